@@ -1,0 +1,196 @@
+package protocol
+
+import (
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Version is the newest protocol version that this code speaks; MinVersion is the oldest.
+const (
+	Version    = 1
+	MinVersion = 1
+)
+
+// Methods. The comment of each request type says what the call does.
+const (
+	MethodHello     = "Hello"
+	MethodCreate    = "Create"
+	MethodStart     = "Start"
+	MethodKill      = "Kill"
+	MethodDelete    = "Delete"
+	MethodState     = "State"
+	MethodList      = "List"
+	MethodExec      = "Exec"
+	MethodAttach    = "Attach"
+	MethodResize    = "Resize"
+	MethodReopenLog = "ReopenLog"
+	MethodSubscribe = "Subscribe"
+	MethodShutdown  = "Shutdown"
+)
+
+// HelloRequest opens a connection; it is the first call on each. The server chooses the newest version that both speak.
+type HelloRequest struct {
+	MinVersion int `json:"minVersion"`
+	MaxVersion int `json:"maxVersion"`
+}
+
+// HelloResponse tells who answers.
+type HelloResponse struct {
+	Version   int    `json:"version"`
+	Build     string `json:"build"`
+	BootID    string `json:"bootID"`
+	KeeperPID int    `json:"keeperPID"`
+	WorkerPID int    `json:"workerPID"`
+}
+
+// CreateRequest makes a container up to the point where its init process exists and waits to be started.
+//
+// Bundle is a directory with config.json, an OCI runtime specification whose root file system is already mounted.
+// Linux.CgroupsPath is an absolute cgroupfs path. Process.Terminal asks for a pty.
+//
+// Create is idempotent by id: repeated for a container that exists with the same bundle it returns the same answer;
+// with another bundle it fails with AlreadyExists. A Create that fails leaves nothing: no process, no cgroup, no record.
+type CreateRequest struct {
+	ID     string `json:"id"`
+	Bundle string `json:"bundle"`
+	// LogPath is the absolute path of the CRI log file; empty: output goes to attached clients only, and is else
+	// discarded.
+	LogPath string `json:"logPath,omitempty"`
+	// Stdin keeps an open stdin that Attach can write to; without it stdin is /dev/null.
+	Stdin bool `json:"stdin,omitempty"`
+	// StdinOnce closes stdin when the first attached client that sent stdin goes.
+	StdinOnce bool `json:"stdinOnce,omitempty"`
+}
+
+// CreateResponse holds the host's pid of the container's init process.
+type CreateResponse struct {
+	PID int `json:"pid"`
+}
+
+// IDRequest names a container. It is the request of Start, Delete, State and ReopenLog.
+//
+// Start lets the init process execute the container's program. For a container that is running it does nothing; for one
+// that has exited it fails with FailedPrecondition. An error to execute the program (no such file) is an error of
+// Start, and leaves the container Exited with code 128.
+//
+// Delete removes the container's record, its journal entries and its cgroup. It is idempotent. A running container
+// is FailedPrecondition: Kill it first.
+type IDRequest struct {
+	ID string `json:"id"`
+}
+
+// StartResponse is empty but for the time at which the program was let run.
+type StartResponse struct {
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// KillRequest sends a signal to the init process, or with All to every process in the container's cgroup. A container
+// that has exited is no error. With ExecID set, the signal goes to that exec's process instead.
+type KillRequest struct {
+	ID     string `json:"id"`
+	ExecID string `json:"execID,omitempty"`
+	Signal int    `json:"signal"`
+	All    bool   `json:"all,omitempty"`
+}
+
+// Phase is where a container stands in its life: Created -> Running -> Exited; Created -> Exited when it is killed, or
+// when its program cannot be executed.
+type Phase string
+
+// The phases.
+const (
+	Created Phase = "Created"
+	Running Phase = "Running"
+	Exited  Phase = "Exited"
+)
+
+// ContainerState is what the executor knows of a container.
+type ContainerState struct {
+	ID        string    `json:"id"`
+	Bundle    string    `json:"bundle"`
+	Phase     Phase     `json:"phase"`
+	PID       int       `json:"pid,omitempty"` // the host's pid of the init process; 0 once it has exited
+	CreatedAt time.Time `json:"createdAt"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	Exit      *Exit     `json:"exit,omitempty"` // set in phase Exited
+}
+
+// Exit is how a process ended.
+type Exit struct {
+	// Code is the exit status, or 128 plus the signal's number.
+	Code int       `json:"code"`
+	At   time.Time `json:"at"`
+	// OOMKilled: the kernel killed a process of the container's cgroup for want of memory.
+	OOMKilled bool `json:"oomKilled,omitempty"`
+	// Reason is empty for a plain exit; StartError when the program could not be executed; Unknown when nobody was
+	// there to see the exit (keeper and worker died together): then Code is 255 and At is when that was found.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Reasons of Exit.
+const (
+	ReasonStartError = "StartError"
+	ReasonUnknown    = "Unknown"
+)
+
+// ListResponse holds all containers that have a record, exited ones too.
+type ListResponse struct {
+	Containers []ContainerState `json:"containers"`
+}
+
+// ExecRequest runs a further process in a running container. The call answers when the process has ended; Started
+// notes precede the answer. Ending the connection, or cancelling the call, kills the process (SIGKILL).
+//
+// With Process.Terminal false the request carries the process's ends of the streams that are named, in the order
+// stdin, stdout, stderr, as file descriptors; a stream that is not named is /dev/null. The executor copies no data.
+// With Process.Terminal true the request carries one descriptor: a connected unix socket, over which the executor
+// sends the pty's master (SCM_RIGHTS, one byte of payload) once it exists.
+type ExecRequest struct {
+	ID      string         `json:"id"`
+	ExecID  string         `json:"execID"`
+	Process *specs.Process `json:"process"`
+	Stdin   bool           `json:"stdin,omitempty"`
+	Stdout  bool           `json:"stdout,omitempty"`
+	Stderr  bool           `json:"stderr,omitempty"`
+}
+
+// ExecResponse is how the exec's process ended.
+type ExecResponse struct {
+	Exit Exit `json:"exit"`
+}
+
+// AttachRequest copies a container's stdio to and from descriptors that the request carries, in the order stdin (the
+// executor reads it), stdout, stderr (the executor writes them), as far as named. The call answers when the container
+// has ended and its output is drained, or when the connection or the call is cancelled. Output from before the call is
+// not repeated. A reader that stops reading stops neither the container's log nor other clients: it loses its place
+// and its descriptors are closed.
+type AttachRequest struct {
+	ID     string `json:"id"`
+	Stdin  bool   `json:"stdin,omitempty"`
+	Stdout bool   `json:"stdout,omitempty"`
+	Stderr bool   `json:"stderr,omitempty"`
+}
+
+// ResizeRequest sets the window size of a container's pty, or of an exec's.
+type ResizeRequest struct {
+	ID     string `json:"id"`
+	ExecID string `json:"execID,omitempty"`
+	Width  uint16 `json:"width"`
+	Height uint16 `json:"height"`
+}
+
+// Event is a note after Subscribe. On subscribing, the current state of every container is sent first, then Synced once, then
+// each change of phase as it happens. An exit is journalled before its event is sent.
+type Event struct {
+	Synced    bool            `json:"synced,omitempty"`
+	Container *ContainerState `json:"container,omitempty"`
+	Deleted   string          `json:"deleted,omitempty"` // the id of a container that was deleted
+}
+
+// ShutdownRequest ends the executor: keeper and worker. Containers that still run are FailedPrecondition unless Kill
+// is set, which kills them and waits for their end first.
+type ShutdownRequest struct {
+	Kill bool `json:"kill,omitempty"`
+}

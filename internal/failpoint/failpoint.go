@@ -1,0 +1,82 @@
+// Package failpoint lets a test stop the process, or fail a call, at a named point of the code.
+//
+// Production code calls Hit at the points where a crash is interesting: before and after each side effect. With no
+// failpoint armed the call costs one atomic load. Points are armed by the environment variable MONOPOD_FAILPOINTS,
+// read once at the first Hit, with a comma-separated list of name=action:
+//
+//	runtime/create/persisted=kill      the process ends as by kill -9
+//	executor/start/before-exec=error   Hit returns an error that names the point
+//
+// Tests in the same process may use Arm instead.
+package failpoint
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// EnvVar is the environment variable that arms failpoints of a whole process.
+const EnvVar = "MONOPOD_FAILPOINTS"
+
+var (
+	once  sync.Once
+	armed atomic.Pointer[map[string]func() error]
+	armMu sync.Mutex // serializes Arm and the function that it returns
+)
+
+// Hit does what is armed at the point called name, and nothing otherwise.
+func Hit(name string) error {
+	once.Do(loadEnv)
+	m := armed.Load()
+	if m == nil {
+		return nil
+	}
+	if act, ok := (*m)[name]; ok {
+		return act()
+	}
+	return nil
+}
+
+// Arm sets what Hit(name) does, until the returned function is called.
+func Arm(name string, act func() error) (disarm func()) {
+	once.Do(loadEnv)
+	set(name, act)
+	return func() { set(name, nil) }
+}
+
+func set(name string, act func() error) {
+	armMu.Lock()
+	defer armMu.Unlock()
+	next := map[string]func() error{}
+	if m := armed.Load(); m != nil {
+		for k, v := range *m {
+			next[k] = v
+		}
+	}
+	if act == nil {
+		delete(next, name)
+	} else {
+		next[name] = act
+	}
+	armed.Store(&next)
+}
+
+func loadEnv() {
+	list := os.Getenv(EnvVar)
+	if list == "" {
+		return
+	}
+	for _, item := range strings.Split(list, ",") {
+		name, action, _ := strings.Cut(strings.TrimSpace(item), "=")
+		switch action {
+		case "kill":
+			set(name, func() error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+		case "error":
+			set(name, func() error { return fmt.Errorf("failpoint %s", name) })
+		}
+	}
+}

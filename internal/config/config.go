@@ -1,0 +1,232 @@
+// Package config reads Monopod's configuration file, fills in defaults and validates the result.
+//
+// A file is decoded strictly: an unknown key, a key given twice and a wrong apiVersion are errors that name the file,
+// the key and what would be right. Nothing here touches the host beyond reading that one file.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
+)
+
+// DefaultPath is where the configuration is looked for when no --config is given; it need not exist.
+const DefaultPath = "/etc/monopod/config.yaml"
+
+// Default ports.
+const (
+	DefaultAPIPort   = 6443
+	DefaultAgentPort = 10250
+)
+
+// maxSocketPath is the longest path that a unix socket can be bound to (unix(7): sun_path has 108 bytes with the
+// terminating zero).
+const maxSocketPath = 107
+
+// maxInterfaceName is the longest name of a network interface (IFNAMSIZ less the terminating zero).
+const maxInterfaceName = 15
+
+// Read reads the file at path. With mustExist false a file that is not there gives an empty configuration.
+func Read(path string, mustExist bool) (v1alpha1.NodeConfiguration, error) {
+	var c v1alpha1.NodeConfiguration
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && !mustExist {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("configuration: %w", err)
+	}
+	return c, Decode(path, raw, &c)
+}
+
+// Decode decodes raw, the content of the file called name, strictly.
+func Decode(name string, raw []byte, c *v1alpha1.NodeConfiguration) error {
+	if err := yaml.UnmarshalStrict(raw, c); err != nil {
+		return fmt.Errorf("configuration %s: %s", name, strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "))
+	}
+	if c.APIVersion != v1alpha1.APIVersion || c.Kind != v1alpha1.Kind {
+		return fmt.Errorf("configuration %s: it is apiVersion %q, kind %q; this monopod reads apiVersion %q, kind %q",
+			name, c.APIVersion, c.Kind, v1alpha1.APIVersion, v1alpha1.Kind)
+	}
+	return nil
+}
+
+// Default fills every key that is empty. hostname is the machine's name.
+func Default(c *v1alpha1.NodeConfiguration, hostname string) {
+	c.APIVersion, c.Kind = v1alpha1.APIVersion, v1alpha1.Kind
+	set(&c.NodeName, strings.ToLower(hostname))
+	set(&c.DataDir, "/var/lib/monopod")
+	set(&c.RunDir, "/run/monopod")
+	set(&c.CgroupRoot, "/monopod")
+	set(&c.APIServer.BindAddress, "127.0.0.1")
+	setPort(&c.APIServer.Port, DefaultAPIPort)
+	set(&c.APIServer.Kubeconfig, "/etc/monopod/kubeconfig")
+	if c.APIServer.EtcdTick.Duration == 0 {
+		c.APIServer.EtcdTick.Duration = 100 * time.Millisecond
+	}
+	setPort(&c.Agent.Port, DefaultAgentPort)
+	set(&c.Agent.PodLogsDir, "/var/log/pods")
+	if c.Agent.MaxPods == 0 {
+		c.Agent.MaxPods = 110
+	}
+	set(&c.Runtime.Socket, filepath.Join(c.RunDir, "cri.sock"))
+	set(&c.Runtime.RegistryConfigDir, "/etc/monopod/certs.d")
+	set(&c.Network.Bridge, "monopod0")
+	set(&c.Network.PodCIDR, "10.61.0.0/16")
+	if len(c.Devices.CDISpecDirs) == 0 {
+		c.Devices.CDISpecDirs = []string{"/etc/cdi", "/var/run/cdi"}
+	}
+	set(&c.Logging.Level, "info")
+	set(&c.Logging.Format, "text")
+}
+
+func set(s *string, value string) {
+	if *s == "" {
+		*s = value
+	}
+}
+
+func setPort(p **int32, value int32) {
+	if *p == nil {
+		*p = &value
+	}
+}
+
+// Validate checks a configuration with its defaults filled in. All faults are returned together, each naming its key.
+func Validate(c *v1alpha1.NodeConfiguration) error {
+	var v faults
+	v.nodeName(c.NodeName)
+	v.absolute("dataDir", c.DataDir)
+	v.absolute("runDir", c.RunDir)
+	v.absolute("apiServer.kubeconfig", c.APIServer.Kubeconfig)
+	v.absolute("agent.podLogsDir", c.Agent.PodLogsDir)
+	v.absolute("runtime.registryConfigDir", c.Runtime.RegistryConfigDir)
+	v.absolute("runtime.socket", c.Runtime.Socket)
+	if c.APIServer.TokenAuthFile != "" {
+		v.absolute("apiServer.tokenAuthFile", c.APIServer.TokenAuthFile)
+	}
+	if c.Runtime.Executor != "" {
+		v.absolute("runtime.executor", c.Runtime.Executor)
+	}
+	for _, dir := range c.Devices.CDISpecDirs {
+		v.absolute("devices.cdiSpecDirs", dir)
+	}
+	v.cgroup(c.CgroupRoot)
+	v.socket("runDir", filepath.Join(c.RunDir, "executor.sock"))
+	v.socket("runtime.socket", c.Runtime.Socket)
+	v.address("apiServer.bindAddress", c.APIServer.BindAddress)
+	if c.Agent.Address != "" {
+		v.address("agent.address", c.Agent.Address)
+	}
+	v.port("apiServer.port", *c.APIServer.Port)
+	v.port("agent.port", *c.Agent.Port)
+	if *c.APIServer.Port != 0 && *c.APIServer.Port == *c.Agent.Port {
+		v.add("agent.port", *c.Agent.Port, "be another port than apiServer.port")
+	}
+	if c.Agent.MaxPods < 1 {
+		v.add("agent.maxPods", c.Agent.MaxPods, "be at least 1")
+	}
+	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
+		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
+	}
+	v.bridge(c.Network.Bridge)
+	v.podCIDR(c.Network.PodCIDR)
+	v.oneOf("logging.level", c.Logging.Level, "debug", "info", "warn", "error")
+	v.oneOf("logging.format", c.Logging.Format, "text", "json")
+	return errors.Join(v...)
+}
+
+// faults collects what is wrong, in the order of the checks.
+type faults []error
+
+func (v *faults) add(key string, value any, must string) {
+	*v = append(*v, fmt.Errorf("configuration: %s is %q; it must %s", key, fmt.Sprint(value), must))
+}
+
+func (v *faults) absolute(key, path string) {
+	if !filepath.IsAbs(path) {
+		v.add(key, path, "be an absolute path")
+	}
+}
+
+func (v *faults) cgroup(path string) {
+	if !filepath.IsAbs(path) || path == "/" || filepath.Clean(path) != path {
+		v.add("cgroupRoot", path, `be a clean absolute path below the root, such as "/monopod"`)
+	}
+}
+
+func (v *faults) socket(key, path string) {
+	if len(path) > maxSocketPath {
+		v.add(key, path, fmt.Sprintf("be shorter: a unix socket's path may have %d bytes, this has %d", maxSocketPath, len(path)))
+	}
+}
+
+func (v *faults) address(key, addr string) {
+	if _, err := netip.ParseAddr(addr); err != nil {
+		v.add(key, addr, "be an IP address")
+	}
+}
+
+func (v *faults) port(key string, port int32) {
+	if port < 0 || port > 65535 {
+		v.add(key, port, "be between 0 (any free port) and 65535")
+	}
+}
+
+func (v *faults) oneOf(key, value string, allowed ...string) {
+	for _, a := range allowed {
+		if value == a {
+			return
+		}
+	}
+	v.add(key, value, "be one of "+strings.Join(allowed, ", "))
+}
+
+func (v *faults) bridge(name string) {
+	if name == "" || len(name) > maxInterfaceName || strings.ContainsAny(name, "/ :\t\n") {
+		v.add("network.bridge", name, fmt.Sprintf("be an interface name of 1 to %d bytes without blanks, slashes and colons", maxInterfaceName))
+	}
+}
+
+func (v *faults) podCIDR(cidr string) {
+	p, err := netip.ParsePrefix(cidr)
+	switch {
+	case err != nil || !p.Addr().Is4():
+		v.add("network.podCIDR", cidr, `be an IPv4 prefix, such as "10.61.0.0/16"`)
+	case p.Masked() != p:
+		v.add("network.podCIDR", cidr, fmt.Sprintf("have no host bits set: %s", p.Masked()))
+	case p.Bits() > 29:
+		v.add("network.podCIDR", cidr, "have room for pods: a /29 or larger")
+	}
+}
+
+// nodeName holds the name against RFC 1123 (the rule for names of Nodes, Kubernetes API conventions).
+func (v *faults) nodeName(name string) {
+	bad := name == "" || len(name) > 253
+	for _, label := range strings.Split(name, ".") {
+		if !isDNSLabel(label) {
+			bad = true
+		}
+	}
+	if bad {
+		v.add("nodeName", name, "be a DNS name of lower-case letters, digits, '-' and '.'")
+	}
+}
+
+func isDNSLabel(s string) bool {
+	for i, r := range s {
+		alnum := r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
+		if !alnum && (r != '-' || i == 0 || i == len(s)-1) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 63
+}

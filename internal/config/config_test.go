@@ -1,0 +1,118 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
+)
+
+const header = "apiVersion: config.monopod.dev/v1alpha1\nkind: NodeConfiguration\n"
+
+func TestDefaultsAreValid(t *testing.T) {
+	var c v1alpha1.NodeConfiguration
+	Default(&c, "Host-1")
+	if err := Validate(&c); err != nil {
+		t.Fatal(err)
+	}
+	if c.NodeName != "host-1" {
+		t.Errorf("node name %q, want the host's name in lower case", c.NodeName)
+	}
+}
+
+func TestReadKeepsWhatIsSet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte(header+"apiServer: {port: 0, etcdTick: 10ms}\nruntime: {socket: /x/cri.sock}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Read(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Default(&c, "h")
+	if *c.APIServer.Port != 0 || c.APIServer.EtcdTick.String() != "10ms" || c.Runtime.Socket != "/x/cri.sock" {
+		t.Errorf("read %+v", c)
+	}
+}
+
+func TestReadMissing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	if _, err := Read(path, false); err != nil {
+		t.Errorf("an optional file that is missing: %v", err)
+	}
+	if _, err := Read(path, true); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a file that is missing: %v does not name it", err)
+	}
+}
+
+func TestDecodeRefusesByName(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"no version":   {"nodeName: a\n", `apiVersion ""`},
+		"other":        {"apiVersion: v9\nkind: X\n", `"v9"`},
+		"unknown key":  {header + "nodName: a\n", "nodName"},
+		"twice":        {header + "nodeName: a\nnodeName: b\n", "nodeName"},
+		"wrong type":   {header + "apiServer: {port: many}\n", "port"},
+		"bad duration": {header + "apiServer: {etcdTick: soon}\n", "soon"},
+		"no YAML":      {"{", "f.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c v1alpha1.NodeConfiguration
+			err := Decode("f.yaml", []byte(tc.text), &c)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one that has %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestValidateNamesKeyAndValue(t *testing.T) {
+	port := func(p int32) *int32 { return &p }
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.NodeConfiguration)
+		want   []string
+	}{
+		"node name":    {func(c *v1alpha1.NodeConfiguration) { c.NodeName = "A_b" }, []string{"nodeName", "A_b"}},
+		"relative":     {func(c *v1alpha1.NodeConfiguration) { c.DataDir = "data" }, []string{"dataDir", `"data"`}},
+		"cgroup":       {func(c *v1alpha1.NodeConfiguration) { c.CgroupRoot = "/" }, []string{"cgroupRoot"}},
+		"port":         {func(c *v1alpha1.NodeConfiguration) { c.APIServer.Port = port(70000) }, []string{"apiServer.port", "70000"}},
+		"same port":    {func(c *v1alpha1.NodeConfiguration) { c.Agent.Port = port(6443) }, []string{"agent.port", "6443"}},
+		"address":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.BindAddress = "here" }, []string{"bindAddress", "here"}},
+		"bridge":       {func(c *v1alpha1.NodeConfiguration) { c.Network.Bridge = "a-name-that-is-long" }, []string{"network.bridge"}},
+		"cidr":         {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.1/24" }, []string{"podCIDR", "10.0.0.0/24"}},
+		"cidr 6":       {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "fd00::/64" }, []string{"podCIDR", "IPv4"}},
+		"cidr small":   {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
+		"socket":       {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},
+		"level":        {func(c *v1alpha1.NodeConfiguration) { c.Logging.Level = "loud" }, []string{"logging.level", "loud", "debug"}},
+		"two at once":  {func(c *v1alpha1.NodeConfiguration) { c.Agent.MaxPods = -1; c.Logging.Format = "x" }, []string{"maxPods", "logging.format"}},
+		"relative cdi": {func(c *v1alpha1.NodeConfiguration) { c.Devices.CDISpecDirs = []string{"cdi"} }, []string{"cdiSpecDirs"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c v1alpha1.NodeConfiguration
+			Default(&c, "h")
+			tc.change(&c)
+			err := Validate(&c)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q does not have %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(header))
+	f.Add([]byte(header + "network: {podCIDR: 10.0.0.0/8}\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var c v1alpha1.NodeConfiguration
+		if Decode("f", raw, &c) == nil {
+			Default(&c, "h")
+			_ = Validate(&c) // must not panic on anything that decodes
+		}
+	})
+}

@@ -1,0 +1,106 @@
+// Package scheme says which kinds the API server knows, and how they are written on the wire and in the store.
+//
+// There is no conversion layer: the types of k8s.io/api are the wire's, the memory's and the store's alike. Each is
+// registered under its version and, the very same Go type, under the group's internal version (the "hub" that
+// k8s.io/apiserver decodes into), so that "converting" between the two only sets or clears apiVersion and kind.
+// The one exception is Event: events.k8s.io/v1 is a view of the stored core/v1 Event, so core/v1's Go type is the
+// internal one of both groups, and package registry/event gives the conversion.
+//
+// It guarantees that a Set is complete when New returns and is never changed afterwards; it is safe for concurrent use.
+package scheme
+
+import (
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+)
+
+// Set is a scheme and the codecs that belong to it.
+type Set struct {
+	Scheme *runtime.Scheme
+	// Codecs encode and decode what Scheme knows, as JSON, YAML and protobuf.
+	Codecs serializer.CodecFactory
+	// ParameterCodec reads the options of a request from its query (PodLogOptions, PodExecOptions, ...).
+	ParameterCodec runtime.ParameterCodec
+}
+
+// Hook adds to the scheme what a resource knows about its own kinds: defaults (scheme.AddTypeDefaultingFunc) or
+// conversions (scheme.AddConversionFunc).
+type Hook func(*runtime.Scheme) error
+
+// New makes a Set of all served kinds and runs the hooks on its scheme.
+func New(hooks ...Hook) (*Set, error) {
+	s := runtime.NewScheme()
+	all := append([]Hook{
+		corev1.AddToScheme,
+		eventsv1.AddToScheme,
+		coordinationv1.AddToScheme,
+		authenticationv1.AddToScheme,
+		authorizationv1.AddToScheme,
+		addInternal,
+		addFieldLabels,
+		addParameters,
+	}, hooks...)
+	for _, add := range all {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("build the API scheme: %w", err)
+		}
+	}
+	// The library answers errors of requests that belong to no group in this version.
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	return &Set{
+		Scheme: s,
+		Codecs: serializer.NewCodecFactory(s, serializer.WithStreamingCollectionEncodingToJSON(),
+			serializer.WithStreamingCollectionEncodingToProtobuf()),
+		ParameterCodec: runtime.NewParameterCodec(s),
+	}, nil
+}
+
+// addInternal registers the versioned types as the internal ones too.
+func addInternal(s *runtime.Scheme) error {
+	for _, gv := range []schema.GroupVersion{
+		corev1.SchemeGroupVersion,
+		coordinationv1.SchemeGroupVersion,
+		authenticationv1.SchemeGroupVersion,
+		authorizationv1.SchemeGroupVersion,
+	} {
+		internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
+		known := s.KnownTypes(gv)
+		kinds := make([]string, 0, len(known))
+		for kind, t := range known {
+			// The kinds of the meta group (ListOptions, WatchEvent, ...) are in every version and have their own hub.
+			if strings.HasPrefix(t.PkgPath(), "k8s.io/api/") {
+				kinds = append(kinds, kind)
+			}
+		}
+		sort.Strings(kinds)
+		for _, kind := range kinds {
+			obj, ok := reflect.New(known[kind]).Interface().(runtime.Object)
+			if !ok {
+				return fmt.Errorf("%s of %s: %s is not a runtime.Object", kind, gv, known[kind])
+			}
+			s.AddKnownTypeWithName(internal.WithKind(kind), obj)
+		}
+	}
+	events := schema.GroupVersion{Group: eventsv1.GroupName, Version: runtime.APIVersionInternal}
+	s.AddKnownTypes(events, &corev1.Event{}, &corev1.EventList{})
+
+	for _, group := range []string{corev1.GroupName, eventsv1.GroupName, coordinationv1.GroupName,
+		authenticationv1.GroupName, authorizationv1.GroupName} {
+		if err := s.SetVersionPriority(schema.GroupVersion{Group: group, Version: "v1"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+// Package client calls the executor.
+//
+// A Client connects when it is first used and again whenever the connection is lost. While the executor's worker is
+// being replaced, a call waits for its successor, until the call's context ends and at most ten seconds. A call that
+// was sent but whose answer was lost is repeated when it is idempotent; Kill, Exec and Attach are not, they return
+// errdefs.ErrUnavailable, and the caller asks State what came of them.
+//
+// Errors carry the classes of github.com/containerd/errdefs.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+const (
+	// patience bounds how long a call waits for the executor to be there.
+	patience = 10 * time.Second
+	// redialPause is the first pause between two attempts to connect to a socket on which nobody listens. While a
+	// worker is replaced the keeper keeps the socket open, so this is for an executor that is gone altogether.
+	redialPause    = 10 * time.Millisecond
+	redialPauseMax = 500 * time.Millisecond
+)
+
+// Config says which executor to call.
+type Config struct {
+	Socket string
+	Log    *slog.Logger // nil: none
+}
+
+// Client calls one executor. Methods are safe for concurrent use.
+type Client struct {
+	cfg Config
+	ctx context.Context // ends with Close; parent of all connections
+	end context.CancelFunc
+
+	mu   sync.Mutex
+	conn *session // nil: none yet, or lost
+}
+
+// session is a connection whose Hello has been answered.
+type session struct {
+	*protocol.Conn
+	hello protocol.HelloResponse
+}
+
+// New returns a client. It does not connect yet.
+func New(cfg Config) *Client {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{cfg: cfg}
+	// The connections belong to the client, not to the call that happens to make them.
+	c.ctx, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// Close ends all connections. Execs and attachments that run end with them; containers do not.
+func (c *Client) Close() error {
+	c.end()
+	return nil
+}
+
+// Hello returns who answers: the executor's build and process ids.
+func (c *Client) Hello(ctx context.Context) (protocol.HelloResponse, error) {
+	s, err := c.session(ctx)
+	if err != nil {
+		return protocol.HelloResponse{}, err
+	}
+	return s.hello, nil
+}
+
+// Create makes a container. See protocol.CreateRequest.
+func (c *Client) Create(ctx context.Context, req protocol.CreateRequest) (protocol.CreateResponse, error) {
+	return call[protocol.CreateResponse](ctx, c, protocol.MethodCreate, req, true)
+}
+
+// Start lets the container's program run. See protocol.IDRequest.
+func (c *Client) Start(ctx context.Context, id string) (protocol.StartResponse, error) {
+	return call[protocol.StartResponse](ctx, c, protocol.MethodStart, protocol.IDRequest{ID: id}, true)
+}
+
+// Kill sends a signal. It is not repeated by itself: a program may count signals.
+func (c *Client) Kill(ctx context.Context, req protocol.KillRequest) error {
+	_, err := call[struct{}](ctx, c, protocol.MethodKill, req, false)
+	return err
+}
+
+// Delete removes what is left of a container. See protocol.IDRequest.
+func (c *Client) Delete(ctx context.Context, id string) error {
+	_, err := call[struct{}](ctx, c, protocol.MethodDelete, protocol.IDRequest{ID: id}, true)
+	return err
+}
+
+// State returns what the executor knows of a container.
+func (c *Client) State(ctx context.Context, id string) (protocol.ContainerState, error) {
+	return call[protocol.ContainerState](ctx, c, protocol.MethodState, protocol.IDRequest{ID: id}, true)
+}
+
+// List returns the states of all containers, exited ones too.
+func (c *Client) List(ctx context.Context) ([]protocol.ContainerState, error) {
+	resp, err := call[protocol.ListResponse](ctx, c, protocol.MethodList, struct{}{}, true)
+	return resp.Containers, err
+}
+
+// Exec runs a process in a container and returns when it has ended. The files stay the caller's. Ending ctx kills the
+// process. See protocol.ExecRequest.
+func (c *Client) Exec(ctx context.Context, req protocol.ExecRequest, files ...*os.File) (protocol.ExecResponse, error) {
+	return call[protocol.ExecResponse](ctx, c, protocol.MethodExec, req, false, files...)
+}
+
+// Attach copies a container's stdio to and from the files, and returns when the container has ended and its output is
+// drained, or when ctx ends. The files stay the caller's; the executor makes its duplicates of them non-blocking, which
+// whoever shares the same open file sees too. See protocol.AttachRequest.
+func (c *Client) Attach(ctx context.Context, req protocol.AttachRequest, files ...*os.File) error {
+	_, err := call[struct{}](ctx, c, protocol.MethodAttach, req, false, files...)
+	return err
+}
+
+// Resize sets a pty's window size.
+func (c *Client) Resize(ctx context.Context, req protocol.ResizeRequest) error {
+	_, err := call[struct{}](ctx, c, protocol.MethodResize, req, true)
+	return err
+}
+
+// ReopenLog makes the container's log go on in a new file at the same path.
+func (c *Client) ReopenLog(ctx context.Context, id string) error {
+	_, err := call[struct{}](ctx, c, protocol.MethodReopenLog, protocol.IDRequest{ID: id}, true)
+	return err
+}
+
+// Events calls f for each event, in order, until ctx ends, and returns its error. A lost connection is renewed; after
+// that the states of all containers come again, followed by Synced. f may take its time: only events wait for it, and of
+// several states of one container that wait, the newest is kept.
+func (c *Client) Events(ctx context.Context, f func(protocol.Event)) error {
+	for {
+		err := c.subscribe(ctx, f)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if c.ctx.Err() != nil {
+			return net.ErrClosed
+		}
+		if !protocol.IsLost(err) && !errdefs.IsUnavailable(err) {
+			return err
+		}
+		c.cfg.Log.Debug("executor: subscription is renewed", "err", err)
+	}
+}
+
+// subscribe runs one subscription on a connection of its own, so that a slow f delays nobody else.
+func (c *Client) subscribe(ctx context.Context, f func(protocol.Event)) error {
+	s, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
+	return s.Call(ctx, protocol.Outgoing{Method: protocol.MethodSubscribe, Body: struct{}{},
+		OnNote: func(body json.RawMessage, fds []protocol.FD) {
+			protocol.CloseFDs(fds)
+			var ev protocol.Event
+			if err := json.Unmarshal(body, &ev); err != nil {
+				c.cfg.Log.Warn("executor: event dropped", "err", err)
+				return
+			}
+			if ctx.Err() == nil {
+				f(ev)
+			}
+		}}, nil)
+}
+
+// Shutdown ends the executor, and returns when its keeper is gone. See protocol.ShutdownRequest.
+func (c *Client) Shutdown(ctx context.Context, req protocol.ShutdownRequest) error {
+	s, err := c.session(ctx)
+	if err != nil {
+		return err
+	}
+	keeper, err := proc.OpenFD(s.hello.KeeperPID) // before the call: afterwards the pid may be somebody else's
+	if err != nil {
+		return fmt.Errorf("executor's keeper: %w", err)
+	}
+	defer keeper.Close()
+	err = s.Call(ctx, protocol.Outgoing{Method: protocol.MethodShutdown, Body: req}, nil)
+	if err != nil && !protocol.IsLost(err) {
+		return err
+	}
+	if err := keeper.Wait(ctx); err != nil {
+		return fmt.Errorf("wait for the executor's keeper (pid %d) to end: %w", keeper.PID(), err)
+	}
+	return nil
+}
+
+// call makes one call, and repeats an idempotent one whose connection was lost.
+func call[R any](ctx context.Context, c *Client, method string, req any, idempotent bool, files ...*os.File) (resp R, err error) {
+	fds := make([]protocol.FD, 0, len(files))
+	defer func() { protocol.CloseFDs(fds) }()
+	for _, f := range files {
+		fd, err := protocol.DupFile(f)
+		if err != nil {
+			return resp, err
+		}
+		fds = append(fds, fd)
+	}
+	for {
+		s, err := c.session(ctx)
+		if err != nil {
+			return resp, err
+		}
+		err = s.Call(ctx, protocol.Outgoing{Method: method, Body: req, FDs: fds}, &resp)
+		if err == nil || !protocol.IsLost(err) || !idempotent || c.ctx.Err() != nil {
+			return resp, err
+		}
+		c.cfg.Log.Debug("executor: call is repeated on a new connection", "method", method, "err", err)
+	}
+}
+
+// session returns the shared connection, and makes it when there is none.
+func (c *Client) session(ctx context.Context) (*session, error) {
+	c.mu.Lock()
+	s := c.conn
+	c.mu.Unlock()
+	if s != nil {
+		select {
+		case <-s.Done():
+		default:
+			return s, nil
+		}
+	}
+	fresh, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil && c.conn != s { // somebody else was faster
+		select {
+		case <-c.conn.Done():
+		default:
+			fresh.Close()
+			return c.conn, nil
+		}
+	}
+	c.conn = fresh
+	return fresh, nil
+}
+
+// connect connects and says Hello. It waits for an executor that is not there yet.
+func (c *Client) connect(ctx context.Context) (*session, error) {
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for pause := redialPause; ; pause = min(2*pause, redialPauseMax) {
+		s, err := c.dial(wait)
+		if err == nil {
+			return s, nil
+		}
+		var remote *protocol.Error
+		if errors.As(err, &remote) { // an executor that answers, and refuses
+			return nil, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-c.ctx.Done():
+			return nil, fmt.Errorf("%w: executor client: %w", errdefs.ErrUnavailable, net.ErrClosed)
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, fmt.Errorf("%w: no executor answers on %s within %s: %w", errdefs.ErrUnavailable, c.cfg.Socket, patience, err)
+		}
+	}
+}
+
+func (c *Client) dial(ctx context.Context) (*session, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "unix", c.cfg.Socket)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{Conn: protocol.NewConn(c.ctx, nc.(*net.UnixConn), protocol.ConnConfig{Log: c.cfg.Log})}
+	hello := protocol.HelloRequest{MinVersion: protocol.MinVersion, MaxVersion: protocol.Version}
+	if err := s.Call(ctx, protocol.Outgoing{Method: protocol.MethodHello, Body: hello}, &s.hello); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}

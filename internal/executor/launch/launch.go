@@ -1,0 +1,151 @@
+// Package launch makes sure that an executor runs: it finds the one that serves the socket, or starts one that outlives
+// the caller, in a session and a cgroup of its own.
+package launch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"monopod.dev/monopod/internal/executor/client"
+)
+
+// Ready is what a keeper writes to its ready pipe, as one line, once it serves. Any other line is an error.
+const Ready = "ready"
+
+// Running is what a keeper writes to its ready pipe when another keeper has the directory.
+const Running = "running"
+
+// Config says which executor is wanted.
+type Config struct {
+	// Binary is the path of monopod-executor.
+	Binary string
+	// Socket is the path of the unix socket, at most 107 bytes long.
+	Socket string
+	// Dir holds the executor's state of this boot: records, the journal of exits. It is made when it is missing.
+	Dir string
+	// CgroupPath is the executor's own cgroup, as an absolute cgroupfs path ("/monopod/executor"). Empty: the caller's.
+	CgroupPath string
+	// LogFile is appended to by keeper and worker. Empty: Dir/log.
+	LogFile string
+}
+
+// maxSocketPath is the room for a path in sockaddr_un, less its final zero.
+const maxSocketPath = 107
+
+// Ensure returns nil when an executor answers on the socket. When none does, it starts one and waits until it serves.
+// Two callers at a time start one executor.
+func Ensure(ctx context.Context, cfg Config) error {
+	if len(cfg.Socket) > maxSocketPath {
+		return fmt.Errorf("executor socket %s: the path has %d bytes, the kernel allows %d: choose a shorter run directory",
+			cfg.Socket, len(cfg.Socket), maxSocketPath)
+	}
+	if served(ctx, cfg.Socket) {
+		return nil
+	}
+	for _, dir := range []string{cfg.Dir, filepath.Dir(cfg.Socket)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("executor directory: %w", err)
+		}
+	}
+	word, err := start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	switch word {
+	case Ready:
+		return nil
+	case Running: // another caller was faster; its executor is there, or about to be
+		c := client.New(client.Config{Socket: cfg.Socket})
+		defer c.Close()
+		_, err := c.Hello(ctx)
+		return err
+	case "":
+		return fmt.Errorf("%s ended before it served %s; its log %s says why", cfg.Binary, cfg.Socket, logFile(cfg))
+	}
+	return fmt.Errorf("start of %s: %s", cfg.Binary, word)
+}
+
+// served reports whether somebody listens on the socket, and answers when it is asked who it is. A worker that is just
+// being replaced counts: its keeper holds the socket.
+func served(ctx context.Context, socket string) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	c := client.New(client.Config{Socket: socket})
+	defer c.Close()
+	_, err = c.Hello(ctx)
+	return err == nil
+}
+
+func logFile(cfg Config) string {
+	if cfg.LogFile != "" {
+		return cfg.LogFile
+	}
+	return filepath.Join(cfg.Dir, "log")
+}
+
+// start runs the binary, which detaches a keeper and ends, and returns the line that the keeper writes when it serves.
+func start(ctx context.Context, cfg Config) (word string, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	logf, err := os.OpenFile(logFile(cfg), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		w.Close()
+		return "", fmt.Errorf("executor log: %w", err)
+	}
+	defer logf.Close()
+	// A command without the caller's context: the executor must not end with the call that happened to start it.
+	cmd := exec.Command(cfg.Binary, "keeper", "--detach", "--ready-fd", "3",
+		"--socket", cfg.Socket, "--dir", cfg.Dir, "--cgroup", cfg.CgroupPath)
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = logf, logf
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = environment(os.Environ())
+	err = cmd.Start()
+	w.Close() // only the executor's end must keep the pipe open
+	if err != nil {
+		return "", fmt.Errorf("start %s: %w", cfg.Binary, err)
+	}
+	stop := context.AfterFunc(ctx, func() { r.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	line, rerr := bufio.NewReader(io.LimitReader(r, 4096)).ReadString('\n')
+	werr := cmd.Wait() // it ends at once: the keeper is its detached child
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case rerr != nil && !errors.Is(rerr, io.EOF):
+		return "", rerr
+	case line == "" && werr != nil:
+		return "", fmt.Errorf("%s: %w; its log %s says why", cfg.Binary, werr, logFile(cfg))
+	}
+	return strings.TrimSpace(line), nil
+}
+
+// environment is what the executor inherits: nothing that belongs to the caller's session, but for what tests and
+// operators steer it with.
+func environment(env []string) []string {
+	kept := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	for _, kv := range env {
+		if strings.HasPrefix(kv, "MONOPOD_") || strings.HasPrefix(kv, "GOCOVERDIR=") {
+			kept = append(kept, kv)
+		}
+	}
+	return kept
+}

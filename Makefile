@@ -1,0 +1,83 @@
+# `make help` lists the targets.
+
+GO        ?= go
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
+BIN       := bin
+LDFLAGS   := -s -w
+# monopod and kubectl are plain Go; the executor needs cgo for libseccomp and for the start of a container's init.
+PLAIN     := CGO_ENABLED=0
+CGO       := CGO_ENABLED=1
+CGO_TAGS  := seccomp netgo osusergo
+CGO_LDFLAGS := -linkmode external -extldflags "-static"
+CGO_PKGS  := ./cmd/monopod-executor ./internal/executor/...
+
+BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
+TEST_DEPS  := busybox-static nginx-light docker-registry
+VM_DEPS    := qemu-system-x86 cpio
+
+.PHONY: help run build test check test-unit test-e2e test-vm bench generate clean deps test-deps vm-deps FORCE
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build $(BIN)/hello.tar need-root ## start a node with the example pod in it; Ctrl-C stops it and leaves nothing behind
+	@hack/run.sh $(ARGS)
+
+build: deps $(BIN)/monopod $(BIN)/monopod-executor $(BIN)/kubectl ## build bin/monopod, bin/monopod-executor and bin/kubectl
+
+$(BIN)/monopod: FORCE need-go
+	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $@ ./cmd/monopod
+
+$(BIN)/monopod-executor: FORCE need-go
+	$(CGO) $(GO) build -trimpath -tags '$(CGO_TAGS)' -ldflags '$(LDFLAGS) $(CGO_LDFLAGS)' -o $@ ./cmd/monopod-executor
+
+$(BIN)/kubectl: FORCE need-go
+	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/kubectl
+
+$(BIN)/hello: FORCE need-go
+	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./examples/hello
+
+$(BIN)/hello.tar: $(BIN)/hello
+	$(PLAIN) $(GO) run ./examples/hello/mkimage -binary $(BIN)/hello -o $@
+
+test: need-root check build test-unit test-e2e test-vm ## run all tests, as CI does
+
+check: need-go deps ## formatting, vet, the import rules, generated code
+	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
+
+test-unit: need-root test-deps ## tests of the packages
+	$(PLAIN) $(GO) test -p 1 -timeout 10m $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench)
+	$(CGO) $(GO) test -p 1 -timeout 10m -tags '$(CGO_TAGS)' $(CGO_PKGS)
+
+test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl
+	$(PLAIN) $(GO) test -p 1 -timeout 20m -count 1 ./test/e2e/... ./test/crash/...
+
+test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example on pure cgroup v2, in a virtual machine
+	$(PLAIN) $(GO) test -p 1 -timeout 30m -count 1 ./test/vm/...
+
+bench: need-root build test-deps ## measure: pod up and down, create to Running, memory, sizes
+	$(PLAIN) $(GO) test -run "^$$" -bench . -benchtime 30x -timeout 20m ./test/bench $(ARGS)
+
+generate: need-go ## regenerate what is generated (OpenAPI definitions)
+	@hack/generate.sh
+
+clean: ## remove what was built
+	rm -rf $(BIN) _run _out
+
+deps:
+	@hack/need.sh $(BUILD_DEPS)
+
+test-deps:
+	@hack/need.sh $(TEST_DEPS)
+
+vm-deps:
+	@hack/need.sh $(VM_DEPS)
+
+need-go:
+	@command -v $(GO) >/dev/null || { echo "Go is missing: install Go 1.26 or newer (https://go.dev/dl) and put it into PATH" >&2; exit 1; }
+
+need-root:
+	@[ "$$(id -u)" = 0 ] || { echo "this needs root: containers, network namespaces and mounts are made for real; use sudo" >&2; exit 1; }
+
+FORCE:

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+)
+
+// demote is a handler that takes records of level info as debug.
+type demote struct{ slog.Handler }
+
+func lower(l slog.Level) slog.Level {
+	if l <= slog.LevelInfo {
+		return slog.LevelDebug
+	}
+	return l
+}
+
+func (d demote) Enabled(ctx context.Context, l slog.Level) bool {
+	return d.Handler.Enabled(ctx, lower(l))
+}
+
+func (d demote) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = lower(r.Level)
+	return d.Handler.Handle(ctx, r)
+}
+
+func (d demote) WithAttrs(attrs []slog.Attr) slog.Handler { return demote{d.Handler.WithAttrs(attrs)} }
+func (d demote) WithGroup(name string) slog.Handler       { return demote{d.Handler.WithGroup(name)} }

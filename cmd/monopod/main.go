@@ -1,0 +1,79 @@
+// Command monopod is a Kubernetes node that stands on its own: `monopod up` runs all of it, the other commands run one
+// role, or look at a node from outside.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker (see the Makefile).
+var version = "0.0.0-dev"
+
+func main() {
+	// The first SIGINT or SIGTERM asks for an orderly stop; a second one ends the process at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// run executes the command line and returns the exit code: 0, 1 for a failure, 2 for a command line or a
+// configuration that cannot be used.
+func run(ctx context.Context, args []string) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "monopod: %v\n", err)
+	if u := (*usageError)(nil); errors.As(err, &u) {
+		return 2
+	}
+	return 1
+}
+
+// usageError is a fault of the command line or of the configuration.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "monopod",
+		Short: "A Kubernetes node that stands on its own",
+		Long: `Monopod is a Kubernetes node that stands on its own: one command on one machine, and pods run
+through the Kubernetes API with the machine's devices in them.
+
+  monopod check                      does this machine have what a node needs?
+  monopod up                         run the node: API server, agent, runtime
+  monopod image load FILE            give the node an image from an archive
+
+Each role also runs alone: 'monopod runtime' is a CRI runtime for anybody's kubelet, 'monopod node' an agent for
+anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
+	})
+	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
+		newCheckCommand(), newResetCommand(), newImageCommand(), newDevicesCommand())
+	return root
+}
+
+// noArgs refuses positional arguments by name.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{fmt.Errorf("unknown argument %q; see '%s --help'", args[0], cmd.CommandPath())}
+	}
+	return nil
+}

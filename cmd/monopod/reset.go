@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/internal/node"
+)
+
+func newResetCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Remove all that a stopped node has made on this machine: pods, images, objects, network, directories",
+		Long: `Removes what a node with these settings has made on this machine: its pods and containers, the executor,
+the bridge and its rules, the cgroups, and the data and run directories with the API's objects and the images in
+them. Stop the node first. There is no way back.`,
+		Example: `  monopod reset --yes`,
+		Args:    noArgs,
+	}
+	cfg := addConfiguration(cmd, roleAny)
+	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := cfg.load()
+		if err != nil {
+			return err
+		}
+		if !yes {
+			return &usageError{fmt.Errorf("this removes the pods, the images and the API's objects in %s and %s: repeat it with --yes to do so", c.DataDir, c.RunDir)}
+		}
+		return node.Reset(cmd.Context(), options(c, false))
+	}
+	return cmd
+}

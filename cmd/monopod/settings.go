@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/config"
+)
+
+// role is a set of the parts of a node, to choose the settings that a command has.
+type role uint
+
+const (
+	roleAPIServer role = 1 << iota
+	roleAgent
+	roleRuntime
+	roleDevices
+	roleAny = roleAPIServer | roleAgent | roleRuntime | roleDevices
+)
+
+// setting is one key of the configuration file as a flag.
+type setting struct {
+	flag, value, usage string
+	roles              role
+	set                func(c *v1alpha1.NodeConfiguration, value string) error
+}
+
+// text makes the setter of a key that is a string.
+func text(field func(*v1alpha1.NodeConfiguration) *string) func(*v1alpha1.NodeConfiguration, string) error {
+	return func(c *v1alpha1.NodeConfiguration, v string) error { *field(c) = v; return nil }
+}
+
+// port makes the setter of a key that is a port.
+func port(field func(*v1alpha1.NodeConfiguration) **int32) func(*v1alpha1.NodeConfiguration, string) error {
+	return func(c *v1alpha1.NodeConfiguration, v string) error {
+		n, err := strconv.ParseUint(v, 10, 16)
+		if err != nil {
+			return fmt.Errorf("%q is not a port: use a number from 0 (any free port) to 65535", v)
+		}
+		p := int32(n)
+		*field(c) = &p
+		return nil
+	}
+}
+
+var settings = []setting{
+	{"node-name", "NAME", "name of the Node object (default: the host's name)", roleAny,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.NodeName })},
+	{"data-dir", "DIR", "what survives a reboot (default /var/lib/monopod)", roleAny,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.DataDir })},
+	{"run-dir", "DIR", "sockets and what belongs to this boot (default /run/monopod)", roleAny,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.RunDir })},
+	{"cgroup-root", "PATH", "cgroup under which all of Monopod's are made (default /monopod)", roleAgent | roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.CgroupRoot })},
+	{"api-bind-address", "IP", "address of the Kubernetes API (default 127.0.0.1)", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.BindAddress })},
+	{"api-port", "PORT", "port of the Kubernetes API (default 6443; 0: any free one)", roleAPIServer,
+		port(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.APIServer.Port })},
+	{"write-kubeconfig", "FILE", "where the administrator's kubeconfig is written (default /etc/monopod/kubeconfig)", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Kubeconfig })},
+	{"token-auth-file", "FILE", `bearer tokens, CSV lines of token,user,uid,"group1,group2"`, roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.TokenAuthFile })},
+	{"etcd-tick", "DURATION", "heartbeat of the embedded etcd (default 100ms)", roleAPIServer,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			return c.APIServer.EtcdTick.UnmarshalText([]byte(v))
+		}},
+	{"agent-address", "IP", "address of the agent's HTTPS API (default: the host's address)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.Address })},
+	{"agent-port", "PORT", "port of the agent's HTTPS API (default 10250; 0: any free one)", roleAgent,
+		port(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.Port })},
+	{"pod-logs-dir", "DIR", "logs of pods (default /var/log/pods)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.PodLogsDir })},
+	{"max-pods", "N", "the node's capacity of pods (default 110)", roleAgent,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			n, err := strconv.ParseInt(v, 10, 32)
+			if err != nil || n < 1 {
+				return fmt.Errorf("%q is not a number of pods: use 1 or more", v)
+			}
+			c.Agent.MaxPods = int32(n)
+			return nil
+		}},
+	{"cri-socket", "FILE", "unix socket of CRI (default RUN-DIR/cri.sock)", roleAgent | roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Socket })},
+	{"executor", "FILE", "the monopod-executor binary (default: beside monopod, else in $PATH)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Executor })},
+	{"registry-config-dir", "DIR", "HOST/hosts.toml files of registries (default /etc/monopod/certs.d)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.RegistryConfigDir })},
+	{"bridge", "NAME", "name of the pods' bridge (default monopod0)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Bridge })},
+	{"pod-cidr", "PREFIX", "IPv4 range of pod addresses (default 10.61.0.0/16)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.PodCIDR })},
+	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Devices.CDISpecDirs = strings.Split(v, ",")
+			return nil
+		}},
+	{"log-level", "LEVEL", "debug, info, warn or error (default info)", roleAny,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Logging.Level })},
+	{"log-format", "FORMAT", "text or json (default text)", roleAny,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Logging.Format })},
+}
+
+// configuration is the --config flag and the settings given on a command line.
+type configuration struct {
+	file  string
+	given []func(*v1alpha1.NodeConfiguration) error
+}
+
+// addConfiguration gives a command the flags of the roles.
+func addConfiguration(cmd *cobra.Command, roles role) *configuration {
+	var c configuration
+	cmd.Flags().StringVar(&c.file, "config", "", "configuration `FILE` (default "+config.DefaultPath+", if it exists)")
+	for _, s := range settings {
+		if s.roles&roles == 0 {
+			continue
+		}
+		cmd.Flags().Func(s.flag, fmt.Sprintf("%s (`%s`)", s.usage, s.value), func(value string) error {
+			var scratch v1alpha1.NodeConfiguration
+			if err := s.set(&scratch, value); err != nil {
+				return err
+			}
+			c.given = append(c.given, func(n *v1alpha1.NodeConfiguration) error { return s.set(n, value) })
+			return nil
+		})
+	}
+	return &c
+}
+
+// load reads the file, lets the flags win, fills in defaults and validates.
+func (c *configuration) load() (*v1alpha1.NodeConfiguration, error) {
+	path, mustExist := c.file, true
+	if path == "" {
+		path, mustExist = config.DefaultPath, false
+	}
+	n, err := config.Read(path, mustExist)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	for _, set := range c.given {
+		if err := set(&n); err != nil {
+			return nil, &usageError{err}
+		}
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	config.Default(&n, hostname)
+	if err := config.Validate(&n); err != nil {
+		return nil, &usageError{err}
+	}
+	return &n, nil
+}

@@ -1,0 +1,19 @@
+#!/bin/bash
+# check.sh TAGS CGO-PACKAGES...  formatting, vet, the import rules and the freshness of generated code.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tags=$1
+shift
+fail=0
+unformatted=$(git ls-files '*.go' | xargs -r ls -d 2>/dev/null | xargs -r gofmt -l)
+if [ -n "$unformatted" ]; then
+	printf 'not formatted; run gofmt -w on:\n%s\n' "$unformatted" >&2
+	fail=1
+fi
+plain=$(CGO_ENABLED=0 go list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor)
+CGO_ENABLED=0 go vet $plain || fail=1
+CGO_ENABLED=1 go vet -tags "$tags" "$@" || fail=1
+CGO_ENABLED=0 go test ./internal/archtest || fail=1
+[ ! -x hack/generate.sh ] || hack/generate.sh --check || fail=1
+CGO_ENABLED=0 go mod tidy -diff >/dev/null || { echo "go.mod is not tidy: run 'go mod tidy'" >&2; fail=1; }
+exit $fail

@@ -1,0 +1,49 @@
+#!/bin/bash
+# run.sh starts a node in directories of its own, loads the example image, applies the example and shows it; Ctrl-C
+# stops the node, which leaves nothing behind. `make run` calls it with the binaries built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/bin
+dir=$(mktemp -d /tmp/monopod-XXXXXX)
+export KUBECONFIG=$dir/kubeconfig
+node=
+
+# The interrupt goes to the node as well, which is in our process group: all that is left to do here is to wait for it.
+finish() {
+	trap '' INT TERM
+	if [ -n "$node" ]; then
+		kill -TERM "$node" 2>/dev/null || true
+		wait "$node" || echo "the node's log is in $dir/log" >&2
+	fi
+	[ -d "$dir/data" ] || rm -rf "$dir"
+	[ -z "${stopped:-}" ] || echo "The node has stopped; nothing is left."
+}
+trap finish EXIT
+trap 'stopped=1; exit 0' INT TERM
+
+mkfifo "$dir/ready"
+"$bin/monopod" up --ephemeral --data-dir "$dir/data" --run-dir "$dir/run" --pod-logs-dir "$dir/pods" \
+	--write-kubeconfig "$KUBECONFIG" --cdi-spec-dirs "/etc/cdi,/var/run/cdi,$PWD/examples/cdi" \
+	--etcd-tick 10ms "$@" >"$dir/ready" 2>"$dir/log" &
+node=$!
+# The node says one line when it is ready; when it ends before, the fifo ends too.
+if ! read -r _ <"$dir/ready"; then
+	wait "$node" || true
+	node=
+	grep -v 'level=INFO' "$dir/log" >&2 || true
+	rm -rf "$dir"
+	exit 1
+fi
+"$bin/monopod" image load --cri-socket "$dir/run/cri.sock" "$bin/hello.tar"
+"$bin/kubectl" apply -f examples/hello.yaml
+"$bin/kubectl" wait --for=condition=Ready pod/hello --timeout=60s
+echo
+"$bin/kubectl" get nodes,pods -o wide
+echo
+"$bin/kubectl" logs hello --all-containers --prefix
+echo
+echo "Ctrl-C stops the node. In another terminal, try:"
+echo
+echo "  KUBECONFIG=$KUBECONFIG $bin/kubectl describe pod hello"
+echo
+wait "$node"

@@ -1,0 +1,175 @@
+package archtest
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "monopod.dev/monopod/"
+
+// A layer is a part of the tree, with the parts of this module that its non-test code may import beside its own. A package
+// belongs to the layer with the longest matching name.
+type layer struct {
+	name string
+	may  []string
+	why  string
+}
+
+var base = []string{"internal/failpoint", "internal/atomicfile"}
+
+var layers = []layer{
+	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageload", "internal/devices/report"},
+		"the command line knows the composition root and the clients of a running node, never a role"},
+	{"cmd/monopod-executor", []string{"internal/executor"}, "the executor outlives monopod and must stay small"},
+	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
+	{"api", nil, "configuration types hold no logic"},
+	{"internal/config", []string{"api"}, "reading a configuration needs nothing of the node"},
+	{"internal/node", []string{"api", "internal/config", "internal/apiserver", "internal/agent", "internal/runtime", "internal/devices",
+		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host"},
+		"the composition root is the only package that knows every role"},
+	{"internal/apiserver", base, "a role reaches another one only through a public protocol"},
+	{"internal/agent", append([]string{"internal/devices", "internal/host"}, base...),
+		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
+	{"internal/agent/plan", nil, "the plan is a pure function"},
+	{"internal/devices", append([]string{"internal/state", "internal/host"}, base...), "devices are usable without the agent"},
+	{"internal/devices/alloc", nil, "the choice of devices is a pure function"},
+	{"internal/runtime", append([]string{"internal/ocispec", "internal/image", "internal/network", "internal/executor/client", "internal/executor/launch",
+		"internal/executor/protocol", "internal/state", "internal/host"}, base...),
+		"the runtime is usable under anybody's kubelet"},
+	{"internal/ocispec", nil, "a specification is a pure function of what CRI, the image and CDI say"},
+	{"internal/image", append([]string{"internal/state", "internal/host"}, base...), "below the runtime"},
+	{"internal/network", append([]string{"internal/state", "internal/host"}, base...), "below the runtime"},
+	{"internal/executor", append([]string{"internal/host"}, base...), "the executor outlives monopod and must stay small"},
+	{"internal/state", base, "durable tables know nothing of what they hold"},
+	{"internal/host", base, "system calls with a name, below everything"},
+	{"internal/atomicfile", nil, "the lowest layer"},
+	{"internal/failpoint", nil, "the lowest layer"},
+	{"internal/archtest", nil, "a test only"},
+	{"examples", []string{"internal/image/ociarchive"}, "the example is a user's program"},
+	{"hack", nil, "tools of the build"},
+	{"test", []string{"api", "internal", "cmd", "examples"}, "tests may use anything"},
+}
+
+// pure packages decide and do nothing else.
+var pure = []string{"internal/agent/plan", "internal/devices/alloc", "internal/ocispec"}
+
+// impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
+// world.
+var (
+	impure      = []string{"os", "os/exec", "net", "net/http", "syscall", "golang.org/x/sys/unix", "context", "log", "log/slog", "math/rand", "math/rand/v2"}
+	impureCalls = []string{"time.Now", "time.Since", "time.Until", "time.After", "time.AfterFunc", "time.NewTimer", "time.NewTicker", "time.Sleep", "time.Tick"}
+)
+
+type goPackage struct {
+	ImportPath string
+	Dir        string
+	Imports    []string
+	GoFiles    []string
+	CgoFiles   []string
+}
+
+func list(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Dir,Imports,GoFiles,CgoFiles"}, args...)...)
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p goPackage
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func within(pkg, part string) bool { return pkg == part || strings.HasPrefix(pkg, part+"/") }
+
+func layerOf(pkg string) *layer {
+	var best *layer
+	for i := range layers {
+		if within(pkg, layers[i].name) && (best == nil || len(layers[i].name) > len(best.name)) {
+			best = &layers[i]
+		}
+	}
+	return best
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		l := layerOf(pkg)
+		if l == nil {
+			t.Errorf("%s belongs to no layer: add it to docs/ARCHITECTURE.md and to the table of this test", pkg)
+			continue
+		}
+		for _, imp := range p.Imports {
+			target, ours := strings.CutPrefix(imp, module)
+			if !ours {
+				continue
+			}
+			ok := layerOf(target) == l && !slices.Contains(pure, l.name) || within(target, l.name)
+			for _, part := range l.may {
+				ok = ok || within(target, part)
+			}
+			if !ok {
+				t.Errorf("%s imports %s: %s", pkg, target, l.why)
+			}
+		}
+	}
+}
+
+func TestPurePackages(t *testing.T) {
+	for _, name := range pure {
+		for _, p := range list(t, "./"+name+"/...") {
+			for _, imp := range p.Imports {
+				if slices.Contains(impure, imp) {
+					t.Errorf("%s imports %s: it decides, and does nothing else", name, imp)
+				}
+			}
+			for _, file := range p.GoFiles {
+				checkPureFile(t, filepath.Join(p.Dir, file))
+			}
+		}
+	}
+}
+
+func checkPureFile(t *testing.T, path string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s: a pure package starts no goroutine", fset.Position(n.Pos()))
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && slices.Contains(impureCalls, x.Name+"."+n.Sel.Name) {
+				t.Errorf("%s: a pure package is told the time, it does not look", fset.Position(n.Pos()))
+			}
+		}
+		return true
+	})
+}
+
+// TestNoKubernetesModule: k8s.io/kubernetes is not a library, and brings the code that this project is there to write.
+func TestNoKubernetesModule(t *testing.T) {
+	for _, p := range list(t, "-deps", "./...") {
+		if within(p.ImportPath, "k8s.io/kubernetes") {
+			t.Errorf("the module graph reaches %s", p.ImportPath)
+		}
+	}
+}

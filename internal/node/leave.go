@@ -1,0 +1,45 @@
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"monopod.dev/monopod/internal/apiserver"
+)
+
+// leave ends what enter began. An ephemeral node's directories go with it.
+func (o *Options) leave(unlock func()) error {
+	defer unlock()
+	if !o.Ephemeral {
+		return nil
+	}
+	c := o.Config
+	var errs []error
+	for _, dir := range []string{c.DataDir, c.RunDir} {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	if c.APIServer.Kubeconfig != "" {
+		if err := os.Remove(c.APIServer.Kubeconfig); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	// The agent removes each pod's logs; the folder itself goes when it is empty, and stays when others use it.
+	_ = os.Remove(filepath.Clean(c.Agent.PodLogsDir))
+	return errors.Join(errs...)
+}
+
+// abandon undoes a start of which one half has failed, whichever half there is.
+func (o *Options) abandon(api *apiserver.Server, rt *runtimeRole) error {
+	var errs []error
+	if api != nil {
+		errs = append(errs, api.Close())
+	}
+	if rt != nil {
+		if o.Ephemeral {
+			errs = append(errs, o.removeAll(rt))
+		}
+		errs = append(errs, rt.close())
+	}
+	return errors.Join(errs...)
+}

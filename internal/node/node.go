@@ -1,0 +1,275 @@
+// Package node is the composition root: the only package that knows every role. It makes each part from the
+// configuration, joins them at their public seams (sockets, HTTPS, the executor's protocol) and runs them until the
+// context ends.
+//
+// Stopping leaves pods running: the executor holds them, and the next start finds them. With Options.Ephemeral a stop
+// removes the pods and all that the node has made on the host.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/agent"
+	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/apiserver/binder"
+	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/state"
+)
+
+// Options says what to run.
+type Options struct {
+	Config *v1alpha1.NodeConfiguration
+	// Ephemeral: the directories must be new or empty, and a stop leaves nothing behind: no pod, no mount, no
+	// namespace, no cgroup, no address, no rule, no file.
+	Ephemeral bool
+	// Version is Monopod's own version.
+	Version string
+	Log     *slog.Logger
+	// OnReady is called once, when the node is ready for work.
+	OnReady func()
+}
+
+// cleanupTime bounds what is done after the context has ended.
+const cleanupTime = 60 * time.Second
+
+// Up runs the whole node: API server, binder, devices, runtime and agent.
+func Up(ctx context.Context, o Options) (err error) {
+	unlock, err := o.enter()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.leave(unlock)) }()
+
+	// The stores open side by side: etcd's first election is most of the way to a ready node.
+	var api *apiserver.Server
+	var rt *runtimeRole
+	start, startCtx := errgroup.WithContext(ctx)
+	start.Go(func() (err error) { api, err = o.newAPIServer(startCtx); return err })
+	start.Go(func() (err error) { rt, err = o.newRuntime(startCtx); return err })
+	if err := start.Wait(); err != nil {
+		return errors.Join(err, o.abandon(api, rt))
+	}
+	dev, closeDevices, err := o.newDevices()
+	if err != nil {
+		return errors.Join(err, o.abandon(api, rt))
+	}
+	defer closeDevices()
+
+	// The roles stop in the order agent, runtime, API server: each may use those after it until its own end.
+	stages := newStages(ctx)
+	stages.run("apiserver", api.Run)
+	stages.run("runtime", rt.run)
+	bind := binder.New(binder.Config{Kube: api.AdminConfig(), Log: o.Log.With("role", "binder")})
+	stages.run("binder", func(ctx context.Context) error {
+		if !await(ctx, api.Ready()) {
+			return nil
+		}
+		return bind.Run(ctx)
+	})
+	stages.run("devices", dev.Run)
+	stages.run("agent", func(ctx context.Context) error {
+		if !await(ctx, api.Ready()) || !await(ctx, rt.server.Ready()) {
+			return nil
+		}
+		cert, key, clientCA := api.AgentServingFiles()
+		return o.runAgent(ctx, api.NodeConfig(o.Config.NodeName), dev, cert, key, clientCA)
+	})
+	err = stages.wait()
+	if o.Ephemeral {
+		err = errors.Join(err, o.removeAll(rt))
+	}
+	return errors.Join(err, rt.close())
+}
+
+// Runtime runs the CRI runtime alone, for anybody's kubelet.
+func Runtime(ctx context.Context, o Options) (err error) {
+	unlock, err := o.enter()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.leave(unlock)) }()
+	rt, err := o.newRuntime(ctx)
+	if err != nil {
+		return err
+	}
+	stages := newStages(ctx)
+	stages.run("runtime", rt.run)
+	stages.run("ready", func(ctx context.Context) error {
+		if await(ctx, rt.server.Ready()) {
+			o.ready()
+		}
+		<-ctx.Done()
+		return nil
+	})
+	err = stages.wait()
+	if o.Ephemeral {
+		err = errors.Join(err, o.removeAll(rt))
+	}
+	return errors.Join(err, rt.close())
+}
+
+// APIServer runs the API server and the binder alone, for anybody's client.
+func APIServer(ctx context.Context, o Options) (err error) {
+	unlock, err := o.enter()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.leave(unlock)) }()
+	api, err := o.newAPIServer(ctx)
+	if err != nil {
+		return err
+	}
+	bind := binder.New(binder.Config{Kube: api.AdminConfig(), Log: o.Log.With("role", "binder")})
+	stages := newStages(ctx)
+	stages.run("apiserver", api.Run)
+	stages.run("binder", func(ctx context.Context) error {
+		if !await(ctx, api.Ready()) {
+			return nil
+		}
+		o.ready()
+		return bind.Run(ctx)
+	})
+	return stages.wait()
+}
+
+// Credentials are what the agent needs to serve its own HTTPS API in somebody else's cluster.
+type Credentials struct{ ServingCert, ServingKey, ClientCA string }
+
+// Agent runs the agent and the devices alone, against an API server and a CRI runtime of anybody's.
+func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) (err error) {
+	unlock, err := o.enter()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.leave(unlock)) }()
+	dev, closeDevices, err := o.newDevices()
+	if err != nil {
+		return err
+	}
+	defer closeDevices()
+	stages := newStages(ctx)
+	stages.run("devices", dev.Run)
+	stages.run("agent", func(ctx context.Context) error {
+		return o.runAgent(ctx, kube, dev, cred.ServingCert, cred.ServingKey, cred.ClientCA)
+	})
+	return stages.wait()
+}
+
+func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
+	c := o.Config
+	return apiserver.New(ctx, apiserver.Config{
+		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
+		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
+		EtcdTick: c.APIServer.EtcdTick.Duration, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
+		Log: o.Log.With("role", "apiserver"),
+	})
+}
+
+func (o *Options) newDevices() (*devices.Manager, func(), error) {
+	db, err := o.openState("agent.db")
+	if err != nil {
+		return nil, nil, err
+	}
+	dev, err := devices.New(devices.Config{DB: db, CDISpecDirs: o.Config.Devices.CDISpecDirs, Log: o.Log.With("role", "devices")})
+	if err != nil {
+		db.Close()
+		return nil, nil, err
+	}
+	return dev, func() { db.Close() }, nil
+}
+
+func (o *Options) runAgent(ctx context.Context, kube *rest.Config, dev *devices.Manager, cert, key, clientCA string) error {
+	c := o.Config
+	a, err := agent.New(agent.Config{
+		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
+		CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
+		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cert, ServingKey: key, ClientCA: clientCA,
+		MaxPods: int(c.Agent.MaxPods), Version: o.Version, Log: o.Log.With("role", "agent"),
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if await(ctx, a.Ready()) {
+			o.ready()
+		}
+	}()
+	return a.Run(ctx)
+}
+
+func (o *Options) ready() {
+	if o.OnReady != nil {
+		o.OnReady()
+	}
+}
+
+// openState opens one state file; a damaged one is set aside and said so.
+func (o *Options) openState(name string) (*state.DB, error) {
+	path := filepath.Join(o.Config.DataDir, "state", name)
+	db, damaged, err := state.Open(state.Config{Path: path, SetAside: true})
+	if err != nil {
+		return nil, err
+	}
+	if damaged != "" {
+		o.Log.Error("the state file was damaged; it was set aside and a new one begun", "file", path, "kept", damaged)
+	}
+	return db, nil
+}
+
+// agentAddress is the configured address, else the host's source address towards its default route, else loopback.
+func (o *Options) agentAddress() string {
+	if o.Config.Agent.Address != "" {
+		return o.Config.Agent.Address
+	}
+	// Connecting a UDP socket sends nothing: it only asks the kernel for the route.
+	conn, err := net.Dial("udp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), 9).String())
+	if err != nil {
+		return "127.0.0.1"
+	}
+	defer conn.Close()
+	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
+	if err != nil {
+		return "127.0.0.1"
+	}
+	return host
+}
+
+// await waits for ready to be closed; false means that ctx ended first.
+func await(ctx context.Context, ready <-chan struct{}) bool {
+	select {
+	case <-ready:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// enter takes the node's lock and makes its directories.
+func (o *Options) enter() (unlock func(), err error) {
+	c := o.Config
+	if o.Ephemeral {
+		for _, dir := range []string{c.DataDir, c.RunDir} {
+			if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+				return nil, fmt.Errorf("--ephemeral removes its directories at the end, but %s is not empty: name new ones with --data-dir and --run-dir", dir)
+			}
+		}
+	}
+	for _, dir := range []string{c.DataDir, c.RunDir} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return nil, fmt.Errorf("make directory: %w", err)
+		}
+	}
+	return lock(filepath.Join(c.RunDir, "monopod.lock"))
+}

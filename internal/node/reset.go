@@ -1,0 +1,27 @@
+package node
+
+import (
+	"context"
+	"errors"
+)
+
+// Reset removes all that a node with this configuration has made on the host: its pods, the executor, the network and
+// the directories. The node itself must be stopped (the lock says so otherwise). It may be repeated.
+func Reset(ctx context.Context, o Options) (err error) {
+	o.Ephemeral = false // the directories need not be empty
+	unlock, err := o.enter()
+	if err != nil {
+		return err
+	}
+	rt, err := o.newRuntime(ctx)
+	if err != nil {
+		unlock()
+		return err
+	}
+	if err := errors.Join(o.removeAll(rt), rt.close()); err != nil {
+		unlock()
+		return err
+	}
+	o.Ephemeral = true
+	return o.leave(unlock)
+}

@@ -1,0 +1,149 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"monopod.dev/monopod/internal/executor/client"
+	"monopod.dev/monopod/internal/executor/launch"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/runtime"
+	"monopod.dev/monopod/internal/state"
+)
+
+// runtimeRole is the runtime with what it stands on.
+type runtimeRole struct {
+	db       *state.DB
+	images   *image.Store
+	bridge   *network.Bridge
+	executor *client.Client
+	server   *runtime.Server
+}
+
+// newRuntime opens the stores, starts or finds the executor, and recovers what an earlier run has left.
+func (o *Options) newRuntime(ctx context.Context) (_ *runtimeRole, err error) {
+	c := o.Config
+	r := &runtimeRole{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if r.db, err = o.openState("runtime.db"); err != nil {
+		return nil, err
+	}
+	cidr, err := netip.ParsePrefix(c.Network.PodCIDR)
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(c.RunDir, "executor.sock")
+	start, startCtx := errgroup.WithContext(ctx)
+	start.Go(func() error { return o.ensureExecutor(startCtx, socket) })
+	start.Go(func() (err error) {
+		r.images, err = image.Open(startCtx, image.Config{Root: filepath.Join(c.DataDir, "images"),
+			RegistryConfigDir: c.Runtime.RegistryConfigDir, Log: o.Log.With("role", "image")})
+		return err
+	})
+	start.Go(func() (err error) {
+		r.bridge, err = network.New(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDR: cidr,
+			Table: c.Network.Bridge, Log: o.Log.With("role", "network")})
+		if err != nil {
+			return err
+		}
+		return r.bridge.Start(startCtx)
+	})
+	if err := start.Wait(); err != nil {
+		return nil, err
+	}
+	r.executor = client.New(client.Config{Socket: socket, Log: o.Log.With("role", "executor")})
+	r.server, err = runtime.New(ctx, runtime.Config{
+		Socket: c.Runtime.Socket, DataDir: c.DataDir, RunDir: c.RunDir, CgroupRoot: c.CgroupRoot,
+		CDISpecDirs: c.Devices.CDISpecDirs, Images: r.images, Network: r.bridge, Executor: r.executor, DB: r.db,
+		Version: o.Version, Log: o.Log.With("role", "runtime"),
+	})
+	return r, err
+}
+
+func (o *Options) ensureExecutor(ctx context.Context, socket string) error {
+	binary, err := o.executorBinary()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(o.Config.RunDir, "executor")
+	return launch.Ensure(ctx, launch.Config{Binary: binary, Socket: socket, Dir: dir,
+		CgroupPath: filepath.Join(o.Config.CgroupRoot, "executor"), LogFile: filepath.Join(dir, "executor.log")})
+}
+
+// executorBinary is the configured path, else the file beside our own, else the one in $PATH.
+func (o *Options) executorBinary() (string, error) {
+	const name = "monopod-executor"
+	if path := o.Config.Runtime.Executor; path != "" {
+		if !isFile(path) {
+			return "", fmt.Errorf("--executor (runtime.executor) names %s, which is not a file: build it with `make build`", path)
+		}
+		return path, nil
+	}
+	self, err := os.Executable()
+	if err == nil {
+		if beside := filepath.Join(filepath.Dir(self), name); isFile(beside) {
+			return beside, nil
+		}
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	return "", fmt.Errorf("%s is neither beside %s nor in $PATH: build it with `make build`, or name it with --executor", name, self)
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}
+
+func (r *runtimeRole) run(ctx context.Context) error { return r.server.Serve(ctx) }
+
+// close closes the stores; the executor and its containers go on.
+func (r *runtimeRole) close() error {
+	if r == nil {
+		return nil
+	}
+	var errs []error
+	if r.executor != nil {
+		errs = append(errs, r.executor.Close())
+	}
+	if r.images != nil {
+		errs = append(errs, r.images.Close())
+	}
+	if r.db != nil {
+		errs = append(errs, r.db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// removeAll ends an ephemeral node: pods, executor, network and the cgroups of both.
+func (o *Options) removeAll(r *runtimeRole) error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	defer cancel()
+	var errs []error
+	if r.server != nil {
+		errs = append(errs, r.server.RemoveAll(ctx))
+	}
+	if r.executor != nil {
+		errs = append(errs, r.executor.Shutdown(ctx, protocol.ShutdownRequest{Kill: true}))
+	}
+	if r.bridge != nil {
+		errs = append(errs, r.bridge.Remove(ctx))
+	}
+	errs = append(errs, cgroup.RemoveTree(o.Config.CgroupRoot))
+	return errors.Join(errs...)
+}

@@ -1,0 +1,293 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/test/harness"
+	"monopod.dev/monopod/test/images"
+)
+
+// workload starts a node whose busybox and nginx come from a registry on loopback.
+func workload(t *testing.T) *harness.Node {
+	t.Helper()
+	reg := images.StartRegistry(t)
+	reg.Push(t, "test/busybox:1", images.Busybox(t))
+	reg.Push(t, "test/nginx:1", images.Nginx(t))
+	return harness.StartNode(t, harness.Options{HostsTOML: map[string]string{
+		"registry.test": fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", reg.Addr, reg.Addr),
+	}})
+}
+
+const busybox = "registry.test/test/busybox:1"
+
+// pod is a manifest of a pod with one busybox container that runs a shell script.
+func pod(name, script, more string) string {
+	quoted, _ := json.Marshal(script)
+	return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": %q}, "spec": {%s
+		"containers": [{"name": "c", "image": %q, "command": ["sh", "-c", %s]}]}}`, name, more, busybox, quoted)
+}
+
+// TestWorkloads runs what people do with pods, on one node.
+func TestWorkloads(t *testing.T) {
+	n := workload(t)
+	t.Run("nginx", func(t *testing.T) { testNginx(t, n) })
+	t.Run("restart with back-off", func(t *testing.T) { testBackOff(t, n) })
+	t.Run("deletion with grace", func(t *testing.T) { testGrace(t, n) })
+	t.Run("exec", func(t *testing.T) { testExec(t, n) })
+	t.Run("logs -f", func(t *testing.T) { testFollow(t, n) })
+	t.Run("server-side apply", func(t *testing.T) { testServerSideApply(t, n) })
+	t.Run("a pod that does not fit", func(t *testing.T) { testUnschedulable(t, n) })
+	t.Run("refused by name", func(t *testing.T) { testRefused(t, n) })
+}
+
+func testNginx(t *testing.T, n *harness.Node) {
+	n.Apply(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [
+		{"name": "nginx", "image": "registry.test/test/nginx:1", "ports": [{"containerPort": 80}]}]}}`)
+	n.Kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+	ip := n.Kubectl("get", "pod", "web", "-o", "jsonpath={.status.podIP}")
+	var body string
+	eventually(t, "nginx answers", func() (bool, string) {
+		resp, err := http.Get("http://" + ip + "/")
+		if err != nil {
+			return false, err.Error()
+		}
+		defer resp.Body.Close()
+		raw, _ := io.ReadAll(resp.Body)
+		body = string(raw)
+		return resp.StatusCode == http.StatusOK, resp.Status
+	})
+	if !strings.Contains(body, "nginx") {
+		t.Errorf("http://%s/ answered %q", ip, body)
+	}
+	n.Kubectl("delete", "pod", "web")
+	if _, err := http.Get("http://" + ip + "/"); err == nil {
+		t.Errorf("http://%s/ still answers after the pod's deletion", ip)
+	}
+}
+
+func testBackOff(t *testing.T, n *harness.Node) {
+	n.Apply(pod("fails", "echo once; exit 3", ""))
+	var p corev1.Pod
+	eventually(t, "the container waits in back-off after a restart", func() (bool, string) {
+		getPod(t, n, "fails", &p)
+		if len(p.Status.ContainerStatuses) != 1 {
+			return false, "no container status"
+		}
+		s := p.Status.ContainerStatuses[0]
+		return s.RestartCount >= 1 && s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff", fmt.Sprintf("%+v", s.State)
+	})
+	last := p.Status.ContainerStatuses[0].LastTerminationState.Terminated
+	if last == nil || last.ExitCode != 3 || last.Reason != "Error" {
+		t.Errorf("last state %+v, want exit code 3, reason Error", last)
+	}
+	if row := n.Kubectl("get", "pod", "fails"); !strings.Contains(row, "CrashLoopBackOff") {
+		t.Errorf("kubectl get: %s", row)
+	}
+	if events := n.Kubectl("get", "events", "--field-selector", "involvedObject.name=fails"); !strings.Contains(events, "BackOff") {
+		t.Errorf("no BackOff event:\n%s", events)
+	}
+	if log := n.Kubectl("logs", "fails", "--previous"); !strings.Contains(log, "once") {
+		t.Errorf("logs --previous: %q", log)
+	}
+	n.Kubectl("delete", "pod", "fails", "--timeout=60s")
+}
+
+func testGrace(t *testing.T, n *harness.Node) {
+	n.Apply(pod("polite", `trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 1 & wait; done`, ""))
+	n.Apply(pod("stubborn", `trap '' TERM; echo up; while :; do sleep 1; done`, ""))
+	for _, name := range []string{"polite", "stubborn"} {
+		n.Kubectl("wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
+		awaitLog(t, n, name, "up")
+	}
+	follow, cancel := startFollow(t, n, "polite")
+	defer cancel()
+	begin := time.Now()
+	n.Kubectl("delete", "pod", "polite", "--grace-period=30", "--timeout=60s")
+	if d := time.Since(begin); d > 10*time.Second*harness.SlowFactor() {
+		t.Errorf("a container that ends at SIGTERM took %v", d)
+	}
+	if lines := follow.rest(); !strings.Contains(lines, "bye") {
+		t.Errorf("the container did not see SIGTERM; its log: %q", lines)
+	}
+	begin = time.Now()
+	n.Kubectl("delete", "pod", "stubborn", "--grace-period=2", "--timeout=60s")
+	if d := time.Since(begin); d < 1900*time.Millisecond || d > 12*time.Second*harness.SlowFactor() {
+		t.Errorf("a container that ignores SIGTERM was gone after %v, want the grace of 2 s", d)
+	}
+}
+
+func testExec(t *testing.T, n *harness.Node) {
+	n.Apply(pod("target", "echo up; exec sleep 3600", `"terminationGracePeriodSeconds": 0,`))
+	n.Kubectl("wait", "--for=condition=Ready", "pod/target", "--timeout=60s")
+	if out := n.Kubectl("exec", "target", "--", "sh", "-c", "echo out; echo err >&2"); out != "out\n" {
+		t.Errorf("exec printed %q", out)
+	}
+	if out, err := n.TryKubectl("a line\n", "exec", "-i", "target", "--", "cat"); err != nil || out != "a line\n" {
+		t.Errorf("exec -i cat: %q, %v", out, err)
+	}
+	_, err := n.TryKubectl("", "exec", "target", "--", "sh", "-c", "exit 9")
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 9 {
+		t.Errorf("exec of exit 9: %v", err)
+	}
+	if _, err := n.TryKubectl("", "exec", "target", "--", "no-such-program"); err == nil || !strings.Contains(err.Error(), "no-such-program") {
+		t.Errorf("exec of a program that is not there: %v", err)
+	}
+	n.Kubectl("delete", "pod", "target", "--timeout=60s")
+}
+
+func testFollow(t *testing.T, n *harness.Node) {
+	n.Apply(pod("talks", `for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done`, `"restartPolicy": "Never",`))
+	eventually(t, "the container runs", func() (bool, string) {
+		var p corev1.Pod
+		getPod(t, n, "talks", &p)
+		return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodSucceeded, string(p.Status.Phase)
+	})
+	// The command ends by itself when the container has ended, with every line.
+	if got, want := n.Kubectl("logs", "-f", "talks"), "line 1\nline 2\nline 3\nline 4\nline 5\n"; got != want {
+		t.Errorf("logs -f printed %q, want %q", got, want)
+	}
+	n.Kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/talks", "--timeout=30s")
+	if got := n.Kubectl("logs", "talks", "--tail=2"); got != "line 4\nline 5\n" {
+		t.Errorf("logs --tail=2 printed %q", got)
+	}
+	n.Kubectl("delete", "pod", "talks", "--timeout=60s")
+}
+
+func testServerSideApply(t *testing.T, n *harness.Node) {
+	apply := func(manager, color string, more ...string) error {
+		_, err := n.TryKubectl(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "paint"}, "data": {"color": "`+color+`"}}`,
+			append([]string{"apply", "--server-side", "--field-manager", manager, "-f", "-"}, more...)...)
+		return err
+	}
+	if err := apply("one", "red"); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply("one", "green"); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply("two", "blue"); err == nil || !strings.Contains(err.Error(), "conflict") {
+		t.Errorf("another manager's change: %v, want a conflict", err)
+	}
+	if err := apply("two", "blue", "--force-conflicts"); err != nil {
+		t.Error(err)
+	}
+	if got := n.Kubectl("get", "configmap", "paint", "-o", "jsonpath={.data.color}"); got != "blue" {
+		t.Errorf("color %q, want blue", got)
+	}
+	// A pod sees it.
+	n.Apply(fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reads"}, "spec": {"restartPolicy": "Never",
+		"volumes": [{"name": "v", "configMap": {"name": "paint"}}],
+		"containers": [{"name": "c", "image": %q, "command": ["sh", "-c", "echo $COLOR; cat /etc/paint/color"],
+			"env": [{"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "paint", "key": "color"}}}],
+			"volumeMounts": [{"name": "v", "mountPath": "/etc/paint"}]}]}}`, busybox))
+	n.Kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/reads", "--timeout=60s")
+	if got := n.Kubectl("logs", "reads"); got != "blue\nblue" {
+		t.Errorf("the pod read %q", got)
+	}
+	n.Kubectl("delete", "pod/reads", "configmap/paint", "--timeout=60s")
+}
+
+func testUnschedulable(t *testing.T, n *harness.Node) {
+	n.Apply(fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wants"}, "spec": {"containers": [
+		{"name": "c", "image": %q, "resources": {"limits": {"example.com/none": 1}}}]}}`, busybox))
+	eventually(t, "PodScheduled says why not", func() (bool, string) {
+		var p corev1.Pod
+		getPod(t, n, "wants", &p)
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled {
+				return c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "example.com/none"), c.Message
+			}
+		}
+		return false, "no condition"
+	})
+	n.Kubectl("delete", "pod", "wants", "--timeout=60s")
+}
+
+func testRefused(t *testing.T, n *harness.Node) {
+	for field, spec := range map[string]string{
+		"spec.shareProcessNamespace": `"shareProcessNamespace": true,`,
+		"spec.affinity":              `"affinity": {"nodeAffinity": {}},`,
+		"spec.runtimeClassName":      `"runtimeClassName": "other",`,
+	} {
+		_, err := n.TryKubectl(pod("refused", "true", spec), "create", "-f", "-")
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("a pod with %s: %v, want a refusal that names the field", field, err)
+		}
+	}
+}
+
+func getPod(t *testing.T, n *harness.Node, name string, p *corev1.Pod) {
+	t.Helper()
+	*p = corev1.Pod{}
+	if err := json.Unmarshal([]byte(n.Kubectl("get", "pod", name, "-o", "json")), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually asks until the condition holds; what it asks is a whole process or a request, so the pauses are its own.
+func eventually(t *testing.T, what string, cond func() (bool, string)) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second * harness.SlowFactor())
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, seen := cond()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within the time; last seen: %s", what, seen)
+		}
+		<-tick.C
+	}
+}
+
+func awaitLog(t *testing.T, n *harness.Node, pod, want string) {
+	t.Helper()
+	f, cancel := startFollow(t, n, pod)
+	defer cancel()
+	for f.lines.Scan() {
+		if strings.Contains(f.lines.Text(), want) {
+			return
+		}
+	}
+	t.Fatalf("the log of %s ended without %q", pod, want)
+}
+
+// follower is a running `kubectl logs -f`.
+type follower struct{ lines *bufio.Scanner }
+
+func startFollow(t *testing.T, n *harness.Node, pod string) (*follower, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second*harness.SlowFactor())
+	cmd := n.KubectlCommand(ctx, "logs", "-f", pod)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &follower{lines: bufio.NewScanner(out)}, func() { cancel(); _ = cmd.Wait() }
+}
+
+// rest reads to the end of the log.
+func (f *follower) rest() string {
+	var all strings.Builder
+	for f.lines.Scan() {
+		all.WriteString(f.lines.Text() + "\n")
+	}
+	return all.String()
+}

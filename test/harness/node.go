@@ -1,0 +1,368 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Bin returns the path of a built binary: in $MONOPOD_BIN, or in the repository's bin folder. It fails the test when
+// the binary has not been built.
+func Bin(t testing.TB, name string) string {
+	t.Helper()
+	dir := os.Getenv("MONOPOD_BIN")
+	if dir == "" {
+		dir = filepath.Join(Root(t), "bin")
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v; run `make build` first", err)
+	}
+	return path
+}
+
+// Root returns the repository's root: the folder of go.mod at or above the working directory.
+func Root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == "/" {
+			t.Fatal("no go.mod above the working directory")
+		}
+	}
+}
+
+// SlowFactor stretches every bound on time, for machines that are emulated. It is $MONOPOD_TEST_SLOW, or 1.
+func SlowFactor() time.Duration {
+	var n int
+	if _, err := fmt.Sscan(os.Getenv("MONOPOD_TEST_SLOW"), &n); err != nil || n < 1 {
+		return 1
+	}
+	return time.Duration(n)
+}
+
+// sequence tells the nodes of one test process apart.
+var sequence atomic.Int32
+
+// Node is a monopod process with directories, a bridge, an address range and cgroups of its own. It may be stopped,
+// killed and started again; at the end of the test it is stopped for good and the host is checked.
+type Node struct {
+	t    testing.TB
+	Dir  string // holds all of the node's directories
+	Name string
+	args []string
+
+	Bridge, CgroupRoot string
+	PodCIDR            string
+
+	mu   sync.Mutex
+	proc *process
+}
+
+type process struct {
+	cmd   *exec.Cmd
+	log   *logBuffer
+	ready chan struct{}
+	done  chan struct{}
+	err   error
+}
+
+// Options of a node.
+type Options struct {
+	// Command is the monopod command; default "up".
+	Command string
+	// Args are further arguments.
+	Args []string
+	// CDISpecs are files to put into the node's CDI folder, by name.
+	CDISpecs map[string]string
+	// HostsTOML are registry configurations by host.
+	HostsTOML map[string]string
+}
+
+// NewNode prepares a node and registers its clean-up; it does not start it.
+func NewNode(t testing.TB, o Options) *Node {
+	t.Helper()
+	id := fmt.Sprintf("%d-%d", os.Getpid(), sequence.Add(1))
+	dir, err := os.MkdirTemp("/tmp", "mp-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{t: t, Dir: dir, Name: "node-" + id, Bridge: "mpt" + strings.ReplaceAll(id, "-", "x"), CgroupRoot: "/mp-test-" + id,
+		PodCIDR: fmt.Sprintf("10.%d.%d.0/24", 200+os.Getpid()%8, (os.Getpid()/8+int(sequence.Load()))%256)}
+	CheckHost(t, Place{Dirs: []string{dir}, CgroupRoot: n.CgroupRoot, Bridge: n.Bridge})
+	write := func(name, content string) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range o.CDISpecs {
+		write(filepath.Join("cdi", name), content)
+	}
+	for host, content := range o.HostsTOML {
+		write(filepath.Join("certs.d", host, "hosts.toml"), content)
+	}
+	command := o.Command
+	if command == "" {
+		command = "up"
+	}
+	n.args = []string{command, "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--log-level", "debug",
+		"--node-name", n.Name}
+	if command != "apiserver" {
+		n.args = append(n.args, "--cgroup-root", n.CgroupRoot, "--bridge", n.Bridge, "--pod-cidr", n.PodCIDR,
+			"--cdi-spec-dirs", dir+"/cdi", "--registry-config-dir", dir+"/certs.d", "--executor", Bin(t, "monopod-executor"))
+	}
+	if command != "runtime" {
+		n.args = append(n.args, "--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms")
+	}
+	if command == "up" {
+		n.args = append(n.args, "--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", dir+"/pods")
+	}
+	n.args = append(n.args, o.Args...)
+	t.Cleanup(n.end)
+	return n
+}
+
+// StartNode prepares a node and starts it.
+func StartNode(t testing.TB, o Options) *Node {
+	t.Helper()
+	n := NewNode(t, o)
+	n.Start()
+	return n
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (n *Node) Kubeconfig() string { return filepath.Join(n.Dir, "kubeconfig") }
+
+// CRISocket is the path of the runtime's socket.
+func (n *Node) CRISocket() string { return filepath.Join(n.Dir, "run", "cri.sock") }
+
+// ExecutorSocket is the path of the executor's socket.
+func (n *Node) ExecutorSocket() string { return filepath.Join(n.Dir, "run", "executor.sock") }
+
+// Start starts the process and waits until it says that it is ready.
+func (n *Node) Start(extra ...string) {
+	n.t.Helper()
+	p := n.launch(extra...)
+	select {
+	case <-p.ready:
+	case <-p.done:
+		n.t.Fatalf("monopod ended before it was ready: %v\n%s", p.err, p.log.tail(60))
+	case <-time.After(60 * time.Second * SlowFactor()):
+		n.t.Fatalf("monopod was not ready in time\n%s", p.log.tail(60))
+	}
+}
+
+func (n *Node) launch(extra ...string) *process {
+	n.t.Helper()
+	p := &process{log: &logBuffer{}, ready: make(chan struct{}), done: make(chan struct{})}
+	p.cmd = n.Command(extra...)
+	p.cmd.Stderr = p.log
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		if lines.Scan() {
+			close(p.ready)
+		}
+		_, _ = io.Copy(io.Discard, stdout)
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	n.mu.Lock()
+	n.proc = p
+	n.mu.Unlock()
+	return p
+}
+
+func (n *Node) current() *process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.proc
+}
+
+// PID is the process id of the running monopod.
+func (n *Node) PID() int { return n.current().cmd.Process.Pid }
+
+// Log returns what the current process has logged.
+func (n *Node) Log() string { return n.current().log.String() }
+
+// Stop ends the process with SIGTERM and waits; pods go on.
+func (n *Node) Stop() {
+	n.t.Helper()
+	n.signal(syscall.SIGTERM)
+}
+
+// Kill ends the process with SIGKILL and waits; pods go on.
+func (n *Node) Kill() {
+	n.t.Helper()
+	n.signal(syscall.SIGKILL)
+}
+
+// Interrupt sends a signal that asks for an orderly stop, and waits.
+func (n *Node) Interrupt(sig syscall.Signal) {
+	n.t.Helper()
+	n.signal(sig)
+}
+
+// Command prepares a monopod process with this node's arguments, which the caller runs.
+func (n *Node) Command(extra ...string) *exec.Cmd {
+	return exec.Command(Bin(n.t, "monopod"), append(append([]string{}, n.args...), extra...)...)
+}
+
+func (n *Node) signal(sig syscall.Signal) {
+	n.t.Helper()
+	p := n.current()
+	if p == nil {
+		return
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		n.t.Errorf("signal monopod: %v", err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(60 * time.Second * SlowFactor()):
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+		<-p.done
+		n.t.Errorf("monopod did not end after %v\n%s", sig, p.log.tail(400))
+	}
+	if sig != syscall.SIGKILL && p.err != nil {
+		n.t.Errorf("monopod ended with %v\n%s", p.err, p.log.tail(40))
+	}
+}
+
+// end removes everything: the node is started once more to remove its pods when it is not running, or stopped when it is, and
+// then its host is cleaned by the node itself, not by the test: what it leaves is a failure.
+func (n *Node) end() {
+	if n.t.Failed() && n.current() != nil {
+		n.t.Logf("log of monopod:\n%s", n.current().log.tail(150))
+	}
+	if p := n.current(); p != nil {
+		select {
+		case <-p.done:
+		default:
+			n.Stop()
+		}
+		out, err := exec.Command(Bin(n.t, "monopod"), n.resetArgs()...).CombinedOutput()
+		if err != nil {
+			n.t.Errorf("monopod reset: %v\n%s", err, out)
+		}
+	}
+	if err := os.RemoveAll(n.Dir); err != nil {
+		n.t.Errorf("remove the node's directory: %v", err)
+	}
+}
+
+// resetArgs are the arguments of `monopod reset` for this node's places.
+func (n *Node) resetArgs() []string {
+	return []string{"reset", "--yes", "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--cgroup-root", n.CgroupRoot,
+		"--bridge", n.Bridge, "--pod-cidr", n.PodCIDR, "--write-kubeconfig", n.Kubeconfig(), "--pod-logs-dir", n.Dir + "/pods",
+		"--executor", Bin(n.t, "monopod-executor")}
+}
+
+// Kubectl runs the real kubectl against the node and returns its standard output; a failure fails the test.
+func (n *Node) Kubectl(args ...string) string {
+	n.t.Helper()
+	out, err := n.TryKubectl("", args...)
+	if err != nil {
+		n.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, n.Log()[max(0, len(n.Log())-6000):])
+	}
+	return out
+}
+
+// TryKubectl runs kubectl with the given standard input; the error holds what it wrote to standard error.
+func (n *Node) TryKubectl(stdin string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second*SlowFactor())
+	defer cancel()
+	cmd := n.KubectlCommand(ctx, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errout bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errout
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%w: %s", err, errout.String())
+	}
+	return out.String(), nil
+}
+
+// KubectlCommand prepares a kubectl that the caller runs.
+func (n *Node) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, Bin(n.t, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+n.Kubeconfig(), "HOME="+n.Dir)
+	return cmd
+}
+
+// Apply applies a manifest.
+func (n *Node) Apply(manifest string) {
+	n.t.Helper()
+	if _, err := n.TryKubectl(manifest, "apply", "-f", "-"); err != nil {
+		n.t.Fatalf("kubectl apply: %v", err)
+	}
+}
+
+// Monopod runs a monopod command against the node and returns its standard output.
+func (n *Node) Monopod(args ...string) string {
+	n.t.Helper()
+	cmd := exec.Command(Bin(n.t, "monopod"), args...)
+	var errout bytes.Buffer
+	cmd.Stderr = &errout
+	out, err := cmd.Output()
+	if err != nil {
+		n.t.Fatalf("monopod %s: %v\n%s", strings.Join(args, " "), err, errout.String())
+	}
+	return string(out)
+}
+
+// LoadImage loads an archive into the node.
+func (n *Node) LoadImage(path string) {
+	n.t.Helper()
+	n.Monopod("image", "load", "--cri-socket", n.CRISocket(), path)
+}
+
+// logBuffer keeps what a process logs.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func (b *logBuffer) tail(lines int) string {
+	all := strings.Split(b.String(), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

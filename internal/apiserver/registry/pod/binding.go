@@ -1,0 +1,153 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/util/dryrun"
+)
+
+// BindingREST is the storage of pods/binding: creating a Binding gives the pod its node, once.
+type BindingREST struct{ store *genericregistry.Store }
+
+var (
+	_ rest.NamedCreater                   = &BindingREST{}
+	_ rest.SubresourceObjectMetaPreserver = &BindingREST{}
+)
+
+// New implements rest.Storage.
+func (*BindingREST) New() runtime.Object { return &corev1.Binding{} }
+
+// Destroy implements rest.Storage. REST owns the store and destroys it.
+func (*BindingREST) Destroy() {}
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements rest.SubresourceObjectMetaPreserver: a Binding's
+// uid and resourceVersion are those of the pod, and the conditions on which it is bound.
+func (*BindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+
+// Create implements rest.NamedCreater: in one write the pod gets its node, the Binding's annotations and the condition
+// PodScheduled. It is a conflict when the pod has a node already or is being deleted.
+func (r *BindingREST) Create(ctx context.Context, name string, obj runtime.Object,
+	createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	binding, ok := obj.(*corev1.Binding)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a Binding, found %T", obj))
+	}
+	if binding.Name != name {
+		return nil, apierrors.NewBadRequest(
+			fmt.Sprintf("the Binding is named %q, but it was sent to the pod %q", binding.Name, name))
+	}
+	if errs := validateBinding(binding); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Binding").GroupKind(), name, errs)
+	}
+	if createValidation != nil {
+		if err := createValidation(ctx, binding.DeepCopy()); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.bind(ctx, name, binding, dryrun.IsDryRun(options.DryRun)); err != nil {
+		return nil, err
+	}
+	return &metav1.Status{Status: metav1.StatusSuccess}, nil
+}
+
+func (r *BindingREST) bind(ctx context.Context, name string, binding *corev1.Binding, dryRun bool) error {
+	key, err := r.store.KeyFunc(ctx, name)
+	if err != nil {
+		return err
+	}
+	var preconditions *storage.Preconditions
+	if binding.UID != "" || binding.ResourceVersion != "" {
+		preconditions = &storage.Preconditions{}
+		if binding.UID != "" {
+			preconditions.UID = &binding.UID
+		}
+		if binding.ResourceVersion != "" {
+			preconditions.ResourceVersion = &binding.ResourceVersion
+		}
+	}
+	var refusal error
+	err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, preconditions,
+		storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+			pod := obj.(*corev1.Pod)
+			refusal = assign(pod, binding, metav1.Now())
+			return pod, refusal
+		}), dryRun, nil)
+	switch {
+	case refusal != nil:
+		return apierrors.NewConflict(corev1.Resource("pods/binding"), name, refusal)
+	case storage.IsNotFound(err):
+		return apierrors.NewNotFound(corev1.Resource("pods"), name)
+	case storage.IsInvalidObj(err), storage.IsConflict(err):
+		return apierrors.NewConflict(corev1.Resource("pods/binding"), name, err)
+	case err != nil:
+		return apierrors.NewInternalError(err)
+	}
+	return nil
+}
+
+// assign changes pod as binding says, or tells why it cannot.
+func assign(pod *corev1.Pod, binding *corev1.Binding, now metav1.Time) error {
+	if pod.DeletionTimestamp != nil {
+		return fmt.Errorf("pod %s is being deleted and cannot be assigned to a node", pod.Name)
+	}
+	if pod.Spec.NodeName != "" {
+		return fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName)
+	}
+	pod.Spec.NodeName = binding.Target.Name
+	if len(binding.Annotations) > 0 {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		maps.Copy(pod.Annotations, binding.Annotations)
+	}
+	setCondition(&pod.Status, corev1.PodCondition{
+		Type:               corev1.PodScheduled,
+		Status:             corev1.ConditionTrue,
+		LastTransitionTime: now,
+		ObservedGeneration: pod.Generation,
+	})
+	return nil
+}
+
+// setCondition puts c in the place of the condition of its type. The time of the last transition stays when the status
+// does.
+func setCondition(status *corev1.PodStatus, c corev1.PodCondition) {
+	for i := range status.Conditions {
+		old := &status.Conditions[i]
+		if old.Type != c.Type {
+			continue
+		}
+		if old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		*old = c
+		return
+	}
+	status.Conditions = append(status.Conditions, c)
+}
+
+func validateBinding(binding *corev1.Binding) field.ErrorList {
+	var errs field.ErrorList
+	target := field.NewPath("target")
+	if kind := binding.Target.Kind; kind != "" && kind != "Node" {
+		errs = append(errs, field.NotSupported(target.Child("kind"), kind, []string{"Node"}))
+	}
+	if binding.Target.Name == "" {
+		return append(errs, field.Required(target.Child("name"), "the name of the node"))
+	}
+	for _, msg := range validation.IsDNS1123Subdomain(binding.Target.Name) {
+		errs = append(errs, field.Invalid(target.Child("name"), binding.Target.Name, msg))
+	}
+	return errs
+}

@@ -1,0 +1,152 @@
+package pod
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy rules the creation, the update and the deletion of pods.
+type strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	support supportRules
+}
+
+var (
+	_ rest.RESTCreateStrategy         = strategy{}
+	_ rest.RESTUpdateStrategy         = strategy{}
+	_ rest.RESTGracefulDeleteStrategy = strategy{}
+	_ rest.ResetFieldsStrategy        = strategy{}
+)
+
+func newStrategy() strategy {
+	return strategy{
+		// The typer only names the kind in error messages; client-go's scheme knows it, and taking it from there keeps
+		// this package free to be imported by whoever builds the server's scheme.
+		ObjectTyper:   clientscheme.Scheme,
+		NameGenerator: names.SimpleNameGenerator,
+		support:       newSupportRules(),
+	}
+}
+
+// NamespaceScoped implements rest.RESTCreateStrategy.
+func (strategy) NamespaceScoped() bool { return true }
+
+// PrepareForCreate implements rest.RESTCreateStrategy: whatever status the client sent is replaced by that of a pod
+// that nobody has looked at yet.
+func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	pod := obj.(*corev1.Pod)
+	pod.Generation = 1
+	pod.Status = corev1.PodStatus{
+		Phase:    corev1.PodPending,
+		QOSClass: qosClass(&pod.Spec),
+	}
+}
+
+// Validate implements rest.RESTCreateStrategy.
+func (s strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	return validatePod(obj.(*corev1.Pod), s.support)
+}
+
+// WarningsOnCreate implements rest.RESTCreateStrategy.
+func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return warnings(obj.(*corev1.Pod))
+}
+
+// Canonicalize implements rest.RESTCreateStrategy.
+func (strategy) Canonicalize(runtime.Object) {}
+
+// AllowCreateOnUpdate implements rest.RESTUpdateStrategy: a PUT does not create pods.
+func (strategy) AllowCreateOnUpdate(context.Context) bool { return false }
+
+// AllowUnconditionalUpdate implements rest.RESTUpdateStrategy: a PUT without resourceVersion is accepted.
+func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+
+// PrepareForUpdate implements rest.RESTUpdateStrategy: the status is not changed by this way, and a change of the spec
+// makes a new generation.
+func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	newPod, oldPod := obj.(*corev1.Pod), old.(*corev1.Pod)
+	newPod.Status = oldPod.Status
+	if !apiequality.Semantic.DeepEqual(newPod.Spec, oldPod.Spec) {
+		newPod.Generation = oldPod.Generation + 1
+	}
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validatePodUpdate(obj.(*corev1.Pod), old.(*corev1.Pod))
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string { return nil }
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{
+		"v1": fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
+	}
+}
+
+// statusStrategy rules updates through pods/status.
+type statusStrategy struct{ strategy }
+
+var (
+	_ rest.RESTUpdateStrategy  = statusStrategy{}
+	_ rest.ResetFieldsStrategy = statusStrategy{}
+)
+
+// PrepareForUpdate implements rest.RESTUpdateStrategy: the spec and the owners are not changed by this way.
+func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	newPod, oldPod := obj.(*corev1.Pod), old.(*corev1.Pod)
+	newPod.Spec = oldPod.Spec
+	newPod.DeletionTimestamp = oldPod.DeletionTimestamp
+	newPod.OwnerReferences = oldPod.OwnerReferences
+	if newPod.Status.QOSClass == "" {
+		newPod.Status.QOSClass = oldPod.Status.QOSClass
+	}
+	syncAddresses(&newPod.Status)
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (statusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validateStatusUpdate(obj.(*corev1.Pod), old.(*corev1.Pod))
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (statusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string { return nil }
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{
+		"v1": fieldpath.NewSet(
+			fieldpath.MakePathOrDie("spec"),
+			fieldpath.MakePathOrDie("metadata", "deletionTimestamp"),
+			fieldpath.MakePathOrDie("metadata", "ownerReferences"),
+		),
+	}
+}
+
+// syncAddresses keeps the older single address fields equal to the first of the lists, as the API promises. A writer
+// that knows only one of the two forms is understood; where both are given, the list wins.
+func syncAddresses(status *corev1.PodStatus) {
+	if len(status.PodIPs) == 0 && status.PodIP != "" {
+		status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
+	}
+	if len(status.PodIPs) > 0 {
+		status.PodIP = status.PodIPs[0].IP
+	}
+	if len(status.HostIPs) == 0 && status.HostIP != "" {
+		status.HostIPs = []corev1.HostIP{{IP: status.HostIP}}
+	}
+	if len(status.HostIPs) > 0 {
+		status.HostIP = status.HostIPs[0].IP
+	}
+}

@@ -1,0 +1,123 @@
+package pod
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateContainers validates the init containers and the containers of a pod. volumes are the names of its volumes.
+func validateContainers(spec *corev1.PodSpec, volumes sets.Set[string], at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(spec.Containers) == 0 {
+		errs = append(errs, field.Required(at.Child("containers"), "a pod has at least one container"))
+	}
+	names := sets.New[string]() // unique over both lists
+	for _, list := range []struct {
+		name       string
+		containers []corev1.Container
+	}{{"initContainers", spec.InitContainers}, {"containers", spec.Containers}} {
+		for i := range list.containers {
+			c, at := &list.containers[i], at.Child(list.name).Index(i)
+			errs = append(errs, requiredName(c.Name, at.Child("name"))...)
+			if c.Name != "" && names.Has(c.Name) {
+				errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+			}
+			names.Insert(c.Name)
+			errs = append(errs, validateContainer(c, spec, volumes, at)...)
+		}
+	}
+	return errs
+}
+
+func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes sets.Set[string], at *field.Path) field.ErrorList {
+	errs := validateImage(c.Image, at.Child("image"))
+	errs = append(errs, oneOf(c.ImagePullPolicy, at.Child("imagePullPolicy"),
+		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	if c.TerminationMessagePath == "" {
+		errs = append(errs, field.Required(at.Child("terminationMessagePath"), ""))
+	}
+	errs = append(errs, oneOf(c.TerminationMessagePolicy, at.Child("terminationMessagePolicy"),
+		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, validatePorts(c.Ports, spec.HostNetwork, at.Child("ports"))...)
+	errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
+	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
+	errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
+	errs = append(errs, validateMounts(c.VolumeMounts, volumes, at.Child("volumeMounts"))...)
+	return append(errs, validateContainerSecurity(c.SecurityContext, at.Child("securityContext"))...)
+}
+
+func validateImage(image string, at *field.Path) field.ErrorList {
+	switch {
+	case image == "":
+		return field.ErrorList{field.Required(at, "")}
+	case strings.TrimSpace(image) != image:
+		return field.ErrorList{field.Invalid(at, image, "must not have leading or trailing whitespace")}
+	default:
+		return nil
+	}
+}
+
+func validatePorts(ports []corev1.ContainerPort, hostNetwork bool, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i := range ports {
+		p, at := &ports[i], at.Index(i)
+		if p.Name != "" {
+			errs = append(errs, invalidIf(true, p.Name, at.Child("name"), validation.IsValidPortName)...)
+			if names.Has(p.Name) {
+				errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
+			}
+			names.Insert(p.Name)
+		}
+		if p.ContainerPort == 0 {
+			errs = append(errs, field.Required(at.Child("containerPort"), ""))
+		} else {
+			for _, msg := range validation.IsValidPortNum(int(p.ContainerPort)) {
+				errs = append(errs, field.Invalid(at.Child("containerPort"), p.ContainerPort, msg))
+			}
+		}
+		if p.HostPort != 0 {
+			switch {
+			case !hostNetwork:
+				errs = append(errs, field.Forbidden(at.Child("hostPort"), notSupported))
+			case p.HostPort != p.ContainerPort:
+				errs = append(errs, field.Invalid(at.Child("hostPort"), p.HostPort,
+					fmt.Sprintf("must be equal to containerPort (%d) when `hostNetwork` is true", p.ContainerPort)))
+			}
+		}
+		errs = append(errs, oneOf(p.Protocol, at.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+	}
+	return errs
+}
+
+func validateMounts(mounts []corev1.VolumeMount, volumes sets.Set[string], at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	places := sets.New[string]()
+	for i := range mounts {
+		m, at := &mounts[i], at.Index(i)
+		switch {
+		case m.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		case !volumes.Has(m.Name):
+			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
+		}
+		switch {
+		case m.MountPath == "":
+			errs = append(errs, field.Required(at.Child("mountPath"), ""))
+		case strings.Contains(m.MountPath, ":"):
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must not contain ':'"))
+		case !path.IsAbs(m.MountPath):
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be an absolute path"))
+		case places.Has(path.Clean(m.MountPath)):
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
+		}
+		places.Insert(path.Clean(m.MountPath))
+	}
+	return errs
+}

@@ -1,0 +1,121 @@
+package pod
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// envFieldPaths returns the fields of a pod that an environment variable may take its value from. Beside them are the
+// single labels and annotations: metadata.labels['KEY'].
+func envFieldPaths() []string {
+	return []string{
+		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+	}
+}
+
+func validateEnv(env []corev1.EnvVar, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range env {
+		e, at := &env[i], at.Index(i)
+		if e.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		} else {
+			errs = append(errs, invalidIf(true, e.Name, at.Child("name"), validation.IsRelaxedEnvVarName)...)
+		}
+		if e.ValueFrom != nil {
+			errs = append(errs, validateValueFrom(e, at.Child("valueFrom"))...)
+		}
+	}
+	return errs
+}
+
+func validateValueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	from, sources := e.ValueFrom, 0
+	if ref := from.FieldRef; ref != nil {
+		sources++
+		errs = append(errs, validateFieldRef(ref, at.Child("fieldRef"))...)
+	}
+	if ref := from.ConfigMapKeyRef; ref != nil {
+		sources++
+		errs = append(errs, validateKeyRef(ref.Name, ref.Key, at.Child("configMapKeyRef"))...)
+	}
+	if ref := from.SecretKeyRef; ref != nil {
+		sources++
+		errs = append(errs, validateKeyRef(ref.Name, ref.Key, at.Child("secretKeyRef"))...)
+	}
+	if from.ResourceFieldRef != nil || from.FileKeyRef != nil {
+		sources++ // refused by name elsewhere
+	}
+	switch {
+	case e.Value != "" && sources > 0:
+		errs = append(errs, field.Invalid(at, "", "may not be specified when `value` is not empty"))
+	case sources == 0:
+		errs = append(errs, field.Invalid(at, "", "must specify one of: `fieldRef`, `configMapKeyRef` or `secretKeyRef`"))
+	case sources > 1:
+		errs = append(errs, field.Invalid(at, "", "may not have more than one field specified at a time"))
+	}
+	return errs
+}
+
+func validateFieldRef(ref *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	errs = append(errs, oneOf(ref.APIVersion, at.Child("apiVersion"), "v1")...)
+	if key, ok := subscript(ref.FieldPath, "metadata.labels"); ok {
+		return append(errs, invalidIf(true, key, at.Child("fieldPath"), validation.IsQualifiedName)...)
+	}
+	if key, ok := subscript(ref.FieldPath, "metadata.annotations"); ok {
+		return append(errs, invalidIf(true, strings.ToLower(key), at.Child("fieldPath"), validation.IsQualifiedName)...)
+	}
+	return append(errs, oneOf(ref.FieldPath, at.Child("fieldPath"), envFieldPaths()...)...)
+}
+
+// subscript takes KEY out of "prefix['KEY']".
+func subscript(fieldPath, prefix string) (key string, ok bool) {
+	rest, ok := strings.CutPrefix(fieldPath, prefix+"['")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, "']")
+}
+
+func validateKeyRef(name, key string, at *field.Path) field.ErrorList {
+	errs := validateObjectName(name, at.Child("name"))
+	if key == "" {
+		return append(errs, field.Required(at.Child("key"), ""))
+	}
+	return append(errs, invalidIf(true, key, at.Child("key"), validation.IsConfigMapKey)...)
+}
+
+// validateObjectName is about the name of a ConfigMap or Secret that a pod refers to.
+func validateObjectName(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return invalidIf(true, name, at, validation.IsDNS1123Subdomain)
+}
+
+func validateEnvFrom(sources []corev1.EnvFromSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range sources {
+		s, at := &sources[i], at.Index(i)
+		errs = append(errs, invalidIf(s.Prefix != "", s.Prefix, at.Child("prefix"), validation.IsRelaxedEnvVarName)...)
+		if s.ConfigMapRef != nil {
+			errs = append(errs, validateObjectName(s.ConfigMapRef.Name, at.Child("configMapRef", "name"))...)
+		}
+		if s.SecretRef != nil {
+			errs = append(errs, validateObjectName(s.SecretRef.Name, at.Child("secretRef", "name"))...)
+		}
+		switch {
+		case s.ConfigMapRef == nil && s.SecretRef == nil:
+			errs = append(errs, field.Invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
+		case s.ConfigMapRef != nil && s.SecretRef != nil:
+			errs = append(errs, field.Invalid(at, "", "may not have more than one field specified at a time"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,120 @@
+package pod
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const maxSysctlName = 253
+
+// sysctlName is a sysctl with dots or slashes between its segments.
+var sysctlName = regexp.MustCompile(`^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*$`)
+
+func validatePodSecurity(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
+	sc := spec.SecurityContext
+	if sc == nil {
+		return nil
+	}
+	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, at)
+	for i, gid := range sc.SupplementalGroups {
+		for _, msg := range validation.IsValidGroupID(gid) {
+			errs = append(errs, field.Invalid(at.Child("supplementalGroups").Index(i), gid, msg))
+		}
+	}
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
+	return append(errs, validateSysctls(spec, at.Child("sysctls"))...)
+}
+
+func validateContainerSecurity(sc *corev1.SecurityContext, at *field.Path) field.ErrorList {
+	if sc == nil {
+		return nil
+	}
+	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, at)
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
+	if sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation {
+		return errs
+	}
+	escalation := at.Child("allowPrivilegeEscalation")
+	if sc.Privileged != nil && *sc.Privileged {
+		errs = append(errs, field.Invalid(escalation, false, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+	}
+	if sc.Capabilities != nil && slices.ContainsFunc(sc.Capabilities.Add, grantsSysAdmin) {
+		errs = append(errs, field.Invalid(escalation, false, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+	}
+	return errs
+}
+
+func grantsSysAdmin(c corev1.Capability) bool {
+	return strings.TrimPrefix(strings.ToUpper(string(c)), "CAP_") == "SYS_ADMIN"
+}
+
+func validateIDs(user, group *int64, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if user != nil {
+		for _, msg := range validation.IsValidUserID(*user) {
+			errs = append(errs, field.Invalid(at.Child("runAsUser"), *user, msg))
+		}
+	}
+	if group != nil {
+		for _, msg := range validation.IsValidGroupID(*group) {
+			errs = append(errs, field.Invalid(at.Child("runAsGroup"), *group, msg))
+		}
+	}
+	return errs
+}
+
+func validateSeccomp(p *corev1.SeccompProfile, at *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := oneOf(p.Type, at.Child("type"),
+		corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	local := at.Child("localhostProfile")
+	if p.Type != corev1.SeccompProfileTypeLocalhost {
+		if p.LocalhostProfile != nil {
+			errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
+		}
+		return errs
+	}
+	switch {
+	case p.LocalhostProfile == nil || *p.LocalhostProfile == "":
+		errs = append(errs, field.Required(local, "must be set when seccomp type is Localhost"))
+	case path.IsAbs(*p.LocalhostProfile):
+		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must be a relative path"))
+	case hasBackstep(*p.LocalhostProfile):
+		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must not contain '..'"))
+	}
+	return errs
+}
+
+func validateSysctls(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, s := range spec.SecurityContext.Sysctls {
+		at := at.Index(i).Child("name")
+		name := strings.ReplaceAll(s.Name, "/", ".")
+		switch {
+		case s.Name == "":
+			errs = append(errs, field.Required(at, ""))
+		case len(s.Name) > maxSysctlName || !sysctlName.MatchString(s.Name):
+			errs = append(errs, field.Invalid(at, s.Name, "must be the name of a sysctl, at most 253 characters, such as net.core.somaxconn"))
+		case seen.Has(name):
+			errs = append(errs, field.Duplicate(at, s.Name))
+		// A sysctl of a namespace that the pod shares with the host would change the host.
+		case spec.HostNetwork && strings.HasPrefix(name, "net."):
+			errs = append(errs, field.Invalid(at, s.Name, "may not be specified when `hostNetwork` is true"))
+		case spec.HostIPC && (strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") ||
+			strings.HasPrefix(name, "fs.mqueue.") || name == "kernel.sem"):
+			errs = append(errs, field.Invalid(at, s.Name, "may not be specified when `hostIPC` is true"))
+		}
+		seen.Insert(name)
+	}
+	return errs
+}

@@ -1,0 +1,129 @@
+package pod
+
+import (
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateVolumes returns the names of the volumes, for those who refer to them.
+func validateVolumes(volumes []corev1.Volume, at *field.Path) (names sets.Set[string], errs field.ErrorList) {
+	names = sets.New[string]()
+	for i := range volumes {
+		v, at := &volumes[i], at.Index(i)
+		errs = append(errs, requiredName(v.Name, at.Child("name"))...)
+		if v.Name != "" && names.Has(v.Name) {
+			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
+		}
+		names.Insert(v.Name)
+		errs = append(errs, validateVolumeSource(&v.VolumeSource, at)...)
+	}
+	return names, errs
+}
+
+// validateVolumeSource is about the sources that are honoured. The others are refused by name before, and a volume
+// without any is an emptyDir by default.
+func validateVolumeSource(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	sources := 0
+	count := func(more field.ErrorList) {
+		sources++
+		errs = append(errs, more...)
+	}
+	if s.EmptyDir != nil {
+		count(validateEmptyDir(s.EmptyDir, at.Child("emptyDir")))
+	}
+	if s.HostPath != nil {
+		count(validateHostPath(s.HostPath, at.Child("hostPath")))
+	}
+	if c := s.ConfigMap; c != nil {
+		at := at.Child("configMap")
+		count(validateObjectName(c.Name, at.Child("name")))
+		errs = append(errs, validateFiles(c.Items, c.DefaultMode, at)...)
+	}
+	if c := s.Secret; c != nil {
+		at := at.Child("secret")
+		count(validateObjectName(c.SecretName, at.Child("secretName")))
+		errs = append(errs, validateFiles(c.Items, c.DefaultMode, at)...)
+	}
+	if sources > 1 {
+		errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
+	}
+	return errs
+}
+
+func validateEmptyDir(e *corev1.EmptyDirVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch e.Medium {
+	case corev1.StorageMediumDefault, corev1.StorageMediumMemory:
+	default:
+		errs = append(errs, field.NotSupported(at.Child("medium"), e.Medium,
+			[]corev1.StorageMedium{corev1.StorageMediumDefault, corev1.StorageMediumMemory}))
+	}
+	if limit := e.SizeLimit; limit != nil && limit.Sign() < 0 {
+		errs = append(errs, field.Invalid(at.Child("sizeLimit"), limit.String(), "must be greater than or equal to 0"))
+	}
+	return errs
+}
+
+func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case h.Path == "":
+		errs = append(errs, field.Required(at.Child("path"), ""))
+	case hasBackstep(h.Path):
+		errs = append(errs, field.Invalid(at.Child("path"), h.Path, "must not contain '..'"))
+	}
+	if h.Type != nil && *h.Type != corev1.HostPathUnset {
+		errs = append(errs, oneOf(*h.Type, at.Child("type"),
+			corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate, corev1.HostPathFile,
+			corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
+	}
+	return errs
+}
+
+// validateFiles is about the files that a configMap or secret volume makes of keys.
+func validateFiles(items []corev1.KeyToPath, defaultMode *int32, at *field.Path) field.ErrorList {
+	errs := validateMode(defaultMode, at.Child("defaultMode"))
+	for i := range items {
+		item, at := &items[i], at.Child("items").Index(i)
+		if item.Key == "" {
+			errs = append(errs, field.Required(at.Child("key"), ""))
+		} else {
+			errs = append(errs, invalidIf(true, item.Key, at.Child("key"), validation.IsConfigMapKey)...)
+		}
+		switch {
+		case item.Path == "":
+			errs = append(errs, field.Required(at.Child("path"), ""))
+		case path.IsAbs(item.Path):
+			errs = append(errs, field.Invalid(at.Child("path"), item.Path, "must be a relative path"))
+		case hasBackstep(item.Path):
+			errs = append(errs, field.Invalid(at.Child("path"), item.Path, "must not contain '..'"))
+		case strings.HasPrefix(item.Path, ".."):
+			// The agent keeps the versions of a volume under such names.
+			errs = append(errs, field.Invalid(at.Child("path"), item.Path, "must not start with '..'"))
+		}
+		errs = append(errs, validateMode(item.Mode, at.Child("mode"))...)
+	}
+	return errs
+}
+
+func validateMode(mode *int32, at *field.Path) field.ErrorList {
+	if mode != nil && (*mode < 0 || *mode > 0o777) {
+		return field.ErrorList{field.Invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
+	}
+	return nil
+}
+
+func hasBackstep(name string) bool {
+	for element := range strings.SplitSeq(name, "/") {
+		if element == ".." {
+			return true
+		}
+	}
+	return false
+}

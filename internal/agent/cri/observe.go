@@ -1,0 +1,207 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podspec"
+)
+
+// View observes one pod. It remembers what cannot change: it must not be used by two goroutines at once.
+type View struct {
+	client *Client
+	uid    string
+	// message reads the termination message of a container that has ended.
+	message func(End) string
+	ended   map[string]plan.Container
+	ips     map[string][]string
+}
+
+// End is a container that has ended, as a termination message is looked up by.
+type End struct {
+	Facts    podspec.Facts
+	ExitCode int32
+	// LogPath is the absolute path of its log; empty: it has none.
+	LogPath string
+}
+
+// View makes a view of the pod. message may be nil.
+func (c *Client) View(uid string, message func(End) string) *View {
+	return &View{client: c, uid: uid, message: message, ended: map[string]plan.Container{}, ips: map[string][]string{}}
+}
+
+// Observe asks the runtime for all that it holds of the pod.
+func (v *View) Observe(ctx context.Context) (plan.Observed, error) {
+	ctx, cancel := context.WithTimeout(ctx, QueryTimeout)
+	defer cancel()
+	sandboxes, err := v.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+		Filter: &cri.PodSandboxFilter{LabelSelector: podspec.Selector(v.uid)},
+	})
+	if err != nil {
+		return plan.Observed{}, fmt.Errorf("list the sandboxes of pod %s: %w", v.uid, err)
+	}
+	var o plan.Observed
+	for _, s := range sandboxes.Items {
+		sandbox, err := v.sandbox(ctx, s)
+		if err != nil {
+			return plan.Observed{}, err
+		}
+		o.Sandboxes = append(o.Sandboxes, sandbox)
+	}
+	containers, err := v.client.ListContainers(ctx, &cri.ListContainersRequest{
+		Filter: &cri.ContainerFilter{LabelSelector: podspec.Selector(v.uid)},
+	})
+	if err != nil {
+		return plan.Observed{}, fmt.Errorf("list the containers of pod %s: %w", v.uid, err)
+	}
+	for _, c := range containers.Containers {
+		container, err := v.container(ctx, c)
+		if status.Code(err) == codes.NotFound {
+			// Removed between the two calls.
+			continue
+		}
+		if err != nil {
+			return plan.Observed{}, err
+		}
+		o.Containers = append(o.Containers, container)
+	}
+	v.forget(&o)
+	return o, nil
+}
+
+func (v *View) sandbox(ctx context.Context, s *cri.PodSandbox) (plan.Sandbox, error) {
+	out := plan.Sandbox{
+		ID: s.Id, Attempt: s.GetMetadata().GetAttempt(), CreatedAt: nanos(s.CreatedAt),
+		Ready: s.State == cri.PodSandboxState_SANDBOX_READY, IPs: v.ips[s.Id],
+	}
+	if !out.Ready || out.IPs != nil {
+		return out, nil
+	}
+	resp, err := v.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: s.Id})
+	if status.Code(err) == codes.NotFound {
+		out.Ready = false
+		return out, nil
+	}
+	if err != nil {
+		return out, fmt.Errorf("status of sandbox %s of pod %s: %w", s.Id, v.uid, err)
+	}
+	out.Ready = resp.GetStatus().GetState() == cri.PodSandboxState_SANDBOX_READY
+	if ip := resp.GetStatus().GetNetwork().GetIp(); ip != "" {
+		out.IPs = append(out.IPs, ip)
+		for _, more := range resp.Status.Network.AdditionalIps {
+			out.IPs = append(out.IPs, more.Ip)
+		}
+		v.ips[s.Id] = out.IPs
+	}
+	return out, nil
+}
+
+func (v *View) container(ctx context.Context, c *cri.Container) (plan.Container, error) {
+	if known, ok := v.ended[c.Id]; ok {
+		return known, nil
+	}
+	facts := podspec.FactsOf(c.Labels, c.Annotations)
+	out := plan.Container{
+		ID: c.Id, Name: facts.Name, SandboxID: c.PodSandboxId, Attempt: facts.RestartCount, Step: facts.Step,
+		Hash: facts.Hash, CreatedAt: nanos(c.CreatedAt),
+	}
+	resp, err := v.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.Id})
+	if err != nil {
+		return out, err
+	}
+	st := resp.GetStatus()
+	out.State = state(st.GetState())
+	out.StartedAt, out.FinishedAt = nanos(st.GetStartedAt()), nanos(st.GetFinishedAt())
+	out.ExitCode, out.Reason, out.Message = st.GetExitCode(), st.GetReason(), st.GetMessage()
+	out.Image, out.ImageID = st.GetImage().GetUserSpecifiedImage(), st.GetImageRef()
+	if out.Image == "" {
+		out.Image = st.GetImage().GetImage()
+	}
+	if out.ImageID == "" {
+		out.ImageID = st.GetImageId()
+	}
+	if out.State != plan.Exited {
+		return out, nil
+	}
+	if v.message != nil {
+		if m := v.message(End{Facts: facts, ExitCode: out.ExitCode, LogPath: st.GetLogPath()}); m != "" {
+			out.Message = m
+		}
+	}
+	v.ended[c.Id] = out
+	return out, nil
+}
+
+// forget drops what is remembered of containers and sandboxes that are gone.
+func (v *View) forget(o *plan.Observed) {
+	here := map[string]bool{}
+	for _, c := range o.Containers {
+		here[c.ID] = true
+	}
+	for _, s := range o.Sandboxes {
+		here[s.ID] = true
+	}
+	for id := range v.ended {
+		if !here[id] {
+			delete(v.ended, id)
+		}
+	}
+	for id := range v.ips {
+		if !here[id] {
+			delete(v.ips, id)
+		}
+	}
+}
+
+func state(s cri.ContainerState) plan.ContainerState {
+	switch s {
+	case cri.ContainerState_CONTAINER_CREATED:
+		return plan.Created
+	case cri.ContainerState_CONTAINER_RUNNING:
+		return plan.Running
+	case cri.ContainerState_CONTAINER_EXITED:
+		return plan.Exited
+	default:
+		return plan.Unknown
+	}
+}
+
+// nanos is CRI's time: nanoseconds since 1970, 0 for none.
+func nanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
+
+// Pods lists the pods that the runtime holds anything of, by UID.
+func (c *Client) Pods(ctx context.Context) (map[string]podspec.Ref, error) {
+	ctx, cancel := context.WithTimeout(ctx, QueryTimeout)
+	defer cancel()
+	found := map[string]podspec.Ref{}
+	sandboxes, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list all sandboxes: %w", err)
+	}
+	for _, s := range sandboxes.Items {
+		if ref, ok := podspec.RefOf(s.Labels); ok {
+			found[ref.UID] = ref
+		}
+	}
+	containers, err := c.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list all containers: %w", err)
+	}
+	for _, s := range containers.Containers {
+		if ref, ok := podspec.RefOf(s.Labels); ok {
+			found[ref.UID] = ref
+		}
+	}
+	return found, nil
+}

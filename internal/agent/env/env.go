@@ -1,0 +1,164 @@
+// Package env resolves the environment of a container: literal values with $(NAME) expansion, fields of the pod,
+// resources, and keys of ConfigMaps and Secrets.
+package env
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"monopod.dev/monopod/internal/agent/podspec"
+)
+
+// Objects gives the ConfigMaps and Secrets that variables refer to. A missing one is the API's NotFound error.
+type Objects interface {
+	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+}
+
+// Input is what a container's environment depends on.
+type Input struct {
+	Pod       *v1.Pod
+	Container *v1.Container
+	// PodIPs and HostIPs stand for status.podIP(s) and status.hostIP(s): at this time the pod's status may not have
+	// been written.
+	PodIPs, HostIPs []string
+	// Allocatable stands for the limits that a container does not set.
+	Allocatable v1.ResourceList
+	Objects     Objects
+}
+
+// Resolve returns the variables, the later of one name winning, in the order of their first appearance.
+func Resolve(ctx context.Context, in Input) ([]podspec.EnvVar, error) {
+	r := &resolver{in: in, values: map[string]string{}}
+	for _, from := range in.Container.EnvFrom {
+		if err := r.from(ctx, from); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range in.Container.Env {
+		value, found, err := r.value(ctx, e)
+		if err != nil {
+			return nil, fmt.Errorf("environment variable %s of container %s: %w", e.Name, in.Container.Name, err)
+		}
+		if found {
+			r.set(e.Name, value)
+		}
+	}
+	out := make([]podspec.EnvVar, 0, len(r.order))
+	for _, name := range r.order {
+		out = append(out, podspec.EnvVar{Name: name, Value: r.values[name]})
+	}
+	return out, nil
+}
+
+type resolver struct {
+	in     Input
+	order  []string
+	values map[string]string
+}
+
+func (r *resolver) set(name, value string) {
+	if _, ok := r.values[name]; !ok {
+		r.order = append(r.order, name)
+	}
+	r.values[name] = value
+}
+
+func (r *resolver) from(ctx context.Context, from v1.EnvFromSource) error {
+	data := map[string]string{}
+	switch {
+	case from.ConfigMapRef != nil:
+		cm, err := r.in.Objects.ConfigMap(ctx, r.in.Pod.Namespace, from.ConfigMapRef.Name)
+		if missing(err, from.ConfigMapRef.Optional) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		data = cm.Data
+	case from.SecretRef != nil:
+		s, err := r.in.Objects.Secret(ctx, r.in.Pod.Namespace, from.SecretRef.Name)
+		if missing(err, from.SecretRef.Optional) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for k, v := range s.Data {
+			data[k] = string(v)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(data)) {
+		if name := from.Prefix + k; validName(name) {
+			r.set(name, data[k])
+		}
+	}
+	return nil
+}
+
+// validName: the kernel only demands that there is no "=" and no zero byte in it.
+func validName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
+
+func (r *resolver) value(ctx context.Context, e v1.EnvVar) (value string, found bool, err error) {
+	if e.ValueFrom == nil {
+		return podspec.Expand(e.Value, func(name string) (string, bool) { v, ok := r.values[name]; return v, ok }), true, nil
+	}
+	switch src := e.ValueFrom; {
+	case src.FieldRef != nil:
+		value, err = Field(r.in.Pod, src.FieldRef.FieldPath, r.in.PodIPs, r.in.HostIPs)
+		return value, true, err
+	case src.ResourceFieldRef != nil:
+		c := r.in.Container
+		if name := src.ResourceFieldRef.ContainerName; name != "" && name != c.Name {
+			return "", false, fmt.Errorf("resourceFieldRef.containerName is %q: a variable can only name its own container", name)
+		}
+		value, err = Resource(c, src.ResourceFieldRef, r.in.Allocatable)
+		return value, true, err
+	case src.ConfigMapKeyRef != nil:
+		return r.configMapKey(ctx, src.ConfigMapKeyRef)
+	case src.SecretKeyRef != nil:
+		return r.secretKey(ctx, src.SecretKeyRef)
+	default:
+		return "", false, fmt.Errorf("its valueFrom is of a kind that is not supported")
+	}
+}
+
+func (r *resolver) configMapKey(ctx context.Context, ref *v1.ConfigMapKeySelector) (string, bool, error) {
+	cm, err := r.in.Objects.ConfigMap(ctx, r.in.Pod.Namespace, ref.Name)
+	if missing(err, ref.Optional) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	v, ok := cm.Data[ref.Key]
+	if !ok && !optional(ref.Optional) {
+		return "", false, fmt.Errorf("couldn't find key %s in ConfigMap %s/%s", ref.Key, r.in.Pod.Namespace, ref.Name)
+	}
+	return v, ok, nil
+}
+
+func (r *resolver) secretKey(ctx context.Context, ref *v1.SecretKeySelector) (string, bool, error) {
+	s, err := r.in.Objects.Secret(ctx, r.in.Pod.Namespace, ref.Name)
+	if missing(err, ref.Optional) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	v, ok := s.Data[ref.Key]
+	if !ok && !optional(ref.Optional) {
+		return "", false, fmt.Errorf("couldn't find key %s in Secret %s/%s", ref.Key, r.in.Pod.Namespace, ref.Name)
+	}
+	return string(v), ok, nil
+}
+
+func optional(o *bool) bool { return o != nil && *o }
+
+func missing(err error, o *bool) bool { return optional(o) && apierrors.IsNotFound(err) }

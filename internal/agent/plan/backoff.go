@@ -1,0 +1,73 @@
+package plan
+
+import "time"
+
+const (
+	// backoffFirst doubles with each restart up to backoffMax; a container that ran for backoffReset starts afresh.
+	backoffFirst = 10 * time.Second
+	backoffMax   = 300 * time.Second
+	backoffReset = 10 * time.Minute
+
+	// retryFirst and retryMax bound the waits after failures that are not about images.
+	retryFirst = time.Second
+	retryMax   = time.Minute
+
+	// attemptShown is how long the error of an image pull is shown before the status says that it is backing off.
+	attemptShown = 5 * time.Second
+)
+
+// restart says with which step, and when at the earliest, the successor of a dead container is started. The step is
+// written to each container when it is made, so the back-off goes on after a restart of the agent. The first restart is
+// immediate.
+func restart(c *Container) (step int, notBefore time.Time) {
+	if !c.StartedAt.IsZero() && c.FinishedAt.Sub(c.StartedAt) >= backoffReset {
+		return 1, c.FinishedAt
+	}
+	return c.Step + 1, c.FinishedAt.Add(backoff(c.Step))
+}
+
+// backoff is the wait before the restart of a container that was born with the given step.
+func backoff(step int) time.Duration {
+	if step <= 0 {
+		return 0
+	}
+	return doubled(backoffFirst, step-1, backoffMax)
+}
+
+func doubled(d time.Duration, times int, limit time.Duration) time.Duration {
+	for ; times > 0 && d < limit; times-- {
+		d *= 2
+	}
+	return min(d, limit)
+}
+
+// Waiting reasons of failed actions.
+const (
+	ReasonErrImagePull       = "ErrImagePull"
+	ReasonImagePullBackOff   = "ImagePullBackOff"
+	ReasonErrImageNeverPull  = "ErrImageNeverPull"
+	ReasonInvalidImageName   = "InvalidImageName"
+	ReasonImageInspect       = "ImageInspectError"
+	ReasonCreateConfigError  = "CreateContainerConfigError"
+	ReasonCreateError        = "CreateContainerError"
+	ReasonRunError           = "RunContainerError"
+	ReasonCrashLoopBackOff   = "CrashLoopBackOff"
+	ReasonContainerCreating  = "ContainerCreating"
+	ReasonPodInitializing    = "PodInitializing"
+	ReasonFailedSandbox      = "FailedCreatePodSandBox"
+	ReasonFailedVolumes      = "FailedMount"
+	ReasonContainersNotReady = "ContainersNotReady"
+)
+
+// RetryAt is when the action may be tried again.
+func (f Failure) RetryAt() time.Time {
+	if f.Reason == ReasonErrImagePull {
+		return f.At.Add(doubled(backoffFirst, f.Count-1, backoffMax))
+	}
+	return f.At.Add(doubled(retryFirst, f.Count-1, retryMax))
+}
+
+// showsAttempt says that the error of the last attempt is shown rather than the waiting for the next one.
+func (f Failure) showsAttempt(now time.Time) bool {
+	return f.Reason == ReasonErrImagePull && now.Before(f.At.Add(attemptShown))
+}

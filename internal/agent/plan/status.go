@@ -1,0 +1,240 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Status tells what the pod's status is. Conditions that this agent does not own, and fields that others write, are those
+// of in.Prior.
+func Status(in Input) v1.PodStatus {
+	a := assess(&in)
+	st := *in.Prior.DeepCopy()
+	st.ObservedGeneration = in.Pod.Generation
+	st.StartTime = &metav1.Time{Time: a.startTime}
+	if len(in.HostIPs) > 0 {
+		st.HostIP, st.HostIPs = in.HostIPs[0], nil
+		for _, ip := range in.HostIPs {
+			st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
+		}
+	}
+	podIPs(&in, &a, &st)
+	st.InitContainerStatuses, st.ContainerStatuses = nil, nil
+	for i := range a.init {
+		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(&in, &a, &a.init[i]))
+	}
+	for i := range a.main {
+		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(&in, &a, &a.main[i]))
+	}
+	phase(&in, &a, &st)
+	conditions(&in, &a, &st)
+	return st
+}
+
+// podIPs sets the addresses. A pod keeps showing the last ones when its sandbox is gone, as long as it may come back.
+func podIPs(in *Input, a *assessment, st *v1.PodStatus) {
+	if a.sandbox == nil {
+		return
+	}
+	ips := a.sandbox.IPs
+	if in.Pod.Spec.HostNetwork {
+		ips = in.HostIPs
+	}
+	if len(ips) == 0 {
+		return
+	}
+	st.PodIP, st.PodIPs = ips[0], nil
+	for _, ip := range ips {
+		st.PodIPs = append(st.PodIPs, v1.PodIP{IP: ip})
+	}
+}
+
+// phase derives the phase, and the reason and message of a pod that waits as a whole or has failed as a whole.
+func phase(in *Input, a *assessment, st *v1.PodStatus) {
+	if a.verdict == alreadyFinal {
+		return
+	}
+	st.Reason, st.Message = "", ""
+	st.Phase = livePhase(a)
+	switch a.verdict {
+	case goesOn:
+		if !in.Devices.Granted && in.Devices.Waiting != "" && !in.terminating() {
+			st.Reason, st.Message = ReasonDevicesNotReady, in.Devices.Waiting
+		} else if f, ok := in.Failures[Key{Verb: CreateSandbox}]; ok && a.sandbox == nil && !in.terminating() {
+			st.Message = f.Message
+		}
+	case deadlineExceeded:
+		st.Reason = ReasonDeadlineExceeded
+		st.Message = "Pod was active on the node longer than the specified deadline"
+	case unsupported:
+		st.Reason = ReasonUnsupported
+		st.Message = "this node does not support: " + strings.Join(in.Unsupported, ", ") + "; remove these fields"
+	}
+	over := a.verdict.final() || in.terminating() && ended(st)
+	if !over || in.Observed.anyAlive() || slices.ContainsFunc(keys(in.Ongoing), func(k Key) bool { return k.begins() }) {
+		return
+	}
+	st.Phase = v1.PodFailed
+	if a.verdict == allSucceeded || a.verdict == goesOn && allExitedZero(st) {
+		st.Phase = v1.PodSucceeded
+	}
+}
+
+// ended says of a pod that is being stopped that its containers have all run and ended. One that was deleted before
+// that never gets a final phase: it just goes.
+func ended(st *v1.PodStatus) bool {
+	return !slices.ContainsFunc(st.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.State.Terminated == nil })
+}
+
+func allExitedZero(st *v1.PodStatus) bool {
+	return !slices.ContainsFunc(st.ContainerStatuses, func(c v1.ContainerStatus) bool {
+		return c.State.Terminated == nil || c.State.Terminated.ExitCode != 0
+	})
+}
+
+func keys(m map[Key]Ongoing) []Key {
+	var ks []Key
+	for k := range m {
+		ks = append(ks, k)
+	}
+	return ks
+}
+
+// livePhase is Pending until each container has been started once.
+func livePhase(a *assessment) v1.PodPhase {
+	if !a.initialized {
+		return v1.PodPending
+	}
+	for i := range a.main {
+		if c := a.main[i].last; c == nil || c.State == Created && a.main[i].attempt == 0 {
+			return v1.PodPending
+		}
+	}
+	return v1.PodRunning
+}
+
+// containerStatus tells the status of one container.
+func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
+	cs := v1.ContainerStatus{Name: f.spec.Name, Image: f.spec.Image}
+	if f.prior != nil {
+		cs.RestartCount, cs.ImageID, cs.ContainerID = f.prior.RestartCount, f.prior.ImageID, f.prior.ContainerID
+		cs.LastTerminationState = f.prior.LastTerminationState
+		cs.Resources, cs.AllocatedResources = f.prior.Resources, f.prior.AllocatedResources
+	}
+	started := false
+	if l := f.last; l != nil {
+		cs.RestartCount = max(cs.RestartCount, l.Attempt)
+		cs.ContainerID = in.fullID(l.ID)
+		if l.Image != "" {
+			cs.Image = l.Image
+		}
+		if l.ImageID != "" {
+			cs.ImageID = l.ImageID
+		}
+		if f.dead != nil {
+			cs.LastTerminationState = v1.ContainerState{Terminated: in.terminated(f.dead)}
+		}
+		started = l.State == Running
+	}
+	cs.State = in.containerState(a, f, &cs)
+	cs.Ready = started && cs.State.Running != nil || f.isInit && f.state == succeeded
+	cs.Started = &started
+	return cs
+}
+
+// containerState tells the state; where a dead container waits for its successor, its end moves to the last state.
+func (in *Input) containerState(a *assessment, f *fate, cs *v1.ContainerStatus) v1.ContainerState {
+	l := f.last
+	if l != nil && l.State == Running {
+		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(l.StartedAt)}}
+	}
+	if l != nil && l.State == Exited {
+		reason, message := in.waitingAgain(a, f)
+		if reason == "" {
+			return v1.ContainerState{Terminated: in.terminated(l)}
+		}
+		cs.LastTerminationState = v1.ContainerState{Terminated: in.terminated(l)}
+		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	reason, message := in.waitingFirst(a, f)
+	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+// waitingAgain says why a dead container's successor is not there yet; empty: there will be none, or it is not due.
+func (in *Input) waitingAgain(a *assessment, f *fate) (reason, message string) {
+	if a.verdict.final() || in.terminating() || f.state != due {
+		return "", ""
+	}
+	if !f.notBefore.IsZero() && in.Now.Before(f.notBefore) {
+		return ReasonCrashLoopBackOff, crashLoopMessage(in, f)
+	}
+	if fail, ok := in.Failures[Key{StartContainer, f.spec.Name}]; ok {
+		return in.failed(f, fail)
+	}
+	if _, ok := in.Ongoing[Key{StartContainer, f.spec.Name}]; ok {
+		return ReasonContainerCreating, ""
+	}
+	return "", ""
+}
+
+// waitingFirst says why a container has not been started.
+func (in *Input) waitingFirst(a *assessment, f *fate) (reason, message string) {
+	switch fail, failed := in.Failures[Key{StartContainer, f.spec.Name}]; {
+	case f.last != nil && f.last.State == Unknown:
+		return ReasonStatusUnknown, "the runtime cannot tell the state of the container; it will be stopped"
+	case a.verdict == goesOn && !in.Devices.Granted && in.Devices.Waiting != "":
+		return ReasonDevicesNotReady, in.Devices.Waiting
+	case failed && a.sandbox != nil:
+		return in.failed(f, fail)
+	case !f.isInit && len(a.init) > 0 && !a.initialized:
+		return ReasonPodInitializing, ""
+	default:
+		return ReasonContainerCreating, ""
+	}
+}
+
+func (in *Input) failed(f *fate, fail Failure) (reason, message string) {
+	if fail.Reason == ReasonErrImagePull && !fail.showsAttempt(in.Now) {
+		return ReasonImagePullBackOff, "Back-off pulling image " + quoted(f.spec.Image) + ": " + fail.Message
+	}
+	return fail.Reason, fail.Message
+}
+
+func crashLoopMessage(in *Input, f *fate) string {
+	return "back-off " + backoff(f.last.Step).String() + " restarting failed container=" + f.spec.Name +
+		" pod=" + in.Pod.Name + "_" + in.Pod.Namespace + "(" + string(in.Pod.UID) + ")"
+}
+
+func quoted(s string) string { return `"` + s + `"` }
+
+func (in *Input) terminated(c *Container) *v1.ContainerStateTerminated {
+	t := &v1.ContainerStateTerminated{
+		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt), ContainerID: in.fullID(c.ID),
+	}
+	if t.Reason == "" {
+		t.Reason = "Completed"
+		if c.ExitCode != 0 {
+			t.Reason = "Error"
+		}
+	}
+	return t
+}
+
+// fullID is the container's ID as statuses have it: the runtime's name, "://", the runtime's ID.
+func (in *Input) fullID(id string) string {
+	if id == "" {
+		return ""
+	}
+	return in.RuntimeName + "://" + id
+}
+
+func bareID(id string) string {
+	if _, bare, ok := strings.Cut(id, "://"); ok {
+		return bare
+	}
+	return id
+}

@@ -1,0 +1,81 @@
+package podspec
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ContainerInput is what a container's configuration is made of.
+type ContainerInput struct {
+	Pod       *v1.Pod
+	Container *v1.Container
+	// Attempt is the container's restart count, Step its back-off step.
+	Attempt uint32
+	Step    int
+	// ImageRef is the image as the runtime knows it: the answer to its pull or status.
+	ImageRef string
+	// Env is the resolved environment, in order.
+	Env []EnvVar
+	// Mounts are the container's mounts, host paths resolved.
+	Mounts []*cri.Mount
+	// CDIDevices are the fully qualified names of the devices that were granted.
+	CDIDevices []string
+	// NodeMemory is the node's memory in bytes.
+	NodeMemory int64
+}
+
+// EnvVar is one variable.
+type EnvVar struct{ Name, Value string }
+
+// LogPath is the path of a container's log below its pod's log directory.
+func LogPath(container string, attempt uint32) string {
+	return container + "/" + strconv.FormatUint(uint64(attempt), 10) + ".log"
+}
+
+// Container makes the configuration of a container.
+func Container(in ContainerInput) *cri.ContainerConfig {
+	c := in.Container
+	expand := expander(in.Env)
+	cfg := &cri.ContainerConfig{
+		Metadata:    &cri.ContainerMetadata{Name: c.Name, Attempt: in.Attempt},
+		Image:       &cri.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: c.Image},
+		Command:     expandAll(c.Command, expand),
+		Args:        expandAll(c.Args, expand),
+		WorkingDir:  c.WorkingDir,
+		Mounts:      in.Mounts,
+		Labels:      containerLabels(in.Pod, c),
+		Annotations: containerAnnotations(&in),
+		LogPath:     LogPath(c.Name, in.Attempt),
+		Stdin:       c.Stdin,
+		StdinOnce:   c.StdinOnce,
+		Tty:         c.TTY,
+		Linux: &cri.LinuxContainerConfig{
+			Resources:       containerResources(&in),
+			SecurityContext: containerSecurity(in.Pod, c),
+		},
+	}
+	for _, e := range in.Env {
+		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
+	}
+	for _, d := range in.CDIDevices {
+		cfg.CDIDevices = append(cfg.CDIDevices, &cri.CDIDevice{Name: d})
+	}
+	if l := c.Lifecycle; l != nil && l.StopSignal != nil {
+		cfg.StopSignal = stopSignal(*l.StopSignal)
+	}
+	return cfg
+}
+
+func stopSignal(s v1.Signal) cri.Signal {
+	return cri.Signal(cri.Signal_value["SIGNAL_"+string(s)])
+}
+
+func expandAll(in []string, expand func(string) string) []string {
+	var out []string
+	for _, s := range in {
+		out = append(out, expand(s))
+	}
+	return out
+}

@@ -1,0 +1,152 @@
+package podspec
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	cpuPeriod     = 100_000 // microseconds
+	minQuota      = 1_000   // the kernel's least quota, in microseconds
+	minShares     = 2
+	maxShares     = 262_144
+	sharesPerCPU  = 1024
+	guaranteedAdj = -997
+	bestEffortAdj = 1000
+)
+
+// QOS is the pod's quality of service class: the one in its status, which the API server sets, else as computed from its
+// requests and limits of cpu and memory.
+func QOS(pod *v1.Pod) v1.PodQOSClass {
+	if pod.Status.QOSClass != "" {
+		return pod.Status.QOSClass
+	}
+	any, guaranteed := false, true
+	judge := func(r v1.ResourceRequirements) {
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			request, limit := r.Requests[name], r.Limits[name]
+			any = any || !request.IsZero() || !limit.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Cmp(limit) == 0)
+		}
+	}
+	if pod.Spec.Resources != nil {
+		judge(*pod.Spec.Resources)
+	} else {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			judge(c.Resources)
+		}
+	}
+	switch {
+	case !any:
+		return v1.PodQOSBestEffort
+	case guaranteed:
+		return v1.PodQOSGuaranteed
+	default:
+		return v1.PodQOSBurstable
+	}
+}
+
+// oomScoreAdj grades containers for the kernel's choice when memory is short: the larger its request in the node's
+// memory, the later a burstable one goes.
+func oomScoreAdj(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
+	switch QOS(pod) {
+	case v1.PodQOSGuaranteed:
+		return guaranteedAdj
+	case v1.PodQOSBestEffort:
+		return bestEffortAdj
+	}
+	request := c.Resources.Requests.Memory().Value()
+	if request == 0 {
+		request = c.Resources.Limits.Memory().Value()
+	}
+	adj := int64(bestEffortAdj)
+	if nodeMemory > 0 {
+		adj -= 1000 * request / nodeMemory
+	}
+	// Never as safe as a guaranteed one, never as exposed as one of best effort.
+	return min(max(adj, 1000+guaranteedAdj), bestEffortAdj-1)
+}
+
+func containerResources(in *ContainerInput) *cri.LinuxContainerResources {
+	r := linuxResources(in.Container.Resources.Requests, in.Container.Resources.Limits)
+	r.OomScoreAdj = oomScoreAdj(in.Pod, in.Container, in.NodeMemory)
+	return r
+}
+
+func podResources(pod *v1.Pod) *cri.LinuxContainerResources {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	// A sum of limits is a limit only where every container has one.
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if pod.Spec.Resources != nil && !pod.Spec.Resources.Limits.Name(name, resource.DecimalSI).IsZero() {
+			continue
+		}
+		unlimited := slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
+			return c.Resources.Limits.Name(name, resource.DecimalSI).IsZero()
+		})
+		if unlimited {
+			delete(limits, name)
+		}
+	}
+	return linuxResources(requests, limits)
+}
+
+func overhead(pod *v1.Pod) *cri.LinuxContainerResources {
+	if len(pod.Spec.Overhead) == 0 {
+		return nil
+	}
+	return linuxResources(pod.Spec.Overhead, pod.Spec.Overhead)
+}
+
+func linuxResources(requests, limits v1.ResourceList) *cri.LinuxContainerResources {
+	r := &cri.LinuxContainerResources{CpuPeriod: cpuPeriod}
+	cpu := requests.Cpu().MilliValue()
+	if cpu == 0 {
+		cpu = limits.Cpu().MilliValue()
+	}
+	r.CpuShares = min(max(cpu*sharesPerCPU/1000, minShares), maxShares)
+	if limit := limits.Cpu().MilliValue(); limit > 0 {
+		r.CpuQuota = max(limit*cpuPeriod/1000, minQuota)
+	}
+	r.MemoryLimitInBytes = limits.Memory().Value()
+	for name, q := range limits {
+		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+			if page, err := resource.ParseQuantity(size); err == nil {
+				r.HugepageLimits = append(r.HugepageLimits, &cri.HugepageLimit{
+					PageSize: pageSizeName(page.Value()), Limit: uint64(q.Value()),
+				})
+			}
+		}
+	}
+	slices.SortFunc(r.HugepageLimits, func(a, b *cri.HugepageLimit) int { return cmp.Compare(a.PageSize, b.PageSize) })
+	return r
+}
+
+// pageSizeName writes a page size as the kernel's hugetlb cgroup names it: 2MB, 1GB.
+func pageSizeName(bytes int64) string {
+	q := resource.NewQuantity(bytes, resource.BinarySI).String() // 2Mi
+	return strings.TrimSuffix(q, "i") + "B"
+}
+
+// ExtendedResources are what a container asks for beyond the resources that Kubernetes itself defines: names with a
+// domain outside kubernetes.io, by their whole amount.
+func ExtendedResources(c *v1.Container) map[string]int64 {
+	var found map[string]int64
+	for name, q := range c.Resources.Limits {
+		domain, _, ok := strings.Cut(string(name), "/")
+		if !ok || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || q.IsZero() {
+			continue
+		}
+		if found == nil {
+			found = map[string]int64{}
+		}
+		found[string(name)] = q.Value()
+	}
+	return found
+}

@@ -1,0 +1,106 @@
+// Package inventory says what the devices of a host look like to those who count, choose and grant them, wherever they
+// come from: CDI specs today, device plugins beside them. It holds values only.
+package inventory
+
+import (
+	"strings"
+
+	"tags.cncf.io/container-device-interface/pkg/parser"
+)
+
+// Device is one unit of hardware that a container can be given.
+type Device struct {
+	// Resource is the extended resource that counts it: for CDI its kind, "vendor.com/class".
+	Resource string `json:"resource"`
+	// Name is unique in the resource, and is what the ledger stores.
+	Name string `json:"name"`
+	// Aliases are the device's other names in the resource.
+	Aliases []string `json:"aliases,omitempty"`
+	// Whole says that the name stands for all the hardware of its resource at once. Such a device is not a unit: it is
+	// never offered beside the others, only when it is all that the resource has (see Units).
+	Whole bool `json:"whole,omitempty"`
+	// Origin is where the device is defined: for CDI the spec's path.
+	Origin string `json:"origin"`
+}
+
+// Is says whether name is one of the device's names.
+func (d Device) Is(name string) bool {
+	if d.Name == name {
+		return true
+	}
+	for _, a := range d.Aliases {
+		if a == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Problem is something that is wrong with what defines the devices, in words for the person who can mend it.
+type Problem struct {
+	// Resource is set when the problem concerns one resource only.
+	Resource string `json:"resource,omitempty"`
+	// Paths are the files or folders that it is about; all of them when they contradict each other.
+	Paths []string `json:"paths"`
+	// Message does not repeat the paths when there is only one.
+	Message string `json:"message"`
+}
+
+// String is the problem on one line.
+func (p Problem) String() string { return strings.Join(p.Paths, ", ") + ": " + p.Message }
+
+// Snapshot is all that is known of the devices at one time. It is never changed: a newer one replaces it.
+type Snapshot struct {
+	// Places are where devices were looked for, for messages.
+	Places []string
+	// Resources are the names of all resources that are defined, also of those without a single usable device.
+	Resources []string
+	// Devices are sorted by resource, and then in the natural order of their names.
+	Devices []Device
+	// Problems are sorted by path.
+	Problems []Problem
+}
+
+// Of returns the devices of one resource.
+func (s *Snapshot) Of(resource string) []Device {
+	var of []Device
+	for _, d := range s.Devices {
+		if d.Resource == resource {
+			of = append(of, d)
+		}
+	}
+	return of
+}
+
+// Find returns the device of a resource that has the name, as its first or as an alias.
+func (s *Snapshot) Find(resource, name string) (Device, bool) {
+	for _, d := range s.Devices {
+		if d.Resource == resource && d.Is(name) {
+			return d, true
+		}
+	}
+	return Device{}, false
+}
+
+// Units returns those of one resource's devices that count as its capacity: all but the Whole ones, which name the same
+// hardware again; or the Whole ones where there is nothing else, for then they are the only handle on the hardware.
+func Units(devices []Device) []Device {
+	var units, whole []Device
+	for _, d := range devices {
+		if d.Whole {
+			whole = append(whole, d)
+		} else {
+			units = append(units, d)
+		}
+	}
+	if len(units) == 0 {
+		return whole
+	}
+	return units
+}
+
+// CDIName is the device's fully qualified CDI name, "vendor.com/class=name", as CRI's CDIDevices carries it.
+func CDIName(resource, name string) string {
+	vendor, class := parser.ParseQualifier(resource)
+	return parser.QualifiedName(vendor, class, name)
+}

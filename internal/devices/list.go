@@ -1,0 +1,77 @@
+package devices
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"monopod.dev/monopod/internal/devices/inventory"
+)
+
+// GrantRecord is one container's devices, for those who want to know which pod has which.
+type GrantRecord struct {
+	PodUID       string          `json:"podUID"`
+	PodNamespace string          `json:"podNamespace"`
+	PodName      string          `json:"podName"`
+	Container    string          `json:"container"`
+	GrantedAt    time.Time       `json:"grantedAt"`
+	Devices      []GrantedDevice `json:"devices"`
+}
+
+// GrantedDevice is one device of a grant.
+type GrantedDevice struct {
+	Resource string `json:"resource"`
+	Name     string `json:"name"`
+	// CDIName is the fully qualified name under which the runtime injects it.
+	CDIName string `json:"cdiName"`
+	// Missing: no spec defines the device any more.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// Grants lists all grants by namespace, pod and container.
+func (m *Manager) Grants() []GrantRecord {
+	snap := m.source.Snapshot()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	grants := []GrantRecord{}
+	for uid, pod := range m.granted {
+		for container, rec := range pod.Containers {
+			g := GrantRecord{PodUID: uid, PodNamespace: pod.Namespace, PodName: pod.Name, Container: container, GrantedAt: rec.GrantedAt}
+			for resource, names := range sorted(rec.Devices) {
+				for _, name := range names {
+					_, found := snap.Find(resource, name)
+					g.Devices = append(g.Devices, GrantedDevice{Resource: resource, Name: name, CDIName: inventory.CDIName(resource, name), Missing: !found})
+				}
+			}
+			grants = append(grants, g)
+		}
+	}
+	slices.SortFunc(grants, func(a, b GrantRecord) int {
+		return cmp.Or(cmp.Compare(a.PodNamespace, b.PodNamespace), cmp.Compare(a.PodName, b.PodName),
+			cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
+	})
+	return grants
+}
+
+// DeviceStatus is one device as it stands.
+type DeviceStatus struct {
+	inventory.Device
+	// Fault is what was wrong with the device when it was last to be granted; empty: nothing, or it was not looked at.
+	Fault string `json:"fault,omitempty"`
+}
+
+// Devices lists all devices by resource and name.
+func (m *Manager) Devices() []DeviceStatus {
+	snap := m.source.Snapshot()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]DeviceStatus, 0, len(snap.Devices))
+	for _, d := range snap.Devices {
+		s := DeviceStatus{Device: d}
+		if err := m.unfit[deviceKey{d.Resource, d.Name}]; err != nil {
+			s.Fault = err.Error()
+		}
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,0 +1,129 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
+)
+
+// transferLabel marks the lease of a pull or a load: it holds what the operation has brought so far.
+const transferLabel = "monopod.dev/transfer"
+
+// Remove removes the image that ref names (an id, a tag or a digest) with all its names, and frees what nobody else
+// uses before it returns. It is idempotent: an image that is not there is no error. Layers that a pin holds stay.
+func (s *Store) Remove(ctx context.Context, ref string) error {
+	name, err := parseAny(ref)
+	if err != nil {
+		return err
+	}
+	e := s.index.entry(name)
+	if e == nil {
+		return nil
+	}
+	ctx = s.scope(ctx)
+	for _, n := range s.index.names(e.image.ID) {
+		if err := s.images.Delete(ctx, n); err != nil && !errdefs.IsNotFound(err) {
+			return errors.Join(fmt.Errorf("removing image %s: %w", n, err), s.index.rebuild(ctx))
+		}
+	}
+	if err := s.index.rebuild(ctx); err != nil {
+		return err
+	}
+	s.log.InfoContext(ctx, "image removed", "image", ref, "id", e.image.ID)
+	return s.collect(ctx)
+}
+
+// kickCollect asks for a garbage collection soon.
+func (s *Store) kickCollect() {
+	select {
+	case s.collectKick <- struct{}{}:
+	default: // one is asked for already
+	}
+}
+
+// collectLoop collects when it is asked to, and from time to time for what a failed pull left.
+func (s *Store) collectLoop(ctx context.Context) {
+	// The metadata lets the snapshotter clean up only after removals of its own. Directories that a killed process had
+	// made, but not written down, are found here.
+	if err := s.cleaner.Cleanup(ctx); err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "removing the leftovers of an interrupted unpack failed", "err", err)
+	}
+	tick := time.NewTicker(resumeWindow)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.collectKick:
+		case <-tick.C:
+		}
+		if err := s.collect(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "collecting unused image content failed; it is tried again later", "err", err)
+		}
+	}
+}
+
+// collect removes what no name, pin or running transfer refers to.
+func (s *Store) collect(ctx context.Context) error {
+	s.collectMu.Lock()
+	defer s.collectMu.Unlock()
+	if err := s.dropStaleTransfers(ctx); err != nil {
+		return err
+	}
+	if _, err := s.db.GarbageCollect(ctx); err != nil {
+		return fmt.Errorf("collecting unused image content: %w", err)
+	}
+	return nil
+}
+
+// dropStaleTransfers drops the leases of pulls and loads that ended without success long enough ago.
+func (s *Store) dropStaleTransfers(ctx context.Context) error {
+	all, err := s.leases.List(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the leases: %w", err)
+	}
+	for _, l := range all {
+		if l.Labels[transferLabel] == "" || s.transferRuns(l.ID) || time.Since(l.CreatedAt) < resumeWindow {
+			continue
+		}
+		if err := s.leases.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("dropping the lease of an old transfer: %w", err)
+		}
+	}
+	return nil
+}
+
+// beginTransfer makes a lease that holds all that is stored with the returned context. end must be called: with keep,
+// what was stored stays for resumeWindow, so that another attempt finds it.
+func (s *Store) beginTransfer(ctx context.Context, what string) (_ context.Context, lease leases.Lease, end func(keep bool), err error) {
+	lease, err = s.leases.Create(ctx, leases.WithRandomID(), leases.WithLabel(transferLabel, what))
+	if err != nil {
+		return nil, lease, nil, fmt.Errorf("lease for %s: %w", what, err)
+	}
+	s.activeMu.Lock()
+	s.active[lease.ID] = true
+	s.activeMu.Unlock()
+	end = func(keep bool) {
+		if !keep {
+			// Detached: a lease that outlives a cancelled call would hold its content for an hour.
+			if err := s.leases.Delete(context.WithoutCancel(ctx), lease); err != nil && !errdefs.IsNotFound(err) {
+				s.log.WarnContext(ctx, "dropping a lease failed; what it holds is freed later", "lease", lease.ID, "err", err)
+			}
+		}
+		s.activeMu.Lock()
+		delete(s.active, lease.ID)
+		s.activeMu.Unlock()
+		s.kickCollect()
+	}
+	return leases.WithLease(ctx, lease.ID), lease, end, nil
+}
+
+func (s *Store) transferRuns(leaseID string) bool {
+	s.activeMu.Lock()
+	defer s.activeMu.Unlock()
+	return s.active[leaseID]
+}

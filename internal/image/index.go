@@ -1,0 +1,185 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	digest "github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/identity"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// pinnedLabel on a name asks that the image is not removed to free space. It is the label that other CRI runtimes
+// built on containerd's packages use.
+const pinnedLabel = "io.cri-containerd.pinned"
+
+// index is what the store knows of its complete images, in memory: reads of it cost no transaction. It is rebuilt from
+// the names in the metadata after every change; only this process makes changes, so it is never behind.
+type index struct {
+	store *Store
+
+	mu     sync.RWMutex
+	byName map[string]*entry        // by full name, as in the metadata
+	byID   map[string]*entry        // by image id
+	known  map[digest.Digest]*entry // by the descriptor a name points to; what it holds never changes
+}
+
+// entry is one image. Only its names change, and then by a new Image value.
+type entry struct {
+	image  Image
+	chains []string // the snapshots of its layers, bottom first
+	layers []string // their directories, topmost first
+}
+
+func newIndex(s *Store) *index {
+	return &index{store: s, byName: map[string]*entry{}, byID: map[string]*entry{}, known: map[digest.Digest]*entry{}}
+}
+
+func (x *index) get(ref parsed) (Image, bool) {
+	e := x.entry(ref)
+	if e == nil {
+		return Image{}, false
+	}
+	return e.image, true
+}
+
+func (x *index) entry(ref parsed) *entry {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if ref.id != "" {
+		return x.byID[ref.id]
+	}
+	return x.byName[ref.name.String()]
+}
+
+func (x *index) list() []Image {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := make([]Image, 0, len(x.byID))
+	for _, e := range x.byID {
+		out = append(out, e.image)
+	}
+	slices.SortFunc(out, func(a, b Image) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// names returns all names of the image with this id.
+func (x *index) names(id string) []string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []string
+	for name, e := range x.byName {
+		if e.image.ID == id {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// rebuild reads the names and makes the index anew. An image that is not whole (a damaged store) is left out and
+// logged: it does not take the others down, and pulling it again repairs it.
+func (x *index) rebuild(ctx context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	records, err := x.store.images.List(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the image names: %w", err)
+	}
+	byName, byID, known := map[string]*entry{}, map[string]*entry{}, map[digest.Digest]*entry{}
+	for _, rec := range records {
+		found := x.known[rec.Target.Digest]
+		if found == nil {
+			if found, err = x.store.inspect(ctx, rec.Target); err != nil {
+				x.store.log.WarnContext(ctx, "image is not whole; pull it again to repair it", "image", rec.Name, "err", err)
+				continue
+			}
+		}
+		known[rec.Target.Digest] = found
+		e := byID[found.image.ID]
+		if e == nil {
+			e = &entry{image: found.image, chains: found.chains, layers: found.layers}
+			e.image.RepoTags, e.image.RepoDigests, e.image.Pinned = nil, nil, false
+			byID[e.image.ID] = e
+		}
+		byName[rec.Name] = e
+		e.addName(rec)
+	}
+	for _, e := range byID {
+		slices.Sort(e.image.RepoTags)
+		slices.Sort(e.image.RepoDigests)
+	}
+	x.byName, x.byID, x.known = byName, byID, known
+	return nil
+}
+
+func (e *entry) addName(rec images.Image) {
+	if rec.Labels[pinnedLabel] == "pinned" {
+		e.image.Pinned = true
+	}
+	named, err := reference.ParseNormalizedNamed(rec.Name)
+	if err != nil {
+		return // the id of an image that was loaded without a name
+	}
+	if _, ok := named.(reference.Digested); ok {
+		e.image.RepoDigests = append(e.image.RepoDigests, rec.Name)
+	} else {
+		e.image.RepoTags = append(e.image.RepoTags, rec.Name)
+	}
+}
+
+// inspect reads what the store has of the image that a name points to. It fails when anything of it is missing.
+func (s *Store) inspect(ctx context.Context, target ocispec.Descriptor) (*entry, error) {
+	manifest, err := images.Manifest(ctx, s.content, target, s.platform)
+	if err != nil {
+		return nil, err
+	}
+	if !images.IsConfigType(manifest.Config.MediaType) {
+		return nil, fmt.Errorf("%s is no container image: its configuration has the media type %q: %w",
+			target.Digest, manifest.Config.MediaType, errdefs.ErrInvalidArgument)
+	}
+	cfg, err := s.readConfig(ctx, manifest.Config)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{image: Image{ID: manifest.Config.Digest.String(), Config: cfg.Config}}
+	e.image.Size = uint64(target.Size + manifest.Config.Size)
+	e.setChains(cfg)
+	for _, chain := range e.chains {
+		usage, err := s.snaps.Usage(ctx, chain)
+		if err != nil {
+			return nil, fmt.Errorf("the unpacked layer %s: %w", chain, err)
+		}
+		e.image.Size += uint64(usage.Size)
+	}
+	e.layers, err = s.directories(ctx, e.chains)
+	return e, err
+}
+
+func (s *Store) readConfig(ctx context.Context, desc ocispec.Descriptor) (ocispec.Image, error) {
+	var cfg ocispec.Image
+	raw, err := content.ReadBlob(ctx, s.content, desc)
+	if err != nil {
+		return cfg, fmt.Errorf("image configuration %s: %w", desc.Digest, err)
+	}
+	if err := json.Unmarshal(raw, &cfg); err != nil {
+		return cfg, fmt.Errorf("image configuration %s: %w: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
+	}
+	return cfg, nil
+}
+
+func (e *entry) setChains(cfg ocispec.Image) {
+	for _, id := range identity.ChainIDs(slices.Clone(cfg.RootFS.DiffIDs)) {
+		e.chains = append(e.chains, id.String())
+	}
+	if n := len(e.chains); n > 0 {
+		e.image.ChainID = e.chains[n-1]
+	}
+}

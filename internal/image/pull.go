@@ -1,0 +1,191 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/metadata/boltutil"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	bolt "go.etcd.io/bbolt"
+
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+// PullRequest says what to pull.
+type PullRequest struct {
+	// Ref is a tag or digest reference, completed as docker does.
+	Ref string
+	// Auth may be nil.
+	Auth *Auth
+}
+
+// Pull fetches the image from its registry (or a mirror that hosts.toml names) and unpacks it. It always asks the
+// registry what the reference means now; what the store has already is not fetched again. A pull that asks for the
+// same as one under way joins it.
+//
+// Errors: InvalidArgument (a bad reference, a bad hosts.toml, credentials that cannot be read, no container image),
+// NotFound (the registry has no such image, or none for this platform), PermissionDenied (credentials are missing or
+// refused), Unavailable (no host could be reached, or a download stood still).
+func (s *Store) Pull(ctx context.Context, req PullRequest) (Image, error) {
+	named, err := parseName(req.Ref)
+	if err != nil {
+		return Image{}, err
+	}
+	img, err := s.flights.do(ctx, named.String()+"\n"+req.Auth.key(), func(ctx context.Context) (Image, error) {
+		return s.pull(s.scope(ctx), named, req.Auth)
+	})
+	if err != nil {
+		return Image{}, fmt.Errorf("pulling image %s: %w", named, err)
+	}
+	return img, nil
+}
+
+func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth) (_ Image, err error) {
+	started := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if auth != nil {
+		if _, _, err := auth.basic(); err != nil {
+			return Image{}, err // before any host is asked
+		}
+	}
+	session := s.newSession(ctx, reference.Domain(named), auth, cancel)
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+			err = cause // the reason, instead of "context canceled"
+		}
+		if err != nil {
+			err = session.explain(classify(err))
+		}
+	}()
+
+	target, err := s.resolve(ctx, session, named)
+	if err != nil {
+		return Image{}, err
+	}
+	ctx, lease, end, err := s.beginTransfer(ctx, named.String())
+	if err != nil {
+		return Image{}, err
+	}
+	defer func() { end(err != nil) }()
+
+	fetcher, err := session.resolver.Fetcher(ctx, named.String())
+	if err != nil {
+		return Image{}, err
+	}
+	if err := s.unpack(ctx, remotes.FetchHandler(s.content, fetcher), target); err != nil {
+		return Image{}, err
+	}
+	if err := failpoint.Hit("image/pull/unpacked"); err != nil {
+		return Image{}, err
+	}
+	if _, err := s.inspect(ctx, target); err != nil {
+		return Image{}, err
+	}
+	if err := s.publish(ctx, lease, naming{target, pulledNames(named, target.Digest)}); err != nil {
+		return Image{}, err
+	}
+	img, ok := s.index.get(parsed{name: named})
+	if !ok {
+		return Image{}, fmt.Errorf("the image was removed while it was pulled: %w", errdefs.ErrUnavailable)
+	}
+	s.log.InfoContext(ctx, "image pulled", "image", named.String(), "id", img.ID, "duration", time.Since(started))
+	return img, nil
+}
+
+func (s *Store) resolve(ctx context.Context, session *registrySession, named reference.Named) (ocispec.Descriptor, error) {
+	_, target, err := session.resolver.Resolve(ctx, named.String())
+	if err != nil {
+		return target, err
+	}
+	if !images.IsManifestType(target.MediaType) && !images.IsIndexType(target.MediaType) {
+		return target, fmt.Errorf("the registry answers with media type %q, which is no image: %w",
+			target.MediaType, errdefs.ErrInvalidArgument)
+	}
+	return target, nil
+}
+
+// pulledNames are the names that a pulled image gets: the reference itself, and the digest it stood for.
+func pulledNames(named reference.Named, target digest.Digest) []string {
+	names := []string{named.String()}
+	byDigest, err := reference.WithDigest(reference.TrimNamed(named), target)
+	if err == nil && byDigest.String() != named.String() {
+		names = append(names, byDigest.String())
+	}
+	return names
+}
+
+// naming is one image, and the names that it is to have.
+type naming struct {
+	target ocispec.Descriptor
+	names  []string
+}
+
+// publish gives images their names and drops the lease, in one transaction: from now on the names hold the content.
+func (s *Store) publish(ctx context.Context, lease leases.Lease, namings ...naming) error {
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		ctx := boltutil.WithTransaction(ctx, tx)
+		for _, n := range namings {
+			for _, name := range n.names {
+				rec := images.Image{Name: name, Target: n.target}
+				_, err := s.images.Update(ctx, rec, "target")
+				if errdefs.IsNotFound(err) {
+					_, err = s.images.Create(ctx, rec)
+				}
+				if err != nil {
+					return fmt.Errorf("naming the image %s: %w", name, err)
+				}
+			}
+		}
+		return s.leases.Delete(ctx, lease)
+	})
+	if err != nil {
+		return err
+	}
+	if err := failpoint.Hit("image/published"); err != nil {
+		return err
+	}
+	return s.index.rebuild(ctx)
+}
+
+// classify gives errors of the registry client the class that callers decide by.
+func classify(err error) error {
+	if errdefs.Resolve(err) != errdefs.ErrUnknown {
+		return err
+	}
+	var status remoteerrors.ErrUnexpectedStatus
+	var network net.Error
+	var class error
+	switch {
+	case errors.Is(err, docker.ErrInvalidAuthorization):
+		class = errdefs.ErrPermissionDenied
+	case errors.As(err, &status):
+		class = errdefs.ErrUnavailable
+		switch status.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			class = errdefs.ErrPermissionDenied
+		case http.StatusNotFound:
+			class = errdefs.ErrNotFound
+		}
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		class = errdefs.ErrResourceExhausted
+	case errors.As(err, &network):
+		class = errdefs.ErrUnavailable
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, class)
+}

@@ -1,0 +1,227 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/containerd/errdefs"
+	"github.com/pelletier/go-toml/v2"
+)
+
+// hostsConfig finds the hosts that serve a registry, from hosts.toml files.
+type hostsConfig struct{ dir string }
+
+// hostDir is config.HostOptions.HostDir: the folder with a host's configuration. A hosts.toml that cannot be
+// understood is an error here; containerd's package would only log it and go on without the mirrors.
+func (h hostsConfig) hostDir(host string) (string, error) {
+	if h.dir == "" {
+		return "", errdefs.ErrNotFound
+	}
+	dir, err := config.HostDirFromRoot(h.dir)(host)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "hosts.toml")
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return dir, nil // certificates only
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := checkHostsFile(raw); err != nil {
+		return "", fmt.Errorf("registry configuration %s: %w: %w", path, err, errdefs.ErrInvalidArgument)
+	}
+	return dir, nil
+}
+
+// hostEntry holds the keys of hosts.toml that can be wrong in a way the toml parser does not see.
+type hostEntry struct {
+	Capabilities []string `toml:"capabilities"`
+	DialTimeout  string   `toml:"dial_timeout"`
+}
+
+func (e hostEntry) check() error {
+	for _, c := range e.Capabilities {
+		if !slices.Contains([]string{"pull", "resolve", "push", "referrers"}, strings.ToLower(c)) {
+			return fmt.Errorf("unknown capability %q, known are pull, resolve, push and referrers", c)
+		}
+	}
+	if e.DialTimeout != "" {
+		if _, err := time.ParseDuration(e.DialTimeout); err != nil {
+			return fmt.Errorf("dial_timeout: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkHostsFile reads a hosts.toml as far as to find what is wrong with it.
+func checkHostsFile(raw []byte) error {
+	var file struct {
+		hostEntry
+		Server string               `toml:"server"`
+		Host   map[string]hostEntry `toml:"host"`
+	}
+	if err := toml.Unmarshal(raw, &file); err != nil {
+		return err
+	}
+	if err := errors.Join(checkHostURL(file.Server), file.check()); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	for host, e := range file.Host {
+		if err := errors.Join(checkHostURL(host), e.check()); err != nil {
+			return fmt.Errorf("host %q: %w", host, err)
+		}
+	}
+	return nil
+}
+
+func checkHostURL(host string) error {
+	if host == "" {
+		return nil
+	}
+	if !strings.HasPrefix(host, "http") {
+		host = "https://" + host
+	}
+	u, err := url.Parse(host)
+	if err == nil && u.Host == "" {
+		err = fmt.Errorf("%q has no host", host)
+	}
+	return err
+}
+
+// registrySession is one pull's way to registries. It remembers what each host said, so that an error can name them
+// all, and it ends a download that stands still.
+type registrySession struct {
+	resolver remotes.Resolver
+
+	stall  time.Duration
+	cancel context.CancelCauseFunc // ends the pull
+
+	mu    sync.Mutex
+	tried []attempt
+}
+
+// attempt is the last thing that a host did.
+type attempt struct {
+	host   string // scheme and host
+	answer string
+}
+
+// newSession prepares a pull from the registry that a reference names. cancel ends the pull when it stalls.
+func (s *Store) newSession(ctx context.Context, registry string, auth *Auth, cancel context.CancelCauseFunc) *registrySession {
+	rs := &registrySession{stall: s.stallTimeout, cancel: cancel}
+	opts := config.HostOptions{HostDir: s.hosts.hostDir}
+	if auth != nil {
+		opts.Credentials = func(host string) (string, string, error) {
+			if !auth.appliesTo(host, registry) {
+				return "", "", nil
+			}
+			return auth.basic()
+		}
+	}
+	configured := config.ConfigureHosts(ctx, opts)
+	rs.resolver = docker.NewResolver(docker.ResolverOptions{
+		Headers: http.Header{"User-Agent": {"monopod"}},
+		Hosts: func(name string) ([]docker.RegistryHost, error) {
+			hosts, err := configured(name)
+			for i := range hosts {
+				client := *hosts[i].Client
+				client.Transport = &watchedTransport{session: rs, next: client.Transport}
+				hosts[i].Client = &client
+				if auth != nil && auth.RegistryToken != "" {
+					hosts[i].Authorizer = bearer{auth: auth, registry: registry}
+				}
+			}
+			return hosts, err
+		},
+	})
+	return rs
+}
+
+// explain adds to an error what each host answered.
+func (rs *registrySession) explain(err error) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if len(rs.tried) == 0 {
+		return err
+	}
+	said := make([]string, len(rs.tried))
+	for i, a := range rs.tried {
+		said[i] = a.host + " (" + a.answer + ")"
+	}
+	return fmt.Errorf("%w; tried: %s", err, strings.Join(said, ", "))
+}
+
+func (rs *registrySession) note(req *http.Request, answer string) {
+	host := req.URL.Scheme + "://" + req.URL.Host
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for i := range rs.tried {
+		if rs.tried[i].host == host {
+			rs.tried[i].answer = answer
+			return
+		}
+	}
+	rs.tried = append(rs.tried, attempt{host, answer})
+}
+
+// watchedTransport notes the answers of hosts and watches the bodies.
+type watchedTransport struct {
+	session *registrySession
+	next    http.RoundTripper
+}
+
+func (t *watchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	timer := t.session.watch(req)
+	resp, err := t.next.RoundTrip(req)
+	timer.Stop()
+	if err != nil {
+		t.session.note(req, err.Error())
+		return nil, err
+	}
+	t.session.note(resp.Request, resp.Status)
+	resp.Body = &watchedBody{ReadCloser: resp.Body, session: t.session, req: req}
+	return resp, nil
+}
+
+// CloseIdleConnections lets http.Client reach the transport below.
+func (t *watchedTransport) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// watch ends the pull unless the returned timer is stopped in time.
+func (rs *registrySession) watch(req *http.Request) *time.Timer {
+	return time.AfterFunc(rs.stall, func() {
+		err := fmt.Errorf("%s://%s sent nothing for %s: %w", req.URL.Scheme, req.URL.Host, rs.stall, errdefs.ErrUnavailable)
+		rs.note(req, err.Error())
+		rs.cancel(err)
+	})
+}
+
+type watchedBody struct {
+	io.ReadCloser
+	session *registrySession
+	req     *http.Request
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	timer := b.session.watch(b.req)
+	defer timer.Stop()
+	return b.ReadCloser.Read(p)
+}

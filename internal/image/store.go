@@ -1,0 +1,231 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/diff"
+	"github.com/containerd/containerd/v2/core/diff/apply"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/metadata"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/containerd/containerd/v2/plugins/snapshots/overlay"
+	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sirupsen/logrus"
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	// namespace is containerd's: all that the store holds is in this one.
+	namespace = "monopod"
+	// snapshotterName appears in the labels by which a configuration refers to its unpacked layers.
+	snapshotterName = "overlayfs"
+	// resumeWindow is how long the content of a pull that failed is kept for the next attempt.
+	resumeWindow = time.Hour
+	// defaultStallTimeout is how long a download may stand still before the pull fails.
+	defaultStallTimeout = 5 * time.Minute
+)
+
+// Config says where the store is and how it reaches registries.
+type Config struct {
+	// Root is the store's directory; it is made when it is missing. Its file system must be able to hold the layers
+	// of an overlay (ext4, xfs with d_type, btrfs; not another overlay).
+	Root string
+	// RegistryConfigDir holds HOST/hosts.toml files in containerd's format; empty, or a directory that does not
+	// exist: every registry by its own name over HTTPS, loopback ones over HTTP too.
+	RegistryConfigDir string
+	// StallTimeout ends a pull whose download delivers no byte for so long; 0 is five minutes.
+	StallTimeout time.Duration
+	Log          *slog.Logger
+}
+
+// Image is one complete image of the store.
+type Image struct {
+	// ID is the digest of the image's configuration, "sha256:<hex>".
+	ID string
+	// RepoTags and RepoDigests are its names, sorted: "docker.io/library/busybox:latest" and
+	// "docker.io/library/busybox@sha256:<hex>". An image loaded from an archive without a name has neither.
+	RepoTags    []string
+	RepoDigests []string
+	// Size is what the image takes on disk, in bytes, layers shared with other images included.
+	Size uint64
+	// Config is what a container of this image runs by default.
+	Config ocispec.ImageConfig
+	// ChainID identifies the whole stack of layers; empty for an image that has none.
+	ChainID string
+	// Pinned says that the image must not be removed to free space.
+	Pinned bool
+}
+
+// Store holds images. All methods are safe for concurrent use.
+type Store struct {
+	log          *slog.Logger
+	bridge       *logrus.Entry // what containerd's packages log by
+	root         string
+	hosts        hostsConfig
+	stallTimeout time.Duration
+	platform     platforms.MatchComparer
+
+	db      *metadata.DB
+	content content.Store
+	images  images.Store
+	snaps   snapshots.Snapshotter
+	cleaner snapshots.Cleaner
+	leases  leases.Manager
+	applier diff.Applier
+	closers []func() error
+
+	index   *index
+	flights flights
+	locks   *keyedLock
+	limits  limits
+
+	// activeMu guards active, the leases of pulls and loads that are under way in this process.
+	activeMu sync.Mutex
+	active   map[string]bool
+
+	// collectMu makes one garbage collection run at a time.
+	collectMu   sync.Mutex
+	collectKick chan struct{}
+	stop        context.CancelFunc
+	running     sync.WaitGroup
+}
+
+// Open opens the store. It fails with FailedPrecondition when the file system of Root cannot hold overlay layers, and
+// with Unavailable when another process has the store open. ctx bounds the opening, not the store's life.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s := &Store{
+		log:          cfg.Log,
+		root:         cfg.Root,
+		hosts:        hostsConfig{dir: cfg.RegistryConfigDir},
+		stallTimeout: cfg.StallTimeout,
+		platform:     platforms.Default(),
+		locks:        newKeyedLock(),
+		limits:       newLimits(),
+		active:       map[string]bool{},
+		collectKick:  make(chan struct{}, 1),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.bridge = newLogBridge(context.WithoutCancel(ctx), s.log)
+	if s.stallTimeout == 0 {
+		s.stallTimeout = defaultStallTimeout
+	}
+	if err := s.openStores(s.scope(ctx)); err != nil {
+		return nil, errors.Join(err, s.closeAll())
+	}
+	s.index = newIndex(s)
+	if err := s.index.rebuild(s.scope(ctx)); err != nil {
+		return nil, errors.Join(fmt.Errorf("image store %s: %w", cfg.Root, err), s.closeAll())
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.flights.life = life
+	s.running.Go(func() { s.collectLoop(s.scope(life)) })
+	s.kickCollect() // what a killed predecessor left
+	return s, nil
+}
+
+func (s *Store) openStores(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Join(s.root, "empty"), 0o755); err != nil {
+		return err
+	}
+	layers := filepath.Join(s.root, "overlay")
+	if err := overlayutils.Supported(layers); err != nil {
+		return fmt.Errorf("%s cannot hold the layers of an overlay: %w; put the data directory on ext4, xfs or btrfs, "+
+			"not on another overlay, and see that the kernel has overlayfs (modprobe overlay): %w",
+			layers, err, errdefs.ErrFailedPrecondition)
+	}
+	blobs, err := local.NewStore(filepath.Join(s.root, "content"))
+	if err != nil {
+		return fmt.Errorf("image store %s: %w", s.root, err)
+	}
+	// The bolt file's lock is what keeps a second process out, so it is taken before the snapshotter opens its own.
+	path := filepath.Join(s.root, "metadata.db")
+	bdb, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return fmt.Errorf("image store %s is in use by another process; stop it or choose another data directory: %w",
+			s.root, errdefs.ErrUnavailable)
+	}
+	if err != nil {
+		return fmt.Errorf("image store %s: %w", path, err)
+	}
+	s.closers = append(s.closers, bdb.Close)
+	// upperdirLabel makes Stat tell a layer's directory, so that no view has to be made of an image to learn it.
+	snaps, err := overlay.NewSnapshotter(layers, overlay.WithUpperdirLabel)
+	if err != nil {
+		return fmt.Errorf("image store %s: %w", layers, err)
+	}
+	s.closers = append(s.closers, snaps.Close)
+	cleaner, ok := snaps.(snapshots.Cleaner)
+	if !ok {
+		return fmt.Errorf("the overlay snapshotter cannot clean up: %w", errdefs.ErrNotImplemented)
+	}
+
+	s.db = metadata.NewDB(bdb, blobs, map[string]snapshots.Snapshotter{snapshotterName: snaps})
+	if err := s.db.Init(ctx); err != nil {
+		return fmt.Errorf("image store %s: %w", path, err)
+	}
+	s.content = s.db.ContentStore()
+	s.images = metadata.NewImageStore(s.db)
+	s.cleaner = cleaner
+	s.snaps = s.db.Snapshotter(snapshotterName)
+	s.leases = metadata.NewLeaseManager(s.db)
+	s.applier = apply.NewFileSystemApplier(s.content)
+	return nil
+}
+
+// Close ends the pulls that are under way and closes the files.
+func (s *Store) Close() error {
+	s.stop()
+	s.flights.wait()
+	s.running.Wait()
+	return s.closeAll()
+}
+
+func (s *Store) closeAll() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// scope prepares a context for containerd's packages: the namespace, and their log lines into ours.
+func (s *Store) scope(ctx context.Context) context.Context {
+	return log.WithLogger(namespaces.WithNamespace(ctx, namespace), s.bridge)
+}
+
+// Get returns the image that ref names: an image id ("sha256:<hex>" or the bare 64 hex digits), a tag, or a digest
+// reference. Short names are completed as docker does: busybox is docker.io/library/busybox:latest. The error is
+// NotFound when there is no such image, InvalidArgument when ref cannot be a reference.
+func (s *Store) Get(_ context.Context, ref string) (Image, error) {
+	name, err := parseAny(ref)
+	if err != nil {
+		return Image{}, err
+	}
+	img, ok := s.index.get(name)
+	if !ok {
+		return Image{}, fmt.Errorf("image %s: %w", ref, errdefs.ErrNotFound)
+	}
+	return img, nil
+}
+
+// List returns all images, by id.
+func (s *Store) List(context.Context) ([]Image, error) { return s.index.list(), nil }

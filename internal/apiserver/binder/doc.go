@@ -1,0 +1,11 @@
+// Package binder gives pods a node.
+//
+// It watches pods and nodes through the Kubernetes API, as anybody could. For a pod that names no node and asks for the
+// default scheduler it looks for a node where the pod fits (fit.go, pure) and binds it there through pods/binding. When
+// there is none, it says why, in the words of kube-scheduler: in the pod's condition PodScheduled and in an event
+// FailedScheduling. The pod is looked at again when a node or a pod changes, so that a pod that asks for a device waits
+// for it, and is bound in the moment that somebody offers the device.
+//
+// It guarantees that two pods are never bound on the strength of the same free resource, as long as one binder runs.
+// It does not preempt, rank by affinity or move pods, and it leaves pods of other schedulers alone.
+package binder

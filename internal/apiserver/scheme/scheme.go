@@ -20,7 +20,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -33,38 +32,56 @@ type Set struct {
 	Codecs serializer.CodecFactory
 	// ParameterCodec reads the options of a request from its query (PodLogOptions, PodExecOptions, ...).
 	ParameterCodec runtime.ParameterCodec
+	// Wire is Scheme without the internal versions: what the API's documentation may name.
+	Wire *runtime.Scheme
 }
 
-// Hook adds to the scheme what a resource knows about its own kinds: defaults (scheme.AddTypeDefaultingFunc) or
-// conversions (scheme.AddConversionFunc).
+// Hook adds to the scheme what a resource knows about its own kinds: defaults (AddTypeDefaultingFunc), conversions
+// (AddConversionFunc), the fields that a selector may use (SelectableFields).
 type Hook func(*runtime.Scheme) error
 
 // New makes a Set of all served kinds and runs the hooks on its scheme.
 func New(hooks ...Hook) (*Set, error) {
+	wire, err := build(addVersioned)
+	if err != nil {
+		return nil, err
+	}
+	s, err := build(append([]Hook{addVersioned, addInternal}, hooks...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &Set{
+		Scheme: s,
+		Wire:   wire,
+		Codecs: serializer.NewCodecFactory(s, serializer.WithStreamingCollectionEncodingToJSON(),
+			serializer.WithStreamingCollectionEncodingToProtobuf()),
+		ParameterCodec: runtime.NewParameterCodec(s),
+	}, nil
+}
+
+func build(hooks ...Hook) (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	all := append([]Hook{
+	for _, add := range hooks {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("build the API scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func addVersioned(s *runtime.Scheme) error {
+	for _, add := range []Hook{
 		corev1.AddToScheme,
 		eventsv1.AddToScheme,
 		coordinationv1.AddToScheme,
 		authenticationv1.AddToScheme,
 		authorizationv1.AddToScheme,
-		addInternal,
-		addFieldLabels,
-		addParameters,
-	}, hooks...)
-	for _, add := range all {
+	} {
 		if err := add(s); err != nil {
-			return nil, fmt.Errorf("build the API scheme: %w", err)
+			return err
 		}
 	}
-	// The library answers errors of requests that belong to no group in this version.
-	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
-	return &Set{
-		Scheme: s,
-		Codecs: serializer.NewCodecFactory(s, serializer.WithStreamingCollectionEncodingToJSON(),
-			serializer.WithStreamingCollectionEncodingToProtobuf()),
-		ParameterCodec: runtime.NewParameterCodec(s),
-	}, nil
+	return nil
 }
 
 // addInternal registers the versioned types as the internal ones too.

@@ -1,14 +1,11 @@
 package scheme_test
 
 import (
-	"net/url"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -57,50 +54,20 @@ func TestObjectKindsNamesTheVersionFirst(t *testing.T) {
 	}
 }
 
-func TestParameters(t *testing.T) {
-	set := newSet(t)
-	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	tail, stream := int64(7), "Stdout"
-	for _, tc := range []struct {
-		query string
-		want  runtime.Object
-		fault string
-	}{
-		{query: "container=c&follow=true&tailLines=7&sinceTime=2026-01-02T03:04:05Z&stream=Stdout&timestamps",
-			want: &corev1.PodLogOptions{Container: "c", Follow: true, TailLines: &tail, SinceTime: &since, Stream: &stream, Timestamps: true}},
-		{query: "command=sh&command=-c&stdin=1&stdout=false&tty=true", want: &corev1.PodExecOptions{Command: []string{"sh", "-c"}, Stdin: true, TTY: true}},
-		{query: "stderr=true&container=x", want: &corev1.PodAttachOptions{Stderr: true, Container: "x"}},
-		{query: "ports=80&ports=443", want: &corev1.PodPortForwardOptions{Ports: []int32{80, 443}}},
-		{query: "tailLines=many", want: &corev1.PodLogOptions{}, fault: `query parameter tailLines="many": must be a whole number`},
-		{query: "ports=0", want: &corev1.PodPortForwardOptions{}, fault: `must be a port from 1 to 65535`},
-		{query: "sinceTime=now", want: &corev1.PodLogOptions{}, fault: `must be a time`},
-	} {
-		t.Run(tc.query, func(t *testing.T) {
-			values, err := url.ParseQuery(tc.query)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := reflect.New(reflect.TypeOf(tc.want).Elem()).Interface().(runtime.Object)
-			err = set.ParameterCodec.DecodeParameters(values, corev1.SchemeGroupVersion, got)
-			if tc.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.fault) {
-					t.Fatalf("error %v, want one with %q", err, tc.fault)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !apiequality.Semantic.DeepEqual(got, tc.want) {
-				t.Errorf("got %+v, want %+v", got, tc.want)
-			}
-		})
+func TestWireHasNoInternalVersion(t *testing.T) {
+	for gvk := range newSet(t).Wire.AllKnownTypes() {
+		if gvk.Version == runtime.APIVersionInternal && !strings.HasSuffix(gvk.Kind, "WatchEvent") {
+			t.Errorf("%s is in the wire's scheme", gvk)
+		}
 	}
 }
 
-func TestFieldLabels(t *testing.T) {
-	set := newSet(t)
+func TestSelectableFields(t *testing.T) {
 	pod := corev1.SchemeGroupVersion.WithKind("Pod")
+	set, err := scheme.New(scheme.SelectableFields(pod, "spec.nodeName"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if l, v, err := set.Scheme.ConvertFieldLabel(pod, "spec.nodeName", "n"); err != nil || l != "spec.nodeName" || v != "n" {
 		t.Errorf("spec.nodeName: %q %q %v", l, v, err)
 	}

@@ -1,0 +1,140 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"monopod.dev/monopod/internal/apiserver/etcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func config(t *testing.T) etcd.Config {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mp-etcd-") // short: the socket's path is bounded
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return etcd.Config{DataDir: filepath.Join(dir, "data"), SocketDir: filepath.Join(dir, "run"), Tick: 10 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))}
+}
+
+func start(t *testing.T, cfg etcd.Config) *etcd.Server {
+	t.Helper()
+	begin := time.Now()
+	s, err := etcd.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("etcd answers after %v", time.Since(begin))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestDataSurvivesARestart(t *testing.T) {
+	cfg := config(t)
+	s := start(t, cfg)
+	if _, err := s.Client().Put(t.Context(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Wait() }()
+	s.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("Wait after Close: %v", err)
+	}
+	s = start(t, cfg)
+	got, err := s.Client().Get(t.Context(), "k")
+	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v" {
+		t.Errorf("after a restart k is %v (%v)", got, err)
+	}
+}
+
+func TestOnlyAPrivateSocketIsServed(t *testing.T) {
+	cfg := config(t)
+	start(t, cfg)
+	if info, err := os.Stat(cfg.SocketDir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("socket directory: %v, %v; want mode 0700", info, err)
+	}
+	// Listening sockets of this process, by the inodes of its descriptors (proc_pid_net(5)).
+	mine := map[string]bool{}
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range fds {
+		if target, err := os.Readlink(fd); err == nil && strings.HasPrefix(target, "socket:[") {
+			mine[strings.Trim(strings.TrimPrefix(target, "socket:"), "[]")] = true
+		}
+	}
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		raw, err := os.ReadFile(table)
+		if err != nil {
+			continue // no IPv6 on this host
+		}
+		for _, line := range strings.Split(string(raw), "\n")[1:] {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" && mine[f[9]] {
+				t.Errorf("the process listens on TCP: %s", line)
+			}
+		}
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*etcd.Config)
+		want   string
+	}{
+		"a tick of nothing": {func(c *etcd.Config) { c.Tick = time.Microsecond }, "use 1ms to 5s"},
+		"a long path":       {func(c *etcd.Config) { c.SocketDir = filepath.Join(c.SocketDir, strings.Repeat("x", 120)) }, "shorter run directory"},
+		"a file for a directory": {func(c *etcd.Config) {
+			c.DataDir += "-file"
+			if err := os.WriteFile(c.DataDir, nil, 0o600); err != nil {
+				panic(err)
+			}
+		}, "etcd's directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(t)
+			tc.change(&cfg)
+			if _, err := etcd.Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestStartStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	cfg := config(t)
+	cfg.Tick = time.Second
+	if s, err := etcd.Start(ctx, cfg); err == nil {
+		s.Close()
+		t.Error("Start with a context that has ended succeeded")
+	}
+}
+
+func BenchmarkPut(b *testing.B) {
+	dir, err := os.MkdirTemp("", "mp-etcd-")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	s, err := etcd.Start(b.Context(), etcd.Config{DataDir: dir + "/d", SocketDir: dir + "/r", Tick: 10 * time.Millisecond})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	for i := 0; b.Loop(); i++ {
+		if _, err := s.Client().Put(b.Context(), fmt.Sprint("k", i), "v"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -139,6 +139,7 @@ func (m *Manager) reserve(req GrantRequest, want map[string]int, unfit map[strin
 		pool := alloc.Pool{Devices: snap.Of(resource), Taken: m.taken(req.PodUID, resource), Unfit: unfit[resource]}
 		names, err := alloc.Choose(pool, alloc.Request{Count: n, Prefer: m.granted[req.PodUID].handedDown(resource)})
 		if err != nil {
+			m.turnedAway = m.turnedAway || len(m.reserved) > 0
 			return rec, nil, m.notReady(snap, resource, pool, err)
 		}
 		rec.Devices[resource] = names
@@ -222,6 +223,10 @@ func (m *Manager) unreserve(req GrantRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.reserved, req.PodUID)
+	if m.turnedAway {
+		m.turnedAway = false
+		m.tick()
+	}
 }
 
 // commit makes the reservation durable, and then a grant.

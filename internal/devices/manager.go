@@ -53,6 +53,8 @@ type Manager struct {
 	granted map[string]podRecord
 	// reserved is what a Grant under way has chosen, by pod UID.
 	reserved map[string]containerRecord
+	// turnedAway: somebody was told of a shortage while devices were reserved that may become free again.
+	turnedAway bool
 	// unreadable is set while a record that cannot be read may be that of a living pod.
 	unreadable error
 	// unfit are the devices that failed their last check, with why.

@@ -48,16 +48,13 @@ type deaths struct {
 
 func start(t *testing.T) *deaths {
 	t.Helper()
-	reg := images.StartRegistry(t)
-	reg.Push(t, "test/busybox:1", images.Busybox(t))
-	n := harness.StartNode(t, harness.Options{HostsTOML: map[string]string{
-		"registry.test": fmt.Sprintf("server = \"http://%s\"\n", reg.Addr),
-	}})
+	n := harness.StartNode(t, harness.Options{})
+	n.LoadImage(harness.Archive(t, "localhost/test/busybox:1", images.Busybox))
 	d := &deaths{T: t, n: n, trigger: filepath.Join(n.Dir, "trigger")}
 	if err := os.Mkdir(d.trigger, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	n.Apply(fmt.Sprintf(manifest, "registry.test/test/busybox:1", d.trigger))
+	n.Apply(fmt.Sprintf(manifest, "localhost/test/busybox:1", d.trigger))
 	n.Kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
 	d.before = d.pod()
 	d.gapPID = d.findPID("/trigger/go")

@@ -119,7 +119,7 @@ func (r *bareClient) start(sandbox string, c *corev1.Container) string {
 			NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}}},
 	}
 	for _, e := range c.Env {
-		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: e.Value})
+		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
 	}
 	if _, ok := c.Resources.Limits["example.com/widget"]; ok {
 		cfg.CDIDevices = []*cri.CDIDevice{{Name: "example.com/widget=w1"}}

@@ -16,16 +16,7 @@ import (
 // archive writes the busybox image as an archive that `monopod image load` reads.
 func archive(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "busybox.tar")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := images.Busybox(t).WriteArchive(f, busybox); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return harness.Archive(t, busybox, images.Busybox)
 }
 
 // TestRestartFindsPods: SIGTERM stops the daemon and leaves pods running; a new `monopod up` finds them.

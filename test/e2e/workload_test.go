@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 )
@@ -22,15 +23,16 @@ import (
 // workload starts a node whose busybox and nginx come from a registry on loopback.
 func workload(t *testing.T) *harness.Node {
 	t.Helper()
-	reg := images.StartRegistry(t)
-	reg.Push(t, "test/busybox:1", images.Busybox(t))
-	reg.Push(t, "test/nginx:1", images.Nginx(t))
-	return harness.StartNode(t, harness.Options{HostsTOML: map[string]string{
-		"registry.test": fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", reg.Addr, reg.Addr),
-	}})
+	return harness.StartNode(t, harness.Options{HostsTOML: harness.PushImages(t, registryHost, map[string]harness.ImageMaker{
+		"test/busybox": images.Busybox,
+		"test/nginx":   func(name string) (ociarchive.Image, error) { return images.Nginx(name, 80) },
+	})})
 }
 
-const busybox = "registry.test/test/busybox:1"
+const (
+	registryHost = "registry.test"
+	busybox      = registryHost + "/test/busybox:1"
+)
 
 // pod is a manifest of a pod with one busybox container that runs a shell script.
 func pod(name, script, more string) string {

@@ -74,7 +74,8 @@ func (s *Store) collect(ctx context.Context) error {
 	if err := s.dropStaleTransfers(ctx); err != nil {
 		return err
 	}
-	if _, err := s.db.GarbageCollect(ctx); err != nil {
+	// Detached: it is short, and containerd's collector leaks a goroutine when it is cancelled.
+	if _, err := s.db.GarbageCollect(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("collecting unused image content: %w", err)
 	}
 	return nil

@@ -124,9 +124,12 @@ func (e *entry) addName(rec images.Image) {
 	if rec.Labels[pinnedLabel] == "pinned" {
 		e.image.Pinned = true
 	}
+	if imageID.MatchString(rec.Name) {
+		return // an image that was loaded without a name; its id stands for one
+	}
 	named, err := reference.ParseNormalizedNamed(rec.Name)
 	if err != nil {
-		return // the id of an image that was loaded without a name
+		return
 	}
 	if _, ok := named.(reference.Digested); ok {
 		e.image.RepoDigests = append(e.image.RepoDigests, rec.Name)

@@ -4,9 +4,23 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 )
+
+// standardOnce guards logrus's own global logger, which is as global as it is.
+var standardOnce sync.Once
+
+// bridgeStandardLog does the same for the few lines that they log without a context, through logrus's global logger.
+// Nothing else in the process logs there. The first store that is opened decides where they go.
+func bridgeStandardLog(ctx context.Context, to *slog.Logger) {
+	standardOnce.Do(func() {
+		std := logrus.StandardLogger()
+		std.SetOutput(io.Discard)
+		std.AddHook(slogHook{ctx: ctx, to: to, quiet: true})
+	})
+}
 
 // newLogBridge makes what containerd's packages log by (logrus, found in the context) a front of our logger. Their
 // "info" tells steps of an operation whose result we report ourselves, so it is "debug" here.
@@ -24,6 +38,8 @@ func newLogBridge(ctx context.Context, to *slog.Logger) *logrus.Entry {
 type slogHook struct {
 	ctx context.Context // of a line that comes without one
 	to  *slog.Logger
+	// quiet: warnings are for developers (features of the file system that are not there) and no concern of an operator.
+	quiet bool
 }
 
 func (slogHook) Levels() []logrus.Level { return logrus.AllLevels }
@@ -33,7 +49,7 @@ func (h slogHook) Fire(e *logrus.Entry) error {
 	switch {
 	case e.Level <= logrus.ErrorLevel:
 		level = slog.LevelError
-	case e.Level == logrus.WarnLevel:
+	case e.Level == logrus.WarnLevel && !h.quiet:
 		level = slog.LevelWarn
 	}
 	attrs := make([]slog.Attr, 0, len(e.Data))

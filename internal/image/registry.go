@@ -119,6 +119,7 @@ type registrySession struct {
 type attempt struct {
 	host   string // scheme and host
 	answer string
+	ok     bool
 }
 
 // newSession prepares a pull from the registry that a reference names. cancel ends the pull when it stalls.
@@ -152,11 +153,11 @@ func (s *Store) newSession(ctx context.Context, registry string, auth *Auth, can
 	return rs
 }
 
-// explain adds to an error what each host answered.
+// explain adds to an error what each host answered, when any of them did not do as it was asked.
 func (rs *registrySession) explain(err error) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if len(rs.tried) == 0 {
+	if !slices.ContainsFunc(rs.tried, func(a attempt) bool { return !a.ok }) {
 		return err
 	}
 	said := make([]string, len(rs.tried))
@@ -166,17 +167,17 @@ func (rs *registrySession) explain(err error) error {
 	return fmt.Errorf("%w; tried: %s", err, strings.Join(said, ", "))
 }
 
-func (rs *registrySession) note(req *http.Request, answer string) {
+func (rs *registrySession) note(req *http.Request, ok bool, answer string) {
 	host := req.URL.Scheme + "://" + req.URL.Host
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for i := range rs.tried {
 		if rs.tried[i].host == host {
-			rs.tried[i].answer = answer
+			rs.tried[i].answer, rs.tried[i].ok = answer, ok
 			return
 		}
 	}
-	rs.tried = append(rs.tried, attempt{host, answer})
+	rs.tried = append(rs.tried, attempt{host, answer, ok})
 }
 
 // watchedTransport notes the answers of hosts and watches the bodies.
@@ -190,10 +191,10 @@ func (t *watchedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	resp, err := t.next.RoundTrip(req)
 	timer.Stop()
 	if err != nil {
-		t.session.note(req, err.Error())
+		t.session.note(req, false, err.Error())
 		return nil, err
 	}
-	t.session.note(resp.Request, resp.Status)
+	t.session.note(req, resp.StatusCode < 400, resp.Status)
 	resp.Body = &watchedBody{ReadCloser: resp.Body, session: t.session, req: req}
 	return resp, nil
 }
@@ -209,7 +210,7 @@ func (t *watchedTransport) CloseIdleConnections() {
 func (rs *registrySession) watch(req *http.Request) *time.Timer {
 	return time.AfterFunc(rs.stall, func() {
 		err := fmt.Errorf("%s://%s sent nothing for %s: %w", req.URL.Scheme, req.URL.Host, rs.stall, errdefs.ErrUnavailable)
-		rs.note(req, err.Error())
+		rs.note(req, false, err.Error())
 		rs.cancel(err)
 	})
 }

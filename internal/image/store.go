@@ -124,6 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.bridge = newLogBridge(context.WithoutCancel(ctx), s.log)
+	bridgeStandardLog(context.WithoutCancel(ctx), s.log)
 	if s.stallTimeout == 0 {
 		s.stallTimeout = defaultStallTimeout
 	}

@@ -1,0 +1,62 @@
+package image_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"monopod.dev/monopod/internal/image/ociarchive"
+)
+
+// dockerArchive writes an image as docker save did before it wrote OCI layouts.
+func dockerArchive(t *testing.T, img ociarchive.Image, tags ...string) *bytes.Reader {
+	t.Helper()
+	img.Uncompressed = true
+	b, err := ociarchive.Build(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	tw := tar.NewWriter(&buf)
+	add := func(name string, data []byte) {
+		if err := tw.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tw.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var layers []string
+	for _, l := range b.Layers {
+		name := l.Digest.Encoded() + "/layer.tar"
+		layers = append(layers, name)
+		add(name, b.Blobs[l.Digest])
+	}
+	config := b.Config.Digest.Encoded() + ".json"
+	add(config, b.Blobs[b.Config.Digest])
+	manifest, err := json.Marshal([]map[string]any{{"Config": config, "RepoTags": tags, "Layers": layers}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add("manifest.json", manifest)
+	if err := tw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.NewReader(buf.Bytes())
+}
+
+// awaitGone waits until a collection that runs in the background has removed the path.
+func awaitGone(t *testing.T, path string) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		if _, err := os.Stat(path); os.IsNotExist(err) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%s is still there", path)
+}

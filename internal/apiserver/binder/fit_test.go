@@ -1,0 +1,172 @@
+package binder
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// widget is an extended resource.
+const widget = "example.com/widget"
+
+func list(pairs ...string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return l
+}
+
+func podWith(change func(*corev1.Pod), requests ...string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: list(requests...)},
+		}}},
+	}
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+func nodeWith(change func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd"}},
+		Status: corev1.NodeStatus{
+			Allocatable: list("cpu", "2", "memory", "1Gi", "ephemeral-storage", "10Gi", "pods", "3", widget, "2"),
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	if change != nil {
+		change(node)
+	}
+	return node
+}
+
+func TestFit(t *testing.T) {
+	taint := func(effect corev1.TaintEffect) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: effect}} }
+	}
+	tolerate := func(tolerations ...corev1.Toleration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Tolerations = tolerations }
+	}
+	onHost := func(port int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: port, ContainerPort: port, Protocol: corev1.ProtocolTCP}}
+		}
+	}
+	const untolerated = "node(s) had untolerated taint {dedicated: gpu}"
+	for _, tc := range []struct {
+		name   string
+		pod    *corev1.Pod
+		node   *corev1.Node
+		others []*corev1.Pod
+		want   []string
+	}{
+		{name: "nothing asked"},
+		{name: "all of it", pod: podWith(nil, "cpu", "2", "memory", "1Gi", widget, "2")},
+		{name: "cpu", pod: podWith(nil, "cpu", "2001m"), want: []string{"Insufficient cpu"}},
+		{name: "memory", pod: podWith(nil, "memory", "1025Mi"), want: []string{"Insufficient memory"}},
+		{name: "ephemeral storage", pod: podWith(nil, "ephemeral-storage", "11Gi"), want: []string{"Insufficient ephemeral-storage"}},
+		{name: "extended resource", pod: podWith(nil, widget, "3"), want: []string{"Insufficient " + widget}},
+		{name: "resource that nobody offers", pod: podWith(nil, "example.com/unheard", "1"), want: []string{"Insufficient example.com/unheard"}},
+		{name: "zero of a resource that nobody offers", pod: podWith(nil, "example.com/unheard", "0")},
+		{name: "several at once, compute first", pod: podWith(nil, "cpu", "3", "memory", "2Gi", "a.example/x", "1"),
+			want: []string{"Insufficient cpu", "Insufficient memory", "Insufficient a.example/x"}},
+		{name: "the sum with others", pod: podWith(nil, "cpu", "1", widget, "1"),
+			others: []*corev1.Pod{podWith(nil, "cpu", "600m", widget, "1"), podWith(nil, "cpu", "401m", widget, "1")},
+			want:   []string{"Insufficient cpu", "Insufficient " + widget}},
+		{name: "just beside others", pod: podWith(nil, "cpu", "1", widget, "1"),
+			others: []*corev1.Pod{podWith(nil, "cpu", "1", widget, "1")}},
+		{name: "a resource that is overbooked but not asked for", pod: podWith(nil, "cpu", "1"),
+			others: []*corev1.Pod{podWith(nil, widget, "5")}},
+		{name: "places", others: []*corev1.Pod{podWith(nil), podWith(nil), podWith(nil)}, want: []string{"Too many pods"}},
+		{name: "init containers count with their maximum", pod: podWith(func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list("cpu", "3")}}}
+		}, "cpu", "1"), want: []string{"Insufficient cpu"}},
+
+		{name: "selector", pod: podWith(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} })},
+		{name: "selector of another node", pod: podWith(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "tape"} }),
+			want: []string{"node(s) didn't match Pod's node affinity/selector"}},
+		{name: "cordoned", node: nodeWith(func(n *corev1.Node) { n.Spec.Unschedulable = true }), want: []string{"node(s) were unschedulable"}},
+		{name: "cordoned, tolerated", node: nodeWith(func(n *corev1.Node) { n.Spec.Unschedulable = true }),
+			pod: podWith(tolerate(corev1.Toleration{Operator: corev1.TolerationOpExists}))},
+		{name: "not ready", node: nodeWith(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }),
+			want: []string{"node(s) were not ready"}},
+		{name: "never heard of", node: nodeWith(func(n *corev1.Node) { n.Status.Conditions = nil }), want: []string{"node(s) were not ready"}},
+		{name: "the first broken rule speaks", node: nodeWith(func(n *corev1.Node) { n.Spec.Unschedulable = true }),
+			pod: podWith(nil, "cpu", "9"), want: []string{"node(s) were unschedulable"}},
+
+		{name: "NoSchedule", node: nodeWith(taint(corev1.TaintEffectNoSchedule)), want: []string{untolerated}},
+		{name: "NoExecute", node: nodeWith(taint(corev1.TaintEffectNoExecute)), want: []string{untolerated}},
+		{name: "PreferNoSchedule", node: nodeWith(taint(corev1.TaintEffectPreferNoSchedule))},
+		{name: "tolerated by value", node: nodeWith(taint(corev1.TaintEffectNoSchedule)),
+			pod: podWith(tolerate(corev1.Toleration{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}))},
+		{name: "tolerated by key, every effect", node: nodeWith(taint(corev1.TaintEffectNoExecute)),
+			pod: podWith(tolerate(corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpExists}))},
+		{name: "another value", node: nodeWith(taint(corev1.TaintEffectNoSchedule)),
+			pod: podWith(tolerate(corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "fpga"})), want: []string{untolerated}},
+		{name: "another effect", node: nodeWith(taint(corev1.TaintEffectNoExecute)),
+			pod:  podWith(tolerate(corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})),
+			want: []string{untolerated}},
+
+		{name: "free host port", pod: podWith(onHost(80)), others: []*corev1.Pod{podWith(onHost(81))}},
+		{name: "taken host port", pod: podWith(onHost(80)), others: []*corev1.Pod{podWith(onHost(80))},
+			want: []string{"node(s) didn't have free ports for the requested pod ports"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod, node := tc.pod, tc.node
+			if pod == nil {
+				pod = podWith(nil)
+			}
+			if node == nil {
+				node = nodeWith(nil)
+			}
+			if got := fit(pod, node, tc.others); !slices.Equal(got, tc.want) {
+				t.Errorf("reasons %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for _, tc := range []struct {
+		reasons [][]string
+		want    string
+	}{
+		{nil, "no nodes available to schedule pods"},
+		{[][]string{{"Insufficient " + widget}}, "0/1 nodes are available: 1 Insufficient example.com/widget."},
+		{[][]string{{"Too many pods", "Insufficient cpu"}, {"Insufficient cpu"}, {"node(s) were unschedulable"}},
+			"0/3 nodes are available: 1 Too many pods, 1 node(s) were unschedulable, 2 Insufficient cpu."},
+	} {
+		if got := explain(tc.reasons); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+}
+
+func TestAssumedPodsCountOnce(t *testing.T) {
+	var a assumed
+	pod := podWith(nil, widget, "1")
+	a.put(pod, "n")
+	if got := a.with(nil, "n"); len(got) != 1 || got[0].Spec.NodeName != "n" {
+		t.Fatalf("assumed on n: %v, want the pod", got)
+	}
+	if got := a.with(nil, "other"); len(got) != 0 {
+		t.Errorf("assumed on another node: %v", got)
+	}
+	if got := a.with([]*corev1.Pod{pod}, "n"); len(got) != 1 {
+		t.Errorf("the watch shows the pod already, and it counts %d times", len(got))
+	}
+	a.forget(pod.UID)
+	if got := a.with(nil, "n"); len(got) != 0 || a.has(pod.UID) {
+		t.Errorf("after forget: %v", got)
+	}
+	if pod.Spec.NodeName != "" {
+		t.Error("the caller's pod was changed")
+	}
+}

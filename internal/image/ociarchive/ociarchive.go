@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	_ "crypto/sha256" // what the digests are made with
 	"encoding/json"
 	"fmt"
 	"io"
@@ -92,9 +93,13 @@ func Build(img Image) (*Built, error) {
 		}
 		b.Layers = append(b.Layers, b.add(mediaType, blob))
 	}
-	var err error
+	return b, b.describe(cfg)
+}
+
+// describe adds the configuration and the manifest.
+func (b *Built) describe(cfg ocispec.Image) (err error) {
 	if b.Config, err = b.addJSON(ocispec.MediaTypeImageConfig, cfg); err != nil {
-		return nil, err
+		return err
 	}
 	b.Manifest, err = b.addJSON(ocispec.MediaTypeImageManifest, ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2},
@@ -103,7 +108,7 @@ func Build(img Image) (*Built, error) {
 		Layers:    append([]ocispec.Descriptor{}, b.Layers...),
 	})
 	b.Manifest.Platform = &ocispec.Platform{Architecture: cfg.Architecture, OS: cfg.OS}
-	return b, err
+	return err
 }
 
 func (b *Built) add(mediaType string, blob []byte) ocispec.Descriptor {

@@ -1,0 +1,93 @@
+package authz_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"monopod.dev/monopod/internal/apiserver/authz"
+)
+
+func TestAuthorize(t *testing.T) {
+	admin := &user.DefaultInfo{Name: "a", Groups: []string{"system:masters"}}
+	agent := &user.DefaultInfo{Name: "system:node:n1", Groups: []string{"system:nodes"}}
+	impostor := &user.DefaultInfo{Name: "system:node:n1", Groups: []string{"dev"}}
+	other := &user.DefaultInfo{Name: "joe", Groups: []string{"dev"}}
+	for _, tc := range []struct {
+		who user.Info
+		// what is "VERB /path" or "VERB group resource[/subresource] [namespace/]name"; "core" is the group without name,
+		// "-" no name.
+		what string
+		want bool
+	}{
+		{admin, "delete core namespaces kube-system", true},
+		{admin, "get /metrics", true},
+
+		{agent, "get core nodes n2", true},
+		{agent, "create core nodes -", true},
+		{agent, "patch core nodes/status n1", true},
+		{agent, "patch core nodes/status n2", false},
+		{agent, "delete core nodes n2", false},
+		{agent, "watch core pods -", true},
+		{agent, "patch core pods/status default/web", true},
+		{agent, "delete core pods default/web", true},
+		{agent, "update core pods default/web", false},
+		{agent, "create core pods/exec default/web", false},
+		{agent, "create core pods/binding default/web", false},
+		{agent, "get core secrets default/s", true},
+		{agent, "create core secrets default/-", false},
+		{agent, "update coordination.k8s.io leases kube-node-lease/n1", true},
+		{agent, "update coordination.k8s.io leases kube-node-lease/n2", false},
+		{agent, "update coordination.k8s.io leases default/n1", false},
+		{agent, "create core events default/-", true},
+		{agent, "create authentication.k8s.io tokenreviews -", true},
+		{agent, "create authorization.k8s.io subjectaccessreviews -", true},
+		{agent, "get /readyz", true},
+		{agent, "get /metrics", false},
+
+		{impostor, "get core nodes n1", false},
+		{other, "get core pods default/web", false},
+		{other, "create authentication.k8s.io tokenreviews -", false},
+		{other, "create authorization.k8s.io selfsubjectaccessreviews -", true},
+		{other, "get /api/v1", true},
+		{other, "get /apifoo", false},
+		{other, "post /api", false},
+		{other, "get /readyz", false},
+		{nil, "get /api", false},
+	} {
+		name := "nobody"
+		if tc.who != nil {
+			name = tc.who.GetName()
+		}
+		t.Run(name+" "+strings.ReplaceAll(tc.what, "/", ":"), func(t *testing.T) {
+			decision, reason, err := authz.New().Authorize(t.Context(), attributes(tc.who, tc.what))
+			if err != nil || (decision == authorizer.DecisionAllow) != tc.want {
+				t.Errorf("decision %v (%s, %v), want allowed=%v", decision, reason, err, tc.want)
+			}
+		})
+	}
+}
+
+func attributes(who user.Info, what string) authorizer.Attributes {
+	f := strings.Fields(what)
+	a := authorizer.AttributesRecord{User: who, Verb: f[0]}
+	if strings.HasPrefix(f[1], "/") {
+		a.Path = f[1]
+		return a
+	}
+	a.ResourceRequest = true
+	if f[1] != "core" {
+		a.APIGroup = f[1]
+	}
+	a.Resource, a.Subresource, _ = strings.Cut(f[2], "/")
+	a.Name = f[3]
+	if ns, name, ok := strings.Cut(f[3], "/"); ok {
+		a.Namespace, a.Name = ns, name
+	}
+	if a.Name == "-" {
+		a.Name = ""
+	}
+	return a
+}

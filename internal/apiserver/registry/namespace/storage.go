@@ -1,0 +1,179 @@
+// Package namespace serves the resource namespaces of core/v1 and its subresources status and finalize.
+//
+// A namespace is deleted in three steps. Deletion marks it: deletionTimestamp is set, its phase is Terminating, and from
+// then on nothing is created in it. Somebody empties it (package apiserver's namespace deleter) and then takes the
+// finalizer "kubernetes" out of spec.finalizers through the subresource finalize. The update that takes the last
+// finalizer out removes the object.
+package namespace
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	storageerrors "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/apiserver/pkg/util/dryrun"
+
+	"monopod.dev/monopod/internal/apiserver/printers"
+	"monopod.dev/monopod/internal/apiserver/registry/base"
+	"monopod.dev/monopod/internal/apiserver/scheme"
+)
+
+// Storage holds the REST storages of namespaces.
+type Storage struct {
+	Namespace *REST
+	Status    *base.Part
+	Finalize  *base.Part
+}
+
+// NewStorage opens the storages of namespaces.
+func NewStorage(opts generic.RESTOptionsGetter) (Storage, error) {
+	s := strategy{base.New()}
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return &corev1.Namespace{} },
+		NewListFunc:               func() runtime.Object { return &corev1.NamespaceList{} },
+		DefaultQualifiedResource:  corev1.Resource("namespaces"),
+		SingularQualifiedResource: corev1.Resource("namespace"),
+		CreateStrategy:            s,
+		UpdateStrategy:            s,
+		DeleteStrategy:            s,
+		ResetFieldsStrategy:       s,
+		ReturnDeletedObject:       true,
+		ShouldDeleteDuringUpdate:  removable,
+		TableConvertor:            printers.Namespaces(),
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
+		return Storage{}, fmt.Errorf("storage of namespaces: %w", err)
+	}
+	return Storage{
+		Namespace: &REST{store},
+		Status:    base.NewPart(store, statusStrategy{s}),
+		Finalize:  base.NewPart(store, finalizeStrategy{s}),
+	}, nil
+}
+
+// Map returns the storages by the path of their resource.
+func (s Storage) Map() map[string]rest.Storage {
+	return map[string]rest.Storage{
+		"namespaces":          s.Namespace,
+		"namespaces/status":   s.Status,
+		"namespaces/finalize": s.Finalize,
+	}
+}
+
+// AddToScheme is the scheme.Hook of namespaces.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddTypeDefaultingFunc(&corev1.Namespace{}, func(obj any) { label(obj.(*corev1.Namespace)) })
+	return scheme.SelectableFields(corev1.SchemeGroupVersion.WithKind("Namespace"), "status.phase")(s)
+}
+
+// label gives a namespace the label by which selectors find it by name (core/v1, LabelMetadataName).
+func label(ns *corev1.Namespace) {
+	if ns.Name == "" {
+		return // it will be generated; the strategy comes here again
+	}
+	if ns.Labels == nil {
+		ns.Labels = map[string]string{}
+	}
+	ns.Labels[corev1.LabelMetadataName] = ns.Name
+}
+
+func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
+	ns, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return nil, nil, fmt.Errorf("expected a Namespace, found %T", obj)
+	}
+	set := fields.Set{
+		"status.phase": string(ns.Status.Phase),
+		// v1 clients have selected by "name" too.
+		"name": ns.Name,
+	}
+	return ns.Labels, generic.AddObjectMetaFieldsSet(set, &ns.ObjectMeta, false), nil
+}
+
+// removable says that an update has finished a deletion.
+func removable(ctx context.Context, key string, obj, existing runtime.Object) bool {
+	return len(obj.(*corev1.Namespace).Spec.Finalizers) == 0 &&
+		genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
+}
+
+// REST is the storage of namespaces. Namespaces are deleted one by one: there is no deletion of the collection.
+type REST struct{ store *genericregistry.Store }
+
+var (
+	_ rest.Storage              = &REST{}
+	_ rest.Lister               = &REST{}
+	_ rest.CreaterUpdater       = &REST{}
+	_ rest.GracefulDeleter      = &REST{}
+	_ rest.Watcher              = &REST{}
+	_ rest.Getter               = &REST{}
+	_ rest.Scoper               = &REST{}
+	_ rest.ShortNamesProvider   = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+	_ rest.StorageWithReadiness = &REST{}
+	_ rest.ResetFieldsStrategy  = &REST{}
+	_ rest.TableConvertor       = &REST{}
+)
+
+// Delete implements rest.GracefulDeleter: it begins the deletion, or ends it when nothing holds the namespace any more.
+func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	obj, err := r.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, false, err
+	}
+	ns := obj.(*corev1.Namespace)
+	if options == nil {
+		options = metav1.NewDeleteOptions(0)
+	}
+	// The namespace that was looked at is the one to delete, and no later one of its name.
+	pre := storage.Preconditions{UID: &ns.UID}
+	if p := options.Preconditions; p != nil {
+		pre.ResourceVersion = p.ResourceVersion
+		if p.UID != nil && *p.UID != ns.UID {
+			return nil, false, apierrors.NewConflict(corev1.Resource("namespaces"), name,
+				fmt.Errorf("the UID in the precondition is %s, the namespace has %s", *p.UID, ns.UID))
+		}
+	}
+	if ns.DeletionTimestamp.IsZero() {
+		return r.beginDelete(ctx, name, validate, pre, dryrun.IsDryRun(options.DryRun))
+	}
+	if len(ns.Spec.Finalizers) > 0 {
+		return ns, false, nil
+	}
+	return r.store.Delete(ctx, name, validate, options)
+}
+
+// beginDelete marks the namespace as terminating.
+func (r *REST) beginDelete(ctx context.Context, name string, validate rest.ValidateObjectFunc, pre storage.Preconditions, dryRun bool) (runtime.Object, bool, error) {
+	key, err := r.store.KeyFunc(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	out := r.store.NewFunc()
+	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, &pre,
+		storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+			ns := obj.(*corev1.Namespace)
+			if err := validate(ctx, ns); err != nil {
+				return nil, err
+			}
+			if ns.DeletionTimestamp.IsZero() {
+				now := metav1.Now()
+				ns.DeletionTimestamp = &now
+			}
+			ns.Status.Phase = corev1.NamespaceTerminating
+			return ns, nil
+		}), dryRun, nil)
+	if err != nil {
+		return nil, false, storageerrors.InterpretGetError(err, corev1.Resource("namespaces"), name)
+	}
+	return out, false, nil
+}

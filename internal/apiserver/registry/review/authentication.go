@@ -1,0 +1,72 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// NewAuthentication makes the storages of authentication.k8s.io/v1.
+func NewAuthentication(requests authenticator.Request) map[string]rest.Storage {
+	return map[string]rest.Storage{
+		"tokenreviews": storage(kind[authenticationv1.TokenReview]{
+			singular: "TokenReview",
+			answer: func(ctx context.Context, review *authenticationv1.TokenReview) error {
+				return reviewToken(ctx, requests, review)
+			},
+		}),
+		"selfsubjectreviews": storage(kind[authenticationv1.SelfSubjectReview]{
+			singular: "SelfSubjectReview",
+			answer: func(ctx context.Context, review *authenticationv1.SelfSubjectReview) error {
+				caller, ok := genericrequest.UserFrom(ctx)
+				if !ok {
+					return apierrors.NewInternalError(errors.New("the request has no user"))
+				}
+				review.Status = authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(caller)}
+				return nil
+			},
+		}),
+	}
+}
+
+// reviewToken asks the authenticators of the API server itself, with a request that bears nothing but the token.
+func reviewToken(ctx context.Context, requests authenticator.Request, review *authenticationv1.TokenReview) error {
+	if review.Spec.Token == "" {
+		return apierrors.NewBadRequest("spec.token of the TokenReview is empty: it must be the token to review")
+	}
+	if len(review.Spec.Audiences) > 0 {
+		// The tokens that this server knows are bound to no audience, so it cannot vouch for one.
+		return apierrors.NewBadRequest("spec.audiences of the TokenReview is not supported: leave it out")
+	}
+	req := (&http.Request{Header: http.Header{"Authorization": []string{"Bearer " + review.Spec.Token}}}).WithContext(ctx)
+	resp, ok, err := requests.AuthenticateRequest(req)
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
+	if err != nil {
+		// Not who knows the token, but that nobody does: the details are for the API server's log.
+		review.Status.Error = "the token is not valid"
+	}
+	if ok && resp != nil && resp.User != nil {
+		review.Status.User = userInfo(resp.User)
+	}
+	// The answer does not repeat the secret.
+	review.Spec.Token = ""
+	return nil
+}
+
+func userInfo(u user.Info) authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+	for key, values := range u.GetExtra() {
+		if info.Extra == nil {
+			info.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		info.Extra[key] = values
+	}
+	return info
+}

@@ -1,0 +1,112 @@
+package review
+
+import (
+	"context"
+	"errors"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// NewAuthorization makes the storages of authorization.k8s.io/v1.
+func NewAuthorization(authz authorizer.Authorizer) map[string]rest.Storage {
+	return map[string]rest.Storage{
+		"subjectaccessreviews": storage(kind[authorizationv1.SubjectAccessReview]{
+			singular: "SubjectAccessReview",
+			answer: func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error {
+				if errs := validateSubject(&review.Spec); len(errs) > 0 {
+					return apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview").GroupKind(), "", errs)
+				}
+				review.Status = decide(ctx, authz, subject(&review.Spec), review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+				return nil
+			},
+		}),
+		"localsubjectaccessreviews": storage(kind[authorizationv1.LocalSubjectAccessReview]{
+			singular: "LocalSubjectAccessReview", namespaced: true,
+			answer: func(ctx context.Context, review *authorizationv1.LocalSubjectAccessReview) error {
+				errs := validateSubject(&review.Spec)
+				if r := review.Spec.ResourceAttributes; r == nil || r.Namespace != genericrequest.NamespaceValue(ctx) {
+					errs = append(errs, field.Required(field.NewPath("spec", "resourceAttributes", "namespace"), "must be the namespace of the request"))
+				}
+				if len(errs) > 0 {
+					return apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind("LocalSubjectAccessReview").GroupKind(), "", errs)
+				}
+				review.Status = decide(ctx, authz, subject(&review.Spec), review.Spec.ResourceAttributes, nil)
+				return nil
+			},
+		}),
+		"selfsubjectaccessreviews": storage(kind[authorizationv1.SelfSubjectAccessReview]{
+			singular: "SelfSubjectAccessReview",
+			answer: func(ctx context.Context, review *authorizationv1.SelfSubjectAccessReview) error {
+				caller, ok := genericrequest.UserFrom(ctx)
+				if !ok {
+					return apierrors.NewInternalError(errors.New("the request has no user"))
+				}
+				if errs := validateAttributes(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes); len(errs) > 0 {
+					return apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview").GroupKind(), "", errs)
+				}
+				review.Status = decide(ctx, authz, caller, review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+				return nil
+			},
+		}),
+	}
+}
+
+func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
+	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
+	if spec.User == "" && len(spec.Groups) == 0 {
+		errs = append(errs, field.Required(field.NewPath("spec", "user"), "at least one of `user` and `groups` must be given"))
+	}
+	return errs
+}
+
+func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if (r == nil) == (n == nil) {
+		errs = append(errs, field.Required(spec, "exactly one of `resourceAttributes` and `nonResourceAttributes` must be given"))
+	}
+	if r != nil && r.FieldSelector != nil {
+		errs = append(errs, field.Forbidden(spec.Child("resourceAttributes", "fieldSelector"), "authorization by selectors is not supported"))
+	}
+	if r != nil && r.LabelSelector != nil {
+		errs = append(errs, field.Forbidden(spec.Child("resourceAttributes", "labelSelector"), "authorization by selectors is not supported"))
+	}
+	return errs
+}
+
+func subject(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
+	u := &user.DefaultInfo{Name: spec.User, UID: spec.UID, Groups: spec.Groups, Extra: map[string][]string{}}
+	for key, values := range spec.Extra {
+		u.Extra[key] = values
+	}
+	return u
+}
+
+// decide asks the authorizer. What it cannot decide is not allowed.
+func decide(ctx context.Context, authz authorizer.Authorizer, who user.Info,
+	r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+	attributes := authorizer.AttributesRecord{User: who}
+	if r != nil {
+		attributes.ResourceRequest = true
+		attributes.Verb, attributes.Namespace, attributes.Name = r.Verb, r.Namespace, r.Name
+		attributes.APIGroup, attributes.APIVersion = r.Group, r.Version
+		attributes.Resource, attributes.Subresource = r.Resource, r.Subresource
+	} else {
+		attributes.Verb, attributes.Path = n.Verb, n.Path
+	}
+	decision, reason, err := authz.Authorize(ctx, attributes)
+	status := authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authorizer.DecisionAllow,
+		Denied:  decision == authorizer.DecisionDeny,
+		Reason:  reason,
+	}
+	if err != nil {
+		status.EvaluationError = err.Error()
+	}
+	return status
+}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/printers"
+	"monopod.dev/monopod/internal/apiserver/registry/base"
 )
 
 // TTL is how long the store keeps an event after it was last written.
@@ -27,7 +28,7 @@ var (
 
 // NewStorage opens the storage of events. The caller installs it as "events" in core/v1 and in events.k8s.io/v1 alike.
 func NewStorage(opts generic.RESTOptionsGetter) (*REST, error) {
-	s := newStrategy()
+	s := strategy{base.New()}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &corev1.Event{} },
 		NewListFunc:               func() runtime.Object { return &corev1.EventList{} },

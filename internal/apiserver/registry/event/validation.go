@@ -39,9 +39,10 @@ func validateCreate(e *corev1.Event, strict bool) field.ErrorList {
 	controller := field.NewPath("reportingController")
 	if e.ReportingController == "" {
 		errs = append(errs, field.Required(controller, ""))
-	}
-	for _, msg := range validation.IsQualifiedName(e.ReportingController) {
-		errs = append(errs, field.Invalid(controller, e.ReportingController, msg))
+	} else {
+		for _, msg := range validation.IsQualifiedName(e.ReportingController) {
+			errs = append(errs, field.Invalid(controller, e.ReportingController, msg))
+		}
 	}
 	if len(e.Message) > maxNote {
 		errs = append(errs, field.TooLong(field.NewPath("note"), "", maxNote))

@@ -1,26 +1,24 @@
 package pod
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"monopod.dev/monopod/internal/apiserver/printers"
+	"monopod.dev/monopod/internal/apiserver/registry/base"
 )
 
 // Storage holds the REST storages of pods and their subresources. They share one connection to the store.
 type Storage struct {
 	Pod         *REST
-	Status      *StatusREST
+	Status      *base.Part
 	Binding     *BindingREST
 	Log         *LogREST
 	Exec        *ExecREST
@@ -55,14 +53,10 @@ func NewStorage(opts generic.RESTOptionsGetter, agents ConnectionInfo) (Storage,
 	if err := store.CompleteWithOptions(options); err != nil {
 		return Storage{}, fmt.Errorf("storage of pods: %w", err)
 	}
-	statusStore := *store
-	statusStore.UpdateStrategy = statusStrategy{s}
-	statusStore.ResetFieldsStrategy = statusStrategy{s}
-
 	locator := locator{pods: store, agents: agents}
 	return Storage{
 		Pod:         &REST{store},
-		Status:      &StatusREST{&statusStore},
+		Status:      base.NewPart(store, statusStrategy{s}),
 		Binding:     &BindingREST{store},
 		Log:         &LogREST{locator: locator},
 		Exec:        &ExecREST{locator: locator},
@@ -98,40 +92,3 @@ func (*REST) ShortNames() []string { return []string{"po"} }
 
 // Categories implements rest.CategoriesProvider: `kubectl get all` lists pods.
 func (*REST) Categories() []string { return []string{"all"} }
-
-// StatusREST is the storage of pods/status. It reads and updates the same objects as REST.
-type StatusREST struct{ store *genericregistry.Store }
-
-var (
-	_ rest.Patcher             = &StatusREST{}
-	_ rest.ResetFieldsStrategy = &StatusREST{}
-	_ rest.TableConvertor      = &StatusREST{}
-)
-
-// New implements rest.Storage.
-func (*StatusREST) New() runtime.Object { return &corev1.Pod{} }
-
-// Destroy implements rest.Storage. REST owns the store and destroys it.
-func (*StatusREST) Destroy() {}
-
-// Get implements rest.Getter.
-func (r *StatusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return r.store.Get(ctx, name, options)
-}
-
-// Update implements rest.Updater. A pod is never created through its status.
-func (r *StatusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo,
-	createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc,
-	_ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, objInfo, createValidation, updateValidation, false, options)
-}
-
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (r *StatusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return r.store.GetResetFields()
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (r *StatusREST) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, object, options)
-}

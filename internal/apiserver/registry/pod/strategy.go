@@ -8,15 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage/names"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"monopod.dev/monopod/internal/apiserver/registry/base"
 )
 
 // strategy rules the creation, the update and the deletion of pods.
 type strategy struct {
-	runtime.ObjectTyper
-	names.NameGenerator
+	base.Strategy
 	support supportRules
 }
 
@@ -28,13 +27,7 @@ var (
 )
 
 func newStrategy() strategy {
-	return strategy{
-		// The typer only names the kind in error messages; client-go's scheme knows it, and taking it from there keeps
-		// this package free to be imported by whoever builds the server's scheme.
-		ObjectTyper:   clientscheme.Scheme,
-		NameGenerator: names.SimpleNameGenerator,
-		support:       newSupportRules(),
-	}
+	return strategy{Strategy: base.New(), support: newSupportRules()}
 }
 
 // NamespaceScoped implements rest.RESTCreateStrategy.
@@ -61,15 +54,6 @@ func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string
 	return warnings(obj.(*corev1.Pod))
 }
 
-// Canonicalize implements rest.RESTCreateStrategy.
-func (strategy) Canonicalize(runtime.Object) {}
-
-// AllowCreateOnUpdate implements rest.RESTUpdateStrategy: a PUT does not create pods.
-func (strategy) AllowCreateOnUpdate(context.Context) bool { return false }
-
-// AllowUnconditionalUpdate implements rest.RESTUpdateStrategy: a PUT without resourceVersion is accepted.
-func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
-
 // PrepareForUpdate implements rest.RESTUpdateStrategy: the status is not changed by this way, and a change of the spec
 // makes a new generation.
 func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
@@ -85,23 +69,15 @@ func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field
 	return validatePodUpdate(obj.(*corev1.Pod), old.(*corev1.Pod))
 }
 
-// WarningsOnUpdate implements rest.RESTUpdateStrategy.
-func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string { return nil }
-
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return map[fieldpath.APIVersion]*fieldpath.Set{
-		"v1": fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
-	}
+	return base.Reset("v1", "status")
 }
 
 // statusStrategy rules updates through pods/status.
 type statusStrategy struct{ strategy }
 
-var (
-	_ rest.RESTUpdateStrategy  = statusStrategy{}
-	_ rest.ResetFieldsStrategy = statusStrategy{}
-)
+var _ base.PartStrategy = statusStrategy{}
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy: the spec and the owners are not changed by this way.
 func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
@@ -119,9 +95,6 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 func (statusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validateStatusUpdate(obj.(*corev1.Pod), old.(*corev1.Pod))
 }
-
-// WarningsOnUpdate implements rest.RESTUpdateStrategy.
-func (statusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string { return nil }
 
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {

@@ -75,19 +75,23 @@ func (r supportRules) checkField(rules fieldRules, f reflect.StructField, v refl
 	if isUnset(v) {
 		return nil
 	}
+	accepts, refused := rules.refused[f.Name]
+	if !refused && !hasFields(v.Kind()) || refused && accepts != nil && accepts(v) {
+		return nil
+	}
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	if name != "" { // an embedded struct's fields belong to the struct around it
 		path = path.Child(name)
 	}
-	accepts, refused := rules.refused[f.Name]
-	switch {
-	case !refused:
-		return r.check(v, path)
-	case accepts != nil && accepts(v):
-		return nil
-	default:
+	if refused {
 		return field.ErrorList{field.Forbidden(path, notSupported)}
 	}
+	return r.check(v, path)
+}
+
+// hasFields reports whether fields may be found below a value of the kind.
+func hasFields(k reflect.Kind) bool {
+	return k == reflect.Struct || k == reflect.Pointer || k == reflect.Slice
 }
 
 // isUnset treats an empty list or map as one that was left out, as the API does.

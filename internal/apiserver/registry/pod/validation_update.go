@@ -75,8 +75,8 @@ func validateImmutable(newSpec, oldSpec *corev1.PodSpec, at *field.Path) field.E
 	wanted := newSpec.DeepCopy()
 	wanted.ActiveDeadlineSeconds = oldSpec.ActiveDeadlineSeconds
 	wanted.Tolerations = oldSpec.Tolerations
-	restoreImages(wanted.Containers, oldSpec.Containers)
-	restoreImages(wanted.InitContainers, oldSpec.InitContainers)
+	wanted.Containers = withImagesOf(wanted.Containers, oldSpec.Containers)
+	wanted.InitContainers = withImagesOf(wanted.InitContainers, oldSpec.InitContainers)
 
 	var errs field.ErrorList
 	newValue, oldValue := reflect.ValueOf(wanted).Elem(), reflect.ValueOf(oldSpec).Elem()
@@ -90,13 +90,16 @@ func validateImmutable(newSpec, oldSpec *corev1.PodSpec, at *field.Path) field.E
 	return errs
 }
 
-func restoreImages(containers, old []corev1.Container) {
+// withImagesOf returns containers with the images of old; old itself where the numbers differ, which validateImageUpdate
+// has reported.
+func withImagesOf(containers, old []corev1.Container) []corev1.Container {
 	if len(containers) != len(old) {
-		return
+		return old
 	}
 	for i := range containers {
 		containers[i].Image = old[i].Image
 	}
+	return containers
 }
 
 // validateStatusUpdate tells what is wrong with a change of a pod's status.

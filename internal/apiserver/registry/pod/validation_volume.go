@@ -64,8 +64,14 @@ func validateEmptyDir(e *corev1.EmptyDirVolumeSource, at *field.Path) field.Erro
 		errs = append(errs, field.NotSupported(at.Child("medium"), e.Medium,
 			[]corev1.StorageMedium{corev1.StorageMediumDefault, corev1.StorageMediumMemory}))
 	}
-	if limit := e.SizeLimit; limit != nil && limit.Sign() < 0 {
-		errs = append(errs, field.Invalid(at.Child("sizeLimit"), limit.String(), "must be greater than or equal to 0"))
+	if limit := e.SizeLimit; limit != nil {
+		switch {
+		case limit.Sign() < 0:
+			errs = append(errs, field.Invalid(at.Child("sizeLimit"), limit.String(), "must be greater than or equal to 0"))
+		case e.Medium != corev1.StorageMediumMemory && !limit.IsZero():
+			// On the disk it would take an eviction when the volume has outgrown it, and nobody evicts yet.
+			errs = append(errs, field.Forbidden(at.Child("sizeLimit"), notSupported+" unless the medium is Memory"))
+		}
 	}
 	return errs
 }

@@ -1,0 +1,277 @@
+package pod
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validPod is a pod that uses most of what is honoured, with its defaults set.
+func validPod() *corev1.Pod {
+	one := int64(1)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "init", Image: "busybox:1"}},
+			Containers: []corev1.Container{{
+				Name: "web", Image: "registry:5000/web@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+				Command: []string{"web"}, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}},
+				Env: []corev1.EnvVar{
+					{Name: "A", Value: "$(B)"},
+					{Name: "B.b-1", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}}},
+					{Name: "C", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}},
+				},
+				EnvFrom: []corev1.EnvFromSource{{Prefix: "P_", ConfigMapRef: &corev1.ConfigMapEnvSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}},
+				Resources: corev1.ResourceRequirements{
+					Limits:   corev1.ResourceList{"cpu": resource.MustParse("1"), "example.com/widget": resource.MustParse("2")},
+					Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("1Gi")},
+				},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "scratch", MountPath: "/scratch"}, {Name: "conf", MountPath: "/etc/conf", ReadOnly: true},
+				},
+				SecurityContext: &corev1.SecurityContext{RunAsUser: &one, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: "scratch"},
+				{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "k", Path: "a/b"}}}}},
+				{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}}},
+			},
+			SecurityContext: &corev1.PodSecurityContext{
+				Sysctls:        []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "1"}},
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Tolerations:  []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &one}},
+			NodeSelector: map[string]string{"disk": "ssd"},
+			DNSPolicy:    corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"10.0.0.1"}, Searches: []string{"a.b.", "."}},
+		},
+	}
+	setPodDefaults(pod)
+	return pod
+}
+
+// summary writes errors as "path: type", which is what the tables compare: words may get better.
+func summary(errs field.ErrorList) []string {
+	var list []string
+	for _, err := range errs {
+		list = append(list, err.Field+": "+string(err.Type))
+	}
+	return list
+}
+
+func TestValidatePod(t *testing.T) {
+	const c = "spec.containers[0]."
+	quantity := resource.MustParse
+	for name, tc := range map[string]struct {
+		change func(*corev1.PodSpec)
+		want   []string
+	}{
+		"valid":                   {func(*corev1.PodSpec) {}, nil},
+		"no containers":           {func(s *corev1.PodSpec) { s.Containers = nil }, []string{"spec.containers: FieldValueRequired"}},
+		"container without name":  {func(s *corev1.PodSpec) { s.Containers[0].Name = "" }, []string{c + "name: FieldValueRequired"}},
+		"container name":          {func(s *corev1.PodSpec) { s.Containers[0].Name = "Web" }, []string{c + "name: FieldValueInvalid"}},
+		"same name in both lists": {func(s *corev1.PodSpec) { s.Containers[0].Name = "init" }, []string{c + "name: FieldValueDuplicate"}},
+		"no image":                {func(s *corev1.PodSpec) { s.InitContainers[0].Image = "" }, []string{"spec.initContainers[0].image: FieldValueRequired"}},
+		"image with blank":        {func(s *corev1.PodSpec) { s.Containers[0].Image = "a " }, []string{c + "image: FieldValueInvalid"}},
+		"pull policy":             {func(s *corev1.PodSpec) { s.Containers[0].ImagePullPolicy = "Sometimes" }, []string{c + "imagePullPolicy: FieldValueNotSupported"}},
+		"restart policy":          {func(s *corev1.PodSpec) { s.RestartPolicy = "Maybe" }, []string{"spec.restartPolicy: FieldValueNotSupported"}},
+		"no restart policy":       {func(s *corev1.PodSpec) { s.RestartPolicy = "" }, []string{"spec.restartPolicy: FieldValueRequired"}},
+		"negative grace":          {func(s *corev1.PodSpec) { *s.TerminationGracePeriodSeconds = -1 }, []string{"spec.terminationGracePeriodSeconds: FieldValueInvalid"}},
+		"deadline of zero":        {func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = new(int64) }, []string{"spec.activeDeadlineSeconds: FieldValueInvalid"}},
+		"host name":               {func(s *corev1.PodSpec) { s.Hostname = "a.b" }, []string{"spec.hostname: FieldValueInvalid"}},
+		"node name":               {func(s *corev1.PodSpec) { s.NodeName = "Node_1" }, []string{"spec.nodeName: FieldValueInvalid"}},
+		"node selector":           {func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a b": "c"} }, []string{"spec.nodeSelector: FieldValueInvalid"}},
+		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "robot" }, []string{"spec.serviceAccountName: FieldValueForbidden"}},
+		"probe":                   {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
+		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
+		"host port":               {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].HostPort = 80 }, []string{c + "ports[0].hostPort: FieldValueForbidden"}},
+		"host port, host's network": {func(s *corev1.PodSpec) {
+			s.HostNetwork = true
+			s.SecurityContext = nil
+			s.Containers[0].Ports[0].HostPort = 80
+		}, nil},
+		"another host port": {func(s *corev1.PodSpec) {
+			s.HostNetwork = true
+			s.SecurityContext = nil
+			s.Containers[0].Ports[0].HostPort = 8
+		}, []string{c + "ports[0].hostPort: FieldValueInvalid"}},
+		"no port":           {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].ContainerPort = 0 }, []string{c + "ports[0].containerPort: FieldValueRequired"}},
+		"port out of range": {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].ContainerPort = 65536 }, []string{c + "ports[0].containerPort: FieldValueInvalid"}},
+		"port name twice": {func(s *corev1.PodSpec) {
+			s.Containers[0].Ports = append(s.Containers[0].Ports, s.Containers[0].Ports[0])
+		}, []string{c + "ports[1].name: FieldValueDuplicate"}},
+		"protocol": {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].Protocol = "tcp" }, []string{c + "ports[0].protocol: FieldValueNotSupported"}},
+
+		"mount of no volume":      {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].Name = "else" }, []string{c + "volumeMounts[0].name: FieldValueNotFound"}},
+		"mount without path":      {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "" }, []string{c + "volumeMounts[0].mountPath: FieldValueRequired"}},
+		"mount with relative":     {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "a" }, []string{c + "volumeMounts[0].mountPath: FieldValueInvalid"}},
+		"two mounts in one place": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "/etc/conf/" }, []string{c + "volumeMounts[1].mountPath: FieldValueInvalid"}},
+		"volume twice":            {func(s *corev1.PodSpec) { s.Volumes[2].Name = "conf" }, []string{"spec.volumes[2].name: FieldValueDuplicate"}},
+		"two sources":             {func(s *corev1.PodSpec) { s.Volumes[2].EmptyDir = &corev1.EmptyDirVolumeSource{} }, []string{"spec.volumes[2]: FieldValueForbidden"}},
+		"volume of a kind to come": {func(s *corev1.PodSpec) {
+			s.Volumes[2].VolumeSource = corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "a", Path: "/"}}
+		},
+			[]string{"spec.volumes[2].nfs: FieldValueForbidden"}},
+		"host path with ..":  {func(s *corev1.PodSpec) { s.Volumes[2].HostPath.Path = "/a/../b" }, []string{"spec.volumes[2].hostPath.path: FieldValueInvalid"}},
+		"file that leaves":   {func(s *corev1.PodSpec) { s.Volumes[1].ConfigMap.Items[0].Path = "../b" }, []string{"spec.volumes[1].configMap.items[0].path: FieldValueInvalid"}},
+		"absolute file":      {func(s *corev1.PodSpec) { s.Volumes[1].ConfigMap.Items[0].Path = "/b" }, []string{"spec.volumes[1].configMap.items[0].path: FieldValueInvalid"}},
+		"file mode":          {func(s *corev1.PodSpec) { *s.Volumes[1].ConfigMap.DefaultMode = 0o1000 }, []string{"spec.volumes[1].configMap.defaultMode: FieldValueInvalid"}},
+		"no config map":      {func(s *corev1.PodSpec) { s.Volumes[1].ConfigMap.Name = "" }, []string{"spec.volumes[1].configMap.name: FieldValueRequired"}},
+		"huge pages medium":  {func(s *corev1.PodSpec) { s.Volumes[0].EmptyDir.Medium = "HugePages" }, []string{"spec.volumes[0].emptyDir.medium: FieldValueNotSupported"}},
+		"size limit on disk": {func(s *corev1.PodSpec) { q := quantity("1Gi"); s.Volumes[0].EmptyDir.SizeLimit = &q }, []string{"spec.volumes[0].emptyDir.sizeLimit: FieldValueForbidden"}},
+		"size limit in memory": {func(s *corev1.PodSpec) {
+			q := quantity("1Gi")
+			s.Volumes[0].EmptyDir = &corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: &q}
+		}, nil},
+
+		"env without name":     {func(s *corev1.PodSpec) { s.Containers[0].Env[0].Name = "" }, []string{c + "env[0].name: FieldValueRequired"}},
+		"env name":             {func(s *corev1.PodSpec) { s.Containers[0].Env[0].Name = "a=b" }, []string{c + "env[0].name: FieldValueInvalid"}},
+		"value and source":     {func(s *corev1.PodSpec) { s.Containers[0].Env[1].Value = "v" }, []string{c + "env[1].valueFrom: FieldValueInvalid"}},
+		"empty source":         {func(s *corev1.PodSpec) { s.Containers[0].Env[1].ValueFrom = &corev1.EnvVarSource{} }, []string{c + "env[1].valueFrom: FieldValueInvalid"}},
+		"unknown field":        {func(s *corev1.PodSpec) { s.Containers[0].Env[1].ValueFrom.FieldRef.FieldPath = "spec.color" }, []string{c + "env[1].valueFrom.fieldRef.fieldPath: FieldValueNotSupported"}},
+		"all labels":           {func(s *corev1.PodSpec) { s.Containers[0].Env[1].ValueFrom.FieldRef.FieldPath = "metadata.labels" }, []string{c + "env[1].valueFrom.fieldRef.fieldPath: FieldValueNotSupported"}},
+		"version of the field": {func(s *corev1.PodSpec) { s.Containers[0].Env[1].ValueFrom.FieldRef.APIVersion = "v2" }, []string{c + "env[1].valueFrom.fieldRef.apiVersion: FieldValueNotSupported"}},
+		"no key":               {func(s *corev1.PodSpec) { s.Containers[0].Env[2].ValueFrom.SecretKeyRef.Key = "" }, []string{c + "env[2].valueFrom.secretKeyRef.key: FieldValueRequired"}},
+		"empty envFrom":        {func(s *corev1.PodSpec) { s.Containers[0].EnvFrom[0].ConfigMapRef = nil }, []string{c + "envFrom[0]: FieldValueInvalid"}},
+
+		"request above limit":  {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["cpu"] = quantity("2") }, []string{c + "resources.requests: FieldValueInvalid"}},
+		"negative":             {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["memory"] = quantity("-1") }, []string{c + "resources.requests[memory]: FieldValueInvalid"}},
+		"unknown resource":     {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["color"] = quantity("1") }, []string{c + "resources.requests[color]: FieldValueInvalid"}},
+		"kubernetes' resource": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["kubernetes.io/x"] = quantity("1") }, []string{c + "resources.requests[kubernetes.io/x]: FieldValueInvalid"}},
+		"bad resource name":    {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["a//b"] = quantity("1") }, []string{c + "resources.requests[a//b]: FieldValueInvalid", c + "resources.limits[a//b]: FieldValueRequired"}},
+		"huge pages":           {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["hugepages-2Mi"] = quantity("2Mi") }, []string{c + "resources.requests[hugepages-2Mi]: FieldValueForbidden"}},
+		"storage limit":        {func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits["ephemeral-storage"] = quantity("1Gi") }, []string{c + "resources.limits[ephemeral-storage]: FieldValueForbidden"}},
+		"half a device": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Limits["example.com/widget"] = quantity("500m")
+			s.Containers[0].Resources.Requests["example.com/widget"] = quantity("500m")
+		}, []string{c + "resources.limits[example.com/widget]: FieldValueInvalid", c + "resources.requests[example.com/widget]: FieldValueInvalid"}},
+		"device requested, not limited": {func(s *corev1.PodSpec) { delete(s.Containers[0].Resources.Limits, "example.com/widget") },
+			[]string{c + "resources.limits[example.com/widget]: FieldValueRequired"}},
+		"fewer devices requested": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["example.com/widget"] = quantity("1") },
+			[]string{c + "resources.requests: FieldValueInvalid"}},
+
+		"privileged without escalation": {func(s *corev1.PodSpec) {
+			yes, no := true, false
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes, AllowPrivilegeEscalation: &no}
+		}, []string{c + "securityContext.allowPrivilegeEscalation: FieldValueInvalid"}},
+		"negative user": {func(s *corev1.PodSpec) { *s.Containers[0].SecurityContext.RunAsUser = -1 }, []string{c + "securityContext.runAsUser: FieldValueInvalid"}},
+		"local seccomp": {func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile.Type = "Localhost" }, []string{"spec.securityContext.seccompProfile.localhostProfile: FieldValueRequired"}},
+		"app armor": {func(s *corev1.PodSpec) {
+			s.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Unconfined"}
+		}, []string{"spec.securityContext.appArmorProfile: FieldValueForbidden"}},
+		"fs group":           {func(s *corev1.PodSpec) { s.SecurityContext.FSGroup = new(int64) }, []string{"spec.securityContext.fsGroup: FieldValueForbidden"}},
+		"sysctl name":        {func(s *corev1.PodSpec) { s.SecurityContext.Sysctls[0].Name = "Net" }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
+		"sysctl of the host": {func(s *corev1.PodSpec) { s.HostNetwork = true }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
+		"sysctl twice": {func(s *corev1.PodSpec) {
+			s.SecurityContext.Sysctls = append(s.SecurityContext.Sysctls, corev1.Sysctl{Name: "net/core/somaxconn"})
+		}, []string{"spec.securityContext.sysctls[1].name: FieldValueDuplicate"}},
+
+		"toleration of nothing":  {func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{}} }, []string{"spec.tolerations[0].operator: FieldValueInvalid"}},
+		"toleration operator":    {func(s *corev1.PodSpec) { s.Tolerations[0].Operator = "Lt" }, []string{"spec.tolerations[0].operator: FieldValueNotSupported"}},
+		"toleration for a while": {func(s *corev1.PodSpec) { s.Tolerations[0].Effect = corev1.TaintEffectNoSchedule }, []string{"spec.tolerations[0].effect: FieldValueInvalid"}},
+		"dns policy":             {func(s *corev1.PodSpec) { s.DNSPolicy = "Guess" }, []string{"spec.dnsPolicy: FieldValueNotSupported"}},
+		"dns without server":     {func(s *corev1.PodSpec) { s.DNSConfig = nil }, []string{"spec.dnsConfig.nameservers: FieldValueRequired"}},
+		"dns server":             {func(s *corev1.PodSpec) { s.DNSConfig.Nameservers[0] = "dns.example" }, []string{"spec.dnsConfig.nameservers[0]: FieldValueInvalid"}},
+		"dns search":             {func(s *corev1.PodSpec) { s.DNSConfig.Searches[0] = "a b" }, []string{"spec.dnsConfig.searches[0]: FieldValueInvalid"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := validPod()
+			tc.change(&pod.Spec)
+			errs := validatePod(pod, newSupportRules())
+			if got := summary(errs); !slices.Equal(got, tc.want) {
+				t.Errorf("errors %v, want %v", errs, tc.want)
+			}
+		})
+	}
+}
+
+func TestValidatePodUpdate(t *testing.T) {
+	five, ten := int64(5), int64(10)
+	for name, tc := range map[string]struct {
+		old, change func(*corev1.Pod)
+		want        []string
+	}{
+		"nothing":             {nil, func(*corev1.Pod) {}, nil},
+		"labels":              {nil, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, nil},
+		"bad label":           {nil, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b c"} }, []string{"metadata.labels: FieldValueInvalid"}},
+		"image":               {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image, p.Spec.InitContainers[0].Image = "x", "y" }, nil},
+		"no image":            {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "" }, []string{"spec.containers[0].image: FieldValueRequired"}},
+		"command":             {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }, []string{"spec.containers: FieldValueForbidden"}},
+		"container added":     {nil, func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "n"}) }, []string{"spec.containers: FieldValueForbidden"}},
+		"node":                {nil, func(p *corev1.Pod) { p.Spec.NodeName = "n" }, []string{"spec.nodeName: FieldValueForbidden"}},
+		"restart policy":      {nil, func(p *corev1.Pod) { p.Spec.RestartPolicy = "Never" }, []string{"spec.restartPolicy: FieldValueForbidden"}},
+		"deadline set":        {nil, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, nil},
+		"deadline nearer":     {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &five }, nil},
+		"deadline farther":    {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &five }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, []string{"spec.activeDeadlineSeconds: FieldValueInvalid"}},
+		"deadline taken away": {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &five }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = nil }, []string{"spec.activeDeadlineSeconds: FieldValueInvalid"}},
+		"toleration added": {nil, func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+		}, nil},
+		"toleration seconds": {nil, func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = &ten }, nil},
+		"toleration dropped": {nil, func(p *corev1.Pod) { p.Spec.Tolerations = nil }, []string{"spec.tolerations: FieldValueForbidden"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := validPod()
+			old.ResourceVersion = "1"
+			if tc.old != nil {
+				tc.old(old)
+			}
+			pod := old.DeepCopy()
+			tc.change(pod)
+			errs := validatePodUpdate(pod, old)
+			if got := summary(errs); !slices.Equal(got, tc.want) {
+				t.Errorf("errors %v, want %v", errs, tc.want)
+			}
+		})
+	}
+}
+
+func TestValidateStatusUpdate(t *testing.T) {
+	ended := func(code int32) corev1.PodStatus {
+		return corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}}
+	}
+	again := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "web", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
+	for name, tc := range map[string]struct {
+		policy   corev1.RestartPolicy
+		old, new corev1.PodStatus
+		want     []string
+	}{
+		"running":          {corev1.RestartPolicyAlways, corev1.PodStatus{}, again, nil},
+		"phase":            {corev1.RestartPolicyAlways, corev1.PodStatus{}, corev1.PodStatus{Phase: "Fine"}, []string{"status.phase: FieldValueNotSupported"}},
+		"quality":          {corev1.RestartPolicyAlways, corev1.PodStatus{QOSClass: "Burstable"}, corev1.PodStatus{QOSClass: "Guaranteed"}, []string{"status.qosClass: FieldValueInvalid"}},
+		"address":          {corev1.RestartPolicyAlways, corev1.PodStatus{}, corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "here"}}}, []string{"status.podIPs[0]: FieldValueInvalid"}},
+		"restart":          {corev1.RestartPolicyAlways, ended(0), again, nil},
+		"never":            {corev1.RestartPolicyNever, ended(1), again, []string{"status.containerStatuses[0].state: FieldValueForbidden"}},
+		"after a failure":  {corev1.RestartPolicyOnFailure, ended(1), again, nil},
+		"after no failure": {corev1.RestartPolicyOnFailure, ended(0), again, []string{"status.containerStatuses[0].state: FieldValueForbidden"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := validPod()
+			old.ResourceVersion = "1"
+			old.Spec.RestartPolicy = tc.policy
+			pod := old.DeepCopy()
+			old.Status, pod.Status = tc.old, tc.new
+			errs := validateStatusUpdate(pod, old)
+			if got := summary(errs); !slices.Equal(got, tc.want) {
+				t.Errorf("errors %v, want %v", errs, tc.want)
+			}
+		})
+	}
+}
+
+func TestWarnsOfAnEnvironmentVariableThatHidesAnother(t *testing.T) {
+	pod := validPod()
+	pod.Spec.Containers[0].Env[2].Name = "A"
+	if got := warnings(pod); len(got) != 1 || !strings.Contains(got[0], "spec.containers[0].env[2]") {
+		t.Errorf("warnings %q", got)
+	}
+}

@@ -182,7 +182,7 @@ func TestValidation(t *testing.T) {
 		v1     []string
 	}{
 		"complete": {func(*corev1.Event) {}, nil, nil},
-		"loose": {loose, nil, []string{"action: FieldValueRequired", "eventTime: FieldValueRequired", "reportingController: FieldValueRequired", "reportingInstance: FieldValueRequired", "type: FieldValueNotSupported"}},
+		"loose":    {loose, nil, []string{"action: FieldValueRequired", "eventTime: FieldValueRequired", "reportingController: FieldValueRequired", "reportingInstance: FieldValueRequired", "type: FieldValueNotSupported"}},
 		"other namespace": {func(e *corev1.Event) { e.InvolvedObject.Namespace = "else" },
 			[]string{"involvedObject.namespace: FieldValueInvalid"}, []string{"involvedObject.namespace: FieldValueInvalid"}},
 		"of a node, in default":  {func(e *corev1.Event) { e.InvolvedObject.Namespace, e.Namespace = "", "default" }, nil, nil},

@@ -37,6 +37,12 @@ func (fd FD) Close() error { return unix.Close(int(fd)) }
 // File hands the descriptor over to an os.File. A non-blocking one is waited for by Go's poller.
 func (fd FD) File(name string) *os.File { return os.NewFile(uintptr(fd), name) }
 
+// Dup returns a duplicate, which the caller closes.
+func (fd FD) Dup() (FD, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	return FD(dup), err
+}
+
 // CloseFDs closes all of them.
 func CloseFDs(fds []FD) {
 	for _, fd := range fds {

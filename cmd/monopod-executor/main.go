@@ -1,0 +1,178 @@
+// Command monopod-executor runs containers for monopod, and outlives it.
+//
+// It is one binary with three faces: the keeper, which monopod starts; the worker, which the keeper starts; and
+// "init", libcontainer's code that becomes a container's first process. All run from one sealed copy of the binary in
+// memory, so that no container can reach the file on the disk, and libcontainer need not make a copy for each.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/opencontainers/runc/libcontainer"
+	_ "github.com/opencontainers/runc/libcontainer/nsenter" // its C code runs before main in "init"
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/keeper"
+	"monopod.dev/monopod/internal/executor/launch"
+	"monopod.dev/monopod/internal/executor/worker"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+const usage = `usage:
+  monopod-executor keeper --socket PATH --dir DIR [--cgroup PATH] [--detach] [--ready-fd N]
+  monopod-executor version
+
+monopod starts the keeper by itself. Logs go to stderr.
+`
+
+func init() {
+	// A container's init must get here before anything else does: libcontainer has set its world up already.
+	if len(os.Args) > 1 && os.Args[1] == "init" {
+		libcontainer.Init()
+	}
+}
+
+func main() {
+	mode := ""
+	if len(os.Args) > 1 {
+		mode = os.Args[1]
+	}
+	var err error
+	switch mode {
+	case "keeper":
+		err = runKeeper(os.Args[2:])
+	case "worker":
+		err = runWorker(os.Args[2:])
+	case "version", "--version":
+		fmt.Println("monopod-executor", version)
+	case "help", "--help", "-h":
+		fmt.Print(usage)
+	default:
+		fmt.Fprintf(os.Stderr, "monopod-executor: unknown command %q\n%s", mode, usage)
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "monopod-executor:", err)
+		os.Exit(1)
+	}
+}
+
+func newLog(role string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, nil)).With("role", role, "pid", os.Getpid())
+}
+
+type keeperFlags struct {
+	socket, dir, cgroup string
+	detach              bool
+	readyFD             int
+}
+
+func (f *keeperFlags) parse(args []string) error {
+	fs := flag.NewFlagSet("keeper", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&f.socket, "socket", "", "path of the unix socket to serve")
+	fs.StringVar(&f.dir, "dir", "", "directory of this boot's state")
+	fs.StringVar(&f.cgroup, "cgroup", "", "cgroup to move to")
+	fs.BoolVar(&f.detach, "detach", false, "go on in the background, in a session of its own")
+	fs.IntVar(&f.readyFD, "ready-fd", -1, "descriptor to which one line is written: ready, running, or an error")
+	if err := fs.Parse(args); err != nil {
+		return fmt.Errorf("%w\n%s", err, usage)
+	}
+	if f.socket == "" || f.dir == "" || fs.NArg() > 0 {
+		return fmt.Errorf("--socket and --dir are needed, and no arguments\n%s", usage)
+	}
+	return nil
+}
+
+func runKeeper(args []string) error {
+	var f keeperFlags
+	if err := f.parse(args); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("must run as root")
+	}
+	if err := sealSelf(); err != nil { // it returns in the sealed copy
+		return err
+	}
+	if f.detach {
+		return detach(f)
+	}
+	nameProcess("monopod-keeper")
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(keeperGCPercent)
+	report := func(string) {}
+	if f.readyFD >= 0 {
+		unix.CloseOnExec(f.readyFD)
+		pipe := os.NewFile(uintptr(f.readyFD), "ready")
+		report = func(line string) { fmt.Fprintln(pipe, line); pipe.Close() }
+	}
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		report(err.Error())
+		return err
+	}
+	err := keeper.Run(context.Background(), keeper.Config{
+		Socket: f.socket, Dir: f.dir, Cgroup: f.cgroup, Log: newLog("keeper"),
+		Worker: []string{os.Args[0], "worker", "--dir", f.dir},
+		Ready:  func() { report(launch.Ready) },
+	})
+	switch {
+	case errors.Is(err, keeper.ErrRunning):
+		report(launch.Running)
+	case err != nil:
+		report(err.Error())
+	}
+	return err
+}
+
+// Garbage is collected early: both processes are idle most of the time, and what they hold is what users see.
+const (
+	keeperGCPercent = 20
+	workerGCPercent = 40
+)
+
+// detach starts the keeper again, in a session of its own, and leaves it to whoever takes orphans.
+func detach(f keeperFlags) error {
+	args := []string{os.Args[0], "keeper", "--socket", f.socket, "--dir", f.dir, "--cgroup", f.cgroup}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	files := []*os.File{null, os.Stdout, os.Stderr}
+	if f.readyFD >= 0 {
+		args = append(args, "--ready-fd", "3")
+		files = append(files, os.NewFile(uintptr(f.readyFD), "ready"))
+	}
+	p, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
+		Dir: "/", Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		return fmt.Errorf("start the keeper in the background: %w", err)
+	}
+	return p.Release()
+}
+
+func runWorker(args []string) error {
+	fs := flag.NewFlagSet("worker", flag.ContinueOnError)
+	dir := fs.String("dir", "", "directory of this boot's state")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	nameProcess("monopod-worker")
+	debug.SetGCPercent(workerGCPercent)
+	logrus.SetOutput(os.Stderr) // libcontainer's
+	logrus.SetLevel(logrus.WarnLevel)
+	return worker.Run(context.Background(), worker.Config{Dir: *dir, Build: version, Log: newLog("worker")})
+}

@@ -1,0 +1,127 @@
+// Package hold is the private contract between the executor's keeper and its worker, spoken in frames of package
+// protocol over a socket pair.
+//
+// What the worker cannot lose it gives to the keeper to hold: of each container the pidfd, our ends of its pipes, or the
+// pty's master. The keeper only keeps them. After the worker's death the next worker gets them all, with the exits that
+// the keeper saw meanwhile.
+package hold
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"monopod.dev/monopod/internal/executor/journal"
+	"monopod.dev/monopod/internal/executor/protocol"
+)
+
+// Descriptors that the keeper passes to a worker at its start.
+const (
+	ChannelFD  = 3 // the socket pair's end
+	ListenerFD = 4 // the listening public socket
+)
+
+// Methods of the keeper. There are none of the worker.
+const (
+	// MethodWatch is called first. Notes bring each holding and its descriptors, then Synced, then exits as they happen.
+	MethodWatch = "Watch"
+	// MethodHold adds descriptors to a holding, and makes it when it is new.
+	MethodHold = "Hold"
+	// MethodDrop closes some descriptors of a holding.
+	MethodDrop = "Drop"
+	// MethodRelease ends a holding. It is idempotent.
+	MethodRelease = "Release"
+	// MethodReady says that the worker serves.
+	MethodReady = "Ready"
+	// MethodShutdown says that the worker is about to end for good, and the keeper is to end after it.
+	MethodShutdown = "Shutdown"
+)
+
+// Names of descriptors in a holding.
+const (
+	PIDFD  = "pidfd"
+	Stdin  = "stdin"  // the end we write
+	Stdout = "stdout" // the end we read
+	Stderr = "stderr" // the end we read
+	PTY    = "pty"    // the master
+	// ExecSocket is a socket from which the pidfd of an exec can be received: the process sends it itself, before it
+	// runs anything of the user's.
+	ExecSocket = "exec"
+)
+
+// Holding is the request of MethodHold, and tells of a holding in a Note. Its descriptors come with the frame, in the
+// order of Names.
+type Holding struct {
+	Key       string   `json:"key"`
+	PID       int      `json:"pid,omitempty"`
+	StartTime uint64   `json:"startTime,omitempty"`
+	Names     []string `json:"names"`
+}
+
+// DropRequest is the request of MethodDrop.
+type DropRequest struct {
+	Key   string   `json:"key"`
+	Names []string `json:"names"`
+}
+
+// ReleaseRequest is the request of MethodRelease.
+type ReleaseRequest struct {
+	Key string `json:"key"`
+}
+
+// Note precedes the answer of MethodWatch. One of its fields is set.
+type Note struct {
+	Holding *Holding      `json:"holding,omitempty"`
+	Synced  bool          `json:"synced,omitempty"`
+	Exit    *journal.Exit `json:"exit,omitempty"` // journalled already, if that was possible
+}
+
+// Client is the worker's side.
+type Client struct{ conn *protocol.Conn }
+
+// NewClient speaks on conn.
+func NewClient(conn *protocol.Conn) *Client { return &Client{conn} }
+
+// Done is closed when the keeper is gone.
+func (c *Client) Done() <-chan struct{} { return c.conn.Done() }
+
+// Watch calls f for each note, until the keeper or ctx ends. f owns the descriptors, and must not call the keeper.
+func (c *Client) Watch(ctx context.Context, f func(Note, []protocol.FD)) error {
+	return c.conn.Call(ctx, protocol.Outgoing{Method: MethodWatch, Body: struct{}{},
+		OnNote: func(body json.RawMessage, fds []protocol.FD) {
+			var n Note
+			if err := json.Unmarshal(body, &n); err != nil {
+				protocol.CloseFDs(fds) // it cannot happen between two halves of one binary
+				return
+			}
+			f(n, fds)
+		}}, nil)
+}
+
+// Hold returns when the keeper has the descriptors; they stay the caller's too.
+func (c *Client) Hold(ctx context.Context, h Holding, fds ...protocol.FD) error {
+	if len(h.Names) != len(fds) {
+		return fmt.Errorf("hold %s: %d names for %d descriptors", h.Key, len(h.Names), len(fds))
+	}
+	return c.conn.Call(ctx, protocol.Outgoing{Method: MethodHold, Body: h, FDs: fds}, nil)
+}
+
+// Drop makes the keeper close some descriptors.
+func (c *Client) Drop(ctx context.Context, key string, names ...string) error {
+	return c.conn.Call(ctx, protocol.Outgoing{Method: MethodDrop, Body: DropRequest{key, names}}, nil)
+}
+
+// Release makes the keeper forget a holding.
+func (c *Client) Release(ctx context.Context, key string) error {
+	return c.conn.Call(ctx, protocol.Outgoing{Method: MethodRelease, Body: ReleaseRequest{key}}, nil)
+}
+
+// Ready tells the keeper that this worker serves.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.conn.Call(ctx, protocol.Outgoing{Method: MethodReady, Body: struct{}{}}, nil)
+}
+
+// Shutdown tells the keeper to end when this worker has.
+func (c *Client) Shutdown(ctx context.Context) error {
+	return c.conn.Call(ctx, protocol.Outgoing{Method: MethodShutdown, Body: struct{}{}}, nil)
+}

@@ -1,0 +1,340 @@
+// Package keeper is the half of the executor that does not die: it is small and does nothing but hold and reap.
+//
+// It listens on the public socket before there is a worker and while there is none, so that clients wait instead of
+// failing. It starts the worker, and another one when that dies. It holds duplicates of what must not be closed, and
+// it is the child subreaper: containers whose worker died become its children, and it journals their exits.
+//
+// It does not serve clients, knows nothing of containers, and never waits for "any child": it looks at a zombie, records
+// what it has to, and then reaps that pid.
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/hold"
+	"monopod.dev/monopod/internal/executor/journal"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// JournalDir is the journal's directory inside an executor's directory.
+const JournalDir = "journal"
+
+// Config says what to keep.
+type Config struct {
+	Socket string // path of the public socket
+	Dir    string // the executor's directory; its lock file decides who is the keeper
+	Cgroup string // cgroup to move to, an absolute cgroupfs path; empty: stay
+	// Worker is the command of a worker; the keeper adds the descriptors of package hold.
+	Worker []string
+	Log    *slog.Logger
+	// Ready is called once, when the first worker serves.
+	Ready func()
+}
+
+// ErrRunning says that another keeper has the directory.
+var ErrRunning = errors.New("another executor runs in this directory")
+
+type keeper struct {
+	cfg      Config
+	log      *slog.Logger
+	held     *holdings
+	listener *os.File
+
+	mu      sync.Mutex
+	worker  int  // the present worker's pid; 0: none
+	ending  bool // no further worker is wanted
+	isReady bool
+
+	gone chan int // pids of workers that have been reaped
+}
+
+// Run keeps until a worker asks for the end, or until a SIGTERM finds no container running.
+func Run(ctx context.Context, cfg Config) error {
+	lock, err := takeLock(filepath.Join(cfg.Dir, "lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	bootID, err := proc.BootID()
+	if err != nil {
+		return err
+	}
+	j, err := journal.Open(filepath.Join(cfg.Dir, JournalDir), bootID)
+	if err != nil {
+		return err
+	}
+	if cfg.Cgroup != "" {
+		leave, err := joinCgroup(cfg.Cgroup)
+		if err != nil {
+			return fmt.Errorf("join the executor's cgroup %s: %w", cfg.Cgroup, err)
+		}
+		defer func() {
+			if err := leave(); err != nil {
+				cfg.Log.Warn("the executor's cgroup stays behind", "cgroup", cfg.Cgroup, "err", err)
+			}
+		}()
+	}
+	if err := proc.SetSubreaper(); err != nil {
+		return err
+	}
+	listener, err := listen(cfg.Socket)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(cfg.Socket)
+	defer listener.Close()
+	k := &keeper{cfg: cfg, log: cfg.Log, held: newHoldings(j, cfg.Log), listener: listener, gone: make(chan int, 1)}
+	return k.run(ctx)
+}
+
+// takeLock makes this process the keeper of a directory, for its lifetime.
+func takeLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s is locked", ErrRunning, path)
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// listen makes the public socket. Whoever holds the lock may replace the socket that a dead keeper left.
+func listen(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	// The socket must never be there with a wider mode, so the mask is set rather than the mode changed.
+	old := unix.Umask(0o177)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	unix.Umask(old)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close() // the file below is a duplicate
+	l.SetUnlinkOnClose(false)
+	return l.File()
+}
+
+func (k *keeper) run(ctx context.Context) error {
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	defer signal.Stop(children)
+	terminate := make(chan os.Signal, 1)
+	signal.Notify(terminate, unix.SIGTERM)
+	defer signal.Stop(terminate)
+
+	var pause backoff
+	started := time.Now()
+	if err := k.startWorker(ctx); err != nil {
+		return err
+	}
+	var restart <-chan time.Time
+	for {
+		k.reap()
+		select {
+		case <-children:
+		case <-terminate:
+			if n := k.held.running(); n > 0 {
+				k.log.Warn("SIGTERM ignored: containers run; stop them, or ask for the executor's shutdown", "containers", n)
+				continue
+			}
+			k.log.Info("ending on SIGTERM")
+			k.end()
+		case pid := <-k.gone:
+			if k.isEnding() {
+				k.removeEmptyDirs()
+				return nil
+			}
+			delay := pause.next(time.Since(started))
+			k.log.Warn("the worker is gone", "pid", pid, "lived", time.Since(started).Round(time.Millisecond), "restart_in", delay)
+			restart = time.After(delay)
+		case <-restart:
+			restart = nil
+			started = time.Now()
+			if err := k.startWorker(ctx); err != nil {
+				delay := pause.next(0)
+				k.log.Error("the worker cannot be started", "err", err, "again_in", delay)
+				restart = time.After(delay)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// end lets the present worker be the last one.
+func (k *keeper) end() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ending = true
+	if k.worker != 0 {
+		unix.Kill(k.worker, unix.SIGKILL) // our unreaped child: the pid is its own
+		return
+	}
+	k.gone <- 0
+}
+
+func (k *keeper) isEnding() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ending
+}
+
+// reap looks at each zombie child, records what is to be recorded, and takes it away.
+func (k *keeper) reap() {
+	for {
+		st, ok, err := proc.PeekAnyChild()
+		if err != nil {
+			k.log.Error("wait for children", "err", err)
+			return
+		}
+		if !ok {
+			return
+		}
+		k.mu.Lock()
+		isWorker := st.PID == k.worker
+		if isWorker {
+			k.worker = 0
+		}
+		k.mu.Unlock()
+		if !isWorker {
+			k.held.ended(st)
+		}
+		if err := proc.Reap(st.PID); err != nil {
+			k.log.Error("reap", "pid", st.PID, "err", err)
+			return
+		}
+		if isWorker {
+			k.gone <- st.PID
+			return // run takes it before anything else is reaped
+		}
+	}
+}
+
+// startWorker starts a worker with its end of the channel and the public socket.
+func (k *keeper) startWorker(ctx context.Context) error {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		ours.Close()
+		return err
+	}
+	defer null.Close()
+	files := []*os.File{null, os.Stderr, os.Stderr}
+	files = append(files, make([]*os.File, 2)...)
+	files[hold.ChannelFD], files[hold.ListenerFD] = theirs, k.listener
+	// The worker is reaped with all other children, so os.Process is used for nothing but the start.
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, err := os.StartProcess("/proc/self/exe", k.cfg.Worker, &os.ProcAttr{
+		Dir: "/", Files: files, Env: append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(workerProcs))})
+	if err != nil {
+		ours.Close()
+		return fmt.Errorf("start the worker: %w", err)
+	}
+	k.worker = p.Pid
+	p.Release()
+	protocol.NewConn(ctx, ours, protocol.ConnConfig{Serve: k.serve, Log: k.log})
+	k.log.Info("worker started", "pid", k.worker)
+	return nil
+}
+
+// workerProcs is GOMAXPROCS of the worker, and of libcontainer's init code, which gets it from there: more would only
+// cost memory and start time.
+const workerProcs = 2
+
+// socketPair makes the channel to a worker.
+func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	theirs = os.NewFile(uintptr(fds[1]), "channel")
+	f := os.NewFile(uintptr(fds[0]), "channel")
+	defer f.Close() // FileConn makes a duplicate
+	c, err := net.FileConn(f)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return c.(*net.UnixConn), theirs, nil
+}
+
+// serve answers the worker.
+func (k *keeper) serve(ctx context.Context, call *protocol.Call) (any, error) {
+	switch call.Method {
+	case hold.MethodWatch:
+		return nil, k.held.watch(ctx, call)
+	case hold.MethodHold:
+		var req hold.Holding
+		if err := call.Decode(&req); err != nil {
+			return nil, err
+		}
+		fds := call.FDs
+		call.FDs = nil
+		return struct{}{}, k.held.hold(req, fds)
+	case hold.MethodDrop:
+		var req hold.DropRequest
+		if err := call.Decode(&req); err != nil {
+			return nil, err
+		}
+		k.held.drop(req)
+		return struct{}{}, nil
+	case hold.MethodRelease:
+		var req hold.ReleaseRequest
+		if err := call.Decode(&req); err != nil {
+			return nil, err
+		}
+		k.held.release(req.Key)
+		return struct{}{}, nil
+	case hold.MethodReady:
+		k.ready()
+		return struct{}{}, nil
+	case hold.MethodShutdown:
+		k.mu.Lock()
+		k.ending = true
+		k.mu.Unlock()
+		return struct{}{}, nil
+	}
+	return nil, fmt.Errorf("%w: keeper method %q", errdefs.ErrNotImplemented, call.Method)
+}
+
+func (k *keeper) ready() {
+	k.mu.Lock()
+	first := !k.isReady
+	k.isReady = true
+	k.mu.Unlock()
+	if first && k.cfg.Ready != nil {
+		k.cfg.Ready()
+	}
+}
+
+// removeEmptyDirs leaves the executor's directory as it was found, where nothing is in it any more.
+func (k *keeper) removeEmptyDirs() {
+	for _, name := range []string{JournalDir, "containers", "libcontainer"} {
+		os.Remove(filepath.Join(k.cfg.Dir, name)) // not empty: something is there that somebody may want to see
+	}
+}

@@ -1,0 +1,172 @@
+package executor_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+)
+
+func TestLifecycle(t *testing.T) {
+	n := newNode(t)
+	req := n.bundle("a", nil, "sh", "-c", "echo out; echo err >&2; sleep 1000")
+	created, err := n.c.Create(n.ctx(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := n.c.Create(n.ctx(), req)
+	if err != nil || again != created {
+		t.Errorf("Create again: %+v %v, want %+v", again, err, created)
+	}
+	other := req
+	other.Bundle += "x"
+	if _, err := n.c.Create(n.ctx(), other); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("Create with another bundle: %v, want AlreadyExists", err)
+	}
+	s, err := n.c.State(n.ctx(), "a")
+	if err != nil || s.Phase != protocol.Created || s.PID != created.PID || s.PID == 0 {
+		t.Errorf("state after Create: %+v %v", s, err)
+	}
+	started, err := n.c.Start(n.ctx(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := n.c.Start(n.ctx(), "a"); err != nil || !again.StartedAt.Equal(started.StartedAt) {
+		t.Errorf("Start again: %+v %v, want %+v", again, err, started)
+	}
+	if err := n.c.Delete(n.ctx(), "a"); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("Delete while it runs: %v, want FailedPrecondition", err)
+	}
+	if err := n.c.Shutdown(n.ctx(), protocol.ShutdownRequest{}); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("Shutdown while it runs: %v, want FailedPrecondition", err)
+	}
+	eventually(t, "two lines in the log", func() bool { return len(readLog(t, req.LogPath)) == 2 })
+	n.kill("a", unix.SIGTERM) // the first process of a PID namespace ignores what it does not handle
+	n.kill("a", unix.SIGKILL)
+	if e := n.exit("a"); e.Code != 137 || e.Reason != "" || e.OOMKilled {
+		t.Errorf("exit %+v, want 137", e)
+	}
+	n.kill("a", unix.SIGKILL) // no error
+	if _, err := n.c.Start(n.ctx(), "a"); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("Start after the exit: %v, want FailedPrecondition", err)
+	}
+	for range 2 {
+		if err := n.c.Delete(n.ctx(), "a"); err != nil {
+			t.Error("Delete: ", err)
+		}
+	}
+	if _, err := n.c.State(n.ctx(), "a"); !errdefs.IsNotFound(err) {
+		t.Errorf("State after Delete: %v, want NotFound", err)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	n := newNode(t)
+	for _, tc := range []struct {
+		name, script string
+		want         int
+	}{{"zero", "exit 0", 0}, {"seven", "exit 7", 7}, {"big", "exit 255", 255}, {"signal", "kill -9 $$; kill -TERM 0; exit 3", 3}} {
+		if e := n.run(n.bundle(tc.name, nil, "sh", "-c", tc.script)); e.Code != tc.want || e.Reason != "" {
+			t.Errorf("%s: exit %+v, want %d", tc.name, e, tc.want)
+		}
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	n := newNode(t)
+	for name, tc := range map[string]struct{ program, want string }{
+		"missing":     {"no-such-program", "executable file not found in $PATH"},
+		"not-exec":    {"/etc", "/etc"},
+		"interpreter": {"/bin/badscript", "no such file or directory"},
+	} {
+		req := n.bundle(name, nil, tc.program)
+		if _, err := n.c.Create(n.ctx(), req); err != nil {
+			t.Fatalf("%s: Create: %v", name, err)
+		}
+		for range 2 { // the second time it says the same
+			if _, err := n.c.Start(n.ctx(), name); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: Start: %v, want an error with %q", name, err, tc.want)
+			}
+		}
+		e := n.exit(name)
+		if e.Code != 128 || e.Reason != protocol.ReasonStartError || !strings.Contains(e.Message, tc.want) {
+			t.Errorf("%s: exit %+v, want 128 StartError %q", name, e, tc.want)
+		}
+		if err := n.c.Delete(n.ctx(), name); err != nil {
+			t.Errorf("%s: Delete: %v", name, err)
+		}
+	}
+}
+
+func TestFailedCreateLeavesNothing(t *testing.T) {
+	n := newNode(t)
+	req := n.bundle("a", func(s *specs.Spec) {
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Source: "/no/such/source", Options: []string{"bind"}})
+	}, "true")
+	if _, err := n.c.Create(n.ctx(), req); err == nil {
+		t.Fatal("Create with a mount of nothing succeeds")
+	}
+	if _, err := n.c.State(n.ctx(), "a"); !errdefs.IsNotFound(err) {
+		t.Errorf("State: %v, want NotFound", err)
+	}
+	for _, dir := range cgroupDirs(n.cgroup + "/a") {
+		t.Error("cgroup left: ", dir)
+	}
+	left, _ := filepath.Glob(filepath.Join(n.cfg.Dir, "*", "a"))
+	if len(left) > 0 {
+		t.Error("left behind: ", left)
+	}
+	for name, bad := range map[string]protocol.CreateRequest{
+		"id":       {ID: "../x", Bundle: req.Bundle},
+		"relative": {ID: "b", Bundle: "x"},
+		"nothing":  {ID: "b", Bundle: "/no/such/bundle"},
+	} {
+		if _, err := n.c.Create(n.ctx(), bad); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: %v, want InvalidArgument", name, err)
+		}
+	}
+}
+
+func TestOOMKilled(t *testing.T) {
+	n := newNode(t)
+	limit := int64(8 << 20)
+	e := n.run(n.bundle("a", func(s *specs.Spec) { s.Linux.Resources.Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit} },
+		"sh", "-c", "dd if=/dev/zero of=/dev/null bs=64M count=1"))
+	if !e.OOMKilled {
+		t.Errorf("exit %+v, want OOMKilled", e)
+	}
+}
+
+func TestKillAll(t *testing.T) {
+	n := newNode(t)
+	// Without a PID namespace of its own, what the first process leaves behind lives on.
+	req := n.bundle("a", func(s *specs.Spec) { s.Linux.Namespaces = s.Linux.Namespaces[1:] }, "sh", "-c", "sleep 1000 & echo $!; exit 3")
+	n.start(req)
+	if e := n.exit("a"); e.Code != 3 {
+		t.Errorf("exit %+v, want 3", e)
+	}
+	pid := texts(readLog(t, req.LogPath))[0]
+	if err := n.c.Kill(n.ctx(), protocol.KillRequest{ID: "a", Signal: int(unix.SIGKILL), All: true}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the orphan is reaped", func() bool { _, err := os.Stat("/proc/" + pid); return err != nil })
+}
+
+func TestEventsAreLevelTriggered(t *testing.T) {
+	n := newNode(t)
+	n.run(n.bundle("a", nil, "true"))
+	n.start(n.bundle("b", nil, "sleep", "1000"))
+	// A subscriber that comes late learns the same.
+	if s := n.awaitState("a", func(protocol.ContainerState) bool { return true }); s.Phase != protocol.Exited {
+		t.Errorf("a: %+v, want Exited first", s)
+	}
+	if s := n.awaitState("b", func(protocol.ContainerState) bool { return true }); s.Phase != protocol.Running || s.PID == 0 {
+		t.Errorf("b: %+v, want Running first", s)
+	}
+}

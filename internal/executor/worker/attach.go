@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/stdio"
+)
+
+// attach serves Attach.
+func (w *Worker) attach(ctx context.Context, call *protocol.Call, req protocol.AttachRequest) error {
+	c, err := w.get(req.ID)
+	if err != nil {
+		return err
+	}
+	if err := c.present(); err != nil {
+		return err
+	}
+	if err := checkStreams(call, req.Stdin, req.Stdout, req.Stderr); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	io, rec := c.io, c.rec
+	c.mu.Unlock()
+	if io == nil {
+		return nil // it has ended, and all its output is in the log
+	}
+	fds := call.FDs
+	call.FDs = nil
+	next := func(wanted bool, name string) (f *os.File) {
+		if wanted {
+			f, fds = pollable(fds[0], name), fds[1:]
+		}
+		return f
+	}
+	a := stdio.Attachment{StdinOnce: rec.StdinOnce}
+	a.Stdin = next(req.Stdin, "client's stdin")
+	a.Stdout = next(req.Stdout, "client's stdout")
+	a.Stderr = next(req.Stderr, "client's stderr")
+	return io.Attach(ctx, a)
+}
+
+// checkStreams checks that a call brought a descriptor for each stream that it names.
+func checkStreams(call *protocol.Call, named ...bool) error {
+	want := 0
+	for _, n := range named {
+		if n {
+			want++
+		}
+	}
+	if len(call.FDs) != want {
+		return fmt.Errorf("%w: %s names %d streams and brings %d descriptors", errdefs.ErrInvalidArgument, call.Method, want, len(call.FDs))
+	}
+	return nil
+}
+
+// resize serves Resize.
+func (w *Worker) resize(req protocol.ResizeRequest) error {
+	c, err := w.get(req.ID)
+	if err != nil {
+		return err
+	}
+	if err := c.present(); err != nil {
+		return err
+	}
+	if req.ExecID != "" {
+		x, err := c.exec(req.ExecID)
+		if err != nil {
+			return err
+		}
+		return x.resize(req.Width, req.Height)
+	}
+	c.mu.Lock()
+	io := c.io
+	c.mu.Unlock()
+	if io == nil {
+		return fmt.Errorf("%w: container %s has exited", errdefs.ErrFailedPrecondition, req.ID)
+	}
+	return io.Resize(req.Width, req.Height)
+}
+
+// reopenLog serves ReopenLog. A container that has exited, and is drained, gets no new file.
+func (w *Worker) reopenLog(id string) error {
+	c, err := w.get(id)
+	if err != nil {
+		return err
+	}
+	if err := c.present(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rec.Exit != nil || c.io == nil {
+		return fmt.Errorf("%w: container %s has exited; its log is complete", errdefs.ErrFailedPrecondition, id)
+	}
+	return c.io.Reopen()
+}

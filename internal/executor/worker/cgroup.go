@@ -1,0 +1,144 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/opencontainers/cgroups"
+	_ "github.com/opencontainers/cgroups/devices" // lets the cgroup managers set device rules
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// procsDir returns the directory whose processes are the container's: on v2 the only one; on v1 that of a controller
+// that libcontainer always joins.
+func procsDir(paths map[string]string) string {
+	for _, controller := range []string{"", "devices", "pids", "freezer", "memory", "cpu", "name=systemd"} {
+		if dir := paths[controller]; dir != "" {
+			return dir
+		}
+	}
+	return ""
+}
+
+// pinned returns pidfds of all processes in the cgroup and below it. The caller closes them.
+func pinned(dir string) (pids []*proc.FD, err error) {
+	if dir == "" {
+		return nil, nil
+	}
+	before, err := cgroups.GetAllPids(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range before {
+		if fd, err := proc.OpenFD(pid); err == nil { // else it has ended
+			pids = append(pids, fd)
+		}
+	}
+	// A pid may have been given to a stranger between reading it and pinning it; then it is not in the list now.
+	after, err := cgroups.GetAllPids(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		for _, fd := range pids {
+			fd.Close()
+		}
+		return nil, err
+	}
+	return slices.DeleteFunc(pids, func(fd *proc.FD) bool {
+		if slices.Contains(after, fd.PID()) && !fd.Ended() {
+			return false
+		}
+		fd.Close()
+		return true
+	}), nil
+}
+
+// killRounds bounds how often killCgroup looks for processes that were forked meanwhile.
+const killRounds = 20
+
+// killCgroup sends the signal to every process in the cgroup. After SIGKILL it waits for them to end, and returns when
+// none is left.
+func killCgroup(ctx context.Context, paths map[string]string, sig unix.Signal) error {
+	dir := procsDir(paths)
+	if sig == unix.SIGKILL && dir != "" && paths[""] != "" {
+		// v2 does it at once (5.14 and later); what follows finds nobody, or does it one by one.
+		os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+	}
+	for range killRounds {
+		pids, err := pinned(dir)
+		if err != nil {
+			return fmt.Errorf("processes of cgroup %s: %w", dir, err)
+		}
+		if len(pids) == 0 {
+			return nil
+		}
+		var errs []error
+		for _, fd := range pids {
+			errs = append(errs, fd.Signal(sig))
+		}
+		for _, fd := range pids {
+			if sig == unix.SIGKILL {
+				errs = append(errs, fd.Wait(ctx))
+			}
+			fd.Close()
+		}
+		if err := errors.Join(errs...); err != nil || sig != unix.SIGKILL {
+			return err
+		}
+	}
+	return fmt.Errorf("cgroup %s: processes are forked faster than they are killed; limit its pids", dir)
+}
+
+// removeCgroups removes the directories, with what the container made below them.
+func removeCgroups(paths map[string]string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	return cgroups.RemovePaths(paths)
+}
+
+// oomKilled reports whether the kernel has killed a process of the cgroup for want of memory.
+func oomKilled(paths map[string]string) (bool, error) {
+	// On a hybrid host the v2 directory is there too, but the memory controller is with v1.
+	var files []string
+	if dir := paths["memory"]; dir != "" {
+		files = append(files, filepath.Join(dir, "memory.oom_control"))
+	}
+	if dir := paths[""]; dir != "" {
+		files = append(files, filepath.Join(dir, "memory.events"))
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err == nil {
+			return oomKills(raw) > 0, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// oomKills returns the count behind "oom_kill", the same word in both versions' files.
+func oomKills(raw []byte) uint64 {
+	for s := bufio.NewScanner(bytes.NewReader(raw)); s.Scan(); {
+		if value, ok := bytes.CutPrefix(s.Bytes(), []byte("oom_kill ")); ok {
+			n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+			if err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,115 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// hostLimits is what this process may pass on to a container. On a restricted host (a container itself, a locked-down
+// machine) that is less than a specification may ask for; what is out of reach is clamped rather than refused.
+type hostLimits struct {
+	caps        map[string]bool // the permitted set
+	anyRlimit   bool            // CAP_SYS_RESOURCE: limits may be raised, oom_score_adj lowered
+	hard        map[string]uint64
+	oomScoreAdj int // the lowest value that may be set without CAP_SYS_RESOURCE
+}
+
+// capNames are the capabilities by number, as capabilities(7) has them.
+var capNames = []string{
+	"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
+	"LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
+	"SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE",
+	"SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP",
+	"MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF",
+	"CHECKPOINT_RESTORE",
+}
+
+func readHostLimits() (hostLimits, error) {
+	h := hostLimits{caps: map[string]bool{}, hard: map[string]uint64{}}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return h, err
+	}
+	for line := range strings.Lines(string(status)) {
+		hex, ok := strings.CutPrefix(line, "CapPrm:")
+		if !ok {
+			continue
+		}
+		mask, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+		if err != nil {
+			return h, fmt.Errorf("/proc/self/status: %w", err)
+		}
+		for i, name := range capNames {
+			h.caps["CAP_"+name] = mask&(1<<i) != 0
+		}
+	}
+	h.anyRlimit = h.caps["CAP_SYS_RESOURCE"]
+	for name, n := range rlimits {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(n, &l); err == nil {
+			h.hard[name] = l.Max
+		}
+	}
+	if raw, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
+		h.oomScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(raw))) // 0 is the right guess for what cannot be read
+	}
+	return h, nil
+}
+
+// clamped names what was lowered: the kind, and what became of it.
+type clamped struct{ kind, what string }
+
+// clamp lowers p to what the host allows, and says what it changed.
+func (h hostLimits) clamp(p *specs.Process) (changes []clamped) {
+	if c := p.Capabilities; c != nil {
+		dropped := map[string]bool{}
+		keep := func(list []string) []string {
+			return slices.DeleteFunc(slices.Clone(list), func(name string) bool {
+				has, known := h.caps[strings.ToUpper(name)]
+				if known && !has {
+					dropped[strings.ToUpper(name)] = true
+					return true
+				}
+				return false
+			})
+		}
+		p.Capabilities = &specs.LinuxCapabilities{Bounding: keep(c.Bounding), Effective: keep(c.Effective),
+			Permitted: keep(c.Permitted), Inheritable: keep(c.Inheritable), Ambient: keep(c.Ambient)}
+		for name := range dropped {
+			changes = append(changes, clamped{"capability " + name, "not granted: the executor does not have it"})
+		}
+	}
+	if h.anyRlimit {
+		return changes
+	}
+	limits := slices.Clone(p.Rlimits)
+	for i, l := range limits {
+		hard, known := h.hard[l.Type]
+		if known && l.Hard > hard {
+			limits[i].Hard, limits[i].Soft = hard, min(l.Soft, hard)
+			changes = append(changes, clamped{l.Type, fmt.Sprintf("hard limit %d instead of %d: the executor may not raise it", hard, l.Hard)})
+		}
+	}
+	p.Rlimits = limits
+	if p.OOMScoreAdj != nil && *p.OOMScoreAdj < h.oomScoreAdj {
+		changes = append(changes, clamped{"oom_score_adj", fmt.Sprintf("%d instead of %d: the executor may not lower it", h.oomScoreAdj, *p.OOMScoreAdj)})
+		adj := h.oomScoreAdj
+		p.OOMScoreAdj = &adj
+	}
+	return changes
+}
+
+// clampProcess clamps the process, and says each kind of clamping once in the worker's life.
+func (w *Worker) clampProcess(id string, p *specs.Process) {
+	for _, c := range w.host.clamp(p) {
+		if _, said := w.clamped.LoadOrStore(c.kind, true); !said {
+			w.log.Warn("restricted host: a container gets less than it asked for (said once)", "container", id, "what", c.kind, "effect", c.what)
+		}
+	}
+}

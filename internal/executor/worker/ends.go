@@ -1,0 +1,144 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/opencontainers/runc/libcontainer"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/hold"
+	"monopod.dev/monopod/internal/executor/protocol"
+)
+
+// ends are both ends of a container's stdio, while it is created.
+type ends struct {
+	ours    map[string]protocol.FD // by the names of package hold
+	theirs  []*os.File
+	console protocol.FD // socket from which the pty's master is received; -1: none
+}
+
+// newEnds makes the pipes, or the socket for a pty, and gives the process its ends.
+func newEnds(p *libcontainer.Process, terminal, stdin bool) (e *ends, err error) {
+	e = &ends{ours: map[string]protocol.FD{}, console: -1}
+	defer func() {
+		if err != nil {
+			e.close()
+		}
+	}()
+	if terminal {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return e, fmt.Errorf("socketpair: %w", err)
+		}
+		e.console = protocol.FD(fds[0])
+		p.ConsoleSocket = os.NewFile(uintptr(fds[1]), "console")
+		e.theirs = append(e.theirs, p.ConsoleSocket)
+		return e, nil
+	}
+	if stdin {
+		r, w, err := pipe()
+		if err != nil {
+			return e, err
+		}
+		e.ours[hold.Stdin] = w
+		f := r.File("stdin")
+		p.Stdin, e.theirs = f, append(e.theirs, f)
+	}
+	for _, name := range []string{hold.Stdout, hold.Stderr} {
+		r, w, err := pipe()
+		if err != nil {
+			return e, err
+		}
+		e.ours[name] = r
+		f := w.File(name)
+		e.theirs = append(e.theirs, f)
+		if name == hold.Stdout {
+			p.Stdout = f
+		} else {
+			p.Stderr = f
+		}
+	}
+	return e, nil
+}
+
+// pipe makes a pipe whose ends both block: ours is made non-blocking when it is used, theirs must not be.
+func pipe() (r, w protocol.FD, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return -1, -1, fmt.Errorf("pipe: %w", err)
+	}
+	return protocol.FD(fds[0]), protocol.FD(fds[1]), nil
+}
+
+// receivePTY takes the pty's master from the init process, which has sent it.
+func (e *ends) receivePTY() error {
+	if e.console < 0 {
+		return nil
+	}
+	fd, err := receiveFD(e.console)
+	if err != nil {
+		return fmt.Errorf("receive the terminal: %w", err)
+	}
+	e.ours[hold.PTY] = fd
+	return nil
+}
+
+// files hands our ends over.
+func (e *ends) files() map[string]*os.File {
+	files := map[string]*os.File{}
+	for name, fd := range e.ours {
+		files[name] = pollable(fd, name)
+	}
+	e.ours = nil
+	return files
+}
+
+func (e *ends) closeTheirs() {
+	for _, f := range e.theirs {
+		f.Close()
+	}
+	e.theirs = nil
+}
+
+func (e *ends) close() {
+	e.closeTheirs()
+	for _, fd := range e.ours {
+		fd.Close()
+	}
+	e.ours = nil
+	if e.console >= 0 {
+		e.console.Close()
+		e.console = -1
+	}
+}
+
+// errNoFD says that nothing with a descriptor waits in a socket.
+var errNoFD = errors.New("no descriptor was sent")
+
+// receiveFD takes a descriptor that waits in a socket. It does not wait for one.
+func receiveFD(sock protocol.FD) (protocol.FD, error) {
+	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
+	var oobn int
+	var err error
+	for {
+		_, oobn, _, _, err = unix.Recvmsg(int(sock), buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return -1, os.NewSyscallError("recvmsg", err)
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return -1, err
+	}
+	for _, m := range msgs {
+		if fds, err := unix.ParseUnixRights(&m); err == nil && len(fds) == 1 {
+			return protocol.FD(fds[0]), nil
+		}
+	}
+	return -1, errNoFD
+}

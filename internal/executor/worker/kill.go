@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+)
+
+// kill serves Kill. It waits for no other operation on the container.
+func (w *Worker) kill(ctx context.Context, req protocol.KillRequest) error {
+	const maxSignal = 64
+	if req.Signal < 0 || req.Signal > maxSignal {
+		return fmt.Errorf("%w: signal %d: want 0 to %d", errdefs.ErrInvalidArgument, req.Signal, maxSignal)
+	}
+	sig := unix.Signal(req.Signal)
+	c, err := w.get(req.ID)
+	if err != nil {
+		return err
+	}
+	if err := c.present(); err != nil {
+		return err
+	}
+	if req.ExecID != "" {
+		x, err := c.exec(req.ExecID)
+		if err != nil {
+			return err
+		}
+		return x.signal(sig)
+	}
+	if req.All {
+		// Processes may outlive the first one, so this is not only for a running container.
+		return killCgroup(ctx, c.snapshot().Cgroups, sig)
+	}
+	c.mu.Lock()
+	pidfd := c.pidfd
+	c.mu.Unlock()
+	if pidfd == nil {
+		return nil // it has exited, or its program cannot be executed
+	}
+	return pidfd.Signal(sig)
+}

@@ -1,0 +1,129 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"monopod.dev/monopod/internal/executor/bootfile"
+	"monopod.dev/monopod/internal/executor/protocol"
+)
+
+// recordVersion is the version of the record's format.
+const recordVersion = 1
+
+// stage says how far a container has come, as the record knows it. It is written before the step that it names, so that a
+// worker that finds it finishes or undoes the step:
+//
+//	creating -> created -> running -> exited -> deleting -> (no record)
+//
+// creating and deleting may be found half done: the former is undone, the latter finished.
+type stage string
+
+const (
+	stageCreating stage = "creating"
+	stageCreated  stage = "created"
+	stageRunning  stage = "running" // Start was asked for; whether the program runs is the kernel's to say
+	stageExited   stage = "exited"
+	stageDeleting stage = "deleting"
+)
+
+// record is what is stored of a container, in DIR/containers/ID/record.json.
+type record struct {
+	Version   int    `json:"version"`
+	BootID    string `json:"bootID"`
+	ID        string `json:"id"`
+	Bundle    string `json:"bundle"`
+	LogPath   string `json:"logPath,omitempty"`
+	Stdin     bool   `json:"stdin,omitempty"`
+	StdinOnce bool   `json:"stdinOnce,omitempty"`
+	Terminal  bool   `json:"terminal,omitempty"`
+	Stage     stage  `json:"stage"`
+	// Cgroups are the container's cgroup directories: by controller on v1, under "" on v2.
+	Cgroups   map[string]string `json:"cgroups,omitempty"`
+	PID       int               `json:"pid,omitempty"`
+	StartTime uint64            `json:"startTime,omitempty"` // clock ticks since the boot
+	// Pipes are the inode numbers of the container's pipes, by the names of package hold: after the keeper's death they
+	// tell whether a descriptor of the process is still the one that it was given.
+	Pipes     map[string]uint64 `json:"pipes,omitempty"`
+	CreatedAt time.Time         `json:"createdAt,omitzero"`
+	StartedAt time.Time         `json:"startedAt,omitzero"`
+	// StartError: the program cannot be executed. The container exists without a process; Start returns the error.
+	StartError string         `json:"startError,omitempty"`
+	Exit       *protocol.Exit `json:"exit,omitempty"`
+}
+
+func (r *record) phase() protocol.Phase {
+	switch {
+	case r.Exit != nil:
+		return protocol.Exited
+	case !r.StartedAt.IsZero():
+		return protocol.Running
+	}
+	return protocol.Created
+}
+
+func (r *record) state() protocol.ContainerState {
+	s := protocol.ContainerState{ID: r.ID, Bundle: r.Bundle, Phase: r.phase(), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, Exit: r.Exit}
+	if r.Exit == nil {
+		s.PID = r.PID
+	}
+	return s
+}
+
+// store is the directory of records.
+type store struct{ dir string }
+
+func openStore(dir string) (*store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("container records: %w", err)
+	}
+	return &store{dir}, nil
+}
+
+func (s *store) path(id string) string { return filepath.Join(s.dir, id, "record.json") }
+
+func (s *store) put(r record) error {
+	r.Version = recordVersion
+	if err := os.Mkdir(filepath.Join(s.dir, r.ID), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("container record: %w", err)
+	}
+	if err := bootfile.Write(s.path(r.ID), r); err != nil {
+		return fmt.Errorf("container record: %w", err)
+	}
+	return nil
+}
+
+func (s *store) remove(id string) error { return os.RemoveAll(filepath.Join(s.dir, id)) }
+
+// load returns all records. One that cannot be read spoils nobody else: its error comes along.
+func (s *store) load() (recs []record, errs []error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, []error{err}
+	}
+	for _, e := range entries {
+		var r record
+		err := bootfile.Read(s.path(e.Name()), &r)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			os.Remove(filepath.Join(s.dir, e.Name())) // made, and nothing put into it: nothing was done yet
+		case err != nil:
+			errs = append(errs, err)
+		case r.Version > recordVersion:
+			errs = append(errs, fmt.Errorf("record of container %s has version %d, this program knows versions up to %d: use a newer monopod-executor", e.Name(), r.Version, recordVersion))
+		default:
+			recs = append(recs, r)
+		}
+	}
+	return recs, errs
+}
+
+// one returns one record.
+func (s *store) one(id string) (r record, err error) {
+	err = bootfile.Read(s.path(id), &r)
+	return r, err
+}

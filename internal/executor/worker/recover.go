@@ -1,0 +1,298 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/crilog"
+	"monopod.dev/monopod/internal/executor/hold"
+	"monopod.dev/monopod/internal/executor/journal"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// action is what a worker does about a container that it finds recorded.
+type action string
+
+const (
+	actUndo     action = "undo"     // it was being created
+	actDelete   action = "delete"   // it was being deleted
+	actKeep     action = "keep"     // it has ended, or has no process: there is nothing to watch
+	actTakeOver action = "takeover" // the keeper holds it; it runs, or ended meanwhile
+	actAdopt    action = "adopt"    // it runs, but nobody holds anything of it: the keeper died too
+	actConclude action = "conclude" // its exit is in the journal, and nobody holds anything of it
+	actLost     action = "lost"     // it ended unseen
+)
+
+// found is what a worker finds out about a recorded container.
+type found struct {
+	sameBoot   bool
+	held       bool // by the keeper
+	alive      bool
+	journalled bool
+}
+
+// decide chooses what to do.
+func decide(r record, f found) action {
+	switch {
+	case r.Stage == stageCreating:
+		return actUndo
+	case r.Stage == stageDeleting:
+		return actDelete
+	case f.sameBoot && f.held && r.PID != 0:
+		return actTakeOver // also when it has exited: output may still come
+	case r.Exit != nil, r.StartError != "":
+		return actKeep
+	case !f.sameBoot:
+		return actLost
+	case f.journalled:
+		return actConclude
+	case f.alive:
+		return actAdopt
+	}
+	return actLost
+}
+
+// recover goes on where the last worker was stopped. What fails is logged, and spoils nobody else.
+func (w *Worker) recover(held map[string]*heldSet) {
+	w.killExecs(held)
+	recs, errs := w.store.load()
+	for _, err := range errs {
+		w.log.Error("a container's record cannot be read; it is left as it is", "err", err)
+	}
+	for _, r := range recs {
+		h := held[containerKey(r.ID)]
+		delete(held, containerKey(r.ID))
+		if err := w.recoverOne(r, h); err != nil {
+			w.log.Error("container not recovered", "container", r.ID, "stage", r.Stage, "err", err)
+		}
+		if h != nil {
+			h.close()
+		}
+	}
+	for key, h := range held { // of no container: a step of Delete was cut short
+		h.close()
+		if err := w.keeper.Release(w.ctx, key); err != nil {
+			w.log.Error("a holding of no container stays", "key", key, "err", err)
+		}
+	}
+}
+
+func (w *Worker) recoverOne(r record, h *heldSet) error {
+	e, journalled, err := w.journal.Get(r.PID, r.StartTime)
+	if err != nil {
+		w.log.Error("an exit cannot be read from the journal", "container", r.ID, "err", err)
+	}
+	same := r.BootID == w.bootID
+	act := decide(r, found{sameBoot: same, held: h != nil, journalled: journalled, alive: same && r.PID != 0 && proc.Alive(r.PID, r.StartTime)})
+	w.log.Info("container recovered", "container", r.ID, "stage", r.Stage, "action", act)
+	if act == actUndo {
+		return w.undoCreate(w.ctx, r)
+	}
+	c := newContainer(r.ID)
+	c.rec = r
+	w.mu.Lock()
+	w.containers[r.ID] = c
+	w.mu.Unlock()
+	if r.Exit != nil {
+		close(c.ended)
+		close(c.exited)
+	}
+	switch act {
+	case actDelete:
+		return w.deleteEnded(w.ctx, c)
+	case actTakeOver:
+		return w.takeOver(c, h)
+	case actAdopt:
+		return w.adopt(c)
+	case actConclude, actLost:
+		close(c.ended)
+		w.conclude(w.ctx, c, e, journalled)
+	}
+	return nil
+}
+
+// takeOver goes on with a container that the keeper holds.
+func (w *Worker) takeOver(c *container, h *heldSet) error {
+	w.gateAgain(c)
+	fd, ok := h.fds[hold.PIDFD]
+	if !ok {
+		return errors.New("the keeper holds no pidfd of it")
+	}
+	delete(h.fds, hold.PIDFD)
+	files := map[string]*os.File{}
+	for _, name := range slices.Collect(maps.Keys(h.fds)) {
+		files[name] = h.file(name)
+	}
+	w.resume(c, proc.FDFromRaw(int(fd), c.rec.PID), files, w.parentOf(c.rec))
+	return nil
+}
+
+// parentOf returns who reaps the process: the keeper, unless an earlier keeper was its parent.
+func (w *Worker) parentOf(r record) int {
+	stat, err := proc.ReadStat(r.PID)
+	if err == nil && stat.StartTime == r.StartTime && stat.PPID != w.keeperPID {
+		return stat.PPID
+	}
+	return w.keeperPID
+}
+
+// adopt goes on, as far as that is possible, with a container whose keeper died too. Pipes can be opened again
+// through the process that has them, unless it has put something else in their place; a pty was hung up.
+func (w *Worker) adopt(c *container) error {
+	w.gateAgain(c)
+	r := c.rec
+	pidfd, err := proc.OpenFD(r.PID)
+	if err != nil {
+		return err
+	}
+	if !proc.Alive(r.PID, r.StartTime) { // asked again now that the pid is pinned
+		pidfd.Close()
+		close(c.ended)
+		w.conclude(w.ctx, c, journal.Exit{}, false)
+		return nil
+	}
+	h := hold.Holding{Key: containerKey(r.ID), PID: r.PID, StartTime: r.StartTime, Names: []string{hold.PIDFD}}
+	raw, err := pidfd.Dup()
+	if err != nil {
+		return err
+	}
+	fds := []protocol.FD{protocol.FD(raw)}
+	defer func() { protocol.CloseFDs(fds) }()
+	files := map[string]*os.File{}
+	for name, pipe := range map[string]struct{ fd, flags int }{
+		hold.Stdin: {0, unix.O_WRONLY}, hold.Stdout: {1, unix.O_RDONLY}, hold.Stderr: {2, unix.O_RDONLY}} {
+		fd, err := reopenPipe(r, name, pipe.fd, pipe.flags)
+		if err != nil {
+			w.log.Warn("a stream of an adopted container is lost", "container", r.ID, "stream", name, "err", err)
+			continue
+		}
+		dup, err := fd.Dup()
+		if err != nil {
+			fd.Close()
+			return err
+		}
+		files[name] = pollable(fd, name)
+		h.Names, fds = append(h.Names, name), append(fds, dup)
+	}
+	if err := w.keeper.Hold(w.ctx, h, fds...); err != nil {
+		return err
+	}
+	w.resume(c, pidfd, files, w.parentOf(r))
+	return nil
+}
+
+// reopenPipe opens the other end of a pipe that a process has as descriptor fd.
+func reopenPipe(r record, name string, fd, flags int) (protocol.FD, error) {
+	inode, ok := r.Pipes[name]
+	if !ok {
+		return -1, errors.New("it was no pipe")
+	}
+	path := fmt.Sprintf("/proc/%d/fd/%d", r.PID, fd)
+	raw, err := unix.Open(path, flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(raw, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO || st.Ino != inode {
+		unix.Close(raw)
+		return -1, fmt.Errorf("%s is not the pipe that the container was given", path)
+	}
+	return protocol.FD(raw), nil
+}
+
+// resume moves the container's stdio and waits for its end again.
+func (w *Worker) resume(c *container, pidfd *proc.FD, files map[string]*os.File, parent int) {
+	var log *crilog.File
+	if c.rec.LogPath != "" {
+		var err error
+		if log, err = crilog.OpenAgain(c.rec.LogPath); err != nil {
+			// The container must go on, and its output must be taken from it: only the log is lost.
+			w.log.Error("a container's log cannot be continued", "container", c.id, "err", err)
+		}
+	}
+	c.mu.Lock()
+	c.io = w.newStdio(c, c.rec, log, files)
+	exited := c.rec.Exit != nil
+	if !exited {
+		c.pidfd = pidfd
+	}
+	c.mu.Unlock()
+	if !exited {
+		go w.monitor(w.ctx, c, pidfd, parent)
+		return
+	}
+	pidfd.Close()
+	go w.releaseDrained(w.ctx, c)
+}
+
+// gateAgain undoes a Start that was cut short before the init was let go: the container is then Created still.
+func (w *Worker) gateAgain(c *container) {
+	if c.rec.Stage != stageRunning || c.rec.Exit != nil {
+		return
+	}
+	fifo := filepath.Join(w.libDir, c.id, execFIFO)
+	if _, err := os.Lstat(fifo); err != nil {
+		return
+	}
+	stat, err := proc.ReadStat(c.rec.PID)
+	if err != nil || stat.StartTime != c.rec.StartTime || stat.Dead() {
+		return
+	}
+	if stat.Executed() {
+		os.Remove(fifo) // it was let go; only the last step is missing
+		return
+	}
+	c.rec.Stage, c.rec.StartedAt = stageCreated, time.Time{}
+	if err := w.store.put(c.rec); err != nil {
+		w.log.Error("container record", "container", c.id, "err", err)
+	}
+}
+
+// killExecs ends the execs of the last worker: their callers were told that they are lost.
+func (w *Worker) killExecs(held map[string]*heldSet) {
+	for key, h := range held {
+		if !strings.HasPrefix(key, execPrefix) {
+			continue
+		}
+		delete(held, key)
+		if sock, ok := h.fds[hold.ExecSocket]; ok {
+			if fd, err := receiveFD(sock); err == nil { // else it ended, or was not born yet and will not be
+				if err := unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+					w.log.Error("an exec of the last worker goes on", "key", key, "err", err)
+				}
+				fd.Close()
+			}
+		}
+		h.close()
+		if err := w.keeper.Release(w.ctx, key); err != nil {
+			w.log.Error("an exec of the last worker stays held", "key", key, "err", err)
+		}
+	}
+}
+
+// releaseDrained lets go of what the keeper holds of an exited container, when its output has ended.
+func (w *Worker) releaseDrained(ctx context.Context, c *container) {
+	c.mu.Lock()
+	io := c.io
+	c.mu.Unlock()
+	if io != nil {
+		select {
+		case <-io.Drained():
+		case <-ctx.Done():
+			return
+		}
+	}
+	if err := w.keeper.Release(ctx, containerKey(c.id)); err != nil && ctx.Err() == nil {
+		w.log.Warn("the keeper still holds an ended container", "container", c.id, "err", err)
+	}
+}

@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+)
+
+// server serves one connection.
+type server struct {
+	w       *Worker
+	greeted atomic.Bool
+}
+
+// serve answers a call.
+func (s *server) serve(ctx context.Context, call *protocol.Call) (any, error) {
+	if call.Method == protocol.MethodHello {
+		return handle(call, func(req protocol.HelloRequest) (any, error) { return s.hello(req) })
+	}
+	if !s.greeted.Load() {
+		return nil, fmt.Errorf("%w: %s before Hello", errdefs.ErrFailedPrecondition, call.Method)
+	}
+	w := s.w
+	switch call.Method {
+	case protocol.MethodCreate:
+		return handle(call, func(req protocol.CreateRequest) (any, error) { return w.create(ctx, req) })
+	case protocol.MethodStart:
+		return handle(call, func(req protocol.IDRequest) (any, error) { return w.start(ctx, req.ID) })
+	case protocol.MethodKill:
+		return handle(call, func(req protocol.KillRequest) (any, error) { return struct{}{}, w.kill(ctx, req) })
+	case protocol.MethodDelete:
+		return handle(call, func(req protocol.IDRequest) (any, error) { return struct{}{}, w.delete(ctx, req.ID) })
+	case protocol.MethodState:
+		return handle(call, func(req protocol.IDRequest) (any, error) { return w.state(req.ID) })
+	case protocol.MethodList:
+		return protocol.ListResponse{Containers: w.states()}, nil
+	case protocol.MethodExec:
+		return handle(call, func(req protocol.ExecRequest) (any, error) { return w.exec(ctx, call, req) })
+	case protocol.MethodAttach:
+		return handle(call, func(req protocol.AttachRequest) (any, error) { return struct{}{}, w.attach(ctx, call, req) })
+	case protocol.MethodResize:
+		return handle(call, func(req protocol.ResizeRequest) (any, error) { return struct{}{}, w.resize(req) })
+	case protocol.MethodReopenLog:
+		return handle(call, func(req protocol.IDRequest) (any, error) { return struct{}{}, w.reopenLog(req.ID) })
+	case protocol.MethodSubscribe:
+		return nil, w.hub.subscribe(ctx, w.states, func(ev protocol.Event) error { return call.Note(ev) })
+	case protocol.MethodShutdown:
+		return handle(call, func(req protocol.ShutdownRequest) (any, error) { return struct{}{}, w.shutdown(ctx, req) })
+	}
+	return nil, fmt.Errorf("%w: executor method %q", errdefs.ErrNotImplemented, call.Method)
+}
+
+// handle decodes a call's request and answers it.
+func handle[R any](call *protocol.Call, f func(R) (any, error)) (any, error) {
+	var req R
+	if err := call.Decode(&req); err != nil {
+		return nil, err
+	}
+	return f(req)
+}
+
+// hello agrees on a version.
+func (s *server) hello(req protocol.HelloRequest) (protocol.HelloResponse, error) {
+	version := min(protocol.Version, req.MaxVersion)
+	if version < max(protocol.MinVersion, req.MinVersion) {
+		return protocol.HelloResponse{}, fmt.Errorf("%w: the caller speaks protocol versions %d to %d, this executor (%s) %d to %d: upgrade the older one",
+			errdefs.ErrFailedPrecondition, req.MinVersion, req.MaxVersion, s.w.cfg.Build, protocol.MinVersion, protocol.Version)
+	}
+	s.greeted.Store(true)
+	return protocol.HelloResponse{Version: version, Build: s.w.cfg.Build, BootID: s.w.bootID, KeeperPID: s.w.keeperPID, WorkerPID: os.Getpid()}, nil
+}
+
+func (w *Worker) state(id string) (protocol.ContainerState, error) {
+	c, err := w.get(id)
+	if err != nil {
+		return protocol.ContainerState{}, err
+	}
+	if err := c.present(); err != nil {
+		return protocol.ContainerState{}, err
+	}
+	rec := c.snapshot()
+	return rec.state(), nil
+}

@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// start serves Start.
+func (w *Worker) start(ctx context.Context, id string) (protocol.StartResponse, error) {
+	c, release, err := w.lockExisting(ctx, id)
+	if err != nil {
+		return protocol.StartResponse{}, err
+	}
+	defer release()
+	rec := c.snapshot()
+	switch {
+	case rec.Exit != nil && rec.Exit.Reason == protocol.ReasonStartError:
+		return protocol.StartResponse{}, startError(id, rec.Exit.Message)
+	case rec.Exit != nil:
+		return protocol.StartResponse{}, fmt.Errorf("%w: container %s has exited with code %d; it cannot be started again", errdefs.ErrFailedPrecondition, id, rec.Exit.Code)
+	case rec.StartError != "":
+		now := time.Now().UTC()
+		err := w.change(c, func(r *record) {
+			r.Stage, r.StartedAt = stageExited, now
+			r.Exit = &protocol.Exit{Code: codeStartError, At: now, Reason: protocol.ReasonStartError, Message: r.StartError}
+		})
+		if err != nil {
+			return protocol.StartResponse{}, err
+		}
+		close(c.ended)
+		close(c.exited)
+		return protocol.StartResponse{}, startError(id, rec.StartError)
+	case !rec.StartedAt.IsZero():
+		return protocol.StartResponse{StartedAt: rec.StartedAt}, nil
+	}
+	if err := w.letGo(context.WithoutCancel(ctx), c, rec); err != nil {
+		return protocol.StartResponse{}, err
+	}
+	rec = c.snapshot()
+	return protocol.StartResponse{StartedAt: rec.StartedAt}, nil
+}
+
+const (
+	codeStartError = 128 // exit code of a container whose program cannot be executed, as CRI's callers know it
+	codeUnknown    = 255 // exit code of a container whose exit nobody saw
+	codeInitFailed = 255 // exit status of libcontainer's init code when it fails
+)
+
+func startError(id, message string) error {
+	return fmt.Errorf("start container %s: %s", id, message)
+}
+
+// letGo lets the init process, which waits at its FIFO, execute the program.
+func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
+	// StartedAt is stored without being shown: the program does not run yet, but a successor must expect that it does.
+	rec.Stage, rec.StartedAt = stageRunning, time.Now().UTC()
+	if err := w.store.put(rec); err != nil {
+		return err
+	}
+	if err := failpoint.Hit("executor/worker/starting"); err != nil {
+		return err
+	}
+	fifo := filepath.Join(w.libDir, rec.ID, execFIFO)
+	if err := openGate(ctx, fifo, c.ended); err != nil {
+		return fmt.Errorf("start container %s: %w", rec.ID, err)
+	}
+	executed, err := awaitExecution(c.ended, rec.PID, rec.StartTime)
+	if err != nil {
+		return fmt.Errorf("start container %s: %w", rec.ID, err)
+	}
+	c.mu.Lock()
+	if c.rec.Exit == nil {
+		w.show(c, rec)
+	}
+	io := c.io
+	c.mu.Unlock()
+	if executed {
+		io.TakeHead() // what the program prints is no error of the init code
+		return nil
+	}
+	select {
+	case <-c.exited:
+	case <-w.ctx.Done():
+		return w.ctx.Err()
+	}
+	if final := c.snapshot(); final.Exit.Reason == protocol.ReasonStartError {
+		return startError(rec.ID, final.Exit.Message)
+	}
+	return nil // it was killed before it came to execute: that is no error of Start's
+}
+
+// execFIFO is the name of the FIFO in libcontainer's state directory at which a created container's init waits until
+// somebody reads from it.
+const execFIFO = "exec.fifo"
+
+// openGate reads from the FIFO what the init writes when it is let go, and removes it.
+func openGate(ctx context.Context, path string, ended <-chan struct{}) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it has been let go already
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-ended:
+			f.SetReadDeadline(time.Unix(1, 0))
+		case <-ctx.Done():
+		}
+	}()
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var rerr error
+	err = rc.Read(func(fd uintptr) bool {
+		// A FIFO without a writer reads as ended; only poll tells "not yet" from "no more".
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if n, err := unix.Poll(fds, 0); err != nil || n == 0 {
+			return err != nil && !errors.Is(err, unix.EINTR)
+		}
+		_, rerr = unix.Read(int(fd), make([]byte, 1))
+		return !errors.Is(rerr, unix.EAGAIN)
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil // the process has ended: what came of it, its exit tells
+	}
+	if err := errors.Join(err, rerr); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// awaitExecution returns when the init has become the program, or has ended without. There is no event for the former; it
+// takes some hundred microseconds.
+func awaitExecution(ended <-chan struct{}, pid int, startTime uint64) (executed bool, err error) {
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
+		stat, err := proc.ReadStat(pid)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		gone := err != nil || stat.StartTime != startTime // reaped: the exit tells whether it was executed
+		if gone || stat.Executed() || stat.Dead() {
+			return !gone && stat.Executed(), nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ended:
+			return false, nil
+		}
+	}
+}

@@ -1,0 +1,226 @@
+// Package worker is the half of the executor that works: it creates containers with libcontainer, moves their stdio,
+// writes their logs, and serves monopod.
+//
+// It may be killed at any time. What it must not lose is with the keeper (package hold), in its records (written before
+// each step), and in the journal of exits; the next worker goes on from there.
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/hold"
+	"monopod.dev/monopod/internal/executor/journal"
+	"monopod.dev/monopod/internal/executor/keeper"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// Config says where to work.
+type Config struct {
+	Dir   string // the executor's directory
+	Build string // this program's version, for Hello
+	Log   *slog.Logger
+}
+
+// Worker serves the containers of one node.
+type Worker struct {
+	cfg       Config
+	log       *slog.Logger
+	ctx       context.Context // ends with the worker
+	stop      context.CancelFunc
+	bootID    string
+	keeperPID int
+	store     *store
+	journal   *journal.Journal
+	keeper    *hold.Client
+	exits     *exitBoard
+	hub       *hub
+	host      hostLimits
+	clamped   sync.Map // what has been logged of clamping, by kind
+	libDir    string   // libcontainer's own state
+
+	mu         sync.Mutex
+	containers map[string]*container
+	closing    bool // Shutdown: nothing new is made
+}
+
+// Run works until the keeper goes, or until a Shutdown. The descriptors of package hold must be in place.
+func Run(ctx context.Context, cfg Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := newWorker(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	w.stop = cancel
+	channel, err := fileConn(hold.ChannelFD, "channel")
+	if err != nil {
+		return fmt.Errorf("channel to the keeper: %w", err)
+	}
+	w.keeper = hold.NewClient(protocol.NewConn(ctx, channel, protocol.ConnConfig{Log: cfg.Log}))
+	held, err := w.watchKeeper(ctx)
+	if err != nil {
+		return err
+	}
+	w.recover(held)
+
+	unix.CloseOnExec(hold.ListenerFD)
+	f := os.NewFile(hold.ListenerFD, "listener")
+	l, err := net.FileListener(f)
+	f.Close()
+	if err != nil {
+		return fmt.Errorf("public socket: %w", err)
+	}
+	defer l.Close()
+	ul, ok := l.(*net.UnixListener)
+	if !ok {
+		return fmt.Errorf("public socket is a %T, not a unix socket", l)
+	}
+	ul.SetUnlinkOnClose(false) // the socket's name is the keeper's
+	if err := w.keeper.Ready(ctx); err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { l.Close() })
+	go func() {
+		<-w.keeper.Done()
+		if ctx.Err() != nil {
+			return
+		}
+		w.log.Error("the keeper is gone: containers go on, but would not survive this process")
+	}()
+	return w.accept(ctx, ul)
+}
+
+func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
+	w := &Worker{cfg: cfg, log: cfg.Log, ctx: ctx, keeperPID: os.Getppid(), exits: newExitBoard(), hub: newHub(),
+		containers: map[string]*container{}, libDir: filepath.Join(cfg.Dir, "libcontainer")}
+	var err error
+	if w.bootID, err = proc.BootID(); err != nil {
+		return nil, err
+	}
+	if w.store, err = openStore(filepath.Join(cfg.Dir, "containers")); err != nil {
+		return nil, err
+	}
+	if w.journal, err = journal.Open(filepath.Join(cfg.Dir, keeper.JournalDir), w.bootID); err != nil {
+		return nil, err
+	}
+	if w.host, err = readHostLimits(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// fileConn turns an inherited descriptor into a connection.
+func fileConn(fd uintptr, name string) (*net.UnixConn, error) {
+	unix.CloseOnExec(int(fd))
+	f := os.NewFile(fd, name)
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, fmt.Errorf("descriptor %d is a %T, not a unix socket", fd, c)
+	}
+	return uc, nil
+}
+
+// watchKeeper takes what the keeper holds, and goes on to take exits from it.
+func (w *Worker) watchKeeper(ctx context.Context) (map[string]*heldSet, error) {
+	held := map[string]*heldSet{}
+	synced := make(chan struct{})
+	failed := make(chan error, 1)
+	go func() {
+		failed <- w.keeper.Watch(ctx, func(n hold.Note, fds []protocol.FD) {
+			switch {
+			case n.Holding != nil:
+				held[n.Holding.Key] = newHeldSet(*n.Holding, fds)
+				return
+			case n.Synced:
+				close(synced)
+			case n.Exit != nil:
+				w.exits.put(*n.Exit)
+			}
+			protocol.CloseFDs(fds)
+		})
+	}()
+	select {
+	case <-synced:
+		return held, nil
+	case err := <-failed:
+		return nil, fmt.Errorf("take over from the keeper: %w", err)
+	}
+}
+
+// accept serves connections until ctx ends.
+func (w *Worker) accept(ctx context.Context, l *net.UnixListener) error {
+	for {
+		c, err := l.AcceptUnix()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept: %w", err)
+		}
+		if err := fromRoot(c); err != nil {
+			w.log.Warn("connection refused", "err", err)
+			c.Close()
+			continue
+		}
+		s := &server{w: w}
+		protocol.NewConn(ctx, c, protocol.ConnConfig{Serve: s.serve, Log: w.log})
+	}
+}
+
+// fromRoot is an error unless root is at the other end. The socket's mode says the same; this holds should somebody
+// change it.
+func fromRoot(c *net.UnixConn) error {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	if err := rc.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return err
+	}
+	if cerr != nil {
+		return cerr
+	}
+	if cred.Uid != 0 {
+		return fmt.Errorf("%w: user %d (process %d) is not root", errdefs.ErrPermissionDenied, cred.Uid, cred.Pid)
+	}
+	return nil
+}
+
+// get returns the container of that id.
+func (w *Worker) get(id string) (*container, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.containers[id]
+	if c == nil {
+		return nil, fmt.Errorf("%w: container %q", errdefs.ErrNotFound, id)
+	}
+	return c, nil
+}
+
+// all returns all containers.
+func (w *Worker) all() (cs []*container) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.containers {
+		cs = append(cs, c)
+	}
+	return cs
+}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -38,6 +39,7 @@ type Store struct {
 	client kubernetes.Interface
 	ctx    context.Context
 	wg     sync.WaitGroup
+	tokens tokens
 
 	mu      sync.Mutex // guards what follows
 	entries map[Name]*entry
@@ -54,7 +56,10 @@ type entry struct {
 
 // New makes an empty store; its watches end with ctx.
 func New(ctx context.Context, client kubernetes.Interface) *Store {
-	return &Store{client: client, ctx: ctx, entries: map[Name]*entry{}, held: map[string]map[Name]bool{}}
+	return &Store{
+		client: client, ctx: ctx, entries: map[Name]*entry{}, held: map[string]map[Name]bool{},
+		tokens: tokens{held: map[tokenKey]token{}},
+	}
 }
 
 // Hold makes holder hold exactly these objects. changed is called after each change of one of them; it must not block.
@@ -80,6 +85,12 @@ func (s *Store) Hold(holder string, names []Name, changed func()) {
 	}
 }
 
+// Release makes holder, which is a pod's UID, hold nothing.
+func (s *Store) Release(holder string) {
+	s.Hold(holder, nil, nil)
+	s.forgetTokens(holder)
+}
+
 // Wait returns when all watches have ended, after the store's context has.
 func (s *Store) Wait() { s.wg.Wait() }
 
@@ -91,7 +102,7 @@ func (s *Store) hold(holder string, n Name, changed func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	e := &entry{cancel: cancel, holders: map[string]func(){holder: changed}}
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: s.listWatch(ctx, n),
+		ListerWatcher: s.listWatch(n),
 		ObjectType:    n.object(),
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { s.tell(e) },
@@ -135,9 +146,25 @@ func (n Name) object() runtime.Object {
 	return &v1.ConfigMap{}
 }
 
-func (s *Store) listWatch(ctx context.Context, n Name) cache.ListerWatcher {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name)
-	return cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), string(n.Kind), n.Namespace, only)
+func (s *Store) listWatch(n Name) cache.ListerWatcher {
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name).String()
+	core := s.client.CoreV1()
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = only
+			if n.Kind == Secret {
+				return core.Secrets(n.Namespace).List(ctx, o)
+			}
+			return core.ConfigMaps(n.Namespace).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = only
+			if n.Kind == Secret {
+				return core.Secrets(n.Namespace).Watch(ctx, o)
+			}
+			return core.ConfigMaps(n.Namespace).Watch(ctx, o)
+		},
+	}
 }
 
 // cached returns the object as its watch brought it, or nil.

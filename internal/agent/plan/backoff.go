@@ -12,6 +12,9 @@ const (
 	retryFirst = time.Second
 	retryMax   = time.Minute
 
+	// devicesRetry is how often devices are asked for again when nothing tells that they have changed.
+	devicesRetry = 30 * time.Second
+
 	// attemptShown is how long the error of an image pull is shown before the status says that it is backing off.
 	attemptShown = 5 * time.Second
 )
@@ -61,8 +64,11 @@ const (
 
 // RetryAt is when the action may be tried again.
 func (f Failure) RetryAt() time.Time {
-	if f.Reason == ReasonErrImagePull {
+	switch f.Reason {
+	case ReasonErrImagePull:
 		return f.At.Add(doubled(backoffFirst, f.Count-1, backoffMax))
+	case ReasonDevicesNotReady:
+		return f.At.Add(devicesRetry)
 	}
 	return f.At.Add(doubled(retryFirst, f.Count-1, retryMax))
 }

@@ -21,12 +21,14 @@ type Input struct {
 	// Ongoing are the actions under way, Failures the last failures of those that did not succeed since.
 	Ongoing  map[Key]Ongoing
 	Failures map[Key]Failure
-	// Devices says how far the pod is with its devices.
-	Devices Devices
+	// Granted: the pod needs no devices, or the grants are all on record.
+	Granted bool
 	// Unsupported names the fields of the specification that this agent does not honour; a pod that has any fails at once.
 	Unsupported []string
 	// Released: volumes and devices were given back, and (when it is deleted) the pod's directories were removed.
 	Released bool
+	// Deleted: the API server was told that the pod is gone. A finalizer may keep the object.
+	Deleted bool
 	// Hashes are the hashes of the containers' present specifications, by container name.
 	Hashes map[string]string
 
@@ -35,14 +37,6 @@ type Input struct {
 	// HostIPs are the node's addresses.
 	HostIPs []string
 	Now     time.Time
-}
-
-// Devices is how far a pod is with its devices.
-type Devices struct {
-	// Granted: the pod needs none, or the grants are all on record.
-	Granted bool
-	// Waiting is why they are not granted now, with the resource's name; empty while that has not been tried.
-	Waiting string
 }
 
 // Verb is the kind of an action.
@@ -80,13 +74,13 @@ type Action struct {
 	Attempt uint32
 	// Step is the back-off step that the new container is born with.
 	Step int
-	// SandboxID is where the container is created.
-	SandboxID string
+	// Sandbox is where the container is created.
+	Sandbox *Sandbox
 	// Replaces are the sandboxes that a new one takes the place of.
 	Replaces []string
 	// StopBy is when a container that is stopped gets killed.
 	StopBy time.Time
-	// Why is the message of the event that tells of a stop.
+	// Why is the message of the event that tells of a stop; empty: the pod ends.
 	Why string
 	// Final: the pod is deleted, so its directories and logs go too.
 	Final bool
@@ -222,7 +216,7 @@ func (d *decision) stop(c *Container, by time.Time, why string) {
 
 // terminate ends a pod that is deleted.
 func (d *decision) terminate() {
-	if !d.halt(d.in.StopBy, "Stopping container") {
+	if !d.halt(d.in.StopBy, "") {
 		return
 	}
 	removed := map[string]bool{}
@@ -241,7 +235,7 @@ func (d *decision) terminate() {
 		d.do(Action{Verb: Release, Final: true})
 	case d.in.Gone:
 		d.res.Done = true
-	default:
+	case !d.in.Deleted:
 		d.do(Action{Verb: DeleteObject})
 	}
 }
@@ -252,7 +246,7 @@ func (d *decision) finish() {
 	if d.a.verdict == deadlineExceeded {
 		by = d.a.deadline.Add(grace(d.in.Pod))
 	}
-	if !d.halt(by, "Stopping container: "+string(d.a.verdict)) {
+	if !d.halt(by, "") {
 		return
 	}
 	d.prune()

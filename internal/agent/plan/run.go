@@ -44,10 +44,8 @@ func (d *decision) settle() bool {
 
 // createSandbox makes the sandbox, the devices first: without them nothing of the pod is started.
 func (d *decision) createSandbox() {
-	if !d.in.Devices.Granted {
-		if d.in.Devices.Waiting == "" {
-			d.do(Action{Verb: GrantDevices})
-		}
+	if !d.in.Granted {
+		d.do(Action{Verb: GrantDevices})
 		return
 	}
 	a := Action{Verb: CreateSandbox}
@@ -72,11 +70,9 @@ func (d *decision) runInit() {
 
 // runContainer starts a container when it is due, and stops one whose specification has changed.
 func (d *decision) runContainer(f *fate) {
-	if !d.in.Devices.Granted {
+	if !d.in.Granted {
 		// A restarted agent finds the sandbox there; the grant is on record and is only asked for again.
-		if d.in.Devices.Waiting == "" {
-			d.do(Action{Verb: GrantDevices})
-		}
+		d.do(Action{Verb: GrantDevices})
 		return
 	}
 	switch f.state {
@@ -100,7 +96,7 @@ func (d *decision) runContainer(f *fate) {
 			return
 		}
 		d.do(Action{
-			Verb: StartContainer, Container: f.spec.Name, SandboxID: d.a.sandbox.ID, Attempt: uint32(f.attempt), Step: f.step,
+			Verb: StartContainer, Container: f.spec.Name, Sandbox: d.a.sandbox, Attempt: uint32(f.attempt), Step: f.step,
 		})
 		if fail, ok := d.in.Failures[Key{StartContainer, f.spec.Name}]; ok && fail.showsAttempt(d.in.Now) {
 			d.wake(fail.At.Add(attemptShown))

@@ -61,8 +61,8 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	st.Phase = livePhase(a)
 	switch a.verdict {
 	case goesOn:
-		if !in.Devices.Granted && in.Devices.Waiting != "" && !in.terminating() {
-			st.Reason, st.Message = ReasonDevicesNotReady, in.Devices.Waiting
+		if why := in.withoutDevices(); why != "" && !in.terminating() && a.anyDue() {
+			st.Reason, st.Message = ReasonDevicesNotReady, why
 		} else if f, ok := in.Failures[Key{Verb: CreateSandbox}]; ok && a.sandbox == nil && !in.terminating() {
 			st.Message = f.Message
 		}
@@ -81,6 +81,19 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	if a.verdict == allSucceeded || a.verdict == goesOn && allExitedZero(st) {
 		st.Phase = v1.PodSucceeded
 	}
+}
+
+// withoutDevices says why the pod does not get its devices now; empty: it has them, or they were not asked for yet.
+func (in *Input) withoutDevices() string {
+	if in.Granted {
+		return ""
+	}
+	return in.Failures[Key{Verb: GrantDevices}].Message
+}
+
+func (a *assessment) anyDue() bool {
+	isDue := func(f fate) bool { return f.state == due }
+	return slices.ContainsFunc(a.init, isDue) || slices.ContainsFunc(a.main, isDue)
 }
 
 // ended says of a pod that is being stopped that its containers have all run and ended. One that was deleted before
@@ -185,8 +198,8 @@ func (in *Input) waitingFirst(a *assessment, f *fate) (reason, message string) {
 	switch fail, failed := in.Failures[Key{StartContainer, f.spec.Name}]; {
 	case f.last != nil && f.last.State == Unknown:
 		return ReasonStatusUnknown, "the runtime cannot tell the state of the container; it will be stopped"
-	case a.verdict == goesOn && !in.Devices.Granted && in.Devices.Waiting != "":
-		return ReasonDevicesNotReady, in.Devices.Waiting
+	case a.verdict == goesOn && in.withoutDevices() != "":
+		return ReasonDevicesNotReady, in.withoutDevices()
 	case failed && a.sandbox != nil:
 		return in.failed(f, fail)
 	case !f.isInit && len(a.init) > 0 && !a.initialized:
@@ -237,4 +250,35 @@ func bareID(id string) string {
 		return bare
 	}
 	return id
+}
+
+// Merge is the last known status: what this agent computed last (own; nil: nothing yet), with what others have written
+// to the API server's status since. A final phase in the API is kept whoever set it.
+func Merge(api v1.PodStatus, own *v1.PodStatus) v1.PodStatus {
+	if own == nil {
+		return *api.DeepCopy()
+	}
+	st := *own.DeepCopy()
+	st.QOSClass, st.NominatedNodeName = api.QOSClass, api.NominatedNodeName
+	st.ResourceClaimStatuses, st.ExtendedResourceClaimStatus = api.ResourceClaimStatuses, api.ExtendedResourceClaimStatus
+	if api.Phase == v1.PodFailed || api.Phase == v1.PodSucceeded {
+		st.Phase, st.Reason, st.Message = api.Phase, api.Reason, api.Message
+	}
+	st.Conditions = nil
+	for _, c := range api.Conditions {
+		if !owned(c.Type) {
+			st.Conditions = append(st.Conditions, c)
+		}
+	}
+	for _, c := range own.Conditions {
+		if owned(c.Type) {
+			st.Conditions = append(st.Conditions, c)
+		}
+	}
+	return st
+}
+
+// owned says that a condition is written by the node's agent.
+func owned(t v1.PodConditionType) bool {
+	return t == v1.PodReadyToStartContainers || t == v1.PodInitialized || t == v1.PodReady || t == v1.ContainersReady
 }

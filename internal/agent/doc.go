@@ -1,0 +1,14 @@
+// Package agent is the role agent: it makes the pods that are bound to its node run, through any CRI v1 runtime, and tells
+// the API server how they are.
+//
+//	API server --watch--> pods --one each--> worker --CRI--> runtime
+//	     ^                                     |  ^
+//	     |   status, nodestatus, events        |  +-- the runtime's events
+//	     +-------------------------------------+
+//
+// Its parts: plan decides and is pure, worker acts, cri observes, podspec translates, volumes, env and objects resolve what
+// a container refers to, status and nodestatus tell, server serves logs and streams, podlog reads logs.
+//
+// It guarantees that what it does depends only on the API server, the runtime and the host: killed at any point and
+// started again, it goes on. Pods run on while it is away.
+package agent

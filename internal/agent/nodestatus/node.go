@@ -1,0 +1,120 @@
+package nodestatus
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// state is all that the node's status is computed from.
+type state struct {
+	machine  Machine
+	devices  map[string]int64
+	pressure pressure
+	// fault is why the runtime can't run pods; empty: it can.
+	fault          string
+	runtimeVersion string
+	now            time.Time
+}
+
+// labels are those that this agent sets.
+func (r *Reporter) labels() map[string]string {
+	return map[string]string{
+		v1.LabelHostname:   r.cfg.NodeName,
+		v1.LabelOSStable:   r.machine.Info.OperatingSystem,
+		v1.LabelArchStable: r.machine.Info.Architecture,
+	}
+}
+
+// apply writes the agent's part into a copy of the node's status.
+func (r *Reporter) apply(old v1.NodeStatus, s state) v1.NodeStatus {
+	st := *old.DeepCopy()
+	st.Capacity = r.capacity(old.Capacity, s)
+	st.Allocatable = r.capacity(old.Allocatable, s)
+	st.Addresses = r.addresses()
+	st.NodeInfo = s.machine.Info
+	st.NodeInfo.ContainerRuntimeVersion = s.runtimeVersion
+	st.NodeInfo.KubeletVersion = r.cfg.Version
+	st.DaemonEndpoints.KubeletEndpoint.Port = int32(r.cfg.Port)
+	for _, c := range conditions(s) {
+		setCondition(&st, c, s.now)
+	}
+	return st
+}
+
+// capacity is the machine's resources and its devices. Extended resources that somebody else has written to the node
+// stay; those that were devices and are no more go.
+func (r *Reporter) capacity(old v1.ResourceList, s state) v1.ResourceList {
+	all := s.machine.Resources.DeepCopy()
+	all[v1.ResourcePods] = *resource.NewQuantity(int64(r.cfg.MaxPods), resource.DecimalSI)
+	for name, q := range old {
+		if _, ours := all[name]; !ours && !r.seen[string(name)] && strings.Contains(string(name), "/") {
+			all[name] = q
+		}
+	}
+	for name, n := range s.devices {
+		all[v1.ResourceName(name)] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
+	return all
+}
+
+func (r *Reporter) addresses() []v1.NodeAddress {
+	addrs := []v1.NodeAddress{}
+	if _, err := netip.ParseAddr(r.cfg.Address); err == nil {
+		addrs = append(addrs, v1.NodeAddress{Type: v1.NodeInternalIP, Address: r.cfg.Address})
+	}
+	return append(addrs, v1.NodeAddress{Type: v1.NodeHostName, Address: r.cfg.NodeName})
+}
+
+func conditions(s state) []v1.NodeCondition {
+	short := func(t v1.NodeConditionType, message, bad, good, fine string) v1.NodeCondition {
+		if message != "" {
+			return v1.NodeCondition{Type: t, Status: v1.ConditionTrue, Reason: bad, Message: message}
+		}
+		return v1.NodeCondition{Type: t, Status: v1.ConditionFalse, Reason: good, Message: fine}
+	}
+	ready := v1.NodeCondition{
+		Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "the agent is posting ready status",
+	}
+	if s.fault != "" {
+		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, "KubeletNotReady", s.fault
+	}
+	return []v1.NodeCondition{
+		short(v1.NodeMemoryPressure, s.pressure.memory, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory", "there is sufficient memory available"),
+		short(v1.NodeDiskPressure, s.pressure.disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "there is no disk pressure"),
+		short(v1.NodePIDPressure, s.pressure.pids, "KubeletHasInsufficientPID", "KubeletHasSufficientPID", "there are sufficient process ids available"),
+		ready,
+	}
+}
+
+func setCondition(st *v1.NodeStatus, c v1.NodeCondition, now time.Time) {
+	c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+	i := slices.IndexFunc(st.Conditions, func(o v1.NodeCondition) bool { return o.Type == c.Type })
+	if i < 0 {
+		st.Conditions = append(st.Conditions, c)
+		return
+	}
+	if st.Conditions[i].Status == c.Status {
+		c.LastTransitionTime = st.Conditions[i].LastTransitionTime
+	}
+	st.Conditions[i] = c
+}
+
+// differs says that the statuses say something else, heartbeats aside.
+func differs(a, b v1.NodeStatus) bool {
+	strip := func(st v1.NodeStatus) v1.NodeStatus {
+		st = *st.DeepCopy()
+		for i := range st.Conditions {
+			st.Conditions[i].LastHeartbeatTime = metav1.Time{}
+		}
+		slices.SortFunc(st.Conditions, func(a, b v1.NodeCondition) int { return cmp.Compare(a.Type, b.Type) })
+		return st
+	}
+	return !equal(strip(a), strip(b))
+}

@@ -1,0 +1,265 @@
+package nodestatus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// heartbeatEvery is how often the status is written even if nothing has changed.
+	heartbeatEvery = 5 * time.Minute
+	// checkEvery is how often the machine's shortages are looked at, runtimeEvery the runtime's own judgement.
+	checkEvery   = 10 * time.Second
+	runtimeEvery = time.Minute
+	// A runtime that is not ready tells nobody when it gets so: it is asked, at first soon.
+	retryFirst = 50 * time.Millisecond
+	retryMax   = 5 * time.Second
+	timeout    = 15 * time.Second
+)
+
+// Config says what node this is.
+type Config struct {
+	Client   kubernetes.Interface
+	NodeName string
+	// Address is the node's internal IP, Port where the agent's API is served.
+	Address string
+	Port    int
+	MaxPods int
+	// Version is the agent's version, shown as the kubelet's.
+	Version string
+	// DataDir is on the file system that pods' data are on.
+	DataDir string
+	// Fault asks the runtime why it can't run pods; empty: it can.
+	Fault func(context.Context) (string, error)
+	// RuntimeVersion is NAME://VERSION.
+	RuntimeVersion string
+	// Devices are the present device resources, by name.
+	Devices func() map[string]int64
+	Log     *slog.Logger
+}
+
+// Reporter keeps the Node object.
+type Reporter struct {
+	cfg     Config
+	machine Machine
+	poke    chan struct{}
+	ready   chan struct{}
+	// registered is closed when the object was first seen or made.
+	registered chan struct{}
+
+	mu          sync.Mutex // guards allocatable
+	allocatable v1.ResourceList
+
+	// of Run's goroutine only
+	node *v1.Node
+	// seen are the device resources that have been there since the agent began.
+	seen map[string]bool
+}
+
+// New reads the machine.
+func New(cfg Config) (*Reporter, error) {
+	m, err := ReadMachine(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reporter{
+		cfg: cfg, machine: m, poke: make(chan struct{}, 1), ready: make(chan struct{}),
+		registered: make(chan struct{}), seen: map[string]bool{},
+	}
+	r.allocatable = r.capacity(nil, state{machine: m})
+	return r, nil
+}
+
+// Memory is the machine's memory in bytes.
+func (r *Reporter) Memory() int64 { return r.machine.Resources.Memory().Value() }
+
+// Allocatable is what the node's status says last.
+func (r *Reporter) Allocatable() v1.ResourceList {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.allocatable
+}
+
+// Ready is closed when the API server was first told that the node is ready.
+func (r *Reporter) Ready() <-chan struct{} { return r.ready }
+
+// Registered is closed when the Node object exists.
+func (r *Reporter) Registered() <-chan struct{} { return r.registered }
+
+// Changed tells that devices or the runtime have changed.
+func (r *Reporter) Changed() {
+	select {
+	case r.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the object until ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
+	delay := retryFirst
+	var written, asked time.Time
+	s := state{machine: r.machine, runtimeVersion: r.cfg.RuntimeVersion, fault: "the runtime was not asked yet"}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		poked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.poke:
+			poked = true
+		case <-timer.C:
+		}
+		s.now = time.Now()
+		if poked || s.fault != "" || s.now.Sub(asked) >= runtimeEvery {
+			s.fault, asked = r.fault(ctx), s.now
+		}
+		err := r.report(ctx, s, s.now.Sub(written) >= heartbeatEvery, &written)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.cfg.Log.Warn("the node's status could not be written; it is tried again", "node", r.cfg.NodeName, "error", err, "in", delay)
+		}
+		if err != nil || s.fault != "" {
+			timer.Reset(delay)
+			delay = min(2*delay, retryMax)
+		} else {
+			timer.Reset(checkEvery)
+			delay = retryFirst
+		}
+	}
+}
+
+func (r *Reporter) fault(ctx context.Context) string {
+	fault, err := r.cfg.Fault(ctx)
+	if err != nil {
+		return "the container runtime does not answer: " + err.Error()
+	}
+	return fault
+}
+
+// report writes the status if it has changed, or if it must.
+func (r *Reporter) report(ctx context.Context, s state, must bool, written *time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var err error
+	if s.pressure, err = readPressure(r.cfg.DataDir); err != nil {
+		return err
+	}
+	s.devices = r.cfg.Devices()
+	if r.node == nil {
+		if err := r.register(ctx, s); err != nil {
+			return err
+		}
+	}
+	want := r.apply(r.node.Status, s)
+	for name := range maps.Keys(s.devices) {
+		r.seen[name] = true
+	}
+	r.mu.Lock()
+	r.allocatable = want.Allocatable
+	r.mu.Unlock()
+	if must || differs(r.node.Status, want) {
+		if err := r.patchStatus(ctx, want); err != nil {
+			// Whatever the object is now is asked for anew.
+			r.node = nil
+			return err
+		}
+		*written = s.now
+	}
+	if s.fault == "" {
+		r.announce()
+	}
+	return nil
+}
+
+func (r *Reporter) announce() {
+	select {
+	case <-r.ready:
+	default:
+		r.cfg.Log.Info("the node is ready", "node", r.cfg.NodeName)
+		close(r.ready)
+	}
+}
+
+// register has the object exist with the agent's labels. A new one is made with its status, which saves a write where
+// the API server keeps it.
+func (r *Reporter) register(ctx context.Context, s state) error {
+	nodes := r.cfg.Client.CoreV1().Nodes()
+	node, err := nodes.Get(ctx, r.cfg.NodeName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.NodeName, Labels: r.labels()}}
+		node.Status = r.apply(v1.NodeStatus{}, s)
+		created, err := nodes.Create(ctx, node, metav1.CreateOptions{})
+		if err == nil {
+			r.found(created)
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	missing := map[string]string{}
+	for k, v := range r.labels() {
+		if node.Labels[k] != v {
+			missing[k] = v
+		}
+	}
+	if len(missing) > 0 {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": missing}})
+		if err != nil {
+			return err
+		}
+		if node, err = nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("labels of node %s: %w", r.cfg.NodeName, err)
+		}
+	}
+	r.found(node)
+	return nil
+}
+
+func (r *Reporter) found(node *v1.Node) {
+	r.node = node
+	select {
+	case <-r.registered:
+	default:
+		close(r.registered)
+	}
+}
+
+func (r *Reporter) patchStatus(ctx context.Context, want v1.NodeStatus) error {
+	from, err := json.Marshal(v1.Node{Status: r.node.Status})
+	if err != nil {
+		return err
+	}
+	to, err := json.Marshal(v1.Node{Status: want})
+	if err != nil {
+		return err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(from, to, v1.Node{})
+	if err != nil {
+		return err
+	}
+	node, err := r.cfg.Client.CoreV1().Nodes().PatchStatus(ctx, r.cfg.NodeName, patch)
+	if err != nil {
+		return err
+	}
+	r.node = node
+	return nil
+}
+
+func equal(a, b v1.NodeStatus) bool { return equality.Semantic.DeepEqual(a, b) }

@@ -1,0 +1,219 @@
+package podlog
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Options choose what is read. The zero value is everything that is there.
+type Options struct {
+	// Tail is how many lines at the end are read; nil: all.
+	Tail *int64
+	// Since leaves out the lines before this time; zero: none.
+	Since time.Time
+	// Timestamps puts each line's time before it.
+	Timestamps bool
+	// Limit is how many bytes are written at most; nil: no limit.
+	Limit *int64
+	// Stream is stdout or stderr, to read only that; empty: both.
+	Stream string
+	// Follow goes on with what is written later, across rotations of the file, until the container has ended and all is
+	// read.
+	Follow bool
+	// Ended is closed when the container has ended. It is only looked at with Follow.
+	Ended <-chan struct{}
+}
+
+// maxLine is the longest record that is held in memory; a longer one is passed on in pieces.
+const maxLine = 1 << 20
+
+// Read writes the log at path to w. It returns nil at the log's end, at the limit, and when following has come to the
+// container's end; and ctx's error when ctx ends first.
+func Read(ctx context.Context, path string, opts Options, w io.Writer) error {
+	out := &printer{w: w, opts: opts, left: -1}
+	if opts.Limit != nil {
+		out.left = *opts.Limit
+	}
+	// The watch begins before the first look, so that nothing that comes in between is missed.
+	var changes *changes
+	if opts.Follow {
+		var err error
+		if changes, err = watch(path); err != nil {
+			return err
+		}
+		defer changes.close()
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("log %s: %w", path, err)
+	}
+	defer func() { f.Close() }()
+	if opts.Tail != nil {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		offset, err := tailOffset(f, info.Size(), *opts.Tail)
+		if err != nil {
+			return err
+		}
+		if _, err := f.Seek(offset, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	r := &lines{r: bufio.NewReaderSize(f, block)}
+	for {
+		// Whether the container has ended is asked before the file is read to its end, not after.
+		ended := !opts.Follow || isClosed(opts.Ended)
+		if err := r.drain(ctx, ended, out.print); err != nil {
+			if errors.Is(err, errFull) {
+				return nil
+			}
+			return err
+		}
+		next, err := reopened(f, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case next != nil && opts.Follow:
+			// What the writer still put into the old file before it changed over was read above, or is read now.
+			if err := r.drain(ctx, true, out.print); err != nil {
+				next.Close()
+				if errors.Is(err, errFull) {
+					return nil
+				}
+				return err
+			}
+			f.Close()
+			f = next
+			r = &lines{r: bufio.NewReaderSize(f, block)}
+			continue
+		case next != nil:
+			next.Close()
+		}
+		if ended {
+			return out.flush()
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+		if err := changes.wait(ctx, opts.Ended); err != nil {
+			return err
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// reopened opens the file that is at path now when that is not f any more; nil: it is, or there is none.
+func reopened(f *os.File, path string) (*os.File, error) {
+	here, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	have, err := f.Stat()
+	if err != nil || os.SameFile(here, have) {
+		return nil, err
+	}
+	next, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return next, err
+}
+
+// lines reads whole lines from a file that grows.
+type lines struct {
+	r *bufio.Reader
+	// begun is the start of a line whose end is not written yet.
+	begun []byte
+}
+
+// drain passes on all lines that are there. A line without an end is kept for later, unless this is the last time.
+func (l *lines) drain(ctx context.Context, last bool, pass func([]byte) error) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		chunk, err := l.r.ReadSlice('\n')
+		l.begun = append(l.begun, chunk...)
+		whole := err == nil || len(l.begun) >= maxLine || last && errors.Is(err, io.EOF) && len(l.begun) > 0
+		if whole {
+			if perr := pass(l.begun); perr != nil {
+				return perr
+			}
+			l.begun = l.begun[:0]
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+	}
+}
+
+// changes tells of changes of a file, also when another one takes its place.
+type changes struct {
+	watcher *fsnotify.Watcher
+	path    string
+}
+
+// watch begins to watch the directory: a watch of the file itself would go away with it at a rotation.
+func watch(path string) (*changes, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("follow %s: %w; if that is a limit, raise fs.inotify.max_user_instances", path, err)
+	}
+	if err := w.Add(filepath.Dir(path)); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("follow %s: %w", path, err)
+	}
+	return &changes{w, path}, nil
+}
+
+func (c *changes) close() { c.watcher.Close() }
+
+// wait returns nil after a change of the file, or when the container has ended.
+func (c *changes) wait(ctx context.Context, ended <-chan struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ended:
+			return nil
+		case e, ok := <-c.watcher.Events:
+			if !ok {
+				return nil
+			}
+			if e.Name == c.path {
+				return nil
+			}
+		case err, ok := <-c.watcher.Errors:
+			// An overflow of the queue says that something has changed.
+			if ok && !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return fmt.Errorf("follow %s: %w", c.path, err)
+			}
+			return nil
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/worker"
+)
+
+// pods gives each pod of the node its worker: those that the API server has bound to the node, and those that only the
+// runtime still knows.
+type pods struct {
+	cfg        worker.Config
+	devices    DeviceManager
+	store      cache.Store
+	controller cache.Controller
+	// relist asks for a look at what the runtime holds beside the known pods.
+	relist chan struct{}
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	ctx      context.Context
+	workers  map[types.UID]*worker.Worker
+	watchers map[types.UID][]chan struct{}
+}
+
+func newPods(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev DeviceManager) *pods {
+	p := &pods{
+		cfg: cfg, devices: dev, relist: make(chan struct{}, 1), workers: map[types.UID]*worker.Worker{},
+		watchers: map[types.UID][]chan struct{}{},
+	}
+	mine := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
+	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.FieldSelector = mine
+				return kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.FieldSelector = mine
+				return kube.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
+			},
+		},
+		ObjectType: &v1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { p.seen(o.(*v1.Pod)) },
+			UpdateFunc: p.updated,
+			DeleteFunc: p.deleted,
+		},
+	})
+	return p
+}
+
+// run watches until ctx ends, and returns when all workers have ended.
+func (p *pods) run(ctx context.Context) {
+	p.mu.Lock()
+	p.ctx = ctx
+	p.mu.Unlock()
+	p.wg.Go(func() { p.controller.RunWithContext(ctx) })
+	if cache.WaitForCacheSync(ctx.Done(), p.controller.HasSynced) {
+		p.adopt(ctx)
+		p.lookAround(ctx)
+	}
+	p.wg.Wait()
+}
+
+// adopt gives up what pods left that are gone from both the API server and the runtime.
+func (p *pods) adopt(ctx context.Context) {
+	held, err := p.cfg.Runtime.Pods(ctx)
+	if err != nil {
+		// Whatever is not given up now is at the next start of the agent.
+		p.cfg.Log.Warn("what gone pods left is not cleaned up now", "error", err)
+		return
+	}
+	live := map[string]bool{}
+	for _, uid := range p.uids() {
+		live[string(uid)] = true
+	}
+	for uid := range held {
+		live[uid] = true
+	}
+	if p.devices != nil {
+		if err := p.devices.Reconcile(ctx, live); err != nil {
+			p.cfg.Log.Error("grants of devices could not be reconciled", "error", err)
+		}
+	}
+	left, err := p.cfg.Volumes.UIDs()
+	if err != nil {
+		p.cfg.Log.Error("the pods' directories can't be listed", "error", err)
+	}
+	for _, uid := range left {
+		if !live[uid] {
+			if err := p.cfg.Volumes.Remove(uid); err != nil {
+				p.cfg.Log.Error("the directory of a pod that is gone was not removed", "podUID", uid, "error", err)
+			}
+		}
+	}
+}
+
+// lookAround removes pods that the runtime holds and the API server does not know.
+func (p *pods) lookAround(ctx context.Context) {
+	p.pokeAll()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.relist:
+		}
+		held, err := p.cfg.Runtime.Pods(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				p.cfg.Log.Warn("the runtime's pods can't be listed", "error", err)
+			}
+			continue
+		}
+		for uid, ref := range held {
+			p.orphan(types.UID(uid), ref)
+		}
+	}
+}
+
+func (p *pods) orphan(uid types.UID, ref podspec.Ref) {
+	known := p.uids()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.workers[uid] != nil || slices.Contains(known, uid) {
+		return
+	}
+	p.cfg.Log.Info("the runtime holds a pod that the API server does not know; it is removed", "pod", ref.Namespace+"/"+ref.Name, "podUID", uid)
+	p.start(uid, worker.NewOrphan(p.cfg, ref))
+}
+
+// start runs a worker. p.mu is held.
+func (p *pods) start(uid types.UID, w *worker.Worker) {
+	p.workers[uid] = w
+	ctx := p.ctx
+	p.wg.Go(func() {
+		w.Run(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.workers, uid)
+	})
+}
+
+// seen takes a version of a pod.
+func (p *pods) seen(pod *v1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.workers[pod.UID]; w != nil {
+		w.Update(pod)
+		return
+	}
+	p.start(pod.UID, worker.New(p.cfg, pod))
+}
+
+func (p *pods) updated(old, now any) {
+	// After a gap in the watch a pod may have been replaced by another of the same name.
+	if o, n := old.(*v1.Pod), now.(*v1.Pod); o.UID != n.UID {
+		p.goneFor(o.UID)
+	}
+	p.seen(now.(*v1.Pod))
+}
+
+func (p *pods) deleted(obj any) {
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = d.Obj
+	}
+	if pod, ok := obj.(*v1.Pod); ok {
+		p.goneFor(pod.UID)
+	}
+}
+
+func (p *pods) goneFor(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.workers[uid]; w != nil {
+		w.Gone()
+	}
+}
+
+// poke tells a pod's worker to look at the runtime again.
+func (p *pods) poke(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.workers[types.UID(uid)]; w != nil {
+		w.Poke()
+	}
+	p.tell(types.UID(uid))
+}
+
+// tell ticks for those who watch the pod. p.mu is held.
+func (p *pods) tell(uid types.UID) {
+	for _, c := range p.watchers[uid] {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Watch ticks whenever the runtime's state of the pod may have changed, until stop is called.
+func (p *pods) Watch(uid types.UID) (ticks <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watchers[uid] = append(p.watchers[uid], c)
+	return c, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.watchers[uid] = slices.DeleteFunc(p.watchers[uid], func(o chan struct{}) bool { return o == c })
+		if len(p.watchers[uid]) == 0 {
+			delete(p.watchers, uid)
+		}
+	}
+}
+
+// pokeAll tells all workers, and has the runtime's other pods looked at.
+func (p *pods) pokeAll() {
+	p.each((*worker.Worker).Poke)
+	p.mu.Lock()
+	for uid := range p.watchers {
+		p.tell(uid)
+	}
+	p.mu.Unlock()
+	select {
+	case p.relist <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pods) devicesChanged() { p.each((*worker.Worker).DevicesChanged) }
+
+func (p *pods) each(f func(*worker.Worker)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.workers {
+		f(w)
+	}
+}
+
+func (p *pods) uids() []types.UID {
+	var uids []types.UID
+	for _, obj := range p.store.List() {
+		uids = append(uids, obj.(*v1.Pod).UID)
+	}
+	return uids
+}
+
+// Pod returns the pod as the API server told of it last.
+func (p *pods) Pod(namespace, name string) (*v1.Pod, bool) {
+	obj, ok, err := p.store.GetByKey(namespace + "/" + name)
+	if err != nil || !ok {
+		return nil, false
+	}
+	return obj.(*v1.Pod), true
+}
+
+// Pods returns all pods of the node.
+func (p *pods) Pods() []*v1.Pod {
+	var all []*v1.Pod
+	for _, obj := range p.store.List() {
+		all = append(all, obj.(*v1.Pod))
+	}
+	return all
+}

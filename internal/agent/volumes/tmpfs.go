@@ -1,0 +1,81 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountTmpfs mounts a tmpfs at dir unless one is there. size is in bytes; 0: the kernel's default.
+func mountTmpfs(dir string, size int64, mode os.FileMode) error {
+	if is, err := isTmpfs(dir); err != nil || is {
+		return err
+	}
+	options := fmt.Sprintf("mode=%o", mode.Perm())
+	if size > 0 {
+		options += fmt.Sprintf(",size=%d", size)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("mount a tmpfs at %s: %w", dir, err)
+	}
+	return nil
+}
+
+// isTmpfs says that dir is the root of a tmpfs: the pods' directory may be on one itself.
+func isTmpfs(dir string) (bool, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return false, fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	if fs.Type != unix.TMPFS_MAGIC {
+		return false, nil
+	}
+	return isMountPoint(dir)
+}
+
+func isMountPoint(dir string) (bool, error) {
+	var stat unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW, 0, &stat); err != nil {
+		return false, fmt.Errorf("statx %s: %w", dir, err)
+	}
+	return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
+
+// unmount takes away all that is mounted at dir; users that still have it open keep their view until they close it.
+func unmount(dir string) error {
+	for {
+		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("unmount %s: %w", dir, err)
+		}
+	}
+}
+
+// removeTree removes dir with all below it. It refuses where something is mounted below: a forgotten mount must not have
+// its content deleted.
+func removeTree(dir string) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		mounted, err := isMountPoint(path)
+		if err == nil && mounted {
+			err = fmt.Errorf("%s is still mounted: unmount it, then %s can be removed", path, dir)
+		}
+		return err
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}

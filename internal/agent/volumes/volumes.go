@@ -1,0 +1,198 @@
+// Package volumes makes the files of pods on the host: emptyDir, hostPath, configMap, secret, downwardAPI and projected
+// volumes, the hosts file and the files of termination messages.
+//
+// Layout below the directory of all pods, beside which nothing is remembered:
+//
+//	UID/volumes/NAME               an emptyDir; a tmpfs when its medium is Memory
+//	UID/volumes/NAME/..data        the present content of a written volume: a link to a directory beside it, exchanged as
+//	                               a whole, so that a reader sees all of one version or all of the other
+//	UID/containers/NAME/ATTEMPT    the termination message of one container
+//	UID/etc-hosts                  the pod's /etc/hosts
+//
+// Set-up, update and removal are idempotent.
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Objects gives the ConfigMaps and Secrets that volumes are written from, and tokens of service accounts.
+type Objects interface {
+	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+	Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTokenProjection) (string, error)
+}
+
+// Config says where pods' files are.
+type Config struct {
+	// Dir is the directory of all pods.
+	Dir     string
+	Objects Objects
+	// HostIPs and Allocatable are what downward API volumes may tell of the node.
+	HostIPs     []string
+	Allocatable func() v1.ResourceList
+}
+
+// Manager makes and removes the files of pods. It is safe for concurrent use, but for the same pod.
+type Manager struct{ cfg Config }
+
+// New makes a manager; it changes nothing on the host.
+func New(cfg Config) *Manager { return &Manager{cfg: cfg} }
+
+func (m *Manager) podDir(uid string) string { return filepath.Join(m.cfg.Dir, uid) }
+
+func (m *Manager) volumeDir(uid, name string) string {
+	return filepath.Join(m.podDir(uid), "volumes", name)
+}
+
+// Setup makes the pod's volumes; those that are there are brought up to date.
+func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
+	uid := string(pod.UID)
+	if err := os.MkdirAll(filepath.Join(m.podDir(uid), "volumes"), 0o750); err != nil {
+		return err
+	}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		var err error
+		switch {
+		case v.EmptyDir != nil:
+			err = m.emptyDir(pod, v)
+		case v.HostPath != nil:
+			err = hostPath(v.HostPath)
+		default:
+			err = m.written(ctx, pod, v)
+		}
+		if err != nil {
+			return fmt.Errorf("volume %s: %w", v.Name, err)
+		}
+	}
+	return nil
+}
+
+// Update brings volumes that are written from objects up to date; all the others stay as they are.
+func (m *Manager) Update(ctx context.Context, pod *v1.Pod) error {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.EmptyDir != nil || v.HostPath != nil {
+			continue
+		}
+		// Only what was set up: a pod that has finished has given its volumes back.
+		if _, err := os.Lstat(m.volumeDir(string(pod.UID), v.Name)); err != nil {
+			continue
+		}
+		if err := m.written(ctx, pod, v); err != nil {
+			errs = append(errs, fmt.Errorf("volume %s: %w", v.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
+	dir := m.volumeDir(string(pod.UID), v.Name)
+	if err := mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	if v.EmptyDir.Medium == v1.StorageMediumMemory {
+		var size int64
+		if v.EmptyDir.SizeLimit != nil {
+			size = v.EmptyDir.SizeLimit.Value()
+		}
+		if err := mountTmpfs(dir, size, 0o777); err != nil {
+			return err
+		}
+	}
+	if gid := fsGroup(pod); gid >= 0 {
+		if err := os.Chown(dir, -1, gid); err != nil {
+			return err
+		}
+		// Files made below belong to the group as well.
+		return os.Chmod(dir, 0o777|os.ModeSetgid)
+	}
+	return nil
+}
+
+// fsGroup is the group that volumes belong to, or -1.
+func fsGroup(pod *v1.Pod) int {
+	if sc := pod.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
+		return int(*sc.FSGroup)
+	}
+	return -1
+}
+
+// mkdir makes a directory of exactly this mode, whatever the umask.
+func mkdir(dir string, mode os.FileMode) error {
+	if err := os.Mkdir(dir, mode); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return nil
+		}
+		return err
+	}
+	return os.Chmod(dir, mode)
+}
+
+// MessageFile makes the file that a container's termination message is written to, and returns its path.
+func (m *Manager) MessageFile(uid, container string, attempt uint32) (string, error) {
+	path := m.MessagePath(uid, container, attempt)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	// Any user of the container may write it, whatever the umask.
+	return path, f.Chmod(0o666)
+}
+
+// MessagePath is the path of a container's termination message.
+func (m *Manager) MessagePath(uid, container string, attempt uint32) string {
+	return filepath.Join(m.podDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
+}
+
+// Release unmounts and removes the pod's volumes and keeps the termination messages.
+func (m *Manager) Release(uid string) error {
+	dir := filepath.Join(m.podDir(uid), "volumes")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := unmount(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return removeTree(dir)
+}
+
+// Remove removes all that the pod has.
+func (m *Manager) Remove(uid string) error {
+	if err := m.Release(uid); err != nil {
+		return err
+	}
+	return removeTree(m.podDir(uid))
+}
+
+// UIDs lists the pods that have files.
+func (m *Manager) UIDs() ([]string, error) {
+	entries, err := os.ReadDir(m.cfg.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var uids []string
+	for _, e := range entries {
+		uids = append(uids, e.Name())
+	}
+	return uids, err
+}

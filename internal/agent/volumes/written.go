@@ -1,0 +1,193 @@
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"monopod.dev/monopod/internal/agent/env"
+)
+
+// file is one file of a written volume.
+type file struct {
+	data []byte
+	mode os.FileMode
+}
+
+// payload is the content of a written volume, by path below its root.
+type payload map[string]file
+
+// written makes, or brings up to date, a volume that is written from objects.
+func (m *Manager) written(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
+	p := payload{}
+	secret := v.Secret != nil
+	var err error
+	switch {
+	case v.ConfigMap != nil:
+		err = m.addConfigMap(ctx, p, pod, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.DefaultMode, v.ConfigMap.Optional)
+	case v.Secret != nil:
+		err = m.addSecret(ctx, p, pod, v.Secret.SecretName, v.Secret.Items, v.Secret.DefaultMode, v.Secret.Optional)
+	case v.DownwardAPI != nil:
+		err = m.addDownward(p, pod, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
+	case v.Projected != nil:
+		secret, err = m.addProjected(ctx, p, pod, v.Projected)
+	default:
+		return fmt.Errorf("this kind of volume is not supported")
+	}
+	if err != nil {
+		return err
+	}
+	dir := m.volumeDir(string(pod.UID), v.Name)
+	if err := mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if secret {
+		// Secrets are not written to a disk.
+		if err := mountTmpfs(dir, 0, 0o755); err != nil {
+			return err
+		}
+	}
+	return replace(dir, p, fsGroup(pod))
+}
+
+const defaultMode = 0o644
+
+func mode(item, fallback *int32) os.FileMode {
+	switch {
+	case item != nil:
+		return os.FileMode(*item) & 0o777
+	case fallback != nil:
+		return os.FileMode(*fallback) & 0o777
+	}
+	return defaultMode
+}
+
+// add puts a file into the payload. The API server has validated the path; a second look keeps a faulty one inside the volume.
+func (p payload) add(path string, data []byte, mode os.FileMode) error {
+	clean := filepath.Clean(path)
+	if !filepath.IsLocal(clean) || strings.HasPrefix(clean, "..") || clean == "." {
+		return fmt.Errorf("path %q leads out of the volume", path)
+	}
+	p[clean] = file{data, mode}
+	return nil
+}
+
+func (p payload) addKeys(kind string, data map[string][]byte, items []v1.KeyToPath, fallback *int32, optional *bool) error {
+	if len(items) == 0 {
+		for k, v := range data {
+			if err := p.add(k, v, mode(nil, fallback)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, it := range items {
+		v, ok := data[it.Key]
+		if !ok && optional != nil && *optional {
+			continue
+		}
+		if !ok {
+			return fmt.Errorf("%s has no key %q", kind, it.Key)
+		}
+		if err := p.add(it.Path, v, mode(it.Mode, fallback)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Manager) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
+	cm, err := m.cfg.Objects.ConfigMap(ctx, pod.Namespace, name)
+	if apierrors.IsNotFound(err) && optional != nil && *optional {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	data := map[string][]byte{}
+	for k, v := range cm.Data {
+		data[k] = []byte(v)
+	}
+	for k, v := range cm.BinaryData {
+		data[k] = v
+	}
+	return p.addKeys("ConfigMap "+pod.Namespace+"/"+name, data, items, fallback, optional)
+}
+
+func (m *Manager) addSecret(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
+	s, err := m.cfg.Objects.Secret(ctx, pod.Namespace, name)
+	if apierrors.IsNotFound(err) && optional != nil && *optional {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.addKeys("Secret "+pod.Namespace+"/"+name, s.Data, items, fallback, optional)
+}
+
+func (m *Manager) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolumeFile, fallback *int32) error {
+	for _, it := range items {
+		var value string
+		var err error
+		switch {
+		case it.FieldRef != nil:
+			value, err = env.Field(pod, it.FieldRef.FieldPath, nil, m.cfg.HostIPs)
+		case it.ResourceFieldRef != nil:
+			c := containerOf(pod, it.ResourceFieldRef.ContainerName)
+			if c == nil {
+				return fmt.Errorf("file %s: the pod has no container %q", it.Path, it.ResourceFieldRef.ContainerName)
+			}
+			value, err = env.Resource(c, it.ResourceFieldRef, m.cfg.Allocatable())
+		}
+		if err != nil {
+			return fmt.Errorf("file %s: %w", it.Path, err)
+		}
+		if err := p.add(it.Path, []byte(value), mode(it.Mode, fallback)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func containerOf(pod *v1.Pod, name string) *v1.Container {
+	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// addProjected adds all sources, the later winning; secret says that the volume holds something secret.
+func (m *Manager) addProjected(ctx context.Context, p payload, pod *v1.Pod, v *v1.ProjectedVolumeSource) (secret bool, err error) {
+	for _, s := range v.Sources {
+		switch {
+		case s.ConfigMap != nil:
+			err = m.addConfigMap(ctx, p, pod, s.ConfigMap.Name, s.ConfigMap.Items, v.DefaultMode, s.ConfigMap.Optional)
+		case s.Secret != nil:
+			secret = true
+			err = m.addSecret(ctx, p, pod, s.Secret.Name, s.Secret.Items, v.DefaultMode, s.Secret.Optional)
+		case s.DownwardAPI != nil:
+			err = m.addDownward(p, pod, s.DownwardAPI.Items, v.DefaultMode)
+		case s.ServiceAccountToken != nil:
+			secret = true
+			var token string
+			if token, err = m.cfg.Objects.Token(ctx, pod, s.ServiceAccountToken); err == nil {
+				err = p.add(s.ServiceAccountToken.Path, []byte(token), mode(nil, v.DefaultMode))
+			}
+		default:
+			err = fmt.Errorf("a projected source of this kind is not supported")
+		}
+		if err != nil {
+			return secret, err
+		}
+	}
+	return secret, nil
+}

@@ -1,0 +1,150 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/env"
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/volumes"
+)
+
+// startContainer gets the image, creates the container and starts it.
+func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	c, isInit := containerNamed(pod, a.Container)
+	if c == nil {
+		return errors.New("the pod has no container " + a.Container)
+	}
+	sandbox := w.sandboxConfig(pod, a.Sandbox.Attempt)
+	image, err := w.ensureImage(ctx, pod, c, sandbox)
+	if err != nil {
+		return w.failedToStart(ctx, pod, c, err)
+	}
+	cfg, err := w.containerConfig(ctx, pod, c, isInit, a, image)
+	if err != nil {
+		return w.failedToStart(ctx, pod, c, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
+	defer cancel()
+	created, err := w.cfg.Runtime.CreateContainer(ctx, &criv1.CreateContainerRequest{
+		PodSandboxId: a.Sandbox.ID, Config: cfg, SandboxConfig: sandbox,
+	})
+	if err != nil {
+		return w.failedToStart(ctx, pod, c, because(plan.ReasonCreateError, errors.New(text(err))))
+	}
+	w.event(pod, c.Name, v1.EventTypeNormal, "Created", "Container created")
+	if _, err := w.cfg.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+		return w.failedToStart(ctx, pod, c, because(plan.ReasonRunError, errors.New(text(err))))
+	}
+	w.event(pod, c.Name, v1.EventTypeNormal, "Started", "Container started")
+	return nil
+}
+
+// failedToStart tells of the failure, unless the start was no longer wanted.
+func (w *Worker) failedToStart(ctx context.Context, pod *v1.Pod, c *v1.Container, err error) error {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		w.event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+err.Error())
+	}
+	return err
+}
+
+func containerNamed(pod *v1.Pod, name string) (found *v1.Container, isInit bool) {
+	for c, init := range containers(pod) {
+		if c.Name == name {
+			return c, init
+		}
+	}
+	return nil, false
+}
+
+// containerConfig resolves all that the container's configuration refers to.
+func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container, isInit bool, a plan.Action, image *criv1.Image) (*criv1.ContainerConfig, error) {
+	if podspec.NonRoot(pod, c) {
+		if err := mustNotBeRoot(podspec.RunAsUser(pod, c), image); err != nil {
+			return nil, because(plan.ReasonCreateConfigError, err)
+		}
+	}
+	var cdi []string
+	if resources := podspec.ExtendedResources(c); len(resources) > 0 {
+		var err error
+		if cdi, err = w.cfg.Devices.Grant(ctx, pod, c, isInit, resources); err != nil {
+			return nil, because(plan.ReasonDevicesNotReady, err)
+		}
+	}
+	ips := a.Sandbox.IPs
+	if pod.Spec.HostNetwork {
+		ips = w.cfg.HostIPs
+	}
+	vars, err := env.Resolve(ctx, env.Input{
+		Pod: pod, Container: c, PodIPs: ips, HostIPs: w.cfg.HostIPs, Allocatable: w.cfg.Allocatable(), Objects: w.cfg.Objects,
+	})
+	if err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
+	mounts, err := w.cfg.Volumes.Mounts(volumes.MountInput{
+		Pod: pod, Container: c, Attempt: a.Attempt, PodIPs: ips, Hostname: podspec.Hostname(pod, w.cfg.NodeName), Env: vars,
+	})
+	if err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
+	if err := os.MkdirAll(filepath.Join(w.logDir(pod), c.Name), 0o755); err != nil {
+		return nil, because(plan.ReasonCreateError, err)
+	}
+	return podspec.Container(podspec.ContainerInput{
+		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts,
+		CDIDevices: cdi, NodeMemory: w.cfg.NodeMemory,
+	}), nil
+}
+
+// mustNotBeRoot says why a container that must not run as root would, or might.
+func mustNotBeRoot(user *int64, image *criv1.Image) error {
+	switch {
+	case user != nil && *user == 0:
+		return errors.New("container's runAsUser is 0, and runAsNonRoot is set: choose another user or drop runAsNonRoot")
+	case user != nil:
+		return nil
+	case image.GetUid() != nil && image.GetUid().GetValue() == 0, image.GetUid() == nil && image.GetUsername() == "":
+		return errors.New("container has runAsNonRoot and image will run as root: set runAsUser")
+	case image.GetUid() == nil:
+		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root: set runAsUser", image.GetUsername())
+	}
+	return nil
+}
+
+// stopContainer ends a container's processes, by force when its time is over.
+func (w *Worker) stopContainer(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	why := a.Why
+	if why == "" {
+		why = "Stopping container " + a.Container
+	}
+	w.event(pod, a.Container, v1.EventTypeNormal, "Killing", why)
+	left := max(time.Until(a.StopBy), 0)
+	// CRI knows whole seconds; a fraction that is lost by rounding down would be lost to the container.
+	seconds := int64((left + time.Second - 1) / time.Second)
+	ctx, cancel := context.WithTimeout(ctx, left+cri.ChangeTimeout)
+	defer cancel()
+	_, err := w.cfg.Runtime.StopContainer(ctx, &criv1.StopContainerRequest{ContainerId: a.ID, Timeout: seconds})
+	if err != nil && !gone(err) {
+		return fmt.Errorf("stop container %s (%s): %s", a.Container, a.ID, text(err))
+	}
+	return nil
+}
+
+func (w *Worker) removeContainer(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
+	defer cancel()
+	_, err := w.cfg.Runtime.RemoveContainer(ctx, &criv1.RemoveContainerRequest{ContainerId: id})
+	if err != nil && !gone(err) {
+		return fmt.Errorf("remove container %s: %s", id, text(err))
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podspec"
+)
+
+// operation is an action that is being carried out.
+type operation struct {
+	action plan.Action
+	cancel context.CancelFunc
+}
+
+// result is how an operation ended.
+type result struct {
+	op *operation
+	// cancelled: it was no longer wanted, so its error says nothing.
+	cancelled bool
+	err       error
+}
+
+// failedBecause gives an error the waiting reason that the status shows.
+type failedBecause struct {
+	reason string
+	err    error
+}
+
+func (f *failedBecause) Error() string { return f.err.Error() }
+func (f *failedBecause) Unwrap() error { return f.err }
+
+func because(reason string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failedBecause{reason, err}
+}
+
+// begin carries an action out in a goroutine of its own; one with the same key that is under way is cancelled.
+func (w *Worker) begin(ctx context.Context, pod *v1.Pod, a plan.Action) {
+	key := a.Key()
+	if old := w.ongoing[key]; old != nil {
+		old.cancel()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	op := &operation{action: a, cancel: cancel}
+	w.ongoing[key] = op
+	w.log.Debug("action", "verb", a.Verb, "on", key.On)
+	w.ops.Go(func() {
+		err := w.act(ctx, pod, a)
+		r := result{op: op, cancelled: ctx.Err() != nil, err: err}
+		cancel()
+		w.results <- r
+	})
+}
+
+// finished takes note of how an operation ended.
+func (w *Worker) finished(r result) {
+	key := r.op.action.Key()
+	if w.ongoing[key] != r.op {
+		// It was overtaken.
+		return
+	}
+	delete(w.ongoing, key)
+	if r.err == nil {
+		delete(w.failures, key)
+		w.succeeded(r.op.action)
+		return
+	}
+	if r.cancelled {
+		return
+	}
+	f := plan.Failure{Message: r.err.Error(), At: time.Now(), Count: w.failures[key].Count + 1}
+	var why *failedBecause
+	if errors.As(r.err, &why) {
+		f.Reason = why.reason
+	}
+	w.failures[key] = f
+	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On, "reason", f.Reason,
+		"failures", f.Count, "error", r.err, "again", time.Until(f.RetryAt()).Round(time.Millisecond))
+}
+
+// succeeded remembers the effects of actions that neither the runtime nor the API server can be asked for.
+func (w *Worker) succeeded(a plan.Action) {
+	switch a.Verb {
+	case plan.GrantDevices:
+		w.granted = true
+	case plan.Release:
+		w.released, w.granted = true, false
+	case plan.DeleteObject:
+		w.deleted = true
+	}
+}
+
+// act carries an action out.
+func (w *Worker) act(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	switch a.Verb {
+	case plan.GrantDevices:
+		return w.grantDevices(ctx, pod)
+	case plan.CreateSandbox:
+		return w.createSandbox(ctx, pod, a)
+	case plan.StopSandbox:
+		return w.stopSandbox(ctx, a.ID)
+	case plan.RemoveSandbox:
+		return w.removeSandbox(ctx, a.ID)
+	case plan.StartContainer:
+		return w.startContainer(ctx, pod, a)
+	case plan.StopContainer:
+		return w.stopContainer(ctx, pod, a)
+	case plan.RemoveContainer:
+		return w.removeContainer(ctx, a.ID)
+	case plan.Release:
+		return w.release(ctx, pod, a.Final)
+	case plan.DeleteObject:
+		return w.deleteObject(ctx, pod)
+	}
+	return errors.New("unknown action " + string(a.Verb))
+}
+
+func uidOf(ref podspec.Ref) types.UID { return types.UID(ref.UID) }
+
+func (w *Worker) podUID() types.UID { return types.UID(w.uid) }

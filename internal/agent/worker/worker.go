@@ -1,0 +1,363 @@
+// Package worker drives pods: one goroutine a pod looks at what is wanted and what is, lets plan.Plan decide, carries
+// the actions out against the runtime, and tells the pod's status.
+//
+// It guarantees that actions of one pod never contradict each other (one at a time for each thing they work on), that a
+// newer wish overtakes an older one (a deletion cancels a pull, a shorter grace a longer one), that the worker is never
+// kept from looking by an action under way, and that pods are left as they are when the agent stops.
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/objects"
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/status"
+	"monopod.dev/monopod/internal/agent/volumes"
+)
+
+// Devices grants devices to containers.
+type Devices interface {
+	// Grant puts the devices of one container on record and returns their CDI names. It is idempotent. Any error means
+	// that the pod waits; it names the resource.
+	Grant(ctx context.Context, pod *v1.Pod, c *v1.Container, init bool, resources map[string]int64) (cdi []string, err error)
+	// Release gives back what the pod has. It is idempotent.
+	Release(ctx context.Context, podUID string) error
+}
+
+// Config is what all workers share.
+type Config struct {
+	Runtime *cri.Client
+	// RuntimeName is the scheme of container IDs.
+	RuntimeName string
+	Kube        kubernetes.Interface
+	Devices     Devices
+	Volumes     *volumes.Manager
+	Objects     *objects.Store
+	Status      *status.Writer
+	Events      record.EventRecorder
+	// NodeName, HostIPs, NodeMemory (bytes) and Allocatable tell of the node.
+	NodeName    string
+	HostIPs     []string
+	NodeMemory  int64
+	Allocatable func() v1.ResourceList
+	// CgroupRoot is the cgroup that the pods' cgroups are below, LogsDir the directory of all pods' logs.
+	CgroupRoot, LogsDir string
+	// ResolvConf is the host's resolver configuration that pods get.
+	ResolvConf string
+	Log        *slog.Logger
+}
+
+// Worker drives one pod.
+//
+//	Update, Gone, Poke ...        results of actions      the plan's timer
+//	        \                           |                     /
+//	         +--> wake ---------> [ reconcile ] <------------+
+//	                                    |
+//	              observe (CRI) -> plan.Plan -> begin and cancel actions -> plan.Status -> status.Writer
+//
+// All that is below the line "the loop's own" is touched by the loop's goroutine only.
+type Worker struct {
+	cfg Config
+	uid string
+	log *slog.Logger
+
+	wake    chan struct{}
+	results chan result
+
+	mu sync.Mutex // guards the wish
+	wish
+
+	// the loop's own
+	view *cri.View
+	// prior is the status computed last, published the version of the object that it was computed for.
+	prior     *v1.PodStatus
+	published *v1.Pod
+	ongoing   map[plan.Key]*operation
+	failures  map[plan.Key]plan.Failure
+	granted   bool
+	released  bool
+	deleted   bool
+	// unseen counts observations that failed in a row.
+	unseen int
+	ops    sync.WaitGroup
+}
+
+// wish is what is wanted of the pod.
+type wish struct {
+	pod  *v1.Pod
+	gone bool
+	// stopBy is by when the pod shall have ended, once it is deleted or gone.
+	stopBy time.Time
+	// devices and objects say that these have changed since they were last looked at.
+	devices, objects bool
+}
+
+// New makes the worker of a pod. It does nothing before Run.
+func New(cfg Config, pod *v1.Pod) *Worker {
+	w := &Worker{
+		cfg: cfg, uid: string(pod.UID), log: cfg.Log.With("pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID),
+		wake: make(chan struct{}, 1), results: make(chan result),
+		ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{},
+	}
+	w.view = cfg.Runtime.View(w.uid, w.terminationMessage)
+	w.pod = pod
+	if pod.DeletionTimestamp != nil {
+		// It was deleted before this agent saw it: only what is left of its grace. The API writes whole seconds.
+		w.stopBy = pod.DeletionTimestamp.Add(time.Second)
+	}
+	w.poke()
+	return w
+}
+
+// NewOrphan makes the worker of a pod that the runtime holds and the API server does not know: it is removed.
+func NewOrphan(cfg Config, ref podspec.Ref) *Worker {
+	pod := &v1.Pod{}
+	pod.Name, pod.Namespace, pod.UID = ref.Name, ref.Namespace, uidOf(ref)
+	w := New(cfg, pod)
+	w.Gone()
+	return w
+}
+
+// goneGrace is what is left to the containers of a pod that the API server no longer has.
+const goneGrace = time.Second
+
+// Update tells of a newer version of the object.
+func (w *Worker) Update(pod *v1.Pod) {
+	w.mu.Lock()
+	w.pod = pod
+	if pod.DeletionTimestamp != nil {
+		seconds := int64(0)
+		if pod.DeletionGracePeriodSeconds != nil {
+			seconds = *pod.DeletionGracePeriodSeconds
+		}
+		// The whole grace counts from when the deletion is seen; a second deletion can only shorten it.
+		by := time.Now().Add(max(time.Duration(seconds)*time.Second, goneGrace))
+		if w.stopBy.IsZero() || by.Before(w.stopBy) {
+			w.stopBy = by
+		}
+	}
+	w.mu.Unlock()
+	w.poke()
+}
+
+// Gone tells that the API server no longer has the pod.
+func (w *Worker) Gone() {
+	w.mu.Lock()
+	if by := time.Now().Add(goneGrace); !w.gone && (w.stopBy.IsZero() || by.Before(w.stopBy)) {
+		w.stopBy = by
+	}
+	w.gone = true
+	w.mu.Unlock()
+	w.poke()
+}
+
+// Poke tells that the runtime's state of the pod may have changed.
+func (w *Worker) Poke() { w.poke() }
+
+// DevicesChanged tells that devices have come, gone or got free.
+func (w *Worker) DevicesChanged() {
+	w.mu.Lock()
+	w.devices = true
+	w.mu.Unlock()
+	w.poke()
+}
+
+// objectsChanged tells that a ConfigMap or Secret of the pod has changed.
+func (w *Worker) objectsChanged() {
+	w.mu.Lock()
+	w.objects = true
+	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *Worker) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the wish, and takes the notes of changes.
+func (w *Worker) take() wish {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.wish
+	w.devices, w.objects = false, false
+	return taken
+}
+
+// Run drives the pod until it is gone with all that it had, or ctx ends; then the pod is left as it is.
+func (w *Worker) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer w.drain()
+	defer cancel()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		case <-timer.C:
+		case r := <-w.results:
+			w.finished(r)
+		}
+		next, done := w.reconcile(ctx)
+		if done {
+			w.cfg.Status.Forget(w.podUID())
+			w.cfg.Objects.Release(w.uid)
+			return
+		}
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// drain waits for the actions that were cancelled with the worker.
+func (w *Worker) drain() {
+	go func() {
+		w.ops.Wait()
+		close(w.results)
+	}()
+	for range w.results {
+	}
+}
+
+// reconcile looks, decides and begins what is to be done. next is when to look again if nothing happens.
+func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
+	wish := w.take()
+	w.noteChanges(&wish)
+	observed, err := w.view.Observe(ctx)
+	if err != nil {
+		return w.blind(ctx, err), false
+	}
+	w.unseen = 0
+	in := w.input(&wish, observed)
+	res := plan.Plan(in)
+	for _, k := range res.Cancel {
+		w.ongoing[k].cancel()
+	}
+	for _, a := range res.Actions {
+		w.begin(ctx, wish.pod, a)
+		in.Ongoing[a.Key()] = plan.Ongoing{StopBy: a.StopBy}
+	}
+	if !wish.gone {
+		w.publish(wish.pod, &in)
+		res.Wake = earlier(res.Wake, w.refreshVolumes(ctx, &wish))
+	}
+	return res.Wake, res.Done
+}
+
+// blind is when to try to look again after the runtime could not be asked.
+func (w *Worker) blind(ctx context.Context, err error) time.Time {
+	w.unseen++
+	if ctx.Err() == nil && w.unseen == 1 {
+		w.log.Warn("the runtime can't be asked about the pod; it is tried again", "error", err)
+	}
+	return time.Now().Add(min(time.Duration(w.unseen)*time.Second, 10*time.Second))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// noteChanges lets what waited for devices or objects be tried again at once.
+func (w *Worker) noteChanges(wish *wish) {
+	if wish.devices {
+		delete(w.failures, plan.Key{Verb: plan.GrantDevices})
+	}
+	for k, f := range w.failures {
+		waits := f.Reason == plan.ReasonDevicesNotReady && wish.devices
+		waits = waits || wish.objects && (f.Reason == plan.ReasonCreateConfigError || f.Reason == plan.ReasonFailedVolumes)
+		if waits {
+			delete(w.failures, k)
+		}
+	}
+}
+
+func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
+	in := plan.Input{
+		Pod: wish.pod, Gone: wish.gone, StopBy: wish.stopBy,
+		Prior:    plan.Merge(wish.pod.Status, w.prior),
+		Observed: observed,
+		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
+		Granted:     w.granted || !asksForDevices(wish.pod),
+		Unsupported: plan.Unsupported(wish.pod),
+		Released:    w.released, Deleted: w.deleted,
+		Hashes:      map[string]string{},
+		RuntimeName: w.cfg.RuntimeName, HostIPs: w.cfg.HostIPs, Now: time.Now(),
+	}
+	for k, op := range w.ongoing {
+		in.Ongoing[k] = plan.Ongoing{StopBy: op.action.StopBy}
+	}
+	for i := range wish.pod.Spec.Containers {
+		c := &wish.pod.Spec.Containers[i]
+		in.Hashes[c.Name] = podspec.Hash(c)
+	}
+	return in
+}
+
+func asksForDevices(pod *v1.Pod) bool {
+	for c := range containers(pod) {
+		if len(podspec.ExtendedResources(c)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// containers yields the pod's containers, the init containers first; the value says whether it is one of those.
+func containers(pod *v1.Pod) func(yield func(c *v1.Container, init bool) bool) {
+	return func(yield func(*v1.Container, bool) bool) {
+		for i := range pod.Spec.InitContainers {
+			if !yield(&pod.Spec.InitContainers[i], true) {
+				return
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if !yield(&pod.Spec.Containers[i], false) {
+				return
+			}
+		}
+	}
+}
+
+// refreshVolumes brings volumes up to date when one of their objects has changed or a token is due. It returns when
+// the next token is.
+func (w *Worker) refreshVolumes(ctx context.Context, wish *wish) time.Time {
+	if w.released || wish.pod.DeletionTimestamp != nil {
+		return time.Time{}
+	}
+	w.cfg.Objects.Hold(w.uid, objects.References(wish.pod), w.objectsChanged)
+	due := w.cfg.Objects.TokensDue(w.uid)
+	if !wish.objects && (due.IsZero() || time.Now().Before(due)) {
+		return due
+	}
+	if _, setting := w.ongoing[plan.Key{Verb: plan.CreateSandbox}]; setting {
+		// The volumes are being made from what is newest now; look again when that is done.
+		w.mu.Lock()
+		w.objects = true
+		w.mu.Unlock()
+		return due
+	}
+	if err := w.cfg.Volumes.Update(ctx, wish.pod); err != nil {
+		w.event(wish.pod, "", v1.EventTypeWarning, plan.ReasonFailedVolumes, "volumes were not brought up to date: "+err.Error())
+	}
+	return w.cfg.Objects.TokensDue(w.uid)
+}

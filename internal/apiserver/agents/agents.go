@@ -1,0 +1,103 @@
+// Package agents finds the HTTPS APIs of the nodes' agents, as their Node objects publish them, and holds the transport
+// with which the API server and an agent authenticate each other.
+package agents
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"monopod.dev/monopod/internal/apiserver/registry/pod"
+)
+
+// NodeGetter reads Node objects.
+type NodeGetter interface {
+	Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error)
+}
+
+// Config says how to reach agents.
+type Config struct {
+	Nodes NodeGetter
+	// CA is the authority (PEM) that has signed the agents' certificates.
+	CA []byte
+	// ClientCertFile and ClientKeyFile are the API server's credentials. They are read for each connection, so that
+	// renewed ones are used.
+	ClientCertFile, ClientKeyFile string
+}
+
+// Connections implements pod.ConnectionInfo.
+type Connections struct {
+	nodes     NodeGetter
+	transport *http.Transport
+}
+
+var _ pod.ConnectionInfo = (*Connections)(nil)
+
+// New makes Connections; nothing is connected before a request needs it.
+func New(cfg Config) (*Connections, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(cfg.CA) {
+		return nil, errors.New("the certificate authority of the agents has no PEM certificate")
+	}
+	return &Connections{nodes: cfg.Nodes, transport: &http.Transport{
+		DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12,
+			RootCAs:    roots,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				pair, err := tls.LoadX509KeyPair(cfg.ClientCertFile, cfg.ClientKeyFile)
+				if err != nil {
+					return nil, fmt.Errorf("credentials of the API server for agents: %w", err)
+				}
+				return &pair, nil
+			},
+		},
+		TLSHandshakeTimeout: 10 * time.Second,
+		// Logs and streams are not worth to be kept: an idle connection costs a goroutine on both sides.
+		DisableKeepAlives: true,
+	}}, nil
+}
+
+// AgentConnection implements pod.ConnectionInfo.
+func (c *Connections) AgentConnection(ctx context.Context, nodeName string) (pod.Connection, error) {
+	obj, err := c.nodes.Get(ctx, nodeName, &metav1.GetOptions{})
+	if err != nil {
+		return pod.Connection{}, err
+	}
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return pod.Connection{}, apierrors.NewInternalError(fmt.Errorf("node %s: the store holds a %T", nodeName, obj))
+	}
+	host, err := address(node)
+	if err != nil {
+		return pod.Connection{}, apierrors.NewServiceUnavailable(err.Error())
+	}
+	port := int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	if port == 0 {
+		return pod.Connection{}, apierrors.NewServiceUnavailable(fmt.Sprintf("node %s has published no port of its agent (status.daemonEndpoints.kubeletEndpoint)", nodeName))
+	}
+	return pod.Connection{Scheme: "https", Host: host, Port: strconv.Itoa(port), Transport: c.transport}, nil
+}
+
+// address chooses the node's address for the API server: an address before a name, which would have to be resolved.
+func address(node *corev1.Node) (string, error) {
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeExternalDNS} {
+		for _, a := range node.Status.Addresses {
+			if a.Type == kind && a.Address != "" {
+				return a.Address, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("node %s has published no address (status.addresses)", node.Name)
+}

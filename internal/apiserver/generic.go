@@ -1,0 +1,157 @@
+package apiserver
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	genericadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/rest"
+	basecompatibility "k8s.io/component-base/compatibility"
+
+	"monopod.dev/monopod/internal/apiserver/admission"
+	"monopod.dev/monopod/internal/apiserver/authz"
+	"monopod.dev/monopod/internal/apiserver/namespaces"
+	"monopod.dev/monopod/internal/apiserver/openapi"
+	"monopod.dev/monopod/internal/apiserver/scheme"
+	"monopod.dev/monopod/internal/apiserver/store"
+)
+
+// shutdownGrace bounds how long requests in flight may take, and watches to be told, when the server ends.
+const shutdownGrace = 2 * time.Second
+
+// build makes the HTTP side of the server: the library's, with what is not used here left out.
+func (s *Server) build() error {
+	set, err := newScheme()
+	if err != nil {
+		return err
+	}
+	s.store = store.New(store.Config{Client: s.etcd.Client(), Codecs: set.Codecs, Uncached: uncached()})
+	tokens, err := s.tokens()
+	if err != nil {
+		return err
+	}
+	authorizer := authz.New()
+	if s.resources, err = s.newResources(tokens, authorizer); err != nil {
+		return err
+	}
+
+	config := genericapiserver.NewConfig(set.Codecs)
+	config.EffectiveVersion = effectiveVersion{compatibility.DefaultBuildEffectiveVersion()}
+	config.FeatureGate = utilfeature.DefaultFeatureGate
+	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", s.pki.CA)
+	if err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	if err := s.secure(config, clientCA); err != nil {
+		return err
+	}
+	config.Authentication.Authenticator = group.NewAuthenticatedGroupAdder(
+		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens))
+	config.Authorization.Authorizer = authorizer
+	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
+		Getter:   s.resources.namespaces.Namespace,
+		Immortal: namespaces.System(),
+	})
+	namer := apiopenapi.NewDefinitionNamer(set.Wire)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig.Info.Title = "Monopod"
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config.Info.Title = "Monopod"
+
+	// Requests of these take as long as they take.
+	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
+		sets.NewString("watch"), sets.NewString("attach", "exec", "log", "portforward"))
+	config.RESTOptionsGetter = s.store
+	config.ShutdownWatchTerminationGracePeriod = shutdownGrace
+	config.EnableProfiling = false
+	config.StorageObjectCountTracker = nil // it serves priority and fairness, which is off
+	// The library's own clients of itself (informers for plugins) are not used, but it insists on a configuration.
+	config.LoopbackClientConfig = &rest.Config{Host: s.url()}
+	if err := config.AddPostStartHook("monopod-serving", func(genericapiserver.PostStartHookContext) error {
+		close(s.serving)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return s.install(config.Complete(nil), set)
+}
+
+// install makes the generic server of its configuration and gives it the resources.
+func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Set) (err error) {
+	if s.generic, err = config.New("monopod", genericapiserver.NewEmptyDelegate()); err != nil {
+		return fmt.Errorf("make the API server: %w", err)
+	}
+	s.generic.ShutdownTimeout = shutdownGrace
+	core, groups := s.resources.groups(set)
+	if err := s.generic.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, core); err != nil {
+		return fmt.Errorf("install the core API: %w", err)
+	}
+	if err := s.generic.InstallAPIGroups(groups...); err != nil {
+		return fmt.Errorf("install the API groups: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) secure(config *genericapiserver.Config, clientCA dynamiccertificates.CAContentProvider) error {
+	cert, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving", s.pki.Server.CertFile, s.pki.Server.KeyFile)
+	if err != nil {
+		return fmt.Errorf("serving certificate: %w", err)
+	}
+	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: cert, ClientCA: clientCA}
+	return nil
+}
+
+// tokens authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol.
+// Without a token file it knows nobody.
+func (s *Server) tokens() (authenticator.Request, error) {
+	if s.cfg.TokenAuthFile == "" {
+		return union.New(), nil
+	}
+	tokens, err := tokenfile.NewCSV(s.cfg.TokenAuthFile)
+	if err != nil {
+		return nil, fmt.Errorf("token file %s: %w; its lines are token,user,uid,\"group1,group2\"", s.cfg.TokenAuthFile, err)
+	}
+	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens)), nil
+}
+
+// effectiveVersion reports the version of the Kubernetes API that is served.
+type effectiveVersion struct {
+	basecompatibility.MutableEffectiveVersion
+}
+
+// Info implements basecompatibility.EffectiveVersion. A build that does not set the library's version by linker flags
+// has a placeholder there; the version of the library's module tells as much: k8s.io/apiserver v0.X.Y is Kubernetes
+// 1.X.Y's.
+func (v effectiveVersion) Info() *apimachineryversion.Info {
+	info := v.MutableEffectiveVersion.Info()
+	if info == nil {
+		return nil
+	}
+	info.GitVersion = fmt.Sprintf("v%s.%s.0+monopod", info.Major, info.Minor)
+	info.GitCommit, info.GitTreeState, info.BuildDate = "", "", ""
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range build.Deps {
+			if rest, ok := strings.CutPrefix(dep.Version, "v0."); ok && dep.Path == "k8s.io/apiserver" {
+				info.GitVersion = "v1." + rest + "+monopod"
+			}
+		}
+	}
+	return info
+}

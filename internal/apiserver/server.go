@@ -1,0 +1,238 @@
+// Package apiserver is the role apiserver: the Kubernetes API of one Monopod, made of k8s.io/apiserver on an embedded
+// etcd.
+//
+// It guarantees:
+//   - all its durable state is etcd's and the certificates' (DataDir/etcd, DataDir/pki): a server that starts on the data
+//     of another, however that one ended, continues it;
+//   - nobody without credentials gets any answer but 401;
+//   - when Run returns, etcd is closed and nothing of the server is left but its files.
+//
+// It reaches pods only through the HTTPS API of the agent of their node.
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"monopod.dev/monopod/internal/apiserver/etcd"
+	"monopod.dev/monopod/internal/apiserver/namespaces"
+	"monopod.dev/monopod/internal/apiserver/pki"
+	"monopod.dev/monopod/internal/apiserver/store"
+)
+
+// Config says how to serve.
+type Config struct {
+	// DataDir holds etcd/ and pki/, RunDir the socket of etcd.
+	DataDir, RunDir string
+	// BindAddress is the address to listen on; Port 0 is a free one.
+	BindAddress string
+	Port        int
+	// Kubeconfig is the file to which the administrator's credentials are written, with mode 0600; empty: none is.
+	Kubeconfig string
+	// TokenAuthFile lists bearer tokens: CSV lines of token,user,uid,"group1,group2". Empty: no tokens.
+	TokenAuthFile string
+	// EtcdTick is etcd's heartbeat (see etcd.Config).
+	EtcdTick time.Duration
+	// NodeName is the node whose agent gets credentials, NodeAddresses are the names and addresses of that node.
+	NodeName      string
+	NodeAddresses []string
+	Log           *slog.Logger
+}
+
+// Server is an API server.
+type Server struct {
+	cfg      Config
+	pki      *pki.PKI
+	listener *listener
+	etcd     *etcd.Server
+	store    *store.Store
+	generic  *genericapiserver.GenericAPIServer
+	// serving is closed when requests are accepted, ready when they can all be answered.
+	serving, ready chan struct{}
+	resources      *resources
+	deleter        *namespaces.Deleter
+	closeOnce      sync.Once
+}
+
+// New prepares a server: its port is open, its certificates are made where they are missing, its etcd runs. Nothing is
+// answered before Run. Whoever does not call Run calls Close.
+func New(ctx context.Context, cfg Config) (_ *Server, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg, serving: make(chan struct{}), ready: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.listener, err = listen(ctx, cfg.BindAddress, cfg.Port); err != nil {
+		return nil, err
+	}
+	if err := s.startStore(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.build(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// startStore makes the certificates and starts etcd, at once: the one waits for the disk, the other for its clock.
+func (s *Server) startStore(ctx context.Context) error {
+	certificates := make(chan error, 1)
+	go func() {
+		var renewed []string
+		var err error
+		s.pki, renewed, err = pki.Ensure(s.pkiConfig())
+		if len(renewed) > 0 {
+			s.cfg.Log.Info("certificates issued", "files", renewed)
+		}
+		certificates <- err
+	}()
+	var err error
+	s.etcd, err = etcd.Start(ctx, etcd.Config{
+		DataDir:   filepath.Join(s.cfg.DataDir, "etcd"),
+		SocketDir: filepath.Join(s.cfg.RunDir, "etcd"),
+		Tick:      s.cfg.EtcdTick,
+		Log:       s.cfg.Log,
+	})
+	return errors.Join(<-certificates, err)
+}
+
+func (s *Server) pkiConfig() pki.Config {
+	return pki.Config{
+		Dir:             filepath.Join(s.cfg.DataDir, "pki"),
+		NodeName:        s.cfg.NodeName,
+		ServerAddresses: append([]string{s.cfg.BindAddress}, s.cfg.NodeAddresses...),
+		AgentAddresses:  s.cfg.NodeAddresses,
+	}
+}
+
+// Ready is closed when the API answers all requests: the caches are filled, the system's namespaces exist and the
+// administrator's kubeconfig is written.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Port is the port that the API is served on.
+func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
+
+// Run serves until ctx ends or the server cannot go on. It returns nil after an orderly end. It is called once.
+func (s *Server) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, s.Close()) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	var tasks sync.WaitGroup
+	task := func(f func(context.Context) error) {
+		tasks.Add(1)
+		go func() {
+			defer tasks.Done()
+			if err := f(ctx); err != nil {
+				cancel(err)
+			}
+		}()
+	}
+	task(func(ctx context.Context) error { return s.generic.PrepareRun().RunWithContext(ctx) })
+	task(func(ctx context.Context) error {
+		if !await(ctx, s.serving) {
+			return nil
+		}
+		if err := s.becomeReady(ctx); err != nil {
+			return err
+		}
+		s.deleter.Run(ctx)
+		return nil
+	})
+	task(s.renewCertificates)
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.etcd.Wait() }()
+	select {
+	case <-ctx.Done():
+	case err := <-stopped:
+		cancel(err)
+	}
+	tasks.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return nil
+}
+
+// becomeReady does what has to be done before all requests can be answered.
+func (s *Server) becomeReady(ctx context.Context) error {
+	if err := s.store.Wait(ctx); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	if err := namespaces.Create(ctx, s.resources.namespaces.Namespace, namespaces.System()); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	if err := s.writeKubeconfig(); err != nil {
+		return err
+	}
+	s.cfg.Log.Info("the Kubernetes API is ready", "url", s.url(), "kubeconfig", s.cfg.Kubeconfig)
+	close(s.ready)
+	return nil
+}
+
+// ignoreEnd is for errors of what is cut off when the server is told to end.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Close ends a server at once: connections are cut and etcd is closed. Run does it by itself. What was answered is
+// stored; nothing else is lost.
+func (s *Server) Close() error {
+	var err error
+	s.closeOnce.Do(func() {
+		if s.listener != nil {
+			err = s.listener.closeAll()
+		}
+		if s.generic != nil {
+			s.generic.Destroy()
+		}
+		if s.store != nil {
+			s.store.Close()
+		}
+		if s.etcd != nil {
+			s.etcd.Close()
+		}
+	})
+	return err
+}
+
+func await(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// listen opens the API's port.
+func listen(ctx context.Context, address string, port int) (*listener, error) {
+	at := net.JoinHostPort(address, strconv.Itoa(port))
+	l, err := (&net.ListenConfig{KeepAlive: 3 * time.Minute}).Listen(ctx, "tcp", at)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("the Kubernetes API cannot be served on %s: another process uses the port; stop it or choose another port: %w", at, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("the Kubernetes API cannot be served on %s: this host has no such address; choose one that it has: %w", at, err)
+	case err != nil:
+		return nil, fmt.Errorf("the Kubernetes API cannot be served on %s: %w", at, err)
+	}
+	return &listener{Listener: l, conns: map[net.Conn]bool{}}, nil
+}

@@ -1,0 +1,186 @@
+// Package store keeps API objects in etcd: it gives each resource the storage.Interface that the generic registry of
+// k8s.io/apiserver works with.
+//
+// It does what that library's own factory does, but with one client for all resources, which the caller brings: the
+// factory opens a connection for each.
+//
+// Objects are protobuf under /registry, by the paths that a Kubernetes API server uses, so that its tools can read them.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/version"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/feature"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// prefix is where a Kubernetes API server keeps its objects.
+	prefix = "/registry"
+	// compactionInterval is how often revisions are dropped that are older than one interval: a watch, or a paged list,
+	// may go on from a revision that is up to that old.
+	compactionInterval = 5 * time.Minute
+)
+
+// Config is what a Store needs.
+type Config struct {
+	Client *clientv3.Client
+	Codecs serializer.CodecFactory
+	// Uncached names the resources that are read from etcd each time: many objects, few readers.
+	Uncached []schema.GroupResource
+}
+
+// Store implements generic.RESTOptionsGetter.
+type Store struct {
+	client   *kubernetes.Client
+	codecs   serializer.CodecFactory
+	uncached map[schema.GroupResource]bool
+	// compactor tells the caches from which revision on etcd still has the history.
+	compactor etcd3.Compactor
+	stop      func()
+
+	mu      sync.Mutex
+	cachers []*cacher.Cacher
+}
+
+var _ generic.RESTOptionsGetter = (*Store)(nil)
+
+// New makes a Store and begins to compact etcd. Close ends that; it does not close the client.
+func New(cfg Config) *Store {
+	client := &kubernetes.Client{Client: cfg.Client}
+	client.Kubernetes = client
+	// The library asks each endpoint of the client whether it can report the progress of a watch, which lists from the
+	// watch cache need. An in-process client has no endpoint to ask.
+	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
+
+	compactor := etcd3.NewCompactor(cfg.Client, compactionInterval, clock.RealClock{}, nil)
+	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, compactor: compactor, stop: compactor.Stop}
+	for _, gr := range cfg.Uncached {
+		s.uncached[gr] = true
+	}
+	return s
+}
+
+// embedded answers for the etcd of this process: it is of the version that it was linked with.
+type embedded struct{}
+
+func (embedded) Endpoints() []string { return []string{"embedded"} }
+
+func (embedded) Status(context.Context, string) (*clientv3.StatusResponse, error) {
+	return &clientv3.StatusResponse{Version: version.Version}, nil
+}
+
+// Wait returns when all resources that were opened so far can be read from their caches.
+func (s *Store) Wait(ctx context.Context) error {
+	s.mu.Lock()
+	cachers := append([]*cacher.Cacher(nil), s.cachers...)
+	s.mu.Unlock()
+	for _, c := range cachers {
+		if err := c.Wait(ctx); err != nil {
+			return fmt.Errorf("fill the watch cache: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close ends the compaction. The resources' own storages are closed by who opened them.
+func (s *Store) Close() { s.stop() }
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (s *Store) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	codec, versioner, err := s.codec(resource.Group)
+	if err != nil {
+		return generic.RESTOptions{}, err
+	}
+	config := storagebackend.NewDefaultConfig(prefix, codec)
+	config.EncodeVersioner = versioner
+	return generic.RESTOptions{
+		StorageConfig:           config.ForResource(resource),
+		Decorator:               s.open,
+		DeleteCollectionWorkers: 1,
+		ResourcePrefix:          resourcePrefix(resource),
+	}, nil
+}
+
+// codec writes the group's v1 and reads it into the in-memory form.
+func (s *Store) codec(group string) (runtime.Codec, runtime.GroupVersioner, error) {
+	protobuf, ok := runtime.SerializerInfoForMediaType(s.codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	if !ok {
+		return nil, nil, errors.New("the scheme's codecs have no protobuf")
+	}
+	stored := schema.GroupVersion{Group: group, Version: "v1"}
+	memory := schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
+	return s.codecs.CodecForVersions(protobuf.Serializer, s.codecs.UniversalDeserializer(), stored, memory), stored, nil
+}
+
+// resourcePrefix is a resource's folder, as Kubernetes has it.
+func resourcePrefix(resource schema.GroupResource) string {
+	if resource == (schema.GroupResource{Resource: "nodes"}) {
+		return "/minions"
+	}
+	return "/" + resource.Resource
+}
+
+// open is a generic.StorageDecorator.
+func (s *Store) open(config *storagebackend.ConfigForResource, resourcePrefix string, keyFunc func(runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object, getAttrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	versioner := storage.APIObjectVersioner{}
+	// The wrappers make a record that cannot be decoded an error that names it, and let an administrator delete it.
+	transformer := etcd3.WithCorruptObjErrorHandlingTransformer(identity.NewEncryptCheckTransformer())
+	decoder := etcd3.WithCorruptObjErrorHandlingDecoder(etcd3.NewDefaultDecoder(config.Codec, versioner))
+	raw, err := etcd3.New(s.client, s.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
+		transformer, config.LeaseManagerConfig, decoder, versioner)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s in etcd: %w", config.GroupResource, err)
+	}
+	deletable := etcd3.NewStoreWithUnsafeCorruptObjectDeletion(raw, config.GroupResource)
+	if s.uncached[config.GroupResource] {
+		return deletable, raw.Close, nil
+	}
+	c, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             deletable,
+		Versioner:           versioner,
+		GroupResource:       config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow,
+		ResourcePrefix:      resourcePrefix,
+		KeyFunc:             keyFunc,
+		NewFunc:             newFunc,
+		NewListFunc:         newListFunc,
+		GetAttrsFunc:        getAttrs,
+		IndexerFuncs:        triggers,
+		Indexers:            indexers,
+		Codec:               config.Codec,
+	})
+	if err != nil {
+		raw.Close()
+		return nil, nil, fmt.Errorf("cache %s: %w", config.GroupResource, err)
+	}
+	s.mu.Lock()
+	s.cachers = append(s.cachers, c)
+	s.mu.Unlock()
+	delegator := cacher.NewCacheDelegator(c, deletable)
+	return delegator, sync.OnceFunc(func() {
+		delegator.Stop()
+		c.Stop()
+		raw.Close()
+	}), nil
+}

@@ -1,8 +1,106 @@
 package ns
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"os"
 
-// Create makes the namespaces and pins them at dir/net, dir/ipc and dir/uts, as far as asked for. The directory is made
-// if it is missing; its parent must exist. One that holds pins already fails with AlreadyExists. A failure leaves
-// nothing behind but a directory that was there before.
-func Create(dir string, o Options) error { return errors.New("not yet") }
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// Create makes the namespaces and pins them at dir/net, dir/ipc and dir/uts, as far as asked for. The directory belongs to
+// this package; Create makes it, its parent must exist. One that holds living pins fails with AlreadyExists, while
+// what a reboot has left is replaced. A failure leaves nothing, not even the directory.
+func Create(dir string, o Options) (err error) {
+	sysctls, err := plan(o)
+	if err != nil {
+		return err
+	}
+	if o.Hostname != "" && !o.UTS {
+		return fmt.Errorf("hostname %q: needs a UTS namespace of its own, the host's is not changed: %w", o.Hostname, errdefs.ErrInvalidArgument)
+	}
+	for _, k := range kinds {
+		switch pinned, err := Pinned(dir, k); {
+		case err != nil:
+			return err
+		case pinned:
+			return fmt.Errorf("%s: a namespace is pinned here: %w", Path(dir, k), errdefs.ErrAlreadyExists)
+		}
+	}
+	if err := Remove(dir); err != nil {
+		return fmt.Errorf("remove what is left from earlier: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, Remove(dir))
+		}
+	}()
+	if err := isolate(dir); err != nil {
+		return err
+	}
+	return onThread(func() error { return fill(dir, o, sysctls) })
+}
+
+// isolate makes the directory a mount point that neither propagates what is mounted in it nor is part of anybody's
+// recursive bind mount.
+func isolate(dir string) error {
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s upon itself: %w", dir, err)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_UNBINDABLE, ""); err != nil {
+		return fmt.Errorf("make the mount at %s unbindable: %w", dir, err)
+	}
+	return nil
+}
+
+// fill moves the calling thread into new namespaces, sets them up and pins them.
+func fill(dir string, o Options, sysctls []setting) error {
+	flags := 0
+	for _, k := range kinds {
+		if o.has(k) {
+			flags |= k.cloneFlag()
+		}
+	}
+	if flags == 0 {
+		return nil
+	}
+	if err := unix.Unshare(flags); err != nil {
+		return fmt.Errorf("make new namespaces (unshare 0x%x): %w", flags, err)
+	}
+	if o.Hostname != "" {
+		if err := unix.Sethostname([]byte(o.Hostname)); err != nil {
+			return fmt.Errorf("set hostname %q: %w", o.Hostname, err)
+		}
+	}
+	for _, s := range sysctls {
+		if err := s.write(); err != nil {
+			return err
+		}
+	}
+	for _, k := range kinds {
+		if !o.has(k) {
+			continue
+		}
+		if err := pin(Path(dir, k), k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pin binds the calling thread's namespace to a new file.
+func pin(path string, k Kind) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o400)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if err := unix.Mount("/proc/thread-self/ns/"+string(k), path, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("pin the %s namespace at %s: %w", k, path, err)
+	}
+	return nil
+}

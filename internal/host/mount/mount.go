@@ -1,54 +1,97 @@
 // Package mount mounts and unmounts what the runtime needs: overlays of image layers, tmpfs, bind mounts.
 //
-// Unmounting is idempotent and never follows a symbolic link. Mounting is not idempotent: a second mount on the same target stacks
-// upon the first. No function creates its target.
+// Unmounting is idempotent and never follows a symbolic link in the last element. Mounting is not idempotent: a second mount on
+// the same target is stacked upon the first. No function creates its target; one that fails leaves nothing mounted.
 package mount
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
-)
+	"slices"
 
-// Overlay mounts an overlay file system. The lower directories are ordered topmost first, as overlayfs orders them; there must be
-// at least one. With upper and work both empty the mount is read-only. There is no limit to the number of layers below
-// the kernel's 500, however long their paths.
-func Overlay(target string, lower []string, upper, work string) error { return errors.New("not yet") }
+	"github.com/containerd/errdefs"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
 
 // TmpfsOptions shape a tmpfs, which is always nosuid and nodev.
 type TmpfsOptions struct {
 	Size   uint64      // in bytes; 0: the kernel's default, half of the memory
-	Mode   fs.FileMode // permissions of its root with the sticky bit; 0: 01777
+	Mode   fs.FileMode // of its root: permission bits and fs.ModeSticky; 0: 01777
 	NoExec bool
 }
 
 // Tmpfs mounts a tmpfs.
-func Tmpfs(target string, o TmpfsOptions) error { return errors.New("not yet") }
+func Tmpfs(target string, o TmpfsOptions) error {
+	mode := uint32(o.Mode.Perm())
+	if o.Mode&fs.ModeSticky != 0 {
+		mode |= unix.S_ISVTX
+	}
+	if o.Mode == 0 {
+		mode = 0o1777
+	}
+	data := fmt.Sprintf("mode=%04o", mode)
+	if o.Size > 0 {
+		data += fmt.Sprintf(",size=%d", o.Size)
+	}
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+	if o.NoExec {
+		flags |= unix.MS_NOEXEC
+	}
+	if err := unix.Mount("tmpfs", target, "tmpfs", flags, data); err != nil {
+		return fmt.Errorf("mount a tmpfs (%s) at %s: %w", data, target, err)
+	}
+	return nil
+}
 
 // BindOptions shape a bind mount.
 type BindOptions struct {
-	ReadOnly  bool // the mount and everything mounted below it
 	Recursive bool // with what is mounted below the source
+	ReadOnly  bool // all that is bound; needs Linux 5.12
 }
 
-// Bind makes the source visible at the target, with private propagation. Source and target are both directories or both not.
-func Bind(source, target string, o BindOptions) error { return errors.New("not yet") }
-
-// Unmount takes away the topmost mount at the target. That nothing is mounted or nothing exists there is no error. A
-// busy mount is detached: it is gone for everyone who looks, and ends when its last user does.
-func Unmount(target string) error { return errors.New("not yet") }
-
-// Below lists the mount points at or below the directory in this mount namespace, deepest first, a target as often as
-// there are mounts stacked on it. Nothing there, or no such directory, is an empty list.
-func Below(dir string) ([]string, error) { return nil, errors.New("not yet") }
-
-// UnmountBelow unmounts everything at or below the directory, deepest first. It goes on after an error and returns them all.
-func UnmountBelow(dir string) error { return errors.New("not yet") }
-
-// Propagation is how the mount that holds a path exchanges mounts with other mount namespaces.
-type Propagation struct {
-	Shared bool // it sends and receives: what a BIDIRECTIONAL mount needs of its source
-	Slave  bool // it receives: what, as well as Shared, a HOST_TO_CONTAINER mount needs of its source
+// Bind makes the source visible at the target, with private propagation. Source and target are both directories or
+// both not.
+func Bind(source, target string, o BindOptions) error {
+	bind, private, at := uintptr(unix.MS_BIND), uintptr(unix.MS_PRIVATE), uint(0)
+	if o.Recursive {
+		bind, private, at = bind|unix.MS_REC, private|unix.MS_REC, unix.AT_RECURSIVE
+	}
+	if err := unix.Mount(source, target, "", bind, ""); err != nil {
+		return fmt.Errorf("bind %s to %s: %w", source, target, err)
+	}
+	err := unix.Mount("", target, "", private, "")
+	if err == nil && o.ReadOnly {
+		// A remount would also do for a single mount, but it sets all flags of the mount anew; this sets one.
+		err = unix.MountSetattr(unix.AT_FDCWD, target, at|unix.AT_SYMLINK_NOFOLLOW, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	if errors.Is(err, unix.ENOSYS) {
+		err = fmt.Errorf("read-only bind mounts need Linux 5.12: %w", errdefs.ErrNotImplemented)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("bind %s to %s: %w", source, target, err), detach(target))
+	}
+	return nil
 }
 
-// PropagationOf tells the propagation of the mount that holds the path, which must exist and be free of symbolic links.
-func PropagationOf(path string) (Propagation, error) { return Propagation{}, errors.New("not yet") }
+// Isolate makes the directory a mount point whose inside is this mount namespace's own: what is mounted there is not
+// propagated to others, and is left out when somebody binds a directory above it recursively (a hostPath volume
+// of "/"). Without it, such a volume would hold other containers' root file systems. Files that lie in the directory itself
+// can no longer be bound either; what is mounted in it can. Isolate is idempotent; Unmount undoes it.
+func Isolate(dir string) error {
+	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
+	if err != nil {
+		return fmt.Errorf("read the mounts: %w", err)
+	}
+	if slices.ContainsFunc(infos, func(m *mountinfo.Info) bool { return m.Optional == "unbindable" }) {
+		return nil
+	}
+	if err := Bind(dir, dir, BindOptions{}); err != nil {
+		return err
+	}
+	if err := unix.Mount("", dir, "", unix.MS_UNBINDABLE, ""); err != nil {
+		return errors.Join(fmt.Errorf("make the mount at %s unbindable: %w", dir, err), detach(dir))
+	}
+	return nil
+}

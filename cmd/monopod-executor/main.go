@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Command monopod-executor runs containers for monopod, and outlives it.
 //
 // It is one binary with three faces: the keeper, which monopod starts; the worker, which the keeper starts; and

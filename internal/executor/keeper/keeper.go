@@ -17,7 +17,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +29,7 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -58,6 +61,7 @@ type keeper struct {
 	worker  int  // the present worker's pid; 0: none
 	ending  bool // no further worker is wanted
 	isReady bool
+	started bool // a worker has been started before
 
 	gone chan int // pids of workers that have been reaped
 }
@@ -250,7 +254,7 @@ func (k *keeper) startWorker(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p, err := os.StartProcess("/proc/self/exe", k.cfg.Worker, &os.ProcAttr{
-		Dir: "/", Files: files, Env: append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(workerProcs))})
+		Dir: "/", Files: files, Env: k.workerEnv()})
 	if err != nil {
 		ours.Close()
 		return fmt.Errorf("start the worker: %w", err)
@@ -260,6 +264,17 @@ func (k *keeper) startWorker(ctx context.Context) error {
 	protocol.NewConn(ctx, ours, protocol.ConnConfig{Serve: k.serve, Log: k.log})
 	k.log.Info("worker started", "pid", k.worker)
 	return nil
+}
+
+// workerEnv is the environment of a worker. Failpoints are armed in the first worker only: the next ones show that what
+// happened there is survived.
+func (k *keeper) workerEnv() []string {
+	env := os.Environ()
+	if k.started {
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, failpoint.EnvVar+"=") })
+	}
+	k.started = true
+	return append(env, "GOMAXPROCS="+strconv.Itoa(workerProcs))
 }
 
 // workerProcs is GOMAXPROCS of the worker, and of libcontainer's init code, which gets it from there: more would only

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package worker
 
 import (
@@ -243,10 +245,8 @@ func (w *Worker) newStdio(c *container, rec record, log *crilog.File, files map[
 
 // undoCreate removes whatever a Create that failed, or was cut short, has left.
 func (w *Worker) undoCreate(ctx context.Context, rec record) error {
-	err := w.removeRemains(ctx, rec)
-	if herr := w.keeper.Release(ctx, containerKey(rec.ID)); herr != nil {
-		err = errors.Join(err, herr)
-	}
+	// The release comes before the journal: once it is acknowledged, the keeper writes no more of this process.
+	err := errors.Join(w.removeRemains(ctx, rec), w.keeper.Release(ctx, containerKey(rec.ID)), w.journal.Remove(rec.PID, rec.StartTime))
 	if err != nil {
 		return fmt.Errorf("clean up: %w", err) // the record stays: the next worker tries again
 	}

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package worker
 
 import (
@@ -96,6 +98,9 @@ func (w *Worker) recoverOne(r record, h *heldSet) error {
 	act := decide(r, found{sameBoot: same, held: h != nil, journalled: journalled, alive: same && r.PID != 0 && proc.Alive(r.PID, r.StartTime)})
 	w.log.Info("container recovered", "container", r.ID, "stage", r.Stage, "action", act)
 	if act == actUndo {
+		if h != nil { // the record was written before there was a process
+			r.PID, r.StartTime = h.PID, h.StartTime
+		}
 		return w.undoCreate(w.ctx, r)
 	}
 	c := newContainer(r.ID)

@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Package worker is the half of the executor that works: it creates containers with libcontainer, moves their stdio,
 // writes their logs, and serves monopod.
 //

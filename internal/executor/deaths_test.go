@@ -1,0 +1,258 @@
+package executor_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// The table of deaths: the worker is killed by kill -9. Whatever runs goes on as if nothing had happened.
+
+func TestWorkerDies(t *testing.T) {
+	n := newNode(t)
+	tty := n.bundle("tty", func(s *specs.Spec) { s.Process.Terminal = true }, "sh", "-c", "trap 'echo HUP' HUP; while read x; do echo got $x; done")
+	tty.Stdin = true
+	stdin := n.bundle("stdin", nil, "sh", "-c", "while read x; do echo got $x; done; echo eof")
+	stdin.Stdin, stdin.StdinOnce = true, false
+	pids := map[string]int{"tty": n.start(tty), "stdin": n.start(stdin)}
+	n.send("tty", "1\n")
+	n.send("stdin", "1\n")
+	for range 3 {
+		n.killWorker()
+	}
+	for id, pid := range pids {
+		s, err := n.c.State(n.ctx(), id)
+		if err != nil || s.Phase != protocol.Running || s.PID != pid {
+			t.Errorf("%s: %+v %v, want Running with pid %d", id, s, err, pid)
+		}
+	}
+	n.send("tty", "2\n")
+	n.send("stdin", "2\n")
+	if err := n.c.Resize(n.ctx(), protocol.ResizeRequest{ID: "tty", Width: 50, Height: 20}); err != nil {
+		t.Error("resize: ", err)
+	}
+	want := []string{"got 1", "got 2"}
+	eventually(t, "stdin is alive", func() bool { return slices.Equal(texts(readLog(t, stdin.LogPath)), want) })
+	wantTTY := []string{"1\r", "got 1\r", "2\r", "got 2\r"} // with the terminal's echo
+	eventually(t, "the tty is alive", func() bool { return slices.Equal(texts(readLog(t, tty.LogPath)), wantTTY) })
+	resp, err := n.c.Exec(n.ctx(), protocol.ExecRequest{ID: "tty", ExecID: "x", Process: process("sh", "-c", "exit 3")})
+	if err != nil || resp.Exit.Code != 3 {
+		t.Errorf("exec: %+v %v", resp, err)
+	}
+	n.kill("tty", unix.SIGKILL)
+	if e := n.exit("tty"); e.Code != 137 || e.Reason != "" {
+		t.Errorf("tty: exit %+v, want 137", e)
+	}
+}
+
+// A container that prints without pause loses at most one read buffer, or has it twice.
+func TestWorkerDiesWhileContainerPrints(t *testing.T) {
+	n := newNode(t)
+	req := n.bundle("a", nil, "seq", "100000000")
+	pid := n.start(req)
+	last := 0
+	for range 3 {
+		grown := fileSize(t, req.LogPath) + 1<<20
+		eventually(t, "the log grows", func() bool { return fileSize(t, req.LogPath) > grown })
+		n.killWorker()
+	}
+	grown := fileSize(t, req.LogPath) + 1<<20
+	eventually(t, "the log grows", func() bool { return fileSize(t, req.LogPath) > grown })
+	if s, err := n.c.State(n.ctx(), "a"); err != nil || s.PID != pid {
+		t.Errorf("state %+v %v, want pid %d", s, err, pid)
+	}
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+	lines := readLog(t, req.LogPath)
+	gaps := 0
+	for i := 0; i < len(lines)-1; i++ { // the last line may be cut by the kill of the container
+		num, err := strconv.Atoi(lines[i].text)
+		if err == nil && num == last+1 {
+			last = num
+			continue
+		}
+		// The buffer that was lost began and ended somewhere in a line: this line is the rest of one, and the next is whole.
+		gaps++
+		if num, err = strconv.Atoi(lines[i+1].text); err != nil {
+			t.Fatalf("line %d is %q", i+2, lines[i+1].text)
+		}
+		const buffer, torn = 16 << 10, 20
+		if lost := (num - last) * len(lines[i+1].text+"\n"); num <= last || lost > buffer+torn {
+			t.Errorf("after %d comes %q, then %d: more than one buffer is lost, or something is repeated", last, lines[i].text, num)
+		}
+		last = num - 1
+	}
+	if gaps > 3 {
+		t.Errorf("%d gaps after 3 deaths", gaps)
+	}
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Size()
+}
+
+// What a container prints and how it exits while no worker is there is known exactly.
+func TestContainerExitsWhileWorkerIsAway(t *testing.T) {
+	for _, keeperAsleep := range []bool{true, false} {
+		n := newNode(t)
+		req := n.bundle("a", nil, "sh", "-c", "read x; for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; done; exit 7")
+		req.Stdin = true
+		pid := n.start(req)
+		h := n.hello()
+		if err := unix.Kill(h.KeeperPID, unix.SIGSTOP); err != nil { // so that it starts no worker for now
+			t.Fatal(err)
+		}
+		// Our own way to the container's stdin, since there will be no worker.
+		stdin, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/0", pid), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stdin.Close()
+		if err := unix.Kill(h.WorkerPID, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		awaitEnd(t, h.WorkerPID)
+		if !keeperAsleep {
+			unix.Kill(h.KeeperPID, unix.SIGCONT)
+		}
+		io.WriteString(stdin, "\n")
+		awaitEnd(t, pid)
+		unix.Kill(h.KeeperPID, unix.SIGCONT)
+		if e := n.exit("a"); e.Code != 7 || e.Reason != "" {
+			t.Errorf("exit %+v, want 7", e)
+		}
+		var want []string
+		for i := range 10 {
+			want = append(want, fmt.Sprint("line ", i+1))
+		}
+		if got := texts(readLog(t, req.LogPath)); !slices.Equal(got, want) {
+			t.Errorf("log %q, want %q", got, want)
+		}
+	}
+}
+
+// With the worker killed at each of its steps, the caller's retry succeeds and nothing is left.
+func TestWorkerDiesAtEachStep(t *testing.T) {
+	for _, point := range []string{"held", "starting", "journalled", "deleting"} {
+		t.Run(point, func(t *testing.T) {
+			t.Setenv(failpoint.EnvVar, "executor/worker/"+point+"=kill") // armed in the first worker only
+			n := newNode(t)
+			before := n.hello()
+			req := n.bundle("a", nil, "sh", "-c", "echo hello; exit 7")
+			if e := n.run(req); e.Code != 7 || e.Reason != "" {
+				t.Errorf("exit %+v, want 7", e)
+			}
+			if got := texts(readLog(t, req.LogPath)); !slices.Equal(got, []string{"hello"}) {
+				t.Errorf("log %q", got)
+			}
+			if err := n.c.Delete(n.ctx(), "a"); err != nil {
+				t.Error("delete: ", err)
+			}
+			if n.hello().WorkerPID == before.WorkerPID {
+				t.Error("the worker was not killed")
+			}
+		})
+	}
+}
+
+// The execs of a dead worker are killed: their callers have been told that they are lost.
+func TestExecEndsWithItsWorker(t *testing.T) {
+	n := newNode(t)
+	n.start(n.bundle("a", nil, "sleep", "1000"))
+	pid, done := n.startExec(n.ctx(), "a", "x", "sh", "-c", "echo $$; exec sleep 1000")
+	n.killWorker()
+	if err := <-done; err == nil {
+		t.Error("the exec's caller was told that all is well")
+	}
+	eventually(t, "the exec is killed", func() bool { return !n.alive("a", pid) })
+}
+
+// Keeper and worker are killed at once.
+func TestKeeperAndWorkerDie(t *testing.T) {
+	n := newNode(t)
+	quiet := n.bundle("quiet", nil, "sh", "-c", "while read x; do echo got $x; done; sleep 1000")
+	quiet.Stdin = true
+	pid := n.start(quiet)
+	n.send("quiet", "1\n")
+	doomed := n.bundle("doomed", nil, "sleep", "1000")
+	doomedPID := n.start(doomed)
+	h := n.hello()
+	unix.Kill(h.KeeperPID, unix.SIGSTOP)
+	unix.Kill(h.WorkerPID, unix.SIGKILL)
+	unix.Kill(h.KeeperPID, unix.SIGKILL)
+	awaitEnd(t, h.WorkerPID)
+	awaitEnd(t, h.KeeperPID)
+	unix.Kill(doomedPID, unix.SIGKILL)
+	eventually(t, "the container is reaped by whoever got it", func() bool { return gone(doomedPID) })
+	n.launch()
+	if e := n.exit("doomed"); e.Code != 255 || e.Reason != protocol.ReasonUnknown {
+		t.Errorf("exit %+v, want 255 Unknown", e)
+	}
+	s, err := n.c.State(n.ctx(), "quiet")
+	if err != nil || s.Phase != protocol.Running || s.PID != pid {
+		t.Fatalf("state %+v %v, want Running with pid %d", s, err, pid)
+	}
+	resp, err := n.c.Exec(n.ctx(), protocol.ExecRequest{ID: "quiet", ExecID: "x", Process: process("sh", "-c", "echo again > /proc/1/fd/1; exit 2")})
+	if err != nil || resp.Exit.Code != 2 {
+		t.Errorf("exec: %+v %v", resp, err)
+	}
+	eventually(t, "output is logged again", func() bool { return slices.Equal(texts(readLog(t, quiet.LogPath)), []string{"got 1", "again"}) })
+	n.kill("quiet", unix.SIGKILL)
+	if e := n.exit("quiet"); e.Code != 137 && e.Reason != protocol.ReasonUnknown {
+		t.Errorf("exit %+v, want 137 (where the kernel tells) or 255 Unknown", e)
+	}
+}
+
+func gone(pid int) bool {
+	_, err := os.Stat("/proc/" + itoa(pid))
+	return err != nil
+}
+
+// Attached clients are told that their worker is gone; they attach again, and the container noticed nothing.
+func TestAttachAgain(t *testing.T) {
+	n := newNode(t)
+	req := n.bundle("a", nil, "sh", "-c", "while read x; do echo got $x; done; echo eof")
+	req.Stdin, req.StdinOnce = true, true
+	n.start(req)
+	inR, inW := pipe(t)
+	done := make(chan error, 1)
+	go func() { done <- n.c.Attach(n.ctx(), protocol.AttachRequest{ID: "a", Stdin: true}, inR) }()
+	io.WriteString(inW, "1\n")
+	eventually(t, "the first line", func() bool { return len(readLog(t, req.LogPath)) == 1 })
+	n.killWorker()
+	if err := <-done; err == nil {
+		t.Error("the attachment ended without an error")
+	}
+	outR, outW := pipe(t)
+	go func() {
+		n.c.Attach(n.ctx(), protocol.AttachRequest{ID: "a", Stdin: true, Stdout: true}, inR, outW)
+		outW.Close()
+	}()
+	out := bufio.NewReader(outR)
+	io.WriteString(inW, "2\n")
+	if line, _ := out.ReadString('\n'); strings.TrimSpace(line) != "got 2" {
+		t.Errorf("stdout %q", line)
+	}
+	inW.Close()
+	if line, _ := out.ReadString('\n'); strings.TrimSpace(line) != "eof" {
+		t.Errorf("stdout %q", line)
+	}
+}

@@ -20,11 +20,11 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
+	ctx = s.scope(ctx)
 	e := s.index.entry(name)
 	if e == nil {
-		return nil
+		return s.removeBroken(ctx, name)
 	}
-	ctx = s.scope(ctx)
 	for _, n := range s.index.names(e.image.ID) {
 		if err := s.images.Delete(ctx, n); err != nil && !errdefs.IsNotFound(err) {
 			return errors.Join(fmt.Errorf("removing image %s: %w", n, err), s.index.rebuild(ctx))
@@ -34,6 +34,21 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 		return err
 	}
 	s.log.InfoContext(ctx, "image removed", "image", ref, "id", e.image.ID)
+	return s.collect(ctx)
+}
+
+// removeBroken removes a name that leads to an image which is not whole, and so is not listed.
+func (s *Store) removeBroken(ctx context.Context, ref parsed) error {
+	if ref.name == nil {
+		return nil
+	}
+	err := s.images.Delete(ctx, ref.name.String())
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("removing image %s: %w", ref.name, err)
+	}
 	return s.collect(ctx)
 }
 
@@ -47,12 +62,7 @@ func (s *Store) kickCollect() {
 
 // collectLoop collects when it is asked to, and from time to time for what a failed pull left.
 func (s *Store) collectLoop(ctx context.Context) {
-	// The metadata lets the snapshotter clean up only after removals of its own. Directories that a killed process had
-	// made, but not written down, are found here.
-	if err := s.cleaner.Cleanup(ctx); err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "removing the leftovers of an interrupted unpack failed", "err", err)
-	}
-	tick := time.NewTicker(resumeWindow)
+	tick := time.NewTicker(s.resumeWindow)
 	defer tick.Stop()
 	for {
 		select {
@@ -88,7 +98,7 @@ func (s *Store) dropStaleTransfers(ctx context.Context) error {
 		return fmt.Errorf("reading the leases: %w", err)
 	}
 	for _, l := range all {
-		if l.Labels[transferLabel] == "" || s.transferRuns(l.ID) || time.Since(l.CreatedAt) < resumeWindow {
+		if l.Labels[transferLabel] == "" || s.transferRuns(l.ID) || time.Since(l.CreatedAt) < s.resumeWindow {
 			continue
 		}
 		if err := s.leases.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
@@ -99,7 +109,7 @@ func (s *Store) dropStaleTransfers(ctx context.Context) error {
 }
 
 // beginTransfer makes a lease that holds all that is stored with the returned context. end must be called: with keep,
-// what was stored stays for resumeWindow, so that another attempt finds it.
+// what was stored stays for Config.ResumeWindow, so that another attempt finds it.
 func (s *Store) beginTransfer(ctx context.Context, what string) (_ context.Context, lease leases.Lease, end func(keep bool), err error) {
 	lease, err = s.leases.Create(ctx, leases.WithRandomID(), leases.WithLabel(transferLabel, what))
 	if err != nil {

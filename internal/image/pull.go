@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"syscall"
@@ -63,6 +64,7 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth) (_ 
 		}
 	}
 	session := s.newSession(ctx, reference.Domain(named), auth, cancel)
+	defer session.close()
 	defer func() {
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 			err = cause // the reason, instead of "context canceled"
@@ -86,7 +88,7 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth) (_ 
 	if err != nil {
 		return Image{}, err
 	}
-	if err := s.unpack(ctx, remotes.FetchHandler(s.content, fetcher), target); err != nil {
+	if err := s.unpack(ctx, s.fetch(fetcher), target); err != nil {
 		return Image{}, err
 	}
 	if err := failpoint.Hit("image/pull/unpacked"); err != nil {
@@ -116,6 +118,22 @@ func (s *Store) resolve(ctx context.Context, session *registrySession, named ref
 			target.MediaType, errdefs.ErrInvalidArgument)
 	}
 	return target, nil
+}
+
+// fetch downloads a blob that the store does not have, and goes on where an earlier download broke. What turns out not
+// to be what its digest says is dropped: going on with it would fail for ever.
+func (s *Store) fetch(from remotes.Fetcher) images.HandlerFunc {
+	download := remotes.FetchHandler(s.content, from)
+	return func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		children, err := download(ctx, desc)
+		if errdefs.IsFailedPrecondition(err) {
+			err = fmt.Errorf("the registry sent a damaged blob: %w", err)
+			if aerr := s.content.Abort(ctx, remotes.MakeRefKey(ctx, desc)); aerr != nil && !errdefs.IsNotFound(aerr) {
+				err = errors.Join(err, aerr)
+			}
+		}
+		return children, err
+	}
 }
 
 // pulledNames are the names that a pulled image gets: the reference itself, and the digest it stood for.
@@ -182,7 +200,7 @@ func classify(err error) error {
 		}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		class = errdefs.ErrResourceExhausted
-	case errors.As(err, &network):
+	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF): // no answer, or half of one
 		class = errdefs.ErrUnavailable
 	default:
 		return err

@@ -111,13 +111,15 @@ type registrySession struct {
 	stall  time.Duration
 	cancel context.CancelCauseFunc // ends the pull
 
-	mu    sync.Mutex
-	tried []attempt
+	mu         sync.Mutex
+	tried      []attempt
+	transports []http.RoundTripper // the innermost ones, which hold the connections
 }
 
 // attempt is the last thing that a host did.
 type attempt struct {
-	host   string // scheme and host
+	host   string
+	url    string // scheme and host
 	answer string
 	ok     bool
 }
@@ -125,7 +127,12 @@ type attempt struct {
 // newSession prepares a pull from the registry that a reference names. cancel ends the pull when it stalls.
 func (s *Store) newSession(ctx context.Context, registry string, auth *Auth, cancel context.CancelCauseFunc) *registrySession {
 	rs := &registrySession{stall: s.stallTimeout, cancel: cancel}
-	opts := config.HostOptions{HostDir: s.hosts.hostDir}
+	opts := config.HostOptions{HostDir: s.hosts.hostDir, UpdateClient: func(c *http.Client) error {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		rs.transports = append(rs.transports, c.Transport)
+		return nil
+	}}
 	if auth != nil {
 		opts.Credentials = func(host string) (string, string, error) {
 			if !auth.appliesTo(host, registry) {
@@ -153,6 +160,17 @@ func (s *Store) newSession(ctx context.Context, registry string, auth *Auth, can
 	return rs
 }
 
+// close gives the session's connections back. Each session has its own, because credentials and hosts.toml may differ.
+func (rs *registrySession) close() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, t := range rs.transports {
+		if c, ok := t.(interface{ CloseIdleConnections() }); ok {
+			c.CloseIdleConnections()
+		}
+	}
+}
+
 // explain adds to an error what each host answered, when any of them did not do as it was asked.
 func (rs *registrySession) explain(err error) error {
 	rs.mu.Lock()
@@ -162,22 +180,22 @@ func (rs *registrySession) explain(err error) error {
 	}
 	said := make([]string, len(rs.tried))
 	for i, a := range rs.tried {
-		said[i] = a.host + " (" + a.answer + ")"
+		said[i] = a.url + " (" + a.answer + ")"
 	}
 	return fmt.Errorf("%w; tried: %s", err, strings.Join(said, ", "))
 }
 
-func (rs *registrySession) note(req *http.Request, ok bool, answer string) {
-	host := req.URL.Scheme + "://" + req.URL.Host
+func (rs *registrySession) note(at *url.URL, ok bool, answer string) {
+	a := attempt{host: at.Host, url: at.Scheme + "://" + at.Host, answer: answer, ok: ok}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for i := range rs.tried {
-		if rs.tried[i].host == host {
-			rs.tried[i].answer, rs.tried[i].ok = answer, ok
+		if rs.tried[i].host == a.host {
+			rs.tried[i] = a
 			return
 		}
 	}
-	rs.tried = append(rs.tried, attempt{host, answer, ok})
+	rs.tried = append(rs.tried, a)
 }
 
 // watchedTransport notes the answers of hosts and watches the bodies.
@@ -187,42 +205,37 @@ type watchedTransport struct {
 }
 
 func (t *watchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	timer := t.session.watch(req)
+	timer := t.session.watch(req.URL)
 	resp, err := t.next.RoundTrip(req)
 	timer.Stop()
 	if err != nil {
-		t.session.note(req, false, err.Error())
+		t.session.note(req.URL, false, err.Error())
 		return nil, err
 	}
-	t.session.note(req, resp.StatusCode < 400, resp.Status)
-	resp.Body = &watchedBody{ReadCloser: resp.Body, session: t.session, req: req}
+	at := req.URL
+	if resp.Request != nil {
+		at = resp.Request.URL // plain HTTP, when HTTPS was only tried
+	}
+	t.session.note(at, resp.StatusCode < 400, resp.Status)
+	resp.Body = &watchedBody{ReadCloser: resp.Body, session: t.session, at: at}
 	return resp, nil
 }
 
-// CloseIdleConnections lets http.Client reach the transport below.
-func (t *watchedTransport) CloseIdleConnections() {
-	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
-
 // watch ends the pull unless the returned timer is stopped in time.
-func (rs *registrySession) watch(req *http.Request) *time.Timer {
+func (rs *registrySession) watch(at *url.URL) *time.Timer {
 	return time.AfterFunc(rs.stall, func() {
-		err := fmt.Errorf("%s://%s sent nothing for %s: %w", req.URL.Scheme, req.URL.Host, rs.stall, errdefs.ErrUnavailable)
-		rs.note(req, false, err.Error())
-		rs.cancel(err)
+		rs.cancel(fmt.Errorf("%s://%s sent nothing for %s: %w", at.Scheme, at.Host, rs.stall, errdefs.ErrUnavailable))
 	})
 }
 
 type watchedBody struct {
 	io.ReadCloser
 	session *registrySession
-	req     *http.Request
+	at      *url.URL
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
-	timer := b.session.watch(b.req)
+	timer := b.session.watch(b.at)
 	defer timer.Stop()
 	return b.ReadCloser.Read(p)
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay"
-	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
 	"github.com/containerd/platforms"
@@ -35,8 +34,8 @@ const (
 	namespace = "monopod"
 	// snapshotterName appears in the labels by which a configuration refers to its unpacked layers.
 	snapshotterName = "overlayfs"
-	// resumeWindow is how long the content of a pull that failed is kept for the next attempt.
-	resumeWindow = time.Hour
+	// defaultResumeWindow is how long the content of a pull that failed is kept for the next attempt.
+	defaultResumeWindow = time.Hour
 	// defaultStallTimeout is how long a download may stand still before the pull fails.
 	defaultStallTimeout = 5 * time.Minute
 )
@@ -51,6 +50,8 @@ type Config struct {
 	RegistryConfigDir string
 	// StallTimeout ends a pull whose download delivers no byte for so long; 0 is five minutes.
 	StallTimeout time.Duration
+	// ResumeWindow is how long what a failed pull has downloaded is kept for the next attempt; 0 is one hour.
+	ResumeWindow time.Duration
 	Log          *slog.Logger
 }
 
@@ -79,13 +80,13 @@ type Store struct {
 	root         string
 	hosts        hostsConfig
 	stallTimeout time.Duration
+	resumeWindow time.Duration
 	platform     platforms.MatchComparer
 
 	db      *metadata.DB
 	content content.Store
 	images  images.Store
 	snaps   snapshots.Snapshotter
-	cleaner snapshots.Cleaner
 	leases  leases.Manager
 	applier diff.Applier
 	closers []func() error
@@ -114,6 +115,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		root:         cfg.Root,
 		hosts:        hostsConfig{dir: cfg.RegistryConfigDir},
 		stallTimeout: cfg.StallTimeout,
+		resumeWindow: cfg.ResumeWindow,
 		platform:     platforms.Default(),
 		locks:        newKeyedLock(),
 		limits:       newLimits(),
@@ -128,18 +130,20 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.stallTimeout == 0 {
 		s.stallTimeout = defaultStallTimeout
 	}
+	if s.resumeWindow == 0 {
+		s.resumeWindow = defaultResumeWindow
+	}
 	if err := s.openStores(s.scope(ctx)); err != nil {
 		return nil, errors.Join(err, s.closeAll())
 	}
 	s.index = newIndex(s)
-	if err := s.index.rebuild(s.scope(ctx)); err != nil {
+	if err := errors.Join(s.sweep(s.scope(ctx)), s.index.rebuild(s.scope(ctx))); err != nil {
 		return nil, errors.Join(fmt.Errorf("image store %s: %w", cfg.Root, err), s.closeAll())
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.flights.life = life
 	s.running.Go(func() { s.collectLoop(s.scope(life)) })
-	s.kickCollect() // what a killed predecessor left
 	return s, nil
 }
 
@@ -147,17 +151,7 @@ func (s *Store) openStores(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(s.root, "empty"), 0o755); err != nil {
 		return err
 	}
-	layers := filepath.Join(s.root, "overlay")
-	if err := overlayutils.Supported(layers); err != nil {
-		return fmt.Errorf("%s cannot hold the layers of an overlay: %w; put the data directory on ext4, xfs or btrfs, "+
-			"not on another overlay, and see that the kernel has overlayfs (modprobe overlay): %w",
-			layers, err, errdefs.ErrFailedPrecondition)
-	}
-	blobs, err := local.NewStore(filepath.Join(s.root, "content"))
-	if err != nil {
-		return fmt.Errorf("image store %s: %w", s.root, err)
-	}
-	// The bolt file's lock is what keeps a second process out, so it is taken before the snapshotter opens its own.
+	// The bolt file's lock is what keeps a second process out, so it is taken before anything else is touched.
 	path := filepath.Join(s.root, "metadata.db")
 	bdb, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
 	if errors.Is(err, bolterrors.ErrTimeout) {
@@ -168,15 +162,27 @@ func (s *Store) openStores(ctx context.Context) error {
 		return fmt.Errorf("image store %s: %w", path, err)
 	}
 	s.closers = append(s.closers, bdb.Close)
+	layers := filepath.Join(s.root, "overlay")
+	if err := checkOverlay(layers); err != nil {
+		return fmt.Errorf("%s cannot hold the layers of an overlay: %w; put the data directory on ext4, xfs or btrfs, "+
+			"not on another overlay, and see that the kernel has overlayfs (modprobe overlay): %w",
+			layers, err, errdefs.ErrFailedPrecondition)
+	}
+	if err := sweepIngests(s.root); err != nil {
+		return fmt.Errorf("image store %s: %w", s.root, err)
+	}
+	blobs, err := local.NewStore(filepath.Join(s.root, "content"))
+	if err != nil {
+		return fmt.Errorf("image store %s: %w", s.root, err)
+	}
 	// upperdirLabel makes Stat tell a layer's directory, so that no view has to be made of an image to learn it.
 	snaps, err := overlay.NewSnapshotter(layers, overlay.WithUpperdirLabel)
 	if err != nil {
 		return fmt.Errorf("image store %s: %w", layers, err)
 	}
 	s.closers = append(s.closers, snaps.Close)
-	cleaner, ok := snaps.(snapshots.Cleaner)
-	if !ok {
-		return fmt.Errorf("the overlay snapshotter cannot clean up: %w", errdefs.ErrNotImplemented)
+	if err := sweepDirectories(ctx, snaps, layers); err != nil {
+		return fmt.Errorf("image store %s: removing the leftovers of an interrupted unpack: %w", layers, err)
 	}
 
 	s.db = metadata.NewDB(bdb, blobs, map[string]snapshots.Snapshotter{snapshotterName: snaps})
@@ -185,7 +191,6 @@ func (s *Store) openStores(ctx context.Context) error {
 	}
 	s.content = s.db.ContentStore()
 	s.images = metadata.NewImageStore(s.db)
-	s.cleaner = cleaner
 	s.snaps = s.db.Snapshotter(snapshotterName)
 	s.leases = metadata.NewLeaseManager(s.db)
 	s.applier = apply.NewFileSystemApplier(s.content)

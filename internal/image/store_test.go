@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,9 +41,9 @@ func open(t *testing.T) *fixture {
 	f := &fixture{t: t, ctx: t.Context(), logs: &lockedBuffer{}}
 	dir := t.TempDir()
 	t.Cleanup(func() {
-		goleak.VerifyNone(t, leaks,
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), // idle connections to the registry
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+		// Idle connections of the test itself, and of its reverse proxy, to the registry.
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		goleak.VerifyNone(t, leaks)
 		mounts, err := os.ReadFile("/proc/self/mounts")
 		if err != nil || strings.Contains(string(mounts), dir) {
 			t.Errorf("something is still mounted in %s (%v)", dir, err)

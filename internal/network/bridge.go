@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/containerd/errdefs"
 	"github.com/vishvananda/netlink"
@@ -89,7 +88,7 @@ func New(ctx context.Context, cfg Config) (*Bridge, error) {
 	if b.nl, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return nil, fmt.Errorf("network: no netlink socket: %w", err)
 	}
-	if err := b.checkHost(); err != nil {
+	if err := b.checkHost(ctx); err != nil {
 		b.nl.Close()
 		return nil, err
 	}
@@ -114,7 +113,7 @@ func validate(cfg Config) error {
 // Start makes the bridge, the masquerading and the forwarding. It is idempotent.
 func (b *Bridge) Start(ctx context.Context) error {
 	// Checked again: the caller may have waited since New.
-	if err := b.checkHost(); err != nil {
+	if err := b.checkHost(ctx); err != nil {
 		return err
 	}
 	if err := b.noteBridge(); err != nil {
@@ -255,7 +254,7 @@ func (b *Bridge) Status(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("network: bridge %s: %w", b.name, err)
 	}
-	if !slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return prefixOf(a.IPNet).Addr() == b.gateway }) {
+	if !hasAddress(addrs, b.gateway) {
 		return fmt.Errorf("network: bridge %s has lost its address %s; %s: %w", b.name, b.gateway, again, errdefs.ErrUnavailable)
 	}
 	on, err := forwarding()

@@ -287,6 +287,16 @@ func TestTwoNodesOnOneHost(t *testing.T) {
 	h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0))
 }
 
+// A VPN that takes a part of the range while pods run does not keep a restarted node from starting.
+func TestOverlapThatCameLater(t *testing.T) {
+	h := newHost(t)
+	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDR: testRange}
+	h.bridge(cfg)
+	h.outside("10.201.0.128/30")
+	again := h.bridge(cfg)
+	h.must(again.Status(t.Context()))
+}
+
 func TestBadConfig(t *testing.T) {
 	h := newHost(t)
 	db := h.openDB("x.db")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -15,7 +17,7 @@ import (
 const ipForwardFile = "/proc/sys/net/ipv4/ip_forward"
 
 // checkHost looks whether the bridge's name and range are free, or ours already.
-func (b *Bridge) checkHost() error {
+func (b *Bridge) checkHost(ctx context.Context) error {
 	link, err := b.link()
 	if err != nil {
 		return fmt.Errorf("network: bridge %s: %w", b.name, err)
@@ -36,10 +38,24 @@ func (b *Bridge) checkHost() error {
 	if err != nil {
 		return fmt.Errorf("network: reading the addresses and routes of the host: %w", err)
 	}
-	if err := overlap(b.prefix, uses); err != nil {
-		return fmt.Errorf("network: %w: %w", err, errdefs.ErrFailedPrecondition)
+	err = overlap(b.prefix, uses)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if own != 0 {
+		// The other use came later (a VPN, say). Pods have addresses of this range by now, and a restart must not be
+		// what takes them down.
+		addrs, lerr := b.nl.AddrList(link, unix.AF_INET)
+		if lerr == nil && hasAddress(addrs, b.gateway) {
+			b.log.WarnContext(ctx, "the pod range is not only ours any more", "err", err)
+			return nil
+		}
+	}
+	return fmt.Errorf("network: %w: %w", err, errdefs.ErrFailedPrecondition)
+}
+
+func hasAddress(addrs []netlink.Addr, want netip.Addr) bool {
+	return slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return prefixOf(a.IPNet).Addr() == want })
 }
 
 // ours says whether the bridge carries this node's mark.

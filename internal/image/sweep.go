@@ -1,0 +1,107 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
+)
+
+// checkOverlay says whether dir can hold the layers of an overlay, by making one. It is never attached to the tree of
+// mounts, so a process that is killed here leaves none.
+func checkOverlay(dir string) (err error) {
+	probe := filepath.Join(dir, "probe")
+	defer func() { err = errors.Join(err, os.RemoveAll(probe)) }()
+	for _, d := range []string{"lower1", "lower2", "upper", "work"} {
+		if err := os.MkdirAll(filepath.Join(probe, d), 0o700); err != nil {
+			return err
+		}
+	}
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("fsopen overlay: %w", err)
+	}
+	defer unix.Close(fs)
+	at := func(d string) string { return filepath.Join(probe, d) }
+	for _, opt := range [][2]string{
+		{"source", "overlay"}, {"lowerdir", at("lower1") + ":" + at("lower2")}, {"upperdir", at("upper")}, {"workdir", at("work")},
+	} {
+		if err := unix.FsconfigSetString(fs, opt[0], opt[1]); err != nil {
+			return fmt.Errorf("overlay option %s: %w", opt[0], err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return fmt.Errorf("making an overlay there: %w", err)
+	}
+	return nil
+}
+
+// sweep removes what a killed process had made in the stores of blobs and layers, but not written down in the
+// metadata. The metadata looks for such things only in a collection that removes something of its own; so it is given
+// something to remove.
+func (s *Store) sweep(ctx context.Context) error {
+	const bait = "sweep"
+	if _, err := s.snaps.Prepare(ctx, bait, ""); err != nil && !errdefs.IsAlreadyExists(err) {
+		return fmt.Errorf("sweeping the layers: %w", err)
+	}
+	desc := ocispec.Descriptor{Digest: digest.FromString(bait), Size: int64(len(bait))}
+	if err := content.WriteBlob(ctx, s.content, bait, strings.NewReader(bait), desc); err != nil {
+		return fmt.Errorf("sweeping the blobs: %w", err)
+	}
+	return s.collect(ctx)
+}
+
+// sweepDirectories removes directories that a killed process had made for a snapshot, but not written down: they would
+// be in the way of the next snapshot of that number.
+func sweepDirectories(ctx context.Context, snaps snapshots.Snapshotter, layers string) error {
+	cleaner, ok := snaps.(snapshots.Cleaner)
+	if !ok {
+		return nil
+	}
+	err := cleaner.Cleanup(ctx)
+	if !errdefs.IsNotFound(err) {
+		return err
+	}
+	// It has not written down any snapshot yet.
+	dir := filepath.Join(layers, "snapshots")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepIngests removes downloads that were killed before they had a name. It must run before the store is open.
+func sweepIngests(root string) error {
+	dir := filepath.Join(root, "content", "ingest")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if fi, err := os.Stat(filepath.Join(dir, e.Name(), "ref")); err == nil && fi.Size() > 0 {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,7 +1,10 @@
 package apiserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -20,6 +23,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
@@ -84,6 +88,8 @@ func (s *Server) build() error {
 	config.StorageObjectCountTracker = nil // it serves priority and fairness, which is off
 	// The library's own clients of itself (informers for plugins) are not used, but it insists on a configuration.
 	config.LoopbackClientConfig = &rest.Config{Host: s.url()}
+	config.AddHealthChecks(healthz.NamedCheck("etcd", s.checkStore))
+	config.AddReadyzChecks(healthz.NamedCheck("startup", s.checkStarted))
 	if err := config.AddPostStartHook("monopod-serving", func(genericapiserver.PostStartHookContext) error {
 		close(s.serving)
 		return nil
@@ -129,6 +135,24 @@ func (s *Server) tokens() (authenticator.Request, error) {
 		return nil, fmt.Errorf("token file %s: %w; its lines are token,user,uid,\"group1,group2\"", s.cfg.TokenAuthFile, err)
 	}
 	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens)), nil
+}
+
+// checkStore is healthy when etcd answers.
+func (s *Server) checkStore(req *http.Request) error {
+	ctx, cancel := context.WithTimeout(req.Context(), 2*time.Second)
+	defer cancel()
+	_, err := s.etcd.Client().Get(ctx, "/registry/health")
+	return err
+}
+
+// checkStarted is ready when Ready is.
+func (s *Server) checkStarted(*http.Request) error {
+	select {
+	case <-s.ready:
+		return nil
+	default:
+		return errors.New("the caches are not filled yet")
+	}
 }
 
 // effectiveVersion reports the version of the Kubernetes API that is served.

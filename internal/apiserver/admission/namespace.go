@@ -60,7 +60,8 @@ func (n Namespaces) Validate(ctx context.Context, a admission.Attributes, _ admi
 func (n Namespaces) check(ctx context.Context, a admission.Attributes, resource schema.GroupResource) error {
 	obj, err := n.Getter.Get(ctx, a.GetNamespace(), &metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return err
+		// The getter's own error would name the resource of the request.
+		return apierrors.NewNotFound(namespaces, a.GetNamespace())
 	}
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("read namespace %q: %w", a.GetNamespace(), err))

@@ -72,6 +72,10 @@ func New(cfg Config) (*Connections, error) {
 // AgentConnection implements pod.ConnectionInfo.
 func (c *Connections) AgentConnection(ctx context.Context, nodeName string) (pod.Connection, error) {
 	obj, err := c.nodes.Get(ctx, nodeName, &metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		// The getter's own error would name the resource of the request.
+		return pod.Connection{}, apierrors.NewNotFound(corev1.Resource("nodes"), nodeName)
+	}
 	if err != nil {
 		return pod.Connection{}, err
 	}

@@ -131,7 +131,11 @@ func (d *Deleter) follow(parent context.Context) error {
 			if e.Type == watch.Error {
 				return apierrors.FromObject(e.Object)
 			}
-			if ns, ok := e.Object.(*corev1.Namespace); ok && e.Type != watch.Deleted {
+			obj := e.Object
+			if shared, ok := obj.(runtime.CacheableObject); ok {
+				obj = shared.GetObject() // the watch cache wraps what goes to several watchers
+			}
+			if ns, ok := obj.(*corev1.Namespace); ok && e.Type != watch.Deleted {
 				d.look(parent, ns)
 			}
 		}

@@ -1,0 +1,107 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// Debian is what is taken from Debian packages, unpacked in a cache and not installed.
+type Debian struct {
+	// Kernel is the bzImage; Modules the directory of its modules (.../lib/modules/RELEASE).
+	Kernel, Modules string
+	// Release is the kernel's release, as uname says it.
+	Release string
+	// Busybox is the static busybox.
+	Busybox string
+}
+
+// metaPackage depends on the newest kernel for clouds.
+const metaPackage = "linux-image-cloud-amd64"
+
+var kernelPackage = regexp.MustCompile(`linux-image-([0-9][^ ]*-cloud-amd64)`)
+
+// Fetch gets the packages from the host's Debian mirror, once: what is in the cache is used as it is. Clear the cache for a
+// newer kernel.
+func Fetch(ctx context.Context, cache string) (Debian, error) {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return Debian{}, err
+	}
+	busybox, err := unpacked(ctx, cache, "busybox-static", func(context.Context) (string, error) { return "busybox-static", nil })
+	if err != nil {
+		return Debian{}, err
+	}
+	kernel, err := unpacked(ctx, cache, "kernel", concreteKernel)
+	if err != nil {
+		return Debian{}, err
+	}
+	images, _ := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
+	modules, _ := filepath.Glob(filepath.Join(kernel, "lib/modules/*"))
+	if len(images) != 1 || len(modules) != 1 {
+		return Debian{}, fmt.Errorf("%s has %d kernels and %d directories of modules, want one each: remove it to fetch them again", kernel, len(images), len(modules))
+	}
+	d := Debian{Kernel: images[0], Modules: modules[0], Release: filepath.Base(modules[0])}
+	for _, path := range []string{"bin/busybox", "usr/bin/busybox"} {
+		if _, err := os.Stat(filepath.Join(busybox, path)); err == nil {
+			d.Busybox = filepath.Join(busybox, path)
+		}
+	}
+	if d.Busybox == "" {
+		return Debian{}, fmt.Errorf("%s has no busybox: remove it to fetch it again", busybox)
+	}
+	return d, nil
+}
+
+// concreteKernel resolves the meta package to the package that has the kernel.
+func concreteKernel(ctx context.Context) (string, error) {
+	out, err := runTool(ctx, "", "apt-cache", "depends", metaPackage)
+	if err != nil {
+		return "", fmt.Errorf("%w (apt-get update may help)", err)
+	}
+	name := kernelPackage.FindString(out)
+	if name == "" {
+		return "", fmt.Errorf("apt-cache depends %s names no kernel: %q; apt-get update may help", metaPackage, out)
+	}
+	return name, nil
+}
+
+// unpacked returns the directory cache/as with the content of a package. It comes into being whole.
+func unpacked(ctx context.Context, cache, as string, resolve func(context.Context) (string, error)) (string, error) {
+	dir := filepath.Join(cache, as)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	name, err := resolve(ctx)
+	if err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(cache, "fetch-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	// As root, apt would fetch as the user _apt, who cannot write here.
+	if _, err := runTool(ctx, tmp, "apt-get", "-o", "APT::Sandbox::User=root", "download", name); err != nil {
+		return "", fmt.Errorf("%w (apt-get update may help)", err)
+	}
+	debs, _ := filepath.Glob(filepath.Join(tmp, "*.deb"))
+	if len(debs) != 1 {
+		return "", fmt.Errorf("apt-get download %s brought %d files, want one", name, len(debs))
+	}
+	if _, err := runTool(ctx, tmp, "dpkg-deb", "-x", debs[0], filepath.Join(tmp, "x")); err != nil {
+		return "", err
+	}
+	err = os.Rename(filepath.Join(tmp, "x"), dir)
+	if errors.Is(err, os.ErrExist) || err != nil && exists(dir) {
+		err = nil // another run was faster
+	}
+	return dir, err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

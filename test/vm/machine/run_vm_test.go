@@ -1,0 +1,140 @@
+//go:build vm
+
+// These tests boot machines: go test -tags vm ./test/vm/machine
+
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"monopod.dev/monopod/test/vm/guest"
+)
+
+// shell is a machine that runs a shell command; what it prints comes into the buffer.
+func shell(t *testing.T, command string) (Config, *bytes.Buffer) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	init := filepath.Join(t.TempDir(), "init")
+	build := exec.Command("go", "build", "-o", init, "../init")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build init: %v: %s", err, out)
+	}
+	var output bytes.Buffer
+	return Config{
+		Cache: filepath.Join(cache, "monopod-vm"), Init: init, Output: &output, Log: t.Logf,
+		Job: guest.Job{Args: []string{"sh", "-c", command}},
+	}, &output
+}
+
+// leftovers fails the test when a machine, or what it was made of, is still there.
+func leftovers(t *testing.T) {
+	t.Helper()
+	ignore := goleak.IgnoreCurrent()
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	t.Cleanup(func() {
+		goleak.VerifyNone(t, ignore)
+		if left, _ := filepath.Glob(tmp + "/*"); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+		cmdlines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, c := range cmdlines {
+			if raw, err := os.ReadFile(c); err == nil && bytes.Contains(raw, []byte(tmp)) && strings.Contains(string(raw), "qemu") {
+				t.Errorf("still running: %s", c)
+			}
+		}
+	})
+}
+
+func TestTheMachineIsWhatANodeExpects(t *testing.T) {
+	leftovers(t)
+	cfg, out := shell(t, `set -e
+		stat -f -c %t /sys/fs/cgroup
+		for c in cpu memory pids cpuset io; do grep -qw $c /sys/fs/cgroup/cgroup.controllers; done
+		ip link show lo | grep -q ,UP
+		hostname; pwd; echo $EXTRA
+		cat file; ls -l /opt/tool | cut -c1-10
+		test -c /dev/ptmx -a -d /dev/pts -a -h /dev/fd
+		( (sleep 0.1; echo orphan > /tmp/orphan) & )
+		sleep 1; ps -o stat | grep -c Z || true
+		exit 42`)
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "file"), []byte("content\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Files = map[string]string{"/payload": files, "/opt/tool": filepath.Join(files, "file")}
+	cfg.Job.Env = []string{"EXTRA=extra"}
+	res, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "63677270\nmonopod-vm\n/payload\nextra\ncontent\n-rwxr-xr-x\n0\n"; out.String() != want || res.Code != 42 {
+		t.Errorf("exit code %d, output\n%s\nwant\n%s", res.Code, out, want)
+	}
+	t.Logf("%+v", res)
+}
+
+func TestAllOutputArrives(t *testing.T) {
+	leftovers(t)
+	cfg, out := shell(t, "seq 1000000; kill -9 $$")
+	res, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n"); n != 1000000 || !strings.HasSuffix(out.String(), "\n1000000\n") || res.Code != 128+9 {
+		t.Errorf("exit code %d, %d lines, the last %q", res.Code, n, out.String()[max(0, out.Len()-20):])
+	}
+}
+
+func TestWhatGoesWrongIsSaid(t *testing.T) {
+	leftovers(t)
+	t.Run("no such command", func(t *testing.T) {
+		cfg, _ := shell(t, "")
+		cfg.Job.Args = []string{"nothing-of-that-name"}
+		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), `init: exec: "nothing-of-that-name"`) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("the kernel panics", func(t *testing.T) {
+		cfg, _ := shell(t, "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger; sleep 60")
+		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "the machine ended") || !strings.Contains(err.Error(), "Kernel panic") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("it takes too long", func(t *testing.T) {
+		cfg, _ := shell(t, "sleep 1000")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 8*time.Second, errors.New("enough"))
+		defer cancel()
+		if _, err := Run(ctx, cfg); err == nil || !strings.Contains(err.Error(), "the job was running: enough") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("it does not come up", func(t *testing.T) {
+		cfg, _ := shell(t, "true")
+		cfg.BootTimeout = time.Second
+		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "the job had not started after 1s") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("init fails", func(t *testing.T) {
+		cfg, _ := shell(t, "true")
+		cfg.Job.Dir = "/none"
+		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "init: chdir /none") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

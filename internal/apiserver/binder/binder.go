@@ -59,7 +59,7 @@ type Binder struct {
 
 // New returns a Binder that does nothing until it is run.
 func New(config Config) *Binder {
-	return &Binder{config: config, log: cmp.Or(config.Log, slog.Default()).With("component", component)}
+	return &Binder{config: config, log: cmp.Or(config.Log, slog.Default())}
 }
 
 // Run binds pods until ctx ends, which is no error. A Binder is run once.
@@ -76,7 +76,8 @@ func (b *Binder) Run(ctx context.Context) error {
 	}
 	b.client = client
 
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	// The worker tells of its last pod when ctx has ended already, so the broadcaster ends after the worker instead.
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	b.recorder = broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: component})

@@ -57,6 +57,9 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(storage.Pod.Destroy)
+	if err := objects.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	ctx := genericrequest.WithNamespace(genericrequest.NewContext(), "default")
 	ctx = genericrequest.WithRequestInfo(ctx, &genericrequest.RequestInfo{APIVersion: "v1", Resource: "pods"})
 	return &fixture{T: t, Storage: storage, ctx: ctx}

@@ -108,18 +108,17 @@ func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 }
 
 // syncAddresses keeps the older single address fields equal to the first of the lists, as the API promises. A writer
-// that knows only one of the two forms is understood; where both are given, the list wins.
+// that knows only one of the two forms is understood. Where both are given and differ, the writer knows only the single
+// form, and has patched it beside a list that it does not see.
 func syncAddresses(status *corev1.PodStatus) {
-	if len(status.PodIPs) == 0 && status.PodIP != "" {
-		status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
-	}
-	if len(status.PodIPs) > 0 {
+	if ip := status.PodIP; ip != "" && (len(status.PodIPs) == 0 || status.PodIPs[0].IP != ip) {
+		status.PodIPs = []corev1.PodIP{{IP: ip}}
+	} else if len(status.PodIPs) > 0 {
 		status.PodIP = status.PodIPs[0].IP
 	}
-	if len(status.HostIPs) == 0 && status.HostIP != "" {
-		status.HostIPs = []corev1.HostIP{{IP: status.HostIP}}
-	}
-	if len(status.HostIPs) > 0 {
+	if ip := status.HostIP; ip != "" && (len(status.HostIPs) == 0 || status.HostIPs[0].IP != ip) {
+		status.HostIPs = []corev1.HostIP{{IP: ip}}
+	} else if len(status.HostIPs) > 0 {
 		status.HostIP = status.HostIPs[0].IP
 	}
 }

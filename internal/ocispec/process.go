@@ -1,14 +1,14 @@
 package ocispec
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-
-	"fmt"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // defaultPath is $PATH where neither the image nor CRI sets one.
@@ -40,7 +40,7 @@ func process(in Input) (*specs.Process, error) {
 	}
 	if kind, ref, err := apparmorOf("linux.security_context.", sc.GetApparmor(), sc.GetApparmorProfile()); err != nil {
 		return nil, err
-	} else if kind == SeccompFile && !sc.GetPrivileged() {
+	} else if kind == cri.SecurityProfile_Localhost && !sc.GetPrivileged() {
 		p.ApparmorProfile = ref
 	}
 	return p, nil

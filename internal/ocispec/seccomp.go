@@ -25,55 +25,56 @@ const (
 // unconfined. No profile named at all means unconfined, as CRI says of its older field, seccomp_profile_path, which
 // counts when the newer one is not set.
 func SeccompFor(sc *cri.LinuxContainerSecurityContext) (kind SeccompKind, path string, err error) {
-	if kind, path, err = seccompOf("linux.security_context.", sc.GetSeccomp(), sc.GetSeccompProfilePath()); err != nil {
+	profile, path, err := seccompOf("linux.security_context.", sc.GetSeccomp(), sc.GetSeccompProfilePath())
+	switch {
+	case err != nil:
 		return "", "", err
-	}
-	if sc.GetPrivileged() {
+	case sc.GetPrivileged(), profile == cri.SecurityProfile_Unconfined:
 		return SeccompUnconfined, "", nil
+	case profile == cri.SecurityProfile_RuntimeDefault:
+		return SeccompDefault, "", nil
+	default:
+		return SeccompFile, path, nil
 	}
-	return kind, path, nil
 }
 
 // seccompOf reads the two fields; at is the name of the message that holds them.
-func seccompOf(at string, profile *cri.SecurityProfile, older string) (SeccompKind, string, error) {
+func seccompOf(at string, profile *cri.SecurityProfile, older string) (cri.SecurityProfile_ProfileType, string, error) {
 	if profile != nil {
 		kind, ref, err := profileOf(at+"seccomp", profile)
-		if err == nil && kind == SeccompFile && !strings.HasPrefix(ref, "/") {
+		if err == nil && kind == cri.SecurityProfile_Localhost && !strings.HasPrefix(ref, "/") {
 			err = invalid(at+"seccomp.localhost_ref", "%q is not an absolute path", ref)
 		}
 		return kind, ref, err
 	}
 	switch ref, local := strings.CutPrefix(older, "localhost/"); {
 	case older == "", older == "unconfined":
-		return SeccompUnconfined, "", nil
+		return cri.SecurityProfile_Unconfined, "", nil
 	case older == "runtime/default", older == "docker/default":
-		return SeccompDefault, "", nil
+		return cri.SecurityProfile_RuntimeDefault, "", nil
 	case local && strings.HasPrefix(ref, "/"):
-		return SeccompFile, ref, nil
+		return cri.SecurityProfile_Localhost, ref, nil
 	case local:
-		return "", "", invalid(at+"seccomp_profile_path", "%q: %q is not an absolute path", older, ref)
+		return 0, "", invalid(at+"seccomp_profile_path", "%q: %q is not an absolute path", older, ref)
 	default:
-		return "", "", invalid(at+"seccomp_profile_path", "%q is none of runtime/default, unconfined and localhost/<absolute path>", older)
+		return 0, "", invalid(at+"seccomp_profile_path", "%q is none of runtime/default, unconfined and localhost/<absolute path>", older)
 	}
 }
 
 // profileOf reads a SecurityProfile, seccomp's or AppArmor's.
-func profileOf(field string, p *cri.SecurityProfile) (SeccompKind, string, error) {
+func profileOf(field string, p *cri.SecurityProfile) (cri.SecurityProfile_ProfileType, string, error) {
 	ref := p.GetLocalhostRef()
-	switch kind := p.GetProfileType(); {
-	case kind == cri.SecurityProfile_Localhost && ref == "":
-		return "", "", invalid(field+".localhost_ref", "empty, while profile_type is Localhost")
-	case kind == cri.SecurityProfile_Localhost:
-		return SeccompFile, ref, nil
-	case ref != "":
-		return "", "", invalid(field+".localhost_ref", "%q is given, while profile_type is %s: it must be Localhost", ref, kind)
-	case kind == cri.SecurityProfile_RuntimeDefault:
-		return SeccompDefault, "", nil
-	case kind == cri.SecurityProfile_Unconfined:
-		return SeccompUnconfined, "", nil
-	default:
-		return "", "", invalid(field+".profile_type", "%d is none of RuntimeDefault (0), Unconfined (1) and Localhost (2)", kind)
+	kind := p.GetProfileType()
+	_, known := cri.SecurityProfile_ProfileType_name[int32(kind)]
+	switch local := kind == cri.SecurityProfile_Localhost; {
+	case !known:
+		return 0, "", invalid(field+".profile_type", "%d is none of RuntimeDefault (0), Unconfined (1) and Localhost (2)", kind)
+	case local && ref == "":
+		return 0, "", invalid(field+".localhost_ref", "empty, while profile_type is Localhost")
+	case !local && ref != "":
+		return 0, "", invalid(field+".localhost_ref", "%q is given, while profile_type is %s: it must be Localhost", ref, kind)
 	}
+	return kind, ref, nil
 }
 
 // LoadSeccomp reads a seccomp profile in the OCI form (runtime-spec, config-linux.md, seccomp), as JSON. Fields that the form does

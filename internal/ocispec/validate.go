@@ -179,28 +179,28 @@ func checkSELinux(field string, o *cri.SELinuxOption, host Host) error {
 	}
 }
 
-// apparmorOf reads the two fields, the older of which counts when the newer is not set. SeccompFile means a profile of
+// apparmorOf reads the two fields, the older of which counts when the newer is not set. Localhost means a profile of
 // the name that is returned; the others, that there is none: Monopod brings no default profile.
-func apparmorOf(at string, profile *cri.SecurityProfile, older string) (SeccompKind, string, error) {
+func apparmorOf(at string, profile *cri.SecurityProfile, older string) (cri.SecurityProfile_ProfileType, string, error) {
 	if profile != nil {
 		kind, ref, err := profileOf(at+"apparmor", profile)
 		return kind, strings.TrimPrefix(ref, "localhost/"), err
 	}
 	switch name, local := strings.CutPrefix(older, "localhost/"); {
 	case older == "", older == "runtime/default":
-		return SeccompDefault, "", nil
+		return cri.SecurityProfile_RuntimeDefault, "", nil
 	case older == "unconfined":
-		return SeccompUnconfined, "", nil
+		return cri.SecurityProfile_Unconfined, "", nil
 	case local && name != "":
-		return SeccompFile, name, nil
+		return cri.SecurityProfile_Localhost, name, nil
 	default:
-		return "", "", invalid(at+"apparmor_profile", "%q is none of runtime/default, unconfined and localhost/<name>", older)
+		return 0, "", invalid(at+"apparmor_profile", "%q is none of runtime/default, unconfined and localhost/<name>", older)
 	}
 }
 
 func checkAppArmor(at string, profile *cri.SecurityProfile, older string, host Host) error {
 	kind, name, err := apparmorOf(at, profile, older)
-	if err == nil && kind == SeccompFile && !host.AppArmor {
+	if err == nil && kind == cri.SecurityProfile_Localhost && !host.AppArmor {
 		err = unfitHost(at+"apparmor", "profile %q: this host has no AppArmor", name)
 	}
 	return err

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -25,12 +25,22 @@ import (
 	"monopod.dev/monopod/internal/host/proc"
 )
 
-// validID is what may name a container: it becomes a file's name, here and in libcontainer.
-var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_+.-]{0,127}$`)
+// validID reports whether id may name a container: it becomes a file's name, here and in libcontainer. (It is no
+// regular expression because compiling that would delay each container's init, which is this binary too.)
+func validID(id string) bool {
+	for i := range len(id) {
+		c := id[i]
+		alnum := '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+		if !alnum && (i == 0 || !strings.ContainsRune("_+.-", rune(c))) {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 128
+}
 
 // create serves Create. A caller that goes away does not end it: the caller's next attempt finds the container.
 func (w *Worker) create(ctx context.Context, req protocol.CreateRequest) (protocol.CreateResponse, error) {
-	if !validID.MatchString(req.ID) {
+	if !validID(req.ID) {
 		return protocol.CreateResponse{}, fmt.Errorf("%w: container id %q: want up to 128 letters, digits and _ + . -, the first a letter or digit", errdefs.ErrInvalidArgument, req.ID)
 	}
 	if !filepath.IsAbs(req.Bundle) {

@@ -94,7 +94,7 @@ func (w *Worker) exec(ctx context.Context, call *protocol.Call, req protocol.Exe
 }
 
 func checkExec(call *protocol.Call, req protocol.ExecRequest) error {
-	if !validID.MatchString(req.ExecID) {
+	if !validID(req.ExecID) {
 		return fmt.Errorf("%w: exec id %q: want up to 128 letters, digits and _ + . -, the first a letter or digit", errdefs.ErrInvalidArgument, req.ExecID)
 	}
 	if err := checkProcess(req.Process); err != nil {

@@ -161,6 +161,11 @@ func awaitExecution(ended <-chan struct{}, pid int, startTime uint64) (executed 
 		if gone || stat.Executed() || stat.Dead() {
 			return !gone && stat.Executed(), nil
 		}
+		if pause < time.Millisecond {
+			ts := unix.NsecToTimespec(pause.Nanoseconds())
+			unix.Nanosleep(&ts, nil) // Go's own timers wait for a millisecond at least, when nothing else is to be done
+			continue
+		}
 		select {
 		case <-time.After(pause):
 		case <-ended:

@@ -1,0 +1,70 @@
+package executor_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFigures prints what users compare: how long a container takes, and what the executor costs. It holds the budget of
+// memory; times depend on the machine too much to be held.
+func TestFigures(t *testing.T) {
+	n := newNode(t)
+	const runs = 30
+	var create, start, total []time.Duration
+	for i := range runs {
+		req := n.bundle(fmt.Sprint("c", i), nil, "sleep", "1000")
+		begin := time.Now()
+		if _, err := n.c.Create(n.ctx(), req); err != nil {
+			t.Fatal(err)
+		}
+		created := time.Now()
+		if _, err := n.c.Start(n.ctx(), req.ID); err != nil {
+			t.Fatal(err)
+		}
+		create, start, total = append(create, created.Sub(begin)), append(start, time.Since(created)), append(total, time.Since(begin))
+		n.kill(req.ID, unix.SIGKILL)
+		n.exit(req.ID)
+		if err := n.c.Delete(n.ctx(), req.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("create p50 %s, start p50 %s, both p50 %s (max %s), of %d runs", p50(create), p50(start), p50(total), slices.Max(total), runs)
+	h := n.hello()
+	keeper, worker := pss(t, h.KeeperPID), pss(t, h.WorkerPID)
+	size, err := os.Stat(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("PSS after %d containers: keeper %d kB, worker %d kB; binary %d bytes", runs, keeper, worker, size.Size())
+	if keeper+worker > 15<<10 {
+		t.Errorf("keeper and worker use %d kB, the budget is 15 MB", keeper+worker)
+	}
+}
+
+func p50(ds []time.Duration) time.Duration {
+	slices.Sort(ds)
+	return ds[len(ds)/2].Round(10 * time.Microsecond)
+}
+
+// pss returns a process's proportional set size in kB.
+func pss(t *testing.T, pid int) int {
+	t.Helper()
+	for line := range strings.Lines(readFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
+			kb, err := strconv.Atoi(f[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kb
+		}
+	}
+	t.Fatalf("process %d has no PSS", pid)
+	return 0
+}

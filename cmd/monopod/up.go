@@ -157,4 +157,3 @@ func options(c *v1alpha1.NodeConfiguration, ephemeral bool) node.Options {
 
 // defaultSocket is where the commands that talk to a running node look for its CRI socket.
 var defaultSocket = filepath.Join("/run/monopod", "cri.sock")
-

@@ -144,6 +144,15 @@ func (o *Options) removeAll(r *runtimeRole) error {
 	if r.bridge != nil {
 		errs = append(errs, r.bridge.Remove(ctx))
 	}
-	errs = append(errs, cgroup.RemoveTree(o.Config.CgroupRoot))
+	errs = append(errs, removeCgroups(o.Config.CgroupRoot))
 	return errors.Join(errs...)
+}
+
+// removeCgroups removes the node's cgroups in every hierarchy.
+func removeCgroups(root string) error {
+	host, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	return host.RemoveTree(root)
 }

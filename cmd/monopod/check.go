@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/host/probe"
+)
+
+func newCheckCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Does this machine have what a node needs?",
+		Long: `Tries what a node needs of this machine and says what is missing, and what to do about it. Nothing is
+changed. It takes the same settings as 'monopod up', and looks at the same places, ports and names.
+
+The exit code is 1 when a node would not start.`,
+		Example: `  monopod check
+  monopod check -o json --data-dir /srv/monopod`,
+		Args: noArgs,
+	}
+	cfg := addConfiguration(cmd, roleAny)
+	outputFlag(cmd, &output)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		c, err := cfg.load()
+		if err != nil {
+			return err
+		}
+		results := probe.Run(cmd.Context(), probeConfig(c, roleAny))
+		write := probe.WriteTable
+		if output == "json" {
+			write = probe.WriteJSON
+		}
+		if err := write(os.Stdout, results); err != nil {
+			return err
+		}
+		if probe.Worst(results) == probe.Fail {
+			return fmt.Errorf("this machine lacks what a node needs; see the rows that say %s", probe.Fail)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// preflight refuses to start on a machine that lacks something, before anything is made.
+func preflight(ctx context.Context, c *v1alpha1.NodeConfiguration, roles role) error {
+	return probe.Err(probe.Run(ctx, probeConfig(c, roles)))
+}
+
+// probeConfig says what the roles will use of this machine.
+func probeConfig(c *v1alpha1.NodeConfiguration, roles role) probe.Config {
+	p := probe.Config{
+		Containers: roles&(roleAgent|roleRuntime) != 0, DataDir: c.DataDir, CgroupRoot: c.CgroupRoot,
+		Dirs: []probe.Place{{Name: "data", Path: c.DataDir, Flag: "--data-dir"}, {Name: "run", Path: c.RunDir, Flag: "--run-dir"}},
+	}
+	if roles&roleAPIServer != 0 {
+		p.Dirs = append(p.Dirs, probe.Place{Name: "kubeconfig", Path: filepath.Dir(c.APIServer.Kubeconfig), Flag: "--write-kubeconfig"})
+		p.Ports = append(p.Ports, probe.Port{Name: "api", Address: c.APIServer.BindAddress, Port: int(*c.APIServer.Port), Flag: "--api-port"})
+	}
+	if roles&roleAgent != 0 {
+		p.Dirs = append(p.Dirs, probe.Place{Name: "pod logs", Path: c.Agent.PodLogsDir, Flag: "--pod-logs-dir"})
+		p.Ports = append(p.Ports, probe.Port{Name: "agent", Address: c.Agent.Address, Port: int(*c.Agent.Port), Flag: "--agent-port"})
+	}
+	if roles&roleRuntime != 0 {
+		p.Sockets = append(p.Sockets, probe.Socket{Name: "cri", Path: c.Runtime.Socket, Flag: "--cri-socket"},
+			probe.Socket{Name: "executor", Path: filepath.Join(c.RunDir, "executor.sock"), Flag: "--run-dir", Shared: true})
+	}
+	return p
+}

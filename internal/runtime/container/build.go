@@ -1,0 +1,224 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/ocispec"
+	"monopod.dev/monopod/internal/runtime/sandbox"
+)
+
+// build makes the container's root file system and its bundle, and completes the record.
+func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, img image.Image) error {
+	if err := m.mountRootFS(ctx, rec.ID, img.ID); err != nil {
+		return err
+	}
+	user, err := m.resolveUser(rec, img.Config.User)
+	if err != nil {
+		return err
+	}
+	rec.UID, rec.GID, rec.Groups = user.UID, user.GID, user.AdditionalGids
+	spec, err := m.specify(rec, sb, img, user)
+	if err != nil {
+		return err
+	}
+	if rec.LogPath != "" {
+		if err := os.MkdirAll(filepath.Dir(rec.LogPath), 0o755); err != nil {
+			return err
+		}
+	}
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	// The bundle belongs to this boot, and a crash before the record says "created" undoes it: no sync is needed.
+	return os.WriteFile(filepath.Join(m.Bundle(rec.ID), "config.json"), raw, 0o600)
+}
+
+// mountRootFS mounts the image's layers with a writable layer of the container's own on top.
+func (m *Manager) mountRootFS(ctx context.Context, id, imageID string) error {
+	lower, err := m.cfg.Images.Layers(ctx, imageID)
+	if err != nil {
+		return err
+	}
+	upper, work := filepath.Join(m.layer(id), "upper"), filepath.Join(m.layer(id), "work")
+	for _, dir := range []string{upper, work, m.rootfs(id)} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	// The upper directory's mode is that of the container's root.
+	if err := os.Chmod(upper, 0o755); err != nil {
+		return err
+	}
+	if len(lower) == 0 { // an image without layers
+		empty := filepath.Join(m.layer(id), "empty")
+		if err := os.MkdirAll(empty, 0o755); err != nil {
+			return err
+		}
+		lower = []string{empty}
+	}
+	return mount.Overlay(m.rootfs(id), lower, upper, work)
+}
+
+// resolveUser looks the user up in the container's own passwd and group. os.Root keeps a hostile link in the image from
+// leading out of it.
+func (m *Manager) resolveUser(rec *Record, imageUser string) (ocispec.ResolvedUser, error) {
+	root, err := os.OpenRoot(m.rootfs(rec.ID))
+	if err != nil {
+		return ocispec.ResolvedUser{}, err
+	}
+	defer root.Close()
+	passwd, err := readIn(root, "etc/passwd")
+	if err != nil {
+		return ocispec.ResolvedUser{}, err
+	}
+	group, err := readIn(root, "etc/group")
+	if err != nil {
+		return ocispec.ResolvedUser{}, err
+	}
+	return ocispec.ResolveUser(passwd, group, ocispec.UserSpecOf(rec.Config().GetLinux().GetSecurityContext(), imageUser))
+}
+
+// maxUserFile bounds what is read of an image's passwd or group, in bytes.
+const maxUserFile = 16 << 20
+
+// readIn reads a regular file below root; one that is not there is empty.
+func readIn(root *os.Root, name string) ([]byte, error) {
+	st, err := root.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxUserFile {
+		return nil, fmt.Errorf("the image's /%s is no regular file of at most %d bytes: %w", name, maxUserFile, errdefs.ErrInvalidArgument)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxUserFile))
+}
+
+// specify makes the OCI specification.
+func (m *Manager) specify(rec *Record, sb *sandbox.Record, img image.Image, user ocispec.ResolvedUser) (*specs.Spec, error) {
+	cfg := rec.Config()
+	mounts, err := resolveMounts(cfg.GetMounts())
+	if err != nil {
+		return nil, err
+	}
+	devices, err := resolveDevices(cfg.GetDevices())
+	if err != nil {
+		return nil, err
+	}
+	host := m.cfg.Host.Spec
+	if cfg.GetLinux().GetSecurityContext().GetPrivileged() {
+		if host.Devices, err = allDevices(); err != nil {
+			return nil, err
+		}
+	}
+	kind, profile, err := ocispec.SeccompFor(cfg.GetLinux().GetSecurityContext())
+	if err != nil {
+		return nil, err
+	}
+	var loaded *specs.LinuxSeccomp
+	if kind == ocispec.SeccompFile {
+		if loaded, err = loadSeccomp(profile); err != nil {
+			return nil, err
+		}
+	}
+	files := m.sandboxes.Files(sb)
+	hostname := sb.Config().GetHostname()
+	if hostname == "" {
+		hostname = m.cfg.Host.Hostname
+	}
+	pidMode := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid()
+	spec, err := ocispec.Build(ocispec.Input{
+		Sandbox: sb.Config(), Container: cfg, Image: img.Config, RootFS: m.rootfs(rec.ID), User: user, Hostname: hostname,
+		Namespaces: ocispec.Namespaces{Network: m.sandboxes.Namespace(sb, ns.Network), IPC: m.sandboxes.Namespace(sb, ns.IPC),
+			UTS: m.sandboxes.Namespace(sb, ns.UTS), HostPID: pidMode == cri.NamespaceMode_NODE},
+		CgroupsPath: filepath.Join(sb.Cgroup, rec.ID), Mounts: mounts,
+		Files:   ocispec.SandboxFiles{ResolvConf: files.ResolvConf, Hosts: files.Hosts, Hostname: files.Hostname, Shm: files.Shm},
+		Devices: devices, Seccomp: loaded, Host: host,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if kind == ocispec.SeccompDefault {
+		// The profile depends on the capabilities that the specification ended up with.
+		spec.Linux.Seccomp = seccomp.DefaultProfile(spec)
+	}
+	return spec, injectCDI(spec, cfg.GetCDIDevices(), m.cfg.CDISpecDirs)
+}
+
+// maxSeccompFile bounds a seccomp profile, in bytes.
+const maxSeccompFile = 4 << 20
+
+func loadSeccomp(path string) (*specs.LinuxSeccomp, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("seccomp profile (localhost_ref): %w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxSeccompFile))
+	if err != nil {
+		return nil, fmt.Errorf("seccomp profile (localhost_ref) %s: %w", path, err)
+	}
+	profile, err := ocispec.LoadSeccomp(raw)
+	if err != nil {
+		return nil, fmt.Errorf("seccomp profile (localhost_ref) %s: %w", path, err)
+	}
+	return profile, nil
+}
+
+// resolveMounts finds what each mount's host path comes down to. A missing path is an error (CRI Mount.host_path).
+func resolveMounts(mounts []*cri.Mount) ([]ocispec.ResolvedMount, error) {
+	var all []ocispec.ResolvedMount
+	for _, mt := range mounts {
+		source, err := filepath.EvalSymlinks(mt.GetHostPath())
+		if err != nil {
+			return nil, fmt.Errorf("mount at %s: host_path: %w: %w", mt.GetContainerPath(), err, errdefs.ErrInvalidArgument)
+		}
+		all = append(all, ocispec.ResolvedMount{Mount: mt, Source: source})
+	}
+	return all, nil
+}
+
+// imageRef is the reference by which clients know an image: a digest of a repository, else its id.
+func imageRef(img image.Image) string {
+	if len(img.RepoDigests) > 0 {
+		return img.RepoDigests[0]
+	}
+	return img.ID
+}
+
+// stopSignal is the signal of CRI's stop_signal, else the image's STOPSIGNAL, else SIGTERM.
+func stopSignal(cfg *cri.ContainerConfig, imageSignal string) (int, error) {
+	name := imageSignal
+	if s := cfg.GetStopSignal(); s != cri.Signal_SIGNAL_RUNTIME_DEFAULT {
+		name = strings.TrimPrefix(s.String(), "SIGNAL_")
+	}
+	n, err := parseSignal(strings.TrimSpace(name))
+	if err != nil {
+		return 0, fmt.Errorf("stop signal %q: %w: %w", name, err, errdefs.ErrInvalidArgument)
+	}
+	return n, nil
+}

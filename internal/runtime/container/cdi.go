@@ -1,0 +1,67 @@
+package container
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+)
+
+// injectCDI adds what the CDI specs say of the devices. The folders are read anew each time: a container that asks for a device
+// is rare beside the reading of a few small files, and what is read is what is true now. A device that cannot be resolved
+// is an error that says where it was looked for and what is wrong with each file there.
+func injectCDI(spec *specs.Spec, devices []*cri.CDIDevice, dirs []string) error {
+	if len(devices) == 0 {
+		return nil
+	}
+	var names []string
+	for _, d := range devices {
+		if !parser.IsQualifiedName(d.GetName()) {
+			return fmt.Errorf("CDI device %q: a name looks like vendor.com/class=device: %w", d.GetName(), errdefs.ErrInvalidArgument)
+		}
+		names = append(names, d.GetName())
+	}
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return fmt.Errorf("CDI specs in %s: %w", strings.Join(dirs, ", "), err)
+	}
+	if unresolved, err := cache.InjectDevices(spec, names...); err != nil {
+		return fmt.Errorf("CDI devices %s: %w%s: %w", strings.Join(names, ", "), err, cdiReport(cache, dirs, unresolved), errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// cdiReport says where unresolved devices were looked for.
+func cdiReport(cache *cdi.Cache, dirs, unresolved []string) string {
+	if len(unresolved) == 0 {
+		return ""
+	}
+	var files []string
+	for _, vendor := range cache.ListVendors() {
+		for _, s := range cache.GetVendorSpecs(vendor) {
+			files = append(files, s.GetPath())
+		}
+	}
+	sort.Strings(files)
+	report := fmt.Sprintf("; looked in %s, found %d specs", strings.Join(dirs, ", "), len(files))
+	if len(files) > 0 {
+		report += " (" + strings.Join(files, ", ") + ")"
+	}
+	faults := cache.GetErrors()
+	paths := make([]string, 0, len(faults))
+	for path := range faults {
+		paths = append(paths, path)
+	}
+	sort.Strings(paths)
+	for _, path := range paths {
+		for _, fault := range faults[path] {
+			report += fmt.Sprintf("; %s: %v", path, fault)
+		}
+	}
+	return report
+}

@@ -1,0 +1,83 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/capability"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/ocispec"
+)
+
+// Host is what this host can do for containers. It does not change while the process runs.
+type Host struct {
+	Hostname string
+	Spec     ocispec.Host
+}
+
+// ProbeHost looks at the host.
+func ProbeHost(cg *cgroup.Host) (Host, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return Host{}, err
+	}
+	caps, err := boundingSet()
+	if err != nil {
+		return Host{}, err
+	}
+	h := Host{Hostname: hostname, Spec: ocispec.Host{
+		Capabilities: caps, CgroupV2: cg.Mode() == cgroup.V2, SwapLimit: cg.HasSwapLimit(), HugepageSizes: cg.HugepageSizes(),
+		AppArmor: isYes("/sys/module/apparmor/parameters/enabled"), SELinux: exists("/sys/fs/selinux/enforce"),
+	}}
+	if !slices.Contains(caps, "CAP_SYS_RESOURCE") {
+		// Without it a process cannot lower the score that it inherits (proc_pid_oom_score_adj(5)).
+		score, err := ownOOMScore()
+		if err != nil {
+			return Host{}, err
+		}
+		h.Spec.MinOOMScoreAdj = &score
+	}
+	return h, nil
+}
+
+// boundingSet lists the capabilities that a child of this process can get at most.
+func boundingSet() ([]string, error) {
+	var caps []string
+	for _, c := range capability.ListKnown() {
+		set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			continue // the kernel does not know it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the capability bounding set: %w", err)
+		}
+		if set == 1 {
+			caps = append(caps, "CAP_"+strings.ToUpper(c.String()))
+		}
+	}
+	return caps, nil
+}
+
+func ownOOMScore() (score int, err error) {
+	raw, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(string(raw), &score)
+	return score, err
+}
+
+func isYes(path string) bool {
+	raw, err := os.ReadFile(path)
+	return err == nil && len(raw) > 0 && raw[0] == 'Y'
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

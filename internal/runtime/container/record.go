@@ -1,0 +1,77 @@
+package container
+
+import (
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/runtime/stored"
+)
+
+// Record is what is known of a container, and what is stored (table "containers", JSON). Its state is derived from the
+// facts:
+//
+//	(none) --Create--> creating --> CREATED --Start--> RUNNING --exit--> EXITED --Remove--> removing --> (none)
+//	                      |            |                                    ^
+//	                      |            +--- the program cannot be executed --+
+//	                      +---- Create fails: undone
+//
+// creating: CreatedAt is zero. removing: Removing is set. A crash leaves such records for recovery to undo or finish; clients
+// do not see them.
+type Record struct {
+	ID        string                             `json:"id"`
+	SandboxID string                             `json:"sandboxID"`
+	Stored    stored.Proto[*cri.ContainerConfig] `json:"config"`
+	BootID    string                             `json:"bootID"`
+	// ReservedAt is when Create began, CreatedAt when it succeeded.
+	ReservedAt time.Time `json:"reservedAt"`
+	CreatedAt  time.Time `json:"createdAt,omitzero"`
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	// Exit is how the container ended; nil before.
+	Exit     *protocol.Exit `json:"exit,omitempty"`
+	Removing bool           `json:"removing,omitempty"`
+	// ImageID is the image's id, ImageRef the reference by which clients know it.
+	ImageID  string `json:"imageID,omitempty"`
+	ImageRef string `json:"imageRef,omitempty"`
+	LogPath  string `json:"logPath,omitempty"` // absolute; empty: no log
+	// StopSignal is the signal that asks the container to end.
+	StopSignal int      `json:"stopSignal,omitempty"`
+	UID        uint32   `json:"uid"`
+	GID        uint32   `json:"gid"`
+	Groups     []uint32 `json:"groups,omitempty"`
+}
+
+// visible says that clients may know of the container.
+func (r *Record) visible() bool { return !r.CreatedAt.IsZero() && !r.Removing }
+
+// State is the state that CRI knows.
+func (r *Record) State() cri.ContainerState {
+	switch {
+	case r.Exit != nil:
+		return cri.ContainerState_CONTAINER_EXITED
+	case !r.StartedAt.IsZero():
+		return cri.ContainerState_CONTAINER_RUNNING
+	default:
+		return cri.ContainerState_CONTAINER_CREATED
+	}
+}
+
+// Reason is the word for how the container ended, as clients know it.
+func (r *Record) Reason() string {
+	switch {
+	case r.Exit == nil:
+		return ""
+	case r.Exit.OOMKilled && r.Exit.Code == 137:
+		return "OOMKilled"
+	case r.Exit.Reason != "":
+		return r.Exit.Reason
+	case r.Exit.Code == 0:
+		return "Completed"
+	default:
+		return "Error"
+	}
+}
+
+// Config is the configuration that the client gave. It is not to be changed.
+func (r *Record) Config() *cri.ContainerConfig { return r.Stored.Message }

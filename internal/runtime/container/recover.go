@@ -1,0 +1,189 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/mount"
+)
+
+// unknownExit is what is said of a container whose end nobody saw: it is not known how it ended, and nothing is made up.
+func unknownExit(message string) *protocol.Exit {
+	return &protocol.Exit{Code: 255, At: time.Now(), Reason: protocol.ReasonUnknown, Message: message}
+}
+
+// Recover makes the records, the executor and the host agree after a restart of monopod, a crash or a reboot. What was half
+// made is undone, what was half removed is removed, exits that happened meanwhile are taken in, and what the
+// executor or the host holds without a record is ended. What runs goes on.
+func (m *Manager) Recover(ctx context.Context) error {
+	held, err := m.cfg.Executor.List(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the executor for its containers: %w", err)
+	}
+	states := map[string]protocol.ContainerState{}
+	for _, s := range held {
+		states[s.ID] = s
+	}
+	var errs []error
+	for _, rec := range m.list(func(*Record) bool { return true }) {
+		errs = append(errs, m.recoverOne(ctx, rec, states))
+		delete(states, rec.ID)
+	}
+	for id := range states {
+		m.cfg.Log.Warn("ending a container of the executor that is in no record", "container", id)
+		errs = append(errs, m.end(ctx, id))
+	}
+	return errors.Join(append(errs, m.sweep(m.cfg.RunDir), m.sweep(m.cfg.Dir))...)
+}
+
+func (m *Manager) recoverOne(ctx context.Context, rec Record, states map[string]protocol.ContainerState) error {
+	s, known := states[rec.ID]
+	switch {
+	case !rec.visible():
+		m.cfg.Log.Info("removing a container that was half made or half removed", "container", rec.ID)
+		if known {
+			if err := m.end(ctx, rec.ID); err != nil {
+				return err
+			}
+		}
+		return errors.Join(m.erase(ctx, &rec), m.forget(rec.ID))
+	case known:
+		return m.observe(s)
+	case rec.Exit == nil:
+		message := "the executor does not know the container any more"
+		if rec.BootID != m.cfg.BootID {
+			message = "the machine was rebooted while the container ran"
+		}
+		return m.lost(rec.ID, message)
+	}
+	return nil
+}
+
+// lost takes down that a container is gone and nobody saw how.
+func (m *Manager) lost(id, message string) error {
+	m.cfg.Log.Warn("a container has ended unseen", "container", id, "why", message)
+	return m.observe(protocol.ContainerState{ID: id, Phase: protocol.Exited, Exit: unknownExit(message)})
+}
+
+// end kills and deletes a container of the executor.
+func (m *Manager) end(ctx context.Context, id string) error {
+	err := m.cfg.Executor.Kill(ctx, protocol.KillRequest{ID: id, Signal: int(unix.SIGKILL), All: true})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	// Deleting is refused until the kernel has ended the processes; the executor tells when that is.
+	for {
+		err := m.cfg.Executor.Delete(ctx, id)
+		if err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+		if !errdefs.IsFailedPrecondition(err) {
+			return err
+		}
+		if err := m.awaitExit(ctx, id); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitExit waits until the executor tells that a container has exited.
+func (m *Manager) awaitExit(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, killBound)
+	defer cancel()
+	seen := false
+	err := m.cfg.Executor.Events(ctx, func(e protocol.Event) {
+		if e.Deleted == id || e.Container != nil && e.Container.ID == id && e.Container.Phase == protocol.Exited {
+			seen = true
+			cancel()
+		}
+	})
+	if seen {
+		return nil
+	}
+	return fmt.Errorf("container %s did not end: %w", id, err)
+}
+
+// sweep removes the folders in dir of containers that are in no record.
+func (m *Manager) sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		m.mu.RLock()
+		_, known := m.recs[e.Name()]
+		m.mu.RUnlock()
+		if known {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		m.cfg.Log.Info("removing the folder of a container that is gone", "folder", path)
+		if err := mount.UnmountBelow(path); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
+}
+
+// Watch takes in what the executor tells until ctx ends. After each reconnection the executor tells every state again, so
+// that nothing is missed; a container that it does not know then has ended unseen.
+func (m *Manager) Watch(ctx context.Context) error {
+	var told map[string]bool
+	return m.cfg.Executor.Events(ctx, func(e protocol.Event) {
+		var err error
+		switch {
+		case e.Container != nil:
+			if told == nil {
+				told = map[string]bool{}
+			}
+			told[e.Container.ID] = true
+			err = m.observe(*e.Container)
+		case e.Synced:
+			err = m.missing(ctx, told)
+			told = nil
+		}
+		if err != nil {
+			m.cfg.Log.Error("an event of the executor could not be taken in", "error", err)
+		}
+	})
+}
+
+// missing finds the running containers that a full account of the executor has not named. One that was created while the
+// account was given is asked for by itself.
+func (m *Manager) missing(ctx context.Context, told map[string]bool) error {
+	var suspects []string
+	for _, rec := range m.list(func(r *Record) bool { return r.visible() && r.Exit == nil && !told[r.ID] }) {
+		suspects = append(suspects, rec.ID)
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	held, err := m.cfg.Executor.List(ctx)
+	if err != nil {
+		return err
+	}
+	states := map[string]protocol.ContainerState{}
+	for _, s := range held {
+		states[s.ID] = s
+	}
+	var errs []error
+	for _, id := range suspects {
+		if s, ok := states[id]; ok {
+			errs = append(errs, m.observe(s))
+		} else {
+			errs = append(errs, m.lost(id, "the executor does not know the container any more"))
+		}
+	}
+	return errors.Join(errs...)
+}

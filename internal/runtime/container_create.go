@@ -1,0 +1,29 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// CreateContainer makes a container in a sandbox. A retry joins the first attempt.
+func (s *Server) CreateContainer(ctx context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+	cfg := req.GetConfig()
+	if cfg.GetMetadata().GetName() == "" {
+		return nil, fmt.Errorf("config.metadata.name is empty: %w", errdefs.ErrInvalidArgument)
+	}
+	if cfg.GetImage().GetImage() == "" {
+		return nil, fmt.Errorf("config.image.image is empty: %w", errdefs.ErrInvalidArgument)
+	}
+	sandboxID, err := s.sandboxID(req.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.containers.Create(ctx, sandboxID, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &cri.CreateContainerResponse{ContainerId: id}, nil
+}

@@ -1,0 +1,48 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// unaryEdge is where error classes become gRPC codes, once, and where each call is logged.
+func (s *Server) unaryEdge(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	begin := time.Now()
+	resp, err := handler(ctx, req)
+	s.cfg.Log.Debug("CRI call", "rpc", path.Base(info.FullMethod), "took", time.Since(begin), "error", err)
+	return resp, toStatus(err, info.FullMethod)
+}
+
+func (s *Server) streamEdge(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return toStatus(handler(srv, stream), info.FullMethod)
+}
+
+// toStatus gives an error its code: that of its class; Unknown for one without.
+func toStatus(err error, method string) error {
+	if err == nil {
+		return nil
+	}
+	if s, ok := status.FromError(err); ok {
+		if s.Code() == codes.Unimplemented {
+			return status.Errorf(codes.Unimplemented, "%s: %s is not implemented by Monopod yet", Name, path.Base(method))
+		}
+		return err
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, err.Error())
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, err.Error())
+	case errdefs.IsNotImplemented(err):
+		return status.Error(codes.Unimplemented, err.Error())
+	}
+	return errgrpc.ToGRPC(err)
+}

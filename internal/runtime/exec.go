@@ -1,0 +1,68 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ExecSync runs a command in a container to its end. A time-out of 0 is none; 16 MiB of each stream are kept.
+func (s *Server) ExecSync(ctx context.Context, req *cri.ExecSyncRequest) (*cri.ExecSyncResponse, error) {
+	id, err := s.containerID(req.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	if req.GetTimeout() < 0 {
+		return nil, fmt.Errorf("timeout is %d; it must be 0 (none) or a number of seconds: %w", req.GetTimeout(), errdefs.ErrInvalidArgument)
+	}
+	res, err := s.streams.Run(ctx, id, req.GetCmd(), time.Duration(req.GetTimeout())*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return &cri.ExecSyncResponse{Stdout: res.Stdout, Stderr: res.Stderr, ExitCode: int32(res.Code)}, nil
+}
+
+// Exec prepares a URL at which a command's streams are served, once.
+func (s *Server) Exec(_ context.Context, req *cri.ExecRequest) (*cri.ExecResponse, error) {
+	id, err := s.containerID(req.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkStreams(req.GetTty(), req.GetStdin(), req.GetStdout(), req.GetStderr()); err != nil {
+		return nil, err
+	}
+	// What can be refused is refused now, where the client gets a code.
+	if _, err := s.containers.Process(id, req.GetCmd(), req.GetTty()); err != nil {
+		return nil, err
+	}
+	return s.streaming.Exec(id, req)
+}
+
+// Attach prepares a URL at which a running container's streams are served, once.
+func (s *Server) Attach(_ context.Context, req *cri.AttachRequest) (*cri.AttachResponse, error) {
+	id, err := s.containerID(req.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkStreams(req.GetTty(), req.GetStdin(), req.GetStdout(), req.GetStderr()); err != nil {
+		return nil, err
+	}
+	if _, err := s.containers.Attachable(id, req.GetTty()); err != nil {
+		return nil, err
+	}
+	return s.streaming.Attach(id, req)
+}
+
+// checkStreams holds the rules of ExecRequest and AttachRequest.
+func checkStreams(tty, stdin, stdout, stderr bool) error {
+	switch {
+	case tty && stderr:
+		return fmt.Errorf("tty and stderr are both set; a terminal has one output, stdout: %w", errdefs.ErrInvalidArgument)
+	case !stdin && !stdout && !stderr:
+		return fmt.Errorf("none of stdin, stdout and stderr is set; one is needed: %w", errdefs.ErrInvalidArgument)
+	}
+	return nil
+}

@@ -1,0 +1,14 @@
+// Package ident makes the identifiers of sandboxes and containers.
+package ident
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+)
+
+// New returns 64 random hexadecimal digits, the form that CRI clients know from other runtimes.
+func New() string {
+	var raw [32]byte
+	rand.Read(raw[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(raw[:])
+}

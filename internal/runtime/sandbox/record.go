@@ -1,0 +1,60 @@
+package sandbox
+
+import (
+	"net/netip"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/runtime/stored"
+)
+
+// Record is what is known of a sandbox, and what is stored (table "sandboxes", JSON). Its state is derived from the facts:
+//
+//	(none) --Run--> creating --> ready --Stop, reboot--> not ready --Remove--> (none)
+//	                   |                                    ^
+//	                   +---- Run fails: undone              +-- Stop is repeatable
+//
+// creating: ReadyAt is zero. A crash leaves such a record for recovery to undo; clients never see it.
+type Record struct {
+	ID        string                              `json:"id"`
+	Stored    stored.Proto[*cri.PodSandboxConfig] `json:"config"`
+	Handler   string                              `json:"handler"`
+	BootID    string                              `json:"bootID"`
+	CreatedAt time.Time                           `json:"createdAt"`
+	// ReadyAt is when Run succeeded; StoppedAt when Stop was asked for, or a reboot was found.
+	ReadyAt   time.Time `json:"readyAt,omitzero"`
+	StoppedAt time.Time `json:"stoppedAt,omitzero"`
+	// ReclaimedAt is when the network and the namespaces of a stopped sandbox were given back.
+	ReclaimedAt time.Time `json:"reclaimedAt,omitzero"`
+	// Cgroup is the parent of the containers' cgroups; OwnCgroup says that it was made for this sandbox and goes with it.
+	Cgroup    string       `json:"cgroup"`
+	OwnCgroup bool         `json:"ownCgroup,omitempty"`
+	IPs       []netip.Addr `json:"ips,omitempty"`
+}
+
+// Ready says that containers can be created in the sandbox.
+func (r *Record) Ready() bool { return !r.ReadyAt.IsZero() && r.StoppedAt.IsZero() }
+
+// State is the state that CRI knows.
+func (r *Record) State() cri.PodSandboxState {
+	if r.Ready() {
+		return cri.PodSandboxState_SANDBOX_READY
+	}
+	return cri.PodSandboxState_SANDBOX_NOTREADY
+}
+
+// HostNetwork, HostIPC and HostPID say which namespaces are the node's.
+func (r *Record) HostNetwork() bool {
+	return r.namespaces().GetNetwork() == cri.NamespaceMode_NODE
+}
+
+// HostIPC says that the IPC namespace is the node's.
+func (r *Record) HostIPC() bool { return r.namespaces().GetIpc() == cri.NamespaceMode_NODE }
+
+func (r *Record) namespaces() *cri.NamespaceOption {
+	return r.Config().GetLinux().GetSecurityContext().GetNamespaceOptions()
+}
+
+// Config is the configuration that the client gave. It is not to be changed.
+func (r *Record) Config() *cri.PodSandboxConfig { return r.Stored.Message }

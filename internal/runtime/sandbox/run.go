@@ -1,0 +1,176 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/runtime/ident"
+	"monopod.dev/monopod/internal/runtime/rollback"
+	"monopod.dev/monopod/internal/runtime/stored"
+)
+
+// runBound is how long a Run may take when its client has gone.
+const runBound = 2 * time.Minute
+
+// shmSize is the size of a pod's /dev/shm in bytes, as container runtimes have it.
+const shmSize = 64 << 20
+
+// Run makes a sandbox ready and returns its id. The configuration has been validated. A Run of the same metadata and
+// configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
+// errdefs.ErrAlreadyExists.
+func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (string, error) {
+	return m.flight.Join(ctx, "run "+Name(cfg.GetMetadata()), runBound, func(ctx context.Context) (string, error) {
+		if rec, ok := m.byName(Name(cfg.GetMetadata())); ok {
+			if rec.Ready() && rec.Handler == handler && proto.Equal(rec.Config(), cfg) {
+				return rec.ID, nil
+			}
+			return "", fmt.Errorf("sandbox %q is there already as %s (%s): remove it, or use another attempt number: %w",
+				Name(cfg.GetMetadata()), rec.ID, rec.State(), errdefs.ErrAlreadyExists)
+		}
+		rec := Record{ID: ident.New(), Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler, BootID: m.cfg.BootID, CreatedAt: time.Now()}
+		return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.run(ctx, rec) })
+	})
+}
+
+// Name is what makes a sandbox unique among those of a runtime (PodSandboxMetadata).
+func Name(md *cri.PodSandboxMetadata) string {
+	return fmt.Sprintf("%s_%s_%s_%d", md.GetName(), md.GetNamespace(), md.GetUid(), md.GetAttempt())
+}
+
+func (m *Manager) byName(name string) (Record, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, rec := range m.recs {
+		if !rec.ReadyAt.IsZero() && Name(rec.Config().GetMetadata()) == name {
+			return rec, true
+		}
+	}
+	return Record{}, false
+}
+
+func (m *Manager) run(ctx context.Context, rec Record) (err error) {
+	rec.Cgroup = rec.Config().GetLinux().GetCgroupParent()
+	if rec.Cgroup == "" {
+		rec.Cgroup = filepath.Join(m.cfg.CgroupParent, rec.ID)
+	}
+	// A cgroup that is there belongs to the client that made it, or to the pod's sandbox before this one.
+	exists, err := m.cfg.Cgroups.Exists(rec.Cgroup)
+	if err != nil {
+		return err
+	}
+	rec.OwnCgroup = !exists || m.shares(&rec)
+	if err := m.store(rec); err != nil {
+		return err
+	}
+	var undo rollback.Stack
+	defer func() { err = errors.Join(err, undo.Run(ctx)) }()
+	undo.Add("the record", func(context.Context) error { return m.forget(rec.ID) })
+	undo.Add("the sandbox", func(ctx context.Context) error {
+		return errors.Join(m.reclaim(ctx, &rec), m.erase(&rec))
+	})
+	if err := failpoint.Hit("runtime/sandbox-run/persisted"); err != nil {
+		return err
+	}
+	if err := m.build(ctx, &rec); err != nil {
+		return fmt.Errorf("sandbox of pod %s/%s: %w", rec.Config().GetMetadata().GetNamespace(), rec.Config().GetMetadata().GetName(), err)
+	}
+	if err := failpoint.Hit("runtime/sandbox-run/built"); err != nil {
+		return err
+	}
+	rec.ReadyAt = time.Now()
+	if err := m.store(rec); err != nil {
+		return err
+	}
+	undo.Release()
+	m.cfg.Listener.SandboxStarted(rec)
+	return nil
+}
+
+// build makes everything that a sandbox is.
+func (m *Manager) build(ctx context.Context, rec *Record) error {
+	if rec.OwnCgroup {
+		if _, err := m.cfg.Cgroups.Create(rec.Cgroup); err != nil {
+			return err
+		}
+	}
+	dir := m.Dir(rec.ID)
+	if err := os.MkdirAll(filepath.Join(dir, "shm"), 0o711); err != nil {
+		return err
+	}
+	if err := ns.Create(m.nsDir(rec.ID), ns.Options{
+		Network: !rec.HostNetwork(), IPC: !rec.HostIPC(), UTS: !rec.HostNetwork(),
+		Hostname: rec.Config().GetHostname(), Sysctls: rec.Config().GetLinux().GetSysctls(),
+	}); err != nil {
+		return err
+	}
+	if !rec.HostIPC() {
+		if err := mount.Tmpfs(filepath.Join(dir, "shm"), mount.TmpfsOptions{Size: shmSize, Mode: 0o1777}); err != nil {
+			return err
+		}
+	}
+	if !rec.HostNetwork() {
+		res, err := m.cfg.Network.Setup(ctx, network.Request{SandboxID: rec.ID, NetNS: m.Namespace(rec, ns.Network)})
+		if err != nil {
+			return err
+		}
+		rec.IPs = res.IPs
+	}
+	return writeFiles(dir, rec)
+}
+
+// reclaim gives back the address and the namespaces. Every step runs, and may be repeated.
+func (m *Manager) reclaim(ctx context.Context, rec *Record) error {
+	var errs []error
+	if !rec.HostNetwork() {
+		errs = append(errs, m.cfg.Network.Teardown(ctx, rec.ID))
+	}
+	errs = append(errs, ns.Remove(m.nsDir(rec.ID)), mount.UnmountBelow(m.Dir(rec.ID)))
+	return errors.Join(errs...)
+}
+
+// erase removes the files and the cgroup. Every step runs, and may be repeated.
+func (m *Manager) erase(rec *Record) error {
+	var errs []error
+	if rec.OwnCgroup && !m.shares(rec) {
+		errs = append(errs, m.cfg.Cgroups.Remove(rec.Cgroup))
+	}
+	// Nothing that is mounted may be emptied with the folder.
+	if err := mount.UnmountBelow(m.Dir(rec.ID)); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return errors.Join(append(errs, os.RemoveAll(m.Dir(rec.ID)))...)
+}
+
+// shares says that another sandbox has the same cgroup and made it: that of the same pod, with another attempt number.
+func (m *Manager) shares(rec *Record) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for id, other := range m.recs {
+		if id != rec.ID && other.OwnCgroup && other.Cgroup == rec.Cgroup {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Manager) nsDir(id string) string { return filepath.Join(m.Dir(id), "ns") }
+
+// Namespace is the path of one of the sandbox's namespaces, or empty where it is the node's.
+func (m *Manager) Namespace(rec *Record, kind ns.Kind) string {
+	if kind == ns.IPC && rec.HostIPC() || kind != ns.IPC && rec.HostNetwork() {
+		return ""
+	}
+	return ns.Path(m.nsDir(rec.ID), kind)
+}

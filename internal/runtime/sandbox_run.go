@@ -1,0 +1,36 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/ocispec"
+)
+
+// RunPodSandbox makes a sandbox that is ready on success. A retry joins the first attempt.
+func (s *Server) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+	cfg := req.GetConfig()
+	if cfg.GetMetadata().GetName() == "" || cfg.GetMetadata().GetNamespace() == "" || cfg.GetMetadata().GetUid() == "" {
+		return nil, fmt.Errorf("config.metadata: name, namespace and uid are needed, they make the sandbox unique; got %v: %w",
+			cfg.GetMetadata(), errdefs.ErrInvalidArgument)
+	}
+	handler := req.GetRuntimeHandler()
+	switch handler {
+	case "":
+		handler = nativeHandler
+	case nativeHandler:
+	default:
+		return nil, fmt.Errorf("runtime_handler %q is unknown; there is %q: %w", handler, nativeHandler, errdefs.ErrInvalidArgument)
+	}
+	if err := ocispec.ValidateSandbox(cfg, s.host.Spec); err != nil {
+		return nil, err
+	}
+	id, err := s.sandboxes.Run(ctx, cfg, handler)
+	if err != nil {
+		return nil, err
+	}
+	return &cri.RunPodSandboxResponse{PodSandboxId: id}, nil
+}

@@ -1,0 +1,188 @@
+// Package runtime is the role runtime: a CRI v1 server (k8s.io/cri-api) for anybody's kubelet.
+//
+// This package is the edge: each RPC has a file, which validates, calls the part that does the work, and translates. The work is
+// done in sandbox, container and stream; images and the network are packages of their own, and the processes belong to the
+// executor, so that neither a restart nor a crash of this server touches them.
+//
+// A field that is not honoured is refused by name; an RPC that is not there answers Unimplemented by name.
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/events"
+	"monopod.dev/monopod/internal/runtime/imageload"
+	"monopod.dev/monopod/internal/runtime/sandbox"
+	"monopod.dev/monopod/internal/runtime/stream"
+	"monopod.dev/monopod/internal/state"
+)
+
+// Name is what the runtime calls itself (VersionResponse.runtime_name).
+const Name = "monopod"
+
+// nativeHandler is the runtime handler that is also the default one.
+const nativeHandler = "native"
+
+// maxMessage bounds a gRPC message, in bytes; kubelets use the same.
+const maxMessage = 16 << 20
+
+// Config is what a Server works with.
+type Config struct {
+	// Socket is the unix socket to serve CRI at.
+	Socket string
+	// DataDir and RunDir are the node's directories: what survives a reboot, and what belongs to this boot.
+	DataDir, RunDir string
+	// CgroupRoot is the cgroup below which sandboxes get theirs when their configuration names none.
+	CgroupRoot  string
+	CDISpecDirs []string
+	Images      ImageStore
+	Network     Network
+	Executor    Executor
+	DB          *state.DB
+	Version     string
+	Log         *slog.Logger
+}
+
+// Server serves CRI.
+type Server struct {
+	cri.UnimplementedRuntimeServiceServer
+	cri.UnimplementedImageServiceServer
+
+	cfg        Config
+	cgroups    *cgroup.Host
+	host       container.Host
+	sandboxes  *sandbox.Manager
+	containers *container.Manager
+	streams    *stream.Runner
+	streaming  *stream.Server
+	hub        events.Hub
+	ready      chan struct{}
+}
+
+// New opens the stored state and makes it agree with the executor, the network and the host, in both directions. What runs
+// goes on running.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	s := &Server{cfg: cfg, ready: make(chan struct{})}
+	boot, err := proc.BootID()
+	if err != nil {
+		return nil, err
+	}
+	if s.cgroups, err = cgroup.Detect(); err != nil {
+		return nil, err
+	}
+	if s.host, err = container.ProbeHost(s.cgroups); err != nil {
+		return nil, err
+	}
+	s.containers, err = container.NewManager(container.Config{
+		Dir: filepath.Join(cfg.DataDir, "containers"), RunDir: filepath.Join(cfg.RunDir, "containers"), CDISpecDirs: cfg.CDISpecDirs,
+		BootID: boot, DB: cfg.DB, Executor: cfg.Executor, Images: cfg.Images, Listener: s, Host: s.host, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.sandboxes, err = sandbox.NewManager(sandbox.Config{
+		Dir: filepath.Join(cfg.RunDir, "sandboxes"), CgroupParent: filepath.Join(cfg.CgroupRoot, "pods"), Cgroups: s.cgroups,
+		BootID: boot, DB: cfg.DB, Network: cfg.Network, Containers: s.containers, Listener: s, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.containers.Join(s.sandboxes)
+	s.streams = &stream.Runner{Executor: cfg.Executor, Containers: s.containers, Log: cfg.Log}
+	if err := s.recover(ctx); err != nil {
+		return nil, err
+	}
+	if s.streaming, err = stream.NewServer(s.streams); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// recover brings everything to what the records say. A leftover that cannot be cleaned up now is logged and tried again at the
+// next start: it must not keep the node from serving what runs.
+func (s *Server) recover(ctx context.Context) error {
+	if err := s.containers.Recover(ctx); err != nil {
+		s.cfg.Log.Error("recovery of containers is incomplete", "error", err)
+	}
+	live, err := s.sandboxes.Recover(ctx)
+	if err != nil {
+		s.cfg.Log.Error("recovery of sandboxes is incomplete", "error", err)
+	}
+	if err := s.cfg.Network.Reconcile(ctx, live); err != nil {
+		s.cfg.Log.Error("recovery of the network is incomplete", "error", err)
+	}
+	return ctx.Err()
+}
+
+// Ready is closed when the socket is served.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Serve serves until ctx ends. Containers go on afterwards.
+func (s *Server) Serve(ctx context.Context) error {
+	listener, err := listen(s.cfg.Socket)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.UnaryInterceptor(s.unaryEdge), grpc.StreamInterceptor(s.streamEdge))
+	cri.RegisterRuntimeServiceServer(server, s)
+	cri.RegisterImageServiceServer(server, s)
+	imageload.Register(server, s.cfg.Images)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 3)
+	go func() { ended <- s.containers.Watch(ctx) }()
+	go func() { ended <- s.streaming.Serve(ctx) }()
+	go func() { ended <- server.Serve(listener) }()
+	close(s.ready)
+	// Calls under way may be long, such as a followed stream: they are cut, their work is bound to finish or to be undone.
+	stopServer := context.AfterFunc(ctx, server.Stop)
+	defer stopServer()
+	var errs []error
+	for range cap(ended) {
+		err := <-ended
+		if ctx.Err() == nil {
+			errs = append(errs, err)
+		}
+		cancel()
+	}
+	return errors.Join(errs...)
+}
+
+// listen serves the socket before it is visible under its name, so that nobody finds one that does not answer.
+func listen(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
+		return nil, err
+	}
+	hidden := path + ".new"
+	if err := os.Remove(hidden); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", hidden)
+	if err != nil {
+		return nil, fmt.Errorf("CRI socket: %w", err)
+	}
+	// Closing must not unlink a name that the socket no longer has.
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(hidden, 0o600), os.Rename(hidden, path)); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("CRI socket %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// RemoveAll removes all sandboxes and their containers.
+func (s *Server) RemoveAll(ctx context.Context) error { return s.sandboxes.RemoveEverything(ctx) }

@@ -42,7 +42,7 @@ func newPods(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev 
 	}
 	mine := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
 	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: &cache.ListWatch{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				o.FieldSelector = mine
 				return kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
@@ -51,7 +51,7 @@ func newPods(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev 
 				o.FieldSelector = mine
 				return kube.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
 			},
-		},
+		}, kube),
 		ObjectType: &v1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { p.seen(o.(*v1.Pod)) },

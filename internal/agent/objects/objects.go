@@ -149,7 +149,7 @@ func (n Name) object() runtime.Object {
 func (s *Store) listWatch(n Name) cache.ListerWatcher {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name).String()
 	core := s.client.CoreV1()
-	return &cache.ListWatch{
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only
 			if n.Kind == Secret {
@@ -164,7 +164,7 @@ func (s *Store) listWatch(n Name) cache.ListerWatcher {
 			}
 			return core.ConfigMaps(n.Namespace).Watch(ctx, o)
 		},
-	}
+	}, s.client)
 }
 
 // cached returns the object as its watch brought it, or nil.

@@ -25,8 +25,8 @@ type Input struct {
 	Granted bool
 	// Unsupported names the fields of the specification that this agent does not honour; a pod that has any fails at once.
 	Unsupported []string
-	// Released: volumes and devices were given back, and (when it is deleted) the pod's directories were removed.
-	Released bool
+	// Released: volumes and devices were given back. Removed: the pod's directories and logs are gone as well.
+	Released, Removed bool
 	// Deleted: the API server was told that the pod is gone. A finalizer may keep the object.
 	Deleted bool
 	// Hashes are the hashes of the containers' present specifications, by container name.
@@ -231,7 +231,7 @@ func (d *decision) terminate() {
 	}
 	switch {
 	case len(d.in.Observed.Sandboxes)+len(d.in.Observed.Containers) > 0:
-	case !d.in.Released:
+	case !d.in.Removed:
 		d.do(Action{Verb: Release, Final: true})
 	case d.in.Gone:
 		d.res.Done = true

@@ -92,7 +92,7 @@ func (w *Worker) succeeded(a plan.Action) {
 	case plan.GrantDevices:
 		w.granted = true
 	case plan.Release:
-		w.released, w.granted = true, false
+		w.released, w.removed, w.granted = true, a.Final, false
 	case plan.DeleteObject:
 		w.deleted = true
 	}

@@ -86,6 +86,7 @@ type Worker struct {
 	failures  map[plan.Key]plan.Failure
 	granted   bool
 	released  bool
+	removed   bool
 	deleted   bool
 	// unseen counts observations that failed in a row.
 	unseen int
@@ -299,7 +300,7 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
 		Granted:     w.granted || !asksForDevices(wish.pod),
 		Unsupported: plan.Unsupported(wish.pod),
-		Released:    w.released, Deleted: w.deleted,
+		Released:    w.released, Removed: w.removed, Deleted: w.deleted,
 		Hashes:      map[string]string{},
 		RuntimeName: w.cfg.RuntimeName, HostIPs: w.cfg.HostIPs, Now: time.Now(),
 	}

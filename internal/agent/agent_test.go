@@ -1,0 +1,361 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func isReady(st v1.PodStatus) bool {
+	return slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+	})
+}
+
+func TestPodRuns(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) {
+		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+		p.Spec.Containers[0].Args = []string{"at", "$(IP)"}
+	}))
+	st := b.status("p", "is ready", isReady)
+	cs := st.ContainerStatuses[0]
+	id := b.running("a")
+	if st.Phase != v1.PodRunning || st.PodIP != "10.61.0.9" || st.HostIP != "127.0.0.1" || cs.ContainerID != "fake://"+id || !cs.Ready {
+		t.Errorf("status %+v", st)
+	}
+	if !slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue }) {
+		t.Error("the binder's condition is lost")
+	}
+	cfg := b.rt.Config(id)
+	if strings.Join(cfg.Args, " ") != "at 10.61.0.9" {
+		t.Errorf("args %q", cfg.Args)
+	}
+	var paths []string
+	for _, m := range cfg.Mounts {
+		paths = append(paths, m.ContainerPath)
+	}
+	if strings.Join(paths, " ") != "/etc/hosts /dev/termination-log" {
+		t.Errorf("mounts %q", paths)
+	}
+	b.eventually("events are told", func() bool {
+		e := b.events()
+		return e["Pulled"] == 1 && e["Created"] == 1 && e["Started"] == 1
+	})
+}
+
+func TestDeletion(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p"))
+	b.phase("p", v1.PodRunning)
+	begun := time.Now()
+	b.delete("p", 30)
+	b.noPod("p")
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("a container that ends at SIGTERM took %s to go", took)
+	}
+	if s, c := b.rt.Count(); s+c != 0 {
+		t.Errorf("%d sandboxes and %d containers are left", s, c)
+	}
+	b.nothingLeft("p")
+}
+
+func TestDeletionGrace(t *testing.T) {
+	b := newBench(t)
+	b.rt.Deaf("a")
+	b.create(pod("p"))
+	b.phase("p", v1.PodRunning)
+	begun := time.Now()
+	b.delete("p", 1)
+	b.noPod("p")
+	if took := time.Since(begun); took < 900*time.Millisecond || took > 3*time.Second {
+		t.Errorf("a grace of 1 s took %s", took)
+	}
+}
+
+// TestForcedDeletionOvertakes: a pod that is gone from the API server is not left the rest of its grace.
+func TestForcedDeletionOvertakes(t *testing.T) {
+	b := newBench(t)
+	b.rt.Deaf("a")
+	b.create(pod("p"))
+	b.phase("p", v1.PodRunning)
+	b.delete("p", 3600)
+	b.eventually("the container is being stopped", func() bool { return slices.ContainsFunc(b.rt.Calls(), isStop) })
+	if err := b.kube.CoreV1().Pods("default").Delete(b.Context(), "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("all is gone", func() bool { s, c := b.rt.Count(); return s+c == 0 })
+	b.nothingLeft("p")
+}
+
+func isStop(call string) bool { return strings.HasPrefix(call, "StopContainer ") }
+
+func TestRestartAndBackOff(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) {
+		p.Spec.Containers[0].TerminationMessagePolicy = v1.TerminationMessageFallbackToLogsOnError
+	}))
+	first := b.running("a")
+	message := filepath.Join(b.dir, "pods", "uid-p", "containers", "a", "0")
+	if err := os.WriteFile(message, []byte("my last words"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.rt.Exit(first, 3)
+	b.eventually("it is restarted at once", func() bool { ids := b.rt.Running("a"); return len(ids) == 1 && ids[0] != first })
+	st := b.status("p", "tells of the restart", func(st v1.PodStatus) bool { return st.ContainerStatuses[0].RestartCount == 1 && isReady(st) })
+	last := st.ContainerStatuses[0].LastTerminationState.Terminated
+	if last == nil || last.ExitCode != 3 || last.Message != "my last words" || last.ContainerID != "fake://"+first {
+		t.Errorf("last state %+v", last)
+	}
+	b.rt.Exit(b.running("a"), 4)
+	st = b.status("p", "backs off", func(st v1.PodStatus) bool {
+		w := st.ContainerStatuses[0].State.Waiting
+		return w != nil && w.Reason == "CrashLoopBackOff"
+	})
+	if st.Phase != v1.PodRunning || isReady(st) || st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode != 4 {
+		t.Errorf("status %+v", st)
+	}
+	b.eventually("an event tells of it", func() bool { return b.events()["BackOff"] == 1 })
+	// Only the last dead container is kept.
+	b.eventually("the older one is removed", func() bool { _, c := b.rt.Count(); return c == 1 })
+}
+
+func TestCompletion(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyNever }))
+	b.rt.Exit(b.running("a"), 0)
+	b.phase("p", v1.PodSucceeded)
+	b.eventually("the sandbox is stopped and kept", func() bool { s, c := b.rt.Count(); return len(b.rt.Sandboxes()) == 0 && s == 1 && c == 1 })
+	b.delete("p", 0)
+	b.noPod("p")
+	b.nothingLeft("p")
+}
+
+func TestInitContainers(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) {
+		p.Spec.InitContainers = []v1.Container{{Name: "i", Image: "img"}, {Name: "j", Image: "img"}}
+	}))
+	b.rt.Exit(b.running("i"), 0)
+	b.rt.Exit(b.running("j"), 0)
+	st := b.phase("p", v1.PodRunning)
+	if len(st.InitContainerStatuses) != 2 || st.InitContainerStatuses[1].State.Terminated == nil {
+		t.Errorf("init containers %+v", st.InitContainerStatuses)
+	}
+}
+
+func TestImages(t *testing.T) {
+	b := newBench(t)
+	b.rt.PullFails("broken", status.Error(codes.Unavailable, "no route"))
+	b.rt.PullFails("good", nil)
+	b.create(pod("broken", func(p *v1.Pod) { p.Spec.Containers[0].Image = "broken" }))
+	b.create(pod("never", func(p *v1.Pod) {
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "absent", v1.PullNever
+	}))
+	b.create(pod("good", func(p *v1.Pod) { p.Spec.Containers[0].Image = "good" }))
+	waits := func(reason string) func(v1.PodStatus) bool {
+		return func(st v1.PodStatus) bool {
+			return len(st.ContainerStatuses) == 1 && st.ContainerStatuses[0].State.Waiting != nil && st.ContainerStatuses[0].State.Waiting.Reason == reason
+		}
+	}
+	st := b.status("broken", "shows the error", waits("ErrImagePull"))
+	if m := st.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, "no route") {
+		t.Errorf("message %q", m)
+	}
+	b.status("never", "shows the error", waits("ErrImageNeverPull"))
+	b.status("good", "is ready", isReady)
+	b.status("broken", "backs off", waits("ImagePullBackOff"))
+	b.rt.HaveImage("absent")
+	b.status("never", "is ready once the image is there", isReady)
+}
+
+// TestDeletionCancelsPull: a pull that hangs does not hold a deleted pod.
+func TestDeletionCancelsPull(t *testing.T) {
+	b := newBench(t)
+	b.rt.PullFails("slow", status.Error(codes.DeadlineExceeded, ""))
+	b.create(pod("p", func(p *v1.Pod) { p.Spec.Containers[0].Image = "slow" }))
+	b.eventually("the pull has begun", func() bool { return slices.Contains(b.rt.Calls(), "PullImage slow") })
+	b.delete("p", 30)
+	b.noPod("p")
+}
+
+func TestDevices(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", wantsWidget))
+	st := b.status("p", "waits for its device", func(st v1.PodStatus) bool { return st.Reason == "DevicesNotReady" })
+	if !strings.Contains(st.Message, "example.com/widget") || st.Phase != v1.PodPending {
+		t.Errorf("status %s: %q", st.Phase, st.Message)
+	}
+	if s, _ := b.rt.Count(); s != 0 {
+		t.Error("a sandbox was made without the device")
+	}
+	b.devices.set(1)
+	b.status("p", "is ready", isReady)
+	if d := b.rt.Config(b.running("a")).CDIDevices; len(d) != 1 || d[0].Name != "example.com/widget=0" {
+		t.Errorf("devices %v", d)
+	}
+	// The second waits until the first has given its device back.
+	b.create(pod("q", wantsWidget))
+	b.status("q", "waits", func(st v1.PodStatus) bool { return st.Reason == "DevicesNotReady" })
+	b.delete("p", 0)
+	b.noPod("p")
+	b.devices.set(1)
+	b.status("q", "is ready", func(st v1.PodStatus) bool { return isReady(st) && st.Reason == "" && st.Message == "" })
+	node, err := b.kube.CoreV1().Nodes().Get(t.Context(), "node", metav1.GetOptions{})
+	if err != nil || node.Status.Allocatable.Name("example.com/widget", "").Value() != 1 {
+		t.Errorf("node %+v: %v", node.Status.Allocatable, err)
+	}
+}
+
+// TestAgentRestart: pods run on while the agent is away, and what happened meanwhile is told.
+func TestAgentRestart(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("stays"))
+	b.create(pod("crashes", func(p *v1.Pod) { p.Spec.Containers[0].Name = "c" }))
+	b.create(pod("goes", func(p *v1.Pod) { p.Spec.Containers[0].Name = "g" }))
+	stays, crashes := b.running("a"), b.running("c")
+	b.running("g")
+	for _, name := range []string{"stays", "crashes", "goes"} {
+		b.phase(name, v1.PodRunning)
+	}
+	b.stop()
+	if got := b.running("a"); got != stays {
+		t.Fatalf("the container is %s, was %s", got, stays)
+	}
+	b.rt.Calls()
+	b.rt.Exit(crashes, 9)
+	if err := b.kube.CoreV1().Pods("default").Delete(t.Context(), "goes", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	st := b.status("crashes", "was restarted", func(st v1.PodStatus) bool { return st.ContainerStatuses[0].RestartCount == 1 && isReady(st) })
+	if st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode != 9 {
+		t.Errorf("last state %+v", st.ContainerStatuses[0].LastTerminationState)
+	}
+	b.eventually("the orphan is removed", func() bool { return len(b.rt.Running("g")) == 0 && len(b.rt.Sandboxes()) == 2 })
+	b.nothingLeft("goes")
+	if got := b.running("a"); got != stays {
+		t.Errorf("the untouched container is %s, was %s", got, stays)
+	}
+	for _, call := range b.rt.Calls() {
+		if strings.Contains(call, stays) || strings.HasSuffix(call, " stays") {
+			t.Errorf("the untouched pod was touched: %s", call)
+		}
+	}
+}
+
+// TestRuntimeRestart: the agent goes on after the runtime was away.
+func TestRuntimeRestart(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p"))
+	b.phase("p", v1.PodRunning)
+	id := b.running("a")
+	b.rt.Stop()
+	b.create(pod("q", func(p *v1.Pod) { p.Spec.Containers[0].Name = "b" }))
+	b.rt.Exit(id, 1)
+	b.rt.Serve(t)
+	b.status("q", "is ready", isReady)
+	b.status("p", "was restarted", func(st v1.PodStatus) bool { return st.ContainerStatuses[0].RestartCount == 1 && isReady(st) })
+}
+
+func TestSandboxDies(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p"))
+	b.phase("p", v1.PodRunning)
+	b.rt.KillSandbox(b.rt.Sandboxes()[0])
+	st := b.status("p", "is back", func(st v1.PodStatus) bool { return isReady(st) && st.ContainerStatuses[0].RestartCount == 1 })
+	if st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode != 255 {
+		t.Errorf("last state %+v", st.ContainerStatuses[0].LastTerminationState)
+	}
+}
+
+func TestActiveDeadline(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) { seconds := int64(1); p.Spec.ActiveDeadlineSeconds = &seconds }))
+	b.phase("p", v1.PodRunning)
+	if st := b.phase("p", v1.PodFailed); st.Reason != "DeadlineExceeded" {
+		t.Errorf("reason %q", st.Reason)
+	}
+	if len(b.rt.Running("a")) != 0 {
+		t.Error("it runs on")
+	}
+}
+
+func TestUnsupportedFieldFails(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) { p.Spec.Containers[0].LivenessProbe = &v1.Probe{} }))
+	st := b.phase("p", v1.PodFailed)
+	if !strings.Contains(st.Message, "spec.containers[0].livenessProbe") {
+		t.Errorf("message %q", st.Message)
+	}
+}
+
+func TestConfigMapVolume(t *testing.T) {
+	b := newBench(t)
+	maps := b.kube.CoreV1().ConfigMaps("default")
+	b.create(pod("p", func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
+			LocalObjectReference: v1.LocalObjectReference{Name: "cm"}}}}}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
+	}))
+	b.eventually("it is told what is missing", func() bool { return b.events()["FailedMount"] > 0 })
+	cm := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm"}, Data: map[string]string{"k": "one"}}
+	if _, err := maps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.status("p", "is ready", isReady)
+	file := filepath.Join(b.dir, "pods", "uid-p", "volumes", "v", "k")
+	content := func() string { data, _ := os.ReadFile(file); return string(data) }
+	if content() != "one" {
+		t.Errorf("content %q", content())
+	}
+	cm = cm.DeepCopy()
+	cm.Data["k"] = "two"
+	if _, err := maps.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the file follows", func() bool { return content() == "two" })
+}
+
+func TestNode(t *testing.T) {
+	b := newBench(t)
+	nodes := b.kube.CoreV1().Nodes()
+	node, err := nodes.Get(t.Context(), "node", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, v1.ResourceEphemeralStorage} {
+		if q := node.Status.Allocatable[r]; q.IsZero() {
+			t.Errorf("no allocatable %s", r)
+		}
+	}
+	if node.Labels[v1.LabelHostname] != "node" || node.Status.NodeInfo.ContainerRuntimeVersion != "fake://1.0" ||
+		node.Status.NodeInfo.KubeletVersion != "v1.37.2-monopod.0.1" || node.Status.DaemonEndpoints.KubeletEndpoint.Port == 0 {
+		t.Errorf("node %+v", node)
+	}
+	b.eventually("the lease is held", func() bool {
+		l, err := b.kube.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(t.Context(), "node", metav1.GetOptions{})
+		return err == nil && *l.Spec.HolderIdentity == "node" && *l.Spec.LeaseDurationSeconds == 40
+	})
+	// A device that comes is told at once, and what others have written stays.
+	node.Labels["mine"], node.Spec.Taints = "x", []v1.Taint{{Key: "t", Effect: v1.TaintEffectNoSchedule}}
+	if _, err := nodes.Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.devices.set(2)
+	b.eventually("the devices are told", func() bool {
+		node, err = nodes.Get(t.Context(), "node", metav1.GetOptions{})
+		return err == nil && node.Status.Capacity.Name("example.com/widget", "").Value() == 2
+	})
+	if node.Labels["mine"] != "x" || len(node.Spec.Taints) != 1 {
+		t.Errorf("others' labels and taints: %v %v", node.Labels, node.Spec.Taints)
+	}
+}

@@ -1,0 +1,293 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"monopod.dev/monopod/internal/agent/crifake"
+	"monopod.dev/monopod/internal/agent/testcerts"
+	"monopod.dev/monopod/internal/devices"
+)
+
+// bench is an agent between a fake API server and a fake runtime.
+type bench struct {
+	*testing.T
+	dir     string
+	rt      *crifake.Runtime
+	kube    *fake.Clientset
+	devices *fakeDevices
+	cfg     Config
+	stop    func()
+}
+
+const patience = 10 * time.Second
+
+// newBench starts an agent; objects are there before it.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	// Registered first, so that it runs last.
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	// A unix socket's path is short.
+	dir, err := os.MkdirTemp("/tmp", "mpa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	ca := testcerts.New(t, dir)
+	cert, key := ca.Serving(t)
+	b := &bench{
+		T: t, dir: dir, rt: crifake.Start(t, filepath.Join(dir, "cri.sock")), kube: fake.NewClientset(),
+		devices: &fakeDevices{changed: make(chan struct{}, 1)},
+	}
+	b.cfg = Config{
+		NodeName: "node", CRISocket: b.rt.Socket, Devices: b.devices, CgroupRoot: "/mp-test", PodLogsDir: filepath.Join(dir, "logs"),
+		DataDir: dir, Address: "127.0.0.1", ServingCert: cert, ServingKey: key, ClientCA: ca.CAFile(), MaxPods: 10,
+		Version: "0.1", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	b.rt.HaveImage("img")
+	b.start()
+	t.Cleanup(func() { b.stop() })
+	return b
+}
+
+// start runs an agent; b.stop ends it.
+func (b *bench) start() {
+	b.Helper()
+	a := &Agent{cfg: b.cfg, log: b.cfg.Log, kube: b.kube, ready: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	var once sync.Once
+	b.stop = func() {
+		once.Do(func() {
+			cancel()
+			select {
+			case err := <-done:
+				if err != nil {
+					b.Errorf("the agent ended with %v", err)
+				}
+			case <-time.After(patience):
+				b.Error("the agent did not end")
+			}
+		})
+	}
+	select {
+	case <-a.Ready():
+	case err := <-done:
+		b.Fatalf("the agent ended with %v", err)
+	case <-time.After(patience):
+		b.Fatal("the agent did not get ready")
+	}
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// pod is a pod bound to the node.
+func pod(name string, change ...func(*v1.Pod)) *v1.Pod {
+	grace := int64(30)
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"},
+		Spec: v1.PodSpec{
+			NodeName: "node", RestartPolicy: v1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace,
+			Containers: []v1.Container{{
+				Name: "a", Image: "img", ImagePullPolicy: v1.PullIfNotPresent, TerminationMessagePath: "/dev/termination-log",
+			}},
+		},
+		Status: v1.PodStatus{Phase: v1.PodPending, Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue}}},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func (b *bench) create(p *v1.Pod) {
+	b.Helper()
+	if _, err := b.kube.CoreV1().Pods(p.Namespace).Create(b.Context(), p, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// delete marks the pod as deleted, as the API server does for a deletion with grace.
+func (b *bench) delete(name string, grace int64) {
+	b.Helper()
+	p, err := b.kube.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	at := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &grace
+	if _, err := b.kube.CoreV1().Pods("default").Update(b.Context(), p, metav1.UpdateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// eventually waits until ok says so; what is said when it does not.
+func (b *bench) eventually(what string, ok func() bool) {
+	b.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			all, err := b.kube.CoreV1().Pods("").List(b.Context(), metav1.ListOptions{})
+			if err == nil {
+				for _, p := range all.Items {
+					st, _ := json.Marshal(p.Status)
+					b.Logf("pod %s: %s", p.Name, st)
+				}
+			}
+			b.Fatalf("after %s still not: %s", patience, what)
+		}
+	}
+}
+
+// status waits until the pod's status is as wanted.
+func (b *bench) status(name, what string, ok func(v1.PodStatus) bool) v1.PodStatus {
+	b.Helper()
+	var st v1.PodStatus
+	b.eventually("pod "+name+" "+what, func() bool {
+		p, err := b.kube.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		st = p.Status
+		return ok(st)
+	})
+	return st
+}
+
+func (b *bench) phase(name string, phase v1.PodPhase) v1.PodStatus {
+	b.Helper()
+	return b.status(name, "is "+string(phase), func(st v1.PodStatus) bool { return st.Phase == phase })
+}
+
+// noPod waits until the API server has no such pod.
+func (b *bench) noPod(name string) {
+	b.Helper()
+	b.eventually("pod "+name+" is gone", func() bool {
+		_, err := b.kube.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
+		return err != nil
+	})
+}
+
+// running waits until one container of this name runs, and returns its ID.
+func (b *bench) running(name string) (id string) {
+	b.Helper()
+	b.eventually("container "+name+" runs", func() bool {
+		ids := b.rt.Running(name)
+		if len(ids) == 1 {
+			id = ids[0]
+		}
+		return id != ""
+	})
+	return id
+}
+
+// nothingLeft checks that the pod's files are gone.
+func (b *bench) nothingLeft(name string) {
+	b.Helper()
+	b.eventually("the files of pod "+name+" are gone", func() bool {
+		dirs, _ := filepath.Glob(filepath.Join(b.dir, "pods", "uid-"+name))
+		logs, _ := filepath.Glob(filepath.Join(b.cfg.PodLogsDir, "default_"+name+"_*"))
+		return len(dirs)+len(logs) == 0
+	})
+}
+
+// events are the reasons of the events so far.
+func (b *bench) events() map[string]int {
+	list, err := b.kube.CoreV1().Events("").List(b.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	reasons := map[string]int{}
+	for _, e := range list.Items {
+		reasons[e.Reason]++
+	}
+	return reasons
+}
+
+// fakeDevices has n widgets.
+type fakeDevices struct {
+	changed chan struct{}
+
+	mu      sync.Mutex // guards what follows
+	n       int
+	granted map[string]bool
+}
+
+func (f *fakeDevices) set(n int) {
+	f.mu.Lock()
+	f.n = n
+	f.mu.Unlock()
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (f *fakeDevices) Resources() map[string]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return map[string]int64{"example.com/widget": int64(f.n)}
+}
+
+func (f *fakeDevices) Changed() <-chan struct{} { return f.changed }
+
+func (f *fakeDevices) Grant(_ context.Context, req devices.GrantRequest) (devices.Grant, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.granted[req.PodUID] {
+		return devices.Grant{CDIDevices: []string{"example.com/widget=0"}}, nil
+	}
+	if len(f.granted) >= f.n {
+		return devices.Grant{}, &devices.NotReadyError{Resource: "example.com/widget", Err: context.Canceled}
+	}
+	if f.granted == nil {
+		f.granted = map[string]bool{}
+	}
+	f.granted[req.PodUID] = true
+	return devices.Grant{CDIDevices: []string{"example.com/widget=0"}}, nil
+}
+
+func (f *fakeDevices) Release(_ context.Context, uid string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.granted, uid)
+	return nil
+}
+
+func (f *fakeDevices) Reconcile(_ context.Context, live map[string]bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for uid := range f.granted {
+		if !live[uid] {
+			delete(f.granted, uid)
+		}
+	}
+	return nil
+}
+
+func wantsWidget(p *v1.Pod) {
+	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{"example.com/widget": resource.MustParse("1")}
+}

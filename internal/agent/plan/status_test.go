@@ -1,0 +1,132 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func metaTime(t time.Time) *metav1.Time { m := metav1.NewTime(t); return &m }
+
+func hash(container, h string) option { return func(in *Input) { in.Hashes[container] = h } }
+
+func hashed(h string) func(*Container) { return func(c *Container) { c.Hash = h } }
+
+func TestStatusFields(t *testing.T) {
+	foreign := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Hour))}
+	in := given(sandbox("s", 0, true), has("a", 4, "s", Running, func(c *Container) { c.ImageID = "sha256:1" }), prior(v1.PodStatus{
+		Conditions: []v1.PodCondition{foreign}, QOSClass: v1.PodQOSBurstable, StartTime: metaTime(ago(time.Hour)),
+	}))
+	st := Status(in)
+	c := st.ContainerStatuses[0]
+	switch {
+	case st.ObservedGeneration != 3:
+		t.Error("observedGeneration", st.ObservedGeneration)
+	case st.PodIP != "10.61.0.5" || len(st.PodIPs) != 1:
+		t.Error("podIP", st.PodIP, st.PodIPs)
+	case st.HostIP != "10.0.0.1" || len(st.HostIPs) != 1:
+		t.Error("hostIP", st.HostIP)
+	case !st.StartTime.Equal(metaTime(ago(time.Hour))):
+		t.Error("startTime", st.StartTime)
+	case st.QOSClass != v1.PodQOSBurstable || !equality.Semantic.DeepEqual(st.Conditions[0], foreign):
+		t.Error("what others wrote has changed", st.QOSClass, st.Conditions[0])
+	case c.ContainerID != "rt://a4" || c.ImageID != "sha256:1" || c.RestartCount != 4 || !c.Ready || !*c.Started:
+		t.Errorf("container %+v", c)
+	}
+}
+
+func TestConditionsKeepTheirTime(t *testing.T) {
+	in := given(sandbox("s", 0, true), has("a", 0, "s", Running))
+	first := Status(in)
+	in.Now = now.Add(time.Hour)
+	in.Prior = first
+	if again := Status(in); !equality.Semantic.DeepEqual(first, again) {
+		t.Errorf("the status changed with nothing but time:\n%v\n%v", first, again)
+	}
+	in.Observed.Containers[0].State = Exited
+	changed := Status(in)
+	for _, c := range changed.Conditions {
+		at := c.LastTransitionTime.Time
+		if flipped := c.Type == v1.PodReady || c.Type == v1.ContainersReady; flipped != at.Equal(in.Now) {
+			t.Errorf("%s is %s since %s", c.Type, c.Status, at)
+		}
+	}
+}
+
+func TestReadinessGates(t *testing.T) {
+	in := given(sandbox("s", 0, true), has("a", 0, "s", Running))
+	in.Pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/open"}}
+	if got := sayStatus(Status(in)); strings.HasSuffix(got, " Ready") {
+		t.Error("ready before its gate is open:", got)
+	}
+	in.Prior.Conditions = []v1.PodCondition{{Type: "example.com/open", Status: v1.ConditionTrue}}
+	if got := sayStatus(Status(in)); !strings.HasSuffix(got, " Ready") {
+		t.Error("not ready though its gate is open:", got)
+	}
+}
+
+func TestDevicesNotReadyNamesTheResource(t *testing.T) {
+	in := given(wantsDevice(false))
+	in.Failures[Key{Verb: GrantDevices}] = Failure{Reason: ReasonDevicesNotReady, Message: "example.com/widget is not ready", At: now, Count: 1}
+	st := Status(in)
+	if !strings.Contains(st.Message, "example.com/widget") || !strings.Contains(st.ContainerStatuses[0].State.Waiting.Message, "example.com/widget") {
+		t.Errorf("status %q, container %v", st.Message, st.ContainerStatuses[0].State.Waiting)
+	}
+}
+
+func TestHostNetwork(t *testing.T) {
+	in := given(sandbox("s", 0, true), has("a", 0, "s", Running))
+	in.Pod.Spec.HostNetwork, in.Observed.Sandboxes[0].IPs = true, nil
+	if st := Status(in); st.PodIP != "10.0.0.1" || !strings.Contains(sayStatus(st), "PodReadyToStartContainers") {
+		t.Errorf("%s %s", st.PodIP, sayStatus(st))
+	}
+}
+
+// TestMerge: what the API server says others have written wins, the rest is the agent's.
+func TestMerge(t *testing.T) {
+	own := v1.PodStatus{
+		Phase: v1.PodRunning, PodIP: "1.2.3.4",
+		Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: "x", Status: v1.ConditionFalse}},
+	}
+	api := v1.PodStatus{
+		Phase: v1.PodPending, QOSClass: v1.PodQOSGuaranteed,
+		Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}, {Type: "x", Status: v1.ConditionTrue}, {Type: v1.PodScheduled, Status: v1.ConditionTrue}},
+	}
+	got := Merge(api, &own)
+	want := v1.PodStatus{
+		Phase: v1.PodRunning, PodIP: "1.2.3.4", QOSClass: v1.PodQOSGuaranteed,
+		Conditions: []v1.PodCondition{{Type: "x", Status: v1.ConditionTrue}, {Type: v1.PodScheduled, Status: v1.ConditionTrue}, {Type: v1.PodReady, Status: v1.ConditionTrue}},
+	}
+	if !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	api.Phase = v1.PodFailed
+	if got := Merge(api, &own); got.Phase != v1.PodFailed {
+		t.Errorf("a final phase of the API server was replaced by %s", got.Phase)
+	}
+}
+
+func TestUnsupported(t *testing.T) {
+	yes := true
+	pod := &v1.Pod{Spec: v1.PodSpec{
+		RuntimeClassName: new(string),
+		HostUsers:        &yes,
+		Containers: []v1.Container{{
+			Name: "a", ReadinessProbe: &v1.Probe{}, Lifecycle: &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}},
+			VolumeMounts: []v1.VolumeMount{{Name: "v", SubPath: "x"}},
+		}},
+		Volumes: []v1.Volume{
+			{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
+			{Name: "n", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}},
+		},
+	}}
+	got := strings.Join(Unsupported(pod), " ")
+	want := "spec.containers[0].readinessProbe spec.containers[0].lifecycle.preStop spec.containers[0].volumeMounts[0].subPath spec.volumes[1] (the volume's kind)"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

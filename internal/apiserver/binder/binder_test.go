@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +28,7 @@ const (
 	timeout = 20 * time.Second
 )
 
-// world is a real API server with a binder.
+// world is a real API server.
 type world struct {
 	*testing.T
 	client kubernetes.Interface
@@ -39,27 +41,21 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.DiscardHandler)
-	if testing.Verbose() {
-		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	server, err := apiserver.New(ctx, apiserver.Config{
 		DataDir: filepath.Join(dir, "d"), RunDir: filepath.Join(dir, "r"), Kubeconfig: filepath.Join(dir, "kubeconfig"),
-		BindAddress: "127.0.0.1", NodeName: "n", EtcdTick: 10 * time.Millisecond, Log: log,
+		BindAddress: "127.0.0.1", NodeName: "n", EtcdTick: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
-	ended := make(chan error, 2)
+	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		for range cap(ended) {
-			if err := <-ended; err != nil {
-				t.Errorf("ended with %v", err)
-			}
+		if err := <-ended; err != nil {
+			t.Errorf("the API server ended with %v", err)
 		}
 		os.RemoveAll(dir)
 	})
@@ -73,9 +69,22 @@ func newWorld(t *testing.T) *world {
 	if w.client, err = kubernetes.NewForConfig(w.config); err != nil {
 		t.Fatal(err)
 	}
-	b := binder.New(binder.Config{Kube: server.AdminConfig(), Log: log})
-	go func() { ended <- b.Run(ctx) }()
 	return w
+}
+
+// bind runs a binder until the test ends or stop is called, which returns when nothing of the binder is at work.
+func (w *world) bind() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- binder.New(binder.Config{Kube: w.config}).Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Errorf("the binder ended with %v", err)
+		}
+	})
+	w.Cleanup(stop)
+	return stop
 }
 
 func quantities(pairs ...string) corev1.ResourceList {
@@ -201,6 +210,7 @@ func (w *world) untilEvent(pod, reason, message string) {
 
 func TestAPodWaitsForWhatItAsksFor(t *testing.T) {
 	w := newWorld(t)
+	w.bind()
 	w.pod("first", nil, widget, "1")
 	w.untilWaiting("first", "no nodes available to schedule pods")
 
@@ -221,6 +231,7 @@ func TestAPodWaitsForWhatItAsksFor(t *testing.T) {
 
 func TestOneBinderNeverGivesTheSameTwice(t *testing.T) {
 	w := newWorld(t)
+	w.bind()
 	w.node("n", "cpu", "100", widget, "5")
 	const all = 30
 	for i := range all {
@@ -240,6 +251,7 @@ func TestOneBinderNeverGivesTheSameTwice(t *testing.T) {
 
 func TestPodsOfOtherSchedulersAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
+	w.bind()
 	w.node("n", "cpu", "1")
 	w.pod("other", func(s *corev1.PodSpec) { s.SchedulerName = "other" })
 	w.pod("placed", func(s *corev1.PodSpec) { s.NodeName = "elsewhere" })
@@ -258,6 +270,7 @@ func TestPodsOfOtherSchedulersAreLeftAlone(t *testing.T) {
 
 func TestTheEmptierNodeIsChosen(t *testing.T) {
 	w := newWorld(t)
+	w.bind()
 	w.node("a", "cpu", "4")
 	w.node("b", "cpu", "4")
 	got := map[string]int{}
@@ -276,10 +289,36 @@ func TestTheEmptierNodeIsChosen(t *testing.T) {
 	}
 }
 
+// TestANewBinderTakesOver stops a binder, and another one goes on with what waits.
+func TestANewBinderTakesOver(t *testing.T) {
+	w := newWorld(t)
+	stop := w.bind()
+	w.node("n", "cpu", "1")
+	w.pod("before", nil)
+	w.untilBound("before", "n")
+	stop()
+	w.pod("between", nil)
+	w.bind()
+	w.untilBound("between", "n")
+}
+
+func TestRunLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.node("n", "cpu", "1") // opens the connection that all clients of this configuration share
+	before := goleak.IgnoreCurrent()
+	stop := w.bind()
+	w.pod("p", nil)
+	w.untilBound("p", "n")
+	stop()
+	// The server's watch cache lets a timer of three seconds run out after a list.
+	goleak.VerifyNone(t, before, goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
+}
+
 // TestBindingIsQuick tells the time from the answer to a create until a watcher of the node sees the pod: what the
 // binder adds to a pod's start.
 func TestBindingIsQuick(t *testing.T) {
 	w := newWorld(t)
+	w.bind()
 	w.node("n", "cpu", "100")
 	w.pod("warm", nil)
 	w.untilBound("warm", "n")

@@ -128,7 +128,7 @@ func podSpecRules() fieldRules {
 			"ShareProcessNamespace":     only(false),
 			"ImagePullSecrets":          nil,
 			"Subdomain":                 nil,
-			"Affinity":                  emptyAffinity,
+			"Affinity":                  empty,
 			"HostAliases":               nil,
 			"PriorityClassName":         nil,
 			"Priority":                  only(int32(0)),
@@ -150,7 +150,8 @@ func podSpecRules() fieldRules {
 	}
 }
 
-func emptyAffinity(v reflect.Value) bool { return v.Elem().IsZero() }
+// empty accepts a pointer to a struct in which nothing is set.
+func empty(v reflect.Value) bool { return v.Elem().IsZero() }
 
 func containerRules() fieldRules {
 	return fieldRules{
@@ -167,7 +168,7 @@ func containerRules() fieldRules {
 			"LivenessProbe":      nil,
 			"ReadinessProbe":     nil,
 			"StartupProbe":       nil,
-			"Lifecycle":          nil,
+			"Lifecycle":          empty,
 		},
 	}
 }

@@ -21,6 +21,22 @@ import (
 	"monopod.dev/monopod/test/vm/guest"
 )
 
+// SlowVariable tells tests, by the environment, how many times they are to stretch their time-outs; DefaultSlow is a
+// good value for emulation.
+const (
+	SlowVariable = "MONOPOD_TEST_SLOW"
+	DefaultSlow  = 10
+)
+
+// DefaultCache is a directory for Config.Cache.
+func DefaultCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, "monopod-vm")
+}
+
 // Config is one run of a machine.
 type Config struct {
 	// Cache is the directory for what is fetched from Debian.

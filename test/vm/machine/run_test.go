@@ -1,7 +1,3 @@
-//go:build vm
-
-// These tests boot machines: go test -tags vm ./test/vm/machine
-
 package machine
 
 import (
@@ -9,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,19 +18,13 @@ import (
 // shell is a machine that runs a shell command; what it prints comes into the buffer.
 func shell(t *testing.T, command string) (Config, *bytes.Buffer) {
 	t.Helper()
-	cache, err := os.UserCacheDir()
+	init, err := BuildInit(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	init := filepath.Join(t.TempDir(), "init")
-	build := exec.Command("go", "build", "-o", init, "../init")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build init: %v: %s", err, out)
-	}
 	var output bytes.Buffer
 	return Config{
-		Cache: filepath.Join(cache, "monopod-vm"), Init: init, Output: &output, Log: t.Logf,
+		Cache: DefaultCache(), Init: init, Output: &output, Log: t.Logf,
 		Job: guest.Job{Args: []string{"sh", "-c", command}},
 	}, &output
 }

@@ -78,6 +78,7 @@ func (s *Server) build() error {
 	config.OpenAPIConfig.Info.Title = "Monopod"
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Monopod"
+	config.SkipOpenAPIInstallation = true // install does it, lazily
 
 	// Requests of these take as long as they take.
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
@@ -111,6 +112,12 @@ func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Se
 	}
 	if err := s.generic.InstallAPIGroups(groups...); err != nil {
 		return fmt.Errorf("install the API groups: %w", err)
+	}
+	// The models for server-side apply are made; whoever asks for the documents can have the definitions made again.
+	config.OpenAPIV3Config.Definitions = nil
+	if err := openapi.Install(s.generic.Handler.GoRestfulContainer, s.generic.Handler.NonGoRestfulMux,
+		config.OpenAPIConfig, config.OpenAPIV3Config); err != nil {
+		return fmt.Errorf("install OpenAPI: %w", err)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package cgroup creates, limits and removes cgroups by their path, the same in every hierarchy of the host: cgroup v1, v2, or
-// both beside each other (hybrid).
+// Package cgroup creates, limits and removes cgroups by their path, the same in every hierarchy of the host: cgroup v1,
+// v2, or both beside each other (hybrid).
 //
 // A path is absolute within each hierarchy ("/monopod/pods/podX"), in cgroupfs syntax. Nothing but the given path, its
 // missing parents and (v2) the parents' list of enabled controllers is ever touched.
@@ -9,79 +9,249 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/sys/mountinfo"
 )
 
 // Mode is the layout of the host's cgroups.
 type Mode string
 
-// The modes. In Hybrid mode the controllers are v1 hierarchies, and a v2 hierarchy without controllers stands beside them.
+// The modes. In Hybrid mode the controllers that limit containers are v1 hierarchies, and a v2 hierarchy stands beside
+// them; cgroups are made in it too, but limits in it are not used, as libcontainer does.
 const (
 	V1     Mode = "v1"
 	Hybrid Mode = "hybrid"
 	V2     Mode = "v2"
 )
 
-// Host is the layout of the host's cgroups, as found by Detect. It does not change while the host runs; its methods are safe
-// for concurrent use.
+// Host is the layout of the host's cgroups, as found by Detect. It does not change while the host runs; its methods are
+// safe for concurrent use.
 type Host struct {
 	mode        Mode
 	hierarchies []hierarchy
+	controllers map[string]string // name -> mount point, of those that limits can be set with
 }
 
+// hierarchy is a mounted tree of cgroups.
 type hierarchy struct {
 	mountpoint  string
-	controllers []string // v1: those of this hierarchy, "name=systemd" for a named one
+	controllers []string // v1: "cpu", "name=systemd"; v2: nil
 	unified     bool
 }
 
+// dir returns the cgroup's directory.
+func (h hierarchy) dir(path string) string { return filepath.Join(h.mountpoint, path) }
+
 // Detect reads the layout from this process's mounts.
-func Detect() (*Host, error) { return nil, errors.New("not yet") }
+func Detect() (*Host, error) {
+	infos, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		return nil, fmt.Errorf("read the mounts: %w", err)
+	}
+	h := fromMounts(infos)
+	if len(h.hierarchies) == 0 {
+		return nil, fmt.Errorf("no cgroup file system is mounted; on /sys/fs/cgroup one is expected: %w", errdefs.ErrFailedPrecondition)
+	}
+	if h.mode == V2 {
+		root := h.hierarchies[0].mountpoint
+		names, err := readWords(filepath.Join(root, "cgroup.controllers"))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			h.controllers[name] = root
+		}
+	}
+	return h, nil
+}
+
+// fromMounts tells the layout. A hierarchy that is mounted several times counts once, by its first mount.
+func fromMounts(infos []*mountinfo.Info) *Host {
+	h := &Host{controllers: map[string]string{}}
+	seen := map[string]bool{}
+	v1, v2 := false, false
+	for _, m := range infos {
+		tree := hierarchy{mountpoint: m.Mountpoint, unified: m.FSType == "cgroup2"}
+		if !tree.unified {
+			tree.controllers = controllersOf(m.VFSOptions)
+		}
+		key := strings.Join(tree.controllers, ",")
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		h.hierarchies = append(h.hierarchies, tree)
+		for _, name := range tree.controllers {
+			if !strings.HasPrefix(name, "name=") {
+				h.controllers[name] = tree.mountpoint
+				v1 = true
+			}
+		}
+		v2 = v2 || tree.unified
+	}
+	switch {
+	case v1 && v2:
+		h.mode = Hybrid
+	case v2:
+		h.mode = V2
+	default:
+		h.mode = V1
+	}
+	if h.mode == V2 { // what else is mounted has no controller ("name=systemd" alone)
+		h.hierarchies = slices.DeleteFunc(h.hierarchies, func(t hierarchy) bool { return !t.unified })
+	}
+	return h
+}
+
+// controllersOf picks the controllers from a v1 mount's options.
+func controllersOf(options string) (names []string) {
+	for o := range strings.SplitSeq(options, ",") {
+		switch {
+		case o == "rw", o == "ro", o == "xattr", o == "noprefix", o == "clone_children", o == "cpuset_v2_mode", o == "favordynmods", o == "seclabel",
+			strings.HasPrefix(o, "release_agent="):
+		default:
+			names = append(names, o)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Mode tells v1, hybrid or v2.
 func (h *Host) Mode() Mode { return h.mode }
 
 // Controllers lists the controllers that limits can be set with, sorted ("cpu", "cpuset", "memory", "pids", ...).
-func (h *Host) Controllers() []string { return nil }
-
-// HasController tells whether limits of this controller can be set.
-func (h *Host) HasController(name string) bool { return false }
-
-// HasSwapLimit tells whether the kernel counts swap against a cgroup (memory.memsw.* on v1, memory.swap.max on v2).
-func (h *Host) HasSwapLimit() bool { return false }
-
-// HugepageSizes lists the page sizes that can be limited, in the kernel's form ("2MB", "1GB"); none without the controller hugetlb.
-func (h *Host) HugepageSizes() []string { return nil }
-
-// Paths maps each controller (v1; "name=systemd" too) to the cgroup's directory; the v2 hierarchy has the key "".
-func (h *Host) Paths(path string) map[string]string { return nil }
-
-// Create makes the cgroup in every hierarchy, with its missing parents, ready to hold processes and further cgroups. It
-// is idempotent; created tells whether any part of the path itself was missing. A Create that fails removes
-// what it made.
-func (h *Host) Create(path string) (created bool, err error) { return false, errors.New("not yet") }
-
-// Exists tells whether the cgroup is there in at least one hierarchy.
-func (h *Host) Exists(path string) (bool, error) { return false, errors.New("not yet") }
-
-// Processes lists the processes in the cgroup and those below it, sorted.
-func (h *Host) Processes(path string) ([]int, error) { return nil, errors.New("not yet") }
-
-// Remove removes the cgroup from every hierarchy. It is idempotent. A cgroup with processes or with cgroups below it is
-// FailedPrecondition.
-func (h *Host) Remove(path string) error { return errors.New("not yet") }
-
-// RemoveTree removes the cgroup and all below it, deepest first. It is idempotent. It waits up to two seconds for processes
-// that are dying; those that live on are named in a FailedPrecondition.
-func (h *Host) RemoveTree(path string) error { return errors.New("not yet") }
-
-// Resources limit a cgroup as a whole. A nil field is left as it is; the pointers distinguish "no limit" from "as is".
-type Resources struct {
-	CPUShares   *uint64 // relative, 2 to 262144, as cgroup v1 counts them; v2 gets the corresponding cpu.weight
-	CPUQuota    *int64  // microseconds a period; -1: no limit
-	CPUPeriod   *uint64 // microseconds
-	MemoryLimit *int64  // bytes; -1: no limit
-	PidsLimit   *int64  // processes and threads; -1: no limit
+func (h *Host) Controllers() []string {
+	names := make([]string, 0, len(h.controllers))
+	for name := range h.controllers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
-// Set writes the limits of an existing cgroup. A limit whose controller the host lacks is an error that names it.
-func (h *Host) Set(path string, r Resources) error { return errors.New("not yet") }
+// HasController tells whether limits of this controller can be set.
+func (h *Host) HasController(name string) bool { return h.controllers[name] != "" }
+
+// HasSwapLimit tells whether the kernel counts swap against a cgroup.
+func (h *Host) HasSwapLimit() bool {
+	if !h.HasController("memory") {
+		return false
+	}
+	if h.mode != V2 {
+		return exists(filepath.Join(h.controllers["memory"], "memory.memsw.limit_in_bytes"))
+	}
+	// The root cgroup has no limits. Any other with the controller tells; this process's own is most likely to have it.
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return false
+	}
+	_, path, _ := strings.Cut(strings.TrimSpace(string(own)), "::")
+	for ; path != "/" && path != "." && path != ""; path = filepath.Dir(path) {
+		if dir := h.hierarchies[0].dir(path); exists(filepath.Join(dir, "memory.max")) {
+			return exists(filepath.Join(dir, "memory.swap.max"))
+		}
+	}
+	// In the root without the controller enabled anywhere above us: /proc/swaps exists when the kernel has swap at all.
+	return exists("/proc/swaps")
+}
+
+// HugepageSizes lists the page sizes that can be limited, in the kernel's form ("2MB", "1GB"); none without the controller
+// hugetlb.
+func (h *Host) HugepageSizes() []string {
+	if !h.HasController("hugetlb") {
+		return nil
+	}
+	entries, err := os.ReadDir("/sys/kernel/mm/hugepages")
+	if err != nil {
+		return nil
+	}
+	var sizes []string
+	for _, e := range entries {
+		var kb uint64
+		if _, err := fmt.Sscanf(e.Name(), "hugepages-%dkB", &kb); err != nil {
+			continue
+		}
+		switch {
+		case kb%(1<<20) == 0:
+			sizes = append(sizes, fmt.Sprintf("%dGB", kb>>20))
+		case kb%(1<<10) == 0:
+			sizes = append(sizes, fmt.Sprintf("%dMB", kb>>10))
+		default:
+			sizes = append(sizes, fmt.Sprintf("%dKB", kb))
+		}
+	}
+	slices.Sort(sizes)
+	return sizes
+}
+
+// Paths maps each controller (v1; "name=systemd" too) to the cgroup's directory; the v2 hierarchy has the key "".
+func (h *Host) Paths(path string) map[string]string {
+	all := map[string]string{}
+	for _, t := range h.hierarchies {
+		if t.unified {
+			all[""] = t.dir(path)
+		}
+		for _, name := range t.controllers {
+			all[name] = t.dir(path)
+		}
+	}
+	return all
+}
+
+// Exists tells whether the cgroup is there in at least one hierarchy.
+func (h *Host) Exists(path string) (bool, error) {
+	if err := check(path); err != nil {
+		return false, err
+	}
+	for _, t := range h.hierarchies {
+		switch _, err := os.Lstat(t.dir(path)); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// check refuses what is no cgroup of ours: a relative path, one that climbs, and the root.
+func check(path string) error {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
+		return fmt.Errorf("cgroup %q: not a clean absolute path below the root, as /pods/pod1 is: %w", path, errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func readWords(path string) ([]string, error) {
+	data, err := os.ReadFile(path)
+	return strings.Fields(string(data)), err
+}
+
+// write writes a control file, which is there or else the controller is not.
+func write(dir, file, value string) error {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("write %q: %w", value, err)
+	}
+	return nil
+}

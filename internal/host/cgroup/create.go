@@ -1,0 +1,125 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// Create makes the cgroup in every hierarchy, with its missing parents, ready to hold processes. It is idempotent;
+// created tells whether the cgroup was missing in any hierarchy. A Create that fails removes what it made.
+//
+// On v2 the controllers are enabled in the parents, not in the cgroup itself: one that enables controllers for those
+// below it cannot hold processes. So a cgroup is for processes, or for cgroups below it, which Create then makes so; a parent that
+// does hold processes is FailedPrecondition.
+func (h *Host) Create(path string) (created bool, err error) {
+	if err := check(path); err != nil {
+		return false, err
+	}
+	var made []string
+	for _, t := range h.hierarchies {
+		dirs, err := h.createIn(t, path)
+		made = append(made, dirs...)
+		if err != nil {
+			for _, dir := range slices.Backward(made) {
+				if rerr := ignoreMissing(unix.Rmdir(dir)); !errors.Is(rerr, unix.EBUSY) { // EBUSY: it is somebody's parent by now
+					err = errors.Join(err, rerr)
+				}
+			}
+			return false, fmt.Errorf("create cgroup %s: %w", path, err)
+		}
+		created = created || len(dirs) > 0
+	}
+	return created, nil
+}
+
+// createIn makes the cgroup in one hierarchy and returns the directories that it made, parents first.
+func (h *Host) createIn(t hierarchy, path string) (made []string, err error) {
+	dir := t.mountpoint
+	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if h.mode == V2 {
+			if err := enableControllers(dir); err != nil {
+				return made, err
+			}
+		}
+		parent := dir
+		dir = filepath.Join(dir, part)
+		switch err := os.Mkdir(dir, 0o755); {
+		case err == nil:
+			made = append(made, dir)
+		case !errors.Is(err, fs.ErrExist):
+			return made, err
+		}
+		if slices.Contains(t.controllers, "cpuset") {
+			if err := inheritCPUSet(parent, dir); err != nil {
+				return made, err
+			}
+		}
+	}
+	return made, nil
+}
+
+// inheritCPUSet copies a v1 parent's processors and memory nodes: a new cpuset has none, and lets no process in.
+func inheritCPUSet(parent, dir string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		own, err := readWords(filepath.Join(dir, file))
+		if err != nil {
+			return err
+		}
+		if len(own) > 0 {
+			continue
+		}
+		theirs, err := readWords(filepath.Join(parent, file))
+		if err != nil {
+			return err
+		}
+		if err := write(dir, file, strings.Join(theirs, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enableControllers enables all controllers that a v2 cgroup has for those below it.
+func enableControllers(dir string) error {
+	available, err := readWords(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	enabled, err := readWords(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, name := range available {
+		if !slices.Contains(enabled, name) {
+			missing = append(missing, "+"+name)
+		}
+	}
+	if len(missing) == 0 || write(dir, "cgroup.subtree_control", strings.Join(missing, " ")) == nil {
+		return nil
+	}
+	// One that cannot be enabled (cpu, while realtime processes run) shall not keep the others off; a limit that needs it
+	// fails by name when it is set.
+	for _, name := range missing {
+		if err := write(dir, "cgroup.subtree_control", name); errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("%s holds processes, so that no cgroup with controllers can be made in it: move them, or choose another parent: %w",
+				dir, errdefs.ErrFailedPrecondition)
+		}
+	}
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -7,7 +7,7 @@
 //   - from outside of the process the store is reached through a unix socket in a directory of mode 0700 only: there is
 //     no TCP port;
 //   - what a client was told is written has been synced to the disk (no setting here trades that away);
-//   - a write-ahead log that another process uses is refused with an error, not waited for.
+//   - data that another process uses is refused with an error, not waited for.
 //
 // It does not compact: the API server knows for how long revisions are needed and asks for it. It bounds the size of the
 // store (Quota): a full store refuses writes and goes on answering reads.
@@ -60,23 +60,33 @@ type Server struct {
 	etcd   *embed.Etcd
 	client *clientv3.Client
 	log    core
+	lock   *os.File
 	// closing is closed when Close begins.
 	closing chan struct{}
 	once    sync.Once
 }
 
 // Start starts etcd and returns when it answers, or fails, or ctx ends.
-func Start(ctx context.Context, cfg Config) (*Server, error) {
+func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	log := newCore(cfg.Log)
 	ec, err := embedConfig(cfg, log)
 	if err != nil {
 		return nil, err
 	}
+	lock, err := lockData(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			lock.Close()
+		}
+	}()
 	e, err := embed.StartEtcd(ec)
 	if err != nil {
 		return nil, explain(err, cfg)
 	}
-	s := &Server{etcd: e, log: log, closing: make(chan struct{})}
+	s := &Server{etcd: e, log: log, lock: lock, closing: make(chan struct{})}
 	select {
 	case <-e.Server.ReadyNotify():
 	case err := <-e.Err():
@@ -119,6 +129,7 @@ func (s *Server) Close() {
 		s.log.closing.Store(true)
 		_ = s.client.Close() // its error says that streams were cut, which is what is wanted
 		s.etcd.Close()
+		_ = s.lock.Close() // nothing was written to it
 	})
 }
 

@@ -110,6 +110,19 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+func TestDataHasOneUser(t *testing.T) {
+	cfg := config(t)
+	s := start(t, cfg)
+	second := config(t)
+	second.DataDir = cfg.DataDir
+	if _, err := etcd.Start(t.Context(), second); err == nil || !strings.Contains(err.Error(), "used by another process") {
+		t.Errorf("a second etcd on the data: error %v, want one that says who has it", err)
+	}
+	if _, err := s.Client().Put(t.Context(), "k", "v"); err != nil {
+		t.Errorf("the first one was disturbed: %v", err)
+	}
+}
+
 func TestStartStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

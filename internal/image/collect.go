@@ -10,8 +10,12 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// transferLabel marks the lease of a pull or a load: it holds what the operation has brought so far.
-const transferLabel = "monopod.dev/transfer"
+// transferLabel marks the lease of a pull or a load: it holds what the operation has brought so far. Its value says what
+// is transferred; bootLabel says in which boot.
+const (
+	transferLabel = "monopod.dev/transfer"
+	bootLabel     = "monopod.dev/boot"
+)
 
 // Remove removes the image that ref names (an id, a tag or a digest) with all its names, and frees what nobody else
 // uses before it returns. It is idempotent: an image that is not there is no error. Layers that a pin holds stay.
@@ -91,14 +95,18 @@ func (s *Store) collect(ctx context.Context) error {
 	return nil
 }
 
-// dropStaleTransfers drops the leases of pulls and loads that ended without success long enough ago.
+// dropStaleTransfers drops the leases of pulls and loads that ended without success long enough ago, or in an earlier
+// boot: layers are written to disk only before they get a name, so those of a pull that a power loss ended may be torn.
 func (s *Store) dropStaleTransfers(ctx context.Context) error {
 	all, err := s.leases.List(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the leases: %w", err)
 	}
 	for _, l := range all {
-		if l.Labels[transferLabel] == "" || s.transferRuns(l.ID) || time.Since(l.CreatedAt) < s.resumeWindow {
+		if l.Labels[transferLabel] == "" || s.transferRuns(l.ID) {
+			continue
+		}
+		if l.Labels[bootLabel] == s.boot && time.Since(l.CreatedAt) < s.resumeWindow {
 			continue
 		}
 		if err := s.leases.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
@@ -111,7 +119,8 @@ func (s *Store) dropStaleTransfers(ctx context.Context) error {
 // beginTransfer makes a lease that holds all that is stored with the returned context. end must be called: with keep,
 // what was stored stays for Config.ResumeWindow, so that another attempt finds it.
 func (s *Store) beginTransfer(ctx context.Context, what string) (_ context.Context, lease leases.Lease, end func(keep bool), err error) {
-	lease, err = s.leases.Create(ctx, leases.WithRandomID(), leases.WithLabel(transferLabel, what))
+	lease, err = s.leases.Create(ctx,
+		leases.WithRandomID(), leases.WithLabel(transferLabel, what), leases.WithLabel(bootLabel, s.boot))
 	if err != nil {
 		return nil, lease, nil, fmt.Errorf("lease for %s: %w", what, err)
 	}

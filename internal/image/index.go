@@ -26,10 +26,11 @@ const pinnedLabel = "io.cri-containerd.pinned"
 type index struct {
 	store *Store
 
-	mu     sync.RWMutex
-	byName map[string]*entry        // by full name, as in the metadata
-	byID   map[string]*entry        // by image id
-	known  map[digest.Digest]*entry // by the descriptor a name points to; what it holds never changes
+	mu      sync.RWMutex
+	byName  map[string]*entry        // by full name, as in the metadata
+	targets map[string]digest.Digest // the manifest or index that a full name points to
+	byID    map[string]*entry        // by image id
+	known   map[digest.Digest]*entry // by the descriptor a name points to; what it holds never changes
 }
 
 // entry is one image. Only its names change, and then by a new Image value.
@@ -40,7 +41,7 @@ type entry struct {
 }
 
 func newIndex(s *Store) *index {
-	return &index{store: s, byName: map[string]*entry{}, byID: map[string]*entry{}, known: map[digest.Digest]*entry{}}
+	return &index{store: s}
 }
 
 func (x *index) get(ref parsed) (Image, bool) {
@@ -58,6 +59,18 @@ func (x *index) entry(ref parsed) *entry {
 		return x.byID[ref.id]
 	}
 	return x.byName[ref.name.String()]
+}
+
+// whole returns the image that all these names point to by way of target already.
+func (x *index) whole(names []string, target digest.Digest) (Image, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, n := range names {
+		if x.targets[n] != target {
+			return Image{}, false
+		}
+	}
+	return x.byName[names[0]].image, true
 }
 
 func (x *index) list() []Image {
@@ -94,6 +107,7 @@ func (x *index) rebuild(ctx context.Context) error {
 		return fmt.Errorf("reading the image names: %w", err)
 	}
 	byName, byID, known := map[string]*entry{}, map[string]*entry{}, map[digest.Digest]*entry{}
+	targets := map[string]digest.Digest{}
 	for _, rec := range records {
 		found := x.known[rec.Target.Digest]
 		if found == nil {
@@ -109,14 +123,14 @@ func (x *index) rebuild(ctx context.Context) error {
 			e.image.RepoTags, e.image.RepoDigests, e.image.Pinned = nil, nil, false
 			byID[e.image.ID] = e
 		}
-		byName[rec.Name] = e
+		byName[rec.Name], targets[rec.Name] = e, rec.Target.Digest
 		e.addName(rec)
 	}
 	for _, e := range byID {
 		slices.Sort(e.image.RepoTags)
 		slices.Sort(e.image.RepoDigests)
 	}
-	x.byName, x.byID, x.known = byName, byID, known
+	x.byName, x.targets, x.byID, x.known = byName, targets, byID, known
 	return nil
 }
 

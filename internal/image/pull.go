@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/failpoint"
 )
@@ -78,6 +80,10 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth) (_ 
 	if err != nil {
 		return Image{}, err
 	}
+	names := pulledNames(named, target.Digest)
+	if img, ok := s.index.whole(names, target.Digest); ok {
+		return img, nil // the reference means what it meant before
+	}
 	ctx, lease, end, err := s.beginTransfer(ctx, named.String())
 	if err != nil {
 		return Image{}, err
@@ -97,7 +103,7 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth) (_ 
 	if _, err := s.inspect(ctx, target); err != nil {
 		return Image{}, err
 	}
-	if err := s.publish(ctx, lease, naming{target, pulledNames(named, target.Digest)}); err != nil {
+	if err := s.publish(ctx, lease, naming{target, names}); err != nil {
 		return Image{}, err
 	}
 	img, ok := s.index.get(parsed{name: named})
@@ -153,7 +159,12 @@ type naming struct {
 }
 
 // publish gives images their names and drops the lease, in one transaction: from now on the names hold the content.
+// The layers are written to disk before, all with one call: a name must not lead to a layer that a power loss tore.
+// (Layers without a name yet may be torn: dropStaleTransfers drops them after a reboot.)
 func (s *Store) publish(ctx context.Context, lease leases.Lease, namings ...naming) error {
+	if err := syncFS(s.root); err != nil {
+		return err
+	}
 	err := s.db.Update(func(tx *bolt.Tx) error {
 		ctx := boltutil.WithTransaction(ctx, tx)
 		for _, n := range namings {
@@ -177,6 +188,19 @@ func (s *Store) publish(ctx context.Context, lease leases.Lease, namings ...nami
 		return err
 	}
 	return s.index.rebuild(ctx)
+}
+
+// syncFS writes the whole file system of the directory to disk.
+func syncFS(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("writing the file system of %s to disk: %w", dir, err)
+	}
+	return nil
 }
 
 // classify gives errors of the registry client the class that callers decide by.

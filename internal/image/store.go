@@ -27,6 +27,8 @@ import (
 	"github.com/sirupsen/logrus"
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"monopod.dev/monopod/internal/host/proc"
 )
 
 const (
@@ -79,6 +81,7 @@ type Store struct {
 	bridge       *logrus.Entry // what containerd's packages log by
 	root         string
 	hosts        hostsConfig
+	boot         string // the kernel's id of this boot
 	stallTimeout time.Duration
 	resumeWindow time.Duration
 	platform     platforms.MatchComparer
@@ -127,6 +130,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.bridge = newLogBridge(context.WithoutCancel(ctx), s.log)
 	bridgeStandardLog(context.WithoutCancel(ctx), s.log)
+	var err error
+	if s.boot, err = proc.BootID(); err != nil {
+		return nil, fmt.Errorf("image store %s: %w", cfg.Root, err)
+	}
 	if s.stallTimeout == 0 {
 		s.stallTimeout = defaultStallTimeout
 	}
@@ -193,7 +200,7 @@ func (s *Store) openStores(ctx context.Context) error {
 	s.images = metadata.NewImageStore(s.db)
 	s.snaps = s.db.Snapshotter(snapshotterName)
 	s.leases = metadata.NewLeaseManager(s.db)
-	s.applier = apply.NewFileSystemApplier(s.content)
+	s.applier = layerApplier{blobs: s.content, overlay: apply.NewFileSystemApplier(s.content)}
 	return nil
 }
 

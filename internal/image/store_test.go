@@ -40,6 +40,7 @@ func open(t *testing.T) *fixture {
 	leaks := goleak.IgnoreCurrent()
 	f := &fixture{t: t, ctx: t.Context(), logs: &lockedBuffer{}}
 	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir) // temporary mounts count as well
 	t.Cleanup(func() {
 		// Idle connections of the test itself, and of its reverse proxy, to the registry.
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/core/unpack"
@@ -33,7 +32,7 @@ func newLimits() limits {
 
 // unpack brings everything of the image that is missing into the store by fetch, and unpacks its layers. Layers are
 // fetched and unpacked in parallel, each as soon as it is there; a layer whose snapshot exists is not even fetched.
-// Every layer is synced to disk before its snapshot is committed, so that a name never leads to a torn layer.
+// The layers are not yet known to be on disk: publish sees to that.
 func (s *Store) unpack(ctx context.Context, fetch images.HandlerFunc, target ocispec.Descriptor) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -52,7 +51,6 @@ func (s *Store) unpack(ctx context.Context, fetch images.HandlerFunc, target oci
 			Snapshotter:             s.snaps,
 			SnapshotterCapabilities: []string{snapshots.RebaseCap},
 			Applier:                 s.applier,
-			ApplyOpts:               []diff.ApplyOpt{diff.WithSyncFs(true)},
 		}),
 		unpack.WithLimiter(s.limits.downloads),
 		unpack.WithUnpackLimiter(s.limits.unpacks),

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"encoding/json"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -70,5 +72,30 @@ func TestHostInterfaceNames(t *testing.T) {
 	a, b := hostInterface("monopod0", "x"), hostInterface("monopod1", "x")
 	if a == b || len(a) > maxInterfaceName || a != hostInterface("monopod0", "x") {
 		t.Errorf("%s %s", a, b)
+	}
+}
+
+// Every field of what is stored comes back, under the name that files of earlier versions have.
+func TestStoredRecords(t *testing.T) {
+	for want, rec := range map[string]any{
+		`{"address":"10.0.0.2/24","gateway":"10.0.0.1","interface":"mp0"}`: &lease{
+			Address: netip.MustParsePrefix("10.0.0.2/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Interface: "mp0"},
+		`{"last":"10.0.0.2"}`:              &cursor{Last: netip.MustParseAddr("10.0.0.2")},
+		`{"bridge":true,"ipForward":true}`: &hostNote{Bridge: true, IPForward: true},
+	} {
+		v := reflect.ValueOf(rec).Elem()
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%s.%s is not tested", v.Type(), v.Type().Field(i).Name)
+			}
+		}
+		raw, err := json.Marshal(rec)
+		if err != nil || string(raw) != want {
+			t.Errorf("%s is stored as %s, %v", v.Type(), raw, err)
+		}
+		back := reflect.New(v.Type())
+		if err := json.Unmarshal(raw, back.Interface()); err != nil || !reflect.DeepEqual(back.Interface(), rec) {
+			t.Errorf("%s comes back as %+v, %v", v.Type(), back, err)
+		}
 	}
 }

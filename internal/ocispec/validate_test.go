@@ -1,0 +1,218 @@
+package ocispec
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The classes of refusal.
+var classes = map[string]func(error) bool{
+	"invalid": errdefs.IsInvalidArgument, "not implemented": errdefs.IsNotImplemented, "host": errdefs.IsFailedPrecondition,
+}
+
+func expect(t *testing.T, name string, err error, class, contains string) {
+	t.Helper()
+	switch {
+	case class == "":
+		if err != nil {
+			t.Errorf("%s: %v, want none", name, err)
+		}
+	case err == nil || !classes[class](err) || !strings.Contains(err.Error(), contains):
+		t.Errorf("%s: error %v, want %s with %q", name, err, class, contains)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	mount := func(m *cri.Mount) func(*Input) {
+		return func(in *Input) { in.Container.Mounts = []*cri.Mount{m} }
+	}
+	resources := func(r *cri.LinuxContainerResources) func(*Input) {
+		return func(in *Input) { in.Container.Linux.Resources = r }
+	}
+	device := func(d *cri.Device) func(*Input) {
+		return func(in *Input) { in.Container.Devices = []*cri.Device{d} }
+	}
+	namespaces := func(o *cri.NamespaceOption) func(*Input) {
+		return func(in *Input) { security(in).NamespaceOptions = o }
+	}
+	private, slave := cri.MountPropagation_PROPAGATION_PRIVATE, cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+	localhost := cri.SecurityProfile_Localhost
+	for _, c := range []struct {
+		name, class, contains string
+		change                func(*Input)
+	}{
+		{"ordinary", "", "", func(*Input) {}},
+		{"no linux part", "", "", func(in *Input) { in.Container.Linux = nil }},
+		{"no config", "invalid", "config: missing", func(in *Input) { in.Container = nil }},
+		{"no name", "invalid", "metadata.name", func(in *Input) { in.Container.Metadata = nil }},
+		{"windows", "invalid", "windows", func(in *Input) { in.Container.Windows = &cri.WindowsContainerConfig{} }},
+		{"relative working_dir", "invalid", `working_dir: "tmp"`, func(in *Input) { in.Container.WorkingDir = "tmp" }},
+		{"env without name", "invalid", "envs", func(in *Input) { in.Container.Envs = []*cri.KeyValue{{}} }},
+		{"env name with =", "invalid", `envs: "a=b"`, func(in *Input) { in.Container.Envs = []*cri.KeyValue{{Key: "a=b"}} }},
+		{"env value with NUL", "invalid", `envs: "a"`, func(in *Input) { in.Container.Envs = []*cri.KeyValue{{Key: "a", Value: []byte{0}}} }},
+
+		{"relative container_path", "invalid", "container_path", mount(&cri.Mount{ContainerPath: "a", HostPath: "/a"})},
+		{"mount on /", "invalid", "container_path", mount(&cri.Mount{ContainerPath: "/a/..", HostPath: "/a"})},
+		{"relative host_path", "invalid", "mounts[/a].host_path", mount(&cri.Mount{ContainerPath: "/a", HostPath: "a"})},
+		{"image and host_path", "invalid", "host_path", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Image: &cri.ImageSpec{Image: "i"}})},
+		{"image", "", "", mount(&cri.Mount{ContainerPath: "/a", Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: "x"})},
+		{"sub path without image", "invalid", "image_sub_path", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", ImageSubPath: "x"})},
+		{"mappings", "not implemented", "uidMappings", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", GidMappings: []*cri.IDMapping{{}}})},
+		{"rro", "", "", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Readonly: true, RecursiveReadOnly: true, Propagation: private})},
+		{"rro without readonly", "invalid", "recursive_read_only", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", RecursiveReadOnly: true})},
+		{"rro that propagates", "invalid", "recursive_read_only", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Readonly: true, RecursiveReadOnly: true, Propagation: slave})},
+		{"unknown propagation", "invalid", "propagation: 9", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Propagation: 9})},
+		{"mount_options", "", "", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", MountOptions: []string{"noexec", "nosuid", "nodev"}})},
+		{"mount option of another field", "invalid", `mount_options: "rshared"`, mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", MountOptions: []string{"rshared"}})},
+		{"relabel without SELinux", "", "", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", SelinuxRelabel: true})},
+		{"relabel", "not implemented", "selinux_relabel", func(in *Input) {
+			mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", SelinuxRelabel: true})(in)
+			in.Host.SELinux = true
+		}},
+
+		{"device", "", "", device(&cri.Device{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "rwm"})},
+		{"relative device", "invalid", "host_path", device(&cri.Device{HostPath: "a", ContainerPath: "/dev/a"})},
+		{"relative device inside", "invalid", "container_path", device(&cri.Device{HostPath: "/dev/a", ContainerPath: "a"})},
+		{"device permissions", "invalid", `permissions: "rx"`, device(&cri.Device{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "rx"})},
+
+		{"cpu_period", "invalid", "linux.resources.cpu_period", resources(&cri.LinuxContainerResources{CpuPeriod: -1})},
+		{"cpu_quota", "invalid", "cpu_quota", resources(&cri.LinuxContainerResources{CpuQuota: -2})},
+		{"no quota", "", "", resources(&cri.LinuxContainerResources{CpuQuota: -1, MemoryLimitInBytes: -1})},
+		{"cpu_shares", "invalid", "cpu_shares", resources(&cri.LinuxContainerResources{CpuShares: -1})},
+		{"memory", "invalid", "memory_limit_in_bytes", resources(&cri.LinuxContainerResources{MemoryLimitInBytes: -2})},
+		{"swap without memory", "invalid", "memory_swap_limit_in_bytes", resources(&cri.LinuxContainerResources{MemorySwapLimitInBytes: 5})},
+		{"swap below memory", "invalid", "memory_swap_limit_in_bytes", resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 6, MemorySwapLimitInBytes: 5})},
+		{"swap not counted", "host", "memory_swap_limit_in_bytes", func(in *Input) {
+			resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 5, MemorySwapLimitInBytes: 6})(in)
+			in.Host.SwapLimit = false
+		}},
+		{"no swap, not counted", "", "", func(in *Input) {
+			resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 5, MemorySwapLimitInBytes: 5})(in)
+			in.Host.SwapLimit = false
+		}},
+		{"oom_score_adj", "invalid", "oom_score_adj: 1001", resources(&cri.LinuxContainerResources{OomScoreAdj: 1001})},
+		{"cpuset_cpus", "invalid", `cpuset_cpus: "3-1"`, resources(&cri.LinuxContainerResources{CpusetCpus: "3-1"})},
+		{"cpuset_mems", "invalid", "cpuset_mems", resources(&cri.LinuxContainerResources{CpusetMems: "0,,1"})},
+		{"huge pages", "host", `"1GB"`, resources(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "1GB", Limit: 1}}})},
+		{"no huge pages of that size", "", "", resources(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "1GB"}}})},
+		{"unified key", "invalid", "unified", resources(&cri.LinuxContainerResources{Unified: map[string]string{"../memory.max": "1"}})},
+		{"unified on v1", "host", "unified", func(in *Input) {
+			resources(&cri.LinuxContainerResources{Unified: map[string]string{"memory.high": "1"}})(in)
+			in.Host.CgroupV2 = false
+		}},
+
+		{"privileged in unprivileged sandbox", "invalid", "security_context.privileged", func(in *Input) { security(in).Privileged = true }},
+		{"privileged, no sandbox", "invalid", "security_context.privileged", func(in *Input) { security(in).Privileged, in.Sandbox = true, nil }},
+		{"host's network of a pod's own", "invalid", "network", namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_NODE})},
+		{"host's ipc of a pod's own", "invalid", "ipc", namespaces(&cri.NamespaceOption{Ipc: cri.NamespaceMode_NODE})},
+		{"pod's network where the pod has the host's", "", "", func(in *Input) {
+			in.Sandbox.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{Network: cri.NamespaceMode_NODE}
+		}},
+		{"target", "", "", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: "c"})},
+		{"target without id", "invalid", "target_id: empty", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET})},
+		{"id without target", "invalid", `target_id: "c"`, namespaces(&cri.NamespaceOption{TargetId: "c"})},
+		{"unknown pid mode", "invalid", "pid: 9", namespaces(&cri.NamespaceOption{Pid: 9})},
+		{"user namespace", "not implemented", "userns_options", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Uids: []*cri.IDMapping{{Length: 1}}}})},
+		{"host's user namespace", "", "", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_NODE}})},
+		{"mapped host's user namespace", "invalid", "userns_options", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_NODE, Gids: []*cri.IDMapping{{}}}})},
+		{"user namespace of a container", "invalid", "userns_options.mode", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_CONTAINER}})},
+		{"group without user", "invalid", "run_as_group", func(in *Input) { security(in).RunAsGroup = &cri.Int64Value{Value: 1} }},
+		{"capability", "invalid", "add_capabilities", func(in *Input) { security(in).Capabilities = &cri.Capability{AddCapabilities: []string{"X"}} }},
+		{"seccomp", "invalid", "seccomp.localhost_ref", func(in *Input) {
+			security(in).Seccomp = &cri.SecurityProfile{ProfileType: localhost, LocalhostRef: "x"}
+		}},
+		{"no SELinux", "host", "selinux_options", func(in *Input) { security(in).SelinuxOptions = &cri.SELinuxOption{Level: "s0"} }},
+		{"SELinux", "not implemented", "selinux_options", func(in *Input) { security(in).SelinuxOptions, in.Host.SELinux = &cri.SELinuxOption{Level: "s0"}, true }},
+		{"empty SELinux", "", "", func(in *Input) { security(in).SelinuxOptions = &cri.SELinuxOption{} }},
+		{"no AppArmor", "host", `apparmor: profile "p"`, func(in *Input) {
+			security(in).Apparmor = &cri.SecurityProfile{ProfileType: localhost, LocalhostRef: "p"}
+		}},
+		{"no AppArmor, older", "host", `apparmor: profile "p"`, func(in *Input) { security(in).ApparmorProfile = "localhost/p" }},
+		{"default AppArmor, older", "", "", func(in *Input) { security(in).ApparmorProfile = "runtime/default" }},
+		{"unconfined AppArmor, older", "", "", func(in *Input) { security(in).ApparmorProfile = "unconfined" }},
+		{"nonsense AppArmor, older", "invalid", "apparmor_profile", func(in *Input) { security(in).ApparmorProfile = "p" }},
+		{"masked_paths", "invalid", "masked_paths", func(in *Input) { security(in).MaskedPaths = []string{"proc"} }},
+		{"readonly_paths", "invalid", "readonly_paths", func(in *Input) { security(in).ReadonlyPaths = []string{""} }},
+	} {
+		in := testInput()
+		c.change(&in)
+		expect(t, c.name, Validate(in.Sandbox, in.Container, in.Host), c.class, c.contains)
+	}
+}
+
+func TestValidateSandbox(t *testing.T) {
+	type sandbox = cri.PodSandboxConfig
+	namespaces := func(o *cri.NamespaceOption) func(*sandbox) {
+		return func(s *sandbox) { s.Linux.SecurityContext.NamespaceOptions = o }
+	}
+	for _, c := range []struct {
+		name, class, contains string
+		change                func(*sandbox)
+	}{
+		{"ordinary", "", "", func(*sandbox) {}},
+		{"no linux part", "", "", func(s *sandbox) { s.Linux = nil }},
+		{"no name", "invalid", "metadata.name", func(s *sandbox) { s.Metadata = nil }},
+		{"windows", "invalid", "windows", func(s *sandbox) { s.Windows = &cri.WindowsPodSandboxConfig{} }},
+		{"cgroup_parent", "", "", func(s *sandbox) { s.Linux.CgroupParent = "/kubepods/burstable/pod1" }},
+		{"cgroup_parent with a slash", "", "", func(s *sandbox) { s.Linux.CgroupParent = "/kubepods/" }},
+		{"relative cgroup_parent", "invalid", "cgroup_parent", func(s *sandbox) { s.Linux.CgroupParent = "kubepods.slice" }},
+		{"climbing cgroup_parent", "invalid", "cgroup_parent", func(s *sandbox) { s.Linux.CgroupParent = "/a/../.." }},
+		{"network", "invalid", "network: CONTAINER", namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_CONTAINER})},
+		{"ipc", "invalid", "ipc: TARGET", namespaces(&cri.NamespaceOption{Ipc: cri.NamespaceMode_TARGET})},
+		{"pid", "invalid", "pid: TARGET", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET})},
+		{"target", "invalid", "target_id", namespaces(&cri.NamespaceOption{TargetId: "x"})},
+		{"user namespace", "not implemented", "userns_options", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{}})},
+		{"the host's", "", "", namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE})},
+		{"group without user", "invalid", "run_as_group", func(s *sandbox) { s.Linux.SecurityContext.RunAsGroup = &cri.Int64Value{Value: 1} }},
+		{"SELinux", "host", "selinux_options", func(s *sandbox) { s.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{Type: "t"} }},
+		{"seccomp", "invalid", "seccomp_profile_path", func(s *sandbox) { s.Linux.SecurityContext.SeccompProfilePath = "x" }},
+		{"AppArmor", "host", "apparmor", func(s *sandbox) {
+			s.Linux.SecurityContext.Apparmor = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "p"}
+		}},
+		{"resources", "invalid", "linux.resources.cpu_period", func(s *sandbox) { s.Linux.Resources = &cri.LinuxContainerResources{CpuPeriod: -1} }},
+		{"overhead", "invalid", "linux.overhead.cpu_period", func(s *sandbox) { s.Linux.Overhead = &cri.LinuxContainerResources{CpuPeriod: -1} }},
+	} {
+		in := testInput()
+		c.change(in.Sandbox)
+		expect(t, c.name, ValidateSandbox(in.Sandbox, in.Host), c.class, c.contains)
+	}
+	expect(t, "nil", ValidateSandbox(nil, Host{}), "invalid", "config: missing")
+}
+
+func TestResources(t *testing.T) {
+	host := testInput().Host
+	for _, c := range []struct {
+		name                string
+		limit, swap         int64
+		counted             bool
+		wantLimit, wantSwap int64
+	}{
+		{"nothing", 0, 0, true, 0, 0},
+		{"no swap by default", 5, 0, true, 5, 5},
+		{"some swap", 5, 7, true, 5, 7},
+		{"all swap", 5, -1, true, 5, -1},
+		{"no limit", -1, 0, true, -1, -1},
+		{"not counted", 5, 0, false, 5, 0},
+		{"not counted, all", 5, -1, false, 5, 0},
+	} {
+		host.SwapLimit = c.counted
+		r, err := Resources(&cri.LinuxContainerResources{MemoryLimitInBytes: c.limit, MemorySwapLimitInBytes: c.swap}, host)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var limit, swap int64
+		if r.Memory != nil && r.Memory.Limit != nil {
+			limit = *r.Memory.Limit
+		}
+		if r.Memory != nil && r.Memory.Swap != nil {
+			swap = *r.Memory.Swap
+		}
+		if limit != c.wantLimit || swap != c.wantSwap || r.CPU != nil {
+			t.Errorf("%s: %d and %d, want %d and %d", c.name, limit, swap, c.wantLimit, c.wantSwap)
+		}
+	}
+}

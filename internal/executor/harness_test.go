@@ -79,8 +79,13 @@ func build(dir string) error {
 		return err
 	}
 	binary = filepath.Join(dir, "monopod-executor")
-	cmd := exec.Command("go", "build", "-tags", "seccomp netgo osusergo",
-		"-ldflags", "-s -w -linkmode external -extldflags -static", "-o", binary, "monopod.dev/monopod/cmd/monopod-executor")
+	args := []string{"build", "-tags", "seccomp netgo osusergo", "-o", binary}
+	if raceEnabled {
+		args = append(args, "-race")
+	} else {
+		args = append(args, "-ldflags", "-s -w -linkmode external -extldflags -static")
+	}
+	cmd := exec.Command("go", append(args, "monopod.dev/monopod/cmd/monopod-executor")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build monopod-executor (Debian packages gcc, libseccomp-dev, pkg-config): %w\n%s", err, out)
@@ -181,10 +186,12 @@ func (n *node) close() {
 	}
 	n.c.Close()
 	n.checkNothingLeft()
+	log := readFile(filepath.Join(n.cfg.Dir, "log"))
+	if strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic: ") {
+		t.Error("the executor has a race, or panicked")
+	}
 	if t.Failed() {
-		if raw, err := os.ReadFile(filepath.Join(n.cfg.Dir, "log")); err == nil {
-			t.Logf("executor's log:\n%s", raw)
-		}
+		t.Logf("executor's log:\n%s", log)
 	}
 	os.RemoveAll(n.dir)
 }

@@ -135,9 +135,9 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 
 func TestOOMKilled(t *testing.T) {
 	n := newNode(t)
-	limit := int64(8 << 20)
+	limit := int64(48 << 20)
 	e := n.run(n.bundle("a", func(s *specs.Spec) { s.Linux.Resources.Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit} },
-		"sh", "-c", "dd if=/dev/zero of=/dev/null bs=64M count=1"))
+		"sh", "-c", "dd if=/dev/zero of=/dev/null bs=256M count=1"))
 	if !e.OOMKilled {
 		t.Errorf("exit %+v, want OOMKilled", e)
 	}

@@ -95,6 +95,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := proc.SetSubreaper(); err != nil {
 		return err
 	}
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(oomScoreAdj), 0); err != nil {
+		cfg.Log.Info("the executor is no better protected from the OOM killer than others", "err", err)
+	}
 	listener, err := listen(cfg.Socket)
 	if err != nil {
 		return err
@@ -104,6 +107,9 @@ func Run(ctx context.Context, cfg Config) error {
 	k := &keeper{cfg: cfg, log: cfg.Log, held: newHoldings(j, cfg.Log), listener: listener, gone: make(chan int, 1)}
 	return k.run(ctx)
 }
+
+// oomScoreAdj spares keeper and worker when memory is short: all containers hang on them. Containers do not inherit it.
+const oomScoreAdj = "-998"
 
 // takeLock makes this process the keeper of a directory, for its lifetime.
 func takeLock(path string) (*os.File, error) {

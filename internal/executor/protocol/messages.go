@@ -51,6 +51,9 @@ type HelloResponse struct {
 //
 // Create is idempotent by id: repeated for a container that exists with the same bundle it returns the same answer;
 // with another bundle it fails with AlreadyExists. A Create that fails leaves nothing: no process, no cgroup, no record.
+//
+// A program that cannot be found or executed is an error of Start, where CRI's callers look for it, not of Create: such
+// a container is Created without a process (pid 0).
 type CreateRequest struct {
 	ID     string `json:"id"`
 	Bundle string `json:"bundle"`
@@ -59,11 +62,11 @@ type CreateRequest struct {
 	LogPath string `json:"logPath,omitempty"`
 	// Stdin keeps an open stdin that Attach can write to; without it stdin is /dev/null.
 	Stdin bool `json:"stdin,omitempty"`
-	// StdinOnce closes stdin when the first attached client that sent stdin goes.
+	// StdinOnce closes stdin when the first attached client that sent stdin goes. A terminal stays open.
 	StdinOnce bool `json:"stdinOnce,omitempty"`
 }
 
-// CreateResponse holds the host's pid of the container's init process.
+// CreateResponse holds the host's pid of the container's init process; 0 when its program cannot be executed.
 type CreateResponse struct {
 	PID int `json:"pid"`
 }
@@ -75,7 +78,9 @@ type CreateResponse struct {
 // Start, and leaves the container Exited with code 128.
 //
 // Delete removes the container's record, its journal entries and its cgroup. It is idempotent. A running container
-// is FailedPrecondition: Kill it first.
+// is FailedPrecondition: Kill it first. One that was created and never started is killed by Delete.
+//
+// ReopenLog of a container that has exited is FailedPrecondition, and makes no file.
 type IDRequest struct {
 	ID string `json:"id"`
 }

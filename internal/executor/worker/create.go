@@ -51,10 +51,12 @@ func (w *Worker) create(ctx context.Context, req protocol.CreateRequest) (protoc
 		return protocol.CreateResponse{}, err
 	}
 	defer release()
-	if rec := c.snapshot(); !rec.CreatedAt.IsZero() {
-		if rec.Bundle != req.Bundle {
-			return protocol.CreateResponse{}, fmt.Errorf("%w: container %s has the bundle %s, not %s", errdefs.ErrAlreadyExists, req.ID, rec.Bundle, req.Bundle)
-		}
+	switch rec := c.snapshot(); {
+	case rec.Stage == stageDeleting:
+		return protocol.CreateResponse{}, fmt.Errorf("%w: container %s is half deleted; delete it again", errdefs.ErrFailedPrecondition, req.ID)
+	case !rec.CreatedAt.IsZero() && rec.Bundle != req.Bundle:
+		return protocol.CreateResponse{}, fmt.Errorf("%w: container %s has the bundle %s, not %s", errdefs.ErrAlreadyExists, req.ID, rec.Bundle, req.Bundle)
+	case !rec.CreatedAt.IsZero():
 		return protocol.CreateResponse{PID: rec.PID}, nil
 	}
 	pid, err := w.makeContainer(context.WithoutCancel(ctx), c, req)

@@ -50,9 +50,11 @@ type record struct {
 	StartTime uint64            `json:"startTime,omitempty"` // clock ticks since the boot
 	// Pipes are the inode numbers of the container's pipes, by the names of package hold: after the keeper's death they
 	// tell whether a descriptor of the process is still the one that it was given.
-	Pipes     map[string]uint64 `json:"pipes,omitempty"`
-	CreatedAt time.Time         `json:"createdAt,omitzero"`
-	StartedAt time.Time         `json:"startedAt,omitzero"`
+	Pipes map[string]uint64 `json:"pipes,omitempty"`
+	// Adopted: the keeper that was the process's parent has died, and a stranger reaps it.
+	Adopted   bool      `json:"adopted,omitempty"`
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
 	// StartError: the program cannot be executed. The container exists without a process; Start returns the error.
 	StartError string         `json:"startError,omitempty"`
 	Exit       *protocol.Exit `json:"exit,omitempty"`

@@ -138,18 +138,16 @@ func (w *Worker) takeOver(c *container, h *heldSet) error {
 	for _, name := range slices.Collect(maps.Keys(h.fds)) {
 		files[name] = h.file(name)
 	}
-	w.resume(c, proc.FDFromRaw(int(fd), c.rec.PID), files, w.parentOf(c.rec))
+	parent := w.keeperPID
+	if c.rec.Adopted {
+		parent = stranger
+	}
+	w.resume(c, proc.FDFromRaw(int(fd), c.rec.PID), files, parent)
 	return nil
 }
 
-// parentOf returns who reaps the process: the keeper, unless an earlier keeper was its parent.
-func (w *Worker) parentOf(r record) int {
-	stat, err := proc.ReadStat(r.PID)
-	if err == nil && stat.StartTime == r.StartTime && stat.PPID != w.keeperPID {
-		return stat.PPID
-	}
-	return w.keeperPID
-}
+// stranger stands for a parent that is neither this process nor its keeper.
+const stranger = 0
 
 // adopt goes on, as far as that is possible, with a container whose keeper died too. Pipes can be opened again
 // through the process that has them, unless it has put something else in their place; a pty was hung up.
@@ -192,7 +190,11 @@ func (w *Worker) adopt(c *container) error {
 	if err := w.keeper.Hold(w.ctx, h, fds...); err != nil {
 		return err
 	}
-	w.resume(c, pidfd, files, w.parentOf(r))
+	c.rec.Adopted = true
+	if err := w.store.put(c.rec); err != nil {
+		return err
+	}
+	w.resume(c, pidfd, files, stranger)
 	return nil
 }
 

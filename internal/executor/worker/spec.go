@@ -41,6 +41,9 @@ func loadSpec(bundle string) (*specs.Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errdefs.ErrInvalidArgument, path, err)
 	}
+	if spec.Process.OOMScoreAdj == nil {
+		spec.Process.OOMScoreAdj = new(int) // not the executor's own, which it would inherit
+	}
 	// libcontainer resolves relative paths against the working directory, which for runc is the bundle.
 	if !filepath.IsAbs(spec.Root.Path) {
 		spec.Root.Path = filepath.Join(bundle, spec.Root.Path)

@@ -1,0 +1,246 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/client"
+	"monopod.dev/monopod/internal/executor/launch"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+func TestEnsureStartsOne(t *testing.T) {
+	n := newNode(t)
+	if err := n.c.Shutdown(n.ctx(), protocol.ShutdownRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			if err := launch.Ensure(n.ctx(), n.cfg); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	h := n.hello()
+	n.launch()
+	if again := n.hello(); again != h {
+		t.Errorf("Ensure with an executor there: %+v, want %+v", again, h)
+	}
+	st, err := os.Stat(n.cfg.Socket)
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("socket's mode: %v %v, want 0600", st.Mode(), err)
+	}
+	sid, err := unix.Getsid(h.KeeperPID)
+	if err != nil || sid != h.KeeperPID {
+		t.Errorf("the keeper (pid %d) is in session %d (%v), want one of its own", h.KeeperPID, sid, err)
+	}
+	for _, pid := range []int{h.KeeperPID, h.WorkerPID} {
+		if cg := readFile(fmt.Sprintf("/proc/%d/cgroup", pid)); !strings.Contains(cg, n.cgroup+"/executor") {
+			t.Errorf("process %d is in the cgroups %s", pid, cg)
+		}
+	}
+}
+
+func TestEnsureFails(t *testing.T) {
+	dir := t.TempDir()
+	cfg := launch.Config{Binary: "/no/such/binary", Socket: filepath.Join(dir, "s"), Dir: filepath.Join(dir, "x")}
+	if err := launch.Ensure(t.Context(), cfg); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), cfg.Binary) {
+		t.Errorf("a binary that is not there: %v", err)
+	}
+	cfg.Binary = binary
+	cfg.CgroupPath = "/../x\x00"
+	if err := launch.Ensure(t.Context(), cfg); err == nil {
+		t.Error("a bad cgroup is accepted")
+	}
+	cfg.Socket = filepath.Join(dir, strings.Repeat("s", 108))
+	if err := launch.Ensure(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "107") {
+		t.Errorf("a path that is too long: %v", err)
+	}
+}
+
+func TestCallWaitsForExecutor(t *testing.T) {
+	n := newNode(t)
+	if err := n.c.Shutdown(n.ctx(), protocol.ShutdownRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(n.ctx(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := n.c.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no executor: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := n.c.List(n.ctx()); done <- err }()
+	n.launch()
+	if err := <-done; err != nil {
+		t.Error("a call that was made before there was an executor: ", err)
+	}
+}
+
+// Only root is served, also when the socket's mode lets others in.
+func TestOthersAreRefused(t *testing.T) {
+	n := newNode(t)
+	for _, p := range []string{n.dir, n.cfg.Socket} {
+		if err := os.Chmod(p, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fd := -1
+	done := make(chan error, 1)
+	go func() {
+		// One thread becomes somebody else, connects, and ends with this goroutine.
+		runtime.LockOSThread()
+		const nobody = 65534
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+			done <- errno
+			return
+		}
+		var err error
+		if fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err == nil {
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: n.cfg.Socket})
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	sock := os.NewFile(uintptr(fd), "socket")
+	defer sock.Close()
+	if n, err := sock.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("a user who is not root is answered: %d %v", n, err)
+	}
+	eventually(t, "the refusal is logged", func() bool {
+		return strings.Contains(readFile(filepath.Join(n.cfg.Dir, "log")), "user 65534")
+	})
+}
+
+func TestHelloComesFirst(t *testing.T) {
+	n := newNode(t)
+	for _, tc := range []struct {
+		method string
+		body   any
+		want   string
+	}{
+		{protocol.MethodList, struct{}{}, "before Hello"},
+		{protocol.MethodHello, protocol.HelloRequest{MinVersion: 7, MaxVersion: 9}, "versions 7 to 9"},
+	} {
+		sock, err := net.Dial("unix", n.cfg.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := protocol.NewConn(t.Context(), sock.(*net.UnixConn), protocol.ConnConfig{})
+		err = c.Call(n.ctx(), protocol.Outgoing{Method: tc.method, Body: tc.body}, nil)
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want FailedPrecondition %q", tc.method, err, tc.want)
+		}
+		c.Close()
+	}
+}
+
+// What is no frame ends the connection, and nothing else.
+func TestGarbage(t *testing.T) {
+	n := newNode(t)
+	sock, err := net.Dial("unix", n.cfg.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sock.Close()
+	if _, err := sock.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	sock.SetReadDeadline(time.Now().Add(patience))
+	if _, err := sock.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection is kept")
+	}
+	if _, err := n.c.List(n.ctx()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSIGTERMEndsAnIdleKeeper(t *testing.T) {
+	n := newNode(t)
+	n.start(n.bundle("a", nil, "sleep", "1000"))
+	h := n.hello()
+	keeper, err := proc.OpenFD(h.KeeperPID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keeper.Close()
+	if err := keeper.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the refusal is logged", func() bool {
+		return strings.Contains(readFile(filepath.Join(n.cfg.Dir, "log")), "SIGTERM ignored")
+	})
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+	if err := n.c.Delete(n.ctx(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := keeper.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := keeper.Wait(n.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	n.down = true
+}
+
+func TestShutdownKills(t *testing.T) {
+	n := newNode(t)
+	n.start(n.bundle("a", nil, "sleep", "1000"))
+	if _, err := n.c.Create(n.ctx(), n.bundle("b", nil, "sleep", "1000")); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.c.Shutdown(n.ctx(), protocol.ShutdownRequest{Kill: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.launch() // the next executor of this boot knows how they ended
+	for _, id := range []string{"a", "b"} {
+		if e := n.exit(id); e.Code != 137 {
+			t.Errorf("%s: exit %+v, want 137", id, e)
+		}
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	n := newNode(t)
+	c := client.New(client.Config{Socket: n.cfg.Socket})
+	defer c.Close()
+	var wg sync.WaitGroup
+	for i := range 12 {
+		id := fmt.Sprint("c", i)
+		req := n.bundle(id, nil, "sh", "-c", fmt.Sprintf("echo %d; exit %d", i, i))
+		for range 2 { // the second attempt joins the first
+			wg.Go(func() {
+				if _, err := c.Create(n.ctx(), req); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+				if _, err := c.Start(n.ctx(), id); err != nil && !errdefs.IsFailedPrecondition(err) {
+					t.Errorf("%s: %v", id, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i := range 12 {
+		id := fmt.Sprint("c", i)
+		if e := n.exit(id); e.Code != i {
+			t.Errorf("%s: exit %+v, want %d", id, e, i)
+		}
+	}
+}

@@ -6,14 +6,18 @@
 //
 // It does not bring up the loopback device nor configure any other: that is the network package's.
 //
-// # Where the mounts live
+// # Where the pins live
 //
-// A bind mount of a namespace file is copied into every mount namespace that is made while it exists, and a shared
-// mount would even send it to those that exist already. So Create turns the directory into a private mount point of its own
-// before it pins anything: what is mounted there later reaches no other mount namespace. A container that is started
-// afterwards does get a copy with its mount namespace, until pivot_root detaches it a moment later; a copy in a foreign
-// mount namespace keeps the namespace alive, but never keeps Remove from working here, since since Linux 3.18 unlinking
-// a mount point is allowed when it is one in other mount namespaces only.
+// A pin is a mount, and a copy of it in another mount namespace would keep the network namespace alive, with its devices
+// and addresses, after the sandbox is gone. Copies come about in three ways, and each is dealt with:
+//   - propagation: the run directory may lie on a shared mount. So Create first binds the pin directory upon
+//     itself and takes that mount out of its peer group; what is mounted inside it reaches nobody.
+//   - a recursive bind mount of a directory above it (a hostPath volume of "/"): the pin directory's mount is
+//     unbindable, so that such a volume leaves it out.
+//   - a new mount namespace, which starts as a copy of all mounts: a container drops them with its pivot_root.
+//
+// A copy that somebody makes all the same never keeps Remove from working: since Linux 3.18 a directory can be removed
+// that is a mount point in other mount namespaces only.
 package ns
 
 import (
@@ -61,33 +65,24 @@ type Options struct {
 	Sysctls map[string]string
 }
 
-// has reports whether a namespace of this kind is asked for.
-func (o Options) has(kind Kind) bool {
-	switch kind {
-	case Network:
-		return o.Network
-	case IPC:
-		return o.IPC
-	case UTS:
-		return o.UTS
-	}
-	return false
+// has tells whether the options ask for a namespace of this kind.
+func (o Options) has(k Kind) bool {
+	return k == Network && o.Network || k == IPC && o.IPC || k == UTS && o.UTS
 }
 
 // Path returns where Create pins the namespace of this kind in the directory.
 func Path(dir string, kind Kind) string { return filepath.Join(dir, string(kind)) }
 
-// Pinned reports whether a namespace of this kind is pinned in the directory. A plain file, which is what a reboot
-// leaves of a pin, is none.
+// Pinned tells whether the directory holds a living namespace of this kind: false after Remove, and for the plain file
+// that a reboot leaves of a pin.
 func Pinned(dir string, kind Kind) (bool, error) {
-	path := Path(dir, kind)
 	var st unix.Statfs_t
-	err := unix.Statfs(path, &st)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch err := unix.Statfs(Path(dir, kind), &st); {
+	case err == nil:
+		return st.Type == unix.NSFS_MAGIC, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 		return false, nil
+	default:
+		return false, fmt.Errorf("statfs %s: %w", Path(dir, kind), err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("statfs %s: %w", path, err)
-	}
-	return st.Type == unix.NSFS_MAGIC, nil
 }

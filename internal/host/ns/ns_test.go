@@ -1,82 +1,151 @@
 package ns
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
-func TestCreateAndRemove(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "ns")
-	host, err := os.Hostname()
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// short makes a directory that is gone, mounts and all, after the test.
+func short(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "mpns")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Network: true, IPC: true, UTS: true, Hostname: "pod-a",
-		Sysctls: map[string]string{"net.ipv4.ip_unprivileged_port_start": "7", "kernel/shm_rmid_forced": "1"}}
-	if err := Create(dir, o); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { Remove(dir) })
-	for _, k := range kinds {
-		if ok, err := Pinned(dir, k); !ok || err != nil {
-			t.Errorf("%s: pinned %v, %v", k, ok, err)
+	t.Cleanup(func() {
+		if err := Remove(filepath.Join(dir, "ns")); err != nil {
+			t.Error(err)
 		}
-	}
-	inside := func(k Kind, f func()) {
-		if err := Run(Path(dir, k), k, func() error { f(); return nil }); err != nil {
-			t.Errorf("%s: %v", k, err)
+		if mounts := mountsBelow(t, dir); len(mounts) > 0 {
+			t.Errorf("left mounted: %v", mounts)
 		}
-	}
-	sysctl := func(file, want string) {
-		if got, err := os.ReadFile("/proc/sys/" + file); err != nil || strings.TrimSpace(string(got)) != want {
-			t.Errorf("%s inside: %q, %v", file, got, err)
-		}
-	}
-	inside(UTS, func() {
-		var uts unix.Utsname
-		if err := unix.Uname(&uts); err != nil || unix.ByteSliceToString(uts.Nodename[:]) != "pod-a" {
-			t.Errorf("host name inside: %q, %v", uts.Nodename, err)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
 		}
 	})
-	inside(Network, func() { sysctl("net/ipv4/ip_unprivileged_port_start", "7") })
-	inside(IPC, func() { sysctl("kernel/shm_rmid_forced", "1") })
-	if now, _ := os.Hostname(); now != host {
-		t.Errorf("the host's name became %q", now)
+	return dir
+}
+
+func mountsBelow(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := Create(dir, o); !errdefs.IsAlreadyExists(err) {
-		t.Errorf("a second Create: %v, want AlreadyExists", err)
+	for line := range strings.Lines(string(info)) {
+		if f := strings.Fields(line); f[4] == dir || strings.HasPrefix(f[4], dir+"/") {
+			found = append(found, f[4])
+		}
+	}
+	return found
+}
+
+func inode(t *testing.T, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
+}
+
+func TestCreateAllAndRemove(t *testing.T) {
+	dir := filepath.Join(short(t), "ns")
+	before := map[Kind]uint64{}
+	for _, k := range kinds {
+		before[k] = inode(t, "/proc/self/ns/"+string(k))
+	}
+	err := Create(dir, Options{Network: true, IPC: true, UTS: true, Hostname: "pod-one", Sysctls: map[string]string{
+		"net.ipv4.ip_unprivileged_port_start": "0",
+		"net/ipv4/ip_local_port_range":        "20000 20100",
+		"kernel.shm_rmid_forced":              "1",
+		"kernel.domainname":                   "example.test",
+		"fs.mqueue.queues_max":                "7",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kinds {
+		if got := inode(t, Path(dir, k)); got == before[k] {
+			t.Errorf("%s is the host's namespace", Path(dir, k))
+		}
+		if now := inode(t, "/proc/self/ns/"+string(k)); now != before[k] {
+			t.Errorf("this process's %s namespace changed", k)
+		}
+		if pinned, err := Pinned(dir, k); err != nil || !pinned {
+			t.Errorf("Pinned(%s) = %v, %v", k, pinned, err)
+		}
+	}
+	for _, want := range []struct {
+		kind       Kind
+		file, text string
+	}{
+		{UTS, "/proc/sys/kernel/hostname", "pod-one"},
+		{UTS, "/proc/sys/kernel/domainname", "example.test"},
+		{IPC, "/proc/sys/kernel/shm_rmid_forced", "1"},
+		{IPC, "/proc/sys/fs/mqueue/queues_max", "7"},
+		{Network, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
+		{Network, "/proc/sys/net/ipv4/ip_local_port_range", "20000\t20100"},
+	} {
+		var got []byte
+		err := Run(Path(dir, want.kind), want.kind, func() (err error) { got, err = os.ReadFile(want.file); return err })
+		if err != nil || string(bytes.TrimSpace(got)) != want.text {
+			t.Errorf("%s holds %q (%v), want %q", want.file, got, err, want.text)
+		}
+	}
+	if err := Create(dir, Options{Network: true}); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("second Create: %v, want AlreadyExists", err)
 	}
 	for range 2 {
 		if err := Remove(dir); err != nil {
-			t.Errorf("remove: %v", err)
+			t.Fatal(err)
 		}
-	}
-	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
-		t.Errorf("%s is still there: %v", dir, err)
+		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+			t.Errorf("after Remove: %v, want no directory", err)
+		}
 	}
 }
 
-func TestCreateFailsWhole(t *testing.T) {
+func TestCreateSome(t *testing.T) {
+	dir := filepath.Join(short(t), "ns")
+	if err := Create(dir, Options{IPC: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kinds {
+		if pinned, err := Pinned(dir, k); err != nil || pinned != (k == IPC) {
+			t.Errorf("Pinned(%s) = %v, %v", k, pinned, err)
+		}
+	}
+}
+
+func TestFailureLeavesNothing(t *testing.T) {
 	for name, o := range map[string]Options{
-		"host name without namespace": {Network: true, Hostname: "x"},
-		"host name too long":          {UTS: true, Hostname: strings.Repeat("x", 65)},
-		"no such sysctl":              {Network: true, Sysctls: map[string]string{"net.none": "1"}},
-		"the host's sysctl":           {Network: true, Sysctls: map[string]string{"kernel.shm_rmid_forced": "1"}},
-		"a sysctl of no namespace":    {Network: true, IPC: true, UTS: true, Sysctls: map[string]string{"vm.swappiness": "1"}},
+		"unknown sysctl":        {Network: true, Sysctls: map[string]string{"net.ipv4.no_such_thing": "1"}},
+		"value refused":         {Network: true, IPC: true, Sysctls: map[string]string{"net.ipv4.ip_forward": "maybe"}},
+		"not in a namespace":    {Network: true, IPC: true, UTS: true, Sysctls: map[string]string{"vm.swappiness": "1"}},
+		"namespace of the host": {IPC: true, Sysctls: map[string]string{"net.ipv4.ip_forward": "1"}},
+		"hostname of the host":  {Network: true, Hostname: "x"},
+		"hostname too long":     {UTS: true, Hostname: strings.Repeat("x", 65)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "ns")
+			dir := filepath.Join(short(t), "ns")
 			if err := Create(dir, o); err == nil {
-				t.Fatal("it succeeded")
+				t.Fatal("no error")
 			}
 			if _, err := os.Lstat(dir); !os.IsNotExist(err) {
-				t.Errorf("%s was left: %v", dir, err)
+				t.Errorf("%s: %v, want no directory", dir, err)
 			}
 		})
 	}
@@ -84,33 +153,172 @@ func TestCreateFailsWhole(t *testing.T) {
 
 // No thread of the process, above all not the first, may be left in a new namespace.
 func TestThreadsStayOutside(t *testing.T) {
-	before, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := inode(t, "/proc/self/ns/net")
+	dir := filepath.Join(short(t), "ns")
 	for range 4 * runtime.GOMAXPROCS(0) {
-		dir := filepath.Join(t.TempDir(), "ns")
-		if err := Create(dir, Options{Network: true}); err != nil {
-			t.Fatal(err)
-		}
-		if err := Remove(dir); err != nil {
+		if err := errors.Join(Create(dir, Options{Network: true}), Remove(dir)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if now, err := os.Readlink("/proc/self/ns/net"); err != nil || now != before {
-		t.Errorf("the process is in %s (%v), it began in %s", now, err, before)
+	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
+	if err != nil || len(tasks) == 0 {
+		t.Fatalf("no threads: %v", err)
+	}
+	for _, task := range append(tasks, "/proc/self/ns/net") {
+		var st unix.Stat_t
+		if err := unix.Stat(task, &st); err == nil && st.Ino != before { // an error: the thread has ended meanwhile
+			t.Errorf("%s is another namespace than the process began in", task)
+		}
 	}
 }
 
-func TestPinnedPlainFile(t *testing.T) {
-	dir := t.TempDir()
-	if ok, err := Pinned(dir, Network); ok || err != nil {
-		t.Errorf("no file: %v, %v", ok, err)
+// A reboot takes the mounts, and leaves the files where the run directory is not a tmpfs.
+func TestAfterReboot(t *testing.T) {
+	dir := filepath.Join(short(t), "ns")
+	leave := func() {
+		t.Helper()
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range kinds {
+			if err := os.WriteFile(Path(dir, k), nil, 0o400); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if err := os.WriteFile(Path(dir, Network), nil, 0o600); err != nil {
+	leave()
+	if pinned, err := Pinned(dir, Network); err != nil || pinned {
+		t.Errorf("Pinned = %v, %v", pinned, err)
+	}
+	if err := Create(dir, Options{Network: true}); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := Pinned(dir, Network); ok || err != nil {
-		t.Errorf("plain file: %v, %v", ok, err)
+	if err := Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if err := Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRemoveKeepsForeignFiles(t *testing.T) {
+	dir := filepath.Join(short(t), "ns")
+	if err := Create(dir, Options{UTS: true}); err != nil {
+		t.Fatal(err)
+	}
+	foreign := filepath.Join(dir, "notes")
+	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(dir); err == nil {
+		t.Error("no error for a directory that is not empty")
+	}
+	if err := os.Remove(foreign); err != nil {
+		t.Error(err)
+	}
+}
+
+// The pins stay out of other mount namespaces and out of recursive bind mounts, on a shared mount too.
+func TestPinsAreNotCopied(t *testing.T) {
+	top := short(t)
+	shared, volume := filepath.Join(top, "shared"), filepath.Join(top, "volume")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.Mkdir(shared, 0o700))
+	must(os.Mkdir(volume, 0o700))
+	must(unix.Mount(shared, shared, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { unix.Unmount(shared, unix.MNT_DETACH) })
+	must(unix.Mount("", shared, "", unix.MS_SHARED, ""))
+	must(unix.Mount(shared, volume, "", unix.MS_BIND, "")) // a peer
+	t.Cleanup(func() { unix.Unmount(volume, unix.MNT_DETACH) })
+
+	dir := filepath.Join(shared, "ns")
+	must(Create(dir, Options{Network: true}))
+	if pinned, err := Pinned(filepath.Join(volume, "ns"), Network); err != nil || pinned {
+		t.Errorf("the pin has spread to a peer of the shared mount: %v, %v", pinned, err)
+	}
+
+	must(unix.Unmount(volume, unix.MNT_DETACH))
+	must(unix.Mount(shared, volume, "", unix.MS_BIND|unix.MS_REC, ""))
+	if pinned, err := Pinned(filepath.Join(volume, "ns"), Network); err != nil || pinned {
+		t.Errorf("a recursive bind mount copied the pin: %v, %v", pinned, err)
+	}
+	must(Remove(dir))
+	left := mountsBelow(t, top)
+	slices.Sort(left)
+	if want := []string{shared, volume}; !slices.Equal(slices.Compact(left), want) {
+		t.Errorf("mounts after Remove: %v, want %v", left, want)
+	}
+}
+
+// Another mount namespace that holds a copy of everything does not keep Remove from working.
+func TestRemoveWithACopyElsewhere(t *testing.T) {
+	dir := filepath.Join(short(t), "ns")
+	if err := Create(dir, Options{Network: true}); err != nil {
+		t.Fatal(err)
+	}
+	copied, release, done := make(chan error), make(chan struct{}), make(chan error)
+	go func() {
+		done <- onThread(func() error {
+			err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+			copied <- err
+			<-release
+			return err
+		})
+	}()
+	if err := <-copied; err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(Remove(dir), Remove(dir)); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	<-done
+}
+
+func TestCheckSysctls(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"net.core.somaxconn":               true,
+		"net/core/somaxconn":               true,
+		"net.ipv4.conf.eth0/1.forwarding":  true,
+		"kernel.sem":                       true,
+		"kernel.shmmax":                    true,
+		"kernel.msgmax":                    true,
+		"fs.mqueue.msg_max":                true,
+		"kernel.domainname":                true,
+		"kernel.hostname":                  false, // the sandbox's hostname is a field of its own
+		"kernel.semaphore":                 false,
+		"kernel.panic":                     false,
+		"fs.file-max":                      false,
+		"vm.swappiness":                    false,
+		"net":                              false,
+		"":                                 false,
+		"net..core":                        false,
+		"net/../kernel/panic":              false,
+		"net.//.kernel.panic":              false,
+		"/net/core/somaxconn":              false,
+		"net.ipv4.conf.all.forwarding\x00": false,
+	} {
+		o := Options{Network: true, IPC: true, UTS: true, Sysctls: map[string]string{name: "1"}}
+		if err := CheckSysctls(o); (err == nil) != ok || err != nil && !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%q: %v, want ok = %v", name, err, ok)
+		}
+	}
+}
+
+func BenchmarkCreateRemove(b *testing.B) {
+	dir := b.TempDir() + "/ns"
+	for b.Loop() {
+		if err := Create(dir, Options{Network: true, IPC: true, UTS: true, Hostname: "bench"}); err != nil {
+			b.Fatal(err)
+		}
+		if err := Remove(dir); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

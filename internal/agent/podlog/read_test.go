@@ -1,0 +1,282 @@
+package podlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const logLines = `2026-01-01T00:00:01Z stdout F one
+2026-01-01T00:00:02Z stderr F two
+2026-01-01T00:00:03Z stdout P thr
+2026-01-01T00:00:03.5Z stdout F ee
+2026-01-01T00:00:04Z stdout F
+2026-01-01T00:00:05Z stdout F five
+`
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func num(n int64) *int64 { return &n }
+
+func at(s string) time.Time {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestRead(t *testing.T) {
+	cases := []struct {
+		name, log string
+		opts      Options
+		want      string
+	}{
+		{"all", logLines, Options{}, "one\ntwo\nthree\n\nfive\n"},
+		{"nothing", "", Options{}, ""},
+		{"with times, one a line", logLines, Options{Timestamps: true}, "2026-01-01T00:00:01Z one\n2026-01-01T00:00:02Z two\n" +
+			"2026-01-01T00:00:03Z three\n2026-01-01T00:00:04Z \n2026-01-01T00:00:05Z five\n"},
+		{"the last line", logLines, Options{Tail: num(1)}, "five\n"},
+		{"a long line is one", logLines, Options{Tail: num(3)}, "three\n\nfive\n"},
+		{"no line", logLines, Options{Tail: num(0)}, ""},
+		{"more lines than there are", logLines, Options{Tail: num(100)}, "one\ntwo\nthree\n\nfive\n"},
+		{"since", logLines, Options{Since: at("2026-01-01T00:00:03Z")}, "three\n\nfive\n"},
+		{"since the middle of a line", logLines, Options{Since: at("2026-01-01T00:00:03.2Z")}, "\nfive\n"},
+		{"since and tail", logLines, Options{Since: at("2026-01-01T00:00:02Z"), Tail: num(2)}, "\nfive\n"},
+		{"so many bytes", logLines, Options{Limit: num(6)}, "one\ntw"},
+		{"exactly all bytes", logLines, Options{Limit: num(20)}, "one\ntwo\nthree\n\nfive\n"},
+		{"one stream", logLines, Options{Stream: "stderr"}, "two\n"},
+		{"a last line that is cut", logLines + "2026-01-01T00:00:06Z stdout P si", Options{}, "one\ntwo\nthree\n\nfive\nsi"},
+		{"of which a tail", logLines + "2026-01-01T00:00:06Z stdout P si", Options{Tail: num(2)}, "five\nsi"},
+		{"streams mixed within lines", "2026-01-01T00:00:01Z stdout P a\n2026-01-01T00:00:01Z stderr P b\n2026-01-01T00:00:02Z stdout F A\n2026-01-01T00:00:02Z stderr F B\n",
+			Options{Stream: "stdout"}, "aA\n"},
+		{"what is no record is passed on", "hello\n2026-01-01T00:00:01Z stdout F one\nx y z\n", Options{Timestamps: true}, "hello\n2026-01-01T00:00:01Z one\nx y z\n"},
+		{"further tags", "2026-01-01T00:00:01Z stdout P:x:y on\n2026-01-01T00:00:01Z stdout F:x e\n", Options{}, "one\n"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := Read(t.Context(), file(t, c.log), c.opts, &out); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != c.want {
+				t.Errorf("got  %q\nwant %q", out.String(), c.want)
+			}
+		})
+	}
+}
+
+func TestReadMissing(t *testing.T) {
+	err := Read(t.Context(), filepath.Join(t.TempDir(), "none"), Options{}, io.Discard)
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTailBlocks: the search for lines from the end crosses its blocks anywhere.
+func TestTailBlocks(t *testing.T) {
+	var log strings.Builder
+	const lines = 500
+	for i := range lines {
+		// Lines of very different lengths, some longer than a block.
+		fmt.Fprintf(&log, "2026-01-01T00:00:01Z stdout F %d %s\n", i, strings.Repeat("x", (i*i*37)%(block+100)))
+	}
+	path := file(t, log.String())
+	for _, n := range []int64{1, 2, 17, 499, 500, 501} {
+		var out bytes.Buffer
+		if err := Read(t.Context(), path, Options{Tail: num(n)}, &out); err != nil {
+			t.Fatal(err)
+		}
+		want := min(n, lines)
+		if got := int64(bytes.Count(out.Bytes(), []byte("\n"))); got != want {
+			t.Errorf("tail of %d: %d lines", n, got)
+		}
+		if first := fmt.Sprintf("%d ", lines-want); !strings.HasPrefix(out.String(), first) {
+			t.Errorf("tail of %d begins with %.10q", n, out.String())
+		}
+	}
+}
+
+// follower reads a log that grows.
+type follower struct {
+	*testing.T
+	path  string
+	out   *io.PipeReader
+	ended chan struct{}
+	err   chan error
+}
+
+func follow(t *testing.T, opts Options) *follower {
+	f := &follower{T: t, path: file(t, ""), ended: make(chan struct{}), err: make(chan error, 1)}
+	r, w := io.Pipe()
+	f.out = r
+	opts.Follow, opts.Ended = true, f.ended
+	go func() {
+		err := Read(t.Context(), f.path, opts, w)
+		w.CloseWithError(err)
+		f.err <- err
+	}()
+	return f
+}
+
+func (f *follower) write(lines ...string) {
+	f.Helper()
+	file, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer file.Close()
+	for _, l := range lines {
+		if _, err := file.WriteString(l); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+func (f *follower) expect(want string) {
+	f.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(f.out, got); err != nil || string(got) != want {
+		f.Fatalf("read %q, want %q: %v", got, want, err)
+	}
+}
+
+func (f *follower) end() {
+	f.Helper()
+	close(f.ended)
+	if rest, err := io.ReadAll(f.out); err != nil || len(rest) > 0 {
+		f.Errorf("after the end: %q, %v", rest, err)
+	}
+	if err := <-f.err; err != nil {
+		f.Error(err)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	f := follow(t, Options{})
+	f.write("2026-01-01T00:00:01Z stdout F one\n")
+	f.expect("one\n")
+	// A line is passed on when it is whole.
+	f.write("2026-01-01T00:00:02Z std", "out F tw")
+	f.write("o\n")
+	f.expect("two\n")
+	f.end()
+}
+
+func TestFollowRotation(t *testing.T) {
+	f := follow(t, Options{})
+	f.write("2026-01-01T00:00:01Z stdout F one\n")
+	f.expect("one\n")
+	for i, word := range []string{"two", "three", "four"} {
+		old, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(f.path, fmt.Sprintf("%s.%d", f.path, i)); err != nil {
+			t.Fatal(err)
+		}
+		// The writer has the old file open until it is told.
+		if _, err := fmt.Fprintf(old, "2026-01-01T00:00:02Z stdout F late %s\n", word); err != nil {
+			t.Fatal(err)
+		}
+		old.Close()
+		f.write("2026-01-01T00:00:03Z stdout F " + word + "\n")
+		f.expect("late " + word + "\n" + word + "\n")
+	}
+	f.end()
+}
+
+func TestFollowToTheEnd(t *testing.T) {
+	f := follow(t, Options{})
+	f.write("2026-01-01T00:00:01Z stdout F one\n")
+	f.expect("one\n")
+	f.write("2026-01-01T00:00:02Z stdout F two\n")
+	close(f.ended)
+	f.expect("two\n")
+	if err := <-f.err; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFollowLimit(t *testing.T) {
+	f := follow(t, Options{Limit: num(5)})
+	f.write("2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:01Z stdout F two\n")
+	f.expect("one\nt")
+	if err := <-f.err; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFollowCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Read(ctx, file(t, logLines), Options{Follow: true}, io.Discard) }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTail(t *testing.T) {
+	long := strings.Repeat("2026-01-01T00:00:01Z stdout F "+strings.Repeat("y", 99)+"\n", 100)
+	for _, c := range []struct {
+		log          string
+		lines, limit int64
+		want         int
+	}{{logLines, 80, 2048, 20}, {logLines, 1, 2048, 5}, {long, 80, 2048, 2048}, {long, 3, 2048, 300}, {long, 80, 100000, 8000}} {
+		got, err := Tail(file(t, c.log), c.lines, c.limit)
+		if err != nil || len(got) != c.want {
+			t.Errorf("%d lines, %d bytes: %d bytes, %v; want %d", c.lines, c.limit, len(got), err, c.want)
+		}
+	}
+}
+
+// FuzzRead: whatever the file holds, reading ends, and a tail is the end of the whole.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{logLines, "", "\n", "\n\n\n", "x", "2026-01-01T00:00:01Z", "2026-01-01T00:00:01Z stdout", "2026-01-01T00:00:01Z stdout F",
+		"2026-01-01T00:00:01Z stdout P\n", "2026-01-01T00:00:01Z other F x\n", "2026-01-01T00:00:01Z stdout Q x\n", "\x00\xff \n"} {
+		f.Add([]byte(seed), int64(2), int64(10))
+	}
+	f.Fuzz(func(t *testing.T, log []byte, tail, limit int64) {
+		path := filepath.Join(t.TempDir(), "0.log")
+		if err := os.WriteFile(path, log, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		read := func(o Options) string {
+			var out bytes.Buffer
+			if err := Read(t.Context(), path, o, &out); err != nil {
+				t.Fatal(err)
+			}
+			return out.String()
+		}
+		all := read(Options{})
+		if tail = tail & 0xff; !strings.HasSuffix(all, read(Options{Tail: &tail})) {
+			t.Errorf("a tail of %d is not the end of %q", tail, all)
+		}
+		if limit = limit&0xff + 1; !strings.HasPrefix(all, read(Options{Limit: &limit})) || int64(len(read(Options{Limit: &limit}))) > limit {
+			t.Errorf("%d bytes are not the start of %q", limit, all)
+		}
+		read(Options{Timestamps: true, Stream: "stdout"})
+		if _, err := Tail(path, tail, limit); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -103,16 +103,23 @@ func enableControllers(dir string) error {
 			missing = append(missing, "+"+name)
 		}
 	}
-	if len(missing) == 0 || write(dir, "cgroup.subtree_control", strings.Join(missing, " ")) == nil {
+	if len(missing) == 0 {
+		return nil
+	}
+	err = write(dir, "cgroup.subtree_control", strings.Join(missing, " "))
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP) {
+		// Those controllers that work on threads could be enabled all the same, but then the cgroup were "threaded", and no
+		// container can live below such a one.
+		return fmt.Errorf("%s holds processes or is threaded, so that no cgroup with controllers can be made in it: move them, or choose another parent: %w",
+			dir, errdefs.ErrFailedPrecondition)
+	}
+	if err == nil {
 		return nil
 	}
 	// One that cannot be enabled (cpu, while realtime processes run) shall not keep the others off; a limit that needs it
 	// fails by name when it is set.
 	for _, name := range missing {
-		if err := write(dir, "cgroup.subtree_control", name); errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s holds processes, so that no cgroup with controllers can be made in it: move them, or choose another parent: %w",
-				dir, errdefs.ErrFailedPrecondition)
-		}
+		_ = write(dir, "cgroup.subtree_control", name)
 	}
 	return nil
 }

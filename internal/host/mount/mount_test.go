@@ -84,7 +84,12 @@ func TestOverlay(t *testing.T) {
 				dir := scratch(t)
 				lower := layers(t, dir, c.layers, c.layer)
 				upper, work, target := mkdir(t, dir, "upper"), mkdir(t, dir, "work"), mkdir(t, dir, "target")
-				must(t, overlay(target, lower, upper, work))
+				err := overlay(target, lower, upper, work)
+				if way == "context" && errors.Is(err, errNoContext) {
+					t.Log("this kernel mounts by options only")
+					return
+				}
+				must(t, err)
 				for i := range lower {
 					if _, err := os.Stat(filepath.Join(target, fmt.Sprintf("own%03d", i))); err != nil {
 						t.Error(err)

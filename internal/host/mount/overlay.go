@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,8 +36,10 @@ func Overlay(target string, lower []string, upper, work string) error {
 	return nil
 }
 
-// errNoContext: this kernel does not take overlayfs's layers one by one.
-var errNoContext = errors.New("no file system context for overlayfs")
+// errNoContext: this kernel does not take overlayfs's layers one by one, or there is something amiss with them. Kernels
+// say EINVAL to either, some when the layer is added and some (before 6.5, which keep unknown options) at the end. So
+// the other way is tried, and tells what was amiss.
+var errNoContext = errors.New("layers are not taken one by one")
 
 // overlayByContext uses the mount API of file descriptors, to which layers are added one by one.
 func overlayByContext(target string, lower []string, upper, work string) error {
@@ -58,10 +61,10 @@ func overlayByContext(target string, lower []string, upper, work string) error {
 		}
 		return nil
 	}
-	for i, dir := range lower {
+	for _, dir := range lower {
 		err := set("lowerdir+", dir)
-		if i == 0 && errors.Is(err, unix.EINVAL) {
-			return errNoContext // the option is unknown, or the directory unfit: then the other way says so
+		if errors.Is(err, unix.EINVAL) {
+			return errNoContext
 		}
 		if err != nil {
 			return err
@@ -78,7 +81,9 @@ func overlayByContext(target string, lower []string, upper, work string) error {
 	if err := unix.FsconfigSetString(fd, "source", "overlay"); err != nil {
 		return err
 	}
-	if err := unix.FsconfigCreate(fd); err != nil {
+	if err := unix.FsconfigCreate(fd); errors.Is(err, unix.EINVAL) {
+		return errNoContext
+	} else if err != nil {
 		return fmt.Errorf("%w%s", err, messages(fd))
 	}
 	mnt, err := unix.Fsmount(fd, unix.FSMOUNT_CLOEXEC, attributes)
@@ -125,12 +130,24 @@ func overlayByOptions(target string, lower []string, upper, work string) error {
 	if upper == "" {
 		flags = unix.MS_RDONLY
 	}
-	return unix.Mount("overlay", target, "overlay", flags, data)
+	err = unix.Mount("overlay", target, "overlay", flags, data)
+	if errors.Is(err, unix.ENOENT) {
+		// Tell which one is missing.
+		for _, dir := range slices.Concat(lower, []string{upper, work, target}) {
+			if dir == "" {
+				continue
+			}
+			if _, serr := os.Stat(dir); serr != nil {
+				return serr
+			}
+		}
+	}
+	return err
 }
 
 func options(paths *shortPaths, lower []string, upper, work string) (string, error) {
 	short := make([]string, 0, len(lower)+2)
-	for _, p := range append(append([]string{}, lower...), upper, work) {
+	for _, p := range slices.Concat(lower, []string{upper, work}) {
 		if p == "" {
 			continue
 		}

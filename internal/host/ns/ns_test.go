@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"go.uber.org/goleak"
@@ -160,16 +161,30 @@ func TestThreadsStayOutside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
-	if err != nil || len(tasks) == 0 {
-		t.Fatalf("no threads: %v", err)
+	if now := inode(t, "/proc/self/ns/net"); now != before {
+		t.Errorf("the process is in network namespace %d, it began in %d", now, before)
 	}
-	for _, task := range append(tasks, "/proc/self/ns/net") {
-		var st unix.Stat_t
-		if err := unix.Stat(task, &st); err == nil && st.Ino != before { // an error: the thread has ended meanwhile
-			t.Errorf("%s is another namespace than the process began in", task)
+	// The last threads may be on their way out still.
+	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+		inside := strayThreads(before)
+		if len(inside) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("threads left in other network namespaces: %v", inside)
 		}
 	}
+}
+
+func strayThreads(home uint64) (stray []string) {
+	tasks, _ := filepath.Glob("/proc/self/task/*/ns/net")
+	for _, task := range tasks {
+		var st unix.Stat_t
+		if err := unix.Stat(task, &st); err == nil && st.Ino != home { // an error: the thread has ended meanwhile
+			stray = append(stray, task)
+		}
+	}
+	return stray
 }
 
 // A reboot takes the mounts, and leaves the files where the run directory is not a tmpfs.

@@ -7,7 +7,6 @@ package mount
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/containerd/errdefs"
@@ -17,18 +16,15 @@ import (
 
 // TmpfsOptions shape a tmpfs, which is always nosuid and nodev.
 type TmpfsOptions struct {
-	Size   uint64      // in bytes; 0: the kernel's default, half of the memory
-	Mode   fs.FileMode // of its root: permission bits and fs.ModeSticky; 0: 01777
+	Size   uint64 // in bytes; 0: the kernel's default, half of the memory
+	Mode   uint32 // of its root, as for chmod(2): 0o1777 has the sticky bit; 0: 0o1777
 	NoExec bool
 }
 
 // Tmpfs mounts a tmpfs.
 func Tmpfs(target string, o TmpfsOptions) error {
-	mode := uint32(o.Mode.Perm())
-	if o.Mode&fs.ModeSticky != 0 {
-		mode |= unix.S_ISVTX
-	}
-	if o.Mode == 0 {
+	mode := o.Mode
+	if mode == 0 {
 		mode = 0o1777
 	}
 	data := fmt.Sprintf("mode=%04o", mode)

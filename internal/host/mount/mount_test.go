@@ -168,7 +168,7 @@ func TestTmpfs(t *testing.T) {
 	dir := scratch(t)
 	var st unix.Statfs_t
 	target := mkdir(t, dir, "a")
-	must(t, Tmpfs(target, TmpfsOptions{Size: 1 << 20, Mode: 0o750 | fs.ModeSticky, NoExec: true}))
+	must(t, Tmpfs(target, TmpfsOptions{Size: 1 << 20, Mode: 0o1750, NoExec: true}))
 	must(t, unix.Statfs(target, &st))
 	if size := st.Blocks * uint64(st.Bsize); size != 1<<20 {
 		t.Errorf("size %d", size)

@@ -24,8 +24,10 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/keeper"
 	"monopod.dev/monopod/internal/executor/launch"
+	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/worker"
 )
 
@@ -78,7 +80,7 @@ func newLog(role string) *slog.Logger {
 type keeperFlags struct {
 	socket, dir, cgroup string
 	detach              bool
-	readyFD             int
+	readyFD, inheritFD  int
 }
 
 func (f *keeperFlags) parse(args []string) error {
@@ -89,6 +91,7 @@ func (f *keeperFlags) parse(args []string) error {
 	fs.StringVar(&f.cgroup, "cgroup", "", "cgroup to move to")
 	fs.BoolVar(&f.detach, "detach", false, "go on in the background, in a session of its own")
 	fs.IntVar(&f.readyFD, "ready-fd", -1, "descriptor to which one line is written: ready, running, or an error")
+	fs.IntVar(&f.inheritFD, "inherit", -1, "for a worker that becomes the keeper: descriptor of what it hands on")
 	if err := fs.Parse(args); err != nil {
 		return fmt.Errorf("%w\n%s", err, usage)
 	}
@@ -96,6 +99,11 @@ func (f *keeperFlags) parse(args []string) error {
 		return fmt.Errorf("--socket and --dir are needed, and no arguments\n%s", usage)
 	}
 	return nil
+}
+
+// args are the flags that keeper and worker share.
+func (f *keeperFlags) args() []string {
+	return []string{"--socket", f.socket, "--dir", f.dir, "--cgroup", f.cgroup}
 }
 
 func runKeeper(args []string) error {
@@ -125,9 +133,16 @@ func runKeeper(args []string) error {
 		report(err.Error())
 		return err
 	}
+	var estate *hold.Estate
+	if f.inheritFD >= 0 {
+		var err error
+		if estate, err = hold.Inherit(protocol.FD(f.inheritFD)); err != nil {
+			return err
+		}
+	}
 	err := keeper.Run(context.Background(), keeper.Config{
-		Socket: f.socket, Dir: f.dir, Cgroup: f.cgroup, Log: newLog("keeper"),
-		Worker: []string{os.Args[0], "worker", "--dir", f.dir},
+		Socket: f.socket, Dir: f.dir, Cgroup: f.cgroup, Estate: estate, Log: newLog("keeper"),
+		Worker: append([]string{os.Args[0], "worker"}, f.args()...),
 		Ready:  func() { report(launch.Ready) },
 	})
 	switch {
@@ -147,7 +162,7 @@ const (
 
 // detach starts the keeper again, in a session of its own, and leaves it to whoever takes orphans.
 func detach(f keeperFlags) error {
-	args := []string{os.Args[0], "keeper", "--socket", f.socket, "--dir", f.dir, "--cgroup", f.cgroup}
+	args := append([]string{os.Args[0], "keeper"}, f.args()...)
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
@@ -167,14 +182,14 @@ func detach(f keeperFlags) error {
 }
 
 func runWorker(args []string) error {
-	fs := flag.NewFlagSet("worker", flag.ContinueOnError)
-	dir := fs.String("dir", "", "directory of this boot's state")
-	if err := fs.Parse(args); err != nil {
+	var f keeperFlags // all that a worker needs to know, and to become the keeper
+	if err := f.parse(args); err != nil {
 		return err
 	}
 	nameProcess("monopod-worker")
 	debug.SetGCPercent(workerGCPercent)
 	logrus.SetOutput(os.Stderr) // libcontainer's
 	logrus.SetLevel(logrus.WarnLevel)
-	return worker.Run(context.Background(), worker.Config{Dir: *dir, Build: version, Log: newLog("worker")})
+	return worker.Run(context.Background(), worker.Config{Dir: f.dir, Build: version, Log: newLog("worker"),
+		Keeper: append([]string{os.Args[0], "keeper"}, f.args()...)})
 }

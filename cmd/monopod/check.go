@@ -71,7 +71,11 @@ func probeConfig(c *v1alpha1.NodeConfiguration, roles role) probe.Config {
 		p.Ports = append(p.Ports, probe.Port{Name: "agent", Address: c.Agent.Address, Port: int(*c.Agent.Port), Flag: "--agent-port"})
 	}
 	if roles&roleRuntime != 0 {
-		p.Sockets = append(p.Sockets, probe.Socket{Name: "cri", Path: c.Runtime.Socket, Flag: "--cri-socket"},
+		flag := "--cri-socket"
+		if filepath.Dir(c.Runtime.Socket) == c.RunDir {
+			flag = "--run-dir"
+		}
+		p.Sockets = append(p.Sockets, probe.Socket{Name: "cri", Path: c.Runtime.Socket, Flag: flag},
 			probe.Socket{Name: "executor", Path: filepath.Join(c.RunDir, "executor.sock"), Flag: "--run-dir", Shared: true})
 	}
 	return p

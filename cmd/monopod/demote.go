@@ -5,18 +5,19 @@ import (
 	"log/slog"
 )
 
-// demote is a handler that takes records of level info as debug.
+// demote is a handler for klog: it takes records of level info as debug, and drops klog's verbose ones, which come as levels
+// below info (V(4) is -4). Those hold whole requests and answers, with what is secret in them.
 type demote struct{ slog.Handler }
 
 func lower(l slog.Level) slog.Level {
-	if l <= slog.LevelInfo {
+	if l == slog.LevelInfo {
 		return slog.LevelDebug
 	}
 	return l
 }
 
 func (d demote) Enabled(ctx context.Context, l slog.Level) bool {
-	return d.Handler.Enabled(ctx, lower(l))
+	return l >= slog.LevelInfo && d.Handler.Enabled(ctx, lower(l))
 }
 
 func (d demote) Handle(ctx context.Context, r slog.Record) error {

@@ -1,6 +1,7 @@
 // Command hello is the program of the example pod. As `hello` it tells what it was given (the part of its environment
 // that matters here, and the device that CDI put into its container) and then serves it over HTTP; as `hello watch` it
-// is the pod's second container, which asks the first one over the network namespace that they share.
+// is the pod's second container, which asks the first one over the network namespace that they share. `hello show` tells and
+// ends.
 //
 // It ends with status 0, at once, when it gets SIGTERM or SIGINT.
 package main
@@ -37,8 +38,17 @@ func main() {
 		port = defaultPort
 	}
 	run := serve
-	if len(os.Args) > 1 && os.Args[1] == "watch" {
-		run = watch
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "watch":
+			run = watch
+		case "show":
+			fmt.Print(report())
+			return
+		default:
+			fmt.Fprintf(os.Stderr, "hello: unknown word %q: use watch, show or nothing\n", os.Args[1])
+			os.Exit(2)
+		}
 	}
 	if err := run(ctx, port); err != nil {
 		fmt.Fprintln(os.Stderr, "hello:", err)

@@ -27,7 +27,11 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if path, err := buildKubectl(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
 }
 
 // serve runs a server until SIGTERM. It writes "ready" to its standard output when it is.

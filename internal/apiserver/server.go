@@ -61,7 +61,11 @@ type Server struct {
 	serving, ready chan struct{}
 	resources      *resources
 	deleter        *namespaces.Deleter
-	closeOnce      sync.Once
+
+	mu sync.Mutex
+	// closing is closed by Close; ended is non-nil from Run's begin and closed at its end.
+	closing, ended chan struct{}
+	released       bool
 }
 
 // New prepares a server: its port is open, its certificates are made where they are missing, its etcd runs. Nothing is
@@ -70,7 +74,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, serving: make(chan struct{}), ready: make(chan struct{})}
+	s := &Server{cfg: cfg, serving: make(chan struct{}), ready: make(chan struct{}), closing: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -126,9 +130,15 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // Port is the port that the API is served on.
 func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
-// Run serves until ctx ends or the server cannot go on. It returns nil after an orderly end. It is called once.
+// Run serves until ctx ends, Close is called or the server cannot go on. It returns nil after an orderly end. It is called
+// once.
 func (s *Server) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, s.Close()) }()
+	end, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	defer func() { err = errors.Join(err, s.release()) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -158,6 +168,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	go func() { stopped <- s.etcd.Wait() }()
 	select {
 	case <-ctx.Done():
+	case <-s.closing:
+		cancel(nil)
 	case err := <-stopped:
 		cancel(err)
 	}
@@ -192,24 +204,56 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// Close ends a server at once: connections are cut and etcd is closed. Run does it by itself. What was answered is
-// stored; nothing else is lost.
+// begin notes that Run has begun; end, that it has ended.
+func (s *Server) begin() (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil || s.released {
+		return nil, errors.New("an API server runs once")
+	}
+	s.ended = make(chan struct{})
+	return func() { close(s.ended) }, nil
+}
+
+// Close ends a server, whether it runs or not, and returns when it has ended. It may be called more than once.
 func (s *Server) Close() error {
+	s.mu.Lock()
+	select {
+	case <-s.closing:
+	default:
+		close(s.closing)
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	if ended != nil {
+		<-ended // Run releases everything, and returns what went wrong
+		return nil
+	}
+	return s.release()
+}
+
+// release cuts all connections and closes the store, once. Everything that was answered is stored.
+func (s *Server) release() error {
+	s.mu.Lock()
+	released := s.released
+	s.released = true
+	s.mu.Unlock()
+	if released {
+		return nil
+	}
 	var err error
-	s.closeOnce.Do(func() {
-		if s.listener != nil {
-			err = s.listener.closeAll()
-		}
-		if s.generic != nil {
-			s.generic.Destroy()
-		}
-		if s.store != nil {
-			s.store.Close()
-		}
-		if s.etcd != nil {
-			s.etcd.Close()
-		}
-	})
+	if s.listener != nil {
+		err = s.listener.closeAll()
+	}
+	if s.generic != nil {
+		s.generic.Destroy()
+	}
+	if s.store != nil {
+		s.store.Close()
+	}
+	if s.etcd != nil {
+		s.etcd.Close()
+	}
 	return err
 }
 

@@ -2,11 +2,22 @@ package apiserver_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod.dev/monopod/internal/apiserver"
 )
@@ -18,19 +29,42 @@ type instance struct {
 	stop func() error
 }
 
-func newConfig(t testing.TB) apiserver.Config {
+// end stops the server, which must end in order.
+func (i *instance) end(t testing.TB) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "mp-api-") // short: etcd's socket is in it
+	if err := i.stop(); err != nil {
+		t.Errorf("the server did not end in order: %v", err)
+	}
+}
+
+func (i *instance) client(t testing.TB, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
+	cfg.QPS = -1
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (i *instance) admin(t testing.TB) kubernetes.Interface { return i.client(t, i.AdminConfig()) }
+
+// directory is short, because etcd's socket is in it, and the kernel bounds the paths of sockets.
+func directory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mp-api-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return apiserver.Config{
-		DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), BindAddress: "127.0.0.1",
-		Kubeconfig: filepath.Join(dir, "kubeconfig"), EtcdTick: 10 * time.Millisecond, NodeName: "n1",
-		NodeAddresses: []string{"127.0.0.1"},
-		Log:           slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}
+	return dir
+}
+
+func newConfig(t testing.TB) apiserver.Config {
+	t.Helper()
+	cfg := configIn(directory(t))
+	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	return cfg
 }
 
 func start(t testing.TB, cfg apiserver.Config) *instance {
@@ -40,8 +74,7 @@ func start(t testing.TB, cfg apiserver.Config) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built := time.Since(begin)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	i := &instance{Server: s, cfg: cfg, stop: func() error { cancel(); return <-done }}
@@ -52,15 +85,150 @@ func start(t testing.TB, cfg apiserver.Config) *instance {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the server is not ready after 20 s")
 	}
-	t.Logf("New took %v, ready after %v", built, time.Since(begin))
+	t.Logf("ready after %v", time.Since(begin))
 	return i
 }
 
-func TestStart(t *testing.T) {
-	i := start(t, newConfig(t))
+func TestRunEndsCleanly(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	cfg := newConfig(t)
+	i := start(t, cfg)
+	// A watch that is open, and a connection that says nothing, do not hold the end up.
+	clientConfig, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig) // unlike AdminConfig, it reads no files for ever
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := i.client(t, clientConfig).CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mute, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", i.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
 	begin := time.Now()
-	if err := i.stop(); err != nil {
+	i.end(t)
+	if took := time.Since(begin); took > 4*time.Second {
+		t.Errorf("the end took %v", took)
+	} else {
+		t.Logf("ended in %v", took)
+	}
+	w.Stop()
+	mute.Close()
+	if _, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", i.Port())); err == nil {
+		t.Error("the port is still open")
+	}
+	if _, err := os.Stat(filepath.Join(cfg.RunDir, "etcd", "etcd.sock")); err == nil {
+		t.Error("etcd's socket is still there")
+	}
+	verifyNoGoroutines(t, ignore)
+}
+
+// verifyNoGoroutines gives goroutines that end by a timer the time to.
+func verifyNoGoroutines(t *testing.T, ignore goleak.Option) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		if err = goleak.Find(ignore); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
+
+// What was answered is there after a restart, and the credentials still work: after an orderly end, after Close, and
+// after kill -9.
+func TestRestart(t *testing.T) {
+	cfg := newConfig(t)
+	i := start(t, cfg)
+	k := i.kubectl(t)
+	k.run("create", "configmap", "first")
+	i.end(t)
+
+	i = start(t, cfg)
+	k.run("get", "configmap", "first")
+	k.run("create", "configmap", "second")
+	if err := i.Close(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("stopped in %v", time.Since(begin))
+	i.end(t) // Run has ended, too
+
+	p := startProcess(t, filepath.Dir(cfg.DataDir))
+	k.run("get", "configmap", "first", "second")
+	k.run("create", "configmap", "third")
+	k.run("create", "namespace", "doomed")
+	k.feed(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"held","finalizers":["example.com/hold"]}}`, "-n", "doomed", "create", "-f", "-")
+	k.run("delete", "namespace", "doomed", "--wait=false")
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+
+	i = start(t, cfg)
+	defer i.end(t)
+	k.run("get", "configmap", "first", "second", "third")
+	// The deletion that was cut off goes on.
+	k.run("-n", "doomed", "patch", "cm", "held", "--type=json", "-p", `[{"op":"remove","path":"/metadata/finalizers"}]`)
+	k.run("wait", "--for=delete", "namespace/doomed", "--timeout=10s")
+}
+
+// startProcess runs a server in a process of its own and returns when it is ready.
+func startProcess(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), processEnv+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	line := make([]byte, 16)
+	if n, err := out.Read(line); err != nil || strings.TrimSpace(string(line[:n])) != "ready" {
+		t.Fatalf("the process said %q (%v), want ready", line[:n], err)
+	}
+	return cmd
+}
+
+func TestBadStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	running := start(t, newConfig(t))
+	defer running.end(t)
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, cfg *apiserver.Config)
+		want   string
+	}{
+		"port in use":   {func(_ *testing.T, cfg *apiserver.Config) { cfg.Port = portOf(taken.Addr()) }, "another process uses the port; stop it or choose another port"},
+		"no such host":  {func(_ *testing.T, cfg *apiserver.Config) { cfg.BindAddress = "192.0.2.1" }, "this host has no such address"},
+		"data in use":   {func(_ *testing.T, cfg *apiserver.Config) { cfg.DataDir = running.cfg.DataDir }, "is used by another process"},
+		"no token file": {func(_ *testing.T, cfg *apiserver.Config) { cfg.TokenAuthFile = "/nonexistent/tokens" }, "token file /nonexistent/tokens"},
+		"bad token file": {func(t *testing.T, cfg *apiserver.Config) {
+			cfg.TokenAuthFile = filepath.Join(t.TempDir(), "tokens")
+			if err := os.WriteFile(cfg.TokenAuthFile, []byte("only,two\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "its lines are token,user,uid"},
+		"bad tick": {func(_ *testing.T, cfg *apiserver.Config) { cfg.EtcdTick = time.Hour }, "etcd's tick is 1h0m0s: use 1ms to 5s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := newConfig(t)
+			tc.change(t, &cfg)
+			if s, err := apiserver.New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+				if s != nil {
+					s.Close()
+				}
+			}
+		})
+	}
+	// A start that failed has left nothing that hinders the next.
+	running.kubectl(t).run("get", "namespaces")
 }

@@ -39,7 +39,8 @@ var layers = []layer{
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", nil, "the plan is a pure function"},
 	{"internal/devices", append([]string{"internal/state", "internal/host"}, base...), "devices are usable without the agent"},
-	{"internal/devices/alloc", nil, "the choice of devices is a pure function"},
+	{"internal/devices/alloc", []string{"internal/devices/inventory"}, "the choice of devices is a pure function"},
+	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
 	{"internal/runtime", append([]string{"internal/ocispec", "internal/image", "internal/network", "internal/executor/client", "internal/executor/launch",
 		"internal/executor/protocol", "internal/state", "internal/host"}, base...),
 		"the runtime is usable under anybody's kubelet"},
@@ -58,7 +59,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/agent/plan", "internal/devices/alloc", "internal/ocispec"}
+var pure = []string{"internal/agent/plan", "internal/devices/alloc", "internal/devices/inventory", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

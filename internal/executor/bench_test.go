@@ -37,6 +37,13 @@ func TestFigures(t *testing.T) {
 	}
 	t.Logf("create p50 %s, start p50 %s, both p50 %s (max %s), of %d runs", p50(create), p50(start), p50(total), slices.Max(total), runs)
 	h := n.hello()
+	// Whatever is made for a container is closed with it; the rest is what the garbage collector has not got to yet.
+	if k := openFDs(t, h.KeeperPID); k > 20 {
+		t.Errorf("the keeper has %d descriptors open", k)
+	}
+	if w := openFDs(t, h.WorkerPID); w > 2*runs {
+		t.Errorf("the worker has %d descriptors open", w)
+	}
 	keeper, worker := pss(t, h.KeeperPID), pss(t, h.WorkerPID)
 	size, err := os.Stat(binary)
 	if err != nil {
@@ -67,4 +74,13 @@ func pss(t *testing.T, pid int) int {
 	}
 	t.Fatalf("process %d has no PSS", pid)
 	return 0
+}
+
+func openFDs(t *testing.T, pid int) int {
+	t.Helper()
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
 }

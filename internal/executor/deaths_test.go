@@ -260,3 +260,39 @@ func TestAttachAgain(t *testing.T) {
 		t.Errorf("stdout %q", line)
 	}
 }
+
+// The keeper alone is killed: the worker becomes the keeper, and nothing is lost.
+func TestKeeperDies(t *testing.T) {
+	n := newNode(t)
+	old := n.bundle("old", nil, "sh", "-c", "while read x; do echo got $x; done")
+	old.Stdin = true
+	n.start(old)
+	n.killWorker() // "old" is the keeper's child now
+	tty := n.bundle("tty", func(s *specs.Spec) { s.Process.Terminal = true }, "sh", "-c", "trap 'echo HUP' HUP; read x; echo got $x; exit 7")
+	tty.Stdin = true
+	n.start(tty)
+	for round := range 2 {
+		h := n.hello()
+		if err := unix.Kill(h.KeeperPID, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		awaitEnd(t, h.KeeperPID)
+		eventually(t, "the worker has become the keeper", func() bool { return n.hello().KeeperPID == h.WorkerPID })
+		if again := n.hello(); again.WorkerPID == h.WorkerPID || again.WorkerPID == h.KeeperPID {
+			t.Errorf("round %d: %+v, before: %+v", round, again, h)
+		}
+	}
+	n.killWorker()
+	n.send("old", "1\n")
+	n.send("tty", "2\n")
+	if e := n.exit("tty"); e.Code != 7 && e.Reason != protocol.ReasonUnknown { // after two keepers it is a stranger's child
+		t.Errorf("tty: exit %+v, want 7 (where the kernel tells) or 255 Unknown", e)
+	}
+	if got := texts(readLog(t, tty.LogPath)); !slices.Equal(got, []string{"2\r", "got 2\r"}) {
+		t.Errorf("tty: log %q", got)
+	}
+	eventually(t, "stdin is alive", func() bool { return slices.Equal(texts(readLog(t, old.LogPath)), []string{"got 1"}) })
+	if e := n.run(n.bundle("new", nil, "sh", "-c", "exit 3")); e.Code != 3 {
+		t.Errorf("a new container: exit %+v, want 3", e)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/host/mount"
 )
 
 // leave ends what enter began. An ephemeral node's directories go with it.
@@ -17,6 +18,11 @@ func (o *Options) leave(unlock func()) error {
 	c := o.Config
 	var errs []error
 	for _, dir := range []string{c.DataDir, c.RunDir} {
+		// Nothing that is mounted may be emptied with the folder.
+		if err := mount.UnmountBelow(dir); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		errs = append(errs, os.RemoveAll(dir))
 	}
 	if c.APIServer.Kubeconfig != "" {

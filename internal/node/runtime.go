@@ -35,6 +35,9 @@ func (o *Options) newRuntime(ctx context.Context) (_ *runtimeRole, err error) {
 	c := o.Config
 	r := &runtimeRole{}
 	defer func() {
+		if err != nil && o.Ephemeral {
+			err = errors.Join(err, o.removeAll(r))
+		}
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
@@ -46,9 +49,14 @@ func (o *Options) newRuntime(ctx context.Context) (_ *runtimeRole, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// What can be refused is refused before anything is made.
+	binary, err := o.executorBinary()
+	if err != nil {
+		return nil, err
+	}
 	socket := filepath.Join(c.RunDir, "executor.sock")
 	start, startCtx := errgroup.WithContext(ctx)
-	start.Go(func() error { return o.ensureExecutor(startCtx, socket) })
+	start.Go(func() error { return o.ensureExecutor(startCtx, binary, socket) })
 	start.Go(func() (err error) {
 		r.images, err = image.Open(startCtx, image.Config{Root: filepath.Join(c.DataDir, "images"),
 			RegistryConfigDir: c.Runtime.RegistryConfigDir, Log: o.Log.With("role", "image")})
@@ -57,28 +65,27 @@ func (o *Options) newRuntime(ctx context.Context) (_ *runtimeRole, err error) {
 	start.Go(func() (err error) {
 		r.bridge, err = network.New(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDR: cidr,
 			Table: c.Network.Bridge, Log: o.Log.With("role", "network")})
-		if err != nil {
-			return err
-		}
-		return r.bridge.Start(startCtx)
+		return err
 	})
 	if err := start.Wait(); err != nil {
 		return nil, err
 	}
 	r.executor = client.New(client.Config{Socket: socket, Log: o.Log.With("role", "executor")})
+	if err := r.bridge.Start(ctx); err != nil {
+		return nil, err
+	}
 	r.server, err = runtime.New(ctx, runtime.Config{
 		Socket: c.Runtime.Socket, DataDir: c.DataDir, RunDir: c.RunDir, CgroupRoot: c.CgroupRoot,
 		CDISpecDirs: c.Devices.CDISpecDirs, Images: r.images, Network: r.bridge, Executor: r.executor, DB: r.db,
 		Version: o.Version, Log: o.Log.With("role", "runtime"),
 	})
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
-func (o *Options) ensureExecutor(ctx context.Context, socket string) error {
-	binary, err := o.executorBinary()
-	if err != nil {
-		return err
-	}
+func (o *Options) ensureExecutor(ctx context.Context, binary, socket string) error {
 	dir := filepath.Join(o.Config.RunDir, "executor")
 	return launch.Ensure(ctx, launch.Config{Binary: binary, Socket: socket, Dir: dir,
 		CgroupPath: filepath.Join(o.Config.CgroupRoot, "executor"), LogFile: filepath.Join(dir, "executor.log")})
@@ -121,6 +128,9 @@ func (r *runtimeRole) close() error {
 	if r.executor != nil {
 		errs = append(errs, r.executor.Close())
 	}
+	if r.bridge != nil {
+		r.bridge.Close()
+	}
 	if r.images != nil {
 		errs = append(errs, r.images.Close())
 	}
@@ -136,7 +146,13 @@ func (o *Options) removeAll(r *runtimeRole) error {
 	defer cancel()
 	var errs []error
 	if r.server != nil {
+		logs := r.server.LogDirectories()
 		errs = append(errs, r.server.RemoveAll(ctx))
+		for _, dir := range logs {
+			if filepath.Dir(dir) == filepath.Clean(o.Config.Agent.PodLogsDir) {
+				errs = append(errs, os.RemoveAll(dir))
+			}
+		}
 	}
 	if r.executor != nil {
 		errs = append(errs, r.executor.Shutdown(ctx, protocol.ShutdownRequest{Kill: true}))

@@ -184,5 +184,21 @@ func listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// RemoveAll removes all sandboxes and their containers.
-func (s *Server) RemoveAll(ctx context.Context) error { return s.sandboxes.RemoveEverything(ctx) }
+// RemoveAll removes all sandboxes and their containers. It is for a server that does not serve any more.
+func (s *Server) RemoveAll(ctx context.Context) error {
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { _ = s.containers.Watch(watch) }() // ends with its context; without it no exit would be seen
+	return s.sandboxes.RemoveEverything(ctx)
+}
+
+// LogDirectories lists the log directories of all sandboxes, which their clients own and remove.
+func (s *Server) LogDirectories() []string {
+	var dirs []string
+	for _, rec := range s.sandboxes.List() {
+		if dir := rec.Config().GetLogDirectory(); dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}

@@ -143,7 +143,7 @@ func (r *bareClient) check(sandbox string, containers map[string]string) {
 		if err != nil || cs.GetStatus().GetState() != cri.ContainerState_CONTAINER_RUNNING {
 			r.Errorf("container %s: %v, %v; want running", name, cs, err)
 		}
-		out, err := r.rt.ExecSync(r.ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"/hello", "version"}, Timeout: 10})
+		out, err := r.rt.ExecSync(r.ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"/hello", "show"}, Timeout: 10})
 		if err != nil || out.GetExitCode() != 0 || !strings.Contains(string(out.GetStdout()), "hello") {
 			r.Errorf("ExecSync in %s: %v, %v", name, out, err)
 		}

@@ -38,7 +38,7 @@ func TestExample(t *testing.T) {
 			t.Errorf("the log lacks %q, which CDI injects:\n%s", want, log)
 		}
 	}
-	if out := n.Kubectl("exec", "hello", "-c", container, "--", "/hello", "version"); !strings.Contains(out, "hello") {
+	if out := n.Kubectl("exec", "hello", "-c", container, "--", "/hello", "show"); !strings.Contains(out, "hello") {
 		t.Errorf("exec printed %q", out)
 	}
 	n.Kubectl("delete", "pod", "hello", "--timeout=60s")

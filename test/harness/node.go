@@ -261,7 +261,7 @@ func (n *Node) signal(sig syscall.Signal) {
 // then its host is cleaned by the node itself, not by the test: what it leaves is a failure.
 func (n *Node) end() {
 	if n.t.Failed() && n.current() != nil {
-		n.t.Logf("log of monopod:\n%s", n.current().log.tail(150))
+		n.t.Logf("log of monopod:\n%s", n.current().log.tail(30))
 	}
 	if p := n.current(); p != nil {
 		select {

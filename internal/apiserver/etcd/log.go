@@ -38,7 +38,8 @@ func (c core) level(l zapcore.Level) slog.Level {
 
 // Enabled implements zapcore.LevelEnabler.
 func (c core) Enabled(l zapcore.Level) bool {
-	return c.log.Enabled(context.Background(), c.level(l)) //nolint:contextcheck // zap has no context to give
+	// etcd's own debug level tells of each entry that is applied, with its bytes: a secret's too.
+	return l > zapcore.DebugLevel && c.log.Enabled(context.Background(), c.level(l)) //nolint:contextcheck // zap has no context to give
 }
 
 // With implements zapcore.Core.

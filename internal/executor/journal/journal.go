@@ -17,6 +17,9 @@ import (
 	"monopod.dev/monopod/internal/executor/bootfile"
 )
 
+// DirName is the name of the journal's directory inside an executor's directory.
+const DirName = "journal"
+
 // Version is the format's version.
 const Version = 1
 

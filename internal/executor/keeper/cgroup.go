@@ -29,8 +29,11 @@ func joinCgroup(path string) (leave func() error, err error) {
 		var errs []error
 		for controller, dir := range m.GetPaths() {
 			mount := strings.TrimSuffix(dir, path)
-			old := filepath.Join(mount, before[controller])
-			if err := cgroups.WriteCgroupProc(old, os.Getpid()); err != nil {
+			old := before[controller]
+			if old == path { // this process was born here; only the root always takes processes in
+				old = "/"
+			}
+			if err := cgroups.WriteCgroupProc(filepath.Join(mount, old), os.Getpid()); err != nil {
 				errs = append(errs, fmt.Errorf("go back to %s: %w", old, err))
 			}
 		}

@@ -33,9 +33,6 @@ import (
 	"monopod.dev/monopod/internal/host/proc"
 )
 
-// JournalDir is the journal's directory inside an executor's directory.
-const JournalDir = "journal"
-
 // Config says what to keep.
 type Config struct {
 	Socket string // path of the public socket
@@ -43,6 +40,8 @@ type Config struct {
 	Cgroup string // cgroup to move to, an absolute cgroupfs path; empty: stay
 	// Worker is the command of a worker; the keeper adds the descriptors of package hold.
 	Worker []string
+	// Estate is what this process has from its life as a worker; nil: it begins anew.
+	Estate *hold.Estate
 	Log    *slog.Logger
 	// Ready is called once, when the first worker serves.
 	Ready func()
@@ -77,7 +76,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	j, err := journal.Open(filepath.Join(cfg.Dir, JournalDir), bootID)
+	j, err := journal.Open(filepath.Join(cfg.Dir, journal.DirName), bootID)
 	if err != nil {
 		return err
 	}
@@ -98,14 +97,29 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(oomScoreAdj), 0); err != nil {
 		cfg.Log.Info("the executor is no better protected from the OOM killer than others", "err", err)
 	}
-	listener, err := listen(cfg.Socket)
-	if err != nil {
+	k := &keeper{cfg: cfg, log: cfg.Log, held: newHoldings(j, cfg.Log), gone: make(chan int, 1)}
+	if err := k.open(); err != nil {
 		return err
 	}
 	defer os.Remove(cfg.Socket)
-	defer listener.Close()
-	k := &keeper{cfg: cfg, log: cfg.Log, held: newHoldings(j, cfg.Log), listener: listener, gone: make(chan int, 1)}
+	defer k.listener.Close()
 	return k.run(ctx)
+}
+
+// open makes the public socket, or takes over the one that is there with all else of the estate.
+func (k *keeper) open() (err error) {
+	if k.cfg.Estate == nil {
+		k.listener, err = listen(k.cfg.Socket)
+		return err
+	}
+	k.listener = k.cfg.Estate.Listener.File("listener")
+	for _, b := range k.cfg.Estate.Holdings {
+		if err := k.held.hold(b.Holding, b.FDs); err != nil {
+			return err
+		}
+	}
+	k.log.Info("a worker has become the keeper", "holdings", len(k.cfg.Estate.Holdings))
+	return nil
 }
 
 // oomScoreAdj spares keeper and worker when memory is short: all containers hang on them. Containers do not inherit it.
@@ -355,7 +369,7 @@ func (k *keeper) ready() {
 
 // removeEmptyDirs leaves the executor's directory as it was found, where nothing is in it any more.
 func (k *keeper) removeEmptyDirs() {
-	for _, name := range []string{JournalDir, "containers", "libcontainer"} {
+	for _, name := range []string{journal.DirName, "containers", "libcontainer"} {
 		os.Remove(filepath.Join(k.cfg.Dir, name)) // not empty: something is there that somebody may want to see
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -89,6 +90,13 @@ func New(cfg Config) *Stdio {
 
 // Drained is closed when all output has been read and logged.
 func (s *Stdio) Drained() <-chan struct{} { return s.drained }
+
+// Files returns our ends by name: stdin, stdout, stderr, or pty. They stay Stdio's, and may be closed already.
+func (s *Stdio) Files() map[string]*os.File {
+	files := map[string]*os.File{"stdin": s.cfg.Stdin, Stdout: s.cfg.Stdout, Stderr: s.cfg.Stderr, "pty": s.cfg.PTY}
+	maps.DeleteFunc(files, func(_ string, f *os.File) bool { return f == nil })
+	return files
+}
 
 // Close gives up what is not read yet. The log is closed.
 func (s *Stdio) Close() {

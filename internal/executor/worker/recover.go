@@ -116,7 +116,7 @@ func (w *Worker) recoverOne(r record, h *heldSet) error {
 	case actDelete:
 		return w.deleteEnded(w.ctx, c)
 	case actTakeOver:
-		return w.takeOver(c, h)
+		return w.takeOver(c, h, e, journalled)
 	case actAdopt:
 		return w.adopt(c)
 	case actConclude, actLost:
@@ -127,22 +127,28 @@ func (w *Worker) recoverOne(r record, h *heldSet) error {
 }
 
 // takeOver goes on with a container that the keeper holds.
-func (w *Worker) takeOver(c *container, h *heldSet) error {
+func (w *Worker) takeOver(c *container, h *heldSet, e journal.Exit, journalled bool) error {
 	w.gateAgain(c)
-	fd, ok := h.fds[hold.PIDFD]
-	if !ok {
-		return errors.New("the keeper holds no pidfd of it")
+	var pidfd *proc.FD
+	if fd, ok := h.fds[hold.PIDFD]; ok {
+		pidfd = proc.FDFromRaw(int(fd), c.rec.PID)
+		delete(h.fds, hold.PIDFD)
 	}
-	delete(h.fds, hold.PIDFD)
 	files := map[string]*os.File{}
 	for _, name := range slices.Collect(maps.Keys(h.fds)) {
 		files[name] = h.file(name)
+	}
+	if c.rec.Exit == nil && pidfd == nil { // the process has ended, and only its output was not drained
+		w.resumeStdio(c, files)
+		close(c.ended)
+		go w.conclude(w.ctx, c, e, journalled)
+		return nil
 	}
 	parent := w.keeperPID
 	if c.rec.Adopted {
 		parent = stranger
 	}
-	w.resume(c, proc.FDFromRaw(int(fd), c.rec.PID), files, parent)
+	w.resume(c, pidfd, files, parent)
 	return nil
 }
 
@@ -219,6 +225,21 @@ func reopenPipe(r record, name string, fd, flags int) (protocol.FD, error) {
 
 // resume moves the container's stdio and waits for its end again.
 func (w *Worker) resume(c *container, pidfd *proc.FD, files map[string]*os.File, parent int) {
+	w.resumeStdio(c, files)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rec.Exit == nil {
+		c.pidfd = pidfd
+		go w.monitor(w.ctx, c, pidfd, parent)
+		return
+	}
+	if pidfd != nil {
+		pidfd.Close()
+	}
+	go w.releaseDrained(w.ctx, c)
+}
+
+func (w *Worker) resumeStdio(c *container, files map[string]*os.File) {
 	var log *crilog.File
 	if c.rec.LogPath != "" {
 		var err error
@@ -228,18 +249,8 @@ func (w *Worker) resume(c *container, pidfd *proc.FD, files map[string]*os.File,
 		}
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.io = w.newStdio(c, c.rec, log, files)
-	exited := c.rec.Exit != nil
-	if !exited {
-		c.pidfd = pidfd
-	}
-	c.mu.Unlock()
-	if !exited {
-		go w.monitor(w.ctx, c, pidfd, parent)
-		return
-	}
-	pidfd.Close()
-	go w.releaseDrained(w.ctx, c)
 }
 
 // gateAgain undoes a Start that was cut short before the init was let go: the container is then Created still.

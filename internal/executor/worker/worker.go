@@ -21,7 +21,6 @@ import (
 
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/journal"
-	"monopod.dev/monopod/internal/executor/keeper"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/proc"
 )
@@ -30,7 +29,9 @@ import (
 type Config struct {
 	Dir   string // the executor's directory
 	Build string // this program's version, for Hello
-	Log   *slog.Logger
+	// Keeper is the command of a keeper, for the case that this worker has to become one.
+	Keeper []string
+	Log    *slog.Logger
 }
 
 // Worker serves the containers of one node.
@@ -94,10 +95,9 @@ func Run(ctx context.Context, cfg Config) error {
 	context.AfterFunc(ctx, func() { l.Close() })
 	go func() {
 		<-w.keeper.Done()
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			w.log.Error("this worker goes on without a keeper, and cannot create containers", "err", w.succeed(ctx, ul))
 		}
-		w.log.Error("the keeper is gone: containers go on, but would not survive this process")
 	}()
 	return w.accept(ctx, ul)
 }
@@ -112,7 +112,7 @@ func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 	if w.store, err = openStore(filepath.Join(cfg.Dir, "containers")); err != nil {
 		return nil, err
 	}
-	if w.journal, err = journal.Open(filepath.Join(cfg.Dir, keeper.JournalDir), w.bootID); err != nil {
+	if w.journal, err = journal.Open(filepath.Join(cfg.Dir, journal.DirName), w.bootID); err != nil {
 		return nil, err
 	}
 	if w.host, err = readHostLimits(); err != nil {

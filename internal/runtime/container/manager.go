@@ -41,6 +41,8 @@ type Images interface {
 	Layers(ctx context.Context, imageID string) ([]string, error)
 	Pin(ctx context.Context, imageID, user string) error
 	Unpin(ctx context.Context, imageID, user string) error
+	// Pins maps each user to the images that it has pinned.
+	Pins(ctx context.Context) (map[string][]string, error)
 }
 
 // Listener hears of changes after they are stored.

@@ -41,7 +41,27 @@ func (m *Manager) Recover(ctx context.Context) error {
 		m.cfg.Log.Warn("ending a container of the executor that is in no record", "container", id)
 		errs = append(errs, m.end(ctx, id))
 	}
-	return errors.Join(append(errs, m.sweep(m.cfg.RunDir), m.sweep(m.cfg.Dir))...)
+	return errors.Join(append(errs, m.unpin(ctx), m.sweep(m.cfg.RunDir), m.sweep(m.cfg.Dir))...)
+}
+
+// unpin lets go of the images that containers without a record hold: a crash came between the two steps of a removal.
+func (m *Manager) unpin(ctx context.Context) error {
+	pins, err := m.cfg.Images.Pins(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for user, images := range pins {
+		m.mu.RLock()
+		_, known := m.recs[user]
+		m.mu.RUnlock()
+		for _, id := range images {
+			if !known {
+				errs = append(errs, m.cfg.Images.Unpin(ctx, id, user))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (m *Manager) recoverOne(ctx context.Context, rec Record, states map[string]protocol.ContainerState) error {

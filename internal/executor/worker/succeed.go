@@ -1,0 +1,107 @@
+//go:build cgo
+
+package worker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/hold"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/stdio"
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// settleTimeout bounds how long a worker waits for operations on containers before it becomes the keeper.
+const settleTimeout = 5 * time.Second
+
+// succeed makes this process the keeper, after the death of the one it had. It returns only if that fails; then the
+// containers go on, but none can be created.
+//
+// Nobody else can do it: the containers are this process's children, and it alone has their pipes and ptys. What the
+// dead keeper was the parent of has gone to a stranger; that is noted, so that nobody waits for the keeper to reap it.
+func (w *Worker) succeed(ctx context.Context, listener *net.UnixListener) error {
+	w.log.Warn("the keeper is gone: this worker becomes the keeper")
+	w.mu.Lock()
+	w.closing = true // no new containers: their creation would need a keeper
+	w.mu.Unlock()
+	wait, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	estate := &hold.Estate{}
+	for _, c := range w.all() {
+		if _, err := c.take(wait); err != nil { // and it is not given back
+			w.log.Warn("an operation is cut short", "container", c.id)
+		}
+		if err := w.bequeath(c, estate); err != nil {
+			w.log.Error("a container's descriptors cannot be handed on", "container", c.id, "err", err)
+		}
+	}
+	lf, err := listener.File() // a duplicate
+	if err != nil {
+		return err
+	}
+	defer lf.Close()
+	if estate.Listener, err = protocol.DupFile(lf); err != nil {
+		return err
+	}
+	mem, err := estate.Bequeath()
+	if err != nil {
+		return err
+	}
+	args := slices.Concat(w.cfg.Keeper, []string{"--inherit", fmt.Sprint(int(mem))})
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GOMAXPROCS=") })
+	return fmt.Errorf("execute the keeper: %w", syscall.Exec("/proc/self/exe", args, env))
+}
+
+// bequeath adds what this process has of a container to the estate. Its execs are killed, as after a worker's death.
+func (w *Worker) bequeath(c *container, estate *hold.Estate) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.execs {
+		x.signal(unix.SIGKILL)
+	}
+	b := hold.Bequest{Holding: hold.Holding{Key: containerKey(c.id), PID: c.rec.PID, StartTime: c.rec.StartTime}}
+	add := func(name string, fd protocol.FD) { b.Names, b.FDs = append(b.Names, name), append(b.FDs, fd) }
+	if c.pidfd != nil {
+		raw, err := c.pidfd.Dup()
+		if err != nil {
+			return err
+		}
+		add(hold.PIDFD, protocol.FD(raw))
+		stat, err := proc.ReadStat(c.rec.PID)
+		if err == nil && stat.StartTime == c.rec.StartTime && stat.PPID != os.Getpid() && !c.rec.Adopted {
+			c.rec.Adopted = true
+			if err := w.store.put(c.rec); err != nil {
+				return err
+			}
+		}
+	}
+	if c.io != nil {
+		for name, fd := range duplicates(c.io) {
+			add(name, fd)
+		}
+	}
+	if len(b.FDs) > 0 {
+		estate.Holdings = append(estate.Holdings, b)
+	}
+	return nil
+}
+
+// duplicates returns duplicates of the descriptors that are still open, by the names of package hold.
+func duplicates(io *stdio.Stdio) map[string]protocol.FD {
+	fds := map[string]protocol.FD{}
+	for name, f := range io.Files() {
+		if fd, err := protocol.DupFile(f); err == nil { // else it is closed: its stream has ended
+			fds[name] = fd
+		}
+	}
+	return fds
+}

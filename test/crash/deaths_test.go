@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -151,22 +153,19 @@ func (d *deaths) afterwards(lost int) {
 	d.n.Kubectl("delete", "pod", "p", "--timeout=60s")
 }
 
-// say attaches to a container, writes a line to its stdin and waits for the answer on its stdout.
+// say attaches to a container, with a terminal if it has one, writes a line to its stdin and waits for the answer.
 func (d *deaths) say(container, word string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second*harness.SlowFactor())
 	defer cancel()
-	cmd := d.n.KubectlCommand(ctx, "attach", "-i", "-q", "p", "-c", container)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		d.Fatal(err)
+	args := []string{"attach", "-i", "-q", "p", "-c", container}
+	if container == "tty" {
+		args = append(args, "-t")
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		d.Fatal(err)
-	}
+	cmd := d.n.KubectlCommand(ctx, args...)
 	var errout strings.Builder
 	cmd.Stderr = &errout
+	stdin, stdout := d.connect(cmd, container == "tty")
 	if err := cmd.Start(); err != nil {
 		d.Fatal(err)
 	}
@@ -182,6 +181,25 @@ func (d *deaths) say(container, word string) {
 		}
 	}
 	d.Fatalf("%s did not answer %q; attach showed %q, %s", container, word, seen, errout.String())
+}
+
+// connect gives a command a stdin and a stdout: a terminal or pipes.
+func (d *deaths) connect(cmd *exec.Cmd, terminal bool) (io.Writer, io.Reader) {
+	d.Helper()
+	if terminal {
+		master, slave := harness.OpenPTY(d)
+		cmd.Stdin, cmd.Stdout = slave, slave
+		return master, master
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		d.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		d.Fatal(err)
+	}
+	return stdin, stdout
 }
 
 // numbers reads the log of the container that counts, and finds what is missing or there twice.

@@ -29,8 +29,16 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	var err error
+	if hostNetns, err = os.Readlink("/proc/self/ns/net"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
+
+// hostNetns is the network namespace in which the process began.
+var hostNetns string
 
 func wholeConfig(dir string) Config {
 	return Config{
@@ -148,7 +156,7 @@ func TestAnUnprivilegedUserIsToldWhatIsMissing(t *testing.T) {
 	for name, part := range map[string]string{
 		"root": "sudo", "capabilities": "full privileges", "namespace net": "run as root", "namespace mnt": "run as root",
 		"cgroups": "--cgroup-root", "overlayfs": "root", "bridge, veth": "run as root", "nftables": "run as root",
-		"ip_forward": "sysctl", "directory data": "--data-dir",
+		"directory data": "--data-dir",
 	} {
 		if r := one(t, results, name); r.Status != Fail || !strings.Contains(r.Remedy, part) {
 			t.Errorf("%+v, want a failure whose remedy says %q", r, part)
@@ -413,13 +421,10 @@ ok    socket cri    /` + strings.Repeat("x", 90) + "\n"
 	}
 }
 
-// A thread that was given namespaces of its own is never used for anything else.
+// A thread that was given namespaces of its own is never used for anything else, and it is never the main thread.
 func TestThrowawayThreadsAreNotReused(t *testing.T) {
-	host, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 50 {
+	host := hostNetns
+	for range 200 {
 		var inside string
 		if err := inThrowaway(unix.CLONE_NEWNET, func() (err error) {
 			inside, err = os.Readlink("/proc/thread-self/ns/net")
@@ -428,8 +433,10 @@ func TestThrowawayThreadsAreNotReused(t *testing.T) {
 			t.Fatal(err)
 		}
 		runtime.Gosched()
-		if now, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || now != host || inside == host {
-			t.Fatalf("host %s, inside %s, now %s, %v", host, inside, now, err)
+		for _, thread := range []string{"self", "thread-self"} {
+			if now, err := os.Readlink("/proc/" + thread + "/ns/net"); err != nil || now != host || inside == host {
+				t.Fatalf("the host's namespace is %s, the one inside %s, that of /proc/%s now %s, %v", host, inside, thread, now, err)
+			}
 		}
 	}
 }

@@ -13,6 +13,13 @@ func inThrowaway(flags int, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the runtime ends the thread with the goroutine
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread never ends, and it is what /proc/self shows: its namespaces must stay. While it is held
+			// here, another thread is found for the same.
+			defer runtime.UnlockOSThread()
+			result <- inThrowaway(flags, f)
+			return
+		}
 		if err := unix.Unshare(flags); err != nil {
 			result <- fmt.Errorf("unshare: %w", err)
 			return

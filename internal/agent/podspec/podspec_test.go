@@ -1,0 +1,246 @@
+package podspec
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestExpand(t *testing.T) {
+	lookup := func(name string) (string, bool) {
+		v, ok := map[string]string{"A": "1", "B": "$(A)", "": "empty"}[name]
+		return v, ok
+	}
+	for in, want := range map[string]string{
+		"": "", "plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$(B)": "$(A)", "$(C)": "$(C)", "$$(A)": "$(A)", "$$$(A)": "$1",
+		"$": "$", "$$": "$", "a$": "a$", "$A": "$A", "$(A": "$(A", "$()": "empty", "$(C)$(A)": "$(C)1", "$($(A))": "$($(A))",
+	} {
+		if got := Expand(in, lookup); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzExpand(f *testing.F) {
+	for _, seed := range []string{"", "$", "$$", "$(A)", "$(", "$$(A)", "x$(A)y"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		// What has no dollar stays, and doubling each dollar is undone.
+		got := Expand(strings.ReplaceAll(s, "$", "$$"), func(string) (string, bool) { return "", true })
+		if got != s {
+			t.Errorf("%q became %q", s, got)
+		}
+		Expand(s, func(string) (string, bool) { return "$(A)", true })
+	})
+}
+
+func list(pairs ...string) v1.ResourceList {
+	l := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return l
+}
+
+func podOf(containers ...v1.ResourceRequirements) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u-1"}}
+	for i, r := range containers {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: string(rune('a' + i)), Resources: r})
+	}
+	return p
+}
+
+func TestResources(t *testing.T) {
+	full := v1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "1Gi"), Limits: list("cpu", "500m", "memory", "1Gi")}
+	half := v1.ResourceRequirements{Requests: list("cpu", "250m", "memory", "1Gi"), Limits: list("cpu", "500m")}
+	limits := v1.ResourceRequirements{Limits: list("cpu", "2", "memory", "64Mi", "hugepages-2Mi", "4Mi")}
+	const node = 4 << 30
+	cases := []struct {
+		name                string
+		pod                 *v1.Pod
+		qos                 v1.PodQOSClass
+		adj                 int64
+		shares, quota, mem  int64
+		podShares, podQuota int64
+		podMem              int64
+	}{
+		{"nothing is asked for", podOf(v1.ResourceRequirements{}), v1.PodQOSBestEffort, 1000, 2, 0, 0, 2, 0, 0},
+		{"requests are limits", podOf(full), v1.PodQOSGuaranteed, -997, 512, 50000, 1 << 30, 512, 50000, 1 << 30},
+		{"limits alone are requests too", podOf(limits), v1.PodQOSGuaranteed, -997, 2048, 200000, 64 << 20, 2048, 200000, 64 << 20},
+		{"between", podOf(half), v1.PodQOSBurstable, 750, 256, 50000, 0, 256, 50000, 0},
+		{"one without makes the pod burstable and unlimited", podOf(full, v1.ResourceRequirements{}), v1.PodQOSBurstable, 750, 512, 50000, 1 << 30, 512, 0, 0},
+		{"a tiny cpu", podOf(v1.ResourceRequirements{Limits: list("cpu", "1m")}), v1.PodQOSBurstable, 999, 2, 1000, 0, 2, 1000, 0},
+		{"all memory is not quite as safe as guaranteed", podOf(v1.ResourceRequirements{Requests: list("memory", "4Gi")}), v1.PodQOSBurstable, 3, 2, 0, 0, 2, 0, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := QOS(c.pod); got != c.qos {
+				t.Errorf("QoS %s, want %s", got, c.qos)
+			}
+			r := containerResources(&ContainerInput{Pod: c.pod, Container: &c.pod.Spec.Containers[0], NodeMemory: node})
+			if r.OomScoreAdj != c.adj || r.CpuShares != c.shares || r.CpuQuota != c.quota || r.MemoryLimitInBytes != c.mem || r.CpuPeriod != 100000 {
+				t.Errorf("container %v", r)
+			}
+			p := podResources(c.pod)
+			if p.CpuShares != c.podShares || p.CpuQuota != c.podQuota || p.MemoryLimitInBytes != c.podMem {
+				t.Errorf("pod %v", p)
+			}
+		})
+	}
+	r := linuxResources(nil, limits.Limits)
+	if len(r.HugepageLimits) != 1 || r.HugepageLimits[0].PageSize != "2MB" || r.HugepageLimits[0].Limit != 4<<20 {
+		t.Errorf("hugepages %v", r.HugepageLimits)
+	}
+}
+
+func TestExtendedResources(t *testing.T) {
+	c := &v1.Container{Resources: v1.ResourceRequirements{Limits: list("cpu", "1", "example.com/widget", "2", "kubernetes.io/x", "1",
+		"attachable.storage.kubernetes.io/y", "1", "example.com/none", "0", "hugepages-2Mi", "2Mi")}}
+	if got := ExtendedResources(c); !reflect.DeepEqual(got, map[string]int64{"example.com/widget": 2}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestCgroupParent(t *testing.T) {
+	pod := podOf(v1.ResourceRequirements{})
+	for _, c := range []struct {
+		root    string
+		systemd bool
+		want    string
+	}{
+		{"/monopod", false, "/monopod/pods/besteffort/podu-1"},
+		{"/a/b", false, "/a/b/pods/besteffort/podu-1"},
+		{"/monopod", true, "monopod-pods-besteffort-podu_1.slice"},
+		{"/my-node/x", true, "my_node-x-pods-besteffort-podu_1.slice"},
+	} {
+		if got := CgroupParent(c.root, pod, c.systemd); got != c.want {
+			t.Errorf("%s: %s, want %s", c.root, got, c.want)
+		}
+	}
+}
+
+func TestHostname(t *testing.T) {
+	long := strings.Repeat("x", 62) + "-y"
+	for _, c := range []struct {
+		spec v1.PodSpec
+		name string
+		want string
+	}{
+		{v1.PodSpec{}, "p", "p"}, {v1.PodSpec{Hostname: "h"}, "p", "h"}, {v1.PodSpec{HostNetwork: true}, "p", "node"},
+		{v1.PodSpec{}, long, strings.Repeat("x", 62)},
+	} {
+		if got := Hostname(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: c.spec}, "node"); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestDNS(t *testing.T) {
+	host := ParseResolvConf("# a comment\nnameserver 10.0.0.1\nnameserver 10.0.0.2\ndomain old\nsearch a b\noptions ndots:1 rotate\nnonsense\n")
+	if !reflect.DeepEqual(host, DNS{[]string{"10.0.0.1", "10.0.0.2"}, []string{"a", "b"}, []string{"ndots:1", "rotate"}}) {
+		t.Fatalf("host %+v", host)
+	}
+	five := "5"
+	for _, c := range []struct {
+		policy v1.DNSPolicy
+		extra  *v1.PodDNSConfig
+		want   *cri.DNSConfig
+	}{
+		{v1.DNSDefault, nil, &cri.DNSConfig{Servers: host.Servers, Searches: host.Searches, Options: host.Options}},
+		{v1.DNSClusterFirst, nil, &cri.DNSConfig{Servers: host.Servers, Searches: host.Searches, Options: host.Options}},
+		{v1.DNSNone, &v1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}}, &cri.DNSConfig{Servers: []string{"1.1.1.1"}}},
+		{v1.DNSDefault, &v1.PodDNSConfig{Searches: []string{"b", "c"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: &five}}},
+			&cri.DNSConfig{Servers: host.Servers, Searches: []string{"a", "b", "c"}, Options: []string{"rotate", "ndots:5"}}},
+	} {
+		pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: c.policy, DNSConfig: c.extra}}
+		if got := dnsConfig(pod, host); got.String() != c.want.String() {
+			t.Errorf("%s: %s, want %s", c.policy, got, c.want)
+		}
+	}
+	if host.Options[0] != "ndots:1" {
+		t.Error("the host's configuration was changed")
+	}
+}
+
+func TestSandbox(t *testing.T) {
+	pod := podOf(v1.ResourceRequirements{})
+	pod.Labels = map[string]string{"app": "x"}
+	pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 53, HostPort: 5353, Protocol: v1.ProtocolUDP}}
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: "net.a", Value: "1"}}}
+	cfg := Sandbox(SandboxInput{Pod: pod, Attempt: 2, CgroupParent: "/cg", LogDir: "/logs", NodeName: "node"})
+	ref, ok := RefOf(cfg.Labels)
+	switch {
+	case !ok || ref != Ref{UID: "u-1", Namespace: "ns", Name: "p"}:
+		t.Errorf("ref %+v", ref)
+	case cfg.Labels["app"] != "x" || cfg.Metadata.Attempt != 2 || cfg.Metadata.Uid != "u-1" || cfg.LogDirectory != "/logs" || cfg.Hostname != "p":
+		t.Errorf("config %v", cfg)
+	case len(cfg.PortMappings) != 1 || cfg.PortMappings[0].Protocol != cri.Protocol_UDP || cfg.PortMappings[0].HostPort != 5353:
+		t.Errorf("ports %v", cfg.PortMappings)
+	case cfg.Linux.CgroupParent != "/cg" || cfg.Linux.Sysctls["net.a"] != "1":
+		t.Errorf("linux %v", cfg.Linux)
+	}
+}
+
+func TestContainer(t *testing.T) {
+	pod := podOf(v1.ResourceRequirements{})
+	c := &pod.Spec.Containers[0]
+	c.Image, c.Command, c.Args = "img", []string{"$(A)", "$$(A)"}, []string{"$(B)"}
+	cfg := Container(ContainerInput{
+		Pod: pod, Container: c, Attempt: 3, Step: 2, ImageRef: "sha256:1", Env: []EnvVar{{"A", "a"}}, CDIDevices: []string{"v/c=d"},
+	})
+	facts := FactsOf(cfg.Labels, cfg.Annotations)
+	switch {
+	case facts != Facts{Name: "a", RestartCount: 3, Step: 2, Hash: Hash(c)}:
+		t.Errorf("facts %+v", facts)
+	case cfg.Image.Image != "sha256:1" || cfg.Image.UserSpecifiedImage != "img" || cfg.LogPath != "a/3.log" || cfg.Metadata.Attempt != 3:
+		t.Errorf("config %v", cfg)
+	case strings.Join(cfg.Command, " ") != "a $(A)" || cfg.Args[0] != "$(B)":
+		t.Errorf("command %q %q", cfg.Command, cfg.Args)
+	case len(cfg.CDIDevices) != 1 || cfg.CDIDevices[0].Name != "v/c=d" || string(cfg.Envs[0].Value) != "a":
+		t.Errorf("devices %v, environment %v", cfg.CDIDevices, cfg.Envs)
+	}
+	// Labels are outside data.
+	if got := FactsOf(nil, map[string]string{annotationRestartCount: "-1", annotationStep: "x"}); got.RestartCount != 0 || got.Step != 0 {
+		t.Errorf("facts %+v", got)
+	}
+}
+
+func TestSecurity(t *testing.T) {
+	yes, no, user, group := true, false, int64(7), int64(8)
+	pod := podOf(v1.ResourceRequirements{})
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{
+		RunAsUser: &user, RunAsNonRoot: &yes, FSGroup: &group, SupplementalGroups: []int64{9},
+		SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
+	}
+	c := &pod.Spec.Containers[0]
+	got := containerSecurity(pod, c)
+	if got.RunAsUser.Value != 7 || !reflect.DeepEqual(got.SupplementalGroups, []int64{9, 8}) || !NonRoot(pod, c) ||
+		got.Seccomp.ProfileType != cri.SecurityProfile_RuntimeDefault || len(got.MaskedPaths) == 0 || got.NoNewPrivs {
+		t.Errorf("from the pod: %v", got)
+	}
+	zero := int64(0)
+	c.SecurityContext = &v1.SecurityContext{
+		RunAsUser: &zero, RunAsNonRoot: &no, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+		Capabilities:   &v1.Capabilities{Add: []v1.Capability{"NET_ADMIN"}, Drop: []v1.Capability{"ALL"}},
+		SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined},
+	}
+	got = containerSecurity(pod, c)
+	if got.RunAsUser.Value != 0 || NonRoot(pod, c) || !got.NoNewPrivs || !got.ReadonlyRootfs || got.Seccomp.ProfileType != cri.SecurityProfile_Unconfined ||
+		got.Capabilities.AddCapabilities[0] != "NET_ADMIN" || got.Capabilities.DropCapabilities[0] != "ALL" {
+		t.Errorf("the container's own wins: %v", got)
+	}
+	c.SecurityContext.Privileged = &yes
+	if got := containerSecurity(pod, c); !got.Privileged || got.MaskedPaths != nil || !sandboxSecurity(pod).Privileged {
+		t.Errorf("privileged: %v", got)
+	}
+	pod.Spec.HostNetwork, pod.Spec.HostPID = true, true
+	if ns := namespaces(pod); ns.Network != cri.NamespaceMode_NODE || ns.Pid != cri.NamespaceMode_NODE || ns.Ipc != cri.NamespaceMode_POD {
+		t.Errorf("namespaces %v", ns)
+	}
+}

@@ -1,0 +1,349 @@
+package volumes
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// objects is one ConfigMap and one Secret, both "x".
+type objects struct {
+	data   map[string]string
+	secret map[string][]byte
+}
+
+func (o *objects) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, error) {
+	if name != "x" {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
+	}
+	return &v1.ConfigMap{Data: o.data, BinaryData: map[string][]byte{"bin": {0, 1}}}, nil
+}
+
+func (o *objects) Secret(context.Context, string, string) (*v1.Secret, error) {
+	return &v1.Secret{Data: o.secret}, nil
+}
+
+func (o *objects) Token(context.Context, *v1.Pod, *v1.ServiceAccountTokenProjection) (string, error) {
+	return "a token", nil
+}
+
+func manager(t *testing.T, o *objects) *Manager {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Fatal("this test mounts: run it as root")
+	}
+	m := New(Config{Dir: filepath.Join(t.TempDir(), "pods"), Objects: o, HostIPs: []string{"1.2.3.4"}, Allocatable: func() v1.ResourceList { return nil }})
+	t.Cleanup(func() {
+		if err := m.Remove("u"); err != nil {
+			t.Error(err)
+		}
+		if uids, err := m.UIDs(); err != nil || len(uids) > 0 {
+			t.Errorf("left: %v, %v", uids, err)
+		}
+	})
+	return m
+}
+
+func podWith(sources ...v1.VolumeSource) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Labels: map[string]string{"l": "1"}}}
+	c := v1.Container{Name: "a", TerminationMessagePath: "/dev/termination-log"}
+	for i, s := range sources {
+		name := string(rune('a' + i))
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: s})
+		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name})
+	}
+	p.Spec.Containers = []v1.Container{c}
+	return p
+}
+
+func configMap(name string, items ...v1.KeyToPath) v1.VolumeSource {
+	return v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: name}, Items: items}}
+}
+
+// tree is the content of a directory as its users see it: "path mode content".
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var lines []string
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..") {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.IsDir() {
+			for _, l := range strings.Split(tree(t, path), " ") {
+				lines = append(lines, e.Name()+"/"+l)
+			}
+			continue
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, e.Name()+"["+info.Mode().String()[1:]+"]="+string(data))
+	}
+	return strings.Join(lines, " ")
+}
+
+func TestWrittenVolumes(t *testing.T) {
+	mode := int32(0o400)
+	o := &objects{data: map[string]string{"one": "1", "two": "2"}, secret: map[string][]byte{"s": []byte("secret")}}
+	m := manager(t, o)
+	pod := podWith(
+		configMap("x"),
+		configMap("x", v1.KeyToPath{Key: "one", Path: "sub/dir/uno", Mode: &mode}),
+		v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "x", DefaultMode: &mode}},
+		v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{
+			{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}},
+		v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "x"}, Items: []v1.KeyToPath{{Key: "two", Path: "two"}}}},
+			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}}}},
+	)
+	if err := m.Setup(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"a": "bin[rw-r--r--]=\x00\x01 one[rw-r--r--]=1 two[rw-r--r--]=2",
+		"b": "sub/dir/uno[r--------]=1",
+		"c": "s[r--------]=secret",
+		"d": `labels[rw-r--r--]=l="1"`,
+		"e": "token[rw-r--r--]=a token two[rw-r--r--]=2",
+	} {
+		if got := tree(t, m.volumeDir("u", name)); got != want {
+			t.Errorf("volume %s: %q, want %q", name, got, want)
+		}
+	}
+	for name, secret := range map[string]bool{"a": false, "c": true, "e": true} {
+		if is, err := isTmpfs(m.volumeDir("u", name)); err != nil || is != secret {
+			t.Errorf("volume %s on a tmpfs: %v, %v", name, is, err)
+		}
+	}
+	o.data = map[string]string{"two": "22", "three": "3"}
+	pod.Spec.Volumes = pod.Spec.Volumes[:1]
+	for range 2 {
+		if err := m.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if got := tree(t, m.volumeDir("u", "a")); got != "bin[rw-r--r--]=\x00\x01 three[rw-r--r--]=3 two[rw-r--r--]=22" {
+			t.Errorf("after the change: %q", got)
+		}
+	}
+	entries, err := os.ReadDir(m.volumeDir("u", "a"))
+	if err != nil || len(entries) != 5 {
+		t.Errorf("the old version is left: %v, %v", entries, err)
+	}
+}
+
+// TestReadersSeeOneVersion: whoever reads while a volume changes finds files of one version.
+func TestReadersSeeOneVersion(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "v")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	version := func(s string) payload {
+		return payload{"a": {[]byte(s), 0o644}, "b": {[]byte(s), 0o644}}
+	}
+	if err := replace(dir, version("0"), -1); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// A reader that wants one version resolves the link once.
+			target, err := os.Readlink(filepath.Join(dir, dataLink))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			a, aerr := os.ReadFile(filepath.Join(dir, target, "a"))
+			b, berr := os.ReadFile(filepath.Join(dir, target, "b"))
+			if aerr == nil && berr == nil && string(a) != string(b) {
+				t.Errorf("read %q and %q", a, b)
+			}
+			// A path through the link always leads somewhere.
+			if _, err := os.Lstat(filepath.Join(dir, "a")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range 200 {
+		if err := replace(dir, version(strings.Repeat("x", i)), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func TestPathsStayInside(t *testing.T) {
+	for _, path := range []string{"../x", "/x", "a/../../x", "", ".", "..", "..data", "..data/x"} {
+		if err := (payload{}).add(path, nil, 0); err == nil {
+			t.Errorf("%q was taken", path)
+		}
+	}
+	for _, path := range []string{"x", "a/b", "a/../b", ".x", "a..b"} {
+		if err := (payload{}).add(path, nil, 0); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestErrorsAndOptions(t *testing.T) {
+	yes := true
+	m := manager(t, &objects{data: map[string]string{}})
+	for _, c := range []struct {
+		source v1.VolumeSource
+		want   string
+	}{
+		{configMap("y"), `configmaps "y" not found`},
+		{configMap("x", v1.KeyToPath{Key: "k", Path: "p"}), `ConfigMap ns/x has no key "k"`},
+		{v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "y"}, Optional: &yes}}, ""},
+		{v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, "not supported"},
+	} {
+		err := m.Setup(t.Context(), podWith(c.source))
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.source, err, c.want)
+		}
+	}
+}
+
+func TestEmptyDir(t *testing.T) {
+	m := manager(t, &objects{})
+	gid, size := int64(1234), resource.MustParse("1Mi")
+	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}},
+		v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &size}})
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
+	// A second set-up changes nothing.
+	for range 2 {
+		if err := m.Setup(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a", "b"} {
+		var st unix.Stat_t
+		if err := unix.Stat(m.volumeDir("u", name), &st); err != nil || st.Gid != 1234 || st.Mode&0o7777 != 0o2777 {
+			t.Errorf("volume %s: gid %d, mode %o, %v", name, st.Gid, st.Mode, err)
+		}
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(m.volumeDir("u", "b"), &fs); err != nil || int64(fs.Blocks)*fs.Bsize != 1<<20 {
+		t.Errorf("the tmpfs has %d bytes, %v", int64(fs.Blocks)*fs.Bsize, err)
+	}
+	if err := os.WriteFile(filepath.Join(m.volumeDir("u", "a"), "kept"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Setup(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(m.volumeDir("u", "a"), "kept")); err != nil {
+		t.Error("what the pod wrote is gone:", err)
+	}
+}
+
+// TestRemoveStopsAtMounts: what is mounted below a pod's directory is not deleted with it.
+func TestRemoveStopsAtMounts(t *testing.T) {
+	m := manager(t, &objects{})
+	if err := m.Setup(t.Context(), podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})); err != nil {
+		t.Fatal(err)
+	}
+	precious := t.TempDir()
+	if err := os.WriteFile(filepath.Join(precious, "data"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inside := filepath.Join(m.volumeDir("u", "a"), "inside")
+	if err := os.Mkdir(inside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(precious, inside, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	err := m.Remove("u")
+	if err == nil || !strings.Contains(err.Error(), inside) {
+		t.Errorf("error %v", err)
+	}
+	if err := unix.Unmount(inside, 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(precious, "data")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHostPath(t *testing.T) {
+	dir := t.TempDir()
+	exists := filepath.Join(dir, "file")
+	if err := os.WriteFile(exists, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		kind v1.HostPathType
+		ok   bool
+	}{
+		{dir, v1.HostPathDirectory, true}, {exists, v1.HostPathDirectory, false}, {exists, v1.HostPathFile, true}, {dir, v1.HostPathFile, false},
+		{dir + "/none", v1.HostPathDirectory, false}, {dir + "/none", v1.HostPathUnset, true}, {dir + "/new/dir", v1.HostPathDirectoryOrCreate, true},
+		{dir + "/newfile", v1.HostPathFileOrCreate, true}, {dir, v1.HostPathFileOrCreate, false}, {"/dev/null", v1.HostPathCharDev, true},
+		{"/dev/null", v1.HostPathBlockDev, false}, {exists, v1.HostPathSocket, false}, {dir, "Odd", false},
+	} {
+		err := hostPath(&v1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
+		if (err == nil) != c.ok {
+			t.Errorf("%s as %q: %v", c.path, c.kind, err)
+		}
+	}
+}
+
+func TestMounts(t *testing.T) {
+	m := manager(t, &objects{data: map[string]string{}})
+	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}, configMap("x"))
+	pod.Spec.HostAliases = []v1.HostAlias{{IP: "9.9.9.9", Hostnames: []string{"nine", "ix"}}}
+	if err := m.Setup(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := m.Mounts(MountInput{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: 2, PodIPs: []string{"10.0.0.7"}, Hostname: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, mt := range mounts {
+		s := mt.ContainerPath + "=" + strings.TrimPrefix(mt.HostPath, m.cfg.Dir)
+		if mt.Readonly {
+			s += " ro"
+		}
+		said = append(said, s)
+	}
+	want := "/a=/u/volumes/a; /b=/srv; /c=/u/volumes/c ro; /etc/hosts=/u/etc-hosts; /dev/termination-log=/u/containers/a/2"
+	if got := strings.Join(said, "; "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	hosts, err := os.ReadFile(filepath.Join(m.podDir("u"), "etc-hosts"))
+	if err != nil || !strings.Contains(string(hosts), "10.0.0.7\tp\n9.9.9.9\tnine\tix\n") {
+		t.Errorf("hosts %q, %v", hosts, err)
+	}
+	pod.Spec.Containers[0].VolumeMounts[0].MountPath = "/etc/hosts"
+	if mounts, err = m.Mounts(MountInput{Pod: pod, Container: &pod.Spec.Containers[0]}); err != nil || len(mounts) != 4 {
+		t.Errorf("a mount of the pod's own is doubled: %v, %v", mounts, err)
+	}
+}

@@ -140,7 +140,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	wg.Go(func() { reporter.Run(ctx) })
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter.Registered()) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
-	wg.Go(func() { client.Watch(ctx, cri.Observers{Pod: p.poke, All: func() { p.pokeAll(); reporter.Changed() }}) })
+	wg.Go(func() { client.Watch(ctx, cri.Observers{Pod: p.poke, All: p.pokeAll, Lost: reporter.Changed}) })
 	wg.Go(func() { p.run(ctx) })
 	wg.Go(func() { a.announce(ctx, reporter) })
 	err = srv.Run(ctx)

@@ -29,6 +29,8 @@ type Observers struct {
 	Pod func(uid string)
 	// All: anything may have changed.
 	All func()
+	// Lost: the runtime has stopped talking to us.
+	Lost func()
 }
 
 // Watch follows the runtime's events until ctx ends. Events only say where to look: they may be late, doubled or lost.
@@ -62,6 +64,7 @@ func (c *Client) Watch(ctx context.Context, obs Observers) {
 				return
 			}
 			settle = nil
+			obs.Lost()
 			if status.Code(err) == codes.Unimplemented {
 				if !blind {
 					c.log.Warn("the runtime has no stream of events; its pods are looked at regularly instead", "every", relistBlind)

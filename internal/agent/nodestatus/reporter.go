@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,7 +66,7 @@ type Reporter struct {
 
 	// of Run's goroutine only
 	node *v1.Node
-	// seen are the device resources that have been there since the agent began.
+	// seen are the resources that are, or were, devices of this agent.
 	seen map[string]bool
 }
 
@@ -166,10 +167,10 @@ func (r *Reporter) report(ctx context.Context, s state, must bool, written *time
 			return err
 		}
 	}
-	want := r.apply(r.node.Status, s)
-	for name := range maps.Keys(s.devices) {
-		r.seen[name] = true
+	if err := r.own(ctx, s.devices); err != nil {
+		return err
 	}
+	want := r.apply(r.node.Status, s)
 	r.mu.Lock()
 	r.allocatable = want.Allocatable
 	r.mu.Unlock()
@@ -203,6 +204,9 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 	node, err := nodes.Get(ctx, r.cfg.NodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.NodeName, Labels: r.labels()}}
+		if names := r.ownedNames(s.devices, nil); names != "" {
+			node.Annotations = map[string]string{annotationDevices: names}
+		}
 		node.Status = r.apply(v1.NodeStatus{}, s)
 		created, err := nodes.Create(ctx, node, metav1.CreateOptions{})
 		if err == nil {
@@ -239,6 +243,50 @@ func (r *Reporter) found(node *v1.Node) {
 	default:
 		close(r.registered)
 	}
+}
+
+// annotationDevices lists the resources of the node that are devices of this agent, so that one that was taken away while
+// the agent was not running is told from one that somebody else has written.
+const annotationDevices = "monopod.dev/device-resources"
+
+// own puts the names of the devices on record before they appear in the status; one that is gone stays on record until it
+// has disappeared from the status.
+func (r *Reporter) own(ctx context.Context, devices map[string]int64) error {
+	for _, name := range strings.Split(r.node.Annotations[annotationDevices], ",") {
+		r.seen[name] = true
+	}
+	names := r.ownedNames(devices, r.node.Status.Capacity)
+	if r.node.Annotations[annotationDevices] == names {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationDevices: names}}})
+	if err != nil {
+		return err
+	}
+	node, err := r.cfg.Client.CoreV1().Nodes().Patch(ctx, r.cfg.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		r.node = nil
+		return fmt.Errorf("annotation %s of node %s: %w", annotationDevices, r.cfg.NodeName, err)
+	}
+	r.node = node
+	return nil
+}
+
+// ownedNames lists the devices and those former devices that the status still has.
+func (r *Reporter) ownedNames(devices map[string]int64, capacity v1.ResourceList) string {
+	var names []string
+	for name := range devices {
+		r.seen[name] = true
+	}
+	for name := range r.seen {
+		_, now := devices[name]
+		_, still := capacity[v1.ResourceName(name)]
+		if name != "" && (now || still) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
 }
 
 func (r *Reporter) patchStatus(ctx context.Context, want v1.NodeStatus) error {

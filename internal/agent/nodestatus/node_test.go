@@ -1,0 +1,200 @@
+package nodestatus
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is what a reporter is told.
+type world struct {
+	mu      sync.Mutex // guards what follows
+	devices map[string]int64
+	fault   string
+	err     error
+}
+
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+func (w *world) Devices() map[string]int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.devices
+}
+
+func (w *world) Fault(context.Context) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fault, w.err
+}
+
+// run runs a reporter until stop is called.
+func run(t *testing.T, kube *fake.Clientset, w *world) (r *Reporter, stop func()) {
+	t.Helper()
+	r, err := New(Config{
+		Client: kube, NodeName: "n", Address: "10.1.2.3", Port: 10250, MaxPods: 7, Version: "v1.0.0", DataDir: t.TempDir(),
+		Fault: w.Fault, Devices: w.Devices, RuntimeVersion: "rt://1", Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	return r, func() { cancel(); <-done }
+}
+
+func eventually(t *testing.T, kube *fake.Clientset, what string, ok func(*v1.Node) bool) *v1.Node {
+	t.Helper()
+	var node *v1.Node
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		var err error
+		if node, err = kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err == nil && ok(node) {
+			return node
+		}
+	}
+	t.Fatalf("still not: %s; the node is %+v", what, node)
+	return nil
+}
+
+func ready(n *v1.Node) *v1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == v1.NodeReady {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return &v1.NodeCondition{}
+}
+
+func TestReadiness(t *testing.T) {
+	kube, w := fake.NewClientset(), &world{fault: "NetworkReady=false"}
+	r, stop := run(t, kube, w)
+	defer stop()
+	n := eventually(t, kube, "it says why it is not ready", func(n *v1.Node) bool { return ready(n).Message == "NetworkReady=false" })
+	if ready(n).Status != v1.ConditionFalse || len(n.Status.Conditions) != 4 {
+		t.Errorf("conditions %+v", n.Status.Conditions)
+	}
+	select {
+	case <-r.Ready():
+		t.Error("it announces that it is ready")
+	default:
+	}
+	// Nobody tells when the runtime gets ready.
+	w.set(func() { w.fault = "" })
+	eventually(t, kube, "ready", func(n *v1.Node) bool { return ready(n).Status == v1.ConditionTrue })
+	<-r.Ready()
+	w.set(func() { w.err = errors.New("connection refused") })
+	r.Changed()
+	eventually(t, kube, "not ready again", func(n *v1.Node) bool { return ready(n).Status == v1.ConditionFalse })
+}
+
+func TestForeignParts(t *testing.T) {
+	theirs := resource.MustParse("5")
+	kube, w := fake.NewClientset(&v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"x": "y"}, Annotations: map[string]string{"a": "b"}},
+		Spec:       v1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []v1.Taint{{Key: "t", Effect: v1.TaintEffectNoSchedule}}},
+		Status: v1.NodeStatus{
+			Capacity: v1.ResourceList{"example.com/dongle": theirs}, Allocatable: v1.ResourceList{"example.com/dongle": theirs},
+			Conditions: []v1.NodeCondition{{Type: "example.com/Fine", Status: v1.ConditionTrue}},
+		},
+	}), &world{}
+	r, stop := run(t, kube, w)
+	defer stop()
+	<-r.Ready()
+	n := eventually(t, kube, "ready", func(n *v1.Node) bool { return ready(n).Status == v1.ConditionTrue })
+	dongles := n.Status.Capacity["example.com/dongle"]
+	if n.Labels["x"] != "y" || n.Annotations["a"] != "b" || n.Spec.PodCIDR == "" || len(n.Spec.Taints) != 1 || len(n.Status.Conditions) != 5 || dongles.Value() != 5 {
+		t.Errorf("what others have written is gone: %+v", n)
+	}
+	if n.Labels[v1.LabelHostname] != "n" || n.Status.Addresses[0].Address != "10.1.2.3" || n.Status.Capacity.Pods().Value() != 7 {
+		t.Errorf("what is the agent's is missing: %+v", n)
+	}
+}
+
+// TestDevicesGo: a device resource that was taken away goes, also when that happened while the agent was not running.
+func TestDevicesGo(t *testing.T) {
+	kube, w := fake.NewClientset(), &world{devices: map[string]int64{"v/a": 1, "v/b": 2, "v/c": 3}}
+	has := func(names ...v1.ResourceName) func(*v1.Node) bool {
+		return func(n *v1.Node) bool {
+			found := 0
+			for name := range n.Status.Allocatable {
+				if name == "v/a" || name == "v/b" || name == "v/c" {
+					found++
+				}
+			}
+			for _, name := range names {
+				if _, ok := n.Status.Allocatable[name]; !ok {
+					return false
+				}
+			}
+			return found == len(names)
+		}
+	}
+	r, stop := run(t, kube, w)
+	eventually(t, kube, "all are there", has("v/a", "v/b", "v/c"))
+	w.set(func() { w.devices = map[string]int64{"v/b": 2, "v/c": 3} })
+	r.Changed()
+	eventually(t, kube, "a is gone", has("v/b", "v/c"))
+	stop()
+	w.set(func() { w.devices = map[string]int64{"v/c": 3} })
+	r, stop = run(t, kube, w)
+	defer stop()
+	eventually(t, kube, "b is gone", has("v/c"))
+	if q := r.Allocatable()["v/c"]; q.Value() != 3 {
+		t.Errorf("allocatable %v", r.Allocatable())
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	kube, w := fake.NewClientset(), &world{}
+	r, stop := run(t, kube, w)
+	<-r.Ready()
+	for range 20 {
+		r.Changed()
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	writes := 0
+	for _, a := range kube.Actions() {
+		if a.GetVerb() != "get" {
+			writes++
+		}
+	}
+	// The object's creation, and its status.
+	if writes > 2 {
+		t.Errorf("%d writes though nothing has changed: %v", writes, kube.Actions())
+	}
+}
+
+func TestPressure(t *testing.T) {
+	for _, c := range []struct {
+		loadavg, limit string
+		short          bool
+	}{
+		{"0.20 0.18 0.12 1/80 11206", "32768", false}, {"0.20 0.18 0.12 1/32000 11206", "32768", true}, {"", "32768", false}, {"0 0 0 1/9", "", false},
+	} {
+		if got := pidPressure(c.loadavg, c.limit); (got != "") != c.short {
+			t.Errorf("%q of %q: %q", c.loadavg, c.limit, got)
+		}
+	}
+	for _, c := range conditions(state{pressure: pressure{disk: "full"}}) {
+		if (c.Type == v1.NodeDiskPressure || c.Type == v1.NodeReady) != (c.Status == v1.ConditionTrue) {
+			t.Errorf("%s is %s: %s", c.Type, c.Status, c.Message)
+		}
+	}
+}

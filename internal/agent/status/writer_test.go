@@ -1,0 +1,122 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func pod(uid string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: types.UID(uid), ResourceVersion: "5"}, Status: v1.PodStatus{
+		Phase: v1.PodPending, Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue}},
+	}}
+}
+
+func TestPatch(t *testing.T) {
+	base := pod("u")
+	if p, err := Patch(base, base.Status); p != nil || err != nil {
+		t.Errorf("no difference: %s, %v", p, err)
+	}
+	want := *base.Status.DeepCopy()
+	want.Phase = v1.PodRunning
+	want.Conditions = append(want.Conditions, v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionTrue})
+	p, err := Patch(base, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct {
+		Metadata struct{ UID string }
+		Status   struct {
+			Phase      string
+			Conditions []struct{ Type string }
+		}
+	}
+	if err := json.Unmarshal(p, &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Metadata.UID != "u" || m.Status.Phase != "Running" || len(m.Status.Conditions) != 1 || m.Status.Conditions[0].Type != "Ready" {
+		t.Errorf("patch %s", p)
+	}
+}
+
+// start runs a writer against a fake API server whose patches fail with err as long as that is set.
+func start(t *testing.T, objects ...runtime.Object) (*Writer, *fake.Clientset, *atomic.Pointer[error]) {
+	kube := fake.NewClientset(objects...)
+	var fail atomic.Pointer[error]
+	kube.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if err := fail.Load(); err != nil {
+			return true, nil, *err
+		}
+		return false, nil, nil
+	})
+	w := New(kube, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return w, kube, &fail
+}
+
+func flush(t *testing.T, w *Writer, uid types.UID) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := w.Flush(ctx, uid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheLastStatusIsWritten(t *testing.T) {
+	p := pod("u")
+	w, kube, fail := start(t, p)
+	err := errors.New("away")
+	fail.Store(&err)
+	for _, phase := range []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodSucceeded} {
+		st := *p.Status.DeepCopy()
+		st.Phase = phase
+		w.Set(p, st)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := w.Flush(ctx, p.UID); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("flushed while the API server is away: %v", err)
+	}
+	fail.Store(nil)
+	flush(t, w, p.UID)
+	got, gerr := kube.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{})
+	if gerr != nil || got.Status.Phase != v1.PodSucceeded || len(got.Status.Conditions) != 1 {
+		t.Errorf("status %+v, %v", got.Status, gerr)
+	}
+}
+
+func TestAPodThatIsGone(t *testing.T) {
+	w, _, _ := start(t)
+	w.Set(pod("u"), v1.PodStatus{Phase: v1.PodRunning})
+	flush(t, w, "u")
+	w.Forget("u")
+	flush(t, w, "never seen")
+}
+
+func TestNothingToWrite(t *testing.T) {
+	p := pod("u")
+	w, kube, _ := start(t, p)
+	w.Set(p, p.Status)
+	flush(t, w, p.UID)
+	for _, a := range kube.Actions() {
+		t.Errorf("asked the API server to %s", a.GetVerb())
+	}
+}

@@ -89,7 +89,19 @@ func (c *Client) Create(ctx context.Context, req protocol.CreateRequest) (protoc
 
 // Start lets the container's program run. See protocol.IDRequest.
 func (c *Client) Start(ctx context.Context, id string) (protocol.StartResponse, error) {
-	return call[protocol.StartResponse](ctx, c, protocol.MethodStart, protocol.IDRequest{ID: id}, true)
+	resp, err := call[protocol.StartResponse](ctx, c, protocol.MethodStart, protocol.IDRequest{ID: id}, false)
+	if !protocol.IsLost(err) {
+		return resp, err
+	}
+	resp, err = call[protocol.StartResponse](ctx, c, protocol.MethodStart, protocol.IDRequest{ID: id}, true)
+	if !errdefs.IsFailedPrecondition(err) {
+		return resp, err
+	}
+	// The answer to the first attempt was lost, but it was carried out, and the container has ended since.
+	if s, serr := c.State(ctx, id); serr == nil && s.Phase == protocol.Exited && !s.StartedAt.IsZero() {
+		return protocol.StartResponse{StartedAt: s.StartedAt}, nil
+	}
+	return resp, err
 }
 
 // Kill sends a signal. It is not repeated by itself: a program may count signals.

@@ -134,7 +134,10 @@ against the API server by their token.`,
 			return &usageError{fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)}
 		}
 		o := options(c, false)
-		o.OnReady = notifyReady
+		o.OnReady = func() {
+			fmt.Printf("The node %s is ready.\n", c.NodeName)
+			notifyReady()
+		}
 		return node.Agent(cmd.Context(), o, kube, cred)
 	}
 	return cmd

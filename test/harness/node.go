@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,8 @@ type Node struct {
 	Dir  string // holds all of the node's directories
 	Name string
 	args []string
+	// leaves: the command makes things on the host that outlive it, which `monopod reset` removes.
+	leaves bool
 
 	Bridge, CgroupRoot string
 	PodCIDR            string
@@ -127,21 +130,29 @@ func NewNode(t testing.TB, o Options) *Node {
 	if command == "" {
 		command = "up"
 	}
-	n.args = []string{command, "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--log-level", "debug",
-		"--node-name", n.Name}
-	if command != "apiserver" {
-		n.args = append(n.args, "--cgroup-root", n.CgroupRoot, "--bridge", n.Bridge, "--pod-cidr", n.PodCIDR,
-			"--cdi-spec-dirs", dir+"/cdi", "--registry-config-dir", dir+"/certs.d", "--executor", Bin(t, "monopod-executor"))
-	}
-	if command != "runtime" {
-		n.args = append(n.args, "--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms")
-	}
-	if command == "up" {
-		n.args = append(n.args, "--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", dir+"/pods")
-	}
-	n.args = append(n.args, o.Args...)
+	n.args = append(n.arguments(command), o.Args...)
+	n.leaves = command != "apiserver" && command != "node"
 	t.Cleanup(n.end)
 	return n
+}
+
+// arguments are those that keep a node of the given command apart from all others.
+func (n *Node) arguments(command string) []string {
+	args := []string{command, "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--log-level", "debug", "--node-name", n.Name}
+	runtime := []string{"--cgroup-root", n.CgroupRoot, "--bridge", n.Bridge, "--pod-cidr", n.PodCIDR,
+		"--registry-config-dir", n.Dir + "/certs.d", "--executor", Bin(n.t, "monopod-executor")}
+	devices := []string{"--cdi-spec-dirs", n.Dir + "/cdi"}
+	api := []string{"--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms"}
+	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods"}
+	switch command {
+	case "apiserver":
+		return slices.Concat(args, api)
+	case "runtime":
+		return slices.Concat(args, runtime, devices)
+	case "node":
+		return slices.Concat(args, agent, devices)
+	}
+	return slices.Concat(args, runtime, devices, api, agent)
 }
 
 // StartNode prepares a node and starts it.
@@ -269,6 +280,8 @@ func (n *Node) end() {
 		default:
 			n.Stop()
 		}
+	}
+	if n.current() != nil && n.leaves {
 		out, err := exec.Command(Bin(n.t, "monopod"), n.resetArgs()...).CombinedOutput()
 		if err != nil {
 			n.t.Errorf("monopod reset: %v\n%s", err, out)

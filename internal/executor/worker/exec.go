@@ -253,6 +253,9 @@ func (w *Worker) passPTY(e *ends, x *execution, caller protocol.FD, p *specs.Pro
 	return nil
 }
 
+// killTimeout bounds the wait for a killed process to end, which it does unless the kernel is stuck.
+const killTimeout = 10 * time.Second
+
 // killAndReap ends a child of this process.
 func killAndReap(pid int) error {
 	fd, err := proc.OpenFD(pid)
@@ -263,8 +266,9 @@ func killAndReap(pid int) error {
 	if err := fd.Signal(unix.SIGKILL); err != nil {
 		return err
 	}
-	// A killed process ends; nothing can be waited for longer than that.
-	if err := fd.Wait(context.Background()); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	if err := fd.Wait(ctx); err != nil {
 		return err
 	}
 	return fd.Reap()

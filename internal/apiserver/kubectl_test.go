@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,11 +18,17 @@ var buildKubectl = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "kubectl")
-	cmd := exec.Command("go", "build", "-o", path, "monopod.dev/monopod/cmd/kubectl")
+	// As the Makefile does: the library's module v0.X.Y is kubectl 1.X.Y, and a kubectl without version cannot tell it.
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubectl").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list: %w", err)
+	}
+	version := "v1" + strings.TrimPrefix(strings.TrimSpace(string(module)), "v0")
+	cmd := exec.Command("go", "build", "-o", path, "-ldflags", "-X k8s.io/component-base/version.gitVersion="+version, "monopod.dev/monopod/cmd/kubectl")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", &exec.Error{Name: "go build: " + string(out), Err: err}
+		return "", fmt.Errorf("go build: %w: %s", err, out)
 	}
 	return path, nil
 })

@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -89,8 +90,10 @@ func informOne(t *testing.T, c kubernetes.Interface, ns string) {
 		}
 	}
 	create("before")
-	factory.StartWithContext(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	defer factory.Shutdown()
+	defer cancel()
+	factory.StartWithContext(ctx)
 	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
 		t.Fatal("the informer did not sync")
 	}

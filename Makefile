@@ -13,7 +13,7 @@ CGO_PKGS  := ./cmd/monopod-executor ./internal/executor/...
 
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static nginx-light docker-registry
-VM_DEPS    := qemu-system-x86 cpio
+VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
 .PHONY: help run build test check test-unit test-e2e test-vm bench generate clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help

@@ -8,7 +8,8 @@ dir=$(mktemp -d /tmp/monopod-XXXXXX)
 export KUBECONFIG=$dir/kubeconfig
 node=
 
-# The interrupt goes to the node as well, which is in our process group: all that is left to do here is to wait for it.
+# The node is in a session of its own, so that Ctrl-C reaches this script alone, which then asks the node to stop, once: a second
+# signal would end it in the middle.
 finish() {
 	trap '' INT TERM
 	if [ -n "$node" ]; then
@@ -22,7 +23,7 @@ trap finish EXIT
 trap 'stopped=1; exit 0' INT TERM
 
 mkfifo "$dir/ready"
-"$bin/monopod" up --ephemeral --data-dir "$dir/data" --run-dir "$dir/run" --pod-logs-dir "$dir/pods" \
+setsid "$bin/monopod" up --ephemeral --data-dir "$dir/data" --run-dir "$dir/run" --pod-logs-dir "$dir/pods" \
 	--write-kubeconfig "$KUBECONFIG" --cdi-spec-dirs "/etc/cdi,/var/run/cdi,$PWD/examples/cdi" \
 	--etcd-tick 10ms "$@" >"$dir/ready" 2>"$dir/log" &
 node=$!

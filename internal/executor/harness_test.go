@@ -26,8 +26,17 @@ import (
 	"monopod.dev/monopod/internal/host/proc"
 )
 
-// patience bounds every wait for something that should happen at once.
-const patience = 20 * time.Second
+// patience bounds every wait for something that should happen at once; MONOPOD_TEST_SLOW stretches it where machines are
+// emulated.
+var patience = 20 * time.Second * time.Duration(slow())
+
+func slow() int {
+	var n int
+	if _, err := fmt.Sscan(os.Getenv("MONOPOD_TEST_SLOW"), &n); err != nil || n < 1 {
+		return 1
+	}
+	return n
+}
 
 var (
 	binary string // monopod-executor, built by TestMain
@@ -75,7 +84,12 @@ func noteSources() error {
 	return nil
 }
 
+// build builds the executor, or takes the one in $MONOPOD_BIN where there is nothing to build with.
 func build(dir string) error {
+	if bin := os.Getenv("MONOPOD_BIN"); bin != "" {
+		binary = filepath.Join(bin, "monopod-executor")
+		return nil
+	}
 	if err := noteSources(); err != nil {
 		return err
 	}

@@ -244,15 +244,19 @@ func status(p corev1.Pod, name string) corev1.ContainerStatus {
 // executor finds the keeper, which is the parent of the worker, by the node's run directory.
 func (d *deaths) executor() (keeper, worker int) {
 	d.Helper()
-	for pid, ppid := range d.processes("monopod-executor", d.n.Dir+"/run") {
-		if ppid == 1 || ppid == os.Getpid() {
-			keeper = pid
-		} else {
-			worker = pid
+	parents := map[int]int{}
+	for pid, p := range d.processes(d.n.Dir + "/run/executor") {
+		if filepath.Base(p.args[0]) == "monopod-executor" {
+			parents[pid] = p.parent
+		}
+	}
+	for pid, parent := range parents {
+		if _, ok := parents[parent]; ok {
+			keeper, worker = parent, pid
 		}
 	}
 	if keeper == 0 || worker == 0 {
-		d.Fatalf("keeper %d and worker %d: not both found", keeper, worker)
+		d.Fatalf("keeper and worker were not both found: %v", parents)
 	}
 	return keeper, worker
 }
@@ -266,10 +270,15 @@ func (d *deaths) findPID(mark string) int {
 	return 0
 }
 
-// processes maps the pids of the processes whose arguments hold all marks to their parents.
-func (d *deaths) processes(marks ...string) map[int]int {
+type process struct {
+	args   []string
+	parent int
+}
+
+// processes finds the processes whose arguments hold all marks.
+func (d *deaths) processes(marks ...string) map[int]process {
 	d.Helper()
-	found := map[int]int{}
+	found := map[int]process{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		args, _ := os.ReadFile(dir + "/cmdline")
@@ -278,11 +287,13 @@ func (d *deaths) processes(marks ...string) map[int]int {
 		if !ok || slices.ContainsFunc(marks, func(m string) bool { return !strings.Contains(string(args), m) }) {
 			continue
 		}
+		p := process{args: strings.Split(string(args), "\x00")}
 		var state string
-		var ppid int
-		fmt.Sscan(rest, &state, &ppid)
+		if _, err := fmt.Sscan(rest, &state, &p.parent); err != nil {
+			d.Fatalf("%s/stat: %v", dir, err)
+		}
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		found[pid] = ppid
+		found[pid] = p
 	}
 	return found
 }

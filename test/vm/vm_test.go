@@ -63,6 +63,13 @@ func TestPackagesOnCgroupV2(t *testing.T) {
 	)
 }
 
+// The executor and its table of deaths: the kernel's part of killing, reaping and counting is another one here.
+func TestExecutorOnCgroupV2(t *testing.T) {
+	bin := filepath.Join(machine.SourceRoot, "bin")
+	runTests(t, map[string]string{filepath.Join(bin, "monopod-executor"): harness.Bin(t, "monopod-executor")},
+		[]string{"MONOPOD_BIN=" + bin}, 10*time.Minute, machine.Tests{Package: "../../internal/executor"})
+}
+
 // The example, with the binaries as they are shipped.
 func TestExampleOnCgroupV2(t *testing.T) {
 	root := harness.Root(t)

@@ -98,6 +98,9 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, ctx.Err()
 	}
 	s.client = v3client.New(e.Server)
+	if err := release(cfg.DataDir); err != nil {
+		log.log.Debug("etcd's memory stays as it is", "error", err)
+	}
 	return s, nil
 }
 

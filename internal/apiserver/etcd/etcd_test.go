@@ -59,6 +59,23 @@ func TestDataSurvivesARestart(t *testing.T) {
 	}
 }
 
+// etcd maps its file of 16 MiB or more so that all of it is resident; only what is used should be.
+func TestMemoryIsReleased(t *testing.T) {
+	cfg := config(t)
+	start(t, cfg).Close()
+	start(t, cfg)
+	raw, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, mapping, found := strings.Cut(string(raw), " "+filepath.Join(cfg.DataDir, "member", "snap", "db")+"\n")
+	_, rest, ok := strings.Cut(mapping, "\nRss:")
+	var kilobytes int
+	if n, _ := fmt.Sscan(rest, &kilobytes); !found || !ok || n != 1 || kilobytes > 4096 {
+		t.Errorf("mapped=%v, %d kB of etcd's file are resident, want less than 4096", found, kilobytes)
+	}
+}
+
 func TestOnlyAPrivateSocketIsServed(t *testing.T) {
 	cfg := config(t)
 	start(t, cfg)

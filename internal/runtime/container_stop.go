@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"time"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -12,7 +11,7 @@ import (
 func (s *Server) StopContainer(ctx context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	id, err := s.containerID(req.GetContainerId())
 	if err == nil {
-		err = s.containers.Stop(ctx, id, time.Duration(max(0, req.GetTimeout()))*time.Second)
+		err = s.containers.Stop(ctx, id, seconds(req.GetTimeout()))
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, err

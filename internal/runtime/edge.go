@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"math"
 	"path"
 	"time"
 
@@ -23,6 +24,11 @@ func (s *Server) unaryEdge(ctx context.Context, req any, info *grpc.UnaryServerI
 
 func (s *Server) streamEdge(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	return toStatus(handler(srv, stream), info.FullMethod)
+}
+
+// seconds is a time-out as CRI has it: a negative one is 0, one beyond what a Duration holds (292 years) is the longest.
+func seconds(n int64) time.Duration {
+	return time.Duration(min(max(0, n), math.MaxInt64/int64(time.Second))) * time.Second
 }
 
 // toStatus gives an error its code: that of its class; Unknown for one without.

@@ -17,6 +17,10 @@ import (
 func (s *Server) GetContainerEvents(_ *cri.GetEventsRequest, stream grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
 	l := s.hub.Subscribe()
 	defer l.Close()
+	// The header tells the client that it is subscribed: what happens after it has come is not missed.
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
 	for {
 		select {
 		case e, ok := <-l.C():

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -18,7 +17,7 @@ func (s *Server) ExecSync(ctx context.Context, req *cri.ExecSyncRequest) (*cri.E
 	if req.GetTimeout() < 0 {
 		return nil, fmt.Errorf("timeout is %d; it must be 0 (none) or a number of seconds: %w", req.GetTimeout(), errdefs.ErrInvalidArgument)
 	}
-	res, err := s.streams.Run(ctx, id, req.GetCmd(), time.Duration(req.GetTimeout())*time.Second)
+	res, err := s.streams.Run(ctx, id, req.GetCmd(), seconds(req.GetTimeout()))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/ocispec"
+	"monopod.dev/monopod/internal/runtime/sandbox"
 )
 
 // RunPodSandbox makes a sandbox that is ready on success. A retry joins the first attempt.
@@ -26,6 +27,9 @@ func (s *Server) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxReques
 		return nil, fmt.Errorf("runtime_handler %q is unknown; there is %q: %w", handler, nativeHandler, errdefs.ErrInvalidArgument)
 	}
 	if err := ocispec.ValidateSandbox(cfg, s.host.Spec); err != nil {
+		return nil, err
+	}
+	if err := sandbox.Validate(cfg); err != nil {
 		return nil, err
 	}
 	id, err := s.sandboxes.Run(ctx, cfg, handler)

@@ -189,7 +189,10 @@ func (s *Server) RemoveAll(ctx context.Context) error {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { _ = s.containers.Watch(watch) }() // ends with its context; without it no exit would be seen
-	return s.sandboxes.RemoveEverything(ctx)
+	if err := s.sandboxes.RemoveEverything(ctx); err != nil {
+		return err
+	}
+	return s.containers.Close()
 }
 
 // LogDirectories lists the log directories of all sandboxes, which their clients own and remove.

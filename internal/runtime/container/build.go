@@ -3,10 +3,8 @@ package container
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +36,7 @@ func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, im
 		return err
 	}
 	if rec.LogPath != "" {
-		if err := os.MkdirAll(filepath.Dir(rec.LogPath), 0o755); err != nil {
+		if err := prepareLog(sb.Config().GetLogDirectory(), rec.Config().GetLogPath()); err != nil {
 			return err
 		}
 	}
@@ -76,46 +74,17 @@ func (m *Manager) mountRootFS(ctx context.Context, id, imageID string) error {
 	return mount.Overlay(m.rootfs(id), lower, upper, work)
 }
 
-// resolveUser looks the user up in the container's own passwd and group. os.Root keeps a hostile link in the image from
-// leading out of it.
+// resolveUser looks the user up in the container's own passwd and group.
 func (m *Manager) resolveUser(rec *Record, imageUser string) (ocispec.ResolvedUser, error) {
-	root, err := os.OpenRoot(m.rootfs(rec.ID))
+	passwd, err := readIn(m.rootfs(rec.ID), "etc/passwd")
 	if err != nil {
 		return ocispec.ResolvedUser{}, err
 	}
-	defer root.Close()
-	passwd, err := readIn(root, "etc/passwd")
-	if err != nil {
-		return ocispec.ResolvedUser{}, err
-	}
-	group, err := readIn(root, "etc/group")
+	group, err := readIn(m.rootfs(rec.ID), "etc/group")
 	if err != nil {
 		return ocispec.ResolvedUser{}, err
 	}
 	return ocispec.ResolveUser(passwd, group, ocispec.UserSpecOf(rec.Config().GetLinux().GetSecurityContext(), imageUser))
-}
-
-// maxUserFile bounds what is read of an image's passwd or group, in bytes.
-const maxUserFile = 16 << 20
-
-// readIn reads a regular file below root; one that is not there is empty.
-func readIn(root *os.Root, name string) ([]byte, error) {
-	st, err := root.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxUserFile {
-		return nil, fmt.Errorf("the image's /%s is no regular file of at most %d bytes: %w", name, maxUserFile, errdefs.ErrInvalidArgument)
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxUserFile))
 }
 
 // specify makes the OCI specification.
@@ -130,6 +99,9 @@ func (m *Manager) specify(rec *Record, sb *sandbox.Record, img image.Image, user
 		return nil, err
 	}
 	host := m.cfg.Host.Spec
+	if err := m.tellMissing(cfg.GetLinux().GetSecurityContext()); err != nil {
+		return nil, err
+	}
 	if cfg.GetLinux().GetSecurityContext().GetPrivileged() {
 		if host.Devices, err = allDevices(); err != nil {
 			return nil, err
@@ -169,6 +141,21 @@ func (m *Manager) specify(rec *Record, sb *sandbox.Record, img image.Image, user
 	return spec, injectCDI(spec, cfg.GetCDIDevices(), m.cfg.CDISpecDirs)
 }
 
+// tellMissing says once which capabilities containers are to have that this host cannot give.
+func (m *Manager) tellMissing(sc *cri.LinuxContainerSecurityContext) error {
+	_, missing, err := ocispec.Capabilities(sc, m.cfg.Host.Spec.Capabilities)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	m.toldMu.Lock()
+	defer m.toldMu.Unlock()
+	if key := strings.Join(missing, " "); !m.told[key] {
+		m.told[key] = true
+		m.cfg.Log.Warn("this host cannot give capabilities that a container is to have; it goes without", "capabilities", missing)
+	}
+	return nil
+}
+
 // maxSeccompFile bounds a seccomp profile, in bytes.
 const maxSeccompFile = 4 << 20
 
@@ -187,19 +174,6 @@ func loadSeccomp(path string) (*specs.LinuxSeccomp, error) {
 		return nil, fmt.Errorf("seccomp profile (localhost_ref) %s: %w", path, err)
 	}
 	return profile, nil
-}
-
-// resolveMounts finds what each mount's host path comes down to. A missing path is an error (CRI Mount.host_path).
-func resolveMounts(mounts []*cri.Mount) ([]ocispec.ResolvedMount, error) {
-	var all []ocispec.ResolvedMount
-	for _, mt := range mounts {
-		source, err := filepath.EvalSymlinks(mt.GetHostPath())
-		if err != nil {
-			return nil, fmt.Errorf("mount at %s: host_path: %w: %w", mt.GetContainerPath(), err, errdefs.ErrInvalidArgument)
-		}
-		all = append(all, ocispec.ResolvedMount{Mount: mt, Source: source})
-	}
-	return all, nil
 }
 
 // imageRef is the reference by which clients know an image: a digest of a repository, else its id.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -28,13 +27,13 @@ const createBound = 2 * time.Minute
 // configuration it is errdefs.ErrAlreadyExists.
 func (m *Manager) Create(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig) (string, error) {
 	name := sandboxID + "/" + Name(cfg.GetMetadata())
-	return m.flight.Join(ctx, "create "+name, createBound, func(ctx context.Context) (string, error) {
+	return m.flight.Join(ctx, "create "+name, stored.Digest(cfg), createBound, func(ctx context.Context) (string, error) {
 		sb, err := m.sandboxes.Get(sandboxID)
 		if err != nil {
 			return "", err
 		}
 		if !sb.Ready() {
-			return "", fmt.Errorf("sandbox %s is not ready; containers need one that is: %w", sandboxID, errdefs.ErrFailedPrecondition)
+			return "", notReady(sandboxID)
 		}
 		for _, rec := range m.InSandbox(sandboxID) {
 			if Name(rec.Config().GetMetadata()) != Name(cfg.GetMetadata()) {
@@ -60,8 +59,8 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 		return err
 	}
 	rec.ImageID, rec.ImageRef = img.ID, imageRef(img)
-	if sb.Config().GetLogDirectory() != "" && rec.Config().GetLogPath() != "" {
-		rec.LogPath = filepath.Join(sb.Config().GetLogDirectory(), rec.Config().GetLogPath())
+	if rec.LogPath, err = logPath(sb.Config().GetLogDirectory(), rec.Config().GetLogPath()); err != nil {
+		return err
 	}
 	if rec.StopSignal, err = stopSignal(rec.Config(), img.Config.StopSignal); err != nil {
 		return err
@@ -71,8 +70,17 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 	}
 	var undo rollback.Stack
 	defer func() { err = errors.Join(err, undo.Run(ctx)) }()
-	undo.Add("the record", func(context.Context) error { return m.forget(rec.ID) })
-	undo.Add("the container", func(ctx context.Context) error { return m.erase(ctx, &rec) })
+	// A container that cannot be undone now keeps its record, which nobody sees: the sandbox's removal, or recovery, tries again.
+	undo.Add("the container", func(ctx context.Context) error {
+		if err := m.erase(ctx, &rec); err != nil {
+			return err
+		}
+		return m.forget(rec.ID)
+	})
+	// A sandbox that is stopped from here on finds the record, and waits for what becomes of it.
+	if now, err := m.sandboxes.Get(sb.ID); err != nil || !now.Ready() {
+		return notReady(sb.ID)
+	}
 	if err := failpoint.Hit("runtime/container-create/persisted"); err != nil {
 		return err
 	}
@@ -89,15 +97,17 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 	if err := failpoint.Hit("runtime/container-create/created"); err != nil {
 		return err
 	}
-	created, err := m.modify(rec.ID, func(r *Record) bool {
+	if _, err := m.modify(rec.ID, func(r *Record) bool {
 		r.CreatedAt = time.Now()
 		r.UID, r.GID, r.Groups = rec.UID, rec.GID, rec.Groups
 		return true
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	undo.Release()
-	m.cfg.Listener.ContainerCreated(created)
 	return nil
+}
+
+func notReady(sandboxID string) error {
+	return fmt.Errorf("sandbox %s is not ready; containers need one that is: %w", sandboxID, errdefs.ErrFailedPrecondition)
 }

@@ -18,9 +18,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/runtime/flight"
 	"monopod.dev/monopod/internal/runtime/sandbox"
+	"monopod.dev/monopod/internal/runtime/stored"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -30,6 +32,7 @@ type Executor interface {
 	Start(ctx context.Context, id string) (protocol.StartResponse, error)
 	Kill(ctx context.Context, req protocol.KillRequest) error
 	Delete(ctx context.Context, id string) error
+	State(ctx context.Context, id string) (protocol.ContainerState, error)
 	List(ctx context.Context) ([]protocol.ContainerState, error)
 	Events(ctx context.Context, f func(protocol.Event)) error
 	ReopenLog(ctx context.Context, id string) error
@@ -45,7 +48,8 @@ type Images interface {
 	Pins(ctx context.Context) (map[string][]string, error)
 }
 
-// Listener hears of changes after they are stored.
+// Listener hears of changes after they are stored, those of one container in the order of its life. It must not call back what
+// changes containers.
 type Listener interface {
 	ContainerCreated(Record)
 	ContainerStarted(Record)
@@ -74,14 +78,25 @@ type Manager struct {
 	flight    flight.Group
 	sandboxes *sandbox.Manager // set once by Join, before any call
 
+	// damaged: the table holds records that cannot be read. What is in no record then may be in one of those.
+	damaged bool
+	// restored are the records that were taken from their copies; Recover stores them.
+	restored []Record
+
+	toldMu sync.Mutex
+	told   map[string]bool // what has been logged once
+
 	mu   sync.RWMutex
 	recs map[string]*entry
 }
 
-// entry is one container: what is stored, and a channel that is closed when it has ended.
+// entry is one container.
 type entry struct {
-	rec    Record
-	exited chan struct{}
+	// write is held from the reading of the record to the publication of what became of it. It is taken before Manager.mu.
+	write  sync.Mutex
+	rec    Record        // what is stored, guarded by Manager.mu
+	asked  bool          // the stop signal was sent; guarded by Manager.mu
+	exited chan struct{} // closed when the container's end is published
 }
 
 func newEntry(rec Record) *entry {
@@ -94,20 +109,52 @@ func newEntry(rec Record) *entry {
 
 // NewManager reads the stored containers. Call Join and Recover before anything else.
 func NewManager(cfg Config) (*Manager, error) {
-	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "containers"), recs: map[string]*entry{}}
+	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "containers"), recs: map[string]*entry{}, told: map[string]bool{}}
 	recs, err := m.table.List()
 	if err != nil {
-		cfg.Log.Error("some stored containers cannot be read; they are kept but not served", "error", err)
+		m.damaged = true
+		cfg.Log.Error("some stored containers cannot be read; what runs of them goes on", "error", err)
 	}
 	for id, rec := range recs {
 		m.recs[id] = newEntry(rec)
+	}
+	copies, err := stored.ReadCopies[Record](cfg.RunDir)
+	if err != nil {
+		cfg.Log.Error("some copies of containers' records cannot be read", "error", err)
+	}
+	for id, rec := range copies {
+		if _, ok := recs[id]; !ok && rec.ID == id {
+			cfg.Log.Warn("the record of a container was lost, it is taken from its copy", "container", id)
+			m.recs[id] = newEntry(rec)
+			m.restored = append(m.restored, rec)
+		}
 	}
 	for _, dir := range []string{cfg.Dir, cfg.RunDir} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return nil, err
 		}
 	}
-	return m, nil
+	return m, m.isolate()
+}
+
+// isolate keeps root file systems out of other containers' recursive bind mounts. It has to come before the first of them is
+// mounted: those that are there would be hidden.
+func (m *Manager) isolate() error {
+	mounted, err := mount.Below(m.cfg.RunDir)
+	if err != nil || len(mounted) > 0 {
+		return err
+	}
+	return mount.Isolate(m.cfg.RunDir)
+}
+
+// Close takes away what the manager itself has on the host, when no container is left.
+func (m *Manager) Close() error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if len(m.recs) > 0 {
+		return nil
+	}
+	return mount.Unmount(m.cfg.RunDir)
 }
 
 // Join tells the manager where the sandboxes are.
@@ -129,12 +176,15 @@ func (m *Manager) get(id string) (Record, <-chan struct{}, error) {
 	return e.rec, e.exited, nil
 }
 
-// hidden says that there is a record of a container that clients may not know of: one half made or half removed.
-func (m *Manager) hidden(id string) bool {
+// lookup returns a record, that of a container too which clients may not know of: one half made or half removed.
+func (m *Manager) lookup(id string) (*entry, Record, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	e, ok := m.recs[id]
-	return ok && !e.rec.visible()
+	if !ok {
+		return nil, Record{}, false
+	}
+	return e, e.rec, true
 }
 
 // List returns the containers that clients may know of, the oldest first.
@@ -160,47 +210,92 @@ func (m *Manager) list(want func(*Record) bool) []Record {
 	return all
 }
 
-// modify stores what f makes of a record, then makes it visible. f may say that nothing is to change by returning false. It is the
-// one place where records change, so that two events never overwrite each other's facts.
+// modify stores what f makes of a record, makes it visible and tells the listener. f may say that nothing is to change by
+// returning false. It is the one place where records change, so that two events never overwrite each other's facts.
 func (m *Manager) modify(id string, f func(*Record) bool) (Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e, ok := m.recs[id]
+	e, _, ok := m.lookup(id)
 	if !ok {
 		return Record{}, fmt.Errorf("container %q: %w", id, errdefs.ErrNotFound)
 	}
-	rec := e.rec
-	if !f(&rec) {
+	e.write.Lock()
+	defer e.write.Unlock()
+	if now, before, ok := m.lookup(id); ok && now == e {
+		rec := before
+		if !f(&rec) {
+			return rec, nil
+		}
+		if err := m.table.Put(id, rec); err != nil {
+			return Record{}, fmt.Errorf("store container %s: %w", id, err)
+		}
+		m.mu.Lock()
+		e.rec = rec
+		m.mu.Unlock()
+		m.copy(&rec)
+		m.announce(&before, &rec)
+		if before.Exit == nil && rec.Exit != nil {
+			close(e.exited)
+		}
 		return rec, nil
 	}
-	if err := m.table.Put(id, rec); err != nil {
-		return Record{}, fmt.Errorf("store container %s: %w", id, err)
-	}
-	ended := e.rec.Exit == nil && rec.Exit != nil
-	e.rec = rec
-	if ended {
-		close(e.exited)
-	}
-	return rec, nil
+	return Record{}, fmt.Errorf("container %q: %w", id, errdefs.ErrNotFound)
 }
 
+// announce tells the listener which facts are new.
+func (m *Manager) announce(before, after *Record) {
+	if !after.visible() {
+		return
+	}
+	shown := before.visible()
+	if !shown {
+		m.cfg.Listener.ContainerCreated(*after)
+	}
+	if !after.StartedAt.IsZero() && (before.StartedAt.IsZero() || !shown) {
+		m.cfg.Listener.ContainerStarted(*after)
+	}
+	if after.Exit != nil && (before.Exit == nil || !shown) {
+		m.cfg.Listener.ContainerStopped(*after)
+	}
+}
+
+// copy renews the record's copy. Without one the container lives as well, until the table is lost.
+func (m *Manager) copy(rec *Record) {
+	if !rec.visible() {
+		return
+	}
+	if err := stored.WriteCopy(m.Bundle(rec.ID), rec); err != nil && !os.IsNotExist(err) {
+		m.cfg.Log.Warn("the record of a container could not be copied", "container", rec.ID, "error", err)
+	}
+}
+
+// add stores a new record. It is published by a modify.
 func (m *Manager) add(rec Record) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if err := m.table.Put(rec.ID, rec); err != nil {
 		return fmt.Errorf("store container %s: %w", rec.ID, err)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.recs[rec.ID] = newEntry(rec)
 	return nil
 }
 
+// forget deletes a record, and tells the listener if clients have known of the container.
 func (m *Manager) forget(id string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	e, _, ok := m.lookup(id)
+	if !ok {
+		return nil
+	}
+	e.write.Lock()
+	defer e.write.Unlock()
 	if err := m.table.Delete(id); err != nil {
 		return fmt.Errorf("delete container %s: %w", id, err)
 	}
+	m.mu.Lock()
+	rec := e.rec
 	delete(m.recs, id)
+	m.mu.Unlock()
+	if !rec.CreatedAt.IsZero() {
+		m.cfg.Listener.ContainerRemoved(rec)
+	}
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/ocispec"
 )
 
 // Process returns what a further process in a running container is to be: the container's own, with another command.
@@ -20,9 +22,6 @@ func (m *Manager) Process(id string, command []string, terminal bool) (*specs.Pr
 	if rec.State() != cri.ContainerState_CONTAINER_RUNNING {
 		return nil, fmt.Errorf("container %s is %s; a command needs a running one: %w", id, rec.State(), errdefs.ErrFailedPrecondition)
 	}
-	if len(command) == 0 {
-		return nil, fmt.Errorf("no command (cmd) is given: %w", errdefs.ErrInvalidArgument)
-	}
 	raw, err := os.ReadFile(filepath.Join(m.Bundle(id), "config.json"))
 	if err != nil {
 		return nil, err
@@ -31,12 +30,10 @@ func (m *Manager) Process(id string, command []string, terminal bool) (*specs.Pr
 	if err := json.Unmarshal(raw, &spec); err != nil {
 		return nil, fmt.Errorf("bundle of container %s: %w", id, err)
 	}
-	p := spec.Process
-	p.Args, p.Terminal, p.CommandLine = command, terminal, ""
-	if terminal {
-		p.Env = append(p.Env, "TERM=xterm")
+	if spec.Process == nil {
+		return nil, fmt.Errorf("bundle of container %s has no process: %w", id, errdefs.ErrInternal)
 	}
-	return p, nil
+	return ocispec.ExecProcess(spec.Process, command, terminal)
 }
 
 // Attachable says whether a client may attach to a container, and whether the container has a stdin to write to.

@@ -33,9 +33,19 @@ func (m *Manager) Recover(ctx context.Context) error {
 		states[s.ID] = s
 	}
 	var errs []error
+	for _, rec := range m.restored {
+		errs = append(errs, m.table.Put(rec.ID, rec))
+	}
 	for _, rec := range m.list(func(*Record) bool { return true }) {
 		errs = append(errs, m.recoverOne(ctx, rec, states))
 		delete(states, rec.ID)
+	}
+	if m.damaged {
+		// What seems to be in no record may be in one of those that cannot be read: nothing that lives is dropped.
+		for id := range states {
+			m.cfg.Log.Error("a container of the executor is in no record that can be read; it is left as it is", "container", id)
+		}
+		return errors.Join(errs...)
 	}
 	for id := range states {
 		m.cfg.Log.Warn("ending a container of the executor that is in no record", "container", id)
@@ -159,33 +169,24 @@ func (m *Manager) sweep(dir string) error {
 // Watch takes in what the executor tells until ctx ends. After each reconnection the executor tells every state again, so
 // that nothing is missed; a container that it does not know then has ended unseen.
 func (m *Manager) Watch(ctx context.Context) error {
-	var told map[string]bool
 	return m.cfg.Executor.Events(ctx, func(e protocol.Event) {
 		var err error
 		switch {
 		case e.Container != nil:
-			if told == nil {
-				told = map[string]bool{}
-			}
-			told[e.Container.ID] = true
 			err = m.observe(*e.Container)
 		case e.Synced:
-			err = m.missing(ctx, told)
-			told = nil
+			err = m.missing(ctx)
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			m.cfg.Log.Error("an event of the executor could not be taken in", "error", err)
 		}
 	})
 }
 
-// missing finds the running containers that a full account of the executor has not named. One that was created while the
-// account was given is asked for by itself.
-func (m *Manager) missing(ctx context.Context, told map[string]bool) error {
-	var suspects []string
-	for _, rec := range m.list(func(r *Record) bool { return r.visible() && r.Exit == nil && !told[r.ID] }) {
-		suspects = append(suspects, rec.ID)
-	}
+// missing finds the containers that have not ended and that the executor does not know. It asks for a list of its own: a
+// container that is older than that is in it.
+func (m *Manager) missing(ctx context.Context) error {
+	suspects := m.list(func(r *Record) bool { return r.visible() && r.Exit == nil })
 	if len(suspects) == 0 {
 		return nil
 	}
@@ -193,16 +194,14 @@ func (m *Manager) missing(ctx context.Context, told map[string]bool) error {
 	if err != nil {
 		return err
 	}
-	states := map[string]protocol.ContainerState{}
+	known := map[string]bool{}
 	for _, s := range held {
-		states[s.ID] = s
+		known[s.ID] = true
 	}
 	var errs []error
-	for _, id := range suspects {
-		if s, ok := states[id]; ok {
-			errs = append(errs, m.observe(s))
-		} else {
-			errs = append(errs, m.lost(id, "the executor does not know the container any more"))
+	for _, rec := range suspects {
+		if !known[rec.ID] {
+			errs = append(errs, m.lost(rec.ID, "the executor does not know the container any more"))
 		}
 	}
 	return errors.Join(errs...)

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/containerd/errdefs"
@@ -11,23 +12,31 @@ import (
 	"monopod.dev/monopod/internal/failpoint"
 )
 
-// Start lets the container's program run. Only a created container can be started; one whose program cannot be executed
-// has exited afterwards, with code 128 and reason StartError.
+// Start lets the container's program run. One that runs already is started, because a client whose call timed out asks again;
+// one that has exited is errdefs.ErrFailedPrecondition. A container whose program cannot be executed has exited when Start
+// returns the error, with code 128 and reason StartError.
 func (m *Manager) Start(ctx context.Context, id string) error {
 	return m.flight.One(ctx, id, func() error {
 		rec, err := m.Get(id)
 		if err != nil {
 			return err
 		}
-		if rec.State() != cri.ContainerState_CONTAINER_CREATED {
+		switch rec.State() {
+		case cri.ContainerState_CONTAINER_RUNNING:
+			return nil
+		case cri.ContainerState_CONTAINER_CREATED:
+		default:
 			return fmt.Errorf("container %s is %s; only a created one can be started: %w", id, rec.State(), errdefs.ErrFailedPrecondition)
+		}
+		if sb, err := m.sandboxes.Get(rec.SandboxID); err != nil || !sb.Ready() {
+			return notReady(rec.SandboxID)
 		}
 		if err := failpoint.Hit("runtime/container-start/before"); err != nil {
 			return err
 		}
 		started, err := m.cfg.Executor.Start(ctx, id)
 		if err != nil {
-			return fmt.Errorf("start container %s: %w", id, err)
+			return m.startFailed(ctx, id, err)
 		}
 		if err := failpoint.Hit("runtime/container-start/started"); err != nil {
 			return err
@@ -36,37 +45,40 @@ func (m *Manager) Start(ctx context.Context, id string) error {
 	})
 }
 
+// startFailed takes in what became of a container whose start returned an error, so that its status tells the same as the error.
+func (m *Manager) startFailed(ctx context.Context, id string, cause error) error {
+	cause = fmt.Errorf("start container %s: %w", id, cause)
+	if ctx.Err() != nil {
+		return cause // Watch takes it in
+	}
+	s, err := m.cfg.Executor.State(ctx, id)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	if err := m.observe(s); err != nil {
+		return errors.Join(cause, err)
+	}
+	if s.Phase == protocol.Running {
+		return nil // the answer was lost on its way
+	}
+	return cause
+}
+
 // observe takes in what the executor says of a container. It is repeatable and takes facts in any order: an event and the
 // answer to a call may tell the same thing.
 func (m *Manager) observe(s protocol.ContainerState) error {
-	var started, stopped bool
-	rec, err := m.modify(s.ID, func(r *Record) bool {
+	_, err := m.modify(s.ID, func(r *Record) (changed bool) {
 		if !s.StartedAt.IsZero() && r.StartedAt.IsZero() {
-			r.StartedAt = s.StartedAt
-			started = true
+			r.StartedAt, changed = s.StartedAt, true
 		}
 		if s.Phase == protocol.Exited && s.Exit != nil && r.Exit == nil {
 			exit := *s.Exit
-			r.Exit = &exit
-			stopped = true
+			r.Exit, changed = &exit, true
 		}
-		return started || stopped
+		return changed
 	})
 	if errdefs.IsNotFound(err) {
 		return nil // it is being removed, or was never ours
 	}
-	if err != nil {
-		return err
-	}
-	// A container that is half made has no listeners yet: its Create tells.
-	if !rec.visible() {
-		return nil
-	}
-	if started {
-		m.cfg.Listener.ContainerStarted(rec)
-	}
-	if stopped {
-		m.cfg.Listener.ContainerStopped(rec)
-	}
-	return nil
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -19,7 +20,9 @@ import (
 const killBound = 10 * time.Second
 
 // Stop asks the container to end and kills it after the grace. It returns when the container has ended; one that had
-// ended is no error. Stops of one container run side by side: the shortest grace wins.
+// ended is no error. Stops of one container run side by side: the shortest grace wins. Only the first of them sends the stop signal,
+// because to many programs a second one means to give up at once. Of a container that was not started yet the process
+// is killed that waits to become its program.
 func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) error {
 	rec, exited, err := m.get(id)
 	if err != nil {
@@ -28,8 +31,24 @@ func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) erro
 	if rec.Exit != nil {
 		return nil
 	}
-	if grace > 0 && !rec.StartedAt.IsZero() {
-		if err := m.cfg.Executor.Kill(ctx, protocol.KillRequest{ID: id, Signal: rec.StopSignal}); err != nil && !errdefs.IsNotFound(err) {
+	if rec.StartedAt.IsZero() {
+		s, err := m.cfg.Executor.State(ctx, id)
+		switch {
+		case errdefs.IsNotFound(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("stop container %s: %w", id, err)
+		case s.Phase == protocol.Created && s.PID == 0:
+			return nil // its program cannot be executed: there is no process, which Start would tell
+		case s.Phase == protocol.Created:
+			grace = 0
+		}
+		if err := m.observe(s); err != nil {
+			return err
+		}
+	}
+	if grace > 0 {
+		if err := m.ask(ctx, id, rec.StopSignal); err != nil {
 			return fmt.Errorf("stop container %s: %w", id, err)
 		}
 		timer := time.NewTimer(grace)
@@ -45,11 +64,45 @@ func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) erro
 	return m.kill(ctx, id, exited)
 }
 
+// ask sends the stop signal, once.
+func (m *Manager) ask(ctx context.Context, id string, signal int) error {
+	m.mu.Lock()
+	e, ok := m.recs[id]
+	first := ok && !e.asked
+	if first {
+		e.asked = true
+	}
+	m.mu.Unlock()
+	if !first {
+		return nil
+	}
+	err := m.signal(ctx, protocol.KillRequest{ID: id, Signal: signal})
+	if err != nil {
+		m.mu.Lock()
+		e.asked = false
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// signal sends a signal, again if it is not known whether the executor's worker died before it sent it or after: one too many
+// does less harm than none. A container that is gone is no error.
+func (m *Manager) signal(ctx context.Context, req protocol.KillRequest) error {
+	err := m.cfg.Executor.Kill(ctx, req)
+	if errdefs.IsUnavailable(err) && ctx.Err() == nil {
+		err = m.cfg.Executor.Kill(ctx, req)
+	}
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // kill ends all processes of the container and waits for its end.
 func (m *Manager) kill(ctx context.Context, id string, exited <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, killBound)
 	defer cancel()
-	if err := m.cfg.Executor.Kill(ctx, protocol.KillRequest{ID: id, Signal: int(unix.SIGKILL), All: true}); err != nil && !errdefs.IsNotFound(err) {
+	if err := m.signal(ctx, protocol.KillRequest{ID: id, Signal: int(unix.SIGKILL), All: true}); err != nil {
 		return fmt.Errorf("kill container %s: %w", id, err)
 	}
 	select {
@@ -60,59 +113,71 @@ func (m *Manager) kill(ctx context.Context, id string, exited <-chan struct{}) e
 	}
 }
 
-// StopAll kills all containers of a sandbox.
+// StopAll kills all containers of a sandbox, side by side. One that is just being created is waited for.
 func (m *Manager) StopAll(ctx context.Context, sandboxID string) error {
-	var errs []error
-	for _, rec := range m.InSandbox(sandboxID) {
-		if err := m.Stop(ctx, rec.ID, 0); err != nil && !errdefs.IsNotFound(err) {
-			errs = append(errs, err)
+	return m.all(sandboxID, func(rec Record) error {
+		if !rec.visible() {
+			if err := m.flight.One(ctx, rec.ID, func() error { return nil }); err != nil {
+				return err
+			}
 		}
-	}
-	return errors.Join(errs...)
+		if err := m.Stop(ctx, rec.ID, 0); err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
 }
 
-// RemoveAll removes all containers of a sandbox.
+// RemoveAll removes all containers of a sandbox, those too that are half made or half removed.
 func (m *Manager) RemoveAll(ctx context.Context, sandboxID string) error {
-	var errs []error
-	for _, rec := range m.list(func(r *Record) bool { return r.SandboxID == sandboxID }) {
-		errs = append(errs, m.Remove(ctx, rec.ID))
+	return m.all(sandboxID, func(rec Record) error { return m.Remove(ctx, rec.ID) })
+}
+
+// all calls f for all containers of a sandbox at once and returns their errors.
+func (m *Manager) all(sandboxID string, f func(Record) error) error {
+	recs := m.list(func(r *Record) bool { return r.SandboxID == sandboxID })
+	errs := make([]error, len(recs))
+	var wg sync.WaitGroup
+	for i, rec := range recs {
+		wg.Go(func() { errs[i] = f(rec) })
 	}
+	wg.Wait()
 	return errors.Join(errs...)
 }
 
 // Remove kills the container if it runs and forgets it. It is idempotent, and finishes what an earlier Remove could not.
 func (m *Manager) Remove(ctx context.Context, id string) error {
 	return m.flight.One(ctx, id, func() error {
-		before, exited, err := m.get(id)
-		if errdefs.IsNotFound(err) && !m.hidden(id) {
+		e, rec, ok := m.lookup(id)
+		if !ok {
 			return nil
 		}
-		wasVisible := err == nil
-		if wasVisible && before.Exit == nil {
-			if err := m.kill(ctx, id, exited); err != nil {
+		// One that was not started is killed by its deletion.
+		if rec.visible() && rec.Exit == nil && !rec.StartedAt.IsZero() {
+			if err := m.kill(ctx, id, e.exited); err != nil {
 				return err
 			}
 		}
-		rec, err := m.modify(id, func(r *Record) bool { r.Removing = true; return wasVisible })
-		if err != nil {
-			return err
+		if rec.visible() {
+			var err error
+			if rec, err = m.modify(id, func(r *Record) bool { r.Removing = true; return true }); err != nil {
+				return err
+			}
 		}
 		if err := m.erase(ctx, &rec); err != nil {
 			return err
 		}
-		if err := m.forget(id); err != nil {
-			return err
-		}
-		if wasVisible {
-			m.cfg.Listener.ContainerRemoved(rec)
-		}
-		return nil
+		return m.forget(id)
 	})
 }
 
 // erase removes all that a container has on the host, in the reverse order of its making. It may be repeated.
 func (m *Manager) erase(ctx context.Context, rec *Record) error {
-	if err := m.cfg.Executor.Delete(ctx, rec.ID); err != nil && !errdefs.IsNotFound(err) {
+	err := m.cfg.Executor.Delete(ctx, rec.ID)
+	if errdefs.IsFailedPrecondition(err) { // it runs, which an event has yet to tell
+		err = m.end(ctx, rec.ID)
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete container %s: %w", rec.ID, err)
 	}
 	// The folders are emptied only when nothing is mounted in them any more.

@@ -18,9 +18,10 @@ type Group struct {
 }
 
 type call struct {
-	done chan struct{}
-	id   string
-	err  error
+	variant string
+	done    chan struct{}
+	id      string
+	err     error
 }
 
 type queue struct {
@@ -28,34 +29,46 @@ type queue struct {
 	users int
 }
 
-// Join runs f under the key, or waits for the run that is under way and returns its result. f's context does not end with the
-// first caller's: the work of a client that has gone is finished, or undone, by itself, within the bound.
-func (g *Group) Join(ctx context.Context, key string, bound time.Duration, f func(context.Context) (string, error)) (string, error) {
-	g.mu.Lock()
-	c, ok := g.running[key]
-	if !ok {
-		c = &call{done: make(chan struct{})}
-		if g.running == nil {
-			g.running = map[string]*call{}
+// Join runs f under the key, or waits for the run of the same key and variant that is under way and returns its result. While one
+// of another variant is under way, which is a request for something else under the same name, it waits for its end and then
+// runs f. f's context does not end with the first caller's: the work of a client that has gone is finished, or undone, by
+// itself, within the bound.
+func (g *Group) Join(ctx context.Context, key, variant string, bound time.Duration, f func(context.Context) (string, error)) (string, error) {
+	for {
+		c := g.lead(ctx, key, variant, bound, f)
+		select {
+		case <-c.done:
+			if c.variant == variant {
+				return c.id, c.err
+			}
+		case <-ctx.Done():
+			return "", ctx.Err()
 		}
-		g.running[key] = c
-		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
-		go func() {
-			defer cancel()
-			c.id, c.err = f(work)
-			g.mu.Lock()
-			delete(g.running, key)
-			g.mu.Unlock()
-			close(c.done)
-		}()
 	}
-	g.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.id, c.err
-	case <-ctx.Done():
-		return "", ctx.Err()
+}
+
+// lead returns the run under the key that is under way, after starting it if there was none.
+func (g *Group) lead(ctx context.Context, key, variant string, bound time.Duration, f func(context.Context) (string, error)) *call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c, ok := g.running[key]; ok {
+		return c
 	}
+	c := &call{variant: variant, done: make(chan struct{})}
+	if g.running == nil {
+		g.running = map[string]*call{}
+	}
+	g.running[key] = c
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	go func() {
+		defer cancel()
+		c.id, c.err = f(work)
+		g.mu.Lock()
+		delete(g.running, key)
+		g.mu.Unlock()
+		close(c.done)
+	}()
+	return c
 }
 
 // One runs f when no other One of the same key runs.

@@ -15,7 +15,7 @@ func TestJoinReturnsTheFirstOnesResult(t *testing.T) {
 		release := make(chan struct{})
 		first, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, err := g.Join(first, "k", time.Minute, func(context.Context) (string, error) {
+			_, err := g.Join(first, "k", "v", time.Minute, func(context.Context) (string, error) {
 				<-release
 				return "id", nil
 			})
@@ -27,7 +27,7 @@ func TestJoinReturnsTheFirstOnesResult(t *testing.T) {
 		cancel()        // its caller goes; the work does not
 		joined := make(chan string, 1)
 		go func() {
-			id, err := g.Join(t.Context(), "k", time.Minute, func(context.Context) (string, error) {
+			id, err := g.Join(t.Context(), "k", "v", time.Minute, func(context.Context) (string, error) {
 				return "", errors.New("ran twice")
 			})
 			if err != nil {
@@ -39,6 +39,33 @@ func TestJoinReturnsTheFirstOnesResult(t *testing.T) {
 		close(release)
 		if id := <-joined; id != "id" {
 			t.Errorf("joined result %q", id)
+		}
+	})
+}
+
+func TestJoinDoesNotJoinAnotherVariant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group
+		release, results := make(chan struct{}), make(chan string, 2)
+		join := func(variant string, f func()) {
+			id, err := g.Join(t.Context(), "k", variant, time.Minute, func(context.Context) (string, error) { f(); return variant, nil })
+			if err != nil {
+				t.Error(err)
+			}
+			results <- id
+		}
+		running := 0
+		go join("a", func() { running++; <-release; running-- })
+		synctest.Wait()
+		go join("b", func() {
+			if running != 0 {
+				t.Error("two variants run side by side")
+			}
+		})
+		synctest.Wait()
+		close(release)
+		if a, b := <-results, <-results; a == b {
+			t.Errorf("both got %q", a)
 		}
 	})
 }

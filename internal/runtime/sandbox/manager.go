@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sort"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/runtime/flight"
+	"monopod.dev/monopod/internal/runtime/stored"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -66,6 +68,11 @@ type Manager struct {
 	table  state.Table[Record]
 	flight flight.Group
 
+	// damaged: the table holds records that cannot be read. What is in no record then may be in one of those.
+	damaged bool
+	// restored are the records that were taken from their copies; Recover stores them.
+	restored []Record
+
 	mu   sync.RWMutex
 	recs map[string]Record // by id; what is stored, and nothing else
 }
@@ -75,10 +82,21 @@ func NewManager(cfg Config) (*Manager, error) {
 	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "sandboxes")}
 	recs, err := m.table.List()
 	if err != nil {
-		// What can be read is served; what cannot is kept for a person to look at.
-		cfg.Log.Error("some stored sandboxes cannot be read; they are kept but not served", "error", err)
+		m.damaged = true
+		cfg.Log.Error("some stored sandboxes cannot be read; what lives of them goes on", "error", err)
 	}
 	m.recs = recs
+	copies, err := stored.ReadCopies[Record](cfg.Dir)
+	if err != nil {
+		cfg.Log.Error("some copies of sandboxes' records cannot be read", "error", err)
+	}
+	for id, rec := range copies {
+		if _, ok := recs[id]; !ok && rec.ID == id {
+			cfg.Log.Warn("the record of a sandbox was lost, it is taken from its copy", "sandbox", id)
+			m.recs[id] = rec
+			m.restored = append(m.restored, rec)
+		}
+	}
 	return m, nil
 }
 
@@ -116,8 +134,14 @@ func (m *Manager) store(rec Record) error {
 		return fmt.Errorf("store sandbox %s: %w", rec.ID, err)
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.recs[rec.ID] = rec
+	m.mu.Unlock()
+	if rec.ReadyAt.IsZero() {
+		return nil
+	}
+	if err := stored.WriteCopy(m.Dir(rec.ID), rec); err != nil && !os.IsNotExist(err) {
+		m.cfg.Log.Warn("the record of a sandbox could not be copied", "sandbox", rec.ID, "error", err)
+	}
 	return nil
 }
 
@@ -145,15 +169,15 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 	if !rec.ReclaimedAt.IsZero() {
 		return nil
 	}
-	if err := m.cfg.Containers.StopAll(ctx, id); err != nil {
-		return err
-	}
-	first := rec.StoppedAt.IsZero()
-	if first {
+	// It is not ready before its containers are looked for: from here on none can be created or started in it.
+	if rec.StoppedAt.IsZero() {
 		rec.StoppedAt = time.Now()
 		if err := m.store(rec); err != nil {
 			return err
 		}
+	}
+	if err := m.cfg.Containers.StopAll(ctx, id); err != nil {
+		return err
 	}
 	if err := m.reclaim(ctx, &rec); err != nil {
 		return err
@@ -162,17 +186,19 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 	if err := m.store(rec); err != nil {
 		return err
 	}
-	if first {
-		m.cfg.Listener.SandboxStopped(rec)
-	}
+	m.cfg.Listener.SandboxStopped(rec)
 	return nil
 }
 
 // Remove stops the sandbox and forgets it, with its containers. It is idempotent.
 func (m *Manager) Remove(ctx context.Context, id string) error {
 	return m.flight.One(ctx, id, func() error {
-		if _, err := m.Get(id); errdefs.IsNotFound(err) {
+		rec, ok := m.snapshot()[id]
+		if !ok {
 			return nil
+		}
+		if rec.ReadyAt.IsZero() { // its Run could not undo it
+			return m.undo(ctx, &rec)
 		}
 		if err := m.stop(ctx, id); err != nil {
 			return err
@@ -198,8 +224,8 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 // RemoveEverything removes all sandboxes, those too that are half made.
 func (m *Manager) RemoveEverything(ctx context.Context) error {
 	var errs []error
-	for _, rec := range m.List() {
-		errs = append(errs, m.Remove(ctx, rec.ID))
+	for id := range m.snapshot() {
+		errs = append(errs, m.Remove(ctx, id))
 	}
 	return errors.Join(errs...)
 }

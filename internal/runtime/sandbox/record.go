@@ -44,17 +44,11 @@ func (r *Record) State() cri.PodSandboxState {
 	return cri.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// HostNetwork, HostIPC and HostPID say which namespaces are the node's.
-func (r *Record) HostNetwork() bool {
-	return r.namespaces().GetNetwork() == cri.NamespaceMode_NODE
-}
+// HostNetwork says that the network and UTS namespaces are the node's.
+func (r *Record) HostNetwork() bool { return hostNetwork(r.Config()) }
 
 // HostIPC says that the IPC namespace is the node's.
-func (r *Record) HostIPC() bool { return r.namespaces().GetIpc() == cri.NamespaceMode_NODE }
-
-func (r *Record) namespaces() *cri.NamespaceOption {
-	return r.Config().GetLinux().GetSecurityContext().GetNamespaceOptions()
-}
+func (r *Record) HostIPC() bool { return hostIPC(r.Config()) }
 
 // Config is the configuration that the client gave. It is not to be changed.
 func (r *Record) Config() *cri.PodSandboxConfig { return r.Stored.Message }

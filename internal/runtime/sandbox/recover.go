@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/ns"
 )
 
 // Recover makes the records and the host agree after a restart of monopod, a crash or a reboot: half made sandboxes are
@@ -17,22 +18,71 @@ import (
 func (m *Manager) Recover(ctx context.Context) (live map[string]string, err error) {
 	live = map[string]string{}
 	var errs []error
+	for _, rec := range m.restored {
+		errs = append(errs, m.table.Put(rec.ID, rec))
+	}
 	for id, rec := range m.snapshot() {
 		switch {
 		case rec.ReadyAt.IsZero():
 			m.cfg.Log.Info("undoing a sandbox that was half made", "sandbox", id)
-			errs = append(errs, m.reclaim(ctx, &rec), m.erase(&rec), m.forget(id))
+			errs = append(errs, m.undo(ctx, &rec))
 		case rec.BootID != m.cfg.BootID && rec.ReclaimedAt.IsZero():
 			m.cfg.Log.Info("the machine was rebooted: the sandbox is not ready", "sandbox", id)
-			if rec.StoppedAt.IsZero() {
-				rec.StoppedAt = time.Now()
-			}
-			errs = append(errs, m.reclaim(ctx, &rec), m.store(rec))
+			errs = append(errs, m.ended(ctx, rec))
 		case rec.Ready() && !rec.HostNetwork():
-			live[id] = filepath.Join(m.nsDir(id), "net")
+			pinned, err := ns.Pinned(m.nsDir(id), ns.Network)
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+				fallthrough // it is not known to be gone
+			case pinned:
+				live[id] = ns.Path(m.nsDir(id), ns.Network)
+			default:
+				m.cfg.Log.Warn("the sandbox's network namespace is gone: the sandbox is not ready", "sandbox", id)
+				errs = append(errs, m.ended(ctx, rec))
+			}
 		}
 	}
+	if m.damaged {
+		return live, errors.Join(append(errs, m.keepUnread(live))...)
+	}
 	return live, errors.Join(append(errs, m.sweep())...)
+}
+
+// ended takes down that a sandbox is not ready any more, and gives back what it held.
+func (m *Manager) ended(ctx context.Context, rec Record) error {
+	if rec.StoppedAt.IsZero() {
+		rec.StoppedAt = time.Now()
+	}
+	err := m.reclaim(ctx, &rec)
+	if err == nil {
+		rec.ReclaimedAt = time.Now()
+	}
+	return errors.Join(err, m.store(rec))
+}
+
+// keepUnread adds the living network namespaces that are in no record: those whose record cannot be read are among them, and
+// nothing that lives is dropped.
+func (m *Manager) keepUnread(live map[string]string) error {
+	known := m.snapshot()
+	entries, err := os.ReadDir(m.cfg.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		id := e.Name()
+		if _, ok := known[id]; ok {
+			continue
+		}
+		m.cfg.Log.Error("a sandbox's folder is in no record that can be read; it is left as it is", "sandbox", id)
+		pinned, err := ns.Pinned(m.nsDir(id), ns.Network)
+		if pinned {
+			live[id] = ns.Path(m.nsDir(id), ns.Network)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func (m *Manager) snapshot() map[string]Record {

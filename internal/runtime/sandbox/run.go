@@ -31,7 +31,7 @@ const shmSize = 64 << 20
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
 // errdefs.ErrAlreadyExists.
 func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (string, error) {
-	return m.flight.Join(ctx, "run "+Name(cfg.GetMetadata()), runBound, func(ctx context.Context) (string, error) {
+	return m.flight.Join(ctx, "run "+Name(cfg.GetMetadata()), handler+" "+stored.Digest(cfg), runBound, func(ctx context.Context) (string, error) {
 		if rec, ok := m.byName(Name(cfg.GetMetadata())); ok {
 			if rec.Ready() && rec.Handler == handler && proto.Equal(rec.Config(), cfg) {
 				return rec.ID, nil
@@ -76,10 +76,7 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 	}
 	var undo rollback.Stack
 	defer func() { err = errors.Join(err, undo.Run(ctx)) }()
-	undo.Add("the record", func(context.Context) error { return m.forget(rec.ID) })
-	undo.Add("the sandbox", func(ctx context.Context) error {
-		return errors.Join(m.reclaim(ctx, &rec), m.erase(&rec))
-	})
+	undo.Add("the sandbox", func(ctx context.Context) error { return m.undo(ctx, &rec) })
 	if err := failpoint.Hit("runtime/sandbox-run/persisted"); err != nil {
 		return err
 	}
@@ -104,15 +101,15 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 		if _, err := m.cfg.Cgroups.Create(rec.Cgroup); err != nil {
 			return err
 		}
+		if err := m.cfg.Cgroups.Set(rec.Cgroup, limits(rec.Config().GetLinux())); err != nil {
+			return fmt.Errorf("linux.resources: %w", err)
+		}
 	}
 	dir := m.Dir(rec.ID)
 	if err := os.MkdirAll(filepath.Join(dir, "shm"), 0o711); err != nil {
 		return err
 	}
-	if err := ns.Create(m.nsDir(rec.ID), ns.Options{
-		Network: !rec.HostNetwork(), IPC: !rec.HostIPC(), UTS: !rec.HostNetwork(),
-		Hostname: rec.Config().GetHostname(), Sysctls: rec.Config().GetLinux().GetSysctls(),
-	}); err != nil {
+	if err := ns.Create(m.nsDir(rec.ID), namespaces(rec.Config())); err != nil {
 		return err
 	}
 	if !rec.HostIPC() {
@@ -128,6 +125,15 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 		rec.IPs = res.IPs
 	}
 	return writeFiles(dir, rec)
+}
+
+// undo removes what a Run that did not come to its end has made. A sandbox that cannot be undone now keeps its record, which
+// nobody sees: recovery tries again.
+func (m *Manager) undo(ctx context.Context, rec *Record) error {
+	if err := errors.Join(m.reclaim(ctx, rec), m.erase(rec)); err != nil {
+		return err
+	}
+	return m.forget(rec.ID)
 }
 
 // reclaim gives back the address and the namespaces. Every step runs, and may be repeated.

@@ -103,19 +103,11 @@ func (r *Runner) Attach(ctx context.Context, id string, in io.Reader, out, errOu
 	go r.forwardSizes(ctx, protocol.ResizeRequest{ID: id}, resize)
 	p := &pipes{gone: cancel}
 	defer p.close()
-	req := protocol.AttachRequest{ID: id, Stdin: in != nil}
-	errs := []error{p.input(in)}
-	// A nil interface is not a nil writer: only what the client asked for is passed on.
-	if out != nil {
-		req.Stdout = true
-		errs = append(errs, p.output(out))
-	}
-	if errOut != nil {
-		req.Stderr = true
-		errs = append(errs, p.output(errOut))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	req := protocol.AttachRequest{ID: id, Stdin: in != nil, Stdout: out != nil, Stderr: errOut != nil}
+	for _, err := range []error{p.input(in), p.output(out), p.output(errOut)} {
+		if err != nil {
+			return err
+		}
 	}
 	err = r.Executor.Attach(ctx, req, p.theirs...)
 	p.drain()
@@ -167,8 +159,12 @@ func (p *pipes) output(out io.Writer) error {
 	}
 	p.theirs, p.ours = append(p.theirs, w), append(p.ours, r)
 	p.copies.Go(func() {
-		if _, err := io.Copy(out, r); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && p.gone != nil {
-			p.gone()
+		if _, err := io.Copy(out, r); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			// The client has gone. A process that prints on gets SIGPIPE, instead of waiting for ever for a reader.
+			r.Close()
+			if p.gone != nil {
+				p.gone()
+			}
 		}
 	})
 	return nil

@@ -5,14 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/runtime/ident"
 )
 
-// maxSyncOutput is how much of each stream Run keeps, in bytes; the rest is read and thrown away while the command runs on.
-const maxSyncOutput = 16 << 20
+// maxSyncOutput is how much output Run keeps, in bytes; the rest is read and thrown away while the command runs on. CRI caps
+// a whole answer at 16 MB, and clients take messages of 16 MiB, of which some bytes are the message's own.
+const maxSyncOutput = 16<<20 - 1<<10
 
 // Result is how a command ended and what it printed.
 type Result struct {
@@ -32,7 +34,8 @@ func (r *Runner) Run(ctx context.Context, id string, cmd []string, timeout time.
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	var out, errOut capped
+	room := &budget{left: maxSyncOutput}
+	out, errOut := capped{room: room}, capped{room: room}
 	exit, err := r.execPipes(ctx, protocol.ExecRequest{ID: id, ExecID: ident.New(), Process: process}, nil, &out, &errOut)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return Result{}, fmt.Errorf("command %q in container %s was killed after its time-out of %v: %w", cmd, id, timeout, context.DeadlineExceeded)
@@ -43,12 +46,28 @@ func (r *Runner) Run(ctx context.Context, id string, cmd []string, timeout time.
 	return Result{Stdout: out.kept.Bytes(), Stderr: errOut.kept.Bytes(), Code: exit.Code}, nil
 }
 
-// capped keeps the first maxSyncOutput bytes and takes the rest in silence.
-type capped struct{ kept bytes.Buffer }
+// budget is what two streams may keep together.
+type budget struct {
+	mu   sync.Mutex
+	left int
+}
+
+// take grants at most n bytes.
+func (b *budget) take(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = min(n, b.left)
+	b.left -= n
+	return n
+}
+
+// capped keeps what the budget grants and takes the rest in silence.
+type capped struct {
+	room *budget
+	kept bytes.Buffer
+}
 
 func (c *capped) Write(p []byte) (int, error) {
-	if room := maxSyncOutput - c.kept.Len(); room > 0 {
-		c.kept.Write(p[:min(room, len(p))])
-	}
+	c.kept.Write(p[:c.room.take(len(p))])
 	return len(p), nil
 }

@@ -52,14 +52,31 @@ func (r *Runner) execTerminal(ctx context.Context, req protocol.ExecRequest, in 
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
-		if out != nil {
-			_, _ = io.Copy(out, master) // a pty's master fails with EIO when the last slave is closed
+		client := &client{out: out}
+		_, _ = io.Copy(client, master) // a pty's master fails with EIO when the last slave is closed
+		if client.gone {
+			master.Close() // the terminal is hung up: its processes get SIGHUP
 		}
 	}()
 	res := <-ended
 	_ = master.SetReadDeadline(time.Now().Add(drainBound))
 	<-copied
 	return res.resp.Exit, res.err
+}
+
+// client is a client's stream, or a client that does not want the output, which is then thrown away.
+type client struct {
+	out  io.Writer
+	gone bool // a write has failed
+}
+
+func (c *client) Write(p []byte) (int, error) {
+	if c.out == nil {
+		return len(p), nil
+	}
+	n, err := c.out.Write(p)
+	c.gone = c.gone || err != nil
+	return n, err
 }
 
 // forwardSizes passes window sizes on until there are no more.

@@ -110,14 +110,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	identity, err := a.awaitRuntime(ctx, client)
-	if err != nil {
-		return err
-	}
 	reporter, err := nodestatus.New(nodestatus.Config{
 		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
 		Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: client.Condition,
-		RuntimeVersion: identity.Name + "://" + identity.Version, Devices: a.resources, Log: a.log,
+		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
+		Devices:        a.resources, Log: a.log,
 	})
 	if err != nil {
 		return err
@@ -126,7 +123,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	events.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: a.kube.CoreV1().Events("")})
 	defer events.Shutdown()
 
-	p := a.newPods(ctx, client, identity, reporter, events)
+	p := a.newPods(ctx, client, reporter, events)
 	srv, err := server.New(server.Config{
 		Listener: listener, Cert: a.cfg.ServingCert, Key: a.cfg.ServingKey, ClientCA: a.cfg.ClientCA,
 		Kube: a.kube, Runtime: client, Pods: p, Log: a.log,
@@ -141,7 +138,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter.Registered()) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
 	wg.Go(func() { client.Watch(ctx, cri.Observers{Pod: p.poke, All: p.pokeAll, Lost: reporter.Changed}) })
-	wg.Go(func() { p.run(ctx) })
+	wg.Go(func() {
+		// Pods' statuses name the runtime, so they wait for it; the node says meanwhile what it lacks.
+		if a.awaitRuntime(ctx, client) {
+			p.run(ctx)
+		}
+	})
 	wg.Go(func() { a.announce(ctx, reporter) })
 	err = srv.Run(ctx)
 	cancel()
@@ -150,15 +152,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// awaitRuntime waits until the runtime answers: without its name there is no status to tell.
-func (a *Agent) awaitRuntime(ctx context.Context, client *cri.Client) (cri.Identity, error) {
-	for told := false; ; told = true {
+// awaitRuntime waits until the runtime has said who it is; false: ctx ended first.
+func (a *Agent) awaitRuntime(ctx context.Context, client *cri.Client) bool {
+	for told := false; ctx.Err() == nil; told = true {
 		// The call itself waits for the socket to be served.
-		identity, err := client.Identify(ctx)
-		if err == nil || ctx.Err() != nil {
-			return identity, errors.Join(err, ctx.Err())
+		_, err := client.Identify(ctx)
+		if err == nil {
+			return true
 		}
-		if !told {
+		if !told && ctx.Err() == nil {
 			a.log.Warn("the container runtime does not answer; the agent waits for it", "socket", a.cfg.CRISocket, "error", err)
 		}
 		select {
@@ -166,6 +168,7 @@ func (a *Agent) awaitRuntime(ctx context.Context, client *cri.Client) (cri.Ident
 		case <-time.After(time.Second):
 		}
 	}
+	return false
 }
 
 func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
@@ -176,14 +179,14 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 	}
 }
 
-func (a *Agent) newPods(ctx context.Context, client *cri.Client, identity cri.Identity, node *nodestatus.Reporter, events record.EventBroadcaster) *pods {
+func (a *Agent) newPods(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventBroadcaster) *pods {
 	store := objects.New(ctx, a.kube)
 	var hostIPs []string
 	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
 		hostIPs = append(hostIPs, ip.String())
 	}
 	return newPods(a.cfg.NodeName, a.kube, worker.Config{
-		Runtime: client, RuntimeName: identity.Name, Kube: a.kube, Devices: grants{a.cfg.Devices},
+		Runtime: client, Kube: a.kube, Devices: grants{a.cfg.Devices},
 		Volumes: volumes.New(volumes.Config{
 			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,
 		}),

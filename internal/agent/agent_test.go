@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -358,4 +359,71 @@ func TestNode(t *testing.T) {
 	if node.Labels["mine"] != "x" || len(node.Spec.Taints) != 1 {
 		t.Errorf("others' labels and taints: %v %v", node.Labels, node.Spec.Taints)
 	}
+}
+
+// TestRuntimeComesLate: a node whose runtime is away at the start says so, and begins when it is there.
+func TestRuntimeComesLate(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	b.rt.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &Agent{cfg: b.cfg, log: b.cfg.Log, kube: b.kube, ready: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	b.create(pod("p"))
+	select {
+	case <-a.Ready():
+		t.Error("ready without a runtime")
+	case <-time.After(100 * time.Millisecond):
+	}
+	b.rt.Serve(t)
+	<-a.Ready()
+	b.status("p", "is ready", isReady)
+}
+
+// TestQuiet: an agent with nothing to do asks the runtime nothing.
+func TestQuiet(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"p", "q", "r"} {
+		b.create(pod(name))
+	}
+	for _, name := range []string{"p", "q", "r"} {
+		b.status(name, "is ready", isReady)
+	}
+	// Everything is looked at once more a second after the stream of events was opened.
+	quietFor, last, since := 1500*time.Millisecond, b.rt.Queries.Load(), time.Now()
+	b.eventually("the runtime is left alone", func() bool {
+		if n := b.rt.Queries.Load(); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > quietFor
+	})
+}
+
+func TestDownwardVolume(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) {
+		p.Labels = map[string]string{"l": "1"}
+		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
+			Items: []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}}}
+	}))
+	b.status("p", "is ready", isReady)
+	p, err := b.kube.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Labels["l"] = "2"
+	if _, err := b.kube.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the file follows", func() bool {
+		data, _ := os.ReadFile(filepath.Join(b.dir, "pods", "uid-p", "volumes", "v", "labels"))
+		return string(data) == `l="2"`
+	})
 }

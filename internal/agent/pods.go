@@ -53,6 +53,7 @@ func newPods(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev 
 			},
 		}, kube),
 		ObjectType: &v1.Pod{},
+		Transform:  slim,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { p.seen(o.(*v1.Pod)) },
 			UpdateFunc: p.updated,
@@ -60,6 +61,14 @@ func newPods(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev 
 		},
 	})
 	return p
+}
+
+// slim drops what the agent never looks at and what makes up most of a small object.
+func slim(obj any) (any, error) {
+	if pod, ok := obj.(*v1.Pod); ok {
+		pod.ManagedFields = nil
+	}
+	return obj, nil
 }
 
 // run watches until ctx ends, and returns when all workers have ended.

@@ -46,8 +46,8 @@ type Client struct {
 
 	conn *grpc.ClientConn
 	log  *slog.Logger
-	// systemd says that the runtime's cgroup driver is systemd.
-	systemd atomic.Bool
+	// identity is what the runtime said of itself last.
+	identity atomic.Pointer[Identity]
 }
 
 // Dial makes the client; nothing is sent before the first call.
@@ -75,9 +75,13 @@ func Dial(cfg Config) (*Client, error) {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Identity is who the runtime says it is.
-type Identity struct{ Name, Version string }
+type Identity struct {
+	Name, Version string
+	// Systemd: its cgroup driver is systemd, so cgroup parents have to be names of slices.
+	Systemd bool
+}
 
-// Identify asks for the runtime's name and version, and learns its cgroup driver.
+// Identify asks the runtime who it is.
 func (c *Client) Identify(ctx context.Context) (Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, QueryTimeout)
 	defer cancel()
@@ -85,23 +89,34 @@ func (c *Client) Identify(ctx context.Context) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("CRI Version: %w", err)
 	}
+	id := Identity{Name: v.RuntimeName, Version: v.RuntimeVersion}
 	cfg, err := c.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
 	switch status.Code(err) {
 	case codes.OK:
-		c.systemd.Store(cfg.GetLinux().GetCgroupDriver() == cri.CgroupDriver_SYSTEMD && cfg.GetLinux() != nil)
+		id.Systemd = cfg.GetLinux() != nil && cfg.GetLinux().GetCgroupDriver() == cri.CgroupDriver_SYSTEMD
 	case codes.Unimplemented:
 		// Older runtimes do not tell; cgroupfs is what they take a path for.
 	default:
 		return Identity{}, fmt.Errorf("CRI RuntimeConfig: %w", err)
 	}
-	return Identity{Name: v.RuntimeName, Version: v.RuntimeVersion}, nil
+	c.identity.Store(&id)
+	return id, nil
 }
 
-// Systemd says that cgroup parents have to be names of slices. It is known after Identify.
-func (c *Client) Systemd() bool { return c.systemd.Load() }
+// Identity is what the runtime answered to Identify last; zero before the first answer.
+func (c *Client) Identity() Identity {
+	if id := c.identity.Load(); id != nil {
+		return *id
+	}
+	return Identity{}
+}
 
-// Condition is the runtime's own judgement of whether it can run pods: empty when it can.
+// Condition is the runtime's own judgement of whether it can run pods: empty when it can. The runtime may have been
+// replaced since it was asked last, so it identifies itself again.
 func (c *Client) Condition(ctx context.Context) (fault string, err error) {
+	if _, err := c.Identify(ctx); err != nil {
+		return "", err
+	}
 	ctx, cancel := context.WithTimeout(ctx, QueryTimeout)
 	defer cancel()
 	resp, err := c.Status(ctx, &cri.StatusRequest{})

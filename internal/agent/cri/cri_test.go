@@ -116,7 +116,7 @@ func TestCondition(t *testing.T) {
 		t.Errorf("%q, %v", fault, err)
 	}
 	id, err := c.Identify(t.Context())
-	if err != nil || id != (Identity{"fake", "1.0"}) || c.Systemd() {
+	if err != nil || id != (Identity{Name: "fake", Version: "1.0"}) || c.Identity() != id {
 		t.Errorf("%+v, %v", id, err)
 	}
 }

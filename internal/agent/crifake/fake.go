@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ type Runtime struct {
 	Socket string
 	// StreamURL is the address that Exec, Attach and PortForward answer with.
 	StreamURL string
+
+	// Queries counts all calls, also those that change nothing.
+	Queries atomic.Int64
 
 	server *grpc.Server
 	done   chan struct{}
@@ -71,7 +75,11 @@ func (r *Runtime) Serve(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.server = grpc.NewServer()
+	r.server = grpc.NewServer(grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			r.Queries.Add(1)
+			return handler(ctx, req)
+		}))
 	cri.RegisterRuntimeServiceServer(r.server, r)
 	cri.RegisterImageServiceServer(r.server, r)
 	r.done = make(chan struct{})

@@ -66,7 +66,7 @@ func (r *Reporter) capacity(old v1.ResourceList, s state) v1.ResourceList {
 
 func (r *Reporter) addresses() []v1.NodeAddress {
 	addrs := []v1.NodeAddress{}
-	if _, err := netip.ParseAddr(r.cfg.Address); err == nil {
+	if ip, err := netip.ParseAddr(r.cfg.Address); err == nil && !ip.IsUnspecified() {
 		addrs = append(addrs, v1.NodeAddress{Type: v1.NodeInternalIP, Address: r.cfg.Address})
 	}
 	return append(addrs, v1.NodeAddress{Type: v1.NodeHostName, Address: r.cfg.NodeName})

@@ -48,7 +48,7 @@ func run(t *testing.T, kube *fake.Clientset, w *world) (r *Reporter, stop func()
 	t.Helper()
 	r, err := New(Config{
 		Client: kube, NodeName: "n", Address: "10.1.2.3", Port: 10250, MaxPods: 7, Version: "v1.0.0", DataDir: t.TempDir(),
-		Fault: w.Fault, Devices: w.Devices, RuntimeVersion: "rt://1", Log: slog.New(slog.DiscardHandler),
+		Fault: w.Fault, Devices: w.Devices, RuntimeVersion: func() string { return "rt://1" }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

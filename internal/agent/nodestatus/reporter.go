@@ -45,8 +45,8 @@ type Config struct {
 	DataDir string
 	// Fault asks the runtime why it can't run pods; empty: it can.
 	Fault func(context.Context) (string, error)
-	// RuntimeVersion is NAME://VERSION.
-	RuntimeVersion string
+	// RuntimeVersion is NAME://VERSION, as the runtime told of itself when it was last asked for its fault.
+	RuntimeVersion func() string
 	// Devices are the present device resources, by name.
 	Devices func() map[string]int64
 	Log     *slog.Logger
@@ -112,7 +112,7 @@ func (r *Reporter) Changed() {
 func (r *Reporter) Run(ctx context.Context) {
 	delay := retryFirst
 	var written, asked time.Time
-	s := state{machine: r.machine, runtimeVersion: r.cfg.RuntimeVersion, fault: "the runtime was not asked yet"}
+	s := state{machine: r.machine, fault: "the runtime was not asked yet"}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -127,6 +127,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		s.now = time.Now()
 		if poked || s.fault != "" || s.now.Sub(asked) >= runtimeEvery {
 			s.fault, asked = r.fault(ctx), s.now
+			s.runtimeVersion = r.cfg.RuntimeVersion()
 		}
 		err := r.report(ctx, s, s.now.Sub(written) >= heartbeatEvery, &written)
 		if ctx.Err() != nil {

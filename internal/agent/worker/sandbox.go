@@ -40,7 +40,7 @@ func (w *Worker) sandboxConfig(pod *v1.Pod, attempt uint32) *criv1.PodSandboxCon
 	}
 	return podspec.Sandbox(podspec.SandboxInput{
 		Pod: pod, Attempt: attempt,
-		CgroupParent: podspec.CgroupParent(w.cfg.CgroupRoot, pod, w.cfg.Runtime.Systemd()),
+		CgroupParent: podspec.CgroupParent(w.cfg.CgroupRoot, pod, w.cfg.Runtime.Identity().Systemd),
 		LogDir:       w.logDir(pod), NodeName: w.cfg.NodeName, HostDNS: dns,
 	})
 }

@@ -37,14 +37,12 @@ type Devices interface {
 // Config is what all workers share.
 type Config struct {
 	Runtime *cri.Client
-	// RuntimeName is the scheme of container IDs.
-	RuntimeName string
-	Kube        kubernetes.Interface
-	Devices     Devices
-	Volumes     *volumes.Manager
-	Objects     *objects.Store
-	Status      *status.Writer
-	Events      record.EventRecorder
+	Kube    kubernetes.Interface
+	Devices Devices
+	Volumes *volumes.Manager
+	Objects *objects.Store
+	Status  *status.Writer
+	Events  record.EventRecorder
 	// NodeName, HostIPs, NodeMemory (bytes) and Allocatable tell of the node.
 	NodeName    string
 	HostIPs     []string
@@ -99,7 +97,7 @@ type wish struct {
 	gone bool
 	// stopBy is by when the pod shall have ended, once it is deleted or gone.
 	stopBy time.Time
-	// devices and objects say that these have changed since they were last looked at.
+	// devices and objects say that these, or what of the pod its volumes show, have changed since they were last looked at.
 	devices, objects bool
 }
 
@@ -135,6 +133,10 @@ const goneGrace = time.Second
 // Update tells of a newer version of the object.
 func (w *Worker) Update(pod *v1.Pod) {
 	w.mu.Lock()
+	// Volumes may show these.
+	if !maps.Equal(w.pod.Labels, pod.Labels) || !maps.Equal(w.pod.Annotations, pod.Annotations) {
+		w.objects = true
+	}
 	w.pod = pod
 	if pod.DeletionTimestamp != nil {
 		seconds := int64(0)
@@ -246,6 +248,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 		return w.blind(ctx, err), false
 	}
 	w.unseen = 0
+	w.forgetFailures(&observed)
 	in := w.input(&wish, observed)
 	res := plan.Plan(in)
 	for _, k := range res.Cancel {
@@ -292,6 +295,24 @@ func (w *Worker) noteChanges(wish *wish) {
 	}
 }
 
+// forgetFailures drops the failures to stop or remove what is gone.
+func (w *Worker) forgetFailures(o *plan.Observed) {
+	here := map[string]bool{}
+	for _, s := range o.Sandboxes {
+		here[s.ID] = true
+	}
+	for _, c := range o.Containers {
+		here[c.ID] = true
+	}
+	maps.DeleteFunc(w.failures, func(k plan.Key, _ plan.Failure) bool {
+		switch k.Verb {
+		case plan.StopSandbox, plan.RemoveSandbox, plan.StopContainer, plan.RemoveContainer:
+			return !here[k.On]
+		}
+		return false
+	})
+}
+
 func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	in := plan.Input{
 		Pod: wish.pod, Gone: wish.gone, StopBy: wish.stopBy,
@@ -302,7 +323,7 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Unsupported: plan.Unsupported(wish.pod),
 		Released:    w.released, Removed: w.removed, Deleted: w.deleted,
 		Hashes:      map[string]string{},
-		RuntimeName: w.cfg.RuntimeName, HostIPs: w.cfg.HostIPs, Now: time.Now(),
+		RuntimeName: w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
 	}
 	for k, op := range w.ongoing {
 		in.Ongoing[k] = plan.Ongoing{StopBy: op.action.StopBy}

@@ -29,6 +29,8 @@ type Input struct {
 	Released, Removed bool
 	// Deleted: the API server was told that the pod is gone. A finalizer may keep the object.
 	Deleted bool
+	// VolumesStale: what the pod's volumes were written from has changed.
+	VolumesStale bool
 	// Hashes are the hashes of the containers' present specifications, by container name.
 	Hashes map[string]string
 
@@ -49,6 +51,8 @@ const (
 	// CreateSandbox prepares the pod's directories and volumes and makes its sandbox, after it has stopped those it
 	// replaces.
 	CreateSandbox Verb = "CreateSandbox"
+	// UpdateVolumes brings volumes that are written from objects up to date.
+	UpdateVolumes Verb = "UpdateVolumes"
 	StopSandbox   Verb = "StopSandbox"
 	// RemoveSandbox stops and removes a sandbox with all its containers.
 	RemoveSandbox Verb = "RemoveSandbox"
@@ -106,7 +110,11 @@ func (a Action) Key() Key {
 
 // begins says that the action brings something into being, so that it is cancelled when the pod is to end.
 func (k Key) begins() bool {
-	return k.Verb == GrantDevices || k.Verb == CreateSandbox || k.Verb == StartContainer
+	switch k.Verb {
+	case GrantDevices, CreateSandbox, UpdateVolumes, StartContainer:
+		return true
+	}
+	return false
 }
 
 // Ongoing is an action under way.

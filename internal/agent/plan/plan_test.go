@@ -22,6 +22,7 @@ func TestPlan(t *testing.T) {
 	}
 	released := func(in *Input) { in.Released = true }
 	removed := func(in *Input) { in.Removed = true }
+	stale := func(in *Input) { in.VolumesStale = true }
 	cases := []struct {
 		name   string
 		in     Input
@@ -130,6 +131,14 @@ func TestPlan(t *testing.T) {
 		{"of two sandboxes the older is stopped", given(sandbox("s", 0, true), sandbox("t", 1, true), has("a", 0, "t", Running)), "StopSandbox s", ""},
 		{"a pod that is done gets no new sandbox", given(policy(never), sandbox("s", 0, false), has("a", 0, "s", Exited, code(1))), "Release",
 			"Failed a#0=Error(1) Initialized"},
+
+		// Volumes.
+		{"volumes follow what they show", given(stale, sandbox("s", 0, true), has("a", 0, "s", Running)), "UpdateVolumes", ""},
+		{"one after the other", given(stale, sandbox("s", 0, true), has("a", 0, "s", Running), ongoing(UpdateVolumes, "")), "", ""},
+		{"not before they are there", given(stale), "CreateSandbox #0", ""},
+		{"not while they are being made", given(stale, sandbox("s", 0, true), ongoing(CreateSandbox, ""), has("a", 0, "s", Running)), "", ""},
+		{"nor are they made while they are being changed", given(sandbox("s", 0, false), has("a", 0, "s", Exited), ongoing(UpdateVolumes, "")), "", ""},
+		{"an end does not wait for them", given(stale, sandbox("s", 0, true), ongoing(UpdateVolumes, ""), deleted(time.Second)), "cancel UpdateVolumes", ""},
 
 		// What the runtime has forgotten.
 		{"a lost container is restarted, its end unknown", given(sandbox("s", 0, true), prior(v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{was("a", 2, wasRunning())}})),

@@ -15,6 +15,9 @@ func (d *decision) run() {
 		d.createSandbox()
 		return
 	}
+	if d.in.VolumesStale && !d.ongoing(CreateSandbox) {
+		d.do(Action{Verb: UpdateVolumes})
+	}
 	if !d.a.initialized {
 		d.runInit()
 		return
@@ -22,6 +25,12 @@ func (d *decision) run() {
 	for i := range d.a.main {
 		d.runContainer(&d.a.main[i])
 	}
+}
+
+// ongoing says that an action of which there is one a pod is under way.
+func (d *decision) ongoing(v Verb) bool {
+	_, ok := d.in.Ongoing[Key{Verb: v}]
+	return ok
 }
 
 // settle stops what runs outside the sandbox in use, and sandboxes that were replaced. It says whether that is done.
@@ -46,6 +55,10 @@ func (d *decision) settle() bool {
 func (d *decision) createSandbox() {
 	if !d.in.Granted {
 		d.do(Action{Verb: GrantDevices})
+		return
+	}
+	if d.ongoing(UpdateVolumes) {
+		// Both write the volumes.
 		return
 	}
 	a := Action{Verb: CreateSandbox}

@@ -51,6 +51,10 @@ func (w *Worker) begin(ctx context.Context, pod *v1.Pod, a plan.Action) {
 	ctx, cancel := context.WithCancel(ctx)
 	op := &operation{action: a, cancel: cancel}
 	w.ongoing[key] = op
+	if a.Verb == plan.UpdateVolumes {
+		// What changes from now on is for the next time.
+		w.stale = false
+	}
 	w.log.Debug("action", "verb", a.Verb, "on", key.On)
 	w.ops.Go(func() {
 		err := w.act(ctx, pod, a)
@@ -72,6 +76,9 @@ func (w *Worker) finished(r result) {
 		delete(w.failures, key)
 		w.succeeded(r.op.action)
 		return
+	}
+	if key.Verb == plan.UpdateVolumes {
+		w.stale = true
 	}
 	if r.cancelled {
 		return
@@ -105,6 +112,8 @@ func (w *Worker) act(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 		return w.grantDevices(ctx, pod)
 	case plan.CreateSandbox:
 		return w.createSandbox(ctx, pod, a)
+	case plan.UpdateVolumes:
+		return w.updateVolumes(ctx, pod)
 	case plan.StopSandbox:
 		return w.stopSandbox(ctx, a.ID)
 	case plan.RemoveSandbox:

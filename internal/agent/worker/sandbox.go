@@ -77,6 +77,14 @@ func (w *Worker) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) 
 	return nil
 }
 
+func (w *Worker) updateVolumes(ctx context.Context, pod *v1.Pod) error {
+	err := w.cfg.Volumes.Update(ctx, pod)
+	if err != nil && ctx.Err() == nil {
+		w.event(pod, "", v1.EventTypeWarning, plan.ReasonFailedVolumes, "volumes were not brought up to date: "+err.Error())
+	}
+	return because(plan.ReasonFailedVolumes, err)
+}
+
 // text is a CRI error without gRPC's wrapping.
 func text(err error) string {
 	if s, ok := status.FromError(err); ok {

@@ -86,6 +86,8 @@ type Worker struct {
 	released  bool
 	removed   bool
 	deleted   bool
+	// stale: what the pod's volumes show has changed since they were written.
+	stale bool
 	// unseen counts observations that failed in a row.
 	unseen int
 	ops    sync.WaitGroup
@@ -249,6 +251,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 	}
 	w.unseen = 0
 	w.forgetFailures(&observed)
+	due := w.follow(&wish)
 	in := w.input(&wish, observed)
 	res := plan.Plan(in)
 	for _, k := range res.Cancel {
@@ -260,9 +263,8 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 	}
 	if !wish.gone {
 		w.publish(wish.pod, &in)
-		res.Wake = earlier(res.Wake, w.refreshVolumes(ctx, &wish))
 	}
-	return res.Wake, res.Done
+	return earlier(res.Wake, due), res.Done
 }
 
 // blind is when to try to look again after the runtime could not be asked.
@@ -319,9 +321,10 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Prior:    plan.Merge(wish.pod.Status, w.prior),
 		Observed: observed,
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
-		Granted:     w.granted || !asksForDevices(wish.pod),
-		Unsupported: plan.Unsupported(wish.pod),
-		Released:    w.released, Removed: w.removed, Deleted: w.deleted,
+		Granted:      w.granted || !asksForDevices(wish.pod),
+		Unsupported:  plan.Unsupported(wish.pod),
+		VolumesStale: w.stale,
+		Released:     w.released, Removed: w.removed, Deleted: w.deleted,
 		Hashes:      map[string]string{},
 		RuntimeName: w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
 	}
@@ -360,26 +363,17 @@ func containers(pod *v1.Pod) func(yield func(c *v1.Container, init bool) bool) {
 	}
 }
 
-// refreshVolumes brings volumes up to date when one of their objects has changed or a token is due. It returns when
-// the next token is.
-func (w *Worker) refreshVolumes(ctx context.Context, wish *wish) time.Time {
-	if w.released || wish.pod.DeletionTimestamp != nil {
+// follow has the worker told of changes of the objects that the pod refers to, and notes when its volumes are out of
+// date. It returns when the next token in them is due.
+func (w *Worker) follow(wish *wish) time.Time {
+	if w.released || wish.gone || wish.pod.DeletionTimestamp != nil {
 		return time.Time{}
 	}
 	w.cfg.Objects.Hold(w.uid, objects.References(wish.pod), w.objectsChanged)
 	due := w.cfg.Objects.TokensDue(w.uid)
-	if !wish.objects && (due.IsZero() || time.Now().Before(due)) {
-		return due
+	w.stale = w.stale || wish.objects || !due.IsZero() && !time.Now().Before(due)
+	if w.stale {
+		return time.Time{}
 	}
-	if _, setting := w.ongoing[plan.Key{Verb: plan.CreateSandbox}]; setting {
-		// The volumes are being made from what is newest now; look again when that is done.
-		w.mu.Lock()
-		w.objects = true
-		w.mu.Unlock()
-		return due
-	}
-	if err := w.cfg.Volumes.Update(ctx, wish.pod); err != nil {
-		w.event(wish.pod, "", v1.EventTypeWarning, plan.ReasonFailedVolumes, "volumes were not brought up to date: "+err.Error())
-	}
-	return w.cfg.Objects.TokensDue(w.uid)
+	return due
 }

@@ -242,7 +242,8 @@ func (d *decision) terminate() {
 	case !d.in.Removed:
 		d.do(Action{Verb: Release, Final: true})
 	case d.in.Gone:
-		d.res.Done = true
+		// The answer to the deletion may still be on its way.
+		d.res.Done = len(d.in.Ongoing) == 0
 	case !d.in.Deleted:
 		d.do(Action{Verb: DeleteObject})
 	}

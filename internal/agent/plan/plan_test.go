@@ -192,6 +192,7 @@ func TestPlan(t *testing.T) {
 		{"removed", given(sandbox("s", 0, true), has("a", 0, "s", Exited), gone), "RemoveSandbox s", ""},
 		{"cleaned up", given(gone), "Release all", ""},
 		{"and forgotten", given(gone, removed), "done", ""},
+		{"when nothing is under way", given(gone, removed, ongoing(DeleteObject, "")), "", ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (s *Server) clientConfig(pair pki.Pair) *rest.Config {
 }
 
 // writeKubeconfig writes the administrator's kubeconfig, which holds all that a client needs.
-func (s *Server) writeKubeconfig() error {
+func (s *Server) writeKubeconfig(admin pki.Pair) error {
 	path := s.cfg.Kubeconfig
 	if path == "" {
 		return nil
@@ -69,7 +69,7 @@ func (s *Server) writeKubeconfig() error {
 	const name = "monopod"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: s.url(), CertificateAuthorityData: s.pki.CA}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: s.pki.Admin.Cert, ClientKeyData: s.pki.Admin.Key}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: admin.Cert, ClientKeyData: admin.Key}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
 	raw, err := clientcmd.Write(*config)
@@ -96,13 +96,20 @@ func (s *Server) renewCertificates(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		_, renewed, err := pki.Ensure(s.pkiConfig())
+		renewed, err := s.renew()
 		if err != nil {
 			s.cfg.Log.Error("certificates could not be renewed; trying again tomorrow", "error", err)
-			continue
 		}
 		if len(renewed) > 0 {
 			s.cfg.Log.Info("certificates renewed; copies of the administrator's kubeconfig are to be replaced", "files", renewed)
 		}
 	}
+}
+
+func (s *Server) renew() (renewed []string, err error) {
+	p, renewed, err := pki.Ensure(s.pkiConfig())
+	if err != nil || len(renewed) == 0 {
+		return nil, err
+	}
+	return renewed, s.writeKubeconfig(p.Admin)
 }

@@ -188,7 +188,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if err := namespaces.Create(ctx, s.resources.namespaces.Namespace, namespaces.System()); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if err := s.writeKubeconfig(); err != nil {
+	if err := s.writeKubeconfig(s.pki.Admin); err != nil {
 		return err
 	}
 	s.cfg.Log.Info("the Kubernetes API is ready", "url", s.url(), "kubeconfig", s.cfg.Kubeconfig)

@@ -19,7 +19,7 @@ func resolveDevices(devices []*cri.Device) ([]ocispec.Device, error) {
 	for _, d := range devices {
 		source, err := filepath.EvalSymlinks(d.GetHostPath())
 		if err != nil {
-			return nil, fmt.Errorf("device %s: host_path: %w: %w", d.GetContainerPath(), err, errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("device %s: host_path %s: %w: %w", d.GetContainerPath(), d.GetHostPath(), err, errdefs.ErrInvalidArgument)
 		}
 		found, err := nodesBelow(source, d.GetContainerPath(), d.GetPermissions())
 		if err != nil {

@@ -21,7 +21,7 @@ func resolveMounts(mounts []*cri.Mount) ([]ocispec.ResolvedMount, error) {
 		}
 		source, err := filepath.EvalSymlinks(mt.GetHostPath())
 		if err != nil {
-			return nil, fmt.Errorf("mount at %s: host_path: %w: %w", mt.GetContainerPath(), err, errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("mount at %s: host_path %s: %w: %w", mt.GetContainerPath(), mt.GetHostPath(), err, errdefs.ErrInvalidArgument)
 		}
 		if err := checkPropagation(mt, source); err != nil {
 			return nil, err

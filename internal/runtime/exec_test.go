@@ -1,0 +1,74 @@
+package runtime_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestExecSync(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("exec")
+	id := n.launch(sb, shell("c", sleeper))
+	run := func(timeout int64, cmd ...string) (*cri.ExecSyncResponse, time.Duration, error) {
+		begin := time.Now()
+		resp, err := n.rt.ExecSync(n.ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: timeout})
+		return resp, time.Since(begin), err
+	}
+	resp, _, err := run(0, "sh", "-c", "echo out; echo err >&2; exit 7")
+	if err != nil || string(resp.GetStdout()) != "out\n" || string(resp.GetStderr()) != "err\n" || resp.GetExitCode() != 7 {
+		t.Errorf("%v, %v", resp, err)
+	}
+	t.Run("time-out kills", func(t *testing.T) {
+		_, took, err := run(1, "sh", "-c", "exec sleep 3601")
+		wantCode(t, err, codes.DeadlineExceeded, id, "1s")
+		if took > patience()/2 {
+			t.Errorf("took %v", took)
+		}
+		n.eventually("the command to be killed", func() bool { return !strings.Contains(n.exec(id, "ps"), "sleep 3601") })
+	})
+	t.Run("a grandchild keeps the pipe", func(t *testing.T) {
+		resp, took, err := run(0, "sh", "-c", "echo said; sleep 3602 & exit 3")
+		if err != nil || string(resp.GetStdout()) != "said\n" || resp.GetExitCode() != 3 || took > patience()/2 {
+			t.Errorf("%v, %v after %v", resp, err, took)
+		}
+	})
+	t.Run("a grandchild prints for ever", func(t *testing.T) {
+		resp, took, err := run(0, "sh", "-c", "yes & exit 4")
+		if err != nil || resp.GetExitCode() != 4 || took > patience()/2 {
+			t.Errorf("code %d, %v after %v", resp.GetExitCode(), err, took)
+		}
+		n.eventually("the printer to get SIGPIPE", func() bool { return !strings.Contains(n.exec(id, "ps"), "yes") })
+	})
+	t.Run("more than a message holds", func(t *testing.T) {
+		resp, _, err := run(0, "sh", "-c", "head -c 20000000 /dev/zero; head -c 20000000 /dev/zero >&2; echo done > /tmp/done")
+		if err != nil || resp.GetExitCode() != 0 || len(resp.GetStdout()) < 15<<20 || len(resp.GetStdout())+len(resp.GetStderr()) > 16<<20 {
+			t.Errorf("%d and %d bytes, %v", len(resp.GetStdout()), len(resp.GetStderr()), err)
+		}
+		if n.exec(id, "cat", "/tmp/done") != "done" {
+			t.Error("the command was cut short")
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		_, _, err := run(0)
+		wantCode(t, err, codes.InvalidArgument, "cmd")
+		_, _, err = run(-1, "true")
+		wantCode(t, err, codes.InvalidArgument, "timeout")
+		if _, _, err := run(0, "/no/such"); err == nil || !strings.Contains(err.Error(), "/no/such") {
+			t.Errorf("a program that is not there: %v", err)
+		}
+		created := n.create(sb, shell("created", sleeper))
+		_, err = n.rt.ExecSync(n.ctx, &cri.ExecSyncRequest{ContainerId: created, Cmd: []string{"true"}})
+		wantCode(t, err, codes.FailedPrecondition, created, "CREATED")
+	})
+	t.Run("binary", func(t *testing.T) {
+		resp, _, err := run(0, "head", "-c", "100000", "/bin/busybox")
+		if err != nil || len(resp.GetStdout()) != 100000 || !bytes.HasPrefix(resp.GetStdout(), []byte("\x7fELF")) {
+			t.Errorf("%d bytes, %v", len(resp.GetStdout()), err)
+		}
+	})
+}

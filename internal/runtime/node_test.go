@@ -1,0 +1,381 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/executor/client"
+	"monopod.dev/monopod/internal/executor/launch"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/runtime"
+	"monopod.dev/monopod/internal/state"
+	"monopod.dev/monopod/test/harness"
+	"monopod.dev/monopod/test/images"
+)
+
+const busybox = "docker.io/library/busybox:latest"
+
+// What all tests share: the executor's binary and an archive with the image busybox.
+var executorBinary, busyboxArchive string
+
+func TestMain(m *testing.M) {
+	code, err := func() (int, error) {
+		dir, err := os.MkdirTemp("/tmp", "mprt-bin")
+		if err != nil {
+			return 1, err
+		}
+		defer os.RemoveAll(dir)
+		executorBinary = filepath.Join(dir, "monopod-executor")
+		build := exec.Command("go", "build", "-trimpath", "-tags", "seccomp netgo osusergo", "-ldflags", `-s -w -linkmode external -extldflags "-static"`,
+			"-o", executorBinary, "monopod.dev/monopod/cmd/monopod-executor")
+		build.Env = append(os.Environ(), "CGO_ENABLED=1")
+		if out, err := build.CombinedOutput(); err != nil {
+			return 1, fmt.Errorf("build the executor (needs gcc, libseccomp-dev): %w\n%s", err, out)
+		}
+		img, err := images.Busybox(busybox)
+		if err != nil {
+			return 1, err
+		}
+		busyboxArchive = filepath.Join(dir, "busybox.tar")
+		if err := images.WriteArchive(busyboxArchive, img); err != nil {
+			return 1, err
+		}
+		return m.Run(), nil
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// patience bounds what a test waits for.
+func patience() time.Duration { return 20 * time.Second * harness.SlowFactor() }
+
+var instances atomic.Int32
+
+// node is a runtime with all that it stands on, all real.
+type node struct {
+	testing.TB
+	dir, bridgeName, cgroupRoot string
+	cidr                        netip.Prefix
+	ctx                         context.Context
+	log                         *bytes.Buffer // read it when the server has ended
+
+	db       *state.DB
+	images   *image.Store
+	bridge   *network.Bridge
+	executor *client.Client
+	server   *runtime.Server
+	end      context.CancelFunc
+	ended    chan error
+	conn     *grpc.ClientConn
+	rt       cri.RuntimeServiceClient
+	img      cri.ImageServiceClient
+}
+
+// newNode starts a node with the image busybox in it. After the test nothing of it is left.
+func newNode(t testing.TB) *node {
+	t.Helper()
+	n := prepareNode(t)
+	n.start()
+	f, err := os.Open(busyboxArchive)
+	n.check(err)
+	defer f.Close()
+	_, err = n.images.Load(n.ctx, f)
+	n.check(err)
+	return n
+}
+
+func prepareNode(t testing.TB) *node {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "mprt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := int(instances.Add(1))
+	n := &node{TB: t, dir: dir, bridgeName: fmt.Sprintf("mr%d-%d", os.Getpid()%1000000, i), cgroupRoot: "/" + filepath.Base(dir)}
+	n.cidr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(200 + os.Getpid()%8), byte(os.Getpid()/8 + i), 0}), 24)
+	harness.CheckHost(t, harness.Place{Dirs: []string{dir}, CgroupRoot: n.cgroupRoot, Bridge: n.bridgeName})
+	ctx, cancel := context.WithTimeout(context.Background(), 6*patience())
+	n.ctx = ctx
+	t.Cleanup(func() {
+		defer cancel()
+		n.removeAll()
+		if t.Failed() {
+			t.Logf("log of the last server:\n%s", n.log)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+func (n *node) check(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+// start starts everything but an executor that runs.
+func (n *node) start() {
+	n.Helper()
+	n.startUntil(nil)
+}
+
+// startUntil calls before, if any, when the state is open and before the server looks at it.
+func (n *node) startUntil(before func()) {
+	n.Helper()
+	var err error
+	n.log = &bytes.Buffer{}
+	log := slog.New(slog.NewTextHandler(&lockedWriter{w: n.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	n.db, _, err = state.Open(state.Config{Path: filepath.Join(n.dir, "data", "state", "runtime.db"), SetAside: true})
+	n.check(err)
+	n.check(launch.Ensure(n.ctx, launch.Config{Binary: executorBinary, Socket: filepath.Join(n.dir, "x.sock"), Dir: filepath.Join(n.dir, "run", "executor"),
+		CgroupPath: filepath.Join(n.cgroupRoot, "executor")}))
+	n.images, err = image.Open(n.ctx, image.Config{Root: filepath.Join(n.dir, "data", "images"), RegistryConfigDir: filepath.Join(n.dir, "hosts"), Log: log})
+	n.check(err)
+	n.bridge, err = network.New(n.ctx, network.Config{DB: n.db, Bridge: n.bridgeName, PodCIDR: n.cidr, Table: n.bridgeName, Log: log})
+	n.check(err)
+	n.check(n.bridge.Start(n.ctx))
+	n.executor = client.New(client.Config{Socket: filepath.Join(n.dir, "x.sock"), Log: log})
+	if before != nil {
+		before()
+	}
+	n.server, err = runtime.New(n.ctx, runtime.Config{Socket: filepath.Join(n.dir, "cri.sock"), DataDir: filepath.Join(n.dir, "data"), RunDir: filepath.Join(n.dir, "run"),
+		CgroupRoot: n.cgroupRoot, CDISpecDirs: []string{filepath.Join(n.dir, "cdi"), filepath.Join(n.dir, "cdi2")}, Images: n.images, Network: n.bridge, Executor: n.executor,
+		DB: n.db, Version: "v0.1.0", Log: log})
+	n.check(err)
+	ctx, end := context.WithCancel(n.ctx)
+	n.end, n.ended = end, make(chan error, 1)
+	go func() { n.ended <- n.server.Serve(ctx) }()
+	select {
+	case <-n.server.Ready():
+	case err := <-n.ended:
+		n.Fatalf("the server ended: %v", err)
+	}
+	n.conn, err = grpc.NewClient("unix://"+filepath.Join(n.dir, "cri.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	n.check(err)
+	n.rt, n.img = cri.NewRuntimeServiceClient(n.conn), cri.NewImageServiceClient(n.conn)
+}
+
+// stop ends the server and what it stands on; the executor and the containers go on.
+func (n *node) stop() {
+	n.Helper()
+	n.stopServing()
+	n.closeAll()
+}
+
+func (n *node) stopServing() {
+	n.Helper()
+	if n.end == nil {
+		return
+	}
+	n.end()
+	if err := <-n.ended; err != nil {
+		n.Errorf("the server ended with %v", err)
+	}
+	n.end = nil
+	n.conn.Close()
+}
+
+func (n *node) closeAll() {
+	n.Helper()
+	n.bridge.Close()
+	if err := errors.Join(n.executor.Close(), n.images.Close(), n.db.Close()); err != nil {
+		n.Error(err)
+	}
+	n.db = nil
+}
+
+func (n *node) restart() {
+	n.Helper()
+	n.stop()
+	n.start()
+}
+
+// removeAll removes all that the node has on the host.
+func (n *node) removeAll() {
+	n.Helper()
+	if n.db == nil {
+		n.start()
+	}
+	n.stopServing()
+	host, err := cgroup.Detect()
+	if err == nil {
+		err = errors.Join(n.server.RemoveAll(n.ctx), n.executor.Shutdown(n.ctx, protocol.ShutdownRequest{Kill: true}), n.bridge.Remove(n.ctx),
+			host.RemoveTree(n.cgroupRoot))
+	}
+	if err != nil {
+		n.Error(err)
+	}
+	n.closeAll()
+}
+
+// sandboxConfig is that of an ordinary pod.
+func (n *node) sandboxConfig(name string) *cri.PodSandboxConfig {
+	return &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name}, Hostname: name,
+		LogDirectory: filepath.Join(n.dir, "logs", name),
+		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}}},
+	}
+}
+
+// shell is the configuration of a container that runs a script.
+func shell(name, script string) *cri.ContainerConfig {
+	return &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: busybox}, Command: []string{"sh", "-c", script}, LogPath: name + "/0.log",
+		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}}},
+	}
+}
+
+// sleeper ends at once when it is asked to.
+const sleeper = "trap 'exit 0' TERM; sleep 3600 & wait"
+
+func (n *node) run(name string) string {
+	n.Helper()
+	resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: n.sandboxConfig(name)})
+	n.check(err)
+	return resp.GetPodSandboxId()
+}
+
+func (n *node) tryCreate(sandbox string, cfg *cri.ContainerConfig) (string, error) {
+	resp, err := n.rt.CreateContainer(n.ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox, Config: cfg})
+	return resp.GetContainerId(), err
+}
+
+func (n *node) create(sandbox string, cfg *cri.ContainerConfig) string {
+	n.Helper()
+	id, err := n.tryCreate(sandbox, cfg)
+	n.check(err)
+	return id
+}
+
+func (n *node) tryStart(id string) error {
+	_, err := n.rt.StartContainer(n.ctx, &cri.StartContainerRequest{ContainerId: id})
+	return err
+}
+
+func (n *node) launch(sandbox string, cfg *cri.ContainerConfig) string {
+	n.Helper()
+	id := n.create(sandbox, cfg)
+	n.check(n.tryStart(id))
+	return id
+}
+
+func (n *node) tryStop(id string, grace int64) error {
+	_, err := n.rt.StopContainer(n.ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: grace})
+	return err
+}
+
+func (n *node) remove(id string) {
+	n.Helper()
+	_, err := n.rt.RemoveContainer(n.ctx, &cri.RemoveContainerRequest{ContainerId: id})
+	n.check(err)
+}
+
+func (n *node) removeSandbox(id string) {
+	n.Helper()
+	_, err := n.rt.RemovePodSandbox(n.ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	n.check(err)
+}
+
+func (n *node) status(id string) *cri.ContainerStatus {
+	n.Helper()
+	resp, err := n.rt.ContainerStatus(n.ctx, &cri.ContainerStatusRequest{ContainerId: id})
+	n.check(err)
+	return resp.GetStatus()
+}
+
+func (n *node) sandboxStatus(id string) *cri.PodSandboxStatus {
+	n.Helper()
+	resp, err := n.rt.PodSandboxStatus(n.ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	n.check(err)
+	return resp.GetStatus()
+}
+
+// wait waits for the end of a container.
+func (n *node) wait(id string) *cri.ContainerStatus {
+	n.Helper()
+	n.eventually("container "+id+" to end", func() bool { return n.status(id).GetState() == cri.ContainerState_CONTAINER_EXITED })
+	return n.status(id)
+}
+
+func (n *node) eventually(what string, ok func() bool) {
+	n.Helper()
+	for deadline := time.Now().Add(patience()); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// exec runs a command in a container and returns what it prints.
+func (n *node) exec(id string, cmd ...string) string {
+	n.Helper()
+	resp, err := n.rt.ExecSync(n.ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: 10})
+	n.check(err)
+	if resp.GetExitCode() != 0 {
+		n.Fatalf("%q ended with %d: %s%s", cmd, resp.GetExitCode(), resp.GetStdout(), resp.GetStderr())
+	}
+	return strings.TrimSpace(string(resp.GetStdout()))
+}
+
+// output runs a container to its end and returns what its log holds, without times.
+func (n *node) output(sandbox string, cfg *cri.ContainerConfig) string {
+	n.Helper()
+	id := n.launch(sandbox, cfg)
+	st := n.wait(id)
+	var out strings.Builder
+	for _, line := range n.logLines(st.GetLogPath()) {
+		if f := strings.SplitN(line, " ", 4); len(f) == 4 {
+			out.WriteString(f[3] + "\n")
+		}
+	}
+	n.remove(id)
+	return strings.TrimSpace(out.String())
+}
+
+func (n *node) logLines(path string) []string {
+	n.Helper()
+	raw, err := os.ReadFile(path)
+	n.check(err)
+	return strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
+}
+
+// wantCode fails the test unless the error has the code and names all of the words.
+func wantCode(t testing.TB, err error, code codes.Code, words ...string) {
+	t.Helper()
+	if status.Code(err) != code {
+		t.Errorf("error %v, want the code %s", err, code)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not name %q", err, w)
+		}
+	}
+}

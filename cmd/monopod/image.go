@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -130,6 +131,10 @@ func loadImage(ctx context.Context, conn *grpc.ClientConn, path string) error {
 func withRuntime(socket string, f func(*grpc.ClientConn) error) error {
 	if _, err := os.Stat(socket); err != nil {
 		return fmt.Errorf("no runtime is served at %s: start 'monopod up', or name its socket with --cri-socket (%w)", socket, err)
+	}
+	socket, err := filepath.Abs(socket) // a URL of a socket has an absolute path
+	if err != nil {
+		return err
 	}
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -119,16 +119,27 @@ func addConfiguration(cmd *cobra.Command, roles role) *configuration {
 		if s.roles&roles == 0 {
 			continue
 		}
-		cmd.Flags().Func(s.flag, fmt.Sprintf("%s (`%s`)", s.usage, s.value), func(value string) error {
-			var scratch v1alpha1.NodeConfiguration
-			if err := s.set(&scratch, value); err != nil {
-				return err
-			}
-			c.given = append(c.given, func(n *v1alpha1.NodeConfiguration) error { return s.set(n, value) })
-			return nil
-		})
+		cmd.Flags().Var(&settingFlag{setting: s, into: &c}, s.flag, s.usage)
 	}
 	return &c
+}
+
+// settingFlag is a setting as a flag (pflag.Value). It is checked when it is given, and applied when the file has been read.
+type settingFlag struct {
+	setting
+	into *configuration
+}
+
+func (f *settingFlag) String() string { return "" }
+func (f *settingFlag) Type() string   { return f.value }
+
+func (f *settingFlag) Set(value string) error {
+	var scratch v1alpha1.NodeConfiguration
+	if err := f.set(&scratch, value); err != nil {
+		return err
+	}
+	f.into.given = append(f.into.given, func(n *v1alpha1.NodeConfiguration) error { return f.set(n, value) })
+	return nil
 }
 
 // load reads the file, lets the flags win, fills in defaults and validates.

@@ -336,7 +336,7 @@ func (w *watch) result(ctx context.Context, cfg Config, ended *errMachineEnded, 
 	} else if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		why = cause
 	}
-	return Result{Boot: w.boot}, fmt.Errorf("%s: %w; the end of the machine's console:\n%s", what, why, console.last(40))
+	return Result{Boot: w.boot}, fmt.Errorf("%s: %w; the end of the machine's console:\n%s", what, why, console.last(100))
 }
 
 // tail keeps the end of what is written to it.

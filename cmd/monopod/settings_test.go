@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
+)
+
+// samples are values that each kind of setting takes.
+var samples = map[string]string{"PORT": "4711", "N": "7", "DURATION": "20ms"}
+
+// TestEverySettingIsAFlagAndIsDocumented: a key of the file, its flag and its row in docs/CONFIGURATION.md go together.
+func TestEverySettingIsAFlagAndIsDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/CONFIGURATION.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(raw)
+	flags := map[string]string{}
+	for _, s := range settings {
+		value := samples[s.value]
+		if value == "" {
+			value = "x"
+		}
+		var c v1alpha1.NodeConfiguration
+		if err := s.set(&c, value); err != nil {
+			t.Errorf("--%s %s: %v", s.flag, value, err)
+			continue
+		}
+		keys := set(t, c)
+		if len(keys) != 1 {
+			t.Errorf("--%s sets %v, want one key", s.flag, keys)
+			continue
+		}
+		flags[keys[0]] = s.flag
+		if row := fmt.Sprintf("| %s | --%s |", keys[0], s.flag); !strings.Contains(doc, row) {
+			t.Errorf("docs/CONFIGURATION.md has no row that begins with %q", row)
+		}
+	}
+	for _, key := range allKeys(t) {
+		if flags[key] == "" && key != "apiVersion" && key != "kind" {
+			t.Errorf("the key %s has no flag", key)
+		}
+	}
+}
+
+// set lists the keys of a configuration that are not empty.
+func set(t *testing.T, c v1alpha1.NodeConfiguration) []string {
+	t.Helper()
+	raw, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		t.Fatal(err)
+	}
+	return leaves("", tree)
+}
+
+func leaves(prefix string, tree map[string]any) []string {
+	var keys []string
+	for k, v := range tree {
+		switch v := v.(type) {
+		case map[string]any:
+			keys = append(keys, leaves(prefix+k+".", v)...)
+		default:
+			if v != "" && v != "0s" {
+				keys = append(keys, prefix+k)
+			}
+		}
+	}
+	return keys
+}
+
+// allKeys lists every key there is, by filling everything in.
+func allKeys(t *testing.T) []string {
+	t.Helper()
+	port := int32(1)
+	c := v1alpha1.NodeConfiguration{APIVersion: "x", Kind: "x", NodeName: "x", DataDir: "x", RunDir: "x", CgroupRoot: "x",
+		APIServer: v1alpha1.APIServer{BindAddress: "x", Port: &port, Kubeconfig: "x", TokenAuthFile: "x", EtcdTick: v1alpha1.Duration{Duration: 1}},
+		Agent:     v1alpha1.Agent{Address: "x", Port: &port, PodLogsDir: "x", MaxPods: 1},
+		Runtime:   v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x"},
+		Network:   v1alpha1.Network{Bridge: "x", PodCIDR: "x"}, Devices: v1alpha1.Devices{CDISpecDirs: []string{"x"}},
+		Logging: v1alpha1.Logging{Level: "x", Format: "x"}}
+	return set(t, c)
+}

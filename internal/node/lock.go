@@ -25,12 +25,15 @@ func lock(path string) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	if err := f.Truncate(0); err == nil {
-		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
-		if err != nil {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
+	// The pid is for people who find the lock taken.
+	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return func() { f.Close() }, nil
+}
+
+func writePID(f *os.File) error {
+	_, err := fmt.Fprintf(f, "%d\n", os.Getpid())
+	return err
 }

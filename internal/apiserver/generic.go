@@ -84,6 +84,7 @@ func (s *Server) build() error {
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch"), sets.NewString("attach", "exec", "log", "portforward"))
 	config.RESTOptionsGetter = s.store
+	s.drained = config.DrainedNotify()
 	config.ShutdownWatchTerminationGracePeriod = shutdownGrace
 	config.EnableProfiling = false
 	config.StorageObjectCountTracker = nil // it serves priority and fairness, which is off

@@ -2,12 +2,14 @@ package apiserver
 
 import (
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 )
 
 // listener remembers its connections, so that the end of the server is theirs, too: the library's HTTP server waits for
-// them for a while and then leaves them, and it does not know of those that carry a stream (exec, port-forward).
+// idle ones for a while and then leaves them, and it does not know of those that carry a stream (exec, port-forward).
 type listener struct {
 	net.Listener
 
@@ -32,20 +34,32 @@ func (l *listener) Accept() (net.Conn, error) {
 	return t, nil
 }
 
-// closeAll closes the listener and every connection.
+// cut closes every connection that is open now.
+func (l *listener) cut() {
+	l.mu.Lock()
+	open := slices.Collect(maps.Keys(l.conns))
+	l.mu.Unlock()
+	closeEach(open)
+}
+
+// closeAll closes the listener and every connection, for good.
 func (l *listener) closeAll() error {
 	err := l.Close()
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // the HTTP server was first
 	}
 	l.mu.Lock()
-	open := l.conns
-	l.conns = nil
+	open := slices.Collect(maps.Keys(l.conns))
+	l.conns = nil // one that is being accepted now is closed by Accept
 	l.mu.Unlock()
-	for c := range open {
+	closeEach(open)
+	return err
+}
+
+func closeEach(conns []net.Conn) {
+	for _, c := range conns {
 		_ = c.Close() // it is cut; that the peer was first is as good
 	}
-	return err
 }
 
 type conn struct {

@@ -57,8 +57,10 @@ type Server struct {
 	etcd     *etcd.Server
 	store    *store.Store
 	generic  *genericapiserver.GenericAPIServer
-	// serving is closed when requests are accepted, ready when they can all be answered.
+	// serving is closed when requests are accepted, ready when they can all be answered, drained when, at the end, all
+	// have been.
 	serving, ready chan struct{}
+	drained        <-chan struct{}
 	resources      *resources
 	deleter        *namespaces.Deleter
 
@@ -152,7 +154,15 @@ func (s *Server) Run(ctx context.Context) (err error) {
 			}
 		}()
 	}
-	task(func(ctx context.Context) error { return s.generic.PrepareRun().RunWithContext(ctx) })
+	served := make(chan struct{})
+	task(func(ctx context.Context) error {
+		defer close(served)
+		return s.generic.PrepareRun().RunWithContext(ctx)
+	})
+	task(func(ctx context.Context) error {
+		s.hangUp(ctx, served)
+		return nil
+	})
 	task(func(ctx context.Context) error {
 		if !await(ctx, s.serving) {
 			return nil
@@ -194,6 +204,22 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	s.cfg.Log.Info("the Kubernetes API is ready", "url", s.url(), "kubeconfig", s.cfg.Kubeconfig)
 	close(s.ready)
 	return nil
+}
+
+// flushGrace is what connections get to send what their handlers have written.
+const flushGrace = 50 * time.Millisecond
+
+// hangUp cuts the connections at the server's end, as soon as all requests have been answered and all watches told: the
+// HTTP server would wait another second or two for clients to hang up, whose connections are idle then.
+func (s *Server) hangUp(ctx context.Context, served <-chan struct{}) {
+	<-ctx.Done()
+	select {
+	case <-served: // it could not be served at all
+		return
+	case <-s.drained: // the library bounds its wait
+	}
+	time.Sleep(flushGrace)
+	s.listener.cut()
 }
 
 // ignoreEnd is for errors of what is cut off when the server is told to end.

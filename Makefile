@@ -33,7 +33,7 @@ $(BIN)/monopod-executor: FORCE need-go
 	$(CGO) $(GO) build -trimpath -tags '$(CGO_TAGS)' -ldflags '$(LDFLAGS) $(CGO_LDFLAGS)' -o $@ ./cmd/monopod-executor
 
 $(BIN)/kubectl: FORCE need-go
-	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/kubectl
+	$(PLAIN) $(GO) build -trimpath -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $@ ./cmd/kubectl
 
 $(BIN)/hello: FORCE need-go
 	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./examples/hello
@@ -71,8 +71,10 @@ deps:
 test-deps:
 	@hack/need.sh $(TEST_DEPS)
 
+# The kernel is fetched, not installed: that takes the package lists, which a minimal machine may lack.
 vm-deps:
 	@hack/need.sh $(VM_DEPS)
+	@apt-cache show linux-image-cloud-amd64 >/dev/null 2>&1 || apt-get update
 
 need-go:
 	@command -v $(GO) >/dev/null || { echo "Go is missing: install Go 1.26 or newer (https://go.dev/dl) and put it into PATH" >&2; exit 1; }

@@ -26,7 +26,7 @@ func injectCDI(spec *specs.Spec, devices []*cri.CDIDevice, dirs []string) error 
 		}
 		names = append(names, d.GetName())
 	}
-	cache, err := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
+	cache, err := readCDI(dirs)
 	if err != nil {
 		return fmt.Errorf("CDI specs in %s: %w", strings.Join(dirs, ", "), err)
 	}
@@ -34,6 +34,17 @@ func injectCDI(spec *specs.Spec, devices []*cri.CDIDevice, dirs []string) error 
 		return fmt.Errorf("CDI devices %s: %w%s: %w", strings.Join(names, ", "), err, cdiReport(cache, dirs, unresolved), errdefs.ErrInvalidArgument)
 	}
 	return nil
+}
+
+// readCDI reads the specs in the folders. The library panics at a null in a list of a spec (v1.1.1), and one bad file of a vendor
+// must not end the runtime.
+func readCDI(dirs []string) (cache *cdi.Cache, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("a spec file there has a null where a device or an edit should be (%v): %w", fault, errdefs.ErrInvalidArgument)
+		}
+	}()
+	return cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
 }
 
 // cdiReport says where unresolved devices were looked for.

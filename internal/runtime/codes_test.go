@@ -87,14 +87,18 @@ func TestRefusals(t *testing.T) {
 		code    codes.Code
 		words   []string
 	}{
-		"no uid":        {func(c *cri.PodSandboxConfig) { c.Metadata.Uid = "" }, "", codes.InvalidArgument, []string{"uid"}},
-		"handler":       {func(*cri.PodSandboxConfig) {}, "kata", codes.InvalidArgument, []string{"kata", "native"}},
-		"sysctl":        {func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"kernel.panic": "1"} }, "", codes.InvalidArgument, []string{"kernel.panic"}},
-		"unknown":       {func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"net.no.such": "1"} }, "", codes.InvalidArgument, []string{"net.no.such"}},
-		"host sysctl":   {hostNetSysctl, "", codes.InvalidArgument, []string{"net.ipv4.ip_forward", "host"}},
-		"dns server":    {func(c *cri.PodSandboxConfig) { c.DnsConfig = &cri.DNSConfig{Servers: []string{"dns.example"}} }, "", codes.InvalidArgument, []string{"dns.example"}},
-		"dns search":    {func(c *cri.PodSandboxConfig) { c.DnsConfig = &cri.DNSConfig{Searches: []string{"a\nnameserver 1.2.3.4"}} }, "", codes.InvalidArgument, []string{"searches"}},
-		"host port":     {func(c *cri.PodSandboxConfig) { c.PortMappings = []*cri.PortMapping{{ContainerPort: 80, HostPort: 8080}} }, "", codes.Unimplemented, []string{"8080"}},
+		"no uid":      {func(c *cri.PodSandboxConfig) { c.Metadata.Uid = "" }, "", codes.InvalidArgument, []string{"uid"}},
+		"handler":     {func(*cri.PodSandboxConfig) {}, "kata", codes.InvalidArgument, []string{"kata", "native"}},
+		"sysctl":      {func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"kernel.panic": "1"} }, "", codes.InvalidArgument, []string{"kernel.panic"}},
+		"unknown":     {func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"net.no.such": "1"} }, "", codes.InvalidArgument, []string{"net.no.such"}},
+		"host sysctl": {hostNetSysctl, "", codes.InvalidArgument, []string{"net.ipv4.ip_forward", "host"}},
+		"dns server":  {func(c *cri.PodSandboxConfig) { c.DnsConfig = &cri.DNSConfig{Servers: []string{"dns.example"}} }, "", codes.InvalidArgument, []string{"dns.example"}},
+		"dns search": {func(c *cri.PodSandboxConfig) {
+			c.DnsConfig = &cri.DNSConfig{Searches: []string{"a\nnameserver 1.2.3.4"}}
+		}, "", codes.InvalidArgument, []string{"searches"}},
+		"host port": {func(c *cri.PodSandboxConfig) {
+			c.PortMappings = []*cri.PortMapping{{ContainerPort: 80, HostPort: 8080}}
+		}, "", codes.Unimplemented, []string{"8080"}},
 		"log directory": {func(c *cri.PodSandboxConfig) { c.LogDirectory = "logs" }, "", codes.InvalidArgument, []string{"log_directory", "logs"}},
 		"user namespace": {func(c *cri.PodSandboxConfig) {
 			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD}
@@ -121,14 +125,18 @@ func TestRefusals(t *testing.T) {
 		"image mount": {func(c *cri.ContainerConfig) {
 			c.Mounts = []*cri.Mount{{Image: &cri.ImageSpec{Image: busybox}, ContainerPath: "/m"}}
 		}, codes.Unimplemented, []string{"/m", busybox}},
-		"device": {func(c *cri.ContainerConfig) { c.Devices = []*cri.Device{{HostPath: "/etc/passwd", ContainerPath: "/dev/x", Permissions: "rw"}} },
+		"device": {func(c *cri.ContainerConfig) {
+			c.Devices = []*cri.Device{{HostPath: "/etc/passwd", ContainerPath: "/dev/x", Permissions: "rw"}}
+		},
 			codes.InvalidArgument, []string{"/etc/passwd"}},
 		"privileged": {func(c *cri.ContainerConfig) { c.Linux.SecurityContext.Privileged = true }, codes.InvalidArgument, []string{"privileged"}},
 		"seccomp file": {func(c *cri.ContainerConfig) {
 			c.Linux.SecurityContext.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "/no/profile.json"}
 		}, codes.InvalidArgument, []string{"/no/profile.json"}},
-		"user":        {func(c *cri.ContainerConfig) { c.Linux.SecurityContext.RunAsUsername = "nobody-here" }, codes.InvalidArgument, []string{"nobody-here"}},
-		"capability":  {func(c *cri.ContainerConfig) { c.Linux.SecurityContext.Capabilities = &cri.Capability{AddCapabilities: []string{"FLY"}} }, codes.InvalidArgument, []string{"FLY"}},
+		"user": {func(c *cri.ContainerConfig) { c.Linux.SecurityContext.RunAsUsername = "nobody-here" }, codes.InvalidArgument, []string{"nobody-here"}},
+		"capability": {func(c *cri.ContainerConfig) {
+			c.Linux.SecurityContext.Capabilities = &cri.Capability{AddCapabilities: []string{"FLY"}}
+		}, codes.InvalidArgument, []string{"FLY"}},
 		"stop signal": {func(c *cri.ContainerConfig) { c.StopSignal = 4711 }, codes.InvalidArgument, []string{"stop signal"}},
 		"cdi name":    {func(c *cri.ContainerConfig) { c.CDIDevices = []*cri.CDIDevice{{Name: "gpu0"}} }, codes.InvalidArgument, []string{"gpu0"}},
 	} {

@@ -116,7 +116,7 @@ func prepareNode(t testing.TB) *node {
 	n := &node{TB: t, dir: dir, bridgeName: fmt.Sprintf("mr%d-%d", os.Getpid()%1000000, i), cgroupRoot: "/" + filepath.Base(dir)}
 	n.cidr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(200 + os.Getpid()%8), byte(os.Getpid()/8 + i), 0}), 24)
 	harness.CheckHost(t, harness.Place{Dirs: []string{dir}, CgroupRoot: n.cgroupRoot, Bridge: n.bridgeName})
-	ctx, cancel := context.WithTimeout(context.Background(), 6*patience())
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience())
 	n.ctx = ctx
 	t.Cleanup(func() {
 		defer cancel()

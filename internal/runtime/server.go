@@ -87,7 +87,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.containers, err = container.NewManager(container.Config{
 		Dir: filepath.Join(cfg.DataDir, "containers"), RunDir: filepath.Join(cfg.RunDir, "containers"), CDISpecDirs: cfg.CDISpecDirs,
-		BootID: boot, DB: cfg.DB, Executor: cfg.Executor, Images: cfg.Images, Listener: s, Host: s.host, Log: cfg.Log,
+		BootID: boot, Cgroups: s.cgroups, DB: cfg.DB, Executor: cfg.Executor, Images: cfg.Images, Listener: s, Host: s.host, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/runtime/flight"
@@ -63,6 +64,7 @@ type Config struct {
 	Dir, RunDir string
 	CDISpecDirs []string
 	BootID      string
+	Cgroups     *cgroup.Host
 	DB          *state.DB
 	Executor    Executor
 	Images      Images

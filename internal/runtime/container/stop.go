@@ -180,6 +180,9 @@ func (m *Manager) erase(ctx context.Context, rec *Record) error {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete container %s: %w", rec.ID, err)
 	}
+	if err := m.clearCgroup(rec); err != nil {
+		return fmt.Errorf("delete container %s: %w", rec.ID, err)
+	}
 	// The folders are emptied only when nothing is mounted in them any more.
 	if err := mount.UnmountBelow(m.Bundle(rec.ID)); err != nil {
 		return err

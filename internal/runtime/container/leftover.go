@@ -1,0 +1,68 @@
+package container
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// clearCgroup removes the container's cgroup with what runs in it. The executor has done that, unless it has lost the
+// container: then its processes end here, with the last that is known of them.
+func (m *Manager) clearCgroup(rec *Record) error {
+	sb, err := m.sandboxes.Get(rec.SandboxID)
+	if errdefs.IsNotFound(err) {
+		return nil // its cgroup has gone with it
+	}
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(sb.Cgroup, rec.ID)
+	if there, err := m.cfg.Cgroups.Exists(path); err != nil || !there {
+		return err
+	}
+	m.cfg.Log.Warn("the executor has left a container's cgroup; it is removed with what runs in it", "container", rec.ID, "cgroup", path)
+	if err := m.killIn(path); err != nil {
+		return err
+	}
+	return m.cfg.Cgroups.RemoveTree(path)
+}
+
+// killIn kills the processes of a cgroup. Each is held by a descriptor before it is looked for again, so that nobody else's is
+// killed who has got the number meanwhile.
+func (m *Manager) killIn(path string) error {
+	pids, err := m.cfg.Cgroups.Processes(path)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	var held []*proc.FD
+	for _, pid := range pids {
+		fd, err := proc.OpenFD(pid)
+		if errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		defer fd.Close()
+		held = append(held, fd)
+	}
+	if pids, err = m.cfg.Cgroups.Processes(path); err != nil {
+		return err
+	}
+	for _, fd := range held {
+		if !slices.Contains(pids, fd.PID()) {
+			continue
+		}
+		if err := fd.Signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

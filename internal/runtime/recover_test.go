@@ -1,0 +1,378 @@
+package runtime_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/state"
+)
+
+// editTable changes records of a table as JSON objects, as no code of this version would.
+func (n *node) editTable(table string, edit func(map[string]any)) {
+	n.Helper()
+	tab := state.NewTable[map[string]any](n.db, table)
+	recs, err := tab.List()
+	n.check(err)
+	for id, rec := range recs {
+		edit(rec)
+		n.check(tab.Put(id, rec))
+	}
+}
+
+func (n *node) address(sandbox string) netip.Addr {
+	n.Helper()
+	ip, err := netip.ParseAddr(n.sandboxStatus(sandbox).GetNetwork().GetIp())
+	n.check(err)
+	return ip
+}
+
+func TestRestartChangesNothing(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("kept")
+	ip := n.address(sb)
+	running := n.launch(sb, shell("running", sleeper))
+	pid := n.exec(running, "cat", "/proc/1/stat")
+	created := n.create(sb, shell("created", "exit 6"))
+	ended := n.launch(sb, shell("ended", "exit 5"))
+	n.wait(ended)
+	gap := n.launch(sb, shell("gap", "trap 'echo last words; exit 9' USR1; touch /tmp/ready; while :; do sleep 3600 & wait; done"))
+	n.eventually("the trap", func() bool { return strings.Contains(n.exec(gap, "ls", "/tmp"), "ready") })
+
+	n.stopServing()
+	n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: gap, Signal: 10}))
+	n.awaitExecutor(gap, protocol.Exited)
+	n.closeAll()
+	n.start()
+
+	if st := n.sandboxStatus(sb); st.GetState() != cri.PodSandboxState_SANDBOX_READY || n.address(sb) != ip {
+		t.Errorf("sandbox %v, had the address %s", st, ip)
+	}
+	if got := n.exec(running, "cat", "/proc/1/stat"); strings.Fields(got)[21] != strings.Fields(pid)[21] {
+		t.Error("the running container was restarted")
+	}
+	if st := n.status(gap); st.GetState() != cri.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 9 {
+		t.Errorf("ended in the gap: %v", st)
+	}
+	if lines := n.logLines(n.status(gap).GetLogPath()); !strings.HasSuffix(lines[len(lines)-1], "F last words") {
+		t.Errorf("log %q", lines)
+	}
+	if st := n.status(ended); st.GetExitCode() != 5 {
+		t.Error(st)
+	}
+	n.check(n.tryStart(created))
+	if st := n.wait(created); st.GetExitCode() != 6 {
+		t.Error(st)
+	}
+	if id := n.create(sb, shell("running", sleeper)); id != running {
+		t.Errorf("a retry after the restart made %s", id)
+	}
+	n.check(n.tryStop(running, 10))
+	n.removeSandbox(sb)
+}
+
+// awaitExecutor waits for a phase of a container, without a server.
+func (n *node) awaitExecutor(id string, phase protocol.Phase) {
+	n.Helper()
+	n.eventually("the executor to say "+string(phase), func() bool {
+		s, err := n.executor.State(n.ctx, id)
+		return err == nil && s.Phase == phase
+	})
+}
+
+// crash ends the server while f is at the failpoint, as a kill would, and starts another one; what f does later on finds
+// everything closed.
+func (n *node) crash(point string, f func()) {
+	n.Helper()
+	reached, release := make(chan struct{}), make(chan struct{})
+	disarm := failpoint.Arm(point, func() error { close(reached); <-release; return errors.New("the process is dead") })
+	n.Cleanup(func() { close(release) })
+	go f()
+	select {
+	case <-reached:
+	case <-n.ctx.Done():
+		n.Fatalf("%s was not reached", point)
+	}
+	disarm()
+	n.restart()
+}
+
+func TestHalfMadeIsUndone(t *testing.T) {
+	for _, point := range []string{"runtime/sandbox-run/persisted", "network/setup/assigned", "runtime/sandbox-run/built"} {
+		t.Run(strings.ReplaceAll(point, "/", " "), func(t *testing.T) {
+			n := newNode(t)
+			rt, req := n.rt, &cri.RunPodSandboxRequest{Config: n.sandboxConfig("half")}
+			n.crash(point, func() { _, _ = rt.RunPodSandbox(n.ctx, req) })
+			if list, err := n.rt.ListPodSandbox(n.ctx, &cri.ListPodSandboxRequest{}); err != nil || len(list.GetItems()) != 0 {
+				t.Errorf("half made sandboxes are shown: %v, %v", list, err)
+			}
+			n.wantNothing()
+			n.wantAddresses(0)
+			n.run("half")
+			n.wantAddresses(1)
+		})
+	}
+	for _, point := range []string{"runtime/container-create/persisted", "runtime/container-create/created"} {
+		t.Run(strings.ReplaceAll(point, "/", " "), func(t *testing.T) {
+			n := newNode(t)
+			sb := n.run("half")
+			rt := n.rt
+			n.crash(point, func() {
+				_, _ = rt.CreateContainer(n.ctx, &cri.CreateContainerRequest{PodSandboxId: sb, Config: shell("half", sleeper)})
+			})
+			n.wantNothing()
+			id := n.launch(sb, shell("half", sleeper))
+			if held, err := n.executor.List(n.ctx); err != nil || len(held) != 1 || held[0].ID != id {
+				t.Errorf("the executor holds %v, %v", held, err)
+			}
+		})
+	}
+	t.Run("started", func(t *testing.T) {
+		n := newNode(t)
+		id := n.create(n.run("s"), shell("s", sleeper))
+		rt := n.rt
+		n.crash("runtime/container-start/started", func() {
+			_, _ = rt.StartContainer(n.ctx, &cri.StartContainerRequest{ContainerId: id})
+		})
+		if st := n.status(id); st.GetState() != cri.ContainerState_CONTAINER_RUNNING || st.GetStartedAt() == 0 {
+			t.Error(st)
+		}
+	})
+}
+
+// wantAddresses: so many addresses are in use.
+func (n *node) wantAddresses(want int) {
+	n.Helper()
+	leases, err := state.NewTable[any](n.db, "network-addresses").List()
+	if err != nil || len(leases) != want {
+		n.Errorf("%d addresses are in use (%v), want %d: %v", len(leases), leases, want, err)
+	}
+}
+
+// wantNothing: there is no container, and no folder or pin of one.
+func (n *node) wantNothing() {
+	n.Helper()
+	if list, err := n.rt.ListContainers(n.ctx, &cri.ListContainersRequest{}); err != nil || len(list.GetContainers()) != 0 {
+		n.Errorf("containers: %v, %v", list, err)
+	}
+	if held, err := n.executor.List(n.ctx); err != nil || len(held) != 0 {
+		n.Errorf("the executor holds %v, %v", held, err)
+	}
+	for _, dir := range []string{"data/containers", "run/containers"} {
+		if left, err := filepath.Glob(filepath.Join(n.dir, dir, "*")); err != nil || len(left) != 0 {
+			n.Errorf("left in %s: %v, %v", dir, left, err)
+		}
+	}
+	if pins, err := n.images.Pins(n.ctx); err != nil || len(pins) != 0 {
+		n.Errorf("images are pinned by %v, %v", pins, err)
+	}
+}
+
+// TestFailedStepsAreUndone: an error at each step of a Run or a Create leaves nothing, and frees the name.
+func TestFailedStepsAreUndone(t *testing.T) {
+	n := newNode(t)
+	fail := func() error { return errors.New("made to fail") }
+	for _, point := range []string{"runtime/sandbox-run/persisted", "network/setup/assigned", "runtime/sandbox-run/built"} {
+		disarm := failpoint.Arm(point, fail)
+		if _, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: n.sandboxConfig("f")}); err == nil || !strings.Contains(err.Error(), "made to fail") {
+			t.Errorf("%s: %v", point, err)
+		}
+		disarm()
+		if left, err := filepath.Glob(filepath.Join(n.dir, "run/sandboxes/*")); err != nil || len(left) != 0 {
+			t.Errorf("%s left %v, %v", point, left, err)
+		}
+	}
+	sb := n.run("f")
+	for _, point := range []string{"runtime/container-create/persisted", "runtime/container-create/created"} {
+		disarm := failpoint.Arm(point, fail)
+		if _, err := n.tryCreate(sb, shell("f", sleeper)); err == nil || !strings.Contains(err.Error(), "made to fail") {
+			t.Errorf("%s: %v", point, err)
+		}
+		disarm()
+		n.wantNothing()
+	}
+	n.launch(sb, shell("f", sleeper))
+}
+
+func TestUnknownContainerIsEnded(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("u")
+	id := n.launch(sb, shell("u", sleeper))
+	n.stopServing()
+	n.check(state.NewTable[any](n.db, "containers").Delete(id))
+	n.check(os.Remove(filepath.Join(n.dir, "run/containers", id, "record.json")))
+	n.closeAll()
+	n.start()
+	n.wantNothing()
+}
+
+// TestLostRecords: what runs goes on, and is known again, when its records are lost or damaged.
+func TestLostRecords(t *testing.T) {
+	for name, damage := range map[string]func(*node){
+		"the state file is lost": func(n *node) {
+			n.closeAll()
+			n.check(os.Remove(filepath.Join(n.dir, "data/state/runtime.db")))
+		},
+		"the state file is damaged": func(n *node) {
+			n.closeAll()
+			n.check(os.WriteFile(filepath.Join(n.dir, "data/state/runtime.db"), []byte(strings.Repeat("rubbish ", 4096)), 0o600))
+		},
+		"the records are rubbish": func(n *node) {
+			for _, table := range []string{"containers", "sandboxes"} {
+				tab := state.NewTable[json.RawMessage](n.db, table)
+				recs, err := tab.List()
+				n.check(err)
+				for id := range recs {
+					n.check(tab.Put(id, json.RawMessage(`{"id": 7}`)))
+				}
+			}
+			n.closeAll()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			sb := n.run("lost")
+			ip := n.address(sb)
+			id := n.launch(sb, shell("running", sleeper))
+			ended := n.launch(sb, shell("ended", "exit 3"))
+			n.wait(ended)
+			n.stopServing()
+			damage(n)
+			n.start()
+			for range 2 {
+				if st := n.sandboxStatus(sb); st.GetState() != cri.PodSandboxState_SANDBOX_READY || n.address(sb) != ip {
+					t.Errorf("sandbox %v, had %s", st, ip)
+				}
+				if st := n.status(id); st.GetState() != cri.ContainerState_CONTAINER_RUNNING || st.GetMetadata().GetName() != "running" || st.GetImageRef() == "" {
+					t.Error(st)
+				}
+				if st := n.status(ended); st.GetState() != cri.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 3 {
+					t.Error(st)
+				}
+				if other := n.address(n.run("other")); other == ip {
+					t.Errorf("the address %s was given away", ip)
+				}
+				n.exec(id, "true")
+				n.restart()
+			}
+			n.removeSandbox(sb)
+		})
+	}
+	t.Run("there is no copy either", func(t *testing.T) {
+		n := newNode(t)
+		sb := n.run("lost")
+		ip := n.address(sb)
+		id := n.launch(sb, shell("running", sleeper))
+		n.stopServing()
+		good := map[string]json.RawMessage{}
+		for _, rec := range []struct{ table, id, dir string }{{"containers", id, "run/containers"}, {"sandboxes", sb, "run/sandboxes"}} {
+			tab := state.NewTable[json.RawMessage](n.db, rec.table)
+			var err error
+			good[rec.table], err = tab.Get(rec.id)
+			n.check(err)
+			n.check(tab.Put(rec.id, json.RawMessage(`{"id": 7}`)))
+			n.check(os.Remove(filepath.Join(n.dir, rec.dir, rec.id, "record.json")))
+		}
+		n.closeAll()
+		n.start()
+		if s, err := n.executor.State(n.ctx, id); err != nil || s.Phase != protocol.Running {
+			t.Errorf("a container was dropped with its record: %v, %v", s, err)
+		}
+		if other := n.address(n.run("other")); other == ip {
+			t.Errorf("the address %s of a living sandbox was given away", ip)
+		}
+		n.stopServing() // a person repairs the records
+		n.check(state.NewTable[json.RawMessage](n.db, "containers").Put(id, good["containers"]))
+		n.check(state.NewTable[json.RawMessage](n.db, "sandboxes").Put(sb, good["sandboxes"]))
+		n.closeAll()
+		n.start()
+		n.exec(id, "true")
+		if n.address(sb) != ip {
+			t.Errorf("it had %s", ip)
+		}
+	})
+}
+
+// TestReboot: nothing of another boot runs, and nothing is made up about how it ended.
+func TestReboot(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("boot")
+	running, created, ended := n.launch(sb, shell("running", sleeper)), n.create(sb, shell("created", sleeper)), n.launch(sb, shell("ended", "exit 4"))
+	n.wait(ended)
+	n.stopServing()
+	// What a reboot takes: the executor with its containers.
+	n.check(n.executor.Shutdown(n.ctx, protocol.ShutdownRequest{Kill: true}))
+	n.check(os.RemoveAll(filepath.Join(n.dir, "run/executor")))
+	for _, table := range []string{"containers", "sandboxes"} {
+		n.editTable(table, func(rec map[string]any) { rec["bootID"] = "another boot" })
+	}
+	n.closeAll()
+	n.start()
+	if st := n.sandboxStatus(sb); st.GetState() != cri.PodSandboxState_SANDBOX_NOTREADY || st.GetNetwork().GetIp() != "" {
+		t.Error(st)
+	}
+	for _, id := range []string{running, created} {
+		if st := n.status(id); st.GetState() != cri.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 255 || st.GetReason() != "Unknown" || st.GetMessage() == "" {
+			t.Error(st)
+		}
+	}
+	if st := n.status(ended); st.GetExitCode() != 4 || st.GetReason() != "Error" {
+		t.Error(st)
+	}
+	n.wantAddresses(0)
+	n.removeSandbox(sb)
+}
+
+// TestExecutorLost: a container that the executor has lost, with its directory, has ended unseen. Processes that it has left
+// end with the container.
+func TestExecutorLost(t *testing.T) {
+	n := newNode(t)
+	id := n.launch(n.run("gone"), shell("c", sleeper))
+	hello, err := n.executor.Hello(n.ctx)
+	n.check(err)
+	held, err := n.executor.State(n.ctx, id)
+	n.check(err)
+	n.stopServing()
+	for _, p := range []int{hello.KeeperPID, hello.WorkerPID} {
+		n.check(syscall.Kill(p, syscall.SIGKILL)) // of this test's own executor
+	}
+	n.eventually("the executor to be gone", func() bool { return syscall.Kill(hello.KeeperPID, 0) != nil && syscall.Kill(hello.WorkerPID, 0) != nil })
+	n.closeAll()
+	n.check(os.RemoveAll(filepath.Join(n.dir, "run/executor")))
+	n.start()
+	if st := n.status(id); st.GetState() != cri.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 255 || st.GetReason() != "Unknown" {
+		t.Error(st)
+	}
+	n.remove(id)
+	host, err := cgroup.Detect()
+	n.check(err)
+	// Its parent is gone, so that it is the machine's init that takes it away.
+	n.eventually("the process to be reaped", func() bool { return syscall.Kill(held.PID, 0) != nil })
+	if pids, err := host.Processes(n.cgroupRoot + "/pods"); err != nil || len(pids) != 0 {
+		t.Errorf("processes are left: %v, %v", pids, err)
+	}
+}
+
+// TestNetworkNamespaceGone: a sandbox whose network namespace somebody has taken away is not ready.
+func TestNetworkNamespaceGone(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("gone")
+	n.stop()
+	n.check(mount.UnmountBelow(filepath.Join(n.dir, "run/sandboxes", sb, "ns")))
+	n.start()
+	if st := n.sandboxStatus(sb); st.GetState() != cri.PodSandboxState_SANDBOX_NOTREADY {
+		t.Error(st)
+	}
+	n.removeSandbox(sb)
+}

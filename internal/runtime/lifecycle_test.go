@@ -74,7 +74,7 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-var logLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(Z|[+-]\d\d:\d\d) (stdout|stderr) F `)
+var logLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d) (stdout|stderr) F `)
 
 func TestLogs(t *testing.T) {
 	n := newNode(t)

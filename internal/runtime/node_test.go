@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -60,7 +61,13 @@ func TestMain(m *testing.M) {
 		if err := images.WriteArchive(busyboxArchive, img); err != nil {
 			return 1, err
 		}
-		return m.Run(), nil
+		code := m.Run()
+		if err := goleak.Find(
+			// The client's: it ends with its next ping.
+			goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand.(*heartbeat).start")); err != nil && code == 0 {
+			return 1, err
+		}
+		return code, nil
 	}()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -356,6 +363,7 @@ func (n *node) output(sandbox string, cfg *cri.ContainerConfig) string {
 		}
 	}
 	n.remove(id)
+	n.check(os.Remove(st.GetLogPath())) // it belongs to the client
 	return strings.TrimSpace(out.String())
 }
 

@@ -73,7 +73,7 @@ type Server struct {
 
 // New opens the stored state and makes it agree with the executor, the network and the host, in both directions. What runs
 // goes on running.
-func New(ctx context.Context, cfg Config) (*Server, error) {
+func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s := &Server{cfg: cfg, ready: make(chan struct{})}
 	boot, err := proc.BootID()
 	if err != nil {
@@ -92,6 +92,11 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.containers.Close())
+		}
+	}()
 	s.sandboxes, err = sandbox.NewManager(sandbox.Config{
 		Dir: filepath.Join(cfg.RunDir, "sandboxes"), CgroupParent: filepath.Join(cfg.CgroupRoot, "pods"), Cgroups: s.cgroups,
 		BootID: boot, DB: cfg.DB, Network: cfg.Network, Containers: s.containers, Listener: s, Log: cfg.Log,

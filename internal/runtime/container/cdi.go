@@ -2,6 +2,8 @@ package container
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 
@@ -47,10 +49,24 @@ func readCDI(dirs []string) (cache *cdi.Cache, err error) {
 	return cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
 }
 
-// cdiReport says where unresolved devices were looked for.
+// cdiReport says where unresolved devices were looked for, what there is of their kind, and what is wrong with each file.
 func cdiReport(cache *cdi.Cache, dirs, unresolved []string) string {
 	if len(unresolved) == 0 {
 		return ""
+	}
+	var report strings.Builder
+	for _, kind := range kindsOf(unresolved) {
+		var names []string
+		for _, device := range cache.ListDevices() {
+			if name, ok := strings.CutPrefix(device, kind+"="); ok {
+				names = append(names, name)
+			}
+		}
+		if len(names) == 0 {
+			fmt.Fprintf(&report, "; no spec that can be used defines devices of kind %s", kind)
+		} else {
+			fmt.Fprintf(&report, "; of kind %s there are %s", kind, strings.Join(names, ", "))
+		}
 	}
 	var files []string
 	for _, vendor := range cache.ListVendors() {
@@ -59,20 +75,27 @@ func cdiReport(cache *cdi.Cache, dirs, unresolved []string) string {
 		}
 	}
 	sort.Strings(files)
-	report := fmt.Sprintf("; looked in %s, found %d specs", strings.Join(dirs, ", "), len(files))
+	fmt.Fprintf(&report, "; looked in %s, found %d specs", strings.Join(dirs, ", "), len(files))
 	if len(files) > 0 {
-		report += " (" + strings.Join(files, ", ") + ")"
+		fmt.Fprintf(&report, " (%s)", strings.Join(files, ", "))
 	}
 	faults := cache.GetErrors()
-	paths := make([]string, 0, len(faults))
-	for path := range faults {
-		paths = append(paths, path)
-	}
-	sort.Strings(paths)
-	for _, path := range paths {
+	for _, path := range slices.Sorted(maps.Keys(faults)) {
 		for _, fault := range faults[path] {
-			report += fmt.Sprintf("; %s: %v", path, fault)
+			fmt.Fprintf(&report, "; %s: %v", path, fault)
 		}
 	}
-	return report
+	return report.String()
+}
+
+// kindsOf are the kinds of qualified device names, each once.
+func kindsOf(devices []string) []string {
+	var kinds []string
+	for _, d := range devices {
+		vendor, class, _ := parser.ParseDevice(d)
+		if kind := vendor + "/" + class; !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }

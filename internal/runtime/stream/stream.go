@@ -100,7 +100,9 @@ func (r *Runner) Attach(ctx context.Context, id string, in io.Reader, out, errOu
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go r.forwardSizes(ctx, protocol.ResizeRequest{ID: id}, resize)
+	go r.forwardSizes(ctx, id, resize, func(size remotecommand.TerminalSize) error {
+		return r.Executor.Resize(ctx, protocol.ResizeRequest{ID: id, Width: size.Width, Height: size.Height})
+	})
 	p := &pipes{gone: cancel}
 	defer p.close()
 	req := protocol.AttachRequest{ID: id, Stdin: in != nil, Stdout: out != nil, Stderr: errOut != nil}

@@ -45,7 +45,7 @@ func (r *Runner) execTerminal(ctx context.Context, req protocol.ExecRequest, in 
 	defer master.Close()
 	sizes, stop := context.WithCancel(ctx)
 	defer stop()
-	go r.forwardSizes(sizes, protocol.ResizeRequest{ID: req.ID, ExecID: req.ExecID}, resize)
+	go r.forwardSizes(sizes, req.ID, resize, func(size remotecommand.TerminalSize) error { return setSize(master, size) })
 	if in != nil {
 		go func() { _, _ = io.Copy(master, in) }()
 	}
@@ -79,17 +79,29 @@ func (c *client) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// setSize sets a pty's window size, of which the kernel tells its foreground processes.
+func setSize(master *os.File, size remotecommand.TerminalSize) error {
+	raw, err := master.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	err = raw.Control(func(fd uintptr) {
+		serr = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
+	})
+	return errors.Join(err, serr)
+}
+
 // forwardSizes passes window sizes on until there are no more.
-func (r *Runner) forwardSizes(ctx context.Context, req protocol.ResizeRequest, sizes <-chan remotecommand.TerminalSize) {
+func (r *Runner) forwardSizes(ctx context.Context, id string, sizes <-chan remotecommand.TerminalSize, set func(remotecommand.TerminalSize) error) {
 	for {
 		select {
 		case size, ok := <-sizes:
 			if !ok {
 				return
 			}
-			req.Width, req.Height = size.Width, size.Height
-			if err := r.Executor.Resize(ctx, req); err != nil && ctx.Err() == nil {
-				r.Log.Debug("resize a terminal", "container", req.ID, "error", err)
+			if err := set(size); err != nil && ctx.Err() == nil {
+				r.Log.Debug("resize a terminal", "container", id, "error", err)
 			}
 		case <-ctx.Done():
 			return

@@ -1,0 +1,64 @@
+package container
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/runtime/stored"
+)
+
+// TestRecordSurvivesJSON: every field of a record is stored. A new field has to be set here.
+func TestRecordSurvivesJSON(t *testing.T) {
+	at := time.Unix(1, 2).UTC()
+	in := Record{ID: "i", SandboxID: "s", Stored: stored.Proto[*cri.ContainerConfig]{Message: &cri.ContainerConfig{LogPath: "l"}}, BootID: "b",
+		ReservedAt: at, CreatedAt: at, StartedAt: at, Exit: &protocol.Exit{Code: 1, At: at, OOMKilled: true, Reason: "r", Message: "m"}, Removing: true,
+		ImageID: "ii", ImageRef: "ir", LogPath: "/l", StopSignal: 3, UID: 4, GID: 5, Groups: []uint32{6}}
+	for v, i := reflect.ValueOf(in), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Errorf("the field %s is not set by this test", v.Type().Field(i).Name)
+		}
+	}
+	raw, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out Record
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := json.Marshal(out); err != nil || string(again) != string(raw) {
+		t.Errorf("%s became %s, %v", raw, again, err)
+	}
+	out.Stored, in.Stored = stored.Proto[*cri.ContainerConfig]{}, stored.Proto[*cri.ContainerConfig]{}
+	if !reflect.DeepEqual(in, out) {
+		t.Errorf("%+v became %+v", in, out)
+	}
+}
+
+func TestStateAndReason(t *testing.T) {
+	at := time.Unix(1, 0)
+	for _, c := range []struct {
+		rec    Record
+		state  cri.ContainerState
+		reason string
+	}{
+		{Record{}, cri.ContainerState_CONTAINER_CREATED, ""},
+		{Record{StartedAt: at}, cri.ContainerState_CONTAINER_RUNNING, ""},
+		{Record{StartedAt: at, Exit: &protocol.Exit{}}, cri.ContainerState_CONTAINER_EXITED, "Completed"},
+		{Record{StartedAt: at, Exit: &protocol.Exit{Code: 137}}, cri.ContainerState_CONTAINER_EXITED, "Error"},
+		{Record{StartedAt: at, Exit: &protocol.Exit{Code: 137, OOMKilled: true}}, cri.ContainerState_CONTAINER_EXITED, "OOMKilled"},
+		// A child was killed for want of memory and the container went on, to end by itself.
+		{Record{StartedAt: at, Exit: &protocol.Exit{Code: 0, OOMKilled: true}}, cri.ContainerState_CONTAINER_EXITED, "Completed"},
+		{Record{Exit: &protocol.Exit{Code: 128, Reason: protocol.ReasonStartError}}, cri.ContainerState_CONTAINER_EXITED, "StartError"},
+		{Record{Exit: &protocol.Exit{Code: 255, Reason: protocol.ReasonUnknown}}, cri.ContainerState_CONTAINER_EXITED, "Unknown"},
+	} {
+		if c.rec.State() != c.state || c.rec.Reason() != c.reason {
+			t.Errorf("%+v: %s, %q; want %s, %q", c.rec, c.rec.State(), c.rec.Reason(), c.state, c.reason)
+		}
+	}
+}

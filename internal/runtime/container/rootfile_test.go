@@ -1,0 +1,73 @@
+package container
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+func TestReadIn(t *testing.T) {
+	root := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "outside")
+	for _, err := range []error{
+		os.WriteFile(outside, []byte("secret"), 0o600),
+		os.Mkdir(filepath.Join(root, "etc"), 0o755),
+		os.WriteFile(filepath.Join(root, "etc/file"), []byte("text"), 0o600),
+		os.Symlink("/etc/file", filepath.Join(root, "absolute")),
+		os.Symlink("../../../../../../.."+outside, filepath.Join(root, "climbs")),
+		os.Symlink("loop", filepath.Join(root, "loop")),
+		os.Symlink("/proc/self/fd/0", filepath.Join(root, "magic")),
+		unix.Mkfifo(filepath.Join(root, "fifo"), 0o600),
+		unix.Mknod(filepath.Join(root, "zero"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))),
+		os.Truncate(filepath.Join(root, "etc/file"), 4),
+		os.WriteFile(filepath.Join(root, "huge"), nil, 0o600),
+		os.Truncate(filepath.Join(root, "huge"), maxRootFile+1),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"etc/file": "text", "absolute": "text", "missing": "", "etc/file/below": "", "climbs": "", "magic": ""} {
+		if got, err := readIn(root, name); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"fifo", "zero", "etc", "loop", "huge"} {
+		if got, err := readIn(root, name); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "/"+name) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	if _, err := readIn(filepath.Join(root, "none"), "x"); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("no root: %v", err)
+	}
+}
+
+func TestParseSignal(t *testing.T) {
+	for name, want := range map[string]int{"": 15, "TERM": 15, "SIGTERM": 15, "sigusr1": 10, "9": 9, "SIGRTMIN": 34, "RTMIN+3": 37, "SIGRTMIN+3": 37,
+		"RTMINPLUS3": 37, "SIGRTMAX-1": 63, "RTMAXMINUS2": 62, "64": 64} {
+		if got, err := parseSignal(name); err != nil || got != want {
+			t.Errorf("%q: %d, %v; want %d", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"0", "65", "-1", "NOPE", "SIGRTMIN+99", "RTMIN-1", "SIGRTMAX+1", "RTMINx", "SIG"} {
+		if got, err := parseSignal(name); err == nil {
+			t.Errorf("%q: %d", name, got)
+		}
+	}
+}
+
+func FuzzParseSignal(f *testing.F) {
+	for _, s := range []string{"", "TERM", "SIGRTMIN+3", "RTMAXMINUS2", "64"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if n, err := parseSignal(name); err == nil && (n < 1 || n > realTimeMax) {
+			t.Errorf("%q is %d", name, n)
+		}
+	})
+}

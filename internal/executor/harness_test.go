@@ -24,6 +24,7 @@ import (
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/test/harness"
 )
 
 // patience bounds every wait for something that should happen at once; MONOPOD_TEST_SLOW stretches it where machines are
@@ -152,6 +153,7 @@ func newNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	cgroup := fmt.Sprintf("/mp-test-%d-%d", os.Getpid(), nodes.Add(1))
+	harness.CheckHost(t, harness.Place{Dirs: []string{dir}, CgroupRoot: cgroup})
 	n := &node{t: t, dir: dir, cgroup: cgroup, cfg: launch.Config{
 		Binary: binary, Socket: filepath.Join(dir, "x.sock"), Dir: filepath.Join(dir, "x"), CgroupPath: cgroup + "/executor"}}
 	n.launch()

@@ -23,6 +23,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -41,14 +42,11 @@ func open(t *testing.T) *fixture {
 	f := &fixture{t: t, ctx: t.Context(), logs: &lockedBuffer{}}
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir) // temporary mounts count as well
+	harness.CheckHost(t, harness.Place{Dirs: []string{dir}})
 	t.Cleanup(func() {
 		// Idle connections of the test itself, and of its reverse proxy, to the registry.
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 		goleak.VerifyNone(t, leaks)
-		mounts, err := os.ReadFile("/proc/self/mounts")
-		if err != nil || strings.Contains(string(mounts), dir) {
-			t.Errorf("something is still mounted in %s (%v)", dir, err)
-		}
 	})
 	f.cfg = image.Config{
 		Root:              filepath.Join(dir, "images"),

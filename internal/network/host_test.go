@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/state"
+	"monopod.dev/monopod/test/harness"
 )
 
 // testHost is a network namespace that plays the host: the test's goroutine is moved into it, so that bridges, rules
@@ -37,6 +38,7 @@ func newHost(t *testing.T) *testHost {
 	lo, err := netlink.LinkByName("lo")
 	h.must(err)
 	h.must(netlink.LinkSetUp(lo))
+	harness.CheckHost(t, harness.Place{Dirs: []string{h.dir}})
 	before := h.look()
 	t.Cleanup(func() {
 		if after := h.look(); after != before {

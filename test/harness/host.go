@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -33,7 +34,7 @@ func CheckHost(t testing.TB, p Place) {
 	t.Cleanup(func() {
 		var left []string
 		for thing := range inventory(t) {
-			if !before[thing] && (exclusive() || strings.Contains(thing, p.Bridge)) {
+			if !before[thing] && (exclusive() || p.Bridge != "" && strings.Contains(thing, p.Bridge)) {
 				left = append(left, thing)
 			}
 		}
@@ -54,6 +55,9 @@ func inventory(t testing.TB) map[string]bool {
 	t.Helper()
 	things := map[string]bool{}
 	links, err := netlink.LinkList()
+	for errors.Is(err, netlink.ErrDumpInterrupted) { // a link came or went meanwhile: the kernel says to ask again
+		links, err = netlink.LinkList()
+	}
 	if err != nil {
 		t.Fatalf("list links: %v", err)
 	}
@@ -143,11 +147,22 @@ func processes(p Place) []string {
 		for _, dir := range p.Dirs {
 			mine = mine || dir != "" && strings.Contains(cmdline, dir+"/")
 		}
-		if mine {
+		if mine && !orphanedZombie(d) {
 			left = append(left, fmt.Sprintf("process %s %q", filepath.Base(d), cmdline))
 		}
 	}
 	return left
+}
+
+// orphanedZombie says that a process has ended and that the first process of the host, whose child it became, has not looked
+// yet: nobody else can make it go.
+func orphanedZombie(dir string) bool {
+	raw, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return true // it has gone meanwhile
+	}
+	_, rest, _ := strings.Cut(string(raw), ") ")
+	return strings.HasPrefix(rest, "Z 1 ")
 }
 
 // cgroups lists the hierarchies, v1 and v2, in which the root exists.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/failpoint"
 )
 
@@ -55,17 +56,15 @@ func TestStop(t *testing.T) {
 		c.StopSignal = cri.Signal_SIGNAL_SIGUSR1
 		id := n.launch(sb, c)
 		n.eventually("the traps", func() bool { return n.exec(id, "sh", "-c", "ls /tmp") != "" })
-		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() {
-				if err := n.tryStop(id, 3600); err != nil {
-					t.Error(err)
-				}
-			})
+		stops := make(chan error, 3)
+		for range cap(stops) {
+			go func() { stops <- n.tryStop(id, 3600) }()
 		}
 		n.eventually("the signal", func() bool { return strings.Contains(n.exec(id, "ls", "/tmp"), "n") })
-		n.exec(id, "kill", "-USR2", "1")
-		wg.Wait()
+		n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: id, Signal: int(syscall.SIGUSR2)}))
+		for range cap(stops) {
+			n.check(<-stops)
+		}
 		if st := n.status(id); st.GetExitCode() != 1 {
 			t.Errorf("%d signals", st.GetExitCode())
 		}

@@ -96,6 +96,7 @@ type node struct {
 	end      context.CancelFunc
 	ended    chan error
 	conn     *grpc.ClientConn
+	creating atomic.Int64 // nanoseconds in the executor's Create
 	rt       cri.RuntimeServiceClient
 	img      cri.ImageServiceClient
 }
@@ -171,7 +172,7 @@ func (n *node) startUntil(before func()) {
 		before()
 	}
 	n.server, err = runtime.New(n.ctx, runtime.Config{Socket: filepath.Join(n.dir, "cri.sock"), DataDir: filepath.Join(n.dir, "data"), RunDir: filepath.Join(n.dir, "run"),
-		CgroupRoot: n.cgroupRoot, CDISpecDirs: []string{filepath.Join(n.dir, "cdi"), filepath.Join(n.dir, "cdi2")}, Images: n.images, Network: n.bridge, Executor: n.executor,
+		CgroupRoot: n.cgroupRoot, CDISpecDirs: []string{filepath.Join(n.dir, "cdi"), filepath.Join(n.dir, "cdi2")}, Images: n.images, Network: n.bridge, Executor: &timedExecutor{Client: n.executor, spent: &n.creating},
 		DB: n.db, Version: "v0.1.0", Log: log})
 	n.check(err)
 	ctx, end := context.WithCancel(n.ctx)
@@ -186,6 +187,18 @@ func (n *node) startUntil(before func()) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	n.check(err)
 	n.rt, n.img = cri.NewRuntimeServiceClient(n.conn), cri.NewImageServiceClient(n.conn)
+}
+
+// timedExecutor adds up the time that the executor's Create takes.
+type timedExecutor struct {
+	*client.Client
+	spent *atomic.Int64
+}
+
+func (e *timedExecutor) Create(ctx context.Context, req protocol.CreateRequest) (protocol.CreateResponse, error) {
+	begin := time.Now()
+	defer func() { e.spent.Add(int64(time.Since(begin))) }()
+	return e.Client.Create(ctx, req)
 }
 
 // stop ends the server and what it stands on; the executor and the containers go on.

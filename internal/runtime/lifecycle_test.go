@@ -211,21 +211,24 @@ func TestListsAndPrefixes(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument, "sandbox")
 	_, err = n.rt.ContainerStatus(n.ctx, &cri.ContainerStatusRequest{ContainerId: strings.Repeat("f", 64)})
 	wantCode(t, err, codes.NotFound)
-	for want, f := range map[string]*cri.ContainerFilter{
-		running + created: nil,
-		running:           {LabelSelector: map[string]string{"app": "y"}},
-		created:           {PodSandboxId: two},
-		created + "":      {State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_CREATED}},
-		"":                {Id: running, PodSandboxId: two},
+	for _, c := range []struct {
+		filter *cri.ContainerFilter
+		want   string
+	}{
+		{nil, running + created},
+		{&cri.ContainerFilter{LabelSelector: map[string]string{"app": "y"}}, running},
+		{&cri.ContainerFilter{PodSandboxId: two}, created},
+		{&cri.ContainerFilter{State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_CREATED}}, created},
+		{&cri.ContainerFilter{Id: running, PodSandboxId: two}, ""},
 	} {
-		resp, err := n.rt.ListContainers(n.ctx, &cri.ListContainersRequest{Filter: f})
+		resp, err := n.rt.ListContainers(n.ctx, &cri.ListContainersRequest{Filter: c.filter})
 		n.check(err)
 		got := ""
-		for _, c := range resp.GetContainers() {
-			got += c.GetId()
+		for _, item := range resp.GetContainers() {
+			got += item.GetId()
 		}
-		if got != want {
-			t.Errorf("filter %v: %s, want %s", f, got, want)
+		if got != c.want {
+			t.Errorf("filter %v: %s, want %s", c.filter, got, c.want)
 		}
 	}
 	list, err := n.rt.ListPodSandbox(n.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"app": "x"}}})

@@ -183,10 +183,7 @@ func TestPodCgroup(t *testing.T) {
 	if got := read(); got != 80<<20 {
 		t.Errorf("memory limit %d", got)
 	}
-	id := n.launch(resp.GetPodSandboxId(), shell("c", sleeper))
-	if got := n.exec(id, "cat", "/proc/1/cgroup"); !strings.Contains(got, id) && !strings.Contains(got, "/\n") {
-		t.Logf("cgroup of the container: %s", got)
-	}
+	n.launch(resp.GetPodSandboxId(), shell("c", sleeper))
 	n.removeSandbox(resp.GetPodSandboxId())
 	if left, _ := filepath.Glob("/sys/fs/cgroup/*" + cfg.Linux.CgroupParent); len(left) > 0 {
 		t.Errorf("left: %v", left)

@@ -339,15 +339,20 @@ func TestReboot(t *testing.T) {
 func TestExecutorLost(t *testing.T) {
 	n := newNode(t)
 	id := n.launch(n.run("gone"), shell("c", sleeper))
-	hello, err := n.executor.Hello(n.ctx)
+	host, err := cgroup.Detect()
 	n.check(err)
 	held, err := n.executor.State(n.ctx, id)
 	n.check(err)
 	n.stopServing()
-	for _, p := range []int{hello.KeeperPID, hello.WorkerPID} {
-		n.check(syscall.Kill(p, syscall.SIGKILL)) // of this test's own executor
-	}
-	n.eventually("the executor to be gone", func() bool { return syscall.Kill(hello.KeeperPID, 0) != nil && syscall.Kill(hello.WorkerPID, 0) != nil })
+	// Keeper and worker start each other anew: they are gone when their cgroup, which is this test's own, is empty.
+	n.eventually("the executor to be gone", func() bool {
+		pids, err := host.Processes(n.cgroupRoot + "/executor")
+		n.check(err)
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+		}
+		return len(pids) == 0
+	})
 	n.closeAll()
 	n.check(os.RemoveAll(filepath.Join(n.dir, "run/executor")))
 	n.start()
@@ -355,8 +360,6 @@ func TestExecutorLost(t *testing.T) {
 		t.Error(st)
 	}
 	n.remove(id)
-	host, err := cgroup.Detect()
-	n.check(err)
 	// Its parent is gone, so that it is the machine's init that takes it away.
 	n.eventually("the process to be reaped", func() bool { return syscall.Kill(held.PID, 0) != nil })
 	if pids, err := host.Processes(n.cgroupRoot + "/pods"); err != nil || len(pids) != 0 {

@@ -26,7 +26,8 @@ func TestRolesApart(t *testing.T) {
 		"--client-ca", filepath.Join(pki, "ca.crt"), "--node-name", api.Name,
 	}})
 	agent.Start()
-	api.Apply(pod("apart", "echo up; exec sleep 3600", `"terminationGracePeriodSeconds": 0,`))
+	// With a grace of 0 the API forgets the pod at once, and the agent would be stopped before it has cleaned up.
+	api.Apply(pod("apart", "echo up; exec sleep 3600", `"terminationGracePeriodSeconds": 1,`))
 	api.Kubectl("wait", "--for=condition=Ready", "pod/apart", "--timeout=60s")
 	if log := api.Kubectl("logs", "apart"); log != "up\n" {
 		t.Errorf("log %q", log)

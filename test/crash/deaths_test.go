@@ -106,7 +106,7 @@ func (d *deaths) exitInTheGap() {
 	if err := os.WriteFile(filepath.Join(d.trigger, "go"), nil, 0o644); err != nil {
 		d.Fatal(err)
 	}
-	d.eventually("the container has exited", func() (bool, string) {
+	harness.Eventually(d, "the container has exited", func() (bool, string) {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.gapPID))
 		if err != nil {
 			return true, ""
@@ -120,7 +120,7 @@ func (d *deaths) exitInTheGap() {
 func (d *deaths) afterwards(lost int) {
 	d.Helper()
 	var now corev1.Pod
-	d.eventually("the exit is known", func() (bool, string) {
+	harness.Eventually(d, "the exit is known", func() (bool, string) {
 		now = d.pod()
 		s := status(now, "gap")
 		return s.State.Terminated != nil, fmt.Sprintf("%+v", s.State)
@@ -302,22 +302,5 @@ func signal(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(pid, sig); err != nil {
 		t.Fatalf("%v to %d: %v", sig, pid, err)
-	}
-}
-
-func (d *deaths) eventually(what string, cond func() (bool, string)) {
-	d.Helper()
-	deadline := time.Now().Add(60 * time.Second * harness.SlowFactor())
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, seen := cond()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			d.Fatalf("%s: not within the time; last seen: %s", what, seen)
-		}
-		<-tick.C
 	}
 }

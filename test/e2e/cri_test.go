@@ -153,7 +153,7 @@ func (r *bareClient) check(sandbox string, containers map[string]string) {
 		if _, ok := c.Resources.Limits["example.com/widget"]; !ok {
 			continue
 		}
-		eventually(r.T, "the log shows the device", func() (bool, string) {
+		harness.Eventually(r.T, "the log shows the device", func() (bool, string) {
 			raw, _ := os.ReadFile(filepath.Join(r.logs, c.Name+".log"))
 			return strings.Contains(string(raw), "/dev/widget"), string(raw)
 		})

@@ -60,7 +60,7 @@ func testNginx(t *testing.T, n *harness.Node) {
 	n.Kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
 	ip := n.Kubectl("get", "pod", "web", "-o", "jsonpath={.status.podIP}")
 	var body string
-	eventually(t, "nginx answers", func() (bool, string) {
+	harness.Eventually(t, "nginx answers", func() (bool, string) {
 		resp, err := http.Get("http://" + ip + "/")
 		if err != nil {
 			return false, err.Error()
@@ -82,7 +82,7 @@ func testNginx(t *testing.T, n *harness.Node) {
 func testBackOff(t *testing.T, n *harness.Node) {
 	n.Apply(pod("fails", "echo once; exit 3", ""))
 	var p corev1.Pod
-	eventually(t, "the container waits in back-off after a restart", func() (bool, string) {
+	harness.Eventually(t, "the container waits in back-off after a restart", func() (bool, string) {
 		getPod(t, n, "fails", &p)
 		if len(p.Status.ContainerStatuses) != 1 {
 			return false, "no container status"
@@ -151,7 +151,7 @@ func testExec(t *testing.T, n *harness.Node) {
 
 func testFollow(t *testing.T, n *harness.Node) {
 	n.Apply(pod("talks", `for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done`, `"restartPolicy": "Never",`))
-	eventually(t, "the container runs", func() (bool, string) {
+	harness.Eventually(t, "the container runs", func() (bool, string) {
 		var p corev1.Pod
 		getPod(t, n, "talks", &p)
 		return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodSucceeded, string(p.Status.Phase)
@@ -204,7 +204,7 @@ func testServerSideApply(t *testing.T, n *harness.Node) {
 func testUnschedulable(t *testing.T, n *harness.Node) {
 	n.Apply(fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wants"}, "spec": {"containers": [
 		{"name": "c", "image": %q, "resources": {"limits": {"example.com/none": 1}}}]}}`, busybox))
-	eventually(t, "PodScheduled says why not", func() (bool, string) {
+	harness.Eventually(t, "PodScheduled says why not", func() (bool, string) {
 		var p corev1.Pod
 		getPod(t, n, "wants", &p)
 		for _, c := range p.Status.Conditions {
@@ -235,24 +235,6 @@ func getPod(t *testing.T, n *harness.Node, name string, p *corev1.Pod) {
 	*p = corev1.Pod{}
 	if err := json.Unmarshal([]byte(n.Kubectl("get", "pod", name, "-o", "json")), p); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually asks until the condition holds; what it asks is a whole process or a request, so the pauses are its own.
-func eventually(t *testing.T, what string, cond func() (bool, string)) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second * harness.SlowFactor())
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, seen := cond()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within the time; last seen: %s", what, seen)
-		}
-		<-tick.C
 	}
 }
 

@@ -12,10 +12,11 @@ CGO_LDFLAGS := -linkmode external -extldflags "-static"
 CGO_PKGS  := ./cmd/monopod-executor ./internal/executor/...
 
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
-TEST_DEPS  := busybox-static nginx-light docker-registry
+TEST_DEPS  := busybox-static nginx-light docker-registry skopeo containernetworking-plugins iptables iproute2 apparmor
+BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-e2e test-vm bench generate clean deps test-deps vm-deps FORCE
+.PHONY: help run build test check test-unit test-e2e test-kubelet test-vm test-vm-all bench generate clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -53,10 +54,17 @@ test-unit: need-root test-deps ## tests of the packages
 test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl
 	$(PLAIN) $(GO) test -p 1 -timeout 20m -count 1 ./test/e2e/... ./test/crash/...
 
-test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example on pure cgroup v2, in a virtual machine
+test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a part of the tests on pure cgroup v2, in a virtual machine
 	$(PLAIN) $(GO) test -p 1 -timeout 30m -count 1 ./test/vm/...
 
-bench: need-root build test-deps ## measure: pod up and down, create to Running, memory, sizes
+test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests that touch the host on pure cgroup v2, in virtual machines
+	$(PLAIN) $(GO) run ./test/vm/all -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(ARGS)
+	$(PLAIN) MONOPOD_VM_ALL=1 $(GO) test -timeout 30m -count 1 -run '^TestSELinux$$' ./test/vm
+
+test-kubelet: need-root test-deps build ## static pods under an upstream kubelet: MONOPOD_KUBELET=FILE (test/kubelet/README.md)
+	$(PLAIN) MONOPOD_KUBELET='$(MONOPOD_KUBELET)' $(GO) test -tags kubelet -timeout 30m -count 1 ./test/kubelet $(ARGS)
+
+bench: need-root build test-deps bench-deps ## measure: pod up and down, create to Running, memory, sizes
 	$(PLAIN) $(GO) test -run "^$$" -bench . -benchtime 30x -timeout 20m ./test/bench $(ARGS)
 
 generate: need-go ## regenerate what is generated (OpenAPI definitions)
@@ -70,6 +78,9 @@ deps:
 
 test-deps:
 	@hack/need.sh $(TEST_DEPS)
+
+bench-deps:
+	@hack/need.sh $(BENCH_DEPS)
 
 # The kernel is fetched, not installed: that takes the package lists, which a minimal machine may lack.
 vm-deps:

@@ -12,6 +12,7 @@ if [ -n "$unformatted" ]; then
 fi
 plain=$(CGO_ENABLED=0 go list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor)
 CGO_ENABLED=0 go vet $plain || fail=1
+CGO_ENABLED=0 go vet -tags kubelet ./test/kubelet || fail=1
 CGO_ENABLED=1 go vet -tags "$tags" "$@" || fail=1
 CGO_ENABLED=0 go test ./internal/archtest || fail=1
 [ ! -x hack/generate.sh ] || hack/generate.sh --check || fail=1

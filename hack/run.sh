@@ -25,7 +25,7 @@ trap 'stopped=1; exit 0' INT TERM
 mkfifo "$dir/ready"
 setsid "$bin/monopod" up --ephemeral --data-dir "$dir/data" --run-dir "$dir/run" --pod-logs-dir "$dir/pods" \
 	--write-kubeconfig "$KUBECONFIG" --cdi-spec-dirs "/etc/cdi,/var/run/cdi,$PWD/examples/cdi" \
-	--etcd-tick 10ms "$@" >"$dir/ready" 2>"$dir/log" &
+	--network-mode bridge --etcd-tick 10ms "$@" >"$dir/ready" 2>"$dir/log" &
 node=$!
 # The node says one line when it is ready; when it ends before, the fifo ends too.
 if ! read -r _ <"$dir/ready"; then

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -18,6 +19,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/opencontainers/runc/libcontainer"
 	_ "github.com/opencontainers/runc/libcontainer/nsenter" // its C code runs before main in "init"
@@ -73,8 +75,11 @@ func main() {
 	}
 }
 
+// stderr is where all of the log goes.
+var stderr = &ownLog{limit: maxLog}
+
 func newLog(role string) *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, nil)).With("role", role, "pid", os.Getpid())
+	return slog.New(slog.NewTextHandler(stderr, nil)).With("role", role, "pid", os.Getpid())
 }
 
 type keeperFlags struct {
@@ -140,8 +145,14 @@ func runKeeper(args []string) error {
 			return err
 		}
 	}
-	err := keeper.Run(context.Background(), keeper.Config{
-		Socket: f.socket, Dir: f.dir, Cgroup: f.cgroup, Estate: estate, Log: newLog("keeper"),
+	watch, err := time.ParseDuration(cmp.Or(os.Getenv(watchEnv), "0s"))
+	if err != nil || watch < 0 {
+		err = fmt.Errorf("%s is %q, want how often the worker is asked whether it is there, such as 10s", watchEnv, os.Getenv(watchEnv))
+		report(err.Error())
+		return err
+	}
+	err = keeper.Run(context.Background(), keeper.Config{
+		Socket: f.socket, Dir: f.dir, Cgroup: f.cgroup, Watch: watch, Estate: estate, Log: newLog("keeper"),
 		Worker: append([]string{os.Args[0], "worker"}, f.args()...),
 		Ready:  func() { report(launch.Ready) },
 	})
@@ -154,10 +165,14 @@ func runKeeper(args []string) error {
 	return err
 }
 
-// Garbage is collected early: both processes are idle most of the time, and what they hold is what users see.
+// watchEnv is the environment variable that says how often the keeper asks the worker whether it is there; see keeper.Config.
+const watchEnv = "MONOPOD_EXECUTOR_WATCH"
+
+// Garbage is collected early in the keeper: it is idle most of the time, and what it holds is what users see. The worker gives memory
+// back when it has nothing to do, and may be lazy before: looking through the stacks of all containers' goroutines takes its time.
 const (
 	keeperGCPercent = 20
-	workerGCPercent = 40
+	workerGCPercent = 100
 )
 
 // detach starts the keeper again, in a session of its own, and leaves it to whoever takes orphans.
@@ -188,7 +203,7 @@ func runWorker(args []string) error {
 	}
 	nameProcess("monopod-worker")
 	debug.SetGCPercent(workerGCPercent)
-	logrus.SetOutput(os.Stderr) // libcontainer's
+	logrus.SetOutput(stderr) // libcontainer's
 	logrus.SetLevel(logrus.WarnLevel)
 	return worker.Run(context.Background(), worker.Config{Dir: f.dir, Build: version, Log: newLog("worker"),
 		Keeper: append([]string{os.Args[0], "keeper"}, f.args()...)})

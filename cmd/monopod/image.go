@@ -1,130 +1,53 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
-	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/runtime/imageload"
+	"monopod.dev/monopod/internal/runtime/imageservice"
 )
 
 func newImageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Load, pull, list and remove a running node's images",
+		Short: "Work with a running node's images: list, pull, load, save, inspect, remove, prune",
+		Long: `Works with the images of a running node, over the socket of its runtime ('monopod up' or 'monopod runtime').
+
+An IMAGE is a name (busybox, registry.example/team/app:1, busybox@sha256:...), or an id, or the begin of an id. Short names are
+completed as docker does it: busybox is docker.io/library/busybox:latest.
+
+Exit codes: 0 when all was done, 1 when something failed (standard error says what), 2 for a command line that cannot be used.`,
+		Example: `  monopod image ls
+  docker save app:1 | monopod image load
+  monopod image save app:1 | ssh other monopod image load`,
 	}
 	var socket string
 	cmd.PersistentFlags().StringVar(&socket, "cri-socket", defaultSocket, "the runtime's CRI socket (`FILE`)")
-	cmd.AddCommand(
-		&cobra.Command{
-			Use:   "load FILE",
-			Short: "Add the images of an archive (OCI image layout or `docker save`, gzip or not; '-' is standard input)",
-			Args:  cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return withRuntime(socket, func(conn *grpc.ClientConn) error { return loadImage(cmd.Context(), conn, args[0]) })
-			},
-		},
-		&cobra.Command{
-			Use:   "pull REFERENCE",
-			Short: "Pull an image from its registry",
-			Args:  cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return withRuntime(socket, func(conn *grpc.ClientConn) error {
-					r, err := cri.NewImageServiceClient(conn).PullImage(cmd.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: args[0]}})
-					if err != nil {
-						return rpcError(err)
-					}
-					fmt.Println(r.GetImageRef())
-					return nil
-				})
-			},
-		},
-		&cobra.Command{
-			Use:     "remove REFERENCE",
-			Aliases: []string{"rm"},
-			Short:   "Remove an image",
-			Args:    cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return withRuntime(socket, func(conn *grpc.ClientConn) error {
-					_, err := cri.NewImageServiceClient(conn).RemoveImage(cmd.Context(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: args[0]}})
-					return rpcError(err)
-				})
-			},
-		},
-		newImageListCommand(&socket),
-	)
+	cmd.AddCommand(newImageListCommand(&socket), newImagePullCommand(&socket), newImageLoadCommand(&socket), newImageSaveCommand(&socket),
+		newImageInspectCommand(&socket), newImageRemoveCommand(&socket), newImagePruneCommand(&socket))
 	return cmd
 }
 
-func newImageListCommand(socket *string) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the images",
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			return withRuntime(*socket, func(conn *grpc.ClientConn) error {
-				r, err := cri.NewImageServiceClient(conn).ListImages(cmd.Context(), &cri.ListImagesRequest{})
-				if err != nil {
-					return rpcError(err)
-				}
-				return printImages(os.Stdout, r.GetImages(), output)
-			})
-		},
-	}
-	outputFlag(cmd, &output)
-	return cmd
-}
-
-func printImages(w io.Writer, images []*cri.Image, output string) error {
-	if output == "json" {
-		return printJSON(w, images)
-	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "NAME\tID\tSIZE")
-	for _, img := range images {
-		name := "<none>"
-		if tags := img.GetRepoTags(); len(tags) > 0 {
-			name = strings.Join(tags, ",")
-		}
-		id := strings.TrimPrefix(img.GetId(), "sha256:")
-		fmt.Fprintf(tw, "%s\t%.13s\t%.1f MB\n", name, id, float64(img.GetSize())/1e6)
-	}
-	return tw.Flush()
-}
-
-func loadImage(ctx context.Context, conn *grpc.ClientConn, path string) error {
-	in := os.Stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
-	}
-	names, err := imageload.Load(ctx, conn, in)
-	if err != nil {
-		return rpcError(err)
-	}
-	for _, n := range names {
-		fmt.Println("loaded", n)
+// someImages wants at least one IMAGE.
+func someImages(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return &usageError{fmt.Errorf("name at least one image; see '%s --help'", cmd.CommandPath())}
 	}
 	return nil
+}
+
+// withImages runs f with the images of the runtime at a socket.
+func withImages(socket string, f func(imageservice.Client) error) error {
+	return withRuntime(socket, func(conn *grpc.ClientConn) error { return rpcError(f(imageservice.Client{Conn: conn})) })
 }
 
 // withRuntime runs f with a connection to the runtime's socket.
@@ -159,4 +82,43 @@ func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// isTerminal says whether somebody types into f, or reads it.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// humanSize is a number of bytes as people read it, in decimal units as docker has it.
+func humanSize(n uint64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
+	f, i := float64(n), 0
+	for f >= 999.5 && i < len(units)-1 {
+		f, i = f/1000, i+1
+	}
+	if i == 0 || f >= 99.5 {
+		return fmt.Sprintf("%.0f %s", f, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+// humanAge is how long ago t was, in one unit.
+func humanAge(t, now time.Time) string {
+	if t.Unix() <= 0 { // also what builds that can be reproduced write
+		return "-"
+	}
+	d := now.Sub(t)
+	for _, u := range []struct {
+		name string
+		d    time.Duration
+	}{{"year", 365 * 24 * time.Hour}, {"month", 30 * 24 * time.Hour}, {"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
+		switch n := int(d / u.d); {
+		case n > 1:
+			return fmt.Sprintf("%d %ss ago", n, u.name)
+		case n == 1:
+			return fmt.Sprintf("1 %s ago", u.name)
+		}
+	}
+	return "just now"
 }

@@ -90,9 +90,64 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Executor })},
 	{"registry-config-dir", "DIR", "HOST/hosts.toml files of registries (default /etc/monopod/certs.d)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.RegistryConfigDir })},
+	{"image-pull-progress-timeout", "DURATION", "a pull for which a registry sends nothing for that long is ended (default 1m; 0s: never)", roleRuntime,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Runtime.ImagePullProgressTimeout = &v1alpha1.Duration{}
+			return c.Runtime.ImagePullProgressTimeout.UnmarshalText([]byte(v))
+		}},
+	{"cgroup-driver", "DRIVER", "who makes cgroups: cgroupfs (the runtime itself) or systemd (slices and scopes; needs cgroup v2) (default cgroupfs)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.CgroupDriver })},
+	{"streaming-address", "IP", "loopback address of the streams of exec, attach and port-forward (default 127.0.0.1)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Streaming.Address })},
+	{"streaming-port", "PORT", "port of the streams (default 0: any free one)", roleRuntime,
+		port(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Runtime.Streaming.Port })},
+	{"streaming-idle-timeout", "DURATION", "a stream over which nothing goes for that long is ended (default 4h; 0s: never)", roleRuntime,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Runtime.Streaming.IdleTimeout = &v1alpha1.Duration{}
+			return c.Runtime.Streaming.IdleTimeout.UnmarshalText([]byte(v))
+		}},
+	{"runtime-handlers", "NAME=FILE,...", "OCI runtimes as runtime handlers beside native", roleRuntime,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Runtime.Handlers = nil
+			for _, item := range strings.Split(v, ",") {
+				name, path, ok := strings.Cut(item, "=")
+				if !ok {
+					return fmt.Errorf("%q is no runtime handler: use NAME=FILE, such as runc=/usr/sbin/runc", item)
+				}
+				c.Runtime.Handlers = append(c.Runtime.Handlers, v1alpha1.RuntimeHandler{Name: name, Path: path})
+			}
+			return nil
+		}},
+	{"log-max-size", "SIZE", `size at which containers' logs are rotated by their writer, "0": never (default 10Mi with up, 0 with runtime)`, roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.LogRotation.MaxSize })},
+	{"log-max-files", "N", "files kept of a container's log (default 5)", roleRuntime,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			n, err := strconv.ParseInt(v, 10, 32)
+			if err != nil || n < 2 {
+				return fmt.Errorf("%q is not a number of files: use 2 or more", v)
+			}
+			c.Runtime.LogRotation.MaxFiles = int32(n)
+			return nil
+		}},
+	{"selinux", "MODE", "auto (containers are labelled where the host's SELinux knows containers), enabled or disabled (default auto)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.SELinux })},
+	{"network-mode", "MODE", "auto (CNI where the host has a configuration, else the bridge), bridge or cni (default auto)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Mode })},
+	{"cni-conf-dir", "DIR", "configurations of CNI (default /etc/cni/net.d)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.CNI.ConfDir })},
+	{"cni-bin-dirs", "DIR,...", "plugins of CNI, the first folder that has one wins (default /opt/cni/bin,/usr/lib/cni)", roleRuntime,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Network.CNI.BinDirs = strings.Split(v, ",")
+			return nil
+		}},
 	{"bridge", "NAME", "name of the pods' bridge (default monopod0)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Bridge })},
-	{"pod-cidr", "PREFIX", "IPv4 range of pod addresses (default 10.61.0.0/16)", roleRuntime,
+	{"pod-cidrs", "PREFIX,...", "ranges of pod addresses, IPv4 and IPv6 (default 10.61.0.0/16 and, with IPv6, a unique local /64)", roleRuntime,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Network.PodCIDRs = strings.Split(v, ",")
+			return nil
+		}},
+	{"pod-cidr", "PREFIX", "the only range of pod addresses", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.PodCIDR })},
 	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
 		func(c *v1alpha1.NodeConfiguration, v string) error {

@@ -299,6 +299,37 @@ func TestUnsupportedFieldFails(t *testing.T) {
 	}
 }
 
+// TestHostPorts: of two pods that ask for a port of the host, the one that is begun has it, also after a restart of the agent.
+func TestHostPorts(t *testing.T) {
+	b := newBench(t)
+	port := func(ip string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080, HostIP: ip, Protocol: v1.ProtocolTCP}}
+		}
+	}
+	b.create(pod("first", port("10.0.0.1")))
+	b.create(pod("beside", port("10.0.0.2")))
+	b.status("first", "is ready", isReady)
+	b.status("beside", "is ready", isReady)
+	rejected := func(name string) {
+		t.Helper()
+		b.create(pod(name, port("")))
+		if st := b.phase(name, v1.PodFailed); st.Reason != "NodePorts" || !strings.Contains(st.Message, "didn't have free ports") {
+			t.Errorf("status %+v", st)
+		}
+	}
+	rejected("second")
+	b.stop()
+	b.start()
+	rejected("third")
+	b.delete("first", 1)
+	b.delete("beside", 1)
+	b.noPod("first")
+	b.noPod("beside")
+	b.create(pod("last", port("")))
+	b.status("last", "is ready", isReady)
+}
+
 func TestConfigMapVolume(t *testing.T) {
 	b := newBench(t)
 	maps := b.kube.CoreV1().ConfigMaps("default")

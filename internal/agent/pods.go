@@ -40,6 +40,7 @@ func newPods(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev 
 		cfg: cfg, devices: dev, relist: make(chan struct{}, 1), workers: map[types.UID]*worker.Worker{},
 		watchers: map[types.UID][]chan struct{}{},
 	}
+	p.cfg.Ports = &hostPorts{known: p.Pods}
 	mine := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
 	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

@@ -22,10 +22,10 @@ type layer struct {
 	why  string
 }
 
-var base = []string{"internal/failpoint", "internal/atomicfile"}
+var base = []string{"internal/failpoint", "internal/atomicfile", "internal/bootfile"}
 
 var layers = []layer{
-	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageload", "internal/devices/report"},
+	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report"},
 		"the command line knows the composition root and the clients of a running node, never a role"},
 	{"cmd/monopod-executor", []string{"internal/executor"}, "the executor outlives monopod and must stay small"},
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
@@ -51,6 +51,7 @@ var layers = []layer{
 	{"internal/state", base, "durable tables know nothing of what they hold"},
 	{"internal/host", base, "system calls with a name, below everything"},
 	{"internal/atomicfile", nil, "the lowest layer"},
+	{"internal/bootfile", nil, "the lowest layer"},
 	{"internal/failpoint", nil, "the lowest layer"},
 	{"internal/archtest", nil, "a test only"},
 	{"examples", []string{"internal/image/ociarchive"}, "the example is a user's program"},

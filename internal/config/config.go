@@ -79,8 +79,28 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	}
 	set(&c.Runtime.Socket, filepath.Join(c.RunDir, "cri.sock"))
 	set(&c.Runtime.RegistryConfigDir, "/etc/monopod/certs.d")
+	set(&c.Runtime.CgroupDriver, "cgroupfs")
+	set(&c.Runtime.Streaming.Address, "127.0.0.1")
+	setPort(&c.Runtime.Streaming.Port, 0)
+	if c.Runtime.ImagePullProgressTimeout == nil {
+		c.Runtime.ImagePullProgressTimeout = &v1alpha1.Duration{Duration: time.Minute}
+	}
+	if c.Runtime.Streaming.IdleTimeout == nil {
+		c.Runtime.Streaming.IdleTimeout = &v1alpha1.Duration{Duration: 4 * time.Hour}
+	}
+	for i, h := range c.Runtime.Handlers {
+		set(&c.Runtime.Handlers[i].Root, filepath.Join(c.RunDir, "oci", h.Name))
+	}
+	if c.Runtime.LogRotation.MaxFiles == 0 {
+		c.Runtime.LogRotation.MaxFiles = 5
+	}
+	set(&c.Runtime.SELinux, "auto")
+	set(&c.Network.Mode, "auto")
+	set(&c.Network.CNI.ConfDir, "/etc/cni/net.d")
+	if len(c.Network.CNI.BinDirs) == 0 {
+		c.Network.CNI.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
+	}
 	set(&c.Network.Bridge, "monopod0")
-	set(&c.Network.PodCIDR, "10.61.0.0/16")
 	if len(c.Devices.CDISpecDirs) == 0 {
 		c.Devices.CDISpecDirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
@@ -126,6 +146,16 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if c.Agent.Address != "" {
 		v.address("agent.address", c.Agent.Address)
 	}
+	if ip, err := netip.ParseAddr(c.Runtime.Streaming.Address); err != nil || !ip.IsLoopback() {
+		v.add("runtime.streaming.address", c.Runtime.Streaming.Address, "be a loopback address, such as 127.0.0.1: streams are not encrypted")
+	}
+	v.port("runtime.streaming.port", *c.Runtime.Streaming.Port)
+	if t := c.Runtime.ImagePullProgressTimeout.Duration; t < 0 {
+		v.add("runtime.imagePullProgressTimeout", t, "be 0s (never) or a time")
+	}
+	if t := c.Runtime.Streaming.IdleTimeout.Duration; t < 0 {
+		v.add("runtime.streaming.idleTimeout", t, "be 0s (never) or a time")
+	}
 	v.port("apiServer.port", *c.APIServer.Port)
 	v.port("agent.port", *c.Agent.Port)
 	if *c.APIServer.Port != 0 && *c.APIServer.Port == *c.Agent.Port {
@@ -137,8 +167,17 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
 	}
+	v.handlers(c.Runtime.Handlers)
+	v.logRotation(c.Runtime.LogRotation)
+	v.oneOf("runtime.selinux", c.Runtime.SELinux, "auto", "enabled", "disabled")
+	v.oneOf("runtime.cgroupDriver", c.Runtime.CgroupDriver, "cgroupfs", "systemd")
+	v.oneOf("network.mode", c.Network.Mode, "auto", "bridge", "cni")
+	v.absolute("network.cni.confDir", c.Network.CNI.ConfDir)
+	for _, dir := range c.Network.CNI.BinDirs {
+		v.absolute("network.cni.binDirs", dir)
+	}
 	v.bridge(c.Network.Bridge)
-	v.podCIDR(c.Network.PodCIDR)
+	v.podCIDRs(c.Network)
 	v.oneOf("logging.level", c.Logging.Level, "debug", "info", "warn", "error")
 	v.oneOf("logging.format", c.Logging.Format, "text", "json")
 	return errors.Join(v...)
@@ -154,6 +193,24 @@ func (v *faults) add(key string, value any, must string) {
 func (v *faults) absolute(key, path string) {
 	if !filepath.IsAbs(path) {
 		v.add(key, path, "be an absolute path")
+	}
+}
+
+// nativeHandler is the name of the runtime handler that needs no configuration.
+const nativeHandler = "native"
+
+func (v *faults) handlers(list []v1alpha1.RuntimeHandler) {
+	seen := map[string]bool{nativeHandler: true}
+	for _, h := range list {
+		switch {
+		case !isDNSLabel(h.Name):
+			v.add("runtime.handlers.name", h.Name, "be a name of lower-case letters, digits and '-'")
+		case seen[h.Name]:
+			v.add("runtime.handlers.name", h.Name, "be there once; "+nativeHandler+" is there by itself")
+		}
+		seen[h.Name] = true
+		v.absolute("runtime.handlers.path of "+h.Name, h.Path)
+		v.absolute("runtime.handlers.root of "+h.Name, h.Root)
 	}
 }
 
@@ -196,15 +253,40 @@ func (v *faults) bridge(name string) {
 	}
 }
 
-func (v *faults) podCIDR(cidr string) {
-	p, err := netip.ParsePrefix(cidr)
-	switch {
-	case err != nil || !p.Addr().Is4():
-		v.add("network.podCIDR", cidr, `be an IPv4 prefix, such as "10.61.0.0/16"`)
-	case p.Masked() != p:
-		v.add("network.podCIDR", cidr, fmt.Sprintf("have no host bits set: %s", p.Masked()))
-	case p.Bits() > 29:
-		v.add("network.podCIDR", cidr, "have room for pods: a /29 or larger")
+// PodRanges returns the configured ranges of pod addresses; none: the default.
+func PodRanges(n v1alpha1.Network) []string {
+	if n.PodCIDR != "" {
+		return []string{n.PodCIDR}
+	}
+	return n.PodCIDRs
+}
+
+func (v *faults) podCIDRs(n v1alpha1.Network) {
+	key := "network.podCIDRs"
+	if n.PodCIDR != "" {
+		key = "network.podCIDR"
+		if len(n.PodCIDRs) > 0 {
+			v.add(key, n.PodCIDR, "not be given together with network.podCIDRs")
+		}
+	}
+	families := map[bool]string{}
+	for _, cidr := range PodRanges(n) {
+		p, err := netip.ParsePrefix(cidr)
+		switch {
+		case err != nil || p.Addr().Is4In6():
+			v.add(key, cidr, `be a range, such as "10.61.0.0/16" or "fd00:10:61::/64"`)
+			continue
+		case p.Masked() != p:
+			v.add(key, cidr, fmt.Sprintf("have no host bits set: %s", p.Masked()))
+		case p.Addr().Is4() && p.Bits() > 29:
+			v.add(key, cidr, "have room for pods: a /29 or larger")
+		case p.Addr().Is6() && p.Bits() > 124:
+			v.add(key, cidr, "have room for pods: a /124 or larger")
+		}
+		if other := families[p.Addr().Is4()]; other != "" {
+			v.add(key, cidr, fmt.Sprintf("be of another family than %s: at most one IPv4 and one IPv6 range", other))
+		}
+		families[p.Addr().Is4()] = cidr
 	}
 }
 

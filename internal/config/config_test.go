@@ -24,7 +24,7 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestReadKeepsWhatIsSet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(path, []byte(header+"apiServer: {port: 0, etcdTick: 10ms}\nruntime: {socket: /x/cri.sock}\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(header+"apiServer: {port: 0, etcdTick: 10ms}\nruntime: {socket: /x/cri.sock, streaming: {idleTimeout: 0s}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := Read(path, true)
@@ -32,7 +32,8 @@ func TestReadKeepsWhatIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	Default(&c, "h")
-	if *c.APIServer.Port != 0 || c.APIServer.EtcdTick.String() != "10ms" || c.Runtime.Socket != "/x/cri.sock" {
+	if *c.APIServer.Port != 0 || c.APIServer.EtcdTick.String() != "10ms" || c.Runtime.Socket != "/x/cri.sock" ||
+		c.Runtime.Streaming.IdleTimeout.Duration != 0 || c.Runtime.Streaming.Address != "127.0.0.1" {
 		t.Errorf("read %+v", c)
 	}
 }
@@ -79,14 +80,38 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"port":         {func(c *v1alpha1.NodeConfiguration) { c.APIServer.Port = port(70000) }, []string{"apiServer.port", "70000"}},
 		"same port":    {func(c *v1alpha1.NodeConfiguration) { c.Agent.Port = port(6443) }, []string{"agent.port", "6443"}},
 		"address":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.BindAddress = "here" }, []string{"bindAddress", "here"}},
+		"selinux":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.SELinux = "true" }, []string{"runtime.selinux", "true", "auto, enabled, disabled"}},
+		"mode":         {func(c *v1alpha1.NodeConfiguration) { c.Network.Mode = "CNI" }, []string{"network.mode", "CNI", "auto, bridge, cni"}},
+		"cni conf":     {func(c *v1alpha1.NodeConfiguration) { c.Network.CNI.ConfDir = "net.d" }, []string{"network.cni.confDir", "net.d"}},
+		"cni bin":      {func(c *v1alpha1.NodeConfiguration) { c.Network.CNI.BinDirs = []string{"/a", "b"} }, []string{"network.cni.binDirs", `"b"`}},
 		"bridge":       {func(c *v1alpha1.NodeConfiguration) { c.Network.Bridge = "a-name-that-is-long" }, []string{"network.bridge"}},
 		"cidr":         {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.1/24" }, []string{"podCIDR", "10.0.0.0/24"}},
-		"cidr 6":       {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "fd00::/64" }, []string{"podCIDR", "IPv4"}},
-		"cidr small":   {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
-		"socket":       {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},
-		"level":        {func(c *v1alpha1.NodeConfiguration) { c.Logging.Level = "loud" }, []string{"logging.level", "loud", "debug"}},
-		"two at once":  {func(c *v1alpha1.NodeConfiguration) { c.Agent.MaxPods = -1; c.Logging.Format = "x" }, []string{"maxPods", "logging.format"}},
-		"relative cdi": {func(c *v1alpha1.NodeConfiguration) { c.Devices.CDISpecDirs = []string{"cdi"} }, []string{"cdiSpecDirs"}},
+		"cidr words":   {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "ten" }, []string{"podCIDR", "10.61.0.0/16"}},
+		"cidr 6 small": {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "fd00::/125" }, []string{"podCIDR", "/124"}},
+		"both keys": {func(c *v1alpha1.NodeConfiguration) {
+			c.Network.PodCIDR, c.Network.PodCIDRs = "10.0.0.0/24", []string{"10.0.0.0/24"}
+		}, []string{"podCIDR", "network.podCIDRs"}},
+		"one family":  {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDRs = []string{"10.0.0.0/24", "10.1.0.0/24"} }, []string{"podCIDRs", "10.0.0.0/24"}},
+		"cidr small":  {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
+		"socket":      {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},
+		"level":       {func(c *v1alpha1.NodeConfiguration) { c.Logging.Level = "loud" }, []string{"logging.level", "loud", "debug"}},
+		"pull":        {func(c *v1alpha1.NodeConfiguration) { c.Runtime.ImagePullProgressTimeout.Duration = -1 }, []string{"runtime.imagePullProgressTimeout", "0s"}},
+		"streaming":   {func(c *v1alpha1.NodeConfiguration) { c.Runtime.Streaming.Address = "10.0.0.1" }, []string{"runtime.streaming.address", "10.0.0.1", "loopback"}},
+		"two at once": {func(c *v1alpha1.NodeConfiguration) { c.Agent.MaxPods = -1; c.Logging.Format = "x" }, []string{"maxPods", "logging.format"}},
+		"handler name": {func(c *v1alpha1.NodeConfiguration) {
+			c.Runtime.Handlers = []v1alpha1.RuntimeHandler{{Name: "A/b", Path: "/x", Root: "/y"}}
+		}, []string{"handlers.name", "A/b"}},
+		"handler twice": {func(c *v1alpha1.NodeConfiguration) {
+			c.Runtime.Handlers = []v1alpha1.RuntimeHandler{{Name: "native", Path: "/x", Root: "/y"}}
+		}, []string{"handlers.name", "native", "once"}},
+		"handler path": {func(c *v1alpha1.NodeConfiguration) {
+			c.Runtime.Handlers = []v1alpha1.RuntimeHandler{{Name: "r", Path: "runc", Root: "/y"}}
+		}, []string{"handlers.path of r", `"runc"`}},
+		"cgroup driver": {func(c *v1alpha1.NodeConfiguration) { c.Runtime.CgroupDriver = "v2" }, []string{"runtime.cgroupDriver", "v2", "cgroupfs, systemd"}},
+		"log size":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxSize = "1Ki" }, []string{"logRotation.maxSize", "1Ki", "64Ki"}},
+		"log unit":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxSize = "10MB" }, []string{"logRotation.maxSize", "10MB"}},
+		"log files":     {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxFiles = 1 }, []string{"logRotation.maxFiles", "at least 2"}},
+		"relative cdi":  {func(c *v1alpha1.NodeConfiguration) { c.Devices.CDISpecDirs = []string{"cdi"} }, []string{"cdiSpecDirs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c v1alpha1.NodeConfiguration
@@ -108,6 +133,7 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(header))
 	f.Add([]byte(header + "network: {podCIDR: 10.0.0.0/8}\n"))
+	f.Add([]byte(header + "network: {podCIDRs: [10.0.0.0/8, 'fd00::/64']}\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var c v1alpha1.NodeConfiguration
 		if Decode("f", raw, &c) == nil {

@@ -44,13 +44,17 @@ func TestFigures(t *testing.T) {
 	if w := openFDs(t, h.WorkerPID); w > 2*runs {
 		t.Errorf("the worker has %d descriptors open", w)
 	}
+	const budget = 15 << 10
 	keeper, worker := pss(t, h.KeeperPID), pss(t, h.WorkerPID)
+	for end := time.Now().Add(10 * time.Second); keeper+worker > budget && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		keeper, worker = pss(t, h.KeeperPID), pss(t, h.WorkerPID) // they give memory back when they have nothing to do
+	}
 	size, err := os.Stat(binary)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("PSS after %d containers: keeper %d kB, worker %d kB; binary %d bytes", runs, keeper, worker, size.Size())
-	if keeper+worker > 15<<10 && !raceEnabled && slow() == 1 {
+	if keeper+worker > budget && !raceEnabled && slow() == 1 {
 		t.Errorf("keeper and worker use %d kB, the budget is 15 MB", keeper+worker)
 	}
 }

@@ -196,6 +196,7 @@ func TestKeeperAndWorkerDie(t *testing.T) {
 	quiet.Stdin = true
 	pid := n.start(quiet)
 	n.send("quiet", "1\n")
+	eventually(t, "the answer is logged", func() bool { return slices.Equal(texts(readLog(t, quiet.LogPath)), []string{"got 1"}) })
 	doomed := n.bundle("doomed", nil, "sleep", "1000")
 	doomedPID := n.start(doomed)
 	h := n.hello()
@@ -295,4 +296,52 @@ func TestKeeperDies(t *testing.T) {
 	if e := n.run(n.bundle("new", nil, "sh", "-c", "exit 3")); e.Code != 3 {
 		t.Errorf("a new container: exit %+v, want 3", e)
 	}
+}
+
+// A worker that hangs is replaced, by which containers lose no more than by its death.
+func TestWorkerHangs(t *testing.T) {
+	t.Setenv("MONOPOD_EXECUTOR_WATCH", "100ms")
+	t.Run("stopped", func(t *testing.T) {
+		n := newNode(t)
+		req := n.bundle("a", nil, "sh", "-c", "while read x; do echo got $x; done; exit 7")
+		req.Stdin, req.StdinOnce = true, true
+		pid := n.start(req)
+		stdin, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/0", pid), os.O_WRONLY, 0) // there is nobody to ask
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stdin.Close()
+		before := n.hello()
+		if err := unix.Kill(before.WorkerPID, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(stdin, "1\n")
+		awaitEnd(t, before.WorkerPID)
+		io.WriteString(stdin, "2\n")
+		eventually(t, "both lines are logged", func() bool { return slices.Equal(texts(readLog(t, req.LogPath)), []string{"got 1", "got 2"}) })
+		after := n.hello()
+		if s, err := n.c.State(n.ctx(), "a"); err != nil || s.Phase != protocol.Running || s.PID != pid || after.KeeperPID != before.KeeperPID {
+			t.Errorf("state %+v %v, want Running with pid %d; before %+v, after %+v", s, err, pid, before, after)
+		}
+		stdin.Close()
+		n.send("a", "3\n") // and its end
+		if e := n.exit("a"); e.Code != 7 {
+			t.Errorf("exit %+v, want 7", e)
+		}
+		if again := n.hello(); again != after {
+			t.Errorf("%+v was replaced by %+v without need", after, again)
+		}
+	})
+	t.Run("it says where", func(t *testing.T) {
+		t.Setenv(failpoint.EnvVar, "executor/worker/ping=hang") // in the first worker only
+		n := newNode(t)
+		pid := n.start(n.bundle("a", nil, "sleep", "1000"))
+		awaitEnd(t, n.hello().WorkerPID)
+		if log := readFile(n.cfg.Dir + "/log"); !strings.Contains(log, "does not answer") || !strings.Contains(log, "serveKeeper") {
+			t.Errorf("the log does not tell where: %q", log)
+		}
+		if s, err := n.c.State(n.ctx(), "a"); err != nil || s.Phase != protocol.Running || s.PID != pid {
+			t.Errorf("state %+v %v, want Running with pid %d", s, err, pid)
+		}
+	})
 }

@@ -1,5 +1,5 @@
 // Package executor holds nothing itself. Its packages are the executor: protocol, client and launch are for its callers;
-// keeper and worker are its two processes; hold, journal and bootfile are what those two share; crilog and stdio serve
+// keeper and worker are its two processes; hold and journal are what those two share; crilog and stdio serve
 // the worker.
 //
 // The tests here run the real binary with real containers.

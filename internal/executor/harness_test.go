@@ -69,8 +69,12 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// noteSources lets go test know what the binary is made of: results of another binary must not come from its cache.
-func noteSources() error {
+// noteSources lets go test know what the binary is made of: results of another binary must not come from its cache. It
+// takes note of nothing before the tests run.
+var noteSources = sync.OnceValue(func() error {
+	if os.Getenv("MONOPOD_BIN") != "" {
+		return nil
+	}
 	for _, root := range []string{".", "../host", "../failpoint", "../../cmd/monopod-executor", "../../go.mod"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
@@ -83,25 +87,16 @@ func noteSources() error {
 		}
 	}
 	return nil
-}
+})
 
 // build builds the executor, or takes the one in $MONOPOD_BIN where there is nothing to build with.
-func build(dir string) error {
-	if bin := os.Getenv("MONOPOD_BIN"); bin != "" {
-		binary = filepath.Join(bin, "monopod-executor")
-		return nil
-	}
-	if err := noteSources(); err != nil {
+func build(dir string) (err error) {
+	if !raceEnabled || os.Getenv("MONOPOD_BIN") != "" {
+		binary, err = harness.BuildExecutor(dir)
 		return err
 	}
 	binary = filepath.Join(dir, "monopod-executor")
-	args := []string{"build", "-tags", "seccomp netgo osusergo", "-o", binary}
-	if raceEnabled {
-		args = append(args, "-race")
-	} else {
-		args = append(args, "-ldflags", "-s -w -linkmode external -extldflags -static")
-	}
-	cmd := exec.Command("go", append(args, "monopod.dev/monopod/cmd/monopod-executor")...)
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", "seccomp netgo osusergo", "-race", "-o", binary, "monopod.dev/monopod/cmd/monopod-executor")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build monopod-executor (Debian packages gcc, libseccomp-dev, pkg-config): %w\n%s", err, out)
@@ -148,6 +143,9 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
+	if err := noteSources(); err != nil {
+		t.Fatal(err)
+	}
 	dir, err := os.MkdirTemp("/tmp", "mpx")
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +155,7 @@ func newNode(t *testing.T) *node {
 	n := &node{t: t, dir: dir, cgroup: cgroup, cfg: launch.Config{
 		Binary: binary, Socket: filepath.Join(dir, "x.sock"), Dir: filepath.Join(dir, "x"), CgroupPath: cgroup + "/executor"}}
 	n.launch()
-	n.c = client.New(client.Config{Socket: n.cfg.Socket, Log: slog.New(slog.DiscardHandler)})
+	n.c = client.New(client.Config{Socket: n.cfg.Socket, Log: slog.New(slog.DiscardHandler), Patience: patience})
 	t.Cleanup(n.close)
 	return n
 }

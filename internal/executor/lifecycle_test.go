@@ -2,8 +2,11 @@ package executor_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -82,26 +85,38 @@ func TestStartErrors(t *testing.T) {
 	n := newNode(t)
 	for name, tc := range map[string]struct{ program, want string }{
 		"missing":     {"no-such-program", "executable file not found in $PATH"},
+		"missing-2":   {"/no/program", "/no/program"},
+		"on-a-mount":  {"/tmp/program", "/tmp/program"},
 		"not-exec":    {"/etc", "/etc"},
 		"interpreter": {"/bin/badscript", "no such file or directory"},
 	} {
-		req := n.bundle(name, nil, tc.program)
-		if _, err := n.c.Create(n.ctx(), req); err != nil {
-			t.Fatalf("%s: Create: %v", name, err)
-		}
-		for range 2 { // the second time it says the same
-			if _, err := n.c.Start(n.ctx(), name); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: Start: %v, want an error with %q", name, err, tc.want)
+		native, oci := n.bundle(name, nil, tc.program), n.oci(name+".oci", nil, tc.program)
+		for _, req := range []protocol.CreateRequest{native, oci} {
+			_, err := n.c.Create(n.ctx(), req)
+			if req.Runtime != nil && name == "on-a-mount" { // what is on it only the runtime knows
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s: Create: %v, want an error with %q", req.ID, err, tc.want)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%s: Create: %v", req.ID, err)
+			}
+			for range 2 { // the second time it says the same
+				if _, err := n.c.Start(n.ctx(), req.ID); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s: Start: %v, want an error with %q", req.ID, err, tc.want)
+				}
+			}
+			e := n.exit(req.ID)
+			if e.Code != 128 || e.Reason != protocol.ReasonStartError || !strings.Contains(e.Message, tc.want) {
+				t.Errorf("%s: exit %+v, want 128 StartError %q", req.ID, e, tc.want)
+			}
+			if err := n.c.Delete(n.ctx(), req.ID); err != nil {
+				t.Errorf("%s: Delete: %v", req.ID, err)
 			}
 		}
-		e := n.exit(name)
-		if e.Code != 128 || e.Reason != protocol.ReasonStartError || !strings.Contains(e.Message, tc.want) {
-			t.Errorf("%s: exit %+v, want 128 StartError %q", name, e, tc.want)
-		}
-		if err := n.c.Delete(n.ctx(), name); err != nil {
-			t.Errorf("%s: Delete: %v", name, err)
-		}
 	}
+	n.checkRuncForgot()
 }
 
 func TestFailedCreateLeavesNothing(t *testing.T) {
@@ -130,6 +145,46 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 		if _, err := n.c.Create(n.ctx(), bad); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v, want InvalidArgument", name, err)
 		}
+	}
+}
+
+// TestOthersInTheCgroup: a process that is in the container's cgroup already is nobody's to kill.
+func TestOthersInTheCgroup(t *testing.T) {
+	n := newNode(t)
+	root := "/sys/fs/cgroup/pids"
+	if cgroupV2() {
+		root = "/sys/fs/cgroup"
+	}
+	dir := filepath.Join(root, n.cgroup, "a")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(other.Process.Pid)), 0); err != nil {
+		t.Error(err)
+	}
+	pin := filepath.Join(n.dir, "pin")
+	if err := os.WriteFile(pin, nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	if _, err := n.c.Create(n.ctx(), n.bundle("a", nil, "true")); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("Create: %v, want FailedPrecondition", err)
+	}
+	if _, err := n.c.Init(n.ctx(), protocol.InitRequest{ID: "a", CgroupPath: n.cgroup + "/a", Pin: pin}); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("Init: %v, want FailedPrecondition", err)
+	}
+	if err := other.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Error(err)
+	}
+	other.Wait() //nolint:errcheck // by a signal, as is looked at
+	if got := other.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != syscall.SIGUSR1 {
+		t.Errorf("the process that was there was ended by %v", got)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/proc"
 )
 
 func TestLog(t *testing.T) {
@@ -104,18 +107,27 @@ func TestReopenLog(t *testing.T) {
 	}
 }
 
-// An orphan that keeps the output open delays the exit by no more than the grace, and its output is logged.
-func TestOutputOfOrphan(t *testing.T) {
+// Without a PID namespace of its own the kernel does not end a container's processes with its first one. The executor does, so
+// that neither they nor their hold on the output outlive the exit.
+func TestOrphansEndWithTheirContainer(t *testing.T) {
 	n := newNode(t)
 	req := n.bundle("a", func(s *specs.Spec) { s.Linux.Namespaces = s.Linux.Namespaces[1:] }, // without a PID namespace
-		"sh", "-c", "exec 3<&0; (read x <&3; echo late) & echo $!; exit 5")
-	req.Stdin = true
+		"sh", "-c", "trap '' TERM HUP; sleep 3600 & echo $!; exit 5")
 	n.start(req)
 	if e := n.exit("a"); e.Code != 5 {
 		t.Errorf("exit %+v, want 5", e)
 	}
-	n.send("a", "\n")
-	eventually(t, "the orphan's line", func() bool { return len(readLog(t, req.LogPath)) == 2 })
+	lines := texts(readLog(t, req.LogPath))
+	if len(lines) != 1 {
+		t.Fatalf("log %q", lines)
+	}
+	pid, err := strconv.Atoi(lines[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := proc.ReadStat(pid); err == nil && !stat.Dead() {
+		t.Errorf("the orphan %d lives on: %+v", pid, stat)
+	}
 }
 
 // send writes to a container's stdin.
@@ -142,4 +154,117 @@ func (n *node) send(id, text string) {
 func pipeEmpty(r *os.File) bool {
 	n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
 	return err == nil && n == 0
+}
+
+// The writer rotates: however fast the container prints, and though the worker is killed, the files are within their
+// limit, no line is torn, and the worker's death loses no more than one read buffer.
+func TestLogRotation(t *testing.T) {
+	n := newNode(t)
+	const lines, limit = 200000, 64 << 10
+	req := n.bundle("a", nil, "seq", fmt.Sprint(lines))
+	req.LogMaxBytes, req.LogMaxFiles = limit, 1000
+	n.start(req)
+	rotated := func() (files []string) {
+		files, _ = filepath.Glob(req.LogPath + ".*")
+		return files
+	}
+	eventually(t, "the log is rotated", func() bool { return len(rotated()) > 3 })
+	rss := memory(n.hello().WorkerPID)
+	n.killWorker()
+	if e := n.exit("a"); e.Code != 0 {
+		t.Errorf("exit %+v", e)
+	}
+	if after := memory(n.hello().WorkerPID); after > max(2*rss, 40<<10) && !raceEnabled {
+		t.Errorf("the worker takes %d kB after the burst; another one took %d kB in it", after, rss)
+	}
+	last, gaps, files := 0, 0, rotated()
+	for _, file := range append(files, req.LogPath) {
+		if size := fileSize(t, file); size == 0 || size > limit {
+			t.Errorf("%s has %d bytes, the limit is %d", file, size, limit)
+		}
+		for _, l := range readLog(t, file) {
+			num, err := strconv.Atoi(l.text)
+			if err == nil && num == last+1 {
+				last = num
+				continue
+			}
+			gaps++ // the first line after the gap may be the rest of one
+			if err == nil && num > last {
+				last = num
+			}
+		}
+	}
+	if last != lines || gaps > 3 {
+		t.Errorf("the last line is %d, want %d; %d lines are out of order", last, lines, gaps)
+	}
+	t.Logf("%d files", len(files)+1)
+}
+
+// memory returns a process's resident memory in kB.
+func memory(pid int) (kb int) {
+	fmt.Sscan(status(pid, "VmRSS"), &kb)
+	return kb
+}
+
+func TestLogRotationKeepsFiles(t *testing.T) {
+	n := newNode(t)
+	req := n.bundle("a", nil, "seq", "100000")
+	req.LogMaxBytes, req.LogMaxFiles = 64<<10, 3
+	n.run(req)
+	files, _ := filepath.Glob(req.LogPath + "*")
+	if lines := readLog(t, req.LogPath); len(files) != 3 || lines[len(lines)-1].text != "100000" {
+		t.Errorf("files %q, the last line %+v", files, lines[len(lines)-1])
+	}
+	for name, change := range map[string]func(*protocol.CreateRequest){
+		"one file": func(r *protocol.CreateRequest) { r.LogMaxFiles = 1 },
+		"no size":  func(r *protocol.CreateRequest) { r.LogMaxBytes = 0 },
+		"negative": func(r *protocol.CreateRequest) { r.LogMaxBytes = -1 },
+		"no path":  func(r *protocol.CreateRequest) { r.LogPath = "" },
+	} {
+		bad := n.bundle("b", nil, "true")
+		bad.LogMaxBytes, bad.LogMaxFiles = 64<<10, 3
+		change(&bad)
+		if _, err := n.c.Create(n.ctx(), bad); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: %v, want InvalidArgument", name, err)
+		}
+	}
+}
+
+// After a ReopenLog that has failed there is no new file, by a rotation or by the next worker either, until one succeeds.
+func TestNoNewLogAfterReopenFailed(t *testing.T) {
+	n := newNode(t)
+	req := n.bundle("a", nil, "sh", "-c", "while read x; do seq $x; done")
+	req.Stdin, req.LogMaxBytes, req.LogMaxFiles = true, 4<<10, 3
+	req.LogPath = filepath.Join(n.dir, "logs", "0.log")
+	dir := filepath.Dir(req.LogPath)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.start(req)
+	n.send("a", "1\n")
+	eventually(t, "the first line", func() bool { return len(readLog(t, req.LogPath)) == 1 })
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.c.ReopenLog(n.ctx(), "a"); err == nil {
+		t.Error("ReopenLog without a directory succeeds")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.send("a", "1000\n")
+	eventually(t, "the old file takes the lines", func() bool { return len(readLog(t, filepath.Join(dir+".away", "0.log"))) == 1001 })
+	n.killWorker()
+	n.send("a", "10\n")
+	for _, id := range []string{dir, dir + ".away"} {
+		entries, err := os.ReadDir(id)
+		if want := strings.Count(id, ".away"); err != nil || len(entries) != want {
+			t.Errorf("%s: %v %v, want %d files", id, entries, err, want)
+		}
+	}
+	if err := n.c.ReopenLog(n.ctx(), "a"); err != nil {
+		t.Error("ReopenLog: ", err)
+	}
+	n.send("a", "1000\n")
+	eventually(t, "the new log is written and rotated", func() bool { files, _ := os.ReadDir(dir); return len(files) == 3 })
 }

@@ -107,6 +107,39 @@ func TestExecEndsWithItsCaller(t *testing.T) {
 	}
 	eventually(t, "the exec is killed", func() bool { return !n.alive("a", pid) })
 
+	// What its shell has started goes with it, a daemon does not.
+	ctx, cancel = context.WithCancel(n.ctx())
+	pids, done := n.startExec(ctx, "a", "z", "sh", "-c", "sleep 1001 & a=$!; setsid sleep 1002 & echo $$ $a $!; wait")
+	p := strings.Fields(pids)
+	is := func(script string) bool {
+		resp, err := n.c.Exec(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: "probe", Process: process("sh", "-c", script)})
+		return err == nil && resp.Exit.Code == 0
+	}
+	eventually(t, "the daemon is one", func() bool { return is("[ $(cut -d' ' -f6 /proc/" + p[2] + "/stat) = " + p[2] + " ]") })
+	cancel()
+	<-done
+	eventually(t, "the exec and its child are killed", func() bool {
+		return !n.alive("a", p[0]) && !is("grep -q 'State:.[^Z]' /proc/"+p[1]+"/status") // the container's first process does not reap
+	})
+	if !n.alive("a", p[2]) {
+		t.Error("the daemon is killed too")
+	}
+
+	// A hang-up reaches the whole session, and who ignores it goes on.
+	pids, done = n.startExec(n.ctx(), "a", "h", "sh", "-c", "sleep 1003 & a=$!; (trap '' HUP; exec sleep 1004) & echo $$ $a $!; wait")
+	p = strings.Fields(pids)
+	eventually(t, "the other to be ready", func() bool { return is("grep -q 'SigIgn:.*[13579bdf]$' /proc/" + p[2] + "/status") })
+	if err := n.c.Kill(n.ctx(), protocol.KillRequest{ID: "a", ExecID: "h", Signal: int(unix.SIGHUP), All: true}); err != nil {
+		t.Error("hang-up: ", err)
+	}
+	<-done
+	eventually(t, "the exec and its child have ended", func() bool {
+		return !n.alive("a", p[0]) && !is("grep -q 'State:.[^Z]' /proc/"+p[1]+"/status")
+	})
+	if !n.alive("a", p[2]) {
+		t.Error("what ignores the hang-up has ended")
+	}
+
 	pid, done = n.startExec(n.ctx(), "a", "y", "sh", "-c", "echo $$; exec sleep 1000")
 	if err := n.c.Kill(n.ctx(), protocol.KillRequest{ID: "a", ExecID: "y", Signal: int(unix.SIGTERM)}); err != nil {
 		t.Error("kill of the exec: ", err)

@@ -6,11 +6,15 @@
 //
 //	runtime/create/persisted=kill      the process ends as by kill -9
 //	executor/start/before-exec=error   Hit returns an error that names the point
+//	executor/worker/ping=hang          Hit does not return
+//	runtime/x=kill-once:/dir/marker    kill, unless the file is there already; it is made first, so that the process that
+//	                                   is started again with the same environment passes the point
 //
 // Tests in the same process may use Arm instead.
 package failpoint
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -72,11 +76,29 @@ func loadEnv() {
 	}
 	for _, item := range strings.Split(list, ",") {
 		name, action, _ := strings.Cut(strings.TrimSpace(item), "=")
+		action, marker, _ := strings.Cut(action, ":")
 		switch action {
+		case "kill-once":
+			set(name, func() error { return killOnce(name, marker) })
 		case "kill":
 			set(name, func() error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+		case "hang":
+			set(name, func() error { select {} })
 		case "error":
 			set(name, func() error { return fmt.Errorf("failpoint %s", name) })
 		}
 	}
+}
+
+// killOnce kills this process if nobody has been killed at the point before, which the marker tells.
+func killOnce(name, marker string) error {
+	f, err := os.OpenFile(marker, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("failpoint %s: marker: %w", name, err)
+	}
+	f.Close()
+	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }

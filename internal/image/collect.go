@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -88,6 +89,9 @@ func (s *Store) collect(ctx context.Context) error {
 	if err := s.dropStaleTransfers(ctx); err != nil {
 		return err
 	}
+	if err := s.loads.sweep(s.resumeWindow, time.Now()); err != nil {
+		return fmt.Errorf("removing old downloads: %w", err)
+	}
 	// Detached: it is short, and containerd's collector leaks a goroutine when it is cancelled.
 	if _, err := s.db.GarbageCollect(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("collecting unused image content: %w", err)
@@ -119,14 +123,19 @@ func (s *Store) dropStaleTransfers(ctx context.Context) error {
 // beginTransfer makes a lease that holds all that is stored with the returned context. end must be called: with keep,
 // what was stored stays for Config.ResumeWindow, so that another attempt finds it.
 func (s *Store) beginTransfer(ctx context.Context, what string) (_ context.Context, lease leases.Lease, end func(keep bool), err error) {
+	// Marked before it exists: a collection in between would take it for one of a transfer that has ended.
+	id := "transfer/" + rand.Text()
+	s.activeMu.Lock()
+	s.active[id] = true
+	s.activeMu.Unlock()
 	lease, err = s.leases.Create(ctx,
-		leases.WithRandomID(), leases.WithLabel(transferLabel, what), leases.WithLabel(bootLabel, s.boot))
+		leases.WithID(id), leases.WithLabel(transferLabel, what), leases.WithLabel(bootLabel, s.boot))
 	if err != nil {
+		s.activeMu.Lock()
+		delete(s.active, id)
+		s.activeMu.Unlock()
 		return nil, lease, nil, fmt.Errorf("lease for %s: %w", what, err)
 	}
-	s.activeMu.Lock()
-	s.active[lease.ID] = true
-	s.activeMu.Unlock()
 	end = func(keep bool) {
 		if !keep {
 			// Detached: a lease that outlives a cancelled call would hold its content for an hour.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -21,9 +22,10 @@ import (
 
 // The test binary is also the process that is killed: with childRoot set it pulls, or loads, and ends.
 const (
-	childRoot = "MONOPOD_TEST_IMAGE_ROOT"
-	childPull = "MONOPOD_TEST_IMAGE_PULL"
-	childLoad = "MONOPOD_TEST_IMAGE_LOAD"
+	childRoot  = "MONOPOD_TEST_IMAGE_ROOT"
+	childPull  = "MONOPOD_TEST_IMAGE_PULL"
+	childLoad  = "MONOPOD_TEST_IMAGE_LOAD"
+	childHosts = "MONOPOD_TEST_IMAGE_HOSTS"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +41,7 @@ func TestMain(m *testing.M) {
 
 func child(root string) error {
 	ctx := context.Background()
-	s, err := image.Open(ctx, image.Config{Root: root})
+	s, err := image.Open(ctx, image.Config{Root: root, RegistryConfigDir: os.Getenv(childHosts), RetryDelay: 5 * time.Millisecond})
 	if err != nil {
 		return err
 	}
@@ -48,7 +50,7 @@ func child(root string) error {
 	} else {
 		var f *os.File
 		if f, err = os.Open(os.Getenv(childLoad)); err == nil {
-			_, err = s.Load(ctx, f)
+			_, err = s.Load(ctx, image.LoadRequest{Archive: f})
 		}
 	}
 	return errors.Join(err, s.Close())
@@ -96,11 +98,11 @@ func (f *fixture) mustBeEmpty() {
 	if _, used, inodes, err := f.FsInfo(f.ctx); err != nil || used != 0 || inodes != 0 {
 		f.t.Errorf("an empty store uses %d bytes, %d inodes, %v", used, inodes, err)
 	}
-	for _, dir := range []string{"overlay/snapshots", "content/blobs/sha256", "content/ingest"} {
+	for _, dir := range []string{"overlay/snapshots", "content/blobs/sha256", "content/ingest", "downloads/*"} {
 		path := filepath.Join(f.cfg.Root, dir)
 		for deadline := time.Now().Add(5 * time.Second); ; {
-			entries, err := os.ReadDir(path)
-			if err != nil && !os.IsNotExist(err) {
+			entries, err := filepath.Glob(filepath.Join(path, "*"))
+			if err != nil {
 				f.t.Fatal(err)
 			}
 			if len(entries) == 0 {
@@ -119,7 +121,11 @@ func TestKilledAtEachStep(t *testing.T) {
 	r := images.NewRegistry(t, images.RegistryConfig{})
 	push(t, r, two("", "whole"), "a/two", "v1")
 	ref := r.Addr + "/a/two:v1"
-	for point, published := range map[string]bool{"image/pull/unpacked": false, "image/published": true} {
+	for point, published := range map[string]bool{
+		"image/pull/resolved": false, "image/pull/manifest": false, "image/layer/prepared": false, "image/download/write": false,
+		"image/download/complete": false, "image/layer/unpacked": false, "image/layer/committed": false,
+		"image/pull/unpacked": false, "image/published": true,
+	} {
 		t.Run(filepath.Base(point), func(t *testing.T) {
 			f := open(t)
 			f.close()
@@ -127,6 +133,10 @@ func TestKilledAtEachStep(t *testing.T) {
 				t.Fatal("the child was not killed")
 			}
 			f.reopen()
+			// What was being filled is gone; what was committed may be used by the next pull.
+			for _, dir := range halfMade(t, f.cfg.Root) {
+				t.Errorf("after the kill there is %s", dir)
+			}
 			_, err := f.Get(f.ctx, ref)
 			if (err == nil) != published {
 				t.Errorf("after the kill: %v", err)
@@ -137,6 +147,52 @@ func TestKilledAtEachStep(t *testing.T) {
 			f.mustBeEmpty()
 		})
 	}
+}
+
+// halfMade are the directories of snapshots that the store does not know as layers.
+func halfMade(t *testing.T, root string) []string {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(root, "overlay", "snapshots", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, "recipe")); os.IsNotExist(err) {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+// A pull whose step fails leaves nothing that the next one stumbles over. More than once, because the failure of one
+// layer and the commit of another happen at the same time.
+func TestFailedAtEachStep(t *testing.T) {
+	r := images.NewRegistry(t, images.RegistryConfig{})
+	push(t, r, two("", "whole"), "a/two", "v1")
+	for range 5 {
+		failAtEachStep(t, openParallel(t), r.Addr+"/a/two:v1")
+	}
+}
+
+func failAtEachStep(t *testing.T, f *fixture, ref string) {
+	t.Helper()
+	for _, point := range []string{"image/pull/resolved", "image/pull/manifest", "image/layer/prepared", "image/download/write", "image/download/complete",
+		"image/layer/unpacked", "image/layer/committed", "image/pull/unpacked"} {
+		disarm := failpoint.Arm(point, func() error { return errors.New("armed " + point) })
+		_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref})
+		disarm()
+		if err == nil || !strings.Contains(err.Error(), "armed "+point) {
+			t.Errorf("%s: %v", point, err)
+		}
+		if list, _ := f.List(f.ctx); len(list) != 0 {
+			t.Errorf("%s: a failed pull left %v", point, list)
+		}
+	}
+	if img := f.pull(ref); f.read(img, "etc/shared") != "whole" || f.read(img, "bin/su") != "s" {
+		t.Error("the image is damaged")
+	}
+	f.mustBeEmpty()
 }
 
 // Kills at random moments of pulls and loads, one store through all of them.

@@ -16,7 +16,8 @@
 //
 // It does not keep compressed layers once they are unpacked: an image can be run and removed, not pushed again.
 //
-// Layout of Config.Root: content/ (manifests, configurations, downloads under way), metadata.db (names, leases, which
+// Layout of Config.Root: content/ (manifests, configurations), downloads/
+// (compressed layers under way), metadata.db (names, leases, which
 // snapshot belongs to what), overlay/ (the unpacked layers and their own metadata.db), empty/ (the only layer of an
 // image that has none). One process at a time can have it open.
 package image

@@ -17,6 +17,7 @@ type flights struct {
 }
 
 type flight struct {
+	track   *tracker
 	done    chan struct{} // closed when img and err are set
 	img     Image
 	err     error
@@ -24,7 +25,7 @@ type flight struct {
 	cancel  context.CancelFunc
 }
 
-func (f *flights) do(ctx context.Context, key string, work func(context.Context) (Image, error)) (Image, error) {
+func (f *flights) do(ctx context.Context, key string, report func(Progress), work func(context.Context, *tracker) (Image, error)) (Image, error) {
 	f.mu.Lock()
 	fl := f.byKey[key]
 	if fl == nil {
@@ -32,6 +33,9 @@ func (f *flights) do(ctx context.Context, key string, work func(context.Context)
 	}
 	fl.waiters++
 	f.mu.Unlock()
+	if report != nil {
+		defer fl.track.follow(report)()
+	}
 
 	select {
 	case <-fl.done:
@@ -48,10 +52,10 @@ func (f *flights) do(ctx context.Context, key string, work func(context.Context)
 }
 
 // start is called with mu held.
-func (f *flights) start(ctx context.Context, key string, work func(context.Context) (Image, error)) *flight {
+func (f *flights) start(ctx context.Context, key string, work func(context.Context, *tracker) (Image, error)) *flight {
 	wctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stopAfter := context.AfterFunc(f.life, cancel)
-	fl := &flight{done: make(chan struct{}), cancel: cancel}
+	fl := &flight{track: newTracker(), done: make(chan struct{}), cancel: cancel}
 	if f.byKey == nil {
 		f.byKey = map[string]*flight{}
 	}
@@ -59,7 +63,7 @@ func (f *flights) start(ctx context.Context, key string, work func(context.Conte
 	f.running.Go(func() {
 		defer cancel()
 		defer stopAfter()
-		fl.img, fl.err = work(wctx)
+		fl.img, fl.err = work(wctx, fl.track)
 		f.mu.Lock()
 		f.forget(key, fl)
 		f.mu.Unlock()

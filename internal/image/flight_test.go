@@ -13,7 +13,7 @@ func TestFlightOutlivesItsFirstCaller(t *testing.T) {
 		f := flights{life: t.Context()}
 		release := make(chan struct{})
 		runs := 0
-		work := func(ctx context.Context) (Image, error) {
+		work := func(ctx context.Context, _ *tracker) (Image, error) {
 			runs++
 			select {
 			case <-release:
@@ -24,9 +24,9 @@ func TestFlightOutlivesItsFirstCaller(t *testing.T) {
 		}
 		first, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 2)
-		go func() { _, err := f.do(first, "k", work); results <- err }()
+		go func() { _, err := f.do(first, "k", nil, work); results <- err }()
 		synctest.Wait()
-		go func() { _, err := f.do(t.Context(), "k", work); results <- err }()
+		go func() { _, err := f.do(t.Context(), "k", nil, work); results <- err }()
 		synctest.Wait()
 		cancel()
 		if err := <-results; !errors.Is(err, context.Canceled) {
@@ -46,7 +46,7 @@ func TestAbandonedFlightIsNotJoined(t *testing.T) {
 		f := flights{life: t.Context()}
 		ctx, cancel := context.WithCancel(t.Context())
 		hold := make(chan struct{})
-		go f.do(ctx, "k", func(ctx context.Context) (Image, error) {
+		go f.do(ctx, "k", nil, func(ctx context.Context, _ *tracker) (Image, error) {
 			<-ctx.Done()
 			<-hold // slow to give up
 			return Image{}, ctx.Err()
@@ -54,7 +54,7 @@ func TestAbandonedFlightIsNotJoined(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		img, err := f.do(t.Context(), "k", func(context.Context) (Image, error) { return Image{ID: "new"}, nil })
+		img, err := f.do(t.Context(), "k", nil, func(context.Context, *tracker) (Image, error) { return Image{ID: "new"}, nil })
 		if err != nil || img.ID != "new" {
 			t.Errorf("%v %v", img, err)
 		}

@@ -4,10 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"testing"
 	"time"
 
+	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
 )
 
@@ -46,6 +48,18 @@ func dockerArchive(t *testing.T, img ociarchive.Image, tags ...string) *bytes.Re
 		t.Fatal(err)
 	}
 	return bytes.NewReader(buf.Bytes())
+}
+
+// load returns the names of the images, or the id of one that has none.
+func (f *fixture) load(r io.Reader) (names []string, err error) {
+	loaded, err := f.Load(f.ctx, image.LoadRequest{Archive: r})
+	for _, l := range loaded {
+		if len(l.Names) == 0 {
+			l.Names = []string{l.ID}
+		}
+		names = append(names, l.Names...)
+	}
+	return names, err
 }
 
 // awaitGone waits until a collection that runs in the background has removed the path.

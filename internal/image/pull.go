@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/metadata/boltutil"
-	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
@@ -33,6 +32,10 @@ type PullRequest struct {
 	Ref string
 	// Auth may be nil.
 	Auth *Auth
+	// Progress, when it is set, is told how far the pull is: at once when a layer gets into another state, and now and then
+	// of bytes. It is called by one goroutine at a time and not after Pull has returned. The pull does not wait for it; a
+	// call that joins a pull under way is told of that one.
+	Progress func(Progress)
 }
 
 // Pull fetches the image from its registry (or a mirror that hosts.toml names) and unpacks it. It always asks the
@@ -47,8 +50,8 @@ func (s *Store) Pull(ctx context.Context, req PullRequest) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	img, err := s.flights.do(ctx, named.String()+"\n"+req.Auth.key(), func(ctx context.Context) (Image, error) {
-		return s.pull(s.scope(ctx), named, req.Auth)
+	img, err := s.flights.do(ctx, named.String()+"\n"+req.Auth.key(), req.Progress, func(ctx context.Context, track *tracker) (Image, error) {
+		return s.pull(s.scope(ctx), named, req.Auth, track)
 	})
 	if err != nil {
 		return Image{}, fmt.Errorf("pulling image %s: %w", named, err)
@@ -56,7 +59,7 @@ func (s *Store) Pull(ctx context.Context, req PullRequest) (Image, error) {
 	return img, nil
 }
 
-func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth) (_ Image, err error) {
+func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, track *tracker) (_ Image, err error) {
 	started := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -89,12 +92,15 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth) (_ 
 		return Image{}, err
 	}
 	defer func() { end(err != nil) }()
+	if err := failpoint.Hit("image/pull/resolved"); err != nil {
+		return Image{}, err
+	}
 
 	fetcher, err := session.resolver.Fetcher(ctx, named.String())
 	if err != nil {
 		return Image{}, err
 	}
-	if err := s.unpack(ctx, s.fetch(fetcher), target); err != nil {
+	if err := s.unpack(ctx, fetcher, target, track); err != nil {
 		return Image{}, err
 	}
 	if err := failpoint.Hit("image/pull/unpacked"); err != nil {
@@ -103,7 +109,7 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth) (_ 
 	if _, err := s.inspect(ctx, target); err != nil {
 		return Image{}, err
 	}
-	if err := s.publish(ctx, lease, naming{target, names}); err != nil {
+	if err := s.publish(ctx, lease, naming{target: target, names: names}); err != nil {
 		return Image{}, err
 	}
 	img, ok := s.index.get(parsed{name: named})
@@ -126,22 +132,6 @@ func (s *Store) resolve(ctx context.Context, session *registrySession, named ref
 	return target, nil
 }
 
-// fetch downloads a blob that the store does not have, and goes on where an earlier download broke. What turns out not
-// to be what its digest says is dropped: going on with it would fail for ever.
-func (s *Store) fetch(from remotes.Fetcher) images.HandlerFunc {
-	download := remotes.FetchHandler(s.content, from)
-	return func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
-		children, err := download(ctx, desc)
-		if errdefs.IsFailedPrecondition(err) {
-			err = fmt.Errorf("the registry sent a damaged blob: %w", err)
-			if aerr := s.content.Abort(ctx, remotes.MakeRefKey(ctx, desc)); aerr != nil && !errdefs.IsNotFound(aerr) {
-				err = errors.Join(err, aerr)
-			}
-		}
-		return children, err
-	}
-}
-
 // pulledNames are the names that a pulled image gets: the reference itself, and the digest it stood for.
 func pulledNames(named reference.Named, target digest.Digest) []string {
 	names := []string{named.String()}
@@ -156,6 +146,7 @@ func pulledNames(named reference.Named, target digest.Digest) []string {
 type naming struct {
 	target ocispec.Descriptor
 	names  []string
+	made   bool // the manifest was made here: no registry knows its digest
 }
 
 // publish gives images their names and drops the lease, in one transaction: from now on the names hold the content.
@@ -208,26 +199,30 @@ func classify(err error) error {
 	if errdefs.Resolve(err) != errdefs.ErrUnknown {
 		return err
 	}
+	if class := classOf(err); class != nil {
+		return fmt.Errorf("%w: %w", err, class)
+	}
+	return err
+}
+
+func classOf(err error) error {
 	var status remoteerrors.ErrUnexpectedStatus
 	var network net.Error
-	var class error
 	switch {
 	case errors.Is(err, docker.ErrInvalidAuthorization):
-		class = errdefs.ErrPermissionDenied
+		return errdefs.ErrPermissionDenied
 	case errors.As(err, &status):
-		class = errdefs.ErrUnavailable
 		switch status.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			class = errdefs.ErrPermissionDenied
+			return errdefs.ErrPermissionDenied
 		case http.StatusNotFound:
-			class = errdefs.ErrNotFound
+			return errdefs.ErrNotFound
 		}
+		return errdefs.ErrUnavailable
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		class = errdefs.ErrResourceExhausted
+		return errdefs.ErrResourceExhausted
 	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF): // no answer, or half of one
-		class = errdefs.ErrUnavailable
-	default:
-		return err
+		return errdefs.ErrUnavailable
 	}
-	return fmt.Errorf("%w: %w", err, class)
+	return nil
 }

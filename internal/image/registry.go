@@ -1,10 +1,12 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -108,12 +110,14 @@ func checkHostURL(host string) error {
 type registrySession struct {
 	resolver remotes.Resolver
 
-	stall  time.Duration
-	cancel context.CancelCauseFunc // ends the pull
+	stall      time.Duration
+	retryDelay time.Duration
+	cancel     context.CancelCauseFunc // ends the pull
 
 	mu         sync.Mutex
 	tried      []attempt
 	transports []http.RoundTripper // the innermost ones, which hold the connections
+	followed   map[string]bool     // hosts after which another one is asked
 }
 
 // attempt is the last thing that a host did.
@@ -126,11 +130,13 @@ type attempt struct {
 
 // newSession prepares a pull from the registry that a reference names. cancel ends the pull when it stalls.
 func (s *Store) newSession(ctx context.Context, registry string, auth *Auth, cancel context.CancelCauseFunc) *registrySession {
-	rs := &registrySession{stall: s.stallTimeout, cancel: cancel}
+	rs := &registrySession{stall: s.stallTimeout, retryDelay: s.retryDelay, cancel: cancel}
 	opts := config.HostOptions{HostDir: s.hosts.hostDir, UpdateClient: func(c *http.Client) error {
 		rs.mu.Lock()
 		defer rs.mu.Unlock()
 		rs.transports = append(rs.transports, c.Transport)
+		// Token servers are asked by this client too.
+		c.Transport = &retryTransport{session: rs, next: &watchedTransport{session: rs, next: c.Transport}}
 		return nil
 	}}
 	if auth != nil {
@@ -146,14 +152,16 @@ func (s *Store) newSession(ctx context.Context, registry string, auth *Auth, can
 		Headers: http.Header{"User-Agent": {"monopod"}},
 		Hosts: func(name string) ([]docker.RegistryHost, error) {
 			hosts, err := configured(name)
+			followed := map[string]bool{}
 			for i := range hosts {
-				client := *hosts[i].Client
-				client.Transport = &watchedTransport{session: rs, next: client.Transport}
-				hosts[i].Client = &client
+				followed[hosts[i].Host] = i < len(hosts)-1
 				if auth != nil && auth.RegistryToken != "" {
 					hosts[i].Authorizer = bearer{auth: auth, registry: registry}
 				}
 			}
+			rs.mu.Lock()
+			rs.followed = followed
+			rs.mu.Unlock()
 			return hosts, err
 		},
 	})
@@ -171,10 +179,20 @@ func (rs *registrySession) close() {
 	}
 }
 
+// lastResort says whether no other host is asked when this one fails.
+func (rs *registrySession) lastResort(host string) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return !rs.followed[host]
+}
+
 // explain adds to an error what each host answered, when any of them did not do as it was asked.
 func (rs *registrySession) explain(err error) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	if strings.Contains(err.Error(), "\n") {
+		err = &oneLine{err}
+	}
 	if !slices.ContainsFunc(rs.tried, func(a attempt) bool { return !a.ok }) {
 		return err
 	}
@@ -184,6 +202,12 @@ func (rs *registrySession) explain(err error) error {
 	}
 	return fmt.Errorf("%w; tried: %s", err, strings.Join(said, ", "))
 }
+
+// oneLine is an error as one line: events and logs of a node have one for each.
+type oneLine struct{ err error }
+
+func (e *oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
+func (e *oneLine) Unwrap() error { return e.err }
 
 func (rs *registrySession) note(at *url.URL, ok bool, answer string) {
 	a := attempt{host: at.Host, url: at.Scheme + "://" + at.Host, answer: answer, ok: ok}
@@ -216,14 +240,33 @@ func (t *watchedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if resp.Request != nil {
 		at = resp.Request.URL // plain HTTP, when HTTPS was only tried
 	}
-	t.session.note(at, resp.StatusCode < 400, resp.Status)
+	answer := resp.Status
+	if resp.StatusCode >= 400 && req.Method == http.MethodGet && !retryable(resp.StatusCode) {
+		answer = says(resp)
+	}
+	t.session.note(at, resp.StatusCode < 400, answer)
 	resp.Body = &watchedBody{ReadCloser: resp.Body, session: t.session, at: at}
 	return resp, nil
 }
 
+// says is the status of a refusal with what the registry says about it, which is left to be read again.
+func says(resp *http.Response) string {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(raw))
+	if words := registrySays(raw); err == nil && words != "" {
+		return resp.Status + ": " + words
+	}
+	return resp.Status
+}
+
 // watch ends the pull unless the returned timer is stopped in time.
 func (rs *registrySession) watch(at *url.URL) *time.Timer {
-	return time.AfterFunc(rs.stall, func() {
+	wait := rs.stall
+	if wait < 0 {
+		wait = math.MaxInt64
+	}
+	return time.AfterFunc(wait, func() {
 		rs.cancel(fmt.Errorf("%s://%s sent nothing for %s: %w", at.Scheme, at.Host, rs.stall, errdefs.ErrUnavailable))
 	})
 }
@@ -237,5 +280,10 @@ type watchedBody struct {
 func (b *watchedBody) Read(p []byte) (int, error) {
 	timer := b.session.watch(b.at)
 	defer timer.Stop()
-	return b.ReadCloser.Read(p)
+	n, err := b.ReadCloser.Read(p)
+	if err == io.ErrUnexpectedEOF {
+		// Itself it would make containerd's reader ask for the rest at once, again and again; blob.fetchAll waits.
+		err = fmt.Errorf("the connection to %s broke: %w", b.at.Host, err)
+	}
+	return n, err
 }

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,6 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/containerd/v2/core/diff"
-	"github.com/containerd/containerd/v2/core/diff/apply"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/metadata"
@@ -39,7 +38,7 @@ const (
 	// defaultResumeWindow is how long the content of a pull that failed is kept for the next attempt.
 	defaultResumeWindow = time.Hour
 	// defaultStallTimeout is how long a download may stand still before the pull fails.
-	defaultStallTimeout = 5 * time.Minute
+	defaultStallTimeout = time.Minute
 )
 
 // Config says where the store is and how it reaches registries.
@@ -50,11 +49,14 @@ type Config struct {
 	// RegistryConfigDir holds HOST/hosts.toml files in containerd's format; empty, or a directory that does not
 	// exist: every registry by its own name over HTTPS, loopback ones over HTTP too.
 	RegistryConfigDir string
-	// StallTimeout ends a pull whose download delivers no byte for so long; 0 is five minutes.
+	// StallTimeout ends a pull whose download delivers no byte for so long; 0 is one minute, less than 0 never.
 	StallTimeout time.Duration
 	// ResumeWindow is how long what a failed pull has downloaded is kept for the next attempt; 0 is one hour.
 	ResumeWindow time.Duration
-	Log          *slog.Logger
+	// RetryDelay is how long the first wait before another attempt is, when a registry is overloaded or a connection
+	// breaks; each further wait is twice as long, unless the registry names one. 0 is half a second.
+	RetryDelay time.Duration
+	Log        *slog.Logger
 }
 
 // Image is one complete image of the store.
@@ -84,6 +86,7 @@ type Store struct {
 	boot         string // the kernel's id of this boot
 	stallTimeout time.Duration
 	resumeWindow time.Duration
+	retryDelay   time.Duration
 	platform     platforms.MatchComparer
 
 	db      *metadata.DB
@@ -91,7 +94,7 @@ type Store struct {
 	images  images.Store
 	snaps   snapshots.Snapshotter
 	leases  leases.Manager
-	applier diff.Applier
+	loads   *downloads
 	closers []func() error
 
 	index   *index
@@ -119,6 +122,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		hosts:        hostsConfig{dir: cfg.RegistryConfigDir},
 		stallTimeout: cfg.StallTimeout,
 		resumeWindow: cfg.ResumeWindow,
+		retryDelay:   cmp.Or(cfg.RetryDelay, defaultRetryDelay),
 		platform:     platforms.Default(),
 		locks:        newKeyedLock(),
 		limits:       newLimits(),
@@ -178,6 +182,9 @@ func (s *Store) openStores(ctx context.Context) error {
 	if err := sweepIngests(s.root); err != nil {
 		return fmt.Errorf("image store %s: %w", s.root, err)
 	}
+	if s.loads, err = openDownloads(filepath.Join(s.root, "downloads"), s.boot); err != nil {
+		return fmt.Errorf("image store %s: %w", s.root, err)
+	}
 	blobs, err := local.NewStore(filepath.Join(s.root, "content"))
 	if err != nil {
 		return fmt.Errorf("image store %s: %w", s.root, err)
@@ -200,7 +207,6 @@ func (s *Store) openStores(ctx context.Context) error {
 	s.images = metadata.NewImageStore(s.db)
 	s.snaps = s.db.Snapshotter(snapshotterName)
 	s.leases = metadata.NewLeaseManager(s.db)
-	s.applier = layerApplier{blobs: s.content, overlay: apply.NewFileSystemApplier(s.content)}
 	return nil
 }
 

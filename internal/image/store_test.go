@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
@@ -51,8 +52,20 @@ func open(t *testing.T) *fixture {
 	f.cfg = image.Config{
 		Root:              filepath.Join(dir, "images"),
 		RegistryConfigDir: filepath.Join(dir, "certs.d"),
+		RetryDelay:        5 * time.Millisecond,
 		Log:               slog.New(slog.NewTextHandler(f.logs, nil)),
 	}
+	f.reopen()
+	t.Cleanup(f.close)
+	return f
+}
+
+// openParallel is open for a test that runs beside others: it does not look for what is left in the process.
+func openParallel(t *testing.T) *fixture {
+	t.Helper()
+	dir := t.TempDir()
+	f := &fixture{t: t, ctx: t.Context(), logs: &lockedBuffer{}}
+	f.cfg = image.Config{Root: filepath.Join(dir, "images"), RetryDelay: 5 * time.Millisecond, Log: slog.New(slog.NewTextHandler(f.logs, nil))}
 	f.reopen()
 	t.Cleanup(f.close)
 	return f
@@ -377,7 +390,7 @@ func TestLoad(t *testing.T) {
 	zw.Write(plain.Bytes())
 	zw.Close()
 	for name, archive := range map[string][]byte{"plain": plain.Bytes(), "gzip": zipped.Bytes()} {
-		names, err := f.Load(f.ctx, bytes.NewReader(archive))
+		names, err := f.load(bytes.NewReader(archive))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -395,7 +408,7 @@ func TestLoad(t *testing.T) {
 	}
 
 	// What docker save writes.
-	names, err := f.Load(f.ctx, dockerArchive(t, two("", "docker"), "app/two:v2", "app/two:v3"))
+	names, err := f.load(dockerArchive(t, two("", "docker"), "app/two:v2", "app/two:v3"))
 	if want := []string{"docker.io/app/two:v2", "docker.io/app/two:v3"}; err != nil || !slices.Equal(names, want) {
 		t.Fatalf("docker archive: %v %v, want %v", names, err, want)
 	}
@@ -409,7 +422,7 @@ func TestLoad(t *testing.T) {
 		"empty": nil, "text": []byte(strings.Repeat("no archive ", 100)), "torn": plain.Bytes()[:plain.Len()/2],
 		"gzip torn": zipped.Bytes()[:zipped.Len()/2],
 	} {
-		if _, err := f.Load(f.ctx, bytes.NewReader(bad)); err == nil {
+		if _, err := f.load(bytes.NewReader(bad)); err == nil {
 			t.Errorf("%s: loaded", name)
 		} else if !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v is no InvalidArgument", name, err)

@@ -26,12 +26,18 @@ func checkOverlay(dir string) (err error) {
 			return err
 		}
 	}
+	// By its descriptor: the kernel takes options of 255 bytes at most, colons separate layers, and kernels before 6.5 take no commas.
+	f, err := os.OpenFile(probe, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("fsopen overlay: %w", err)
 	}
 	defer unix.Close(fs)
-	at := func(d string) string { return filepath.Join(probe, d) }
+	at := func(d string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", f.Fd(), d) }
 	for _, opt := range [][2]string{
 		{"source", "overlay"}, {"lowerdir", at("lower1") + ":" + at("lower2")}, {"upperdir", at("upper")}, {"workdir", at("work")},
 	} {
@@ -50,6 +56,9 @@ func checkOverlay(dir string) (err error) {
 // something to remove.
 func (s *Store) sweep(ctx context.Context) error {
 	const bait = "sweep"
+	if err := s.sweepUnpacks(ctx); err != nil {
+		return fmt.Errorf("sweeping half unpacked layers: %w", err)
+	}
 	if _, err := s.snaps.Prepare(ctx, bait, ""); err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("sweeping the layers: %w", err)
 	}
@@ -58,6 +67,26 @@ func (s *Store) sweep(ctx context.Context) error {
 		return fmt.Errorf("sweeping the blobs: %w", err)
 	}
 	return s.collect(ctx)
+}
+
+// sweepUnpacks removes the snapshots that a killed process was filling: nobody will finish them. The lease of the pull
+// would hold them as long as what is worth to be gone on with.
+func (s *Store) sweepUnpacks(ctx context.Context) error {
+	var half []string
+	if err := s.snaps.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		if info.Kind == snapshots.KindActive {
+			half = append(half, info.Name)
+		}
+		return nil
+	}); err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	for _, key := range half {
+		if err := s.snaps.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweepDirectories removes directories that a killed process had made for a snapshot, but not written down: they would

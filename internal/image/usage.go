@@ -36,5 +36,10 @@ func (s *Store) FsInfo(ctx context.Context) (mountpoint string, usedBytes, inode
 	}); err != nil {
 		return "", 0, 0, fmt.Errorf("usage of image store %s: %w", s.root, err)
 	}
+	bytes, files, err := s.loads.usage()
+	if err != nil {
+		return "", 0, 0, fmt.Errorf("usage of image store %s: %w", s.root, err)
+	}
+	usedBytes, inodes = usedBytes+bytes, inodes+files
 	return s.root, usedBytes, inodes, nil
 }

@@ -1,166 +1,154 @@
 package network
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 
-const postroutingChain = "postrouting"
-
-// firewall is the nftables side of the network. The own table is always written as a whole, in one transaction:
-//
-//	table inet <bridge> {
-//	    chain postrouting {
-//	        type nat hook postrouting priority srcnat; policy accept;
-//	        meta nfproto ipv4 ip saddr <range> oifname != "<bridge>" masquerade fully-random
-//	    }
-//	}
+// firewall is the nftables side of the network: the own table (see table.go), and marked rules in chains of others.
 //
 // An accept in a table of ours cannot save a packet from a chain elsewhere that drops by policy (as iptables-nft does
 // on hosts with another container engine). So each such forward chain gets two rules at its head, marked by a comment.
+//
+// A value serves one operation, with the bridge's firewall lock held.
 type firewall struct {
 	conn   *nftables.Conn
 	bridge *Bridge
 	table  *nftables.Table
 }
 
-func (b *Bridge) openFirewall() (*firewall, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return nil, fmt.Errorf("network: nftables: %w", err)
+// withFirewall calls f, one call at a time.
+//
+// The connection lasts: to close one makes the kernel wait until nobody uses what was deleted over it, some 10 ms. After an
+// error it is replaced, for answers to a failed transaction may be in it.
+func (b *Bridge) withFirewall(f func(*firewall) error) error {
+	b.firewallMu.Lock()
+	defer b.firewallMu.Unlock()
+	fw := &firewall{bridge: b, table: &nftables.Table{Name: b.table, Family: nftables.TableFamilyINet}}
+	if err := fw.connect(); err != nil {
+		return err
 	}
-	return &firewall{conn: conn, bridge: b, table: &nftables.Table{Name: b.table, Family: nftables.TableFamilyINet}}, nil
+	err := f(fw)
+	if err != nil {
+		b.closeFirewall()
+	}
+	return err
 }
 
-// install writes the table and the marked rules.
+// connect takes the bridge's connection, or makes one.
+func (f *firewall) connect() (err error) {
+	if f.bridge.nft == nil {
+		if f.bridge.nft, err = nftables.New(nftables.WithNetNSFd(int(f.bridge.hostNS)), nftables.AsLasting()); err != nil {
+			return fmt.Errorf("network: nftables: %w", err)
+		}
+	}
+	f.conn = f.bridge.nft
+	return nil
+}
+
+// closeFirewall is called with the firewall's lock held.
+func (b *Bridge) closeFirewall() {
+	if b.nft != nil {
+		_ = b.nft.CloseLasting() // nothing is lost with it
+		b.nft = nil
+	}
+}
+
+// generation is the number of the last transaction that anybody has made with nftables on this host.
+func (b *Bridge) generation() (gen uint32, err error) {
+	const attrID = 1 // NFTA_GEN_ID
+	q := request{what: "read the generation of nftables", typ: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, body: make([]byte, sizeofNfgenmsg)}
+	err = b.ct.dump(q, func(body []byte) {
+		if len(body) < sizeofNfgenmsg {
+			return
+		}
+		eachAttr(body[sizeofNfgenmsg:], func(typ uint16, data []byte) {
+			if typ == attrID && len(data) == 4 {
+				gen = binary.BigEndian.Uint32(data)
+			}
+		})
+	})
+	return gen, err
+}
+
+// verify looks whether the own table and the marked rules are as they should be, unless nobody has changed anything since it
+// did the last time. What is missing in foreign chains it adds.
+func (f *firewall) verify() error {
+	gen, err := f.bridge.generation()
+	if err != nil {
+		return f.explain("reading the generation", err)
+	}
+	if gen != 0 && gen == f.bridge.verified {
+		return nil
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if err := f.openForwardChains(); err != nil {
+		return err
+	}
+	f.bridge.verified = gen // before what has just been added, which is looked at once more, then
+	return nil
+}
+
+// flush makes the transaction. What was verified before is so after it, if nobody else has changed anything meanwhile.
+func (f *firewall) flush() error {
+	before, _ := f.bridge.generation()
+	if err := f.conn.Flush(); err != nil {
+		return err
+	}
+	if after, err := f.bridge.generation(); err == nil && before == f.bridge.verified && after == before+1 {
+		f.bridge.verified = after
+	}
+	return nil
+}
+
+// install writes the table, with the host ports of all sandboxes, and the marked rules.
 func (f *firewall) install() error {
 	// Added first, so that deleting it cannot fail; all in one transaction, so that there is no moment without it.
 	f.conn.AddTable(f.table)
 	f.conn.DelTable(f.table)
 	f.conn.AddTable(f.table)
-	accept := nftables.ChainPolicyAccept
-	chain := f.conn.AddChain(&nftables.Chain{
-		Name:     postroutingChain,
-		Table:    f.table,
-		Type:     nftables.ChainTypeNAT,
-		Hooknum:  nftables.ChainHookPostrouting,
-		Priority: nftables.ChainPriorityNATSource,
-		Policy:   &accept,
-	})
-	f.conn.AddRule(&nftables.Rule{Table: f.table, Chain: chain, Exprs: f.masquerade()})
+	if err := f.addOwnTable(); err != nil {
+		return err
+	}
 	if err := f.conn.Flush(); err != nil {
 		return f.explain("installing the table", err)
 	}
 	return f.openForwardChains()
 }
 
-func (f *firewall) masquerade() []expr.Any {
-	network := ipNet(f.bridge.prefix)
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.NFPROTO_IPV4}},
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4}, // the source address
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: network.Mask, Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: network.IP.To4()},
-		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: interfaceName(f.bridge.name)},
-		&expr.Masq{FullyRandom: true},
+// setPorts maps the host ports of a sandbox, or with on false takes them away. Where the table is not as it should be it
+// is written anew; the ledger already says what is to be in it.
+func (f *firewall) setPorts(rec lease, on bool) error {
+	for _, fam := range families {
+		err := f.sets(fam).each(portElements(fam, rec), func(set *nftables.Set, with []nftables.SetElement) error {
+			switch {
+			case len(with) == 0:
+				return nil
+			case on:
+				return f.conn.SetAddElements(set, with)
+			}
+			return f.conn.SetDeleteElements(set, with)
+		})
+		if err != nil {
+			return fmt.Errorf("network: nftables set: %w", err)
+		}
 	}
-}
-
-// interfaceName is a name as the kernel compares it: 16 bytes, filled with zeros.
-func interfaceName(name string) []byte {
-	b := make([]byte, unix.IFNAMSIZ)
-	copy(b, name)
-	return b
-}
-
-// openForwardChains puts the marked rules into the foreign chains that need them.
-func (f *firewall) openForwardChains() error {
-	chains, err := f.chains()
-	if err != nil {
+	if f.flush() == nil {
+		return nil
+	}
+	f.bridge.closeFirewall()
+	if err := f.connect(); err != nil {
 		return err
 	}
-	for _, c := range chains {
-		if !dropsForwarded(c) {
-			continue
-		}
-		marked, err := f.marked(c)
-		if err != nil {
-			return err
-		}
-		if len(marked) == 2 {
-			continue
-		}
-		for _, r := range marked {
-			if err := f.conn.DelRule(r); err != nil {
-				return f.explain("deleting a rule", err)
-			}
-		}
-		for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
-			f.conn.InsertRule(&nftables.Rule{
-				Table:    c.Table,
-				Chain:    c,
-				UserData: userdata.AppendString(nil, userdata.TypeComment, f.mark()),
-				Exprs: []expr.Any{
-					&expr.Meta{Key: key, Register: 1},
-					&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName(f.bridge.name)},
-					&expr.Counter{},
-					&expr.Verdict{Kind: expr.VerdictAccept},
-				},
-			})
-		}
-	}
-	return f.explain("opening the forward chains", f.conn.Flush())
-}
-
-func (f *firewall) mark() string { return "monopod " + f.bridge.name }
-
-// chains lists the IPv4 chains of the host that are not ours.
-func (f *firewall) chains() ([]*nftables.Chain, error) {
-	var out []*nftables.Chain
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyINet} {
-		chains, err := f.conn.ListChainsOfTableFamily(family)
-		if err != nil {
-			return nil, f.explain("listing the chains", err)
-		}
-		for _, c := range chains {
-			if c.Table.Name != f.table.Name || c.Table.Family != f.table.Family {
-				out = append(out, c)
-			}
-		}
-	}
-	return out, nil
-}
-
-func dropsForwarded(c *nftables.Chain) bool {
-	return c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookForward && c.Type == nftables.ChainTypeFilter &&
-		c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
-}
-
-// marked returns the rules of a chain that carry our mark.
-func (f *firewall) marked(c *nftables.Chain) ([]*nftables.Rule, error) {
-	rules, err := f.conn.GetRules(c.Table, c)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil // gone since it was listed
-	}
-	if err != nil {
-		return nil, f.explain("listing the rules of "+c.Table.Name+" "+c.Name, err)
-	}
-	var out []*nftables.Rule
-	for _, r := range rules {
-		if comment, ok := userdata.GetString(r.UserData, userdata.TypeComment); ok && comment == f.mark() {
-			out = append(out, r)
-		}
-	}
-	return out, nil
+	return f.install()
 }
 
 // check says what is missing of the table.
@@ -169,52 +157,67 @@ func (f *firewall) check() error {
 	if err != nil {
 		return f.explain("listing the chains", err)
 	}
+	have := map[string]*nftables.Chain{}
 	for _, c := range chains {
-		if c.Table.Name == f.table.Name && c.Name == postroutingChain {
-			return nil
+		if c.Table.Name == f.table.Name {
+			have[c.Name] = c
 		}
 	}
-	return fmt.Errorf("network: the nftables table %q is not there (was the rule set flushed?); restart monopod to repair it: %w",
-		f.table.Name, errdefs.ErrUnavailable)
+	if len(have) == 0 {
+		return fmt.Errorf("network: the nftables table %q is not there (was the rule set flushed?): %w", f.table.Name, errdefs.ErrUnavailable)
+	}
+	for _, name := range []string{hostportsChain, preroutingChain, outputChain, postroutingChain, guardChain} {
+		c := have[name]
+		if c == nil {
+			return fmt.Errorf("network: the chain %q of the nftables table %q is not there: %w", name, f.table.Name, errdefs.ErrUnavailable)
+		}
+		rules, err := f.rules(c)
+		if err != nil {
+			return err
+		}
+		if len(rules) == 0 {
+			return fmt.Errorf("network: the chain %q of the nftables table %q is empty (was the rule set flushed?): %w", name, f.table.Name, errdefs.ErrUnavailable)
+		}
+	}
+	return f.checkPorts()
+}
+
+// checkPorts says whether the sets hold as much as they should.
+func (f *firewall) checkPorts() error {
+	leases := f.bridge.ledger.all()
+	for _, fam := range families {
+		var want elements
+		for _, rec := range leases {
+			if !rec.Leaving {
+				want.add(portElements(fam, rec))
+			}
+		}
+		err := f.sets(fam).each(want, func(set *nftables.Set, with []nftables.SetElement) error {
+			have, err := f.conn.GetSetElements(set)
+			if err != nil {
+				return f.explain("listing the set "+set.Name, err)
+			}
+			if len(have) < len(with) {
+				return fmt.Errorf("network: %d of %d host ports are missing in the nftables set %q %q: %w",
+					len(with)-len(have), len(with), f.table.Name, set.Name, errdefs.ErrUnavailable)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // remove takes the table and the marked rules away.
 func (f *firewall) remove() error {
-	chains, err := f.chains()
-	if err != nil {
+	if err := f.closeForwardChains(); err != nil {
 		return err
-	}
-	for _, c := range chains {
-		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward {
-			continue
-		}
-		marked, err := f.marked(c)
-		if err != nil {
-			return err
-		}
-		for _, r := range marked {
-			if err := f.conn.DelRule(r); err != nil {
-				return f.explain("deleting a rule", err)
-			}
-		}
 	}
 	f.conn.AddTable(f.table)
 	f.conn.DelTable(f.table)
 	return f.explain("removing the table", f.conn.Flush())
-}
-
-// othersNAT says whether somebody else on this host translates source addresses.
-func (f *firewall) othersNAT() (bool, error) {
-	chains, err := f.chains()
-	if err != nil {
-		return false, err
-	}
-	for _, c := range chains {
-		if c.Type == nftables.ChainTypeNAT && c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookPostrouting {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 func (f *firewall) explain(doing string, err error) error {
@@ -223,7 +226,7 @@ func (f *firewall) explain(doing string, err error) error {
 	}
 	var op *net.OpError
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.As(err, &op) && errors.Is(op.Err, unix.ENOENT) {
-		return fmt.Errorf("network: nftables table %q: %s: %w; the kernel needs nf_tables, nft_masq and nft_chain_nat (modprobe nf_tables): %w",
+		return fmt.Errorf("network: nftables table %q: %s: %w; the kernel needs nf_tables, nft_chain_nat, nft_masq, nft_nat and nft_fib_inet (modprobe -a with these names): %w",
 			f.table.Name, doing, err, errdefs.ErrFailedPrecondition)
 	}
 	return fmt.Errorf("network: nftables table %q: %s: %w", f.table.Name, doing, err)

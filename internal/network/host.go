@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,10 +13,61 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const ipForwardFile = "/proc/sys/net/ipv4/ip_forward"
+// chooseRanges says which ranges new sandboxes get their addresses from: those that UpdatePodCIDR has set, those of the
+// configuration, or else the default.
+func (b *Bridge) chooseRanges(configured []netip.Prefix) (ranges []netip.Prefix, err error) {
+	if len(configured) > 0 {
+		if b.configured, err = checkRanges(configured); err != nil {
+			return nil, err
+		}
+		ranges = b.configured
+	} else {
+		ranges = []netip.Prefix{defaultIPv4}
+		if hostHasIPv6() {
+			ranges = append(ranges, uniqueLocal(machineID(), b.name))
+		}
+	}
+	note, err := b.note()
+	if err != nil {
+		return nil, err
+	}
+	if len(note.Updated) > 0 && slices.Equal(note.Configured, b.configured) {
+		ranges = note.Updated
+	}
+	return ranges, checkIPv6(ranges)
+}
 
-// checkHost looks whether the bridge's name and range are free, or ours already.
-func (b *Bridge) checkHost(ctx context.Context) error {
+// servedRanges are those that the host is prepared for: of new sandboxes, and of those that are there. An IPv6 range that only
+// sandboxes from before have is left out when the host has no IPv6 any more: it must not keep a node from starting.
+func (b *Bridge) servedRanges() []netip.Prefix {
+	configured := b.ledger.podRanges()
+	return slices.DeleteFunc(b.ledger.usedRanges(), func(r netip.Prefix) bool {
+		return r.Addr().Is6() && !slices.Contains(configured, r) && !hostHasIPv6()
+	})
+}
+
+// checkIPv6 refuses IPv6 ranges on a host without IPv6.
+func checkIPv6(ranges []netip.Prefix) error {
+	for _, r := range ranges {
+		if r.Addr().Is6() && !hostHasIPv6() {
+			return fmt.Errorf("network: pod range %s: the host has no IPv6, or cannot forward it: set the sysctls net.ipv6.conf.all.disable_ipv6 and net.ipv6.conf.default.disable_ipv6 to 0, or set network.podCIDRs to an IPv4 range only: %w",
+				r, errdefs.ErrFailedPrecondition)
+		}
+	}
+	return nil
+}
+
+// machineID is what tells this machine from others.
+func machineID() string {
+	if raw, err := os.ReadFile("/etc/machine-id"); err == nil && len(raw) > 1 {
+		return strings.TrimSpace(string(raw))
+	}
+	name, _ := os.Hostname()
+	return name
+}
+
+// checkHost looks whether the bridge's name and the ranges are free, or ours already.
+func (b *Bridge) checkHost(ctx context.Context, ranges []netip.Prefix) error {
 	link, err := b.link()
 	if err != nil {
 		return fmt.Errorf("network: bridge %s: %w", b.name, err)
@@ -38,20 +88,25 @@ func (b *Bridge) checkHost(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("network: reading the addresses and routes of the host: %w", err)
 	}
-	err = overlap(b.prefix, uses)
-	if err == nil {
-		return nil
-	}
+	var addrs []netlink.Addr
 	if own != 0 {
-		// The other use came later (a VPN, say). Pods have addresses of this range by now, and a restart must not be
-		// what takes them down.
-		addrs, lerr := b.nl.AddrList(link, unix.AF_INET)
-		if lerr == nil && hasAddress(addrs, b.gateway) {
-			b.log.WarnContext(ctx, "the pod range is not only ours any more", "err", err)
-			return nil
+		if addrs, err = addresses(b.nl, link, unix.AF_UNSPEC); err != nil {
+			return fmt.Errorf("network: bridge %s: %w", b.name, err)
 		}
 	}
-	return fmt.Errorf("network: %w: %w", err, errdefs.ErrFailedPrecondition)
+	for _, r := range ranges {
+		err := overlap(r, uses)
+		switch {
+		case err == nil:
+		case hasAddress(addrs, gatewayOf(r)):
+			// The other use came later (a VPN, say). Pods have addresses of this range by now, and a restart must not be
+			// what takes them down.
+			b.log.WarnContext(ctx, "the pod range is not only ours any more", "err", err)
+		default:
+			return fmt.Errorf("network: %w: %w", err, errdefs.ErrFailedPrecondition)
+		}
+	}
+	return nil
 }
 
 func hasAddress(addrs []netlink.Addr, want netip.Addr) bool {
@@ -63,16 +118,16 @@ func (b *Bridge) ours(link netlink.Link) bool { return link.Attrs().Alias == b.o
 
 // hostUses lists the addresses and routes of all interfaces but the one with the index own.
 func (b *Bridge) hostUses(own int) ([]use, error) {
-	links, err := b.nl.LinkList()
+	all, err := links(b.nl)
 	if err != nil {
 		return nil, err
 	}
 	names := map[int]string{}
-	for _, l := range links {
+	for _, l := range all {
 		names[l.Attrs().Index] = l.Attrs().Name
 	}
 	var uses []use
-	addrs, err := b.nl.AddrList(nil, unix.AF_INET)
+	addrs, err := addresses(b.nl, nil, unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +136,11 @@ func (b *Bridge) hostUses(own int) ([]use, error) {
 			uses = append(uses, use{p, fmt.Sprintf("address %s of %s", p, names[a.LinkIndex])})
 		}
 	}
-	routes, err := b.nl.RouteList(nil, unix.AF_INET)
+	rts, err := routes(b.nl, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range routes {
+	for _, r := range rts {
 		if p := prefixOf(r.Dst); r.LinkIndex != own {
 			uses = append(uses, use{p, fmt.Sprintf("route %s on %s", p, names[r.LinkIndex])})
 		}
@@ -99,58 +154,4 @@ func isDefault(r netlink.Route) bool {
 	}
 	ones, _ := r.Dst.Mask.Size()
 	return ones == 0
-}
-
-// forwarding says whether the kernel forwards IPv4 packets.
-func forwarding() (bool, error) {
-	raw, err := os.ReadFile(ipForwardFile)
-	if err != nil {
-		return false, fmt.Errorf("network: %w", err)
-	}
-	return strings.TrimSpace(string(raw)) != "0", nil
-}
-
-// enableForwarding switches forwarding on, and writes down before that it was off.
-func (b *Bridge) enableForwarding() error {
-	on, err := forwarding()
-	if err != nil || on {
-		return err
-	}
-	note, err := b.note()
-	if err != nil {
-		return err
-	}
-	note.IPForward = true
-	if err := b.notes.Put(b.name, note); err != nil {
-		return fmt.Errorf("network: %w", err)
-	}
-	if err := os.WriteFile(ipForwardFile, []byte("1\n"), 0); err != nil {
-		return fmt.Errorf("network: pods need forwarding, and it cannot be switched on: %w; run sysctl -w net.ipv4.ip_forward=1 on the host: %w",
-			err, errdefs.ErrFailedPrecondition)
-	}
-	return nil
-}
-
-// restoreForwarding switches forwarding off when this node has switched it on, and nothing else on the host forwards:
-// another network of this kind, or of containers by other tools, has a NAT chain.
-func (b *Bridge) restoreForwarding(ctx context.Context, fw *firewall) error {
-	note, err := b.note()
-	if err != nil || !note.IPForward {
-		return err
-	}
-	needed, err := fw.othersNAT()
-	if err != nil {
-		return err
-	}
-	if legacy, err := os.ReadFile("/proc/net/ip_tables_names"); err == nil && strings.Contains(string(legacy), "nat") {
-		needed = true
-	}
-	if needed {
-		b.log.InfoContext(ctx, "net.ipv4.ip_forward stays 1: other networks on this host use it")
-		return nil
-	}
-	if err := os.WriteFile(ipForwardFile, []byte("0\n"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }

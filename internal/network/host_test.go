@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,21 +23,16 @@ import (
 // testHost is a network namespace that plays the host: the test's goroutine is moved into it, so that bridges, rules
 // and sysctls of a test never meet those of this machine. At the end it must look as it did at the start.
 type testHost struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 }
 
-func newHost(t *testing.T) *testHost {
+func newHost(t testing.TB) *testHost {
 	t.Helper()
-	runtime.LockOSThread() // never unlocked: the thread, and the namespace with it, ends with the test's goroutine
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatalf("a network namespace is needed (root): %v", err)
-	}
+	harness.NewNetwork(t)
 	h := &testHost{t: t, dir: t.TempDir()}
 	h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0))
-	lo, err := netlink.LinkByName("lo")
-	h.must(err)
-	h.must(netlink.LinkSetUp(lo))
+	h.must(os.WriteFile(ip6ForwardFile, []byte("0\n"), 0))
 	harness.CheckHost(t, harness.Place{Dirs: []string{h.dir}})
 	before := h.look()
 	t.Cleanup(func() {
@@ -76,9 +71,11 @@ func (h *testHost) look() string {
 	for _, table := range tables {
 		fmt.Fprintln(&s, "table", table.Family, table.Name)
 	}
-	on, err := forwarding()
-	h.must(err)
-	fmt.Fprintln(&s, "forwarding", on)
+	for _, file := range []string{ipForwardFile, ip6ForwardFile} {
+		on, err := forwarding(file)
+		h.must(err)
+		fmt.Fprintln(&s, file, on)
+	}
 	return s.String()
 }
 
@@ -114,93 +111,129 @@ func (h *testHost) bridge(cfg Config) *Bridge {
 func (h *testHost) sandbox(name string) string {
 	h.t.Helper()
 	path := filepath.Join(h.dir, name)
-	h.must(os.WriteFile(path, nil, 0o600))
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: see newHost
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			err = unix.Mount(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()), path, "", unix.MS_BIND, "")
-		}
-		done <- err
-	}()
-	h.must(<-done)
-	h.t.Cleanup(func() { h.drop(path) })
+	harness.PinNetNS(h.t, path)
 	return path
 }
 
 // drop ends a sandbox's namespace.
 func (h *testHost) drop(path string) {
 	h.t.Helper()
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
-		h.t.Error(err)
-	}
+	harness.DropNetNS(h.t, path)
 }
 
 // in runs f on a thread of the namespace.
 func (h *testHost) in(path string, f func() error) {
 	h.t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		ns, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			defer unix.Close(ns)
-			err = unix.Setns(ns, unix.CLONE_NEWNET)
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	h.must(<-done)
+	h.must(harness.InNetNS(path, f))
 }
 
-// serve listens in a namespace ("" is the host) and answers each connection with the address it comes from.
+// at runs f in a namespace; "" is the host.
+func (h *testHost) at(path string, f func() error) {
+	h.t.Helper()
+	if path == "" {
+		h.must(f())
+		return
+	}
+	h.in(path, f)
+}
+
+// serve listens in a namespace and answers each connection with the address it comes from.
 func (h *testHost) serve(path, addr string) {
 	h.t.Helper()
 	var l net.Listener
-	listen := func() (err error) {
-		l, err = net.Listen("tcp4", addr)
+	h.at(path, func() (err error) {
+		l, err = net.Listen("tcp", addr)
 		return err
-	}
-	if path == "" {
-		h.must(listen())
-	} else {
-		h.in(path, listen)
-	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprint(c, c.RemoteAddr())
-			c.Close()
-		}
-	}()
-	h.t.Cleanup(func() { l.Close() })
+	})
+	harness.EchoAddress(h.t, l)
 }
 
 // ask connects from a namespace and returns the address that the server saw.
 func (h *testHost) ask(path, addr string) netip.Addr {
 	h.t.Helper()
-	var seen netip.Addr
-	h.in(path, func() error {
-		c, err := net.DialTimeout("tcp4", addr, 5*time.Second)
-		if err != nil {
-			return err
+	seen, err := h.tryAsk(path, addr)
+	h.must(err)
+	return seen
+}
+
+// tryAsk is ask where no answer is no failure.
+func (h *testHost) tryAsk(path, addr string) (seen netip.Addr, err error) {
+	h.t.Helper()
+	return h.askWithin(path, addr, 5*time.Second*harness.SlowFactor())
+}
+
+// silent says that nobody answers. What is dropped has no other sign than that.
+func (h *testHost) silent(path, addr string) bool {
+	h.t.Helper()
+	_, err := h.askWithin(path, addr, 300*time.Millisecond*harness.SlowFactor())
+	return err != nil
+}
+
+func (h *testHost) askWithin(path, addr string, limit time.Duration) (seen netip.Addr, err error) {
+	h.t.Helper()
+	h.at(path, func() error {
+		var c net.Conn
+		if c, err = net.DialTimeout("tcp", addr, limit); err != nil {
+			return nil
 		}
 		defer c.Close()
-		raw, err := io.ReadAll(c)
-		if err != nil {
-			return err
+		var raw []byte
+		if raw, err = io.ReadAll(c); err != nil {
+			return nil
 		}
-		from, err := netip.ParseAddrPort(string(raw))
-		seen = from.Addr()
+		var from netip.AddrPort
+		from, err = netip.ParseAddrPort(string(raw))
+		seen = from.Addr().Unmap()
+		return nil
+	})
+	return seen, err
+}
+
+// serveUDP answers each datagram with a name and the address that it comes from.
+func (h *testHost) serveUDP(path, name, addr string) {
+	h.t.Helper()
+	var l net.PacketConn
+	h.at(path, func() (err error) {
+		l, err = net.ListenPacket("udp", addr)
 		return err
 	})
-	return seen
+	go func() {
+		buf := make([]byte, 100)
+		for {
+			_, from, err := l.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			l.WriteTo([]byte(name+" "+from.(*net.UDPAddr).AddrPort().Addr().Unmap().String()), from)
+		}
+	}()
+	h.t.Cleanup(func() { l.Close() })
+}
+
+// udpClient is a socket of a namespace that sends to one address only.
+func (h *testHost) udpClient(path string, to netip.AddrPort) net.Conn {
+	h.t.Helper()
+	var c net.Conn
+	h.at(path, func() (err error) {
+		c, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+		return err
+	})
+	h.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// askUDP sends until there is an answer, at most a second.
+func (h *testHost) askUDP(c net.Conn) string {
+	h.t.Helper()
+	buf := make([]byte, 100)
+	for range 10 {
+		c.Write([]byte("?")) // an error is that of the datagram before
+		h.must(c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
+		if n, err := c.Read(buf); err == nil {
+			return string(buf[:n])
+		}
+	}
+	return ""
 }
 
 // outside joins a namespace to the host by a link of its own, as a machine of the host's network: the host is .1, the
@@ -217,7 +250,7 @@ func (h *testHost) outside(cidr string) (path string, host, machine netip.Addr) 
 	link, err := netlink.LinkByName("up0")
 	h.must(err)
 	h.t.Cleanup(func() { h.must(netlink.LinkDel(link)) })
-	h.must(netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(host, prefix.Bits()))}))
+	h.must(netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(host, prefix.Bits())), Flags: nodad(host)}))
 	h.must(netlink.LinkSetUp(link))
 	peer, err := netlink.LinkByName("down0")
 	h.must(err)
@@ -230,10 +263,27 @@ func (h *testHost) outside(cidr string) (path string, host, machine netip.Addr) 
 		if err != nil {
 			return err
 		}
-		if err := netlink.AddrAdd(peer, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(machine, prefix.Bits()))}); err != nil {
+		if err := netlink.AddrAdd(peer, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(machine, prefix.Bits())), Flags: nodad(machine)}); err != nil {
 			return err
 		}
 		return netlink.LinkSetUp(peer)
 	})
 	return path, host, machine
+}
+
+// nodad makes an IPv6 address good at once.
+func nodad(a netip.Addr) int {
+	if a.Is6() {
+		return unix.IFA_F_NODAD
+	}
+	return 0
+}
+
+// inUse waits until these sandboxes, and no others, have addresses.
+func (h *testHost) inUse(b *Bridge, want ...string) {
+	h.t.Helper()
+	harness.Eventually(h.t, fmt.Sprintf("the sandboxes with addresses are %v", want), func() (bool, string) {
+		got := b.ledger.sandboxes()
+		return slices.Equal(got, want), fmt.Sprint(got)
+	})
 }

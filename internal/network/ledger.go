@@ -2,8 +2,10 @@ package network
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -13,194 +15,296 @@ import (
 	"monopod.dev/monopod/internal/state"
 )
 
-// lease is an address that belongs to a sandbox, stored by the sandbox's id in the table "network-addresses". It tells
-// all that is needed to connect the sandbox again, also after the configured range has changed.
+// lease is what belongs to a sandbox, stored by the sandbox's id in the table "network-addresses". It tells all that is
+// needed to connect the sandbox again, also after the configured ranges have changed.
 type lease struct {
+	// Addresses has one of each family that the sandbox got, IPv4 first.
+	Addresses []address `json:"addresses"`
+	// Interface is the host's end of the veth pair.
+	Interface string `json:"interface"`
+	// HostPorts lead to the sandbox.
+	HostPorts []HostPort `json:"hostPorts,omitempty"`
+	// Pod is namespace/name, for messages.
+	Pod string `json:"pod,omitempty"`
+	// Leaving: the sandbox is torn down. Its ports are free; its addresses are as soon as its interface is gone.
+	Leaving bool `json:"leaving,omitempty"`
+}
+
+// address of a sandbox.
+type address struct {
 	// Address with the length of the range it is from.
 	Address netip.Prefix `json:"address"`
 	Gateway netip.Addr   `json:"gateway"`
-	// Interface is the host's end of the veth pair.
-	Interface string `json:"interface"`
 }
 
-// cursor is where the search for a free address goes on, stored by the bridge's name in the table "network-cursor".
+// UnmarshalJSON reads this form, and the one before IPv6, which had a single address beside the interface.
+func (l *lease) UnmarshalJSON(raw []byte) error {
+	type plain lease
+	var rec struct {
+		plain
+		address
+	}
+	if err := json.Unmarshal(raw, &rec); err != nil {
+		return err
+	}
+	*l = lease(rec.plain)
+	if len(l.Addresses) == 0 && rec.Address.IsValid() {
+		l.Addresses = []address{rec.address}
+	}
+	if len(l.Addresses) == 0 || l.Interface == "" {
+		return fmt.Errorf("it has %d addresses and the interface %q, it needs both", len(l.Addresses), l.Interface)
+	}
+	return nil
+}
+
+// cursor is where the search for a free address goes on, stored in the table "network-cursor" by the bridge's name, for
+// IPv6 by that and "/ip6".
 type cursor struct {
 	Last netip.Addr `json:"last"`
 }
 
-// ledger knows which address belongs to which sandbox. What it holds in memory is always on disk already, but for the
-// reservation of a call that is under way.
+// ledger knows which address and which host port belongs to which sandbox. What it holds in memory is always on disk
+// already, but for the reservation of a call that is under way.
 type ledger struct {
 	db      *state.DB
 	leases  state.Table[lease]
 	cursors state.Table[cursor]
 	bridge  string
-	prefix  netip.Prefix
-	gateway netip.Addr
 
 	mu     sync.Mutex
+	ranges []netip.Prefix // new sandboxes get an address of each
 	byID   map[string]lease
 	byAddr map[netip.Addr]string
-	last   netip.Addr
+	byPort portIndex
+	last   map[string]netip.Addr // by the cursor's key
 }
 
-func openLedger(ctx context.Context, db *state.DB, bridge string, prefix netip.Prefix, log *slog.Logger) (*ledger, error) {
+func openLedger(ctx context.Context, db *state.DB, bridge string, ranges []netip.Prefix, log *slog.Logger) *ledger {
 	l := &ledger{
 		db:      db,
 		leases:  state.NewTable[lease](db, "network-addresses"),
 		cursors: state.NewTable[cursor](db, "network-cursor"),
 		bridge:  bridge,
-		prefix:  prefix,
-		gateway: prefix.Addr().Next(),
+		ranges:  ranges,
 		byAddr:  map[netip.Addr]string{},
+		byPort:  portIndex{},
+		last:    map[string]netip.Addr{},
 	}
 	var err error
 	if l.byID, err = l.leases.List(); err != nil {
 		// Reconcile learns the addresses of live sandboxes from the sandboxes themselves.
 		log.ErrorContext(ctx, "a pod address record cannot be read", "err", err)
 	}
-	for id, rec := range l.byID {
-		l.byAddr[rec.Address.Addr()] = id
+	for _, id := range slices.Sorted(maps.Keys(l.byID)) {
+		rec := l.byID[id]
+		for _, a := range rec.Addresses {
+			l.byAddr[a.Address.Addr()] = id
+		}
+		if rec.Leaving {
+			continue
+		}
+		if err := l.byPort.conflict(rec.HostPorts, l.byID); err != nil {
+			log.ErrorContext(ctx, "a stored host port is not mapped", "sandbox", id, "err", err)
+			rec.HostPorts = nil
+			l.byID[id] = rec
+		}
+		l.byPort.add(id, rec.HostPorts)
 	}
-	c, err := l.cursors.Get(bridge)
-	if err != nil && !errdefs.IsNotFound(err) {
-		log.ErrorContext(ctx, "the pod address cursor cannot be read", "err", err)
+	for _, family := range []bool{true, false} {
+		key := l.cursorKey(family)
+		c, err := l.cursors.Get(key)
+		if err != nil && !errdefs.IsNotFound(err) {
+			log.ErrorContext(ctx, "the pod address cursor cannot be read", "err", err)
+		}
+		l.last[key] = c.Last
 	}
-	l.last = c.Last
-	return l, nil
+	return l
 }
 
-// assign returns the sandbox's address; when it has none it gets one, which is on disk when assign returns. fresh tells
-// which of both it was.
-func (l *ledger) assign(sandboxID string) (rec lease, fresh bool, err error) {
-	l.mu.Lock()
-	if rec, ok := l.byID[sandboxID]; ok {
-		l.mu.Unlock()
-		return rec, false, nil
+func (l *ledger) cursorKey(ipv4 bool) string {
+	if ipv4 {
+		return l.bridge
 	}
-	addr, ok := next(l.prefix, l.last, func(a netip.Addr) bool { return l.byAddr[a] != "" })
-	if !ok {
-		inUse := len(l.byAddr)
-		l.mu.Unlock()
-		return lease{}, false, fmt.Errorf("pod range %s is used up: %d of its %d addresses are in use; remove pods or set network.podCIDR to a larger range: %w",
-			l.prefix, inUse, size(l.prefix), errdefs.ErrResourceExhausted)
-	}
-	rec = lease{
-		Address:   netip.PrefixFrom(addr, l.prefix.Bits()),
-		Gateway:   l.gateway,
-		Interface: hostInterface(l.bridge, sandboxID),
-	}
-	l.byAddr[addr], l.last = sandboxID, addr // reserved: the lock is not held while the disk is written
-	l.mu.Unlock()
+	return l.bridge + "/ip6"
+}
 
-	err = l.write(sandboxID, rec)
+// assign returns the sandbox's lease; when it has none it gets one, which is on disk when assign returns. fresh tells
+// which of both it was.
+//
+// Errors: ResourceExhausted (a range is used up), AlreadyExists (another sandbox has a host port), FailedPrecondition
+// (the sandbox has a lease with other host ports).
+func (l *ledger) assign(sandboxID, pod string, ports []HostPort) (rec lease, fresh bool, err error) {
+	rec, fresh, err = l.reserve(sandboxID, pod, ports)
+	if err != nil || !fresh {
+		return rec, fresh, err
+	}
+	err = l.write(sandboxID, rec) // the lock is not held while the disk is written
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		delete(l.byAddr, addr)
-		return lease{}, false, fmt.Errorf("pod address %s: %w", addr, err)
+		l.unindex(sandboxID, rec)
+		return lease{}, false, fmt.Errorf("pod address %s: %w", rec.Addresses[0].Address.Addr(), err)
 	}
 	l.byID[sandboxID] = rec
 	return rec, true, nil
 }
 
+func (l *ledger) reserve(sandboxID, pod string, ports []HostPort) (rec lease, fresh bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rec, ok := l.byID[sandboxID]; ok {
+		if !slices.Equal(rec.HostPorts, ports) {
+			return lease{}, false, fmt.Errorf("it is connected with the host ports %v, not with %v: %w", rec.HostPorts, ports, errdefs.ErrFailedPrecondition)
+		}
+		return rec, false, nil
+	}
+	if err := l.byPort.conflict(ports, l.byID); err != nil {
+		return lease{}, false, err
+	}
+	rec = lease{Interface: hostInterface(l.bridge, sandboxID), HostPorts: ports, Pod: pod}
+	for _, r := range l.ranges {
+		addr, ok := next(r, l.last[l.cursorKey(r.Addr().Is4())], func(a netip.Addr) bool { return l.byAddr[a] != "" })
+		if !ok {
+			return lease{}, false, fmt.Errorf("pod range %s is used up: all of its %d addresses are in use; remove pods or set network.podCIDRs to a larger range: %w",
+				r, size(r), errdefs.ErrResourceExhausted)
+		}
+		rec.Addresses = append(rec.Addresses, address{Address: netip.PrefixFrom(addr, r.Bits()), Gateway: gatewayOf(r)})
+	}
+	for _, p := range ports {
+		if !reachable(p, rec.Addresses) {
+			return lease{}, false, fmt.Errorf("host port %s: the sandbox has no address of the family of %s: %w", p, p.HostIP, errdefs.ErrInvalidArgument)
+		}
+	}
+	for _, a := range rec.Addresses {
+		addr := a.Address.Addr()
+		l.byAddr[addr], l.last[l.cursorKey(addr.Is4())] = sandboxID, addr
+	}
+	l.byPort.add(sandboxID, ports)
+	return rec, true, nil
+}
+
+// unindex forgets whose the lease's addresses and ports are. It is called with the lock held.
+func (l *ledger) unindex(sandboxID string, rec lease) {
+	for _, a := range rec.Addresses {
+		if l.byAddr[a.Address.Addr()] == sandboxID {
+			delete(l.byAddr, a.Address.Addr())
+		}
+	}
+	l.byPort.remove(sandboxID, rec.HostPorts)
+}
+
 func (l *ledger) write(sandboxID string, rec lease) error {
 	return l.db.Update(func(tx *state.Tx) error {
-		if err := l.cursors.PutTx(tx, l.bridge, cursor{Last: rec.Address.Addr()}); err != nil {
-			return err
+		for _, a := range rec.Addresses {
+			addr := a.Address.Addr()
+			if err := l.cursors.PutTx(tx, l.cursorKey(addr.Is4()), cursor{Last: addr}); err != nil {
+				return err
+			}
 		}
 		return l.leases.PutTx(tx, sandboxID, rec)
 	})
 }
 
-// adopt takes the address of a sandbox that has one without a record. It is Conflict when another sandbox has it.
+// adopt takes the addresses of a sandbox that has them without a record. It is Conflict when another sandbox has one.
 func (l *ledger) adopt(sandboxID string, rec lease) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if other := l.byAddr[rec.Address.Addr()]; other != "" && other != sandboxID {
-		return fmt.Errorf("address %s of sandbox %s belongs to sandbox %s: %w", rec.Address.Addr(), sandboxID, other, errdefs.ErrConflict)
+	for _, a := range rec.Addresses {
+		if other := l.byAddr[a.Address.Addr()]; other != "" && other != sandboxID {
+			return fmt.Errorf("address %s of sandbox %s belongs to sandbox %s: %w", a.Address.Addr(), sandboxID, other, errdefs.ErrConflict)
+		}
 	}
 	if err := l.leases.Put(sandboxID, rec); err != nil {
 		return err
 	}
 	l.byID[sandboxID] = rec
-	l.byAddr[rec.Address.Addr()] = sandboxID
+	for _, a := range rec.Addresses {
+		l.byAddr[a.Address.Addr()] = sandboxID
+	}
 	return nil
 }
 
-// release frees the sandbox's address; one that has none is no error.
-func (l *ledger) release(sandboxID string) error {
+// leave takes down that the sandboxes are torn down, and returns the leases of those that have one: their ports are free
+// when leave returns. Without ports nothing is written: a sandbox that does not live is torn down by Reconcile in any case.
+func (l *ledger) leave(sandboxIDs ...string) (map[string]lease, error) {
 	l.mu.Lock()
-	rec, ok := l.byID[sandboxID]
-	l.mu.Unlock()
-	if !ok {
-		return nil
+	had, write := map[string]lease{}, map[string]lease{}
+	for _, id := range sandboxIDs {
+		rec, ok := l.byID[id]
+		if !ok {
+			continue
+		}
+		if !rec.Leaving && len(rec.HostPorts) > 0 {
+			write[id] = rec
+		}
+		rec.Leaving = true
+		had[id] = rec
 	}
-	if err := l.leases.Delete(sandboxID); err != nil {
-		return fmt.Errorf("freeing pod address %s: %w", rec.Address.Addr(), err)
+	l.mu.Unlock()
+	if len(write) > 0 {
+		err := l.db.Update(func(tx *state.Tx) error {
+			for id := range write {
+				if err := l.leases.PutTx(tx, id, had[id]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("freeing host ports: %w", err)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.byID, sandboxID)
-	delete(l.byAddr, rec.Address.Addr())
+	for id, rec := range had {
+		l.byID[id] = rec
+		l.byPort.remove(id, rec.HostPorts)
+	}
+	return had, nil
+}
+
+// release frees what the sandboxes have; one that has nothing is no error.
+func (l *ledger) release(sandboxIDs ...string) error {
+	l.mu.Lock()
+	gone := map[string]lease{}
+	for _, id := range sandboxIDs {
+		if rec, ok := l.byID[id]; ok {
+			gone[id] = rec
+		}
+	}
+	l.mu.Unlock()
+	if len(gone) == 0 {
+		return nil
+	}
+	err := l.db.Update(func(tx *state.Tx) error {
+		for id := range gone {
+			if err := l.leases.DeleteTx(tx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("freeing %d pod addresses: %w", len(gone), err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, rec := range gone {
+		delete(l.byID, id)
+		l.unindex(id, rec)
+	}
 	return nil
 }
 
 // forget drops where the search for addresses was.
 func (l *ledger) forget() error {
-	if err := l.cursors.Delete(l.bridge); err != nil {
-		return fmt.Errorf("network: %w", err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last = netip.Addr{}
-	return nil
-}
-
-func (l *ledger) has(sandboxID string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, ok := l.byID[sandboxID]
-	return ok
-}
-
-// sandboxes returns who has an address, in order.
-func (l *ledger) sandboxes() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ids := make([]string, 0, len(l.byID))
-	for id := range l.byID {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// interfaces returns the host's ends that belong to a sandbox.
-func (l *ledger) interfaces() map[string]bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := map[string]bool{}
-	for _, rec := range l.byID {
-		out[rec.Interface] = true
-	}
-	return out
-}
-
-// usesGateway says whether a sandbox still has this gateway, from the range that was configured when it was made.
-func (l *ledger) usesGateway(gateway netip.Addr) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, rec := range l.byID {
-		if rec.Gateway == gateway {
-			return true
+	for _, ipv4 := range []bool{true, false} {
+		if err := l.cursors.Delete(l.cursorKey(ipv4)); err != nil {
+			return fmt.Errorf("network: %w", err)
 		}
 	}
-	return false
-}
-
-func (l *ledger) inUse() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.byID)
+	clear(l.last)
+	return nil
 }

@@ -4,303 +4,204 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"strings"
 	"sync"
 
 	"github.com/containerd/errdefs"
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/failpoint"
 )
 
-// Request names the sandbox to connect.
-type Request struct {
-	SandboxID string
-	// NetNS is the path of its network namespace.
-	NetNS string
-}
-
-// Result is what a connected sandbox has.
-type Result struct {
-	IPs     []netip.Addr
-	Gateway netip.Addr
-	// Interface is the name of the interface in the sandbox.
-	Interface string
-}
-
-// Setup connects the sandbox: loopback up, an address, a default route. It is idempotent: for a sandbox that is
-// connected it returns the same, and repairs what is missing. The address is on disk before it is used. When Setup
-// fails for a sandbox that had no address before, it leaves nothing.
+// Setup connects the sandbox: loopback up, an address of each family, default routes, its host ports. It is idempotent: for
+// a sandbox that is connected it returns the same, and repairs what is missing. Addresses and ports are on disk before they
+// are used. When Setup fails for a sandbox that had no address before, it leaves nothing.
 //
-// Errors: ResourceExhausted (the range is used up), NotFound (no such namespace), FailedPrecondition (no bridge: Start
-// comes first; or the namespace has an interface of that name).
+// Errors: ResourceExhausted (a range is used up), AlreadyExists (another sandbox has a host port), InvalidArgument (a host
+// port that cannot be), NotFound (no such namespace), FailedPrecondition (no bridge: Start comes first; or the namespace
+// has an interface of that name; or the sandbox is connected with other host ports).
 func (b *Bridge) Setup(ctx context.Context, req Request) (Result, error) {
 	if req.SandboxID == "" || req.NetNS == "" {
 		return Result{}, fmt.Errorf("network: a sandbox id and a network namespace are needed, got %q and %q: %w",
 			req.SandboxID, req.NetNS, errdefs.ErrInvalidArgument)
 	}
-	unlock := b.locks.lock(req.SandboxID)
-	defer unlock()
-	rec, fresh, err := b.ledger.assign(req.SandboxID)
+	ports, err := canonicalPorts(req.HostPorts)
 	if err != nil {
 		return Result{}, fmt.Errorf("network of sandbox %s: %w", req.SandboxID, err)
+	}
+	req.HostPorts = ports
+	res, err := b.setup(req)
+	if errdefs.IsResourceExhausted(err) && b.leaving.some() {
+		// Addresses that are about to be free can be had now. This takes other sandboxes' locks, so not under this one's.
+		if err = b.leaving.now(); err == nil {
+			res, err = b.setup(req)
+		}
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("network of sandbox %s: %w", req.SandboxID, err)
+	}
+	return res, nil
+}
+
+// Prepare does of Setup what needs no network namespace: the sandbox's addresses and ports are on disk when it returns. What it cannot do
+// is left to Setup, which tells why. Teardown gives back what nobody sets up.
+func (b *Bridge) Prepare(_ context.Context, req Request) {
+	ports, err := canonicalPorts(req.HostPorts)
+	if err != nil || req.SandboxID == "" {
+		return
+	}
+	defer b.locks.lock(req.SandboxID)()
+	if rec, ok := b.ledger.get(req.SandboxID); ok && rec.Leaving {
+		return
+	}
+	if _, _, err := b.ledger.assign(req.SandboxID, req.Pod.qualified(), ports); err != nil {
+		b.log.Debug("addresses could not be prepared", "sandbox", req.SandboxID, "error", err)
+	}
+}
+
+// setup does so with the sandbox's lock.
+func (b *Bridge) setup(req Request) (Result, error) {
+	defer b.locks.lock(req.SandboxID)()
+	// One that is leaving has to be gone before it can come again.
+	if rec, ok := b.ledger.get(req.SandboxID); ok && rec.Leaving {
+		if err := b.disconnect(req.SandboxID); err != nil {
+			return Result{}, err
+		}
+	}
+	rec, fresh, err := b.ledger.assign(req.SandboxID, req.Pod.qualified(), req.HostPorts)
+	if err != nil {
+		return Result{}, err
 	}
 	if err := failpoint.Hit("network/setup/assigned"); err != nil {
 		return Result{}, err
 	}
-	if err := b.connect(rec, req.NetNS); err != nil {
-		if fresh {
-			err = errors.Join(err, b.disconnect(req.SandboxID))
-		}
-		return Result{}, fmt.Errorf("network of sandbox %s: %w", req.SandboxID, err)
+	res, err := b.attach(req.SandboxID, rec, req.NetNS)
+	if err != nil && fresh {
+		err = errors.Join(err, b.disconnect(req.SandboxID))
 	}
-	return Result{IPs: []netip.Addr{rec.Address.Addr()}, Gateway: rec.Gateway, Interface: containerInterface}, nil
+	return res, err
 }
 
-// Teardown disconnects the sandbox and frees its address. It needs no namespace: the host's end of the pair takes the
-// other one with it. It is idempotent.
+// attach does what the lease says. It is called with the sandbox's lock held.
+func (b *Bridge) attach(sandboxID string, rec lease, path string) (Result, error) {
+	index, has, err := b.connect(rec, path)
+	if err != nil {
+		return Result{}, err
+	}
+	b.setIndex(sandboxID, index)
+	if err := failpoint.Hit("network/setup/connected"); err != nil {
+		return Result{}, err
+	}
+	if err := b.mapPorts(rec); err != nil {
+		return Result{}, err
+	}
+	if err := failpoint.Hit("network/setup/mapped"); err != nil {
+		return Result{}, err
+	}
+	res := Result{Gateway: has[0].Gateway, Interface: containerInterface}
+	for _, a := range has {
+		res.IPs = append(res.IPs, a.Address.Addr())
+	}
+	return res, nil
+}
+
+// mapPorts gives the sandbox its host ports.
+func (b *Bridge) mapPorts(rec lease) error {
+	if len(rec.HostPorts) == 0 {
+		return nil
+	}
+	if err := b.withFirewall(func(fw *firewall) error { return fw.setPorts(rec, true) }); err != nil {
+		return err
+	}
+	return b.forgetFlows(rec)
+}
+
+// unmapPorts takes the host ports of sandboxes away that leave: of many with the whole table, which is one transaction.
+func (b *Bridge) unmapPorts(recs map[string]lease) error {
+	var with []lease
+	for _, rec := range recs {
+		if len(rec.HostPorts) > 0 {
+			with = append(with, rec)
+		}
+	}
+	if len(with) == 0 {
+		return nil
+	}
+	err := b.withFirewall(func(fw *firewall) error {
+		if len(with) == 1 {
+			return fw.setPorts(with[0], false)
+		}
+		return fw.install()
+	})
+	if err != nil {
+		return err
+	}
+	return b.forgetFlows(with...)
+}
+
+// Teardown disconnects the sandbox: its host ports are free when Teardown returns. Its addresses are free when its interface
+// is gone, which happens when its network namespace is removed (the caller's next step), or else a second later. It is
+// idempotent.
 func (b *Bridge) Teardown(_ context.Context, sandboxID string) error {
 	unlock := b.locks.lock(sandboxID)
 	defer unlock()
-	if err := b.disconnect(sandboxID); err != nil {
+	recs, err := b.leave(sandboxID)
+	rec, had := recs[sandboxID]
+	if err == nil && had {
+		err = b.leaving.add(sandboxID, rec.Interface)
+	}
+	if err == nil && !had {
+		// What has no record has no address, but it may have an interface.
+		err = b.deleteLinks([]string{hostInterface(b.name, sandboxID)})
+	}
+	if err != nil {
 		return fmt.Errorf("network of sandbox %s: %w", sandboxID, err)
 	}
 	return nil
 }
 
-// disconnect is called with the sandbox's lock held. The address is freed last: until the interface is gone it is in use.
+// leave takes down that the sandboxes leave, and takes their host ports away. It is called with their locks held.
+func (b *Bridge) leave(sandboxIDs ...string) (map[string]lease, error) {
+	recs, err := b.ledger.leave(sandboxIDs...)
+	if err != nil {
+		return nil, err
+	}
+	if err := failpoint.Hit("network/teardown/leaving"); err != nil {
+		return nil, err
+	}
+	for id := range recs {
+		b.setIndex(id, 0)
+	}
+	if err := b.unmapPorts(recs); err != nil {
+		return nil, err
+	}
+	return recs, failpoint.Hit("network/teardown/unmapped")
+}
+
+// disconnect does all of Teardown at once, and is called with the sandbox's lock held. The addresses are freed last: until
+// the interface is gone they are in use.
 func (b *Bridge) disconnect(sandboxID string) error {
+	if _, err := b.leave(sandboxID); err != nil {
+		return err
+	}
 	name := hostInterface(b.name, sandboxID)
-	link, err := b.nl.LinkByName(name)
-	switch {
-	case isNoLink(err):
-	case err != nil:
+	if err := b.deleteLinks([]string{name}); err != nil {
 		return fmt.Errorf("interface %s: %w", name, err)
-	default:
-		if err := b.nl.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-			return fmt.Errorf("deleting interface %s: %w", name, err)
-		}
 	}
 	if err := failpoint.Hit("network/teardown/disconnected"); err != nil {
 		return err
 	}
+	b.leaving.forget(name)
 	return b.ledger.release(sandboxID)
 }
 
-// connect makes the sandbox's interface and everything about it as the lease says, whatever of it is there already.
-func (b *Bridge) connect(rec lease, path string) error {
-	ns, err := netns.GetFromPath(path)
-	if errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("network namespace %s: %w", path, errdefs.ErrNotFound)
+// setIndex notes the index of the host's end; 0: it has none any more.
+func (b *Bridge) setIndex(sandboxID string, index int) {
+	b.indexMu.Lock()
+	defer b.indexMu.Unlock()
+	if index == 0 {
+		delete(b.indexes, sandboxID)
+	} else {
+		b.indexes[sandboxID] = index
 	}
-	if err != nil {
-		return fmt.Errorf("network namespace %s: %w", path, err)
-	}
-	defer ns.Close()
-	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("%s is no network namespace that can be entered: %w", path, err)
-	}
-	defer inside.Close()
-
-	bridge, err := b.link()
-	if err != nil {
-		return err
-	}
-	if bridge == nil {
-		return fmt.Errorf("bridge %s is not there; restart monopod to make it: %w", b.name, errdefs.ErrFailedPrecondition)
-	}
-	if err := b.ensurePair(rec, bridge, ns, inside); err != nil {
-		return fmt.Errorf("interface %s: %w", rec.Interface, err)
-	}
-	if err := b.ensurePort(rec, bridge); err != nil {
-		return fmt.Errorf("interface %s: %w", rec.Interface, err)
-	}
-	if err := ensureInside(rec, inside); err != nil {
-		return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
-	}
-	return nil
-}
-
-// ensurePair makes the veth pair, unless it is there. A host's end whose other end is elsewhere (a namespace that was
-// lost and made anew) is replaced.
-func (b *Bridge) ensurePair(rec lease, bridge netlink.Link, ns netns.NsHandle, inside *netlink.Handle) error {
-	peer, err := inside.LinkByName(containerInterface)
-	if err != nil && !isNoLink(err) {
-		return err
-	}
-	host, err := b.nl.LinkByName(rec.Interface)
-	if err != nil && !isNoLink(err) {
-		return err
-	}
-	if err == nil {
-		if peer != nil && host.Attrs().ParentIndex == peer.Attrs().Index && peer.Attrs().ParentIndex == host.Attrs().Index {
-			return nil
-		}
-		if err := b.nl.LinkDel(host); err != nil {
-			return err
-		}
-	}
-	if peer != nil {
-		return fmt.Errorf("the namespace has an interface %s that is not ours: %w", containerInterface, errdefs.ErrFailedPrecondition)
-	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = rec.Interface
-	attrs.MTU = bridge.Attrs().MTU
-	return b.nl.LinkAdd(&netlink.Veth{
-		LinkAttrs:        attrs,
-		PeerName:         containerInterface,
-		PeerHardwareAddr: macOf(rec.Address.Addr()),
-		PeerNamespace:    netlink.NsFd(ns),
-	})
-}
-
-// ensurePort makes the host's end a port of the bridge.
-func (b *Bridge) ensurePort(rec lease, bridge netlink.Link) error {
-	host, err := b.nl.LinkByName(rec.Interface)
-	if err != nil {
-		return err
-	}
-	if err := noIPv6(b.nl, host); err != nil {
-		return err
-	}
-	if err := b.nl.LinkSetMaster(host, bridge); err != nil {
-		return err
-	}
-	// A pod may reach itself by an address that leads back through the bridge.
-	if err := b.nl.LinkSetHairpin(host, true); err != nil {
-		return err
-	}
-	return b.nl.LinkSetUp(host)
-}
-
-// ensureInside configures the sandbox's end.
-func ensureInside(rec lease, inside *netlink.Handle) error {
-	lo, err := inside.LinkByName("lo")
-	if err != nil {
-		return err
-	}
-	if err := inside.LinkSetUp(lo); err != nil {
-		return err
-	}
-	link, err := inside.LinkByName(containerInterface)
-	if err != nil {
-		return err
-	}
-	if err := noIPv6(inside, link); err != nil {
-		return err
-	}
-	if err := inside.AddrReplace(link, &netlink.Addr{IPNet: ipNet(rec.Address)}); err != nil {
-		return err
-	}
-	if err := inside.LinkSetUp(link); err != nil {
-		return err
-	}
-	return inside.RouteReplace(&netlink.Route{
-		LinkIndex: link.Attrs().Index,
-		Dst:       &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
-		Gw:        rec.Gateway.AsSlice(),
-	})
-}
-
-// noIPv6 keeps the kernel from giving the interface a link-local address, and with it from duplicate address detection,
-// router solicitations and multicast reports, that nobody on this IPv4 network listens to.
-func noIPv6(h *netlink.Handle, link netlink.Link) error {
-	const none = 1 // IN6_ADDR_GEN_MODE_NONE
-	err := h.LinkSetIP6AddrGenMode(link, none)
-	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil // a kernel, or an interface, without IPv6
-	}
-	return err
-}
-
-// Reconcile makes the ledger and the kernel agree with the sandboxes that live: sandboxID to the path of its network
-// namespace. Addresses of others are freed and their interfaces deleted; a live one is connected again as far as it is
-// not, and one without a record keeps the address that its namespace shows. It goes on after an error and returns all.
-func (b *Bridge) Reconcile(ctx context.Context, live map[string]string) error {
-	var errs []error
-	for _, id := range b.ledger.sandboxes() {
-		if _, ok := live[id]; !ok {
-			b.log.InfoContext(ctx, "freeing the address of a sandbox that is gone", "sandbox", id)
-			errs = append(errs, b.Teardown(ctx, id))
-		}
-	}
-	for id, path := range live {
-		if !b.ledger.has(id) {
-			if err := b.adopt(ctx, id, path); err != nil {
-				errs = append(errs, fmt.Errorf("network of sandbox %s: %w", id, err))
-				continue
-			}
-		}
-		_, err := b.Setup(ctx, Request{SandboxID: id, NetNS: path})
-		errs = append(errs, err)
-	}
-	link, err := b.link()
-	if err == nil && link != nil {
-		err = b.removePorts(link, b.ledger.interfaces())
-	}
-	return errors.Join(append(errs, err)...)
-}
-
-// adopt writes down the address that a sandbox without a record has. One that has none gets one from Setup later.
-func (b *Bridge) adopt(ctx context.Context, sandboxID, path string) error {
-	ns, err := netns.GetFromPath(path)
-	if err != nil {
-		return fmt.Errorf("network namespace %s: %w", path, err)
-	}
-	defer ns.Close()
-	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("network namespace %s: %w", path, err)
-	}
-	defer inside.Close()
-	link, err := inside.LinkByName(containerInterface)
-	if isNoLink(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	addrs, err := inside.AddrList(link, unix.AF_INET)
-	if err != nil {
-		return err
-	}
-	for _, a := range addrs {
-		have := prefixOf(a.IPNet)
-		if !have.IsValid() {
-			continue
-		}
-		b.log.WarnContext(ctx, "a sandbox had an address without a record; it is written down again", "sandbox", sandboxID, "address", have.Addr())
-		return b.ledger.adopt(sandboxID, lease{
-			Address:   have,
-			Gateway:   have.Masked().Addr().Next(),
-			Interface: hostInterface(b.name, sandboxID),
-		})
-	}
-	return nil
-}
-
-// removePorts deletes the bridge's ports that are ours by name and are not in keep.
-func (b *Bridge) removePorts(bridge netlink.Link, keep map[string]bool) error {
-	links, err := b.nl.LinkList()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, l := range links {
-		a := l.Attrs()
-		if a.MasterIndex != bridge.Attrs().Index || l.Type() != "veth" || !strings.HasPrefix(a.Name, hostInterfacePrefix) || keep[a.Name] {
-			continue
-		}
-		if err := b.nl.LinkDel(l); err != nil && !errors.Is(err, unix.ENODEV) {
-			errs = append(errs, fmt.Errorf("deleting interface %s: %w", a.Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // sandboxLocks serializes the operations on one sandbox.

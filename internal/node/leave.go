@@ -23,7 +23,7 @@ func (o *Options) leave(unlock func()) error {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, os.RemoveAll(dir))
+		errs = append(errs, mount.RemoveAll(dir))
 	}
 	if c.APIServer.Kubeconfig != "" {
 		if err := os.Remove(c.APIServer.Kubeconfig); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/apiserver/binder"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -57,7 +58,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	var rt *runtimeRole
 	start, startCtx := errgroup.WithContext(ctx)
 	start.Go(func() (err error) { api, err = o.newAPIServer(startCtx); return err })
-	start.Go(func() (err error) { rt, err = o.newRuntime(startCtx); return err })
+	start.Go(func() (err error) { rt, err = o.newRuntime(startCtx, true); return err })
 	if err := start.Wait(); err != nil {
 		return errors.Join(err, o.abandon(api, rt))
 	}
@@ -100,7 +101,7 @@ func Runtime(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.leave(unlock)) }()
-	rt, err := o.newRuntime(ctx)
+	rt, err := o.newRuntime(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -212,6 +213,9 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, dev *devices.
 func (o *Options) ready() {
 	if o.OnReady != nil {
 		o.OnReady()
+	}
+	if err := proc.Slim(); err != nil {
+		o.Log.Debug("memory of the start is kept", "error", err)
 	}
 }
 

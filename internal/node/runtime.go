@@ -8,16 +8,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/runtime"
+	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -25,13 +30,15 @@ import (
 type runtimeRole struct {
 	db       *state.DB
 	images   *image.Store
-	bridge   *network.Bridge
+	network  *choice.Network
 	executor *client.Client
 	server   *runtime.Server
 }
 
 // newRuntime opens the stores, starts or finds the executor, and recovers what an earlier run has left.
-func (o *Options) newRuntime(ctx context.Context) (_ *runtimeRole, err error) {
+//
+// withAgent says that this process is the node's kubelet too, so that nobody else rotates logs.
+func (o *Options) newRuntime(ctx context.Context, withAgent bool) (_ *runtimeRole, err error) {
 	c := o.Config
 	r := &runtimeRole{}
 	defer func() {
@@ -45,7 +52,15 @@ func (o *Options) newRuntime(ctx context.Context) (_ *runtimeRole, err error) {
 	if r.db, err = o.openState("runtime.db"); err != nil {
 		return nil, err
 	}
-	cidr, err := netip.ParsePrefix(c.Network.PodCIDR)
+	var ranges []netip.Prefix
+	for _, cidr := range config.PodRanges(c.Network) {
+		r, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, err
+		}
+		ranges = append(ranges, r)
+	}
+	streams, err := netip.ParseAddr(c.Runtime.Streaming.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -54,16 +69,20 @@ func (o *Options) newRuntime(ctx context.Context) (_ *runtimeRole, err error) {
 	if err != nil {
 		return nil, err
 	}
+	rotation, err := logRotation(c.Runtime.LogRotation, withAgent)
+	if err != nil {
+		return nil, err
+	}
 	socket := filepath.Join(c.RunDir, "executor.sock")
 	start, startCtx := errgroup.WithContext(ctx)
 	start.Go(func() error { return o.ensureExecutor(startCtx, binary, socket) })
 	start.Go(func() (err error) {
 		r.images, err = image.Open(startCtx, image.Config{Root: filepath.Join(c.DataDir, "images"),
-			RegistryConfigDir: c.Runtime.RegistryConfigDir, Log: o.Log.With("role", "image")})
+			RegistryConfigDir: c.Runtime.RegistryConfigDir, StallTimeout: stallTimeout(c.Runtime), Log: o.Log.With("role", "image")})
 		return err
 	})
 	start.Go(func() (err error) {
-		r.bridge, err = network.New(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDR: cidr,
+		r.network, err = o.newNetwork(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDRs: ranges,
 			Table: c.Network.Bridge, Log: o.Log.With("role", "network")})
 		return err
 	})
@@ -71,19 +90,44 @@ func (o *Options) newRuntime(ctx context.Context) (_ *runtimeRole, err error) {
 		return nil, err
 	}
 	r.executor = client.New(client.Config{Socket: socket, Log: o.Log.With("role", "executor")})
-	if err := r.bridge.Start(ctx); err != nil {
+	if err := r.network.Start(ctx); err != nil {
 		return nil, err
 	}
 	r.server, err = runtime.New(ctx, runtime.Config{
 		Socket: c.Runtime.Socket, DataDir: c.DataDir, RunDir: c.RunDir, CgroupRoot: c.CgroupRoot,
-		CDISpecDirs: c.Devices.CDISpecDirs, Images: r.images, Network: r.bridge, Executor: r.executor, DB: r.db,
-		Version: o.Version, Log: o.Log.With("role", "runtime"),
+		CDISpecDirs: c.Devices.CDISpecDirs, Images: r.images, Network: r.network, Executor: r.executor, DB: r.db,
+		Streaming:    runtime.Streaming{Address: streams, Port: uint16(*c.Runtime.Streaming.Port), Idle: c.Runtime.Streaming.IdleTimeout.Duration},
+		CgroupDriver: c.Runtime.CgroupDriver, LogRotation: rotation, SELinux: container.SELinuxMode(c.Runtime.SELinux), Handlers: handlers(c.Runtime.Handlers), Version: o.Version, Log: o.Log.With("role", "runtime"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
 }
+
+func handlers(list []v1alpha1.RuntimeHandler) (hs []runtime.Handler) {
+	for _, h := range list {
+		hs = append(hs, runtime.Handler{Name: h.Name, Path: h.Path, Root: h.Root})
+	}
+	return hs
+}
+
+// logRotation is the configured one, or the default of a process with or without an agent.
+func logRotation(c v1alpha1.LogRotation, withAgent bool) (r container.LogRotation, err error) {
+	size := c.MaxSize
+	if size == "" && withAgent {
+		size = defaultLogSize
+	}
+	if size == "" {
+		return r, nil
+	}
+	r.MaxFiles = int(c.MaxFiles)
+	r.MaxBytes, err = config.ParseSize(size)
+	return r, err
+}
+
+// defaultLogSize is a kubelet's default too.
+const defaultLogSize = "10Mi"
 
 func (o *Options) ensureExecutor(ctx context.Context, binary, socket string) error {
 	dir := filepath.Join(o.Config.RunDir, "executor")
@@ -128,8 +172,8 @@ func (r *runtimeRole) close() error {
 	if r.executor != nil {
 		errs = append(errs, r.executor.Close())
 	}
-	if r.bridge != nil {
-		r.bridge.Close()
+	if r.network != nil {
+		r.network.Close()
 	}
 	if r.images != nil {
 		errs = append(errs, r.images.Close())
@@ -157,8 +201,8 @@ func (o *Options) removeAll(r *runtimeRole) error {
 	if r.executor != nil {
 		errs = append(errs, r.executor.Shutdown(ctx, protocol.ShutdownRequest{Kill: true}))
 	}
-	if r.bridge != nil {
-		errs = append(errs, r.bridge.Remove(ctx))
+	if r.network != nil {
+		errs = append(errs, r.network.Remove(ctx))
 	}
 	errs = append(errs, removeCgroups(o.Config.CgroupRoot))
 	return errors.Join(errs...)
@@ -171,4 +215,12 @@ func removeCgroups(root string) error {
 		return err
 	}
 	return host.RemoveTree(root)
+}
+
+// stallTimeout is the time as the image store takes it, where 0 is a default and less is never.
+func stallTimeout(c v1alpha1.Runtime) time.Duration {
+	if t := c.ImagePullProgressTimeout.Duration; t > 0 {
+		return t
+	}
+	return -1
 }

@@ -3,6 +3,7 @@ package ocispec
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -21,6 +22,9 @@ func Build(in Input) (*specs.Spec, error) {
 	if err := checkResolved(in); err != nil {
 		return nil, err
 	}
+	if err := checkMapped(in); err != nil {
+		return nil, err
+	}
 	p, err := process(in)
 	if err != nil {
 		return nil, err
@@ -34,7 +38,11 @@ func Build(in Input) (*specs.Spec, error) {
 		CgroupsPath:       in.CgroupsPath,
 		Namespaces:        namespaces(in),
 		Resources:         resources,
+		MountLabel:        in.SELinux.Mount,
 		RootfsPropagation: rootfsPropagation(in.Mounts),
+	}
+	if uid, gid, ok := UserNamespace(in.Sandbox); ok {
+		linux.UIDMappings, linux.GIDMappings = idMappings(uid), idMappings(gid)
 	}
 	linux.Devices, resources.Devices = devices(in)
 	if !sc.GetPrivileged() {
@@ -62,6 +70,7 @@ func namespaces(in Input) []specs.LinuxNamespace {
 	if !in.Namespaces.HostPID {
 		all = append(all, specs.LinuxNamespace{Type: specs.PIDNamespace, Path: in.Namespaces.PID})
 	}
+	join(specs.UserNamespace, in.Namespaces.User)
 	join(specs.NetworkNamespace, in.Namespaces.Network)
 	join(specs.IPCNamespace, in.Namespaces.IPC)
 	join(specs.UTSNamespace, in.Namespaces.UTS)
@@ -77,8 +86,8 @@ func checkResolved(in Input) error {
 	switch {
 	case in.RootFS == "" || in.RootFS[0] != '/':
 		return fmt.Errorf("RootFS %q is not an absolute path: %w", in.RootFS, errdefs.ErrInternal)
-	case in.CgroupsPath == "" || in.CgroupsPath[0] != '/':
-		return fmt.Errorf("CgroupsPath %q is not an absolute path: %w", in.CgroupsPath, errdefs.ErrInternal)
+	case !strings.HasPrefix(in.CgroupsPath, "/") && strings.Count(in.CgroupsPath, ":") != 2:
+		return fmt.Errorf("CgroupsPath %q is neither an absolute path nor a scope: %w", in.CgroupsPath, errdefs.ErrInternal)
 	case in.Namespaces.HostPID && in.Namespaces.PID != "":
 		return fmt.Errorf("Namespaces.PID %q is given together with HostPID: %w", in.Namespaces.PID, errdefs.ErrInternal)
 	case len(in.Mounts) != len(in.Container.GetMounts()):

@@ -47,10 +47,13 @@ func testInput() Input {
 			Hostname: "/run/monopod/sandboxes/s1/hostname", Shm: "/run/monopod/sandboxes/s1/shm",
 		},
 		Host: Host{
-			Capabilities:  slices.DeleteFunc(knownCapabilities(), func(c string) bool { return c == "CAP_SYS_RESOURCE" }),
-			Devices:       []Device{{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229, FileMode: 0o666}, {Path: "/dev/sda", Type: "b", Major: 8, FileMode: 0o660, GID: 6}},
-			CgroupV2:      true,
-			SwapLimit:     true,
+			Capabilities: slices.DeleteFunc(knownCapabilities(), func(c string) bool { return c == "CAP_SYS_RESOURCE" }),
+			Devices:      []Device{{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229, FileMode: 0o666}, {Path: "/dev/sda", Type: "b", Major: 8, FileMode: 0o660, GID: 6}},
+			CgroupV2:     true,
+			SwapLimit:    true,
+
+			RecursiveReadOnly: true,
+
 			HugepageSizes: []string{"2MB"},
 		},
 	}

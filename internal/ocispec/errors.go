@@ -6,14 +6,10 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// The three refusals. field is the proto's name of the field, below PodSandboxConfig or ContainerConfig.
+// The two refusals. field is the proto's name of the field, below PodSandboxConfig or ContainerConfig.
 
 func invalid(field, format string, args ...any) error {
 	return refuse(errdefs.ErrInvalidArgument, field, format, args)
-}
-
-func notImplemented(field, format string, args ...any) error {
-	return refuse(errdefs.ErrNotImplemented, field, format, args)
 }
 
 func unfitHost(field, format string, args ...any) error {

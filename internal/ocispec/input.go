@@ -19,7 +19,7 @@ type Input struct {
 	// Hostname is what $HOSTNAME says: the sandbox's, or the node's for a sandbox in the host's UTS namespace.
 	Hostname   string
 	Namespaces Namespaces
-	// CgroupsPath is the container's own cgroup, absolute, in cgroupfs syntax.
+	// CgroupsPath is the container's own cgroup, absolute, in cgroupfs syntax, or a scope of systemd: SLICE:PREFIX:NAME.
 	CgroupsPath string
 	// Mounts are Container.Mounts, resolved one by one.
 	Mounts []ResolvedMount
@@ -30,6 +30,8 @@ type Input struct {
 	// Seccomp is the loaded profile for SeccompFor's answer, or nil when that is none or when the caller adds the default
 	// one to the finished specification. It is ignored for a privileged container.
 	Seccomp *specs.LinuxSeccomp
+	// SELinux are ContainerLabels' answer.
+	SELinux SELinuxLabels
 	Host    Host
 }
 
@@ -37,6 +39,8 @@ type Input struct {
 type Namespaces struct {
 	// Network, IPC and UTS are the paths of the sandbox's pinned namespaces; empty: the host's.
 	Network, IPC, UTS string
+	// User is the path of the sandbox's user namespace, to which the others belong; empty: the host's.
+	User string
 	// PID is the path of the PID namespace to join; empty: a new one, or the host's with HostPID.
 	PID     string
 	HostPID bool
@@ -45,7 +49,8 @@ type Namespaces struct {
 // ResolvedMount is a CRI mount with the host path that it comes down to.
 type ResolvedMount struct {
 	Mount *cri.Mount
-	// Source exists and is free of symbolic links; for a mount of an image it is where the image is mounted.
+	// Source exists and is free of symbolic links; for a mount of an image it is where the image is mounted, its owners translated
+	// already.
 	Source string
 }
 
@@ -80,6 +85,15 @@ type Host struct {
 	HugepageSizes []string
 	// MinOOMScoreAdj is the lowest oom_score_adj that can be set here; nil: any. Lower ones are raised to it.
 	MinOOMScoreAdj *int
-	// AppArmor and SELinux: the kernel has it, and it is enabled.
-	AppArmor, SELinux bool
+	// AppArmor: the kernel has it, and it is enabled.
+	AppArmor bool
+	// AppArmorDefault is the name of the default AppArmor profile; empty: there is none.
+	AppArmorDefault string
+	// SELinux is what labels are made of; nil: containers have none, and NoSELinux says why.
+	SELinux   *SELinux
+	NoSELinux string
+	// RecursiveReadOnly: mounts can be made read-only with what is mounted below them.
+	RecursiveReadOnly bool
+	// NoUserNamespaces says why pods cannot have user namespaces here; empty: they can.
+	NoUserNamespaces string
 }

@@ -43,12 +43,15 @@ func kernelMounts(in Input) []specs.Mount {
 	if in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
 		access = "rw"
 	}
+	// Group 5 is tty, by convention; with it and mode 0620 no helper with the set-user-ID bit is needed to hand out ptys.
+	terminals := []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}
+	if _, gid, mapped := UserNamespace(in.Sandbox); !mapped || gid.GetLength() > 5 {
+		terminals = append(terminals, "gid=5")
+	}
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
-		// Group 5 is tty, by convention; with it and mode 0620 no helper with the set-user-ID bit is needed to hand out ptys.
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts",
-			Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: terminals},
 		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", access}},
 		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", access}},
@@ -84,12 +87,16 @@ func criMount(m ResolvedMount) specs.Mount {
 	default:
 		options = append(options, "rw")
 	}
-	return specs.Mount{
+	mt := specs.Mount{
 		Destination: path.Clean(m.Mount.GetContainerPath()),
 		Type:        "bind",
 		Source:      m.Source,
 		Options:     append(options, m.Mount.GetMountOptions()...),
 	}
+	if m.Mount.GetImage().GetImage() == "" {
+		mt.UIDMappings, mt.GIDMappings = idMappings(m.Mount.GetUidMappings()...), idMappings(m.Mount.GetGidMappings()...)
+	}
+	return mt
 }
 
 func propagation(p cri.MountPropagation) string {
@@ -134,14 +141,12 @@ func checkMount(m *cri.Mount, host Host) error {
 		return invalid(field+"host_path", "%q is not an absolute path, and no image is given", m.HostPath)
 	case image == "" && m.ImageSubPath != "":
 		return invalid(field+"image_sub_path", "%q is given without an image", m.ImageSubPath)
-	case len(m.UidMappings)+len(m.GidMappings) > 0:
-		return notImplemented(field+"uidMappings", "id-mapped mounts are not supported yet")
 	case m.RecursiveReadOnly && !m.Readonly:
 		return invalid(field+"recursive_read_only", "needs readonly, too")
 	case m.RecursiveReadOnly && m.Propagation != cri.MountPropagation_PROPAGATION_PRIVATE:
 		return invalid(field+"recursive_read_only", "needs propagation PROPAGATION_PRIVATE, and it is %s", m.Propagation)
-	case m.SelinuxRelabel && host.SELinux:
-		return notImplemented(field+"selinux_relabel", "labels of SELinux are not supported yet")
+	case m.RecursiveReadOnly && !host.RecursiveReadOnly:
+		return unfitHost(field+"recursive_read_only", "this kernel has no mount_setattr (Linux 5.12)")
 	}
 	if _, known := cri.MountPropagation_name[int32(m.Propagation)]; !known {
 		return invalid(field+"propagation", "%d is no MountPropagation", m.Propagation)

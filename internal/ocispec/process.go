@@ -8,7 +8,6 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // defaultPath is $PATH where neither the image nor CRI sets one.
@@ -37,13 +36,10 @@ func process(in Input) (*specs.Process, error) {
 		Capabilities:    caps,
 		NoNewPrivileges: sc.GetNoNewPrivs(),
 		OOMScoreAdj:     oomScoreAdj(c.GetLinux().GetResources(), in.Host),
+		SelinuxLabel:    in.SELinux.Process,
 	}
-	if kind, ref, err := apparmorOf("linux.security_context.", sc.GetApparmor(), sc.GetApparmorProfile()); err != nil {
-		return nil, err
-	} else if kind == cri.SecurityProfile_Localhost && !sc.GetPrivileged() {
-		p.ApparmorProfile = ref
-	}
-	return p, nil
+	p.ApparmorProfile, err = AppArmorFor(sc, in.Host)
+	return p, err
 }
 
 // arguments puts the command line together as Kubernetes documents it: a command replaces the image's entrypoint and its

@@ -110,8 +110,13 @@ func checkResources(at string, r *cri.LinuxContainerResources, host Host) error 
 		if !host.CgroupV2 {
 			return unfitHost(at+"unified", "%q needs cgroup v2, and this host has v1", key)
 		}
-		if controller, file, ok := strings.Cut(key, "."); !ok || controller == "" || file == "" || strings.ContainsAny(key, "/ \n") {
+		controller, file, ok := strings.Cut(key, ".")
+		if !ok || controller == "" || file == "" || strings.ContainsAny(key, "/ \n\x00") {
 			return invalid(at+"unified", "%q is not a file of cgroup v2, as memory.high is", key)
+		}
+		// Those do not limit: they move, freeze or kill processes, which is not a client's to do here.
+		if controller == "cgroup" {
+			return invalid(at+"unified", "%q is no resource: it is the cgroup itself, and not a limit of a controller", key)
 		}
 	}
 	return nil

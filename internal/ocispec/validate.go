@@ -20,10 +20,13 @@ func ValidateSandbox(sandbox *cri.PodSandboxConfig, host Host) error {
 	case sandbox.GetWindows() != nil:
 		return invalid("windows", "this is a Linux host")
 	}
-	if parent := linux.GetCgroupParent(); parent != "" && (!path.IsAbs(parent) || path.Clean(parent) != strings.TrimRight(parent, "/")) {
-		return invalid("linux.cgroup_parent", "%q is not an absolute cgroupfs path, as /pods/pod1 is", parent)
+	if _, err := CgroupParent(linux.GetCgroupParent()); err != nil {
+		return err
 	}
 	if err := checkSandboxNamespaces(at+"namespace_options.", sc.GetNamespaceOptions()); err != nil {
+		return err
+	}
+	if err := checkSandboxUserNamespace(at+"namespace_options.", sc.GetNamespaceOptions(), host); err != nil {
 		return err
 	}
 	if err := checkSELinux(at+"selinux_options", sc.GetSelinuxOptions(), host); err != nil {
@@ -36,13 +39,18 @@ func ValidateSandbox(sandbox *cri.PodSandboxConfig, host Host) error {
 	if _, _, err := seccompOf(at, sc.GetSeccomp(), sc.GetSeccompProfilePath()); err != nil {
 		return err
 	}
-	if err := checkAppArmor(at, sc.GetApparmor(), "", host); err != nil {
+	if err := checkAppArmor(at, sc.GetApparmor(), "", true, host); err != nil {
 		return err
 	}
-	if err := checkResources("linux.overhead.", linux.GetOverhead(), host); err != nil {
+	return ValidateSandboxResources("linux.", linux.GetOverhead(), linux.GetResources(), host)
+}
+
+// ValidateSandboxResources refuses by name what a pod's cgroup cannot be limited to; at is the name of the message.
+func ValidateSandboxResources(at string, overhead, resources *cri.LinuxContainerResources, host Host) error {
+	if err := checkResources(at+"overhead.", overhead, host); err != nil {
 		return err
 	}
-	return checkResources("linux.resources.", linux.GetResources(), host)
+	return checkResources(at+"resources.", resources, host)
 }
 
 // Validate refuses by name what of a container's configuration contradicts itself or its sandbox, or cannot be
@@ -66,6 +74,10 @@ func Validate(sandbox *cri.PodSandboxConfig, container *cri.ContainerConfig, hos
 	}
 	for _, m := range container.GetMounts() {
 		if err := checkMount(m, host); err != nil {
+			return err
+		}
+		pod := sandbox.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
+		if err := checkMountMappings("mounts["+m.GetContainerPath()+"].", m, pod); err != nil {
 			return err
 		}
 	}
@@ -102,7 +114,7 @@ func checkSecurity(sandbox *cri.PodSandboxConfig, sc *cri.LinuxContainerSecurity
 		if err := checkSELinux(at+"selinux_options", sc.GetSelinuxOptions(), host); err != nil {
 			return err
 		}
-		if err := checkAppArmor(at, sc.GetApparmor(), sc.GetApparmorProfile(), host); err != nil {
+		if err := checkAppArmor(at, sc.GetApparmor(), sc.GetApparmorProfile(), false, host); err != nil {
 			return err
 		}
 	}
@@ -130,17 +142,20 @@ func checkSandboxNamespaces(at string, o *cri.NamespaceOption) error {
 	case o.GetTargetId() != "":
 		return invalid(at+"target_id", "%q: a sandbox has no target", o.GetTargetId())
 	}
-	return checkUserNamespace(at+"userns_options", o.GetUsernsOptions())
+	return nil
 }
 
 // checkContainerNamespaces holds a container's options against its sandbox's. The namespaces of network and IPC are the
-// sandbox's; a container that says POD, which is also what it says when it says nothing, gets what the sandbox has.
+// sandbox's; a container that says POD, which is also what it says when it says nothing, gets what the sandbox has. Of PID namespaces
+// the node's is for sandboxes that have it.
 func checkContainerNamespaces(at string, o, pod *cri.NamespaceOption) error {
 	switch {
 	case o.GetNetwork() != cri.NamespaceMode_POD && o.GetNetwork() != pod.GetNetwork():
 		return invalid(at+"network", "%s, while the sandbox's is %s", o.GetNetwork(), pod.GetNetwork())
 	case o.GetIpc() != cri.NamespaceMode_POD && o.GetIpc() != pod.GetIpc():
 		return invalid(at+"ipc", "%s, while the sandbox's is %s", o.GetIpc(), pod.GetIpc())
+	case o.GetPid() == cri.NamespaceMode_NODE && pod.GetPid() != cri.NamespaceMode_NODE:
+		return invalid(at+"pid", "%s, while the sandbox's is %s", o.GetPid(), pod.GetPid())
 	case o.GetPid() == cri.NamespaceMode_TARGET && o.GetTargetId() == "":
 		return invalid(at+"target_id", "empty, while pid is TARGET")
 	case o.GetPid() != cri.NamespaceMode_TARGET && o.GetTargetId() != "":
@@ -149,61 +164,7 @@ func checkContainerNamespaces(at string, o, pod *cri.NamespaceOption) error {
 	if _, known := cri.NamespaceMode_name[int32(o.GetPid())]; !known {
 		return invalid(at+"pid", "%d is no NamespaceMode", o.GetPid())
 	}
-	return checkUserNamespace(at+"userns_options", o.GetUsernsOptions())
-}
-
-// checkUserNamespace takes what older kubelets send (nothing) and newer ones for an ordinary pod (NODE).
-func checkUserNamespace(field string, u *cri.UserNamespace) error {
-	switch mode := u.GetMode(); {
-	case u == nil:
-		return nil
-	case mode == cri.NamespaceMode_NODE && len(u.Uids)+len(u.Gids) > 0:
-		return invalid(field, "id mappings are given, while mode is NODE")
-	case mode == cri.NamespaceMode_NODE:
-		return nil
-	case mode == cri.NamespaceMode_POD:
-		return notImplemented(field, "user namespaces are not supported yet")
-	default:
-		return invalid(field+".mode", "%s: it is POD or NODE", mode)
-	}
-}
-
-func checkSELinux(field string, o *cri.SELinuxOption, host Host) error {
-	switch {
-	case o.GetUser() == "" && o.GetRole() == "" && o.GetType() == "" && o.GetLevel() == "":
-		return nil
-	case !host.SELinux:
-		return unfitHost(field, "%s:%s:%s:%s: this host has no SELinux", o.User, o.Role, o.Type, o.Level)
-	default:
-		return notImplemented(field, "labels of SELinux are not supported yet")
-	}
-}
-
-// apparmorOf reads the two fields, the older of which counts when the newer is not set. Localhost means a profile of
-// the name that is returned; the others, that there is none: Monopod brings no default profile.
-func apparmorOf(at string, profile *cri.SecurityProfile, older string) (cri.SecurityProfile_ProfileType, string, error) {
-	if profile != nil {
-		kind, ref, err := profileOf(at+"apparmor", profile)
-		return kind, strings.TrimPrefix(ref, "localhost/"), err
-	}
-	switch name, local := strings.CutPrefix(older, "localhost/"); {
-	case older == "", older == "runtime/default":
-		return cri.SecurityProfile_RuntimeDefault, "", nil
-	case older == "unconfined":
-		return cri.SecurityProfile_Unconfined, "", nil
-	case local && name != "":
-		return cri.SecurityProfile_Localhost, name, nil
-	default:
-		return 0, "", invalid(at+"apparmor_profile", "%q is none of runtime/default, unconfined and localhost/<name>", older)
-	}
-}
-
-func checkAppArmor(at string, profile *cri.SecurityProfile, older string, host Host) error {
-	kind, name, err := apparmorOf(at, profile, older)
-	if err == nil && kind == cri.SecurityProfile_Localhost && !host.AppArmor {
-		err = unfitHost(at+"apparmor", "profile %q: this host has no AppArmor", name)
-	}
-	return err
+	return checkContainerUserNamespace(at+"userns_options", o.GetUsernsOptions(), pod.GetUsernsOptions())
 }
 
 func value(v *cri.Int64Value) *int64 {

@@ -60,17 +60,20 @@ func TestValidate(t *testing.T) {
 		{"image and host_path", "invalid", "host_path", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Image: &cri.ImageSpec{Image: "i"}})},
 		{"image", "", "", mount(&cri.Mount{ContainerPath: "/a", Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: "x"})},
 		{"sub path without image", "invalid", "image_sub_path", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", ImageSubPath: "x"})},
-		{"mappings", "not implemented", "uidMappings", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", GidMappings: []*cri.IDMapping{{}}})},
 		{"rro", "", "", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Readonly: true, RecursiveReadOnly: true, Propagation: private})},
+		{"rro on an old kernel", "host", "recursive_read_only: this kernel", func(in *Input) {
+			in.Host.RecursiveReadOnly = false
+			mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Readonly: true, RecursiveReadOnly: true})(in)
+		}},
 		{"rro without readonly", "invalid", "recursive_read_only", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", RecursiveReadOnly: true})},
 		{"rro that propagates", "invalid", "recursive_read_only", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Readonly: true, RecursiveReadOnly: true, Propagation: slave})},
 		{"unknown propagation", "invalid", "propagation: 9", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", Propagation: 9})},
 		{"mount_options", "", "", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", MountOptions: []string{"noexec", "nosuid", "nodev"}})},
 		{"mount option of another field", "invalid", `mount_options: "rshared"`, mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", MountOptions: []string{"rshared"}})},
 		{"relabel without SELinux", "", "", mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", SelinuxRelabel: true})},
-		{"relabel", "not implemented", "selinux_relabel", func(in *Input) {
+		{"relabel", "", "", func(in *Input) {
 			mount(&cri.Mount{ContainerPath: "/a", HostPath: "/a", SelinuxRelabel: true})(in)
-			in.Host.SELinux = true
+			in.Host.SELinux = selinuxHost().SELinux
 		}},
 
 		{"device", "", "", device(&cri.Device{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "rwm"})},
@@ -115,7 +118,6 @@ func TestValidate(t *testing.T) {
 		{"target without id", "invalid", "target_id: empty", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET})},
 		{"id without target", "invalid", `target_id: "c"`, namespaces(&cri.NamespaceOption{TargetId: "c"})},
 		{"unknown pid mode", "invalid", "pid: 9", namespaces(&cri.NamespaceOption{Pid: 9})},
-		{"user namespace", "not implemented", "userns_options", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Uids: []*cri.IDMapping{{Length: 1}}}})},
 		{"host's user namespace", "", "", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_NODE}})},
 		{"mapped host's user namespace", "invalid", "userns_options", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_NODE, Gids: []*cri.IDMapping{{}}}})},
 		{"user namespace of a container", "invalid", "userns_options.mode", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_CONTAINER}})},
@@ -125,12 +127,25 @@ func TestValidate(t *testing.T) {
 			security(in).Seccomp = &cri.SecurityProfile{ProfileType: localhost, LocalhostRef: "x"}
 		}},
 		{"no SELinux", "host", "selinux_options", func(in *Input) { security(in).SelinuxOptions = &cri.SELinuxOption{Level: "s0"} }},
-		{"SELinux", "not implemented", "selinux_options", func(in *Input) { security(in).SelinuxOptions, in.Host.SELinux = &cri.SELinuxOption{Level: "s0"}, true }},
+		{"SELinux off", "host", "switched off", func(in *Input) {
+			security(in).SelinuxOptions, in.Host.NoSELinux = &cri.SELinuxOption{Level: "s0"}, "it is switched off"
+		}},
+		{"SELinux", "", "", func(in *Input) {
+			security(in).SelinuxOptions, in.Host.SELinux = &cri.SELinuxOption{Level: "s0"}, selinuxHost().SELinux
+		}},
+		{"SELinux, nonsense", "invalid", "selinux_options.type", func(in *Input) {
+			security(in).SelinuxOptions, in.Host.SELinux = &cri.SELinuxOption{Type: "a b"}, selinuxHost().SELinux
+		}},
 		{"empty SELinux", "", "", func(in *Input) { security(in).SelinuxOptions = &cri.SELinuxOption{} }},
 		{"no AppArmor", "host", `apparmor: profile "p"`, func(in *Input) {
 			security(in).Apparmor = &cri.SecurityProfile{ProfileType: localhost, LocalhostRef: "p"}
 		}},
 		{"no AppArmor, older", "host", `apparmor: profile "p"`, func(in *Input) { security(in).ApparmorProfile = "localhost/p" }},
+		{"default AppArmor without AppArmor", "host", "apparmor: RuntimeDefault", func(in *Input) { security(in).Apparmor = &cri.SecurityProfile{} }},
+		{"default AppArmor without the profile", "host", "apparmor_parser", func(in *Input) { security(in).Apparmor, in.Host.AppArmor = &cri.SecurityProfile{}, true }},
+		{"default AppArmor", "", "", func(in *Input) {
+			security(in).Apparmor, in.Host.AppArmor, in.Host.AppArmorDefault = &cri.SecurityProfile{}, true, "d"
+		}},
 		{"default AppArmor, older", "", "", func(in *Input) { security(in).ApparmorProfile = "runtime/default" }},
 		{"unconfined AppArmor, older", "", "", func(in *Input) { security(in).ApparmorProfile = "unconfined" }},
 		{"nonsense AppArmor, older", "invalid", "apparmor_profile", func(in *Input) { security(in).ApparmorProfile = "p" }},
@@ -158,13 +173,12 @@ func TestValidateSandbox(t *testing.T) {
 		{"windows", "invalid", "windows", func(s *sandbox) { s.Windows = &cri.WindowsPodSandboxConfig{} }},
 		{"cgroup_parent", "", "", func(s *sandbox) { s.Linux.CgroupParent = "/kubepods/burstable/pod1" }},
 		{"cgroup_parent with a slash", "", "", func(s *sandbox) { s.Linux.CgroupParent = "/kubepods/" }},
-		{"relative cgroup_parent", "invalid", "cgroup_parent", func(s *sandbox) { s.Linux.CgroupParent = "kubepods.slice" }},
+		{"relative cgroup_parent", "invalid", "cgroup_parent", func(s *sandbox) { s.Linux.CgroupParent = "pods/pod1" }},
 		{"climbing cgroup_parent", "invalid", "cgroup_parent", func(s *sandbox) { s.Linux.CgroupParent = "/a/../.." }},
 		{"network", "invalid", "network: CONTAINER", namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_CONTAINER})},
 		{"ipc", "invalid", "ipc: TARGET", namespaces(&cri.NamespaceOption{Ipc: cri.NamespaceMode_TARGET})},
 		{"pid", "invalid", "pid: TARGET", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET})},
 		{"target", "invalid", "target_id", namespaces(&cri.NamespaceOption{TargetId: "x"})},
-		{"user namespace", "not implemented", "userns_options", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{}})},
 		{"the host's", "", "", namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE})},
 		{"group without user", "invalid", "run_as_group", func(s *sandbox) { s.Linux.SecurityContext.RunAsGroup = &cri.Int64Value{Value: 1} }},
 		{"SELinux", "host", "selinux_options", func(s *sandbox) { s.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{Type: "t"} }},

@@ -14,8 +14,11 @@ import (
 
 // served are the RPCs that are there (docs/CRI.md).
 var served = strings.Fields(`Version Status RuntimeConfig RunPodSandbox StopPodSandbox RemovePodSandbox PodSandboxStatus ListPodSandbox CreateContainer
-	StartContainer StopContainer RemoveContainer ContainerStatus ListContainers ReopenContainerLog ExecSync Exec Attach GetContainerEvents
-	ListImages ImageStatus PullImage RemoveImage ImageFsInfo`)
+	StartContainer StopContainer RemoveContainer ContainerStatus ListContainers ReopenContainerLog ExecSync Exec Attach GetContainerEvents PortForward UpdateContainerResources UpdatePodSandboxResources
+	ListImages ImageStatus PullImage RemoveImage ImageFsInfo
+	StreamPodSandboxes StreamContainers StreamImages
+	ContainerStats ListContainerStats StreamContainerStats PodSandboxStats ListPodSandboxStats StreamPodSandboxStats
+	ListMetricDescriptors ListPodSandboxMetrics StreamPodSandboxMetrics UpdateRuntimeConfig`)
 
 // TestEveryRPC calls each RPC of CRI with an empty request: one that is there answers, or refuses it; one that is not is
 // Unimplemented by name.
@@ -97,12 +100,18 @@ func TestRefusals(t *testing.T) {
 			c.DnsConfig = &cri.DNSConfig{Searches: []string{"a\nnameserver 1.2.3.4"}}
 		}, "", codes.InvalidArgument, []string{"searches"}},
 		"host port": {func(c *cri.PodSandboxConfig) {
-			c.PortMappings = []*cri.PortMapping{{ContainerPort: 80, HostPort: 8080}}
-		}, "", codes.Unimplemented, []string{"8080"}},
+			c.PortMappings = []*cri.PortMapping{{ContainerPort: 80, HostPort: 65536}}
+		}, "", codes.InvalidArgument, []string{"host_port", "65536"}},
+		"host address": {func(c *cri.PodSandboxConfig) {
+			c.PortMappings = []*cri.PortMapping{{ContainerPort: 80, HostPort: 80, HostIp: "here"}}
+		}, "", codes.InvalidArgument, []string{"host_ip", "here"}},
+		"protocol": {func(c *cri.PodSandboxConfig) {
+			c.PortMappings = []*cri.PortMapping{{Protocol: 9, ContainerPort: 80, HostPort: 80}}
+		}, "", codes.InvalidArgument, []string{"protocol", "9"}},
 		"log directory": {func(c *cri.PodSandboxConfig) { c.LogDirectory = "logs" }, "", codes.InvalidArgument, []string{"log_directory", "logs"}},
 		"user namespace": {func(c *cri.PodSandboxConfig) {
 			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD}
-		}, "", codes.Unimplemented, []string{"userns_options"}},
+		}, "", codes.InvalidArgument, []string{"userns_options.uids"}},
 	} {
 		t.Run("sandbox "+name, func(t *testing.T) {
 			cfg := n.sandboxConfig("refused")
@@ -123,8 +132,8 @@ func TestRefusals(t *testing.T) {
 		"mount": {func(c *cri.ContainerConfig) { c.Mounts = []*cri.Mount{{HostPath: "/no/such", ContainerPath: "/m"}} }, codes.InvalidArgument,
 			[]string{"/no/such", "/m"}},
 		"image mount": {func(c *cri.ContainerConfig) {
-			c.Mounts = []*cri.Mount{{Image: &cri.ImageSpec{Image: busybox}, ContainerPath: "/m"}}
-		}, codes.Unimplemented, []string{"/m", busybox}},
+			c.Mounts = []*cri.Mount{{Image: &cri.ImageSpec{Image: "docker.io/library/nothing:1"}, ContainerPath: "/m"}}
+		}, codes.NotFound, []string{"/m", "nothing:1"}},
 		"device": {func(c *cri.ContainerConfig) {
 			c.Devices = []*cri.Device{{HostPath: "/etc/passwd", ContainerPath: "/dev/x", Permissions: "rw"}}
 		},

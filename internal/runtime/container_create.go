@@ -17,6 +17,9 @@ func (s *Server) CreateContainer(ctx context.Context, req *cri.CreateContainerRe
 	if cfg.GetImage().GetImage() == "" {
 		return nil, fmt.Errorf("config.image.image is empty: %w", errdefs.ErrInvalidArgument)
 	}
+	if err := s.checkHandler("config.image.runtime_handler", cfg.GetImage().GetRuntimeHandler()); err != nil {
+		return nil, err
+	}
 	sandboxID, err := s.sandboxID(req.GetPodSandboxId())
 	if err != nil {
 		return nil, err

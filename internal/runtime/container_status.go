@@ -2,18 +2,20 @@ package runtime
 
 import (
 	"context"
-	"encoding/json"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container"
 )
 
 // ContainerStatus tells what is known of one container.
-func (s *Server) ContainerStatus(_ context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (s *Server) ContainerStatus(ctx context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	id, err := s.containerID(req.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -22,39 +24,44 @@ func (s *Server) ContainerStatus(_ context.Context, req *cri.ContainerStatusRequ
 	if err != nil {
 		return nil, err
 	}
-	resp := &cri.ContainerStatusResponse{Status: containerStatus(&rec)}
+	resp := &cri.ContainerStatusResponse{Status: s.containerStatus(&rec)}
 	if req.GetVerbose() {
-		config, err := protojson.Marshal(rec.Config())
-		if err != nil {
+		if resp.Info, err = s.verboseContainer(ctx, &rec); err != nil {
 			return nil, err
 		}
-		raw, err := json.Marshal(map[string]any{"sandboxID": rec.SandboxID, "config": json.RawMessage(config), "bootID": rec.BootID, "bundle": s.containers.Bundle(id)})
-		if err != nil {
-			return nil, err
-		}
-		resp.Info = map[string]string{"info": string(raw)}
 	}
 	return resp, nil
 }
 
-func containerStatus(rec *container.Record) *cri.ContainerStatus {
+func (s *Server) containerStatus(rec *container.Record) *cri.ContainerStatus {
 	cfg := rec.Config()
 	st := &cri.ContainerStatus{
 		Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), StartedAt: nanos(rec.StartedAt),
-		Image: cfg.GetImage(), ImageRef: rec.ImageRef, ImageId: rec.ImageID, Reason: rec.Reason(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
-		Mounts: cfg.GetMounts(), LogPath: rec.LogPath, StopSignal: cfg.GetStopSignal(),
+		Image: statusImage(cfg.GetImage(), rec.ImageID), ImageRef: rec.ImageRef, ImageId: rec.ImageID, Reason: rec.Reason(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
+		Mounts: rec.Mounts(), LogPath: rec.LogPath, StopSignal: container.CRISignal(rec.StopSignal, cfg.GetStopSignal()),
 		User: &cri.ContainerUser{Linux: &cri.LinuxContainerUser{Uid: int64(rec.UID), Gid: int64(rec.GID)}},
 	}
 	for _, g := range rec.Groups {
 		st.User.Linux.SupplementalGroups = append(st.User.Linux.SupplementalGroups, int64(g))
 	}
-	if r := cfg.GetLinux().GetResources(); r != nil {
+	if r := ocispec.EffectiveResources(rec.Resources(), s.host.Spec); r != nil {
 		st.Resources = &cri.ContainerResources{Linux: r}
 	}
 	if rec.Exit != nil {
 		st.FinishedAt, st.ExitCode, st.Message = nanos(rec.Exit.At), int32(rec.Exit.Code), rec.Exit.Message
 	}
 	return st
+}
+
+// statusImage is the image of a container's status. Kubelets give the image that they have pulled by its id, with the name that
+// the pod has for it beside it, and put what the status has into the pod's: there a name tells more. The id is in image_id.
+func statusImage(spec *cri.ImageSpec, id string) *cri.ImageSpec {
+	if spec.GetUserSpecifiedImage() == "" || spec.GetImage() != id {
+		return spec
+	}
+	named := proto.Clone(spec).(*cri.ImageSpec)
+	named.Image = spec.GetUserSpecifiedImage()
+	return named
 }
 
 // nanos is a time as CRI has it: nanoseconds since 1970, 0 for none.
@@ -65,26 +72,32 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
+// containerStatuses are those of a sandbox's containers, the newest first: a kubelet with evented PLEG takes the first one of a name
+// for the container as it is, and counts restarts from it.
 func (s *Server) containerStatuses(sandboxID string) []*cri.ContainerStatus {
+	recs := s.containers.InSandbox(sandboxID)
+	slices.Reverse(recs)
 	var all []*cri.ContainerStatus
-	for _, rec := range s.containers.InSandbox(sandboxID) {
-		all = append(all, containerStatus(&rec))
+	for _, rec := range recs {
+		all = append(all, s.containerStatus(&rec))
 	}
 	return all
 }
 
-// ListContainers lists the containers that the filter lets through.
-func (s *Server) ListContainers(_ context.Context, req *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
-	f := req.GetFilter()
-	resp := &cri.ListContainersResponse{}
-	for _, rec := range s.containers.List() {
-		cfg := rec.Config()
-		if !strings.HasPrefix(rec.ID, f.GetId()) || !strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) ||
-			!hasContainerState(f, rec.State()) || !selects(f.GetLabelSelector(), cfg.GetLabels()) {
-			continue
+// listedContainers are the containers that a filter lets through. They are looked up at once, and told one by one.
+func (s *Server) listedContainers(f *cri.ContainerFilter) iter.Seq[*cri.Container] {
+	all := s.containers.List()
+	return func(yield func(*cri.Container) bool) {
+		for _, rec := range all {
+			cfg := rec.Config()
+			if !strings.HasPrefix(rec.ID, f.GetId()) || !strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) ||
+				!hasContainerState(f, rec.State()) || !selects(f.GetLabelSelector(), cfg.GetLabels()) {
+				continue
+			}
+			if !yield(&cri.Container{Id: rec.ID, PodSandboxId: rec.SandboxID, Metadata: cfg.GetMetadata(), Image: cfg.GetImage(),
+				ImageRef: rec.ImageRef, ImageId: rec.ImageID, State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}) {
+				return
+			}
 		}
-		resp.Containers = append(resp.Containers, &cri.Container{Id: rec.ID, PodSandboxId: rec.SandboxID, Metadata: cfg.GetMetadata(), Image: cfg.GetImage(),
-			ImageRef: rec.ImageRef, ImageId: rec.ImageID, State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()})
 	}
-	return resp, nil
 }

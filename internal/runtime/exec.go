@@ -8,7 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ExecSync runs a command in a container to its end. A time-out of 0 is none; 16 MiB of each stream are kept.
+// ExecSync runs a command in a container to its end. A time-out of 0 is none; 16 MiB of each stream are kept, and of both
+// together what a message holds.
 func (s *Server) ExecSync(ctx context.Context, req *cri.ExecSyncRequest) (*cri.ExecSyncResponse, error) {
 	id, err := s.containerID(req.GetContainerId())
 	if err != nil {
@@ -37,7 +38,11 @@ func (s *Server) Exec(_ context.Context, req *cri.ExecRequest) (*cri.ExecRespons
 	if _, err := s.containers.Process(id, req.GetCmd(), req.GetTty()); err != nil {
 		return nil, err
 	}
-	return s.streaming.Exec(id, req)
+	url, err := s.streaming.Exec(&cri.ExecRequest{ContainerId: id, Cmd: req.GetCmd(), Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()})
+	if err != nil {
+		return nil, err
+	}
+	return &cri.ExecResponse{Url: url}, nil
 }
 
 // Attach prepares a URL at which a running container's streams are served, once.
@@ -52,7 +57,11 @@ func (s *Server) Attach(_ context.Context, req *cri.AttachRequest) (*cri.AttachR
 	if _, err := s.containers.Attachable(id, req.GetTty()); err != nil {
 		return nil, err
 	}
-	return s.streaming.Attach(id, req)
+	url, err := s.streaming.Attach(&cri.AttachRequest{ContainerId: id, Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()})
+	if err != nil {
+		return nil, err
+	}
+	return &cri.AttachResponse{Url: url}, nil
 }
 
 // checkStreams holds the rules of ExecRequest and AttachRequest.

@@ -31,6 +31,11 @@ func TestExecSync(t *testing.T) {
 		}
 		n.eventually("the command to be killed", func() bool { return !strings.Contains(n.exec(id, "ps"), "sleep 3601") })
 	})
+	t.Run("time-out kills what the command waits for", func(t *testing.T) {
+		_, _, err := run(1, "sh", "-c", "sleep 3604; true")
+		wantCode(t, err, codes.DeadlineExceeded)
+		n.eventually("it to be killed", func() bool { return !strings.Contains(n.exec(id, "ps"), "sleep 3604") })
+	})
 	t.Run("a grandchild keeps the pipe", func(t *testing.T) {
 		resp, took, err := run(0, "sh", "-c", "echo said; sleep 3602 & exit 3")
 		if err != nil || string(resp.GetStdout()) != "said\n" || resp.GetExitCode() != 3 || took > patience()/2 {
@@ -45,11 +50,21 @@ func TestExecSync(t *testing.T) {
 		n.eventually("the printer to get SIGPIPE", func() bool { return !strings.Contains(n.exec(id, "ps"), "yes") })
 	})
 	t.Run("more than a message holds", func(t *testing.T) {
-		resp, _, err := run(0, "sh", "-c", "head -c 20000000 /dev/zero; head -c 20000000 /dev/zero >&2; echo done > /tmp/done")
-		if err != nil || resp.GetExitCode() != 0 || len(resp.GetStdout()) < 15<<20 || len(resp.GetStdout())+len(resp.GetStderr()) > 16<<20 {
-			t.Errorf("%d and %d bytes, %v", len(resp.GetStdout()), len(resp.GetStderr()), err)
+		const message = 16 << 20
+		for _, c := range []struct {
+			script   string
+			out, err int // at least
+		}{
+			{"head -c 20000000 /dev/zero; head -c 20000000 /dev/zero >&2", message/2 - 1<<10, message/2 - 1<<10},
+			{"head -c 20000000 /dev/zero; head -c 1000000 /dev/zero >&2", message - 1000000 - 1<<10, 1000000},
+			{"head -c 20000000 /dev/zero >&2", 0, message - 1<<10},
+		} {
+			resp, _, err := run(0, "sh", "-c", c.script+"; echo done >> /tmp/done")
+			if err != nil || resp.GetExitCode() != 0 || len(resp.GetStdout()) < c.out || len(resp.GetStderr()) < c.err || len(resp.GetStdout())+len(resp.GetStderr()) > message {
+				t.Errorf("%s: %d and %d bytes, %v", c.script, len(resp.GetStdout()), len(resp.GetStderr()), err)
+			}
 		}
-		if n.exec(id, "cat", "/tmp/done") != "done" {
+		if n.exec(id, "cat", "/tmp/done") != "done\ndone\ndone" {
 			t.Error("the command was cut short")
 		}
 	})
@@ -58,9 +73,12 @@ func TestExecSync(t *testing.T) {
 		wantCode(t, err, codes.InvalidArgument, "cmd")
 		_, _, err = run(-1, "true")
 		wantCode(t, err, codes.InvalidArgument, "timeout")
-		if _, _, err := run(0, "/no/such"); err == nil || !strings.Contains(err.Error(), "/no/such") {
-			t.Errorf("a program that is not there: %v", err)
-		}
+		_, _, err = run(0, "/no/such")
+		wantCode(t, err, codes.InvalidArgument, id, "/no/such", "no such file")
+		_, _, err = run(0, "no-such")
+		wantCode(t, err, codes.InvalidArgument, id, "no-such", "$PATH")
+		_, _, err = run(0, "/etc/passwd")
+		wantCode(t, err, codes.InvalidArgument, id, "/etc/passwd", "denied")
 		created := n.create(sb, shell("created", sleeper))
 		_, err = n.rt.ExecSync(n.ctx, &cri.ExecSyncRequest{ContainerId: created, Cmd: []string{"true"}})
 		wantCode(t, err, codes.FailedPrecondition, created, "CREATED")

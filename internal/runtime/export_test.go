@@ -1,12 +1,10 @@
 package runtime
 
 import (
-	"time"
-
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // PublishForTest publishes an event of a sandbox, as if something had happened to it.
 func (s *Server) PublishForTest(sandboxID string) {
-	s.publish(sandboxID, sandboxID, cri.ContainerEventType_CONTAINER_STARTED_EVENT, time.Now())
+	s.publish(sandboxID, sandboxID, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
 }

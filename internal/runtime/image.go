@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"iter"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -13,49 +15,61 @@ import (
 	"monopod.dev/monopod/internal/image"
 )
 
-// ListImages lists the images, or the one that the filter names.
-func (s *Server) ListImages(ctx context.Context, req *cri.ListImagesRequest) (*cri.ListImagesResponse, error) {
-	resp := &cri.ListImagesResponse{}
-	if ref := req.GetFilter().GetImage().GetImage(); ref != "" {
-		img, err := s.cfg.Images.Get(ctx, ref)
-		if errdefs.IsNotFound(err) {
-			return resp, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		resp.Images = []*cri.Image{toImage(img)}
-		return resp, nil
-	}
-	all, err := s.cfg.Images.List(ctx)
-	if err != nil {
+// listedImages are all images, or the one that the filter names.
+func (s *Server) listedImages(ctx context.Context, f *cri.ImageFilter) (iter.Seq[*cri.Image], error) {
+	if err := s.checkHandler("filter.image.runtime_handler", f.GetImage().GetRuntimeHandler()); err != nil {
 		return nil, err
 	}
-	for _, img := range all {
-		resp.Images = append(resp.Images, toImage(img))
+	var all []image.Image
+	if ref := f.GetImage().GetImage(); ref != "" {
+		img, err := s.findImage(ctx, ref)
+		switch {
+		case err == nil:
+			all = append(all, img)
+		case !errdefs.IsNotFound(err):
+			return nil, err
+		}
+	} else {
+		var err error
+		if all, err = s.cfg.Images.List(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return resp, nil
+	return func(yield func(*cri.Image) bool) {
+		for _, img := range all {
+			if !yield(toImage(img)) {
+				return
+			}
+		}
+	}, nil
 }
 
 // ImageStatus tells what is known of an image; one that is not there is no error (ImageStatusResponse.image is nil).
 func (s *Server) ImageStatus(ctx context.Context, req *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
-	ref, err := imageName(req.GetImage())
+	ref, err := s.imageName(req.GetImage())
 	if err != nil {
 		return nil, err
 	}
-	img, err := s.cfg.Images.Get(ctx, ref)
+	img, err := s.findImage(ctx, ref)
 	if errdefs.IsNotFound(err) {
 		return &cri.ImageStatusResponse{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &cri.ImageStatusResponse{Image: toImage(img)}, nil
+	resp := &cri.ImageStatusResponse{Image: toImage(img)}
+	if req.GetVerbose() {
+		resp.Info, err = jsonInfo(map[string]any{"info": map[string]any{"imageSpec": map[string]any{"config": img.Config}, "chainID": img.ChainID}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return resp, nil
 }
 
 // PullImage pulls an image from its registry.
 func (s *Server) PullImage(ctx context.Context, req *cri.PullImageRequest) (*cri.PullImageResponse, error) {
-	ref, err := imageName(req.GetImage())
+	ref, err := s.imageName(req.GetImage())
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +87,15 @@ func (s *Server) PullImage(ctx context.Context, req *cri.PullImageRequest) (*cri
 
 // RemoveImage removes an image; one that is not there is removed.
 func (s *Server) RemoveImage(ctx context.Context, req *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
-	ref, err := imageName(req.GetImage())
+	ref, err := s.imageName(req.GetImage())
 	if err != nil {
+		return nil, err
+	}
+	img, err := s.findImage(ctx, ref)
+	switch {
+	case err == nil:
+		ref = img.ID
+	case !errdefs.IsNotFound(err):
 		return nil, err
 	}
 	if err := s.cfg.Images.Remove(ctx, ref); err != nil && !errdefs.IsNotFound(err) {
@@ -95,11 +116,39 @@ func (s *Server) ImageFsInfo(ctx context.Context, _ *cri.ImageFsInfoRequest) (*c
 	}}}, nil
 }
 
-func imageName(spec *cri.ImageSpec) (string, error) {
+// idPrefix is the begin of an image's id, as people type it and crictl passes it on.
+var idPrefix = regexp.MustCompile(`^(sha256:)?[0-9a-f]{4,63}$`)
+
+// findImage finds an image by a name, or by an id or the begin of one. A name goes first: it may look like an id.
+func (s *Server) findImage(ctx context.Context, ref string) (image.Image, error) {
+	img, err := s.cfg.Images.Get(ctx, ref)
+	if err == nil || !idPrefix.MatchString(ref) {
+		return img, err
+	}
+	all, listErr := s.cfg.Images.List(ctx)
+	if listErr != nil {
+		return image.Image{}, listErr
+	}
+	var found []image.Image
+	for _, img := range all {
+		if strings.HasPrefix(strings.TrimPrefix(img.ID, "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
+			found = append(found, img)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return image.Image{}, fmt.Errorf("image %s: %w", ref, errdefs.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return image.Image{}, fmt.Errorf("image id %q is not unique: %d begin with it: %w", ref, len(found), errdefs.ErrInvalidArgument)
+}
+
+func (s *Server) imageName(spec *cri.ImageSpec) (string, error) {
 	if spec.GetImage() == "" {
 		return "", fmt.Errorf("image.image is empty; name the image: %w", errdefs.ErrInvalidArgument)
 	}
-	return spec.GetImage(), nil
+	return spec.GetImage(), s.checkHandler("image.runtime_handler", spec.GetRuntimeHandler())
 }
 
 func toImage(img image.Image) *cri.Image {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/runtime/imageload"
+	"monopod.dev/monopod/internal/runtime/imageservice"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -30,13 +30,13 @@ func TestImages(t *testing.T) {
 	f, err := os.Open(busyboxArchive)
 	n.check(err)
 	defer f.Close()
-	names, err := imageload.Load(n.ctx, n.conn, f)
-	if err != nil || !slices.Contains(names, busybox) {
-		t.Fatalf("loaded %v, %v", names, err)
+	tools := imageservice.Client{Conn: n.conn}
+	loaded, err := tools.Load(n.ctx, imageservice.LoadRequest{}, f)
+	if err != nil || len(loaded) != 1 || !slices.Contains(loaded[0].Names, busybox) {
+		t.Fatalf("loaded %v, %v", loaded, err)
 	}
-	if _, err := imageload.Load(n.ctx, n.conn, strings.NewReader("this is no archive")); err == nil {
-		t.Error("rubbish was loaded")
-	}
+	_, err = tools.Load(n.ctx, imageservice.LoadRequest{}, strings.NewReader("this is no archive"))
+	wantCode(t, err, codes.InvalidArgument, "is no tar")
 	img := status("busybox")
 	if img == nil || !slices.Contains(img.GetRepoTags(), busybox) || img.GetSize() == 0 {
 		t.Fatalf("image %v", img)

@@ -209,8 +209,12 @@ func TestListsAndPrefixes(t *testing.T) {
 	}
 	_, err = n.rt.PodSandboxStatus(n.ctx, &cri.PodSandboxStatusRequest{PodSandboxId: ""})
 	wantCode(t, err, codes.InvalidArgument, "sandbox")
-	_, err = n.rt.ContainerStatus(n.ctx, &cri.ContainerStatusRequest{ContainerId: strings.Repeat("f", 64)})
-	wantCode(t, err, codes.NotFound)
+	for _, id := range []string{strings.Repeat("f", 64), "f0f0f0"} {
+		_, err = n.rt.ContainerStatus(n.ctx, &cri.ContainerStatusRequest{ContainerId: id})
+		wantCode(t, err, codes.NotFound, id)
+		_, err = n.rt.PodSandboxStatus(n.ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id})
+		wantCode(t, err, codes.NotFound, id)
+	}
 	for _, c := range []struct {
 		filter *cri.ContainerFilter
 		want   string

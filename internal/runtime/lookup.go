@@ -11,22 +11,30 @@ import (
 // idLength is the length of a full id; anything shorter is a prefix, which people type and crictl passes on.
 const idLength = 64
 
-// sandboxID completes an id.
+// sandboxID completes an id. Who names a sandbox claims it: it is not undone any more as one that its client has given up.
 func (s *Server) sandboxID(id string) (string, error) {
-	return complete("sandbox", id, func(yield func(string)) {
+	full, err := complete("sandbox", id, func(yield func(string)) {
 		for _, rec := range s.sandboxes.List() {
 			yield(rec.ID)
 		}
 	})
+	if err == nil {
+		s.sandboxes.Claim(full)
+	}
+	return full, err
 }
 
-// containerID completes an id.
+// containerID completes an id, and claims the container as sandboxID does.
 func (s *Server) containerID(id string) (string, error) {
-	return complete("container", id, func(yield func(string)) {
+	full, err := complete("container", id, func(yield func(string)) {
 		for _, rec := range s.containers.List() {
 			yield(rec.ID)
 		}
 	})
+	if err == nil {
+		s.containers.Claim(full)
+	}
+	return full, err
 }
 
 // complete finds the one id that begins with the given one.

@@ -3,7 +3,6 @@ package runtime_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,6 +44,7 @@ func TestMounts(t *testing.T) {
 		n.check(os.MkdirAll(shared, 0o755))
 		n.check(mount.Tmpfs(shared, mount.TmpfsOptions{}))
 		defer func() { n.check(mount.UnmountBelow(shared)) }()
+		n.check(unix.Mount("", shared, "", unix.MS_PRIVATE, "")) // on many hosts what is mounted is shared
 		cfg := shell("prop", "until [ -e /m/sub/mark ]; do sleep 0.02; done; echo seen")
 		for i, p := range []cri.MountPropagation{cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, cri.MountPropagation_PROPAGATION_BIDIRECTIONAL} {
 			cfg.Metadata.Attempt = uint32(i)
@@ -63,36 +63,144 @@ func TestMounts(t *testing.T) {
 			t.Error(st)
 		}
 	})
-	t.Run("others' root file systems", func(t *testing.T) {
-		if !copiesStayUnbindable(t) {
-			t.Skip("this kernel (6.18 does) forgets in a new mount namespace that a mount is unbindable")
-		}
+	t.Run("to the host", func(t *testing.T) {
+		shared := filepath.Join(n.dir, "both")
+		n.check(os.MkdirAll(shared, 0o755))
+		n.check(mount.Tmpfs(shared, mount.TmpfsOptions{}))
+		defer func() { n.check(mount.UnmountBelow(shared)) }()
+		n.check(unix.Mount("", shared, "", unix.MS_SHARED, ""))
+		sbCfg := n.sandboxConfig("privileged")
+		sbCfg.Linux.SecurityContext.Privileged = true
+		resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: sbCfg})
+		n.check(err)
+		cfg := shell("mounter", "mkdir /m/sub && mount -t tmpfs tmpfs /m/sub && echo inside > /m/sub/f; "+sleeper)
+		cfg.Linux.SecurityContext.Privileged = true
+		cfg.Mounts = []*cri.Mount{{HostPath: shared, ContainerPath: "/m", Propagation: cri.MountPropagation_PROPAGATION_BIDIRECTIONAL}}
+		n.launch(resp.GetPodSandboxId(), cfg)
+		n.eventually("the container's mount on the host", func() bool {
+			got, err := os.ReadFile(filepath.Join(shared, "sub/f"))
+			return err == nil && string(got) == "inside\n"
+		})
+	})
+	t.Run("what the runtime has mounted for others", func(t *testing.T) {
 		secret := n.launch(sb, shell("secret", "echo 1 > /secret; "+sleeper))
 		n.eventually("the secret", func() bool { return strings.Contains(n.exec(secret, "ls", "/"), "secret") })
-		cfg := shell("snoop", fmt.Sprintf("ls /host%s/rootfs", filepath.Join(n.dir, "run/containers", secret)))
-		cfg.Mounts = []*cri.Mount{{HostPath: "/", ContainerPath: "/host"}}
-		if out := n.output(sb, cfg); strings.Contains(out, "secret\n") {
-			t.Errorf("a recursive bind mount of / holds another container's root: %s", out)
+		cfg := shell("snoop", fmt.Sprintf("ls /host%s/run/containers/%s/rootfs; grep %s/run /proc/self/mountinfo | grep -v /volumes/ | grep -e nsfs -e /rootfs; [ -e /host/etc/passwd ] && echo ok; touch /rw%s/vol/snooped", n.dir, secret, n.dir, n.dir))
+		cfg.Mounts = []*cri.Mount{{HostPath: "/", ContainerPath: "/host", Readonly: true}, {HostPath: "/", ContainerPath: "/rw"}, {HostPath: n.dir, ContainerPath: "/dir"}}
+		if out := n.output(sb, cfg); out != "ok" {
+			t.Errorf("a mount of / shows %s", out)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "snooped")); err != nil {
+			t.Error(err)
+		}
+		// A container that sees the host's root keeps nobody from removing what was mounted when it was made.
+		earlier, tmpfs := n.run("earlier"), filepath.Join(n.dir, "tmpfs")
+		n.check(os.Mkdir(tmpfs, 0o755))
+		n.check(mount.Tmpfs(tmpfs, mount.TmpfsOptions{}))
+		watcher := shell("watcher", sleeper)
+		watcher.Mounts = cfg.Mounts
+		id := n.launch(sb, watcher)
+		if left, err := mount.Below(filepath.Join(n.dir, "run/containers", id, "volumes")); err != nil || len(left) != 0 {
+			t.Errorf("mounted on the host: %v, %v", left, err)
+		}
+		n.check(mount.Unmount(tmpfs))
+		n.check(os.Remove(tmpfs))
+		n.removeSandbox(earlier)
+		n.remove(id)
+
+		cfg.Mounts = []*cri.Mount{{HostPath: filepath.Join(n.dir, "run/containers"), ContainerPath: "/host"}}
+		_, err := n.tryCreate(sb, cfg)
+		wantCode(t, err, codes.InvalidArgument, "run/containers", "set apart")
+		n.remove(secret)
+		if left, err := os.ReadDir(filepath.Join(n.dir, "run/containers")); err != nil || len(left) != 2 { // of the two above
+			t.Errorf("left %v, %v", left, err)
 		}
 	})
 }
 
-// copiesStayUnbindable tries it out in a mount namespace of its own, which it copies.
-func copiesStayUnbindable(t *testing.T) bool {
-	t.Helper()
-	dir := t.TempDir()
-	out, err := exec.Command("unshare", "-m", "sh", "-c",
-		"mount --bind "+dir+" "+dir+" && mount --make-unbindable "+dir+" && unshare -m --propagation unchanged cat /proc/self/mountinfo").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, " "+dir+" ") {
-			return strings.Contains(line, " unbindable ")
+func TestMountRules(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("rules")
+	vol := filepath.Join(n.dir, "vol")
+	n.check(os.MkdirAll(filepath.Join(vol, "inner"), 0o755))
+	n.check(mount.Tmpfs(filepath.Join(vol, "inner"), mount.TmpfsOptions{}))
+	defer func() { n.check(mount.UnmountBelow(vol)) }()
+	n.check(os.WriteFile(filepath.Join(vol, "tool"), []byte("#!/bin/sh\necho runs\n"), 0o755))
+
+	t.Run("honoured", func(t *testing.T) {
+		cfg := shell("c", `touch /ro/a /ro/inner/a /rro/b /rro/inner/b /rw/c /rw/inner/c 2>&1; /opts/tool 2>&1; /rw/tool; grep -c ' /opts .*nosuid,nodev,noexec' /proc/mounts`)
+		cfg.Mounts = []*cri.Mount{
+			{HostPath: vol, ContainerPath: "/ro", Readonly: true},
+			{HostPath: vol, ContainerPath: "/rw", SelinuxRelabel: true}, // there is nothing to label here
+			{HostPath: vol, ContainerPath: "/opts", MountOptions: []string{"noexec", "nodev", "nosuid"}},
+		}
+		features := n.features()
+		want := []string{"/ro/a: Read-only", "/opts/tool: Permission denied", "\nruns\n1"}
+		if features.GetRecursiveReadOnlyMounts() {
+			cfg.Mounts = append(cfg.Mounts, &cri.Mount{HostPath: vol, ContainerPath: "/rro", Readonly: true, RecursiveReadOnly: true})
+			want = append(want, "/rro/b: Read-only", "/rro/inner/b: Read-only")
+		}
+		got := n.output(sb, cfg)
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%q is not in %q", w, got)
+			}
+		}
+		for file, want := range map[string]bool{"a": false, "inner/a": true, "b": false, "inner/b": false, "c": true, "inner/c": true} {
+			if _, err := os.Stat(filepath.Join(vol, file)); (err == nil) != want {
+				t.Errorf("%s was written: %t, want %t", file, err == nil, want)
+			}
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		for _, c := range []struct {
+			m     *cri.Mount
+			words []string
+		}{
+			{&cri.Mount{HostPath: vol + "/none", ContainerPath: "/v"}, []string{"/v", "host_path", vol + "/none"}},
+			{&cri.Mount{HostPath: vol, ContainerPath: "/v", RecursiveReadOnly: true}, []string{"recursive_read_only", "readonly"}},
+			{&cri.Mount{HostPath: vol, ContainerPath: "/v", RecursiveReadOnly: true, Readonly: true, Propagation: cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER},
+				[]string{"recursive_read_only", "PROPAGATION_PRIVATE"}},
+			{&cri.Mount{HostPath: vol, ContainerPath: "/v", MountOptions: []string{"size=5"}}, []string{"mount_options", "size=5"}},
+			{&cri.Mount{HostPath: vol, ContainerPath: "v"}, []string{"container_path"}},
+		} {
+			cfg := shell("refused", sleeper)
+			cfg.Mounts = []*cri.Mount{c.m}
+			_, err := n.tryCreate(sb, cfg)
+			wantCode(t, err, codes.InvalidArgument, c.words...)
+		}
+		n.wantNothing()
+	})
+	t.Run("of the pod", func(t *testing.T) {
+		writer := n.launch(sb, shell("writer", "echo shared > /dev/shm/f; echo 10.9.9.9 other >> /etc/hosts; "+sleeper))
+		n.eventually("the file", func() bool { return strings.Contains(n.exec(writer, "ls", "/dev/shm"), "f") })
+		cfg := shell("reader", "cat /dev/shm/f; df -k /dev/shm | tail -n 1; cat /etc/hostname; grep other /etc/hosts; touch /etc/hosts 2>&1; cat /etc/resolv.conf")
+		cfg.Linux.SecurityContext.ReadonlyRootfs = true
+		got := n.output(sb, cfg)
+		for _, want := range []string{"shared\n", " 65536 ", "\nrules\n10.9.9.9 other\n", "/etc/hosts: Read-only"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is not in %q", want, got)
+			}
+		}
+		other := shell("other", "ls /dev/shm")
+		if got := n.output(n.run("another"), other); got != "" {
+			t.Errorf("another pod's shared memory holds %q", got)
+		}
+	})
+}
+
+// features are those of the default runtime handler.
+func (n *node) features() *cri.RuntimeHandlerFeatures {
+	n.Helper()
+	resp, err := n.rt.Status(n.ctx, &cri.StatusRequest{})
+	n.check(err)
+	for _, h := range resp.GetRuntimeHandlers() {
+		if h.GetName() == "" {
+			return h.GetFeatures()
 		}
 	}
-	t.Fatalf("no mount at %s in %s", dir, out)
-	return false
+	n.Fatal("there is no default runtime handler")
+	return nil
 }
 
 func TestDevices(t *testing.T) {

@@ -1,14 +1,12 @@
 package runtime_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -26,6 +24,7 @@ import (
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/runtime"
@@ -40,18 +39,17 @@ const busybox = "docker.io/library/busybox:latest"
 var executorBinary, busyboxArchive string
 
 func TestMain(m *testing.M) {
+	if place := os.Getenv(childEnv); place != "" {
+		serveChild(place)
+	}
 	code, err := func() (int, error) {
 		dir, err := os.MkdirTemp("/tmp", "mprt-bin")
 		if err != nil {
 			return 1, err
 		}
 		defer os.RemoveAll(dir)
-		executorBinary = filepath.Join(dir, "monopod-executor")
-		build := exec.Command("go", "build", "-trimpath", "-tags", "seccomp netgo osusergo", "-ldflags", `-s -w -linkmode external -extldflags "-static"`,
-			"-o", executorBinary, "monopod.dev/monopod/cmd/monopod-executor")
-		build.Env = append(os.Environ(), "CGO_ENABLED=1")
-		if out, err := build.CombinedOutput(); err != nil {
-			return 1, fmt.Errorf("build the executor (needs gcc, libseccomp-dev): %w\n%s", err, out)
+		if executorBinary, err = harness.BuildExecutor(dir); err != nil {
+			return 1, err
 		}
 		img, err := images.Busybox(busybox)
 		if err != nil {
@@ -63,8 +61,12 @@ func TestMain(m *testing.M) {
 		}
 		code := m.Run()
 		if err := goleak.Find(
-			// The client's: it ends with its next ping.
-			goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand.(*heartbeat).start")); err != nil && code == 0 {
+			// The clients': one ends with its next ping, the other a second after its connection could not be closed well.
+			goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown"),
+			goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand.(*heartbeat).start"),
+			// The one connection to systemd's bus, which lives as long as the process.
+			goleak.IgnoreAnyFunction("github.com/godbus/dbus/v5.(*Conn).inWorker"), goleak.IgnoreAnyFunction("github.com/godbus/dbus/v5.newConn.func1"),
+			goleak.IgnoreAnyFunction("github.com/coreos/go-systemd/v22/dbus.(*Conn).dispatch.func1")); err != nil && code == 0 {
 			return 1, err
 		}
 		return code, nil
@@ -84,9 +86,13 @@ var instances atomic.Int32
 type node struct {
 	testing.TB
 	dir, bridgeName, cgroupRoot string
-	cidr                        netip.Prefix
+	cidr, cidr6                 netip.Prefix // cidr6: none, unless a test sets it
 	ctx                         context.Context
-	log                         *bytes.Buffer // read it when the server has ended
+	log                         *lockedBuffer // of the last server
+	abandonAfter, killBound     time.Duration // of runtime.Config
+	afterwards                  func()        // called when all of the node is removed; nil: nothing
+
+	change func(*runtime.Config) // nil: none
 
 	db       *state.DB
 	images   *image.Store
@@ -97,6 +103,8 @@ type node struct {
 	ended    chan error
 	conn     *grpc.ClientConn
 	creating atomic.Int64 // nanoseconds in the executor's Create
+	running  atomic.Int64 // and in its Exec
+	attached atomic.Int64 // how often Attach was called
 	rt       cri.RuntimeServiceClient
 	img      cri.ImageServiceClient
 }
@@ -104,14 +112,24 @@ type node struct {
 // newNode starts a node with the image busybox in it. After the test nothing of it is left.
 func newNode(t testing.TB) *node {
 	t.Helper()
-	n := prepareNode(t)
+	return startNode(prepareNode(t))
+}
+
+// startNode starts a node that is prepared, with the image.
+func startNode(n *node) *node {
+	n.Helper()
 	n.start()
+	n.loadBusybox()
+	return n
+}
+
+func (n *node) loadBusybox() {
+	n.Helper()
 	f, err := os.Open(busyboxArchive)
 	n.check(err)
 	defer f.Close()
-	_, err = n.images.Load(n.ctx, f)
+	_, err = n.images.Load(n.ctx, image.LoadRequest{Archive: f})
 	n.check(err)
-	return n
 }
 
 func prepareNode(t testing.TB) *node {
@@ -124,15 +142,18 @@ func prepareNode(t testing.TB) *node {
 	n := &node{TB: t, dir: dir, bridgeName: fmt.Sprintf("mr%d-%d", os.Getpid()%1000000, i), cgroupRoot: "/" + filepath.Base(dir)}
 	n.cidr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(200 + os.Getpid()%8), byte(os.Getpid()/8 + i), 0}), 24)
 	harness.CheckHost(t, harness.Place{Dirs: []string{dir}, CgroupRoot: n.cgroupRoot, Bridge: n.bridgeName})
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience())
+	ctx, cancel := context.WithTimeout(context.Background(), 6*patience())
 	n.ctx = ctx
 	t.Cleanup(func() {
 		defer cancel()
 		n.removeAll()
+		if n.afterwards != nil {
+			n.afterwards()
+		}
 		if t.Failed() {
 			t.Logf("log of the last server:\n%s", n.log)
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := mount.RemoveAll(dir); err != nil { // never what a failed test has left mounted
 			t.Error(err)
 		}
 	})
@@ -156,25 +177,31 @@ func (n *node) start() {
 func (n *node) startUntil(before func()) {
 	n.Helper()
 	var err error
-	n.log = &bytes.Buffer{}
-	log := slog.New(slog.NewTextHandler(&lockedWriter{w: n.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	n.log = &lockedBuffer{}
+	log := slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	n.db, _, err = state.Open(state.Config{Path: filepath.Join(n.dir, "data", "state", "runtime.db"), SetAside: true})
 	n.check(err)
 	n.check(launch.Ensure(n.ctx, launch.Config{Binary: executorBinary, Socket: filepath.Join(n.dir, "x.sock"), Dir: filepath.Join(n.dir, "run", "executor"),
 		CgroupPath: filepath.Join(n.cgroupRoot, "executor")}))
 	n.images, err = image.Open(n.ctx, image.Config{Root: filepath.Join(n.dir, "data", "images"), RegistryConfigDir: filepath.Join(n.dir, "hosts"), Log: log})
 	n.check(err)
-	n.bridge, err = network.New(n.ctx, network.Config{DB: n.db, Bridge: n.bridgeName, PodCIDR: n.cidr, Table: n.bridgeName, Log: log})
+	n.bridge, err = network.New(n.ctx, network.Config{DB: n.db, Bridge: n.bridgeName, PodCIDRs: n.podCIDRs(), Table: n.bridgeName, Log: log})
 	n.check(err)
 	n.check(n.bridge.Start(n.ctx))
-	n.executor = client.New(client.Config{Socket: filepath.Join(n.dir, "x.sock"), Log: log})
+	n.executor = client.New(client.Config{Socket: filepath.Join(n.dir, "x.sock"), Log: log, Patience: 10 * time.Second * harness.SlowFactor()})
 	if before != nil {
 		before()
 	}
-	n.server, err = runtime.New(n.ctx, runtime.Config{Socket: filepath.Join(n.dir, "cri.sock"), DataDir: filepath.Join(n.dir, "data"), RunDir: filepath.Join(n.dir, "run"),
-		CgroupRoot: n.cgroupRoot, CDISpecDirs: []string{filepath.Join(n.dir, "cdi"), filepath.Join(n.dir, "cdi2")}, Images: n.images, Network: n.bridge, Executor: &timedExecutor{Client: n.executor, spent: &n.creating},
-		DB: n.db, Version: "v0.1.0", Log: log})
+	cfg := runtime.Config{Socket: filepath.Join(n.dir, "cri.sock"), DataDir: filepath.Join(n.dir, "data"), RunDir: filepath.Join(n.dir, "run"),
+		CgroupRoot: n.cgroupRoot, CDISpecDirs: []string{filepath.Join(n.dir, "cdi"), filepath.Join(n.dir, "cdi2")}, Images: n.images, Network: n.bridge, Executor: &timedExecutor{Client: n.executor, spent: &n.creating, running: &n.running, attached: &n.attached},
+		DB: n.db, Version: "v0.1.0", AbandonAfter: n.abandonAfter, KillBound: n.killBound, Log: log}
+	if n.change != nil {
+		n.change(&cfg)
+	}
+	n.server = nil
+	server, err := runtime.New(n.ctx, cfg)
 	n.check(err)
+	n.server = server
 	ctx, end := context.WithCancel(n.ctx)
 	n.end, n.ended = end, make(chan error, 1)
 	go func() { n.ended <- n.server.Serve(ctx) }()
@@ -183,22 +210,47 @@ func (n *node) startUntil(before func()) {
 	case err := <-n.ended:
 		n.Fatalf("the server ended: %v", err)
 	}
+	n.dial()
+}
+
+// dial connects the node's clients.
+func (n *node) dial() {
+	n.Helper()
+	var err error
 	n.conn, err = grpc.NewClient("unix://"+filepath.Join(n.dir, "cri.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	n.check(err)
 	n.rt, n.img = cri.NewRuntimeServiceClient(n.conn), cri.NewImageServiceClient(n.conn)
 }
 
-// timedExecutor adds up the time that the executor's Create takes.
+// timedExecutor adds up the time that the executor's Create and Exec take, and counts Attach.
 type timedExecutor struct {
 	*client.Client
-	spent *atomic.Int64
+	spent, running, attached *atomic.Int64
+}
+
+func (e *timedExecutor) Attach(ctx context.Context, req protocol.AttachRequest, files ...*os.File) error {
+	e.attached.Add(1)
+	return e.Client.Attach(ctx, req, files...)
+}
+
+func (e *timedExecutor) Exec(ctx context.Context, req protocol.ExecRequest, files ...*os.File) (protocol.ExecResponse, error) {
+	begin := time.Now()
+	defer func() { e.running.Add(int64(time.Since(begin))) }()
+	return e.Client.Exec(ctx, req, files...)
 }
 
 func (e *timedExecutor) Create(ctx context.Context, req protocol.CreateRequest) (protocol.CreateResponse, error) {
 	begin := time.Now()
 	defer func() { e.spent.Add(int64(time.Since(begin))) }()
 	return e.Client.Create(ctx, req)
+}
+
+func (n *node) podCIDRs() []netip.Prefix {
+	if n.cidr6.IsValid() {
+		return []netip.Prefix{n.cidr, n.cidr6}
+	}
+	return []netip.Prefix{n.cidr}
 }
 
 // stop ends the server and what it stands on; the executor and the containers go on.
@@ -243,12 +295,20 @@ func (n *node) removeAll() {
 		n.start()
 	}
 	n.stopServing()
+	if n.executor == nil { // the test has failed before there was anything
+		n.check(n.db.Close())
+		return
+	}
+	var errs []error
+	if n.server != nil { // else its start has failed, and the test with it
+		errs = append(errs, n.server.RemoveAll(n.ctx))
+	}
+	errs = append(errs, n.executor.Shutdown(n.ctx, protocol.ShutdownRequest{Kill: true}), n.bridge.Remove(n.ctx))
 	host, err := cgroup.Detect()
 	if err == nil {
-		err = errors.Join(n.server.RemoveAll(n.ctx), n.executor.Shutdown(n.ctx, protocol.ShutdownRequest{Kill: true}), n.bridge.Remove(n.ctx),
-			host.RemoveTree(n.cgroupRoot))
+		err = host.RemoveTree(n.cgroupRoot)
 	}
-	if err != nil {
+	if err := errors.Join(append(errs, err)...); err != nil {
 		n.Error(err)
 	}
 	n.closeAll()
@@ -392,6 +452,9 @@ func wantCode(t testing.TB, err error, code codes.Code, words ...string) {
 	t.Helper()
 	if status.Code(err) != code {
 		t.Errorf("error %v, want the code %s", err, code)
+		return
+	}
+	if err == nil {
 		return
 	}
 	for _, w := range words {

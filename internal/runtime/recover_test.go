@@ -3,13 +3,17 @@ package runtime_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
@@ -17,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/state"
+	"monopod.dev/monopod/test/harness"
 )
 
 // editTable changes records of a table as JSON objects, as no code of this version would.
@@ -108,56 +113,13 @@ func (n *node) crash(point string, f func()) {
 	n.restart()
 }
 
-func TestHalfMadeIsUndone(t *testing.T) {
-	for _, point := range []string{"runtime/sandbox-run/persisted", "network/setup/assigned", "runtime/sandbox-run/built"} {
-		t.Run(strings.ReplaceAll(point, "/", " "), func(t *testing.T) {
-			n := newNode(t)
-			rt, req := n.rt, &cri.RunPodSandboxRequest{Config: n.sandboxConfig("half")}
-			n.crash(point, func() { _, _ = rt.RunPodSandbox(n.ctx, req) })
-			if list, err := n.rt.ListPodSandbox(n.ctx, &cri.ListPodSandboxRequest{}); err != nil || len(list.GetItems()) != 0 {
-				t.Errorf("half made sandboxes are shown: %v, %v", list, err)
-			}
-			n.wantNothing()
-			n.wantAddresses(0)
-			n.run("half")
-			n.wantAddresses(1)
-		})
-	}
-	for _, point := range []string{"runtime/container-create/persisted", "runtime/container-create/created"} {
-		t.Run(strings.ReplaceAll(point, "/", " "), func(t *testing.T) {
-			n := newNode(t)
-			sb := n.run("half")
-			rt := n.rt
-			n.crash(point, func() {
-				_, _ = rt.CreateContainer(n.ctx, &cri.CreateContainerRequest{PodSandboxId: sb, Config: shell("half", sleeper)})
-			})
-			n.wantNothing()
-			id := n.launch(sb, shell("half", sleeper))
-			if held, err := n.executor.List(n.ctx); err != nil || len(held) != 1 || held[0].ID != id {
-				t.Errorf("the executor holds %v, %v", held, err)
-			}
-		})
-	}
-	t.Run("started", func(t *testing.T) {
-		n := newNode(t)
-		id := n.create(n.run("s"), shell("s", sleeper))
-		rt := n.rt
-		n.crash("runtime/container-start/started", func() {
-			_, _ = rt.StartContainer(n.ctx, &cri.StartContainerRequest{ContainerId: id})
-		})
-		if st := n.status(id); st.GetState() != cri.ContainerState_CONTAINER_RUNNING || st.GetStartedAt() == 0 {
-			t.Error(st)
-		}
-	})
-}
-
-// wantAddresses: so many addresses are in use.
+// wantAddresses: so many addresses are in use, as soon as the interfaces of stopped sandboxes are gone.
 func (n *node) wantAddresses(want int) {
 	n.Helper()
-	leases, err := state.NewTable[any](n.db, "network-addresses").List()
-	if err != nil || len(leases) != want {
-		n.Errorf("%d addresses are in use (%v), want %d: %v", len(leases), leases, want, err)
-	}
+	harness.Eventually(n, fmt.Sprintf("%d addresses are in use", want), func() (bool, string) {
+		leases, err := state.NewTable[any](n.db, "network-addresses").List()
+		return err == nil && len(leases) == want, fmt.Sprint(leases, err)
+	})
 }
 
 // wantNothing: there is no container, and no folder or pin of one.
@@ -183,7 +145,7 @@ func (n *node) wantNothing() {
 func TestFailedStepsAreUndone(t *testing.T) {
 	n := newNode(t)
 	fail := func() error { return errors.New("made to fail") }
-	for _, point := range []string{"runtime/sandbox-run/persisted", "network/setup/assigned", "runtime/sandbox-run/built"} {
+	for _, point := range slices.DeleteFunc(steps()[0].points, func(p string) bool { return p == "runtime/sandbox-run/ready" }) {
 		disarm := failpoint.Arm(point, fail)
 		if _, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: n.sandboxConfig("f")}); err == nil || !strings.Contains(err.Error(), "made to fail") {
 			t.Errorf("%s: %v", point, err)
@@ -194,7 +156,7 @@ func TestFailedStepsAreUndone(t *testing.T) {
 		}
 	}
 	sb := n.run("f")
-	for _, point := range []string{"runtime/container-create/persisted", "runtime/container-create/created"} {
+	for _, point := range slices.DeleteFunc(steps()[1].points, func(p string) bool { return p == "runtime/container-create/stored" }) {
 		disarm := failpoint.Arm(point, fail)
 		if _, err := n.tryCreate(sb, shell("f", sleeper)); err == nil || !strings.Contains(err.Error(), "made to fail") {
 			t.Errorf("%s: %v", point, err)
@@ -273,8 +235,10 @@ func TestLostRecords(t *testing.T) {
 		n := newNode(t)
 		sb := n.run("lost")
 		ip := n.address(sb)
-		id := n.launch(sb, shell("running", sleeper))
+		id, stray := n.launch(sb, shell("running", sleeper)), n.launch(sb, shell("stray", sleeper))
 		n.stopServing()
+		n.check(state.NewTable[any](n.db, "containers").Delete(stray))
+		n.check(os.Remove(filepath.Join(n.dir, "run/containers", stray, "record.json")))
 		good := map[string]json.RawMessage{}
 		for _, rec := range []struct{ table, id, dir string }{{"containers", id, "run/containers"}, {"sandboxes", sb, "run/sandboxes"}} {
 			tab := state.NewTable[json.RawMessage](n.db, rec.table)
@@ -288,6 +252,9 @@ func TestLostRecords(t *testing.T) {
 		n.start()
 		if s, err := n.executor.State(n.ctx, id); err != nil || s.Phase != protocol.Running {
 			t.Errorf("a container was dropped with its record: %v, %v", s, err)
+		}
+		if s, err := n.executor.State(n.ctx, stray); err == nil {
+			t.Errorf("a container without any record lives on because another one's cannot be read: %v", s)
 		}
 		if other := n.address(n.run("other")); other == ip {
 			t.Errorf("the address %s of a living sandbox was given away", ip)
@@ -311,9 +278,16 @@ func TestReboot(t *testing.T) {
 	running, created, ended := n.launch(sb, shell("running", sleeper)), n.create(sb, shell("created", sleeper)), n.launch(sb, shell("ended", "exit 4"))
 	n.wait(ended)
 	n.stopServing()
-	// What a reboot takes: the executor with its containers.
+	// What a reboot takes: the executor with its containers, mounts, namespaces, links, cgroups, and the run directory.
 	n.check(n.executor.Shutdown(n.ctx, protocol.ShutdownRequest{Kill: true}))
-	n.check(os.RemoveAll(filepath.Join(n.dir, "run/executor")))
+	n.check(mount.UnmountBelow(filepath.Join(n.dir, "run")))
+	n.check(mount.RemoveAll(filepath.Join(n.dir, "run")))
+	link, err := netlink.LinkByName(n.bridgeName)
+	n.check(err)
+	n.check(netlink.LinkDel(link))
+	host, err := cgroup.Detect()
+	n.check(err)
+	n.check(host.RemoveTree(n.cgroupRoot + "/pods"))
 	for _, table := range []string{"containers", "sandboxes"} {
 		n.editTable(table, func(rec map[string]any) { rec["bootID"] = "another boot" })
 	}
@@ -331,7 +305,16 @@ func TestReboot(t *testing.T) {
 		t.Error(st)
 	}
 	n.wantAddresses(0)
+	if id := n.launch(n.run("after"), shell("c", sleeper)); n.status(id).GetState() != cri.ContainerState_CONTAINER_RUNNING {
+		t.Error(n.status(id))
+	}
+	_, err = n.tryCreate(sb, shell("late", sleeper))
+	wantCode(t, err, codes.FailedPrecondition, sb)
+	n.remove(created)
 	n.removeSandbox(sb)
+	if left, err := filepath.Glob(filepath.Join(n.dir, "data/containers/*")); err != nil || len(left) != 1 {
+		t.Errorf("writable layers: %v, %v; want that of the new container", left, err)
+	}
 }
 
 // TestExecutorLost: a container that the executor has lost, with its directory, has ended unseen. Processes that it has left
@@ -367,15 +350,67 @@ func TestExecutorLost(t *testing.T) {
 	}
 }
 
-// TestNetworkNamespaceGone: a sandbox whose network namespace somebody has taken away is not ready.
+// TestNetworkNamespaceGone: a sandbox whose network namespace somebody has taken away is not ready. What runs in it goes on, with its
+// address, until it is stopped.
 func TestNetworkNamespaceGone(t *testing.T) {
 	n := newNode(t)
-	sb := n.run("gone")
-	n.stop()
-	n.check(mount.UnmountBelow(filepath.Join(n.dir, "run/sandboxes", sb, "ns")))
-	n.start()
-	if st := n.sandboxStatus(sb); st.GetState() != cri.PodSandboxState_SANDBOX_NOTREADY {
+	sb, idle := n.run("gone"), n.run("idle")
+	running, ended := n.launch(sb, shell("running", sleeper)), n.launch(sb, shell("ended", "exit 3"))
+	n.wait(ended)
+	ip := n.address(sb)
+	for range 2 { // the second start finds a sandbox that is not ready already
+		n.stop()
+		for _, id := range []string{sb, idle} {
+			n.check(mount.UnmountBelow(filepath.Join(n.dir, "run/sandboxes", id, "ns")))
+		}
+		n.start()
+		for _, id := range []string{sb, idle} {
+			if st := n.sandboxStatus(id); st.GetState() != cri.PodSandboxState_SANDBOX_NOTREADY {
+				t.Error(st)
+			}
+		}
+		n.wantAddresses(1) // nothing can use that of the idle one
+		if st := n.status(running); st.GetState() != cri.ContainerState_CONTAINER_RUNNING {
+			t.Error(st)
+		}
+		if got := n.exec(running, "ip", "-o", "address"); !strings.Contains(got, ip.String()+"/") {
+			t.Errorf("the running container has %s, and had %s", got, ip)
+		}
+		_, err := n.tryCreate(sb, shell("late", sleeper))
+		wantCode(t, err, codes.FailedPrecondition, sb)
+	}
+	if other := n.address(n.run("other")); other == ip {
+		t.Errorf("the address %s of a container that runs was given away", ip)
+	}
+	_, err := n.rt.StopPodSandbox(n.ctx, &cri.StopPodSandboxRequest{PodSandboxId: sb})
+	n.check(err)
+	if st := n.status(running); st.GetState() != cri.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 137 {
 		t.Error(st)
 	}
+	n.wantAddresses(1) // that of the other one
 	n.removeSandbox(sb)
+	n.removeSandbox(idle)
+}
+
+// TestStopInterrupted: a container that outlives a stop which a crash cut short keeps its address.
+func TestStopInterrupted(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("half")
+	id := n.launch(sb, shell("c", sleeper))
+	ip := n.address(sb)
+	stop := func() error {
+		_, err := n.rt.StopPodSandbox(n.ctx, &cri.StopPodSandboxRequest{PodSandboxId: sb})
+		return err
+	}
+	n.crash("runtime/sandbox-stop/persisted", func() { _ = stop() })
+	if st := n.status(id); st.GetState() != cri.ContainerState_CONTAINER_RUNNING {
+		t.Error(st)
+	}
+	if got := n.exec(id, "ip", "-o", "address"); !strings.Contains(got, ip.String()+"/") {
+		t.Errorf("it has %s, and had %s", got, ip)
+	}
+	n.wantAddresses(1)
+	n.crash("runtime/sandbox-stop/containers", func() { _ = stop() })
+	n.wantAddresses(0) // nothing runs: the start has finished it
+	n.check(stop())
 }

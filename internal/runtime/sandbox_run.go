@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -18,15 +19,11 @@ func (s *Server) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxReques
 		return nil, fmt.Errorf("config.metadata: name, namespace and uid are needed, they make the sandbox unique; got %v: %w",
 			cfg.GetMetadata(), errdefs.ErrInvalidArgument)
 	}
-	handler := req.GetRuntimeHandler()
-	switch handler {
-	case "":
-		handler = nativeHandler
-	case nativeHandler:
-	default:
-		return nil, fmt.Errorf("runtime_handler %q is unknown; there is %q: %w", handler, nativeHandler, errdefs.ErrInvalidArgument)
+	if err := s.checkHandler("runtime_handler", req.GetRuntimeHandler()); err != nil {
+		return nil, err
 	}
-	if err := ocispec.ValidateSandbox(cfg, s.host.Spec); err != nil {
+	handler := cmp.Or(req.GetRuntimeHandler(), nativeHandler)
+	if err := ocispec.ValidateSandbox(cfg, s.containers.HostOf(handler)); err != nil {
 		return nil, err
 	}
 	if err := sandbox.Validate(cfg); err != nil {

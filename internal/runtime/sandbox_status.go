@@ -2,37 +2,32 @@ package runtime
 
 import (
 	"context"
-	"encoding/json"
+	"iter"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )
 
 // PodSandboxStatus tells what is known of one sandbox, with the statuses of its containers.
-func (s *Server) PodSandboxStatus(_ context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+func (s *Server) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	id, err := s.sandboxID(req.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
+	// Taken before the statuses: a kubelet drops the event of what happened until then, and would never learn of what is not in them.
+	at := time.Now().UnixNano()
 	rec, err := s.sandboxes.Get(id)
 	if err != nil {
 		return nil, err
 	}
-	resp := &cri.PodSandboxStatusResponse{Status: sandboxStatus(&rec), ContainersStatuses: s.containerStatuses(id), Timestamp: time.Now().UnixNano()}
+	resp := &cri.PodSandboxStatusResponse{Status: sandboxStatus(&rec), ContainersStatuses: s.containerStatuses(id), Timestamp: at}
 	if req.GetVerbose() {
-		config, err := protojson.Marshal(rec.Config())
-		if err != nil {
+		if resp.Info, err = s.verboseSandbox(ctx, &rec); err != nil {
 			return nil, err
 		}
-		raw, err := json.Marshal(map[string]any{"config": json.RawMessage(config), "bootID": rec.BootID, "cgroup": rec.Cgroup, "directory": s.sandboxes.Dir(id)})
-		if err != nil {
-			return nil, err
-		}
-		resp.Info = map[string]string{"info": string(raw)}
 	}
 	return resp, nil
 }
@@ -57,17 +52,19 @@ func sandboxStatus(rec *sandbox.Record) *cri.PodSandboxStatus {
 	return st
 }
 
-// ListPodSandbox lists the sandboxes that the filter lets through.
-func (s *Server) ListPodSandbox(_ context.Context, req *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
-	f := req.GetFilter()
-	resp := &cri.ListPodSandboxResponse{}
-	for _, rec := range s.sandboxes.List() {
-		cfg := rec.Config()
-		if !strings.HasPrefix(rec.ID, f.GetId()) || !hasSandboxState(f, rec.State()) || !selects(f.GetLabelSelector(), cfg.GetLabels()) {
-			continue
+// podSandboxes are the sandboxes that a filter lets through. They are looked up at once, and told one by one.
+func (s *Server) podSandboxes(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox] {
+	all := s.sandboxes.List()
+	return func(yield func(*cri.PodSandbox) bool) {
+		for _, rec := range all {
+			cfg := rec.Config()
+			if !strings.HasPrefix(rec.ID, f.GetId()) || !hasSandboxState(f, rec.State()) || !selects(f.GetLabelSelector(), cfg.GetLabels()) {
+				continue
+			}
+			if !yield(&cri.PodSandbox{Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(),
+				Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.Handler}) {
+				return
+			}
 		}
-		resp.Items = append(resp.Items, &cri.PodSandbox{Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(),
-			Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.Handler})
 	}
-	return resp, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/test/images"
 )
@@ -158,7 +159,7 @@ func TestHostileImage(t *testing.T) {
 			f, err := os.Open(archive)
 			n.check(err)
 			defer f.Close()
-			_, err = n.images.Load(n.ctx, f)
+			_, err = n.images.Load(n.ctx, image.LoadRequest{Archive: f})
 			n.check(err)
 			cfg := shell("c", "id -u; id -g")
 			cfg.Image.Image = img.Name

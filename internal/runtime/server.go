@@ -13,19 +13,27 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/host/systemd"
+	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/events"
-	"monopod.dev/monopod/internal/runtime/imageload"
+	"monopod.dev/monopod/internal/runtime/imageservice"
+	"monopod.dev/monopod/internal/runtime/pulse"
 	"monopod.dev/monopod/internal/runtime/sandbox"
+	"monopod.dev/monopod/internal/runtime/stats"
 	"monopod.dev/monopod/internal/runtime/stream"
+	"monopod.dev/monopod/internal/runtime/stream/wire"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -33,7 +41,7 @@ import (
 const Name = "monopod"
 
 // nativeHandler is the runtime handler that is also the default one.
-const nativeHandler = "native"
+const nativeHandler = container.NativeHandler
 
 // maxMessage bounds a gRPC message, in bytes; kubelets use the same.
 const maxMessage = 16 << 20
@@ -45,14 +53,37 @@ type Config struct {
 	// DataDir and RunDir are the node's directories: what survives a reboot, and what belongs to this boot.
 	DataDir, RunDir string
 	// CgroupRoot is the cgroup below which sandboxes get theirs when their configuration names none.
-	CgroupRoot  string
-	CDISpecDirs []string
-	Images      ImageStore
-	Network     Network
-	Executor    Executor
-	DB          *state.DB
-	Version     string
-	Log         *slog.Logger
+	CgroupRoot string
+	// CgroupDriver is who makes cgroups: systemd.Driver, or this runtime.
+	CgroupDriver string
+	CDISpecDirs  []string
+	Images       ImageStore
+	Network      Network
+	Executor     Executor
+	DB           *state.DB
+	Streaming    Streaming
+	// Handlers are the runtime handlers beside the native one.
+	Handlers []Handler
+	// LogRotation rotates containers' logs in their writer; the zero value does not.
+	LogRotation container.LogRotation
+	// SELinux says whether containers are labelled; the zero value is container.SELinuxAuto.
+	SELinux container.SELinuxMode
+	Version string
+	// AbandonAfter is how long a sandbox or a container stays whose client has gone before the answer, and which nobody has named since;
+	// 0 is five minutes.
+	AbandonAfter time.Duration
+	// KillBound is how long a call waits for processes to end after SIGKILL; 0 is ten seconds.
+	KillBound time.Duration
+	Log       *slog.Logger
+}
+
+// Streaming says where the streams of Exec, Attach and PortForward are served.
+type Streaming struct {
+	// Address is a loopback address; the zero value is 127.0.0.1. Port 0 takes a free one.
+	Address netip.Addr
+	Port    uint16
+	// Idle ends a stream over which nothing went for that long; 0: never.
+	Idle time.Duration
 }
 
 // Server serves CRI.
@@ -66,15 +97,24 @@ type Server struct {
 	sandboxes  *sandbox.Manager
 	containers *container.Manager
 	streams    *stream.Runner
-	streaming  *stream.Server
+	streaming  *wire.Server
+	stats      *stats.Collector
+	executor   *pulse.Pulse
+	network    *pulse.Pulse
 	hub        events.Hub
-	ready      chan struct{}
+
+	runtimes map[string]container.Runtime // by handler, but for the native one
+
+	telling sync.Mutex
+	told    int64 // created_at of the last event; guarded by telling
+
+	ready chan struct{}
 }
 
 // New opens the stored state and makes it agree with the executor, the network and the host, in both directions. What runs
 // goes on running.
 func New(ctx context.Context, cfg Config) (_ *Server, err error) {
-	s := &Server{cfg: cfg, ready: make(chan struct{})}
+	s := &Server{cfg: cfg, executor: watchExecutor(cfg.Executor), network: watchNetwork(cfg.Network), ready: make(chan struct{})}
 	boot, err := proc.BootID()
 	if err != nil {
 		return nil, err
@@ -82,12 +122,27 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if s.cgroups, err = cgroup.Detect(); err != nil {
 		return nil, err
 	}
-	if s.host, err = container.ProbeHost(s.cgroups); err != nil {
+	if cfg.CgroupDriver == systemd.Driver {
+		version, err := systemd.Check(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Log.Info("cgroups are made by systemd", "version", version)
+	}
+	if err := passable(cfg.RunDir); err != nil {
 		return nil, err
 	}
+	if s.host, err = container.ProbeHost(ctx, s.cgroups, cfg.DataDir, cfg.SELinux, cfg.Log); err != nil {
+		return nil, err
+	}
+	if s.runtimes, err = s.probeHandlers(ctx); err != nil {
+		return nil, err
+	}
+	s.stats = stats.New(stats.Config{Cgroups: s.cgroups, Network: cfg.Network, LayerDir: filepath.Join(cfg.DataDir, "containers"), Log: cfg.Log})
 	s.containers, err = container.NewManager(container.Config{
 		Dir: filepath.Join(cfg.DataDir, "containers"), RunDir: filepath.Join(cfg.RunDir, "containers"), CDISpecDirs: cfg.CDISpecDirs,
-		BootID: boot, Cgroups: s.cgroups, DB: cfg.DB, Executor: cfg.Executor, Images: cfg.Images, Listener: s, Host: s.host, Log: cfg.Log,
+		BootID: boot, Cgroups: s.cgroups, DB: cfg.DB, Executor: cfg.Executor, Images: cfg.Images, Listener: s, Host: s.host,
+		Runtimes: s.runtimes, LogRotation: cfg.LogRotation, AbandonAfter: cfg.AbandonAfter, KillBound: cfg.KillBound, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -98,21 +153,39 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		}
 	}()
 	s.sandboxes, err = sandbox.NewManager(sandbox.Config{
-		Dir: filepath.Join(cfg.RunDir, "sandboxes"), CgroupParent: filepath.Join(cfg.CgroupRoot, "pods"), Cgroups: s.cgroups,
-		BootID: boot, DB: cfg.DB, Network: cfg.Network, Containers: s.containers, Listener: s, Log: cfg.Log,
+		Dir: filepath.Join(cfg.RunDir, "sandboxes"), CgroupParent: filepath.Join(cfg.CgroupRoot, "pods"), Cgroups: s.cgroups, Systemd: cfg.CgroupDriver == systemd.Driver,
+		BootID: boot, DB: cfg.DB, Network: cfg.Network, Executor: cfg.Executor, Containers: s.containers, Listener: s, Host: s.host.Spec,
+		AbandonAfter: cfg.AbandonAfter, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.containers.Join(s.sandboxes)
-	s.streams = &stream.Runner{Executor: cfg.Executor, Containers: s.containers, Log: cfg.Log}
+	s.streams = &stream.Runner{Executor: cfg.Executor, Containers: s.containers, Sandboxes: s.sandboxes, Log: cfg.Log}
 	if err := s.recover(ctx); err != nil {
 		return nil, err
 	}
-	if s.streaming, err = stream.NewServer(s.streams); err != nil {
+	if !cfg.Streaming.Address.IsValid() {
+		cfg.Streaming.Address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	s.streaming, err = wire.NewServer(wire.Config{Address: cfg.Streaming.Address, Port: cfg.Streaming.Port, Idle: cfg.Streaming.Idle, Backend: s.streams, Log: cfg.Log})
+	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// passable makes the run directory, and lets everybody through, whatever the umask: the root of a pod's user namespace, who is
+// an ordinary user of the host, has to reach the root file systems in it. What others must not see in it is closed itself.
+func passable(dir string) error {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode()&0o011 != 0o011 {
+		err = os.Chmod(dir, info.Mode().Perm()|0o011)
+	}
+	return err
 }
 
 // recover brings everything to what the records say. A leftover that cannot be cleaned up now is logged and tried again at the
@@ -144,12 +217,18 @@ func (s *Server) Serve(ctx context.Context) error {
 		grpc.UnaryInterceptor(s.unaryEdge), grpc.StreamInterceptor(s.streamEdge))
 	cri.RegisterRuntimeServiceServer(server, s)
 	cri.RegisterImageServiceServer(server, s)
-	imageload.Register(server, s.cfg.Images)
+	imageservice.Register(server, imageTools{s})
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error, 3)
+	for _, rec := range s.containers.List() {
+		s.stats.Measure(rec.ID, s.containers.Layer(rec.ID))
+	}
+	ended := make(chan error, 6)
+	go func() { ended <- s.stats.Run(ctx) }()
 	go func() { ended <- s.containers.Watch(ctx) }()
+	go func() { ended <- s.containers.UndoAbandoned(ctx) }()
+	go func() { ended <- s.sandboxes.UndoAbandoned(ctx) }()
 	go func() { ended <- s.streaming.Serve(ctx) }()
 	go func() { ended <- server.Serve(listener) }()
 	close(s.ready)
@@ -196,6 +275,11 @@ func (s *Server) RemoveAll(ctx context.Context) error {
 	go func() { _ = s.containers.Watch(watch) }() // ends with its context; without it no exit would be seen
 	if err := s.sandboxes.RemoveEverything(ctx); err != nil {
 		return err
+	}
+	if s.cfg.CgroupDriver == systemd.Driver {
+		if err := systemd.StopTree(ctx, ocispec.SliceOf(s.cfg.CgroupRoot)); err != nil {
+			return err
+		}
 	}
 	return s.containers.Close()
 }

@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/cgroup"
 )
 
 func TestStop(t *testing.T) {
@@ -188,4 +189,29 @@ func TestPodCgroup(t *testing.T) {
 	if left, _ := filepath.Glob("/sys/fs/cgroup/*" + cfg.Linux.CgroupParent); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// TestSliceAsParent: the name of a slice stands for the cgroup that systemd has for it.
+func TestSliceAsParent(t *testing.T) {
+	n := newNode(t)
+	host, err := cgroup.Detect()
+	n.check(err)
+	top := strings.TrimPrefix(n.cgroupRoot, "/")
+	t.Cleanup(func() { n.check(host.RemoveTree("/" + top + ".slice")) }) // nobody made it, so nobody removes it
+	cfg := n.sandboxConfig("slice")
+	cfg.Linux.CgroupParent = top + "-pod1.slice"
+	resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: cfg})
+	n.check(err)
+	id := n.launch(resp.GetPodSandboxId(), shell("c", sleeper))
+	path := "/" + top + ".slice/" + top + "-pod1.slice"
+	if pids, err := host.Processes(path + "/" + id); err != nil || len(pids) == 0 {
+		t.Errorf("the container's cgroup holds %v, %v", pids, err)
+	}
+	n.removeSandbox(resp.GetPodSandboxId())
+	if left, err := host.Exists(path); err != nil || left {
+		t.Errorf("%s is left: %v", path, err)
+	}
+	cfg.Linux.CgroupParent = "pods/pod1"
+	_, err = n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: cfg})
+	wantCode(t, err, codes.InvalidArgument, "cgroup_parent")
 }

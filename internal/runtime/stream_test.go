@@ -31,7 +31,9 @@ func protocols(t *testing.T, f func(t *testing.T, dial func(url string) remoteco
 			return remotecommand.NewSPDYExecutor(&rest.Config{}, http.MethodPost, u)
 		},
 		"WebSocket": func(raw string) (remotecommand.Executor, error) {
-			// k8s.io/cri-streaming speaks v4, which cannot say that stdin has ended. (API servers translate v5 to SPDY.)
+			return remotecommand.NewWebSocketExecutor(&rest.Config{}, http.MethodGet, raw)
+		},
+		"WebSocket v4": func(raw string) (remotecommand.Executor, error) {
 			return remotecommand.NewWebSocketExecutorForProtocols(&rest.Config{}, http.MethodGet, raw, "v4.channel.k8s.io")
 		},
 	} {

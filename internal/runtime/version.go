@@ -2,10 +2,11 @@ package runtime
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/systemd"
 )
 
 // runtimeAPIVersion is CRI's version, and kubeAPIVersion the one that kubelets send and expect back (VersionResponse.version).
@@ -28,34 +29,15 @@ func semver(v string) string {
 	return "0.0.0-" + v
 }
 
-// Status says whether sandboxes can be run, and what the runtime can do.
-func (s *Server) Status(ctx context.Context, req *cri.StatusRequest) (*cri.StatusResponse, error) {
-	network := &cri.RuntimeCondition{Type: cri.NetworkReady, Status: true}
-	if err := s.cfg.Network.Status(ctx); err != nil {
-		network.Status, network.Reason, network.Message = false, "NetworkNotReady", err.Error()
+// cgroupDriver is how cgroups are made and named.
+func (s *Server) cgroupDriver() cri.CgroupDriver {
+	if s.cfg.CgroupDriver == systemd.Driver {
+		return cri.CgroupDriver_SYSTEMD
 	}
-	features := &cri.RuntimeHandlerFeatures{}
-	resp := &cri.StatusResponse{
-		Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
-			{Type: cri.RuntimeReady, Status: true}, network,
-		}},
-		RuntimeHandlers: []*cri.RuntimeHandler{{Name: "", Features: features}, {Name: nativeHandler, Features: features}},
-		Features:        &cri.RuntimeFeatures{SupplementalGroupsPolicy: true},
-	}
-	if req.GetVerbose() {
-		raw, err := json.Marshal(map[string]any{
-			"cgroupMode": s.cgroups.Mode(), "cgroupControllers": s.cgroups.Controllers(),
-			"capabilities": s.host.Spec.Capabilities, "minOOMScoreAdj": s.host.Spec.MinOOMScoreAdj, "cdiSpecDirs": s.cfg.CDISpecDirs,
-		})
-		if err != nil {
-			return nil, err
-		}
-		resp.Info = map[string]string{"host": string(raw)}
-	}
-	return resp, nil
+	return cri.CgroupDriver_CGROUPFS
 }
 
 // RuntimeConfig tells a kubelet which cgroup driver to use.
 func (s *Server) RuntimeConfig(context.Context, *cri.RuntimeConfigRequest) (*cri.RuntimeConfigResponse, error) {
-	return &cri.RuntimeConfigResponse{Linux: &cri.LinuxRuntimeConfiguration{CgroupDriver: cri.CgroupDriver_CGROUPFS}}, nil
+	return &cri.RuntimeConfigResponse{Linux: &cri.LinuxRuntimeConfiguration{CgroupDriver: s.cgroupDriver()}}, nil
 }

@@ -86,7 +86,7 @@ func open(cfg Config) (*DB, error) {
 	if timeout == 0 {
 		timeout = time.Second
 	}
-	b, err := bolt.Open(cfg.Path, 0o600, &bolt.Options{Timeout: timeout, FreelistType: bolt.FreelistMapType})
+	b, err := bolt.Open(cfg.Path, 0o600, &bolt.Options{Timeout: timeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true})
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%s: %w; stop that process or choose another data directory", cfg.Path, ErrLocked)
 	}
@@ -191,7 +191,7 @@ func (t Table[T]) Delete(key string) error {
 }
 
 // List returns all records by key. When some cannot be decoded, the others are returned together with an error that
-// names each of the bad ones.
+// names each of the bad ones (see Undecodable).
 func (t Table[T]) List() (recs map[string]T, err error) {
 	verr := t.db.View(func(tx *Tx) error { recs, err = t.ListTx(tx); return nil })
 	return recs, errors.Join(verr, err)
@@ -245,11 +245,47 @@ func (t Table[T]) ListTx(tx *Tx) (map[string]T, error) {
 	err := b.ForEach(func(k, raw []byte) error {
 		var rec T
 		if err := json.Unmarshal(raw, &rec); err != nil {
-			bad = append(bad, fmt.Errorf("%s %q in %s: %w", t.name, k, t.db.path, err))
+			bad = append(bad, &UndecodableError{Table: string(t.name), Key: string(k), Path: t.db.path, Err: err})
 			return nil
 		}
 		recs[string(k)] = rec
 		return nil
 	})
 	return recs, errors.Join(err, errors.Join(bad...))
+}
+
+// UndecodableError says that one record cannot be decoded.
+type UndecodableError struct {
+	Table, Key string
+	// Path is the state file's.
+	Path string
+	Err  error
+}
+
+func (e *UndecodableError) Error() string {
+	return fmt.Sprintf("%s %q in %s: %v", e.Table, e.Key, e.Path, e.Err)
+}
+
+// Unwrap returns the decoder's error.
+func (e *UndecodableError) Unwrap() error { return e.Err }
+
+// Undecodable lists the keys of the records that an error of List is about. all is true when it is about nothing else: then every other
+// record of the table was read.
+func Undecodable(err error) (keys []string, all bool) {
+	if err == nil {
+		return nil, true
+	}
+	if bad, ok := err.(*UndecodableError); ok { //nolint:errorlint // a joined error is taken apart here
+		return []string{bad.Key}, true
+	}
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // as above
+	if !ok {
+		return nil, false
+	}
+	all = true
+	for _, e := range joined.Unwrap() {
+		k, only := Undecodable(e)
+		keys, all = append(keys, k...), all && only
+	}
+	return keys, all
 }

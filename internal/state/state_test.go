@@ -72,6 +72,12 @@ func TestOneBadRecordSpoilsNobodyElse(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `"bad"`) {
 		t.Errorf("List: error %v does not name the bad record", err)
 	}
+	if keys, only := Undecodable(err); len(keys) != 1 || keys[0] != "bad" || !only {
+		t.Errorf("undecodable: %q, nothing else: %t", keys, only)
+	}
+	if keys, only := Undecodable(errors.Join(err, errors.New("disk"))); len(keys) != 1 || only {
+		t.Errorf("undecodable beside another fault: %q, nothing else: %t", keys, only)
+	}
 }
 
 func TestDamagedFileIsSetAside(t *testing.T) {

@@ -3,19 +3,15 @@ package bench
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sort"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
@@ -54,77 +50,6 @@ func reportMemory(b *testing.B, n *harness.Node) {
 	executor, _ := harness.PSS(b, n.ExecutorSocket())
 	b.ReportMetric(float64(all), "all-PSS-kB")
 	b.ReportMetric(float64(executor), "executor-PSS-kB")
-}
-
-// BenchmarkPod is one pod's life through CRI.
-func BenchmarkPod(b *testing.B) {
-	n := start(b, "runtime")
-	conn, err := grpc.NewClient("unix://"+n.CRISocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	rt := cri.NewRuntimeServiceClient(conn)
-	s := sample{}
-	for i := 0; b.Loop(); i++ {
-		onePod(b, rt, s, filepath.Join(n.Dir, "pods"), i)
-	}
-	s.report(b)
-	reportMemory(b, n)
-}
-
-func onePod(b *testing.B, rt cri.RuntimeServiceClient, s sample, logs string, i int) {
-	b.Helper()
-	ctx := context.Background()
-	namespaces := &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}
-	cfg := &cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{Name: "bench", Namespace: "bench", Uid: fmt.Sprint("uid-", i)}, Hostname: "bench", LogDirectory: logs,
-		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces}},
-	}
-	ctr := &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: image}, Command: []string{"sleep", "3600"}, LogPath: fmt.Sprint(i, ".log"),
-		Linux: &cri.LinuxContainerConfig{
-			Resources: &cri.LinuxContainerResources{MemoryLimitInBytes: 64 << 20, CpuShares: 128},
-			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces,
-				Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}}},
-	}
-	var sandbox, container string
-	must := func(err error) {
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	must(s.time("pod-up", func() error {
-		run, err := rt.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg})
-		if err != nil {
-			return err
-		}
-		sandbox = run.GetPodSandboxId()
-		created, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox, Config: ctr, SandboxConfig: cfg})
-		if err != nil {
-			return err
-		}
-		container = created.GetContainerId()
-		_, err = rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: container})
-		return err
-	}))
-	must(s.time("exec-sync", func() error {
-		_, err := rt.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: container, Cmd: []string{"true"}, Timeout: 10})
-		return err
-	}))
-	must(s.time("pod-down", func() error {
-		if _, err := rt.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: container}); err != nil {
-			return err
-		}
-		if _, err := rt.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: container}); err != nil {
-			return err
-		}
-		if _, err := rt.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
-			return err
-		}
-		_, err := rt.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandbox})
-		return err
-	}))
 }
 
 // BenchmarkAPI is one pod's life through the Kubernetes API.

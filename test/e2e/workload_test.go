@@ -73,9 +73,52 @@ func testNginx(t *testing.T, n *harness.Node) {
 	if !strings.Contains(body, "nginx") {
 		t.Errorf("http://%s/ answered %q", ip, body)
 	}
+	for _, overWebSocket := range []string{"true", "false"} {
+		testPortForward(t, n, overWebSocket)
+	}
 	n.Kubectl("delete", "pod", "web")
 	if _, err := http.Get("http://" + ip + "/"); err == nil {
 		t.Errorf("http://%s/ still answers after the pod's deletion", ip)
+	}
+}
+
+// testPortForward reaches the pod web through kubectl, the API server, the agent and the runtime.
+func testPortForward(t *testing.T, n *harness.Node, overWebSocket string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute*harness.SlowFactor())
+	defer cancel()
+	forward := n.KubectlCommand(ctx, "port-forward", "pod/web", ":80")
+	forward.Env = append(forward.Environ(), "KUBECTL_PORT_FORWARD_WEBSOCKETS="+overWebSocket)
+	out, err := forward.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forward.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = forward.Wait() // killed
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var port int
+	if _, err := fmt.Sscanf(line, "Forwarding from 127.0.0.1:%d -> 80", &port); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	for range 3 {
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "nginx") {
+			t.Errorf("over WebSocket %s: %s, %q, %v", overWebSocket, resp.Status, body, err)
+		}
+		http.DefaultClient.CloseIdleConnections()
 	}
 }
 
@@ -115,6 +158,10 @@ func testGrace(t *testing.T, n *harness.Node) {
 	}
 	follow, cancel := startFollow(t, n, "polite")
 	defer cancel()
+	// It follows when it has told what is there: the pod may be gone sooner than another kubectl has started.
+	if !follow.lines.Scan() || follow.lines.Text() != "up" {
+		t.Fatalf("followed: %q, want %q", follow.lines.Text(), "up")
+	}
 	begin := time.Now()
 	n.Kubectl("delete", "pod", "polite", "--grace-period=30", "--timeout=60s")
 	if d := time.Since(begin); d > 10*time.Second*harness.SlowFactor() {
@@ -219,9 +266,9 @@ func testUnschedulable(t *testing.T, n *harness.Node) {
 
 func testRefused(t *testing.T, n *harness.Node) {
 	for field, spec := range map[string]string{
-		"spec.shareProcessNamespace": `"shareProcessNamespace": true,`,
-		"spec.affinity":              `"affinity": {"nodeAffinity": {}},`,
-		"spec.runtimeClassName":      `"runtimeClassName": "other",`,
+		"spec.hostAliases":      `"hostAliases": [{"ip": "127.0.0.1", "hostnames": ["a"]}],`,
+		"spec.affinity":         `"affinity": {"nodeAffinity": {}},`,
+		"spec.runtimeClassName": `"runtimeClassName": "other",`,
 	} {
 		_, err := n.TryKubectl(pod("refused", "true", spec), "create", "-f", "-")
 		if err == nil || !strings.Contains(err.Error(), field) {

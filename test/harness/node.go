@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"monopod.dev/monopod/internal/host/mount"
 )
 
 // Bin returns the path of a built binary: in $MONOPOD_BIN, or in the repository's bin folder. It fails the test when
@@ -37,18 +39,11 @@ func Bin(t testing.TB, name string) string {
 // Root returns the repository's root: the folder of go.mod at or above the working directory.
 func Root(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if dir == "/" {
-			t.Fatal("no go.mod above the working directory")
-		}
-	}
+	return root
 }
 
 // SlowFactor stretches every bound on time, for machines that are emulated. It is $MONOPOD_TEST_SLOW, or 1.
@@ -70,6 +65,8 @@ type Node struct {
 	Dir  string // holds all of the node's directories
 	Name string
 	args []string
+	// netns is the path of the network namespace in which it runs; empty: the test's.
+	netns string
 	// leaves: the command makes things on the host that outlive it, which `monopod reset` removes.
 	leaves bool
 
@@ -94,6 +91,8 @@ type Options struct {
 	Command string
 	// Args are further arguments.
 	Args []string
+	// NetNS is the path of the network namespace that plays the host for the node; empty: the test's own.
+	NetNS string
 	// CDISpecs are files to put into the node's CDI folder, by name.
 	CDISpecs map[string]string
 	// HostsTOML are registry configurations by host.
@@ -131,6 +130,7 @@ func NewNode(t testing.TB, o Options) *Node {
 		command = "up"
 	}
 	n.args = append(n.arguments(command), o.Args...)
+	n.netns = o.NetNS
 	n.leaves = command != "apiserver" && command != "node"
 	t.Cleanup(n.end)
 	return n
@@ -140,7 +140,7 @@ func NewNode(t testing.TB, o Options) *Node {
 func (n *Node) arguments(command string) []string {
 	args := []string{command, "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--log-level", "debug", "--node-name", n.Name}
 	runtime := []string{"--cgroup-root", n.CgroupRoot, "--bridge", n.Bridge, "--pod-cidr", n.PodCIDR,
-		"--registry-config-dir", n.Dir + "/certs.d", "--executor", Bin(n.t, "monopod-executor")}
+		"--cni-conf-dir", n.Dir + "/cni", "--registry-config-dir", n.Dir + "/certs.d", "--executor", Bin(n.t, "monopod-executor")}
 	devices := []string{"--cdi-spec-dirs", n.Dir + "/cdi"}
 	api := []string{"--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms"}
 	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods"}
@@ -244,7 +244,15 @@ func (n *Node) Interrupt(sig syscall.Signal) {
 
 // Command prepares a monopod process with this node's arguments, which the caller runs.
 func (n *Node) Command(extra ...string) *exec.Cmd {
-	return exec.Command(Bin(n.t, "monopod"), append(append([]string{}, n.args...), extra...)...)
+	return n.monopod(append(append([]string{}, n.args...), extra...))
+}
+
+// monopod prepares a monopod process in the node's network namespace.
+func (n *Node) monopod(args []string) *exec.Cmd {
+	if n.netns == "" {
+		return exec.Command(Bin(n.t, "monopod"), args...)
+	}
+	return exec.Command("nsenter", append([]string{"--net=" + n.netns, Bin(n.t, "monopod")}, args...)...)
 }
 
 func (n *Node) signal(sig syscall.Signal) {
@@ -282,12 +290,12 @@ func (n *Node) end() {
 		}
 	}
 	if n.current() != nil && n.leaves {
-		out, err := exec.Command(Bin(n.t, "monopod"), n.resetArgs()...).CombinedOutput()
+		out, err := n.monopod(n.resetArgs()).CombinedOutput()
 		if err != nil {
 			n.t.Errorf("monopod reset: %v\n%s", err, out)
 		}
 	}
-	if err := os.RemoveAll(n.Dir); err != nil {
+	if err := mount.RemoveAll(n.Dir); err != nil {
 		n.t.Errorf("remove the node's directory: %v", err)
 	}
 }
@@ -296,7 +304,7 @@ func (n *Node) end() {
 func (n *Node) resetArgs() []string {
 	return []string{"reset", "--yes", "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--cgroup-root", n.CgroupRoot,
 		"--bridge", n.Bridge, "--pod-cidr", n.PodCIDR, "--write-kubeconfig", n.Kubeconfig(), "--pod-logs-dir", n.Dir + "/pods",
-		"--executor", Bin(n.t, "monopod-executor")}
+		"--cni-conf-dir", n.Dir + "/cni", "--executor", Bin(n.t, "monopod-executor")}
 }
 
 // Kubectl runs the real kubectl against the node and returns its standard output; a failure fails the test.

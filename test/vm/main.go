@@ -67,6 +67,8 @@ func parse(args []string) (o options, err error) {
 	flags.Var(&o.env, "env", "NAME=VALUE for the command; may be repeated")
 	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "how long the machine may run")
 	flags.IntVar(&o.slow, "slow", machine.DefaultSlow, "by how much tests stretch their time-outs ($"+machine.SlowVariable+")")
+	flags.BoolVar(&o.cfg.Systemd, "systemd", false, "let systemd be the machine's first process, and the command one of its services")
+	flags.Var((*list)(&o.cfg.KernelArgs), "kernel-arg", "further parameter of the kernel; may be repeated")
 	flags.BoolVar(&o.console, "console", false, "show the kernel's messages")
 	flags.BoolVar(&o.prepare, "prepare", false, "only fetch what is needed from Debian, and check that the programs are there")
 	flags.IntVar(&o.cfg.MemoryMiB, "memory", 0, "the machine's memory in MiB (default 2048)")
@@ -98,7 +100,7 @@ func run(ctx context.Context, args []string) (int, error) {
 		return exitMachine, err
 	}
 	if o.prepare {
-		if _, err := machine.Fetch(ctx, o.cfg.Cache); err != nil {
+		if _, err := machine.Fetch(ctx, o.cfg.Cache, o.cfg.Systemd); err != nil {
 			return exitMachine, err
 		}
 		return 0, nil

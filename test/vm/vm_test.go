@@ -63,11 +63,21 @@ func TestPackagesOnCgroupV2(t *testing.T) {
 	)
 }
 
+// coreOfExecutor are the executor's tests of what cgroup v2 does in another way: to be born in a cgroup, to kill one, to count what was killed
+// for want of memory, to see the cgroup from inside, to change limits.
+const coreOfExecutor = "^(TestLifecycle|TestOOMKilled|TestKillAll|TestExec|TestWorkerDiesAtEachStep|TestKeeperAndWorkerDie|TestPodInit|TestUpdate|TestUpdateIsAllOrNothing|TestSameAsLibcontainer)$" +
+	"/^(a pod's container|a cgroup namespace|executor)$" // of those that have cases: the ways to start, and the points to die at
+
 // The executor and its table of deaths: the kernel's part of killing, reaping and counting is another one here.
 func TestExecutorOnCgroupV2(t *testing.T) {
+	runExecutor(t, 10*time.Minute, "-test.run="+coreOfExecutor)
+}
+
+func runExecutor(t *testing.T, timeout time.Duration, args ...string) {
+	t.Helper()
 	bin := filepath.Join(machine.SourceRoot, "bin")
 	runTests(t, map[string]string{filepath.Join(bin, "monopod-executor"): harness.Bin(t, "monopod-executor")},
-		[]string{"MONOPOD_BIN=" + bin}, 10*time.Minute, machine.Tests{Package: "../../internal/executor"})
+		[]string{"MONOPOD_BIN=" + bin}, timeout, machine.Tests{Package: "../../internal/executor", Args: args})
 }
 
 // The example, with the binaries as they are shipped.

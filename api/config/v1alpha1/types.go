@@ -68,14 +68,77 @@ type Runtime struct {
 	Executor string `json:"executor,omitempty"`
 	// RegistryConfigDir holds HOST/hosts.toml files. Default /etc/monopod/certs.d.
 	RegistryConfigDir string `json:"registryConfigDir,omitempty"`
+	// ImagePullProgressTimeout ends the pull of an image for which a registry sends no byte for that long; 0s: never.
+	// Default 1m.
+	ImagePullProgressTimeout *Duration `json:"imagePullProgressTimeout,omitempty"`
+	// CgroupDriver is who makes cgroups: cgroupfs (the runtime itself) or systemd (the host's systemd, with slices for pods and scopes for
+	// containers; it needs cgroup v2). Kubelets ask for it. Default cgroupfs.
+	CgroupDriver string `json:"cgroupDriver,omitempty"`
+	// Streaming is where the streams of exec, attach and port-forward are served.
+	Streaming Streaming `json:"streaming,omitempty"`
+	// Handlers are runtime handlers beside the one called native, which is the default one: OCI runtimes by their command
+	// line, for pods that name them (RuntimeClass).
+	Handlers []RuntimeHandler `json:"handlers,omitempty"`
+	// LogRotation limits containers' logs.
+	LogRotation LogRotation `json:"logRotation,omitempty"`
+	// SELinux is auto (containers are labelled where the kernel has SELinux with a policy for containers), enabled (the same, and
+	// it is an error where that is not so) or disabled. Default auto.
+	SELinux string `json:"selinux,omitempty"`
 }
 
-// Network configures the built-in bridge.
+// Streaming configures the runtime's streaming server, whose URLs CRI's clients get.
+type Streaming struct {
+	// Address and Port: a loopback address, because streams are not encrypted; clients on other hosts come through a kubelet or
+	// the agent. Defaults 127.0.0.1 and 0, which takes a free port.
+	Address string `json:"address,omitempty"`
+	Port    *int32 `json:"port,omitempty"`
+	// IdleTimeout ends a stream over which nothing goes for that long; 0s: never. Default 4h.
+	IdleTimeout *Duration `json:"idleTimeout,omitempty"`
+}
+
+// RuntimeHandler is an OCI runtime: runc, crun, or another program with runc's command line.
+type RuntimeHandler struct {
+	// Name is the handler's name, a DNS label.
+	Name string `json:"name"`
+	// Path is the program's absolute path.
+	Path string `json:"path"`
+	// Root is the directory of the runtime's own state; a reboot must empty it. Default RunDir/oci/NAME.
+	Root string `json:"root,omitempty"`
+}
+
+// LogRotation says how the writer of a container's log rotates it.
+type LogRotation struct {
+	// MaxSize is the size beyond which a log's file is not let grow, in bytes or with Ki, Mi or Gi; "0": it is never
+	// rotated here. Default: 10Mi where the agent runs in the same process (monopod up), else "0", because another kubelet
+	// rotates.
+	MaxSize string `json:"maxSize,omitempty"`
+	// MaxFiles is how many files are kept of a log, the present one included; at least 2. Default 5.
+	MaxFiles int32 `json:"maxFiles,omitempty"`
+}
+
+// Network configures how pods are connected.
 type Network struct {
+	// Mode is auto (by the host's CNI configuration where there is one, else by the built-in bridge), bridge or cni.
+	// Default auto.
+	Mode string `json:"mode,omitempty"`
+	// CNI says where the host's CNI configuration and plugins are.
+	CNI CNI `json:"cni,omitempty"`
 	// Bridge is the name of the bridge interface, at most 15 bytes. Default monopod0.
 	Bridge string `json:"bridge,omitempty"`
-	// PodCIDR is the IPv4 range of pod addresses; its first address is the bridge's. Default 10.61.0.0/16.
+	// PodCIDRs are the ranges of pod addresses, at most one IPv4 and one IPv6 range; the first address of each is the
+	// bridge's. Default 10.61.0.0/16, and on a host with IPv6 a unique local /64 (RFC 4193) derived from the machine's id
+	// and the bridge's name.
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// PodCIDR is PodCIDRs with a single range. Only one of both can be given.
 	PodCIDR string `json:"podCIDR,omitempty"`
+}
+
+// CNI says where the host's network is configured (github.com/containernetworking/cni).
+type CNI struct {
+	// ConfDir holds the configurations; the first valid one, by name, is used. Default /etc/cni/net.d.
+	ConfDir string `json:"confDir,omitempty"`
+	// BinDirs hold the plugins; the first that has one wins. Default /opt/cni/bin, /usr/lib/cni.
+	BinDirs []string `json:"binDirs,omitempty"`
 }
 
 // Devices configures the role devices.

@@ -12,6 +12,7 @@ const (
 	ReasonDevicesNotReady  = "DevicesNotReady"
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	ReasonUnsupported      = "UnsupportedField"
+	ReasonNodePorts        = "NodePorts"
 	// UnknownExitCode stands, with ReasonStatusUnknown, for a code that nobody knows.
 	UnknownExitCode = 255
 )
@@ -25,6 +26,7 @@ const (
 	someFailed       verdict = "a container has failed and is not restarted"
 	deadlineExceeded verdict = "the pod was active longer than its deadline"
 	unsupported      verdict = "the pod asks for what this node does not honour"
+	portsTaken       verdict = "another pod has a port of the host that the pod asks for"
 	alreadyFinal     verdict = "the pod has finished"
 )
 
@@ -179,6 +181,9 @@ func (a *assessment) judge(in *Input) verdict {
 	}
 	if len(in.Unsupported) > 0 {
 		return unsupported
+	}
+	if in.PortsTaken {
+		return portsTaken
 	}
 	if a.deadlineSet() && !in.Now.Before(a.deadline) {
 		return deadlineExceeded

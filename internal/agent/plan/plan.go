@@ -25,6 +25,8 @@ type Input struct {
 	Granted bool
 	// Unsupported names the fields of the specification that this agent does not honour; a pod that has any fails at once.
 	Unsupported []string
+	// PortsTaken: another pod has a port of the host that this one asks for; it fails at once.
+	PortsTaken bool
 	// Released: volumes and devices were given back. Removed: the pod's directories and logs are gone as well.
 	Released, Removed bool
 	// Deleted: the API server was told that the pod is gone. A finalizer may keep the object.

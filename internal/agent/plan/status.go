@@ -72,6 +72,10 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	case unsupported:
 		st.Reason = ReasonUnsupported
 		st.Message = "this node does not support: " + strings.Join(in.Unsupported, ", ") + "; remove these fields"
+	case portsTaken:
+		// In a kubelet's words, which controllers and people know.
+		st.Reason = ReasonNodePorts
+		st.Message = "Pod was rejected: " + NodePortsMessage
 	}
 	over := a.verdict.final() || in.terminating() && ended(st)
 	if !over || in.Observed.anyAlive() || slices.ContainsFunc(keys(in.Ongoing), func(k Key) bool { return k.begins() }) {

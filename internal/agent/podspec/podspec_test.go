@@ -235,6 +235,11 @@ func TestSecurity(t *testing.T) {
 		got.Capabilities.AddCapabilities[0] != "NET_ADMIN" || got.Capabilities.DropCapabilities[0] != "ALL" {
 		t.Errorf("the container's own wins: %v", got)
 	}
+	file := "profiles/a.json"
+	c.SecurityContext.SeccompProfile = &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: &file}
+	if got := containerSecurity(pod, c).Seccomp; got.ProfileType != cri.SecurityProfile_Localhost || got.LocalhostRef != "/var/lib/kubelet/seccomp/profiles/a.json" {
+		t.Errorf("a profile in a file: %v", got)
+	}
 	c.SecurityContext.Privileged = &yes
 	if got := containerSecurity(pod, c); !got.Privileged || got.MaskedPaths != nil || !sandboxSecurity(pod).Privileged {
 		t.Errorf("privileged: %v", got)

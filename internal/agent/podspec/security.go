@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"path"
+
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -155,13 +157,16 @@ func seccomp(p *v1.SeccompProfile) *cri.SecurityProfile {
 	case v1.SeccompProfileTypeLocalhost:
 		out := &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost}
 		if p.LocalhostProfile != nil {
-			out.LocalhostRef = *p.LocalhostProfile
+			out.LocalhostRef = path.Join(seccompDir, *p.LocalhostProfile)
 		}
 		return out
 	default:
 		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined}
 	}
 }
+
+// seccompDir is what the API's paths of seccomp profiles are relative to: the kubelet's own, where tools put them.
+const seccompDir = "/var/lib/kubelet/seccomp"
 
 func apparmor(p *v1.AppArmorProfile) *cri.SecurityProfile {
 	if p == nil {

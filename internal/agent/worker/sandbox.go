@@ -121,6 +121,7 @@ func (w *Worker) removeSandbox(ctx context.Context, id string) error {
 // release gives back what the pod holds; final: also what was kept for its logs.
 func (w *Worker) release(ctx context.Context, pod *v1.Pod, final bool) error {
 	w.cfg.Objects.Release(w.uid)
+	w.cfg.Ports.Release(w.podUID())
 	var errs []error
 	if w.cfg.Devices != nil {
 		errs = append(errs, w.cfg.Devices.Release(ctx, w.uid))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
@@ -34,11 +35,21 @@ type Devices interface {
 	Release(ctx context.Context, podUID string) error
 }
 
+// Ports are the ports of the host that pods ask for.
+type Ports interface {
+	// Take gives a pod the ports that it asks for, all or none; false: another pod has one of them. It is idempotent. A pod that has
+	// begun to run has what it asks for.
+	Take(pod *v1.Pod, begun bool) bool
+	// Release gives back what a pod has. It is idempotent.
+	Release(uid types.UID)
+}
+
 // Config is what all workers share.
 type Config struct {
 	Runtime *cri.Client
 	Kube    kubernetes.Interface
 	Devices Devices
+	Ports   Ports
 	Volumes *volumes.Manager
 	Objects *objects.Store
 	Status  *status.Writer
@@ -221,6 +232,7 @@ func (w *Worker) Run(ctx context.Context) {
 		if done {
 			w.cfg.Status.Forget(w.podUID())
 			w.cfg.Objects.Release(w.uid)
+			w.cfg.Ports.Release(w.podUID())
 			return
 		}
 		if next.IsZero() {
@@ -328,6 +340,7 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Hashes:      map[string]string{},
 		RuntimeName: w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
 	}
+	in.PortsTaken = !w.takePorts(wish, &in)
 	for k, op := range w.ongoing {
 		in.Ongoing[k] = plan.Ongoing{StopBy: op.action.StopBy}
 	}
@@ -336,6 +349,18 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		in.Hashes[c.Name] = podspec.Hash(c)
 	}
 	return in
+}
+
+// takePorts takes the ports of the host for a pod that is to run, and says whether it has them.
+func (w *Worker) takePorts(wish *wish, in *plan.Input) bool {
+	if over := in.Prior.Phase == v1.PodSucceeded || in.Prior.Phase == v1.PodFailed; over || wish.gone || wish.pod.DeletionTimestamp != nil {
+		return true
+	}
+	if w.cfg.Ports.Take(wish.pod, in.Prior.StartTime != nil || len(in.Observed.Sandboxes) > 0) {
+		return true
+	}
+	w.cfg.Events.Event(wish.pod, v1.EventTypeWarning, plan.ReasonNodePorts, plan.NodePortsMessage)
+	return false
 }
 
 func asksForDevices(pod *v1.Pod) bool {

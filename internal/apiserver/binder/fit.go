@@ -84,9 +84,15 @@ func selectorMatches(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) []stri
 	return []string{"node(s) didn't match Pod's node affinity/selector"}
 }
 
+// hostPort is a port of the node; without an address it is that at all addresses.
 type hostPort struct {
 	protocol corev1.Protocol
 	port     int32
+	ip       string
+}
+
+func (p hostPort) conflicts(with hostPort) bool {
+	return p.protocol == with.protocol && p.port == with.port && (p.ip == with.ip || p.ip == "" || with.ip == "")
 }
 
 func portsAreFree(pod *corev1.Pod, _ *corev1.Node, podsOnNode []*corev1.Pod) []string {
@@ -95,8 +101,8 @@ func portsAreFree(pod *corev1.Pod, _ *corev1.Node, podsOnNode []*corev1.Pod) []s
 		return nil
 	}
 	for _, other := range podsOnNode {
-		for port := range hostPorts(other) {
-			if wanted[port] {
+		for _, theirs := range hostPorts(other) {
+			if slices.ContainsFunc(wanted, theirs.conflicts) {
 				return []string{"node(s) didn't have free ports for the requested pod ports"}
 			}
 		}
@@ -104,17 +110,17 @@ func portsAreFree(pod *corev1.Pod, _ *corev1.Node, podsOnNode []*corev1.Pod) []s
 	return nil
 }
 
-func hostPorts(pod *corev1.Pod) map[hostPort]bool {
-	var ports map[hostPort]bool
+func hostPorts(pod *corev1.Pod) (ports []hostPort) {
 	for i := range pod.Spec.Containers {
 		for _, p := range pod.Spec.Containers[i].Ports {
 			if p.HostPort == 0 {
 				continue
 			}
-			if ports == nil {
-				ports = map[hostPort]bool{}
+			ip := p.HostIP
+			if ip == "0.0.0.0" || ip == "::" {
+				ip = ""
 			}
-			ports[hostPort{p.Protocol, p.HostPort}] = true
+			ports = append(ports, hostPort{p.Protocol, p.HostPort, ip})
 		}
 	}
 	return ports

@@ -59,6 +59,11 @@ func TestFit(t *testing.T) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: port, ContainerPort: port, Protocol: corev1.ProtocolTCP}}
 		}
 	}
+	onHostAt := func(ip string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80, HostIP: ip, ContainerPort: 80, Protocol: corev1.ProtocolTCP}}
+		}
+	}
 	const untolerated = "node(s) had untolerated taint {dedicated: gpu}"
 	for _, tc := range []struct {
 		name   string
@@ -115,6 +120,9 @@ func TestFit(t *testing.T) {
 			want: []string{untolerated}},
 
 		{name: "free host port", pod: podWith(onHost(80)), others: []*corev1.Pod{podWith(onHost(81))}},
+		{name: "host ports at two addresses", pod: podWith(onHostAt("10.0.0.1")), others: []*corev1.Pod{podWith(onHostAt("10.0.0.2"))}},
+		{name: "a host port that is taken at all addresses", pod: podWith(onHostAt("10.0.0.1")), others: []*corev1.Pod{podWith(onHostAt("0.0.0.0"))},
+			want: []string{"node(s) didn't have free ports for the requested pod ports"}},
 		{name: "taken host port", pod: podWith(onHost(80)), others: []*corev1.Pod{podWith(onHost(80))},
 			want: []string{"node(s) didn't have free ports for the requested pod ports"}},
 	} {

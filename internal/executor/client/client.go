@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// patience bounds how long a call waits for the executor to be there.
+	// patience is the default of Config.Patience.
 	patience = 10 * time.Second
 	// redialPause is the first pause between two attempts to connect to a socket on which nobody listens. While a
 	// worker is replaced the keeper keeps the socket open, so this is for an executor that is gone altogether.
@@ -38,6 +38,8 @@ const (
 type Config struct {
 	Socket string
 	Log    *slog.Logger // nil: none
+	// Patience bounds how long a call waits for the executor to be there; 0: ten seconds.
+	Patience time.Duration
 }
 
 // Client calls one executor. Methods are safe for concurrent use.
@@ -60,6 +62,9 @@ type session struct {
 func New(cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = patience
 	}
 	c := &Client{cfg: cfg}
 	// The connections belong to the client, not to the call that happens to make them.
@@ -84,7 +89,28 @@ func (c *Client) Hello(ctx context.Context) (protocol.HelloResponse, error) {
 
 // Create makes a container. See protocol.CreateRequest.
 func (c *Client) Create(ctx context.Context, req protocol.CreateRequest) (protocol.CreateResponse, error) {
+	if req.Runtime != nil {
+		s, err := c.session(ctx)
+		if err != nil {
+			return protocol.CreateResponse{}, err
+		}
+		if s.hello.Version < protocol.VersionRuntime {
+			return protocol.CreateResponse{}, fmt.Errorf("%w: container %s: the executor that runs (%s) is too old for OCI runtimes: drain the node and restart it",
+				errdefs.ErrNotImplemented, req.ID, s.hello.Build)
+		}
+	}
 	return call[protocol.CreateResponse](ctx, c, protocol.MethodCreate, req, true)
+}
+
+// Init makes a pod's init. See protocol.InitRequest.
+func (c *Client) Init(ctx context.Context, req protocol.InitRequest) (protocol.InitResponse, error) {
+	return call[protocol.InitResponse](ctx, c, protocol.MethodInit, req, true)
+}
+
+// Update changes a container's resources, all or nothing. See protocol.UpdateRequest.
+func (c *Client) Update(ctx context.Context, req protocol.UpdateRequest) error {
+	_, err := call[struct{}](ctx, c, protocol.MethodUpdate, req, true)
+	return err
 }
 
 // Start lets the container's program run. See protocol.IDRequest.
@@ -272,7 +298,7 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 
 // connect connects and says Hello. It waits for an executor that is not there yet.
 func (c *Client) connect(ctx context.Context) (*session, error) {
-	wait, cancel := context.WithTimeout(ctx, patience)
+	wait, cancel := context.WithTimeout(ctx, c.cfg.Patience)
 	defer cancel()
 	for pause := redialPause; ; pause = min(2*pause, redialPauseMax) {
 		s, err := c.dial(wait)
@@ -291,7 +317,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			return nil, fmt.Errorf("%w: no executor answers on %s within %s: %w", errdefs.ErrUnavailable, c.cfg.Socket, patience, err)
+			return nil, fmt.Errorf("%w: no executor answers on %s within %s: %w", errdefs.ErrUnavailable, c.cfg.Socket, c.cfg.Patience, err)
 		}
 	}
 }

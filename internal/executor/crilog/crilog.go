@@ -8,10 +8,13 @@
 // All that one Write brings goes to the file in one write(2), so that a kill finds whole lines in it, or (a write can be
 // cut at a page) one torn line at its end, which OpenAgain removes. Nothing is buffered but the unfinished line, at most
 // MaxContent bytes a stream.
+//
+// With a Rotation the file never grows beyond its limit: see rotate.go.
 package crilog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,38 +30,71 @@ const fileMode = 0o640
 
 // File is one log file, shared by the streams of a container. Methods are safe for concurrent use.
 type File struct {
-	path string
-	now  func() time.Time
+	path     string
+	rotation Rotation
+	now      func() time.Time
 
-	mu  sync.Mutex
-	f   *os.File
-	buf []byte // reused; what the present write formats
+	mu    sync.Mutex
+	f     *os.File // nil: there is none, until a Reopen
+	size  int64    // of the file, as far as this writer knows
+	fixed bool     // a Reopen has failed: nobody but another one may make a new file
+	buf   []byte   // reused; what the present write formats
 }
+
+// errNoFile says that a log has no file: it could not be opened again, and no Reopen has made one since.
+var errNoFile = errors.New("the log has no file; it waits to be reopened")
 
 // Open opens the log, and makes it when there is none. Its directory must exist.
-func Open(path string) (*File, error) {
-	f, err := openAppend(path)
-	if err != nil {
+func Open(path string, r Rotation) (*File, error) {
+	l := &File{path: path, rotation: r, now: time.Now}
+	if err := l.open(os.O_CREATE); err != nil {
 		return nil, fmt.Errorf("container log: %w", err)
-	}
-	return &File{path: path, f: f, now: time.Now}, nil
-}
-
-// OpenAgain is Open for a log whose writer was killed: a torn last line is removed.
-func OpenAgain(path string) (*File, error) {
-	l, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := removeTornLine(l.f); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("container log %s: remove its torn last line: %w", path, err)
 	}
 	return l, nil
 }
 
-func openAppend(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, fileMode)
+// OpenAgain is Open for a log whose writer was killed: a torn last line is removed, and so is what a rotation cut short
+// has left. With fixed a Reopen has failed, so that no new file may be made.
+//
+// With the error comes a log without a file. What is written to it is lost, until a Reopen succeeds.
+func OpenAgain(path string, r Rotation, fixed bool) (*File, error) {
+	l := &File{path: path, rotation: r, now: time.Now, fixed: fixed}
+	flags := os.O_CREATE
+	if fixed {
+		flags = 0
+	}
+	if err := l.open(flags); err != nil {
+		return l, fmt.Errorf("container log: %w", err)
+	}
+	if err := removeTornLine(l.f); err != nil {
+		l.f.Close()
+		l.f = nil
+		return l, fmt.Errorf("container log %s: remove its torn last line: %w", path, err)
+	}
+	l.measure()
+	if r.MaxBytes > 0 {
+		l.removeEmpty()
+	}
+	return l, nil
+}
+
+// open opens the file at the path, and takes its size.
+func (l *File) open(flags int) error {
+	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_APPEND|flags, fileMode)
+	if err != nil {
+		return err
+	}
+	l.f = f
+	l.measure()
+	return nil
+}
+
+// measure asks for the file's size. It is 0 for what has none, a pipe or a device.
+func (l *File) measure() {
+	l.size = 0
+	if st, err := l.f.Stat(); err == nil && st.Mode().IsRegular() {
+		l.size = st.Size()
+	}
 }
 
 // removeTornLine truncates the file after its last newline.
@@ -83,23 +119,36 @@ func removeTornLine(f *os.File) error {
 }
 
 // Reopen goes on in a new file at the same path, which the caller has moved away. When it fails, the old file stays
-// in use and no new one is made.
+// in use, and no new one is made, not by a rotation either, until another Reopen succeeds.
 func (l *File) Reopen() error {
-	f, err := openAppend(l.path)
-	if err != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.f
+	if err := l.open(os.O_CREATE); err != nil {
+		l.fixed = true
 		return fmt.Errorf("reopen container log: %w", err)
 	}
+	l.fixed = false
+	if old != nil {
+		old.Close() // nothing was buffered: there is nothing to fail
+	}
+	return nil
+}
+
+// Fix forbids new files, as a Reopen that failed does.
+func (l *File) Fix() {
 	l.mu.Lock()
-	old := l.f
-	l.f = f
-	l.mu.Unlock()
-	return old.Close()
+	defer l.mu.Unlock()
+	l.fixed = true
 }
 
 // Close closes the file. What the streams have not finished is lost: end them with Stream.Close first.
 func (l *File) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
 	return l.f.Close()
 }
 
@@ -122,25 +171,26 @@ func (s *Stream) Write(p []byte) (int, error) {
 	l.buf = l.buf[:0]
 	stamp := l.now()
 	n := len(p)
+	var errs []error
 	for len(p) > 0 {
 		end := bytes.IndexByte(p, '\n')
 		room := MaxContent - len(s.rest)
 		switch {
 		case end >= 0 && end <= room:
-			l.add(stamp, s.name, 'F', s.rest, p[:end])
+			errs = append(errs, l.add(stamp, s.name, 'F', s.rest, p[:end]))
 			s.rest, p = s.rest[:0], p[end+1:]
 		case end < 0 && len(p) <= room:
 			s.rest = append(s.rest, p...)
 			p = nil
 		default: // a line that is too long
-			l.add(stamp, s.name, 'P', s.rest, p[:room])
+			errs = append(errs, l.add(stamp, s.name, 'P', s.rest, p[:room]))
 			s.rest, p = s.rest[:0], p[room:]
 		}
 	}
 	if len(s.rest) == 0 {
 		s.rest = nil // an idle stream costs nothing
 	}
-	return n, l.flush()
+	return n, errors.Join(append(errs, l.flush())...)
 }
 
 // Close writes the unfinished line.
@@ -152,12 +202,14 @@ func (s *Stream) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.buf = l.buf[:0]
-	l.add(l.now(), s.name, 'F', s.rest, nil)
+	err := l.add(l.now(), s.name, 'F', s.rest, nil)
 	s.rest = nil
-	return l.flush()
+	return errors.Join(err, l.flush())
 }
 
-func (l *File) add(stamp time.Time, stream string, tag byte, content, more []byte) {
+// add formats a line. Where it would make the file too large, what came before is written, and the file rotated.
+func (l *File) add(stamp time.Time, stream string, tag byte, content, more []byte) (err error) {
+	begin := len(l.buf)
 	l.buf = stamp.UTC().AppendFormat(l.buf, time.RFC3339Nano)
 	l.buf = append(l.buf, ' ')
 	l.buf = append(l.buf, stream...)
@@ -165,24 +217,44 @@ func (l *File) add(stamp time.Time, stream string, tag byte, content, more []byt
 	l.buf = append(l.buf, content...)
 	l.buf = append(l.buf, more...)
 	l.buf = append(l.buf, '\n')
+	if l.rotation.MaxBytes > 0 && l.size+int64(len(l.buf)) > l.rotation.MaxBytes && l.size+int64(begin) > 0 {
+		err = l.write(l.buf[:begin])
+		l.buf = append(l.buf[:0], l.buf[begin:]...)
+		l.rotate(int64(len(l.buf)))
+	}
+	return err
 }
 
 // keepBuffer is the largest buffer that is kept from one write to the next.
 const keepBuffer = 4 << 10
 
 func (l *File) flush() error {
-	if len(l.buf) == 0 {
+	err := l.write(l.buf)
+	if cap(l.buf) > keepBuffer {
+		l.buf = nil
+	}
+	return err
+}
+
+// write appends whole lines to the file, or nothing.
+func (l *File) write(p []byte) error {
+	if len(p) == 0 {
 		return nil
 	}
-	n, err := l.f.Write(l.buf)
-	if err != nil && n > 0 {
+	if l.f == nil {
+		return errNoFile
+	}
+	n, err := l.f.Write(p)
+	if err == nil {
+		l.size += int64(n)
+		return nil
+	}
+	if n > 0 {
 		// Take the torn part back. The size is asked for rather than remembered: others may have truncated the file.
 		if st, serr := l.f.Stat(); serr == nil && st.Mode().IsRegular() {
 			l.f.Truncate(max(st.Size()-int64(n), 0))
 		}
 	}
-	if cap(l.buf) > keepBuffer {
-		l.buf = nil
-	}
+	l.measure()
 	return err
 }

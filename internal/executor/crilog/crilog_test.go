@@ -13,7 +13,7 @@ import (
 func open(t *testing.T) (*File, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
-	l, err := Open(path)
+	l, err := Open(path, Rotation{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestOpenAgainRemovesTornLine(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tc.in), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		l, err := OpenAgain(path)
+		l, err := OpenAgain(path, Rotation{}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestReopen(t *testing.T) {
 
 // A full disk loses output, but the file stays well formed.
 func TestFullDisk(t *testing.T) {
-	l, err := Open("/dev/full")
+	l, err := Open("/dev/full", Rotation{})
 	if err != nil {
 		t.Fatal(err)
 	}

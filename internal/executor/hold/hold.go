@@ -21,7 +21,10 @@ const (
 	ListenerFD = 4 // the listening public socket
 )
 
-// Methods of the keeper. There are none of the worker.
+// MethodPing is the one method of the worker: it answers when it gets on.
+const MethodPing = "Ping"
+
+// Methods of the keeper.
 const (
 	// MethodWatch is called first. Notes bring each holding and its descriptors, then Synced, then exits as they happen.
 	MethodWatch = "Watch"

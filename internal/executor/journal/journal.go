@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"monopod.dev/monopod/internal/executor/bootfile"
+	"monopod.dev/monopod/internal/bootfile"
 )
 
 // DirName is the name of the journal's directory inside an executor's directory.

@@ -1,7 +1,7 @@
 // Package keeper is the half of the executor that does not die: it is small and does nothing but hold and reap.
 //
 // It listens on the public socket before there is a worker and while there is none, so that clients wait instead of
-// failing. It starts the worker, and another one when that dies. It holds duplicates of what must not be closed, and
+// failing. It starts the worker, and another one when that dies; it kills one that hangs. It holds duplicates of what must not be closed, and
 // it is the child subreaper: containers whose worker died become its children, and it journals their exits.
 //
 // It does not serve clients, knows nothing of containers, and never waits for "any child": it looks at a zombie, records
@@ -40,6 +40,9 @@ type Config struct {
 	Cgroup string // cgroup to move to, an absolute cgroupfs path; empty: stay
 	// Worker is the command of a worker; the keeper adds the descriptors of package hold.
 	Worker []string
+	// Watch is how often the worker is asked whether it is there; 0: every ten seconds. A worker that is silent for six times as long
+	// is replaced.
+	Watch time.Duration
 	// Estate is what this process has from its life as a worker; nil: it begins anew.
 	Estate *hold.Estate
 	Log    *slog.Logger
@@ -167,8 +170,10 @@ func (k *keeper) run(ctx context.Context) error {
 	defer signal.Stop(terminate)
 
 	var pause backoff
+	dog := newWatchdog(k.cfg.Watch)
+	defer dog.ticker.Stop()
 	started := time.Now()
-	if err := k.startWorker(ctx); err != nil {
+	if err := k.startWorker(ctx, dog); err != nil {
 		return err
 	}
 	var restart <-chan time.Time
@@ -183,7 +188,14 @@ func (k *keeper) run(ctx context.Context) error {
 			}
 			k.log.Info("ending on SIGTERM")
 			k.end()
+		case <-dog.ticker.C:
+			k.watch(ctx, dog)
+		case <-dog.kill:
+			if err := k.signalWorker(unix.SIGKILL); err != nil {
+				k.log.Error("a worker that hangs cannot be killed", "err", err)
+			}
 		case pid := <-k.gone:
+			dog.begin(nil)
 			if k.isEnding() {
 				k.removeEmptyDirs()
 				return nil
@@ -194,7 +206,7 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-restart:
 			restart = nil
 			started = time.Now()
-			if err := k.startWorker(ctx); err != nil {
+			if err := k.startWorker(ctx, dog); err != nil {
 				delay := pause.next(0)
 				k.log.Error("the worker cannot be started", "err", err, "again_in", delay)
 				restart = time.After(delay)
@@ -254,8 +266,8 @@ func (k *keeper) reap() {
 	}
 }
 
-// startWorker starts a worker with its end of the channel and the public socket.
-func (k *keeper) startWorker(ctx context.Context) error {
+// startWorker starts a worker with its end of the channel and the public socket, and lets it be watched.
+func (k *keeper) startWorker(ctx context.Context, dog *watchdog) error {
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return err
@@ -281,7 +293,7 @@ func (k *keeper) startWorker(ctx context.Context) error {
 	}
 	k.worker = p.Pid
 	p.Release()
-	protocol.NewConn(ctx, ours, protocol.ConnConfig{Serve: k.serve, Log: k.log})
+	dog.begin(protocol.NewConn(ctx, ours, protocol.ConnConfig{Serve: k.serve, Log: k.log}))
 	k.log.Info("worker started", "pid", k.worker)
 	return nil
 }

@@ -35,7 +35,8 @@ type Config struct {
 	Dir string
 	// CgroupPath is the executor's own cgroup, as an absolute cgroupfs path ("/monopod/executor"). Empty: the caller's.
 	CgroupPath string
-	// LogFile is appended to by keeper and worker. Empty: Dir/log.
+	// LogFile is appended to by keeper and worker. Empty: Dir/log. At 8 MiB they begin a new one, and keep the old one with the
+	// suffix ".1".
 	LogFile string
 }
 

@@ -7,9 +7,14 @@ import (
 )
 
 // Version is the newest protocol version that this code speaks; MinVersion is the oldest.
+//
+// Version 2 added Init, Update, CreateRequest's log rotation and its Runtime. An executor of version 1 refuses the calls
+// by name, but would overlook the fields: the client does not send it Runtime.
 const (
-	Version    = 1
+	Version    = 2
 	MinVersion = 1
+	// VersionRuntime is the first version that knows CreateRequest.Runtime.
+	VersionRuntime = 2
 )
 
 // Methods. The comment of each request type says what the call does.
@@ -27,6 +32,8 @@ const (
 	MethodReopenLog = "ReopenLog"
 	MethodSubscribe = "Subscribe"
 	MethodShutdown  = "Shutdown"
+	MethodInit      = "Init"
+	MethodUpdate    = "Update"
 )
 
 // HelloRequest opens a connection; it is the first call on each. The server chooses the newest version that both speak.
@@ -47,7 +54,7 @@ type HelloResponse struct {
 // CreateRequest makes a container up to the point where its init process exists and waits to be started.
 //
 // Bundle is a directory with config.json, an OCI runtime specification whose root file system is already mounted.
-// Linux.CgroupsPath is an absolute cgroupfs path. Process.Terminal asks for a pty.
+// Linux.CgroupsPath is an absolute cgroupfs path, or a scope that systemd is to make, SLICE:PREFIX:NAME (package systemd). Process.Terminal asks for a pty.
 //
 // Create is idempotent by id: repeated for a container that exists with the same bundle it returns the same answer;
 // with another bundle it fails with AlreadyExists. A Create that fails leaves nothing: no process, no cgroup, no record.
@@ -64,6 +71,21 @@ type CreateRequest struct {
 	Stdin bool `json:"stdin,omitempty"`
 	// StdinOnce closes stdin when the first attached client that sent stdin goes. A terminal stays open.
 	StdinOnce bool `json:"stdinOnce,omitempty"`
+	// LogMaxBytes is the size beyond which the log is not let grow: before the line that would do so it is renamed to
+	// LogPath.YYYYMMDD-HHMMSS, and goes on in a new file. 0: it is never rotated, for somebody else does that.
+	LogMaxBytes int64 `json:"logMaxBytes,omitempty"`
+	// LogMaxFiles is how many files are kept then, the one that is written included; at least 2.
+	LogMaxFiles int `json:"logMaxFiles,omitempty"`
+	// Runtime makes the container by the command line of an OCI runtime; nil: natively, in the executor's own process.
+	Runtime *OCIRuntime `json:"runtime,omitempty"`
+}
+
+// OCIRuntime names an OCI runtime's program.
+type OCIRuntime struct {
+	// Path is the absolute path of the program: runc, crun, or another with runc's command line.
+	Path string `json:"path"`
+	// Root is the directory of the runtime's own state, its --root; it must be one that the machine's start empties.
+	Root string `json:"root"`
 }
 
 // CreateResponse holds the host's pid of the container's init process; 0 when its program cannot be executed.
@@ -91,7 +113,8 @@ type StartResponse struct {
 }
 
 // KillRequest sends a signal to the init process, or with All to every process in the container's cgroup. A container
-// that has exited is no error. With ExecID set, the signal goes to that exec's process instead.
+// that has exited is no error. With ExecID set, the signal goes to that exec's process instead, and with All to its whole session:
+// to the processes that it has started, unless they have made a session of their own.
 type KillRequest struct {
 	ID     string `json:"id"`
 	ExecID string `json:"execID,omitempty"`
@@ -110,9 +133,13 @@ const (
 	Exited  Phase = "Exited"
 )
 
-// ContainerState is what the executor knows of a container.
+// KindPodInit is the Kind of what Init makes.
+const KindPodInit = "PodInit"
+
+// ContainerState is what the executor knows of a container, or of a pod's init.
 type ContainerState struct {
 	ID        string    `json:"id"`
+	Kind      string    `json:"kind,omitempty"` // KindPodInit; empty: a container
 	Bundle    string    `json:"bundle"`
 	Phase     Phase     `json:"phase"`
 	PID       int       `json:"pid,omitempty"` // the host's pid of the init process; 0 once it has exited
@@ -198,4 +225,40 @@ type Event struct {
 // is set, which kills them and waits for their end first.
 type ShutdownRequest struct {
 	Kill bool `json:"kill,omitempty"`
+}
+
+// InitRequest makes a pod's init: a tiny process that is pid 1 of a new PID namespace, reaps whoever is orphaned in it,
+// and ends by nothing but a SIGKILL from outside, with which all processes of the namespace end. It shares the table of
+// containers: it has an id there, is listed (with Kind KindPodInit, always Running or Exited), is killed and deleted as
+// they are, and its end is an Event.
+//
+// Init is idempotent by id: repeated for an init that runs it returns the same answer. One that has ended is
+// FailedPrecondition: Delete it first. An Init that fails leaves nothing.
+type InitRequest struct {
+	ID string `json:"id"`
+	// CgroupPath is the absolute cgroupfs path of a cgroup that the executor makes for the process, and removes with it; or a scope, as
+	// in CreateRequest.
+	CgroupPath string `json:"cgroupPath"`
+	// UserNamespace is the path of a pinned user namespace that is to own the PID namespace; empty: the executor's.
+	UserNamespace string `json:"userNamespace,omitempty"`
+	// NetworkNamespace is the path of the pod's pinned network namespace, which /proc/1/net of the pod shows; empty: a new
+	// one without devices, never the executor's.
+	NetworkNamespace string `json:"networkNamespace,omitempty"`
+	// Pin is the path of an existing regular file onto which the PID namespace is bind-mounted, for containers that join
+	// it. The mount goes with Delete; the file stays.
+	Pin string `json:"pin"`
+}
+
+// InitResponse holds the host's pid of the init.
+type InitResponse struct {
+	PID int `json:"pid"`
+}
+
+// UpdateRequest changes the resources of a container that exists and has not exited, all or nothing: after an error
+// the old values hold. What Resources does not name stays as it is; device rules cannot be changed, and survive.
+//
+// A container that has exited is FailedPrecondition; a value that the kernel does not take is InvalidArgument.
+type UpdateRequest struct {
+	ID        string                `json:"id"`
+	Resources *specs.LinuxResources `json:"resources"`
 }

@@ -122,6 +122,13 @@ func (s *Stdio) Reopen() error {
 	return s.cfg.Log.Reopen()
 }
 
+// FixLog lets nobody make a new file of the log but Reopen.
+func (s *Stdio) FixLog() {
+	if s.cfg.Log != nil {
+		s.cfg.Log.Fix()
+	}
+}
+
 // Resize sets the pty's window size.
 func (s *Stdio) Resize(width, height uint16) error {
 	if s.cfg.PTY == nil {

@@ -28,6 +28,9 @@ func (w *Worker) attach(ctx context.Context, call *protocol.Call, req protocol.A
 	c.mu.Lock()
 	io, rec := c.io, c.rec
 	c.mu.Unlock()
+	if err := rec.checkContainer(); err != nil {
+		return err
+	}
 	if io == nil {
 		return nil // it has ended, and all its output is in the log
 	}
@@ -83,21 +86,4 @@ func (w *Worker) resize(req protocol.ResizeRequest) error {
 		return fmt.Errorf("%w: container %s has exited", errdefs.ErrFailedPrecondition, req.ID)
 	}
 	return io.Resize(req.Width, req.Height)
-}
-
-// reopenLog serves ReopenLog. A container that has exited, and is drained, gets no new file.
-func (w *Worker) reopenLog(id string) error {
-	c, err := w.get(id)
-	if err != nil {
-		return err
-	}
-	if err := c.present(); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rec.Exit != nil || c.io == nil {
-		return fmt.Errorf("%w: container %s has exited; its log is complete", errdefs.ErrFailedPrecondition, id)
-	}
-	return c.io.Reopen()
 }

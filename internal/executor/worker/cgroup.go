@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/opencontainers/cgroups"
 	_ "github.com/opencontainers/cgroups/devices" // lets the cgroup managers set device rules
@@ -38,7 +39,7 @@ func pinned(dir string) (pids []*proc.FD, err error) {
 		return nil, nil
 	}
 	before, err := cgroups.GetAllPids(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if isGone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -51,7 +52,7 @@ func pinned(dir string) (pids []*proc.FD, err error) {
 	}
 	// A pid may have been given to a stranger between reading it and pinning it; then it is not in the list now.
 	after, err := cgroups.GetAllPids(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !isGone(err) {
 		for _, fd := range pids {
 			fd.Close()
 		}
@@ -66,6 +67,9 @@ func pinned(dir string) (pids []*proc.FD, err error) {
 	}), nil
 }
 
+// isGone says that a cgroup was not there, or was removed while it was read, as systemd does with one in which nothing runs any more.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
+
 // killRounds bounds how often killCgroup looks for processes that were forked meanwhile.
 const killRounds = 20
 
@@ -77,6 +81,8 @@ func killCgroup(ctx context.Context, paths map[string]string, sig unix.Signal) e
 		// v2 does it at once (5.14 and later); what follows finds nobody, or does it one by one.
 		os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	}
+	ctx, cancel := context.WithTimeout(ctx, killWait)
+	defer cancel()
 	for range killRounds {
 		pids, err := pinned(dir)
 		if err != nil {
@@ -91,7 +97,7 @@ func killCgroup(ctx context.Context, paths map[string]string, sig unix.Signal) e
 		}
 		for _, fd := range pids {
 			if sig == unix.SIGKILL {
-				errs = append(errs, fd.Wait(ctx))
+				errs = append(errs, awaitKilled(ctx, fd))
 			}
 			fd.Close()
 		}
@@ -100,6 +106,22 @@ func killCgroup(ctx context.Context, paths map[string]string, sig unix.Signal) e
 		}
 	}
 	return fmt.Errorf("cgroup %s: processes are forked faster than they are killed; limit its pids", dir)
+}
+
+// killWait bounds the wait for killed processes. They end within milliseconds, unless they hang in the kernel (state D), where
+// no signal reaches them: then whoever wants them gone has to come again.
+const killWait = 20 * time.Second
+
+func awaitKilled(ctx context.Context, fd *proc.FD) error {
+	err := fd.Wait(ctx)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	state := "?"
+	if stat, serr := proc.ReadStat(fd.PID()); serr == nil {
+		state = string(stat.State)
+	}
+	return fmt.Errorf("process %d has been killed and does not end (state %s); it hangs in the kernel: %w", fd.PID(), state, err)
 }
 
 // removeCgroups removes the directories, with what the container made below them.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moby/sys/capability"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
@@ -22,34 +23,17 @@ type hostLimits struct {
 	oomScoreAdj int // the lowest value that may be set without CAP_SYS_RESOURCE
 }
 
-// capNames are the capabilities by number, as capabilities(7) has them.
-var capNames = []string{
-	"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
-	"LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
-	"SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE",
-	"SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP",
-	"MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF",
-	"CHECKPOINT_RESTORE",
-}
-
 func readHostLimits() (hostLimits, error) {
 	h := hostLimits{caps: map[string]bool{}, hard: map[string]uint64{}}
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return h, err
+	own, err := capability.NewPid2(0)
+	if err == nil {
+		err = own.Load()
 	}
-	for line := range strings.Lines(string(status)) {
-		hex, ok := strings.CutPrefix(line, "CapPrm:")
-		if !ok {
-			continue
-		}
-		mask, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-		if err != nil {
-			return h, fmt.Errorf("/proc/self/status: %w", err)
-		}
-		for i, name := range capNames {
-			h.caps["CAP_"+name] = mask&(1<<i) != 0
-		}
+	if err != nil {
+		return h, fmt.Errorf("the executor's own capabilities: %w", err)
+	}
+	for _, c := range capability.ListKnown() {
+		h.caps["CAP_"+strings.ToUpper(c.String())] = own.Get(capability.PERMITTED, c)
 	}
 	h.anyRlimit = h.caps["CAP_SYS_RESOURCE"]
 	for name, n := range rlimits {
@@ -113,5 +97,13 @@ func (w *Worker) clampProcess(id string, p *specs.Process) {
 		if _, said := w.clamped.LoadOrStore(c.kind, true); !said {
 			w.log.Warn("restricted host: a container gets less than it asked for (said once)", "container", id, "what", c.kind, "effect", c.what)
 		}
+	}
+}
+
+// rescore gives an exec's process its own oom_score_adj: it starts with the one that the container was made with, which may
+// have been changed since. pid is an unreaped child's. A process that has ended meanwhile needs none.
+func rescore(pid int, p *specs.Process) {
+	if p.OOMScoreAdj != nil {
+		os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(*p.OOMScoreAdj)), 0)
 	}
 }

@@ -5,11 +5,13 @@ package worker
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/stdio"
 	"monopod.dev/monopod/internal/host/proc"
 )
@@ -30,6 +32,9 @@ type container struct {
 	pidfd *proc.FD // nil: no process, or it has ended
 	io    *stdio.Stdio
 	execs map[string]*execution
+	// status tells what becomes of a spawned process that is not let go yet; nil: unknown, or told.
+	status *os.File
+	kept   *spawn.Kept // what execs need to know; nil: not loaded yet
 }
 
 func newContainer(id string) *container {

@@ -13,13 +13,16 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/cgroups/manager"
+	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runc/libcontainer/configs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/crilog"
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/stdio"
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
@@ -54,7 +57,7 @@ func (w *Worker) create(ctx context.Context, req protocol.CreateRequest) (protoc
 	switch rec := c.snapshot(); {
 	case rec.Stage == stageDeleting:
 		return protocol.CreateResponse{}, fmt.Errorf("%w: container %s is half deleted; delete it again", errdefs.ErrFailedPrecondition, req.ID)
-	case !rec.CreatedAt.IsZero() && rec.Bundle != req.Bundle:
+	case !rec.CreatedAt.IsZero() && (rec.Bundle != req.Bundle || rec.Kind != "" || !sameRuntime(rec.Runtime, req.Runtime)):
 		return protocol.CreateResponse{}, fmt.Errorf("%w: container %s has the bundle %s, not %s", errdefs.ErrAlreadyExists, req.ID, rec.Bundle, req.Bundle)
 	case !rec.CreatedAt.IsZero():
 		return protocol.CreateResponse{PID: rec.PID}, nil
@@ -109,21 +112,32 @@ func (w *Worker) forget(c *container) {
 
 // makeContainer creates the container up to where its init process waits to be let go. On an error nothing is left.
 func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.CreateRequest) (pid int, err error) {
-	spec, err := loadSpec(req.Bundle)
+	spec, seccomp, err := loadSpec(req.Bundle)
 	if err != nil {
 		return 0, err
 	}
 	w.clampProcess(req.ID, spec.Process)
-	config, err := libcontainerConfig(req.ID, req.Bundle, spec)
+	scope, err := takeScope(&spec.Linux.CgroupsPath)
 	if err != nil {
 		return 0, err
 	}
-	cm, err := manager.New(config.Cgroups)
+	hugepages := w.takeHugepages(spec.Linux.Resources)
+	config, err := w.libcontainerConfig(req.ID, req.Bundle, spec, seccomp)
+	if err != nil {
+		return 0, err
+	}
+	cm, err := w.cgroupManager(config.Cgroups)
 	if err != nil {
 		return 0, fmt.Errorf("cgroup %s: %w", spec.Linux.CgroupsPath, err)
 	}
-	rec := record{BootID: w.bootID, ID: req.ID, Bundle: req.Bundle, LogPath: req.LogPath, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
-		Terminal: spec.Process.Terminal, Stage: stageCreating, Cgroups: cm.GetPaths()}
+	if err := emptyCgroup(cm); err != nil {
+		return 0, err
+	}
+	rec := record{BootID: w.bootID, ID: req.ID, Bundle: req.Bundle, LogPath: req.LogPath, LogMaxBytes: req.LogMaxBytes, LogMaxFiles: req.LogMaxFiles, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
+		Terminal: spec.Process.Terminal, Stage: stageCreating, Cgroups: cm.GetPaths(), Runtime: req.Runtime}
+	if scope != nil {
+		rec.Scope = scope.String()
+	}
 	// From here on a successor of this worker finds what it has to undo.
 	if err := w.store.put(rec); err != nil {
 		return 0, err
@@ -135,7 +149,7 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 	}()
 	var log *crilog.File
 	if req.LogPath != "" {
-		if log, err = crilog.Open(req.LogPath); err != nil {
+		if log, err = crilog.Open(req.LogPath, w.rotation(rec)); err != nil {
 			return 0, err
 		}
 		defer func() {
@@ -144,32 +158,37 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 			}
 		}()
 	}
+	closeScope, err := w.openScope(scope, config.Cgroups.Resources, true)
+	if err != nil {
+		return 0, err
+	}
+	defer closeScope()
+	if err := w.limitHugepages(rec.Cgroups, hugepages); err != nil {
+		return 0, err
+	}
 	process, err := newProcess(spec.Process)
 	if err != nil {
 		return 0, err
 	}
 	process.Init = true
-	ends, err := newEnds(process, spec.Process.Terminal, req.Stdin)
-	if err != nil {
-		return 0, err
+	start := w.startLibcontainer
+	if req.Runtime != nil {
+		start = w.startOCI
+	} else if w.spawner != nil && spawn.Fits(config, process) == nil {
+		start = w.startSpawned
 	}
-	defer ends.close() // what has been handed on is no longer in it
-	lc, err := libcontainer.Create(w.libDir, req.ID, config)
-	if err != nil {
-		return 0, err
-	}
-	startErr := lc.Start(process)
-	ends.closeTheirs()
-	if startErr != nil && !w.initWasReady(req.ID) {
-		return 0, startErr
+	ends, err := start(ctx, initStart{c: c, rec: &rec, spec: spec, config: config, process: process, cgroups: cm, stdin: req.Stdin})
+	if ends != nil {
+		defer ends.close() // what has been handed on is no longer in it
 	}
 	rec.Stage, rec.CreatedAt = stageCreated, time.Now().UTC()
-	if startErr != nil {
+	var programErr *spawn.ProgramError
+	if errors.As(err, &programErr) {
 		// The container was complete, and only its program cannot be executed. CRI's callers look for that at Start.
-		rec.StartError = startErr.Error()
+		rec.StartError = programErr.Text
 		return 0, w.settle(c, rec, nil, log, ends)
 	}
-	if rec.PID, err = process.Pid(); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	if err := w.holdContainer(ctx, &rec, ends); err != nil {
@@ -183,6 +202,44 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 		return 0, err
 	}
 	return rec.PID, w.settle(c, rec, pidfd, log, ends)
+}
+
+// initStart is what a container's first process is started with.
+type initStart struct {
+	c       *container
+	rec     *record // its PID is filled in
+	spec    *specs.Spec
+	config  *configs.Config
+	process *libcontainer.Process
+	cgroups cgroups.Manager
+	stdin   bool
+}
+
+// startLibcontainer starts the first process with libcontainer. A spawn.ProgramError says that only the program is at fault.
+func (w *Worker) startLibcontainer(_ context.Context, s initStart) (*ends, error) {
+	ends, err := newEnds(s.process, s.rec.Terminal, s.stdin)
+	if err != nil {
+		return nil, err
+	}
+	if err := ownStdio(s.process, s.config); err != nil {
+		return ends, err
+	}
+	lc, err := libcontainer.Create(w.libDir, s.rec.ID, s.config)
+	if err != nil {
+		return ends, err
+	}
+	err = lc.Start(s.process)
+	ends.closeTheirs()
+	if err != nil {
+		if w.initWasReady(s.rec.ID) {
+			err = &spawn.ProgramError{Text: err.Error()}
+		}
+		return ends, err
+	}
+	if s.rec.PID, err = s.process.Pid(); err != nil {
+		return ends, err
+	}
+	return ends, ends.receivePTY()
 }
 
 // initWasReady reports whether a failed init got as far as libcontainer's "ready": all that is left after that is to
@@ -199,9 +256,6 @@ func (w *Worker) holdContainer(ctx context.Context, rec *record, ends *ends) err
 		return err
 	}
 	rec.StartTime = stat.StartTime
-	if err := ends.receivePTY(); err != nil {
-		return err
-	}
 	pidfd, err := unix.PidfdOpen(rec.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return fmt.Errorf("pidfd of process %d: %w", rec.PID, err)
@@ -233,7 +287,7 @@ func (w *Worker) settle(c *container, rec record, pidfd *proc.FD, log *crilog.Fi
 	if pidfd != nil {
 		c.pidfd = pidfd
 		c.io = w.newStdio(c, rec, log, ends.files())
-		go w.monitor(w.ctx, c, pidfd, os.Getpid())
+		go w.monitor(w.ctx, c, pidfd, w.parent(rec))
 	} else if log != nil {
 		log.Close()
 	}
@@ -271,12 +325,22 @@ func (w *Worker) removeRemains(ctx context.Context, rec record) error {
 		return err
 	}
 	w.reapRemains(rec)
+	if err := unpin(rec); err != nil {
+		return err
+	}
+	w.scopeEnded(rec)
+	if err := w.deleteOCI(ctx, rec); err != nil {
+		return err
+	}
 	if lc, err := libcontainer.Load(w.libDir, rec.ID); err == nil {
 		if err := lc.Destroy(); err != nil {
 			return err
 		}
 	}
 	if err := removeCgroups(rec.Cgroups); err != nil {
+		return err
+	}
+	if err := stopScope(rec); err != nil {
 		return err
 	}
 	err := os.RemoveAll(filepath.Join(w.libDir, rec.ID))

@@ -57,9 +57,12 @@ func (w *Worker) deleteEnded(ctx context.Context, c *container) error {
 		return err
 	}
 	c.mu.Lock()
-	io := c.io
-	c.io = nil
+	io, status := c.io, c.status
+	c.io, c.status = nil, nil
 	c.mu.Unlock()
+	if status != nil {
+		status.Close()
+	}
 	if io != nil {
 		io.Close()
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runc/libcontainer/configs"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/hold"
@@ -21,9 +22,27 @@ type ends struct {
 	console protocol.FD // socket from which the pty's master is received; -1: none
 }
 
+// emptyEnds are none yet.
+func emptyEnds() *ends { return &ends{ours: map[string]protocol.FD{}, console: -1} }
+
+// stdio returns the process's ends: stdin, stdout, stderr; nil is none.
+func (e *ends) stdio() (files [3]*os.File) {
+	for _, f := range e.theirs {
+		switch f.Name() {
+		case "stdin":
+			files[0] = f
+		case hold.Stdout:
+			files[1] = f
+		case hold.Stderr:
+			files[2] = f
+		}
+	}
+	return files
+}
+
 // newEnds makes the pipes, or the socket for a pty, and gives the process its ends.
 func newEnds(p *libcontainer.Process, terminal, stdin bool) (e *ends, err error) {
-	e = &ends{ours: map[string]protocol.FD{}, console: -1}
+	e = emptyEnds()
 	defer func() {
 		if err != nil {
 			e.close()
@@ -72,6 +91,39 @@ func pipe() (r, w protocol.FD, err error) {
 		return -1, -1, fmt.Errorf("pipe: %w", err)
 	}
 	return protocol.FD(fds[0]), protocol.FD(fds[1]), nil
+}
+
+// ownStdio gives a process's pipes to the root of its container's user namespace, if there is one. Nobody in there could open
+// them again (/dev/stdout) while they belong to a user that the namespace does not know.
+func ownStdio(p *libcontainer.Process, config *configs.Config) error {
+	if !config.Namespaces.Contains(configs.NEWUSER) {
+		return nil
+	}
+	uid, err := config.HostRootUID()
+	if err != nil {
+		return err
+	}
+	gid, err := config.HostRootGID()
+	if err != nil {
+		return err
+	}
+	for _, stream := range []any{p.Stdin, p.Stdout, p.Stderr} {
+		f, ok := stream.(*os.File)
+		if !ok || f == nil {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+			return fmt.Errorf("stdio: %w", err)
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			continue
+		}
+		if err := unix.Fchown(int(f.Fd()), uid, gid); err != nil {
+			return fmt.Errorf("give the stdio to user %d: %w", uid, err)
+		}
+	}
+	return nil
 }
 
 // receivePTY takes the pty's master from the init process, which has sent it.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runc/libcontainer"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/stdio"
 	"monopod.dev/monopod/internal/host/proc"
 )
@@ -24,17 +24,31 @@ import (
 // execution is a process that was started in a running container.
 type execution struct {
 	mu    sync.Mutex
-	pidfd *proc.FD // nil: not started yet, or ended
-	pty   *os.File // the master; nil: none
+	pidfd *proc.FD      // nil: not started yet, or ended
+	early []unix.Signal // came before the process was known
+	told  []unix.Signal // went to the whole session
+	pty   *os.File      // the master; nil: none
 }
 
 func (x *execution) signal(sig unix.Signal) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.pidfd == nil {
+		x.early = append(x.early, sig)
 		return nil
 	}
 	return x.pidfd.Signal(sig)
+}
+
+// begin makes the process known. Who sees its first output may have sent it a signal before this.
+func (x *execution) begin(pidfd *proc.FD) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.pidfd = pidfd
+	for _, sig := range x.early {
+		pidfd.Signal(sig) // it may have ended
+	}
+	x.early = nil
 }
 
 func (x *execution) resize(width, height uint16) error {
@@ -69,6 +83,8 @@ func (w *Worker) exec(ctx context.Context, call *protocol.Call, req protocol.Exe
 	x := &execution{}
 	c.mu.Lock()
 	switch {
+	case c.rec.Kind != "":
+		err = c.rec.checkContainer()
 	case c.gone || c.rec.phase() != protocol.Running:
 		err = fmt.Errorf("%w: container %s does not run (%s)", errdefs.ErrFailedPrecondition, req.ID, c.rec.phase())
 	case c.execs[req.ExecID] != nil:
@@ -86,7 +102,10 @@ func (w *Worker) exec(ctx context.Context, call *protocol.Call, req protocol.Exe
 		c.mu.Unlock()
 	}()
 	w.clampProcess(req.ID, req.Process)
-	code, at, err := w.runExec(ctx, call, x, req)
+	code, at, err := w.execIn(ctx, call, c, x, req)
+	if programErr := (*spawn.ProgramError)(nil); errors.As(err, &programErr) {
+		err = fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
+	}
 	if err != nil {
 		return resp, fmt.Errorf("exec in container %s: %w", req.ID, err)
 	}
@@ -107,7 +126,7 @@ func checkExec(call *protocol.Call, req protocol.ExecRequest) error {
 }
 
 // runExec starts the process, waits for its end, and reaps it. The process is killed when ctx ends.
-func (w *Worker) runExec(ctx context.Context, call *protocol.Call, x *execution, req protocol.ExecRequest) (code int, at time.Time, err error) {
+func (w *Worker) runExec(ctx context.Context, call *protocol.Call, c *container, x *execution, req protocol.ExecRequest) (code int, at time.Time, err error) {
 	// The process sends its own pidfd into a socket whose other end the keeper holds, before it runs anything of the
 	// user's: should this worker be killed at any point, the next one finds the process there, and kills it.
 	key := execPrefix + req.ID + "/" + req.ExecID
@@ -121,17 +140,16 @@ func (w *Worker) runExec(ctx context.Context, call *protocol.Call, x *execution,
 			w.log.Warn("the keeper still holds an ended exec", "container", req.ID, "exec", req.ExecID, "err", rerr)
 		}
 	}()
-	pid, err := w.startExec(call, x, req, pidSock)
+	pid, err := w.startExec(ctx, call, c, x, req, pidSock)
 	if err != nil {
 		return 0, at, err
 	}
+	rescore(pid, req.Process)
 	pidfd, err := proc.OpenFD(pid) // our unreaped child: the pid is its own
 	if err != nil {
 		return 0, at, err
 	}
-	x.mu.Lock()
-	x.pidfd = pidfd
-	x.mu.Unlock()
+	x.begin(pidfd)
 	defer func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -150,6 +168,8 @@ func (w *Worker) runExec(ctx context.Context, call *protocol.Call, x *execution,
 	if err := pidfd.Wait(w.ctx); err != nil {
 		return 0, at, err
 	}
+	// Before it is reaped:
+	w.endSession(ctx, x, c.snapshot(), pid)
 	st, ok, err := pidfd.Peek()
 	if err != nil || !ok {
 		return 0, at, fmt.Errorf("how the process ended is not known: %w", errors.Join(err, errdefs.ErrUnknown))
@@ -173,14 +193,17 @@ func (w *Worker) holdExec(ctx context.Context, key string) (*os.File, error) {
 }
 
 // startExec starts the process with the caller's descriptors as its stdio, or with a pty whose master goes to the
-// caller's socket.
-func (w *Worker) startExec(call *protocol.Call, x *execution, req protocol.ExecRequest, pidSock *os.File) (pid int, err error) {
+// caller's socket. It returns when the program has been executed.
+func (w *Worker) startExec(ctx context.Context, call *protocol.Call, c *container, x *execution, req protocol.ExecRequest, pidSock *os.File) (pid int, err error) {
 	defer pidSock.Close()
-	lc, err := libcontainer.Load(w.libDir, req.ID)
+	process, err := newProcess(req.Process)
 	if err != nil {
 		return 0, err
 	}
-	process, err := newProcess(req.Process)
+	if kept := w.keptFor(c); kept != nil && spawn.FitsExec(kept.Config(), process) == nil {
+		return w.execSpawned(ctx, call, execStart{c: c, x: x, req: req, process: process, kept: kept, pidSock: pidSock})
+	}
+	lc, err := libcontainer.Load(w.libDir, req.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -188,6 +211,10 @@ func (w *Worker) startExec(call *protocol.Call, x *execution, req protocol.ExecR
 	if !req.Process.Terminal {
 		closeStdio := giveStdio(process, call, req)
 		defer closeStdio()
+		config := lc.Config()
+		if err := ownStdio(process, &config); err != nil {
+			return 0, err
+		}
 		if err := lc.Start(process); err != nil {
 			return 0, err
 		}
@@ -204,7 +231,10 @@ func (w *Worker) startExec(call *protocol.Call, x *execution, req protocol.ExecR
 	if pid, err = process.Pid(); err != nil {
 		return 0, err
 	}
-	if err := w.passPTY(e, x, call.FDs[0], req.Process); err != nil {
+	if err = e.receivePTY(); err == nil {
+		err = w.passPTY(e, x, call.FDs[0])
+	}
+	if err != nil {
 		return 0, errors.Join(err, killAndReap(pid))
 	}
 	return pid, nil
@@ -238,10 +268,7 @@ func giveStdio(p *libcontainer.Process, call *protocol.Call, req protocol.ExecRe
 }
 
 // passPTY sends the pty's master to the caller, and keeps one to resize it.
-func (w *Worker) passPTY(e *ends, x *execution, caller protocol.FD, p *specs.Process) error {
-	if err := e.receivePTY(); err != nil {
-		return err
-	}
+func (w *Worker) passPTY(e *ends, x *execution, caller protocol.FD) error {
 	master := e.ours[hold.PTY]
 	if err := unix.Sendmsg(int(caller), []byte{0}, unix.UnixRights(int(master)), nil, 0); err != nil {
 		return fmt.Errorf("send the terminal to the caller: %w", err)

@@ -31,6 +31,9 @@ func (w *Worker) kill(ctx context.Context, req protocol.KillRequest) error {
 		if err != nil {
 			return err
 		}
+		if req.All {
+			return x.signalSession(c.snapshot().Cgroups, sig)
+		}
 		return x.signal(sig)
 	}
 	if req.All {
@@ -42,6 +45,9 @@ func (w *Worker) kill(ctx context.Context, req protocol.KillRequest) error {
 	c.mu.Unlock()
 	if pidfd == nil {
 		return nil // it has exited, or its program cannot be executed
+	}
+	if rec := c.snapshot(); rec.Runtime != nil && sig != 0 && rec.phase() == protocol.Running {
+		return w.signalOCI(ctx, rec, sig)
 	}
 	return pidfd.Signal(sig)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/failpoint"
@@ -47,6 +49,12 @@ func (w *Worker) monitor(ctx context.Context, c *container, pidfd *proc.FD, pare
 
 // conclude waits for the output of a process that has ended, and makes its exit known.
 func (w *Worker) conclude(ctx context.Context, c *container, e journal.Exit, known bool) {
+	// Where the PID namespace is shared, the other processes of the container live on after its first: they end with it.
+	kill, cancel := context.WithTimeout(ctx, drainGrace)
+	if err := killCgroup(kill, c.snapshot().Cgroups, unix.SIGKILL); err != nil && ctx.Err() == nil {
+		w.log.Warn("processes of a container that has ended could not be ended", "container", c.id, "err", err)
+	}
+	cancel()
 	c.mu.Lock()
 	io := c.io
 	c.mu.Unlock()
@@ -153,7 +161,7 @@ func (w *Worker) finish(c *container, e journal.Exit, known bool, head string) {
 	oom := false
 	if known {
 		var err error
-		if oom, err = oomKilled(c.snapshot().Cgroups); err != nil {
+		if oom, err = oomKilled(countedIn(c.snapshot())); err != nil {
 			w.log.Warn("whether the kernel killed for want of memory is not known", "container", c.id, "err", err)
 		}
 	}
@@ -173,6 +181,7 @@ func (w *Worker) finish(c *container, e journal.Exit, known bool, head string) {
 	w.show(c, next)
 	c.mu.Unlock()
 	close(c.exited)
+	w.scopeEnded(next)
 }
 
 // verdict turns what is known of a process's end into the container's exit.

@@ -155,6 +155,10 @@ func fill(t *testing.T, v reflect.Value, n int64) {
 		v.Set(reflect.ValueOf(time.Unix(n, n).UTC()))
 		return
 	}
+	if v.Type() == reflect.TypeFor[specs.LinuxResources]() { // made to be stored, by others
+		v.Set(reflect.ValueOf(specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: "1"}, HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "2MB"}}}))
+		return
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"monopod.dev/monopod/internal/executor/bootfile"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"monopod.dev/monopod/internal/bootfile"
 	"monopod.dev/monopod/internal/executor/protocol"
 )
 
@@ -35,22 +37,41 @@ const (
 
 // record is what is stored of a container, in DIR/containers/ID/record.json.
 type record struct {
-	Version   int    `json:"version"`
-	BootID    string `json:"bootID"`
-	ID        string `json:"id"`
-	Bundle    string `json:"bundle"`
-	LogPath   string `json:"logPath,omitempty"`
-	Stdin     bool   `json:"stdin,omitempty"`
-	StdinOnce bool   `json:"stdinOnce,omitempty"`
-	Terminal  bool   `json:"terminal,omitempty"`
-	Stage     stage  `json:"stage"`
+	Version int    `json:"version"`
+	BootID  string `json:"bootID"`
+	ID      string `json:"id"`
+	// Kind is protocol.KindPodInit, or empty for a container.
+	Kind string `json:"kind,omitempty"`
+	// Pin is where a pod's init has its PID namespace pinned.
+	Pin     string `json:"pin,omitempty"`
+	Bundle  string `json:"bundle"`
+	LogPath string `json:"logPath,omitempty"`
+	// Runtime is the OCI runtime that the container was made by; nil: native.
+	Runtime *protocol.OCIRuntime `json:"runtime,omitempty"`
+	// LogMaxBytes and LogMaxFiles are protocol.CreateRequest's.
+	LogMaxBytes int64 `json:"logMaxBytes,omitempty"`
+	LogMaxFiles int   `json:"logMaxFiles,omitempty"`
+	// LogFixed: the last ReopenLog has failed, so that no new file may be made.
+	LogFixed  bool  `json:"logFixed,omitempty"`
+	Stdin     bool  `json:"stdin,omitempty"`
+	StdinOnce bool  `json:"stdinOnce,omitempty"`
+	Terminal  bool  `json:"terminal,omitempty"`
+	Stage     stage `json:"stage"`
 	// Cgroups are the container's cgroup directories: by controller on v1, under "" on v2.
-	Cgroups   map[string]string `json:"cgroups,omitempty"`
-	PID       int               `json:"pid,omitempty"`
-	StartTime uint64            `json:"startTime,omitempty"` // clock ticks since the boot
+	Cgroups map[string]string `json:"cgroups,omitempty"`
+	// Scope is systemd's unit that those are below, as SLICE:PREFIX:NAME; empty: there is none.
+	Scope string `json:"scope,omitempty"`
+	// Resources are the container's as updates have made them; nil: as in the bundle.
+	Resources *specs.LinuxResources `json:"resources,omitempty"`
+	// Updating holds the values from before an update that is under way.
+	Updating  limits `json:"updating,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	StartTime uint64 `json:"startTime,omitempty"` // clock ticks since the boot
 	// Pipes are the inode numbers of the container's pipes, by the names of package hold: after the keeper's death they
 	// tell whether a descriptor of the process is still the one that it was given.
 	Pipes map[string]uint64 `json:"pipes,omitempty"`
+	// Spawned: package spawn has started it; else libcontainer.
+	Spawned bool `json:"spawned,omitempty"`
 	// Adopted: the keeper that was the process's parent has died, and a stranger reaps it.
 	Adopted   bool      `json:"adopted,omitempty"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
@@ -71,7 +92,7 @@ func (r *record) phase() protocol.Phase {
 }
 
 func (r *record) state() protocol.ContainerState {
-	s := protocol.ContainerState{ID: r.ID, Bundle: r.Bundle, Phase: r.phase(), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, Exit: r.Exit}
+	s := protocol.ContainerState{ID: r.ID, Kind: r.Kind, Bundle: r.Bundle, Phase: r.phase(), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, Exit: r.Exit}
 	if r.Exit == nil {
 		s.PID = r.PID
 	}
@@ -92,10 +113,13 @@ func (s *store) path(id string) string { return filepath.Join(s.dir, id, "record
 
 func (s *store) put(r record) error {
 	r.Version = recordVersion
-	if err := os.Mkdir(filepath.Join(s.dir, r.ID), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("container record: %w", err)
+	err := bootfile.Write(s.path(r.ID), r)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(filepath.Join(s.dir, r.ID), 0o700); err == nil {
+			err = bootfile.Write(s.path(r.ID), r)
+		}
 	}
-	if err := bootfile.Write(s.path(r.ID), r); err != nil {
+	if err != nil {
 		return fmt.Errorf("container record: %w", err)
 	}
 	return nil
@@ -114,7 +138,8 @@ func (s *store) load() (recs []record, errs []error) {
 		err := bootfile.Read(s.path(e.Name()), &r)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			os.Remove(filepath.Join(s.dir, e.Name())) // made, and nothing put into it: nothing was done yet
+			os.Remove(s.path(e.Name())) // made, and nothing put into it: nothing was done yet
+			os.Remove(filepath.Join(s.dir, e.Name()))
 		case err != nil:
 			errs = append(errs, err)
 		case r.Version > recordVersion:

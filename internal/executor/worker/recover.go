@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -64,17 +65,23 @@ func decide(r record, f found) action {
 	return actLost
 }
 
+// recoverGrace bounds how long the others wait for what is undone, or whose removal is finished. Processes that hang in the kernel can
+// take for ever; then it goes on in the background.
+const recoverGrace = 2 * time.Second
+
 // recover goes on where the last worker was stopped. What fails is logged, and spoils nobody else.
 func (w *Worker) recover(held map[string]*heldSet) {
 	w.killExecs(held)
+	w.removeConsoles()
 	recs, errs := w.store.load()
 	for _, err := range errs {
 		w.log.Error("a container's record cannot be read; it is left as it is", "err", err)
 	}
+	var slow sync.WaitGroup
 	for _, r := range recs {
 		h := held[containerKey(r.ID)]
 		delete(held, containerKey(r.ID))
-		if err := w.recoverOne(r, h); err != nil {
+		if err := w.recoverOne(r, h, &slow); err != nil {
 			w.log.Error("container not recovered", "container", r.ID, "stage", r.Stage, "err", err)
 		}
 		if h != nil {
@@ -87,9 +94,28 @@ func (w *Worker) recover(held map[string]*heldSet) {
 			w.log.Error("a holding of no container stays", "key", key, "err", err)
 		}
 	}
+	done := make(chan struct{})
+	go func() { slow.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(recoverGrace):
+		w.log.Warn("what an earlier worker has left is still being removed; all else is served")
+	}
 }
 
-func (w *Worker) recoverOne(r record, h *heldSet) error {
+// remove takes away what is left of a container, while calls for it wait and all others are served.
+func (w *Worker) remove(c *container, slow *sync.WaitGroup, f func() error) {
+	<-c.op // nobody else has seen it yet
+	slow.Go(func() {
+		defer func() { c.op <- struct{}{} }()
+		if err := f(); err != nil && w.ctx.Err() == nil {
+			w.log.Error("container not recovered", "container", c.id, "err", err)
+		}
+	})
+}
+
+// recoverOne goes on with one container. What may take long is done in the background, and counted in slow.
+func (w *Worker) recoverOne(r record, h *heldSet, slow *sync.WaitGroup) error {
 	e, journalled, err := w.journal.Get(r.PID, r.StartTime)
 	if err != nil {
 		w.log.Error("an exit cannot be read from the journal", "container", r.ID, "err", err)
@@ -101,27 +127,37 @@ func (w *Worker) recoverOne(r record, h *heldSet) error {
 		if h != nil { // the record was written before there was a process
 			r.PID, r.StartTime = h.PID, h.StartTime
 		}
-		return w.undoCreate(w.ctx, r)
+		c := newContainer(r.ID) // one that does not exist: Create waits for its end
+		w.mu.Lock()
+		w.containers[r.ID] = c
+		w.mu.Unlock()
+		w.remove(c, slow, func() error {
+			defer w.forget(c)
+			return w.undoCreate(w.ctx, r)
+		})
+		return nil
 	}
 	c := newContainer(r.ID)
 	c.rec = r
+	w.undoUpdate(c)
 	w.mu.Lock()
 	w.containers[r.ID] = c
 	w.mu.Unlock()
 	if r.Exit != nil {
 		close(c.ended)
 		close(c.exited)
+		w.scopeEnded(r)
 	}
 	switch act {
 	case actDelete:
-		return w.deleteEnded(w.ctx, c)
+		w.remove(c, slow, func() error { return w.deleteEnded(w.ctx, c) })
 	case actTakeOver:
 		return w.takeOver(c, h, e, journalled)
 	case actAdopt:
 		return w.adopt(c)
 	case actConclude, actLost:
 		close(c.ended)
-		w.conclude(w.ctx, c, e, journalled)
+		slow.Go(func() { w.conclude(w.ctx, c, e, journalled) })
 	}
 	return nil
 }
@@ -178,8 +214,12 @@ func (w *Worker) adopt(c *container) error {
 	fds := []protocol.FD{protocol.FD(raw)}
 	defer func() { protocol.CloseFDs(fds) }()
 	files := map[string]*os.File{}
-	for name, pipe := range map[string]struct{ fd, flags int }{
-		hold.Stdin: {0, unix.O_WRONLY}, hold.Stdout: {1, unix.O_RDONLY}, hold.Stderr: {2, unix.O_RDONLY}} {
+	pipes := map[string]struct{ fd, flags int }{
+		hold.Stdin: {0, unix.O_WRONLY}, hold.Stdout: {1, unix.O_RDONLY}, hold.Stderr: {2, unix.O_RDONLY}}
+	if r.Kind != "" {
+		pipes = nil
+	}
+	for name, pipe := range pipes {
 		fd, err := reopenPipe(r, name, pipe.fd, pipe.flags)
 		if err != nil {
 			w.log.Warn("a stream of an adopted container is lost", "container", r.ID, "stream", name, "err", err)
@@ -243,8 +283,8 @@ func (w *Worker) resumeStdio(c *container, files map[string]*os.File) {
 	var log *crilog.File
 	if c.rec.LogPath != "" {
 		var err error
-		if log, err = crilog.OpenAgain(c.rec.LogPath); err != nil {
-			// The container must go on, and its output must be taken from it: only the log is lost.
+		if log, err = crilog.OpenAgain(c.rec.LogPath, w.rotation(c.rec), c.rec.LogFixed); err != nil {
+			// The container must go on, and its output must be taken from it: only the log is lost, until it is reopened.
 			w.log.Error("a container's log cannot be continued", "container", c.id, "err", err)
 		}
 	}
@@ -259,7 +299,10 @@ func (w *Worker) gateAgain(c *container) {
 		return
 	}
 	fifo := filepath.Join(w.libDir, c.id, execFIFO)
-	if _, err := os.Lstat(fifo); err != nil {
+	if c.rec.Spawned {
+		fifo = w.gate(c.id)
+	}
+	if _, err := os.Lstat(fifo); err != nil && c.rec.Runtime == nil {
 		return
 	}
 	stat, err := proc.ReadStat(c.rec.PID)

@@ -4,6 +4,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -29,8 +30,20 @@ func (s *server) serve(ctx context.Context, call *protocol.Call) (any, error) {
 	}
 	w := s.w
 	switch call.Method {
+	case protocol.MethodState, protocol.MethodList, protocol.MethodSubscribe: // an idle node's
+	default:
+		defer w.tidier.worked()
+	}
+	switch call.Method {
 	case protocol.MethodCreate:
-		return handle(call, func(req protocol.CreateRequest) (any, error) { return w.create(ctx, req) })
+		return handle(call, func(req protocol.CreateRequest) (any, error) {
+			if err := errors.Join(checkLog(req), checkRuntime(req)); err != nil {
+				return nil, err
+			}
+			return w.create(ctx, req)
+		})
+	case protocol.MethodInit:
+		return handle(call, func(req protocol.InitRequest) (any, error) { return w.init(ctx, req) })
 	case protocol.MethodStart:
 		return handle(call, func(req protocol.IDRequest) (any, error) { return w.start(ctx, req.ID) })
 	case protocol.MethodKill:
@@ -43,6 +56,8 @@ func (s *server) serve(ctx context.Context, call *protocol.Call) (any, error) {
 		return protocol.ListResponse{Containers: w.states()}, nil
 	case protocol.MethodExec:
 		return handle(call, func(req protocol.ExecRequest) (any, error) { return w.exec(ctx, call, req) })
+	case protocol.MethodUpdate:
+		return handle(call, func(req protocol.UpdateRequest) (any, error) { return struct{}{}, w.update(ctx, req) })
 	case protocol.MethodAttach:
 		return handle(call, func(req protocol.AttachRequest) (any, error) { return struct{}{}, w.attach(ctx, call, req) })
 	case protocol.MethodResize:

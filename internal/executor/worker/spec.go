@@ -15,31 +15,37 @@ import (
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/systemd"
 )
 
-// loadSpec reads a bundle's config.json, and checks what libcontainer takes for granted.
-func loadSpec(bundle string) (*specs.Spec, error) {
+// loadSpec reads a bundle's config.json, and checks what libcontainer takes for granted. The seccomp profile is returned as it is
+// written there, beside the rest.
+func loadSpec(bundle string) (*specs.Spec, json.RawMessage, error) {
 	path := filepath.Join(bundle, "config.json")
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
+		return nil, nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
-	var spec specs.Spec
-	if err := json.Unmarshal(raw, &spec); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", errdefs.ErrInvalidArgument, path, err)
+	var read bundleSpec
+	if err := json.Unmarshal(raw, &read); err != nil {
+		return nil, nil, fmt.Errorf("%w: %s: %w", errdefs.ErrInvalidArgument, path, err)
 	}
+	spec, seccomp := read.take()
 	switch {
 	case spec.Root == nil || spec.Root.Path == "":
 		err = fmt.Errorf("root.path is missing")
 	case spec.Linux == nil:
 		err = fmt.Errorf("linux is missing")
-	case !filepath.IsAbs(spec.Linux.CgroupsPath) || filepath.Clean(spec.Linux.CgroupsPath) == "/":
-		err = fmt.Errorf("linux.cgroupsPath is %q, want an absolute path below the root", spec.Linux.CgroupsPath)
 	default:
-		err = checkProcess(spec.Process)
+		if err = checkCgroupsPath(spec.Linux.CgroupsPath); err != nil {
+			err = fmt.Errorf("linux.cgroupsPath is %w", err)
+		} else {
+			err = checkProcess(spec.Process)
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", errdefs.ErrInvalidArgument, path, err)
+		return nil, nil, fmt.Errorf("%w: %s: %w", errdefs.ErrInvalidArgument, path, err)
 	}
 	if spec.Process.OOMScoreAdj == nil {
 		spec.Process.OOMScoreAdj = new(int) // not the executor's own, which it would inherit
@@ -53,7 +59,18 @@ func loadSpec(bundle string) (*specs.Spec, error) {
 			spec.Mounts[i].Source = filepath.Join(bundle, m.Source)
 		}
 	}
-	return &spec, nil
+	return spec, seccomp, nil
+}
+
+// checkCgroupsPath takes a path below the root, or a scope of systemd.
+func checkCgroupsPath(path string) error {
+	if filepath.IsAbs(path) && filepath.Clean(path) != "/" {
+		return nil
+	}
+	if _, ok, err := systemd.ParseScope(path); err == nil && ok {
+		return nil
+	}
+	return fmt.Errorf("%q, want an absolute path below the root, or a scope (SLICE:PREFIX:NAME)", path)
 }
 
 func isBind(m specs.Mount) bool {
@@ -77,11 +94,14 @@ func checkProcess(p *specs.Process) error {
 	return nil
 }
 
-// libcontainerConfig translates the specification.
-func libcontainerConfig(id, bundle string, spec *specs.Spec) (*configs.Config, error) {
+// libcontainerConfig translates the specification, and its seccomp profile.
+func (w *Worker) libcontainerConfig(id, bundle string, spec *specs.Spec, seccomp json.RawMessage) (*configs.Config, error) {
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: id, Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
+	}
+	if config.Seccomp, err = w.profiles.get(seccomp); err != nil {
+		return nil, err
 	}
 	for i, l := range config.Labels {
 		if strings.HasPrefix(l, "bundle=") {

@@ -74,11 +74,7 @@ func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
 	if err := failpoint.Hit("executor/worker/starting"); err != nil {
 		return err
 	}
-	fifo := filepath.Join(w.libDir, rec.ID, execFIFO)
-	if err := openGate(ctx, fifo, c.ended); err != nil {
-		return fmt.Errorf("start container %s: %w", rec.ID, err)
-	}
-	executed, err := awaitExecution(c.ended, rec.PID, rec.StartTime)
+	executed, err := w.passGate(ctx, c, rec)
 	if err != nil {
 		return fmt.Errorf("start container %s: %w", rec.ID, err)
 	}
@@ -101,6 +97,29 @@ func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
 		return startError(rec.ID, final.Exit.Message)
 	}
 	return nil // it was killed before it came to execute: that is no error of Start's
+}
+
+// passGate opens the gate, and returns when the init has become the program, or has ended without.
+func (w *Worker) passGate(ctx context.Context, c *container, rec record) (executed bool, err error) {
+	if rec.Runtime != nil {
+		return w.letGoOCI(ctx, c, rec)
+	}
+	if rec.Spawned {
+		if err := openSpawnGate(w.gate(rec.ID)); err != nil {
+			return false, err
+		}
+		return w.awaitSpawned(ctx, c, rec)
+	}
+	if err := openGate(ctx, filepath.Join(w.libDir, rec.ID, execFIFO), c.ended); err != nil {
+		return false, err
+	}
+	return awaitExecution(c.ended, rec.PID, rec.StartTime)
+}
+
+// isDead says that the container's first process has ended.
+func isDead(rec record) bool {
+	stat, err := proc.ReadStat(rec.PID)
+	return err != nil || stat.StartTime != rec.StartTime || stat.Dead()
 }
 
 // execFIFO is the name of the FIFO in libcontainer's state directory at which a created container's init waits until

@@ -22,6 +22,9 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/spawn"
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -48,8 +51,13 @@ type Worker struct {
 	exits     *exitBoard
 	hub       *hub
 	host      hostLimits
-	clamped   sync.Map // what has been logged of clamping, by kind
-	libDir    string   // libcontainer's own state
+	cgroups   *cgroup.Host
+	tidier    tidier
+	roots     cgroupRoots
+	profiles  profiles
+	clamped   sync.Map       // what has been logged of clamping, by kind
+	libDir    string         // libcontainer's own state
+	spawner   *spawn.Spawner // nil: this kernel lacks what it needs, and libcontainer starts everything
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -64,12 +72,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	defer w.tidier.stop()
 	w.stop = cancel
 	channel, err := fileConn(hold.ChannelFD, "channel")
 	if err != nil {
 		return fmt.Errorf("channel to the keeper: %w", err)
 	}
-	w.keeper = hold.NewClient(protocol.NewConn(ctx, channel, protocol.ConnConfig{Log: cfg.Log}))
+	w.keeper = hold.NewClient(protocol.NewConn(ctx, channel, protocol.ConnConfig{Serve: w.serveKeeper, Log: cfg.Log}))
 	held, err := w.watchKeeper(ctx)
 	if err != nil {
 		return err
@@ -102,8 +111,26 @@ func Run(ctx context.Context, cfg Config) error {
 	return w.accept(ctx, ul)
 }
 
+// serveKeeper answers the keeper's question whether this worker gets on, which it does not when nobody gives back the lock that all
+// calls need.
+func (w *Worker) serveKeeper(_ context.Context, call *protocol.Call) (any, error) {
+	if call.Method != hold.MethodPing {
+		return nil, fmt.Errorf("%w: worker method %q", errdefs.ErrNotImplemented, call.Method)
+	}
+	if err := failpoint.Hit("executor/worker/ping"); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return struct{}{}, nil
+}
+
+// onlyLibcontainer is the environment variable that, set to anything, lets libcontainer start all processes: to compare, and to
+// get by should the other way fail.
+const onlyLibcontainer = "MONOPOD_ONLY_LIBCONTAINER"
+
 func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
-	w := &Worker{cfg: cfg, log: cfg.Log, ctx: ctx, keeperPID: os.Getppid(), exits: newExitBoard(), hub: newHub(),
+	w := &Worker{cfg: cfg, log: cfg.Log, ctx: ctx, keeperPID: os.Getppid(), exits: newExitBoard(), hub: newHub(), tidier: newTidier(),
 		containers: map[string]*container{}, libDir: filepath.Join(cfg.Dir, "libcontainer")}
 	var err error
 	if w.bootID, err = proc.BootID(); err != nil {
@@ -117,6 +144,15 @@ func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 	}
 	if w.host, err = readHostLimits(); err != nil {
 		return nil, err
+	}
+	if w.cgroups, err = cgroup.Detect(); err != nil {
+		return nil, err
+	}
+	if os.Getenv(onlyLibcontainer) != "" {
+		return w, nil
+	}
+	if w.spawner, err = spawn.New(cfg.Dir); err != nil {
+		w.log.Warn("containers start the slow way", "err", err)
 	}
 	return w, nil
 }

@@ -24,7 +24,7 @@ import (
 type Mode string
 
 // The modes. In Hybrid mode the controllers that limit containers are v1 hierarchies, and a v2 hierarchy stands beside
-// them; cgroups are made in it too, but limits in it are not used, as libcontainer does.
+// them; cgroups are made in it too, but limits in it are not used, as libcontainer does, save those of huge pages (SplitHugetlb).
 const (
 	V1     Mode = "v1"
 	Hybrid Mode = "hybrid"
@@ -37,6 +37,8 @@ type Host struct {
 	mode        Mode
 	hierarchies []hierarchy
 	controllers map[string]string // name -> mount point, of those that limits can be set with
+	// splitHugetlb: the mode is Hybrid, and the controller hugetlb is v2's.
+	splitHugetlb bool
 }
 
 // hierarchy is a mounted tree of cgroups.
@@ -69,7 +71,7 @@ func Detect() (*Host, error) {
 			h.controllers[name] = root
 		}
 	}
-	return h, nil
+	return h, h.findHugetlb()
 }
 
 // fromMounts tells the layout. A hierarchy that is mounted several times counts once, by its first mount.

@@ -18,7 +18,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if pages, err := strconv.Atoi(os.Getenv(hugeChild)); err == nil {
+		os.Exit(mapHuge(pages))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // detect returns the host's layout, and the path of a cgroup of the test's own, which is gone after it.
 func detect(t *testing.T) (*Host, string) {

@@ -42,6 +42,15 @@ func (h *Host) Create(path string) (created bool, err error) {
 
 // createIn makes the cgroup in one hierarchy and returns the directories that it made, parents first.
 func (h *Host) createIn(t hierarchy, path string) (made []string, err error) {
+	if h.mode != V2 && os.Mkdir(t.dir(path), 0o755) == nil { // as mostly, the parent is there
+		made = []string{t.dir(path)}
+		if !slices.Contains(t.controllers, "cpuset") {
+			return made, nil
+		}
+		if done, err := takeCPUSet(filepath.Dir(t.dir(path)), t.dir(path)); done || err != nil {
+			return made, err
+		}
+	}
 	dir := t.mountpoint
 	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if h.mode == V2 {
@@ -61,9 +70,40 @@ func (h *Host) createIn(t hierarchy, path string) (made []string, err error) {
 			if err := inheritCPUSet(parent, dir); err != nil {
 				return made, err
 			}
+			if slices.Contains(made, dir) {
+				if err := write(dir, cloneChildren, "1"); err != nil {
+					return made, err
+				}
+			}
 		}
 	}
 	return made, nil
+}
+
+// cloneChildren is the file of a v1 cgroup that makes the kernel give a new cpuset below it what it has itself.
+const cloneChildren = "cgroup.clone_children"
+
+// takeCPUSet gives a new v1 cpuset its parent's processors and memory nodes, if it has none: then it lets no process in. done is false if
+// the parent has none itself yet.
+//
+// Cgroups below it get them from the kernel, without a write, at which it would look at all cpusets of the host.
+func takeCPUSet(parent, dir string) (done bool, err error) {
+	if own, err := readWords(filepath.Join(dir, "cpuset.cpus")); err != nil || len(own) > 0 {
+		mems, merr := readWords(filepath.Join(dir, "cpuset.mems"))
+		if err = errors.Join(err, merr); err != nil || len(mems) > 0 {
+			return true, err
+		}
+	}
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		theirs, err := readWords(filepath.Join(parent, file))
+		if err != nil || len(theirs) == 0 {
+			return false, err
+		}
+		if err := write(dir, file, strings.Join(theirs, " ")); err != nil {
+			return false, err
+		}
+	}
+	return true, write(dir, cloneChildren, "1")
 }
 
 // inheritCPUSet copies a v1 parent's processors and memory nodes: a new cpuset has none, and lets no process in.

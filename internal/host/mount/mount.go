@@ -14,11 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TmpfsOptions shape a tmpfs, which is always nosuid and nodev.
+// TmpfsOptions shape a tmpfs, which is always nosuid.
 type TmpfsOptions struct {
 	Size   uint64 // in bytes; 0: the kernel's default, half of the memory
 	Mode   uint32 // of its root, as for chmod(2): 0o1777 has the sticky bit; 0: 0o1777
 	NoExec bool
+	// Devices: device nodes in it work.
+	Devices bool
+	// UID and GID own its root.
+	UID, GID uint32
+	// Label is the SELinux label of all that is in it; empty: what the policy says.
+	Label string
 }
 
 // Tmpfs mounts a tmpfs.
@@ -31,7 +37,14 @@ func Tmpfs(target string, o TmpfsOptions) error {
 	if o.Size > 0 {
 		data += fmt.Sprintf(",size=%d", o.Size)
 	}
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+	if o.UID != 0 || o.GID != 0 {
+		data += fmt.Sprintf(",uid=%d,gid=%d", o.UID, o.GID)
+	}
+	data += labelOption(o.Label)
+	flags := uintptr(unix.MS_NOSUID)
+	if !o.Devices {
+		flags |= unix.MS_NODEV
+	}
 	if o.NoExec {
 		flags |= unix.MS_NOEXEC
 	}
@@ -39,6 +52,14 @@ func Tmpfs(target string, o TmpfsOptions) error {
 		return fmt.Errorf("mount a tmpfs (%s) at %s: %w", data, target, err)
 	}
 	return nil
+}
+
+// labelOption is the option of mount(2) for a label, which may have commas in it.
+func labelOption(label string) string {
+	if label == "" {
+		return ""
+	}
+	return `,context="` + label + `"`
 }
 
 // BindOptions shape a bind mount.
@@ -71,10 +92,49 @@ func Bind(source, target string, o BindOptions) error {
 	return nil
 }
 
+// BindClean makes the source with all that is mounted below it visible at the target, but for what Isolate has set apart. It
+// is for sources that hold isolated directories: a recursive bind mount leaves those out in this mount namespace, but not in
+// each copy of it, because some kernels (Linux 6.18) forget that a mount is unbindable when they copy a mount namespace. So a
+// container binds what BindClean has made. It should be detached as soon as the container has done so: while it is there, no directory
+// can be removed on which something was mounted when it was made, wherever that is unmounted meanwhile. How it exchanges mounts with the source: private (the zero Propagation), Slave, or
+// Shared as far as the source is. Only Detach and UnmountBelow undo it safely. The target should be on a mount of no peers.
+func BindClean(source, target string, p Propagation) error {
+	err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, "")
+	if errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("bind %s to %s: it is set apart (unbindable): %w", source, target, errdefs.ErrInvalidArgument)
+	}
+	if err != nil {
+		return fmt.Errorf("bind %s to %s: %w", source, target, err)
+	}
+	kind := uintptr(unix.MS_PRIVATE)
+	switch {
+	case p.Shared:
+		return nil // a bind mount is a peer of its source
+	case p.Slave:
+		kind = unix.MS_SLAVE
+	}
+	if err := unix.Mount("", target, "", kind|unix.MS_REC, ""); err != nil {
+		return errors.Join(fmt.Errorf("set the propagation of the mount at %s: %w", target, err), UnmountBelow(target))
+	}
+	return nil
+}
+
+// RecursiveReadOnly tells whether this kernel can make a mount read-only with all that is mounted below it (mount_setattr,
+// Linux 5.12). It tries it on a mount that nobody sees.
+func RecursiveReadOnly() bool {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}) == nil
+}
+
 // Isolate makes the directory a mount point whose inside is this mount namespace's own: what is mounted there is not
 // propagated to others, and is left out when somebody binds a directory above it recursively (a hostPath volume
 // of "/"). Without it, such a volume would hold other containers' root file systems. Files that lie in the directory itself
-// can no longer be bound either; what is mounted in it can. Isolate is idempotent; Unmount undoes it.
+// can no longer be bound either; what is mounted in it can. Isolate is idempotent; Unmount undoes it. See BindClean for
+// its limits in other mount namespaces.
 func Isolate(dir string) error {
 	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
 	if err != nil {

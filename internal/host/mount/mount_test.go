@@ -66,7 +66,7 @@ func layers(t testing.TB, dir string, n int, name string) (all []string) {
 }
 
 func TestOverlay(t *testing.T) {
-	ways := map[string]func(string, []string, string, string) error{"Overlay": Overlay, "context": overlayByContext, "options": overlayByOptions}
+	ways := map[string]func(target string, lower []string, upper, work, label string) error{"Overlay": Overlay, "context": overlayByContext, "options": overlayByOptions}
 	for _, c := range []struct {
 		name   string
 		layers int
@@ -84,7 +84,7 @@ func TestOverlay(t *testing.T) {
 				dir := scratch(t)
 				lower := layers(t, dir, c.layers, c.layer)
 				upper, work, target := mkdir(t, dir, "upper"), mkdir(t, dir, "work"), mkdir(t, dir, "target")
-				err := overlay(target, lower, upper, work)
+				err := overlay(target, lower, upper, work, "")
 				if way == "context" && errors.Is(err, errNoContext) {
 					t.Log("this kernel mounts by options only")
 					return
@@ -115,13 +115,13 @@ func TestOverlayOf400Layers(t *testing.T) {
 	dir := scratch(t)
 	lower := layers(t, dir, 400, "l")
 	target := mkdir(t, dir, "target")
-	err := Overlay(target, lower, mkdir(t, dir, "upper"), mkdir(t, dir, "work"))
+	err := Overlay(target, lower, mkdir(t, dir, "upper"), mkdir(t, dir, "work"), "")
 	if errdefs.IsFailedPrecondition(err) {
 		t.Logf("this kernel's limit is told: %v", err)
 		return
 	}
 	must(t, err)
-	if err := overlayByOptions(target, lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work")); !errdefs.IsFailedPrecondition(err) {
+	if err := overlayByOptions(target, lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work"), ""); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("400 layers as options: %v, want FailedPrecondition", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestOverlayReadOnly(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		dir := scratch(t)
 		target := mkdir(t, dir, "target")
-		must(t, Overlay(target, layers(t, dir, n, "l"), "", ""))
+		must(t, Overlay(target, layers(t, dir, n, "l"), "", "", ""))
 		if got, err := os.ReadFile(filepath.Join(target, "common")); string(got) != "layer 0" {
 			t.Errorf("%d layers: %q, %v", n, got, err)
 		}
@@ -154,7 +154,7 @@ func TestOverlayRefused(t *testing.T) {
 		"layer not there": {[]string{there, missing}, mkdir(t, dir, "u"), mkdir(t, dir, "w"), "missing"},
 		"upper not there": {[]string{there}, missing, mkdir(t, dir, "w"), "missing"},
 	} {
-		err := Overlay(target, c.lower, c.upper, c.work)
+		err := Overlay(target, c.lower, c.upper, c.work, "")
 		if err == nil || !strings.Contains(err.Error(), c.names) || !strings.Contains(err.Error(), target) {
 			t.Errorf("%s: %v, want an error with %q and the target", name, err, c.names)
 		}
@@ -263,6 +263,36 @@ func TestBelow(t *testing.T) {
 	}
 }
 
+func TestRemoveAll(t *testing.T) {
+	dir := scratch(t)
+	others := mkdir(t, dir, "others", "sub")
+	must(t, os.WriteFile(filepath.Join(others, "file"), nil, 0o644))
+	tree := mkdir(t, dir, "tree")
+	mkdir(t, tree, "a", "b")
+	must(t, os.WriteFile(filepath.Join(tree, "a", "file"), nil, 0o644))
+	must(t, os.Symlink(others, filepath.Join(tree, "link")))
+	inside, file := mkdir(t, tree, "deep", "mounted"), filepath.Join(tree, "deep", "file")
+	must(t, os.WriteFile(file, nil, 0o644))
+	must(t, Bind(filepath.Dir(others), inside, BindOptions{Recursive: true}))
+	must(t, Bind(filepath.Join(others, "file"), file, BindOptions{}))
+	if err := RemoveAll(tree); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), inside) || !strings.Contains(err.Error(), file) {
+		t.Errorf("a tree with mounts: %v, want an error that names both", err)
+	}
+	if _, err := os.Stat(filepath.Join(others, "file")); err != nil {
+		t.Fatalf("what was mounted is gone: %v", err)
+	}
+	must(t, UnmountBelow(tree))
+	for range 2 {
+		must(t, RemoveAll(tree))
+		if _, err := os.Lstat(tree); !os.IsNotExist(err) {
+			t.Errorf("still there: %v", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(others, "file")); err != nil {
+		t.Errorf("a link was followed: %v", err)
+	}
+}
+
 func TestPropagationOf(t *testing.T) {
 	dir := scratch(t)
 	target := mkdir(t, dir, "target")
@@ -316,12 +346,77 @@ func TestIsolate(t *testing.T) {
 	}
 }
 
+func TestBindClean(t *testing.T) {
+	for name, p := range map[string]Propagation{"private": {}, "slave": {Slave: true}, "shared": {Shared: true}} {
+		t.Run(name, func(t *testing.T) {
+			dir, elsewhere := scratch(t), scratch(t)
+			must(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+			apart, sub := mkdir(t, dir, "run", "containers"), mkdir(t, dir, "sub")
+			must(t, Isolate(apart))
+			must(t, Tmpfs(mkdir(t, apart, "root"), TmpfsOptions{}))
+			must(t, Tmpfs(sub, TmpfsOptions{}))
+			must(t, Tmpfs(mkdir(t, sub, "deep"), TmpfsOptions{}))
+
+			copied := mkdir(t, elsewhere, "copy")
+			must(t, BindClean(dir, copied, p))
+			want := []string{filepath.Join(copied, "sub", "deep"), filepath.Join(copied, "sub"), copied}
+			if got, err := Below(copied); err != nil || !slices.Equal(got, want) {
+				t.Errorf("the copy holds %v, %v; want %v", got, err, want)
+			}
+			must(t, Tmpfs(mkdir(t, dir, "later"), TmpfsOptions{}))
+			must(t, Tmpfs(mkdir(t, copied, "back"), TmpfsOptions{}))
+			there, err := Below(copied)
+			must(t, err)
+			if got, want := slices.Contains(there, filepath.Join(copied, "later")), p != (Propagation{}); got != want {
+				t.Errorf("what the host mounts later is in the copy: %t, want %t", got, want)
+			}
+			here, err := Below(dir)
+			must(t, err)
+			if got := slices.Contains(here, filepath.Join(dir, "back")); got != p.Shared {
+				t.Errorf("what is mounted in the copy is on the host: %t, want %t", got, p.Shared)
+			}
+			must(t, UnmountBelow(copied))
+			if after, err := Below(dir); err != nil || !slices.Equal(after, here) {
+				t.Errorf("unmounting the copy made %v of %v, %v", after, here, err)
+			}
+			if got, err := Below(copied); err != nil || len(got) != 0 {
+				t.Errorf("left of the copy: %v, %v", got, err)
+			}
+			must(t, BindClean(dir, copied, p))
+			for range 2 {
+				must(t, Detach(copied))
+			}
+			if after, err := Below(dir); err != nil || !slices.Equal(after, here) {
+				t.Errorf("detaching the copy made %v of %v, %v", after, here, err)
+			}
+			if got, err := Below(copied); err != nil || len(got) != 0 {
+				t.Errorf("left of the detached copy: %v, %v", got, err)
+			}
+			must(t, Unmount(filepath.Join(sub, "deep")))
+			must(t, os.Remove(filepath.Join(sub, "deep")))
+			err = BindClean(apart, copied, p)
+			if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), apart) {
+				t.Errorf("a source that is set apart: %v", err)
+			}
+		})
+	}
+}
+
+func TestRecursiveReadOnly(t *testing.T) {
+	dir := scratch(t)
+	source, target := mkdir(t, dir, "source"), mkdir(t, dir, "target")
+	err := Bind(source, target, BindOptions{Recursive: true, ReadOnly: true})
+	if got := RecursiveReadOnly(); got != (err == nil) {
+		t.Errorf("RecursiveReadOnly() = %t, and a recursive read-only bind mount says %v", got, err)
+	}
+}
+
 func BenchmarkOverlay(b *testing.B) {
 	dir := scratch(b)
 	lower := layers(b, dir, 10, "l")
 	upper, work, target := mkdir(b, dir, "upper"), mkdir(b, dir, "work"), mkdir(b, dir, "target")
 	for b.Loop() {
-		must(b, Overlay(target, lower, upper, work))
+		must(b, Overlay(target, lower, upper, work, ""))
 		must(b, Unmount(target))
 	}
 }

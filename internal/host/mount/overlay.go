@@ -13,22 +13,25 @@ import (
 )
 
 // Overlay mounts an overlay file system. The lower directories are ordered topmost first, as overlayfs orders them;
-// there must be at least one. With upper and work both empty the mount is read-only.
+// there must be at least one. With upper and work both empty the mount is read-only. label is the SELinux label of all that is seen in
+// it; empty: each file has its own.
 //
 // From Linux 6.8 on there may be as many layers as overlayfs takes (500). Before, all options must fit into one page,
 // which 200 layers do however long their paths.
-func Overlay(target string, lower []string, upper, work string) error {
+func Overlay(target string, lower []string, upper, work, label string) error {
 	switch {
 	case len(lower) == 0:
 		return fmt.Errorf("overlay at %s: no lower directory: %w", target, errdefs.ErrInvalidArgument)
 	case (upper == "") != (work == ""):
 		return fmt.Errorf("overlay at %s: upper %q and work %q: give both, or none for a read-only mount: %w", target, upper, work, errdefs.ErrInvalidArgument)
+	case upper == "" && len(lower) == 1 && label != "": // a bind mount has no label of its own
+		return fmt.Errorf("overlay at %s: a read-only mount with a label needs two lower directories: %w", target, errdefs.ErrInvalidArgument)
 	case upper == "" && len(lower) == 1: // which overlayfs refuses, for there would be nothing to overlay
 		return Bind(lower[0], target, BindOptions{ReadOnly: true})
 	}
-	err := overlayByContext(target, lower, upper, work)
+	err := overlayByContext(target, lower, upper, work, label)
 	if errors.Is(err, errNoContext) {
-		err = overlayByOptions(target, lower, upper, work)
+		err = overlayByOptions(target, lower, upper, work, label)
 	}
 	if err != nil {
 		return fmt.Errorf("mount an overlay of %d layers at %s: %w", len(lower), target, err)
@@ -42,7 +45,7 @@ func Overlay(target string, lower []string, upper, work string) error {
 var errNoContext = errors.New("layers are not taken one by one")
 
 // overlayByContext uses the mount API of file descriptors, to which layers are added one by one.
-func overlayByContext(target string, lower []string, upper, work string) error {
+func overlayByContext(target string, lower []string, upper, work, label string) error {
 	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return errNoContext
@@ -75,6 +78,11 @@ func overlayByContext(target string, lower []string, upper, work string) error {
 		attributes = 0
 		if err := errors.Join(set("upperdir", upper), set("workdir", work)); err != nil {
 			return err
+		}
+	}
+	if label != "" {
+		if err := unix.FsconfigSetString(fd, "context", label); err != nil {
+			return fmt.Errorf("context %s: %w%s", label, err, messages(fd))
 		}
 	}
 	// What /proc/mounts shows as the device.
@@ -111,13 +119,13 @@ func messages(fd int) string {
 }
 
 // overlayByOptions uses mount(2), whose options must fit into one page.
-func overlayByOptions(target string, lower []string, upper, work string) error {
+func overlayByOptions(target string, lower []string, upper, work, label string) error {
 	var paths shortPaths
 	defer paths.close()
-	data, err := options(&paths, lower, upper, work)
+	data, err := options(&paths, lower, upper, work, label)
 	if err == nil && len(data) >= unix.Getpagesize() {
 		paths.always = true
-		data, err = options(&paths, lower, upper, work)
+		data, err = options(&paths, lower, upper, work, label)
 	}
 	if err != nil {
 		return err
@@ -145,7 +153,7 @@ func overlayByOptions(target string, lower []string, upper, work string) error {
 	return err
 }
 
-func options(paths *shortPaths, lower []string, upper, work string) (string, error) {
+func options(paths *shortPaths, lower []string, upper, work, label string) (string, error) {
 	short := make([]string, 0, len(lower)+2)
 	for _, p := range slices.Concat(lower, []string{upper, work}) {
 		if p == "" {
@@ -161,7 +169,7 @@ func options(paths *shortPaths, lower []string, upper, work string) (string, err
 	if upper != "" {
 		data += ",upperdir=" + short[len(lower)] + ",workdir=" + short[len(lower)+1]
 	}
-	return data, nil
+	return data + labelOption(label), nil
 }
 
 // shortPaths gives directories names that the kernel takes as an option's value: at most 255 bytes, and free of the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,9 +37,35 @@ func unmount(target string, flags int) error {
 	}
 }
 
+// Detach takes away the topmost mount at the target with all that is mounted below it, for everybody who looks; for those who use it,
+// or have a copy of it in a mount namespace of their own, it stays. What shares with it stays as well. Nothing mounted
+// there is no error.
+func Detach(target string) error {
+	err := unix.Mount("", target, "", unix.MS_PRIVATE|unix.MS_REC, "")
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("make the mount at %s private: %w", target, err)
+	}
+	return detach(target)
+}
+
 // Below lists the mount points at or below the directory in this mount namespace, deepest first, a target as often as
 // there are mounts stacked on it. Nothing there, or no such directory, is an empty list.
 func Below(dir string) ([]string, error) {
+	infos, err := below(dir)
+	if err != nil {
+		return nil, err
+	}
+	targets := make([]string, len(infos))
+	for i, m := range infos {
+		targets[i] = m.Mountpoint
+	}
+	return targets, nil
+}
+
+func below(dir string) ([]*mountinfo.Info, error) {
 	resolved, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -50,28 +77,98 @@ func Below(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the mounts below %s: %w", dir, err)
 	}
-	targets := make([]string, len(infos))
-	for i, m := range infos {
-		targets[i] = m.Mountpoint
-	}
-	slices.SortFunc(targets, func(a, b string) int {
-		return cmp.Or(cmp.Compare(strings.Count(b, "/"), strings.Count(a, "/")), cmp.Compare(a, b))
+	slices.SortFunc(infos, func(a, b *mountinfo.Info) int {
+		return cmp.Or(cmp.Compare(strings.Count(b.Mountpoint, "/"), strings.Count(a.Mountpoint, "/")), cmp.Compare(a.Mountpoint, b.Mountpoint))
 	})
-	return targets, nil
+	return infos, nil
 }
 
 // UnmountBelow unmounts everything at or below the directory, deepest first. It goes on after an error and returns them
-// all.
+// all. What is mounted elsewhere stays, also when the mounts below the directory share with others, as those of a BindClean do.
 func UnmountBelow(dir string) error {
-	targets, err := Below(dir)
+	if done, err := unmountWithin(dir); done {
+		return err
+	}
+	infos, err := below(dir)
+	if err != nil {
+		return err
+	}
+	ids := map[int]bool{}
+	for _, m := range infos {
+		ids[m.ID] = true
+	}
+	var errs []error
+	for _, m := range infos {
+		if ids[m.Parent] {
+			continue
+		}
+		// What is unmounted from a mount that shares is unmounted from its peers, too: from the host's own root, say.
+		err := unix.Mount("", m.Mountpoint, "", unix.MS_PRIVATE|unix.MS_REC, "")
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // they say that it is gone
+			return fmt.Errorf("make the mount at %s private: %w", m.Mountpoint, err)
+		}
+	}
+	for _, m := range infos {
+		errs = append(errs, Unmount(m.Mountpoint))
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveAll removes a file, or a directory with all that is in it, but nothing that is mounted there: a mount point is an error and
+// stays. It is for directories in which the runtime mounts what belongs to others, be it the host's root, so that no
+// mistake in unmounting can cost more than a directory that is left.
+func RemoveAll(path string) error {
+	parent, err := os.Open(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return removeAt(parent, filepath.Base(path))
+}
+
+func removeAt(parent *os.File, name string) error {
+	path := filepath.Join(parent.Name(), name)
+	unlink := func(flags int) error { return unix.Unlinkat(int(parent.Fd()), name, flags) }
+	err := unlink(0)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
+		// The kernel refuses to remove a mount point before it looks whether the directory is empty.
+		err = unlink(unix.AT_REMOVEDIR)
+	}
+	switch {
+	case err == nil, errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("%s is mounted, it is not removed: %w", path, err)
+	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
+		return &os.PathError{Op: "remove", Path: path, Err: err}
+	}
+	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, t := range targets {
-		errs = append(errs, Unmount(t))
+	for _, n := range names {
+		errs = append(errs, removeAt(dir, n))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := unlink(unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return nil
 }
 
 // Propagation is how the mount that holds a path exchanges mounts with other mount namespaces.

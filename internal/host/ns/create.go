@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes the namespaces and pins them at dir/net, dir/ipc and dir/uts, as far as asked for. The directory belongs to
+// Create makes the namespaces and pins them at dir/net, dir/ipc, dir/uts and dir/user, as far as asked for. The directory belongs to
 // this package; Create makes it, its parent must exist. One that holds living pins fails with AlreadyExists, while
 // what a reboot has left is replaced. A failure leaves nothing, not even the directory.
 func Create(dir string, o Options) (err error) {
@@ -19,6 +19,13 @@ func Create(dir string, o Options) (err error) {
 	}
 	if o.Hostname != "" && !o.UTS {
 		return fmt.Errorf("hostname %q: needs a UTS namespace of its own, the host's is not changed: %w", o.Hostname, errdefs.ErrInvalidArgument)
+	}
+	if o.User != nil {
+		for name, list := range map[string][]IDMap{"user": o.User.UIDs, "group": o.User.GIDs} {
+			if _, ok := root(list); !ok {
+				return fmt.Errorf("user namespace: no mapping of %s id 0: %w", name, errdefs.ErrInvalidArgument)
+			}
+		}
 	}
 	for _, k := range kinds {
 		switch pinned, err := Pinned(dir, k); {
@@ -65,41 +72,64 @@ func fill(dir string, o Options, sysctls []setting) error {
 			flags |= k.cloneFlag()
 		}
 	}
-	if flags == 0 {
+	switch {
+	case flags == 0:
 		return nil
-	}
-	if err := unix.Unshare(flags); err != nil {
-		return fmt.Errorf("make new namespaces (unshare 0x%x): %w", flags, err)
+	case o.User != nil:
+		if err := enterNew(dir, flags, *o.User); err != nil {
+			return err
+		}
+	default:
+		if err := unix.Unshare(flags); err != nil {
+			return fmt.Errorf("make new namespaces (unshare 0x%x): %w", flags, err)
+		}
 	}
 	if o.Hostname != "" {
 		if err := unix.Sethostname([]byte(o.Hostname)); err != nil {
 			return fmt.Errorf("set hostname %q: %w", o.Hostname, err)
 		}
 	}
-	for _, s := range sysctls {
-		if err := s.write(); err != nil {
+	for _, k := range kinds {
+		if !o.has(k) || k == User {
+			continue
+		}
+		if err := pin(Path(dir, k), "/proc/thread-self", k); err != nil {
 			return err
 		}
 	}
+	return set(sysctls, o.User)
+}
+
+// enterNew moves the calling thread into new namespaces that belong to a new user namespace, which it pins. The thread itself
+// stays in the user namespace that it is in, as a process of several threads must.
+func enterNew(dir string, flags int, m Mappings) error {
+	h, err := hold(flags, m)
+	if err != nil {
+		return err
+	}
+	defer h.end()
+	if err := pin(Path(dir, User), h.proc(), User); err != nil {
+		return err
+	}
 	for _, k := range kinds {
-		if !o.has(k) {
+		if k == User || flags&k.cloneFlag() == 0 {
 			continue
 		}
-		if err := pin(Path(dir, k), k); err != nil {
+		if err := join(h.proc()+"/ns/"+string(k), k); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pin binds the calling thread's namespace to a new file.
-func pin(path string, k Kind) error {
+// pin binds the namespace of a process or thread, given by its directory in /proc, to a new file.
+func pin(path, proc string, k Kind) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o400)
 	if err != nil {
 		return err
 	}
 	f.Close()
-	if err := unix.Mount("/proc/thread-self/ns/"+string(k), path, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(proc+"/ns/"+string(k), path, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("pin the %s namespace at %s: %w", k, path, err)
 	}
 	return nil

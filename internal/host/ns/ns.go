@@ -4,6 +4,9 @@
 // (or the host's end) whatever happens to the processes that join it or to the process that made it, and that Remove
 // needs no memory of Create: it works on whatever it finds, also after a reboot has taken the mounts.
 //
+// With Options.User the namespaces belong to a new user namespace, which is pinned as well: root in it may then configure the
+// others, and nothing else of the host.
+//
 // It does not bring up the loopback device nor configure any other: that is the network package's.
 //
 // # Where the pins live
@@ -37,10 +40,13 @@ const (
 	Network Kind = "net"
 	IPC     Kind = "ipc"
 	UTS     Kind = "uts"
+	User    Kind = "user"
+	// PID namespaces are not made here, because each needs a first process; see PreparePID.
+	PID Kind = "pid"
 )
 
-// kinds are all of them, in the order in which they are pinned.
-var kinds = [...]Kind{Network, IPC, UTS}
+// kinds are those that Create makes, in the order in which they are pinned.
+var kinds = [...]Kind{User, Network, IPC, UTS}
 
 // cloneFlag is the kind's flag for unshare(2) and setns(2).
 func (k Kind) cloneFlag() int {
@@ -51,6 +57,8 @@ func (k Kind) cloneFlag() int {
 		return unix.CLONE_NEWIPC
 	case UTS:
 		return unix.CLONE_NEWUTS
+	case User:
+		return unix.CLONE_NEWUSER
 	}
 	return 0
 }
@@ -63,11 +71,30 @@ type Options struct {
 	// Sysctls are set in the new namespaces, by their dotted or slashed name. Only those that belong to one of the
 	// namespaces asked for are allowed; see CheckSysctls.
 	Sysctls map[string]string
+	// User asks for a new user namespace with these mappings, to which the other new namespaces belong. Users and groups need
+	// a mapping of id 0.
+	User *Mappings
+}
+
+// Mappings say which ids of the host the ids of a user namespace are (user_namespaces(7)).
+type Mappings struct{ UIDs, GIDs []IDMap }
+
+// IDMap maps Length ids from ContainerID on to those from HostID on.
+type IDMap struct{ ContainerID, HostID, Length uint32 }
+
+// root is the id of the host that a list maps id 0 to.
+func root(list []IDMap) (uint32, bool) {
+	for _, m := range list {
+		if m.ContainerID == 0 && m.Length > 0 {
+			return m.HostID, true
+		}
+	}
+	return 0, false
 }
 
 // has tells whether the options ask for a namespace of this kind.
 func (o Options) has(k Kind) bool {
-	return k == Network && o.Network || k == IPC && o.IPC || k == UTS && o.UTS
+	return k == Network && o.Network || k == IPC && o.IPC || k == UTS && o.UTS || k == User && o.User != nil
 }
 
 // Path returns where Create pins the namespace of this kind in the directory.

@@ -14,7 +14,7 @@ import (
 // keeps them.
 func Remove(dir string) error {
 	var errs []error
-	for _, k := range kinds {
+	for _, k := range append(kinds[:], PID) {
 		errs = append(errs, unmountAll(Path(dir, k)), removeFile(Path(dir, k)))
 	}
 	errs = append(errs, unmountAll(dir), removeFile(dir))

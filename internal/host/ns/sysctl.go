@@ -1,7 +1,9 @@
 package ns
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -73,6 +75,62 @@ func namespaceOf(path string) (Kind, bool) {
 		return UTS, true
 	}
 	return "", false
+}
+
+// set writes the sysctls in the calling thread's namespaces. Where those belong to a user namespace, kernels differ in whom they
+// let change what: some ask for the host's root, and some for the root of the namespace. What the former may not is
+// tried as the latter, which the thread then stays.
+func set(sysctls []setting, user *Mappings) error {
+	var refused []setting
+	for _, s := range sysctls {
+		if user != nil && s.path == "net/ipv4/ping_group_range" {
+			// The kernel reads it with the eyes of the writer, who is the host's.
+			value, err := groupRange(s.value, user.GIDs)
+			if err != nil {
+				return fmt.Errorf("sysctl %q = %q: %w", s.name, s.value, err)
+			}
+			s.value = value
+		}
+		err := s.write()
+		if user != nil && (errors.Is(err, fs.ErrPermission)) {
+			refused = append(refused, s)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	if err := become(*user); err != nil {
+		return err
+	}
+	for _, s := range refused {
+		if err := s.write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groupRange translates a range of groups of a user namespace into one of the host, cut off where the mapping of its first group ends. A
+// range that ends before it begins means nobody, everywhere.
+func groupRange(value string, gids []IDMap) (string, error) {
+	var first, last uint32
+	if n, err := fmt.Sscanf(value, "%d %d", &first, &last); n != 2 || err != nil {
+		return "", fmt.Errorf("it is not two group ids: %w", errdefs.ErrInvalidArgument)
+	}
+	if last < first {
+		return value, nil
+	}
+	for _, m := range gids {
+		if first >= m.ContainerID && first-m.ContainerID < m.Length {
+			end := min(last-m.ContainerID, m.Length-1)
+			return fmt.Sprintf("%d %d", m.HostID+first-m.ContainerID, m.HostID+end), nil
+		}
+	}
+	return "", fmt.Errorf("group %d is not mapped into the pod's user namespace: %w", first, errdefs.ErrInvalidArgument)
 }
 
 // write sets the sysctl in the calling thread's namespaces, which are what /proc/sys shows to each thread.

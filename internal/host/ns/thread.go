@@ -8,20 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run calls f on a thread that has joined the namespace at the path, and ends the thread afterwards. What f opens (a
+// Run calls f on a thread that has joined the namespace at the path (of any kind but User), and ends the thread afterwards. What f opens (a
 // socket, say) keeps belonging to that namespace; goroutines that f starts run outside of it.
 func Run(path string, kind Kind, f func() error) error {
 	return onThread(func() error {
-		file, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("open %s namespace: %w", kind, err)
-		}
-		defer file.Close()
-		if err := unix.Setns(int(file.Fd()), kind.cloneFlag()); err != nil {
-			return fmt.Errorf("join the %s namespace %s: %w", kind, path, err)
+		if err := join(path, kind); err != nil {
+			return err
 		}
 		return f()
 	})
+}
+
+// join moves the calling thread into a namespace.
+func join(path string, kind Kind) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open %s namespace: %w", kind, err)
+	}
+	defer file.Close()
+	if err := unix.Setns(int(file.Fd()), kind.cloneFlag()); err != nil {
+		return fmt.Errorf("join the %s namespace %s: %w", kind, path, err)
+	}
+	return nil
 }
 
 // onThread calls f on an operating system thread that runs nothing else and ends with f, so that f may change the

@@ -108,7 +108,7 @@ func run(ctx context.Context, cfg Config, sys system) []Result {
 		checks = append(checks,
 			func() Result { return sys.cgroups(cfg.CgroupRoot) },
 			func() Result { return overlay(cfg.DataDir) },
-			links, firewall, sys.forwarding, seccomp, pidfd)
+			links, firewall, sys.forwarding, sys.ipv6, seccomp, pidfd)
 	}
 	checks = append(checks, sys.inotify, func() Result { return space(cfg.DataDir) })
 	for _, d := range cfg.Dirs {

@@ -109,7 +109,7 @@ func TestRunOnThisHostLeavesNothing(t *testing.T) {
 	goleak.VerifyNone(t, ignore)
 
 	want := []string{"root", "kernel", "capabilities", "namespace mnt", "namespace net", "namespace ipc", "namespace uts", "namespace pid",
-		"namespace cgroup", "namespace user", "cgroups", "overlayfs", "bridge, veth", "nftables", "ip_forward", "seccomp", "pidfd",
+		"namespace cgroup", "namespace user", "cgroups", "overlayfs", "bridge, veth", "nftables", "ip_forward", "ipv6", "seccomp", "pidfd",
 		"inotify", "disk space", "directory data", "socket cri", "port api"}
 	var names []string
 	for _, r := range results {
@@ -260,6 +260,19 @@ func TestForwarding(t *testing.T) {
 	expect(t, procWith(t, map[string]string{path: "1\n"}).forwarding(), OK, "on")
 	expect(t, procWith(t, map[string]string{path: "0\n"}).forwarding(), OK, "a node turns it on")
 	expect(t, procWith(t, nil).forwarding(), Fail, "mount proc")
+}
+
+func TestIPv6(t *testing.T) {
+	host := func(all, dflt, forwarding string) system {
+		return procWith(t, map[string]string{"sys/net/ipv6/conf/all/disable_ipv6": all, "sys/net/ipv6/conf/default/disable_ipv6": dflt, "sys/net/ipv6/conf/all/forwarding": forwarding})
+	}
+	expect(t, host("0\n", "0\n", "1\n").ipv6(), OK, "on, with forwarding")
+	expect(t, host("0\n", "0\n", "0\n").ipv6(), OK, "a node turns forwarding on")
+	expect(t, host("1\n", "0\n", "0\n").ipv6(), OK, "net.ipv6.conf.all.disable_ipv6", "IPv4 addresses only")
+	expect(t, host("0\n", "1\n", "0\n").ipv6(), OK, "net.ipv6.conf.default.disable_ipv6")
+	expect(t, procWith(t, nil).ipv6(), OK, "not in this kernel")
+	half := procWith(t, map[string]string{"sys/net/ipv6/conf/all/disable_ipv6": "0\n", "sys/net/ipv6/conf/default/disable_ipv6": "0\n"})
+	expect(t, half.ipv6(), Warn, "cannot be turned on", "net.ipv6.conf.all.forwarding")
 }
 
 func TestInotify(t *testing.T) {

@@ -30,6 +30,8 @@ type Stat struct {
 	Comm  string
 	State byte // 'R', 'S', 'Z' (a zombie) ... as proc(5) has them
 	PPID  int
+	// Session is the pid of the session's leader, which may have ended.
+	Session int
 	// Flags are the kernel's PF_ flags.
 	Flags uint64
 	// StartTime is in clock ticks since the boot.
@@ -39,8 +41,11 @@ type Stat struct {
 // pfForkNoExec is PF_FORKNOEXEC of the kernel's sched.h: the process was forked and has not executed a program since.
 const pfForkNoExec = 0x40
 
+// WaitingComm is the name of a process of the executor's that waits to execute a container's program.
+const WaitingComm = "monopod-start"
+
 // Executed reports whether the process has executed a program since it was forked. It holds for zombies too.
-func (s Stat) Executed() bool { return s.Flags&pfForkNoExec == 0 }
+func (s Stat) Executed() bool { return s.Flags&pfForkNoExec == 0 && s.Comm != WaitingComm }
 
 // Dead reports whether the process has ended, reaped or not.
 func (s Stat) Dead() bool { return s.State == 'Z' || s.State == 'X' || s.State == 'x' }
@@ -77,6 +82,9 @@ func parseStat(b []byte) (Stat, error) {
 	if s.PPID, err = strconv.Atoi(f[1]); err != nil {
 		return Stat{}, fmt.Errorf("parent's pid: %w", err)
 	}
+	if s.Session, err = strconv.Atoi(f[3]); err != nil {
+		return Stat{}, fmt.Errorf("session: %w", err)
+	}
 	if s.Flags, err = strconv.ParseUint(f[6], 10, 64); err != nil {
 		return Stat{}, fmt.Errorf("flags: %w", err)
 	}
@@ -84,6 +92,29 @@ func parseStat(b []byte) (Stat, error) {
 		return Stat{}, fmt.Errorf("start time: %w", err)
 	}
 	return s, nil
+}
+
+// ThreadStates returns the states of a process's threads, a letter each, as Stat.State has them. The error is os.ErrNotExist when there is
+// no such process.
+func ThreadStates(pid int) ([]byte, error) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task"
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var states []byte
+	for _, task := range tasks {
+		b, err := os.ReadFile(dir + "/" + task.Name() + "/stat")
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		s, err := parseStat(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s/%s/stat: %w", dir, task.Name(), err)
+		}
+		states = append(states, s.State)
+	}
+	return states, nil
 }
 
 // Alive reports whether the process with this pid and start time still runs.

@@ -15,7 +15,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/ocispec"
@@ -23,8 +23,11 @@ import (
 )
 
 // build makes the container's root file system and its bundle, and completes the record.
-func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, img image.Image) error {
-	if err := m.mountRootFS(ctx, rec.ID, img.ID); err != nil {
+func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, img image.Image, lower []string) error {
+	if err := m.mountRootFS(rec.ID, lower, rec.SELinux.Mount, sb); err != nil {
+		return err
+	}
+	if err := failpoint.Hit("runtime/container-create/mounted"); err != nil {
 		return err
 	}
 	user, err := m.resolveUser(rec, img.Config.User)
@@ -32,7 +35,7 @@ func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, im
 		return err
 	}
 	rec.UID, rec.GID, rec.Groups = user.UID, user.GID, user.AdditionalGids
-	spec, err := m.specify(rec, sb, img, user)
+	spec, err := m.specify(ctx, rec, sb, img, user)
 	if err != nil {
 		return err
 	}
@@ -49,12 +52,8 @@ func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, im
 	return os.WriteFile(filepath.Join(m.Bundle(rec.ID), "config.json"), raw, 0o600)
 }
 
-// mountRootFS mounts the image's layers with a writable layer of the container's own on top.
-func (m *Manager) mountRootFS(ctx context.Context, id, imageID string) error {
-	lower, err := m.cfg.Images.Layers(ctx, imageID)
-	if err != nil {
-		return err
-	}
+// mountRootFS mounts the image's layers with a writable layer of the container's own on top. label is that of all its files.
+func (m *Manager) mountRootFS(id string, lower []string, label string, sb *sandbox.Record) error {
 	upper, work := filepath.Join(m.layer(id), "upper"), filepath.Join(m.layer(id), "work")
 	for _, dir := range []string{upper, work, m.rootfs(id)} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -65,6 +64,16 @@ func (m *Manager) mountRootFS(ctx context.Context, id, imageID string) error {
 	if err := os.Chmod(upper, 0o755); err != nil {
 		return err
 	}
+	if uid, gid := sb.HostRoot(); uid != 0 || gid != 0 {
+		if err := os.Chown(upper, int(uid), int(gid)); err != nil {
+			return err
+		}
+		for _, dir := range []string{m.cfg.RunDir, m.Bundle(id)} { // whatever the umask: the pod's root is an ordinary user here
+			if err := os.Chmod(dir, 0o711); err != nil {
+				return err
+			}
+		}
+	}
 	if len(lower) == 0 { // an image without layers
 		empty := filepath.Join(m.layer(id), "empty")
 		if err := os.MkdirAll(empty, 0o755); err != nil {
@@ -72,7 +81,7 @@ func (m *Manager) mountRootFS(ctx context.Context, id, imageID string) error {
 		}
 		lower = []string{empty}
 	}
-	return mount.Overlay(m.rootfs(id), lower, upper, work)
+	return m.overlay(overlay{id: id, target: m.rootfs(id), lower: lower, upper: upper, work: work, label: label}, sb, nil)
 }
 
 // resolveUser looks the user up in the container's own passwd and group.
@@ -89,9 +98,9 @@ func (m *Manager) resolveUser(rec *Record, imageUser string) (ocispec.ResolvedUs
 }
 
 // specify makes the OCI specification.
-func (m *Manager) specify(rec *Record, sb *sandbox.Record, img image.Image, user ocispec.ResolvedUser) (*specs.Spec, error) {
+func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, img image.Image, user ocispec.ResolvedUser) (*specs.Spec, error) {
 	cfg := rec.Config()
-	mounts, err := resolveMounts(cfg.GetMounts())
+	mounts, err := m.resolveMounts(ctx, rec, sb)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +108,7 @@ func (m *Manager) specify(rec *Record, sb *sandbox.Record, img image.Image, user
 	if err != nil {
 		return nil, err
 	}
-	host := m.cfg.Host.Spec
+	host := m.HostOf(sb.Handler)
 	if err := m.tellMissing(cfg.GetLinux().GetSecurityContext()); err != nil {
 		return nil, err
 	}
@@ -107,6 +116,11 @@ func (m *Manager) specify(rec *Record, sb *sandbox.Record, img image.Image, user
 		if host.Devices, err = allDevices(); err != nil {
 			return nil, err
 		}
+	}
+	if apparmor, err := ocispec.AppArmorFor(cfg.GetLinux().GetSecurityContext(), host); err != nil {
+		return nil, err
+	} else if err := checkProfile(apparmor); err != nil {
+		return nil, err
 	}
 	kind, profile, err := ocispec.SeccompFor(cfg.GetLinux().GetSecurityContext())
 	if err != nil {
@@ -123,14 +137,17 @@ func (m *Manager) specify(rec *Record, sb *sandbox.Record, img image.Image, user
 	if hostname == "" {
 		hostname = m.cfg.Host.Hostname
 	}
-	pidMode := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid()
+	pid, hostPID, err := m.pidNamespace(ctx, rec, sb)
+	if err != nil {
+		return nil, err
+	}
 	spec, err := ocispec.Build(ocispec.Input{
 		Sandbox: sb.Config(), Container: cfg, Image: img.Config, RootFS: m.rootfs(rec.ID), User: user, Hostname: hostname,
 		Namespaces: ocispec.Namespaces{Network: m.sandboxes.Namespace(sb, ns.Network), IPC: m.sandboxes.Namespace(sb, ns.IPC),
-			UTS: m.sandboxes.Namespace(sb, ns.UTS), HostPID: pidMode == cri.NamespaceMode_NODE},
-		CgroupsPath: filepath.Join(sb.Cgroup, rec.ID), Mounts: mounts,
+			UTS: m.sandboxes.Namespace(sb, ns.UTS), User: m.sandboxes.Namespace(sb, ns.User), PID: pid, HostPID: hostPID},
+		CgroupsPath: sb.AskFor(rec.ID), Mounts: mounts,
 		Files:   ocispec.SandboxFiles{ResolvConf: files.ResolvConf, Hosts: files.Hosts, Hostname: files.Hostname, Shm: files.Shm},
-		Devices: devices, Seccomp: loaded, Host: host,
+		Devices: devices, Seccomp: loaded, SELinux: rec.SELinux, Host: host,
 	})
 	if err != nil {
 		return nil, err
@@ -139,7 +156,10 @@ func (m *Manager) specify(rec *Record, sb *sandbox.Record, img image.Image, user
 		// The profile depends on the capabilities that the specification ended up with.
 		spec.Linux.Seccomp = withoutX32(seccomp.DefaultProfile(spec))
 	}
-	return spec, injectCDI(spec, cfg.GetCDIDevices(), m.cfg.CDISpecDirs)
+	if err := injectCDI(spec, cfg.GetCDIDevices(), m.cfg.CDISpecDirs); err != nil {
+		return nil, err
+	}
+	return spec, m.giveDevices(rec, sb, spec)
 }
 
 // tellMissing says once which capabilities containers are to have that this host cannot give.

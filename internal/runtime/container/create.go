@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -12,7 +13,9 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/ocispec"
+	"monopod.dev/monopod/internal/runtime/flight"
 	"monopod.dev/monopod/internal/runtime/ident"
 	"monopod.dev/monopod/internal/runtime/rollback"
 	"monopod.dev/monopod/internal/runtime/sandbox"
@@ -24,33 +27,69 @@ const createBound = 2 * time.Minute
 
 // Create makes a container, up to where its program can be started, and returns its id. A Create of the same metadata and
 // configuration in the same sandbox joins the one under way, or returns the container that is there; with another
-// configuration it is errdefs.ErrAlreadyExists.
+// configuration it is errdefs.ErrAlreadyExists. What nobody waits for any more when it is made is undone after
+// Config.AbandonAfter, if it is not claimed.
 func (m *Manager) Create(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig) (string, error) {
-	name := sandboxID + "/" + Name(cfg.GetMetadata())
-	return m.flight.Join(ctx, "create "+name, stored.Digest(cfg), createBound, func(ctx context.Context) (string, error) {
-		sb, err := m.sandboxes.Get(sandboxID)
+	work := flight.Work{Key: "create " + sandboxID + "/" + Name(cfg.GetMetadata()), Variant: stored.Digest(cfg), Bound: createBound, GivenUp: m.given.Abandon,
+		Do: func(ctx context.Context) (string, error) { return m.find(ctx, sandboxID, cfg) }}
+	for {
+		id, err := m.flight.Join(ctx, work)
 		if err != nil {
 			return "", err
 		}
-		if !sb.Ready() {
-			return "", notReady(sandboxID)
+		undoing := m.given.Claim(id)
+		if undoing == nil {
+			return id, nil
 		}
-		for _, rec := range m.InSandbox(sandboxID) {
-			if Name(rec.Config().GetMetadata()) != Name(cfg.GetMetadata()) {
-				continue
-			}
-			if proto.Equal(rec.Config(), cfg) {
-				return rec.ID, nil
-			}
-			return "", fmt.Errorf("container %q of sandbox %s is there already as %s, with another configuration: remove it, or use another attempt number: %w",
-				Name(cfg.GetMetadata()), sandboxID, rec.ID, errdefs.ErrAlreadyExists)
+		select { // a new one is made when the old one is gone
+		case <-undoing:
+		case <-ctx.Done():
+			return "", ctx.Err()
 		}
-		if err := ocispec.Validate(sb.Config(), cfg, m.cfg.Host.Spec); err != nil {
+	}
+}
+
+// find returns the container of a configuration, after making it if there was none.
+func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig) (string, error) {
+	sb, err := m.sandboxes.Get(sandboxID)
+	if err != nil {
+		return "", err
+	}
+	if !sb.Ready() {
+		return "", notReady(sandboxID)
+	}
+	for _, rec := range m.InSandbox(sandboxID) {
+		if Name(rec.Config().GetMetadata()) != Name(cfg.GetMetadata()) {
+			continue
+		}
+		if undoing := m.given.Undoing(rec.ID); undoing != nil {
+			select {
+			case <-undoing:
+				return m.find(ctx, sandboxID, cfg)
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}
+		if proto.Equal(rec.Config(), cfg) {
+			return rec.ID, nil
+		}
+		return "", fmt.Errorf("container %q of sandbox %s is there already as %s, with another configuration: remove it, or use another attempt number: %w",
+			Name(cfg.GetMetadata()), sandboxID, rec.ID, errdefs.ErrAlreadyExists)
+	}
+	if err := ocispec.Validate(sb.Config(), cfg, m.HostOf(sb.Handler)); err != nil {
+		return "", err
+	}
+	labels, err := m.labels(&sb, cfg)
+	if err != nil {
+		return "", err
+	}
+	if o := pidOptions(cfg); o.GetPid() == cri.NamespaceMode_TARGET {
+		if _, err := m.target(sandboxID, o.GetTargetId()); err != nil {
 			return "", err
 		}
-		rec := Record{ID: ident.New(), SandboxID: sandboxID, Stored: stored.Proto[*cri.ContainerConfig]{Message: cfg}, BootID: m.cfg.BootID, ReservedAt: time.Now()}
-		return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.create(ctx, rec, &sb) })
-	})
+	}
+	rec := Record{ID: ident.New(), SandboxID: sandboxID, Stored: stored.Proto[*cri.ContainerConfig]{Message: cfg}, BootID: m.cfg.BootID, ReservedAt: time.Now(), SELinux: labels}
+	return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.create(ctx, rec, &sb) })
 }
 
 func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (err error) {
@@ -59,6 +98,9 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 		return err
 	}
 	rec.ImageID, rec.ImageRef = img.ID, imageRef(img)
+	if rec.ImageVolumes, err = m.imageVolumes(ctx, rec.Config().GetMounts()); err != nil {
+		return err
+	}
 	if rec.LogPath, err = logPath(sb.Config().GetLogDirectory(), rec.Config().GetLogPath()); err != nil {
 		return err
 	}
@@ -84,17 +126,25 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 	if err := failpoint.Hit("runtime/container-create/persisted"); err != nil {
 		return err
 	}
-	if err := m.cfg.Images.Pin(ctx, img.ID, rec.ID); err != nil {
+	if err := m.pinAndBuild(ctx, &rec, sb, img); err != nil {
 		return err
 	}
-	if err := m.build(ctx, &rec, sb, img); err != nil {
-		return fmt.Errorf("container %s: %w", rec.Config().GetMetadata().GetName(), err)
+	if err := failpoint.Hit("runtime/container-create/built"); err != nil {
+		return err
 	}
-	if _, err := m.cfg.Executor.Create(ctx, protocol.CreateRequest{ID: rec.ID, Bundle: m.Bundle(rec.ID), LogPath: rec.LogPath,
-		Stdin: rec.Config().GetStdin(), StdinOnce: rec.Config().GetStdinOnce()}); err != nil {
+	req := protocol.CreateRequest{ID: rec.ID, Bundle: m.Bundle(rec.ID), LogPath: rec.LogPath,
+		Stdin: rec.Config().GetStdin(), StdinOnce: rec.Config().GetStdinOnce()}
+	if req.Runtime, err = m.runtimeOf(sb.Handler); err != nil {
+		return err
+	}
+	req.LogMaxBytes, req.LogMaxFiles = m.cfg.LogRotation.of(rec.LogPath)
+	if _, err := m.cfg.Executor.Create(ctx, req); err != nil {
 		return fmt.Errorf("container %s: %w", rec.Config().GetMetadata().GetName(), err)
 	}
 	if err := failpoint.Hit("runtime/container-create/created"); err != nil {
+		return err
+	}
+	if err := m.releaseVolumes(rec.ID); err != nil {
 		return err
 	}
 	if _, err := m.modify(rec.ID, func(r *Record) bool {
@@ -105,6 +155,42 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 		return err
 	}
 	undo.Release()
+	return failpoint.Hit("runtime/container-create/stored")
+}
+
+// pinAndBuild pins what the container is made of, and makes its root file system and bundle. The pin of the image waits for the disk,
+// and is taken meanwhile: it fails when the image has gone, and what was mounted is compared with what was pinned.
+func (m *Manager) pinAndBuild(ctx context.Context, rec *Record, sb *sandbox.Record, img image.Image) error {
+	for _, image := range rec.images() {
+		if image == img.ID {
+			continue
+		}
+		if err := m.cfg.Images.Pin(ctx, image, rec.ID); err != nil {
+			return err
+		}
+	}
+	lower, err := m.layers(ctx, img.ID)
+	if err != nil {
+		return err
+	}
+	id, name := rec.ID, rec.Config().GetMetadata().GetName()
+	err = flight.All(func() error {
+		if err := m.cfg.Images.Pin(ctx, img.ID, id); err != nil {
+			return err
+		}
+		return failpoint.Hit("runtime/container-create/pinned")
+	}, func() error {
+		if err := m.build(ctx, rec, sb, img, lower); err != nil {
+			return fmt.Errorf("container %s: %w", name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if now, err := m.cfg.Images.Layers(ctx, img.ID); err != nil || !slices.Equal(now, lower) {
+		return errors.Join(err, fmt.Errorf("image %s was replaced while the container %s was made: create it again: %w", img.ID, name, errdefs.ErrUnavailable))
+	}
 	return nil
 }
 

@@ -1,8 +1,10 @@
 package container
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/ocispec"
 )
 
@@ -20,8 +23,9 @@ type Host struct {
 	Spec     ocispec.Host
 }
 
-// ProbeHost looks at the host.
-func ProbeHost(cg *cgroup.Host) (Host, error) {
+// ProbeHost looks at the host. dataDir is where the layers of images and of containers lie; it is made when it is missing. The error
+// is FailedPrecondition when selinux demands what the host has not.
+func ProbeHost(ctx context.Context, cg *cgroup.Host, dataDir string, selinux SELinuxMode, log *slog.Logger) (Host, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return Host{}, err
@@ -32,8 +36,21 @@ func ProbeHost(cg *cgroup.Host) (Host, error) {
 	}
 	h := Host{Hostname: hostname, Spec: ocispec.Host{
 		Capabilities: caps, CgroupV2: cg.Mode() == cgroup.V2, SwapLimit: cg.HasSwapLimit(), HugepageSizes: cg.HugepageSizes(),
-		AppArmor: isYes("/sys/module/apparmor/parameters/enabled"), SELinux: exists("/sys/fs/selinux/enforce"),
+		AppArmor:          isYes("/sys/module/apparmor/parameters/enabled"),
+		RecursiveReadOnly: mount.RecursiveReadOnly(),
 	}}
+	if h.Spec.AppArmor {
+		if h.Spec.AppArmorDefault, err = loadDefaultProfile(ctx); err != nil {
+			log.Warn("the default AppArmor profile could not be loaded; containers that name no profile go without", "error", err)
+		}
+	}
+	if h.Spec.SELinux, h.Spec.NoSELinux, err = probeSELinux(selinux, log); err != nil {
+		return Host{}, err
+	}
+	if err := os.MkdirAll(dataDir, 0o711); err != nil {
+		return Host{}, err
+	}
+	h.Spec.NoUserNamespaces = probeUserNamespaces(dataDir)
 	if !slices.Contains(caps, "CAP_SYS_RESOURCE") {
 		// Without it a process cannot lower the score that it inherits (proc_pid_oom_score_adj(5)).
 		score, err := ownOOMScore()
@@ -75,9 +92,4 @@ func ownOOMScore() (score int, err error) {
 func isYes(path string) bool {
 	raw, err := os.ReadFile(path)
 	return err == nil && len(raw) > 0 && raw[0] == 'Y'
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

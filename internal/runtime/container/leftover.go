@@ -2,13 +2,13 @@ package container
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/host/systemd"
 )
 
 // clearCgroup removes the container's cgroup with what runs in it. The executor has done that, unless it has lost the
@@ -21,13 +21,20 @@ func (m *Manager) clearCgroup(rec *Record) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(sb.Cgroup, rec.ID)
+	return m.dropCgroup(sb.CgroupOf(rec.ID))
+}
+
+// dropCgroup removes a cgroup that the executor should have removed, with what runs in it.
+func (m *Manager) dropCgroup(path string) error {
 	if there, err := m.cfg.Cgroups.Exists(path); err != nil || !there {
 		return err
 	}
-	m.cfg.Log.Warn("the executor has left a container's cgroup; it is removed with what runs in it", "container", rec.ID, "cgroup", path)
+	m.cfg.Log.Warn("the executor has left a cgroup; it is removed with what runs in it", "cgroup", path)
 	if err := m.killIn(path); err != nil {
 		return err
+	}
+	if systemd.IsScope(path) {
+		return systemd.StopScopeOf(path)
 	}
 	return m.cfg.Cgroups.RemoveTree(path)
 }

@@ -6,13 +6,18 @@
 package container
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/runtime/abandon"
 	"monopod.dev/monopod/internal/runtime/flight"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 	"monopod.dev/monopod/internal/runtime/stored"
@@ -37,6 +43,7 @@ type Executor interface {
 	List(ctx context.Context) ([]protocol.ContainerState, error)
 	Events(ctx context.Context, f func(protocol.Event)) error
 	ReopenLog(ctx context.Context, id string) error
+	Update(ctx context.Context, req protocol.UpdateRequest) error
 }
 
 // Images is what containers need of the image store.
@@ -58,9 +65,25 @@ type Listener interface {
 	ContainerRemoved(Record)
 }
 
+// LogRotation limits the logs of containers that are created from now on. The zero value does not: then somebody else
+// rotates them.
+type LogRotation struct {
+	MaxBytes int64
+	MaxFiles int // kept of each log, the present one included
+}
+
+// of returns the limits of a log at that path.
+func (r LogRotation) of(path string) (maxBytes int64, maxFiles int) {
+	if path == "" || r.MaxBytes == 0 {
+		return 0, 0
+	}
+	return r.MaxBytes, r.MaxFiles
+}
+
 // Config is what a Manager works with.
 type Config struct {
-	// Dir holds each container's writable layer, and outlives a reboot; RunDir its bundle, for this boot.
+	// Dir holds each container's writable layer, and outlives a reboot; RunDir its bundle, for this boot. All that the runtime
+	// mounts lies below RunDir's parent.
 	Dir, RunDir string
 	CDISpecDirs []string
 	BootID      string
@@ -70,7 +93,13 @@ type Config struct {
 	Images      Images
 	Listener    Listener
 	Host        Host
-	Log         *slog.Logger
+	Runtimes    map[string]Runtime // by runtime handler
+	LogRotation LogRotation
+	// AbandonAfter is how long a container stays whose client has gone before the answer; 0 is abandon.Default.
+	AbandonAfter time.Duration
+	// KillBound is how long a call waits for processes to end after SIGKILL; 0 is ten seconds.
+	KillBound time.Duration
+	Log       *slog.Logger
 }
 
 // Manager holds all containers.
@@ -78,10 +107,11 @@ type Manager struct {
 	cfg       Config
 	table     state.Table[Record]
 	flight    flight.Group
+	given     *abandon.Ledger  // what clients have given up
 	sandboxes *sandbox.Manager // set once by Join, before any call
+	run       string           // RunDir's parent, free of symbolic links
 
-	// damaged: the table holds records that cannot be read. What is in no record then may be in one of those.
-	damaged bool
+	unread stored.Unread // records that are there, and cannot be read
 	// restored are the records that were taken from their copies; Recover stores them.
 	restored []Record
 
@@ -111,10 +141,11 @@ func newEntry(rec Record) *entry {
 
 // NewManager reads the stored containers. Call Join and Recover before anything else.
 func NewManager(cfg Config) (*Manager, error) {
+	cfg.KillBound = cmp.Or(cfg.KillBound, defaultKillBound)
 	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "containers"), recs: map[string]*entry{}, told: map[string]bool{}}
 	recs, err := m.table.List()
 	if err != nil {
-		m.damaged = true
+		m.unread = stored.UnreadOf(err)
 		cfg.Log.Error("some stored containers cannot be read; what runs of them goes on", "error", err)
 	}
 	for id, rec := range recs {
@@ -125,16 +156,28 @@ func NewManager(cfg Config) (*Manager, error) {
 		cfg.Log.Error("some copies of containers' records cannot be read", "error", err)
 	}
 	for id, rec := range copies {
-		if _, ok := recs[id]; !ok && rec.ID == id {
+		if _, ok := recs[id]; ok || rec.ID != id {
+			continue
+		}
+		if !rec.visible() { // it was intended, and no more than that
+			m.recs[id] = newEntry(rec)
+		} else {
 			cfg.Log.Warn("the record of a container was lost, it is taken from its copy", "container", id)
 			m.recs[id] = newEntry(rec)
 			m.restored = append(m.restored, rec)
 		}
 	}
+	m.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: "containers-abandoned", After: cfg.AbandonAfter, Undo: m.undoAbandoned, Log: cfg.Log}, slices.Collect(maps.Keys(m.recs)))
+	if err != nil {
+		cfg.Log.Error("which containers were given up is not all known; those that cannot be read stay", "error", err)
+	}
 	for _, dir := range []string{cfg.Dir, cfg.RunDir} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return nil, err
 		}
+	}
+	if m.run, err = filepath.EvalSymlinks(filepath.Dir(cfg.RunDir)); err != nil {
+		return nil, err
 	}
 	return m, m.isolate()
 }
@@ -159,6 +202,31 @@ func (m *Manager) Close() error {
 	return mount.Unmount(m.cfg.RunDir)
 }
 
+// Claim says that somebody knows of a container: it was not given up, or is not any more.
+func (m *Manager) Claim(id string) {
+	if _, err := m.Get(id); err == nil {
+		m.given.Claim(id)
+	}
+}
+
+// UndoAbandoned removes the containers that clients have given up, until ctx ends.
+func (m *Manager) UndoAbandoned(ctx context.Context) error { return m.given.Run(ctx) }
+
+func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
+	if rec, err := m.Get(id); err == nil && rec.State() != cri.ContainerState_CONTAINER_CREATED {
+		return abandon.ErrInUse // somebody has started it
+	}
+	return m.Remove(ctx, id)
+}
+
+// Any says whether a sandbox has containers that clients may know of.
+func (m *Manager) Any(sandboxID string) bool { return len(m.InSandbox(sandboxID)) > 0 }
+
+// MayRun says whether a sandbox has containers, those too that are half made or half removed, whose end is not known.
+func (m *Manager) MayRun(sandboxID string) bool {
+	return len(m.list(func(r *Record) bool { return r.SandboxID == sandboxID && r.Exit == nil })) > 0
+}
+
 // Join tells the manager where the sandboxes are.
 func (m *Manager) Join(s *sandbox.Manager) { m.sandboxes = s }
 
@@ -166,6 +234,12 @@ func (m *Manager) Join(s *sandbox.Manager) { m.sandboxes = s }
 func (m *Manager) Get(id string) (Record, error) {
 	rec, _, err := m.get(id)
 	return rec, err
+}
+
+// Has says whether Get knows the container.
+func (m *Manager) Has(id string) bool {
+	_, rec, ok := m.lookup(id)
+	return ok && rec.visible()
 }
 
 func (m *Manager) get(id string) (Record, <-chan struct{}, error) {
@@ -201,7 +275,7 @@ func (m *Manager) InSandbox(sandboxID string) []Record {
 
 func (m *Manager) list(want func(*Record) bool) []Record {
 	m.mu.RLock()
-	all := make([]Record, 0, len(m.recs))
+	var all []Record // mostly a few of many are wanted
 	for _, e := range m.recs {
 		if want(&e.rec) {
 			all = append(all, e.rec)
@@ -213,7 +287,7 @@ func (m *Manager) list(want func(*Record) bool) []Record {
 }
 
 // modify stores what f makes of a record, makes it visible and tells the listener. f may say that nothing is to change by
-// returning false. It is the one place where records change, so that two events never overwrite each other's facts.
+// returning false. With one that is created it is stored that its client has yet to get it. It is the one place where records change, so that two events never overwrite each other's facts.
 func (m *Manager) modify(id string, f func(*Record) bool) (Record, error) {
 	e, _, ok := m.lookup(id)
 	if !ok {
@@ -226,8 +300,19 @@ func (m *Manager) modify(id string, f func(*Record) bool) (Record, error) {
 		if !f(&rec) {
 			return rec, nil
 		}
-		if err := m.table.Put(id, rec); err != nil {
+		fresh := before.CreatedAt.IsZero() && !rec.CreatedAt.IsZero()
+		if err := m.cfg.DB.Update(func(tx *state.Tx) error {
+			if fresh {
+				if err := m.given.Expect(tx, id); err != nil {
+					return err
+				}
+			}
+			return m.table.PutTx(tx, id, rec)
+		}); err != nil {
 			return Record{}, fmt.Errorf("store container %s: %w", id, err)
+		}
+		if fresh {
+			m.given.Expected(id)
 		}
 		m.mu.Lock()
 		e.rec = rec
@@ -269,9 +354,18 @@ func (m *Manager) copy(rec *Record) {
 	}
 }
 
-// add stores a new record. It is published by a modify.
+// add takes down that a container is to be made. Its folder holds the record, which needs to outlive this process and not the machine:
+// of what outlives a reboot (the writable layer, the pin of the image) Recover finds what has no record. It is stored, and published, by
+// a modify.
 func (m *Manager) add(rec Record) error {
-	if err := m.table.Put(rec.ID, rec); err != nil {
+	dir := m.Bundle(rec.ID)
+	err := os.MkdirAll(dir, 0o711)
+	if err == nil {
+		if err = stored.WriteCopy(dir, rec); err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("store container %s: %w", rec.ID, err)
 	}
 	m.mu.Lock()
@@ -295,6 +389,7 @@ func (m *Manager) forget(id string) error {
 	rec := e.rec
 	delete(m.recs, id)
 	m.mu.Unlock()
+	m.given.Forget(id)
 	if !rec.CreatedAt.IsZero() {
 		m.cfg.Listener.ContainerRemoved(rec)
 	}

@@ -1,34 +1,88 @@
 package container
 
 import (
+	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/ocispec"
+	"monopod.dev/monopod/internal/runtime/sandbox"
 )
 
-// resolveMounts finds what each mount's host path comes down to. A missing path is an error (CRI Mount.host_path), and so
+// resolveMounts makes what each mount shows and finds where it is. A missing host path is an error (CRI Mount.host_path), and so
 // is one from which mounts cannot be propagated as asked for: the container would wait in vain for them.
-func resolveMounts(mounts []*cri.Mount) ([]ocispec.ResolvedMount, error) {
+func (m *Manager) resolveMounts(ctx context.Context, rec *Record, sb *sandbox.Record) ([]ocispec.ResolvedMount, error) {
 	var all []ocispec.ResolvedMount
-	for _, mt := range mounts {
-		if image := mt.GetImage().GetImage(); image != "" {
-			return nil, fmt.Errorf("mount at %s: image %q: mounts of images are not supported yet: %w", mt.GetContainerPath(), image, errdefs.ErrNotImplemented)
-		}
-		source, err := filepath.EvalSymlinks(mt.GetHostPath())
+	for i, mt := range rec.Config().GetMounts() {
+		source, err := m.source(ctx, rec, sb, i)
 		if err != nil {
-			return nil, fmt.Errorf("mount at %s: host_path %s: %w: %w", mt.GetContainerPath(), mt.GetHostPath(), err, errdefs.ErrInvalidArgument)
-		}
-		if err := checkPropagation(mt, source); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("mount at %s: %w", mt.GetContainerPath(), err)
 		}
 		all = append(all, ocispec.ResolvedMount{Mount: mt, Source: source})
 	}
 	return all, nil
+}
+
+func (m *Manager) source(ctx context.Context, rec *Record, sb *sandbox.Record, index int) (string, error) {
+	for _, v := range rec.ImageVolumes {
+		if v.Mount == index {
+			return m.mountImage(ctx, rec, sb, v)
+		}
+	}
+	mt := rec.Config().GetMounts()[index]
+	source, err := filepath.EvalSymlinks(mt.GetHostPath())
+	if err != nil {
+		return "", fmt.Errorf("host_path %s: %w: %w", mt.GetHostPath(), err, errdefs.ErrInvalidArgument)
+	}
+	if err := checkPropagation(mt, source); err != nil {
+		return "", err
+	}
+	if len(mt.GetUidMappings()) > 0 {
+		if err := m.checkIDMap(sb, source); err != nil {
+			return "", fmt.Errorf("uidMappings: host_path %s: %w", mt.GetHostPath(), err)
+		}
+	}
+	if err := m.relabel(ctx, rec, mt, source); err != nil {
+		return "", err
+	}
+	if !m.holdsOwn(source) {
+		return source, nil
+	}
+	at := m.volume(rec.ID, index)
+	if err := makeTarget(source, at); err != nil {
+		return "", err
+	}
+	return at, mount.BindClean(source, at, mount.Propagation{
+		Shared: mt.GetPropagation() == cri.MountPropagation_PROPAGATION_BIDIRECTIONAL,
+		Slave:  mt.GetPropagation() == cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER,
+	})
+}
+
+// holdsOwn tells whether the source holds what the runtime has mounted for sandboxes and containers: root file systems and
+// pinned namespaces, which other containers must neither see nor keep alive.
+func (m *Manager) holdsOwn(source string) bool {
+	return source == "/" || source == m.run || strings.HasPrefix(m.run, source+"/") || strings.HasPrefix(source, m.run+"/")
+}
+
+// makeTarget makes what the source can be bound to: a directory, or a file.
+func makeTarget(source, target string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.MkdirAll(target, 0o711)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o711); err != nil {
+		return err
+	}
+	return os.WriteFile(target, nil, 0o600)
 }
 
 func checkPropagation(mt *cri.Mount, source string) error {
@@ -43,6 +97,6 @@ func checkPropagation(mt *cri.Mount, source string) error {
 	if p.Shared || p.Slave && wanted == cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER {
 		return nil
 	}
-	return fmt.Errorf("mount at %s: propagation %s: host_path %s is on a mount that does not share (mount --make-rshared changes that): %w",
-		mt.GetContainerPath(), wanted, source, errdefs.ErrFailedPrecondition)
+	return fmt.Errorf("propagation %s: host_path %s is on a mount that does not share (mount --make-rshared changes that): %w",
+		wanted, source, errdefs.ErrFailedPrecondition)
 }

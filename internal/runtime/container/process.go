@@ -22,18 +22,47 @@ func (m *Manager) Process(id string, command []string, terminal bool) (*specs.Pr
 	if rec.State() != cri.ContainerState_CONTAINER_RUNNING {
 		return nil, fmt.Errorf("container %s is %s; a command needs a running one: %w", id, rec.State(), errdefs.ErrFailedPrecondition)
 	}
-	raw, err := os.ReadFile(filepath.Join(m.Bundle(id), "config.json"))
+	process, err := m.process(id)
+	if err != nil {
+		return nil, fmt.Errorf("bundle of container %s: %w", id, err)
+	}
+	process.OOMScoreAdj = new(ocispec.OOMScoreAdj(rec.Resources(), m.cfg.Host.Spec)) // an update may have changed it
+	return ocispec.ExecProcess(process, command, terminal)
+}
+
+// process reads the container's own process from its bundle. It comes early in a specification of which the greater part is the
+// seccomp profile, so the rest is neither read nor parsed.
+func (m *Manager) process(id string) (*specs.Process, error) {
+	f, err := os.Open(filepath.Join(m.Bundle(id), "config.json"))
 	if err != nil {
 		return nil, err
 	}
-	var spec specs.Spec
-	if err := json.Unmarshal(raw, &spec); err != nil {
-		return nil, fmt.Errorf("bundle of container %s: %w", id, err)
+	defer f.Close()
+	d := json.NewDecoder(f)
+	if _, err := d.Token(); err != nil { // the opening brace
+		return nil, err
 	}
-	if spec.Process == nil {
-		return nil, fmt.Errorf("bundle of container %s has no process: %w", id, errdefs.ErrInternal)
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		if key != "process" {
+			var other json.RawMessage
+			if err := d.Decode(&other); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var p *specs.Process
+		if err := d.Decode(&p); err != nil {
+			return nil, err
+		}
+		if p != nil {
+			return p, nil
+		}
 	}
-	return ocispec.ExecProcess(spec.Process, command, terminal)
+	return nil, fmt.Errorf("it has no process: %w", errdefs.ErrInternal)
 }
 
 // Attachable says whether a client may attach to a container, and whether the container has a stdin to write to.

@@ -6,6 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/stored"
 )
 
@@ -34,12 +35,30 @@ type Record struct {
 	// ImageID is the image's id, ImageRef the reference by which clients know it.
 	ImageID  string `json:"imageID,omitempty"`
 	ImageRef string `json:"imageRef,omitempty"`
-	LogPath  string `json:"logPath,omitempty"` // absolute; empty: no log
+	// ImageVolumes are the images that mounts show.
+	ImageVolumes []ImageVolume `json:"imageVolumes,omitempty"`
+
+	LogPath string `json:"logPath,omitempty"` // absolute; empty: no log
 	// StopSignal is the signal that asks the container to end.
-	StopSignal int      `json:"stopSignal,omitempty"`
-	UID        uint32   `json:"uid"`
-	GID        uint32   `json:"gid"`
-	Groups     []uint32 `json:"groups,omitempty"`
+	StopSignal int `json:"stopSignal,omitempty"`
+	// SELinux are the labels of the container and of its files.
+	SELinux ocispec.SELinuxLabels `json:"selinux,omitzero"`
+	// Updated are the resources that hold since an update; nil: those of the configuration. Pending are those of an update
+	// that was begun: whether the container has them yet is not known, and recovery gives it them.
+	Updated *stored.Proto[*cri.LinuxContainerResources] `json:"updated,omitempty"`
+	Pending *stored.Proto[*cri.LinuxContainerResources] `json:"pending,omitempty"`
+
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+}
+
+// Resources are what the container is limited to, as clients have asked for it; nil: nothing. It is not to be changed.
+func (r *Record) Resources() *cri.LinuxContainerResources {
+	if r.Updated != nil {
+		return r.Updated.Message
+	}
+	return r.Config().GetLinux().GetResources()
 }
 
 // visible says that clients may know of the container.

@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/stored"
 )
 
@@ -17,7 +18,10 @@ func TestRecordSurvivesJSON(t *testing.T) {
 	at := time.Unix(1, 2).UTC()
 	in := Record{ID: "i", SandboxID: "s", Stored: stored.Proto[*cri.ContainerConfig]{Message: &cri.ContainerConfig{LogPath: "l"}}, BootID: "b",
 		ReservedAt: at, CreatedAt: at, StartedAt: at, Exit: &protocol.Exit{Code: 1, At: at, OOMKilled: true, Reason: "r", Message: "m"}, Removing: true,
-		ImageID: "ii", ImageRef: "ir", LogPath: "/l", StopSignal: 3, UID: 4, GID: 5, Groups: []uint32{6}}
+		ImageID: "ii", ImageRef: "ir", ImageVolumes: []ImageVolume{{Mount: 1, ImageID: "vi"}}, LogPath: "/l", StopSignal: 3, UID: 4, GID: 5, Groups: []uint32{6},
+		SELinux: ocispec.SELinuxLabels{Process: "u:r:t:s0", Mount: "u:r:f:s0", Level: "s0"},
+		Updated: &stored.Proto[*cri.LinuxContainerResources]{Message: &cri.LinuxContainerResources{CpuShares: 7}},
+		Pending: &stored.Proto[*cri.LinuxContainerResources]{Message: &cri.LinuxContainerResources{CpuShares: 8}}}
 	for v, i := reflect.ValueOf(in), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
 			t.Errorf("the field %s is not set by this test", v.Type().Field(i).Name)
@@ -35,6 +39,10 @@ func TestRecordSurvivesJSON(t *testing.T) {
 		t.Errorf("%s became %s, %v", raw, again, err)
 	}
 	out.Stored, in.Stored = stored.Proto[*cri.ContainerConfig]{}, stored.Proto[*cri.ContainerConfig]{}
+	if out.Updated.Message.CpuShares != 7 || out.Pending.Message.CpuShares != 8 {
+		t.Errorf("resources became %v, %v", out.Updated.Message, out.Pending.Message)
+	}
+	out.Updated, in.Updated, out.Pending, in.Pending = nil, nil, nil, nil
 	if !reflect.DeepEqual(in, out) {
 		t.Errorf("%+v became %+v", in, out)
 	}

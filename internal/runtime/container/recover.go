@@ -30,7 +30,9 @@ func (m *Manager) Recover(ctx context.Context) error {
 	}
 	states := map[string]protocol.ContainerState{}
 	for _, s := range held {
-		states[s.ID] = s
+		if s.Kind == "" { // the sandboxes look after their inits
+			states[s.ID] = s
+		}
 	}
 	var errs []error
 	for _, rec := range m.restored {
@@ -40,14 +42,12 @@ func (m *Manager) Recover(ctx context.Context) error {
 		errs = append(errs, m.recoverOne(ctx, rec, states))
 		delete(states, rec.ID)
 	}
-	if m.damaged {
-		// What seems to be in no record may be in one of those that cannot be read: nothing that lives is dropped.
-		for id := range states {
-			m.cfg.Log.Error("a container of the executor is in no record that can be read; it is left as it is", "container", id)
-		}
-		return errors.Join(errs...)
-	}
 	for id := range states {
+		// Nothing that lives is dropped with its record.
+		if m.unread.Has(id) {
+			m.cfg.Log.Error("a container of the executor is in no record that can be read; it is left as it is", "container", id)
+			continue
+		}
 		m.cfg.Log.Warn("ending a container of the executor that is in no record", "container", id)
 		errs = append(errs, m.end(ctx, id))
 	}
@@ -66,7 +66,7 @@ func (m *Manager) unpin(ctx context.Context) error {
 		_, known := m.recs[user]
 		m.mu.RUnlock()
 		for _, id := range images {
-			if !known {
+			if !known && !m.unread.Has(user) {
 				errs = append(errs, m.cfg.Images.Unpin(ctx, id, user))
 			}
 		}
@@ -84,9 +84,21 @@ func (m *Manager) recoverOne(ctx context.Context, rec Record, states map[string]
 				return err
 			}
 		}
-		return errors.Join(m.erase(ctx, &rec), m.forget(rec.ID))
+		if err := m.erase(ctx, &rec); err != nil {
+			return err // its record stays, so that the next start finds it
+		}
+		return m.forget(rec.ID)
 	case known:
-		return m.observe(s)
+		if err := m.observe(s); err != nil || rec.Pending == nil {
+			return err
+		}
+		rec, err := m.Get(rec.ID)
+		if err != nil {
+			return err
+		}
+		m.cfg.Log.Info("finishing an update of a container's resources", "container", rec.ID)
+		_, err = m.settle(ctx, rec)
+		return err
 	case rec.Exit == nil:
 		message := "the executor does not know the container any more"
 		if rec.BootID != m.cfg.BootID {
@@ -101,6 +113,15 @@ func (m *Manager) recoverOne(ctx context.Context, rec Record, states map[string]
 func (m *Manager) lost(id, message string) error {
 	m.cfg.Log.Warn("a container has ended unseen", "container", id, "why", message)
 	return m.observe(protocol.ContainerState{ID: id, Phase: protocol.Exited, Exit: unknownExit(message)})
+}
+
+// End kills and deletes what the executor holds under an id that is no container's, and removes its cgroup, if given, with what
+// runs in it: the executor may have lost it. One that is gone is no error.
+func (m *Manager) End(ctx context.Context, id, cgroup string) error {
+	if err := m.end(ctx, id); err != nil || cgroup == "" {
+		return err
+	}
+	return m.dropCgroup(cgroup)
 }
 
 // end kills and deletes a container of the executor.
@@ -126,7 +147,7 @@ func (m *Manager) end(ctx context.Context, id string) error {
 
 // awaitExit waits until the executor tells that a container has exited.
 func (m *Manager) awaitExit(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, killBound)
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.KillBound)
 	defer cancel()
 	seen := false
 	err := m.cfg.Executor.Events(ctx, func(e protocol.Event) {
@@ -152,7 +173,7 @@ func (m *Manager) sweep(dir string) error {
 		m.mu.RLock()
 		_, known := m.recs[e.Name()]
 		m.mu.RUnlock()
-		if known {
+		if known || m.unread.Has(e.Name()) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -161,48 +182,7 @@ func (m *Manager) sweep(dir string) error {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, os.RemoveAll(path))
-	}
-	return errors.Join(errs...)
-}
-
-// Watch takes in what the executor tells until ctx ends. After each reconnection the executor tells every state again, so
-// that nothing is missed; a container that it does not know then has ended unseen.
-func (m *Manager) Watch(ctx context.Context) error {
-	return m.cfg.Executor.Events(ctx, func(e protocol.Event) {
-		var err error
-		switch {
-		case e.Container != nil:
-			err = m.observe(*e.Container)
-		case e.Synced:
-			err = m.missing(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			m.cfg.Log.Error("an event of the executor could not be taken in", "error", err)
-		}
-	})
-}
-
-// missing finds the containers that have not ended and that the executor does not know. It asks for a list of its own: a
-// container that is older than that is in it.
-func (m *Manager) missing(ctx context.Context) error {
-	suspects := m.list(func(r *Record) bool { return r.visible() && r.Exit == nil })
-	if len(suspects) == 0 {
-		return nil
-	}
-	held, err := m.cfg.Executor.List(ctx)
-	if err != nil {
-		return err
-	}
-	known := map[string]bool{}
-	for _, s := range held {
-		known[s.ID] = true
-	}
-	var errs []error
-	for _, rec := range suspects {
-		if !known[rec.ID] {
-			errs = append(errs, m.lost(rec.ID, "the executor does not know the container any more"))
-		}
+		errs = append(errs, mount.RemoveAll(path))
 	}
 	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestReadIn(t *testing.T) {
@@ -57,6 +58,29 @@ func TestParseSignal(t *testing.T) {
 	for _, name := range []string{"0", "65", "-1", "NOPE", "SIGRTMIN+99", "RTMIN-1", "SIGRTMAX+1", "RTMINx", "SIG"} {
 		if got, err := parseSignal(name); err == nil {
 			t.Errorf("%q: %d", name, got)
+		}
+	}
+}
+
+// TestCRISignals: each signal that CRI knows can be sent, and is told by its name.
+func TestCRISignals(t *testing.T) {
+	for n, name := range cri.Signal_name {
+		asked := cri.Signal(n)
+		if asked == cri.Signal_SIGNAL_RUNTIME_DEFAULT {
+			continue
+		}
+		number, err := stopSignal(&cri.ContainerConfig{StopSignal: asked}, "SIGUSR1")
+		if got := CRISignal(number, asked); err != nil || got != asked || number < 1 {
+			t.Errorf("%s: %d, %s, %v", name, number, got, err)
+		}
+		if got := CRISignal(number, 0); got == 0 {
+			t.Errorf("%s: %d has no name when another one was not asked for", name, number)
+		}
+	}
+	for image, want := range map[string]cri.Signal{"": cri.Signal_SIGNAL_SIGTERM, "SIGQUIT": cri.Signal_SIGNAL_SIGQUIT, "9": cri.Signal_SIGNAL_SIGKILL} {
+		n, err := stopSignal(&cri.ContainerConfig{}, image)
+		if got := CRISignal(n, 0); err != nil || got != want {
+			t.Errorf("of the image %q: %s, %v", image, got, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // The range of real-time signals as C programs number them; SIGRTMIN+n is counted from the first that libc leaves free.
@@ -13,6 +14,31 @@ const (
 	realTimeMin = 34
 	realTimeMax = 64
 )
+
+// CRISignal is CRI's name for a signal. Some signals have two: then it is the one that was asked for.
+func CRISignal(n int, asked cri.Signal) cri.Signal {
+	if got, err := parseCRISignal(asked); err == nil && got == n {
+		return asked
+	}
+	for i := range cri.Signal(len(cri.Signal_name)) {
+		if got, err := parseCRISignal(i); err == nil && got == n {
+			return i
+		}
+	}
+	return cri.Signal_SIGNAL_RUNTIME_DEFAULT
+}
+
+// parseCRISignal reads one of CRI's signals; the runtime's default is none of them.
+func parseCRISignal(s cri.Signal) (int, error) {
+	name, ok := strings.CutPrefix(s.String(), "SIGNAL_SIG")
+	if !ok {
+		return 0, fmt.Errorf("no signal has this number")
+	}
+	return parseSignal(name)
+}
+
+// otherNames are the second names of signals.
+var otherNames = map[string]unix.Signal{"SIGCLD": unix.SIGCHLD, "SIGPOLL": unix.SIGIO, "SIGIOT": unix.SIGABRT}
 
 // parseSignal reads a signal as images and CRI write it: "SIGTERM", "TERM", "15", "SIGRTMIN+3" or CRI's "SIGRTMINPLUS3". None is
 // SIGTERM.
@@ -31,6 +57,9 @@ func parseSignal(name string) (int, error) {
 		name = "SIG" + name
 	}
 	if n := unix.SignalNum(name); n != 0 {
+		return int(n), nil
+	}
+	if n, ok := otherNames[name]; ok {
 		return int(n), nil
 	}
 	name = strings.NewReplacer("MINPLUS", "MIN+", "MAXMINUS", "MAX-").Replace(name)

@@ -41,7 +41,10 @@ func (m *Manager) Start(ctx context.Context, id string) error {
 		if err := failpoint.Hit("runtime/container-start/started"); err != nil {
 			return err
 		}
-		return m.observe(protocol.ContainerState{ID: id, Phase: protocol.Running, StartedAt: started.StartedAt})
+		if err := m.observe(protocol.ContainerState{ID: id, Phase: protocol.Running, StartedAt: started.StartedAt}); err != nil {
+			return err
+		}
+		return failpoint.Hit("runtime/container-start/stored")
 	})
 }
 
@@ -68,7 +71,8 @@ func (m *Manager) startFailed(ctx context.Context, id string, cause error) error
 // answer to a call may tell the same thing.
 func (m *Manager) observe(s protocol.ContainerState) error {
 	_, err := m.modify(s.ID, func(r *Record) (changed bool) {
-		if !s.StartedAt.IsZero() && r.StartedAt.IsZero() {
+		failed := s.Exit != nil && s.Exit.Reason == protocol.ReasonStartError // then StartedAt is when it was tried
+		if !s.StartedAt.IsZero() && r.StartedAt.IsZero() && !failed {
 			r.StartedAt, changed = s.StartedAt, true
 		}
 		if s.Phase == protocol.Exited && s.Exit != nil && r.Exit == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -12,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/mount"
 )
 
-// killBound is how long a process may take to end after SIGKILL. One that sits in an uninterruptible wait of the kernel
+// defaultKillBound is how long a process may take to end after SIGKILL. One that sits in an uninterruptible wait of the kernel
 // takes longer; the caller is told, and may ask again.
-const killBound = 10 * time.Second
+const defaultKillBound = 10 * time.Second
 
 // Stop asks the container to end and kills it after the grace. It returns when the container has ended; one that had
 // ended is no error. Stops of one container run side by side: the shortest grace wins. Only the first of them sends the stop signal,
@@ -50,6 +50,9 @@ func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) erro
 	if grace > 0 {
 		if err := m.ask(ctx, id, rec.StopSignal); err != nil {
 			return fmt.Errorf("stop container %s: %w", id, err)
+		}
+		if err := failpoint.Hit("runtime/container-stop/asked"); err != nil {
+			return err
 		}
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
@@ -100,17 +103,26 @@ func (m *Manager) signal(ctx context.Context, req protocol.KillRequest) error {
 
 // kill ends all processes of the container and waits for its end.
 func (m *Manager) kill(ctx context.Context, id string, exited <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, killBound)
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.KillBound)
 	defer cancel()
 	if err := m.signal(ctx, protocol.KillRequest{ID: id, Signal: int(unix.SIGKILL), All: true}); err != nil {
 		return fmt.Errorf("kill container %s: %w", id, err)
+	}
+	if err := failpoint.Hit("runtime/container-stop/killed"); err != nil {
+		return err
 	}
 	select {
 	case <-exited:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("container %s has not ended after SIGKILL; a process of it may hang in the kernel: %w", id, ctx.Err())
 	}
+	// It has ended, perhaps, and that cannot be stored: then the error is another one.
+	asked, cancelAsked := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancelAsked()
+	if s, err := m.cfg.Executor.State(asked, id); err == nil && s.Phase == protocol.Exited {
+		return m.observe(s)
+	}
+	return fmt.Errorf("container %s has not ended after SIGKILL; a process of it may hang in the kernel: %w", id, ctx.Err())
 }
 
 // StopAll kills all containers of a sandbox, side by side. One that is just being created is waited for.
@@ -158,16 +170,28 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 				return err
 			}
 		}
+		if err := failpoint.Hit("runtime/container-remove/ended"); err != nil {
+			return err
+		}
 		if rec.visible() {
 			var err error
 			if rec, err = m.modify(id, func(r *Record) bool { r.Removing = true; return true }); err != nil {
 				return err
 			}
 		}
+		if err := failpoint.Hit("runtime/container-remove/persisted"); err != nil {
+			return err
+		}
 		if err := m.erase(ctx, &rec); err != nil {
 			return err
 		}
-		return m.forget(id)
+		if err := failpoint.Hit("runtime/container-remove/erased"); err != nil {
+			return err
+		}
+		if err := m.forget(id); err != nil {
+			return err
+		}
+		return failpoint.Hit("runtime/container-remove/forgotten")
 	})
 }
 
@@ -180,6 +204,9 @@ func (m *Manager) erase(ctx context.Context, rec *Record) error {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete container %s: %w", rec.ID, err)
 	}
+	if err := failpoint.Hit("runtime/container-remove/deleted"); err != nil {
+		return err
+	}
 	if err := m.clearCgroup(rec); err != nil {
 		return fmt.Errorf("delete container %s: %w", rec.ID, err)
 	}
@@ -187,9 +214,12 @@ func (m *Manager) erase(ctx context.Context, rec *Record) error {
 	if err := mount.UnmountBelow(m.Bundle(rec.ID)); err != nil {
 		return err
 	}
-	errs := []error{os.RemoveAll(m.Bundle(rec.ID)), os.RemoveAll(m.layer(rec.ID))}
-	if rec.ImageID != "" {
-		if err := m.cfg.Images.Unpin(ctx, rec.ImageID, rec.ID); err != nil && !errdefs.IsNotFound(err) {
+	if err := failpoint.Hit("runtime/container-remove/unmounted"); err != nil {
+		return err
+	}
+	errs := []error{mount.RemoveAll(m.Bundle(rec.ID)), mount.RemoveAll(m.layer(rec.ID))}
+	for _, image := range rec.images() {
+		if err := m.cfg.Images.Unpin(ctx, image, rec.ID); err != nil && !errdefs.IsNotFound(err) {
 			errs = append(errs, err)
 		}
 	}

@@ -48,6 +48,13 @@ func (h *Hub) Subscribe() *Listener {
 	return l
 }
 
+// Idle says that nobody listens.
+func (h *Hub) Idle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.listeners) == 0
+}
+
 // Publish hands an event to all listeners.
 func (h *Hub) Publish(e *cri.ContainerEventResponse) {
 	h.mu.Lock()

@@ -6,6 +6,7 @@ package flight
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -19,9 +20,25 @@ type Group struct {
 
 type call struct {
 	variant string
+	given   func(id string) // Work.GivenUp
 	done    chan struct{}
 	id      string
 	err     error
+	// waiting is how many wait for the result who want it, finished whether it is there; guarded by Group.mu.
+	waiting  int
+	finished bool
+}
+
+// Work is what Join runs.
+type Work struct {
+	// Key orders: of one key one runs at a time. Variant tells what the request asks for: those of the same one are joined.
+	Key, Variant string
+	// Bound is how long it may take.
+	Bound time.Duration
+	// Do does it, and returns the id of what it has made.
+	Do func(context.Context) (id string, err error)
+	// GivenUp is told the id when Do has succeeded and the last one that waited for it has gone without it. May be nil.
+	GivenUp func(id string)
 }
 
 type queue struct {
@@ -29,46 +46,88 @@ type queue struct {
 	users int
 }
 
-// Join runs f under the key, or waits for the run of the same key and variant that is under way and returns its result. While one
-// of another variant is under way, which is a request for something else under the same name, it waits for its end and then
-// runs f. f's context does not end with the first caller's: the work of a client that has gone is finished, or undone, by
-// itself, within the bound.
-func (g *Group) Join(ctx context.Context, key, variant string, bound time.Duration, f func(context.Context) (string, error)) (string, error) {
+// Join does the work, or waits for the work of the same key and variant that is under way and returns its result. While some of
+// another variant is under way, which is a request for something else under the same name, it waits for its end
+// first. The work's context does not end with the first caller's: the work of a client that has gone is finished, or undone,
+// by itself, within the bound.
+func (g *Group) Join(ctx context.Context, w Work) (string, error) {
 	for {
-		c := g.lead(ctx, key, variant, bound, f)
+		c := g.lead(ctx, w)
 		select {
 		case <-c.done:
-			if c.variant == variant {
-				return c.id, c.err
-			}
 		case <-ctx.Done():
+		}
+		if c.variant == w.Variant {
+			g.leave(ctx, c)
+		}
+		switch {
+		case ctx.Err() != nil:
 			return "", ctx.Err()
+		case c.variant == w.Variant:
+			return c.id, c.err
 		}
 	}
 }
 
+// leave ends the wait of one who wants the result. The last one that leaves without it gives up what was made.
+func (g *Group) leave(ctx context.Context, c *call) {
+	g.mu.Lock()
+	c.waiting--
+	last := c.waiting == 0 && c.finished
+	g.mu.Unlock()
+	if last && ctx.Err() != nil {
+		c.giveUp()
+	}
+}
+
+func (c *call) giveUp() {
+	if c.err == nil && c.given != nil {
+		c.given(c.id)
+	}
+}
+
 // lead returns the run under the key that is under way, after starting it if there was none.
-func (g *Group) lead(ctx context.Context, key, variant string, bound time.Duration, f func(context.Context) (string, error)) *call {
+func (g *Group) lead(ctx context.Context, w Work) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c, ok := g.running[key]; ok {
+	if c, ok := g.running[w.Key]; ok {
+		if c.variant == w.Variant {
+			c.waiting++
+		}
 		return c
 	}
-	c := &call{variant: variant, done: make(chan struct{})}
+	c := &call{variant: w.Variant, given: w.GivenUp, done: make(chan struct{}), waiting: 1}
 	if g.running == nil {
 		g.running = map[string]*call{}
 	}
-	g.running[key] = c
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	g.running[w.Key] = c
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.Bound)
 	go func() {
 		defer cancel()
-		c.id, c.err = f(work)
+		c.id, c.err = w.Do(work)
 		g.mu.Lock()
-		delete(g.running, key)
+		delete(g.running, w.Key)
+		c.finished = true
+		alone := c.waiting == 0
 		g.mu.Unlock()
+		if alone {
+			c.giveUp()
+		}
 		close(c.done)
 	}()
 	return c
+}
+
+// All runs the functions beside each other, and returns when all have returned, with their errors.
+func All(fs ...func() error) error {
+	errs := make([]error, len(fs))
+	var wg sync.WaitGroup
+	for i, f := range fs[1:] {
+		wg.Go(func() { errs[i+1] = f() })
+	}
+	errs[0] = fs[0]()
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // One runs f when no other One of the same key runs.

@@ -15,10 +15,10 @@ func TestJoinReturnsTheFirstOnesResult(t *testing.T) {
 		release := make(chan struct{})
 		first, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, err := g.Join(first, "k", "v", time.Minute, func(context.Context) (string, error) {
+			_, err := g.Join(first, Work{Key: "k", Variant: "v", Bound: time.Minute, Do: func(context.Context) (string, error) {
 				<-release
 				return "id", nil
-			})
+			}})
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("the caller that went: %v", err)
 			}
@@ -27,9 +27,9 @@ func TestJoinReturnsTheFirstOnesResult(t *testing.T) {
 		cancel()        // its caller goes; the work does not
 		joined := make(chan string, 1)
 		go func() {
-			id, err := g.Join(t.Context(), "k", "v", time.Minute, func(context.Context) (string, error) {
+			id, err := g.Join(t.Context(), Work{Key: "k", Variant: "v", Bound: time.Minute, Do: func(context.Context) (string, error) {
 				return "", errors.New("ran twice")
-			})
+			}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -48,7 +48,7 @@ func TestJoinDoesNotJoinAnotherVariant(t *testing.T) {
 		var g Group
 		release, results := make(chan struct{}), make(chan string, 2)
 		join := func(variant string, f func()) {
-			id, err := g.Join(t.Context(), "k", variant, time.Minute, func(context.Context) (string, error) { f(); return variant, nil })
+			id, err := g.Join(t.Context(), Work{Key: "k", Variant: variant, Bound: time.Minute, Do: func(context.Context) (string, error) { f(); return variant, nil }})
 			if err != nil {
 				t.Error(err)
 			}
@@ -68,6 +68,58 @@ func TestJoinDoesNotJoinAnotherVariant(t *testing.T) {
 			t.Errorf("both got %q", a)
 		}
 	})
+}
+
+// TestGivenUp: what nobody waits for any more is given up, once, and what somebody got is not.
+func TestGivenUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		callers int  // how many wait
+		gone    int  // how many of them go before the end
+		other   bool // one who wants something else waits, too
+		fails   bool
+		want    int
+	}{
+		"nobody goes":                {callers: 2},
+		"the only one":               {callers: 1, gone: 1, want: 1},
+		"all":                        {callers: 3, gone: 3, want: 1},
+		"all but one":                {callers: 3, gone: 2},
+		"another variant is no heir": {callers: 1, gone: 1, other: true, want: 1},
+		"nothing was made":           {callers: 1, gone: 1, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var g Group
+				release, given := make(chan struct{}), 0
+				work := Work{Key: "k", Variant: "v", Bound: time.Minute, GivenUp: func(id string) { given++ }, Do: func(context.Context) (string, error) {
+					<-release
+					if c.fails {
+						return "", errors.New("failed")
+					}
+					return "id", nil
+				}}
+				for i := range c.callers {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					go func() { _, _ = g.Join(ctx, work) }()
+					synctest.Wait()
+					if i >= c.callers-c.gone {
+						cancel()
+					}
+				}
+				if c.other {
+					other := work
+					other.Variant, other.Do = "w", func(context.Context) (string, error) { return "other", nil }
+					go func() { _, _ = g.Join(t.Context(), other) }()
+				}
+				synctest.Wait()
+				close(release)
+				synctest.Wait()
+				if given != c.want {
+					t.Errorf("given up %d times, want %d", given, c.want)
+				}
+			})
+		})
+	}
 }
 
 func TestOneExcludes(t *testing.T) {

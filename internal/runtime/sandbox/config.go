@@ -10,8 +10,8 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/ocispec"
 )
 
 // Validate refuses by name what of a configuration this package applies and cannot honour. It touches nothing.
@@ -19,12 +19,8 @@ func Validate(cfg *cri.PodSandboxConfig) error {
 	if dir := cfg.GetLogDirectory(); dir != "" && !filepath.IsAbs(dir) {
 		return fmt.Errorf("log_directory %q is not an absolute path: %w", dir, errdefs.ErrInvalidArgument)
 	}
-	for _, p := range cfg.GetPortMappings() {
-		// In the node's network a container's port is the node's.
-		if p.GetHostPort() != 0 && !hostNetwork(cfg) {
-			return fmt.Errorf("port_mappings: host_port %d: ports of the host are not mapped yet; use the node's network, or the pod's address: %w",
-				p.GetHostPort(), errdefs.ErrNotImplemented)
-		}
+	if _, err := hostPorts(cfg); err != nil {
+		return err
 	}
 	if err := checkDNS(cfg.GetDnsConfig()); err != nil {
 		return err
@@ -64,36 +60,8 @@ func namespaces(cfg *cri.PodSandboxConfig) ns.Options {
 	if o.UTS {
 		o.Hostname = cfg.GetHostname()
 	}
+	if uid, gid, ok := ocispec.UserNamespace(cfg); ok {
+		o.User = &ns.Mappings{UIDs: []ns.IDMap{idMap(uid)}, GIDs: []ns.IDMap{idMap(gid)}}
+	}
 	return o
-}
-
-// limits are what a pod's cgroup is limited to: the sum of its containers' resources and of its overhead. What has no limit in
-// resources has none at all.
-func limits(linux *cri.LinuxPodSandboxConfig) cgroup.Resources {
-	r, over := linux.GetResources(), linux.GetOverhead()
-	var out cgroup.Resources
-	if shares := r.GetCpuShares(); shares > 0 {
-		out.CPUShares = new(uint64(shares + over.GetCpuShares()))
-	}
-	if quota := r.GetCpuQuota(); quota != 0 {
-		period := r.GetCpuPeriod()
-		if extra := over.GetCpuQuota(); quota > 0 && extra > 0 {
-			// The overhead may be counted in another period.
-			if p := over.GetCpuPeriod(); p > 0 && period > 0 {
-				extra = extra * period / p
-			}
-			quota += extra
-		}
-		out.CPUQuota = new(quota)
-		if period > 0 {
-			out.CPUPeriod = new(uint64(period))
-		}
-	}
-	if memory := r.GetMemoryLimitInBytes(); memory != 0 {
-		if memory > 0 {
-			memory += over.GetMemoryLimitInBytes()
-		}
-		out.MemoryLimit = new(memory)
-	}
-	return out
 }

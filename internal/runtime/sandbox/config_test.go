@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/stored"
 )
 
@@ -24,9 +25,14 @@ func TestLimits(t *testing.T) {
 		"sum":             {&res{MemoryLimitInBytes: 10, CpuShares: 100}, &res{MemoryLimitInBytes: 5, CpuShares: 7}, cgroup.Resources{MemoryLimit: new(int64(15)), CPUShares: new(uint64(107))}},
 		"other period":    {&res{CpuQuota: 1000, CpuPeriod: 100000}, &res{CpuQuota: 500, CpuPeriod: 50000}, cgroup.Resources{CPUQuota: new(int64(2000)), CPUPeriod: new(uint64(100000))}},
 		"without a limit": {&res{CpuQuota: -1, MemoryLimitInBytes: -1}, &res{CpuQuota: 500, MemoryLimitInBytes: 5}, cgroup.Resources{CPUQuota: new(int64(-1)), MemoryLimit: new(int64(-1))}},
-		"period only":     {&res{CpuPeriod: 100000}, nil, cgroup.Resources{}},
+		"swap":            {&res{MemoryLimitInBytes: 10, MemorySwapLimitInBytes: 20}, &res{MemoryLimitInBytes: 5}, cgroup.Resources{MemoryLimit: new(int64(15)), MemorySwap: new(int64(25))}},
+		"hugepages": {&res{HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 10}, {PageSize: "1GB"}}},
+			&res{HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 5}}}, cgroup.Resources{Hugepages: map[string]uint64{"2MB": 15}}},
+		"cpuset and unified": {&res{CpusetCpus: "0", CpusetMems: "0", Unified: map[string]string{"memory.high": "1"}}, nil,
+			cgroup.Resources{CPUs: "0", Mems: "0", Unified: map[string]string{"memory.high": "1"}}},
+		"period only": {&res{CpuPeriod: 100000}, nil, cgroup.Resources{}},
 	} {
-		if got := limits(&cri.LinuxPodSandboxConfig{Resources: c.resources, Overhead: c.overhead}); !reflect.DeepEqual(got, c.want) {
+		if got := limits(c.overhead, c.resources, ocispec.Host{SwapLimit: true, HugepageSizes: []string{"2MB"}}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -36,7 +42,9 @@ func TestLimits(t *testing.T) {
 func TestRecordSurvivesJSON(t *testing.T) {
 	at := time.Unix(1, 2).UTC()
 	in := Record{ID: "i", Stored: stored.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{Hostname: "h"}}, Handler: "n", BootID: "b", CreatedAt: at,
-		ReadyAt: at, StoppedAt: at, ReclaimedAt: at, Cgroup: "/c", OwnCgroup: true, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+		ReadyAt: at, StoppedAt: at, ReclaimedAt: at, Cgroup: "/c", OwnCgroup: true, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+		Slice: "kubepods.slice", SELinux: ocispec.SELinuxLabels{Process: "u:r:t:s0", Mount: "u:r:f:s0", Level: "s0"},
+		Updated: &stored.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: &cri.UpdatePodSandboxResourcesRequest{Overhead: &cri.LinuxContainerResources{CpuShares: 7}}}}
 	for v, i := reflect.ValueOf(in), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
 			t.Errorf("the field %s is not set by this test", v.Type().Field(i).Name)
@@ -50,7 +58,7 @@ func TestRecordSurvivesJSON(t *testing.T) {
 	if err := json.Unmarshal(raw, &out); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := json.Marshal(out); err != nil || string(again) != string(raw) || out.Config().GetHostname() != "h" {
+	if again, err := json.Marshal(out); err != nil || string(again) != string(raw) || out.Config().GetHostname() != "h" || out.Overhead().GetCpuShares() != 7 {
 		t.Errorf("%s became %s, %v", raw, again, err)
 	}
 }

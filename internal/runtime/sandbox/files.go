@@ -47,6 +47,14 @@ func writeFiles(dir string, rec *Record) error {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			return err
 		}
+		if err := rec.labelFile(path); err != nil {
+			return err
+		}
+		if uid, gid := rec.HostRoot(); uid != 0 || gid != 0 {
+			if err := os.Chown(path, int(uid), int(gid)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -11,16 +11,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/ocispec"
+	"monopod.dev/monopod/internal/runtime/abandon"
 	"monopod.dev/monopod/internal/runtime/flight"
 	"monopod.dev/monopod/internal/runtime/stored"
 	"monopod.dev/monopod/internal/state"
@@ -32,12 +37,25 @@ type Network interface {
 	Teardown(ctx context.Context, sandboxID string) error
 }
 
+// Preparer is a Network that can take down what a sandbox will have while its namespace is being made, so that Setup needs not wait for
+// the disk. What cannot be prepared is Setup's to do, and its errors Setup's to return. Teardown gives back what was prepared.
+type Preparer interface {
+	Prepare(ctx context.Context, req network.Request)
+}
+
 // Containers ends what runs in a sandbox that is stopped.
 type Containers interface {
 	// StopAll kills all containers of the sandbox and returns when they have ended.
 	StopAll(ctx context.Context, sandboxID string) error
 	// RemoveAll removes them.
 	RemoveAll(ctx context.Context, sandboxID string) error
+	// End ends and deletes what the executor holds under an id that is no container's, and removes its cgroup, if given, with
+	// what runs in it. One that is gone is no error.
+	End(ctx context.Context, id, cgroup string) error
+	// Any says whether there is one.
+	Any(sandboxID string) bool
+	// MayRun says whether there is one, those too that clients do not know of, whose end is not known.
+	MayRun(sandboxID string) bool
 }
 
 // Listener hears of changes after they are stored.
@@ -49,16 +67,22 @@ type Listener interface {
 
 // Config is what a Manager works with.
 type Config struct {
-	// Dir holds a folder a sandbox, for this boot.
+	// Dir holds a folder a sandbox, for this boot. Beside it are the folders of the containers.
 	Dir string
 	// CgroupParent is where the cgroup of a sandbox is made whose configuration names none.
 	CgroupParent string
-	BootID       string
-	Cgroups      *cgroup.Host
-	DB           *state.DB
-	Network      Network
-	Containers   Containers
-	Listener     Listener
+	// Systemd: systemd makes the cgroups of sandboxes that are run from now on.
+	Systemd    bool
+	BootID     string
+	Cgroups    *cgroup.Host
+	DB         *state.DB
+	Network    Network
+	Executor   Executor
+	Containers Containers
+	Listener   Listener
+	Host       ocispec.Host
+	// AbandonAfter is how long a sandbox stays whose client has gone before the answer; 0 is abandon.Default.
+	AbandonAfter time.Duration
 	Log          *slog.Logger
 }
 
@@ -67,22 +91,24 @@ type Manager struct {
 	cfg    Config
 	table  state.Table[Record]
 	flight flight.Group
+	given  *abandon.Ledger // what clients have given up
 
-	// damaged: the table holds records that cannot be read. What is in no record then may be in one of those.
-	damaged bool
+	unread stored.Unread // records that are there, and cannot be read
 	// restored are the records that were taken from their copies; Recover stores them.
 	restored []Record
 
 	mu   sync.RWMutex
 	recs map[string]Record // by id; what is stored, and nothing else
+	// levels are those of SELinux which sandboxes have whose records are not stored yet; the sandboxes' ids by level.
+	levels map[string]string
 }
 
 // NewManager reads the stored sandboxes. Call Recover before anything else.
 func NewManager(cfg Config) (*Manager, error) {
-	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "sandboxes")}
+	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "sandboxes"), levels: map[string]string{}}
 	recs, err := m.table.List()
 	if err != nil {
-		m.damaged = true
+		m.unread = stored.UnreadOf(err)
 		cfg.Log.Error("some stored sandboxes cannot be read; what lives of them goes on", "error", err)
 	}
 	m.recs = recs
@@ -91,13 +117,39 @@ func NewManager(cfg Config) (*Manager, error) {
 		cfg.Log.Error("some copies of sandboxes' records cannot be read", "error", err)
 	}
 	for id, rec := range copies {
-		if _, ok := recs[id]; !ok && rec.ID == id {
+		if _, ok := recs[id]; ok || rec.ID != id {
+			continue
+		}
+		if rec.ReadyAt.IsZero() { // it was intended, and no more than that
+			m.recs[id] = rec
+		} else {
 			cfg.Log.Warn("the record of a sandbox was lost, it is taken from its copy", "sandbox", id)
 			m.recs[id] = rec
 			m.restored = append(m.restored, rec)
 		}
 	}
+	m.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: "sandboxes-abandoned", After: cfg.AbandonAfter, Undo: m.undoAbandoned, Log: cfg.Log}, slices.Collect(maps.Keys(m.recs)))
+	if err != nil {
+		cfg.Log.Error("which sandboxes were given up is not all known; those that cannot be read stay", "error", err)
+	}
 	return m, nil
+}
+
+// Claim says that somebody knows of a sandbox: it was not given up, or is not any more.
+func (m *Manager) Claim(id string) {
+	if _, err := m.Get(id); err == nil {
+		m.given.Claim(id)
+	}
+}
+
+// UndoAbandoned removes the sandboxes that clients have given up, until ctx ends.
+func (m *Manager) UndoAbandoned(ctx context.Context) error { return m.given.Run(ctx) }
+
+func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
+	if m.cfg.Containers.Any(id) {
+		return abandon.ErrInUse
+	}
+	return m.Remove(ctx, id)
 }
 
 // Get returns a sandbox that clients may know of, by its id, else errdefs.ErrNotFound.
@@ -109,6 +161,14 @@ func (m *Manager) Get(id string) (Record, error) {
 		return Record{}, fmt.Errorf("sandbox %q: %w", id, errdefs.ErrNotFound)
 	}
 	return rec, nil
+}
+
+// Has says whether Get knows the sandbox.
+func (m *Manager) Has(id string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	rec, ok := m.recs[id]
+	return ok && !rec.ReadyAt.IsZero()
 }
 
 // List returns the sandboxes that clients may know of, the oldest first.
@@ -128,10 +188,42 @@ func (m *Manager) List() []Record {
 // Dir is a sandbox's folder.
 func (m *Manager) Dir(id string) string { return filepath.Join(m.cfg.Dir, id) }
 
-// store makes a record durable, then visible.
-func (m *Manager) store(rec Record) error {
-	if err := m.table.Put(rec.ID, rec); err != nil {
+// intend takes down that a sandbox is to be made. All that is made of it ends with this boot, so the record needs to outlive this
+// process, not the machine: it is in the sandbox's folder only, and not synced.
+func (m *Manager) intend(rec Record) error {
+	dir := m.Dir(rec.ID)
+	err := os.MkdirAll(dir, 0o711)
+	if err == nil {
+		if err = stored.WriteCopy(dir, rec); err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("store sandbox %s: %w", rec.ID, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recs[rec.ID] = rec
+	return nil
+}
+
+// store makes a record durable, then visible. With one that becomes ready it is stored that its client has yet to get it.
+func (m *Manager) store(rec Record) error {
+	m.mu.RLock()
+	fresh := !rec.ReadyAt.IsZero() && m.recs[rec.ID].ReadyAt.IsZero()
+	m.mu.RUnlock()
+	if err := m.cfg.DB.Update(func(tx *state.Tx) error {
+		if fresh {
+			if err := m.given.Expect(tx, rec.ID); err != nil {
+				return err
+			}
+		}
+		return m.table.PutTx(tx, rec.ID, rec)
+	}); err != nil {
+		return fmt.Errorf("store sandbox %s: %w", rec.ID, err)
+	}
+	if fresh {
+		m.given.Expected(rec.ID)
 	}
 	m.mu.Lock()
 	m.recs[rec.ID] = rec
@@ -150,8 +242,9 @@ func (m *Manager) forget(id string) error {
 		return fmt.Errorf("delete sandbox %s: %w", id, err)
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	delete(m.recs, id)
+	m.mu.Unlock()
+	m.given.Forget(id)
 	return nil
 }
 
@@ -176,10 +269,19 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	if err := failpoint.Hit("runtime/sandbox-stop/persisted"); err != nil {
+		return err
+	}
 	if err := m.cfg.Containers.StopAll(ctx, id); err != nil {
 		return err
 	}
+	if err := failpoint.Hit("runtime/sandbox-stop/containers"); err != nil {
+		return err
+	}
 	if err := m.reclaim(ctx, &rec); err != nil {
+		return err
+	}
+	if err := failpoint.Hit("runtime/sandbox-stop/reclaimed"); err != nil {
 		return err
 	}
 	rec.ReclaimedAt = time.Now()
@@ -193,7 +295,9 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 // Remove stops the sandbox and forgets it, with its containers. It is idempotent.
 func (m *Manager) Remove(ctx context.Context, id string) error {
 	return m.flight.One(ctx, id, func() error {
-		rec, ok := m.snapshot()[id]
+		m.mu.RLock()
+		rec, ok := m.recs[id]
+		m.mu.RUnlock()
 		if !ok {
 			return nil
 		}
@@ -203,7 +307,13 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 		if err := m.stop(ctx, id); err != nil {
 			return err
 		}
+		if err := failpoint.Hit("runtime/sandbox-remove/stopped"); err != nil {
+			return err
+		}
 		if err := m.cfg.Containers.RemoveAll(ctx, id); err != nil {
+			return err
+		}
+		if err := failpoint.Hit("runtime/sandbox-remove/containers"); err != nil {
 			return err
 		}
 		rec, err := m.Get(id)
@@ -213,7 +323,13 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 		if err := m.erase(&rec); err != nil {
 			return err
 		}
+		if err := failpoint.Hit("runtime/sandbox-remove/erased"); err != nil {
+			return err
+		}
 		if err := m.forget(id); err != nil {
+			return err
+		}
+		if err := failpoint.Hit("runtime/sandbox-remove/forgotten"); err != nil {
 			return err
 		}
 		m.cfg.Listener.SandboxRemoved(rec)

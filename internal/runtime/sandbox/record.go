@@ -6,6 +6,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/stored"
 )
 
@@ -28,9 +29,15 @@ type Record struct {
 	// ReclaimedAt is when the network and the namespaces of a stopped sandbox were given back.
 	ReclaimedAt time.Time `json:"reclaimedAt,omitzero"`
 	// Cgroup is the parent of the containers' cgroups; OwnCgroup says that it was made for this sandbox and goes with it.
-	Cgroup    string       `json:"cgroup"`
-	OwnCgroup bool         `json:"ownCgroup,omitempty"`
-	IPs       []netip.Addr `json:"ips,omitempty"`
+	Cgroup    string `json:"cgroup"`
+	OwnCgroup bool   `json:"ownCgroup,omitempty"`
+	// Slice is systemd's unit of that cgroup; empty: none, systemd has no part in it.
+	Slice string       `json:"slice,omitempty"`
+	IPs   []netip.Addr `json:"ips,omitempty"`
+	// SELinux are the labels of its containers and files.
+	SELinux ocispec.SELinuxLabels `json:"selinux,omitzero"`
+	// Updated holds the overhead and the resources that an update has set; nil: those of the configuration hold.
+	Updated *stored.Proto[*cri.UpdatePodSandboxResourcesRequest] `json:"updated,omitempty"`
 }
 
 // Ready says that containers can be created in the sandbox.

@@ -13,8 +13,9 @@ import (
 )
 
 // Recover makes the records and the host agree after a restart of monopod, a crash or a reboot: half made sandboxes are
-// undone, those of an earlier boot are not ready, and folders and mounts that no record knows are removed. It returns the
-// network namespaces of the live sandboxes, by id.
+// undone, those of an earlier boot are not ready, and folders and mounts that no record knows are removed. A sandbox that is not
+// ready gives back what it holds only when nothing can run in it any more. It returns the network namespaces of the
+// sandboxes that hold their addresses, by id; empty where the namespace is not to be found or is to be left as it is.
 func (m *Manager) Recover(ctx context.Context) (live map[string]string, err error) {
 	live = map[string]string{}
 	var errs []error
@@ -22,6 +23,9 @@ func (m *Manager) Recover(ctx context.Context) (live map[string]string, err erro
 		errs = append(errs, m.table.Put(rec.ID, rec))
 	}
 	for id, rec := range m.snapshot() {
+		if rec.Ready() && rec.Updated != nil && rec.BootID == m.cfg.BootID {
+			errs = append(errs, m.limit(&rec)) // a crash may have come before the kernel had heard of it
+		}
 		switch {
 		case rec.ReadyAt.IsZero():
 			m.cfg.Log.Info("undoing a sandbox that was half made", "sandbox", id)
@@ -39,14 +43,14 @@ func (m *Manager) Recover(ctx context.Context) (live map[string]string, err erro
 				live[id] = ns.Path(m.nsDir(id), ns.Network)
 			default:
 				m.cfg.Log.Warn("the sandbox's network namespace is gone: the sandbox is not ready", "sandbox", id)
-				errs = append(errs, m.ended(ctx, rec))
+				errs = append(errs, m.halfEnded(ctx, rec, live))
 			}
+		case !rec.Ready() && rec.ReclaimedAt.IsZero():
+			errs = append(errs, m.halfEnded(ctx, rec, live))
 		}
 	}
-	if m.damaged {
-		return live, errors.Join(append(errs, m.keepUnread(live))...)
-	}
-	return live, errors.Join(append(errs, m.sweep())...)
+	errs = append(errs, m.recoverInits(ctx))
+	return live, errors.Join(append(errs, m.sweep(live))...)
 }
 
 // ended takes down that a sandbox is not ready any more, and gives back what it held.
@@ -61,28 +65,21 @@ func (m *Manager) ended(ctx context.Context, rec Record) error {
 	return errors.Join(err, m.store(rec))
 }
 
-// keepUnread adds the living network namespaces that are in no record: those whose record cannot be read are among them, and
-// nothing that lives is dropped.
-func (m *Manager) keepUnread(live map[string]string) error {
-	known := m.snapshot()
-	entries, err := os.ReadDir(m.cfg.Dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+// halfEnded does what ended does, unless containers of the sandbox may run on: then the sandbox keeps its address, which they use,
+// until a Stop has ended them.
+func (m *Manager) halfEnded(ctx context.Context, rec Record, live map[string]string) error {
+	if !m.cfg.Containers.MayRun(rec.ID) {
+		return m.ended(ctx, rec)
 	}
-	var errs []error
-	for _, e := range entries {
-		id := e.Name()
-		if _, ok := known[id]; ok {
-			continue
-		}
-		m.cfg.Log.Error("a sandbox's folder is in no record that can be read; it is left as it is", "sandbox", id)
-		pinned, err := ns.Pinned(m.nsDir(id), ns.Network)
-		if pinned {
-			live[id] = ns.Path(m.nsDir(id), ns.Network)
-		}
-		errs = append(errs, err)
+	if !rec.HostNetwork() {
+		live[rec.ID] = ""
 	}
-	return errors.Join(errs...)
+	m.cfg.Log.Warn("a sandbox that is not ready has containers that may run on; it keeps its address until it is stopped", "sandbox", rec.ID)
+	if !rec.StoppedAt.IsZero() {
+		return nil
+	}
+	rec.StoppedAt = time.Now()
+	return m.store(rec)
 }
 
 func (m *Manager) snapshot() map[string]Record {
@@ -95,8 +92,9 @@ func (m *Manager) snapshot() map[string]Record {
 	return all
 }
 
-// sweep removes folders of sandboxes that are in no record: a crash came between the two steps of a removal.
-func (m *Manager) sweep() error {
+// sweep removes folders of sandboxes that are in no record: a crash came between the two steps of a removal. Those whose record cannot be
+// read are left as they are, and their living network namespaces added to live: nothing that lives is dropped.
+func (m *Manager) sweep(live map[string]string) error {
 	entries, err := os.ReadDir(m.cfg.Dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -107,16 +105,25 @@ func (m *Manager) sweep() error {
 	known := m.snapshot()
 	var errs []error
 	for _, e := range entries {
-		if _, ok := known[e.Name()]; ok {
+		id, dir := e.Name(), filepath.Join(m.cfg.Dir, e.Name())
+		if _, ok := known[id]; ok {
 			continue
 		}
-		dir := filepath.Join(m.cfg.Dir, e.Name())
+		if m.unread.Has(id) {
+			m.cfg.Log.Error("a sandbox's folder is in no record that can be read; it is left as it is", "sandbox", id)
+			pinned, err := ns.Pinned(m.nsDir(id), ns.Network)
+			if pinned {
+				live[id] = ns.Path(m.nsDir(id), ns.Network)
+			}
+			errs = append(errs, err)
+			continue
+		}
 		m.cfg.Log.Info("removing the folder of a sandbox that is gone", "folder", dir)
 		if err := mount.UnmountBelow(dir); err != nil {
 			errs = append(errs, fmt.Errorf("sandbox folder %s: %w", dir, err))
 			continue
 		}
-		errs = append(errs, os.RemoveAll(dir))
+		errs = append(errs, mount.RemoveAll(dir))
 	}
 	return errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/runtime/flight"
 	"monopod.dev/monopod/internal/runtime/ident"
 	"monopod.dev/monopod/internal/runtime/rollback"
 	"monopod.dev/monopod/internal/runtime/stored"
@@ -29,19 +30,50 @@ const shmSize = 64 << 20
 
 // Run makes a sandbox ready and returns its id. The configuration has been validated. A Run of the same metadata and
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
-// errdefs.ErrAlreadyExists.
+// errdefs.ErrAlreadyExists. What nobody waits for any more when it is ready is undone after Config.AbandonAfter, if it is not claimed.
 func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (string, error) {
-	return m.flight.Join(ctx, "run "+Name(cfg.GetMetadata()), handler+" "+stored.Digest(cfg), runBound, func(ctx context.Context) (string, error) {
-		if rec, ok := m.byName(Name(cfg.GetMetadata())); ok {
-			if rec.Ready() && rec.Handler == handler && proto.Equal(rec.Config(), cfg) {
-				return rec.ID, nil
-			}
-			return "", fmt.Errorf("sandbox %q is there already as %s (%s): remove it, or use another attempt number: %w",
-				Name(cfg.GetMetadata()), rec.ID, rec.State(), errdefs.ErrAlreadyExists)
+	work := flight.Work{Key: "run " + Name(cfg.GetMetadata()), Variant: handler + " " + stored.Digest(cfg), Bound: runBound, GivenUp: m.given.Abandon,
+		Do: func(ctx context.Context) (string, error) { return m.find(ctx, cfg, handler) }}
+	for {
+		id, err := m.flight.Join(ctx, work)
+		if err != nil {
+			return "", err
 		}
-		rec := Record{ID: ident.New(), Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler, BootID: m.cfg.BootID, CreatedAt: time.Now()}
-		return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.run(ctx, rec) })
-	})
+		undoing := m.given.Claim(id)
+		if undoing == nil {
+			return id, nil
+		}
+		select { // a new one is made when the old one is gone
+		case <-undoing:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// find returns the sandbox of a configuration, after making it if there was none.
+func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (string, error) {
+	for {
+		rec, ok := m.byName(cfg.GetMetadata())
+		if !ok {
+			break
+		}
+		if undoing := m.given.Undoing(rec.ID); undoing != nil {
+			select {
+			case <-undoing:
+				continue
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}
+		if rec.Ready() && rec.Handler == handler && proto.Equal(rec.Config(), cfg) {
+			return rec.ID, nil
+		}
+		return "", fmt.Errorf("sandbox %q is there already as %s (%s): remove it, or use another attempt number: %w",
+			Name(cfg.GetMetadata()), rec.ID, rec.State(), errdefs.ErrAlreadyExists)
+	}
+	rec := Record{ID: ident.New(), Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler, BootID: m.cfg.BootID, CreatedAt: time.Now()}
+	return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.run(ctx, rec) })
 }
 
 // Name is what makes a sandbox unique among those of a runtime (PodSandboxMetadata).
@@ -49,11 +81,15 @@ func Name(md *cri.PodSandboxMetadata) string {
 	return fmt.Sprintf("%s_%s_%s_%d", md.GetName(), md.GetNamespace(), md.GetUid(), md.GetAttempt())
 }
 
-func (m *Manager) byName(name string) (Record, bool) {
+// byName finds a sandbox by what Name is made of. All are looked at for each that is made, so nothing is made of them for that.
+func (m *Manager) byName(md *cri.PodSandboxMetadata) (Record, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for _, rec := range m.recs {
-		if !rec.ReadyAt.IsZero() && Name(rec.Config().GetMetadata()) == name {
+	for id := range m.recs {
+		rec := m.recs[id]
+		other := rec.Config().GetMetadata()
+		if !rec.ReadyAt.IsZero() && other.GetUid() == md.GetUid() && other.GetName() == md.GetName() &&
+			other.GetNamespace() == md.GetNamespace() && other.GetAttempt() == md.GetAttempt() {
 			return rec, true
 		}
 	}
@@ -61,9 +97,8 @@ func (m *Manager) byName(name string) (Record, bool) {
 }
 
 func (m *Manager) run(ctx context.Context, rec Record) (err error) {
-	rec.Cgroup = rec.Config().GetLinux().GetCgroupParent()
-	if rec.Cgroup == "" {
-		rec.Cgroup = filepath.Join(m.cfg.CgroupParent, rec.ID)
+	if err := m.place(&rec); err != nil {
+		return err
 	}
 	// A cgroup that is there belongs to the client that made it, or to the pod's sandbox before this one.
 	exists, err := m.cfg.Cgroups.Exists(rec.Cgroup)
@@ -71,7 +106,13 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 		return err
 	}
 	rec.OwnCgroup = !exists || m.shares(&rec)
-	if err := m.store(rec); err != nil {
+	release, err := m.label(&rec)
+	if err != nil {
+		return err
+	}
+	err = m.intend(rec)
+	release()
+	if err != nil {
 		return err
 	}
 	var undo rollback.Stack
@@ -91,56 +132,93 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 		return err
 	}
 	undo.Release()
+	if err := failpoint.Hit("runtime/sandbox-run/ready"); err != nil {
+		return err
+	}
 	m.cfg.Listener.SandboxStarted(rec)
 	return nil
 }
 
-// build makes everything that a sandbox is.
+// build makes everything that a sandbox is. What does not need one another is made at once: most of the time goes by in the kernel.
 func (m *Manager) build(ctx context.Context, rec *Record) error {
-	if rec.OwnCgroup {
-		if _, err := m.cfg.Cgroups.Create(rec.Cgroup); err != nil {
+	var req network.Request
+	parts := []func() error{func() error { return m.buildCgroup(rec) }, func() error { return m.buildNamespaces(rec) }}
+	if !rec.HostNetwork() {
+		var err error
+		if req, err = m.networkRequest(rec); err != nil {
 			return err
 		}
-		if err := m.cfg.Cgroups.Set(rec.Cgroup, limits(rec.Config().GetLinux())); err != nil {
-			return fmt.Errorf("linux.resources: %w", err)
+		if p, ok := m.cfg.Network.(Preparer); ok {
+			parts = append(parts, func() error { p.Prepare(ctx, req); return nil })
 		}
 	}
-	dir := m.Dir(rec.ID)
-	if err := os.MkdirAll(filepath.Join(dir, "shm"), 0o711); err != nil {
+	if err := flight.All(parts...); err != nil {
 		return err
-	}
-	if err := ns.Create(m.nsDir(rec.ID), namespaces(rec.Config())); err != nil {
-		return err
-	}
-	if !rec.HostIPC() {
-		if err := mount.Tmpfs(filepath.Join(dir, "shm"), mount.TmpfsOptions{Size: shmSize, Mode: 0o1777}); err != nil {
-			return err
-		}
 	}
 	if !rec.HostNetwork() {
-		res, err := m.cfg.Network.Setup(ctx, network.Request{SandboxID: rec.ID, NetNS: m.Namespace(rec, ns.Network)})
+		res, err := m.cfg.Network.Setup(ctx, req)
 		if err != nil {
 			return err
 		}
 		rec.IPs = res.IPs
 	}
-	return writeFiles(dir, rec)
+	return writeFiles(m.Dir(rec.ID), rec)
+}
+
+func (m *Manager) buildCgroup(rec *Record) error {
+	if rec.OwnCgroup {
+		if err := m.makeCgroup(rec); err != nil {
+			return err
+		}
+	}
+	if err := m.limit(rec); err != nil {
+		return err
+	}
+	return failpoint.Hit("runtime/sandbox-run/cgroup")
+}
+
+func (m *Manager) buildNamespaces(rec *Record) error {
+	dir := m.Dir(rec.ID)
+	if err := os.MkdirAll(filepath.Join(dir, "shm"), 0o711); err != nil {
+		return err
+	}
+	if rec.HasUserNamespace() {
+		if err := checkReachable(filepath.Dir(m.cfg.Dir)); err != nil {
+			return err
+		}
+	}
+	if err := ns.Create(m.nsDir(rec.ID), namespaces(rec.Config())); err != nil {
+		return err
+	}
+	if err := failpoint.Hit("runtime/sandbox-run/namespaces"); err != nil {
+		return err
+	}
+	if !rec.HostIPC() {
+		uid, gid := rec.HostRoot()
+		if err := mount.Tmpfs(filepath.Join(dir, "shm"), mount.TmpfsOptions{Size: shmSize, Mode: 0o1777, UID: uid, GID: gid, Label: rec.SELinux.Mount}); err != nil {
+			return err
+		}
+	}
+	return failpoint.Hit("runtime/sandbox-run/shm")
 }
 
 // undo removes what a Run that did not come to its end has made. A sandbox that cannot be undone now keeps its record, which
 // nobody sees: recovery tries again.
 func (m *Manager) undo(ctx context.Context, rec *Record) error {
 	if err := errors.Join(m.reclaim(ctx, rec), m.erase(rec)); err != nil {
-		return err
+		return errors.Join(err, m.table.Put(rec.ID, *rec)) // what it was intended by may be gone with its folder
 	}
 	return m.forget(rec.ID)
 }
 
-// reclaim gives back the address and the namespaces. Every step runs, and may be repeated.
+// reclaim ends the init and gives back the address and the namespaces. Every step that can be runs, and may be repeated.
 func (m *Manager) reclaim(ctx context.Context, rec *Record) error {
-	var errs []error
+	errs := []error{m.endInit(ctx, rec)}
 	if !rec.HostNetwork() {
 		errs = append(errs, m.cfg.Network.Teardown(ctx, rec.ID))
+	}
+	if errs[0] != nil {
+		return errors.Join(errs...) // the pin stays: it tells that there is an init to end
 	}
 	errs = append(errs, ns.Remove(m.nsDir(rec.ID)), mount.UnmountBelow(m.Dir(rec.ID)))
 	return errors.Join(errs...)
@@ -150,13 +228,13 @@ func (m *Manager) reclaim(ctx context.Context, rec *Record) error {
 func (m *Manager) erase(rec *Record) error {
 	var errs []error
 	if rec.OwnCgroup && !m.shares(rec) {
-		errs = append(errs, m.cfg.Cgroups.Remove(rec.Cgroup))
+		errs = append(errs, m.removeCgroup(rec))
 	}
 	// Nothing that is mounted may be emptied with the folder.
 	if err := mount.UnmountBelow(m.Dir(rec.ID)); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	return errors.Join(append(errs, os.RemoveAll(m.Dir(rec.ID)))...)
+	return errors.Join(append(errs, mount.RemoveAll(m.Dir(rec.ID)))...)
 }
 
 // shares says that another sandbox has the same cgroup and made it: that of the same pod, with another attempt number.
@@ -175,7 +253,9 @@ func (m *Manager) nsDir(id string) string { return filepath.Join(m.Dir(id), "ns"
 
 // Namespace is the path of one of the sandbox's namespaces, or empty where it is the node's.
 func (m *Manager) Namespace(rec *Record, kind ns.Kind) string {
-	if kind == ns.IPC && rec.HostIPC() || kind != ns.IPC && rec.HostNetwork() {
+	switch {
+	case kind == ns.User && !rec.HasUserNamespace(), kind == ns.IPC && rec.HostIPC(),
+		(kind == ns.Network || kind == ns.UTS) && rec.HostNetwork():
 		return ""
 	}
 	return ns.Path(m.nsDir(rec.ID), kind)

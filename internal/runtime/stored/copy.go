@@ -3,7 +3,6 @@ package stored
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 
 	"google.golang.org/protobuf/proto"
+
+	"monopod.dev/monopod/internal/bootfile"
 )
 
 // copyName is the file of a record's copy.
@@ -20,15 +21,7 @@ const copyName = "record.json"
 // what a running object is known by when the table has lost it. It belongs to this boot, so that it is not synced; a reader
 // sees the old one or the new one.
 func WriteCopy(dir string, rec any) error {
-	raw, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, copyName)
-	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return bootfile.Write(filepath.Join(dir, copyName), rec)
 }
 
 // ReadCopies reads the copies in the folders of dir, by the folders' names. A folder without one is left out; of one that cannot
@@ -45,13 +38,10 @@ func ReadCopies[T any](dir string) (map[string]T, error) {
 	var errs []error
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name(), copyName)
-		raw, err := os.ReadFile(path)
+		var rec T
+		err := bootfile.Read(path, &rec)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		}
-		var rec T
-		if err == nil {
-			err = json.Unmarshal(raw, &rec)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("copy of a record %s: %w", path, err))

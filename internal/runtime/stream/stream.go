@@ -1,8 +1,9 @@
-// Package stream runs further processes in containers and attaches to containers, with streams that the executor does not
-// copy: the process gets the ends of pipes, or a pty.
+// Package stream runs further processes in containers, attaches to containers, and forwards ports into sandboxes. The executor
+// copies no data of theirs: a process gets the ends of pipes, or a pty.
 //
 // It guarantees that nothing outlives its call but what the caller's streams themselves block: after a process has ended, its
-// output is drained for a bounded time, because a grandchild may keep the pipe open for ever.
+// output is drained for a bounded time, because a grandchild may keep the pipe open for ever; and a process whose client has gone
+// is hung up, and killed when it goes on all the same.
 package stream
 
 import (
@@ -16,22 +17,24 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/exec"
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/runtime/ident"
+	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
-// drainBound is how long output is read on after the process has ended. What is in the pipe by then is read in microseconds; only
-// what others write later is cut.
-const drainBound = 500 * time.Millisecond
+// hangUpGrace is what a process whose client has gone may take to end, from the hang-up on.
+const hangUpGrace = 5 * time.Second
 
 // Executor is what streams need of the executor's client.
 type Executor interface {
 	Exec(ctx context.Context, req protocol.ExecRequest, files ...*os.File) (protocol.ExecResponse, error)
 	Attach(ctx context.Context, req protocol.AttachRequest, files ...*os.File) error
 	Resize(ctx context.Context, req protocol.ResizeRequest) error
+	Kill(ctx context.Context, req protocol.KillRequest) error
 }
 
 // Containers tells what a further process in a container is to be, and what an attached client may use of one.
@@ -41,87 +44,131 @@ type Containers interface {
 	Attachable(id string, terminal bool) (stdin bool, err error)
 }
 
-// Runner implements streaming.Runtime but for port-forward, and runs commands to their end.
+// Sandboxes tells where the ports of a sandbox are.
+type Sandboxes interface {
+	// NetworkNamespace is the path of a ready sandbox's network namespace, empty for the node's.
+	NetworkNamespace(id string) (string, error)
+}
+
+// Runner implements wire.Backend, and runs commands to their end.
 type Runner struct {
 	Executor   Executor
 	Containers Containers
+	Sandboxes  Sandboxes
 	Log        *slog.Logger
 }
 
+var _ wire.Backend = (*Runner)(nil)
+
 // Exec runs a command with the client's streams and returns when it has ended: nil for code 0, an exec.CodeExitError for
 // another code.
-func (r *Runner) Exec(ctx context.Context, id string, cmd []string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
-	process, err := r.Containers.Process(id, cmd, tty)
+func (r *Runner) Exec(ctx context.Context, req *cri.ExecRequest, client wire.Streams) error {
+	process, err := r.Containers.Process(req.GetContainerId(), req.GetCmd(), req.GetTty())
 	if err != nil {
 		return err
 	}
-	req := protocol.ExecRequest{ID: id, ExecID: ident.New(), Process: process}
+	x := protocol.ExecRequest{ID: req.GetContainerId(), ExecID: ident.New(), Process: process}
 	var exit protocol.Exit
-	if tty {
-		exit, err = r.execTerminal(ctx, req, in, out, resize)
+	if req.GetTty() {
+		exit, err = r.execTerminal(ctx, x, client)
 	} else {
-		exit, err = r.execPipes(ctx, req, in, out, errOut)
+		exit, err = r.execPipes(ctx, x, client)
 	}
-	if err != nil {
-		return err
-	}
-	if exit.Code != 0 {
+	switch {
+	case err != nil:
+		return fmt.Errorf("command %q: %w", req.GetCmd(), err)
+	case exit.Code != 0:
 		return exec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", exit.Code), Code: exit.Code}
 	}
 	return nil
 }
 
 // execPipes runs a process on pipes. A nil stream is /dev/null to the process.
-func (r *Runner) execPipes(ctx context.Context, req protocol.ExecRequest, in io.Reader, out, errOut io.Writer) (protocol.Exit, error) {
+func (r *Runner) execPipes(ctx context.Context, req protocol.ExecRequest, client wire.Streams) (protocol.Exit, error) {
 	p := &pipes{}
 	defer p.close()
-	req.Stdin, req.Stdout, req.Stderr = in != nil, out != nil, errOut != nil
-	for _, err := range []error{p.input(in), p.output(out), p.output(errOut)} {
+	req.Stdin, req.Stdout, req.Stderr = client.Stdin != nil, client.Stdout != nil, client.Stderr != nil
+	for _, err := range []error{p.input(client.Stdin), p.output(client.Stdout), p.output(client.Stderr)} {
 		if err != nil {
 			return protocol.Exit{}, err
 		}
 	}
-	resp, err := r.Executor.Exec(ctx, req, p.theirs...)
+	exit, err := r.execute(ctx, req, p.close, p.theirs...)
+	if ctx.Err() != nil {
+		p.close() // nobody wants the rest
+	}
 	p.drain()
+	return exit, err
+}
+
+// execute runs the process. When ctx ends it is hung up, so that it can end in its own way, and killed after the grace; at once
+// when this server ends, or when its time is over.
+func (r *Runner) execute(ctx context.Context, req protocol.ExecRequest, hangUp func(), files ...*os.File) (protocol.Exit, error) {
+	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		hangUp()
+		if cause := context.Cause(ctx); !errors.Is(cause, wire.ErrClientGone) && !errors.Is(cause, wire.ErrIdle) {
+			kill()
+			return
+		}
+		// The executor holds the terminal too, so closing ours does not hang it up.
+		if err := r.Executor.Kill(life, protocol.KillRequest{ID: req.ID, ExecID: req.ExecID, Signal: int(unix.SIGHUP), All: true}); err != nil && life.Err() == nil {
+			r.Log.Debug("hang up a command", "container", req.ID, "error", err)
+		}
+		grace := time.NewTimer(hangUpGrace)
+		defer grace.Stop()
+		select {
+		case <-grace.C:
+			kill()
+		case <-ended:
+		}
+	})
+	defer stop()
+	defer close(ended)
+	resp, err := r.Executor.Exec(life, req, files...)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	return resp.Exit, err
 }
 
 // Attach copies a running container's stdio to and from the client's streams, until the container or the client ends.
-func (r *Runner) Attach(ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
-	hasStdin, err := r.Containers.Attachable(id, tty)
+func (r *Runner) Attach(ctx context.Context, attach *cri.AttachRequest, client wire.Streams) error {
+	id := attach.GetContainerId()
+	hasStdin, err := r.Containers.Attachable(id, attach.GetTty())
 	if err != nil {
 		return err
 	}
-	if !hasStdin {
-		in = nil
-	}
-	if tty {
-		errOut = nil
+	if !hasStdin && client.Stdin != nil {
+		go discard(client.Stdin)
+		client.Stdin = nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go r.forwardSizes(ctx, id, resize, func(size remotecommand.TerminalSize) error {
+	go r.forwardSizes(ctx, id, client.Sizes, func(size wire.Size) error {
 		return r.Executor.Resize(ctx, protocol.ResizeRequest{ID: id, Width: size.Width, Height: size.Height})
 	})
 	p := &pipes{gone: cancel}
 	defer p.close()
-	req := protocol.AttachRequest{ID: id, Stdin: in != nil, Stdout: out != nil, Stderr: errOut != nil}
-	for _, err := range []error{p.input(in), p.output(out), p.output(errOut)} {
+	req := protocol.AttachRequest{ID: id, Stdin: client.Stdin != nil, Stdout: client.Stdout != nil, Stderr: client.Stderr != nil}
+	for _, err := range []error{p.input(client.Stdin), p.output(client.Stdout), p.output(client.Stderr)} {
 		if err != nil {
 			return err
 		}
 	}
 	err = r.Executor.Attach(ctx, req, p.theirs...)
-	p.drain()
 	if ctx.Err() != nil {
+		p.close()
+		p.drain()
 		return nil // the client has gone: that is how most attachments end
 	}
-	return err
-}
-
-// PortForward is not there yet.
-func (r *Runner) PortForward(context.Context, string, int32, io.ReadWriteCloser) error {
-	return errors.New("PortForward is not implemented yet")
+	p.drain()
+	if err != nil {
+		return fmt.Errorf("attach to container %s: %w", id, err)
+	}
+	return nil
 }
 
 // pipes are the two ends of a process's streams: theirs go to the process, ours are copied to and from the client.
@@ -142,13 +189,16 @@ func (p *pipes) input(in io.Reader) error {
 		return err
 	}
 	p.theirs, p.ours = append(p.theirs, r), append(p.ours, w)
-	// The reader may block for ever in the client's stream; it is the streaming server that ends it.
+	// It may wait for the client until the session ends.
 	go func() {
 		_, _ = io.Copy(w, in)
 		w.Close()
+		discard(in) // what the process does not want must not hold up the client
 	}()
 	return nil
 }
+
+func discard(in io.Reader) { _, _ = io.Copy(io.Discard, in) }
 
 // output copies a pipe to the client's stream.
 func (p *pipes) output(out io.Writer) error {
@@ -161,7 +211,7 @@ func (p *pipes) output(out io.Writer) error {
 	}
 	p.theirs, p.ours = append(p.theirs, w), append(p.ours, r)
 	p.copies.Go(func() {
-		if _, err := io.Copy(out, r); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := copyOutput(out, r); err != nil {
 			// The client has gone. A process that prints on gets SIGPIPE, instead of waiting for ever for a reader.
 			r.Close()
 			if p.gone != nil {
@@ -177,9 +227,8 @@ func (p *pipes) drain() {
 	for _, f := range p.theirs {
 		f.Close()
 	}
-	deadline := time.Now().Add(drainBound)
 	for _, f := range p.ours {
-		_ = f.SetReadDeadline(deadline) // not supported by the write end of stdin, which is not read
+		drainSoon(f) // the write end of stdin is not read
 	}
 	p.copies.Wait()
 }

@@ -5,16 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/runtime/ident"
+	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
-// maxSyncOutput is how much output Run keeps, in bytes; the rest is read and thrown away while the command runs on. CRI caps
-// a whole answer at 16 MB, and clients take messages of 16 MiB, of which some bytes are the message's own.
-const maxSyncOutput = 16<<20 - 1<<10
+const (
+	// maxStream is how much Run keeps of each stream, in bytes; the rest is read and thrown away while the command runs on.
+	maxStream = 16 << 20
+	// maxBoth is how much it returns of both together: kubelets take messages of 16 MiB, of which some bytes are the message's
+	// own, and refuse a larger one as a whole.
+	maxBoth = 16<<20 - 1<<10
+)
 
 // Result is how a command ended and what it printed.
 type Result struct {
@@ -34,40 +38,34 @@ func (r *Runner) Run(ctx context.Context, id string, cmd []string, timeout time.
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	room := &budget{left: maxSyncOutput}
-	out, errOut := capped{room: room}, capped{room: room}
-	exit, err := r.execPipes(ctx, protocol.ExecRequest{ID: id, ExecID: ident.New(), Process: process}, nil, &out, &errOut)
+	var out, errOut capped
+	exit, err := r.execPipes(ctx, protocol.ExecRequest{ID: id, ExecID: ident.New(), Process: process}, wire.Streams{Stdout: &out, Stderr: &errOut})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return Result{}, fmt.Errorf("command %q in container %s was killed after its time-out of %v: %w", cmd, id, timeout, context.DeadlineExceeded)
 	}
 	if err != nil {
-		return Result{}, err
+		return Result{}, fmt.Errorf("command %q: %w", cmd, err)
 	}
-	return Result{Stdout: out.kept.Bytes(), Stderr: errOut.kept.Bytes(), Code: exit.Code}, nil
+	stdout, stderr := fit(out.kept.Bytes(), errOut.kept.Bytes(), maxBoth)
+	return Result{Stdout: stdout, Stderr: stderr, Code: exit.Code}, nil
 }
 
-// budget is what two streams may keep together.
-type budget struct {
-	mu   sync.Mutex
-	left int
+// fit cuts two streams to what both may have together. One that takes no more than half of it is kept whole.
+func fit(a, b []byte, most int) (cutA, cutB []byte) {
+	if len(a)+len(b) <= most {
+		return a, b
+	}
+	roomB := max(most-len(a), most/2)
+	b = b[:min(len(b), roomB)]
+	return a[:min(len(a), most-len(b))], b
 }
 
-// take grants at most n bytes.
-func (b *budget) take(n int) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n = min(n, b.left)
-	b.left -= n
-	return n
-}
-
-// capped keeps what the budget grants and takes the rest in silence.
+// capped keeps the first bytes and takes the rest in silence.
 type capped struct {
-	room *budget
 	kept bytes.Buffer
 }
 
 func (c *capped) Write(p []byte) (int, error) {
-	c.kept.Write(p[:c.room.take(len(p))])
+	c.kept.Write(p[:min(len(p), maxStream-c.kept.Len())])
 	return len(p), nil
 }

@@ -7,31 +7,36 @@ import (
 	"io"
 	"net"
 	"os"
-	"time"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
-	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
 // execTerminal runs a process on a pty, whose master the executor sends over a socket.
-func (r *Runner) execTerminal(ctx context.Context, req protocol.ExecRequest, in io.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize) (protocol.Exit, error) {
+func (r *Runner) execTerminal(ctx context.Context, req protocol.ExecRequest, client wire.Streams) (protocol.Exit, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return protocol.Exit{}, err
 	}
 	defer ours.Close()
 	defer theirs.Close()
+	select {
+	case size := <-client.Sizes:
+		req.Process.ConsoleSize = &specs.Box{Width: uint(size.Width), Height: uint(size.Height)}
+	default: // it will be told
+	}
 	type result struct {
-		resp protocol.ExecResponse
+		exit protocol.Exit
 		err  error
 	}
 	ended := make(chan result, 1)
 	go func() {
-		resp, err := r.Executor.Exec(ctx, req, theirs)
+		exit, err := r.execute(ctx, req, func() {}, theirs)
 		theirs.Close()
-		ended <- result{resp, err}
+		ended <- result{exit, err}
 	}()
 	// The socket's other end is closed with the call, so this ends even if no pty comes.
 	master, err := receiveFile(ours)
@@ -43,44 +48,36 @@ func (r *Runner) execTerminal(ctx context.Context, req protocol.ExecRequest, in 
 		return protocol.Exit{}, fmt.Errorf("the executor sent no terminal: %w", err)
 	}
 	defer master.Close()
+	// A client that has gone takes the terminal with it: what waits for its output or its input ends.
+	defer context.AfterFunc(ctx, func() { master.Close() })()
 	sizes, stop := context.WithCancel(ctx)
 	defer stop()
-	go r.forwardSizes(sizes, req.ID, resize, func(size remotecommand.TerminalSize) error { return setSize(master, size) })
-	if in != nil {
-		go func() { _, _ = io.Copy(master, in) }()
+	go r.forwardSizes(sizes, req.ID, client.Sizes, func(size wire.Size) error { return setSize(master, size) })
+	if client.Stdin != nil {
+		go func() {
+			_, _ = io.Copy(master, client.Stdin)
+			discard(client.Stdin)
+		}()
+	}
+	out := client.Stdout
+	if out == nil {
+		out = io.Discard
 	}
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
-		client := &client{out: out}
-		_, _ = io.Copy(client, master) // a pty's master fails with EIO when the last slave is closed
-		if client.gone {
-			master.Close() // the terminal is hung up: its processes get SIGHUP
+		if copyOutput(out, master) != nil {
+			master.Close()
 		}
 	}()
 	res := <-ended
-	_ = master.SetReadDeadline(time.Now().Add(drainBound))
+	drainSoon(master)
 	<-copied
-	return res.resp.Exit, res.err
-}
-
-// client is a client's stream, or a client that does not want the output, which is then thrown away.
-type client struct {
-	out  io.Writer
-	gone bool // a write has failed
-}
-
-func (c *client) Write(p []byte) (int, error) {
-	if c.out == nil {
-		return len(p), nil
-	}
-	n, err := c.out.Write(p)
-	c.gone = c.gone || err != nil
-	return n, err
+	return res.exit, res.err
 }
 
 // setSize sets a pty's window size, of which the kernel tells its foreground processes.
-func setSize(master *os.File, size remotecommand.TerminalSize) error {
+func setSize(master *os.File, size wire.Size) error {
 	raw, err := master.SyscallConn()
 	if err != nil {
 		return err
@@ -92,14 +89,11 @@ func setSize(master *os.File, size remotecommand.TerminalSize) error {
 	return errors.Join(err, serr)
 }
 
-// forwardSizes passes window sizes on until there are no more.
-func (r *Runner) forwardSizes(ctx context.Context, id string, sizes <-chan remotecommand.TerminalSize, set func(remotecommand.TerminalSize) error) {
+// forwardSizes passes window sizes on until ctx ends.
+func (r *Runner) forwardSizes(ctx context.Context, id string, sizes <-chan wire.Size, set func(wire.Size) error) {
 	for {
 		select {
-		case size, ok := <-sizes:
-			if !ok {
-				return
-			}
+		case size := <-sizes:
 			if err := set(size); err != nil && ctx.Err() == nil {
 				r.Log.Debug("resize a terminal", "container", id, "error", err)
 			}

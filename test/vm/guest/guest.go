@@ -15,6 +15,10 @@ const (
 	ModuleList = "/modules/list"
 	// JobFile is the file of the root disk that says what to run: a Job in JSON.
 	JobFile = "/etc/monopod-vm-job.json"
+	// InitFile is where init is on the root disk of a machine whose first process is systemd, which starts it as a service.
+	InitFile = "/usr/lib/monopod-vm/init"
+	// Systemd is the program of systemd's first process.
+	Systemd = "/usr/lib/systemd/systemd"
 )
 
 // Job is what init runs.
@@ -25,6 +29,8 @@ type Job struct {
 	Dir string `json:"dir"`
 	// Env are further environment variables, NAME=value.
 	Env []string `json:"env,omitempty"`
+	// Systemd: the machine's first process is to be systemd.
+	Systemd bool `json:"systemd,omitempty"`
 }
 
 // Event is a step in the machine's life.

@@ -4,6 +4,9 @@
 // over to the root disk (pivot_root, which containers need, refuses to leave an initial ramdisk); there it makes the
 // machine what a node expects of one, runs the job, reports its exit, and switches the machine off.
 //
+// On a machine with systemd it hands over to that instead, which makes the machine what it is, and starts this program again, as
+// a service, to run the job and all that comes after.
+//
 // It reports what goes wrong on the console and as an event, so that the runner need not wait for its time-out.
 package main
 
@@ -31,6 +34,9 @@ func main() {
 	} else {
 		events.send(guest.Event{Kind: guest.Exited, Code: code})
 	}
+	if os.Getpid() != 1 && events.port == nil {
+		os.Exit(1) // this is not the machine's
+	}
 	unix.Sync()
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
 		fmt.Fprintln(os.Stderr, "init: power off:", err)
@@ -55,38 +61,77 @@ func (r *reporter) send(e guest.Event) {
 }
 
 func run(events *reporter) (code int, err error) {
+	if os.Getpid() != 1 {
+		return runService(events)
+	}
 	for _, step := range []func() error{mountInitial, loadModules} {
 		if err := step(); err != nil {
 			return 0, err
 		}
 	}
-	if events.port, err = openPort(guest.EventPort); err != nil {
-		return 0, err
-	}
-	output, err := openPort(guest.OutputPort)
+	output, err := openPorts(events)
 	if err != nil {
 		return 0, err
 	}
-	for _, step := range []func() error{switchRoot, mountAll, configure} {
+	if err := switchRoot(); err != nil {
+		return 0, err
+	}
+	job, err := readJob()
+	if err != nil {
+		return 0, err
+	}
+	if job.Systemd { // the ports are closed by this, and opened again by the service
+		return 0, os.NewSyscallError("exec "+guest.Systemd, unix.Exec(guest.Systemd, []string{guest.Systemd}, []string{"PATH=" + path}))
+	}
+	for _, step := range []func() error{mountAll, configure} {
 		if err := step(); err != nil {
 			return 0, err
 		}
 	}
-	raw, err := os.ReadFile(guest.JobFile)
+	return runJob(job, events, output)
+}
+
+// runService is run for the service that systemd starts.
+func runService(events *reporter) (int, error) {
+	output, err := openPorts(events)
 	if err != nil {
 		return 0, err
 	}
-	var job guest.Job
-	if err := json.Unmarshal(raw, &job); err != nil {
-		return 0, fmt.Errorf("%s: %w", guest.JobFile, err)
+	if err := mountQueues(); err != nil {
+		return 0, err
 	}
-	events.send(guest.Event{Kind: guest.Started})
-	return runJob(job, output)
+	job, err := readJob()
+	if err != nil {
+		return 0, err
+	}
+	return runJob(job, events, output)
 }
 
+func openPorts(events *reporter) (output *os.File, err error) {
+	if events.port, err = openPort(guest.EventPort); err != nil {
+		return nil, err
+	}
+	return openPort(guest.OutputPort)
+}
+
+func readJob() (job guest.Job, err error) {
+	raw, err := os.ReadFile(guest.JobFile)
+	if err != nil {
+		return job, err
+	}
+	if err := json.Unmarshal(raw, &job); err != nil {
+		return job, fmt.Errorf("%s: %w", guest.JobFile, err)
+	}
+	return job, nil
+}
+
+// path is the job's $PATH.
+const path = "/payload/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
 // runJob runs the command and reaps whatever is orphaned meanwhile.
-func runJob(job guest.Job, output *os.File) (int, error) {
-	for _, kv := range append([]string{"PATH=/payload/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/root", "TMPDIR=/tmp", "TERM=dumb"}, job.Env...) {
+func runJob(job guest.Job, events *reporter, output *os.File) (int, error) {
+	events.send(guest.Event{Kind: guest.Started})
+	for _, kv := range append([]string{"PATH=" + path, "HOME=/root", "TMPDIR=/tmp", "TERM=dumb"}, job.Env...) {
 		name, value, _ := strings.Cut(kv, "=")
 		if err := os.Setenv(name, value); err != nil {
 			return 0, err
@@ -95,7 +140,7 @@ func runJob(job guest.Job, output *os.File) (int, error) {
 	if err := os.Chdir(job.Dir); err != nil {
 		return 0, err
 	}
-	path, err := exec.LookPath(job.Args[0])
+	program, err := exec.LookPath(job.Args[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return 0, err
 	}
@@ -103,7 +148,7 @@ func runJob(job guest.Job, output *os.File) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, err := os.StartProcess(path, job.Args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{null, output, output}, Sys: &unix.SysProcAttr{Setsid: true}})
+	p, err := os.StartProcess(program, job.Args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{null, output, output}, Sys: &unix.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return 0, err
 	}

@@ -112,18 +112,21 @@ func waitFor(path string) error {
 	}
 }
 
-// mountAll mounts what a booted Linux has, with cgroup v2 alone. The node is expected to enable the controllers that it
+// mountAll mounts what a booted Linux has, with cgroup v2 alone, as systemd mounts it. The node is expected to enable the controllers that it
 // needs: nothing is prepared for it.
 func mountAll() error {
 	const nosuid = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	err := mountEach([]mount{
 		{"devpts", "/dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "gid=5,mode=620,ptmxmode=666"},
 		{"tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
-		{"mqueue", "/dev/mqueue", "mqueue", nosuid, ""},
-		{"cgroup2", "/sys/fs/cgroup", "cgroup2", nosuid, ""},
+		{"securityfs", "/sys/kernel/security", "securityfs", nosuid, ""},
+		{"cgroup2", "/sys/fs/cgroup", "cgroup2", nosuid, "nsdelegate,memory_recursiveprot"},
 		{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
 	})
 	if err != nil {
+		return err
+	}
+	if err := mountQueues(); err != nil {
 		return err
 	}
 	// As systemd does, so that mounts made in the machine propagate as they do elsewhere.
@@ -136,6 +139,11 @@ func mountAll() error {
 		}
 	}
 	return nil
+}
+
+// mountQueues mounts the message queues, which systemd leaves to a unit.
+func mountQueues() error {
+	return mountEach([]mount{{"mqueue", "/dev/mqueue", "mqueue", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""}})
 }
 
 // configure gives the machine its name and brings loopback up.

@@ -47,10 +47,11 @@ func (t Tests) Build(ctx context.Context, dir string) (files map[string]string, 
 	}
 	source, rel, module := facts[0], strings.TrimPrefix(facts[1], modulePath+"/"), facts[2]
 	binary := filepath.Join(dir, strings.ReplaceAll(rel, "/", "-")+".test")
-	args := []string{"test", "-c", "-tags=" + t.Tags, "-o", binary, t.Package}
+	ldflags := "-s -w"
 	if t.Cgo {
-		args = append(args[:len(args)-1], "-ldflags=-linkmode external -extldflags -static", t.Package)
+		ldflags += " -linkmode external -extldflags -static"
 	}
+	args := []string{"test", "-c", "-tags=" + t.Tags, "-ldflags=" + ldflags, "-o", binary, t.Package}
 	if err := goTool(ctx, t.Cgo, args...); err != nil {
 		return nil, "", err
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,8 +46,14 @@ type Config struct {
 	Init string
 	// Files are what to put on the root disk, host path by absolute guest path. A directory is copied with what is in it.
 	Files map[string]string
+	// Modules are kernel modules to load, with what they depend on, beside those that a node needs.
+	Modules []string
+	// KernelArgs are further parameters of the kernel.
+	KernelArgs []string
 	// Job is what to run. Empty Dir is /payload.
 	Job guest.Job
+	// Systemd: the machine's first process is systemd, the job one of its services; else there is nothing but the job.
+	Systemd bool
 	// Output receives what the job prints.
 	Output io.Writer
 	// Log receives progress, a line at a time; nil: nobody.
@@ -82,6 +89,7 @@ func (c *Config) setDefaults() {
 	if c.Job.Dir == "" {
 		c.Job.Dir = "/payload"
 	}
+	c.Job.Systemd = c.Systemd
 	if c.Log == nil {
 		c.Log = func(string, ...any) {}
 	}
@@ -121,7 +129,7 @@ const (
 )
 
 func prepare(ctx context.Context, cfg Config, work string) (Debian, error) {
-	debian, err := Fetch(ctx, cfg.Cache)
+	debian, err := Fetch(ctx, cfg.Cache, cfg.Systemd)
 	if err != nil {
 		return debian, err
 	}
@@ -129,7 +137,7 @@ func prepare(ctx context.Context, cfg Config, work string) (Debian, error) {
 	if err != nil {
 		return debian, err
 	}
-	files, err := mods.resolve(append(append([]string{}, bootModules...), nodeModules...)...)
+	files, err := mods.resolve(slices.Concat(bootModules, nodeModules, cfg.Modules)...)
 	if err != nil {
 		return debian, err
 	}
@@ -139,6 +147,11 @@ func prepare(ctx context.Context, cfg Config, work string) (Debian, error) {
 	root := filepath.Join(work, "root")
 	if err := stageRoot(ctx, root, debian.Busybox, cfg.Files, cfg.Job); err != nil {
 		return debian, err
+	}
+	if cfg.Systemd {
+		if err := stageSystemd(root, debian.Systemd, cfg.Init); err != nil {
+			return debian, err
+		}
 	}
 	if err := makeDisk(ctx, filepath.Join(work, diskFile), root, cfg.DiskMiB); err != nil {
 		return debian, err
@@ -273,7 +286,7 @@ func arguments(cfg Config, work string, debian Debian) []string {
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-kernel", debian.Kernel, "-initrd", filepath.Join(work, ramdiskFile),
-		"-append", "console=ttyS0 panic=-1 mitigations=off tsc=reliable cgroup_no_v1=all",
+		"-append", "console=ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check cgroup_no_v1=all systemd.log_target=kmsg systemd.log_level=notice systemd.show_status=false" + strings.Join(append([]string{""}, cfg.KernelArgs...), " "),
 		"-drive", "if=none,id=root,format=raw,cache=unsafe,discard=unmap,file=" + filepath.Join(work, diskFile),
 		"-device", "virtio-blk-pci,drive=root",
 		"-device", "virtio-serial-pci",

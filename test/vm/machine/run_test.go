@@ -77,6 +77,32 @@ func TestTheMachineIsWhatANodeExpects(t *testing.T) {
 	t.Logf("%+v", res)
 }
 
+func TestSystemdIsTheFirstProcess(t *testing.T) {
+	leftovers(t)
+	cfg, out := shell(t, `set -e
+		cat /proc/1/comm /proc/self/cgroup
+		stat -f -c %t /sys/fs/cgroup
+		test -d /run/systemd/system -a -S /run/systemd/private
+		systemctl show --property=ActiveState default.target
+		busctl call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager GetUnit s job.service
+		systemctl --failed --quiet
+		ip link show lo | grep -q ,UP
+		test -e /dev/mqueue -a -c /dev/ptmx
+		hostname; pwd; echo $EXTRA
+		exit 42`)
+	cfg.Systemd = true
+	cfg.Job.Env = []string{"EXTRA=extra"}
+	res, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "systemd\n0::/system.slice/job.service\n63677270\nActiveState=active\n" +
+		"o \"/org/freedesktop/systemd1/unit/job_2eservice\"\nmonopod-vm\n/payload\nextra\n"; out.String() != want || res.Code != 42 {
+		t.Errorf("exit code %d, output\n%s\nwant\n%s", res.Code, out, want)
+	}
+	t.Logf("%+v", res)
+}
+
 func TestAllOutputArrives(t *testing.T) {
 	leftovers(t)
 	cfg, out := shell(t, "seq 1000000; kill -9 $$")
@@ -87,6 +113,14 @@ func TestAllOutputArrives(t *testing.T) {
 	if n := strings.Count(out.String(), "\n"); n != 1000000 || !strings.HasSuffix(out.String(), "\n1000000\n") || res.Code != 128+9 {
 		t.Errorf("exit code %d, %d lines, the last %q", res.Code, n, out.String()[max(0, out.Len()-20):])
 	}
+}
+
+// writer calls itself for everything that is written to it.
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) {
+	w()
+	return len(p), nil
 }
 
 func TestWhatGoesWrongIsSaid(t *testing.T) {
@@ -105,9 +139,10 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 		}
 	})
 	t.Run("it takes too long", func(t *testing.T) {
-		cfg, _ := shell(t, "sleep 1000")
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 8*time.Second, errors.New("enough"))
-		defer cancel()
+		cfg, _ := shell(t, "echo running; sleep 1000")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		cfg.Output = writer(func() { cancel(errors.New("enough")) })
 		if _, err := Run(ctx, cfg); err == nil || !strings.Contains(err.Error(), "the job was running: enough") {
 			t.Errorf("got %v", err)
 		}

@@ -119,13 +119,12 @@ func podSpecRules() fieldRules {
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds",
 			"ActiveDeadlineSeconds", "DNSPolicy", "NodeSelector", "AutomountServiceAccountToken", "NodeName",
 			"HostNetwork", "HostPID", "HostIPC", "SecurityContext", "Hostname", "SchedulerName", "Tolerations",
-			"DNSConfig", "EnableServiceLinks",
+			"DNSConfig", "EnableServiceLinks", "ShareProcessNamespace",
 		},
 		refused: map[string]harmless{
 			"EphemeralContainers":       nil,
 			"ServiceAccountName":        only("default"),
 			"DeprecatedServiceAccount":  only("default"),
-			"ShareProcessNamespace":     only(false),
 			"ImagePullSecrets":          nil,
 			"Subdomain":                 nil,
 			"Affinity":                  empty,
@@ -175,9 +174,7 @@ func containerRules() fieldRules {
 
 func addContainerPartRules(rules supportRules) {
 	rules[reflect.TypeFor[corev1.ContainerPort]()] = fieldRules{
-		// A host port is honoured where it is no mapping at all, with the host's network: validatePorts says so.
-		honoured: []string{"Name", "HostPort", "ContainerPort", "Protocol"},
-		refused:  map[string]harmless{"HostIP": nil},
+		honoured: []string{"Name", "HostPort", "ContainerPort", "Protocol", "HostIP"},
 	}
 	rules[reflect.TypeFor[corev1.EnvFromSource]()] = fieldRules{honoured: []string{"Prefix", "ConfigMapRef", "SecretRef"}}
 	rules[reflect.TypeFor[corev1.ConfigMapEnvSource]()] = fieldRules{honoured: []string{"LocalObjectReference", "Optional"}}
@@ -247,28 +244,28 @@ func addSecurityRules(rules supportRules) {
 	rules[reflect.TypeFor[corev1.SecurityContext]()] = fieldRules{
 		honoured: []string{
 			"Capabilities", "Privileged", "RunAsUser", "RunAsGroup", "RunAsNonRoot", "ReadOnlyRootFilesystem",
-			"AllowPrivilegeEscalation", "SeccompProfile",
+			"AllowPrivilegeEscalation", "SeccompProfile", "AppArmorProfile",
 		},
 		refused: map[string]harmless{
-			"SELinuxOptions":  nil,
-			"WindowsOptions":  nil,
-			"ProcMount":       only(corev1.DefaultProcMount),
-			"AppArmorProfile": nil,
+			"SELinuxOptions": nil,
+			"WindowsOptions": nil,
+			"ProcMount":      only(corev1.DefaultProcMount),
 		},
 	}
 	rules[reflect.TypeFor[corev1.PodSecurityContext]()] = fieldRules{
-		honoured: []string{"RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups", "Sysctls", "SeccompProfile"},
+		honoured: []string{
+			"RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups", "SupplementalGroupsPolicy", "Sysctls", "SeccompProfile", "AppArmorProfile",
+		},
 		refused: map[string]harmless{
-			"SELinuxOptions":           nil,
-			"WindowsOptions":           nil,
-			"SupplementalGroupsPolicy": only(corev1.SupplementalGroupsPolicyMerge),
-			"FSGroup":                  nil,
-			"FSGroupChangePolicy":      nil,
-			"AppArmorProfile":          nil,
-			"SELinuxChangePolicy":      nil,
+			"SELinuxOptions":      nil,
+			"WindowsOptions":      nil,
+			"FSGroup":             nil,
+			"FSGroupChangePolicy": nil,
+			"SELinuxChangePolicy": nil,
 		},
 	}
 	rules[reflect.TypeFor[corev1.Capabilities]()] = fieldRules{honoured: []string{"Add", "Drop"}}
 	rules[reflect.TypeFor[corev1.SeccompProfile]()] = fieldRules{honoured: []string{"Type", "LocalhostProfile"}}
+	rules[reflect.TypeFor[corev1.AppArmorProfile]()] = fieldRules{honoured: []string{"Type", "LocalhostProfile"}}
 	rules[reflect.TypeFor[corev1.Sysctl]()] = fieldRules{honoured: []string{"Name", "Value"}}
 }

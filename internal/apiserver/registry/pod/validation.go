@@ -48,6 +48,9 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, invalidIf(spec.NodeName != "", spec.NodeName, path.Child("nodeName"), validation.IsDNS1123Subdomain)...)
 	errs = append(errs, invalidIf(spec.Hostname != "", spec.Hostname, path.Child("hostname"), validation.IsDNS1123Label)...)
 	errs = append(errs, invalidIf(true, spec.SchedulerName, path.Child("schedulerName"), validation.IsDNS1123Subdomain)...)
+	if share := spec.ShareProcessNamespace; spec.HostPID && share != nil && *share {
+		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "must not be true when `hostPID` is true"))
+	}
 	errs = append(errs, validateTolerations(spec.Tolerations, path.Child("tolerations"))...)
 	return append(errs, validatePodSecurity(spec, path.Child("securityContext"))...)
 }

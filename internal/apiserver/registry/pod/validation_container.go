@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"net/netip"
 	"path"
 	"strings"
 
@@ -17,6 +18,7 @@ func validateContainers(spec *corev1.PodSpec, volumes sets.Set[string], at *fiel
 	if len(spec.Containers) == 0 {
 		errs = append(errs, field.Required(at.Child("containers"), "a pod has at least one container"))
 	}
+	errs = append(errs, validateHostPorts(spec.Containers, at.Child("containers"))...)
 	names := sets.New[string]() // unique over both lists
 	for _, list := range []struct {
 		name       string
@@ -63,6 +65,25 @@ func validateImage(image string, at *field.Path) field.ErrorList {
 	}
 }
 
+// validateHostPorts refuses a port of the host that a pod asks for twice.
+func validateHostPorts(containers []corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i := range containers {
+		for j, p := range containers[i].Ports {
+			if p.HostPort == 0 {
+				continue
+			}
+			port := fmt.Sprintf("%s/%s/%d", p.Protocol, p.HostIP, p.HostPort)
+			if seen.Has(port) {
+				errs = append(errs, field.Duplicate(at.Index(i).Child("ports").Index(j).Child("hostPort"), port))
+			}
+			seen.Insert(port)
+		}
+	}
+	return errs
+}
+
 func validatePorts(ports []corev1.ContainerPort, hostNetwork bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
@@ -83,12 +104,17 @@ func validatePorts(ports []corev1.ContainerPort, hostNetwork bool, at *field.Pat
 			}
 		}
 		if p.HostPort != 0 {
-			switch {
-			case !hostNetwork:
-				errs = append(errs, field.Forbidden(at.Child("hostPort"), notSupported))
-			case p.HostPort != p.ContainerPort:
+			for _, msg := range validation.IsValidPortNum(int(p.HostPort)) {
+				errs = append(errs, field.Invalid(at.Child("hostPort"), p.HostPort, msg))
+			}
+			if hostNetwork && p.HostPort != p.ContainerPort {
 				errs = append(errs, field.Invalid(at.Child("hostPort"), p.HostPort,
 					fmt.Sprintf("must be equal to containerPort (%d) when `hostNetwork` is true", p.ContainerPort)))
+			}
+		}
+		if p.HostIP != "" {
+			if _, err := netip.ParseAddr(p.HostIP); err != nil || strings.Contains(p.HostIP, "%") {
+				errs = append(errs, field.Invalid(at.Child("hostIP"), p.HostIP, "must be an IPv4 or IPv6 address"))
 			}
 		}
 		errs = append(errs, oneOf(p.Protocol, at.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)

@@ -28,6 +28,11 @@ func validatePodSecurity(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("supplementalGroups").Index(i), gid, msg))
 		}
 	}
+	if sc.SupplementalGroupsPolicy != nil {
+		errs = append(errs, oneOf(*sc.SupplementalGroupsPolicy, at.Child("supplementalGroupsPolicy"),
+			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
+	}
+	errs = append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	return append(errs, validateSysctls(spec, at.Child("sysctls"))...)
 }
@@ -37,6 +42,7 @@ func validateContainerSecurity(sc *corev1.SecurityContext, at *field.Path) field
 		return nil
 	}
 	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, at)
+	errs = append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	if sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation {
 		return errs
@@ -90,6 +96,26 @@ func validateSeccomp(p *corev1.SeccompProfile, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must be a relative path"))
 	case hasBackstep(*p.LocalhostProfile):
 		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must not contain '..'"))
+	}
+	return errs
+}
+
+func validateAppArmor(p *corev1.AppArmorProfile, at *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := oneOf(p.Type, at.Child("type"),
+		corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
+	local := at.Child("localhostProfile")
+	switch {
+	case p.Type != corev1.AppArmorProfileTypeLocalhost:
+		if p.LocalhostProfile != nil {
+			errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "can only be set when AppArmor type is Localhost"))
+		}
+	case p.LocalhostProfile == nil || *p.LocalhostProfile == "":
+		errs = append(errs, field.Required(local, "must be set when AppArmor type is Localhost"))
+	case strings.TrimSpace(*p.LocalhostProfile) != *p.LocalhostProfile:
+		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must not be padded with whitespace"))
 	}
 	return errs
 }

@@ -91,7 +91,17 @@ func TestValidatePod(t *testing.T) {
 		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "robot" }, []string{"spec.serviceAccountName: FieldValueForbidden"}},
 		"probe":                   {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
 		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
-		"host port":               {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].HostPort = 80 }, []string{c + "ports[0].hostPort: FieldValueForbidden"}},
+		"host port": {func(s *corev1.PodSpec) {
+			s.Containers[0].Ports[0].HostPort, s.Containers[0].Ports[0].HostIP = 80, "::1"
+		}, nil},
+		"host port out of range": {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].HostPort = 70000 }, []string{c + "ports[0].hostPort: FieldValueInvalid"}},
+		"host port twice": {func(s *corev1.PodSpec) {
+			s.Containers[0].Ports[0].HostPort = 80
+			p := s.Containers[0].Ports[0]
+			p.Name, p.ContainerPort = "other", 81
+			s.Containers[0].Ports = append(s.Containers[0].Ports, p)
+		}, []string{c + "ports[1].hostPort: FieldValueDuplicate"}},
+		"host address": {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].HostIP = "host" }, []string{c + "ports[0].hostIP: FieldValueInvalid"}},
 		"host port, host's network": {func(s *corev1.PodSpec) {
 			s.HostNetwork = true
 			s.SecurityContext = nil
@@ -162,13 +172,22 @@ func TestValidatePod(t *testing.T) {
 			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes, AllowPrivilegeEscalation: &no}
 		}, []string{c + "securityContext.allowPrivilegeEscalation: FieldValueInvalid"}},
 		"negative user": {func(s *corev1.PodSpec) { *s.Containers[0].SecurityContext.RunAsUser = -1 }, []string{c + "securityContext.runAsUser: FieldValueInvalid"}},
-		"local seccomp": {func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile.Type = "Localhost" }, []string{"spec.securityContext.seccompProfile.localhostProfile: FieldValueRequired"}},
-		"app armor": {func(s *corev1.PodSpec) {
-			s.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Unconfined"}
-		}, []string{"spec.securityContext.appArmorProfile: FieldValueForbidden"}},
-		"fs group":           {func(s *corev1.PodSpec) { s.SecurityContext.FSGroup = new(int64) }, []string{"spec.securityContext.fsGroup: FieldValueForbidden"}},
-		"sysctl name":        {func(s *corev1.PodSpec) { s.SecurityContext.Sysctls[0].Name = "Net" }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
-		"sysctl of the host": {func(s *corev1.PodSpec) { s.HostNetwork = true }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
+		"apparmor": {func(s *corev1.PodSpec) {
+			s.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Localhost"}
+			s.Containers[0].SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Some"}
+		}, []string{c + "securityContext.appArmorProfile.type: FieldValueNotSupported", "spec.securityContext.appArmorProfile.localhostProfile: FieldValueRequired"}},
+		"groups policy": {func(s *corev1.PodSpec) {
+			s.SecurityContext.SupplementalGroupsPolicy = new(corev1.SupplementalGroupsPolicyStrict)
+		}, nil},
+		"no groups policy": {func(s *corev1.PodSpec) {
+			s.SecurityContext.SupplementalGroupsPolicy = new(corev1.SupplementalGroupsPolicy("Some"))
+		}, []string{"spec.securityContext.supplementalGroupsPolicy: FieldValueNotSupported"}},
+		"shared processes":          {func(s *corev1.PodSpec) { s.ShareProcessNamespace = new(true) }, nil},
+		"shared and host processes": {func(s *corev1.PodSpec) { s.ShareProcessNamespace, s.HostPID = new(true), true }, []string{"spec.shareProcessNamespace: FieldValueInvalid"}},
+		"local seccomp":             {func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile.Type = "Localhost" }, []string{"spec.securityContext.seccompProfile.localhostProfile: FieldValueRequired"}},
+		"fs group":                  {func(s *corev1.PodSpec) { s.SecurityContext.FSGroup = new(int64) }, []string{"spec.securityContext.fsGroup: FieldValueForbidden"}},
+		"sysctl name":               {func(s *corev1.PodSpec) { s.SecurityContext.Sysctls[0].Name = "Net" }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
+		"sysctl of the host":        {func(s *corev1.PodSpec) { s.HostNetwork = true }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
 		"sysctl twice": {func(s *corev1.PodSpec) {
 			s.SecurityContext.Sysctls = append(s.SecurityContext.Sysctls, corev1.Sysctl{Name: "net/core/somaxconn"})
 		}, []string{"spec.securityContext.sysctls[1].name: FieldValueDuplicate"}},

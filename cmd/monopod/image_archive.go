@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/runtime/imageservice"
+)
+
+func newImageLoadCommand(socket *string) *cobra.Command {
+	var req imageservice.LoadRequest
+	var input string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "load [FILE]",
+		Short: "Add the images of an archive",
+		Long: `Adds the images of an archive, which is an OCI image layout as a tar or what docker save writes; plain, or compressed with gzip
+or zstd. Without FILE, or when FILE is -, the archive is read from standard input.
+
+Of an image for several platforms the one for this machine is taken. A tag that the node has already moves to the loaded image. An
+image whose archive gives it no name can be used by its id; --name gives it one. When it fails, nothing of the archive stays.`,
+		Example: `  monopod image load app.tar.gz
+  docker save app:1 | monopod image load
+  skopeo copy docker-daemon:app:1 oci-archive:app.tar && monopod image load --name app:1 app.tar`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file := input
+			if len(args) > 0 {
+				if file != "" {
+					return &usageError{fmt.Errorf("the archive is named twice: %s and --input %s", args[0], file)}
+				}
+				file = args[0]
+			}
+			if (file == "" || file == "-") && isTerminal(os.Stdin) {
+				return &usageError{errors.New("standard input is a terminal: name the archive's FILE, or pipe it in, as in: docker save app:1 | monopod image load")}
+			}
+			in := os.Stdin
+			if file != "" && file != "-" {
+				f, err := os.Open(file)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			return withImages(*socket, func(c imageservice.Client) error {
+				loaded, err := c.Load(cmd.Context(), req, in)
+				if err != nil {
+					return err
+				}
+				for _, img := range loaded {
+					switch {
+					case quiet:
+						fmt.Println(img.ID)
+					case len(img.Names) == 0:
+						fmt.Printf("loaded %s, which has no name: --name gives it one\n", img.ID)
+					}
+					for _, n := range img.Names {
+						if !quiet {
+							fmt.Println("loaded", n)
+						}
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.Name, "name", "", "call the image `NAME`, instead of what the archive says; for an archive of one image")
+	cmd.Flags().StringVarP(&input, "input", "i", "", "the archive's `FILE`, as for docker load")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the ids instead of the names")
+	return cmd
+}
+
+func newImageSaveCommand(socket *string) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "save IMAGE... [-o FILE]",
+		Short: "Write images to an archive",
+		Long: `Writes images, each with all of its tags, to one archive: an OCI image layout that is a docker-archive as well. 'monopod image
+load', docker load, podman load and ctr images import read it, and find the same image ids. Layers are not compressed; pipe the
+archive through gzip or zstd if it is to be small. Saving the same images again makes the same archive.
+
+Without -o the archive goes to standard output, unless that is a terminal. A FILE appears only when it is complete.
+
+The node keeps no compressed layers: their tars are made anew from the unpacked files, byte for byte. That is not possible for layers
+that a version of Monopod without this command has unpacked; the error says so, and what to do.`,
+		Example: `  monopod image save -o images.tar app:1 db:2
+  monopod image save app:1 | zstd > app.tar.zst
+  monopod image save app:1 | docker load`,
+		Args: someImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (output == "" || output == "-") && isTerminal(os.Stdout) {
+				return &usageError{errors.New("standard output is a terminal: name a file with -o FILE, or pipe it, as in: monopod image save app:1 | docker load")}
+			}
+			return withImages(*socket, func(c imageservice.Client) error {
+				req := imageservice.SaveRequest{Images: args}
+				if output == "" || output == "-" {
+					return c.Save(cmd.Context(), req, os.Stdout)
+				}
+				return writeWhole(output, func(w io.Writer) error { return c.Save(cmd.Context(), req, w) })
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write to `FILE`")
+	return cmd
+}
+
+// writeWhole lets f write a file, which has its name only when f has succeeded. What is no regular file is written to as it is.
+func writeWhole(path string, f func(io.Writer) error) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		out, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(out), out.Close())
+	}
+	out, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(out.Name()) //nolint:errcheck // the first error is told
+		}
+	}()
+	if err := f(out); err != nil {
+		out.Close() //nolint:errcheck // as above
+		return err
+	}
+	// As if it had been written under its name.
+	if err := errors.Join(out.Chmod(0o666&^umask()), out.Close()); err != nil {
+		return err
+	}
+	return os.Rename(out.Name(), path)
+}
+
+func umask() os.FileMode {
+	m := unix.Umask(0o077)
+	unix.Umask(m)
+	return os.FileMode(m)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/internal/runtime/imageservice"
+)
+
+func newImageListCommand(socket *string) *cobra.Command {
+	var output string
+	var quiet, digests, whole bool
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List the images",
+		Long: `Lists the images, a line for each name. The size is what the image takes on disk, unpacked, with layers that it shares with
+others; USED BY is the number of containers that hold it.`,
+		Example: `  monopod image ls
+  monopod image ls -q | xargs -r monopod image inspect
+  monopod image ls -o json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return withImages(*socket, func(c imageservice.Client) error {
+				all, err := c.List(cmd.Context())
+				switch {
+				case err != nil:
+					return err
+				case output == "json":
+					return printJSON(os.Stdout, all)
+				case quiet:
+					for _, img := range all {
+						fmt.Println(img.ID)
+					}
+					return nil
+				}
+				return printImages(os.Stdout, all, digests, whole, time.Now())
+			})
+		},
+	}
+	outputFlag(cmd, &output)
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "only the ids")
+	cmd.Flags().BoolVar(&digests, "digests", false, "also the names that are digests")
+	cmd.Flags().BoolVar(&whole, "no-trunc", false, "whole ids")
+	return cmd
+}
+
+func printImages(w io.Writer, all []imageservice.Image, digests, whole bool, now time.Time) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "NAME\tID\tCREATED\tSIZE\tUSED BY")
+	for _, img := range all {
+		names := append([]string{}, img.Tags...)
+		if digests {
+			names = append(names, img.Digests...)
+		}
+		if len(names) == 0 {
+			names = []string{"<none>"}
+		}
+		for _, name := range names {
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\n", name, shortID(img.ID, whole), humanAge(img.Created, now), humanSize(img.Size), len(img.Users))
+		}
+	}
+	return tw.Flush()
+}
+
+func shortID(id string, whole bool) string {
+	if whole {
+		return id
+	}
+	id = strings.TrimPrefix(id, "sha256:")
+	return id[:min(13, len(id))]
+}
+
+func newImageInspectCommand(socket *string) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "inspect IMAGE...",
+		Short: "Tell all that is known of images",
+		Long: `Tells the id, the names, the size, the platform, the layers and the containers that hold the image, and its configuration, as a
+JSON list of one object for each image.
+
+A layer's digest and packedSize are those of the registry's (compressed) layer; diffID is the digest of its tar, chainID names it on
+those below it, size is what it takes on disk. recorded says that 'monopod image save' can write the layer.`,
+		Example: `  monopod image inspect busybox
+  monopod image inspect busybox | jq -r '.[0].config.config.Env[]'
+  monopod image inspect -o table busybox`,
+		Args: someImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return withImages(*socket, func(c imageservice.Client) error {
+				all := []imageservice.Details{}
+				for _, ref := range args {
+					d, err := c.Inspect(cmd.Context(), imageservice.InspectRequest{Image: ref})
+					if err != nil {
+						return err
+					}
+					all = append(all, d)
+				}
+				if output == "json" {
+					return printJSON(os.Stdout, all)
+				}
+				for i, d := range all {
+					if i > 0 {
+						fmt.Println()
+					}
+					if err := printDetails(os.Stdout, d); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "json", "`FORMAT`: json or table")
+	return cmd
+}
+
+func printDetails(w io.Writer, d imageservice.Details) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(key string, values ...string) {
+		for i, v := range values {
+			if i > 0 {
+				key = ""
+			}
+			fmt.Fprintf(tw, "%s\t%s\n", key, v)
+		}
+	}
+	row("ID", d.ID)
+	row("Tags", d.Tags...)
+	row("Digests", d.Digests...)
+	row("Manifest", d.Manifest)
+	row("Platform", d.Platform)
+	if !d.Created.IsZero() {
+		row("Created", d.Created.Format(time.RFC3339))
+	}
+	row("Size", fmt.Sprintf("%s (%d bytes)", humanSize(d.Size), d.Size))
+	row("Pinned", fmt.Sprint(d.Pinned))
+	for i, u := range d.Users {
+		key := "Used by"
+		if i > 0 {
+			key = ""
+		}
+		row(key, fmt.Sprintf("%s/%s/%s %s (%s)", u.Namespace, u.Pod, u.Name, shortID(u.Container, false), u.State))
+	}
+	for i, l := range d.Layers {
+		saved := ""
+		if !l.Recorded {
+			saved = ", cannot be saved"
+		}
+		row(fmt.Sprintf("Layer %d", i+1), fmt.Sprintf("%s (%s on disk%s)", l.DiffID, humanSize(uint64(max(0, l.Size))), saved))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	var cfg bytes.Buffer
+	if err := json.Indent(&cfg, d.Config, "", "  "); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "Configuration\n%s\n", &cfg)
+	return err
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"monopod.dev/monopod/internal/runtime/imageservice"
+)
+
+func layerAt(i int, state string, done, total int64) imageservice.LayerProgress {
+	return imageservice.LayerProgress{Digest: fmt.Sprintf("sha256:%064d", i), State: state, Done: done, Total: total}
+}
+
+func TestDrawLayers(t *testing.T) {
+	layers := []imageservice.LayerProgress{layerAt(1, "exists", 10, 10), layerAt(2, "downloading", 50e6, 100e6), layerAt(3, "waiting", 0, 5)}
+	want := []string{
+		"000000000000  exists",
+		"000000000000  downloading [=======>        ]  50.0 MB of 100 MB",
+		"000000000000  waiting",
+	}
+	if got := drawLayers(layers, 68, 24); !slices.Equal(got, want) {
+		t.Errorf("drawn:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := drawLayers(layers, 50, 24)[1]; got != "000000000000  downloading 50.0 MB of 100 MB" {
+		t.Errorf("without room for a bar: %q", got)
+	}
+	// Whatever there is to draw, it stays on the screen, and the terminal never wraps.
+	var many []imageservice.LayerProgress
+	for i, state := range []string{"waiting", "downloading", "unpacking", "verifying", "done", "exists"} {
+		for j := range 20 {
+			many = append(many, layerAt(i*20+j, state, int64(j), int64(19)))
+		}
+	}
+	many = append(many, layerAt(0, "downloading", 7, 0), layerAt(0, "downloading", 9, 3), layerAt(0, "", -1, -1))
+	for width := range 200 {
+		for _, height := range []int{0, 1, 2, 5, 24, 200} {
+			lines := drawLayers(many, width, height)
+			if len(lines) > max(2, height-1) {
+				t.Errorf("%dx%d: %d lines", width, height, len(lines))
+			}
+			for _, l := range lines {
+				if len(l) > max(0, width-1) {
+					t.Errorf("%dx%d: %q is too wide", width, height, l)
+				}
+			}
+		}
+	}
+	if lines := drawLayers(many, 80, 24); !strings.Contains(lines[0], "downloading") || lines[len(lines)-1] != "and 101 other layers" {
+		t.Errorf("of many layers:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestRedraw(t *testing.T) {
+	if got := redraw([]string{"a", "b"}, 0); got != "\ra\x1b[K\nb\x1b[K\n\x1b[J" {
+		t.Errorf("the first time: %q", got)
+	}
+	if got := redraw([]string{"c"}, 2); got != "\x1b[2A\rc\x1b[K\n\x1b[J" {
+		t.Errorf("over two lines: %q", got)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	told := map[string]string{}
+	got := changes([]imageservice.LayerProgress{layerAt(1, "waiting", 0, 5), layerAt(2, "downloading", 0, 5e6)}, told)
+	if want := []string{"layer 000000000000: downloading, 5.0 MB"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := changes([]imageservice.LayerProgress{layerAt(2, "downloading", 3e6, 5e6)}, told); len(got) != 0 {
+		t.Errorf("told twice: %q", got)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	from := func(text string) *os.File {
+		path := filepath.Join(t.TempDir(), "stdin")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	for _, c := range []struct {
+		flags      credentialFlags
+		stdin      string
+		user, pass string
+		refused    string
+	}{
+		{flags: credentialFlags{}},
+		{flags: credentialFlags{creds: "me:a:b"}, user: "me", pass: "a:b"},
+		{flags: credentialFlags{username: "me", stdin: true}, stdin: "secret\r\nrest", user: "me", pass: "secret"},
+		{flags: credentialFlags{username: "me", stdin: true}, refused: "is empty"},
+		{flags: credentialFlags{creds: "me"}, refused: "--password-stdin"},
+		{flags: credentialFlags{creds: "me:x", username: "you"}, refused: "says all"},
+		{flags: credentialFlags{username: "me"}, refused: "go together"},
+		{flags: credentialFlags{stdin: true}, stdin: "x", refused: "go together"},
+	} {
+		user, pass, err := c.flags.read(from(c.stdin))
+		if c.refused != "" {
+			if u := (*usageError)(nil); !errors.As(err, &u) || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%+v: %v", c.flags, err)
+			}
+			continue
+		}
+		if err != nil || user != c.user || pass != c.pass {
+			t.Errorf("%+v: %q, %q, %v", c.flags, user, pass, err)
+		}
+	}
+}
+
+func TestWriteWhole(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	broken := errors.New("broken")
+	write := func(text string, end error) error {
+		return writeWhole(path, func(w io.Writer) error {
+			if _, err := w.Write([]byte(text)); err != nil {
+				return err
+			}
+			return end
+		})
+	}
+	if err := write("half", broken); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("left: %v", entries)
+	}
+	if err := write("whole", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("half", broken); err == nil {
+		t.Error("no error")
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "whole" {
+		t.Errorf("%q, %v", got, err)
+	}
+	path = "/dev/null"
+	if err := write("x", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHuman(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 99_400: "99.4 kB", 99_600: "100 kB", 999_600: "1.0 MB", 12_345_678: "12.3 MB", 1 << 62: "4.6 EB"} {
+		if got := humanSize(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	now := time.Unix(1_800_000_000, 0)
+	for d, want := range map[time.Duration]string{time.Second: "just now", time.Minute: "1 minute ago", 50 * time.Hour: "2 days ago", 800 * 24 * time.Hour: "2 years ago"} {
+		if got := humanAge(now.Add(-d), now); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+	if got := humanAge(time.Time{}, now) + humanAge(time.Unix(0, 0), now); got != "--" {
+		t.Errorf("unknown ages: %q", got)
+	}
+}
+
+func TestPlatformFlag(t *testing.T) {
+	if err := checkPlatform("linux/s390x"); err == nil || !strings.Contains(err.Error(), "--platform linux/s390x is not supported") {
+		t.Error(err)
+	}
+	if err := checkPlatform(""); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,98 @@
+//go:build cgo
+
+package worker
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+	"golang.org/x/sys/unix"
+)
+
+// cgroupRoots are the directories below which cgroups of version 1 lie, by controller, as libcontainer finds them. It looks for them
+// anew for each container, at ten times three system calls.
+type cgroupRoots struct {
+	once  sync.Once
+	roots map[string]string // nil: they could not be found
+}
+
+func (r *cgroupRoots) get() map[string]string {
+	r.once.Do(func() {
+		const probe = "/monopod-probe" // it is not made
+		cm, err := manager.New(&cgroups.Cgroup{Path: probe, Resources: &cgroups.Resources{}})
+		if err != nil {
+			return
+		}
+		roots := map[string]string{}
+		for controller, dir := range cm.GetPaths() {
+			root, ok := strings.CutSuffix(dir, probe)
+			if !ok {
+				return
+			}
+			roots[controller] = root
+		}
+		r.roots = roots
+	})
+	return r.roots
+}
+
+// cgroupManager is the manager of a container's cgroups.
+func (w *Worker) cgroupManager(c *cgroups.Cgroup) (cgroups.Manager, error) {
+	if c.Systemd || cgroups.IsCgroup2UnifiedMode() || !filepath.IsAbs(c.Path) || len(w.roots.get()) == 0 {
+		return manager.New(c)
+	}
+	paths := map[string]string{}
+	for controller, root := range w.roots.get() {
+		paths[controller] = filepath.Join(root, c.Path)
+	}
+	return manager.NewWithPaths(c, paths)
+}
+
+// makeCgroups makes the directories of a container's cgroups. libcontainer does it with care for cases that do not happen to a container
+// of a pod, whose cgroup is there: it goes through all parents in each hierarchy.
+func makeCgroups(cm cgroups.Manager, c *cgroups.Cgroup) error {
+	paths, r := cm.GetPaths(), c.Resources
+	if c.Systemd || cgroups.IsCgroup2UnifiedMode() || r.CpuRtPeriod != 0 || r.CpuRtRuntime != 0 || r.CpusetCpus != "" || r.CpusetMems != "" {
+		return cm.Apply(-1)
+	}
+	seen := make(map[string]bool, len(paths))
+	for _, dir := range paths {
+		if dir == "" || seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		err := unix.Mkdir(dir, 0o755)
+		if err != nil && !(errors.Is(err, unix.EEXIST) && dir != paths["cpuset"]) {
+			return cm.Apply(-1) // it makes the parents, and knows which hierarchies may be missing
+		}
+	}
+	if dir := paths["cpuset"]; dir != "" && !inheritCPUSet(dir) {
+		return cm.Apply(-1)
+	}
+	return nil
+}
+
+// inheritCPUSet gives a new cpuset of version 1 its parent's processors and memory nodes, unless the kernel has: without them it lets no
+// process in.
+func inheritCPUSet(dir string) bool {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		if own, err := os.ReadFile(filepath.Join(dir, file)); err != nil {
+			return false
+		} else if len(strings.TrimSpace(string(own))) > 0 {
+			continue
+		}
+		value, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
+		if err != nil || len(strings.TrimSpace(string(value))) == 0 {
+			return false
+		}
+		if err := cgroups.WriteFile(dir, file, string(value)); err != nil {
+			return false
+		}
+	}
+	return true
+}

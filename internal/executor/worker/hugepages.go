@@ -1,0 +1,76 @@
+//go:build cgo
+
+package worker
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"monopod.dev/monopod/internal/host/cgroup"
+)
+
+// Where the controller hugetlb is that of a v2 hierarchy beside those of v1, neither libcontainer nor an OCI runtime finds it: then
+// the worker limits huge pages itself, in the cgroup that they make for the container in that hierarchy, too.
+
+// takeHugepages takes the limits out of the resources of a container, if they are the worker's to set.
+func (w *Worker) takeHugepages(r *specs.LinuxResources) (limits []specs.LinuxHugepageLimit) {
+	if r == nil || !w.cgroups.SplitHugetlb() {
+		return nil
+	}
+	limits, r.HugepageLimits = r.HugepageLimits, nil
+	return limits
+}
+
+// prepareHugepages makes the files of the limits appear in a container's cgroup, which is made if it is not there.
+func (w *Worker) prepareHugepages(dirs map[string]string) error {
+	if err := os.MkdirAll(dirs[""], 0o755); err != nil {
+		return err
+	}
+	return w.cgroups.EnableHugetlb(w.unifiedPath(dirs))
+}
+
+// limitHugepages writes limits, all or none.
+func (w *Worker) limitHugepages(dirs map[string]string, limits []specs.LinuxHugepageLimit) error {
+	if len(limits) == 0 {
+		return nil
+	}
+	if err := w.prepareHugepages(dirs); err != nil {
+		return err
+	}
+	pages := map[string]uint64{}
+	for _, l := range limits {
+		pages[l.Pagesize] = l.Limit
+	}
+	if err := w.cgroups.Set(w.unifiedPath(dirs), cgroup.Resources{Hugepages: pages}); err != nil {
+		return fmt.Errorf("huge pages: %w", err)
+	}
+	return nil
+}
+
+// unifiedPath is the container's cgroup in the v2 hierarchy.
+func (w *Worker) unifiedPath(dirs map[string]string) string {
+	return strings.TrimPrefix(dirs[""], w.cgroups.Paths("/")[""])
+}
+
+// limitHugepagesOfOCI writes all limits of a container whose resources an OCI runtime has just updated, where the runtime has the
+// controller: runc's update knows no huge pages, and writes those again with which the container was made.
+func (w *Worker) limitHugepagesOfOCI(dirs map[string]string, limits []specs.LinuxHugepageLimit) error {
+	if len(limits) == 0 || w.cgroups.SplitHugetlb() {
+		return nil
+	}
+	path := w.unifiedPath(dirs)
+	if dir := dirs["hugetlb"]; dir != "" {
+		path = strings.TrimPrefix(dir, w.cgroups.Paths("/")["hugetlb"])
+	}
+	pages := map[string]uint64{}
+	for _, l := range limits {
+		pages[l.Pagesize] = l.Limit
+	}
+	if err := w.cgroups.Set(path, cgroup.Resources{Hugepages: pages}); err != nil {
+		return fmt.Errorf("huge pages: %w", err)
+	}
+	return nil
+}

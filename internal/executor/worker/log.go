@@ -1,0 +1,63 @@
+//go:build cgo
+
+package worker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/executor/crilog"
+	"monopod.dev/monopod/internal/executor/protocol"
+)
+
+// checkLog checks what a Create asks of the log.
+func checkLog(req protocol.CreateRequest) error {
+	const leastFiles = 2 // the one that is written, and the one before
+	switch {
+	case req.LogMaxBytes == 0 && req.LogMaxFiles == 0:
+		return nil
+	case req.LogMaxBytes <= 0 || req.LogMaxFiles < leastFiles:
+		return fmt.Errorf("%w: container %s: logMaxBytes %d and logMaxFiles %d: want a size, and at least %d files", errdefs.ErrInvalidArgument,
+			req.ID, req.LogMaxBytes, req.LogMaxFiles, leastFiles)
+	case req.LogPath == "":
+		return fmt.Errorf("%w: container %s: a log without a path cannot be rotated", errdefs.ErrInvalidArgument, req.ID)
+	}
+	return nil
+}
+
+// rotation is how the log of a container is rotated.
+func (w *Worker) rotation(rec record) crilog.Rotation {
+	return crilog.Rotation{MaxBytes: rec.LogMaxBytes, MaxFiles: rec.LogMaxFiles, Failed: func(err error) {
+		w.log.Error("a container's log grows beyond its limit", "container", rec.ID, "err", err)
+	}}
+}
+
+// reopenLog serves ReopenLog. A container that has exited, and is drained, gets no new file. After any error there is no
+// new file until another ReopenLog succeeds, whoever of this worker and its successors might want to make one.
+func (w *Worker) reopenLog(id string) error {
+	c, err := w.get(id)
+	if err != nil {
+		return err
+	}
+	if err := c.present(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	io, rec := c.io, c.rec
+	c.mu.Unlock()
+	switch {
+	case rec.Exit != nil || io == nil:
+		if io != nil { // something still writes to it
+			io.FixLog()
+		}
+		err = fmt.Errorf("%w: container %s has exited; its log is complete", errdefs.ErrFailedPrecondition, id)
+	default:
+		err = io.Reopen()
+	}
+	if failed := err != nil; failed != rec.LogFixed {
+		err = errors.Join(err, w.change(c, func(r *record) { r.LogFixed = failed }))
+	}
+	return err
+}

@@ -1,0 +1,116 @@
+//go:build cgo
+
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// sessionOf returns pidfds of the processes in the cgroup that belong to the session, such as the program that a command's shell waits
+// for. A process that has made a session of its own (a daemon) is none. The caller closes them.
+//
+// The session's number is its leader's pid, and is nobody else's as long as the leader is not reaped.
+func sessionOf(cgroups map[string]string, leader int) ([]*proc.FD, error) {
+	pids, err := pinned(procsDir(cgroups))
+	if err != nil {
+		return nil, err
+	}
+	var members []*proc.FD
+	for _, fd := range pids {
+		// The descriptor was opened first: if the process still has not ended, the pid is the one's that was read.
+		if st, err := proc.ReadStat(fd.PID()); err == nil && st.Session == leader && !st.Dead() && !fd.Ended() {
+			members = append(members, fd)
+		} else {
+			fd.Close()
+		}
+	}
+	return members, nil
+}
+
+// signalSession sends a signal to the execution's process and to what it has started. One that has ended is left alone, with all
+// that is left of it.
+func (x *execution) signalSession(cgroups map[string]string, sig unix.Signal) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.told = append(x.told, sig)
+	if x.pidfd == nil {
+		x.early = append(x.early, sig)
+		return nil
+	}
+	members, err := sessionOf(cgroups, x.pidfd.PID())
+	ended := x.pidfd.Ended() // if not, the number was the session's
+	for _, fd := range members {
+		if !ended {
+			err = errors.Join(err, fd.Signal(sig))
+		}
+		fd.Close()
+	}
+	return errors.Join(err, x.pidfd.Signal(sig))
+}
+
+// tellRest sends what the whole session has been told to those of it that the command forked meanwhile, once it has ended and
+// is not reaped: it forks no more.
+func (x *execution) tellRest(cgroups map[string]string, leader int) error {
+	x.mu.Lock()
+	told := x.told
+	x.mu.Unlock()
+	if len(told) == 0 {
+		return nil
+	}
+	members, err := sessionOf(cgroups, leader)
+	for _, fd := range members {
+		for _, sig := range told {
+			err = errors.Join(err, fd.Signal(sig))
+		}
+		fd.Close()
+	}
+	return err
+}
+
+// killSession kills what a command has started and is still in its session. The command, its leader, has ended and is not reaped.
+func killSession(ctx context.Context, cgroups map[string]string, leader int) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	for range killRounds {
+		members, err := sessionOf(cgroups, leader)
+		if err != nil || len(members) == 0 {
+			return err
+		}
+		var errs []error
+		for _, fd := range members {
+			errs = append(errs, fd.Signal(unix.SIGKILL))
+		}
+		for _, fd := range members {
+			errs = append(errs, fd.Wait(ctx))
+			fd.Close()
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("processes of session %d are forked faster than they are killed; limit the container's pids", leader)
+}
+
+// killCommand kills a command that is a child of this process, with its session, and reaps it.
+func killCommand(ctx context.Context, cgroups map[string]string, pid int) error {
+	fd, err := proc.OpenFD(pid)
+	if err != nil {
+		return err
+	}
+	defer fd.Close()
+	if err := fd.Signal(unix.SIGKILL); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	if err := fd.Wait(wait); err != nil {
+		return err
+	}
+	return errors.Join(killSession(ctx, cgroups, pid), fd.Reap())
+}

@@ -1,0 +1,169 @@
+//go:build cgo
+
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/runc/libcontainer"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/hold"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/spawn"
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+// spawnPatience bounds how long a new process may take to come to its gate. It does so within a millisecond, unless its cgroup is
+// frozen or out of CPU time.
+const spawnPatience = 30 * time.Second
+
+// gate is the FIFO at which a spawned container's first process waits. It has a name, so that a successor of this worker finds it.
+func (w *Worker) gate(id string) string { return filepath.Join(w.store.dir, id, "gate") }
+
+// startSpawned starts the first process with package spawn. A spawn.ProgramError says that only the program is at fault; the process, if there
+// was one, is gone then.
+func (w *Worker) startSpawned(ctx context.Context, s initStart) (e *ends, err error) {
+	if err := makeCgroups(s.cgroups, s.config.Cgroups); err != nil {
+		return nil, err
+	}
+	if err := unix.Mkfifo(w.gate(s.rec.ID), 0o600); err != nil {
+		return nil, &os.PathError{Op: "mkfifo", Path: w.gate(s.rec.ID), Err: err}
+	}
+	// With O_RDWR it waits for a byte, not for a writer, and never sees an end.
+	gate, err := os.OpenFile(w.gate(s.rec.ID), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer gate.Close()
+	if !s.rec.Terminal {
+		if e, err = newEnds(s.process, false, s.stdin); err != nil {
+			return nil, err
+		}
+	} else {
+		e = &ends{ours: map[string]protocol.FD{}, console: -1}
+	}
+	s.rec.Spawned = true
+	child, err := w.spawner.Start(spawn.Start{ID: s.rec.ID, Config: s.config, Process: s.process, Stdio: stdioOf(s.process), Terminal: s.rec.Terminal,
+		Cgroups: s.rec.Cgroups, Gate: gate})
+	e.closeTheirs()
+	if err != nil {
+		return e, err
+	}
+	unix.Close(child.PIDFD) // it is opened again by whoever watches
+	if child.PTY >= 0 {
+		e.ours[hold.PTY] = protocol.FD(child.PTY)
+	}
+	if err := w.readyInit(ctx, s, child); err != nil {
+		child.Status.Close()
+		return e, errors.Join(err, killAndReap(child.PID))
+	}
+	s.rec.PID = child.PID
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.c.status = child.Status
+	return e, nil
+}
+
+// readyInit does to the first process what is done from outside, and waits until it is at its gate.
+func (w *Worker) readyInit(ctx context.Context, s initStart, child *spawn.Child) error {
+	if err := failpoint.Hit("executor/worker/spawned"); err != nil {
+		return err
+	}
+	if err := setScore(child.PID, s.config.OomScoreAdj); err != nil {
+		return err
+	}
+	if err := s.cgroups.Set(s.config.Cgroups.Resources); err != nil {
+		return fmt.Errorf("resources: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, spawnPatience)
+	defer cancel()
+	if err := spawn.AwaitReady(ctx, child.Status); err != nil {
+		return err
+	}
+	kept, err := w.spawner.Keep(s.config)
+	if err != nil {
+		return err
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.c.kept = kept
+	return nil
+}
+
+// emptyCgroup refuses a cgroup in which processes are: they would be killed with the container, and with what is left of it when it
+// could not be made. So it is asked before there is a record of the container.
+func emptyCgroup(cm cgroups.Manager) error {
+	for _, path := range cm.GetPaths() { // on v1 somebody may use one hierarchy and not the others
+		pids, err := cgroups.GetAllPids(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("processes of the cgroup %s: %w", path, err)
+		case len(pids) > 0:
+			return fmt.Errorf("%w: there are processes in the container's cgroup %s: %v", errdefs.ErrFailedPrecondition, path, pids)
+		}
+	}
+	return nil
+}
+
+func stdioOf(p *libcontainer.Process) (s spawn.Stdio) {
+	file := func(v any) *os.File { f, _ := v.(*os.File); return f }
+	return spawn.Stdio{In: file(p.Stdin), Out: file(p.Stdout), Err: file(p.Stderr)}
+}
+
+// setScore sets how willingly the kernel kills a process for want of memory.
+func setScore(pid int, score *int) error {
+	if score == nil {
+		return nil
+	}
+	path := "/proc/" + strconv.Itoa(pid) + "/oom_score_adj"
+	return os.WriteFile(path, []byte(strconv.Itoa(*score)), 0)
+}
+
+// openSpawnGate lets a spawned process go on to its program.
+func openSpawnGate(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
+		return nil // nobody waits there: it has been let go, or has ended, which its exit tells
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write([]byte{0}); err != nil && !errors.Is(err, unix.EPIPE) {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// awaitSpawned returns when a process that has been let go has executed its program, or has ended without.
+func (w *Worker) awaitSpawned(ctx context.Context, c *container, rec record) (executed bool, err error) {
+	c.mu.Lock()
+	status := c.status
+	c.status = nil
+	c.mu.Unlock()
+	if status == nil { // a predecessor of this worker had it
+		return awaitExecution(c.ended, rec.PID, rec.StartTime)
+	}
+	defer status.Close()
+	err = spawn.AwaitExecution(ctx, status)
+	var programErr *spawn.ProgramError
+	if errors.As(err, &programErr) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// The word that does not come is that of a process that executed, and of one that was killed.
+	return !isDead(rec), nil
+}

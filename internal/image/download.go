@@ -1,0 +1,324 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/remotes"
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+// downloads are the compressed layers that are on their way, each a file whose name is the layer's digest and whose
+// content is its begin. A file is only ever appended to, so whatever ends a download, the next one goes on at its end.
+// What a power loss may have torn is not gone on with: the files are in a folder of this boot.
+//
+// Who is about to need a layer holds it: a layer that two images (or two places of one image) have is downloaded once,
+// and removed when the last one has unpacked it. Whoever writes a file or reads it has the lock of its digest
+// (Store.locks).
+type downloads struct {
+	root string // for all boots
+	dir  string // of this boot
+
+	mu   sync.Mutex
+	held map[digest.Digest]int
+}
+
+// openDownloads drops what earlier boots left.
+func openDownloads(root, boot string) (*downloads, error) {
+	d := &downloads{root: root, dir: filepath.Join(root, boot), held: map[digest.Digest]int{}}
+	old, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range old {
+		if e.Name() != boot {
+			if err := os.RemoveAll(filepath.Join(root, e.Name())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return d, os.MkdirAll(d.dir, 0o700)
+}
+
+func (d *downloads) path(layer digest.Digest) string {
+	return filepath.Join(d.dir, layer.Algorithm().String()+"-"+layer.Encoded())
+}
+
+func (d *downloads) hold(layer digest.Digest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held[layer]++
+}
+
+// release gives a hold up. With drop, nobody is to go on with the file: it goes with its last holder.
+func (d *downloads) release(layer digest.Digest, drop bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.held[layer]--; d.held[layer] > 0 {
+		return nil
+	}
+	delete(d.held, layer)
+	if info, err := os.Stat(d.path(layer)); err != nil || (info.Size() > 0 && !drop) {
+		return nil
+	}
+	return d.remove(layer)
+}
+
+func (d *downloads) remove(layer digest.Digest) error {
+	if err := os.Remove(d.path(layer)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// sweep removes what nobody has gone on with for so long.
+func (d *downloads) sweep(age time.Duration, now time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	holds := map[string]bool{}
+	for layer := range d.held {
+		holds[filepath.Base(d.path(layer))] = true
+	}
+	var errs []error
+	errs = append(errs, d.walk(func(e fs.DirEntry, info fs.FileInfo) {
+		if !holds[e.Name()] && now.Sub(info.ModTime()) >= age {
+			if err := os.Remove(filepath.Join(d.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}))
+	return errors.Join(errs...)
+}
+
+// usage is what the downloads take on the disk.
+func (d *downloads) usage() (bytes, inodes uint64, err error) {
+	err = d.walk(func(_ fs.DirEntry, info fs.FileInfo) {
+		bytes += uint64(info.Size())
+		inodes++
+	})
+	return bytes, inodes, err
+}
+
+func (d *downloads) walk(each func(fs.DirEntry, fs.FileInfo)) error {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since
+		}
+		if err != nil {
+			return err
+		}
+		each(e, info)
+	}
+	return nil
+}
+
+// blob is one layer while it comes in: it is read behind the writer.
+type blob struct {
+	desc    ocispec.Descriptor
+	file    *os.File
+	resumed bool // it went on where an earlier attempt ended: what it has may not fit together
+	report  func(done int64)
+
+	mu    sync.Mutex
+	grown sync.Cond // have or err has changed
+	have  int64
+	ended bool
+	err   error // why it ended; nil: all bytes are there
+
+	read int64 // how far the reader is
+}
+
+// errStale says that a download went on with bytes which do not belong to the layer: begin anew.
+var errStale = errors.New("what an earlier download left does not belong to the layer")
+
+// open opens the file of a layer; what it has already need not be fetched.
+func (d *downloads) open(desc ocispec.Descriptor, report func(int64)) (*blob, error) {
+	f, err := os.OpenFile(d.path(desc.Digest), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	have := info.Size()
+	if have > desc.Size {
+		have = 0
+		if err := f.Truncate(0); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	b := &blob{desc: desc, file: f, have: have, resumed: have > 0, report: report}
+	b.grown.L = &b.mu
+	return b, nil
+}
+
+// fill fetches what is missing, and goes on after every failure that may pass. It always ends the blob.
+func (b *blob) fill(ctx context.Context, from remotes.Fetcher, delay time.Duration) error {
+	err := b.fetchAll(ctx, from, delay)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended, b.err = true, err
+	b.grown.Broadcast()
+	return err
+}
+
+// minProgress is how much an attempt has to bring for the ones after it to be counted anew.
+const minProgress = 64 << 10
+
+func (b *blob) fetchAll(ctx context.Context, from remotes.Fetcher, delay time.Duration) error {
+	b.report(b.have)
+	for try := 1; b.have < b.desc.Size; try++ {
+		before := b.have
+		err := b.fetch(ctx, from)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if b.have-before >= minProgress {
+			try = 1
+		}
+		if !mayPass(err) {
+			return err
+		}
+		if try > maxRetries {
+			return fmt.Errorf("the download broke at byte %d of %d, and %d more attempts did not help: %w", b.have, b.desc.Size, maxRetries, err)
+		}
+		if err := sleep(ctx, backoff(delay, try, rand.Float64())); err != nil {
+			return err
+		}
+	}
+	return failpoint.Hit("image/download/complete")
+}
+
+// mayPass says whether a download that failed is worth another attempt.
+func mayPass(err error) bool {
+	var again *statusError
+	var status remoteerrors.ErrUnexpectedStatus
+	switch {
+	case errors.As(err, &again), errors.As(err, &status), errors.Is(err, errWrite), errors.Is(err, errStale):
+		return false // it has been tried often enough, or no attempt will help
+	case errdefs.IsNotFound(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err), errdefs.IsFailedPrecondition(err):
+		return false
+	}
+	return classOf(err) == errdefs.ErrUnavailable || brokenConnection(err)
+}
+
+var errWrite = errors.New("storing the download")
+
+// fetch makes one attempt.
+func (b *blob) fetch(ctx context.Context, from remotes.Fetcher) error {
+	desc := b.desc
+	desc.URLs = nil // a manifest does not send this machine to other hosts
+	body, err := from.Fetch(ctx, desc)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if b.have > 0 {
+		b.resumed = true
+		seeker, ok := body.(io.Seeker)
+		if !ok {
+			return fmt.Errorf("the registry client cannot go on with a download: %w", errdefs.ErrInternal)
+		}
+		if _, err := seeker.Seek(b.have, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	buf := chunks.Get().(*[chunkSize]byte)
+	defer chunks.Put(buf)
+	for b.have < b.desc.Size {
+		n, err := body.Read(buf[:min(chunkSize, b.desc.Size-b.have)])
+		if n > 0 {
+			if err := b.append(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF && b.have < b.desc.Size {
+			return b.wrongSize("only", b.have)
+		}
+		if err != nil && err != io.EOF {
+			return b.rangeError(err)
+		}
+	}
+	// One byte more: the end of the answer, after which its connection can be used again.
+	switch n, err := body.Read(buf[:1]); {
+	case n > 0, errdefs.IsFailedPrecondition(err):
+		return b.wrongSize("more than", b.desc.Size)
+	}
+	return nil
+}
+
+func (b *blob) wrongSize(than string, n int64) error {
+	if b.resumed {
+		return errStale
+	}
+	return fmt.Errorf("the registry has %s %d bytes of the layer, its manifest says %d: %w", than, n, b.desc.Size, errdefs.ErrFailedPrecondition)
+}
+
+func (b *blob) append(p []byte) error {
+	if err := failpoint.Hit("image/download/write"); err != nil {
+		return err
+	}
+	if _, err := b.file.WriteAt(p, b.have); err != nil {
+		return fmt.Errorf("%w: %w", errWrite, err)
+	}
+	b.mu.Lock()
+	b.have += int64(len(p))
+	b.grown.Broadcast()
+	b.mu.Unlock()
+	b.report(b.have)
+	return nil
+}
+
+// Read implements io.Reader: it waits for bytes that are on their way.
+func (b *blob) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	for b.read == b.have && !b.ended {
+		b.grown.Wait()
+	}
+	have, err := b.have, b.err
+	b.mu.Unlock()
+	if b.read < have {
+		n, err := b.file.ReadAt(p[:min(int64(len(p)), have-b.read)], b.read)
+		b.read += int64(n)
+		if err == io.EOF { // somebody has truncated the file
+			err = io.ErrUnexpectedEOF
+		}
+		return n, err
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	return 0, err
+}
+
+// rangeError tells a registry that has no byte where the download is to go on from other failures.
+func (b *blob) rangeError(err error) error {
+	var status remoteerrors.ErrUnexpectedStatus
+	if errors.As(err, &status) && status.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+		return b.wrongSize("only", b.have)
+	}
+	return err
+}

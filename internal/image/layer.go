@@ -1,0 +1,357 @@
+package image
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	digest "github.com/opencontainers/go-digest"
+	"golang.org/x/sync/errgroup"
+
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/image/recipe"
+	"monopod.dev/monopod/internal/image/untar"
+)
+
+// Limits of one layer: what is beyond is no image, but an attack on the disk.
+const (
+	maxLayerBytes   = 256 << 30
+	maxLayerEntries = 8 << 20
+)
+
+// unpackKey begins the name of a snapshot that is being filled. None of them outlives its process (sweepUnpacks).
+const unpackKey = "unpack-"
+
+// unpacking is one layer that is being unpacked.
+//
+// All layers of an image are unpacked side by side, each into a snapshot without a parent; in the end each becomes, in
+// order, the child of the one below it. The lock of a layer's chain id keeps other pulls from doing the same meanwhile;
+// they find it there. Pulls that share layers cannot block each other: who holds a layer's lock waits only for layers
+// below it, for the lock of its blob, and for a turn, in this order; and who has the later ones never waits for the
+// earlier ones.
+type unpacking struct {
+	layer
+	store *Store
+	from  remotes.Fetcher
+	track *tracker
+	i     int // its place in the image
+
+	ready   chan struct{} // closed when prepare has returned; what follows is not touched before by anybody else
+	whole   bool          // prepare has succeeded: all of the layer is there, and both digests are right
+	locked  bool
+	exists  bool // another pull has brought it
+	ended   bool
+	key     string // of the snapshot that is filled; "" when there is none
+	dir     string
+	implied []string
+}
+
+func (s *Store) unpackLayers(ctx context.Context, from remotes.Fetcher, layers []layer, track *tracker) error {
+	all := make([]*unpacking, len(layers))
+	progress := make([]LayerProgress, len(layers))
+	for i, l := range layers {
+		all[i] = &unpacking{layer: l, store: s, from: from, track: track, i: i, ready: make(chan struct{})}
+		progress[i] = LayerProgress{Digest: l.desc.Digest, State: LayerWaiting, Total: l.desc.Size}
+		s.loads.hold(l.desc.Digest)
+	}
+	track.begin(progress)
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return s.commitLayers(ctx, all) })
+	turns := make(chan struct{}, maxLayersAtOnce) // of this image, so that other ones get theirs
+	for _, u := range all {
+		work.Go(func() error {
+			defer close(u.ready)
+			err := u.prepare(ctx, turns)
+			u.whole = err == nil
+			return err
+		})
+	}
+	err := work.Wait()
+	for _, u := range all {
+		u.end(ctx, false)
+	}
+	return err
+}
+
+// commitLayers makes the layers snapshots that others find, in order, each as soon as it is ready.
+func (s *Store) commitLayers(ctx context.Context, all []*unpacking) error {
+	var below []string // the chain ids, lowest first
+	for _, u := range all {
+		select {
+		case <-u.ready:
+			if !u.whole {
+				<-ctx.Done() // prepare's error ends all of them
+			}
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !u.exists {
+			if err := u.commit(ctx, below); err != nil {
+				return fmt.Errorf("layer %s: %w", u.desc.Digest, err)
+			}
+		}
+		u.end(ctx, true)
+		below = append(below, u.chain)
+	}
+	return nil
+}
+
+// prepare unpacks the layer unless it is there.
+func (u *unpacking) prepare(ctx context.Context, turns chan struct{}) error {
+	s := u.store
+	if err := s.locks.Lock(ctx, "layer://"+u.chain); err != nil {
+		return err
+	}
+	u.locked = true
+	if err := u.makeSnapshot(ctx); err != nil || u.exists {
+		return err
+	}
+	blobLock := "blob://" + u.desc.Digest.String()
+	if err := s.locks.Lock(ctx, blobLock); err != nil {
+		return err
+	}
+	defer s.locks.Unlock(blobLock)
+	select {
+	case turns <- struct{}{}:
+		defer func() { <-turns }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := s.limits.layers.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.limits.layers.Release(1)
+	err := u.fill(ctx)
+	if errors.Is(err, errStale) {
+		// Once more, from the first byte, into an empty snapshot.
+		if err = errors.Join(u.dropSnapshot(ctx), s.loads.remove(u.desc.Digest)); err == nil {
+			if err = u.makeSnapshot(ctx); err == nil {
+				err = u.fill(ctx)
+			}
+		}
+		if errors.Is(err, errStale) {
+			err = fmt.Errorf("the registry sent a damaged layer twice: %w: %w", err, errdefs.ErrFailedPrecondition)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("layer %s: %w", u.desc.Digest, err)
+	}
+	u.track.state(u.i, LayerVerifying)
+	return failpoint.Hit("image/layer/unpacked")
+}
+
+// makeSnapshot makes the snapshot to fill, or finds that the layer exists; then the pull's lease holds it from now on.
+func (u *unpacking) makeSnapshot(ctx context.Context) error {
+	key := unpackKey + rand.Text()
+	mounts, err := u.store.snaps.Prepare(ctx, key, "", u.labels())
+	if errdefs.IsAlreadyExists(err) {
+		u.exists = true
+		u.track.state(u.i, LayerExists)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("a snapshot for layer %s: %w", u.desc.Digest, err)
+	}
+	u.key = key
+	// A snapshot without a parent is a plain directory. Nothing is ever mounted: a process that is killed leaves none.
+	if len(mounts) != 1 || mounts[0].Type != "bind" {
+		return fmt.Errorf("a snapshot for layer %s: the snapshotter gives %v, not one directory: %w", u.desc.Digest, mounts, errdefs.ErrInternal)
+	}
+	u.dir = mounts[0].Source
+	return failpoint.Hit("image/layer/prepared")
+}
+
+func (u *unpacking) labels() snapshots.Opt {
+	return snapshots.WithLabels(map[string]string{snapshots.LabelSnapshotRef: u.chain, snapshots.LabelSnapshotDiffID: u.diff.String()})
+}
+
+// fill brings the layer into the snapshot's directory. The error is errStale when it is worth another attempt.
+func (u *unpacking) fill(ctx context.Context) error {
+	here, err := u.store.content.ReaderAt(ctx, u.desc)
+	if err == nil { // an archive has brought it
+		defer here.Close()
+		u.track.state(u.i, LayerUnpacking)
+		return u.apply(ctx, func() {}, content.NewReader(here))
+	}
+	if !errdefs.IsNotFound(err) {
+		return err
+	}
+	if u.from == nil {
+		return fmt.Errorf("it is not in the archive: %w", errdefs.ErrNotFound)
+	}
+	b, err := u.store.loads.open(u.desc, func(done int64) { u.track.bytes(u.i, done) })
+	if err != nil {
+		return err
+	}
+	u.track.state(u.i, LayerDownloading)
+	ctx, cancel := context.WithCancel(ctx)
+	var download sync.WaitGroup
+	download.Go(func() {
+		if b.fill(ctx, u.from, u.store.retryDelay) == nil {
+			u.track.state(u.i, LayerUnpacking)
+		}
+	})
+	err = u.apply(ctx, cancel, b)
+	cancel()
+	download.Wait()
+	return u.judge(err, b, b.file.Close())
+}
+
+// judge says what a failure means for the download.
+func (u *unpacking) judge(err error, b *blob, closing error) error {
+	var wrong *digestError
+	switch {
+	case err == nil:
+		return closing
+	case errors.Is(err, errStale):
+		return err
+	case errors.As(err, &wrong) && b.resumed:
+		return fmt.Errorf("%w: %w", errStale, err)
+	case errors.As(err, &wrong), errdefs.IsFailedPrecondition(err), errors.Is(err, errWrite):
+		// Going on with these bytes would fail for ever; and on a full disk they are in the way.
+		return errors.Join(err, u.store.loads.remove(u.desc.Digest))
+	}
+	return err
+}
+
+// digestError says that a layer's bytes are not those that its manifest means.
+type digestError struct{ got digest.Digest }
+
+func (e *digestError) Error() string {
+	return fmt.Sprintf("the registry sent a damaged layer: its digest is %s", e.got)
+}
+
+func (*digestError) Unwrap() error { return errdefs.ErrFailedPrecondition }
+
+// apply unpacks the compressed layer that src delivers, and compares the digests of what went in and what came out. Every
+// stage works in a goroutine of its own: reading and the first digest, decompression, the second digest and the files.
+// stop makes src end.
+func (u *unpacking) apply(ctx context.Context, stop func(), src io.Reader) error {
+	packed := u.desc.Digest.Algorithm().Digester()
+	in := newReadAhead(io.TeeReader(source{src}, packed.Hash()))
+	defer func() {
+		stop()
+		in.Close()
+	}()
+	err := u.applyPlain(ctx, stop, in)
+	if err != nil && !errdefs.IsInvalidArgument(err) {
+		return err
+	}
+	// Also when it could not be unpacked: the digest says whether the layer is wrong, or only what came here.
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return err
+	}
+	if got := packed.Digest(); got != u.desc.Digest {
+		return &digestError{got: got}
+	}
+	return err
+}
+
+func (u *unpacking) applyPlain(ctx context.Context, stop func(), in io.Reader) (err error) {
+	stream, end, err := decompress(in)
+	if err != nil {
+		return err
+	}
+	defer end()
+	ahead := newReadAhead(stream)
+	defer func() {
+		if err != nil && !errdefs.IsInvalidArgument(err) {
+			stop()
+		}
+		ahead.Close()
+	}()
+	// What Save makes the layer's tar of again reads along.
+	rec, err := recipe.Create(recipeFile(u.dir))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			rec.Abort()
+		}
+	}()
+	plain := u.diff.Algorithm().Digester()
+	layer := io.TeeReader(ahead, io.MultiWriter(plain.Hash(), rec))
+	result, err := untar.Apply(ctx, u.dir, layer, untar.Options{MaxBytes: maxLayerBytes, MaxEntries: maxLayerEntries,
+		Warn: func(msg string, args ...any) {
+			u.store.log.WarnContext(ctx, msg, append(args, "layer", u.desc.Digest)...)
+		}})
+	if err == nil {
+		_, err = io.Copy(io.Discard, layer) // what follows the tar belongs to the digest too
+	}
+	var passed *sourceError
+	if errors.As(err, &passed) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("unpacking: %w", err)
+	}
+	if got := plain.Digest(); got != u.diff {
+		return fmt.Errorf("unpacked it has the digest %s, the image's configuration says %s: %w", got, u.diff, errdefs.ErrInvalidArgument)
+	}
+	u.implied = result.Implied
+	return rec.Close(u.diff)
+}
+
+// recipeFile is where the recipe of the layer is that is unpacked in dir: beside it, so that it goes when the layer goes.
+func recipeFile(dir string) string { return filepath.Join(filepath.Dir(dir), "recipe") }
+
+// commit makes the filled snapshot the layer on top of those below.
+func (u *unpacking) commit(ctx context.Context, below []string) error {
+	opts := []snapshots.Opt{u.labels()}
+	if len(below) > 0 {
+		opts = append(opts, snapshots.WithParent(below[len(below)-1]))
+		if len(u.implied) > 0 {
+			dirs, err := u.store.directories(ctx, below)
+			if err != nil {
+				return err
+			}
+			if err := untar.Inherit(u.dir, u.implied, dirs); err != nil {
+				return err
+			}
+		}
+	}
+	if err := u.store.snaps.Commit(ctx, u.chain, u.key, opts...); err != nil {
+		return fmt.Errorf("committing the snapshot: %w", err)
+	}
+	u.key = ""
+	u.track.state(u.i, LayerDone)
+	return failpoint.Hit("image/layer/committed")
+}
+
+func (u *unpacking) dropSnapshot(ctx context.Context) error {
+	if u.key == "" {
+		return nil
+	}
+	err := u.store.snaps.Remove(ctx, u.key)
+	if err == nil || errdefs.IsNotFound(err) {
+		u.key = ""
+		return nil
+	}
+	return err
+}
+
+// end gives back what the layer holds, once. What is not committed is dropped; of its download the next pull goes on.
+func (u *unpacking) end(ctx context.Context, committed bool) {
+	if u.ended {
+		return
+	}
+	u.ended = true
+	err := errors.Join(u.dropSnapshot(context.WithoutCancel(ctx)), u.store.loads.release(u.desc.Digest, committed))
+	if u.locked {
+		u.store.locks.Unlock("layer://" + u.chain)
+	}
+	if err != nil {
+		u.store.log.WarnContext(ctx, "cleaning up after a layer failed; it is done at the next start", "layer", u.desc.Digest, "err", err)
+	}
+}

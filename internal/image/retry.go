@@ -1,0 +1,212 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+const (
+	// defaultRetryDelay is how long the first wait before another attempt is; each further one is twice as long.
+	defaultRetryDelay = 500 * time.Millisecond
+	// maxRetries is how many times something is tried again without any progress: after 15 s in all, by default.
+	maxRetries = 5
+	// maxRetryAfter is the longest wait that a registry may ask for. A pull that would have to wait longer fails and says
+	// so: whoever asked for it decides when to try again.
+	maxRetryAfter = time.Minute
+)
+
+// backoff is how long to wait before attempt n+1, n from 1: twice as long each time, and up to a quarter less by chance
+// (random is 0 to 1), so that nodes that failed together do not come again together.
+func backoff(base time.Duration, n int, random float64) time.Duration {
+	d := base << (n - 1)
+	return d - time.Duration(random*float64(d)/4)
+}
+
+// retryable says whether a status may be another one a little later.
+func retryable(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// retryAfter reads the header Retry-After: seconds, or a date (RFC 9110, section 10.2.3). 0 is none.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if v == "" {
+		return 0
+	}
+	if s, err := strconv.ParseInt(v, 10, 64); err == nil {
+		if s > int64(time.Hour*24*365/time.Second) {
+			return time.Hour * 24 * 365
+		}
+		return max(0, time.Duration(s)*time.Second)
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
+
+// statusError is an answer that stayed bad through all attempts.
+type statusError struct {
+	status string
+	code   int
+	says   string        // what the registry says about it
+	after  time.Duration // when it wants to be asked again
+	tries  int
+}
+
+func (e *statusError) Error() string {
+	msg := e.status
+	if e.says != "" {
+		msg += ": " + e.says
+	}
+	if e.after > 0 {
+		msg += fmt.Sprintf(" (it asks to be tried again in %s)", e.after.Round(time.Second))
+	}
+	if e.tries > 1 {
+		msg += fmt.Sprintf(", %d times", e.tries)
+	}
+	return msg
+}
+
+func (*statusError) Unwrap() error { return errdefs.ErrUnavailable }
+
+// maxAnswer is how much of an error's body is read.
+const maxAnswer = 16 << 10
+
+// fail makes the error of an answer, and gives the connection back. HEAD has no words: they are asked for.
+func (t *retryTransport) fail(req *http.Request, resp *http.Response, after time.Duration, tries int) error {
+	e := &statusError{status: resp.Status, code: resp.StatusCode, after: after, tries: tries}
+	if req.Method == http.MethodHead {
+		get := req.Clone(req.Context())
+		get.Method = http.MethodGet
+		if again, err := t.next.RoundTrip(get); err == nil {
+			resp.Body.Close()
+			resp = again
+		}
+	}
+	if raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err == nil && resp.StatusCode == e.code {
+		e.says = registrySays(raw)
+	}
+	resp.Body.Close()
+	return e
+}
+
+// registrySays reads the message of an error answer, as the distribution specification has it.
+func registrySays(raw []byte) string {
+	var answer struct {
+		Errors []struct{ Code, Message string }
+	}
+	if json.Unmarshal(raw, &answer) != nil {
+		return ""
+	}
+	var said []string
+	for _, e := range answer.Errors {
+		s := strings.ToLower(e.Code)
+		if e.Message != "" {
+			s = strings.TrimPrefix(s+": "+e.Message, ": ")
+		}
+		if len(s) > 300 {
+			s = s[:300] + "..."
+		}
+		said = append(said, strings.Map(printable, s))
+	}
+	return strings.Join(said, "; ")
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}
+
+// retryTransport asks again when a host is overloaded, or breaks the connection before it answers. Hosts that are
+// followed by another one (mirrors) get no second chance: the next one is asked instead.
+type retryTransport struct {
+	session *registrySession
+	next    http.RoundTripper
+}
+
+func (t *retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, err := t.next.RoundTrip(req)
+		again := (req.Method == http.MethodGet || req.Method == http.MethodHead || req.GetBody != nil) && t.session.lastResort(req.URL.Host)
+		if err != nil {
+			if !again || try > maxRetries || !brokenConnection(err) {
+				return nil, err
+			}
+			if req, err = t.wait(req, 0, try); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !retryable(resp.StatusCode) {
+			return resp, nil
+		}
+		after := retryAfter(resp.Header, time.Now())
+		if !again || try > maxRetries || after > maxRetryAfter {
+			return nil, t.fail(req, resp, after, try)
+		}
+		io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) //nolint:errcheck // so that the connection can be used again
+		resp.Body.Close()
+		if req, err = t.wait(req, after, try); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// wait waits, and returns the request for the next attempt.
+func (t *retryTransport) wait(req *http.Request, after time.Duration, try int) (*http.Request, error) {
+	if err := sleep(req.Context(), max(after, backoff(t.session.retryDelay, try, rand.Float64()))); err != nil {
+		return nil, err
+	}
+	if req.GetBody == nil {
+		return req, nil
+	}
+	next := req.Clone(req.Context())
+	var err error
+	next.Body, err = req.GetBody()
+	return next, err
+}
+
+func (t *retryTransport) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// brokenConnection says whether a connection was there and broke. A host that cannot be reached at all is not asked again
+// by a request: that is for the caller of a pull to decide.
+func brokenConnection(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}

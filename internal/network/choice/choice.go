@@ -1,0 +1,267 @@
+// Package choice is the network of a node that can connect sandboxes in two ways: by the host's CNI configuration, and by the
+// built-in bridge.
+//
+// A new sandbox is connected by CNI whenever the configured directory holds a configuration, also one with faults: a node whose
+// configuration is just being written must not connect pods elsewhere. Else it is connected by the bridge. What has connected
+// a sandbox disconnects it, whatever is configured then. The bridge is made on the host when the first sandbox needs it.
+package choice
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/cni"
+)
+
+// The modes.
+const (
+	Auto   = "auto"   // CNI where it is configured, else the bridge
+	Bridge = "bridge" // always the bridge
+	CNI    = "cni"    // always CNI; without a configuration only pods in the node's network can run
+)
+
+// Config is what a network is made of.
+type Config struct {
+	Mode   string
+	Bridge network.Config
+	CNI    cni.Config
+	Log    *slog.Logger
+}
+
+// Network is the network of one node. All methods are safe for concurrent use.
+type Network struct {
+	cfg Config
+	log *slog.Logger
+	cni *cni.Network
+
+	mu        sync.Mutex
+	bridge    *network.Bridge // nil: it cannot be, and bridgeErr says why
+	bridgeErr error
+	started   bool
+	last      string // what the last new sandbox was connected by, or would have been
+}
+
+// New reads what is stored of both networks, and changes nothing on the host. A bridge that cannot be is an error only where
+// it is needed.
+func New(ctx context.Context, cfg Config) (*Network, error) {
+	if cfg.Mode == Bridge {
+		cfg.CNI.ConfDir = "" // what CNI has connected earlier is disconnected all the same
+	}
+	n := &Network{cfg: cfg, log: cfg.Log}
+	var err error
+	if n.cni, err = cni.New(ctx, cfg.CNI); err != nil {
+		return nil, err
+	}
+	n.bridge, n.bridgeErr = network.New(ctx, cfg.Bridge)
+	if n.bridgeErr == nil {
+		return n, nil
+	}
+	if !n.byCNI() {
+		n.cni.Close()
+		return nil, n.bridgeErr
+	}
+	n.log.InfoContext(ctx, "there is no built-in bridge, and CNI needs none", "reason", n.bridgeErr)
+	return n, nil
+}
+
+// byCNI says that new sandboxes are connected by CNI.
+func (n *Network) byCNI() bool {
+	by := Bridge
+	if n.cfg.Mode == CNI || n.cfg.Mode == Auto && n.cni.Present() {
+		by = CNI
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if by != n.last {
+		n.log.Info("how new sandboxes are connected", "by", by, "before", n.last, "mode", n.cfg.Mode)
+		n.last = by
+	}
+	return by == CNI
+}
+
+// Start makes what new sandboxes need. It is idempotent.
+func (n *Network) Start(ctx context.Context) error {
+	if n.byCNI() {
+		return nil
+	}
+	_, err := n.theBridge(ctx)
+	return err
+}
+
+// theBridge returns the bridge, which is on the host then.
+func (n *Network) theBridge(ctx context.Context) (*network.Bridge, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bridge == nil { // what was in its way may have gone
+		if n.bridge, n.bridgeErr = network.New(ctx, n.cfg.Bridge); n.bridgeErr != nil {
+			return nil, n.bridgeErr
+		}
+	}
+	if n.started {
+		return n.bridge, nil
+	}
+	if err := n.bridge.Start(ctx); err != nil {
+		return nil, err
+	}
+	if err := updateRanges(ctx, n.bridge, n.cni.PodCIDR()); err != nil {
+		return nil, err
+	}
+	n.started = true
+	return n.bridge, nil
+}
+
+// known returns the bridge as it is, or nil.
+func (n *Network) known() *network.Bridge {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.bridge
+}
+
+// Setup connects a sandbox: one that is connected by what it was, a new one by what is chosen now.
+func (n *Network) Setup(ctx context.Context, req network.Request) (network.Result, error) {
+	b := n.known()
+	if n.cni.Has(req.SandboxID) || n.byCNI() && (b == nil || !b.Has(req.SandboxID)) {
+		return n.cni.Setup(ctx, req)
+	}
+	b, err := n.theBridge(ctx)
+	if err != nil {
+		return network.Result{}, err
+	}
+	return b.Setup(ctx, req)
+}
+
+// Prepare does of Setup what can be done before there is a network namespace. A plugin of CNI has nothing of that kind.
+func (n *Network) Prepare(ctx context.Context, req network.Request) {
+	if n.cni.Has(req.SandboxID) || n.byCNI() {
+		return
+	}
+	if b, err := n.theBridge(ctx); err == nil {
+		b.Prepare(ctx, req)
+	}
+}
+
+// Teardown disconnects a sandbox. It is idempotent.
+func (n *Network) Teardown(ctx context.Context, sandboxID string) error {
+	if n.cni.Has(sandboxID) {
+		return n.cni.Teardown(ctx, sandboxID)
+	}
+	if b := n.known(); b != nil {
+		return b.Teardown(ctx, sandboxID)
+	}
+	return nil
+}
+
+// split tells the sandboxes that CNI has connected from the others.
+func (n *Network) split(sandboxes map[string]string) (byCNI, others map[string]string) {
+	byCNI, others = map[string]string{}, map[string]string{}
+	for id, path := range sandboxes {
+		if n.cni.Has(id) {
+			byCNI[id] = path
+		} else {
+			others[id] = path
+		}
+	}
+	return byCNI, others
+}
+
+// Reconcile makes both networks agree with the sandboxes that live, by id, with the paths of their network namespaces. A
+// sandbox that neither has a record of is the bridge's, which reads its address from the namespace; where new ones are
+// connected by CNI, nobody knows whose it is, and it is left as it is. So is one whose path is empty, with what it has.
+func (n *Network) Reconcile(ctx context.Context, live map[string]string) error {
+	byCNI, others := n.split(live)
+	errs := []error{n.cni.Reconcile(ctx, byCNI)}
+	b := n.known()
+	if n.byCNI() {
+		for id := range others {
+			if b == nil || !b.Has(id) {
+				n.log.ErrorContext(ctx, "nobody knows what has connected a living sandbox; its network is left as it is", "sandbox", id)
+				delete(others, id)
+			}
+		}
+	}
+	if len(others) > 0 {
+		var err error
+		if b, err = n.theBridge(ctx); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	if b != nil {
+		errs = append(errs, b.Reconcile(ctx, others))
+	}
+	return errors.Join(errs...)
+}
+
+// Status is nil when new sandboxes can be connected.
+func (n *Network) Status(ctx context.Context) error {
+	if n.byCNI() {
+		return n.cni.Status(ctx)
+	}
+	b, err := n.theBridge(ctx)
+	if err != nil {
+		return err
+	}
+	return b.Status(ctx)
+}
+
+// UpdatePodCIDR takes the ranges that a cluster has given to this node. The bridge does not get them while CNI is chosen, whose
+// plugins have them then.
+func (n *Network) UpdatePodCIDR(ctx context.Context, ranges []netip.Prefix) error {
+	if n.byCNI() {
+		return n.cni.UpdatePodCIDR(ctx, ranges)
+	}
+	b, err := n.theBridge(ctx)
+	if err != nil {
+		return err
+	}
+	if err := updateRanges(ctx, b, ranges); err != nil {
+		return err
+	}
+	return n.cni.UpdatePodCIDR(ctx, ranges)
+}
+
+func updateRanges(ctx context.Context, b *network.Bridge, ranges []netip.Prefix) error {
+	if len(ranges) == 0 {
+		return nil
+	}
+	return b.UpdatePodCIDR(ctx, ranges)
+}
+
+// InterfaceStats reads the counters of the sandboxes' interfaces: ids to the paths of their network namespaces.
+func (n *Network) InterfaceStats(ctx context.Context, sandboxes map[string]string) (map[string][]network.InterfaceStat, error) {
+	byCNI, others := n.split(sandboxes)
+	all, err := n.cni.InterfaceStats(ctx, byCNI)
+	b := n.known()
+	if b == nil || len(others) == 0 {
+		return all, err
+	}
+	more, berr := b.InterfaceStats(ctx, others)
+	for id, s := range more {
+		all[id] = s
+	}
+	return all, errors.Join(err, berr)
+}
+
+// Remove takes everything away that both networks have made on the host and have a record of.
+func (n *Network) Remove(ctx context.Context) error {
+	err := n.cni.Remove(ctx)
+	b := n.known()
+	if b == nil {
+		return err // one that could not be has made nothing
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.started = false
+	return errors.Join(err, b.Remove(ctx))
+}
+
+// Close gives what the process holds of both back. It changes nothing on the host.
+func (n *Network) Close() {
+	n.cni.Close()
+	if b := n.known(); b != nil {
+		b.Close()
+	}
+}

@@ -1,0 +1,257 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/ns"
+)
+
+// connect makes the sandbox's interface and everything about it as the lease says, whatever of it is there already. It
+// returns the index of the host's end, and the addresses that the sandbox has: a pod whose sysctls switch IPv6 off has no
+// IPv6 address.
+func (b *Bridge) connect(rec lease, path string) (index int, has []address, err error) {
+	target, err := os.Open(path)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil, fmt.Errorf("network namespace %s: %w", path, errdefs.ErrNotFound)
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("network namespace: %w", err)
+	}
+	defer target.Close()
+	bridge, found, err := b.rt.link(b.name)
+	if err != nil {
+		return 0, nil, err
+	}
+	if !found {
+		return 0, nil, fmt.Errorf("bridge %s is not there; restart monopod to make it: %w", b.name, errdefs.ErrFailedPrecondition)
+	}
+	err = ns.Run(path, ns.Network, func() error {
+		inside, err := openRTNL()
+		if err != nil {
+			return err
+		}
+		defer inside.close()
+		host, fresh, err := b.ensurePair(rec, bridge, int(target.Fd()), inside)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", rec.Interface, err)
+		}
+		index = host.index
+		if err := b.rt.do(portRequests(rec.Interface, bridge.index)...); err != nil {
+			return fmt.Errorf("interface %s: %w", rec.Interface, err)
+		}
+		if err := refuseRouterAdvertisements(containerInterface); err != nil {
+			return err
+		}
+		// Not asked without need: the kernel finds a sysctl the slower the more namespaces there are.
+		noIPv6 := slices.ContainsFunc(rec.Addresses, func(a address) bool { return a.Address.Addr().Is6() }) && ipv6Off(containerInterface)
+		if has, err = possible(rec.Addresses, noIPv6); err != nil {
+			return err
+		}
+		settled := func() {}
+		if fresh {
+			s, err := newSettling(has)
+			if err != nil {
+				return err
+			}
+			defer s.sock.close()
+			settled = func() { s.wait(host.peer) }
+		}
+		if err := inside.do(insideRequests(has, host.peer)...); err != nil {
+			return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
+		}
+		settled()
+		return nil
+	})
+	return index, has, err
+}
+
+// possible returns the addresses that an interface can have. It is pure.
+func possible(all []address, noIPv6 bool) ([]address, error) {
+	var out []address
+	for _, a := range all {
+		if a.Address.Addr().Is4() || !noIPv6 {
+			out = append(out, a)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("the pod range is IPv6, and net.ipv6.conf.*.disable_ipv6 is 1 in the sandbox: remove that sysctl from the pod, or add an IPv4 range to network.podCIDRs: %w",
+			errdefs.ErrFailedPrecondition)
+	}
+	return out, nil
+}
+
+// ipv6Off says whether the interface cannot have IPv6 addresses. It is called on a thread in its namespace.
+func ipv6Off(name string) bool {
+	raw, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6")
+	return err != nil || strings.TrimSpace(string(raw)) != "0"
+}
+
+// ensurePair makes the veth pair, unless it is there, and returns the host's end, and whether it has made it. One whose
+// other end is elsewhere (a namespace that was lost and made anew) is replaced.
+func (b *Bridge) ensurePair(rec lease, bridge linkInfo, target int, inside *rtnl) (host linkInfo, fresh bool, err error) {
+	create := pairRequest(rec, bridge.mtu, target)
+	err = b.rt.do(create)
+	if errors.Is(err, unix.EEXIST) {
+		if err = b.clearPair(rec, inside); err == nil {
+			err = b.rt.do(create)
+		}
+	}
+	fresh = err == nil
+	if err != nil && !errors.Is(err, errPairThere) {
+		return linkInfo{}, false, err
+	}
+	host, found, err := b.rt.link(rec.Interface)
+	if err == nil && !found {
+		err = fmt.Errorf("it was deleted as soon as it was made: %w", errdefs.ErrUnavailable)
+	}
+	return host, fresh, err
+}
+
+var errPairThere = errors.New("the pair is there")
+
+// clearPair is called when the pair cannot be made for what is there of its names: it makes room, or is errPairThere.
+func (b *Bridge) clearPair(rec lease, inside *rtnl) error {
+	peer, hasPeer, err := inside.link(containerInterface)
+	if err != nil {
+		return err
+	}
+	host, hasHost, err := b.rt.link(rec.Interface)
+	if err != nil {
+		return err
+	}
+	if hasHost {
+		if hasPeer && host.peer == peer.index && peer.peer == host.index {
+			return errPairThere
+		}
+		if err := b.rt.do(linkRequest("delete", unix.RTM_DELLINK, 0, host.index, 0)); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
+	}
+	if hasPeer {
+		return fmt.Errorf("the namespace has an interface %s that is not ours: %w", containerInterface, errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// pairRequest makes both ends, the sandbox's in its namespace at once.
+//
+// One queue each: the default is one for each processor, which only XDP programs make use of, and each costs time and
+// memory.
+func pairRequest(rec lease, mtu, target int) request {
+	peer := nl.NewRtAttr(nl.VETH_INFO_PEER, nil)
+	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
+	for _, a := range []*nl.RtAttr{
+		attrName(containerInterface), attr32(unix.IFLA_MTU, mtu), attr32(unix.IFLA_NET_NS_FD, target),
+		nl.NewRtAttr(unix.IFLA_ADDRESS, macOf(rec.Addresses[0].Address.Addr())),
+		attr32(unix.IFLA_NUM_TX_QUEUES, 1), attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+	} {
+		peer.AddChild(a)
+	}
+	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0,
+		attrName(rec.Interface), attr32(unix.IFLA_MTU, mtu), attr32(unix.IFLA_NUM_TX_QUEUES, 1), attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+		nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nested(nl.IFLA_INFO_DATA, peer)))
+}
+
+// portRequests make the host's end a port of the bridge. In hairpin mode a pod may reach itself by an address that leads
+// back through the bridge where the host filters bridged packets (br_netfilter).
+func portRequests(name string, bridge int) []request {
+	return []request{
+		noAutoIPv6(0, name),
+		linkRequest("put it into the bridge", unix.RTM_NEWLINK, 0, 0, unix.IFF_UP, attrName(name), attr32(unix.IFLA_MASTER, bridge)),
+		linkRequest("set hairpin mode", unix.RTM_NEWLINK, 0, 0, 0, attrName(name),
+			nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_SLAVE_KIND, []byte("bridge")),
+				nested(nl.IFLA_INFO_SLAVE_DATA, nl.NewRtAttr(nl.IFLA_BRPORT_MODE, []byte{1})))),
+	}
+}
+
+// insideRequests configure the sandbox's end, which has this index, and its loopback.
+func insideRequests(has []address, index int) []request {
+	const loopback = 1 // in every namespace
+	reqs := []request{
+		linkRequest("set lo up", unix.RTM_NEWLINK, 0, loopback, unix.IFF_UP),
+		noAutoIPv6(index, ""),
+		linkRequest("set it up", unix.RTM_NEWLINK, 0, index, unix.IFF_UP),
+	}
+	for _, a := range has {
+		reqs = append(reqs, addressRequest(a.Address, index))
+	}
+	for _, a := range has {
+		reqs = append(reqs, defaultRouteRequest(a.Gateway, index))
+	}
+	return reqs
+}
+
+// noAutoIPv6 keeps the kernel from giving the interface (by its index, or with 0 by its name) a link-local address, and
+// with it from duplicate address detection and router solicitations: what addresses there are is the ledger's to say.
+func noAutoIPv6(index int, name string) request {
+	const none = 1 // IN6_ADDR_GEN_MODE_NONE
+	attrs := []*nl.RtAttr{nested(unix.IFLA_AF_SPEC, nested(unix.AF_INET6, nl.NewRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{none})))}
+	if index == 0 {
+		attrs = append(attrs, attrName(name))
+	}
+	q := linkRequest("switch IPv6 autoconfiguration off", unix.RTM_NEWLINK, 0, index, 0, attrs...)
+	q.ipv6 = true
+	return q
+}
+
+func addressRequest(p netip.Prefix, index int) request {
+	family := familyOf(p.Addr())
+	msg := nl.NewIfAddrmsg(int(family))
+	msg.Prefixlen, msg.Index = uint8(p.Bits()), uint32(index)
+	body := msg.Serialize()
+	ip := p.Addr().AsSlice()
+	body = append(body, nl.NewRtAttr(unix.IFA_LOCAL, ip).Serialize()...)
+	body = append(body, nl.NewRtAttr(unix.IFA_ADDRESS, ip).Serialize()...)
+	if family == unix.AF_INET6 {
+		// The ledger has seen to it that nobody else has it: no second of waiting for duplicates.
+		body = append(body, nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD)).Serialize()...)
+	} else if broadcast := broadcastOf(p); broadcast != nil {
+		body = append(body, nl.NewRtAttr(unix.IFA_BROADCAST, broadcast).Serialize()...)
+	}
+	return request{what: "give it the address " + p.String(), typ: unix.RTM_NEWADDR, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
+}
+
+func defaultRouteRequest(gateway netip.Addr, index int) request {
+	msg := nl.NewRtMsg()
+	msg.Family = uint8(familyOf(gateway))
+	body := msg.Serialize()
+	body = append(body, nl.NewRtAttr(unix.RTA_GATEWAY, gateway.AsSlice()).Serialize()...)
+	body = append(body, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(index))).Serialize()...)
+	return request{what: "set the default route to " + gateway.String(), typ: unix.RTM_NEWROUTE, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
+}
+
+func familyOf(a netip.Addr) uint16 {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// broadcastOf is the broadcast address of an IPv4 range.
+func broadcastOf(p netip.Prefix) net.IP {
+	ip := p.Addr().As4()
+	mask := net.CIDRMask(p.Bits(), 32)
+	for i := range ip {
+		ip[i] |= ^mask[i]
+	}
+	return ip[:]
+}
+
+// refuseRouterAdvertisements keeps other pods from posing as this one's router. It is called on a thread in the sandbox.
+func refuseRouterAdvertisements(name string) error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/accept_ra", []byte("0\n"), 0)
+	if errors.Is(err, os.ErrNotExist) || isReadOnly(err) {
+		return nil // a kernel without IPv6, or a host on which Start has warned of it
+	}
+	return err
+}

@@ -1,0 +1,292 @@
+package network
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// grace is how long an interface may stay after Teardown, before it is deleted. Who tears a sandbox down removes its network
+// namespace next, and the kernel deletes the interface with that.
+const grace = time.Second
+
+// leaving waits for the interfaces of sandboxes that are torn down, and frees their addresses when they are gone.
+//
+// To delete an interface takes the kernel some 10 ms, in which nobody else can change any network device: it waits until
+// no processor uses it any more. A network namespace that ends makes it wait too, once for everything in it and for all
+// namespaces that end at the time. So interfaces are left to end with their namespaces. One that stays for longer, because
+// somebody holds the namespace, is deleted.
+type leaving struct {
+	bridge *Bridge
+	events *os.File // RTM_DELLINK messages of the host
+	done   chan struct{}
+
+	mu      sync.Mutex
+	pending map[string]departure // by the name of the host's end
+}
+
+type departure struct {
+	sandboxID string
+	deadline  time.Time
+	gone      bool
+}
+
+// openLeaving begins to listen, in the network namespace of the calling thread.
+func openLeaving(b *Bridge) (*leaving, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	// Only deletions are handed over: the type of a message is the two bytes at offset 4 of its header.
+	var typ [2]byte
+	binary.NativeEndian.PutUint16(typ[:], unix.RTM_DELLINK)
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 4},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(binary.BigEndian.Uint16(typ[:]))},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
+		{Code: unix.BPF_RET | unix.BPF_K},
+	}
+	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("netlink socket for events: %w", err)
+	}
+	l := &leaving{bridge: b, events: os.NewFile(uintptr(fd), "netlink events"), done: make(chan struct{}), pending: map[string]departure{}}
+	go l.run()
+	return l, nil
+}
+
+// close ends the waiting. What is pending is left to the next Reconcile.
+func (l *leaving) close() {
+	l.events.Close()
+	<-l.done
+}
+
+// add begins to wait for an interface. It may be gone already.
+func (l *leaving) add(sandboxID, name string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.pending[name]; ok {
+		return nil
+	}
+	l.pending[name] = departure{sandboxID: sandboxID, deadline: time.Now().Add(grace)}
+	// Looked for after it is in the list: an event from here on is not missed.
+	_, found, err := l.bridge.rt.link(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	if !found {
+		l.markGone(name)
+	}
+	l.schedule()
+	return nil
+}
+
+// forget ends the waiting for an interface that somebody has deleted.
+func (l *leaving) forget(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pending, name)
+}
+
+// markGone is called with the lock held.
+func (l *leaving) markGone(name string) {
+	if d, ok := l.pending[name]; ok {
+		d.gone, d.deadline = true, time.Time{}
+		l.pending[name] = d
+	}
+}
+
+// schedule makes the goroutine wake up when the next one is due. It is called with the lock held.
+func (l *leaving) schedule() {
+	var next time.Time
+	for _, d := range l.pending {
+		if d.gone {
+			next = time.Now()
+			break
+		}
+		if next.IsZero() || d.deadline.Before(next) {
+			next = d.deadline
+		}
+	}
+	_ = l.events.SetReadDeadline(next) // it fails when the file is closed, and then run has ended
+}
+
+func (l *leaving) run() {
+	defer close(l.done)
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := l.events.Read(buf)
+		switch {
+		case err == nil:
+			l.take(buf[:n])
+		case errors.Is(err, unix.ENOBUFS):
+			l.lookForAll() // events were lost
+		case errors.Is(err, os.ErrDeadlineExceeded):
+		default: // closed
+			return
+		}
+		l.free()
+	}
+}
+
+// take notes which interfaces an event says are gone.
+func (l *leaving) take(b []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	eachMessage(b, func(typ uint16, _ uint32, body []byte) {
+		// Leaving the bridge is told by a message of this type, too, with another family.
+		if typ != unix.RTM_DELLINK || len(body) < unix.SizeofIfInfomsg || body[0] != unix.AF_UNSPEC {
+			return
+		}
+		eachAttr(body[unix.SizeofIfInfomsg:], func(typ uint16, data []byte) {
+			if typ == unix.IFLA_IFNAME {
+				l.markGone(nl.BytesToString(data))
+			}
+		})
+	})
+}
+
+func (l *leaving) lookForAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name := range l.pending {
+		if _, found, err := l.bridge.rt.link(name); err == nil && !found {
+			l.markGone(name)
+		}
+	}
+}
+
+// free deletes the interfaces whose time is over, and frees the addresses of those that are gone. What fails is tried
+// again after another grace.
+func (l *leaving) free() {
+	now := time.Now()
+	l.mu.Lock()
+	due := map[string]departure{}
+	var overdue []string
+	for name, d := range l.pending {
+		switch {
+		case d.gone:
+			due[name] = d
+		case !now.Before(d.deadline):
+			due[name] = d
+			overdue = append(overdue, name)
+		}
+	}
+	l.mu.Unlock()
+	var err error
+	if len(due) > 0 {
+		if err = l.finish(due, overdue); err != nil {
+			l.bridge.log.Error("addresses of sandboxes that are gone stay in use for now", "error", err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, d := range due {
+		if l.pending[name].sandboxID != d.sandboxID {
+			continue
+		}
+		if err == nil {
+			delete(l.pending, name)
+		} else {
+			d.gone, d.deadline = false, time.Now().Add(grace)
+			l.pending[name] = d
+		}
+	}
+	l.schedule()
+}
+
+// finish does so for these, with the locks of their sandboxes.
+func (l *leaving) finish(due map[string]departure, overdue []string) error {
+	var ids []string
+	for _, d := range due {
+		ids = append(ids, d.sandboxID)
+	}
+	slices.Sort(ids) // only this takes several locks, so any order would do
+	for _, id := range ids {
+		defer l.bridge.locks.lock(id)()
+	}
+	// Meanwhile one may have been connected again.
+	ids = slices.DeleteFunc(ids, func(id string) bool {
+		rec, ok := l.bridge.ledger.get(id)
+		return !ok || !rec.Leaving
+	})
+	overdue = slices.DeleteFunc(overdue, func(name string) bool { return !slices.Contains(ids, due[name].sandboxID) })
+	if err := l.bridge.deleteLinks(overdue); err != nil {
+		return err
+	}
+	return l.bridge.ledger.release(ids...)
+}
+
+// some says whether anything is pending.
+func (l *leaving) some() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pending) > 0
+}
+
+// now finishes all that is pending, without waiting for it.
+func (l *leaving) now() error {
+	l.mu.Lock()
+	due := maps.Clone(l.pending)
+	l.mu.Unlock()
+	if len(due) == 0 {
+		return nil
+	}
+	if err := l.finish(due, slices.Collect(maps.Keys(due))); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, d := range due {
+		if l.pending[name].sandboxID == d.sandboxID {
+			delete(l.pending, name)
+		}
+	}
+	return nil
+}
+
+// deleteLinks deletes interfaces of the host by their names; one that is not there is no error. The kernel deletes all of a
+// group in the time of one.
+func (b *Bridge) deleteLinks(names []string) error {
+	const group = 0x6d706f64
+	if len(names) == 1 {
+		err := b.rt.do(linkRequest("delete "+names[0], unix.RTM_DELLINK, 0, 0, 0, attrName(names[0])))
+		if errors.Is(err, unix.ENODEV) {
+			return nil
+		}
+		return err
+	}
+	some := false
+	for part := range slices.Chunk(names, 100) {
+		var reqs []request
+		for _, name := range part {
+			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), attr32(unix.IFLA_GROUP, group))
+			q.mayBeGone = true
+			reqs = append(reqs, q)
+		}
+		if err := b.rt.do(reqs...); err != nil {
+			return err
+		}
+		some = true
+	}
+	if !some {
+		return nil
+	}
+	err := b.rt.do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, attr32(unix.IFLA_GROUP, group)))
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// linkLocal is the bridge's link-local IPv6 address. Without one the host could not ask where a pod's address is.
+var linkLocal = netip.MustParsePrefix("fe80::1/64")
+
+// link returns the bridge, or nil when there is none.
+func (b *Bridge) link() (netlink.Link, error) {
+	link, err := b.nl.LinkByName(b.name)
+	if isNoLink(err) {
+		return nil, nil
+	}
+	return link, err
+}
+
+func isNoLink(err error) bool {
+	var gone netlink.LinkNotFoundError
+	return errors.As(err, &gone)
+}
+
+// ensureBridge makes the bridge, or makes the one that is there as it should be.
+func (b *Bridge) ensureBridge() error {
+	link, err := b.link()
+	if err != nil {
+		return err
+	}
+	gateways := b.gateways()
+	if link == nil {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = b.name
+		attrs.MTU = b.hostMTU()
+		// A fixed address: else the bridge takes the lowest of its ports', and changes it under the pods' caches.
+		attrs.HardwareAddr = macOf(gateways[0].Addr())
+		if err := b.nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+			return err
+		}
+		if link, err = b.nl.LinkByName(b.name); err != nil {
+			return err
+		}
+	}
+	if link.Attrs().Alias != b.owner {
+		if err := b.nl.LinkSetAlias(link, b.owner); err != nil {
+			return err
+		}
+	}
+	if err := b.rt.do(noAutoIPv6(link.Attrs().Index, "")); err != nil {
+		return err
+	}
+	if err := b.bridgeSysctls(gateways); err != nil {
+		return err
+	}
+	if err := b.nl.LinkSetUp(link); err != nil {
+		return err
+	}
+	return b.ensureGateways(link, gateways)
+}
+
+// bridgeSysctls lets the host reach the pods' host ports by its loopback addresses (table.go says how others are kept from
+// it), and keeps pods from posing as a router of the host. Where sysctls cannot be written the node goes on without.
+func (b *Bridge) bridgeSysctls(gateways []netip.Prefix) error {
+	off := "1"
+	if slices.ContainsFunc(gateways, func(g netip.Prefix) bool { return g.Addr().Is6() }) {
+		off = "0"
+	}
+	err := errors.Join(os.WriteFile("/proc/sys/net/ipv4/conf/"+b.name+"/route_localnet", []byte("1\n"), 0),
+		writeIPv6(b.name, "disable_ipv6", off), writeIPv6(b.name, "accept_ra", "0"))
+	if isReadOnly(err) {
+		b.log.Warn("sysctls cannot be written: the host does not reach host ports by 127.0.0.1, and router advertisements of pods are not refused", "error", err)
+		return nil
+	}
+	return err
+}
+
+// gateways are the bridge's addresses: that of each range that is configured or in use, and with IPv6 a link-local one.
+func (b *Bridge) gateways() []netip.Prefix {
+	var out []netip.Prefix
+	for _, r := range b.servedRanges() {
+		out = append(out, netip.PrefixFrom(gatewayOf(r), r.Bits()))
+	}
+	if slices.ContainsFunc(out, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		out = append(out, linkLocal)
+	}
+	return out
+}
+
+// ensureGateways gives the bridge its addresses, and takes away those of ranges that nobody uses any more.
+func (b *Bridge) ensureGateways(link netlink.Link, want []netip.Prefix) error {
+	addrs, err := addresses(b.nl, link, unix.AF_UNSPEC)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		if slices.Contains(want, prefixOf(a.IPNet)) {
+			continue
+		}
+		if err := b.nl.AddrDel(link, &a); err != nil {
+			return err
+		}
+	}
+	for _, p := range want {
+		if err := b.rt.do(addressRequest(p, link.Attrs().Index)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostMTU is the MTU of the interface of the default route, so that a pod's packets fit without being split.
+func (b *Bridge) hostMTU() int {
+	const ethernet = 1500
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		rts, err := routes(b.nl, family)
+		if err != nil {
+			continue
+		}
+		for _, r := range rts {
+			if !isDefault(r) || r.LinkIndex == 0 {
+				continue
+			}
+			if link, err := b.nl.LinkByIndex(r.LinkIndex); err == nil {
+				return link.Attrs().MTU
+			}
+		}
+	}
+	return ethernet
+}
+
+// look says what of the host is not as it should be.
+func (b *Bridge) look() error {
+	link, err := b.link()
+	switch {
+	case err != nil:
+		return fmt.Errorf("network: bridge %s: %w", b.name, err)
+	case link == nil:
+		return fmt.Errorf("network: bridge %s is not there: %w", b.name, errdefs.ErrUnavailable)
+	case link.Attrs().Flags&net.FlagUp == 0:
+		return fmt.Errorf("network: bridge %s is down: %w", b.name, errdefs.ErrUnavailable)
+	}
+	addrs, err := addresses(b.nl, link, unix.AF_UNSPEC)
+	if err != nil {
+		return fmt.Errorf("network: bridge %s: %w", b.name, err)
+	}
+	for _, g := range b.gateways() {
+		if !hasAddress(addrs, g.Addr()) {
+			return fmt.Errorf("network: bridge %s has lost its address %s: %w", b.name, g.Addr(), errdefs.ErrUnavailable)
+		}
+	}
+	for _, r := range b.servedRanges() {
+		file := ip6ForwardFile
+		if r.Addr().Is4() {
+			file = ipForwardFile
+		}
+		switch on, err := forwarding(file); {
+		case err != nil:
+			return err
+		case !on:
+			return fmt.Errorf("network: %s is 0; something switched it off: %w", file, errdefs.ErrUnavailable)
+		}
+	}
+	return b.withFirewall((*firewall).verify)
+}
+
+// reattach makes the host's ends ports of the bridge again, after it was made anew.
+func (b *Bridge) reattach() error {
+	bridge, found, err := b.rt.link(b.name)
+	if err != nil || !found {
+		return err
+	}
+	var errs []error
+	for id, rec := range b.ledger.all() {
+		if rec.Leaving {
+			continue
+		}
+		if err := b.rt.do(portRequests(rec.Interface, bridge.index)...); err != nil && !errors.Is(err, unix.ENODEV) {
+			errs = append(errs, fmt.Errorf("network of sandbox %s: interface %s: %w", id, rec.Interface, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,141 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Reconcile makes the ledger and the kernel agree with the sandboxes that live: sandboxID to the path of its network
+// namespace. Addresses and ports of others are freed and their interfaces deleted; a live one is connected again as far as
+// it is not, and one without a record keeps the addresses that its namespace shows. One whose path is empty, because its
+// namespace is not to be found and processes may be in it all the same, keeps what it has. It goes on after an error and
+// returns all.
+func (b *Bridge) Reconcile(ctx context.Context, live map[string]string) error {
+	var gone []string
+	for _, id := range b.ledger.sandboxes() {
+		if _, ok := live[id]; !ok {
+			b.log.InfoContext(ctx, "freeing the address of a sandbox that is gone", "sandbox", id)
+			gone = append(gone, id)
+		}
+	}
+	errs := []error{b.drop(gone)}
+	for id, path := range live {
+		if path != "" {
+			errs = append(errs, b.restore(ctx, id, path))
+		}
+	}
+	// Start has mapped all host ports. A crash may have come before the flows of a port that was just given were forgotten.
+	errs = append(errs, b.forgetFlows(slices.Collect(maps.Values(b.ledger.all()))...))
+	return errors.Join(append(errs, b.removePorts(b.ledger.interfaces()))...)
+}
+
+// drop disconnects sandboxes at once, all interfaces together. They are given in order, for their locks.
+func (b *Bridge) drop(sandboxIDs []string) error {
+	for _, id := range sandboxIDs {
+		defer b.locks.lock(id)()
+	}
+	recs, err := b.leave(sandboxIDs...)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, rec := range recs {
+		names = append(names, rec.Interface)
+	}
+	if err := b.deleteLinks(names); err != nil {
+		return err
+	}
+	for _, name := range names {
+		b.leaving.forget(name)
+	}
+	return b.ledger.release(sandboxIDs...)
+}
+
+// restore connects a live sandbox again.
+func (b *Bridge) restore(ctx context.Context, sandboxID, path string) error {
+	rec, ok := b.ledger.get(sandboxID)
+	if !ok {
+		if err := b.adopt(ctx, sandboxID, path); err != nil {
+			return fmt.Errorf("network of sandbox %s: %w", sandboxID, err)
+		}
+		rec, ok = b.ledger.get(sandboxID)
+	}
+	if !ok || rec.Leaving {
+		_, err := b.Setup(ctx, Request{SandboxID: sandboxID, NetNS: path})
+		return err
+	}
+	defer b.locks.lock(sandboxID)()
+	index, _, err := b.connect(rec, path)
+	if err != nil {
+		return fmt.Errorf("network of sandbox %s: %w", sandboxID, err)
+	}
+	b.setIndex(sandboxID, index)
+	return nil
+}
+
+// adopt writes down the addresses that a sandbox without a record has. One that has none gets some from Setup later.
+func (b *Bridge) adopt(ctx context.Context, sandboxID, path string) error {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return fmt.Errorf("network namespace %s: %w", path, err)
+	}
+	defer ns.Close()
+	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("network namespace %s: %w", path, err)
+	}
+	defer inside.Close()
+	link, err := inside.LinkByName(containerInterface)
+	if isNoLink(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rec := lease{Interface: hostInterface(b.name, sandboxID)}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		addrs, err := addresses(inside, link, family)
+		if err != nil {
+			return err
+		}
+		for _, a := range addrs {
+			if have := prefixOf(a.IPNet); have.IsValid() && !have.Addr().IsLinkLocalUnicast() {
+				rec.Addresses = append(rec.Addresses, address{Address: have, Gateway: gatewayOf(have)})
+				break // one of a family is ours
+			}
+		}
+	}
+	if len(rec.Addresses) == 0 {
+		return nil
+	}
+	b.log.WarnContext(ctx, "a sandbox had addresses without a record; they are written down again, host ports are lost", "sandbox", sandboxID, "addresses", rec.Addresses)
+	return b.ledger.adopt(sandboxID, rec)
+}
+
+// removePorts deletes the bridge's ports that are ours by name and are not in keep.
+func (b *Bridge) removePorts(keep map[string]bool) error {
+	bridge, found, err := b.rt.link(b.name)
+	if err != nil || !found {
+		return err
+	}
+	all, err := links(b.nl)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, l := range all {
+		a := l.Attrs()
+		if a.MasterIndex == bridge.index && l.Type() == "veth" && strings.HasPrefix(a.Name, hostInterfacePrefix) && !keep[a.Name] {
+			names = append(names, a.Name)
+		}
+	}
+	return b.deleteLinks(names)
+}

@@ -1,0 +1,152 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"k8s.io/client-go/tools/remotecommand"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// attachment is an attached client.
+type attachment struct {
+	typed *io.PipeWriter
+	out   lockedBuffer
+	ended chan error
+	leave context.CancelFunc
+}
+
+// attach attaches to a container and returns when the client is attached.
+func (n *node) attach(id string, dial func(string) (remotecommand.Executor, error), req *cri.AttachRequest, out io.Writer) *attachment {
+	n.Helper()
+	req.ContainerId = id
+	resp, err := n.rt.Attach(n.ctx, req)
+	n.check(err)
+	e, err := dial(resp.GetUrl())
+	n.check(err)
+	ctx, cancel := context.WithCancel(n.ctx)
+	in, typed := io.Pipe()
+	n.Cleanup(func() { cancel(); typed.Close() })
+	a := &attachment{typed: typed, ended: make(chan error, 1), leave: cancel}
+	if out == nil {
+		out = &a.out
+	}
+	o := remotecommand.StreamOptions{Stdout: out}
+	if req.Stdin {
+		o.Stdin = in
+	}
+	before := n.attached.Load()
+	go func() { a.ended <- e.StreamWithContext(ctx, o) }()
+	n.eventually("the client to be attached", func() bool { return n.attached.Load() > before })
+	return a
+}
+
+func (a *attachment) write(n *node, s string) {
+	n.Helper()
+	_, err := io.WriteString(a.typed, s)
+	n.check(err)
+}
+
+func TestAttachments(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("attachments")
+	reader := func(name string, once bool) string {
+		c := shell(name, "echo before; while read l; do echo got $l; done; echo after; exit 6")
+		c.Stdin, c.StdinOnce = true, once
+		id := n.launch(sb, c)
+		n.eventually("the first output", func() bool {
+			return strings.Contains(strings.Join(n.logLines(n.status(id).GetLogPath()), "\n"), "before")
+		})
+		return id
+	}
+	both := func() *cri.AttachRequest { return &cri.AttachRequest{Stdin: true, Stdout: true} }
+	t.Run("several, one of which leaves", func(t *testing.T) {
+		id := reader("several", false)
+		a, b := n.attach(id, dialSPDY, both(), nil), n.attach(id, dialWebSocket, both(), nil)
+		a.write(n, "a\n")
+		b.write(n, "b\n")
+		for _, c := range []*attachment{a, b} {
+			n.eventually("both lines at both", func() bool { return c.out.has("got a\n")() && c.out.has("got b\n")() })
+		}
+		a.leave()
+		<-a.ended
+		b.typed.Close() // the end of one client's stdin is not that of the container's
+		third := n.attach(id, dialSPDY, both(), nil)
+		third.write(n, "c\n")
+		n.eventually("a line at the one that has stayed", b.out.has("got c\n"))
+		if b.out.has("before")() || third.out.has("got a")() {
+			t.Errorf("output from before is repeated: %q, %q", b.out.String(), third.out.String())
+		}
+		n.check(n.tryStop(id, 0))
+		for _, c := range []*attachment{b, third} {
+			if err := <-c.ended; err != nil {
+				t.Errorf("an attachment to a container that has ended: %v", err)
+			}
+		}
+	})
+	for name, dial := range map[string]func(string) (remotecommand.Executor, error){"SPDY": dialSPDY, "WebSocket": dialWebSocket} {
+		t.Run("stdin once, half-close, "+name, func(t *testing.T) {
+			id := reader("once"+name, true)
+			a := n.attach(id, dial, both(), nil)
+			a.write(n, "x\n")
+			a.typed.Close()
+			if err := <-a.ended; err != nil || a.out.String() != "got x\nafter\n" {
+				t.Errorf("%q, %v", a.out.String(), err)
+			}
+			if st := n.wait(id); st.GetExitCode() != 6 {
+				t.Error(st)
+			}
+		})
+	}
+	t.Run("stdin once, the client vanishes", func(t *testing.T) {
+		id := reader("vanishes", true)
+		a := n.attach(id, dialSPDY, both(), nil)
+		a.write(n, "x\n")
+		n.eventually("the line", a.out.has("got x\n"))
+		a.leave()
+		if st := n.wait(id); st.GetExitCode() != 6 {
+			t.Error(st)
+		}
+		<-a.ended
+	})
+	t.Run("a container without stdin", func(t *testing.T) {
+		id := n.launch(sb, shell("nostdin", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"))
+		a := n.attach(id, dialSPDY, both(), nil)
+		a.write(n, strings.Repeat("nobody reads this\n", 1<<14))
+		n.check(n.tryStop(id, 10))
+		if err := <-a.ended; err != nil || a.out.String() != "bye\n" {
+			t.Errorf("%q, %v", a.out.String(), err)
+		}
+	})
+	t.Run("a client that does not read", func(t *testing.T) {
+		const lines = 200000
+		c := shell("slow", fmt.Sprintf("read l; seq 1 %d; exit 3", lines))
+		c.Stdin = true
+		id := n.launch(sb, c)
+		stuck, unstick := io.Pipe()
+		a := n.attach(id, dialSPDY, both(), unstick)
+		a.write(n, "go\n")
+		begin := time.Now()
+		st := n.wait(id)
+		if took := time.Since(begin); took > patience()/2 || st.GetExitCode() != 3 {
+			t.Errorf("the container was held up: %v after %v", st, took)
+		}
+		n.eventually("the whole log", func() bool { return len(n.logLines(st.GetLogPath())) == lines })
+		a.leave()
+		stuck.Close()
+		<-a.ended
+	})
+	t.Run("refused", func(t *testing.T) {
+		id := reader("refused", false)
+		for _, req := range []*cri.AttachRequest{{}, {Tty: true, Stdout: true}, {Tty: true, Stdout: true, Stderr: true}} {
+			req.ContainerId = id
+			_, err := n.rt.Attach(n.ctx, req)
+			wantCode(t, err, codes.InvalidArgument)
+		}
+	})
+}

@@ -1,0 +1,4 @@
+// Package conformance holds the runtime against CRI's text: two tables, docs/CRI-FIELDS.md with every field of every message
+// and docs/CRI-RULES.md with every rule of the comments, say what is done and which test proves it. A field or a rule that
+// is not listed fails this package's tests, and so does a proof that is not there.
+package conformance

@@ -1,0 +1,94 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/sandbox"
+	"monopod.dev/monopod/internal/runtime/stats"
+)
+
+// ContainerStats tells what a container uses. Of one that does not run, that is what it has written.
+func (s *Server) ContainerStats(_ context.Context, req *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
+	id, err := s.containerID(req.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	rec, err := s.containers.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := s.sandboxes.Get(rec.SandboxID)
+	if err != nil {
+		return nil, err
+	}
+	// It may end between the two looks at it.
+	ct := s.measured(&rec, &sb)
+	st := s.stats.Container(ct)
+	if st == nil {
+		ct.Cgroup = ""
+		st = s.stats.Container(ct)
+	}
+	if _, err := s.containers.Get(id); err != nil {
+		return nil, fmt.Errorf("stats of container %q, which is removed: %w", id, errdefs.ErrNotFound)
+	}
+	return &cri.ContainerStatsResponse{Stats: st}, nil
+}
+
+// ListContainerStats tells what the running containers use that the filter lets through.
+func (s *Server) ListContainerStats(ctx context.Context, req *cri.ListContainerStatsRequest) (*cri.ListContainerStatsResponse, error) {
+	all := slices.Collect(s.containersStats(ctx, req.GetFilter()))
+	return &cri.ListContainerStatsResponse{Stats: all}, ctx.Err()
+}
+
+// StreamContainerStats is ListContainerStats in several messages.
+func (s *Server) StreamContainerStats(req *cri.StreamContainerStatsRequest, stream grpc.ServerStreamingServer[cri.StreamContainerStatsResponse]) error {
+	return inChunks(stream.Context(), s.containersStats(stream.Context(), req.GetFilter()), func(chunk []*cri.ContainerStats) error {
+		return stream.Send(&cri.StreamContainerStatsResponse{ContainerStats: chunk})
+	})
+}
+
+// containersStats looks the containers up at once, and reads their stats one by one, until ctx ends.
+func (s *Server) containersStats(ctx context.Context, f *cri.ContainerStatsFilter) iter.Seq[*cri.ContainerStats] {
+	all := s.containers.List()
+	sandboxes := map[string]*sandbox.Record{}
+	for _, sb := range s.sandboxes.List() {
+		sandboxes[sb.ID] = &sb
+	}
+	return func(yield func(*cri.ContainerStats) bool) {
+		for _, rec := range all {
+			sb := sandboxes[rec.SandboxID]
+			if sb == nil || rec.State() != cri.ContainerState_CONTAINER_RUNNING || !strings.HasPrefix(rec.ID, f.GetId()) ||
+				!strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) || !selects(f.GetLabelSelector(), rec.Config().GetLabels()) {
+				continue
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if st := s.stats.Container(s.measured(&rec, sb)); st != nil && !yield(st) {
+				return
+			}
+		}
+	}
+}
+
+// measured is what the stats of a container are made of.
+func (s *Server) measured(rec *container.Record, sb *sandbox.Record) stats.Container {
+	cfg := rec.Config()
+	ct := stats.Container{
+		Attributes: &cri.ContainerAttributes{Id: rec.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()},
+		Layer:      s.containers.Layer(rec.ID), StartedAt: rec.StartedAt, Image: cfg.GetImage().GetImage(),
+	}
+	if rec.State() == cri.ContainerState_CONTAINER_RUNNING {
+		ct.Cgroup = container.Cgroup(rec, sb)
+	}
+	return ct
+}

@@ -1,0 +1,173 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/capability"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/ocispec"
+	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/sandbox"
+)
+
+// jsonInfo makes the info of a verbose answer: names to JSON.
+func jsonInfo(values map[string]any) (map[string]string, error) {
+	info := map[string]string{}
+	for name, v := range values {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		info[name] = string(raw)
+	}
+	return info, nil
+}
+
+// message is a protobuf message within JSON.
+func message(m proto.Message) (json.RawMessage, error) {
+	raw, err := protojson.Marshal(m)
+	return raw, err
+}
+
+// verboseContainer is the info of a container. The names that other runtimes have too are theirs: sandboxID, pid, config,
+// runtimeSpec, snapshotKey, snapshotter, runtimeType.
+func (s *Server) verboseContainer(ctx context.Context, rec *container.Record) (map[string]string, error) {
+	config, err := message(rec.Config())
+	if err != nil {
+		return nil, err
+	}
+	info := map[string]any{
+		"sandboxID": rec.SandboxID, "config": config, "bootID": rec.BootID, "bundle": s.containers.Bundle(rec.ID), "rootfs": s.containers.RootFS(rec.ID),
+		"snapshotter": "overlayfs", "snapshotKey": rec.ID, "writableLayer": s.containers.Layer(rec.ID), "imageID": rec.ImageID,
+	}
+	// What was made of the security context, beside what the process has in truth (effective).
+	confinement, err := ocispec.EffectiveOf(rec.Config(), rec.Resources(), s.host.Spec)
+	if err != nil {
+		return nil, err
+	}
+	confinement.SELinux = rec.SELinux
+	info["confinement"] = confinement
+	if layers, err := s.cfg.Images.Layers(ctx, rec.ImageID); err == nil { // it may have gone with a disk
+		info["imageLayers"] = layers
+	}
+	spec, err := os.ReadFile(filepath.Join(s.containers.Bundle(rec.ID), "config.json"))
+	switch {
+	case err == nil && json.Valid(spec):
+		info["runtimeSpec"] = json.RawMessage(spec)
+	case err != nil && !errors.Is(err, fs.ErrNotExist): // it belongs to the boot in which the container ran
+		return nil, err
+	}
+	if sb, err := s.sandboxes.Get(rec.SandboxID); err == nil {
+		info["runtimeType"], info["cgroup"] = sb.Handler, container.Cgroup(rec, &sb)
+		s.addProcess(ctx, info, rec, container.Cgroup(rec, &sb))
+	}
+	return jsonInfo(map[string]any{"info": info})
+}
+
+// addProcess adds the container's first process, and what it may do and use in truth: a host that is restricted itself may have
+// given less than was asked for.
+func (s *Server) addProcess(ctx context.Context, info map[string]any, rec *container.Record, path string) {
+	info["pid"] = 0
+	if rec.State() == cri.ContainerState_CONTAINER_EXITED {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, executorPatience)
+	defer cancel()
+	state, err := s.cfg.Executor.State(ctx, rec.ID)
+	if err != nil || state.PID == 0 {
+		return
+	}
+	info["pid"] = state.PID
+	effective := map[string]any{}
+	if sec, err := proc.ReadSecurity(state.PID); err == nil {
+		effective["capabilities"] = map[string][]string{
+			"bounding": capabilityNames(sec.Bounding), "permitted": capabilityNames(sec.Permitted), "effective": capabilityNames(sec.Effective),
+			"inheritable": capabilityNames(sec.Inheritable), "ambient": capabilityNames(sec.Ambient),
+		}
+		effective["noNewPrivileges"], effective["seccompFilter"], effective["oomScoreAdj"] = sec.NoNewPrivs, sec.Seccomp == 2, sec.OOMScoreAdj
+	}
+	if limits, err := proc.Limits(state.PID); err == nil {
+		shown := map[string]map[string]any{}
+		for name, l := range limits {
+			shown[name] = map[string]any{"soft": orUnlimited(l.Soft), "hard": orUnlimited(l.Hard)}
+		}
+		effective["rlimits"] = shown
+	}
+	if st, err := s.cgroups.Stats(path, cgroup.Full); err == nil {
+		limits := map[string]any{}
+		if st.Memory != nil {
+			limits["memory"] = orUnlimited(st.Memory.Limit)
+		}
+		if st.Swap != nil {
+			limits["swap"] = orUnlimited(st.Swap.Limit)
+		}
+		if st.PIDs != nil {
+			limits["pids"] = orUnlimited(st.PIDs.Limit)
+		}
+		if st.Limits != nil {
+			limits["cpuShares"], limits["cpuQuota"], limits["cpuPeriod"] = st.Limits.Shares, orUnlimited(st.Limits.Quota), st.Limits.Period
+		}
+		effective["cgroup"] = limits
+	}
+	info["effective"] = effective
+}
+
+// verboseSandbox is the info of a sandbox. It is no process: a pid it has only if its containers share a PID namespace.
+func (s *Server) verboseSandbox(ctx context.Context, rec *sandbox.Record) (map[string]string, error) {
+	config, err := message(rec.Config())
+	if err != nil {
+		return nil, err
+	}
+	namespaces := map[ns.Kind]string{}
+	for _, kind := range []ns.Kind{ns.User, ns.Network, ns.IPC, ns.UTS} {
+		if path := s.sandboxes.Namespace(rec, kind); path != "" {
+			namespaces[kind] = path
+		}
+	}
+	pid := 0
+	if rec.Ready() {
+		ctx, cancel := context.WithTimeout(ctx, executorPatience)
+		defer cancel()
+		if state, err := s.cfg.Executor.State(ctx, rec.ID); err == nil {
+			pid = state.PID
+		}
+	}
+	return jsonInfo(map[string]any{"info": map[string]any{
+		"config": config, "runtimeHandler": rec.Handler, "bootID": rec.BootID, "cgroup": rec.Cgroup, "directory": s.sandboxes.Dir(rec.ID), "pid": pid,
+		"namespaces": namespaces, "ips": rec.IPs, "selinux": rec.SELinux, "stopped": !rec.StoppedAt.IsZero(), "reclaimed": !rec.ReclaimedAt.IsZero(),
+	}})
+}
+
+func capabilityNames(set uint64) []string {
+	names := []string{}
+	for i := range 64 {
+		if set&(1<<i) != 0 {
+			names = append(names, "CAP_"+strings.ToUpper(capability.Cap(i).String()))
+		}
+	}
+	return names
+}
+
+// orUnlimited keeps the greatest number, which JSON's readers round, from being shown as one.
+func orUnlimited(n uint64) any {
+	if n == proc.Unlimited {
+		return "unlimited"
+	}
+	return n
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,139 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/ns"
+)
+
+// A pod that shares its PID namespace has an init, the one process that a sandbox ever has: pid 1 of the namespace, which reaps. It
+// is made with the first container that needs it, so that sandboxes which only leave the mode at its zero value cost no process.
+//
+// The executor holds it, under the sandbox's id. That there may be one says a file, the pin of its namespace, which is there
+// before the init is asked for and goes when the init has gone: nothing is in the record, so that containers which are created
+// side by side and a stop of the sandbox do not overwrite each other's facts.
+
+// Executor is what sandboxes need of the executor's client.
+type Executor interface {
+	Init(ctx context.Context, req protocol.InitRequest) (protocol.InitResponse, error)
+	List(ctx context.Context) ([]protocol.ContainerState, error)
+}
+
+// HostPID says that the PID namespace that the pod's containers share is the node's.
+func (r *Record) HostPID() bool {
+	return r.Config().GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == cri.NamespaceMode_NODE
+}
+
+// PIDNamespace returns the path of the PID namespace that containers of the pod share, empty for the node's. The first call makes
+// it, with the pod's init. It is for a container under creation, which a Stop of the sandbox waits for: so there is no init
+// that a Stop does not see.
+func (m *Manager) PIDNamespace(ctx context.Context, rec *Record) (path string, err error) {
+	if rec.HostPID() {
+		return "", nil
+	}
+	err = m.flight.One(ctx, "init "+rec.ID, func() error {
+		if path, err = ns.PreparePID(m.nsDir(rec.ID)); err != nil {
+			return err
+		}
+		if err := failpoint.Hit("runtime/sandbox-init/prepared"); err != nil {
+			return err
+		}
+		_, err := m.cfg.Executor.Init(ctx, protocol.InitRequest{ID: rec.ID, CgroupPath: rec.AskFor(rec.ID), Pin: path,
+			UserNamespace: m.Namespace(rec, ns.User), NetworkNamespace: m.Namespace(rec, ns.Network)})
+		if err != nil {
+			return fmt.Errorf("shared PID namespace of sandbox %s: %w", rec.ID, err)
+		}
+		return failpoint.Hit("runtime/sandbox-init/made")
+	})
+	return path, err
+}
+
+// hasInit says that an init was asked for and has not been seen off.
+func (m *Manager) hasInit(id string) bool {
+	_, err := os.Lstat(ns.Path(m.nsDir(id), ns.PID))
+	return err == nil
+}
+
+// endInit ends the pod's init, with all that its namespace holds.
+func (m *Manager) endInit(ctx context.Context, rec *Record) error {
+	if !m.hasInit(rec.ID) {
+		return nil
+	}
+	if err := m.cfg.Containers.End(ctx, rec.ID, rec.CgroupOf(rec.ID)); err != nil {
+		return fmt.Errorf("end the init of sandbox %s: %w", rec.ID, err)
+	}
+	return nil
+}
+
+// WithInit lists the sandboxes that are to have an init which lives.
+func (m *Manager) WithInit() (ids []string) {
+	for id, rec := range m.snapshot() {
+		if rec.ReadyAt.IsZero() || !rec.ReclaimedAt.IsZero() {
+			continue
+		}
+		// One whose namespace is not mounted yet is being made.
+		if pinned, err := ns.Pinned(m.nsDir(id), ns.PID); err == nil && pinned {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// InitEnded takes in that a sandbox's init has ended: the kernel has killed all of the shared namespace with it, so the sandbox is
+// not ready any more, and is stopped. It is repeatable, and does nothing for a sandbox that is gone.
+func (m *Manager) InitEnded(ctx context.Context, id string) error {
+	if rec, err := m.Get(id); err != nil || !rec.ReclaimedAt.IsZero() {
+		return nil
+	} else if rec.Ready() {
+		m.cfg.Log.Warn("the init of a sandbox has ended: the sandbox is not ready", "sandbox", id)
+	}
+	err := m.Stop(ctx, id)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// recoverInits makes the inits that the executor holds and the records agree: one without a living sandbox is ended, and a sandbox
+// whose init is gone is not ready.
+func (m *Manager) recoverInits(ctx context.Context) error {
+	held, err := m.cfg.Executor.List(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the executor for the pods' inits: %w", err)
+	}
+	var errs []error
+	alive, recs := map[string]bool{}, m.snapshot()
+	for _, s := range held {
+		if s.Kind != protocol.KindPodInit {
+			continue
+		}
+		rec, known := recs[s.ID]
+		switch {
+		case known && rec.ReclaimedAt.IsZero():
+			alive[s.ID] = s.Phase == protocol.Running
+		case !known && m.unread.Has(s.ID):
+			m.cfg.Log.Error("a pod's init is in no record that can be read; it is left as it is", "sandbox", s.ID)
+		default:
+			m.cfg.Log.Warn("ending the init of a sandbox that is gone", "sandbox", s.ID)
+			errs = append(errs, m.cfg.Containers.End(ctx, s.ID, ""))
+		}
+	}
+	for _, id := range m.WithInit() {
+		if rec := recs[id]; rec.Ready() && rec.BootID == m.cfg.BootID && !alive[id] {
+			m.cfg.Log.Warn("the sandbox's init is gone: the sandbox is not ready", "sandbox", id)
+			// The executor tells of it once more when it is listened to; then the sandbox is stopped, for its containers may run on.
+			rec.StoppedAt = time.Now()
+			errs = append(errs, m.store(rec))
+		}
+	}
+	return errors.Join(errs...)
+}

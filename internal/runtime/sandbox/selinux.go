@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"monopod.dev/monopod/internal/host/selinux"
+	"monopod.dev/monopod/internal/ocispec"
+)
+
+// label gives a new sandbox its labels, with a level that no other sandbox has, be it half made or stopped. The level is the sandbox's as
+// long as its record is there; release is called once that has been stored, or will never be. So what is known of levels is
+// in the records, after a restart, too.
+func (m *Manager) label(rec *Record) (release func(), err error) {
+	host := m.cfg.Host
+	if host.SELinux == nil {
+		return func() {}, nil
+	}
+	level, err := m.reserveLevel(rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	release = func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.levels, level)
+	}
+	rec.SELinux = ocispec.PodLabels(rec.Config(), host, level)
+	for _, l := range []string{rec.SELinux.Process, rec.SELinux.Mount} {
+		if l == "" {
+			continue
+		}
+		if err := selinux.Known(l); err != nil {
+			release()
+			return nil, fmt.Errorf("linux.security_context.selinux_options: %w", err)
+		}
+	}
+	return release, nil
+}
+
+func (m *Manager) reserveLevel(id string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	taken := map[string]bool{}
+	for _, rec := range m.recs {
+		taken[rec.SELinux.Level] = true
+	}
+	for level := range m.levels {
+		taken[level] = true
+	}
+	level, err := m.cfg.Host.SELinux.NewLevel(func(l string) bool { return taken[l] }, rand.IntN)
+	if err == nil && level != "" {
+		m.levels[level] = id
+	}
+	return level, err
+}
+
+// labelFile labels a file of the sandbox's folder, for its containers.
+func (r *Record) labelFile(path string) error {
+	if r.SELinux.Mount == "" {
+		return nil
+	}
+	return selinux.SetFile(path, r.SELinux.Mount)
+}

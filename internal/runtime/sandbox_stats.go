@@ -1,0 +1,113 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/runtime/sandbox"
+	"monopod.dev/monopod/internal/runtime/stats"
+)
+
+// PodSandboxStats tells what a sandbox and its running containers use. Of one that is not ready, that is nothing.
+func (s *Server) PodSandboxStats(ctx context.Context, req *cri.PodSandboxStatsRequest) (*cri.PodSandboxStatsResponse, error) {
+	id, err := s.sandboxID(req.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.sandboxes.Get(id); err != nil {
+		return nil, err
+	}
+	all := s.measuredSandboxes(func(rec *sandbox.Record) bool { return rec.ID == id })
+	for st := range s.readSandboxes(ctx, all) {
+		return &cri.PodSandboxStatsResponse{Stats: st}, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("stats of sandbox %q, which is being removed: %w", id, errdefs.ErrNotFound)
+}
+
+// ListPodSandboxStats tells what the ready sandboxes use that the filter lets through.
+func (s *Server) ListPodSandboxStats(ctx context.Context, req *cri.ListPodSandboxStatsRequest) (*cri.ListPodSandboxStatsResponse, error) {
+	all := slices.Collect(s.sandboxesStats(ctx, req.GetFilter()))
+	return &cri.ListPodSandboxStatsResponse{Stats: all}, ctx.Err()
+}
+
+// StreamPodSandboxStats is ListPodSandboxStats in several messages.
+func (s *Server) StreamPodSandboxStats(req *cri.StreamPodSandboxStatsRequest, stream grpc.ServerStreamingServer[cri.StreamPodSandboxStatsResponse]) error {
+	return inChunks(stream.Context(), s.sandboxesStats(stream.Context(), req.GetFilter()), func(chunk []*cri.PodSandboxStats) error {
+		return stream.Send(&cri.StreamPodSandboxStatsResponse{PodSandboxStats: chunk})
+	})
+}
+
+func (s *Server) sandboxesStats(ctx context.Context, f *cri.PodSandboxStatsFilter) iter.Seq[*cri.PodSandboxStats] {
+	return s.readSandboxes(ctx, s.measuredSandboxes(func(rec *sandbox.Record) bool {
+		return rec.Ready() && strings.HasPrefix(rec.ID, f.GetId()) && selects(f.GetLabelSelector(), rec.Config().GetLabels())
+	}))
+}
+
+// readSandboxes reads the network's counters of all at once, and the rest one by one, until ctx ends.
+func (s *Server) readSandboxes(ctx context.Context, all []stats.Sandbox) iter.Seq[*cri.PodSandboxStats] {
+	return func(yield func(*cri.PodSandboxStats) bool) {
+		interfaces, at := s.stats.Interfaces(ctx, all)
+		for _, sb := range all {
+			if ctx.Err() != nil {
+				return
+			}
+			if st := s.stats.Sandbox(sb, interfaces[sb.Attributes.GetId()], at); st != nil && !yield(st) {
+				return
+			}
+		}
+	}
+}
+
+// measuredSandboxes are what the stats of the wanted sandboxes are made of.
+func (s *Server) measuredSandboxes(want func(*sandbox.Record) bool) []stats.Sandbox {
+	records := s.sandboxes.List()
+	users := cgroupUsers(records)
+	var all []stats.Sandbox
+	index := map[string]int{}
+	kept := map[string]*sandbox.Record{}
+	for _, rec := range records {
+		if !want(&rec) {
+			continue
+		}
+		cfg := rec.Config()
+		sb := stats.Sandbox{Attributes: &cri.PodSandboxAttributes{Id: rec.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}}
+		if rec.Ready() {
+			sb.Cgroup, sb.Shared, sb.NetNS = rec.Cgroup, len(users[rec.Cgroup]) > 1, s.sandboxes.Namespace(&rec, ns.Network)
+		}
+		index[rec.ID], kept[rec.ID] = len(all), &rec
+		all = append(all, sb)
+	}
+	for _, rec := range s.containers.List() {
+		sb := kept[rec.SandboxID]
+		if sb == nil || rec.State() != cri.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		to := &all[index[rec.SandboxID]]
+		to.Containers = append(to.Containers, s.measured(&rec, sb))
+	}
+	return all
+}
+
+// cgroupUsers tells which pods are in each cgroup: a client may name the same parent for several. The sandboxes of one pod, of
+// which one is ready at a time, are one.
+func cgroupUsers(all []sandbox.Record) map[string]map[string]bool {
+	users := map[string]map[string]bool{}
+	for _, rec := range all {
+		if users[rec.Cgroup] == nil {
+			users[rec.Cgroup] = map[string]bool{}
+		}
+		users[rec.Cgroup][rec.Config().GetMetadata().GetUid()] = true
+	}
+	return users
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"monopod.dev/monopod/test/harness"
+	"monopod.dev/monopod/test/vm/machine"
+)
+
+// programs are what tests run of Debian's, where they look for it: the registry that images are pulled from, a server to put into an
+// image, CNI's plugins and what these run, ip, and the parser of AppArmor's profiles. Their shared libraries go with them.
+var programs = []string{
+	"/usr/bin/docker-registry", "/usr/sbin/nginx", "/usr/bin/ip", "/usr/sbin/apparmor_parser",
+	"/usr/sbin/iptables", "/usr/sbin/ip6tables", "/usr/sbin/iptables-save", "/usr/sbin/ip6tables-save", "/usr/sbin/iptables-restore", "/usr/sbin/ip6tables-restore",
+	"/usr/lib/cni/bandwidth", "/usr/lib/cni/bridge", "/usr/lib/cni/firewall", "/usr/lib/cni/host-local", "/usr/lib/cni/loopback", "/usr/lib/cni/portmap",
+	"/usr/lib/cni/ptp", "/usr/lib/cni/static", "/usr/lib/cni/tuning",
+}
+
+// folders are what programs load while they run.
+var folders = []string{"/usr/lib/x86_64-linux-gnu/xtables", "/etc/apparmor", "/etc/apparmor.d/abi", "/usr/share/apparmor-features"}
+
+// kernelModules are what tests need of the kernel beside what a node needs: for Debian's CNI plugins iptables' extensions and queues that
+// limit bandwidth, and FUSE for a file system that hangs.
+var kernelModules = []string{"nft_compat", "xt_comment", "xt_conntrack", "xt_MASQUERADE", "xt_nat", "xt_mark", "xt_multiport", "xt_addrtype", "xt_tcpudp",
+	"xt_statistic", "ifb", "sch_tbf", "sch_ingress", "cls_u32", "act_mirred", "macvlan", "fuse"}
+
+// ldd is what the test images ask for a program's libraries: as the script of that name does, by the loader itself.
+const ldd = "#!/bin/sh\nLD_TRACE_LOADED_OBJECTS=1 exec /lib64/ld-linux-x86-64.so.2 \"$@\"\n"
+
+// fixtures are what every machine gets beside its tests.
+type fixtures struct {
+	init  string
+	files map[string]string // by path in the machine
+	env   []string
+}
+
+// gather finds and builds what goes into every machine.
+func gather(ctx context.Context, dir string) (f fixtures, err error) {
+	if f.init, err = machine.BuildInit(ctx, dir); err != nil {
+		return f, err
+	}
+	bin := filepath.Join(machine.SourceRoot, "bin")
+	f.files = map[string]string{}
+	for _, name := range []string{"examples", "docs"} {
+		f.files[filepath.Join(machine.SourceRoot, name)] = name
+	}
+	for _, name := range []string{"monopod", "monopod-executor", "kubectl", "hello.tar"} {
+		f.files[filepath.Join(bin, name)] = filepath.Join("bin", name)
+	}
+	runc, err := harness.BuildRunc(dir)
+	if err != nil {
+		return f, err
+	}
+	f.files[filepath.Join(bin, "runc")] = runc
+	f.env = []string{"MONOPOD_BIN=" + bin, "MONOPOD_RUNC=" + filepath.Join(bin, "runc"), "CI=true"}
+	for _, p := range programs {
+		put, err := program(ctx, p)
+		if err != nil {
+			return f, err
+		}
+		maps.Copy(f.files, put)
+	}
+	for _, d := range folders {
+		f.files[d] = d
+	}
+	script := filepath.Join(dir, "ldd")
+	if err := os.WriteFile(script, []byte(ldd), 0o755); err != nil {
+		return f, err
+	}
+	f.files["/usr/bin/ldd"] = script
+	for at, from := range f.files {
+		if _, err := os.Stat(from); err != nil {
+			return f, fmt.Errorf("%s is to be put into the machine: %w; `make test-vm-all` makes and installs all that is needed", at, err)
+		}
+	}
+	return f, nil
+}
+
+// program is a program with its shared libraries, each where it is on this host. A link is followed: the file is put where the link is.
+func program(ctx context.Context, path string) (map[string]string, error) {
+	files := map[string]string{path: path}
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("a program for the machine: %w; `make test-deps` installs the Debian packages", err)
+	}
+	out, err := exec.CommandContext(ctx, "ldd", path).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ldd %s: %w", path, err)
+	}
+	for word := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(word, "/") {
+			files[word] = word
+		}
+	}
+	return files, nil
+}

@@ -56,28 +56,22 @@ func (s *Server) StreamContainerStats(req *cri.StreamContainerStatsRequest, stre
 	})
 }
 
-// containersStats looks the containers up at once, and reads their stats one by one, until ctx ends.
+// containersStats looks the containers up at once, and reads their stats some at a time, until ctx ends.
 func (s *Server) containersStats(ctx context.Context, f *cri.ContainerStatsFilter) iter.Seq[*cri.ContainerStats] {
-	all := s.containers.List()
 	sandboxes := map[string]*sandbox.Record{}
 	for _, sb := range s.sandboxes.List() {
 		sandboxes[sb.ID] = &sb
 	}
-	return func(yield func(*cri.ContainerStats) bool) {
-		for _, rec := range all {
-			sb := sandboxes[rec.SandboxID]
-			if sb == nil || rec.State() != cri.ContainerState_CONTAINER_RUNNING || !strings.HasPrefix(rec.ID, f.GetId()) ||
-				!strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) || !selects(f.GetLabelSelector(), rec.Config().GetLabels()) {
-				continue
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			if st := s.stats.Container(s.measured(&rec, sb)); st != nil && !yield(st) {
-				return
-			}
+	var all []stats.Container
+	for _, rec := range s.containers.List() {
+		sb := sandboxes[rec.SandboxID]
+		if sb == nil || rec.State() != cri.ContainerState_CONTAINER_RUNNING || !strings.HasPrefix(rec.ID, f.GetId()) ||
+			!strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) || !selects(f.GetLabelSelector(), rec.Config().GetLabels()) {
+			continue
 		}
+		all = append(all, s.measured(&rec, sb))
 	}
+	return sideBySide(ctx, all, func(ct *stats.Container) *cri.ContainerStats { return s.stats.Container(*ct) })
 }
 
 // measured is what the stats of a container are made of.

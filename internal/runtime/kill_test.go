@@ -112,33 +112,30 @@ func TestServerIsKilled(t *testing.T) {
 }
 
 // TestWorkerIsKilled kills the executor's worker at the points where it has a part. The operation ends well, or with an error after which
-// the same call again does.
+// the same call again does. Each death has a node of its own: a keeper pauses before it starts a worker after many.
 func TestWorkerIsKilled(t *testing.T) {
-	const most = 4 // deaths that the keeper takes without a long pause
-	n := newNode(t)
-	deaths := 0
 	for i, s := range steps() {
 		for _, point := range s.points {
 			if strings.HasPrefix(point, "network/") || strings.HasPrefix(point, "runtime/sandbox-r") {
 				continue // the executor has no part in it
 			}
-			if deaths++; deaths%most == 0 {
-				n = newNode(t)
-			}
-			p := n.podBefore(i, point)
-			disarm := failpoint.Arm(point, func() error { n.killWorker(); return nil })
-			again := *p
-			err := s.do(n, p)
-			disarm()
-			if err != nil {
-				if err := s.do(n, &again); err != nil {
-					t.Fatalf("%s: %s again: %v", point, s.name, err)
+			t.Run(point, func(t *testing.T) {
+				n := newNode(t)
+				p := n.podBefore(i, point)
+				disarm := failpoint.Arm(point, func() error { n.killWorker(); return nil })
+				again := *p
+				err := s.do(n, p)
+				disarm()
+				if err != nil {
+					if err := s.do(n, &again); err != nil {
+						t.Fatalf("%s again: %v", s.name, err)
+					}
+					p = &again
 				}
-				p = &again
-			}
-			n.wantMade(point, p)
-			n.removeSandbox(p.sandbox)
-			n.wantClean(point)
+				n.wantMade(point, p)
+				n.removeSandbox(p.sandbox)
+				n.wantClean(point)
+			})
 		}
 	}
 }

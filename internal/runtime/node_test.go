@@ -146,6 +146,10 @@ func prepareNode(t testing.TB) *node {
 	n.ctx = ctx
 	t.Cleanup(func() {
 		defer cancel()
+		// However much of its time the test has used, there is enough to clean up.
+		var done context.CancelFunc
+		n.ctx, done = context.WithTimeout(context.Background(), 2*patience())
+		defer done()
 		n.removeAll()
 		if n.afterwards != nil {
 			n.afterwards()

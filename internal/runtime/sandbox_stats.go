@@ -54,19 +54,12 @@ func (s *Server) sandboxesStats(ctx context.Context, f *cri.PodSandboxStatsFilte
 	}))
 }
 
-// readSandboxes reads the network's counters of all at once, and the rest one by one, until ctx ends.
+// readSandboxes reads the network's counters of all at once, and the rest some at a time, until ctx ends.
 func (s *Server) readSandboxes(ctx context.Context, all []stats.Sandbox) iter.Seq[*cri.PodSandboxStats] {
-	return func(yield func(*cri.PodSandboxStats) bool) {
-		interfaces, at := s.stats.Interfaces(ctx, all)
-		for _, sb := range all {
-			if ctx.Err() != nil {
-				return
-			}
-			if st := s.stats.Sandbox(sb, interfaces[sb.Attributes.GetId()], at); st != nil && !yield(st) {
-				return
-			}
-		}
-	}
+	interfaces, at := s.stats.Interfaces(ctx, all)
+	return sideBySide(ctx, all, func(sb *stats.Sandbox) *cri.PodSandboxStats {
+		return s.stats.Sandbox(*sb, interfaces[sb.Attributes.GetId()], at)
+	})
 }
 
 // measuredSandboxes are what the stats of the wanted sandboxes are made of.

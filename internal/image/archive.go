@@ -49,9 +49,12 @@ func readArchiveFiles(ctx context.Context, r io.Reader, keep keepFile) (*archive
 		}
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
+			if err := drain(r); err != nil {
+				return nil, damaged(err)
+			}
 			return a, a.known(n)
 		}
-		if n == 0 && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		if n == 0 && (err == tar.ErrHeader || err == io.ErrUnexpectedEOF) { // themselves: within another error they are about something else
 			return nil, fmt.Errorf("the archive is no tar, compressed or not: %w: %w", err, errdefs.ErrInvalidArgument)
 		}
 		if err != nil {
@@ -78,8 +81,14 @@ func (a *archiveFiles) known(files int) error {
 	return fmt.Errorf("the archive is %s; it should be an OCI image layout or the output of docker save: %w", what, errdefs.ErrInvalidArgument)
 }
 
+// damaged gives the archive the fault, unless whoever sends it, or the disk, has it.
 func damaged(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errdefs.Resolve(err) != errdefs.ErrUnknown {
+	var sender *sourceError
+	var disk *storeError
+	if errors.As(err, &sender) {
+		return fmt.Errorf("receiving the archive: %w", classify(err))
+	}
+	if errors.As(err, &disk) || errdefs.Resolve(err) != errdefs.ErrUnknown {
 		return err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {

@@ -287,7 +287,7 @@ func (u *unpacking) applyPlain(ctx context.Context, stop func(), in io.Reader) (
 			u.store.log.WarnContext(ctx, msg, append(args, "layer", u.desc.Digest)...)
 		}})
 	if err == nil {
-		_, err = io.Copy(io.Discard, layer) // what follows the tar belongs to the digest too
+		err = drain(layer)
 	}
 	var passed *sourceError
 	if errors.As(err, &passed) {

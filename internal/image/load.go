@@ -120,15 +120,15 @@ func (n *naming) addDigests(id string) {
 
 // readArchive stores the files of an archive and returns its images for this machine, each with all of its names.
 func (s *Store) readArchive(ctx context.Context, r io.Reader) ([]naming, error) {
-	begin := bufio.NewReader(r)
+	begin := bufio.NewReaderSize(source{r}, peekSize)
 	if head, _ := begin.Peek(8); foreign(head) != "" { // an error comes again below
 		return nil, fmt.Errorf("the archive is compressed with %s; decompress it first, or use gzip or zstd: %w", foreign(head), errdefs.ErrInvalidArgument)
 	}
-	plain, err := compression.DecompressStream(begin)
+	plain, end, err := decompress(begin)
 	if err != nil {
 		return nil, damaged(err)
 	}
-	defer plain.Close()
+	defer end()
 	files, err := readArchiveFiles(ctx, plain, s.keepFile())
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (s *Store) keepFile() keepFile {
 		if _, err := io.CopyN(io.Discard, r, st.Offset); err != nil {
 			return "", err
 		}
-		if _, err := io.Copy(w, r); err != nil {
+		if _, err := io.Copy(stored{w}, r); err != nil {
 			return "", noRoom(err)
 		}
 		has := w.Digest()
@@ -181,10 +181,26 @@ func (s *Store) keepFile() keepFile {
 			return "", fmt.Errorf("the digest of its content is %s, not what its name says: %w", has, errdefs.ErrInvalidArgument)
 		}
 		if err := w.Commit(ctx, size, has); err != nil && !errdefs.IsAlreadyExists(err) {
-			return "", noRoom(err)
+			return "", noRoom(&storeError{err})
 		}
 		return has, nil
 	}
+}
+
+// stored marks the errors of the store, so that a disk that fails is not taken for an archive that is damaged.
+type stored struct{ io.Writer }
+
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return "storing it: " + e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+func (s stored) Write(p []byte) (int, error) {
+	n, err := s.Writer.Write(p)
+	if err != nil {
+		err = &storeError{err}
+	}
+	return n, err
 }
 
 // noRoom says of an error whether the disk is full.

@@ -116,10 +116,15 @@ func checkLayerType(mediaType string) error {
 		mediaType, errdefs.ErrInvalidArgument)
 }
 
-// decompress reads a layer as the plain tar that it is. What it is compressed with is told by its first bytes: there are
-// images whose media type says something else.
+// peekSize is how much is read at a time of what is decompressed.
+const peekSize = 64 << 10
+
+// decompress reads a layer, or an archive, as the plain tar that it is. What it is compressed with is told by its first bytes: there are
+// images whose media type says something else. It is done in this process, by libraries: containerd's package would run the
+// programs unpigz or igzip where the machine has them, which would then parse hostile input with all of our rights.
+// The errors of r are told from those of its bytes when r is a source.
 func decompress(r io.Reader) (plain io.Reader, end func(), err error) {
-	in := bufio.NewReaderSize(r, 64<<10)
+	in := bufio.NewReaderSize(r, peekSize)
 	head, err := in.Peek(10)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, err
@@ -139,6 +144,19 @@ func decompress(r io.Reader) (plain io.Reader, end func(), err error) {
 		return classed{z}, z.Close, nil
 	}
 	return in, func() {}, nil
+}
+
+// maxTail is how much may follow the end of a tar: writers fill their last record with zeros, which is 10 KiB by default and at
+// most some MiB.
+const maxTail = 64 << 20
+
+// drain reads what follows the end of a tar: it belongs to the digest of a layer, and the checksum of a gzip stream is behind it.
+func drain(r io.Reader) error {
+	n, err := io.Copy(io.Discard, io.LimitReader(r, maxTail+1))
+	if err == nil && n > maxTail {
+		return fmt.Errorf("more than %d bytes follow the end of the tar: %w", maxTail, errdefs.ErrInvalidArgument)
+	}
+	return err
 }
 
 // classed gives the errors of a decompressor their class.
@@ -161,7 +179,7 @@ func badStream(err error) error {
 	return fmt.Errorf("decompressing: %w: %w", err, errdefs.ErrInvalidArgument)
 }
 
-// source marks the errors of the reader that a layer comes from, so that they are told from those of a bad layer.
+// source marks the errors of the reader that a layer or an archive comes from, so that they are told from those of bad bytes.
 type source struct{ io.Reader }
 
 type sourceError struct{ err error }

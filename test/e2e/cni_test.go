@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -161,31 +160,19 @@ func (c *cniNode) shell(sandbox string, cfg *cri.PodSandboxConfig, script string
 // crashes.)
 func (c *cniNode) get(sandbox, addr string) (answer string, err error) {
 	c.t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		var ns int
-		if ns, err = unix.Open(filepath.Join(c.Dir, "run", "sandboxes", sandbox, "ns", "net"), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-			return
-		}
-		defer unix.Close(ns)
-		if err = unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
-			return
-		}
-		var conn net.Conn
-		if conn, err = net.DialTimeout("tcp", addr, 5*time.Second); err != nil {
-			return
+	err = harness.InNetNS(filepath.Join(c.Dir, "run", "sandboxes", sandbox, "ns", "net"), func() error {
+		conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+		if err != nil {
+			return err
 		}
 		defer conn.Close()
-		if _, err = fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
-			return
+		if _, err := fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			return err
 		}
-		var raw []byte
-		raw, err = io.ReadAll(conn)
+		raw, err := io.ReadAll(conn)
 		answer = string(raw)
-	}()
-	<-done
+		return err
+	})
 	return answer, err
 }
 

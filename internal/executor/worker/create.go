@@ -26,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/executor/stdio"
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/host/systemd"
 )
 
 // validID reports whether id may name a container: it becomes a file's name, here and in libcontainer. (It is no
@@ -110,34 +111,51 @@ func (w *Worker) forget(c *container) {
 	}
 }
 
-// makeContainer creates the container up to where its init process waits to be let go. On an error nothing is left.
-func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.CreateRequest) (pid int, err error) {
+// layout is what a container is to be made of: all that is settled before anything of it exists.
+type layout struct {
+	rec       record
+	spec      *specs.Spec
+	config    *configs.Config
+	cgroups   cgroups.Manager // of cgroups that nothing is in
+	scope     *systemd.Scope  // nil: its cgroup is no scope of systemd's
+	hugepages []specs.LinuxHugepageLimit
+}
+
+// layOut reads the bundle and finds out what the host lets the container have. It changes nothing.
+func (w *Worker) layOut(req protocol.CreateRequest) (l layout, err error) {
 	spec, seccomp, err := loadSpec(req.Bundle)
 	if err != nil {
-		return 0, err
+		return l, err
 	}
 	w.clampProcess(req.ID, spec.Process)
-	scope, err := takeScope(&spec.Linux.CgroupsPath)
+	if l.scope, err = takeScope(&spec.Linux.CgroupsPath); err != nil {
+		return l, err
+	}
+	l.spec, l.hugepages = spec, w.takeHugepages(spec.Linux.Resources)
+	if l.config, err = w.libcontainerConfig(req.ID, req.Bundle, spec, seccomp); err != nil {
+		return l, err
+	}
+	if l.cgroups, err = w.cgroupManager(l.config.Cgroups); err != nil {
+		return l, fmt.Errorf("cgroup %s: %w", spec.Linux.CgroupsPath, err)
+	}
+	if err := emptyCgroup(l.cgroups); err != nil {
+		return l, err
+	}
+	l.rec = record{BootID: w.bootID, ID: req.ID, Bundle: req.Bundle, LogPath: req.LogPath, LogMaxBytes: req.LogMaxBytes, LogMaxFiles: req.LogMaxFiles, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
+		Terminal: spec.Process.Terminal, Stage: stageCreating, Cgroups: l.cgroups.GetPaths(), Runtime: req.Runtime}
+	if l.scope != nil {
+		l.rec.Scope = l.scope.String()
+	}
+	return l, nil
+}
+
+// makeContainer creates the container up to where its init process waits to be let go. On an error nothing is left.
+func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.CreateRequest) (pid int, err error) {
+	l, err := w.layOut(req)
 	if err != nil {
 		return 0, err
 	}
-	hugepages := w.takeHugepages(spec.Linux.Resources)
-	config, err := w.libcontainerConfig(req.ID, req.Bundle, spec, seccomp)
-	if err != nil {
-		return 0, err
-	}
-	cm, err := w.cgroupManager(config.Cgroups)
-	if err != nil {
-		return 0, fmt.Errorf("cgroup %s: %w", spec.Linux.CgroupsPath, err)
-	}
-	if err := emptyCgroup(cm); err != nil {
-		return 0, err
-	}
-	rec := record{BootID: w.bootID, ID: req.ID, Bundle: req.Bundle, LogPath: req.LogPath, LogMaxBytes: req.LogMaxBytes, LogMaxFiles: req.LogMaxFiles, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
-		Terminal: spec.Process.Terminal, Stage: stageCreating, Cgroups: cm.GetPaths(), Runtime: req.Runtime}
-	if scope != nil {
-		rec.Scope = scope.String()
-	}
+	rec := l.rec
 	// From here on a successor of this worker finds what it has to undo.
 	if err := w.store.put(rec); err != nil {
 		return 0, err
@@ -158,26 +176,20 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 			}
 		}()
 	}
-	closeScope, err := w.openScope(scope, config.Cgroups.Resources, true)
+	closeScope, err := w.openScope(l.scope, l.config.Cgroups.Resources, true)
 	if err != nil {
 		return 0, err
 	}
 	defer closeScope()
-	if err := w.limitHugepages(rec.Cgroups, hugepages); err != nil {
+	if err := w.limitHugepages(rec.Cgroups, l.hugepages); err != nil {
 		return 0, err
 	}
-	process, err := newProcess(spec.Process)
+	process, err := newProcess(l.spec.Process)
 	if err != nil {
 		return 0, err
 	}
 	process.Init = true
-	start := w.startLibcontainer
-	if req.Runtime != nil {
-		start = w.startOCI
-	} else if w.spawner != nil && spawn.Fits(config, process) == nil {
-		start = w.startSpawned
-	}
-	ends, err := start(ctx, initStart{c: c, rec: &rec, spec: spec, config: config, process: process, cgroups: cm, stdin: req.Stdin})
+	ends, err := w.startFirst(ctx, initStart{c: c, rec: &rec, spec: l.spec, config: l.config, process: process, cgroups: l.cgroups, stdin: req.Stdin})
 	if ends != nil {
 		defer ends.close() // what has been handed on is no longer in it
 	}
@@ -213,6 +225,18 @@ type initStart struct {
 	process *libcontainer.Process
 	cgroups cgroups.Manager
 	stdin   bool
+}
+
+// startFirst starts the first process in the way that its container asks for, or that fits it.
+func (w *Worker) startFirst(ctx context.Context, s initStart) (*ends, error) {
+	switch {
+	case s.rec.Runtime != nil:
+		return w.startOCI(ctx, s)
+	case w.spawner != nil && spawn.Fits(s.config, s.process) == nil:
+		return w.startSpawned(ctx, s)
+	default:
+		return w.startLibcontainer(ctx, s)
+	}
 }
 
 // startLibcontainer starts the first process with libcontainer. A spawn.ProgramError says that only the program is at fault.

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"monopod.dev/monopod/internal/runtime/flight"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -164,6 +165,27 @@ func (l *Ledger) Claim(id string) (undoing <-chan struct{}) {
 		o.due = time.Time{}
 	}
 	return nil
+}
+
+// Join joins the work and claims what it has made: the caller gets an object that will not be undone. One that is being undone is
+// waited for, and made anew. What the work has made is abandoned when nobody waits for it any more; w.GivenUp is set here.
+func (l *Ledger) Join(ctx context.Context, g *flight.Group, w flight.Work) (string, error) {
+	w.GivenUp = l.Abandon
+	for {
+		id, err := g.Join(ctx, w)
+		if err != nil {
+			return "", err
+		}
+		undoing := l.Claim(id)
+		if undoing == nil {
+			return id, nil
+		}
+		select {
+		case <-undoing:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
 }
 
 // Undoing is nil unless an object is being undone; then it is closed when that is over.

@@ -30,23 +30,10 @@ const createBound = 2 * time.Minute
 // configuration it is errdefs.ErrAlreadyExists. What nobody waits for any more when it is made is undone after
 // Config.AbandonAfter, if it is not claimed.
 func (m *Manager) Create(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig) (string, error) {
-	work := flight.Work{Key: "create " + sandboxID + "/" + Name(cfg.GetMetadata()), Variant: stored.Digest(cfg), Bound: createBound, GivenUp: m.given.Abandon,
-		Do: func(ctx context.Context) (string, error) { return m.find(ctx, sandboxID, cfg) }}
-	for {
-		id, err := m.flight.Join(ctx, work)
-		if err != nil {
-			return "", err
-		}
-		undoing := m.given.Claim(id)
-		if undoing == nil {
-			return id, nil
-		}
-		select { // a new one is made when the old one is gone
-		case <-undoing:
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
+	return m.given.Join(ctx, &m.flight, flight.Work{
+		Key: "create " + sandboxID + "/" + Name(cfg.GetMetadata()), Variant: stored.Digest(cfg), Bound: createBound,
+		Do: func(ctx context.Context) (string, error) { return m.find(ctx, sandboxID, cfg) },
+	})
 }
 
 // find returns the container of a configuration, after making it if there was none.

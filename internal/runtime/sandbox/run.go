@@ -32,23 +32,10 @@ const shmSize = 64 << 20
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
 // errdefs.ErrAlreadyExists. What nobody waits for any more when it is ready is undone after Config.AbandonAfter, if it is not claimed.
 func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (string, error) {
-	work := flight.Work{Key: "run " + Name(cfg.GetMetadata()), Variant: handler + " " + stored.Digest(cfg), Bound: runBound, GivenUp: m.given.Abandon,
-		Do: func(ctx context.Context) (string, error) { return m.find(ctx, cfg, handler) }}
-	for {
-		id, err := m.flight.Join(ctx, work)
-		if err != nil {
-			return "", err
-		}
-		undoing := m.given.Claim(id)
-		if undoing == nil {
-			return id, nil
-		}
-		select { // a new one is made when the old one is gone
-		case <-undoing:
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
+	return m.given.Join(ctx, &m.flight, flight.Work{
+		Key: "run " + Name(cfg.GetMetadata()), Variant: handler + " " + stored.Digest(cfg), Bound: runBound,
+		Do: func(ctx context.Context) (string, error) { return m.find(ctx, cfg, handler) },
+	})
 }
 
 // find returns the sandbox of a configuration, after making it if there was none.

@@ -2,8 +2,6 @@
 package configmap
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -25,19 +23,16 @@ var (
 
 // NewStorage opens the storage of configmaps.
 func NewStorage(opts generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	s := strategy{base.New()}
+	s := base.Checked[*corev1.ConfigMap]{Strategy: base.New(), Namespaced: true, OnCreate: validate, OnUpdate: validateUpdate}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &corev1.ConfigMap{} },
 		NewListFunc:               func() runtime.Object { return &corev1.ConfigMapList{} },
 		DefaultQualifiedResource:  corev1.Resource("configmaps"),
 		SingularQualifiedResource: corev1.Resource("configmap"),
-		CreateStrategy:            s,
-		UpdateStrategy:            s,
-		DeleteStrategy:            s,
 		TableConvertor:            printers.ConfigMaps(),
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts}); err != nil {
-		return nil, fmt.Errorf("storage of configmaps: %w", err)
+	if err := base.Open(store, s, &generic.StoreOptions{RESTOptions: opts}); err != nil {
+		return nil, err
 	}
 	return map[string]rest.Storage{"configmaps": &REST{store}}, nil
 }

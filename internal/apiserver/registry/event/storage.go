@@ -2,7 +2,6 @@ package event
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,13 +37,10 @@ func NewStorage(opts generic.RESTOptionsGetter) (*REST, error) {
 		TTLFunc: func(runtime.Object, uint64, bool) (uint64, error) {
 			return uint64(TTL / time.Second), nil
 		},
-		CreateStrategy: s,
-		UpdateStrategy: s,
-		DeleteStrategy: s,
 		TableConvertor: printers.Events(),
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
-		return nil, fmt.Errorf("storage of events: %w", err)
+	if err := base.Open(store, s, &generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
+		return nil, err
 	}
 	return &REST{store}, nil
 }

@@ -2,8 +2,6 @@
 package lease
 
 import (
-	"fmt"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,19 +16,16 @@ import (
 
 // NewStorage opens the storage of leases.
 func NewStorage(opts generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	s := strategy{base.New()}
+	s := newStrategy()
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &coordinationv1.Lease{} },
 		NewListFunc:               func() runtime.Object { return &coordinationv1.LeaseList{} },
 		DefaultQualifiedResource:  schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"},
 		SingularQualifiedResource: schema.GroupResource{Group: coordinationv1.GroupName, Resource: "lease"},
-		CreateStrategy:            s,
-		UpdateStrategy:            s,
-		DeleteStrategy:            s,
 		TableConvertor:            printers.Leases(),
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts}); err != nil {
-		return nil, fmt.Errorf("storage of leases: %w", err)
+	if err := base.Open(store, s, &generic.StoreOptions{RESTOptions: opts}); err != nil {
+		return nil, err
 	}
 	return map[string]rest.Storage{"leases": store}, nil
 }

@@ -37,22 +37,18 @@ type Storage struct {
 
 // NewStorage opens the storages of namespaces.
 func NewStorage(opts generic.RESTOptionsGetter) (Storage, error) {
-	s := strategy{base.New()}
+	s := newStrategy()
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &corev1.Namespace{} },
 		NewListFunc:               func() runtime.Object { return &corev1.NamespaceList{} },
 		DefaultQualifiedResource:  corev1.Resource("namespaces"),
 		SingularQualifiedResource: corev1.Resource("namespace"),
-		CreateStrategy:            s,
-		UpdateStrategy:            s,
-		DeleteStrategy:            s,
-		ResetFieldsStrategy:       s,
 		ReturnDeletedObject:       true,
 		ShouldDeleteDuringUpdate:  removable,
 		TableConvertor:            printers.Namespaces(),
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
-		return Storage{}, fmt.Errorf("storage of namespaces: %w", err)
+	if err := base.Open(store, s, &generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
+		return Storage{}, err
 	}
 	return Storage{
 		Namespace: &REST{store},

@@ -14,7 +14,9 @@ import (
 )
 
 // strategy rules namespaces themselves: metadata may change, spec and status have writers of their own.
-type strategy struct{ base.Strategy }
+type strategy struct {
+	base.Checked[*corev1.Namespace]
+}
 
 var (
 	_ rest.RESTCreateStrategy  = strategy{}
@@ -24,8 +26,9 @@ var (
 	_ base.PartStrategy        = finalizeStrategy{}
 )
 
-// NamespaceScoped implements rest.RESTCreateStrategy.
-func (strategy) NamespaceScoped() bool { return false }
+func newStrategy() strategy {
+	return strategy{base.Checked[*corev1.Namespace]{Strategy: base.New(), OnCreate: validate, OnUpdate: validateUpdate}}
+}
 
 // PrepareForCreate implements rest.RESTCreateStrategy.
 func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
@@ -41,16 +44,6 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	ns, o := obj.(*corev1.Namespace), old.(*corev1.Namespace)
 	ns.Spec, ns.Status = o.Spec, o.Status
-}
-
-// Validate implements rest.RESTCreateStrategy.
-func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	return validate(obj.(*corev1.Namespace))
-}
-
-// ValidateUpdate implements rest.RESTUpdateStrategy.
-func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validateUpdate(obj.(*corev1.Namespace), old.(*corev1.Namespace))
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy.

@@ -34,20 +34,16 @@ var (
 
 // NewStorage opens the storages of nodes.
 func NewStorage(opts generic.RESTOptionsGetter) (Storage, error) {
-	s := strategy{base.New()}
+	s := newStrategy()
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &corev1.Node{} },
 		NewListFunc:               func() runtime.Object { return &corev1.NodeList{} },
 		DefaultQualifiedResource:  corev1.Resource("nodes"),
 		SingularQualifiedResource: corev1.Resource("node"),
-		CreateStrategy:            s,
-		UpdateStrategy:            s,
-		DeleteStrategy:            s,
-		ResetFieldsStrategy:       s,
 		TableConvertor:            printers.Nodes(),
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
-		return Storage{}, fmt.Errorf("storage of nodes: %w", err)
+	if err := base.Open(store, s, &generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
+		return Storage{}, err
 	}
 	return Storage{Node: &REST{store}, Status: base.NewPart(store, statusStrategy{s})}, nil
 }

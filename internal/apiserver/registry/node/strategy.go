@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -14,7 +13,9 @@ import (
 
 // strategy rules nodes themselves. A new node keeps the status that came with it, against the API conventions, because
 // that is how kubelets have always registered: capacity, addresses and conditions in the very first request.
-type strategy struct{ base.Strategy }
+type strategy struct {
+	base.Checked[*corev1.Node]
+}
 
 var (
 	_ rest.RESTCreateStrategy  = strategy{}
@@ -23,22 +24,13 @@ var (
 	_ base.PartStrategy        = statusStrategy{}
 )
 
-// NamespaceScoped implements rest.RESTCreateStrategy.
-func (strategy) NamespaceScoped() bool { return false }
+func newStrategy() strategy {
+	return strategy{base.Checked[*corev1.Node]{Strategy: base.New(), OnCreate: validate, OnUpdate: validateUpdate}}
+}
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy.
 func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	obj.(*corev1.Node).Status = old.(*corev1.Node).Status
-}
-
-// Validate implements rest.RESTCreateStrategy.
-func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	return validate(obj.(*corev1.Node))
-}
-
-// ValidateUpdate implements rest.RESTUpdateStrategy.
-func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validateUpdate(obj.(*corev1.Node), old.(*corev1.Node))
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy.

@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -36,10 +34,6 @@ func NewStorage(opts generic.RESTOptionsGetter, agents ConnectionInfo) (Storage,
 		PredicateFunc:             matchPod,
 		DefaultQualifiedResource:  corev1.Resource("pods"),
 		SingularQualifiedResource: corev1.Resource("pod"),
-		CreateStrategy:            s,
-		UpdateStrategy:            s,
-		DeleteStrategy:            s,
-		ResetFieldsStrategy:       s,
 		ReturnDeletedObject:       true,
 		TableConvertor:            printers.Pods(),
 	}
@@ -50,8 +44,8 @@ func NewStorage(opts generic.RESTOptionsGetter, agents ConnectionInfo) (Storage,
 		TriggerFunc: storage.IndexerFuncs{nodeNameField: nodeNameOf},
 		Indexers:    &cache.Indexers{storage.FieldIndex(nodeNameField): nodeNameIndex},
 	}
-	if err := store.CompleteWithOptions(options); err != nil {
-		return Storage{}, fmt.Errorf("storage of pods: %w", err)
+	if err := base.Open(store, s, options); err != nil {
+		return Storage{}, err
 	}
 	locator := locator{pods: store, agents: agents}
 	return Storage{

@@ -17,28 +17,20 @@ import (
 	"monopod.dev/monopod/internal/apiserver/scheme"
 )
 
-// REST is the storage of secrets.
-type REST struct{ *genericregistry.Store }
-
-var _ rest.StandardStorage = &REST{}
-
 // NewStorage opens the storage of secrets.
 func NewStorage(opts generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	s := strategy{base.New()}
+	s := base.Checked[*corev1.Secret]{Strategy: base.New(), Namespaced: true, OnCreate: validate, OnUpdate: validateUpdate}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &corev1.Secret{} },
 		NewListFunc:               func() runtime.Object { return &corev1.SecretList{} },
 		DefaultQualifiedResource:  corev1.Resource("secrets"),
 		SingularQualifiedResource: corev1.Resource("secret"),
-		CreateStrategy:            s,
-		UpdateStrategy:            s,
-		DeleteStrategy:            s,
 		TableConvertor:            printers.Secrets(),
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
-		return nil, fmt.Errorf("storage of secrets: %w", err)
+	if err := base.Open(store, s, &generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
+		return nil, err
 	}
-	return map[string]rest.Storage{"secrets": &REST{store}}, nil
+	return map[string]rest.Storage{"secrets": store}, nil
 }
 
 func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {

@@ -15,11 +15,8 @@ import (
 
 // attach serves Attach.
 func (w *Worker) attach(ctx context.Context, call *protocol.Call, req protocol.AttachRequest) error {
-	c, err := w.get(req.ID)
+	c, err := w.existing(req.ID)
 	if err != nil {
-		return err
-	}
-	if err := c.present(); err != nil {
 		return err
 	}
 	if err := checkStreams(call, req.Stdin, req.Stdout, req.Stderr); err != nil {
@@ -65,11 +62,8 @@ func checkStreams(call *protocol.Call, named ...bool) error {
 
 // resize serves Resize.
 func (w *Worker) resize(req protocol.ResizeRequest) error {
-	c, err := w.get(req.ID)
+	c, err := w.existing(req.ID)
 	if err != nil {
-		return err
-	}
-	if err := c.present(); err != nil {
 		return err
 	}
 	if req.ExecID != "" {

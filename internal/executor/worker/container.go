@@ -70,6 +70,15 @@ func (c *container) present() error {
 	return nil
 }
 
+// existing returns a container that has been created and not deleted.
+func (w *Worker) existing(id string) (*container, error) {
+	c, err := w.get(id)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.present()
+}
+
 // lockExisting returns a container, and the right to change it.
 func (w *Worker) lockExisting(ctx context.Context, id string) (c *container, release func(), err error) {
 	if c, err = w.get(id); err != nil {

@@ -19,11 +19,8 @@ func (w *Worker) kill(ctx context.Context, req protocol.KillRequest) error {
 		return fmt.Errorf("%w: signal %d: want 0 to %d", errdefs.ErrInvalidArgument, req.Signal, maxSignal)
 	}
 	sig := unix.Signal(req.Signal)
-	c, err := w.get(req.ID)
+	c, err := w.existing(req.ID)
 	if err != nil {
-		return err
-	}
-	if err := c.present(); err != nil {
 		return err
 	}
 	if req.ExecID != "" {

@@ -37,11 +37,8 @@ func (w *Worker) rotation(rec record) crilog.Rotation {
 // reopenLog serves ReopenLog. A container that has exited, and is drained, gets no new file. After any error there is no
 // new file until another ReopenLog succeeds, whoever of this worker and its successors might want to make one.
 func (w *Worker) reopenLog(id string) error {
-	c, err := w.get(id)
+	c, err := w.existing(id)
 	if err != nil {
-		return err
-	}
-	if err := c.present(); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -93,11 +93,8 @@ func (s *server) hello(req protocol.HelloRequest) (protocol.HelloResponse, error
 }
 
 func (w *Worker) state(id string) (protocol.ContainerState, error) {
-	c, err := w.get(id)
+	c, err := w.existing(id)
 	if err != nil {
-		return protocol.ContainerState{}, err
-	}
-	if err := c.present(); err != nil {
 		return protocol.ContainerState{}, err
 	}
 	rec := c.snapshot()

@@ -81,26 +81,23 @@ func (s *Server) verboseContainer(ctx context.Context, rec *container.Record) (m
 // addProcess adds the container's first process, and what it may do and use in truth: a host that is restricted itself may have
 // given less than was asked for.
 func (s *Server) addProcess(ctx context.Context, info map[string]any, rec *container.Record, path string) {
-	info["pid"] = 0
-	if rec.State() == cri.ContainerState_CONTAINER_EXITED {
+	pid := 0
+	if rec.State() != cri.ContainerState_CONTAINER_EXITED {
+		pid = s.pidOf(ctx, rec.ID)
+	}
+	info["pid"] = pid
+	if pid == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, executorPatience)
-	defer cancel()
-	state, err := s.cfg.Executor.State(ctx, rec.ID)
-	if err != nil || state.PID == 0 {
-		return
-	}
-	info["pid"] = state.PID
 	effective := map[string]any{}
-	if sec, err := proc.ReadSecurity(state.PID); err == nil {
+	if sec, err := proc.ReadSecurity(pid); err == nil {
 		effective["capabilities"] = map[string][]string{
 			"bounding": capabilityNames(sec.Bounding), "permitted": capabilityNames(sec.Permitted), "effective": capabilityNames(sec.Effective),
 			"inheritable": capabilityNames(sec.Inheritable), "ambient": capabilityNames(sec.Ambient),
 		}
 		effective["noNewPrivileges"], effective["seccompFilter"], effective["oomScoreAdj"] = sec.NoNewPrivs, sec.Seccomp == 2, sec.OOMScoreAdj
 	}
-	if limits, err := proc.Limits(state.PID); err == nil {
+	if limits, err := proc.Limits(pid); err == nil {
 		shown := map[string]map[string]any{}
 		for name, l := range limits {
 			shown[name] = map[string]any{"soft": orUnlimited(l.Soft), "hard": orUnlimited(l.Hard)}
@@ -126,6 +123,17 @@ func (s *Server) addProcess(ctx context.Context, info map[string]any, rec *conta
 	info["effective"] = effective
 }
 
+// pidOf is the first process of a container, or a sandbox's init. It is 0 where there is none, or the executor does not say.
+func (s *Server) pidOf(ctx context.Context, id string) int {
+	ctx, cancel := context.WithTimeout(ctx, executorPatience)
+	defer cancel()
+	state, err := s.cfg.Executor.State(ctx, id)
+	if err != nil {
+		return 0
+	}
+	return state.PID
+}
+
 // verboseSandbox is the info of a sandbox. It is no process: a pid it has only if its containers share a PID namespace.
 func (s *Server) verboseSandbox(ctx context.Context, rec *sandbox.Record) (map[string]string, error) {
 	config, err := message(rec.Config())
@@ -140,11 +148,7 @@ func (s *Server) verboseSandbox(ctx context.Context, rec *sandbox.Record) (map[s
 	}
 	pid := 0
 	if rec.Ready() {
-		ctx, cancel := context.WithTimeout(ctx, executorPatience)
-		defer cancel()
-		if state, err := s.cfg.Executor.State(ctx, rec.ID); err == nil {
-			pid = state.PID
-		}
+		pid = s.pidOf(ctx, rec.ID)
 	}
 	return jsonInfo(map[string]any{"info": map[string]any{
 		"config": config, "runtimeHandler": rec.Handler, "bootID": rec.BootID, "cgroup": rec.Cgroup, "directory": s.sandboxes.Dir(rec.ID), "pid": pid,

@@ -56,7 +56,7 @@ func planFor(c *configs.Config, p *libcontainer.Process, f *filter) *plan {
 	return out
 }
 
-// capNumbers are the capabilities that this kernel has.
+// supportedCaps are the numbers of the capabilities that this kernel has, by name.
 var supportedCaps = sync.OnceValue(func() map[string]uint {
 	numbers := map[string]uint{}
 	list, err := capability.ListSupported()

@@ -26,7 +26,6 @@ import (
 	"monopod.dev/monopod/internal/executor/stdio"
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
-	"monopod.dev/monopod/internal/host/systemd"
 )
 
 // validID reports whether id may name a container: it becomes a file's name, here and in libcontainer. (It is no
@@ -109,44 +108,6 @@ func (w *Worker) forget(c *container) {
 	if w.containers[c.id] == c {
 		delete(w.containers, c.id)
 	}
-}
-
-// layout is what a container is to be made of: all that is settled before anything of it exists.
-type layout struct {
-	rec       record
-	spec      *specs.Spec
-	config    *configs.Config
-	cgroups   cgroups.Manager // of cgroups that nothing is in
-	scope     *systemd.Scope  // nil: its cgroup is no scope of systemd's
-	hugepages []specs.LinuxHugepageLimit
-}
-
-// layOut reads the bundle and finds out what the host lets the container have. It changes nothing.
-func (w *Worker) layOut(req protocol.CreateRequest) (l layout, err error) {
-	spec, seccomp, err := loadSpec(req.Bundle)
-	if err != nil {
-		return l, err
-	}
-	w.clampProcess(req.ID, spec.Process)
-	if l.scope, err = takeScope(&spec.Linux.CgroupsPath); err != nil {
-		return l, err
-	}
-	l.spec, l.hugepages = spec, w.takeHugepages(spec.Linux.Resources)
-	if l.config, err = w.libcontainerConfig(req.ID, req.Bundle, spec, seccomp); err != nil {
-		return l, err
-	}
-	if l.cgroups, err = w.cgroupManager(l.config.Cgroups); err != nil {
-		return l, fmt.Errorf("cgroup %s: %w", spec.Linux.CgroupsPath, err)
-	}
-	if err := emptyCgroup(l.cgroups); err != nil {
-		return l, err
-	}
-	l.rec = record{BootID: w.bootID, ID: req.ID, Bundle: req.Bundle, LogPath: req.LogPath, LogMaxBytes: req.LogMaxBytes, LogMaxFiles: req.LogMaxFiles, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
-		Terminal: spec.Process.Terminal, Stage: stageCreating, Cgroups: l.cgroups.GetPaths(), Runtime: req.Runtime}
-	if l.scope != nil {
-		l.rec.Scope = l.scope.String()
-	}
-	return l, nil
 }
 
 // makeContainer creates the container up to where its init process waits to be let go. On an error nothing is left.

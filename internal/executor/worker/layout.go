@@ -1,0 +1,52 @@
+//go:build cgo
+
+package worker
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/runc/libcontainer/configs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/systemd"
+)
+
+// layout is what a container is to be made of: all that is settled before anything of it exists.
+type layout struct {
+	rec       record
+	spec      *specs.Spec
+	config    *configs.Config
+	cgroups   cgroups.Manager // of cgroups that nothing is in
+	scope     *systemd.Scope  // nil: its cgroup is no scope of systemd's
+	hugepages []specs.LinuxHugepageLimit
+}
+
+// layOut reads the bundle and finds out what the host lets the container have. It changes nothing.
+func (w *Worker) layOut(req protocol.CreateRequest) (l layout, err error) {
+	spec, seccomp, err := loadSpec(req.Bundle)
+	if err != nil {
+		return l, err
+	}
+	w.clampProcess(req.ID, spec.Process)
+	if l.scope, err = takeScope(&spec.Linux.CgroupsPath); err != nil {
+		return l, err
+	}
+	l.spec, l.hugepages = spec, w.takeHugepages(spec.Linux.Resources)
+	if l.config, err = w.libcontainerConfig(req.ID, req.Bundle, spec, seccomp); err != nil {
+		return l, err
+	}
+	if l.cgroups, err = w.cgroupManager(l.config.Cgroups); err != nil {
+		return l, fmt.Errorf("cgroup %s: %w", spec.Linux.CgroupsPath, err)
+	}
+	if err := emptyCgroup(l.cgroups); err != nil {
+		return l, err
+	}
+	l.rec = record{BootID: w.bootID, ID: req.ID, Bundle: req.Bundle, LogPath: req.LogPath, LogMaxBytes: req.LogMaxBytes, LogMaxFiles: req.LogMaxFiles, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
+		Terminal: spec.Process.Terminal, Stage: stageCreating, Cgroups: l.cgroups.GetPaths(), Runtime: req.Runtime}
+	if l.scope != nil {
+		l.rec.Scope = l.scope.String()
+	}
+	return l, nil
+}

@@ -3,12 +3,13 @@ package image
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/failpoint"
 )
 
 // transferLabel marks the lease of a pull or a load: it holds what the operation has brought so far. Its value says what
@@ -30,15 +31,15 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	if e == nil {
 		return s.removeBroken(ctx, name)
 	}
-	for _, n := range s.index.names(e.image.ID) {
-		if err := s.images.Delete(ctx, n); err != nil && !errdefs.IsNotFound(err) {
-			return errors.Join(fmt.Errorf("removing image %s: %w", n, err), s.index.rebuild(ctx))
-		}
-	}
-	if err := s.index.rebuild(ctx); err != nil {
-		return err
+	if err := s.changeNames(ctx, func(ctx context.Context) error {
+		return s.deleteNames(ctx, s.index.names(e.image.ID))
+	}); err != nil {
+		return fmt.Errorf("removing image %s: %w", ref, err)
 	}
 	s.log.InfoContext(ctx, "image removed", "image", ref, "id", e.image.ID)
+	if err := failpoint.Hit("image/remove/unnamed"); err != nil {
+		return err
+	}
 	return s.collect(ctx)
 }
 
@@ -52,7 +53,7 @@ func (s *Store) removeBroken(ctx context.Context, ref parsed) error {
 	case errdefs.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("removing image %s: %w", ref.name, err)
+		return fmt.Errorf("removing image %s: %w", ref.name, noRoom(err))
 	}
 	return s.collect(ctx)
 }
@@ -62,6 +63,17 @@ func (s *Store) kickCollect() {
 	select {
 	case s.collectKick <- struct{}{}:
 	default: // one is asked for already
+	}
+}
+
+// collectAsked collects if it was asked for and has not happened: at the end, so that a store that is closed holds nothing
+// that nobody uses.
+func (s *Store) collectAsked(ctx context.Context) error {
+	select {
+	case <-s.collectKick:
+		return s.collect(ctx)
+	default:
+		return nil
 	}
 }
 
@@ -92,11 +104,15 @@ func (s *Store) collect(ctx context.Context) error {
 	if err := s.loads.sweep(s.resumeWindow, time.Now()); err != nil {
 		return fmt.Errorf("removing old downloads: %w", err)
 	}
+	if err := failpoint.Hit("image/collect/begun"); err != nil {
+		return err
+	}
 	// Detached: it is short, and containerd's collector leaks a goroutine when it is cancelled.
 	if _, err := s.db.GarbageCollect(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("collecting unused image content: %w", err)
+		return fmt.Errorf("collecting unused image content: %w", noRoom(err))
 	}
-	return nil
+	s.sums.changed()
+	return failpoint.Hit("image/collect/ended")
 }
 
 // dropStaleTransfers drops the leases of pulls and loads that ended without success long enough ago, or in an earlier
@@ -114,7 +130,7 @@ func (s *Store) dropStaleTransfers(ctx context.Context) error {
 			continue
 		}
 		if err := s.leases.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("dropping the lease of an old transfer: %w", err)
+			return fmt.Errorf("dropping the lease of an old transfer: %w", noRoom(err))
 		}
 	}
 	return nil
@@ -134,7 +150,7 @@ func (s *Store) beginTransfer(ctx context.Context, what string) (_ context.Conte
 		s.activeMu.Lock()
 		delete(s.active, id)
 		s.activeMu.Unlock()
-		return nil, lease, nil, fmt.Errorf("lease for %s: %w", what, err)
+		return nil, lease, nil, fmt.Errorf("lease for %s: %w", what, noRoom(err))
 	}
 	end = func(keep bool) {
 		if !keep {

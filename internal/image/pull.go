@@ -13,14 +13,12 @@ import (
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
-	"github.com/containerd/containerd/v2/core/metadata/boltutil"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/failpoint"
@@ -156,8 +154,10 @@ func (s *Store) publish(ctx context.Context, lease leases.Lease, namings ...nami
 	if err := syncFS(s.root); err != nil {
 		return err
 	}
-	err := s.db.Update(func(tx *bolt.Tx) error {
-		ctx := boltutil.WithTransaction(ctx, tx)
+	if err := failpoint.Hit("image/publish/synced"); err != nil {
+		return err
+	}
+	err := s.changeNames(ctx, func(ctx context.Context) error {
 		for _, n := range namings {
 			for _, name := range n.names {
 				rec := images.Image{Name: name, Target: n.target}
@@ -175,10 +175,7 @@ func (s *Store) publish(ctx context.Context, lease leases.Lease, namings ...nami
 	if err != nil {
 		return err
 	}
-	if err := failpoint.Hit("image/published"); err != nil {
-		return err
-	}
-	return s.index.rebuild(ctx)
+	return failpoint.Hit("image/published")
 }
 
 // syncFS writes the whole file system of the directory to disk.

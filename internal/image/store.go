@@ -106,6 +106,11 @@ type Store struct {
 	activeMu sync.Mutex
 	active   map[string]bool
 
+	// namesMu makes the changes of names, each with its index, one after another.
+	namesMu sync.Mutex
+
+	sums sums // of what the store takes
+
 	// collectMu makes one garbage collection run at a time.
 	collectMu   sync.Mutex
 	collectKick chan struct{}
@@ -201,8 +206,9 @@ func (s *Store) openStores(ctx context.Context) error {
 
 	s.db = metadata.NewDB(bdb, blobs, map[string]snapshots.Snapshotter{snapshotterName: snaps})
 	if err := s.db.Init(ctx); err != nil {
-		return fmt.Errorf("image store %s: %w", path, err)
+		return fmt.Errorf("image store %s: %w", path, noRoom(err))
 	}
+	s.db.RegisterMutationCallback(func(bool) { s.sums.changed() })
 	s.content = s.db.ContentStore()
 	s.images = metadata.NewImageStore(s.db)
 	s.snaps = s.db.Snapshotter(snapshotterName)
@@ -215,7 +221,7 @@ func (s *Store) Close() error {
 	s.stop()
 	s.flights.wait()
 	s.running.Wait()
-	return s.closeAll()
+	return errors.Join(s.collectAsked(s.scope(context.WithoutCancel(s.flights.life))), s.closeAll())
 }
 
 func (s *Store) closeAll() error {

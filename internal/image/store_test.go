@@ -31,13 +31,13 @@ import (
 // fixture is a store in a temporary directory. Its checks at the end: nothing mounted below it, no goroutine left.
 type fixture struct {
 	*image.Store
-	t    *testing.T
+	t    testing.TB
 	ctx  context.Context
 	cfg  image.Config
 	logs *lockedBuffer
 }
 
-func open(t *testing.T) *fixture {
+func open(t testing.TB) *fixture {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
 	f := &fixture{t: t, ctx: t.Context(), logs: &lockedBuffer{}}
@@ -61,7 +61,7 @@ func open(t *testing.T) *fixture {
 }
 
 // openParallel is open for a test that runs beside others: it does not look for what is left in the process.
-func openParallel(t *testing.T) *fixture {
+func openParallel(t testing.TB) *fixture {
 	t.Helper()
 	dir := t.TempDir()
 	f := &fixture{t: t, ctx: t.Context(), logs: &lockedBuffer{}}

@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	"github.com/containerd/platforms"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod.dev/monopod/internal/failpoint"
 )
 
 // Details is what people want to know of an image, beside what Image tells.
@@ -84,14 +85,10 @@ func (s *Store) Inspect(ctx context.Context, ref string) (Details, error) {
 // Untag takes names from an image; the ones that it does not have are passed over. An image without a name is gone.
 func (s *Store) Untag(ctx context.Context, names ...string) error {
 	ctx = s.scope(ctx)
-	var errs []error
-	for _, n := range names {
-		if err := s.images.Delete(ctx, n); err != nil && !errdefs.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("removing the name %s: %w", n, err))
-		}
+	if err := s.changeNames(ctx, func(ctx context.Context) error { return s.deleteNames(ctx, names) }); err != nil {
+		return err
 	}
-	errs = append(errs, s.index.rebuild(ctx))
-	if err := errors.Join(errs...); err != nil {
+	if err := failpoint.Hit("image/untag/unnamed"); err != nil {
 		return err
 	}
 	return s.collect(ctx)

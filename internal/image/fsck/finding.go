@@ -1,0 +1,62 @@
+package fsck
+
+// Severity says how bad a finding is.
+type Severity string
+
+const (
+	// Damaged: something that should be there is missing or wrong.
+	Damaged Severity = "damaged"
+	// Leftover: something is there that belongs to nobody.
+	Leftover Severity = "leftover"
+)
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Kind is what the object is: image, blob, layer, container, ...; Object is which.
+	Kind   string `json:"kind"`
+	Object string `json:"object"`
+	// Problem says what is wrong with it, Repair what a repair does about it, or who else can do something.
+	Problem string `json:"problem"`
+	Repair  string `json:"repair"`
+	// Repairable: a repair does something.
+	Repairable bool `json:"repairable"`
+
+	// Fix is what the repair does.
+	Fix Fix `json:"-"`
+}
+
+// Action is a way to repair.
+type Action int
+
+const (
+	// Nothing can be done by a repair.
+	Nothing Action = iota
+	// Open the store: it removes such leftovers by itself, and collects what nobody holds.
+	Open
+	// DropName takes the image's name Fix.Target away.
+	DropName
+	// DropLease takes the lease Fix.Target away.
+	DropLease
+	// RemovePath removes the file or directory Fix.Target.
+	RemovePath
+	// DropRecord deletes the record Fix.Target of the table Fix.Table.
+	DropRecord
+)
+
+// Fix is one act of a repair.
+type Fix struct {
+	Action        Action
+	Table, Target string
+}
+
+// damaged and leftover make findings whose repair is an act.
+func damaged(kind, object, problem, repair string, fix Fix) Finding {
+	return Finding{Severity: Damaged, Kind: kind, Object: object, Problem: problem, Repair: repair, Repairable: fix.Action != Nothing, Fix: fix}
+}
+
+func leftover(kind, object, problem, repair string, fix Fix) Finding {
+	f := damaged(kind, object, problem, repair, fix)
+	f.Severity = Leftover
+	return f
+}

@@ -38,7 +38,8 @@ type File struct {
 	f     *os.File // nil: there is none, until a Reopen
 	size  int64    // of the file, as far as this writer knows
 	fixed bool     // a Reopen has failed: nobody but another one may make a new file
-	buf   []byte   // reused; what the present write formats
+	buf   []byte   // what the present write formats; from buffers
+	stamp []byte   // the time of the present write, formatted
 }
 
 // errNoFile says that a log has no file: it could not be opened again, and no Reopen has made one since.
@@ -168,29 +169,34 @@ func (s *Stream) Write(p []byte) (int, error) {
 	l := s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.buf = l.buf[:0]
-	stamp := l.now()
+	defer l.begin()()
 	n := len(p)
 	var errs []error
+	add := func(tag byte, content []byte) {
+		if err := l.add(s.name, tag, s.rest, content); err != nil {
+			errs = append(errs, err)
+		}
+		s.rest = s.rest[:0]
+	}
 	for len(p) > 0 {
 		end := bytes.IndexByte(p, '\n')
 		room := MaxContent - len(s.rest)
 		switch {
 		case end >= 0 && end <= room:
-			errs = append(errs, l.add(stamp, s.name, 'F', s.rest, p[:end]))
-			s.rest, p = s.rest[:0], p[end+1:]
+			add('F', p[:end])
+			p = p[end+1:]
 		case end < 0 && len(p) <= room:
 			s.rest = append(s.rest, p...)
 			p = nil
 		default: // a line that is too long
-			errs = append(errs, l.add(stamp, s.name, 'P', s.rest, p[:room]))
-			s.rest, p = s.rest[:0], p[room:]
+			add('P', p[:room])
+			p = p[room:]
 		}
 	}
 	if len(s.rest) == 0 {
 		s.rest = nil // an idle stream costs nothing
 	}
-	return n, errors.Join(append(errs, l.flush())...)
+	return n, errors.Join(append(errs, l.write(l.buf))...)
 }
 
 // Close writes the unfinished line.
@@ -201,16 +207,30 @@ func (s *Stream) Close() error {
 	l := s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.buf = l.buf[:0]
-	err := l.add(l.now(), s.name, 'F', s.rest, nil)
+	defer l.begin()()
+	err := l.add(s.name, 'F', s.rest, nil)
 	s.rest = nil
-	return errors.Join(err, l.flush())
+	return errors.Join(err, l.write(l.buf))
+}
+
+// buffers are for what a write formats, so that a burst costs no memory and an idle log has none.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// begin makes l ready for the lines of one write, which all have one time. What it returns ends that.
+func (l *File) begin() (end func()) {
+	b := buffers.Get().(*[]byte)
+	l.buf = (*b)[:0]
+	l.stamp = l.now().UTC().AppendFormat(l.stamp[:0], time.RFC3339Nano)
+	return func() {
+		*b, l.buf = l.buf, nil
+		buffers.Put(b)
+	}
 }
 
 // add formats a line. Where it would make the file too large, what came before is written, and the file rotated.
-func (l *File) add(stamp time.Time, stream string, tag byte, content, more []byte) (err error) {
+func (l *File) add(stream string, tag byte, content, more []byte) (err error) {
 	begin := len(l.buf)
-	l.buf = stamp.UTC().AppendFormat(l.buf, time.RFC3339Nano)
+	l.buf = append(l.buf, l.stamp...)
 	l.buf = append(l.buf, ' ')
 	l.buf = append(l.buf, stream...)
 	l.buf = append(l.buf, ' ', tag, ' ')
@@ -221,17 +241,6 @@ func (l *File) add(stamp time.Time, stream string, tag byte, content, more []byt
 		err = l.write(l.buf[:begin])
 		l.buf = append(l.buf[:0], l.buf[begin:]...)
 		l.rotate(int64(len(l.buf)))
-	}
-	return err
-}
-
-// keepBuffer is the largest buffer that is kept from one write to the next.
-const keepBuffer = 4 << 10
-
-func (l *File) flush() error {
-	err := l.write(l.buf)
-	if cap(l.buf) > keepBuffer {
-		l.buf = nil
 	}
 	return err
 }

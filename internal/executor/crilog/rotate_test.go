@@ -289,7 +289,10 @@ func TestRotationOfBurst(t *testing.T) {
 	for written := 0; written < total; {
 		buf = buf[:0]
 		for len(buf) < cap(buf)-10 {
-			buf = fmt.Appendf(buf, "%09d\n", lines)
+			for digit := 100_000_000; digit > 0; digit /= 10 { // fmt would allocate more than what is measured
+				buf = append(buf, byte('0'+lines/digit%10))
+			}
+			buf = append(buf, '\n')
 			lines++
 		}
 		if _, err := s.Write(buf); err != nil {
@@ -299,8 +302,10 @@ func TestRotationOfBurst(t *testing.T) {
 	}
 	took := time.Since(begin)
 	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 8<<20 {
-		t.Errorf("the heap has grown by %d kB", grown>>10)
+	// What is allocated at all, and not by how much the heap has grown, which depends on when the collector had its turn. Nearly all of it is
+	// the list of the files, for each of 200 rotations.
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 24<<20 {
+		t.Errorf("%d kB were allocated for %d MB of log", allocated>>10, total>>20)
 	}
 	old, err := rotated(path)
 	if err != nil {

@@ -20,10 +20,10 @@ type Config struct {
 	Ask func(context.Context) error
 	// Fresh is how long an answer is good without another question; 0: every Check asks, or waits for what was asked before.
 	Fresh time.Duration
-	// Wait is how long Check waits for an answer.
+	// Wait is how long Check waits for an answer when there has been one before.
 	Wait time.Duration
-	// Silence is how long a question may go unanswered before the verdict is that nobody answers; Limit is when it ends. Then
-	// the next Check asks again.
+	// Silence is how long a question may go unanswered before the verdict is that nobody answers, and how long Check waits for the first
+	// answer of all; Limit is when the question ends. Then the next Check asks again.
 	Silence, Limit time.Duration
 }
 
@@ -46,7 +46,8 @@ type question struct {
 func New(cfg Config) *Pulse { return &Pulse{cfg: cfg} }
 
 // Check is nil when somebody answers, as far as is known. It asks, unless the last answer is fresh, and waits for the answer for
-// a short time only; after that the last verdict counts, until the silence is too long.
+// a short time only; after that the last verdict counts, until the silence is too long. While there is no verdict yet, it waits as
+// long as a silence may be: on a busy machine nobody would be told at once to be gone who was never asked before.
 func (p *Pulse) Check(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.at.IsZero() && time.Since(p.at) < p.cfg.Fresh {
@@ -57,8 +58,12 @@ func (p *Pulse) Check(ctx context.Context) error {
 	if q == nil {
 		q = p.ask(ctx)
 	}
+	patience := p.cfg.Wait
+	if p.at.IsZero() {
+		patience = p.cfg.Silence - time.Since(q.since)
+	}
 	p.mu.Unlock()
-	wait := time.NewTimer(p.cfg.Wait)
+	wait := time.NewTimer(patience)
 	defer wait.Stop()
 	select {
 	case <-q.done:

@@ -88,13 +88,28 @@ func TestPulse(t *testing.T) {
 
 func TestPulseThatNeverWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{Fresh: time.Second, Wait: 100 * time.Millisecond, Silence: time.Minute, Limit: time.Second, Ask: func(ctx context.Context) error {
+		p := New(Config{Fresh: time.Second, Wait: 100 * time.Millisecond, Silence: time.Second, Limit: 2 * time.Second, Ask: func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}})
-		if err := p.Check(t.Context()); !errdefs.IsUnavailable(err) {
-			t.Errorf("nobody has ever answered: %v", err)
+		for i, want := range []time.Duration{time.Second, 0} { // the second asks nothing new, and the silence is too long already
+			begin := time.Now()
+			if err := p.Check(t.Context()); !errdefs.IsUnavailable(err) || time.Since(begin) != want {
+				t.Errorf("call %d, while nobody has ever answered: %v after %v, want Unavailable after %v", i, err, time.Since(begin), want)
+			}
 		}
 		time.Sleep(2 * time.Second) // the question ends with its limit
+	})
+}
+
+func TestFirstAnswerIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Wait: 100 * time.Millisecond, Silence: time.Second, Limit: 2 * time.Second, Ask: func(context.Context) error {
+			time.Sleep(900 * time.Millisecond)
+			return nil
+		}})
+		if err := p.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -48,6 +48,19 @@ func port(field func(*v1alpha1.NodeConfiguration) **int32) func(*v1alpha1.NodeCo
 	}
 }
 
+// number makes the setter of a key that is a number; what is allowed is checked with the whole configuration.
+func number(field func(*v1alpha1.NodeConfiguration) **int32) func(*v1alpha1.NodeConfiguration, string) error {
+	return func(c *v1alpha1.NodeConfiguration, v string) error {
+		n, err := strconv.ParseInt(v, 10, 32)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", v)
+		}
+		p := int32(n)
+		*field(c) = &p
+		return nil
+	}
+}
+
 var settings = []setting{
 	{"node-name", "NAME", "name of the Node object (default: the host's name)", roleAny,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.NodeName })},
@@ -84,6 +97,27 @@ var settings = []setting{
 			c.Agent.MaxPods = int32(n)
 			return nil
 		}},
+	{"image-gc-high-threshold", "PERCENT", "images that nobody uses are removed when their file system is so full (default 85; 100: never)", roleAgent,
+		number(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.ImageGCHighThresholdPercent })},
+	{"image-gc-low-threshold", "PERCENT", "how full the images' file system may be afterwards (default 80)", roleAgent,
+		number(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.ImageGCLowThresholdPercent })},
+	{"image-minimum-gc-age", "DURATION", "how long an image is left alone after it was first seen (default 2m)", roleAgent,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Agent.ImageMinimumGCAge = &v1alpha1.Duration{}
+			return c.Agent.ImageMinimumGCAge.UnmarshalText([]byte(v))
+		}},
+	{"image-maximum-gc-age", "DURATION", "how long an image may go unused before it is removed even if there is room (default 0s: for ever)", roleAgent,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			return c.Agent.ImageMaximumGCAge.UnmarshalText([]byte(v))
+		}},
+	{"image-gc-period", "DURATION", "how often the images' file system is looked at (default 5m)", roleAgent,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			return c.Agent.ImageGCPeriod.UnmarshalText([]byte(v))
+		}},
+	{"image-credential-provider-config", "FILE", "credential provider plugins (kubelet.config.k8s.io/v1, CredentialProviderConfig)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ImageCredentialProviderConfig })},
+	{"image-credential-provider-bin-dir", "DIR", "directory of the credential provider plugins' programs", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ImageCredentialProviderBinDir })},
 	{"cri-socket", "FILE", "unix socket of CRI (default RUN-DIR/cri.sock)", roleAgent | roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Socket })},
 	{"executor", "FILE", "the monopod-executor binary (default: beside monopod, else in $PATH)", roleRuntime,

@@ -11,7 +11,7 @@ import (
 )
 
 // samples are values that each kind of setting takes.
-var samples = map[string]string{"PORT": "4711", "N": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x"}
+var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x"}
 
 // TestEverySettingIsAFlagAndIsDocumented: a key of the file, its flag and its row in docs/CONFIGURATION.md go together.
 func TestEverySettingIsAFlagAndIsDocumented(t *testing.T) {

@@ -12,14 +12,18 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/imagegc"
+	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/nodestatus"
 	"monopod.dev/monopod/internal/agent/objects"
+	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/server"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
@@ -48,9 +52,19 @@ type Config struct {
 	ServingCert, ServingKey, ClientCA string
 	// MaxPods is the node's capacity of pods.
 	MaxPods int
+	Images  Images
 	// Version is monopod's version.
 	Version string
 	Log     *slog.Logger
+}
+
+// Images says how the node's images are pulled and removed.
+type Images struct {
+	// GC is when images are removed, GCPeriod how often it is looked whether they have to be; 0: never.
+	GC       imagegc.Policy
+	GCPeriod time.Duration
+	// CredentialProviders are the plugins that give credentials for pulls.
+	CredentialProviders pullauth.ProviderConfig
 }
 
 // Limits of requests to the API server, a second and at once: an agent's own, beside the API server's fairness.
@@ -123,7 +137,20 @@ func (a *Agent) Run(ctx context.Context) error {
 	events.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: a.kube.CoreV1().Events("")})
 	defer events.Shutdown()
 
-	p := a.newPods(ctx, client, reporter, events)
+	recorder := events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
+	images := imagekeep.New(imagekeep.Config{
+		Runtime: client, Policy: a.cfg.Images.GC, Period: a.cfg.Images.GCPeriod, File: filepath.Join(a.cfg.DataDir, "state", "images.json"),
+		// The UID of a node in its agent's events is its name, by which kubectl finds them.
+		Node:   &v1.ObjectReference{Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)},
+		Events: recorder, Log: a.log,
+	})
+	providers, err := pullauth.LoadProviders(ctx, a.cfg.Images.CredentialProviders)
+	if err != nil {
+		return err
+	}
+	defer providers.Wait()
+	defer cancel()
+	p := a.newPods(ctx, client, reporter, recorder, worker.Config{Images: images, Providers: providers})
 	srv, err := server.New(server.Config{
 		Listener: listener, Cert: a.cfg.ServingCert, Key: a.cfg.ServingKey, ClientCA: a.cfg.ClientCA,
 		Kube: a.kube, Runtime: client, Pods: p, Log: a.log,
@@ -141,6 +168,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	wg.Go(func() {
 		// Pods' statuses name the runtime, so they wait for it; the node says meanwhile what it lacks.
 		if a.awaitRuntime(ctx, client) {
+			if a.cfg.Images.GCPeriod > 0 {
+				wg.Go(func() { images.Run(ctx) })
+			}
 			p.run(ctx)
 		}
 	})
@@ -179,7 +209,7 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 	}
 }
 
-func (a *Agent) newPods(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventBroadcaster) *pods {
+func (a *Agent) newPods(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventRecorder, cfg worker.Config) *pods {
 	store := objects.New(ctx, a.kube)
 	var hostIPs []string
 	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
@@ -191,7 +221,7 @@ func (a *Agent) newPods(ctx context.Context, client *cri.Client, node *nodestatu
 			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,
 		}),
 		Objects: store, Status: status.New(a.kube, a.log),
-		Events:   events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName}),
+		Events: events, Images: cfg.Images, Providers: cfg.Providers,
 		NodeName: a.cfg.NodeName, HostIPs: hostIPs, NodeMemory: node.Memory(), Allocatable: node.Allocatable,
 		CgroupRoot: a.cfg.CgroupRoot, LogsDir: a.cfg.PodLogsDir, ResolvConf: "/etc/resolv.conf", Log: a.log,
 	}, a.cfg.Devices)

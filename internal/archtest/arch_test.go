@@ -38,6 +38,7 @@ var layers = []layer{
 	{"internal/agent", append([]string{"internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", nil, "the plan is a pure function"},
+	{"internal/agent/imagegc", nil, "which images go is a pure function"},
 	{"internal/devices", append([]string{"internal/state", "internal/host"}, base...), "devices are usable without the agent"},
 	{"internal/devices/alloc", []string{"internal/devices/inventory"}, "the choice of devices is a pure function"},
 	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
@@ -60,7 +61,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/agent/plan", "internal/devices/alloc", "internal/devices/inventory", "internal/ocispec"}
+var pure = []string{"internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/inventory", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

@@ -67,21 +67,22 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	set(&c.RunDir, "/run/monopod")
 	set(&c.CgroupRoot, "/monopod")
 	set(&c.APIServer.BindAddress, "127.0.0.1")
-	setPort(&c.APIServer.Port, DefaultAPIPort)
+	setNumber(&c.APIServer.Port, DefaultAPIPort)
 	set(&c.APIServer.Kubeconfig, "/etc/monopod/kubeconfig")
 	if c.APIServer.EtcdTick.Duration == 0 {
 		c.APIServer.EtcdTick.Duration = 100 * time.Millisecond
 	}
-	setPort(&c.Agent.Port, DefaultAgentPort)
+	setNumber(&c.Agent.Port, DefaultAgentPort)
 	set(&c.Agent.PodLogsDir, "/var/log/pods")
 	if c.Agent.MaxPods == 0 {
 		c.Agent.MaxPods = 110
 	}
+	defaultImages(&c.Agent)
 	set(&c.Runtime.Socket, filepath.Join(c.RunDir, "cri.sock"))
 	set(&c.Runtime.RegistryConfigDir, "/etc/monopod/certs.d")
 	set(&c.Runtime.CgroupDriver, "cgroupfs")
 	set(&c.Runtime.Streaming.Address, "127.0.0.1")
-	setPort(&c.Runtime.Streaming.Port, 0)
+	setNumber(&c.Runtime.Streaming.Port, 0)
 	if c.Runtime.ImagePullProgressTimeout == nil {
 		c.Runtime.ImagePullProgressTimeout = &v1alpha1.Duration{Duration: time.Minute}
 	}
@@ -114,7 +115,7 @@ func set(s *string, value string) {
 	}
 }
 
-func setPort(p **int32, value int32) {
+func setNumber(p **int32, value int32) {
 	if *p == nil {
 		*p = &value
 	}
@@ -164,6 +165,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if c.Agent.MaxPods < 1 {
 		v.add("agent.maxPods", c.Agent.MaxPods, "be at least 1")
 	}
+	v.images(&c.Agent)
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
 	}

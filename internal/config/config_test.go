@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 )
@@ -91,13 +92,21 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"both keys": {func(c *v1alpha1.NodeConfiguration) {
 			c.Network.PodCIDR, c.Network.PodCIDRs = "10.0.0.0/24", []string{"10.0.0.0/24"}
 		}, []string{"podCIDR", "network.podCIDRs"}},
-		"one family":  {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDRs = []string{"10.0.0.0/24", "10.1.0.0/24"} }, []string{"podCIDRs", "10.0.0.0/24"}},
-		"cidr small":  {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
-		"socket":      {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},
-		"level":       {func(c *v1alpha1.NodeConfiguration) { c.Logging.Level = "loud" }, []string{"logging.level", "loud", "debug"}},
-		"pull":        {func(c *v1alpha1.NodeConfiguration) { c.Runtime.ImagePullProgressTimeout.Duration = -1 }, []string{"runtime.imagePullProgressTimeout", "0s"}},
-		"streaming":   {func(c *v1alpha1.NodeConfiguration) { c.Runtime.Streaming.Address = "10.0.0.1" }, []string{"runtime.streaming.address", "10.0.0.1", "loopback"}},
-		"two at once": {func(c *v1alpha1.NodeConfiguration) { c.Agent.MaxPods = -1; c.Logging.Format = "x" }, []string{"maxPods", "logging.format"}},
+		"one family":    {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDRs = []string{"10.0.0.0/24", "10.1.0.0/24"} }, []string{"podCIDRs", "10.0.0.0/24"}},
+		"cidr small":    {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
+		"socket":        {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},
+		"level":         {func(c *v1alpha1.NodeConfiguration) { c.Logging.Level = "loud" }, []string{"logging.level", "loud", "debug"}},
+		"pull":          {func(c *v1alpha1.NodeConfiguration) { c.Runtime.ImagePullProgressTimeout.Duration = -1 }, []string{"runtime.imagePullProgressTimeout", "0s"}},
+		"gc high":       {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCHighThresholdPercent = port(101) }, []string{"agent.imageGCHighThresholdPercent", "101"}},
+		"gc low":        {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCLowThresholdPercent = port(85) }, []string{"agent.imageGCLowThresholdPercent", `"85"`, "less"}},
+		"gc negative":   {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCLowThresholdPercent = port(-1) }, []string{"agent.imageGCLowThresholdPercent", "-1", "between"}},
+		"gc ages":       {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageMaximumGCAge.Duration = time.Minute }, []string{"agent.imageMaximumGCAge", "1m0s", "2m0s"}},
+		"gc age":        {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageMinimumGCAge.Duration = -1 }, []string{"agent.imageMinimumGCAge", "-1ns"}},
+		"gc period":     {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCPeriod.Duration = time.Millisecond }, []string{"agent.imageGCPeriod", "1ms", "1s"}},
+		"provider dir":  {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageCredentialProviderConfig = "/f" }, []string{"agent.imageCredentialProviderBinDir", "together"}},
+		"provider file": {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageCredentialProviderBinDir = "d" }, []string{"agent.imageCredentialProviderConfig", "together", `"d"`, "absolute"}},
+		"streaming":     {func(c *v1alpha1.NodeConfiguration) { c.Runtime.Streaming.Address = "10.0.0.1" }, []string{"runtime.streaming.address", "10.0.0.1", "loopback"}},
+		"two at once":   {func(c *v1alpha1.NodeConfiguration) { c.Agent.MaxPods = -1; c.Logging.Format = "x" }, []string{"maxPods", "logging.format"}},
 		"handler name": {func(c *v1alpha1.NodeConfiguration) {
 			c.Runtime.Handlers = []v1alpha1.RuntimeHandler{{Name: "A/b", Path: "/x", Root: "/y"}}
 		}, []string{"handlers.name", "A/b"}},

@@ -22,6 +22,8 @@ import (
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/agent"
+	"monopod.dev/monopod/internal/agent/imagegc"
+	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/apiserver/binder"
 	"monopod.dev/monopod/internal/devices"
@@ -197,7 +199,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, dev *devices.
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cert, ServingKey: key, ClientCA: clientCA,
-		MaxPods: int(c.Agent.MaxPods), Version: o.Version, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err
@@ -208,6 +210,17 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, dev *devices.
 		}
 	}()
 	return a.Run(ctx)
+}
+
+func agentImages(a *v1alpha1.Agent) agent.Images {
+	return agent.Images{
+		GC: imagegc.Policy{
+			High: int(*a.ImageGCHighThresholdPercent), Low: int(*a.ImageGCLowThresholdPercent),
+			MinAge: a.ImageMinimumGCAge.Duration, MaxAge: a.ImageMaximumGCAge.Duration,
+		},
+		GCPeriod:            a.ImageGCPeriod.Duration,
+		CredentialProviders: pullauth.ProviderConfig{File: a.ImageCredentialProviderConfig, BinDir: a.ImageCredentialProviderBinDir},
+	}
 }
 
 func (o *Options) ready() {

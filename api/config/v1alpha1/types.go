@@ -58,6 +58,21 @@ type Agent struct {
 	PodLogsDir string `json:"podLogsDir,omitempty"`
 	// MaxPods is the node's capacity of pods. Default 110.
 	MaxPods int32 `json:"maxPods,omitempty"`
+	// ImageGCHighThresholdPercent is how full the file system of the images may get, in per cent, before images that nobody
+	// uses are removed; 100: they never are. ImageGCLowThresholdPercent is how full it may be afterwards. Defaults 85 and 80.
+	ImageGCHighThresholdPercent *int32 `json:"imageGCHighThresholdPercent,omitempty"`
+	ImageGCLowThresholdPercent  *int32 `json:"imageGCLowThresholdPercent,omitempty"`
+	// ImageMinimumGCAge is how long an image is left alone after it was first seen. Default 2m.
+	ImageMinimumGCAge *Duration `json:"imageMinimumGCAge,omitempty"`
+	// ImageMaximumGCAge is how long an image may go unused before it is removed even if there is room; 0s: for ever. Default 0s.
+	ImageMaximumGCAge Duration `json:"imageMaximumGCAge,omitempty"`
+	// ImageGCPeriod is how often that is looked at. Default 5m.
+	ImageGCPeriod Duration `json:"imageGCPeriod,omitempty"`
+	// ImageCredentialProviderConfig is a file that says which credential provider plugins give credentials for pulls
+	// (CredentialProviderConfig of kubelet.config.k8s.io/v1), and ImageCredentialProviderBinDir the directory of their programs.
+	// Both or none; default none.
+	ImageCredentialProviderConfig string `json:"imageCredentialProviderConfig,omitempty"`
+	ImageCredentialProviderBinDir string `json:"imageCredentialProviderBinDir,omitempty"`
 }
 
 // Runtime configures the role runtime.

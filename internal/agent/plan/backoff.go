@@ -46,34 +46,42 @@ func doubled(d time.Duration, times int, limit time.Duration) time.Duration {
 
 // Waiting reasons of failed actions.
 const (
-	ReasonErrImagePull       = "ErrImagePull"
-	ReasonImagePullBackOff   = "ImagePullBackOff"
-	ReasonErrImageNeverPull  = "ErrImageNeverPull"
-	ReasonInvalidImageName   = "InvalidImageName"
-	ReasonImageInspect       = "ImageInspectError"
-	ReasonCreateConfigError  = "CreateContainerConfigError"
-	ReasonCreateError        = "CreateContainerError"
-	ReasonRunError           = "RunContainerError"
-	ReasonCrashLoopBackOff   = "CrashLoopBackOff"
-	ReasonContainerCreating  = "ContainerCreating"
-	ReasonPodInitializing    = "PodInitializing"
-	ReasonFailedSandbox      = "FailedCreatePodSandBox"
-	ReasonFailedVolumes      = "FailedMount"
-	ReasonContainersNotReady = "ContainersNotReady"
+	ReasonErrImagePull     = "ErrImagePull"
+	ReasonImagePullBackOff = "ImagePullBackOff"
+	// ReasonRegistryUnavailable and ReasonSignatureFailed are what CRI has runtimes say of a failed pull (k8s.io/cri-api, pkg/errors).
+	ReasonRegistryUnavailable = "RegistryUnavailable"
+	ReasonSignatureFailed     = "SignatureValidationFailed"
+	ReasonErrImageNeverPull   = "ErrImageNeverPull"
+	ReasonInvalidImageName    = "InvalidImageName"
+	ReasonImageInspect        = "ImageInspectError"
+	ReasonCreateConfigError   = "CreateContainerConfigError"
+	ReasonCreateError         = "CreateContainerError"
+	ReasonRunError            = "RunContainerError"
+	ReasonCrashLoopBackOff    = "CrashLoopBackOff"
+	ReasonContainerCreating   = "ContainerCreating"
+	ReasonPodInitializing     = "PodInitializing"
+	ReasonFailedSandbox       = "FailedCreatePodSandBox"
+	ReasonFailedVolumes       = "FailedMount"
+	ReasonContainersNotReady  = "ContainersNotReady"
 )
 
 // RetryAt is when the action may be tried again.
 func (f Failure) RetryAt() time.Time {
-	switch f.Reason {
-	case ReasonErrImagePull:
+	switch {
+	case f.Pulls():
 		return f.At.Add(doubled(backoffFirst, f.Count-1, backoffMax))
-	case ReasonDevicesNotReady:
+	case f.Reason == ReasonDevicesNotReady:
 		return f.At.Add(devicesRetry)
 	}
 	return f.At.Add(doubled(retryFirst, f.Count-1, retryMax))
 }
 
+// Pulls says that it is the failure of a pull. They are counted, and waited for, by image.
+func (f Failure) Pulls() bool {
+	return f.Reason == ReasonErrImagePull || f.Reason == ReasonRegistryUnavailable || f.Reason == ReasonSignatureFailed
+}
+
 // showsAttempt says that the error of the last attempt is shown rather than the waiting for the next one.
 func (f Failure) showsAttempt(now time.Time) bool {
-	return f.Reason == ReasonErrImagePull && now.Before(f.At.Add(attemptShown))
+	return f.Pulls() && now.Before(f.At.Add(attemptShown))
 }

@@ -128,7 +128,9 @@ type Ongoing struct {
 // Failure is the last failure of an action.
 type Failure struct {
 	// Reason is the waiting reason that the container's status shows, such as ErrImagePull.
-	Reason  string
+	Reason string
+	// Image is the image that was not to be had; empty: it is not about an image.
+	Image   string
 	Message string
 	At      time.Time
 	// Count is the number of failures in a row, from 1.

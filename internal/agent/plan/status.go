@@ -214,11 +214,14 @@ func (in *Input) waitingFirst(a *assessment, f *fate) (reason, message string) {
 }
 
 func (in *Input) failed(f *fate, fail Failure) (reason, message string) {
-	if fail.Reason == ReasonErrImagePull && !fail.showsAttempt(in.Now) {
-		return ReasonImagePullBackOff, "Back-off pulling image " + quoted(f.spec.Image) + ": " + fail.Message
+	if fail.Pulls() && !fail.showsAttempt(in.Now) {
+		return ReasonImagePullBackOff, BackOffPulling(fail.Image) + ": " + fail.Reason + ": " + fail.Message
 	}
 	return fail.Reason, fail.Message
 }
+
+// BackOffPulling is how a message begins that tells of the wait for another attempt.
+func BackOffPulling(image string) string { return "Back-off pulling image " + quoted(image) }
 
 func crashLoopMessage(in *Input, f *fate) string {
 	return "back-off " + backoff(f.last.Step).String() + " restarting failed container=" + f.spec.Name +

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -21,13 +22,13 @@ func Unsupported(pod *v1.Pod) []string {
 		c := &s.InitContainers[i]
 		path := fmt.Sprintf("spec.initContainers[%d]", i)
 		u.when(c.RestartPolicy != nil, path+".restartPolicy")
-		u.container(c, path)
+		u.container(pod, c, path)
 	}
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		path := fmt.Sprintf("spec.containers[%d]", i)
 		u.when(c.RestartPolicy != nil, path+".restartPolicy")
-		u.container(c, path)
+		u.container(pod, c, path)
 	}
 	for i := range s.Volumes {
 		u.volume(&s.Volumes[i], fmt.Sprintf("spec.volumes[%d]", i))
@@ -43,7 +44,7 @@ func (u *refusals) when(refused bool, field string) {
 	}
 }
 
-func (u *refusals) container(c *v1.Container, path string) {
+func (u *refusals) container(pod *v1.Pod, c *v1.Container, path string) {
 	u.when(c.LivenessProbe != nil, path+".livenessProbe")
 	u.when(c.ReadinessProbe != nil, path+".readinessProbe")
 	u.when(c.StartupProbe != nil, path+".startupProbe")
@@ -54,7 +55,7 @@ func (u *refusals) container(c *v1.Container, path string) {
 	u.when(len(c.Resources.Claims) > 0, path+".resources.claims")
 	for i, m := range c.VolumeMounts {
 		path := fmt.Sprintf("%s.volumeMounts[%d]", path, i)
-		u.when(m.SubPath != "", path+".subPath")
+		u.when(m.SubPath != "" && !ofImage(pod, m.Name), path+".subPath")
 		u.when(m.SubPathExpr != "", path+".subPathExpr")
 		u.when(m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled, path+".recursiveReadOnly: Enabled")
 		u.when(len(m.BindMountOptions) > 0, path+".bindMountOptions")
@@ -64,12 +65,17 @@ func (u *refusals) container(c *v1.Container, path string) {
 	}
 }
 
+// ofImage says that a volume is of the kind image.
+func ofImage(pod *v1.Pod, volume string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume && v.Image != nil })
+}
+
 func (u *refusals) volume(v *v1.Volume, path string) {
 	switch {
 	case v.EmptyDir != nil:
 		m := v.EmptyDir.Medium
 		u.when(m != v1.StorageMediumDefault && m != v1.StorageMediumMemory, path+".emptyDir.medium: "+string(m))
-	case v.HostPath != nil, v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil:
+	case v.HostPath != nil, v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Image != nil:
 	case v.Projected != nil:
 		for i, s := range v.Projected.Sources {
 			ok := s.ConfigMap != nil || s.Secret != nil || s.DownwardAPI != nil || s.ServiceAccountToken != nil

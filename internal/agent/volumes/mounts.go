@@ -21,6 +21,8 @@ type MountInput struct {
 	PodIPs   []string
 	Hostname string
 	Env      []podspec.EnvVar
+	// Images are those of the volumes of the kind image that the container mounts, by the volume's name.
+	Images map[string]*cri.Image
 }
 
 // Mounts returns the container's mounts: its volumes, the hosts file and the file of its termination message, which are
@@ -74,8 +76,18 @@ func (m *Manager) volumeMount(in MountInput, vm v1.VolumeMount) (*cri.Mount, err
 			out.Propagation = cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
 		}
 	}
-	if v.HostPath != nil {
+	switch {
+	case v.HostPath != nil:
 		out.HostPath = v.HostPath.Path
+		return out, nil
+	case v.Image != nil:
+		image := in.Images[v.Name]
+		if image == nil {
+			return nil, fmt.Errorf("its image %q is not there", v.Image.Reference)
+		}
+		// The runtime mounts it; nobody can write to an image.
+		out.Image = &cri.ImageSpec{Image: image.Id, UserSpecifiedImage: v.Image.Reference}
+		out.ImageSubPath, out.Readonly = vm.SubPath, true
 		return out, nil
 	}
 	out.HostPath = m.volumeDir(string(in.Pod.UID), v.Name)

@@ -1,5 +1,5 @@
 // Package volumes makes the files of pods on the host: emptyDir, hostPath, configMap, secret, downwardAPI and projected
-// volumes, the hosts file and the files of termination messages.
+// volumes, the hosts file and the files of termination messages. Volumes of the kind image are the runtime's to make.
 //
 // Layout below the directory of all pods, beside which nothing is remembered:
 //
@@ -66,6 +66,7 @@ func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
 			err = m.emptyDir(pod, v)
 		case v.HostPath != nil:
 			err = hostPath(v.HostPath)
+		case v.Image != nil: // the runtime's to mount
 		default:
 			err = m.written(ctx, pod, v)
 		}
@@ -81,7 +82,7 @@ func (m *Manager) Update(ctx context.Context, pod *v1.Pod) error {
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if v.EmptyDir != nil || v.HostPath != nil {
+		if v.EmptyDir != nil || v.HostPath != nil || v.Image != nil {
 			continue
 		}
 		// Only what was set up: a pod that has finished has given its volumes back.

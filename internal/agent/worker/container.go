@@ -25,11 +25,17 @@ func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action)
 		return errors.New("the pod has no container " + a.Container)
 	}
 	sandbox := w.sandboxConfig(pod, a.Sandbox.Attempt)
-	image, err := w.ensureImage(ctx, pod, c, sandbox)
+	images := &imageWork{Worker: w, pod: pod, container: c, sandbox: sandbox}
+	defer images.release()
+	image, err := images.own(ctx)
 	if err != nil {
 		return w.failedToStart(ctx, pod, c, err)
 	}
-	cfg, err := w.containerConfig(ctx, pod, c, isInit, a, image)
+	shown, err := images.volumes(ctx)
+	if err != nil {
+		return w.failedToStart(ctx, pod, c, err)
+	}
+	cfg, err := w.containerConfig(ctx, pod, c, isInit, a, image, shown)
 	if err != nil {
 		return w.failedToStart(ctx, pod, c, err)
 	}
@@ -52,7 +58,13 @@ func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action)
 // failedToStart tells of the failure, unless the start was no longer wanted.
 func (w *Worker) failedToStart(ctx context.Context, pod *v1.Pod, c *v1.Container, err error) error {
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		w.event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		message := err.Error()
+		var why *failedBecause
+		if errors.As(err, &why) && why.image != "" {
+			// An event of its own has told the rest.
+			message = why.reason
+		}
+		w.event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+message)
 	}
 	return err
 }
@@ -66,8 +78,8 @@ func containerNamed(pod *v1.Pod, name string) (found *v1.Container, isInit bool)
 	return nil, false
 }
 
-// containerConfig resolves all that the container's configuration refers to.
-func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container, isInit bool, a plan.Action, image *criv1.Image) (*criv1.ContainerConfig, error) {
+// containerConfig resolves all that the container's configuration refers to. shown are the images of its volumes.
+func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container, isInit bool, a plan.Action, image *criv1.Image, shown map[string]*criv1.Image) (*criv1.ContainerConfig, error) {
 	if podspec.NonRoot(pod, c) {
 		if err := mustNotBeRoot(podspec.RunAsUser(pod, c), image); err != nil {
 			return nil, because(plan.ReasonCreateConfigError, err)
@@ -92,6 +104,7 @@ func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Contain
 	}
 	mounts, err := w.cfg.Volumes.Mounts(volumes.MountInput{
 		Pod: pod, Container: c, Attempt: a.Attempt, PodIPs: ips, Hostname: podspec.Hostname(pod, w.cfg.NodeName), Env: vars,
+		Images: shown,
 	})
 	if err != nil {
 		return nil, because(plan.ReasonCreateConfigError, err)

@@ -1,120 +1,57 @@
 package worker
 
 import (
-	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/agent/pullauth"
 )
 
-// credentials are those of the pod's pull secrets that match the image, the most specific first. A secret that can't be
-// read is an error, beside the credentials of the others.
-func (w *Worker) credentials(ctx context.Context, pod *v1.Pod, image string) ([]*criv1.AuthConfig, error) {
-	var found []match
-	var errs []error
-	for _, ref := range pod.Spec.ImagePullSecrets {
-		secret, err := w.cfg.Objects.Secret(ctx, pod.Namespace, ref.Name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		m, err := matches(secret, image)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("pull secret %s/%s: %w", pod.Namespace, ref.Name, err))
-		}
-		found = append(found, m...)
-	}
-	slices.SortStableFunc(found, func(a, b match) int { return cmp.Compare(b.specific, a.specific) })
-	var auths []*criv1.AuthConfig
-	for _, m := range found {
-		auths = append(auths, m.auth)
-	}
-	return auths, errors.Join(errs...)
-}
+// Reasons of events about credentials. The first one is a kubelet's.
+const (
+	reasonPullSecret         = "FailedToRetrieveImagePullSecret"
+	reasonCredentialProvider = "CredentialProviderFailed"
+)
 
-// match is a credential for an image; specific is the length of the registry's path that matched.
-type match struct {
-	specific int
-	auth     *criv1.AuthConfig
-}
-
-// registryAuth is an entry of a docker configuration.
-type registryAuth struct {
-	Username      string `json:"username"`
-	Password      string `json:"password"`
-	Auth          string `json:"auth"`
-	IdentityToken string `json:"identitytoken"`
-	RegistryToken string `json:"registrytoken"`
-}
-
-// matches reads a secret of the types kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg.
-func matches(secret *v1.Secret, image string) ([]match, error) {
-	var auths map[string]registryAuth
-	var err error
-	if data, ok := secret.Data[v1.DockerConfigJsonKey]; ok {
-		var cfg struct {
-			Auths map[string]registryAuth `json:"auths"`
-		}
-		err = json.Unmarshal(data, &cfg)
-		auths = cfg.Auths
-	} else {
-		err = json.Unmarshal(secret.Data[v1.DockerConfigKey], &auths)
-	}
+// credentials are those for an image in the order in which they are tried: of the pod's pull secrets, then of the node's credential
+// provider plugins. What could not be had is told by events, and returned for the error of a pull that fails.
+func (w *imageWork) credentials(ctx context.Context, ref string) (auths []*criv1.AuthConfig, missing []string) {
+	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
-		return nil, errors.New("it is not a docker configuration")
+		return nil, nil // it was looked at before
 	}
-	name := fullName(image)
-	var found []match
-	for registry, a := range auths {
-		prefix := registryName(registry)
-		if name != prefix && !strings.HasPrefix(name, prefix+"/") {
-			continue
+	var secrets, plugins pullauth.Keyring
+	var broken []string
+	for _, s := range w.pod.Spec.ImagePullSecrets {
+		if s.Name == "" {
+			continue // the API allows it
 		}
-		if a.Username == "" && a.Auth != "" {
-			if raw, err := base64.StdEncoding.DecodeString(a.Auth); err == nil {
-				a.Username, a.Password, _ = strings.Cut(string(raw), ":")
-			}
+		secret, err := w.cfg.Objects.Secret(ctx, w.pod.Namespace, s.Name)
+		if err == nil {
+			err = secrets.AddSecret(secret)
 		}
-		found = append(found, match{len(prefix), &criv1.AuthConfig{
-			Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken,
-			ServerAddress: registry,
-		}})
+		if err != nil {
+			broken = append(broken, s.Name)
+			missing = append(missing, fmt.Sprintf("pull secret %s: %s", s.Name, strings.ReplaceAll(err.Error(), "\n", "; ")))
+		}
 	}
-	return found, nil
-}
-
-// fullName is the image's repository with its registry's host, as "docker.io/library/busybox" for "busybox".
-func fullName(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
-		image = image[:i]
+	if ctx.Err() != nil {
+		return nil, nil
 	}
-	host, _, ok := strings.Cut(image, "/")
-	switch {
-	case !ok:
-		return "docker.io/library/" + image
-	case !strings.ContainsAny(host, ".:") && host != "localhost":
-		return "docker.io/" + image
+	if len(broken) > 0 {
+		w.event(w.pod, "", v1.EventTypeWarning, reasonPullSecret, fmt.Sprintf(
+			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed. %s",
+			strings.Join(broken, ", "), strings.Join(missing, "; ")))
 	}
-	return image
-}
-
-// registryName is the host and path of a configuration's entry, which may be written as a URL.
-func registryName(entry string) string {
-	_, name, ok := strings.Cut(entry, "://")
-	if !ok {
-		name = entry
+	if err := w.cfg.Providers.Add(ctx, named.Name(), &plugins); err != nil && ctx.Err() == nil {
+		why := strings.ReplaceAll(err.Error(), "\n", "; ")
+		missing = append(missing, why)
+		w.warn(reasonCredentialProvider, why)
 	}
-	name = strings.TrimSuffix(name, "/")
-	if name == "index.docker.io/v1" || name == "index.docker.io" {
-		return "docker.io"
-	}
-	return name
+	return append(secrets.Lookup(named.Name()), plugins.Lookup(named.Name())...), missing
 }

@@ -7,43 +7,115 @@ import (
 	"strings"
 	"time"
 
+	"github.com/distribution/reference"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+	crierrors "k8s.io/cri-api/pkg/errors"
 
 	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/plan"
 )
 
-// ensureImage has the container's image in place as its pull policy says.
-func (w *Worker) ensureImage(ctx context.Context, pod *v1.Pod, c *v1.Container, sandbox *criv1.PodSandboxConfig) (*criv1.Image, error) {
-	policy := pullPolicy(c)
-	if policy != v1.PullAlways {
-		image, err := w.imageStatus(ctx, c.Image)
-		if err != nil {
-			return nil, because(plan.ReasonImageInspect, err)
-		}
-		if image != nil {
-			w.event(pod, c.Name, v1.EventTypeNormal, "Pulled",
-				fmt.Sprintf("Container image %q already present on machine", c.Image))
-			return image, nil
-		}
-		if policy == v1.PullNever {
-			msg := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
-			w.event(pod, c.Name, v1.EventTypeWarning, plan.ReasonErrImageNeverPull, msg)
-			return nil, because(plan.ReasonErrImageNeverPull, errors.New(msg))
-		}
-	}
-	return w.pull(ctx, pod, c, sandbox)
+// imageWork gets the images that one container needs, and keeps them until release.
+type imageWork struct {
+	*Worker
+	pod       *v1.Pod
+	container *v1.Container
+	sandbox   *criv1.PodSandboxConfig
+	holds     []*imagekeep.Hold
 }
 
-// pullPolicy is the container's policy; the API server has set it unless it serves no defaults.
-func pullPolicy(c *v1.Container) v1.PullPolicy {
-	if c.ImagePullPolicy != "" {
-		return c.ImagePullPolicy
+// release lets go of the images: by now a container has them, or there is none.
+func (w *imageWork) release() {
+	for _, h := range w.holds {
+		h.Release()
 	}
-	return v1.PullIfNotPresent
+}
+
+// own has the container's image in place.
+func (w *imageWork) own(ctx context.Context) (*criv1.Image, error) {
+	return w.ensure(ctx, w.container.Image, w.container.ImagePullPolicy)
+}
+
+// volumes has the images of the volumes that the container mounts in place, by the volume's name.
+func (w *imageWork) volumes(ctx context.Context) (map[string]*criv1.Image, error) {
+	images := map[string]*criv1.Image{}
+	for _, v := range imageVolumes(w.pod, w.container) {
+		image, err := w.ensure(ctx, v.Image.Reference, v.Image.PullPolicy)
+		if err != nil {
+			return nil, err
+		}
+		images[v.Name] = image
+	}
+	return images, nil
+}
+
+// imageVolumes are the volumes of the kind image that the container mounts, each once.
+func imageVolumes(pod *v1.Pod, c *v1.Container) []*v1.Volume {
+	mounted := map[string]bool{}
+	for _, m := range c.VolumeMounts {
+		mounted[m.Name] = true
+	}
+	var all []*v1.Volume
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Image != nil && mounted[v.Name] {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// imageRefs are the images that a container needs, as its pod names them.
+func imageRefs(pod *v1.Pod, c *v1.Container) []string {
+	refs := []string{c.Image}
+	for _, v := range imageVolumes(pod, c) {
+		refs = append(refs, v.Image.Reference)
+	}
+	return refs
+}
+
+// ensure has an image in place as its pull policy says. It is not removed before release.
+func (w *imageWork) ensure(ctx context.Context, ref string, policy v1.PullPolicy) (*criv1.Image, error) {
+	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
+		msg := fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name: %s", ref, err)
+		w.warn("InspectFailed", msg)
+		return nil, ofImage(ref, plan.ReasonInvalidImageName, errors.New(msg))
+	}
+	hold, err := w.cfg.Images.Hold(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	w.holds = append(w.holds, hold)
+	for {
+		image, err := w.present(ctx, ref, policy)
+		if err != nil || hold.Is(ctx, image.Id) {
+			return image, err
+		}
+	}
+}
+
+func (w *imageWork) present(ctx context.Context, ref string, policy v1.PullPolicy) (*criv1.Image, error) {
+	// The API server has set the policy, unless it serves no defaults.
+	if policy != v1.PullAlways {
+		image, err := w.imageStatus(ctx, ref)
+		if err != nil {
+			w.warn("InspectFailed", fmt.Sprintf("Failed to inspect image %q: %s", ref, err))
+			return nil, ofImage(ref, plan.ReasonImageInspect, err)
+		}
+		if image != nil {
+			w.tell("Pulled", fmt.Sprintf("Container image %q already present on machine", ref))
+			return image, nil
+		}
+	}
+	if policy == v1.PullNever {
+		msg := fmt.Sprintf("Container image %q is not present with pull policy of Never", ref)
+		w.warn(plan.ReasonErrImageNeverPull, msg)
+		return nil, ofImage(ref, plan.ReasonErrImageNeverPull, errors.New(msg))
+	}
+	return w.pull(ctx, ref)
 }
 
 // imageStatus is nil for an image that the runtime does not have.
@@ -60,40 +132,65 @@ func (w *Worker) imageStatus(ctx context.Context, ref string) (*criv1.Image, err
 	return resp.Image, nil
 }
 
-func (w *Worker) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, sandbox *criv1.PodSandboxConfig) (*criv1.Image, error) {
-	w.event(pod, c.Name, v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", c.Image))
-	creds, err := w.credentials(ctx, pod, c.Image)
-	if err != nil {
-		w.event(pod, "", v1.EventTypeWarning, "FailedToRetrieveImagePullSecret", err.Error())
-	}
+// pull pulls an image, with each credential that fits in turn.
+func (w *imageWork) pull(ctx context.Context, ref string) (*criv1.Image, error) {
+	w.tell("Pulling", fmt.Sprintf("Pulling image %q", ref))
+	creds, missing := w.credentials(ctx, ref)
 	if len(creds) == 0 {
 		creds = []*criv1.AuthConfig{nil}
 	}
 	begun := time.Now()
 	var errs []string
+	reason := plan.ReasonErrImagePull
 	for _, auth := range creds {
 		// No limit but the pod's life: how long a pull may take is the runtime's to judge.
 		resp, err := w.cfg.Runtime.Images.PullImage(ctx, &criv1.PullImageRequest{
-			Image: &criv1.ImageSpec{Image: c.Image, Annotations: pod.Annotations}, Auth: auth, SandboxConfig: sandbox,
+			Image: &criv1.ImageSpec{Image: ref, UserSpecifiedImage: ref, Annotations: w.pod.Annotations}, Auth: auth, SandboxConfig: w.sandbox,
 		})
 		if err != nil {
+			reason = pullReason(text(err))
 			errs = append(errs, text(err))
 			continue
 		}
 		image, err := w.imageStatus(ctx, resp.ImageRef)
 		if err == nil && image == nil {
-			err = fmt.Errorf("image %q was pulled as %q and then not found", c.Image, resp.ImageRef)
+			err = fmt.Errorf("image %q was pulled as %q and then not found", ref, resp.ImageRef)
 		}
 		if err != nil {
-			return nil, because(plan.ReasonImageInspect, err)
+			return nil, ofImage(ref, plan.ReasonImageInspect, err)
 		}
-		w.event(pod, c.Name, v1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %s. Image size: %d bytes.",
-			c.Image, time.Since(begun).Round(time.Millisecond), image.Size))
+		took := time.Since(begun).Round(time.Millisecond)
+		w.tell("Pulled", fmt.Sprintf("Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.", ref, took, took, image.Size))
 		return image, nil
 	}
-	msg := fmt.Sprintf("failed to pull image %q: %s", c.Image, strings.Join(errs, "; "))
+	// What could not be read may be what was missing.
+	msg := fmt.Sprintf("failed to pull image %q: %s", ref, strings.Join(append(errs, missing...), "; "))
 	if ctx.Err() == nil {
-		w.event(pod, c.Name, v1.EventTypeWarning, "Failed", "F"+msg[1:])
+		w.warn("Failed", "F"+msg[1:])
 	}
-	return nil, because(plan.ReasonErrImagePull, errors.New(msg))
+	return nil, ofImage(ref, reason, errors.New(msg))
+}
+
+// pullReason is the waiting reason of a failed pull. Runtimes tell two causes by how their message begins (k8s.io/cri-api,
+// pkg/errors).
+func pullReason(message string) string {
+	for _, known := range []error{crierrors.ErrRegistryUnavailable, crierrors.ErrSignatureValidationFailed} {
+		if strings.HasPrefix(message, known.Error()) {
+			return known.Error()
+		}
+	}
+	return plan.ReasonErrImagePull
+}
+
+func (w *imageWork) tell(reason, message string) {
+	w.event(w.pod, w.container.Name, v1.EventTypeNormal, reason, message)
+}
+
+func (w *imageWork) warn(reason, message string) {
+	w.event(w.pod, w.container.Name, v1.EventTypeWarning, reason, message)
+}
+
+// ofImage is the failure to have an image; the status shows the reason.
+func ofImage(ref, reason string, err error) error {
+	return &failedBecause{reason: reason, image: ref, err: err}
 }

@@ -15,6 +15,8 @@ import (
 // operation is an action that is being carried out.
 type operation struct {
 	action plan.Action
+	pod    *v1.Pod
+	begun  time.Time
 	cancel context.CancelFunc
 }
 
@@ -29,7 +31,9 @@ type result struct {
 // failedBecause gives an error the waiting reason that the status shows.
 type failedBecause struct {
 	reason string
-	err    error
+	// image is the image that was not to be had; empty: it is not about an image.
+	image string
+	err   error
 }
 
 func (f *failedBecause) Error() string { return f.err.Error() }
@@ -39,7 +43,7 @@ func because(reason string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &failedBecause{reason, err}
+	return &failedBecause{reason: reason, err: err}
 }
 
 // begin carries an action out in a goroutine of its own; one with the same key that is under way is cancelled.
@@ -49,7 +53,7 @@ func (w *Worker) begin(ctx context.Context, pod *v1.Pod, a plan.Action) {
 		old.cancel()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	op := &operation{action: a, cancel: cancel}
+	op := &operation{action: a, pod: pod, begun: time.Now(), cancel: cancel}
 	w.ongoing[key] = op
 	if a.Verb == plan.UpdateVolumes {
 		// What changes from now on is for the next time.
@@ -74,6 +78,7 @@ func (w *Worker) finished(r result) {
 	delete(w.ongoing, key)
 	if r.err == nil {
 		delete(w.failures, key)
+		w.havePulled(r.op, "")
 		w.succeeded(r.op.action)
 		return
 	}
@@ -83,14 +88,50 @@ func (w *Worker) finished(r result) {
 	if r.cancelled {
 		return
 	}
-	f := plan.Failure{Message: r.err.Error(), At: time.Now(), Count: w.failures[key].Count + 1}
+	f := plan.Failure{Message: r.err.Error(), At: time.Now(), Count: 1}
 	var why *failedBecause
 	if errors.As(r.err, &why) {
-		f.Reason = why.reason
+		f.Reason, f.Image = why.reason, why.image
+	}
+	w.havePulled(r.op, f.Image)
+	if last := w.failures[key]; f.Pulls() {
+		f.At, f.Count = w.pullFailed(r.op, f)
+	} else if last.Reason == f.Reason {
+		f.Count += last.Count
 	}
 	w.failures[key] = f
 	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On, "reason", f.Reason,
 		"failures", f.Count, "error", r.err, "again", time.Until(f.RetryAt()).Round(time.Millisecond))
+}
+
+// pullFailed counts the failures of an image in this pod, whichever container wanted it. Of pulls side by side the first one to
+// fail counts, so that all of them are tried again together.
+func (w *Worker) pullFailed(op *operation, f plan.Failure) (at time.Time, count int) {
+	last := w.pulls[f.Image]
+	if last.Count > 0 && last.At.After(op.begun) {
+		return last.At, last.Count
+	}
+	f.Count = last.Count + 1
+	w.pulls[f.Image] = f
+	return f.At, f.Count
+}
+
+// havePulled lets the back-off of images begin anew that a container has got. failed is the one that it has not got; those after
+// that were not asked for.
+func (w *Worker) havePulled(op *operation, failed string) {
+	if op.action.Verb != plan.StartContainer {
+		return
+	}
+	c, _ := containerNamed(op.pod, op.action.Container)
+	if c == nil {
+		return
+	}
+	for _, ref := range imageRefs(op.pod, c) {
+		if ref == failed {
+			return
+		}
+		delete(w.pulls, ref)
+	}
 }
 
 // succeeded remembers the effects of actions that neither the runtime nor the API server can be asked for.

@@ -50,7 +50,8 @@ func (w *Worker) tellBackOffs(pod *v1.Pod, old, now *v1.PodStatus) {
 			w.event(pod, c.Name, v1.EventTypeWarning, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
 				c.Name, pod.Name, pod.Namespace, pod.UID))
 		case plan.ReasonImagePullBackOff:
-			w.event(pod, c.Name, v1.EventTypeNormal, "BackOff", fmt.Sprintf("Back-off pulling image %q", c.Image))
+			w.event(pod, c.Name, v1.EventTypeNormal, "BackOff", plan.BackOffPulling(w.failures[plan.Key{Verb: plan.StartContainer, On: c.Name}].Image))
+			w.event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+plan.ReasonImagePullBackOff)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +20,11 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
 )
@@ -54,6 +57,9 @@ type Config struct {
 	Objects *objects.Store
 	Status  *status.Writer
 	Events  record.EventRecorder
+	Images  *imagekeep.Keeper
+	// Providers are the node's credential provider plugins.
+	Providers *pullauth.Providers
 	// NodeName, HostIPs, NodeMemory (bytes) and Allocatable tell of the node.
 	NodeName    string
 	HostIPs     []string
@@ -92,11 +98,15 @@ type Worker struct {
 	prior     *v1.PodStatus
 	published *v1.Pod
 	ongoing   map[plan.Key]*operation
-	failures  map[plan.Key]plan.Failure
-	granted   bool
-	released  bool
-	removed   bool
-	deleted   bool
+	// images are the images of the containers seen last, by container ID.
+	images   map[string]string
+	failures map[plan.Key]plan.Failure
+	// pulls are the last failures to pull, by image.
+	pulls    map[string]plan.Failure
+	granted  bool
+	released bool
+	removed  bool
+	deleted  bool
 	// stale: what the pod's volumes show has changed since they were written.
 	stale bool
 	// unseen counts observations that failed in a row.
@@ -119,7 +129,7 @@ func New(cfg Config, pod *v1.Pod) *Worker {
 	w := &Worker{
 		cfg: cfg, uid: string(pod.UID), log: cfg.Log.With("pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID),
 		wake: make(chan struct{}, 1), results: make(chan result),
-		ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{},
+		ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{},
 	}
 	w.view = cfg.Runtime.View(w.uid, w.terminationMessage)
 	w.pod = pod
@@ -263,6 +273,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 	}
 	w.unseen = 0
 	w.forgetFailures(&observed)
+	w.noteImages(&observed)
 	due := w.follow(&wish)
 	in := w.input(&wish, observed)
 	res := plan.Plan(in)
@@ -302,11 +313,18 @@ func (w *Worker) noteChanges(wish *wish) {
 	}
 	for k, f := range w.failures {
 		waits := f.Reason == plan.ReasonDevicesNotReady && wish.devices
+		waits = waits || k.Verb == plan.StartContainer && f.Image != "" && !stillWants(wish.pod, k.On, f.Image)
 		waits = waits || wish.objects && (f.Reason == plan.ReasonCreateConfigError || f.Reason == plan.ReasonFailedVolumes)
 		if waits {
 			delete(w.failures, k)
 		}
 	}
+}
+
+// stillWants says that a container needs an image; its own may be changed in the specification.
+func stillWants(pod *v1.Pod, container, image string) bool {
+	c, _ := containerNamed(pod, container)
+	return c != nil && slices.Contains(imageRefs(pod, c), image)
 }
 
 // forgetFailures drops the failures to stop or remove what is gone.
@@ -325,6 +343,20 @@ func (w *Worker) forgetFailures(o *plan.Observed) {
 		}
 		return false
 	})
+}
+
+// noteImages tells that images were in use until now whose containers are gone.
+func (w *Worker) noteImages(o *plan.Observed) {
+	now := map[string]string{}
+	for i := range o.Containers {
+		now[o.Containers[i].ID] = o.Containers[i].ImageID
+	}
+	for id, image := range w.images {
+		if _, here := now[id]; !here {
+			w.cfg.Images.Used(image)
+		}
+	}
+	w.images = now
 }
 
 func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {

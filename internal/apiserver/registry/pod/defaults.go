@@ -118,6 +118,9 @@ func setVolumeDefaults(v *corev1.Volume) {
 	if v.ConfigMap != nil {
 		setDefaultPointer(&v.ConfigMap.DefaultMode, defaultFileMode)
 	}
+	if v.Image != nil {
+		setDefault(&v.Image.PullPolicy, pullPolicyFor(v.Image.Reference))
+	}
 	if v.Secret != nil {
 		setDefaultPointer(&v.Secret.DefaultMode, defaultFileMode)
 	}

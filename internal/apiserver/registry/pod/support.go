@@ -119,13 +119,12 @@ func podSpecRules() fieldRules {
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds",
 			"ActiveDeadlineSeconds", "DNSPolicy", "NodeSelector", "AutomountServiceAccountToken", "NodeName",
 			"HostNetwork", "HostPID", "HostIPC", "SecurityContext", "Hostname", "SchedulerName", "Tolerations",
-			"DNSConfig", "EnableServiceLinks", "ShareProcessNamespace",
+			"DNSConfig", "EnableServiceLinks", "ShareProcessNamespace", "ImagePullSecrets",
 		},
 		refused: map[string]harmless{
 			"EphemeralContainers":       nil,
 			"ServiceAccountName":        only("default"),
 			"DeprecatedServiceAccount":  only("default"),
-			"ImagePullSecrets":          nil,
 			"Subdomain":                 nil,
 			"Affinity":                  empty,
 			"HostAliases":               nil,
@@ -193,10 +192,9 @@ func addContainerPartRules(rules supportRules) {
 		refused:  map[string]harmless{"Claims": nil},
 	}
 	rules[reflect.TypeFor[corev1.VolumeMount]()] = fieldRules{
-		honoured: []string{"Name", "ReadOnly", "MountPath"},
+		honoured: []string{"Name", "ReadOnly", "MountPath", "SubPath"}, // SubPath: of some volumes, see validateMounts
 		refused: map[string]harmless{
 			"RecursiveReadOnly": only(corev1.RecursiveReadOnlyDisabled),
-			"SubPath":           nil,
 			"MountPropagation":  only(corev1.MountPropagationNone),
 			"SubPathExpr":       nil,
 			"BindMountOptions":  nil,
@@ -212,15 +210,16 @@ func addContainerPartRules(rules supportRules) {
 func addVolumeRules(rules supportRules) {
 	rules[reflect.TypeFor[corev1.Volume]()] = fieldRules{honoured: []string{"Name", "VolumeSource"}}
 	rules[reflect.TypeFor[corev1.VolumeSource]()] = fieldRules{
-		honoured: []string{"HostPath", "EmptyDir", "Secret", "ConfigMap"},
+		honoured: []string{"HostPath", "EmptyDir", "Secret", "ConfigMap", "Image"},
 		refused: map[string]harmless{
 			"GCEPersistentDisk": nil, "AWSElasticBlockStore": nil, "GitRepo": nil, "NFS": nil, "ISCSI": nil,
 			"Glusterfs": nil, "PersistentVolumeClaim": nil, "RBD": nil, "FlexVolume": nil, "Cinder": nil, "CephFS": nil,
 			"Flocker": nil, "DownwardAPI": nil, "FC": nil, "AzureFile": nil, "VsphereVolume": nil, "Quobyte": nil,
 			"AzureDisk": nil, "PhotonPersistentDisk": nil, "Projected": nil, "PortworxVolume": nil, "ScaleIO": nil,
-			"StorageOS": nil, "CSI": nil, "Ephemeral": nil, "Image": nil,
+			"StorageOS": nil, "CSI": nil, "Ephemeral": nil,
 		},
 	}
+	rules[reflect.TypeFor[corev1.ImageVolumeSource]()] = fieldRules{honoured: []string{"Reference", "PullPolicy"}}
 	rules[reflect.TypeFor[corev1.EmptyDirVolumeSource]()] = fieldRules{
 		honoured: []string{"Medium", "SizeLimit"},
 		refused:  map[string]harmless{"Mode": nil},

@@ -129,6 +129,16 @@ func validateTolerations(tolerations []corev1.Toleration, path *field.Path) fiel
 // warnings tells what is legal but hardly meant.
 func warnings(pod *corev1.Pod) []string {
 	var list []string
+	secrets := sets.New[string]()
+	for i, s := range pod.Spec.ImagePullSecrets {
+		switch {
+		case s.Name == "":
+			list = append(list, fmt.Sprintf("spec.imagePullSecrets[%d].name: invalid empty name %q", i, s.Name))
+		case secrets.Has(s.Name):
+			list = append(list, fmt.Sprintf("spec.imagePullSecrets[%d].name: duplicate name %q", i, s.Name))
+		}
+		secrets.Insert(s.Name)
+	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		seen := sets.New[string]()

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateContainers validates the init containers and the containers of a pod. volumes are the names of its volumes.
-func validateContainers(spec *corev1.PodSpec, volumes sets.Set[string], at *field.Path) field.ErrorList {
+// validateContainers validates the init containers and the containers of a pod. volumes are its volumes, by name.
+func validateContainers(spec *corev1.PodSpec, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(spec.Containers) == 0 {
 		errs = append(errs, field.Required(at.Child("containers"), "a pod has at least one container"))
@@ -37,7 +37,7 @@ func validateContainers(spec *corev1.PodSpec, volumes sets.Set[string], at *fiel
 	return errs
 }
 
-func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes sets.Set[string], at *field.Path) field.ErrorList {
+func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
 	errs := validateImage(c.Image, at.Child("image"))
 	errs = append(errs, oneOf(c.ImagePullPolicy, at.Child("imagePullPolicy"),
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
@@ -122,7 +122,7 @@ func validatePorts(ports []corev1.ContainerPort, hostNetwork bool, at *field.Pat
 	return errs
 }
 
-func validateMounts(mounts []corev1.VolumeMount, volumes sets.Set[string], at *field.Path) field.ErrorList {
+func validateMounts(mounts []corev1.VolumeMount, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	places := sets.New[string]()
 	for i := range mounts {
@@ -130,7 +130,7 @@ func validateMounts(mounts []corev1.VolumeMount, volumes sets.Set[string], at *f
 		switch {
 		case m.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), ""))
-		case !volumes.Has(m.Name):
+		case volumes[m.Name] == nil:
 			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
 		}
 		switch {
@@ -144,6 +144,22 @@ func validateMounts(mounts []corev1.VolumeMount, volumes sets.Set[string], at *f
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		places.Insert(path.Clean(m.MountPath))
+		if m.SubPath != "" {
+			errs = append(errs, validateSubPath(m.SubPath, volumes[m.Name], at.Child("subPath"))...)
+		}
 	}
 	return errs
+}
+
+// validateSubPath is about the part of a volume that a container sees.
+func validateSubPath(sub string, v *corev1.Volume, at *field.Path) field.ErrorList {
+	switch {
+	case v != nil && v.Image == nil:
+		return field.ErrorList{field.Forbidden(at, notSupported+" unless the volume is an image")}
+	case path.IsAbs(sub):
+		return field.ErrorList{field.Invalid(at, sub, "must be a relative path")}
+	case hasBackstep(sub):
+		return field.ErrorList{field.Invalid(at, sub, "must not contain '..'")}
+	}
+	return nil
 }

@@ -66,6 +66,14 @@ func summary(errs field.ErrorList) []string {
 	return list
 }
 
+// imageVolume makes the first volume, which the first container mounts first, an image.
+func imageVolume(s *corev1.PodSpec, ref string, policy corev1.PullPolicy, sub string) {
+	s.Volumes[0] = corev1.Volume{Name: s.Containers[0].VolumeMounts[0].Name, VolumeSource: corev1.VolumeSource{
+		Image: &corev1.ImageVolumeSource{Reference: ref, PullPolicy: policy},
+	}}
+	s.Containers[0].VolumeMounts[0].SubPath = sub
+}
+
 func TestValidatePod(t *testing.T) {
 	const c = "spec.containers[0]."
 	quantity := resource.MustParse
@@ -140,6 +148,23 @@ func TestValidatePod(t *testing.T) {
 			q := quantity("1Gi")
 			s.Volumes[0].EmptyDir = &corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: &q}
 		}, nil},
+
+		"image volume": {func(s *corev1.PodSpec) { imageVolume(s, "r.io/a:1", corev1.PullNever, "a/b") }, nil},
+		"image volume without reference": {func(s *corev1.PodSpec) { imageVolume(s, "", corev1.PullAlways, "") },
+			[]string{"spec.volumes[0].image.reference: FieldValueRequired"}},
+		"image volume's policy": {func(s *corev1.PodSpec) { imageVolume(s, "a", "Sometimes", "") },
+			[]string{"spec.volumes[0].image.pullPolicy: FieldValueNotSupported"}},
+		"image volume without policy": {func(s *corev1.PodSpec) { imageVolume(s, "a", "", "") },
+			[]string{"spec.volumes[0].image.pullPolicy: FieldValueRequired"}},
+		"absolute sub path": {func(s *corev1.PodSpec) { imageVolume(s, "a", corev1.PullAlways, "/a") },
+			[]string{c + "volumeMounts[0].subPath: FieldValueInvalid"}},
+		"sub path with ..": {func(s *corev1.PodSpec) { imageVolume(s, "a", corev1.PullAlways, "a/../b") },
+			[]string{c + "volumeMounts[0].subPath: FieldValueInvalid"}},
+		"image volume and another": {func(s *corev1.PodSpec) {
+			imageVolume(s, "a", corev1.PullAlways, "")
+			s.Volumes[0].EmptyDir = &corev1.EmptyDirVolumeSource{}
+		}, []string{"spec.volumes[0]: FieldValueForbidden"}},
+		"pull secrets": {func(s *corev1.PodSpec) { s.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}, {}} }, nil},
 
 		"env without name":     {func(s *corev1.PodSpec) { s.Containers[0].Env[0].Name = "" }, []string{c + "env[0].name: FieldValueRequired"}},
 		"env name":             {func(s *corev1.PodSpec) { s.Containers[0].Env[0].Name = "a=b" }, []string{c + "env[0].name: FieldValueInvalid"}},
@@ -290,6 +315,11 @@ func TestValidateStatusUpdate(t *testing.T) {
 func TestWarnsOfAnEnvironmentVariableThatHidesAnother(t *testing.T) {
 	pod := validPod()
 	pod.Spec.Containers[0].Env[2].Name = "A"
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}, {Name: "a"}, {}}
+	if got := strings.Join(warnings(pod), "; "); !strings.Contains(got, `spec.imagePullSecrets[1].name: duplicate name "a"; spec.imagePullSecrets[2].name: invalid empty name ""`) {
+		t.Errorf("warnings about pull secrets: %q", got)
+	}
+	pod.Spec.ImagePullSecrets = nil
 	if got := warnings(pod); len(got) != 1 || !strings.Contains(got[0], "spec.containers[0].env[2]") {
 		t.Errorf("warnings %q", got)
 	}

@@ -5,21 +5,20 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateVolumes returns the names of the volumes, for those who refer to them.
-func validateVolumes(volumes []corev1.Volume, at *field.Path) (names sets.Set[string], errs field.ErrorList) {
-	names = sets.New[string]()
+// validateVolumes returns the volumes by their names, for those who refer to them.
+func validateVolumes(volumes []corev1.Volume, at *field.Path) (names map[string]*corev1.Volume, errs field.ErrorList) {
+	names = map[string]*corev1.Volume{}
 	for i := range volumes {
 		v, at := &volumes[i], at.Index(i)
 		errs = append(errs, requiredName(v.Name, at.Child("name"))...)
-		if v.Name != "" && names.Has(v.Name) {
+		if v.Name != "" && names[v.Name] != nil {
 			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
 		}
-		names.Insert(v.Name)
+		names[v.Name] = v
 		errs = append(errs, validateVolumeSource(&v.VolumeSource, at)...)
 	}
 	return names, errs
@@ -50,6 +49,9 @@ func validateVolumeSource(s *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		count(validateObjectName(c.SecretName, at.Child("secretName")))
 		errs = append(errs, validateFiles(c.Items, c.DefaultMode, at)...)
 	}
+	if s.Image != nil {
+		count(validateImageVolume(s.Image, at.Child("image")))
+	}
 	if sources > 1 {
 		errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
 	}
@@ -74,6 +76,14 @@ func validateEmptyDir(e *corev1.EmptyDirVolumeSource, at *field.Path) field.Erro
 		}
 	}
 	return errs
+}
+
+func validateImageVolume(s *corev1.ImageVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.Reference == "" {
+		errs = append(errs, field.Required(at.Child("reference"), ""))
+	}
+	return append(errs, oneOf(s.PullPolicy, at.Child("pullPolicy"), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 }
 
 func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {

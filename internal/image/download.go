@@ -32,6 +32,7 @@ import (
 type downloads struct {
 	root string // for all boots
 	dir  string // of this boot
+	room room
 
 	mu   sync.Mutex
 	held map[digest.Digest]int
@@ -135,6 +136,8 @@ func (d *downloads) walk(each func(fs.DirEntry, fs.FileInfo)) error {
 type blob struct {
 	desc    ocispec.Descriptor
 	file    *os.File
+	room    room
+	unasked int  // bytes written since there was last asked for room
 	resumed bool // it went on where an earlier attempt ended: what it has may not fit together
 	report  func(done int64)
 
@@ -167,7 +170,7 @@ func (d *downloads) open(desc ocispec.Descriptor, report func(int64)) (*blob, er
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	b := &blob{desc: desc, file: f, have: have, resumed: have > 0, report: report}
+	b := &blob{desc: desc, file: f, room: d.room, have: have, resumed: have > 0, report: report}
 	b.grown.L = &b.mu
 	return b, nil
 }
@@ -280,6 +283,12 @@ func (b *blob) wrongSize(than string, n int64) error {
 func (b *blob) append(p []byte) error {
 	if err := failpoint.Hit("image/download/write"); err != nil {
 		return err
+	}
+	if b.unasked += len(p); b.unasked >= askEvery {
+		b.unasked = 0
+		if err := b.room.check(); err != nil {
+			return fmt.Errorf("%w: %w", errWrite, err)
+		}
 	}
 	if _, err := b.file.WriteAt(p, b.have); err != nil {
 		return fmt.Errorf("%w: %w", errWrite, err)

@@ -21,12 +21,6 @@ import (
 	"monopod.dev/monopod/internal/image/untar"
 )
 
-// Limits of one layer: what is beyond is no image, but an attack on the disk.
-const (
-	maxLayerBytes   = 256 << 30
-	maxLayerEntries = 8 << 20
-)
-
 // unpackKey begins the name of a snapshot that is being filled. None of them outlives its process (sweepUnpacks).
 const unpackKey = "unpack-"
 
@@ -43,6 +37,7 @@ type unpacking struct {
 	from  remotes.Fetcher
 	track *tracker
 	i     int // its place in the image
+	meter *imageMeter
 
 	ready   chan struct{} // closed when prepare has returned; what follows is not touched before by anybody else
 	whole   bool          // prepare has succeeded: all of the layer is there, and both digests are right
@@ -57,8 +52,9 @@ type unpacking struct {
 func (s *Store) unpackLayers(ctx context.Context, from remotes.Fetcher, layers []layer, track *tracker) error {
 	all := make([]*unpacking, len(layers))
 	progress := make([]LayerProgress, len(layers))
+	meter := &imageMeter{max: s.limits.imageBytes}
 	for i, l := range layers {
-		all[i] = &unpacking{layer: l, store: s, from: from, track: track, i: i, ready: make(chan struct{})}
+		all[i] = &unpacking{layer: l, store: s, from: from, track: track, i: i, meter: meter, ready: make(chan struct{})}
 		progress[i] = LayerProgress{Digest: l.desc.Digest, State: LayerWaiting, Total: l.desc.Size}
 		s.loads.hold(l.desc.Digest)
 	}
@@ -281,8 +277,10 @@ func (u *unpacking) applyPlain(ctx context.Context, stop func(), in io.Reader) (
 		}
 	}()
 	plain := u.diff.Algorithm().Digester()
-	layer := io.TeeReader(ahead, io.MultiWriter(plain.Hash(), rec))
-	result, err := untar.Apply(ctx, u.dir, layer, untar.Options{MaxBytes: maxLayerBytes, MaxEntries: maxLayerEntries,
+	layer := io.TeeReader(u.meter.of(ahead), io.MultiWriter(plain.Hash(), rec))
+	limits := u.store.limits
+	result, err := untar.Apply(ctx, u.dir, layer, untar.Options{MaxBytes: limits.layerBytes, MaxEntries: limits.layerEntries,
+		Room: u.store.room.check,
 		Warn: func(msg string, args ...any) {
 			u.store.log.WarnContext(ctx, msg, append(args, "layer", u.desc.Digest)...)
 		}})

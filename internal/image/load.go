@@ -63,7 +63,7 @@ func (s *Store) Load(ctx context.Context, req LoadRequest) (loaded []LoadedImage
 
 	namings, err := s.readArchive(ctx, req.Archive)
 	if err != nil {
-		return nil, fmt.Errorf("loading an image archive: %w", err)
+		return nil, fmt.Errorf("loading an image archive: %w", legible(err))
 	}
 	if name != nil {
 		if len(namings) > 1 {
@@ -170,7 +170,7 @@ func (s *Store) keepFile() keepFile {
 		if _, err := io.CopyN(io.Discard, r, st.Offset); err != nil {
 			return "", err
 		}
-		if _, err := io.Copy(stored{w}, r); err != nil {
+		if _, err := io.Copy(stored{&guarded{Writer: w, room: s.room}}, r); err != nil {
 			return "", noRoom(err)
 		}
 		has := w.Digest()
@@ -279,8 +279,8 @@ func nothingFor(found []naming, skipped []string) error {
 // checkTree sees that what a document names is in the archive, and as large as it says, before anybody reads it. Of an index the
 // archive may lack what is for other machines. made says that the document was made by a load or a save.
 func (s *Store) checkTree(ctx context.Context, files *archiveFiles, document string, desc ocispec.Descriptor, depth int) (made bool, err error) {
-	if depth > 4 {
-		return false, fmt.Errorf("%s: indexes within indexes, more than 4 deep: %w", document, errdefs.ErrInvalidArgument)
+	if depth > maxIndexes {
+		return false, fmt.Errorf("%s: indexes within indexes, more than %d deep: %w", document, maxIndexes, errdefs.ErrInvalidArgument)
 	}
 	if err := files.blob(document, desc); err != nil {
 		return false, err

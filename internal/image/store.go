@@ -101,6 +101,7 @@ type Store struct {
 	flights flights
 	locks   *keyedLock
 	limits  limits
+	room    room
 
 	// activeMu guards active, the leases of pulls and loads that are under way in this process.
 	activeMu sync.Mutex
@@ -131,6 +132,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		platform:     platforms.Default(),
 		locks:        newKeyedLock(),
 		limits:       newLimits(),
+		room:         room{dir: cfg.Root},
 		active:       map[string]bool{},
 		collectKick:  make(chan struct{}, 1),
 	}
@@ -190,6 +192,7 @@ func (s *Store) openStores(ctx context.Context) error {
 	if s.loads, err = openDownloads(filepath.Join(s.root, "downloads"), s.boot); err != nil {
 		return fmt.Errorf("image store %s: %w", s.root, err)
 	}
+	s.loads.room = s.room
 	blobs, err := local.NewStore(filepath.Join(s.root, "content"))
 	if err != nil {
 		return fmt.Errorf("image store %s: %w", s.root, err)

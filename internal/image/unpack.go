@@ -13,26 +13,17 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"golang.org/x/sync/semaphore"
 
 	"monopod.dev/monopod/internal/failpoint"
 )
 
-const (
-	// maxLayersAtOnce is how many layers are fetched and unpacked at a time, by all pulls together.
-	maxLayersAtOnce = 6
-	// maxDocument is the largest manifest, index or configuration: they are read into memory.
-	maxDocument = 8 << 20
-)
-
-// limits bounds what all pulls together do at a time.
-type limits struct{ layers *semaphore.Weighted }
-
-func newLimits() limits { return limits{layers: semaphore.NewWeighted(maxLayersAtOnce)} }
-
 // unpack brings everything of the image that is missing into the store, and unpacks its layers. from is where to fetch
 // from; nil, everything must be in the store already. The layers are not yet known to be on disk: publish sees to that.
 func (s *Store) unpack(ctx context.Context, from remotes.Fetcher, target ocispec.Descriptor, track *tracker) error {
+	return legible(s.unpackTarget(ctx, from, target, track))
+}
+
+func (s *Store) unpackTarget(ctx context.Context, from remotes.Fetcher, target ocispec.Descriptor, track *tracker) error {
 	if err := images.Dispatch(ctx, s.documents(from), nil, target); err != nil {
 		return err
 	}
@@ -40,12 +31,18 @@ func (s *Store) unpack(ctx context.Context, from remotes.Fetcher, target ocispec
 	if err != nil {
 		return err
 	}
+	if !images.IsConfigType(manifest.Config.MediaType) {
+		return fmt.Errorf("it is no container image: its configuration has the media type %q: %w", manifest.Config.MediaType, errdefs.ErrInvalidArgument)
+	}
 	cfg, err := s.readConfig(ctx, manifest.Config)
 	if err != nil {
 		return err
 	}
 	layers, err := layersOf(manifest, cfg)
 	if err != nil || len(layers) == 0 {
+		return err
+	}
+	if err := s.checkRoom(ctx, layers); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("image/pull/manifest"); err != nil {
@@ -69,9 +66,13 @@ func (s *Store) documents(from remotes.Fetcher) images.Handler {
 	children = images.SetChildrenMappedLabels(s.content, children, images.ChildGCLabelsFilterLayers)
 	children = images.FilterPlatforms(children, s.platform)
 	children = s.limitManifests(children)
+	indexes := 0 // of a level there is only one
 	return images.Handlers(images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		if err := checkDepth(&indexes, desc); err != nil {
+			return nil, err
+		}
 		return nil, s.fetchDocument(ctx, from, desc)
-	}), images.HandlerFunc(s.checkConfig), onlyDocuments(children))
+	}), images.HandlerFunc(s.checkStored), images.HandlerFunc(s.checkConfig), onlyDocuments(children))
 }
 
 // onlyDocuments leaves out the layers.
@@ -94,11 +95,8 @@ func onlyDocuments(children images.HandlerFunc) images.HandlerFunc {
 // fetchDocument fetches a document that the store does not have. One that turns out not to be what its digest says is
 // dropped: going on with it would fail for ever.
 func (s *Store) fetchDocument(ctx context.Context, from remotes.Fetcher, desc ocispec.Descriptor) error {
-	if err := checkDescriptor(desc); err != nil {
+	if err := checkDocumentDescriptor(desc); err != nil {
 		return err
-	}
-	if desc.Size > maxDocument {
-		return fmt.Errorf("the image's %s %s has %d bytes, more than %d: %w", desc.MediaType, desc.Digest, desc.Size, maxDocument, errdefs.ErrInvalidArgument)
 	}
 	if from == nil {
 		return nil
@@ -117,17 +115,6 @@ func (s *Store) fetchDocument(ctx context.Context, from remotes.Fetcher, desc oc
 		}
 	}
 	return err
-}
-
-// checkDescriptor looks at what a manifest says of a blob before it is used: the digest becomes a file's name.
-func checkDescriptor(desc ocispec.Descriptor) error {
-	if err := desc.Digest.Validate(); err != nil {
-		return fmt.Errorf("digest %q: %w: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
-	}
-	if desc.Size < 0 {
-		return fmt.Errorf("blob %s has the size %d: %w", desc.Digest, desc.Size, errdefs.ErrInvalidArgument)
-	}
-	return nil
 }
 
 // layer is one layer of an image.
@@ -162,6 +149,21 @@ func layersOf(manifest ocispec.Manifest, cfg ocispec.Image) ([]layer, error) {
 		layers[i] = layer{desc: desc, diff: ids[i], chain: chains[i].String()}
 	}
 	return layers, nil
+}
+
+// checkRoom fails when the layers that are missing cannot have enough room. What they are unpacked is not known before, but it is hardly
+// less than what they are compressed.
+func (s *Store) checkRoom(ctx context.Context, layers []layer) error {
+	var missing int64
+	for _, l := range layers {
+		if _, err := s.snaps.Stat(ctx, l.chain); err == nil {
+			continue
+		}
+		if missing += min(l.desc.Size, s.limits.imageBytes+1); missing > s.limits.imageBytes { // no sum of sizes runs over
+			return fmt.Errorf("the layers of the image have more than %s: %w", size(uint64(s.limits.imageBytes)), errdefs.ErrResourceExhausted) //nolint:gosec // positive
+		}
+	}
+	return s.room.need(missing)
 }
 
 // limitManifests takes the one manifest of an index that fits this machine best, and names what there is when none does.

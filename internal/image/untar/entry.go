@@ -38,10 +38,16 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	if h.Uid < 0 || h.Gid < 0 || h.Uid >= math.MaxUint32 || h.Gid >= math.MaxUint32 {
 		return fmt.Errorf("owner %d:%d is no user and group: %w", h.Uid, h.Gid, errdefs.ErrInvalidArgument)
 	}
+	if len(name) >= unix.PathMax-u.dirLen {
+		return fmt.Errorf("its path has %d bytes, at most %d are possible here: %w", len(name), unix.PathMax-u.dirLen-1, errdefs.ErrInvalidArgument)
+	}
 	parent, base := path.Split(name)
 	dir, err := u.dir(parent)
 	if err != nil {
 		return err
+	}
+	if u.parentLen+1+len(base) >= unix.PathMax {
+		return fmt.Errorf("its path, links resolved, has more than %d bytes: %w", unix.PathMax-u.dirLen-1, errdefs.ErrInvalidArgument)
 	}
 	if strings.HasPrefix(base, whiteoutPrefix) {
 		return u.whiteout(dir, parent, base, h)
@@ -54,6 +60,7 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	case tar.TypeLink:
 		return u.hardlink(dir, base, h)
 	case tar.TypeSymlink:
+		u.linked = true
 		return u.node(dir, base, h, func() error { return unix.Symlinkat(h.Linkname, dir, base) })
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 		mode, dev, err := deviceOf(h)
@@ -154,6 +161,9 @@ func (u *unpacker) directory(dir int, name, base string, h *tar.Header) error {
 		}
 	}
 	u.dirs = append(u.dirs, dirTime{path: name, times: times(h)})
+	if err := u.remember(name); err != nil {
+		return err
+	}
 	return u.attributes(fd, h)
 }
 
@@ -186,9 +196,14 @@ func (u *unpacker) file(dir int, base string, h *tar.Header, data io.Reader) err
 func (u *unpacker) write(fd int, size int64, data io.Reader) error {
 	var done, handed int64
 	for done < size {
+		if u.unasked >= roomBytes {
+			if err := u.room(); err != nil {
+				return err
+			}
+		}
 		n, err := io.ReadFull(data, u.buf[:min(int64(len(u.buf)), size-done)])
 		if n == 0 && err != nil {
-			return readError(unexpected(err))
+			return u.readError(unexpected(err))
 		}
 		for p := u.buf[:n]; len(p) > 0; {
 			w, err := unix.Write(fd, p)
@@ -201,9 +216,10 @@ func (u *unpacker) write(fd int, size int64, data io.Reader) error {
 			p = p[w:]
 		}
 		if err != nil {
-			return readError(unexpected(err))
+			return u.readError(unexpected(err))
 		}
 		done += int64(n)
+		u.unasked += int64(n)
 		if done-handed >= writeBehind || (done == size && size >= writeBehind/8) {
 			unix.SyncFileRange(fd, handed, done-handed, unix.SYNC_FILE_RANGE_WRITE) //nolint:errcheck // only a hint
 			handed = done
@@ -227,15 +243,15 @@ func (u *unpacker) hardlink(dir int, base string, h *tar.Header) error {
 	}
 	from, err := u.openDir(parent, unix.O_PATH)
 	if err != nil {
-		return fmt.Errorf("link to %q: %w", h.Linkname, linkError(err))
+		return fmt.Errorf("link to %s: %w", quote(h.Linkname), linkError(err))
 	}
 	defer unix.Close(from) //nolint:errcheck // nothing was written to it
 	var was, is unix.Stat_t
 	if err := unix.Fstatat(from, target, &was, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fmt.Errorf("link to %q: %w", h.Linkname, linkError(err))
+		return fmt.Errorf("link to %s: %w", quote(h.Linkname), linkError(err))
 	}
 	if was.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return fmt.Errorf("link to %q, which is a directory: %w", h.Linkname, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("link to %s, which is a directory: %w", quote(h.Linkname), errdefs.ErrInvalidArgument)
 	}
 	if unix.Fstatat(dir, base, &is, unix.AT_SYMLINK_NOFOLLOW) == nil && is.Ino == was.Ino && is.Dev == was.Dev {
 		return nil // a link to itself, or one that is there already
@@ -300,27 +316,35 @@ func (u *unpacker) xattrs(h *tar.Header, set func(key string, value []byte) erro
 		if !ok {
 			continue
 		}
-		if strings.HasPrefix(key, "trusted.") {
-			u.warn("an attribute of the layer is left out: it is the administrator's", "entry", h.Name, "attribute", key)
+		if !ofImage(key) {
+			u.warn("an attribute of the layer is left out: it is the machine's to set", "entry", quote(h.Name), "attribute", quote(key))
 			continue
 		}
 		err := set(key, []byte(value))
 		special := h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir
 		if errors.Is(err, unix.ENOTSUP) || (errors.Is(err, unix.EPERM) && special && strings.HasPrefix(key, "user.")) {
-			u.warn("an attribute of the layer is left out: the file system cannot hold it", "entry", h.Name, "attribute", key)
+			u.warn("an attribute of the layer is left out: the file system cannot hold it", "entry", quote(h.Name), "attribute", quote(key))
 			continue
 		}
+		if errors.Is(err, unix.ENOSPC) && u.room() == nil {
+			return fmt.Errorf("attribute %s of %d bytes: the file system has no room for it among the attributes of one file: %w", quote(key), len(value), errdefs.ErrInvalidArgument)
+		}
 		if err != nil {
-			return fmt.Errorf("attribute %q: %w", key, err)
+			return fmt.Errorf("attribute %s: %w", quote(key), err)
 		}
 	}
 	return nil
 }
 
-func (u *unpacker) warn(msg string, args ...any) {
-	if u.opts.Warn != nil {
-		u.opts.Warn(msg, args...)
+// ofImage says whether an extended attribute is the image's to set: see the package's doc.
+func ofImage(key string) bool {
+	switch {
+	case strings.HasPrefix(key, "trusted."):
+		return false
+	case strings.HasPrefix(key, "security."):
+		return key == "security.capability" || key == "security.ima"
 	}
+	return true
 }
 
 func deviceOf(h *tar.Header) (mode uint32, dev int, err error) {

@@ -5,8 +5,10 @@
 //   - nothing outside of the directory is created, changed, linked to or removed, whatever names and links the tar has:
 //     the kernel resolves every path with the directory as its root (openat2, RESOLVE_IN_ROOT), and what a path ends in
 //     is never followed;
-//   - a tar that is larger than the limits of Options ends with an error before it has filled the disk;
-//   - attributes trusted.* of the tar are left out: they would steer the overlay.
+//   - a tar that is larger than the limits of Options ends with an error before it has filled the disk, or the memory;
+//   - attributes trusted.* of the tar are left out, for they would steer the overlay, and so are those of security.* by which a policy of
+//     the machine labels its files: of security.* only file capabilities and IMA's signatures are the image's own;
+//   - no path is longer than the system's calls can name it (PATH_MAX), the layer's directory included.
 //
 // It does not sync what it writes, and a tar that fails leaves the directory half filled: the caller removes it.
 // Nobody else may write to the directory meanwhile.
@@ -22,16 +24,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
 // Options bounds what a layer may be. A limit of 0 is none.
 type Options struct {
-	// MaxBytes is how many bytes all files of the layer may have together.
+	// MaxBytes is how many bytes all files of the layer may have together, and how many the tar may have.
 	MaxBytes int64
 	// MaxEntries is how many entries the tar may have.
 	MaxEntries int
+	// Room is asked for every MiB and every 256 entries whether there is room for more; its error ends the unpacking. It may be nil.
+	Room func() error
 	// Warn is told what of the tar is left out. It may be nil.
 	Warn func(msg string, args ...any)
 }
@@ -56,48 +59,49 @@ func Apply(ctx context.Context, dir string, r io.Reader, opts Options) (Result, 
 	}
 	u := &unpacker{opts: opts, root: root, parent: -1, implied: map[string]bool{}, buf: make([]byte, 256<<10)}
 	defer u.close()
-	tr := tar.NewReader(r)
+	if u.dirLen, err = pathLen(root); err != nil {
+		return Result{}, fmt.Errorf("the layer's directory %s: %w", dir, err)
+	}
+	u.in = &input{r: r, max: opts.MaxBytes}
+	tr := tar.NewReader(u.in)
 	for ctx.Err() == nil {
 		h, err := tr.Next()
 		if err == io.EOF {
 			return u.finish()
 		}
 		if err != nil {
-			return Result{}, readError(err)
+			return Result{}, u.readError(err)
 		}
 		if err := u.count(h); err != nil {
 			return Result{}, err
 		}
 		if err := u.entry(h, tr); err != nil {
-			return Result{}, fmt.Errorf("entry %q: %w", h.Name, err)
+			return Result{}, fmt.Errorf("entry %s: %w", quote(h.Name), classify(err))
 		}
 	}
 	return Result{}, context.Cause(ctx)
-}
-
-// readError gives what archive/tar does not like its class; what the reader below it says stays as it is.
-func readError(err error) error {
-	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, tar.ErrInsecurePath) {
-		return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
-	}
-	if err == io.ErrUnexpectedEOF { // itself: when it is in another error, that one is about something else
-		return fmt.Errorf("the tar is cut short: %w: %w", err, errdefs.ErrInvalidArgument)
-	}
-	return err
 }
 
 type unpacker struct {
 	opts   Options
 	result Result
 
+	in         *input
 	root       int    // the layer's directory
+	dirLen     int    // of its path
 	parentPath string // the directory that the last entry was in, and its descriptor or -1
 	parent     int
+	parentLen  int  // of its path, links resolved, from the machine's root
+	linked     bool // the layer has symbolic links
 
 	implied map[string]bool
 	order   []string // of implied
 	dirs    []dirTime
 	buf     []byte
+
+	remembered int64 // what implied, order and dirs take
+	unasked    int64 // bytes written since there was last asked for room
+	warned     int
 }
 
 // dirTime is the time that a directory gets when nothing is made in it any more.
@@ -119,23 +123,11 @@ func (u *unpacker) forget() {
 	u.parent, u.parentPath = -1, ""
 }
 
-func (u *unpacker) count(h *tar.Header) error {
-	if h.Size < 0 {
-		return fmt.Errorf("entry %q has the size %d: %w", h.Name, h.Size, errdefs.ErrInvalidArgument)
-	}
-	u.result.Entries++
-	if u.opts.MaxEntries > 0 && u.result.Entries > u.opts.MaxEntries {
-		return fmt.Errorf("the layer has more than %d entries: %w", u.opts.MaxEntries, errdefs.ErrResourceExhausted)
-	}
-	if u.opts.MaxBytes > 0 && h.Size > u.opts.MaxBytes-u.result.Bytes {
-		return fmt.Errorf("the layer has more than %d bytes unpacked (at entry %q): %w", u.opts.MaxBytes, h.Name, errdefs.ErrResourceExhausted)
-	}
-	u.result.Bytes += h.Size
-	return nil
-}
-
 // finish sets the times of directories, which every file that is made in them changes.
 func (u *unpacker) finish() (Result, error) {
+	if u.warned > maxWarnings {
+		u.opts.Warn("more of the layer is left out, for the same reasons", "times", u.warned-maxWarnings)
+	}
 	for _, d := range u.dirs {
 		fd, err := u.openDir(d.path, unix.O_RDONLY|unix.O_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -182,11 +174,24 @@ func (u *unpacker) dir(p string) (int, error) {
 		fd, err = u.openDir(p, unix.O_PATH)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("directory %q: %w", p, linkError(err))
+		return -1, fmt.Errorf("directory %s: %w", quote(p), linkError(err))
 	}
 	u.forget()
-	u.parent, u.parentPath = fd, p
+	u.parent, u.parentPath, u.parentLen = fd, p, u.dirLen+len(p)
+	if u.linked {
+		if u.parentLen, err = pathLen(fd); err != nil {
+			return -1, fmt.Errorf("directory %s: %w", quote(p), err)
+		}
+	}
 	return fd, nil
+}
+
+// pathLen is how long the path of a directory is. Through symbolic links directories can be made so deep that they have no path, and
+// whoever counts or removes the layer later needs one.
+func pathLen(fd int) (int, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), buf)
+	return n, err // ENAMETOOLONG when it has none
 }
 
 // maxLinks is how many symbolic links may lie on a path; it is the kernel's own limit.
@@ -195,7 +200,7 @@ const maxLinks = 40
 // makeDir makes a directory with its parents, where a link leads to nowhere also what it names.
 func (u *unpacker) makeDir(p string, links int) error {
 	if links > maxLinks {
-		return fmt.Errorf("directory %q: %w", p, unix.ELOOP)
+		return fmt.Errorf("directory %s: %w", quote(p), unix.ELOOP)
 	}
 	at, rest := "/", p
 	for rest != "" {
@@ -206,7 +211,7 @@ func (u *unpacker) makeDir(p string, links int) error {
 		}
 		link, err := u.makeOne(at, name)
 		if err != nil {
-			return fmt.Errorf("directory %q: %w", path.Join(at, name), err)
+			return fmt.Errorf("directory %s: %w", quote(path.Join(at, name)), err)
 		}
 		if link != "" {
 			if !path.IsAbs(link) {
@@ -268,6 +273,9 @@ func (u *unpacker) imply(dir int, name, full string) error {
 	if !u.implied[full] {
 		u.implied[full] = true
 		u.order = append(u.order, full)
+		if err := u.remember(full); err != nil {
+			return err
+		}
 	}
 	return unix.Fchmodat(dir, name, 0o755, 0) // the umask of this process is not meant for images
 }

@@ -3,6 +3,7 @@ package untar
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -251,14 +252,25 @@ func TestNothingLeavesTheLayer(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	for name, opts := range map[string]Options{"bytes": {MaxBytes: 9}, "entries": {MaxEntries: 1}} {
-		_, _, err := unpack(t, opts, file("a", "12345"), file("b", "12345"))
+	big := strings.Repeat("x", 600<<10)
+	full := errors.New("full")
+	asked := 0
+	for name, opts := range map[string]Options{"bytes": {MaxBytes: 1 << 20}, "entries": {MaxEntries: 1}} {
+		_, _, err := unpack(t, opts, file("a", big), file("b", big))
 		if !errdefs.IsResourceExhausted(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, _, err := unpack(t, Options{MaxBytes: 10, MaxEntries: 2}, file("a", "12345"), file("b", "12345")); err != nil {
-		t.Error(err)
+	if _, _, err := unpack(t, Options{MaxBytes: 2 << 20, MaxEntries: 2, Room: func() error { asked++; return nil }}, file("a", big), file("b", big)); err != nil || asked != 1 {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+	if _, _, err := unpack(t, Options{Room: func() error { return full }}, file("a", big), file("b", big)); !errors.Is(err, full) {
+		t.Errorf("no room: %v", err)
+	}
+	// Headers alone, of an entry that never comes.
+	long := tarOf(t, entry{Header: tar.Header{Name: strings.Repeat("n", 300), Typeflag: tar.TypeReg, Format: tar.FormatGNU}})
+	if _, err := Apply(t.Context(), t.TempDir(), &endless{bytes: long[:1024]}, Options{MaxBytes: 8 << 20}); !errdefs.IsResourceExhausted(err) {
+		t.Errorf("headers without end: %v", err)
 	}
 	// A size that the tar only claims stops before anything is written.
 	raw := tarOf(t, file("a", ""))
@@ -270,6 +282,18 @@ func TestLimits(t *testing.T) {
 	if _, err := Apply(t.Context(), t.TempDir(), bytes.NewReader(append(raw[:512:512], buf.Bytes()...)), Options{MaxBytes: 1 << 30}); !errdefs.IsResourceExhausted(err) {
 		t.Errorf("a claimed size: %v", err)
 	}
+}
+
+// endless gives the same bytes again and again.
+type endless struct {
+	bytes []byte
+	at    int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.bytes[e.at:])
+	e.at = (e.at + n) % len(e.bytes)
+	return n, nil
 }
 
 func TestDamagedTars(t *testing.T) {

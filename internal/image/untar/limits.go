@@ -1,0 +1,133 @@
+package untar
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxRemembered bounds the memory that the directories of a layer take until its end: their paths, and pathCost for each. It is
+	// enough for 400,000 directories with paths of 100 bytes.
+	maxRemembered = 64 << 20
+	pathCost      = 64
+	// roomBytes and roomEntries are how often Options.Room is asked: after so much was written.
+	roomBytes   = 1 << 20
+	roomEntries = 256
+	// maxWarnings is how many things that are left out are told one by one.
+	maxWarnings = 8
+)
+
+// input is the tar as it comes in. It knows whose fault an error is, and it ends a tar that is too long, whatever its bytes are: payload,
+// headers, or neither.
+type input struct {
+	r    io.Reader
+	max  int64 // 0 is none
+	read int64
+	err  error // of r, or that it is too long
+}
+
+func (in *input) Read(p []byte) (int, error) {
+	if in.err != nil {
+		return 0, in.err
+	}
+	n, err := in.r.Read(p)
+	in.read += int64(n)
+	switch {
+	case in.max > 0 && in.read > in.max:
+		in.err = tooLong(in.max, "")
+		return n, in.err
+	case err != nil && err != io.EOF:
+		in.err = err
+	}
+	return n, err
+}
+
+func tooLong(limit int64, at string) error {
+	return fmt.Errorf("the layer has more than %d bytes unpacked%s; an image of so much data needs several layers: %w", limit, at, errdefs.ErrResourceExhausted)
+}
+
+// readError tells an error of the tar from one of the reader below it, which stays as it is.
+func (u *unpacker) readError(err error) error {
+	if u.in.err != nil {
+		return err
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return fmt.Errorf("the tar is cut short: %w: %w", io.ErrUnexpectedEOF, errdefs.ErrInvalidArgument)
+	}
+	return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+}
+
+// tarsFault are the errors by which a system refuses what only the tar can have asked for: names and links that cannot be.
+var tarsFault = []error{unix.EINVAL, unix.ENAMETOOLONG, unix.ELOOP, unix.ENOTDIR, unix.ENOENT, unix.EEXIST, unix.EISDIR, unix.EILSEQ,
+	unix.E2BIG, unix.ERANGE, unix.EMLINK, unix.EXDEV}
+
+// classify gives what the system says its class, where the layer is wrong and not the system.
+func classify(err error) error {
+	if errdefs.Resolve(err) != errdefs.ErrUnknown {
+		return err
+	}
+	for _, f := range tarsFault {
+		if errors.Is(err, f) {
+			return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+		}
+	}
+	return err
+}
+
+func (u *unpacker) count(h *tar.Header) error {
+	if h.Size < 0 {
+		return fmt.Errorf("entry %s has the size %d: %w", quote(h.Name), h.Size, errdefs.ErrInvalidArgument)
+	}
+	u.result.Entries++
+	if u.opts.MaxEntries > 0 && u.result.Entries > u.opts.MaxEntries {
+		return fmt.Errorf("the layer has more than %d entries; an image of so many files needs several layers: %w", u.opts.MaxEntries, errdefs.ErrResourceExhausted)
+	}
+	if u.opts.MaxBytes > 0 && h.Size > u.opts.MaxBytes-u.result.Bytes {
+		return tooLong(u.opts.MaxBytes, fmt.Sprintf(" (at entry %s, of %d)", quote(h.Name), h.Size))
+	}
+	u.result.Bytes += h.Size
+	if u.result.Entries%roomEntries == 0 {
+		return u.room()
+	}
+	return nil
+}
+
+func (u *unpacker) room() error {
+	u.unasked = 0
+	if u.opts.Room == nil {
+		return nil
+	}
+	return u.opts.Room()
+}
+
+// remember counts what is kept of a directory until the end.
+func (u *unpacker) remember(p string) error {
+	if u.remembered += int64(len(p)) + pathCost; u.remembered > maxRemembered {
+		return fmt.Errorf("the layer has too many directories: their paths take more than %d bytes; use several layers: %w", maxRemembered, errdefs.ErrResourceExhausted)
+	}
+	return nil
+}
+
+// warn tells of something that is left out. A layer may have millions of such things: all but the first ones are only counted.
+func (u *unpacker) warn(msg string, args ...any) {
+	if u.opts.Warn == nil {
+		return
+	}
+	if u.warned++; u.warned <= maxWarnings {
+		u.opts.Warn(msg, args...)
+	}
+}
+
+// quote shows a name of the tar, which may have a million bytes.
+func quote(s string) string {
+	const most = 256
+	if len(s) <= most {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprintf("%q... (%d bytes)", s[:most], len(s))
+}

@@ -12,7 +12,7 @@ CGO_LDFLAGS := -linkmode external -extldflags "-static"
 CGO_PKGS  := ./cmd/monopod-executor ./internal/executor/...
 
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
-TEST_DEPS  := busybox-static nginx-light docker-registry skopeo containernetworking-plugins iptables iproute2 apparmor
+TEST_DEPS  := busybox-static nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 

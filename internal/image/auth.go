@@ -79,8 +79,10 @@ func (a *Auth) appliesTo(host, registry string) bool {
 	return canonicalHost(host) == canonicalHost(want)
 }
 
-// canonicalHost unites the names under which the Docker Hub is known.
+// canonicalHost unites the names under which the Docker Hub is known, and those of one host with and without the port of
+// HTTPS.
 func canonicalHost(host string) string {
+	host = strings.TrimSuffix(strings.ToLower(host), ":443")
 	switch host {
 	case "docker.io", "index.docker.io", "registry-1.docker.io":
 		return "docker.io"

@@ -140,6 +140,7 @@ type blob struct {
 	unasked int  // bytes written since there was last asked for room
 	resumed bool // it went on where an earlier attempt ended: what it has may not fit together
 	report  func(done int64)
+	served  served // who sends it
 
 	mu    sync.Mutex
 	grown sync.Cond // have or err has changed
@@ -205,6 +206,9 @@ func (b *blob) fetchAll(ctx context.Context, from remotes.Fetcher, delay time.Du
 		if !mayPass(err) {
 			return err
 		}
+		if try > maxRetries && b.served.distrust(err) {
+			try = 1 // of another host
+		}
 		if try > maxRetries {
 			return fmt.Errorf("the download broke at byte %d of %d, and %d more attempts did not help: %w", b.have, b.desc.Size, maxRetries, err)
 		}
@@ -218,14 +222,15 @@ func (b *blob) fetchAll(ctx context.Context, from remotes.Fetcher, delay time.Du
 // mayPass says whether a download that failed is worth another attempt.
 func mayPass(err error) bool {
 	var again *statusError
+	var tried *triedError
 	var status remoteerrors.ErrUnexpectedStatus
 	switch {
-	case errors.As(err, &again), errors.As(err, &status), errors.Is(err, errWrite), errors.Is(err, errStale):
+	case errors.As(err, &again), errors.As(err, &tried), errors.As(err, &status), errors.Is(err, errWrite), errors.Is(err, errStale):
 		return false // it has been tried often enough, or no attempt will help
 	case errdefs.IsNotFound(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err), errdefs.IsFailedPrecondition(err):
 		return false
 	}
-	return classOf(err) == errdefs.ErrUnavailable || brokenConnection(err)
+	return errdefs.IsUnavailable(err) || classOf(err) == errdefs.ErrUnavailable || brokenConnection(err)
 }
 
 var errWrite = errors.New("storing the download")
@@ -234,7 +239,7 @@ var errWrite = errors.New("storing the download")
 func (b *blob) fetch(ctx context.Context, from remotes.Fetcher) error {
 	desc := b.desc
 	desc.URLs = nil // a manifest does not send this machine to other hosts
-	body, err := from.Fetch(ctx, desc)
+	body, err := from.Fetch(b.served.in(ctx), desc)
 	if err != nil {
 		return err
 	}
@@ -274,10 +279,18 @@ func (b *blob) fetch(ctx context.Context, from remotes.Fetcher) error {
 }
 
 func (b *blob) wrongSize(than string, n int64) error {
-	if b.resumed {
-		return errStale
+	err := fmt.Errorf("the registry has %s %d bytes of the layer, its manifest says %d: %w", than, n, b.desc.Size, errdefs.ErrFailedPrecondition)
+	if b.beginAnew(err) {
+		return fmt.Errorf("%w: %w", errStale, err)
 	}
-	return fmt.Errorf("the registry has %s %d bytes of the layer, its manifest says %d: %w", than, n, b.desc.Size, errdefs.ErrFailedPrecondition)
+	return err
+}
+
+// beginAnew says whether a download whose bytes are wrong is worth another one, from the first byte: when it went on where
+// an earlier one ended, or when the host is not the last one that can be asked.
+func (b *blob) beginAnew(why error) bool {
+	other := b.served.distrust(why)
+	return b.resumed || other
 }
 
 func (b *blob) append(p []byte) error {

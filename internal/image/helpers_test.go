@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -48,6 +49,18 @@ func dockerArchive(t *testing.T, img ociarchive.Image, tags ...string) *bytes.Re
 		t.Fatal(err)
 	}
 	return bytes.NewReader(buf.Bytes())
+}
+
+// hosts writes the hosts.toml of a registry.
+func (f *fixture) hosts(registry, conf string) {
+	f.t.Helper()
+	dir := filepath.Join(f.cfg.RegistryConfigDir, registry)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(conf), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // load returns the names of the images, or the id of one that has none.

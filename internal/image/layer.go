@@ -21,6 +21,10 @@ import (
 	"monopod.dev/monopod/internal/image/untar"
 )
 
+// maxFreshStarts is how many times a layer that came damaged is fetched again: from a mirror, from another one, and from
+// the registry itself.
+const maxFreshStarts = 3
+
 // unpackKey begins the name of a snapshot that is being filled. None of them outlives its process (sweepUnpacks).
 const unpackKey = "unpack-"
 
@@ -128,16 +132,16 @@ func (u *unpacking) prepare(ctx context.Context, turns chan struct{}) error {
 	}
 	defer s.limits.layers.Release(1)
 	err := u.fill(ctx)
-	if errors.Is(err, errStale) {
+	for try := 1; errors.Is(err, errStale) && try <= maxFreshStarts; try++ {
 		// Once more, from the first byte, into an empty snapshot.
 		if err = errors.Join(u.dropSnapshot(ctx), s.loads.remove(u.desc.Digest)); err == nil {
 			if err = u.makeSnapshot(ctx); err == nil {
 				err = u.fill(ctx)
 			}
 		}
-		if errors.Is(err, errStale) {
-			err = fmt.Errorf("the registry sent a damaged layer twice: %w: %w", err, errdefs.ErrFailedPrecondition)
-		}
+	}
+	if errors.Is(err, errStale) {
+		err = fmt.Errorf("the registry sent a damaged layer again and again: %w: %w", err, errdefs.ErrFailedPrecondition)
 	}
 	if err != nil {
 		return fmt.Errorf("layer %s: %w", u.desc.Digest, err)
@@ -211,7 +215,7 @@ func (u *unpacking) judge(err error, b *blob, closing error) error {
 		return closing
 	case errors.Is(err, errStale):
 		return err
-	case errors.As(err, &wrong) && b.resumed:
+	case errors.As(err, &wrong) && b.beginAnew(err):
 		return fmt.Errorf("%w: %w", errStale, err)
 	case errors.As(err, &wrong), errdefs.IsFailedPrecondition(err), errors.Is(err, errWrite):
 		// Going on with these bytes would fail for ever; and on a full disk they are in the way.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
@@ -77,7 +78,11 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, tra
 		}
 	}()
 
-	target, err := s.resolve(ctx, session, named)
+	fetcher, err := session.resolver.Fetcher(ctx, named.String())
+	if err != nil {
+		return Image{}, err
+	}
+	target, err := s.resolve(ctx, session, fetcher, named)
 	if err != nil {
 		return Image{}, err
 	}
@@ -94,11 +99,14 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, tra
 		return Image{}, err
 	}
 
-	fetcher, err := session.resolver.Fetcher(ctx, named.String())
-	if err != nil {
-		return Image{}, err
+	err = s.unpack(ctx, fetcher, target, track)
+	if errdefs.IsNotFound(err) {
+		if now, moved := s.moved(ctx, session, fetcher, named, target); moved {
+			target, names = now, pulledNames(named, now.Digest)
+			err = s.unpack(ctx, fetcher, target, track)
+		}
 	}
-	if err := s.unpack(ctx, fetcher, target, track); err != nil {
+	if err != nil {
 		return Image{}, err
 	}
 	if err := failpoint.Hit("image/pull/unpacked"); err != nil {
@@ -118,16 +126,27 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, tra
 	return img, nil
 }
 
-func (s *Store) resolve(ctx context.Context, session *registrySession, named reference.Named) (ocispec.Descriptor, error) {
+// resolve asks what a reference means now.
+func (s *Store) resolve(ctx context.Context, session *registrySession, from remotes.Fetcher, named reference.Named) (ocispec.Descriptor, error) {
 	_, target, err := session.resolver.Resolve(ctx, named.String())
 	if err != nil {
 		return target, err
 	}
-	if !images.IsManifestType(target.MediaType) && !images.IsIndexType(target.MediaType) {
-		return target, fmt.Errorf("the registry answers with media type %q, which is no image: %w",
-			target.MediaType, errdefs.ErrInvalidArgument)
+	err = s.resolveType(ctx, from, &target)
+	return target, err
+}
+
+// moved says what a tag means now when the manifest that it meant a moment ago is gone: it was pushed anew meanwhile, and
+// the registry keeps no manifest without a tag.
+func (s *Store) moved(ctx context.Context, session *registrySession, from remotes.Fetcher, named reference.Named, was ocispec.Descriptor) (ocispec.Descriptor, bool) {
+	if _, byTag := named.(reference.Tagged); !byTag {
+		return was, false
 	}
-	return target, nil
+	if _, err := s.content.Info(ctx, was.Digest); !errdefs.IsNotFound(err) {
+		return was, false // it is something of the image that is not there
+	}
+	now, err := s.resolve(ctx, session, from, named)
+	return now, err == nil && now.Digest != was.Digest
 }
 
 // pulledNames are the names that a pulled image gets: the reference itself, and the digest it stood for.

@@ -1,16 +1,10 @@
 package image
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"math"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,104 +14,25 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/containerd/errdefs"
-	"github.com/pelletier/go-toml/v2"
 )
-
-// hostsConfig finds the hosts that serve a registry, from hosts.toml files.
-type hostsConfig struct{ dir string }
-
-// hostDir is config.HostOptions.HostDir: the folder with a host's configuration. A hosts.toml that cannot be
-// understood is an error here; containerd's package would only log it and go on without the mirrors.
-func (h hostsConfig) hostDir(host string) (string, error) {
-	if h.dir == "" {
-		return "", errdefs.ErrNotFound
-	}
-	dir, err := config.HostDirFromRoot(h.dir)(host)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "hosts.toml")
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return dir, nil // certificates only
-	}
-	if err != nil {
-		return "", err
-	}
-	if err := checkHostsFile(raw); err != nil {
-		return "", fmt.Errorf("registry configuration %s: %w: %w", path, err, errdefs.ErrInvalidArgument)
-	}
-	return dir, nil
-}
-
-// hostEntry holds the keys of hosts.toml that can be wrong in a way the toml parser does not see.
-type hostEntry struct {
-	Capabilities []string `toml:"capabilities"`
-	DialTimeout  string   `toml:"dial_timeout"`
-}
-
-func (e hostEntry) check() error {
-	for _, c := range e.Capabilities {
-		if !slices.Contains([]string{"pull", "resolve", "push", "referrers"}, strings.ToLower(c)) {
-			return fmt.Errorf("unknown capability %q, known are pull, resolve, push and referrers", c)
-		}
-	}
-	if e.DialTimeout != "" {
-		if _, err := time.ParseDuration(e.DialTimeout); err != nil {
-			return fmt.Errorf("dial_timeout: %w", err)
-		}
-	}
-	return nil
-}
-
-// checkHostsFile reads a hosts.toml as far as to find what is wrong with it.
-func checkHostsFile(raw []byte) error {
-	var file struct {
-		hostEntry
-		Server string               `toml:"server"`
-		Host   map[string]hostEntry `toml:"host"`
-	}
-	if err := toml.Unmarshal(raw, &file); err != nil {
-		return err
-	}
-	if err := errors.Join(checkHostURL(file.Server), file.check()); err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
-	for host, e := range file.Host {
-		if err := errors.Join(checkHostURL(host), e.check()); err != nil {
-			return fmt.Errorf("host %q: %w", host, err)
-		}
-	}
-	return nil
-}
-
-func checkHostURL(host string) error {
-	if host == "" {
-		return nil
-	}
-	if !strings.HasPrefix(host, "http") {
-		host = "https://" + host
-	}
-	u, err := url.Parse(host)
-	if err == nil && u.Host == "" {
-		err = fmt.Errorf("%q has no host", host)
-	}
-	return err
-}
 
 // registrySession is one pull's way to registries. It remembers what each host said, so that an error can name them
 // all, and it ends a download that stands still.
 type registrySession struct {
 	resolver remotes.Resolver
 
+	registry   string // the host part of the reference
+	auth       *Auth
 	stall      time.Duration
 	retryDelay time.Duration
 	cancel     context.CancelCauseFunc // ends the pull
+	hosts      func() ([]docker.RegistryHost, error)
 
 	mu         sync.Mutex
 	tried      []attempt
 	transports []http.RoundTripper // the innermost ones, which hold the connections
 	followed   map[string]bool     // hosts after which another one is asked
+	distrusted map[string]error    // of those, the ones that are not asked any more, and why
 }
 
 // attempt is the last thing that a host did.
@@ -130,42 +45,62 @@ type attempt struct {
 
 // newSession prepares a pull from the registry that a reference names. cancel ends the pull when it stalls.
 func (s *Store) newSession(ctx context.Context, registry string, auth *Auth, cancel context.CancelCauseFunc) *registrySession {
-	rs := &registrySession{stall: s.stallTimeout, retryDelay: s.retryDelay, cancel: cancel}
-	opts := config.HostOptions{HostDir: s.hosts.hostDir, UpdateClient: func(c *http.Client) error {
-		rs.mu.Lock()
-		defer rs.mu.Unlock()
-		rs.transports = append(rs.transports, c.Transport)
-		// Token servers are asked by this client too.
-		c.Transport = &retryTransport{session: rs, next: &watchedTransport{session: rs, next: c.Transport}}
-		return nil
-	}}
-	if auth != nil {
-		opts.Credentials = func(host string) (string, string, error) {
-			if !auth.appliesTo(host, registry) {
-				return "", "", nil
-			}
-			return auth.basic()
-		}
-	}
-	configured := config.ConfigureHosts(ctx, opts)
+	rs := &registrySession{registry: registry, auth: auth, stall: s.stallTimeout, retryDelay: s.retryDelay, cancel: cancel,
+		followed: map[string]bool{}, distrusted: map[string]error{}}
+	configured := config.ConfigureHosts(ctx, config.HostOptions{HostDir: s.hosts.hostDir, UpdateClient: rs.prepareClient})
+	// The hosts are made once: what comes later uses the connections and the tokens of what came before.
+	rs.hosts = sync.OnceValues(func() ([]docker.RegistryHost, error) { return rs.prepareHosts(configured) })
 	rs.resolver = docker.NewResolver(docker.ResolverOptions{
 		Headers: http.Header{"User-Agent": {"monopod"}},
-		Hosts: func(name string) ([]docker.RegistryHost, error) {
-			hosts, err := configured(name)
-			followed := map[string]bool{}
-			for i := range hosts {
-				followed[hosts[i].Host] = i < len(hosts)-1
-				if auth != nil && auth.RegistryToken != "" {
-					hosts[i].Authorizer = bearer{auth: auth, registry: registry}
-				}
-			}
-			rs.mu.Lock()
-			rs.followed = followed
-			rs.mu.Unlock()
-			return hosts, err
-		},
+		Hosts:   func(string) ([]docker.RegistryHost, error) { return rs.hosts() },
 	})
 	return rs
+}
+
+// prepareHosts makes of the configured hosts those that this pull asks, in their order.
+func (rs *registrySession) prepareHosts(configured docker.RegistryHosts) ([]docker.RegistryHost, error) {
+	hosts, err := configured(rs.registry)
+	if err != nil {
+		if errdefs.Resolve(err) == errdefs.ErrUnknown {
+			err = fmt.Errorf("registry configuration of %s: %w: %w", rs.registry, err, errdefs.ErrInvalidArgument)
+		}
+		return nil, err
+	}
+	// containerd's fetcher asks every host for layers.
+	hosts = slices.DeleteFunc(hosts, func(h docker.RegistryHost) bool { return !h.Capabilities.Has(docker.HostCapabilityPull) })
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("registry configuration of %s: no host has the capability \"pull\": %w", rs.registry, errdefs.ErrInvalidArgument)
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for i := range hosts {
+		h := &hosts[i]
+		rs.followed[h.Host] = i < len(hosts)-1
+		own := http.Header{}
+		for name, values := range h.Header {
+			own[http.CanonicalHeaderKey(name)] = values
+		}
+		h.Header = own
+		h.Authorizer = rs.authorizer(*h)
+	}
+	return hosts, nil
+}
+
+// prepareClient is config.HostOptions.UpdateClient. It sees some clients twice.
+func (rs *registrySession) prepareClient(c *http.Client) error {
+	if _, done := c.Transport.(*retryTransport); done {
+		return nil
+	}
+	if t, ok := c.Transport.(*http.Transport); ok {
+		t.MaxResponseHeaderBytes = maxHeader
+		t.ResponseHeaderTimeout = 0 // watchedTransport sees to it
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.transports = append(rs.transports, c.Transport)
+	// Token servers are asked by this client too.
+	c.Transport = &retryTransport{session: rs, next: &watchedTransport{session: rs, next: c.Transport}}
+	return nil
 }
 
 // close gives the session's connections back. Each session has its own, because credentials and hosts.toml may differ.
@@ -184,6 +119,28 @@ func (rs *registrySession) lastResort(host string) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return !rs.followed[host]
+}
+
+// distrust keeps this pull from asking a host again, and says whether another one is asked instead. The last resort is
+// asked whatever it did.
+func (rs *registrySession) distrust(host string, why error) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if !rs.followed[host] || rs.distrusted[host] != nil {
+		return false
+	}
+	rs.distrusted[host] = why
+	return true
+}
+
+// mayAsk is an error when a host is distrusted.
+func (rs *registrySession) mayAsk(host string) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if why := rs.distrusted[host]; why != nil {
+		return fmt.Errorf("%s is not asked again in this pull: %v: %w", host, why, errdefs.ErrUnavailable)
+	}
+	return nil
 }
 
 // explain adds to an error what each host answered, when any of them did not do as it was asked.
@@ -222,68 +179,40 @@ func (rs *registrySession) note(at *url.URL, ok bool, answer string) {
 	rs.tried = append(rs.tried, a)
 }
 
-// watchedTransport notes the answers of hosts and watches the bodies.
-type watchedTransport struct {
+// servedKey leads to the *served of a context.
+type servedKey struct{}
+
+// served is the host that answered the last request of a context: who is to blame for what is wrong with the answer.
+type served struct {
+	mu      sync.Mutex
 	session *registrySession
-	next    http.RoundTripper
+	host    string
 }
 
-func (t *watchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	timer := t.session.watch(req.URL)
-	resp, err := t.next.RoundTrip(req)
-	timer.Stop()
-	if err != nil {
-		t.session.note(req.URL, false, err.Error())
-		return nil, err
-	}
-	at := req.URL
-	if resp.Request != nil {
-		at = resp.Request.URL // plain HTTP, when HTTPS was only tried
-	}
-	answer := resp.Status
-	if resp.StatusCode >= 400 && req.Method == http.MethodGet && !retryable(resp.StatusCode) {
-		answer = says(resp)
-	}
-	t.session.note(at, resp.StatusCode < 400, answer)
-	resp.Body = &watchedBody{ReadCloser: resp.Body, session: t.session, at: at}
-	return resp, nil
+func (s *served) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, servedKey{}, s)
 }
 
-// says is the status of a refusal with what the registry says about it, which is left to be read again.
-func says(resp *http.Response) string {
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	resp.Body.Close()
-	resp.Body = io.NopCloser(bytes.NewReader(raw))
-	if words := registrySays(raw); err == nil && words != "" {
-		return resp.Status + ": " + words
-	}
-	return resp.Status
+// distrust is registrySession.distrust for the host that answered last.
+func (s *served) distrust(why error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session != nil && s.session.distrust(s.host, why)
 }
 
-// watch ends the pull unless the returned timer is stopped in time.
-func (rs *registrySession) watch(at *url.URL) *time.Timer {
-	wait := rs.stall
-	if wait < 0 {
-		wait = math.MaxInt64
+// noteServed is called with each answer that is no refusal.
+func (rs *registrySession) noteServed(req *http.Request) {
+	if s, ok := req.Context().Value(servedKey{}).(*served); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.session, s.host = rs, firstRequest(req).URL.Host
 	}
-	return time.AfterFunc(wait, func() {
-		rs.cancel(fmt.Errorf("%s://%s sent nothing for %s: %w", at.Scheme, at.Host, rs.stall, errdefs.ErrUnavailable))
-	})
 }
 
-type watchedBody struct {
-	io.ReadCloser
-	session *registrySession
-	at      *url.URL
-}
-
-func (b *watchedBody) Read(p []byte) (int, error) {
-	timer := b.session.watch(b.at)
-	defer timer.Stop()
-	n, err := b.ReadCloser.Read(p)
-	if err == io.ErrUnexpectedEOF {
-		// Itself it would make containerd's reader ask for the rest at once, again and again; blob.fetchAll waits.
-		err = fmt.Errorf("the connection to %s broke: %w", b.at.Host, err)
+// firstRequest is the request whose redirections led to this one.
+func firstRequest(req *http.Request) *http.Request {
+	for req.Response != nil && req.Response.Request != nil {
+		req = req.Response.Request
 	}
-	return n, err
+	return req
 }

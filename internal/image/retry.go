@@ -1,12 +1,14 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -107,13 +109,21 @@ func (t *retryTransport) fail(req *http.Request, resp *http.Response, after time
 	return e
 }
 
-// registrySays reads the message of an error answer, as the distribution specification has it.
+// registrySays reads the message of an error answer: as the distribution specification has it, or of a token server
+// (RFC 6749, section 5.2, and what the Docker Hub's says).
 func registrySays(raw []byte) string {
+	type saying struct{ Code, Message string }
 	var answer struct {
-		Errors []struct{ Code, Message string }
+		Errors      []saying `json:"errors"`
+		Error       string   `json:"error"`
+		Description string   `json:"error_description"`
+		Details     string   `json:"details"`
 	}
 	if json.Unmarshal(raw, &answer) != nil {
 		return ""
+	}
+	if answer.Error != "" || answer.Description != "" || answer.Details != "" {
+		answer.Errors = append(answer.Errors, saying{answer.Error, cmp.Or(answer.Description, answer.Details)})
 	}
 	var said []string
 	for _, e := range answer.Errors {
@@ -149,7 +159,7 @@ func (t *retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		again := (req.Method == http.MethodGet || req.Method == http.MethodHead || req.GetBody != nil) && t.session.lastResort(req.URL.Host)
 		if err != nil {
 			if !again || try > maxRetries || !brokenConnection(err) {
-				return nil, err
+				return nil, lastWord(req.Context(), err, try)
 			}
 			if req, err = t.wait(req, 0, try); err != nil {
 				return nil, err
@@ -169,6 +179,27 @@ func (t *retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+}
+
+// triedError is a failure of a connection after all attempts, of a request that the callers are not to begin with again:
+// containerd's resolver would, several times, when it saw what it was.
+type triedError struct{ msg string }
+
+func (e *triedError) Error() string { return e.msg }
+func (*triedError) Unwrap() error   { return errdefs.ErrUnavailable }
+
+// lastWord is the error of a request that is not tried again.
+func lastWord(ctx context.Context, err error, tries int) error {
+	var network net.Error
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case brokenConnection(err) && tries > 1:
+		return &triedError{fmt.Sprintf("%v, %d times", err, tries)}
+	case brokenConnection(err), errors.As(err, &network) && network.Timeout():
+		return &triedError{err.Error()}
+	}
+	return err
 }
 
 // wait waits, and returns the request for the next attempt.

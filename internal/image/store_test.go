@@ -65,7 +65,7 @@ func openParallel(t testing.TB) *fixture {
 	t.Helper()
 	dir := t.TempDir()
 	f := &fixture{t: t, ctx: t.Context(), logs: &lockedBuffer{}}
-	f.cfg = image.Config{Root: filepath.Join(dir, "images"), RetryDelay: 5 * time.Millisecond, Log: slog.New(slog.NewTextHandler(f.logs, nil))}
+	f.cfg = image.Config{Root: filepath.Join(dir, "images"), RegistryConfigDir: filepath.Join(dir, "certs.d"), RetryDelay: 5 * time.Millisecond, Log: slog.New(slog.NewTextHandler(f.logs, nil))}
 	f.reopen()
 	t.Cleanup(f.close)
 	return f

@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -92,8 +91,7 @@ func onlyDocuments(children images.HandlerFunc) images.HandlerFunc {
 	}
 }
 
-// fetchDocument fetches a document that the store does not have. One that turns out not to be what its digest says is
-// dropped: going on with it would fail for ever.
+// fetchDocument fetches a document that the store does not have.
 func (s *Store) fetchDocument(ctx context.Context, from remotes.Fetcher, desc ocispec.Descriptor) error {
 	if err := checkDocumentDescriptor(desc); err != nil {
 		return err
@@ -106,15 +104,7 @@ func (s *Store) fetchDocument(ctx context.Context, from remotes.Fetcher, desc oc
 		return err
 	}
 	defer s.locks.Unlock(lock)
-	desc.URLs = nil // a manifest does not send this machine to other hosts
-	_, err := remotes.FetchHandler(s.content, from)(ctx, desc)
-	if errdefs.IsFailedPrecondition(err) {
-		err = fmt.Errorf("the registry sent a damaged %s: %w", desc.MediaType, err)
-		if aerr := s.content.Abort(ctx, remotes.MakeRefKey(ctx, desc)); aerr != nil && !errdefs.IsNotFound(aerr) {
-			err = errors.Join(err, aerr)
-		}
-	}
-	return err
+	return s.fetchWhole(ctx, from, desc)
 }
 
 // layer is one layer of an image.

@@ -27,6 +27,12 @@ import (
 type RegistryConfig struct {
 	// Username and Password, when set, are asked for by HTTP basic authentication, for reading and writing.
 	Username, Password string
+	// CertFile and KeyFile, when set, make it serve TLS; with ClientCAFile it asks clients for a certificate.
+	CertFile, KeyFile, ClientCAFile string
+	// TokenRealm, when set, makes it take tokens of that server, which TokenCertFile signs.
+	TokenRealm, TokenService, TokenIssuer, TokenCertFile string
+	// Client is what Push uses; nil is http.DefaultClient.
+	Client *http.Client
 }
 
 // Registry is Debian's docker-registry, run on a free port of loopback over plain HTTP, with its storage in a temporary
@@ -80,7 +86,7 @@ func (r *Registry) start(binary string) error {
 		"log: {level: info, accesslog: {disabled: true}}\n" +
 		"storage:\n  filesystem: {rootdirectory: " + filepath.Join(r.dir, "data") + "}\n" +
 		"  delete: {enabled: true}\n  maintenance: {uploadpurging: {enabled: false}}\n" +
-		"http: {addr: \"127.0.0.1:0\", secret: test}\n"
+		"http: {addr: \"127.0.0.1:0\", secret: test" + r.tlsConf() + "}\n"
 	if r.cfg.Username != "" {
 		hash, err := bcrypt.GenerateFromPassword([]byte(r.cfg.Password), bcrypt.MinCost)
 		if err != nil {
@@ -91,6 +97,10 @@ func (r *Registry) start(binary string) error {
 			return err
 		}
 		conf += "auth: {htpasswd: {realm: test, path: " + users + "}}\n"
+	}
+	if r.cfg.TokenRealm != "" {
+		conf += fmt.Sprintf("auth: {token: {realm: %q, service: %q, issuer: %q, rootcertbundle: %q}}\n",
+			r.cfg.TokenRealm, r.cfg.TokenService, r.cfg.TokenIssuer, r.cfg.TokenCertFile)
 	}
 	path := filepath.Join(r.dir, "config.yml")
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
@@ -115,6 +125,25 @@ func (r *Registry) start(binary string) error {
 	case <-time.After(20 * time.Second):
 		return errors.Join(errors.New("test registry: docker-registry does not listen after 20 s"), r.stopProcess())
 	}
+}
+
+func (r *Registry) tlsConf() string {
+	if r.cfg.CertFile == "" {
+		return ""
+	}
+	conf := fmt.Sprintf(", tls: {certificate: %q, key: %q", r.cfg.CertFile, r.cfg.KeyFile)
+	if r.cfg.ClientCAFile != "" {
+		conf += fmt.Sprintf(", clientcas: [%q]", r.cfg.ClientCAFile)
+	}
+	return conf + "}"
+}
+
+// url is the registry's address with its scheme.
+func (r *Registry) url() string {
+	if r.cfg.CertFile != "" {
+		return "https://" + r.Addr
+	}
+	return "http://" + r.Addr
 }
 
 var listenLine = regexp.MustCompile(`listening on ([0-9.]+:[0-9]+)`)
@@ -159,7 +188,7 @@ func (r *Registry) WriteHosts(dir, host string) error {
 	if err := os.MkdirAll(hostDir, 0o755); err != nil {
 		return err
 	}
-	conf := fmt.Sprintf("server = \"http://%s\"\n", r.Addr)
+	conf := fmt.Sprintf("server = %q\n", r.url())
 	return os.WriteFile(filepath.Join(hostDir, "hosts.toml"), []byte(conf), 0o644)
 }
 
@@ -184,7 +213,7 @@ func (r *Registry) PushBuilt(ctx context.Context, b *ociarchive.Built, repositor
 
 // PushManifest stores a manifest, or an index, under a tag or a digest.
 func (r *Registry) PushManifest(ctx context.Context, repository, reference, mediaType string, raw []byte) error {
-	resp, err := r.do(ctx, http.MethodPut, "http://"+r.Addr+"/v2/"+repository+"/manifests/"+reference, mediaType, raw, http.StatusCreated)
+	resp, err := r.do(ctx, http.MethodPut, r.url()+"/v2/"+repository+"/manifests/"+reference, mediaType, raw, http.StatusCreated)
 	if err != nil {
 		return fmt.Errorf("pushing %s:%s: %w", repository, reference, err)
 	}
@@ -192,7 +221,7 @@ func (r *Registry) PushManifest(ctx context.Context, repository, reference, medi
 }
 
 func (r *Registry) pushBlob(ctx context.Context, repository string, desc ocispec.Descriptor, data []byte) error {
-	base := "http://" + r.Addr + "/v2/" + repository + "/blobs/"
+	base := r.url() + "/v2/" + repository + "/blobs/"
 	if resp, err := r.do(ctx, http.MethodHead, base+desc.Digest.String(), "", nil, http.StatusOK); err == nil {
 		return resp.Body.Close()
 	}
@@ -203,7 +232,7 @@ func (r *Registry) pushBlob(ctx context.Context, repository string, desc ocispec
 	resp.Body.Close()
 	to := resp.Header.Get("Location")
 	if strings.HasPrefix(to, "/") {
-		to = "http://" + r.Addr + to
+		to = r.url() + to
 	}
 	sep := "?"
 	if strings.Contains(to, "?") {
@@ -228,7 +257,11 @@ func (r *Registry) do(ctx context.Context, method, url, contentType string, body
 	if r.cfg.Username != "" {
 		req.SetBasicAuth(r.cfg.Username, r.cfg.Password)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client := r.cfg.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -47,15 +47,27 @@ func Cut(after int) Fault {
 }
 
 // Stall sends so many bytes of the body and then nothing, until the client goes or release is closed, which ends the
-// connection.
+// connection. HEAD, which has no body, is answered.
 func Stall(after int, release <-chan struct{}) Fault {
 	return func(w http.ResponseWriter, req *http.Request, serve http.HandlerFunc) {
+		if req.Method == http.MethodHead {
+			serve(w, req) // the next request would come on this connection, and hide that the client goes
+			return
+		}
 		status, header, body := answer(req, serve)
 		send(w, status, header, body[:min(after, len(body))])
 		select {
 		case <-release:
 		case <-req.Context().Done():
 		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Hang sends nothing, until the client goes.
+func Hang() Fault {
+	return func(_ http.ResponseWriter, req *http.Request, _ http.HandlerFunc) {
+		<-req.Context().Done()
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -104,6 +116,57 @@ func Slow(piece int, pause time.Duration) Fault {
 			w.(http.Flusher).Flush()
 			body = body[n:]
 			time.Sleep(pause)
+		}
+	}
+}
+
+// Redirect sends the client to the same path of another server, or of this one: 307, or the status.
+func Redirect(base string, status int) Fault {
+	return func(w http.ResponseWriter, req *http.Request, _ http.HandlerFunc) {
+		w.Header().Set("Location", base+req.URL.RequestURI())
+		w.WriteHeader(status)
+	}
+}
+
+// Answer answers something else.
+func Answer(status int, contentType, body string) Fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(status)
+		w.Write([]byte(body)) //nolint:errcheck // the client may be gone
+	}
+}
+
+// Header sets fields of the answer, given as names and values in turn; an empty value takes the field out.
+func Header(header ...string) Fault {
+	return func(w http.ResponseWriter, req *http.Request, serve http.HandlerFunc) {
+		status, h, body := answer(req, serve)
+		for i := 0; i+1 < len(header); i += 2 {
+			if header[i+1] == "" {
+				h[http.CanonicalHeaderKey(header[i])] = nil // also what the server would set by itself
+			} else {
+				h.Set(header[i], header[i+1])
+			}
+		}
+		send(w, status, h, body)
+	}
+}
+
+// Chunked sends the body without saying how long it is.
+func Chunked() Fault { return Header("Content-Length", "") }
+
+// Endless goes on sending until the client goes.
+func Endless() Fault {
+	return func(w http.ResponseWriter, req *http.Request, serve http.HandlerFunc) {
+		status, h, body := answer(req, serve)
+		h.Del("Content-Length")
+		send(w, status, h, body)
+		filler := bytes.Repeat([]byte(" "), 32<<10)
+		for req.Context().Err() == nil && req.Method != http.MethodHead {
+			if _, err := w.Write(filler); err != nil {
+				return
+			}
 		}
 	}
 }

@@ -10,7 +10,10 @@ package registry
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -40,10 +43,12 @@ type Request struct {
 	Method string
 	Kind   Kind
 	// Name is the tag or the digest that was asked for.
-	Name   string
-	Header http.Header
-	Host   string
-	Status int // of the answer
+	Name string
+	// Path, Query and Proto are those of the request line.
+	Path, Query, Proto string
+	Header             http.Header
+	Host               string
+	Status             int // of the answer
 }
 
 // Rule is one way to misbehave. The first rule that fits a request is applied.
@@ -68,6 +73,7 @@ type Registry struct {
 	srv *httptest.Server
 
 	mu        sync.Mutex
+	guard     Guard
 	manifests map[string]manifest // by repository/tag and repository/digest
 	blobs     map[digest.Digest][]byte
 	rules     []*Rule
@@ -80,11 +86,29 @@ type manifest struct {
 	raw       []byte
 }
 
+// Guard says who is let in; to others it names the challenges of WWW-Authenticate.
+type Guard func(req *http.Request) (ok bool, challenges []string)
+
 // New starts a registry over plain HTTP that ends with the test.
 func New(tb testing.TB) *Registry {
 	tb.Helper()
+	return start(tb, (*httptest.Server).Start)
+}
+
+// NewTLS starts a registry over TLS that ends with the test. HTTP/2 is offered beside HTTP/1.1.
+func NewTLS(tb testing.TB, cfg *tls.Config) *Registry {
+	tb.Helper()
+	return start(tb, func(srv *httptest.Server) {
+		srv.TLS, srv.EnableHTTP2 = cfg, true
+		srv.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it
+		srv.StartTLS()
+	})
+}
+
+func start(tb testing.TB, begin func(*httptest.Server)) *Registry {
 	r := NewUnstarted()
-	r.srv = httptest.NewServer(r)
+	r.srv = httptest.NewUnstartedServer(r)
+	begin(r.srv)
 	r.Addr = r.srv.Listener.Addr().String()
 	tb.Cleanup(func() {
 		r.srv.CloseClientConnections()
@@ -134,6 +158,13 @@ func (r *Registry) Misbehave(rules ...Rule) {
 	}
 }
 
+// Guard asks who a request comes from before anything else; nil lets in everybody.
+func (r *Registry) Guard(g Guard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.guard = g
+}
+
 // Requests are those of a kind that were answered, or are being answered, so far.
 func (r *Registry) Requests(of Kind) []Request {
 	r.mu.Lock()
@@ -157,11 +188,11 @@ func (r *Registry) Forget() {
 // ServeHTTP implements http.Handler.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	repository, kind, name := split(req.URL.Path)
-	q := Request{Method: req.Method, Kind: kind, Name: name, Header: req.Header.Clone(), Host: req.Host}
+	q := Request{Method: req.Method, Kind: kind, Name: name, Path: req.URL.Path, Query: req.URL.RawQuery, Proto: req.Proto, Header: req.Header.Clone(), Host: req.Host}
 	r.mu.Lock()
 	at := len(r.requests)
 	r.requests = append(r.requests, q)
-	fault := r.fault(q)
+	guard := r.guard
 	r.mu.Unlock()
 	noted := &noting{ResponseWriter: w, note: func(status int) {
 		r.mu.Lock()
@@ -170,6 +201,16 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			r.requests[at].Status = status
 		}
 	}}
+	if guard != nil {
+		if ok, challenges := guard(req); !ok {
+			noted.Header()["Www-Authenticate"] = challenges
+			refuse(noted, http.StatusUnauthorized, "UNAUTHORIZED", "authentication required")
+			return
+		}
+	}
+	r.mu.Lock()
+	fault := r.fault(q)
+	r.mu.Unlock()
 	serve := func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, repository, kind, name) }
 	if fault != nil {
 		fault(noted, req, serve)
@@ -230,9 +271,9 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 	fmt.Fprintf(w, `{"errors":[{"code":%q,"message":%q}]}`, code, message)
 }
 
-// split reads /v2/REPOSITORY/{manifests,blobs}/NAME.
+// split reads /v2/REPOSITORY/{manifests,blobs}/NAME, also below another path (override_path).
 func split(path string) (repository string, kind Kind, name string) {
-	rest, ok := strings.CutPrefix(path, "/v2/")
+	_, rest, ok := strings.Cut(path, "/v2/")
 	if !ok {
 		return "", Other, ""
 	}

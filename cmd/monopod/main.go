@@ -66,7 +66,7 @@ anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
 		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
-		newCheckCommand(), newResetCommand(), newImageCommand())
+		newCheckCommand(), newFsckCommand(), newResetCommand(), newImageCommand())
 	return root
 }
 

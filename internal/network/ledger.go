@@ -82,7 +82,7 @@ type ledger struct {
 func openLedger(ctx context.Context, db *state.DB, bridge string, ranges []netip.Prefix, log *slog.Logger) *ledger {
 	l := &ledger{
 		db:      db,
-		leases:  state.NewTable[lease](db, "network-addresses"),
+		leases:  state.NewTable[lease](db, AddressTable),
 		cursors: state.NewTable[cursor](db, "network-cursor"),
 		bridge:  bridge,
 		ranges:  ranges,

@@ -49,6 +49,8 @@ type Config struct {
 	// SetAside: a file that is damaged is renamed to Path.damaged-<time>, and an empty one is opened. DB.Damaged
 	// then names the old file.
 	SetAside bool
+	// ReadOnly: nothing is made, changed or moved. A file that is not there is os.ErrNotExist.
+	ReadOnly bool
 	// LockTimeout bounds the wait for another process that has the file open; 0 is one second.
 	LockTimeout time.Duration
 }
@@ -59,11 +61,13 @@ var ErrLocked = errors.New("state file is in use by another process")
 // Open opens the state file, and makes it when there is none. damaged is the path to which a damaged file was moved
 // (only with SetAside), and else empty.
 func Open(cfg Config) (db *DB, damaged string, err error) {
-	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
-		return nil, "", err
+	if !cfg.ReadOnly {
+		if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
+			return nil, "", err
+		}
 	}
 	db, err = open(cfg)
-	if err == nil || !cfg.SetAside || !isDamage(err) {
+	if err == nil || cfg.ReadOnly || !cfg.SetAside || !isDamage(err) {
 		return db, "", err
 	}
 	damaged = cfg.Path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000Z")
@@ -86,7 +90,7 @@ func open(cfg Config) (*DB, error) {
 	if timeout == 0 {
 		timeout = time.Second
 	}
-	b, err := bolt.Open(cfg.Path, 0o600, &bolt.Options{Timeout: timeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true})
+	b, err := bolt.Open(cfg.Path, 0o600, &bolt.Options{Timeout: timeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true, ReadOnly: cfg.ReadOnly})
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%s: %w; stop that process or choose another data directory", cfg.Path, ErrLocked)
 	}
@@ -110,6 +114,9 @@ func (db *DB) checkVersion() error {
 		return nil
 	}); err != nil {
 		return err
+	}
+	if found == nil && db.bolt.IsReadOnly() {
+		return nil // begun, and not more
 	}
 	if found == nil {
 		return db.bolt.Update(func(tx *bolt.Tx) error {

@@ -40,6 +40,10 @@ const (
 	DropLease
 	// RemovePath removes the file or directory Fix.Target.
 	RemovePath
+	// RemoveFolder removes the folder Fix.Target of a container or a sandbox, if nothing is mounted in it.
+	RemoveFolder
+	// Pin holds the image Fix.Target for the container Fix.Table.
+	Pin
 	// DropRecord deletes the record Fix.Target of the table Fix.Table.
 	DropRecord
 )

@@ -83,6 +83,7 @@ func Check(ctx context.Context, o Options) (*Result, error) {
 // Repair does what the findings' repairs are. What cannot be repaired stays. Check tells afterwards what has become of it.
 func Repair(ctx context.Context, o Options, findings []Finding) error {
 	var names, leases []string
+	var pins []Fix
 	open := false
 	for _, f := range findings {
 		switch f.Fix.Action {
@@ -92,20 +93,25 @@ func Repair(ctx context.Context, o Options, findings []Finding) error {
 			names = append(names, f.Fix.Target)
 		case DropLease:
 			leases = append(leases, f.Fix.Target)
+		case Pin:
+			pins = append(pins, f.Fix)
 		case RemovePath:
 			if err := removeWithin(o.Root, f.Fix.Target); err != nil {
 				return err
 			}
 		}
 	}
-	if !open && len(names)+len(leases) == 0 {
+	if !open && len(names)+len(leases)+len(pins) == 0 {
 		return nil
 	}
 	s, err := image.Open(ctx, image.Config{Root: o.Root, Log: o.Log})
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.Drop(ctx, names, leases), s.Close())
+	for _, p := range pins { // before anything is collected
+		err = errors.Join(err, s.Pin(ctx, p.Target, p.Table))
+	}
+	return errors.Join(err, s.Drop(ctx, names, leases), s.Close())
 }
 
 // removeWithin removes a path below root.

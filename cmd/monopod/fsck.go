@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/internal/node"
+)
+
+func newFsckCommand() *cobra.Command {
+	var output string
+	var how node.FsckOptions
+	cmd := &cobra.Command{
+		Use:   "fsck",
+		Short: "Is what a stopped node has stored whole? Repair it",
+		Long: `Proves that the data directory of a stopped node is whole: that its databases can be read, page by page; that every image's name
+leads to a manifest, a configuration and layers that are there; that blobs have the digest and the size that their names say; that
+layers lie on those that they should lie on; that containers have their images, their writable layers and their sandboxes, and
+addresses their sandboxes; and that nothing is there that belongs to nobody.
+
+Stop the node first; its pods may run on. Without --repair nothing is changed.
+
+What is wrong is either damaged (something is missing, or not what it should be) or a leftover of a node that was killed (it takes
+space; the next start of the node would remove it, too).
+
+  --deep     reads all files of all layers, makes each layer's tar again and compares its digest: this finds files that were changed,
+             removed or added. Layers that keep no record of their tar have only their files counted. It takes as long as
+             reading all images once.
+  --repair   takes the names of damaged images away, so that they are pulled again, and removes leftovers. It loses nothing that is
+             whole: what a container holds stays, and a database that cannot be read is left as it is. Afterwards all is
+             checked again, and what remains is shown.
+
+The exit code is 0 when nothing is wrong (with --repair: any more), 1 when something is, or the check failed, and 2 for a command line
+or a configuration that cannot be used. The objects of the API are not looked at: etcd checks its own store.`,
+		Example: `  monopod fsck
+  monopod fsck --deep --data-dir /srv/monopod
+  monopod fsck --repair
+  monopod fsck -o json | jq -r '.findings[] | select(.severity == "damaged") | .object'`,
+		Args: noArgs,
+	}
+	cfg := addConfiguration(cmd, roleAny)
+	outputFlag(cmd, &output)
+	cmd.Flags().BoolVar(&how.Deep, "deep", false, "read every file of every layer")
+	cmd.Flags().BoolVar(&how.Repair, "repair", false, "repair what can be repaired")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		c, err := cfg.load()
+		if err != nil {
+			return err
+		}
+		report, err := node.Fsck(cmd.Context(), options(c, false), how)
+		if err != nil && len(report.Findings) == 0 {
+			return err
+		}
+		write := printFsck
+		if output == "json" {
+			write = func(w io.Writer, r node.FsckReport) error { return printJSON(w, r) }
+		}
+		if werr := write(os.Stdout, report); werr != nil {
+			return werr
+		}
+		if err != nil {
+			return err
+		}
+		return fsckVerdict(report)
+	}
+	return cmd
+}
+
+// fsckVerdict is the error that says what is wrong, or nil.
+func fsckVerdict(r node.FsckReport) error {
+	switch {
+	case r.Repaired && len(r.Remaining) > 0:
+		return fmt.Errorf("%s of %d could not be repaired", count(len(r.Remaining), "finding"), len(r.Findings))
+	case !r.Repaired && len(r.Findings) > 0:
+		repairable := 0
+		for _, f := range r.Findings {
+			if f.Repairable {
+				repairable++
+			}
+		}
+		if repairable == 0 {
+			return fmt.Errorf("%s; nothing of it can be repaired by --repair", count(len(r.Findings), "finding"))
+		}
+		return fmt.Errorf("%s; --repair repairs %d of them", count(len(r.Findings), "finding"), repairable)
+	}
+	return nil
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func printFsck(w io.Writer, r node.FsckReport) error {
+	if err := printFindings(w, r.Findings); err != nil {
+		return err
+	}
+	if r.Repaired && len(r.Remaining) > 0 {
+		if _, err := fmt.Fprintln(w, "\nAfter the repair:"); err != nil {
+			return err
+		}
+		if err := printFindings(w, r.Remaining); err != nil {
+			return err
+		}
+	}
+	how := "looked at"
+	if r.Deep {
+		how = "read"
+	}
+	verdict := "nothing is wrong"
+	switch {
+	case r.Repaired && len(r.Remaining) == 0:
+		verdict = "all was repaired"
+	case r.Repaired:
+		verdict = count(len(r.Remaining), "finding") + " remain"
+	case len(r.Findings) > 0:
+		verdict = count(len(r.Findings), "finding")
+	}
+	_, err := fmt.Fprintf(w, "%s, %s, %s, %s %s: %s\n", count(r.Images, "image"), count(r.Layers, "layer"), count(r.Containers, "container"), plural(r.Sandboxes, "sandbox", "sandboxes"), how, verdict)
+	return err
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// printFindings writes a line for each, and below it what a repair does.
+func printFindings(w io.Writer, findings []node.Finding) error {
+	if len(findings) == 0 {
+		return nil
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "STATE\tKIND\tOBJECT\tPROBLEM\tREPAIR")
+	for _, f := range findings {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", f.Severity, f.Kind, oneLine(f.Object), oneLine(f.Problem), oneLine(f.Repair))
+	}
+	return tw.Flush()
+}
+
+// oneLine keeps a text, which may be of a damaged file, from being more than a cell.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}

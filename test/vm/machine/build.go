@@ -37,7 +37,7 @@ type Tests struct {
 // Build compiles the tests into dir. It returns what to put into the machine, for Config.Files, and the shell command that
 // runs them there.
 func (t Tests) Build(ctx context.Context, dir string) (files map[string]string, command string, err error) {
-	out, err := goOutput(ctx, "list", "-f", "{{.Dir}}\n{{.ImportPath}}\n{{.Module.Dir}}", t.Package)
+	out, err := goOutput(ctx, "list", "-tags="+t.Tags, "-f", "{{.Dir}}\n{{.ImportPath}}\n{{.Module.Dir}}", t.Package)
 	if err != nil {
 		return nil, "", err
 	}
@@ -87,6 +87,7 @@ func goTool(ctx context.Context, cgo bool, args ...string) error {
 
 func goOutput(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // or packages that need it would have no files
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()

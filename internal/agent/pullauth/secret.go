@@ -31,7 +31,7 @@ func (k *Keyring) AddSecret(secret *v1.Secret) error {
 	}
 	var errs []error
 	for _, registry := range slices.Sorted(maps.Keys(auths)) {
-		auth, err := auths[registry].credential(registry)
+		auth, err := auths[registry].credential()
 		if err == nil {
 			err = k.Add(registry, auth)
 		}
@@ -72,7 +72,7 @@ func dockerConfig(secret *v1.Secret) (map[string]registryAuth, error) {
 }
 
 // credential is the entry as CRI has it. auth, which is base64 of NAME:PASSWORD, goes before username and password.
-func (a registryAuth) credential(registry string) (*cri.AuthConfig, error) {
+func (a registryAuth) credential() (*cri.AuthConfig, error) {
 	if a.Auth != "" {
 		raw, err := base64.StdEncoding.WithPadding(base64.NoPadding).DecodeString(strings.TrimRight(strings.TrimSpace(a.Auth), "="))
 		name, password, ok := strings.Cut(string(raw), ":")
@@ -82,7 +82,6 @@ func (a registryAuth) credential(registry string) (*cri.AuthConfig, error) {
 		// docker pads it so.
 		a.Username, a.Password = name, strings.Trim(password, "\x00")
 	}
-	return &cri.AuthConfig{
-		Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken, ServerAddress: registry,
-	}, nil
+	// Without a server address it is for the registry of the image: the key may have wildcards, which runtimes do not know.
+	return &cri.AuthConfig{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken}, nil
 }

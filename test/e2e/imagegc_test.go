@@ -96,7 +96,7 @@ func TestImageGarbageCollection(t *testing.T) {
 	}
 
 	// More than can be freed: all goes that may, and the node tells of it.
-	fill(t, ballast, fs, size-4*mib)
+	fill(t, ballast, fs, size-8*mib)
 	left("busybox", "ended", "running", "shown")
 	harness.Eventually(t, "the node tells that there is not enough to remove", func() (bool, string) {
 		events := nodeEvents(t, n)

@@ -32,7 +32,7 @@ func (r *Runtime) CreateContainer(_ context.Context, req *cri.CreateContainerReq
 	r.configs[id] = cfg
 	r.containers[id] = &container{sandbox: req.PodSandboxId, ended: make(chan struct{}), status: &cri.ContainerStatus{
 		Id: id, Metadata: cfg.Metadata, State: cri.ContainerState_CONTAINER_CREATED, CreatedAt: time.Now().UnixNano(),
-		Image: cfg.Image, ImageRef: "sha256:" + cfg.Image.Image, Labels: cfg.Labels, Annotations: cfg.Annotations,
+		Image: cfg.Image, ImageRef: "sha256:" + cfg.Image.Image, Labels: cfg.Labels, Annotations: cfg.Annotations, Mounts: cfg.Mounts,
 		LogPath: filepath.Join(req.SandboxConfig.LogDirectory, cfg.LogPath),
 	}}
 	r.tell(id, cri.ContainerEventType_CONTAINER_CREATED_EVENT)

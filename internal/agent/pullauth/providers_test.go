@@ -195,7 +195,7 @@ func TestBadAnswers(t *testing.T) {
 // TestHangingPlugin: it is killed with its children after its time, and who waits for another image is not held up.
 func TestHangingPlugin(t *testing.T) {
 	b := newBench(t, "", `if grep -q hang; then sleep 1000 & echo $! > child.tmp; mv child.tmp child; wait; fi; `+answer(`"cacheKeyType":"Image"`, oneAuth))
-	p := b.load(3 * time.Second)
+	p := b.load(5 * time.Second)
 	var wg sync.WaitGroup
 	hung := make(chan error, 2)
 	for range 2 { // both wait for the same call
@@ -206,7 +206,7 @@ func TestHangingPlugin(t *testing.T) {
 	}
 	wg.Wait()
 	for range 2 {
-		if err := <-hung; err == nil || !strings.Contains(err.Error(), "had not answered after 3s and was killed") {
+		if err := <-hung; err == nil || !strings.Contains(err.Error(), "had not answered after 5s and was killed") {
 			t.Errorf("a plugin that hangs: %v", err)
 		}
 	}

@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/agent/plan"
+)
+
+// pulling is a worker of a pod with containers a and b of one image and c of another, all of them with an image volume.
+func pulling() (*Worker, *v1.Pod) {
+	pod := &v1.Pod{}
+	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "volume"}}}}
+	for name, image := range map[string]string{"a": "same", "b": "same", "c": "other"} {
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{
+			Name: name, Image: image, VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}, {Name: "v", MountPath: "/w"}},
+		})
+	}
+	return &Worker{
+		log: slog.New(slog.DiscardHandler), ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{},
+	}, pod
+}
+
+// begun is an attempt to start a container.
+func (w *Worker) begun(pod *v1.Pod, container string) *operation {
+	op := &operation{action: plan.Action{Verb: plan.StartContainer, Container: container}, pod: pod, begun: time.Now()}
+	w.ongoing[op.action.Key()] = op
+	return op
+}
+
+func (w *Worker) failure(container string) plan.Failure {
+	return w.failures[plan.Key{Verb: plan.StartContainer, On: container}]
+}
+
+func TestBackOffOfPulls(t *testing.T) {
+	w, pod := pulling()
+	broken := errors.New("it is broken")
+	fail := func(op *operation, image, reason string) {
+		w.finished(result{op: op, err: ofImage(image, reason, broken)})
+	}
+	expect := func(container string, count int) {
+		t.Helper()
+		if f := w.failure(container); f.Count != count {
+			t.Errorf("%s has failed %d times, want %d", container, f.Count, count)
+		}
+	}
+	// Side by side: one failure of the image, and one time at which it is tried again.
+	a, b, c := w.begun(pod, "a"), w.begun(pod, "b"), w.begun(pod, "c")
+	fail(a, "same", plan.ReasonErrImagePull)
+	fail(b, "same", plan.ReasonErrImagePull)
+	fail(c, "other", plan.ReasonRegistryUnavailable)
+	expect("a", 1)
+	expect("b", 1)
+	expect("c", 1)
+	if fa, fb := w.failure("a"), w.failure("b"); !fa.RetryAt().Equal(fb.RetryAt()) || fa.RetryAt().Sub(fa.At) != 10*time.Second {
+		t.Errorf("tried again at %s and %s", fa.RetryAt(), fb.RetryAt())
+	}
+	// One after the other it counts, whichever container it was for.
+	fail(w.begun(pod, "a"), "same", plan.ReasonErrImagePull)
+	fail(w.begun(pod, "b"), "same", plan.ReasonErrImagePull)
+	expect("b", 3)
+	if f := w.failure("b"); f.RetryAt().Sub(f.At) != 40*time.Second {
+		t.Errorf("the third failure is waited for %s", f.RetryAt().Sub(f.At))
+	}
+	expect("c", 1)
+	// A container that has got its image, and then failed for another reason, begins anew with both.
+	w.finished(result{op: w.begun(pod, "a"), err: because(plan.ReasonCreateError, broken)})
+	expect("a", 1)
+	w.finished(result{op: w.begun(pod, "a"), err: because(plan.ReasonCreateError, broken)})
+	expect("a", 2)
+	fail(w.begun(pod, "b"), "same", plan.ReasonErrImagePull)
+	expect("b", 1)
+	// Its own image was had, when that of its volume was not.
+	fail(w.begun(pod, "c"), "volume", plan.ReasonErrImagePull)
+	fail(w.begun(pod, "c"), "volume", plan.ReasonErrImagePull)
+	expect("c", 2)
+	fail(w.begun(pod, "c"), "other", plan.ReasonErrImagePull)
+	expect("c", 1)
+	w.finished(result{op: w.begun(pod, "c")})
+	if len(w.pulls) != 1 || w.pulls["same"].Count != 1 {
+		t.Errorf("after a success: %+v", w.pulls)
+	}
+}
+
+// TestChangedImageIsNotWaitedFor: the wait is for the image that failed.
+func TestChangedImageIsNotWaitedFor(t *testing.T) {
+	w, pod := pulling()
+	w.finished(result{op: w.begun(pod, "a"), err: ofImage("same", plan.ReasonErrImagePull, errors.New("no"))})
+	w.finished(result{op: w.begun(pod, "b"), err: ofImage("volume", plan.ReasonErrImageNeverPull, errors.New("no"))})
+	w.noteChanges(&wish{pod: pod})
+	if len(w.failures) != 2 {
+		t.Errorf("nothing has changed: %v", w.failures)
+	}
+	changed := pod.DeepCopy()
+	for i := range changed.Spec.Containers {
+		changed.Spec.Containers[i].Image = "new"
+	}
+	w.noteChanges(&wish{pod: changed})
+	if w.failure("a").Count != 0 || w.failure("b").Count != 1 {
+		t.Errorf("after a change of the images: %v", w.failures)
+	}
+}

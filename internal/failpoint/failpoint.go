@@ -9,6 +9,8 @@
 //	executor/worker/ping=hang          Hit does not return
 //	runtime/x=kill-once:/dir/marker    kill, unless the file is there already; it is made first, so that the process that
 //	                                   is started again with the same environment passes the point
+//	runtime/x/...=kill-at:7            the process ends at the seventh hit of any point whose name begins with runtime/x/; it says
+//	                                   the point's name on standard error before
 //
 // Tests in the same process may use Arm instead.
 package failpoint
@@ -17,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,7 +45,27 @@ func Hit(name string) error {
 	if act, ok := (*m)[name]; ok {
 		return act()
 	}
+	if w := all.Load(); w != nil && strings.HasPrefix(name, w.prefix) {
+		return w.hit(name)
+	}
 	return nil
+}
+
+// all is what "prefix/..." arms.
+var all atomic.Pointer[countdown]
+
+// countdown kills the process at the last of so many hits.
+type countdown struct {
+	prefix string
+	left   atomic.Int64
+}
+
+func (c *countdown) hit(name string) error {
+	if c.left.Add(-1) != 0 {
+		return nil
+	}
+	fmt.Fprintln(os.Stderr, "failpoint "+name)
+	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }
 
 // Arm sets what Hit(name) does, until the returned function is called.
@@ -78,6 +101,16 @@ func loadEnv() {
 		name, action, _ := strings.Cut(strings.TrimSpace(item), "=")
 		action, marker, _ := strings.Cut(action, ":")
 		switch action {
+		case "kill-at":
+			prefix, ok := strings.CutSuffix(name, "...")
+			n, err := strconv.ParseInt(marker, 10, 64)
+			if !ok || err != nil {
+				panic(fmt.Sprintf("%s: %q: it should be prefix/...=kill-at:N", EnvVar, item))
+			}
+			c := &countdown{prefix: prefix}
+			c.left.Store(n)
+			all.Store(c)
+			set("", func() error { return nil }) // something is armed
 		case "kill-once":
 			set(name, func() error { return killOnce(name, marker) })
 		case "kill":

@@ -2,9 +2,11 @@ package failpoint
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +43,29 @@ func TestKillOnce(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if passed := err == nil; passed != want {
 			t.Errorf("process %d: %v, want passed: %t\n%s", i+1, err, want, out)
+		}
+	}
+}
+
+// The process is killed at the hit of that number, whatever the point's name, and says which it was.
+func TestKillAt(t *testing.T) {
+	points := []string{"other/point", "a/one", "other/point", "a/two", "a/three"}
+	if os.Getenv(EnvVar) != "" {
+		for _, p := range points {
+			if err := Hit(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return
+	}
+	for n, want := range map[int]string{1: "a/one", 2: "a/two", 3: "a/three", 4: ""} {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestKillAt$")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=a/...=kill-at:%d", EnvVar, n))
+		var said strings.Builder
+		cmd.Stderr = &said
+		err := cmd.Run()
+		if killed := err != nil; killed != (want != "") || want != "" && said.String() != "failpoint "+want+"\n" {
+			t.Errorf("hit %d: %v, it said %q, want %q", n, err, &said, want)
 		}
 	}
 }

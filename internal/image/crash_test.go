@@ -20,8 +20,9 @@ import (
 	"monopod.dev/monopod/test/images"
 )
 
-// The test binary is also the process that is killed: with childRoot set it pulls, or loads, and ends.
+// The test binary is also the process that is killed: with childRoot set it pulls, or loads, or does childDo, and ends.
 const (
+	childDo    = "MONOPOD_TEST_IMAGE_DO"
 	childRoot  = "MONOPOD_TEST_IMAGE_ROOT"
 	childPull  = "MONOPOD_TEST_IMAGE_PULL"
 	childLoad  = "MONOPOD_TEST_IMAGE_LOAD"
@@ -45,7 +46,10 @@ func child(root string) error {
 	if err != nil {
 		return err
 	}
-	if ref := os.Getenv(childPull); ref != "" {
+	if what := os.Getenv(childDo); what != "" {
+		verb, arg, _ := strings.Cut(what, " ")
+		err = deeds[verb](ctx, s, arg)
+	} else if ref := os.Getenv(childPull); ref != "" {
 		_, err = s.Pull(ctx, image.PullRequest{Ref: ref})
 	} else {
 		var f *os.File
@@ -80,7 +84,7 @@ func runChild(t *testing.T, kill time.Duration, env ...string) bool {
 	return false
 }
 
-// mustBeEmpty removes all images and looks whether anything is left in the store.
+// mustBeEmpty lets fsck look at the store, removes all images and looks whether anything is left.
 func (f *fixture) mustBeEmpty() {
 	f.t.Helper()
 	list, err := f.List(f.ctx)
@@ -88,6 +92,9 @@ func (f *fixture) mustBeEmpty() {
 		f.t.Fatal(err)
 	}
 	f.close()
+	for _, found := range f.findings(true) {
+		f.t.Errorf("fsck: %s %s %s: %s", found.Severity, found.Kind, found.Object, found.Problem)
+	}
 	f.cfg.ResumeWindow = time.Nanosecond // what interrupted pulls have brought may go
 	f.reopen()
 	for _, img := range list {

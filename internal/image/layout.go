@@ -16,6 +16,8 @@ const (
 	LayersLabel = "containerd.io/gc.ref.snapshot." + snapshotterName
 	// DiffLabel on a snapshot is the digest of the layer's tar.
 	DiffLabel = snapshots.LabelSnapshotDiffID
+	// UnpackKey begins the name of a snapshot that is being filled; none outlives its process.
+	UnpackKey = unpackKey
 	// ResumeWindow is how long what an interrupted pull has brought is kept for the next one.
 	ResumeWindow = defaultResumeWindow
 )

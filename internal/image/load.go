@@ -21,6 +21,8 @@ import (
 	"github.com/distribution/reference"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod.dev/monopod/internal/failpoint"
 )
 
 // LoadRequest says how to load an archive.
@@ -60,10 +62,14 @@ func (s *Store) Load(ctx context.Context, req LoadRequest) (loaded []LoadedImage
 		return nil, err
 	}
 	defer func() { end(false) }() // an archive is read anew anyway: nothing to resume
+	defer func() { err = noRoom(err) }()
 
 	namings, err := s.readArchive(ctx, req.Archive)
 	if err != nil {
 		return nil, fmt.Errorf("loading an image archive: %w", legible(err))
+	}
+	if err := failpoint.Hit("image/load/read"); err != nil {
+		return nil, err
 	}
 	if name != nil {
 		if len(namings) > 1 {
@@ -205,7 +211,7 @@ func (s stored) Write(p []byte) (int, error) {
 
 // noRoom says of an error whether the disk is full.
 func noRoom(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if !errdefs.IsResourceExhausted(err) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
 		return fmt.Errorf("%w: %w", err, errdefs.ErrResourceExhausted)
 	}
 	return err

@@ -30,20 +30,22 @@ func (s *Store) Pin(ctx context.Context, imageID, user string) error {
 		return fmt.Errorf("pin of image %s: the user must not be empty: %w", imageID, errdefs.ErrInvalidArgument)
 	}
 	ctx = s.scope(ctx)
-	err = s.db.Update(func(tx *bolt.Tx) error {
-		ctx := boltutil.WithTransaction(ctx, tx)
-		if _, err := s.content.Info(ctx, digest.Digest(ref.id)); err != nil {
-			return err
-		}
-		lease, err := s.leases.Create(ctx, leases.WithID(pinID(ref.id, user)),
-			leases.WithLabel(pinImageLabel, ref.id), leases.WithLabel(pinUserLabel, user))
-		if err != nil {
-			return err
-		}
-		return s.leases.AddResource(ctx, lease, leases.Resource{ID: ref.id, Type: "content"})
+	err = faulty("image/pin", func() error {
+		return s.db.Update(func(tx *bolt.Tx) error {
+			ctx := boltutil.WithTransaction(ctx, tx)
+			if _, err := s.content.Info(ctx, digest.Digest(ref.id)); err != nil {
+				return err
+			}
+			lease, err := s.leases.Create(ctx, leases.WithID(pinID(ref.id, user)),
+				leases.WithLabel(pinImageLabel, ref.id), leases.WithLabel(pinUserLabel, user))
+			if err != nil {
+				return err
+			}
+			return s.leases.AddResource(ctx, lease, leases.Resource{ID: ref.id, Type: "content"})
+		})
 	})
 	if err != nil && !errdefs.IsAlreadyExists(err) {
-		return fmt.Errorf("pin of image %s for %s: %w", imageID, user, err)
+		return fmt.Errorf("pin of image %s for %s: %w", imageID, user, noRoom(err))
 	}
 	return nil
 }
@@ -55,9 +57,11 @@ func (s *Store) Unpin(ctx context.Context, imageID, user string) error {
 	if err != nil {
 		return err
 	}
-	err = s.leases.Delete(s.scope(ctx), leases.Lease{ID: pinID(ref.id, user)})
+	err = faulty("image/unpin", func() error {
+		return s.leases.Delete(s.scope(ctx), leases.Lease{ID: pinID(ref.id, user)})
+	})
 	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("unpin of image %s for %s: %w", imageID, user, err)
+		return fmt.Errorf("unpin of image %s for %s: %w", imageID, user, noRoom(err))
 	}
 	if s.index.entry(ref) == nil {
 		s.kickCollect()

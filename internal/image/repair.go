@@ -35,7 +35,9 @@ func (s *Store) Drop(ctx context.Context, names, leaseIDs []string) error {
 func (s *Store) changeNames(ctx context.Context, change func(ctx context.Context) error) error {
 	s.namesMu.Lock()
 	defer s.namesMu.Unlock()
-	if err := s.db.Update(func(tx *bolt.Tx) error { return change(boltutil.WithTransaction(ctx, tx)) }); err != nil {
+	if err := faulty("image/names", func() error {
+		return s.db.Update(func(tx *bolt.Tx) error { return change(boltutil.WithTransaction(ctx, tx)) })
+	}); err != nil {
 		return noRoom(err)
 	}
 	return s.index.rebuild(ctx)

@@ -207,7 +207,7 @@ func (s *Store) openStores(ctx context.Context) error {
 		return fmt.Errorf("image store %s: removing the leftovers of an interrupted unpack: %w", layers, err)
 	}
 
-	s.db = metadata.NewDB(bdb, blobs, map[string]snapshots.Snapshotter{snapshotterName: snaps})
+	s.db = metadata.NewDB(bdb, faultyContent{blobs}, map[string]snapshots.Snapshotter{snapshotterName: faultySnapshots{snaps}})
 	if err := s.db.Init(ctx); err != nil {
 		return fmt.Errorf("image store %s: %w", path, noRoom(err))
 	}

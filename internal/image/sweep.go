@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 )
 
@@ -71,14 +73,28 @@ func (s *Store) sweep(ctx context.Context) error {
 
 // sweepUnpacks removes the snapshots that a killed process was filling: nobody will finish them. The lease of the pull
 // would hold them as long as what is worth to be gone on with.
+//
+// The metadata's own records are read, since a snapshot that was killed between the two steps of its commit is known to the
+// snapshotter by another key already.
 func (s *Store) sweepUnpacks(ctx context.Context) error {
 	var half []string
-	if err := s.snaps.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		if info.Kind == snapshots.KindActive {
-			half = append(half, info.Name)
+	if err := s.db.View(func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte("v1")) // the layout is that of core/metadata, which documents it (buckets.go)
+		for _, name := range []string{namespace, "snapshots", snapshotterName} {
+			if b != nil {
+				b = b.Bucket([]byte(name))
+			}
 		}
-		return nil
-	}); err != nil && !errdefs.IsNotFound(err) {
+		if b == nil {
+			return nil
+		}
+		return b.ForEachBucket(func(key []byte) error {
+			if bytes.HasPrefix(key, []byte(unpackKey)) {
+				half = append(half, string(key))
+			}
+			return nil
+		})
+	}); err != nil {
 		return err
 	}
 	for _, key := range half {

@@ -53,8 +53,10 @@ func (s *Store) unpackTarget(ctx context.Context, from remotes.Fetcher, target o
 	// The configuration holds the layers, and whatever holds the configuration (a name, a pin) so holds them.
 	label := "containerd.io/gc.ref.snapshot." + snapshotterName
 	info := content.Info{Digest: manifest.Config.Digest, Labels: map[string]string{label: layers[len(layers)-1].chain}}
-	_, err = s.content.Update(ctx, info, "labels."+label)
-	return err
+	return faulty("image/configuration/label", func() error {
+		_, err := s.content.Update(ctx, info, "labels."+label)
+		return err
+	})
 }
 
 // documents handles what describes an image: the index, the one manifest for this machine, the configuration. Each is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -69,7 +70,7 @@ func (v *verdict) judgeBlobs() {
 func (v *verdict) judgeLayers() {
 	for name, rec := range v.layers {
 		snap, known := v.snapshots[rec.snapshot]
-		if known && snap.kind == snapshots.KindActive {
+		if known && snap.kind == snapshots.KindActive || strings.HasPrefix(name, image.UnpackKey) {
 			v.add(leftover("layer", name, "it was being unpacked when the node was killed", byStart, Fix{Action: Open}))
 			continue
 		}
@@ -180,7 +181,8 @@ func (v *verdict) judgeUnheld() {
 		}
 	}
 	for name, rec := range v.layers {
-		if !v.held.layers[name] && v.badLayers[name] == "" && v.snapshots[rec.snapshot].kind != snapshots.KindActive {
+		half := v.snapshots[rec.snapshot].kind == snapshots.KindActive || strings.HasPrefix(name, image.UnpackKey) // told already
+		if !half && !v.held.layers[name] && v.badLayers[name] == "" {
 			v.add(leftover("layer", name, "no image, container or transfer holds it", byStart, Fix{Action: Open}))
 		}
 	}

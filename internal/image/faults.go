@@ -1,0 +1,105 @@
+package image
+
+import (
+	"context"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	digest "github.com/opencontainers/go-digest"
+
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+// What the metadata database does with files and directories happens in containerd's packages. These two stand between them, and put a
+// failpoint before and after each side effect: what if the process ends here? They change nothing.
+
+type faultyContent struct{ content.Store }
+
+type faultySnapshots struct{ snapshots.Snapshotter }
+
+// faulty does something between two failpoints, NAME/before and NAME/after.
+func faulty(name string, do func() error) error {
+	if err := failpoint.Hit(name + "/before"); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return failpoint.Hit(name + "/after")
+}
+
+func (c faultyContent) Delete(ctx context.Context, d digest.Digest) error {
+	return faulty("image/blob/delete", func() error { return c.Store.Delete(ctx, d) })
+}
+
+func (c faultyContent) Abort(ctx context.Context, ref string) error {
+	return faulty("image/blob/abort", func() error { return c.Store.Abort(ctx, ref) })
+}
+
+func (c faultyContent) Writer(ctx context.Context, opts ...content.WriterOpt) (w content.Writer, err error) {
+	err = faulty("image/blob/begin", func() error {
+		w, err = c.Store.Writer(ctx, opts...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return faultyWriter{w}, nil
+}
+
+// WalkStatusRefs is the fast way to the names of downloads, which the metadata looks for.
+func (c faultyContent) WalkStatusRefs(ctx context.Context, f func(string) error) error {
+	if w, ok := c.Store.(interface {
+		WalkStatusRefs(context.Context, func(string) error) error
+	}); ok {
+		return w.WalkStatusRefs(ctx, f)
+	}
+	all, err := c.Store.ListStatuses(ctx)
+	for _, st := range all {
+		if err := f(st.Ref); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+type faultyWriter struct{ content.Writer }
+
+func (w faultyWriter) Commit(ctx context.Context, size int64, expected digest.Digest, opts ...content.Opt) error {
+	return faulty("image/blob/commit", func() error { return w.Writer.Commit(ctx, size, expected, opts...) })
+}
+
+// Sync implements content.Syncer.
+func (w faultyWriter) Sync() error {
+	if s, ok := w.Writer.(content.Syncer); ok {
+		return s.Sync()
+	}
+	return nil
+}
+
+func (s faultySnapshots) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) (mounts []mount.Mount, err error) {
+	err = faulty("image/snapshot/prepare", func() error {
+		mounts, err = s.Snapshotter.Prepare(ctx, key, parent, opts...)
+		return err
+	})
+	return mounts, err
+}
+
+func (s faultySnapshots) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
+	return faulty("image/snapshot/commit", func() error { return s.Snapshotter.Commit(ctx, name, key, opts...) })
+}
+
+func (s faultySnapshots) Remove(ctx context.Context, key string) error {
+	return faulty("image/snapshot/remove", func() error { return s.Snapshotter.Remove(ctx, key) })
+}
+
+// Cleanup implements snapshots.Cleaner, as the overlay snapshotter does.
+func (s faultySnapshots) Cleanup(ctx context.Context) error {
+	cleaner, ok := s.Snapshotter.(snapshots.Cleaner)
+	if !ok {
+		return errdefs.ErrNotImplemented
+	}
+	return faulty("image/snapshot/cleanup", func() error { return cleaner.Cleanup(ctx) })
+}

@@ -7,7 +7,8 @@
 //	     +-------------------------------------+
 //
 // Its parts: plan decides and is pure, worker acts, cri observes, podspec translates, volumes, env and objects resolve what
-// a container refers to, status and nodestatus tell, server serves logs and streams, podlog reads logs.
+// a container refers to, pullauth finds credentials for pulls, imagekeep removes images by what imagegc decides, status and
+// nodestatus tell, server serves logs and streams, podlog reads logs.
 //
 // It guarantees that what it does depends only on the API server, the runtime and the host: killed at any point and
 // started again, it goes on. Pods run on while it is away.

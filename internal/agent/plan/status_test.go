@@ -117,11 +117,12 @@ func TestUnsupported(t *testing.T) {
 		HostUsers:        &yes,
 		Containers: []v1.Container{{
 			Name: "a", ReadinessProbe: &v1.Probe{}, Lifecycle: &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}},
-			VolumeMounts: []v1.VolumeMount{{Name: "v", SubPath: "x"}},
+			VolumeMounts: []v1.VolumeMount{{Name: "v", SubPath: "x"}, {Name: "i", SubPath: "x"}},
 		}},
 		Volumes: []v1.Volume{
 			{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
 			{Name: "n", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}},
+			{Name: "i", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "img"}}},
 		},
 	}}
 	got := strings.Join(Unsupported(pod), " ")

@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // objects is one ConfigMap and one Secret, both "x".
@@ -227,6 +229,33 @@ func TestErrorsAndOptions(t *testing.T) {
 		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.source, err, c.want)
 		}
+	}
+}
+
+// TestImageVolume: nothing is made on the host for it, and the runtime is told which image to mount.
+func TestImageVolume(t *testing.T) {
+	m := manager(t, &objects{})
+	pod := podWith(v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "r.example/model:1"}})
+	if err := errors.Join(m.Setup(t.Context(), pod), m.Update(t.Context(), pod)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(m.volumeDir("u", "a")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is a directory for it: %v", err)
+	}
+	c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "a", MountPath: "/m", SubPath: "x/y"}}}
+	in := MountInput{Pod: pod, Container: c, Images: map[string]*cri.Image{"a": {Id: "sha256:1"}}}
+	mounts, err := m.Mounts(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mounts[0]
+	if got.Image.GetImage() != "sha256:1" || got.Image.GetUserSpecifiedImage() != "r.example/model:1" || got.ImageSubPath != "x/y" ||
+		got.ContainerPath != "/m" || got.HostPath != "" || !got.Readonly {
+		t.Errorf("mount %v", got)
+	}
+	in.Images = nil
+	if _, err := m.Mounts(in); err == nil || !strings.Contains(err.Error(), `"r.example/model:1"`) {
+		t.Errorf("without its image: %v", err)
 	}
 }
 

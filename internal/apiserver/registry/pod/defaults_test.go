@@ -22,6 +22,8 @@ spec:
   - {name: conf, configMap: {name: cm}}
   - {name: host, hostPath: {path: /srv}}
   - {name: sec, secret: {secretName: s, defaultMode: 256}}
+  - {name: model, image: {reference: 'r.example/model:1'}}
+  - {name: newest, image: {reference: r.example/model}}
 `
 	const want = `metadata: {}
 spec:
@@ -70,6 +72,14 @@ spec:
     secret:
       defaultMode: 256
       secretName: s
+  - image:
+      pullPolicy: IfNotPresent
+      reference: r.example/model:1
+    name: model
+  - image:
+      pullPolicy: Always
+      reference: r.example/model
+    name: newest
 status: {}
 `
 	scheme := runtime.NewScheme()

@@ -132,7 +132,7 @@ func TestValidatePod(t *testing.T) {
 		"mount with relative":     {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "a" }, []string{c + "volumeMounts[0].mountPath: FieldValueInvalid"}},
 		"two mounts in one place": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "/etc/conf/" }, []string{c + "volumeMounts[1].mountPath: FieldValueInvalid"}},
 		"volume twice":            {func(s *corev1.PodSpec) { s.Volumes[2].Name = "conf" }, []string{"spec.volumes[2].name: FieldValueDuplicate"}},
-		"two sources":             {func(s *corev1.PodSpec) { s.Volumes[2].EmptyDir = &corev1.EmptyDirVolumeSource{} }, []string{"spec.volumes[2]: FieldValueForbidden"}},
+		"two sources":             {func(s *corev1.PodSpec) { s.Volumes[2].EmptyDir = &corev1.EmptyDirVolumeSource{} }, []string{"spec.volumes[2].hostPath: FieldValueForbidden"}},
 		"volume of a kind to come": {func(s *corev1.PodSpec) {
 			s.Volumes[2].VolumeSource = corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "a", Path: "/"}}
 		},
@@ -163,7 +163,7 @@ func TestValidatePod(t *testing.T) {
 		"image volume and another": {func(s *corev1.PodSpec) {
 			imageVolume(s, "a", corev1.PullAlways, "")
 			s.Volumes[0].EmptyDir = &corev1.EmptyDirVolumeSource{}
-		}, []string{"spec.volumes[0]: FieldValueForbidden"}},
+		}, []string{"spec.volumes[0].image: FieldValueForbidden"}},
 		"pull secrets": {func(s *corev1.PodSpec) { s.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}, {}} }, nil},
 
 		"env without name":     {func(s *corev1.PodSpec) { s.Containers[0].Env[0].Name = "" }, []string{c + "env[0].name: FieldValueRequired"}},

@@ -29,32 +29,28 @@ func validateVolumes(volumes []corev1.Volume, at *field.Path) (names map[string]
 func validateVolumeSource(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	sources := 0
-	count := func(more field.ErrorList) {
-		sources++
-		errs = append(errs, more...)
+	// As upstream, the first source is validated, and the others are one too many.
+	source := func(given bool, kind string, validate func(at *field.Path) field.ErrorList) {
+		switch {
+		case !given:
+		case sources > 0:
+			errs = append(errs, field.Forbidden(at.Child(kind), "may not specify more than 1 volume type"))
+		default:
+			sources++
+			errs = append(errs, validate(at.Child(kind))...)
+		}
 	}
-	if s.EmptyDir != nil {
-		count(validateEmptyDir(s.EmptyDir, at.Child("emptyDir")))
-	}
-	if s.HostPath != nil {
-		count(validateHostPath(s.HostPath, at.Child("hostPath")))
-	}
-	if c := s.ConfigMap; c != nil {
-		at := at.Child("configMap")
-		count(validateObjectName(c.Name, at.Child("name")))
-		errs = append(errs, validateFiles(c.Items, c.DefaultMode, at)...)
-	}
-	if c := s.Secret; c != nil {
-		at := at.Child("secret")
-		count(validateObjectName(c.SecretName, at.Child("secretName")))
-		errs = append(errs, validateFiles(c.Items, c.DefaultMode, at)...)
-	}
-	if s.Image != nil {
-		count(validateImageVolume(s.Image, at.Child("image")))
-	}
-	if sources > 1 {
-		errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
-	}
+	source(s.EmptyDir != nil, "emptyDir", func(at *field.Path) field.ErrorList { return validateEmptyDir(s.EmptyDir, at) })
+	source(s.HostPath != nil, "hostPath", func(at *field.Path) field.ErrorList { return validateHostPath(s.HostPath, at) })
+	source(s.Secret != nil, "secret", func(at *field.Path) field.ErrorList {
+		errs := validateObjectName(s.Secret.SecretName, at.Child("secretName"))
+		return append(errs, validateFiles(s.Secret.Items, s.Secret.DefaultMode, at)...)
+	})
+	source(s.ConfigMap != nil, "configMap", func(at *field.Path) field.ErrorList {
+		errs := validateObjectName(s.ConfigMap.Name, at.Child("name"))
+		return append(errs, validateFiles(s.ConfigMap.Items, s.ConfigMap.DefaultMode, at)...)
+	})
+	source(s.Image != nil, "image", func(at *field.Path) field.ErrorList { return validateImageVolume(s.Image, at) })
 	return errs
 }
 

@@ -63,6 +63,11 @@ func checkDocument(mediaType string, raw []byte) error {
 	if n := len(manifest.Layers); n > maxLayers {
 		return fmt.Errorf("the image has %d layers, and an overlay takes %d at most; build it with fewer layers: %w", n, maxLayers, errdefs.ErrInvalidArgument)
 	}
+	for _, desc := range append([]ocispec.Descriptor{manifest.Config}, manifest.Layers...) {
+		if err := checkDescriptor(desc); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -36,6 +36,12 @@ type rawImage struct {
 	manifest  []byte // nil: one that fits
 	mediaType string // of the manifest; "": OCI's
 	blobs     [][]byte
+	documents []document // further manifests and indexes
+}
+
+type document struct {
+	mediaType string
+	raw       []byte
 }
 
 type rawLayer struct {
@@ -106,6 +112,9 @@ func (img *rawImage) archive(t testing.TB) []byte {
 	members := []member{layoutFile, {name: "index.json", data: index}, blobOf(img.manifest)}
 	for _, b := range img.blobs {
 		members = append(members, blobOf(b))
+	}
+	for _, d := range img.documents {
+		members = append(members, blobOf(d.raw))
 	}
 	return archiveOf(t2, members...)
 }
@@ -216,6 +225,9 @@ func (f *field) bring(t *testing.T, img *rawImage) (string, error) {
 	if f.registry != nil {
 		for _, b := range img.blobs {
 			f.registry.SetBlob(digest.FromBytes(b), b)
+		}
+		for _, d := range img.documents {
+			f.registry.SetManifest("hostile", "other", d.mediaType, d.raw)
 		}
 		f.registry.SetManifest("hostile", "1", img.mediaType, img.manifest)
 		got, err := f.Pull(f.ctx, image.PullRequest{Ref: f.registry.Addr + "/" + hostileName})

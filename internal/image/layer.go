@@ -284,7 +284,7 @@ func (u *unpacking) applyPlain(ctx context.Context, stop func(), in io.Reader) (
 	layer := io.TeeReader(u.meter.of(ahead), io.MultiWriter(plain.Hash(), rec))
 	limits := u.store.limits
 	result, err := untar.Apply(ctx, u.dir, layer, untar.Options{MaxBytes: limits.layerBytes, MaxEntries: limits.layerEntries,
-		Room: u.store.room.check,
+		MaxMemory: limits.layerMemory, Room: u.store.room.check,
 		Warn: func(msg string, args ...any) {
 			u.store.log.WarnContext(ctx, msg, append(args, "layer", u.desc.Digest)...)
 		}})

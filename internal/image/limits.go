@@ -31,6 +31,8 @@ const (
 	maxLayerBytes   = 256 << 30
 	maxLayerEntries = 8 << 20
 	maxImageBytes   = 1 << 40
+	// maxLayerMemory is enough for 400,000 directories with paths of 100 bytes.
+	maxLayerMemory = 64 << 20
 )
 
 // What pulls and loads leave free on the file system of the store: a node whose disk is full cannot write its own state. It is a part of
@@ -46,11 +48,13 @@ type limits struct {
 	layers       *semaphore.Weighted
 	layerBytes   int64
 	layerEntries int
+	layerMemory  int64
 	imageBytes   int64
 }
 
 func newLimits() limits {
-	return limits{layers: semaphore.NewWeighted(maxLayersAtOnce), layerBytes: maxLayerBytes, layerEntries: maxLayerEntries, imageBytes: maxImageBytes}
+	return limits{layers: semaphore.NewWeighted(maxLayersAtOnce), layerBytes: maxLayerBytes, layerEntries: maxLayerEntries,
+		layerMemory: maxLayerMemory, imageBytes: maxImageBytes}
 }
 
 // room looks after what is left of the file system of a directory.

@@ -292,6 +292,12 @@ func (s *Store) checkTree(ctx context.Context, files *archiveFiles, document str
 		return false, err
 	}
 	what := "manifest " + desc.Digest.String()
+	if desc.Size > maxArchiveJSON {
+		return false, fmt.Errorf("%s has %d bytes, at most %d are possible: %w", what, desc.Size, maxArchiveJSON, errdefs.ErrInvalidArgument)
+	}
+	if _, err := s.checkStored(ctx, desc); err != nil {
+		return false, err
+	}
 	if images.IsIndexType(desc.MediaType) {
 		var index ocispec.Index
 		if err := s.document(ctx, what, desc, &index); err != nil {

@@ -170,12 +170,16 @@ func (s *Store) manifestOf(ctx context.Context, e *entry) (ocispec.Descriptor, o
 // savedManifest is the manifest that goes into the archive: the image's own when it describes layers that are not compressed, else one
 // that does.
 func (s *Store) savedManifest(ctx context.Context, target ocispec.Descriptor, manifest ocispec.Manifest, cfg ocispec.Image, img *savedImage) ([]byte, ocispec.Descriptor, error) {
-	platform := cfg.Platform
+	// An image that does not say what it is for is for every machine, which an index says by saying nothing.
+	var platform *ocispec.Platform
+	if cfg.OS != "" && cfg.Architecture != "" {
+		platform = &cfg.Platform
+	}
 	same := func(a, b ocispec.Descriptor) bool { return a.Digest == b.Digest }
 	if images.IsManifestType(target.MediaType) && slices.EqualFunc(manifest.Layers, img.layers, same) {
 		raw, err := content.ReadBlob(ctx, s.content, target)
 		if err == nil && isPlain(manifest) {
-			return raw, ocispec.Descriptor{MediaType: target.MediaType, Digest: target.Digest, Size: int64(len(raw)), Platform: &platform}, nil
+			return raw, ocispec.Descriptor{MediaType: target.MediaType, Digest: target.Digest, Size: int64(len(raw)), Platform: platform}, nil
 		}
 		if err != nil && !errdefs.IsNotFound(err) {
 			return nil, ocispec.Descriptor{}, err
@@ -183,7 +187,7 @@ func (s *Store) savedManifest(ctx context.Context, target ocispec.Descriptor, ma
 	}
 	img.config = ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: img.config.Digest, Size: img.config.Size}
 	raw, desc, err := madeManifest(img.config, img.layers)
-	desc.Platform = &platform
+	desc.Platform = platform
 	return raw, desc, err
 }
 

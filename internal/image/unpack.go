@@ -19,7 +19,11 @@ import (
 // unpack brings everything of the image that is missing into the store, and unpacks its layers. from is where to fetch
 // from; nil, everything must be in the store already. The layers are not yet known to be on disk: publish sees to that.
 func (s *Store) unpack(ctx context.Context, from remotes.Fetcher, target ocispec.Descriptor, track *tracker) error {
-	return legible(s.unpackTarget(ctx, from, target, track))
+	err := s.unpackTarget(ctx, from, target, track)
+	if err == nil {
+		return nil
+	}
+	return legible(classify(err))
 }
 
 func (s *Store) unpackTarget(ctx context.Context, from remotes.Fetcher, target ocispec.Descriptor, track *tracker) error {

@@ -11,13 +11,11 @@ import (
 )
 
 const (
-	// maxRemembered bounds the memory that the directories of a layer take until its end: their paths, and pathCost for each. It is
-	// enough for 400,000 directories with paths of 100 bytes.
-	maxRemembered = 64 << 20
-	pathCost      = 64
+	// pathCost is what a directory takes of Options.MaxMemory beside its path.
+	pathCost = 64
 	// roomBytes and roomEntries are how often Options.Room is asked: after so much was written.
 	roomBytes   = 1 << 20
-	roomEntries = 256
+	roomEntries = 64
 	// maxWarnings is how many things that are left out are told one by one.
 	maxWarnings = 8
 )
@@ -107,8 +105,8 @@ func (u *unpacker) room() error {
 
 // remember counts what is kept of a directory until the end.
 func (u *unpacker) remember(p string) error {
-	if u.remembered += int64(len(p)) + pathCost; u.remembered > maxRemembered {
-		return fmt.Errorf("the layer has too many directories: their paths take more than %d bytes; use several layers: %w", maxRemembered, errdefs.ErrResourceExhausted)
+	if u.remembered += int64(len(p)) + pathCost; u.opts.MaxMemory > 0 && u.remembered > u.opts.MaxMemory {
+		return fmt.Errorf("the layer has too many directories: their paths take more than %d bytes; use several layers: %w", u.opts.MaxMemory, errdefs.ErrResourceExhausted)
 	}
 	return nil
 }

@@ -33,7 +33,9 @@ type Options struct {
 	MaxBytes int64
 	// MaxEntries is how many entries the tar may have.
 	MaxEntries int
-	// Room is asked for every MiB and every 256 entries whether there is room for more; its error ends the unpacking. It may be nil.
+	// MaxMemory bounds what the directories of a layer take of the memory until its end: the bytes of their paths, and 64 for each.
+	MaxMemory int64
+	// Room is asked for every MiB and every 64 entries whether there is room for more; its error ends the unpacking. It may be nil.
 	Room func() error
 	// Warn is told what of the tar is left out. It may be nil.
 	Warn func(msg string, args ...any)

@@ -1,0 +1,6 @@
+package image
+
+// SetLimits makes the limits of what an image may be small enough to be reached in a test.
+func (s *Store) SetLimits(layerBytes, imageBytes, layerMemory int64, layerEntries int) {
+	s.limits.layerBytes, s.limits.imageBytes, s.limits.layerMemory, s.limits.layerEntries = layerBytes, imageBytes, layerMemory, layerEntries
+}

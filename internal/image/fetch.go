@@ -88,13 +88,15 @@ func readOnce(ctx context.Context, from remotes.Fetcher, desc ocispec.Descriptor
 	if err != nil && !errdefs.IsFailedPrecondition(err) { // which is how containerd's reader says that there is more
 		return nil, err
 	}
-	if int64(len(raw)) != desc.Size || err != nil {
-		than := "only"
-		if err != nil || int64(len(raw)) > desc.Size {
-			than = "more than"
-		}
-		return nil, fmt.Errorf("the registry sent a damaged %s %s: %s %d bytes, it should have %d: %w",
-			desc.MediaType, desc.Digest, than, min(int64(len(raw)), desc.Size), desc.Size, errdefs.ErrFailedPrecondition)
+	than := ""
+	switch n := int64(len(raw)); {
+	case err != nil || n > desc.Size:
+		than = "more than the"
+	case n < desc.Size:
+		than = fmt.Sprintf("only %d of the", n)
+	}
+	if than != "" {
+		return nil, fmt.Errorf("the registry sent a damaged %s %s: %s %d bytes that it should have: %w", desc.MediaType, desc.Digest, than, desc.Size, errdefs.ErrFailedPrecondition)
 	}
 	if got := desc.Digest.Algorithm().FromBytes(raw); got != desc.Digest {
 		return nil, fmt.Errorf("the registry sent a damaged %s: its digest is %s, not %s: %w", desc.MediaType, got, desc.Digest, errdefs.ErrFailedPrecondition)

@@ -235,6 +235,8 @@ func classOf(err error) error {
 			return errdefs.ErrNotFound
 		}
 		return errdefs.ErrUnavailable
+	case errors.Is(err, digest.ErrDigestInvalidFormat), errors.Is(err, digest.ErrDigestInvalidLength), errors.Is(err, digest.ErrDigestUnsupported):
+		return errdefs.ErrFailedPrecondition // what a registry names is no digest
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return errdefs.ErrResourceExhausted
 	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF): // no answer, or half of one

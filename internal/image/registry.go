@@ -209,6 +209,14 @@ func (rs *registrySession) noteServed(req *http.Request) {
 	}
 }
 
+// redirections is how many of them led to a request.
+func redirections(req *http.Request) (n int) {
+	for ; req.Response != nil && req.Response.Request != nil; n++ {
+		req = req.Response.Request
+	}
+	return n
+}
+
 // firstRequest is the request whose redirections led to this one.
 func firstRequest(req *http.Request) *http.Request {
 	for req.Response != nil && req.Response.Request != nil {

@@ -23,6 +23,8 @@ const (
 	maxManifest = 4 << 20
 	// maxToken is the largest answer of a token server.
 	maxToken = 1 << 20
+	// maxRedirects is how many redirections of one request are followed.
+	maxRedirects = 8
 )
 
 // watchedTransport notes the answers of hosts and watches the bodies: a host that sends nothing for the stall timeout
@@ -35,6 +37,11 @@ type watchedTransport struct {
 func (t *watchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	host := firstRequest(req).URL.Host
 	if err := t.session.mayAsk(host); err != nil {
+		return nil, err
+	}
+	if redirections(req) > maxRedirects {
+		err := &triedError{fmt.Sprintf("%s redirects more than %d times", host, maxRedirects)}
+		t.session.note(req.URL, false, err.Error())
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())

@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -381,4 +382,21 @@ func TestTokenServerRedirects(t *testing.T) {
 		tokens.Misbehave(registry.Redirect(strings.TrimSuffix(other.URL, "/token"), 307))
 		openParallel(t).pull(ref)
 	})
+}
+
+// A registry that is asked over TLS and names a token server without it gets no credentials there; nobody may ask there.
+func TestTokenServerWithoutTLS(t *testing.T) {
+	ca := registry.NewCA(t)
+	r := registry.NewTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.Pair(t, "127.0.0.1")}})
+	r.Push("a/two", "v1", build(t, two("", "x")))
+	r.Guard(func(*http.Request) (bool, []string) {
+		return false, []string{`Bearer realm="http://tokens.example/token"`}
+	})
+	f := open(t)
+	f.file("registry.example", "ca.pem", ca.PEM)
+	f.hosts("registry.example", fmt.Sprintf("server = \"https://%s\"\nca = \"ca.pem\"\n", r.Addr))
+	for _, auth := range []*image.Auth{{Username: "u", Password: "p", ServerAddress: r.Addr}, {IdentityToken: "idt", ServerAddress: r.Addr}} {
+		_, err := f.Pull(f.ctx, image.PullRequest{Ref: "registry.example/a/two:v1", Auth: auth})
+		mustFail(t, err, errdefs.IsPermissionDenied, "registry.example", "tokens.example", "without TLS")
+	}
 }

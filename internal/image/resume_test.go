@@ -55,15 +55,15 @@ func TestPullSurvives(t *testing.T) {
 	for name, rules := range map[string][]registry.Rule{
 		"429 for the manifest": {{Of: registry.Manifests, Times: 3, Fault: registry.Status(429)}},
 		"503 for the layer":    {{Name: layer, Times: 3, Fault: registry.Status(503)}},
-		"500, 502 and 504": {{Of: registry.Blobs, Times: 1, Fault: registry.Status(500)}, {Of: registry.Blobs, Times: 1, Fault: registry.Status(502)},
+		"500 and 502 and 504": {{Of: registry.Blobs, Times: 1, Fault: registry.Status(500)}, {Of: registry.Blobs, Times: 1, Fault: registry.Status(502)},
 			{Of: registry.Blobs, Times: 1, Fault: registry.Status(504)}},
-		"hang up before an answer":  {{Of: registry.Any, Times: 2, Fault: registry.Hangup()}},
-		"breaks within the layer":   {{Name: layer, Times: 4, Fault: registry.Cut(largeSize / 5)}},
-		"breaks often, early":       {{Name: layer, Times: 5, Fault: registry.Cut(10)}},
-		"breaks, and range ignored": {{Name: layer, Times: 1, Fault: registry.Cut(largeSize / 2)}, {Name: layer, Fault: registry.IgnoreRange()}},
-		"breaks, then other bytes":  {{Name: layer, Times: 1, Fault: registry.Cut(largeSize / 2)}, {Name: layer, Times: 1, Fault: registry.Corrupt(100)}},
-		"breaks, then no range":     {{Name: layer, Times: 1, Fault: registry.Cut(largeSize / 2)}, {Name: layer, Times: 1, Fault: registry.Status(416)}},
-		"Retry-After":               {{Name: layer, Times: 1, Fault: registry.Status(429, "Retry-After", "1")}},
+		"hang up before an answer": {{Of: registry.Any, Times: 2, Fault: registry.Hangup()}},
+		"breaks within the layer":  {{Name: layer, Times: 4, Fault: registry.Cut(largeSize / 5)}},
+		"breaks often and early":   {{Name: layer, Times: 5, Fault: registry.Cut(10)}},
+		"breaks and range ignored": {{Name: layer, Times: 1, Fault: registry.Cut(largeSize / 2)}, {Name: layer, Fault: registry.IgnoreRange()}},
+		"breaks then other bytes":  {{Name: layer, Times: 1, Fault: registry.Cut(largeSize / 2)}, {Name: layer, Times: 1, Fault: registry.Corrupt(100)}},
+		"breaks then no range":     {{Name: layer, Times: 1, Fault: registry.Cut(largeSize / 2)}, {Name: layer, Times: 1, Fault: registry.Status(416)}},
+		"Retry-After":              {{Name: layer, Times: 1, Fault: registry.Status(429, "Retry-After", "1")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -206,7 +206,7 @@ func parseTests(t *testing.T) tests {
 }
 
 func (p *testPackage) add(name string, file *ast.File) {
-	f := &testFile{name: name, idents: map[string]bool{}, strings: map[string]bool{}}
+	f := newTestFile(name, file)
 	if name == "node_test.go" {
 		p.shared = append(p.shared, f)
 	}
@@ -215,7 +215,12 @@ func (p *testPackage) add(name string, file *ast.File) {
 			p.funcs[fn.Name.Name] = f
 		}
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
+}
+
+// newTestFile looks for identifiers and strings in a file, or in a part of one.
+func newTestFile(name string, in ast.Node) *testFile {
+	f := &testFile{name: name, idents: map[string]bool{}, strings: map[string]bool{}}
+	ast.Inspect(in, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.Ident:
 			f.idents[n.Name] = true
@@ -226,6 +231,7 @@ func (p *testPackage) add(name string, file *ast.File) {
 		}
 		return true
 	})
+	return f
 }
 
 // check finds a proof: TestName or TestName/case of internal/runtime, or directory:TestName/case of another package below

@@ -263,7 +263,7 @@ func TestFieldsOfImage(t *testing.T) {
 			t.Errorf("file system %v: %v", u, err)
 		}
 	}
-	if len(fs.GetImageFilesystems()) != 1 {
+	if len(fs.GetImageFilesystems()) != 1 || len(fs.GetContainerFilesystems()) != 1 {
 		t.Errorf("file systems %v", fs)
 	}
 	for range 2 {

@@ -104,16 +104,22 @@ func (s *Server) RemoveImage(ctx context.Context, req *cri.RemoveImageRequest) (
 	return &cri.RemoveImageResponse{}, nil
 }
 
-// ImageFsInfo tells how much the images take.
+// ImageFsInfo tells how much the images take, and how much containers have written over them.
 func (s *Server) ImageFsInfo(ctx context.Context, _ *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {
 	mountpoint, used, inodes, err := s.cfg.Images.FsInfo(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{{
-		Timestamp: time.Now().UnixNano(), FsId: &cri.FilesystemIdentifier{Mountpoint: mountpoint},
-		UsedBytes: &cri.UInt64Value{Value: used}, InodesUsed: &cri.UInt64Value{Value: inodes},
-	}}}, nil
+	images := &cri.FilesystemUsage{Timestamp: time.Now().UnixNano(), FsId: &cri.FilesystemIdentifier{Mountpoint: mountpoint},
+		UsedBytes: &cri.UInt64Value{Value: used}, InodesUsed: &cri.UInt64Value{Value: inodes}}
+	containers := s.stats.Written(func(yield func(id, dir string) bool) {
+		for _, rec := range s.containers.List() {
+			if !yield(rec.ID, s.containers.Layer(rec.ID)) {
+				return
+			}
+		}
+	}, mountpoint)
+	return &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{images}, ContainerFilesystems: []*cri.FilesystemUsage{containers}}, nil
 }
 
 // idPrefix is the begin of an image's id, as people type it and crictl passes it on.

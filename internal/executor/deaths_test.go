@@ -155,7 +155,7 @@ func TestContainerExitsWhileWorkerIsAway(t *testing.T) {
 
 // With the worker killed at each of its steps, the caller's retry succeeds and nothing is left.
 func TestWorkerDiesAtEachStep(t *testing.T) {
-	for _, point := range []string{"held", "starting", "journalled", "deleting"} {
+	for _, point := range []string{"held", "starting", "journalled", "reaped", "deleting"} {
 		t.Run(point, func(t *testing.T) {
 			t.Setenv(failpoint.EnvVar, "executor/worker/"+point+"=kill") // armed in the first worker only
 			n := newNode(t)

@@ -114,3 +114,10 @@ func (b *exitBoard) take(ctx context.Context, k procKey) (journal.Exit, error) {
 		}
 	}
 }
+
+// drop forgets the exit of a process that nobody waits for.
+func (b *exitBoard) drop(k procKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.known, k)
+}

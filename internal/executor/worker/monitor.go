@@ -130,7 +130,7 @@ func (w *Worker) collectOwn(rec record, pidfd *proc.FD) (journal.Exit, error) {
 	if err := pidfd.Reap(); err != nil {
 		w.log.Error("container's process not reaped", "container", rec.ID, "pid", rec.PID, "err", err)
 	}
-	return e, nil
+	return e, failpoint.Hit("executor/worker/reaped")
 }
 
 // askKernel is the last resort: newer kernels tell how a process ended after a stranger has reaped it.

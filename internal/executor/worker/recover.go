@@ -174,10 +174,19 @@ func (w *Worker) takeOver(c *container, h *heldSet, e journal.Exit, journalled b
 	for _, name := range slices.Collect(maps.Keys(h.fds)) {
 		files[name] = h.file(name)
 	}
-	if c.rec.Exit == nil && pidfd == nil { // the process has ended, and only its output was not drained
+	// The process has ended, and only its output was not drained, or its end not recorded. The keeper does not tell of an end that the
+	// last worker has journalled and reaped.
+	if c.rec.Exit == nil && (pidfd == nil || journalled) {
+		if pidfd != nil {
+			pidfd.Close()
+		}
 		w.resumeStdio(c, files)
 		close(c.ended)
-		go w.conclude(w.ctx, c, e, journalled)
+		k := procKey{c.rec.PID, c.rec.StartTime}
+		go func() {
+			w.conclude(w.ctx, c, e, journalled)
+			w.exits.drop(k) // where the keeper has seen it as well
+		}()
 		return nil
 	}
 	parent := w.keeperPID

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/leases"
@@ -68,12 +69,13 @@ func (s *Store) kickCollect() {
 
 // collectAsked collects if it was asked for and has not happened: at the end, so that a store that is closed holds nothing
 // that nobody uses.
-func (s *Store) collectAsked(ctx context.Context) error {
+func (s *Store) collectAsked(ctx context.Context) {
 	select {
 	case <-s.collectKick:
-		return s.collect(ctx)
+		if err := s.collect(ctx); err != nil {
+			s.log.WarnContext(ctx, "collecting unused image content failed; it is tried again at the next start", "err", err)
+		}
 	default:
-		return nil
 	}
 }
 
@@ -98,6 +100,9 @@ func (s *Store) collectLoop(ctx context.Context) {
 func (s *Store) collect(ctx context.Context) error {
 	s.collectMu.Lock()
 	defer s.collectMu.Unlock()
+	if err := s.dropLate(ctx); err != nil {
+		return err
+	}
 	if err := s.dropStaleTransfers(ctx); err != nil {
 		return err
 	}
@@ -113,6 +118,40 @@ func (s *Store) collect(ctx context.Context) error {
 	}
 	s.sums.changed()
 	return failpoint.Hit("image/collect/ended")
+}
+
+// late is what could not be given back when it was time to, which takes room on the disk: each collection tries it again.
+type late struct {
+	mu                sync.Mutex
+	snapshots, leases []string
+}
+
+func (l *late) add(snapshots, leases []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.snapshots, l.leases = append(l.snapshots, snapshots...), append(l.leases, leases...)
+}
+
+func (s *Store) dropLate(ctx context.Context) (err error) {
+	s.late.mu.Lock()
+	keys, ids := s.late.snapshots, s.late.leases
+	s.late.snapshots, s.late.leases = nil, nil
+	s.late.mu.Unlock()
+	for len(keys) > 0 && err == nil {
+		if err = s.snaps.Remove(ctx, keys[0]); err == nil || errdefs.IsNotFound(err) {
+			keys, err = keys[1:], nil
+		}
+	}
+	for len(ids) > 0 && err == nil {
+		if err = s.leases.Delete(ctx, leases.Lease{ID: ids[0]}); err == nil || errdefs.IsNotFound(err) {
+			ids, err = ids[1:], nil
+		}
+	}
+	if err != nil {
+		s.late.add(keys, ids)
+		return fmt.Errorf("giving back what an earlier transfer could not: %w", noRoom(err))
+	}
+	return nil
 }
 
 // dropStaleTransfers drops the leases of pulls and loads that ended without success long enough ago, or in an earlier
@@ -157,6 +196,7 @@ func (s *Store) beginTransfer(ctx context.Context, what string) (_ context.Conte
 			// Detached: a lease that outlives a cancelled call would hold its content for an hour.
 			if err := s.leases.Delete(context.WithoutCancel(ctx), lease); err != nil && !errdefs.IsNotFound(err) {
 				s.log.WarnContext(ctx, "dropping a lease failed; what it holds is freed later", "lease", lease.ID, "err", err)
+				s.late.add(nil, []string{lease.ID})
 			}
 		}
 		s.activeMu.Lock()

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/mount"
@@ -13,7 +14,8 @@ import (
 )
 
 // What the metadata database does with files and directories happens in containerd's packages. These two stand between them, and put a
-// failpoint before and after each side effect: what if the process ends here? They change nothing.
+// failpoint before and after each side effect: what if the process ends here? Else they change nothing, but that a blob which a full
+// disk keeps from being begun leaves nothing.
 
 type faultyContent struct{ content.Store }
 
@@ -43,6 +45,15 @@ func (c faultyContent) Writer(ctx context.Context, opts ...content.WriterOpt) (w
 		w, err = c.Store.Writer(ctx, opts...)
 		return err
 	})
+	if noSpace(err) { // its directory is there by then, and would stay until the next start
+		var o content.WriterOpts
+		for _, opt := range opts {
+			err = errors.Join(err, opt(&o))
+		}
+		if aerr := c.Store.Abort(ctx, o.Ref); aerr != nil && !errdefs.IsNotFound(aerr) {
+			err = errors.Join(err, aerr)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -353,7 +353,10 @@ func (u *unpacking) end(ctx context.Context, committed bool) {
 	if u.locked {
 		u.store.locks.Unlock("layer://" + u.chain)
 	}
+	if u.key != "" {
+		u.store.late.add([]string{u.key}, nil)
+	}
 	if err != nil {
-		u.store.log.WarnContext(ctx, "cleaning up after a layer failed; it is done at the next start", "layer", u.desc.Digest, "err", err)
+		u.store.log.WarnContext(ctx, "cleaning up after a layer failed; it is done later", "layer", u.desc.Digest, "err", err)
 	}
 }

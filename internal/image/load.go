@@ -158,7 +158,7 @@ func (s *Store) keepFile() keepFile {
 			return want, nil
 		}
 		if err != nil {
-			return "", err
+			return "", noRoom(err)
 		}
 		defer func() {
 			w.Close() //nolint:errcheck // committed, or of no use
@@ -209,9 +209,11 @@ func (s stored) Write(p []byte) (int, error) {
 	return n, err
 }
 
+func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 // noRoom says of an error whether the disk is full.
 func noRoom(err error) error {
-	if !errdefs.IsResourceExhausted(err) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
+	if noSpace(err) && !errdefs.IsResourceExhausted(err) {
 		return fmt.Errorf("%w: %w", err, errdefs.ErrResourceExhausted)
 	}
 	return err

@@ -111,6 +111,7 @@ type Store struct {
 	namesMu sync.Mutex
 
 	sums sums // of what the store takes
+	late late // what is still to be given back
 
 	// collectMu makes one garbage collection run at a time.
 	collectMu   sync.Mutex
@@ -224,7 +225,8 @@ func (s *Store) Close() error {
 	s.stop()
 	s.flights.wait()
 	s.running.Wait()
-	return errors.Join(s.collectAsked(s.scope(context.WithoutCancel(s.flights.life))), s.closeAll())
+	s.collectAsked(s.scope(context.WithoutCancel(s.flights.life)))
+	return s.closeAll()
 }
 
 func (s *Store) closeAll() error {

@@ -54,19 +54,29 @@ func checkOverlay(dir string) (err error) {
 }
 
 // sweep removes what a killed process had made in the stores of blobs and layers, but not written down in the
-// metadata. The metadata looks for such things only in a collection that removes something of its own; so it is given
-// something to remove.
+// metadata. A disk that is full keeps no store from opening: removing images is the way out of it.
 func (s *Store) sweep(ctx context.Context) error {
+	err := s.sweepAll(ctx)
+	if errdefs.IsResourceExhausted(err) {
+		s.log.ErrorContext(ctx, "the disk of the image store is full; what killed pulls have left is removed at the next start with room", "store", s.root, "err", err)
+		return nil
+	}
+	return err
+}
+
+// sweepAll: the metadata looks for what it does not know only in a collection that removes something of its own; so it is given
+// something to remove.
+func (s *Store) sweepAll(ctx context.Context) error {
 	const bait = "sweep"
 	if err := s.sweepUnpacks(ctx); err != nil {
-		return fmt.Errorf("sweeping half unpacked layers: %w", err)
+		return fmt.Errorf("sweeping half unpacked layers: %w", noRoom(err))
 	}
 	if _, err := s.snaps.Prepare(ctx, bait, ""); err != nil && !errdefs.IsAlreadyExists(err) {
-		return fmt.Errorf("sweeping the layers: %w", err)
+		return fmt.Errorf("sweeping the layers: %w", noRoom(err))
 	}
 	desc := ocispec.Descriptor{Digest: digest.FromString(bait), Size: int64(len(bait))}
 	if err := content.WriteBlob(ctx, s.content, bait, strings.NewReader(bait), desc); err != nil {
-		return fmt.Errorf("sweeping the blobs: %w", err)
+		return fmt.Errorf("sweeping the blobs: %w", noRoom(err))
 	}
 	return s.collect(ctx)
 }

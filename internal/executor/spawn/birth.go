@@ -245,7 +245,7 @@ func (b *birth) spawn(s *Spawner) (*Child, error) {
 	if b.cgroupNS != 0 {
 		fds = append(fds, C.int(b.cgroupNS))
 	}
-	if b.plan.label != "" {
+	if b.plan.label != "" || b.plan.appArmor != "" {
 		fds = append(fds, C.int(s.proc))
 	}
 	flags := C.uint64_t(0)

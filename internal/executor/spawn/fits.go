@@ -72,7 +72,6 @@ func fitsProcess(c *configs.Config, p *libcontainer.Process) error {
 		what string
 		is   bool
 	}{
-		{"an AppArmor profile", p.AppArmorProfile != "" || c.AppArmorProfile != ""},
 		{"a scheduler", p.Scheduler != nil || c.Scheduler != nil},
 		{"an I/O priority", p.IOPriority != nil || c.IOPriority != nil},
 		{"a CPU affinity", p.CPUAffinity != nil || c.ExecCPUAffinity != nil},

@@ -39,6 +39,7 @@ type plan struct {
 	readonly, masked                                     []string
 	limits                                               []configs.Rlimit
 	label, fileLabel                                     string // of SELinux
+	appArmor                                             string // the profile
 }
 
 const (
@@ -117,6 +118,9 @@ func (p *plan) encode() []byte {
 	}
 	if p.fileLabel != "" {
 		head.filelabel = l.text(p.fileLabel)
+	}
+	if p.appArmor != "" {
+		head.apparmor = l.text("exec " + p.appArmor)
 	}
 	if len(p.limits) > 0 {
 		l.align()

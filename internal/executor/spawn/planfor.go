@@ -3,6 +3,7 @@
 package spawn
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -53,6 +54,7 @@ func planFor(c *configs.Config, p *libcontainer.Process, f *filter) *plan {
 	if p.Label != "" {
 		out.label = p.Label
 	}
+	out.appArmor = cmp.Or(p.AppArmorProfile, c.AppArmorProfile)
 	return out
 }
 

@@ -155,7 +155,7 @@ func (s *Spawner) Keep(c *configs.Config) (*Kept, error) {
 		return nil, err
 	}
 	return &Kept{filter: filter, config: &configs.Config{Umask: c.Umask, Capabilities: c.Capabilities, NoNewPrivileges: c.NoNewPrivileges,
-		NoNewKeyring: c.NoNewKeyring, ProcessLabel: c.ProcessLabel, Rlimits: c.Rlimits, OomScoreAdj: c.OomScoreAdj}}, nil
+		NoNewKeyring: c.NoNewKeyring, ProcessLabel: c.ProcessLabel, AppArmorProfile: c.AppArmorProfile, Rlimits: c.Rlimits, OomScoreAdj: c.OomScoreAdj}}, nil
 }
 
 // Config is the part of the container's configuration that is kept.

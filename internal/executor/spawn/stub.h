@@ -22,8 +22,8 @@ struct plan {
 	uint32_t readonly, nreadonly; // arrays of offsets: paths to make read-only, and to hide
 	uint32_t masked, nmasked;
 	uint32_t limits, nlimits; // array of struct limit
-	uint32_t label, filelabel; // the program's SELinux label, and that of its files; with label a descriptor of /proc is there
-	uint32_t reserved;
+	uint32_t label, filelabel; // the program's SELinux label, and that of its files
+	uint32_t apparmor; // what to write so that the program is confined by an AppArmor profile
 };
 
 struct limit {
@@ -44,7 +44,7 @@ enum {
 };
 
 // Descriptors of the stub, behind the three of its stdio. Behind those of cgroups are the pidfd of PLAN_JOIN_CGROUP_NS, if it is set, and the
-// host's /proc, if the plan has a label.
+// host's /proc, if the plan has a label or a profile.
 enum { PLAN_FD = 3, STATUS_FD = 4, GATE_FD = 5, CGROUP_FD = 6 };
 
 // What is sent over STATUS_FD: STATUS_READY when all is done but what comes after the gate; or with a text STATUS_BROKEN, when the place

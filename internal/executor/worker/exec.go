@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/hold"
@@ -215,7 +216,7 @@ func (w *Worker) startExec(ctx context.Context, call *protocol.Call, c *containe
 		if err := ownStdio(process, &config); err != nil {
 			return 0, err
 		}
-		if err := lc.Start(process); err != nil {
+		if err := w.startIn(lc, c, process, req.Process); err != nil {
 			return 0, err
 		}
 		return process.Pid()
@@ -225,7 +226,7 @@ func (w *Worker) startExec(ctx context.Context, call *protocol.Call, c *containe
 		return 0, err
 	}
 	defer e.close()
-	if err := lc.Start(process); err != nil {
+	if err := w.startIn(lc, c, process, req.Process); err != nil {
 		return 0, err
 	}
 	if pid, err = process.Pid(); err != nil {
@@ -238,6 +239,16 @@ func (w *Worker) startExec(ctx context.Context, call *protocol.Call, c *containe
 		return 0, errors.Join(err, killAndReap(pid))
 	}
 	return pid, nil
+}
+
+// startIn has libcontainer start a further process. A spawn.ProgramError says that only the program is at fault, which libcontainer
+// tells to people only.
+func (w *Worker) startIn(lc *libcontainer.Container, c *container, process *libcontainer.Process, p *specs.Process) error {
+	err := lc.Start(process)
+	if err != nil && !canExecute(fmt.Sprintf("/proc/%d/root", c.snapshot().PID), p, nil) {
+		return &spawn.ProgramError{Text: err.Error()}
+	}
+	return err
 }
 
 // giveStdio makes the call's descriptors the process's stdio. A stream that is not named is /dev/null.

@@ -127,7 +127,8 @@ func (t *tokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if secret && downgrade(t.registry, req.URL) && !docker.IsLocalhost(req.URL.Host) {
 		return nil, fmt.Errorf("%s names a token server without TLS, %s, which does not get credentials: %w", t.registry.Host, req.URL.Host, errdefs.ErrPermissionDenied)
 	}
-	return t.next.RoundTrip(req)
+	// What the token server does is done by the registry that names it: if another host follows that one, it is asked.
+	return t.next.RoundTrip(req.WithContext(context.WithValue(req.Context(), askedForKey{}, t.registry.Host)))
 }
 
 func downgrade(from, to *url.URL) bool { return from.Scheme == "https" && to.Scheme != "https" }

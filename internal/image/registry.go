@@ -205,8 +205,19 @@ func (rs *registrySession) noteServed(req *http.Request) {
 	if s, ok := req.Context().Value(servedKey{}).(*served); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.session, s.host = rs, firstRequest(req).URL.Host
+		s.session, s.host = rs, askedHost(req)
 	}
+}
+
+// askedForKey leads to the host of a registry, in the context of a request to its token server.
+type askedForKey struct{}
+
+// askedHost is the host of the registry that a request is made for, wherever it was redirected to.
+func askedHost(req *http.Request) string {
+	if host, ok := req.Context().Value(askedForKey{}).(string); ok {
+		return host
+	}
+	return firstRequest(req).URL.Host
 }
 
 // redirections is how many of them led to a request.

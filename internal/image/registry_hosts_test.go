@@ -275,6 +275,26 @@ func TestMirrorsThatFail(t *testing.T) {
 			}
 		})
 	}
+	for name, fault := range map[string]registry.Fault{"its token server never answers": registry.Hang(), "its token server: 503": registry.Status(503), "its token server refuses": registry.Status(403)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mirror, tokens, ref := guarded(t)
+			tokens.Misbehave(fault)
+			server := registry.New(t)
+			server.Push("a/two", "v1", build(t, two("", "served")))
+			f := openParallel(t)
+			f.close()
+			f.cfg.StallTimeout = 2 * time.Second
+			f.reopen()
+			f.hosts("mirrored.example", fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n", server.Addr, mirror.Addr))
+			if got := f.read(f.pull(strings.Replace(ref, mirror.Addr, "mirrored.example", 1)), "etc/shared"); got != "served" {
+				t.Errorf("it has %q", got)
+			}
+			if n := len(tokens.Requests()); n > 4 {
+				t.Errorf("the token server was asked %d times", n)
+			}
+		})
+	}
 	t.Run("all of them", func(t *testing.T) {
 		t.Parallel()
 		mirror, server := registry.New(t), registry.New(t)

@@ -156,7 +156,7 @@ type retryTransport struct {
 func (t *retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		resp, err := t.next.RoundTrip(req)
-		again := (req.Method == http.MethodGet || req.Method == http.MethodHead || req.GetBody != nil) && t.session.lastResort(req.URL.Host)
+		again := (req.Method == http.MethodGet || req.Method == http.MethodHead || req.GetBody != nil) && t.session.lastResort(askedHost(req))
 		if err != nil {
 			if !again || try > maxRetries || !brokenConnection(err) {
 				return nil, lastWord(req.Context(), err, try)

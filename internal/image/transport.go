@@ -35,7 +35,7 @@ type watchedTransport struct {
 }
 
 func (t *watchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	host := firstRequest(req).URL.Host
+	host := askedHost(req)
 	if err := t.session.mayAsk(host); err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func FuzzStream(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		r, end, err := decompress(source{bytes.NewReader(stream)})
+		r, end, err := decompress(t.Context(), source{bytes.NewReader(stream)}, newLimits().windows)
 		if err == nil {
 			_, err = io.Copy(io.Discard, io.LimitReader(r, 8<<20))
 			end()

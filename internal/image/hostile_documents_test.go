@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/image"
 )
 
@@ -232,4 +236,39 @@ func TestIndexThatContainsItself(t *testing.T) {
 	_, err := f.Pull(f.ctx, image.PullRequest{Ref: f.registry.Addr + "/" + hostileName})
 	mustFail(t, err, errdefs.IsFailedPrecondition, self.String())
 	f.mustBeEmpty()
+}
+
+// TestMostLayers: as many layers as an overlay takes can be mounted.
+func TestMostLayers(t *testing.T) {
+	f := newField(t, true)
+	var img rawImage
+	for i := range 500 {
+		img.layers = append(img.layers, rawLayer{plain: rawTar(reg(fmt.Sprint(i), "x"))})
+	}
+	id, err := f.bring(t, &img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := f.Layers(f.ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := t.TempDir()
+	for _, d := range []string{"merged", "upper", "work"} {
+		if err := os.Mkdir(filepath.Join(at, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merged := filepath.Join(at, "merged")
+	err = mount.Overlay(merged, layers, filepath.Join(at, "upper"), filepath.Join(at, "work"), "")
+	if errdefs.IsFailedPrecondition(err) && strings.Contains(err.Error(), "before Linux 6.8") {
+		return // and that is what it should say there
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(merged, 0) //nolint:errcheck // looked for at the end of the test
+	if entries, err := os.ReadDir(merged); err != nil || len(entries) != 500 {
+		t.Errorf("%d files, %v", len(entries), err)
+	}
 }

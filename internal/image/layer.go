@@ -258,7 +258,7 @@ func (u *unpacking) apply(ctx context.Context, stop func(), src io.Reader) error
 }
 
 func (u *unpacking) applyPlain(ctx context.Context, stop func(), in io.Reader) (err error) {
-	stream, end, err := decompress(in)
+	stream, end, err := decompress(ctx, in, u.store.limits.windows)
 	if err != nil {
 		return err
 	}

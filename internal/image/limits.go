@@ -46,6 +46,7 @@ const (
 // limits bounds what all pulls together do at a time, and what each image may be.
 type limits struct {
 	layers       *semaphore.Weighted
+	windows      *semaphore.Weighted // bytes of zstd's windows
 	layerBytes   int64
 	layerEntries int
 	layerMemory  int64
@@ -53,7 +54,7 @@ type limits struct {
 }
 
 func newLimits() limits {
-	return limits{layers: semaphore.NewWeighted(maxLayersAtOnce), layerBytes: maxLayerBytes, layerEntries: maxLayerEntries,
+	return limits{layers: semaphore.NewWeighted(maxLayersAtOnce), windows: semaphore.NewWeighted(allZstdWindows), layerBytes: maxLayerBytes, layerEntries: maxLayerEntries,
 		layerMemory: maxLayerMemory, imageBytes: maxImageBytes}
 }
 

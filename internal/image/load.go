@@ -130,7 +130,7 @@ func (s *Store) readArchive(ctx context.Context, r io.Reader) ([]naming, error) 
 	if head, _ := begin.Peek(8); foreign(head) != "" { // an error comes again below
 		return nil, fmt.Errorf("the archive is compressed with %s; decompress it first, or use gzip or zstd: %w", foreign(head), errdefs.ErrInvalidArgument)
 	}
-	plain, end, err := decompress(begin)
+	plain, end, err := decompress(ctx, begin, s.limits.windows)
 	if err != nil {
 		return nil, damaged(err)
 	}

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/semaphore"
 )
 
 // chunkSize is what goes from one stage of an unpack to the next at a time: it stays in a core's cache.
@@ -21,8 +23,13 @@ const chunkSize = 128 << 10
 // chunksAhead is how many chunks a stage may be ahead of the next one.
 const chunksAhead = 4
 
-// maxZstdWindow is how much memory a zstd layer may ask for, which is what zstd's own command grants too.
-const maxZstdWindow = 128 << 20
+// How much memory zstd streams may ask for: one alone as much as zstd's own command grants, and all those with large windows that are read
+// at a time no more than that together. One with a window of the usual size (levels up to 19 have no larger one) waits for no other.
+const (
+	maxZstdWindow   = 128 << 20
+	usualZstdWindow = 8 << 20
+	allZstdWindows  = maxZstdWindow
+)
 
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
@@ -116,14 +123,29 @@ func checkLayerType(mediaType string) error {
 		mediaType, errdefs.ErrInvalidArgument)
 }
 
+// zstdWindow is the window that a stream may have: that of its first frame, but at least the usual one. Further frames must do with it.
+func zstdWindow(in *bufio.Reader) int64 {
+	head, _ := in.Peek(zstd.HeaderMaxSize) // an error comes again
+	var h zstd.Header
+	if err := h.Decode(head); err != nil || h.Skippable {
+		return maxZstdWindow // nobody knows yet
+	}
+	window := h.WindowSize
+	if h.SingleSegment {
+		window = h.FrameContentSize
+	}
+	return int64(max(usualZstdWindow, min(window, maxZstdWindow))) //nolint:gosec // bounded
+}
+
 // peekSize is how much is read at a time of what is decompressed.
 const peekSize = 64 << 10
 
 // decompress reads a layer, or an archive, as the plain tar that it is. What it is compressed with is told by its first bytes: there are
 // images whose media type says something else. It is done in this process, by libraries: containerd's package would run the
 // programs unpigz or igzip where the machine has them, which would then parse hostile input with all of our rights.
-// The errors of r are told from those of its bytes when r is a source.
-func decompress(r io.Reader) (plain io.Reader, end func(), err error) {
+// The errors of r are told from those of its bytes when r is a source. A stream that needs much memory waits until windows has it;
+// end gives it back, and must be called.
+func decompress(ctx context.Context, r io.Reader, windows *semaphore.Weighted) (plain io.Reader, end func(), err error) {
 	in := bufio.NewReaderSize(r, peekSize)
 	head, err := in.Peek(10)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -137,11 +159,20 @@ func decompress(r io.Reader) (plain io.Reader, end func(), err error) {
 		}
 		return classed{z}, func() {}, nil
 	case compression.Zstd:
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		window := zstdWindow(in)
+		held := int64(0)
+		if window > usualZstdWindow {
+			held = window
+			if err := windows.Acquire(ctx, held); err != nil {
+				return nil, nil, context.Cause(ctx)
+			}
+		}
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(uint64(window))) //nolint:gosec // positive
 		if err != nil {
+			windows.Release(held)
 			return nil, nil, badStream(err)
 		}
-		return classed{z}, z.Close, nil
+		return classed{z}, func() { z.Close(); windows.Release(held) }, nil
 	}
 	return in, func() {}, nil
 }

@@ -229,7 +229,8 @@ func TestImageFsInfo(t *testing.T) {
 		_, c := info()
 		return c.GetUsedBytes().GetValue() >= 3<<20 && c.GetInodesUsed().GetValue() >= 4
 	})
-	if later, _ := info(); later.GetUsedBytes().GetValue() != images.GetUsedBytes().GetValue() {
+	// Less may be taken: what the archive brought beside the image is collected in the background.
+	if later, _ := info(); later.GetUsedBytes().GetValue() > images.GetUsedBytes().GetValue() {
 		t.Errorf("a container's bytes count as the images': %v, before %v", later, images)
 	}
 	n.check(n.tryStop(id, 0))

@@ -164,7 +164,7 @@ func TestKilledAtEverySideEffect(t *testing.T) {
 			before: func(f *fixture) string { f.pull(first); f.pull(second); return "remove " + first },
 			check: func(f *fixture) {
 				if _, err := f.Get(f.ctx, first); !errdefs.IsNotFound(err) {
-					t.Errorf("a removed image: %v", err)
+					f.t.Errorf("a removed image: %v", err)
 				}
 				f.has(second, "second")
 			},
@@ -175,10 +175,10 @@ func TestKilledAtEverySideEffect(t *testing.T) {
 			before: func(f *fixture) string { f.pull(first); return "untag " + first },
 			check: func(f *fixture) {
 				if _, err := f.Get(f.ctx, first); !errdefs.IsNotFound(err) {
-					t.Errorf("a removed name: %v", err)
+					f.t.Errorf("a removed name: %v", err)
 				}
 				if list, err := f.List(f.ctx); err != nil || !slices.ContainsFunc(list, func(i image.Image) bool { return len(i.RepoTags) == 0 && len(i.RepoDigests) == 1 }) {
-					t.Errorf("its digest is gone too: %v, %v", list, err)
+					f.t.Errorf("its digest is gone too: %v, %v", list, err)
 				}
 			},
 			points: []string{"image/names/after", "image/untag/unnamed"},
@@ -187,13 +187,13 @@ func TestKilledAtEverySideEffect(t *testing.T) {
 			before: func(f *fixture) string {
 				img := f.pull(first)
 				if err := f.Unpin(f.ctx, img.ID, "container"); err != nil {
-					t.Fatal(err)
+					f.t.Fatal(err)
 				}
 				return "pin " + img.ID
 			},
 			check: func(f *fixture) {
 				if pins, err := f.Pins(f.ctx); err != nil || len(pins["container"]) != 1 {
-					t.Errorf("pins: %v, %v", pins, err)
+					f.t.Errorf("pins: %v, %v", pins, err)
 				}
 			},
 			points: []string{"image/pin/before", "image/pin/after"},
@@ -202,7 +202,7 @@ func TestKilledAtEverySideEffect(t *testing.T) {
 			before: func(f *fixture) string {
 				img := f.pull(first)
 				if err := errors.Join(f.Pin(f.ctx, img.ID, "container"), f.Remove(f.ctx, img.ID)); err != nil {
-					t.Fatal(err)
+					f.t.Fatal(err)
 				}
 				return "unpin " + img.ID
 			},
@@ -210,13 +210,14 @@ func TestKilledAtEverySideEffect(t *testing.T) {
 				f.close() // with the collection that was asked for
 				f.reopen()
 				if _, used, _, err := f.FsInfo(f.ctx); err != nil || used != 0 {
-					t.Errorf("%d bytes are used, %v", used, err)
+					f.t.Errorf("%d bytes are used, %v", used, err)
 				}
 			},
 			points: []string{"image/unpin/before", "image/unpin/after", "image/snapshot/remove/after", "image/blob/delete/after"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each has a store and children of its own
 			f := onTmpfs(t, 64<<20)
 			met := map[string]int{}
 			kill := func(failpoints string) (point string) {

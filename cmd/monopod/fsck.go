@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -137,17 +136,21 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// printFindings writes a line for each, and below it what a repair does.
+// printFindings writes three lines for each: what it is, what is wrong with it, and what a repair does.
 func printFindings(w io.Writer, findings []node.Finding) error {
 	if len(findings) == 0 {
 		return nil
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "STATE\tKIND\tOBJECT\tPROBLEM\tREPAIR")
+	const row, below = "%-9s%-11s%s\n", "                    %s\n"
+	var out strings.Builder
+	fmt.Fprintf(&out, row, "STATE", "KIND", "OBJECT, PROBLEM, REPAIR")
 	for _, f := range findings {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", f.Severity, f.Kind, oneLine(f.Object), oneLine(f.Problem), oneLine(f.Repair))
+		fmt.Fprintf(&out, row, f.Severity, f.Kind, oneLine(f.Object))
+		fmt.Fprintf(&out, below, oneLine(f.Problem))
+		fmt.Fprintf(&out, below, "-> "+oneLine(f.Repair))
 	}
-	return tw.Flush()
+	_, err := io.WriteString(w, out.String())
+	return err
 }
 
 // oneLine keeps a text, which may be of a damaged file, from being more than a cell.

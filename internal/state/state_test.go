@@ -1,11 +1,13 @@
 package state
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	bolt "go.etcd.io/bbolt"
@@ -114,5 +116,60 @@ func TestLockedFileNamesTheCause(t *testing.T) {
 	openAt(t, Config{Path: path})
 	if _, _, err := Open(Config{Path: path, LockTimeout: 1}); !errors.Is(err, ErrLocked) {
 		t.Fatalf("second Open: %v, want ErrLocked", err)
+	}
+}
+
+// Read-only, nothing is made and nothing is changed.
+func TestReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "state.db")
+	if _, _, err := Open(Config{Path: path, ReadOnly: true}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); !os.IsNotExist(err) {
+		t.Errorf("its directory was made: %v", err)
+	}
+	db, _, err := Open(Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := NewTable[string](db, "words").Put("a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Open(Config{Path: path, ReadOnly: true, LockTimeout: time.Millisecond}); !errors.Is(err, ErrLocked) {
+		t.Errorf("a file in use: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ro, _, err := Open(Config{Path: path, ReadOnly: true, SetAside: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := NewTable[string](ro, "words")
+	if got, err := words.Get("a"); err != nil || got != "b" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if words.Put("a", "c") == nil {
+		t.Error("it was written to")
+	}
+	if err := ro.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file has changed: %v", err)
+	}
+	// A damaged file is not set aside.
+	if err := os.WriteFile(path, make([]byte, 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, damaged, err := Open(Config{Path: path, ReadOnly: true, SetAside: true}); err == nil || damaged != "" {
+		t.Errorf("a damaged file: %q, %v", damaged, err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
 	}
 }

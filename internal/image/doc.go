@@ -11,6 +11,8 @@
 //     unpacked and on disk. A pull that fails or is killed leaves no image; what it downloaded is kept for an hour, so
 //     that the next pull of the same content goes on from there;
 //   - the directories that Layers returns stay until the image has no name and no pin (Pin) any more;
+//   - images are hostile input: one that is refused, or unpacked, changes nothing but its own directories, and whatever its size
+//     is, a part of the disk stays free (limits.go);
 //   - concurrent pulls of one reference share one download; layers that two images share are fetched and unpacked once;
 //   - a crash at any point, kill -9 and power loss included, loses at most the operation that was under way.
 //

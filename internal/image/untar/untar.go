@@ -22,6 +22,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,7 +62,7 @@ func Apply(ctx context.Context, dir string, r io.Reader, opts Options) (Result, 
 	}
 	u := &unpacker{opts: opts, root: root, parent: -1, implied: map[string]bool{}, buf: make([]byte, 256<<10)}
 	defer u.close()
-	if u.dirLen, err = pathLen(root); err != nil {
+	if u.dirLen, err = u.pathLen(root); err != nil {
 		return Result{}, fmt.Errorf("the layer's directory %s: %w", dir, err)
 	}
 	u.in = &input{r: r, max: opts.MaxBytes}
@@ -181,7 +182,7 @@ func (u *unpacker) dir(p string) (int, error) {
 	u.forget()
 	u.parent, u.parentPath, u.parentLen = fd, p, u.dirLen+len(p)
 	if u.linked {
-		if u.parentLen, err = pathLen(fd); err != nil {
+		if u.parentLen, err = u.pathLen(fd); err != nil {
 			return -1, fmt.Errorf("directory %s: %w", quote(p), err)
 		}
 	}
@@ -190,10 +191,8 @@ func (u *unpacker) dir(p string) (int, error) {
 
 // pathLen is how long the path of a directory is. Through symbolic links directories can be made so deep that they have no path, and
 // whoever counts or removes the layer later needs one.
-func pathLen(fd int) (int, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), buf)
-	return n, err // ENAMETOOLONG when it has none
+func (u *unpacker) pathLen(fd int) (int, error) {
+	return unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), u.buf[:unix.PathMax]) // ENAMETOOLONG when it has none
 }
 
 // maxLinks is how many symbolic links may lie on a path; it is the kernel's own limit.

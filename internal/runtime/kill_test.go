@@ -11,6 +11,8 @@ import (
 
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
+	imagefsck "monopod.dev/monopod/internal/image/fsck"
+	runtimefsck "monopod.dev/monopod/internal/runtime/fsck"
 )
 
 // step is one operation of a pod's life, with the points at which something dies while it is done.
@@ -84,7 +86,7 @@ func TestServerIsKilled(t *testing.T) {
 	n := newNode(t)
 	c := n.startChild()
 	for i, s := range steps() {
-		for _, point := range s.points {
+		for j, point := range s.points {
 			p := n.podBefore(i, point)
 			n.wantMade(point, p)
 			again := *p
@@ -93,12 +95,18 @@ func TestServerIsKilled(t *testing.T) {
 				t.Fatalf("%s: %s ended with %v", point, s.name, err)
 			}
 			c.dies(point)
+			n.fsck("killed at "+point, imagefsck.Damaged)
 			c = n.startChild()
 			n.wantNoHalves(point)
 			if err := s.do(n, &again); err != nil {
 				t.Fatalf("%s: %s again: %v", point, s.name, err)
 			}
 			n.wantMade(point, &again)
+			if j == len(s.points)-1 { // with the pod as this step leaves it
+				c.stop()
+				n.fsck("stopped after "+s.name, "")
+				c = n.startChild()
+			}
 			if again.sandbox != "" {
 				n.removeSandbox(again.sandbox)
 			}
@@ -109,6 +117,21 @@ func TestServerIsKilled(t *testing.T) {
 	n.start()
 	n.wantNothing()
 	n.wantAddresses(0)
+}
+
+// fsck lets `monopod fsck`'s checkers look at what a server that does not run has left. severity is that of what must not be found;
+// "" is any.
+func (n *node) fsck(when string, severity imagefsck.Severity) {
+	n.Helper()
+	found, err := imagefsck.Check(n.ctx, imagefsck.Options{Root: filepath.Join(n.dir, "data", "images")})
+	n.check(err)
+	others, err := runtimefsck.Check(runtimefsck.Options{DataDir: filepath.Join(n.dir, "data"), RunDir: filepath.Join(n.dir, "run"), Images: found})
+	n.check(err)
+	for _, f := range append(found.Findings, others.Findings...) {
+		if severity == "" || f.Severity == severity {
+			n.Errorf("%s, fsck finds: %+v", when, f)
+		}
+	}
 }
 
 // TestWorkerIsKilled kills the executor's worker at the points where it has a part. The operation ends well, or with an error after which

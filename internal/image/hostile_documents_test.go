@@ -85,6 +85,8 @@ func manifestCases(t testing.TB) []hostileCase {
 		{"an index that says it is a manifest", rawImage{manifest: []byte(`{"manifests":[]}`)}, refused("should be a manifest")},
 		{"a manifest that says it is an index", rawImage{manifest: good.manifest, config: good.config, blobs: good.blobs, mediaType: ocispec.MediaTypeImageIndex}, refused("should be an index")},
 		{"schema 1", raw(`{"schemaVersion":1,"name":"a","fsLayers":[{"blobSum":"sha256:x"}]}`), refused("schema 1")},
+		{"schema 1 by its type", rawImage{manifest: good.manifest, blobs: good.blobs, mediaType: "application/vnd.docker.distribution.manifest.v1+prettyjws"},
+			expectation{says: []string{"no image"}, class: func(err error) bool { return errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) }}},
 		{"annotations of 3 MB", annotated, tree("a=x")},
 		{"annotations of 9 MB", big, tooBig},
 		{"no layers", edited(t, func(m map[string]any) { m["layers"] = []any{} }), refused("0 layers")},

@@ -19,7 +19,7 @@ import (
 // RegistryToken, IdentityToken, Username and Password, Auth.
 //
 // Credentials are sent to the registry that the reference names, or, with ServerAddress, to that host only. They are
-// never sent to a mirror that the caller did not name.
+// never sent to a mirror that the caller did not name, nor to where a host redirects.
 type Auth struct {
 	Username string
 	Password string

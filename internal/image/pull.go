@@ -43,7 +43,8 @@ type PullRequest struct {
 //
 // Errors: InvalidArgument (a bad reference, a bad hosts.toml, credentials that cannot be read, no container image),
 // NotFound (the registry has no such image, or none for this platform), PermissionDenied (credentials are missing or
-// refused), Unavailable (no host could be reached, or a download stood still).
+// refused), FailedPrecondition (what the registry sent is not what its digest says), ResourceExhausted (the disk is full),
+// Unavailable (no host could be reached, or one is overloaded, or a download stood still).
 func (s *Store) Pull(ctx context.Context, req PullRequest) (Image, error) {
 	named, err := parseName(req.Ref)
 	if err != nil {

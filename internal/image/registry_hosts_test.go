@@ -260,7 +260,7 @@ func TestMirrorsThatFail(t *testing.T) {
 			mirror.Misbehave(c.rule)
 			f := openParallel(t)
 			f.close()
-			f.cfg.StallTimeout = 2 * time.Second // a stall of the server would fail the pull
+			f.cfg.StallTimeout = 5 * time.Second // a stall of the server would fail the pull
 			f.reopen()
 			f.hosts("mirrored.example", fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n", server.Addr, mirror.Addr))
 			img := f.pull("mirrored.example/a/large:v1")
@@ -284,7 +284,7 @@ func TestMirrorsThatFail(t *testing.T) {
 			server.Push("a/two", "v1", build(t, two("", "served")))
 			f := openParallel(t)
 			f.close()
-			f.cfg.StallTimeout = 2 * time.Second
+			f.cfg.StallTimeout = 5 * time.Second
 			f.reopen()
 			f.hosts("mirrored.example", fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n", server.Addr, mirror.Addr))
 			if got := f.read(f.pull(strings.Replace(ref, mirror.Addr, "mirrored.example", 1)), "etc/shared"); got != "served" {

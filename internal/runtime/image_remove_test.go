@@ -56,6 +56,7 @@ func TestRemoveImageInUse(t *testing.T) {
 		n.check(err)
 		return resp.GetImageFilesystems()[0].GetUsedBytes().GetValue()
 	}
+	n.restart() // the layers as the archive had them have gone by then
 	before := used()
 	sb := n.run("s")
 	of := func(container string) *cri.ContainerConfig {

@@ -22,7 +22,8 @@ leads to a manifest, a configuration and layers that are there; that blobs have 
 layers lie on those that they should lie on; that containers have their images, their writable layers and their sandboxes, and
 addresses their sandboxes; and that nothing is there that belongs to nobody.
 
-Stop the node first; its pods may run on. Without --repair nothing is changed.
+Stop the node first; its pods may run on. Without --repair nothing is changed. All settings of 'monopod up' are taken, and those that
+make a difference are shown below.
 
 What is wrong is either damaged (something is missing, or not what it should be) or a leftover of a node that was killed (it takes
 space; the next start of the node would remove it, too).
@@ -43,6 +44,7 @@ or a configuration that cannot be used. The objects of the API are not looked at
 		Args: noArgs,
 	}
 	cfg := addConfiguration(cmd, roleAny)
+	showOnly(cmd, "config", "data-dir", "run-dir")
 	outputFlag(cmd, &output)
 	cmd.Flags().BoolVar(&how.Deep, "deep", false, "read every file of every layer")
 	cmd.Flags().BoolVar(&how.Repair, "repair", false, "repair what can be repaired")

@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/config"
@@ -255,4 +257,10 @@ func (c *configuration) load() (*v1alpha1.NodeConfiguration, error) {
 		return nil, &usageError{err}
 	}
 	return &n, nil
+}
+
+// showOnly leaves all settings out of a command's help but those that make a difference to it. The others are still taken, so that a node's
+// command line serves.
+func showOnly(cmd *cobra.Command, names ...string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(names, f.Name) })
 }

@@ -52,7 +52,10 @@ func openDownloads(root, boot string) (*downloads, error) {
 			}
 		}
 	}
-	return d, os.MkdirAll(d.dir, 0o700)
+	if err := os.MkdirAll(d.dir, 0o700); err != nil && !noSpace(err) { // open makes it later
+		return nil, err
+	}
+	return d, nil
 }
 
 func (d *downloads) path(layer digest.Digest) string {
@@ -116,7 +119,7 @@ func (d *downloads) usage() (bytes, inodes uint64, err error) {
 
 func (d *downloads) walk(each func(fs.DirEntry, fs.FileInfo)) error {
 	entries, err := os.ReadDir(d.dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, e := range entries {
@@ -157,6 +160,11 @@ var errStale = errors.New("what an earlier download left does not belong to the 
 // open opens the file of a layer; what it has already need not be fetched.
 func (d *downloads) open(desc ocispec.Descriptor, report func(int64)) (*blob, error) {
 	f, err := os.OpenFile(d.path(desc.Digest), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fs.ErrNotExist) { // the disk was full when the store was opened
+		if err = os.MkdirAll(d.dir, 0o700); err == nil {
+			f, err = os.OpenFile(d.path(desc.Digest), os.O_RDWR|os.O_CREATE, 0o600)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

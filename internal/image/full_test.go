@@ -2,6 +2,7 @@ package image_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -125,23 +126,46 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A store opens on a disk that is full, and gives space back.
+// A store opens on a disk that has no block, or no inode, left, after a reboot too, and gives space back.
 func TestOpenOnFullDisk(t *testing.T) {
 	r := images.NewRegistry(t, images.RegistryConfig{})
 	push(t, r, two("", "there"), "a/two", "v1")
-	f := onTmpfs(t, 24<<20)
-	f.pull(r.Addr + "/a/two:v1")
-	f.close()
-	room := f.leave(0)
-	defer room()
-	s, err := image.Open(f.ctx, f.cfg)
-	if err != nil {
-		t.Fatal(err)
+	push(t, r, two("", "later"), "a/two", "v2")
+	for what, full := range map[string]func(f *fixture) (room func()){
+		"blocks": func(f *fixture) func() { return f.leave(0) },
+		"inodes": func(f *fixture) func() {
+			dir := filepath.Dir(f.cfg.Root)
+			var st unix.Statfs_t
+			if err := unix.Statfs(dir, &st); err != nil {
+				t.Fatal(err)
+			}
+			limit := func(n uint64) {
+				if err := unix.Mount("", dir, "", unix.MS_REMOUNT, fmt.Sprintf("nr_inodes=%d", n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			limit(st.Files - st.Ffree)
+			return func() { limit(st.Files) }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := onTmpfs(t, 24<<20)
+			f.pull(r.Addr + "/a/two:v1")
+			f.close()
+			if err := os.RemoveAll(filepath.Join(f.cfg.Root, "downloads")); err != nil { // as if of another boot
+				t.Fatal(err)
+			}
+			room := full(f)
+			f.reopen()
+			f.has(r.Addr+"/a/two:v1", "there")
+			f.gone(r.Addr + "/a/two:v1")
+			f.mustBeWhole()
+			room()
+			f.pull(r.Addr + "/a/two:v2")
+			f.has(r.Addr+"/a/two:v2", "later")
+			f.mustBeWhole()
+		})
 	}
-	f.Store = s
-	f.has(r.Addr+"/a/two:v1", "there")
-	f.gone(r.Addr + "/a/two:v1")
-	f.mustBeWhole()
 }
 
 // The disk gets full in the middle of a pull, at each of its steps.

@@ -182,7 +182,7 @@ func (s *Store) openStores(ctx context.Context) error {
 	}
 	s.closers = append(s.closers, bdb.Close)
 	layers := filepath.Join(s.root, "overlay")
-	if err := checkOverlay(layers); err != nil {
+	if err := checkOverlay(layers); err != nil && !noSpace(err) { // a full disk does not keep a store from opening
 		return fmt.Errorf("%s cannot hold the layers of an overlay: %w; put the data directory on ext4, xfs or btrfs, "+
 			"not on another overlay, and see that the kernel has overlayfs (modprobe overlay): %w",
 			layers, err, errdefs.ErrFailedPrecondition)

@@ -8,8 +8,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,12 +153,17 @@ func prepareNode(t testing.TB) *node {
 		var done context.CancelFunc
 		n.ctx, done = context.WithTimeout(context.Background(), 2*patience())
 		defer done()
+		executorLog := filepath.Join(dir, "run", "executor", "log")
+		ofExecutor, _ := os.ReadFile(executorLog)
 		n.removeAll()
 		if n.afterwards != nil {
 			n.afterwards()
 		}
 		if t.Failed() {
-			t.Logf("log of the last server:\n%s", n.log)
+			if raw, err := os.ReadFile(executorLog); err == nil {
+				ofExecutor = raw
+			}
+			t.Logf("log of the executor:\n%s\nlog of the last server:\n%s", ofExecutor, n.log)
 		}
 		if err := mount.RemoveAll(dir); err != nil { // never what a failed test has left mounted
 			t.Error(err)
@@ -363,11 +371,36 @@ func (n *node) tryStart(id string) error {
 	return err
 }
 
+// launch starts a container. One that is asked to end by SIGTERM has its handler when launch returns: before, the kernel would drop the
+// signal, as it does for a first process without one.
 func (n *node) launch(sandbox string, cfg *cri.ContainerConfig) string {
 	n.Helper()
 	id := n.create(sandbox, cfg)
 	n.check(n.tryStart(id))
+	if slices.Contains(cfg.Command, sleeper) {
+		n.eventually("the handler of SIGTERM", func() bool { return n.catches(id, syscall.SIGTERM) })
+	}
 	return id
+}
+
+// catches says whether a container's first process has a handler for a signal, or has ended.
+func (n *node) catches(id string, sig syscall.Signal) bool {
+	n.Helper()
+	states, err := n.executor.List(n.ctx)
+	n.check(err)
+	i := slices.IndexFunc(states, func(s protocol.ContainerState) bool { return s.ID == id })
+	if i < 0 {
+		return true
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", states[i].PID))
+	if err != nil {
+		return true
+	}
+	_, mask, _ := strings.Cut(string(raw), "\nSigCgt:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	caught, err := strconv.ParseUint(mask, 16, 64)
+	n.check(err)
+	return caught&(1<<(sig-1)) != 0
 }
 
 func (n *node) tryStop(id string, grace int64) error {

@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -202,9 +203,20 @@ func runWorker(args []string) error {
 		return err
 	}
 	nameProcess("monopod-worker")
+	catchIgnored()
 	debug.SetGCPercent(workerGCPercent)
 	logrus.SetOutput(stderr) // libcontainer's
 	logrus.SetLevel(logrus.WarnLevel)
 	return worker.Run(context.Background(), worker.Config{Dir: f.dir, Build: version, Log: newLog("worker"),
 		Keeper: append([]string{os.Args[0], "keeper"}, f.args()...)})
+}
+
+// catchIgnored catches the signals that whoever started Monopod has had ignored (nohup, a script's background job). Containers would
+// inherit that; a signal that is caught is at its default again in a program that is executed.
+func catchIgnored() {
+	for sig := unix.Signal(1); sig < 32; sig++ {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
 )
@@ -60,6 +62,9 @@ func normal(n *node, report string) []string {
 
 // A container that package spawn starts is the one that libcontainer starts, and so are the further processes in it.
 func TestSameAsLibcontainer(t *testing.T) {
+	// What the executor's starter ignores is nothing to containers.
+	signal.Ignore(unix.SIGHUP, unix.SIGINT)
+	defer signal.Reset(unix.SIGHUP, unix.SIGINT)
 	shared := t.TempDir()
 	if err := os.WriteFile(filepath.Join(shared, "file"), []byte("content\n"), 0o644); err != nil {
 		t.Fatal(err)

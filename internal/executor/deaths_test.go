@@ -153,6 +153,27 @@ func TestContainerExitsWhileWorkerIsAway(t *testing.T) {
 	}
 }
 
+// inSteps prints a line and ends with the code 7, each when it is asked to.
+const inSteps = "read x; echo hello; read x; exit 7"
+
+// runInSteps runs a container with that script, and looks at its output and its exit. The worker may be killed at any step: nothing is
+// printed while it is, for a worker that is killed between its read and its write takes what it has read along.
+func (n *node) runInSteps(req protocol.CreateRequest) {
+	n.t.Helper()
+	req.Stdin = true
+	n.start(req)
+	n.send(req.ID, "\n")
+	want := func() bool { return slices.Equal(texts(readLog(n.t, req.LogPath)), []string{"hello"}) }
+	eventually(n.t, "the line is in the log", want)
+	n.send(req.ID, "\n")
+	if e := n.exit(req.ID); e.Code != 7 || e.Reason != "" {
+		n.t.Errorf("exit %+v, want 7", e)
+	}
+	if !want() {
+		n.t.Errorf("log %q", texts(readLog(n.t, req.LogPath)))
+	}
+}
+
 // With the worker killed at each of its steps, the caller's retry succeeds and nothing is left.
 func TestWorkerDiesAtEachStep(t *testing.T) {
 	for _, point := range []string{"held", "starting", "journalled", "reaped", "deleting"} {
@@ -160,18 +181,7 @@ func TestWorkerDiesAtEachStep(t *testing.T) {
 			t.Setenv(failpoint.EnvVar, "executor/worker/"+point+"=kill") // armed in the first worker only
 			n := newNode(t)
 			before := n.hello()
-			req := n.bundle("a", nil, "sh", "-c", "echo hello; read x; exit 7")
-			req.Stdin = true
-			n.start(req)
-			// A worker that is killed between its read and its write takes what it has read along.
-			eventually(t, "the line is in the log", func() bool { return slices.Equal(texts(readLog(t, req.LogPath)), []string{"hello"}) })
-			n.send("a", "\n")
-			if e := n.exit("a"); e.Code != 7 || e.Reason != "" {
-				t.Errorf("exit %+v, want 7", e)
-			}
-			if got := texts(readLog(t, req.LogPath)); !slices.Equal(got, []string{"hello"}) {
-				t.Errorf("log %q", got)
-			}
+			n.runInSteps(n.bundle("a", nil, "sh", "-c", inSteps))
 			if err := n.c.Delete(n.ctx(), "a"); err != nil {
 				t.Error("delete: ", err)
 			}

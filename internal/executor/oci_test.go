@@ -145,13 +145,7 @@ func TestOCIWorkerDiesAtEachStep(t *testing.T) {
 			t.Setenv(failpoint.EnvVar, "executor/worker/"+point+"=kill") // armed in the first worker only
 			n := newNode(t)
 			before := n.hello()
-			req := n.oci("a", nil, "sh", "-c", "echo hello; exit 7")
-			if e := n.run(req); e.Code != 7 || e.Reason != "" {
-				t.Errorf("exit %+v, want 7", e)
-			}
-			if got := texts(readLog(t, req.LogPath)); !slices.Equal(got, []string{"hello"}) {
-				t.Errorf("log %q", got)
-			}
+			n.runInSteps(n.oci("a", nil, "sh", "-c", inSteps))
 			if err := n.c.Delete(n.ctx(), "a"); err != nil {
 				t.Error("delete: ", err)
 			}

@@ -47,7 +47,7 @@ func New(cfg Config) *Pulse { return &Pulse{cfg: cfg} }
 
 // Check is nil when somebody answers, as far as is known. It asks, unless the last answer is fresh, and waits for the answer for
 // a short time only; after that the last verdict counts, until the silence is too long. While there is no verdict yet, it waits as
-// long as a silence may be: on a busy machine nobody would be told at once to be gone who was never asked before.
+// long as a silence may be: a busy machine must not make somebody seem gone who was never asked before.
 func (p *Pulse) Check(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.at.IsZero() && time.Since(p.at) < p.cfg.Fresh {

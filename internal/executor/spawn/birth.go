@@ -3,296 +3,191 @@
 package spawn
 
 /*
-#include <stdlib.h>
-#include "stub.h"
+#include "start.h"
 */
 import "C"
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
-	"path"
-	"strings"
+	"time"
 
-	"github.com/opencontainers/runc/libcontainer"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/proc"
 )
 
-// birth lets a child be born on a thread that is where the child is to be. Its methods run on that thread.
+// Child is a process that waits at its gate, which the caller opens by writing a byte to it.
+type Child struct {
+	// FD is the process, a child of this one that is not reaped; the caller's, as all that follows.
+	FD *proc.FD
+	// Status tells what becomes of it; see AwaitExecution.
+	Status *os.File
+	// PTY is the master of the process's terminal, when it has one; else -1.
+	PTY int
+}
+
+// close lets go of what a child has brought, and not of the process.
+func (c *Child) close() {
+	c.Status.Close()
+	if c.PTY >= 0 {
+		unix.Close(c.PTY)
+	}
+}
+
+const (
+	// patience bounds how long a new process may take to come to its gate. It does so within a millisecond or two, unless its cgroup is
+	// frozen or out of CPU time, or it looks at a file that hangs.
+	patience = 30 * time.Second
+	// killPatience bounds how long somebody waits for the end of a process that did not come there, and was killed. One that hangs in the
+	// kernel is left behind, and is reaped when it ends.
+	killPatience = time.Second
+)
+
+// birth is a start process on its way to its gate.
 type birth struct {
-	plan     *plan
-	process  *libcontainer.Process
-	stdio    Stdio
-	terminal bool
-	member   membership
-	gate     *os.File
-	// cgroupNS is a pidfd of a process whose cgroup namespace the child joins, once it is in its cgroup; 0: none.
-	cgroupNS int
-
-	fds  [3]int // of the child's stdio
-	pty  int    // the master; -1: none
-	mine []int  // to close
+	spawner *Spawner
+	plan    *plan
+	stdio   Stdio
+	member  membership
+	gate    *os.File
+	target  int // -1: none
+	newPIDs bool
 }
 
-// prepare opens what is seen from inside only: the terminal, /dev/null, the program, the user's home.
-func (b *birth) prepare() error {
-	b.pty = -1
-	if b.terminal {
-		if err := b.openTerminal(); err != nil {
-			return fmt.Errorf("terminal: %w", err)
-		}
-	} else if err := b.openStdio(); err != nil {
-		return err
-	}
-	b.ownStdio()
-	env, err := environment(b.process.Env, b.plan.uid)
+// bear has the process born, and waits until it is at its gate. When that fails, or ctx ends, it is killed.
+func (b *birth) bear(ctx context.Context) (*Child, error) {
+	status, err := b.ask()
 	if err != nil {
-		return &ProgramError{err.Error()}
+		return nil, err
 	}
-	b.plan.env = env
-	b.plan.path, err = lookPath(b.process.Args[0], env)
-	return err
-}
-
-func (b *birth) openStdio() error {
-	for i, f := range []*os.File{b.stdio.In, b.stdio.Out, b.stdio.Err} {
-		if f != nil {
-			b.fds[i] = int(f.Fd())
-			continue
-		}
-		null, err := openNull()
-		if err != nil {
-			return err
-		}
-		b.fds[i] = null
-		b.mine = append(b.mine, null)
-	}
-	return nil
-}
-
-// openTerminal makes a pty of the container's own devpts. The container may have put anything there: what is opened is checked, and
-// the other end is taken from it without a path.
-func (b *birth) openTerminal() error {
-	master, err := unix.Open("/dev/pts/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: "/dev/pts/ptmx", Err: err}
-	}
-	b.pty = master
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(master, &st); err != nil {
-		return err
-	}
-	var node unix.Stat_t
-	if err := unix.Fstat(master, &node); err != nil {
-		return err
-	}
-	if st.Type != unix.DEVPTS_SUPER_MAGIC || node.Rdev != unix.Mkdev(5, 2) {
-		return errors.New("/dev/pts/ptmx of the container is not that of a devpts")
-	}
-	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
-		return fmt.Errorf("unlock: %w", err)
-	}
-	peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
-	if errno != 0 {
-		return fmt.Errorf("open its other end: %w", errno)
-	}
-	slave := int(peer)
-	b.mine = append(b.mine, slave)
-	b.fds = [3]int{slave, slave, slave}
-	b.plan.flags |= flagTerminal
-	if w, h := b.process.ConsoleWidth, b.process.ConsoleHeight; w != 0 && h != 0 {
-		if err := unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &unix.Winsize{Col: w, Row: h}); err != nil {
-			return fmt.Errorf("window size: %w", err)
-		}
-	}
-	return nil
-}
-
-// mountConsole shows the terminal as /dev/console.
-func (b *birth) mountConsole() error {
-	number, err := unix.IoctlGetInt(b.pty, unix.TIOCGPTN)
-	if err != nil {
-		return fmt.Errorf("terminal: %w", err)
-	}
-	tree, err := clone(unix.AT_FDCWD, fmt.Sprintf("/dev/pts/%d", number), false)
-	if err != nil {
-		return fmt.Errorf("terminal: %w", err)
-	}
-	defer unix.Close(tree)
-	file, err := unix.Open("/dev/console", unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
+	child := &Child{Status: status, PTY: -1}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the process did not get ready to execute its program within %s: %w", patience, context.DeadlineExceeded))
+	defer cancel()
+	first, err := b.spawner.born(ctx, status)
 	if err == nil {
-		unix.Close(file)
-		file, err = unix.Open("/dev/console", unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		err = b.grow(ctx, child, first)
 	}
 	if err != nil {
-		return fmt.Errorf("/dev/console: %w", err)
+		child.close()
+		if cause := context.Cause(ctx); ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = cause
+		}
+		return nil, err
 	}
-	defer unix.Close(file)
-	if err := attach(tree, file); err != nil {
-		return fmt.Errorf("/dev/console: %w", err)
-	}
-	return nil
+	return child, nil
 }
 
-// ownStdio gives the streams to the user that the process becomes, so that it can open them again by /dev/stdout. Where that cannot be
-// (a read-only file system) it goes without.
-func (b *birth) ownStdio() {
-	for _, fd := range b.fds {
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err == nil && st.Uid != b.plan.uid && !isNull(&st) {
-			_ = unix.Fchown(fd, int(b.plan.uid), -1)
-		}
-	}
-}
-
-// makeCwd makes the working directory, from inside.
-func makeCwd(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil && dir != "" {
-		return fmt.Errorf("working directory: %w", err)
-	}
-	return nil
-}
-
-// environment removes doubles, of which the last counts, and adds HOME.
-func environment(env []string, uid uint32) ([]string, error) {
-	last := map[string]int{}
-	for i, kv := range env {
-		key, _, ok := strings.Cut(kv, "=")
-		if !ok || key == "" || strings.IndexByte(kv, 0) >= 0 {
-			return nil, fmt.Errorf("environment: %q is not NAME=VALUE", kv)
-		}
-		last[key] = i
-	}
-	out := make([]string, 0, len(env)+1)
-	home := false
-	for i, kv := range env {
-		key, value, _ := strings.Cut(kv, "=")
-		if last[key] != i || key == "HOME" && value == "" {
-			continue
-		}
-		home = home || key == "HOME"
-		out = append(out, kv)
-	}
-	if !home {
-		out = append(out, "HOME="+homeOf(uid))
-	}
-	return out, nil
-}
-
-// lookPath finds the program as a shell would, seen from inside.
-func lookPath(name string, env []string) (string, error) {
-	if strings.Contains(name, "/") {
-		if path.IsAbs(name) { // else it counts from the working directory, to which the child changes
-			if err := executable(name); err != nil {
-				return "", &ProgramError{fmt.Sprintf("exec: %q: %v", name, err)}
-			}
-		}
-		return name, nil
-	}
-	search := ""
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-			search = v
-		}
-	}
-	for dir := range strings.SplitSeq(search, ":") {
-		if !path.IsAbs(dir) {
-			continue // a program of the working directory is not what anybody means who gives no path
-		}
-		if full := path.Join(dir, name); executable(full) == nil {
-			return full, nil
-		}
-	}
-	return "", &ProgramError{fmt.Sprintf("exec: %q: executable file not found in $PATH", name)}
-}
-
-func executable(name string) error {
-	st, err := os.Stat(name)
-	switch {
-	case err != nil:
-		return err
-	case st.IsDir():
-		return unix.EISDIR
-	case st.Mode().Perm()&0o111 == 0:
-		return fs.ErrPermission
-	}
-	return nil
-}
-
-// spawn lets the child be born.
-func (b *birth) spawn(s *Spawner) (*Child, error) {
-	b.plan.cgroups = len(b.member.tasks)
-	if b.cgroupNS != 0 {
-		b.plan.flags |= flagJoinCgroupNS
-	}
+// ask sends the request, and returns our end of the status socket.
+func (b *birth) ask() (*os.File, error) {
 	plan, err := b.plan.file()
 	if err != nil {
 		return nil, err
 	}
-	b.mine = append(b.mine, plan)
-	ours, theirs, err := socketPair()
+	defer unix.Close(plan)
+	status, theirs, err := statusPair()
 	if err != nil {
 		return nil, err
 	}
-	b.mine = append(b.mine, theirs)
-	gate := int(b.gate.Fd())
-	fds := []C.int{C.int(b.fds[0]), C.int(b.fds[1]), C.int(b.fds[2]), C.int(plan), C.int(theirs), C.int(gate)}
-	for _, fd := range b.member.tasks {
-		fds = append(fds, C.int(fd))
-	}
-	if b.cgroupNS != 0 {
-		fds = append(fds, C.int(b.cgroupNS))
-	}
-	if b.plan.label != "" || b.plan.appArmor != "" {
-		fds = append(fds, C.int(s.proc))
-	}
-	flags := C.uint64_t(0)
-	if b.member.into >= 0 {
-		flags = unix.CLONE_INTO_CGROUP
-	}
-	pidfd := C.int(-1)
-	pid := C.monopod_spawn(C.int(s.exe), &fds[0], C.int(len(fds)), flags, C.int(b.member.into), &pidfd)
-	if pid < 0 {
-		unix.Close(ours)
-		err := error(unix.Errno(-pid))
-		if pidfd >= 0 {
-			err = errors.Join(err, reap(int(pidfd)))
+	defer unix.Close(theirs)
+	j := job{plan: plan, status: theirs, gate: int(b.gate.Fd()), member: b.member, target: b.target, newPIDs: b.newPIDs}
+	for i, f := range []*os.File{b.stdio.In, b.stdio.Out, b.stdio.Err} {
+		j.stdio[i] = -1
+		if f != nil {
+			j.stdio[i] = int(f.Fd())
 		}
-		return nil, fmt.Errorf("start a process: %w", err)
 	}
-	status := os.NewFile(uintptr(ours), "status")
-	child := &Child{PID: int(pid), PIDFD: int(pidfd), Status: status, PTY: b.pty}
-	b.pty = -1
-	return child, nil
+	if err := b.spawner.zygote.send(j); err != nil {
+		status.Close()
+		return nil, err
+	}
+	return status, nil
 }
 
-// reap takes away a child that has ended.
-func reap(pidfd int) error {
-	defer unix.Close(pidfd)
+// born takes the zygote's word.
+func (s *Spawner) born(ctx context.Context, status *os.File) (*proc.FD, error) {
+	m, err := receive(ctx, status)
+	switch {
+	case errors.Is(err, io.EOF):
+		s.zygote.died()
+		return nil, errors.New("the zygote has ended")
+	case err != nil:
+		return nil, err
+	case m.kind != C.STATUS_BORN:
+		m.drop()
+		return nil, m.failure()
+	case m.born.pid == 0:
+		m.drop()
+		return nil, fmt.Errorf("start a process: %w", unix.Errno(m.born.error))
+	case m.fd < 0: // a limit of descriptors, here
+		fd, err := proc.OpenFD(int(m.born.pid)) // our unreaped child: the pid is its own
+		if err != nil {
+			unix.Kill(int(m.born.pid), unix.SIGKILL)
+		}
+		return fd, err
+	}
+	return proc.FDFromRaw(m.fd, int(m.born.pid)), nil
+}
+
+// grow follows the process to its gate. It may be another one by then, which the first has left in its place.
+func (b *birth) grow(ctx context.Context, child *Child, first *proc.FD) error {
 	for {
-		err := unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED, nil)
-		if !errors.Is(err, unix.EINTR) {
+		m, err := receive(ctx, child.Status)
+		switch {
+		case errors.Is(err, io.EOF):
+			err = ErrEnded
+		case err != nil:
+		case m.kind == C.STATUS_TERMINAL && m.fd >= 0 && child.PTY < 0:
+			child.PTY = m.fd
+			continue
+		case m.kind == C.STATUS_READY && m.pid == first.PID():
+			child.FD = first
+			return nil
+		case m.kind == C.STATUS_READY:
+			b.spawner.bury(first) // it has ended, or is about to
+			child.FD, err = proc.OpenFD(m.pid)
 			return err
+		default:
+			m.drop()
+			err = m.failure()
 		}
+		if m.pid != 0 && m.pid != first.PID() {
+			if second, ferr := proc.OpenFD(m.pid); ferr == nil {
+				b.spawner.kill(second)
+			}
+		}
+		b.spawner.kill(first)
+		return err
 	}
 }
 
-// socketPair makes the socket of the status. Ours does not block, so that it can be waited for with others.
-func socketPair() (ours, theirs int, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, -1, os.NewSyscallError("socketpair", err)
+// kill ends a process that did not come to its gate.
+func (s *Spawner) kill(fd *proc.FD) {
+	fd.Signal(unix.SIGKILL)
+	ctx, cancel := context.WithTimeout(s.ctx, killPatience)
+	defer cancel()
+	if err := fd.Wait(ctx); err != nil {
+		s.bury(fd)
+		return
 	}
-	return fds[0], fds[1], unix.SetNonblock(fds[0], true)
+	fd.Reap()
+	fd.Close()
 }
 
-func (b *birth) close() {
-	for _, fd := range b.mine {
-		unix.Close(fd)
+// bury reaps a process when it ends, and waits for nobody.
+func (s *Spawner) bury(fd *proc.FD) {
+	if fd.Ended() {
+		fd.Reap()
+		fd.Close()
+		return
 	}
-	if b.pty >= 0 {
-		unix.Close(b.pty)
-	}
+	go func() {
+		defer fd.Close()
+		if fd.Wait(s.ctx) == nil {
+			fd.Reap()
+		}
+	}()
 }

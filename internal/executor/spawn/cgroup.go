@@ -3,10 +3,8 @@
 package spawn
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,11 +18,7 @@ type hierarchy struct {
 	name string   // the last part of its mount point
 	also []string // further names, links to it
 	dir  string   // the container's cgroup in it
-	tree int      // a detached bind mount of that, while the container is made
 }
-
-// hierarchies are those that a container sees. On version 2 it is one, with an empty name.
-type hierarchies []hierarchy
 
 // hostHierarchies are the hierarchies that the host has mounted, and this process's cgroups in them. To find them costs the more the
 // more is mounted, so it is done once.
@@ -45,13 +39,13 @@ func findHierarchies() (h hostHierarchies, err error) {
 }
 
 // of finds the directories that a container with these cgroups sees: of a hierarchy in which it has none of its own, that of
-// this process.
-func (host hostHierarchies) of(paths map[string]string) (all hierarchies, err error) {
+// this process. On version 2 it is one, with an empty name.
+func (host hostHierarchies) of(paths map[string]string) (all []hierarchy, err error) {
 	if cgroups.IsCgroup2UnifiedMode() {
-		return hierarchies{{dir: paths[""], tree: -1}}, nil
+		return []hierarchy{{dir: paths[""]}}, nil
 	}
 	for _, m := range host.mounts {
-		h := hierarchy{name: filepath.Base(m.Mountpoint), tree: -1}
+		h := hierarchy{name: filepath.Base(m.Mountpoint)}
 		for _, s := range m.Subsystems {
 			for _, key := range []string{s, cgroups.CgroupNamePrefix + s} {
 				if dir := paths[key]; dir != "" {
@@ -76,91 +70,6 @@ func (host hostHierarchies) of(paths map[string]string) (all hierarchies, err er
 		all = append(all, h)
 	}
 	return all, nil
-}
-
-// open takes hold of the directories while the host's mounts are in sight.
-func (h hierarchies) open() (err error) {
-	for i := range h {
-		if h[i].tree, err = clone(unix.AT_FDCWD, h[i].dir, true); err != nil {
-			h.close()
-			return fmt.Errorf("cgroup: %w", err)
-		}
-	}
-	return nil
-}
-
-func (h hierarchies) close() {
-	for i := range h {
-		if h[i].tree >= 0 {
-			unix.Close(h[i].tree)
-			h[i].tree = -1
-		}
-	}
-}
-
-// mountCgroups shows the container its own cgroups: version 2 as they are, version 1 in a folder a hierarchy.
-func (c *container) mountCgroups(s source, onto int) error {
-	attr := unix.MountAttr{Attr_set: attrsOf(s.Flags &^ (unix.MS_BIND | unix.MS_REC))}
-	bind := func(tree, onto int) error {
-		if err := setAttr(tree, false, attr); err != nil {
-			return err
-		}
-		propagation := s.PropagationFlags
-		if len(propagation) == 0 {
-			propagation = []int{unix.MS_PRIVATE | unix.MS_REC}
-		}
-		if err := setPropagation(tree, propagation); err != nil {
-			return err
-		}
-		return attach(tree, onto)
-	}
-	if len(c.cgroups) == 1 && c.cgroups[0].name == "" {
-		if c.plan.flags&flagCgroupNS != 0 {
-			return bind(c.cgroups[0].tree, onto) // the root, as seen from the cgroup namespace that the stub will make
-		}
-		all, err := newFS("cgroup2", s.Source, s.Data, "", int(attrsOf(s.Flags)))
-		if err != nil {
-			return err
-		}
-		defer unix.Close(all)
-		if err := setPropagation(all, s.PropagationFlags); err != nil {
-			return err
-		}
-		return attach(all, onto)
-	}
-	folder, err := newFS("tmpfs", "tmpfs", "mode=755", c.config.MountLabel, unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(folder)
-	for _, h := range c.cgroups {
-		if err := unix.Mkdirat(folder, h.name, 0o755); err != nil {
-			return fmt.Errorf("cgroup %s: %w", h.name, err)
-		}
-		for _, link := range h.also {
-			if err := unix.Symlinkat(h.name, folder, link); err != nil && !errors.Is(err, unix.EEXIST) {
-				return fmt.Errorf("cgroup %s: %w", link, err)
-			}
-		}
-	}
-	if err := setPropagation(folder, s.PropagationFlags); err != nil {
-		return err
-	}
-	if err := attach(folder, onto); err != nil {
-		return err
-	}
-	for _, h := range c.cgroups {
-		dir, err := openIn(c.root, path.Join(s.Destination, h.name), unix.O_PATH|unix.O_DIRECTORY)
-		if err != nil {
-			return err
-		}
-		err = bind(h.tree, dir)
-		unix.Close(dir)
-		if err != nil {
-			return fmt.Errorf("cgroup %s: %w", h.name, err)
-		}
-	}
-	return nil
 }
 
 // membership is how a process comes into its cgroups: born there (version 2), or by writing to the files of version 1. A hybrid host has

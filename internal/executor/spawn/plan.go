@@ -3,7 +3,7 @@
 package spawn
 
 /*
-#include "stub.h"
+#include "start.h"
 */
 import "C"
 
@@ -17,40 +17,88 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stubName is the name of a process that waits to execute its program.
-const stubName = C.STUB_NAME
-
-// plan is what the stub is to do; see stub.h.
+// plan is what a start process is to do; see start.h.
 type plan struct {
 	flags                                                uint32
 	umask                                                uint32
 	uid, gid                                             uint32
 	groups                                               []uint32
 	bounding, effective, permitted, inheritable, ambient uint64
-	path, cwd                                            string
+	program, search, cwd                                 string
 	args, env                                            []string
 	filter                                               []unix.SockFilter
 	filterFlags                                          uint32
 	keyring                                              string
 	keyKeep, keyNew                                      uint32
-	cgroups                                              int
-	proc                                                 string // options of the file system at /proc, with flagProc
-	procAttrs                                            uint32
 	readonly, masked                                     []string
 	limits                                               []configs.Rlimit
 	label, fileLabel                                     string // of SELinux
 	appArmor                                             string // the profile
+	width, height                                        uint16 // of the terminal
+	place                                                place
+}
+
+// place is the part of a plan that makes a container's namespaces, root and mounts.
+type place struct {
+	rootfs          string
+	rootPropagation uint32
+	rootShared      uint32
+	namespaces      []namespace
+	hierarchies     []hierarchy
+	mounts          []mountPlan
+	devices         []devicePlan
+	links           [][2]string // target and name, in /dev
+}
+
+// namespace is joined, or made if it has no path.
+type namespace struct {
+	kind uint32
+	path string
+}
+
+type mountPlan struct {
+	kind, flags                           uint32
+	source, destination                   string
+	fstype, data, label                   string
+	propagation                           []uint32
+	set, clear                            uint64
+	recSet, recClear, recursivePropagates uint64
+}
+
+type devicePlan struct {
+	folder, name, path string
+	mode, uid, gid     uint32
+	number             uint64
 }
 
 const (
 	flagNoNewPrivs   = C.PLAN_NO_NEW_PRIVS
 	flagTerminal     = C.PLAN_TERMINAL
 	flagCgroupNS     = C.PLAN_CGROUP_NS
-	flagJoinCgroupNS = C.PLAN_JOIN_CGROUP_NS
 	flagCapabilities = C.PLAN_CAPABILITIES
 	flagTell         = C.PLAN_TELL
-	flagProc         = C.PLAN_PROC
 	flagReadonlyRoot = C.PLAN_READONLY_ROOT
+	flagRoot         = C.PLAN_ROOT
+	flagLoopback     = C.PLAN_LOOPBACK
+	flagDev          = C.PLAN_DEV
+	flagBindDevices  = C.PLAN_BIND_DEVICES
+	flagHome         = C.PLAN_HOME
+	flagLate         = C.PLAN_LATE
+
+	mountBind   = C.MOUNT_BIND
+	mountNew    = C.MOUNT_NEW
+	mountCgroup = C.MOUNT_CGROUP
+	mountProc   = C.MOUNT_PROC
+
+	mountRec          = C.MOUNT_REC
+	mountRecAttr      = C.MOUNT_RECATTR
+	mountNoLinks      = C.MOUNT_NO_LINKS
+	mountTmpfs        = C.MOUNT_TMPFS
+	mountLabelRoot    = C.MOUNT_LABEL_ROOT
+	mountReadonlyLate = C.MOUNT_READONLY_LATE
+	mountProcFile     = C.MOUNT_PROC_FILE
+	mountAtProc       = C.MOUNT_AT_PROC
+	mountInProc       = C.MOUNT_IN_PROC
 )
 
 // layout puts strings and arrays behind the plan's head.
@@ -62,7 +110,11 @@ func (l *layout) align() {
 	}
 }
 
+// text of an empty string is none.
 func (l *layout) text(s string) C.uint32_t {
+	if s == "" {
+		return 0
+	}
 	at := len(l.raw)
 	l.raw = append(append(l.raw, s...), 0)
 	return C.uint32_t(at)
@@ -85,61 +137,87 @@ func (l *layout) texts(all []string) C.uint32_t {
 	return l.words(offsets)
 }
 
+// structs appends an array of C structs (or of what has the same shape in both languages), which hold no pointers.
+func structs[T any](l *layout, all []T) C.uint32_t {
+	l.align()
+	at := len(l.raw)
+	if len(all) > 0 {
+		l.raw = append(l.raw, unsafe.Slice((*byte)(unsafe.Pointer(&all[0])), len(all)*int(unsafe.Sizeof(all[0])))...)
+	}
+	return C.uint32_t(at)
+}
+
 // ownLimits are the resource limits that this program has changed for itself, as they were.
 func ownLimits() []configs.Rlimit {
 	return []configs.Rlimit{{Type: unix.RLIMIT_NOFILE, Soft: uint64(C.monopod_nofile.rlim_cur), Hard: uint64(C.monopod_nofile.rlim_max)}}
 }
 
-// encode lays the plan out as the stub reads it.
+// encode lays the plan out as the start process reads it.
 func (p *plan) encode() []byte {
 	const headSize = int(unsafe.Sizeof(C.struct_plan{}))
-	l := layout{raw: make([]byte, headSize, headSize+len(p.filter)*8+4096)}
+	l := &layout{raw: make([]byte, headSize, headSize+len(p.filter)*8+8192)}
 	head := C.struct_plan{
 		magic: C.PLAN_MAGIC, flags: C.uint32_t(p.flags), umask: C.uint32_t(p.umask), uid: C.uint32_t(p.uid), gid: C.uint32_t(p.gid),
 		bounding: C.uint64_t(p.bounding), effective: C.uint64_t(p.effective), permitted: C.uint64_t(p.permitted),
 		inheritable: C.uint64_t(p.inheritable), ambient: C.uint64_t(p.ambient),
-		keykeep: C.uint32_t(p.keyKeep), keynew: C.uint32_t(p.keyNew), cgroups: C.uint32_t(p.cgroups),
+		keykeep: C.uint32_t(p.keyKeep), keynew: C.uint32_t(p.keyNew),
 		groups: l.words(p.groups), ngroups: C.uint32_t(len(p.groups)),
 		readonly: l.texts(p.readonly), nreadonly: C.uint32_t(len(p.readonly)),
 		masked: l.texts(p.masked), nmasked: C.uint32_t(len(p.masked)),
-		proc: l.text(p.proc), procattrs: C.uint32_t(p.procAttrs),
-		path: l.text(p.path),
+		program: l.text(p.program), search: l.text(p.search), cwd: l.text(p.cwd), keyring: l.text(p.keyring),
+		label: l.text(p.label), filelabel: l.text(p.fileLabel),
 		argv: l.texts(p.args), argc: C.uint32_t(len(p.args)),
 		envp: l.texts(p.env), envc: C.uint32_t(len(p.env)),
-	}
-	if p.cwd != "" {
-		head.cwd = l.text(p.cwd)
-	}
-	if p.keyring != "" {
-		head.keyring = l.text(p.keyring)
-	}
-	if p.label != "" {
-		head.label = l.text(p.label)
-	}
-	if p.fileLabel != "" {
-		head.filelabel = l.text(p.fileLabel)
+		width: C.uint32_t(p.width), height: C.uint32_t(p.height),
 	}
 	if p.appArmor != "" {
 		head.apparmor = l.text("exec " + p.appArmor)
 	}
-	if len(p.limits) > 0 {
-		l.align()
-		head.limits, head.nlimits = C.uint32_t(len(l.raw)), C.uint32_t(len(p.limits))
-		for _, limit := range p.limits {
-			for _, v := range []uint64{uint64(limit.Type), limit.Soft, limit.Hard} {
-				l.raw = binary.NativeEndian.AppendUint64(l.raw, v)
-			}
-		}
+	limits := make([]C.struct_limit, len(p.limits))
+	for i, limit := range p.limits {
+		limits[i] = C.struct_limit{resource: C.uint64_t(limit.Type), soft: C.uint64_t(limit.Soft), hard: C.uint64_t(limit.Hard)}
 	}
-	if len(p.filter) > 0 {
-		l.align()
-		head.filter, head.nfilter, head.filterflags = C.uint32_t(len(l.raw)), C.uint32_t(len(p.filter)), C.uint32_t(p.filterFlags)
-		size := len(p.filter) * int(unsafe.Sizeof(p.filter[0]))
-		l.raw = append(l.raw, unsafe.Slice((*byte)(unsafe.Pointer(&p.filter[0])), size)...)
+	head.limits, head.nlimits = structs(l, limits), C.uint32_t(len(limits))
+	head.filter, head.nfilter, head.filterflags = structs(l, p.filter), C.uint32_t(len(p.filter)), C.uint32_t(p.filterFlags)
+	if p.flags&flagRoot != 0 {
+		p.place.encode(l, &head)
 	}
 	head.size = C.uint32_t(len(l.raw))
 	copy(l.raw, unsafe.Slice((*byte)(unsafe.Pointer(&head)), headSize))
 	return l.raw
+}
+
+func (p *place) encode(l *layout, head *C.struct_plan) {
+	head.rootfs, head.rootpropagation, head.rootshared = l.text(p.rootfs), C.uint32_t(p.rootPropagation), C.uint32_t(p.rootShared)
+	namespaces := make([]C.struct_namespace, len(p.namespaces))
+	for i, n := range p.namespaces {
+		namespaces[i] = C.struct_namespace{kind: C.uint32_t(n.kind), path: l.text(n.path)}
+	}
+	head.namespaces, head.nnamespaces = structs(l, namespaces), C.uint32_t(len(namespaces))
+	hierarchies := make([]C.struct_hierarchy, len(p.hierarchies))
+	for i, h := range p.hierarchies {
+		hierarchies[i] = C.struct_hierarchy{dir: l.text(h.dir), name: l.text(h.name), also: l.texts(h.also), nalso: C.uint32_t(len(h.also))}
+	}
+	head.hierarchies, head.nhierarchies = structs(l, hierarchies), C.uint32_t(len(hierarchies))
+	mounts := make([]C.struct_mount_plan, len(p.mounts))
+	for i, m := range p.mounts {
+		mounts[i] = C.struct_mount_plan{kind: C.uint32_t(m.kind), flags: C.uint32_t(m.flags),
+			source: l.text(m.source), destination: l.text(m.destination), fstype: l.text(m.fstype), data: l.text(m.data), label: l.text(m.label),
+			propagation: l.words(m.propagation), npropagation: C.uint32_t(len(m.propagation)), set: C.uint64_t(m.set), clear: C.uint64_t(m.clear),
+			recset: C.uint64_t(m.recSet), recclear: C.uint64_t(m.recClear), recpropagation: C.uint64_t(m.recursivePropagates)}
+	}
+	head.mounts, head.nmounts = structs(l, mounts), C.uint32_t(len(mounts))
+	devices := make([]C.struct_device, len(p.devices))
+	for i, d := range p.devices {
+		devices[i] = C.struct_device{folder: l.text(d.folder), name: l.text(d.name), path: l.text(d.path), mode: C.uint32_t(d.mode),
+			uid: C.uint32_t(d.uid), gid: C.uint32_t(d.gid), number: C.uint64_t(d.number)}
+	}
+	head.devices, head.ndevices = structs(l, devices), C.uint32_t(len(devices))
+	links := make([]C.struct_link, len(p.links))
+	for i, link := range p.links {
+		links[i] = C.struct_link{target: l.text(link[0]), name: l.text(link[1])}
+	}
+	head.links, head.nlinks = structs(l, links), C.uint32_t(len(links))
 }
 
 // file writes the plan to a file in memory.

@@ -4,25 +4,35 @@ package spawn
 
 import (
 	"cmp"
-	"errors"
-	"io"
-	"os"
+	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/moby/sys/capability"
-	"github.com/moby/sys/user"
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
-	"golang.org/x/sys/unix"
 )
 
 // defaultUmask is that of a container whose configuration names none.
 const defaultUmask = 0o022
 
-// planFor is what the stub does about the process itself. The process's own values come before the container's.
-func planFor(c *configs.Config, p *libcontainer.Process, f *filter) *plan {
-	out := &plan{uid: uint32(p.UID), gid: uint32(p.GID), cwd: p.Cwd, args: p.Args, filter: f.program, filterFlags: f.flags, umask: defaultUmask}
+// planFor is what is done about the process itself. The process's own values come before the container's.
+func planFor(c *configs.Config, p *libcontainer.Process, f *filter, terminal bool) (*plan, error) {
+	if err := checkTexts(p); err != nil {
+		return nil, &ProgramError{err.Error()}
+	}
+	env, home, err := environment(p.Env)
+	if err != nil {
+		return nil, &ProgramError{err.Error()}
+	}
+	out := &plan{uid: uint32(p.UID), gid: uint32(p.GID), cwd: p.Cwd, program: p.Args[0], search: valueOf(env, "PATH"), args: p.Args, env: env,
+		filter: f.program, filterFlags: f.flags, umask: defaultUmask, width: p.ConsoleWidth, height: p.ConsoleHeight}
+	if !home {
+		out.flags |= flagHome
+	}
+	if terminal {
+		out.flags |= flagTerminal
+	}
 	if c.Umask != nil {
 		out.umask = *c.Umask
 	}
@@ -40,13 +50,15 @@ func planFor(c *configs.Config, p *libcontainer.Process, f *filter) *plan {
 	}
 	if nnp {
 		out.flags |= flagNoNewPrivs
+	} else if !f.letsBeBorn(terminal) {
+		out.flags |= flagLate
 	}
 	caps := p.Capabilities
 	if caps == nil {
 		caps = c.Capabilities
 	}
+	out.flags |= flagCapabilities // none is none: never those of this process
 	if caps != nil {
-		out.flags |= flagCapabilities
 		out.bounding, out.effective, out.permitted = capMask(caps.Bounding), capMask(caps.Effective), capMask(caps.Permitted)
 		out.inheritable, out.ambient = capMask(caps.Inheritable), capMask(caps.Ambient)
 	}
@@ -55,7 +67,7 @@ func planFor(c *configs.Config, p *libcontainer.Process, f *filter) *plan {
 		out.label = p.Label
 	}
 	out.appArmor = cmp.Or(p.AppArmorProfile, c.AppArmorProfile)
-	return out
+	return out, nil
 }
 
 // supportedCaps are the numbers of the capabilities that this kernel has, by name.
@@ -82,24 +94,47 @@ func capMask(names []string) (mask uint64) {
 	return mask
 }
 
-// maxPasswd bounds what is read of a container's passwd file, in bytes.
-const maxPasswd = 16 << 20
+// environment removes doubles, of which the last counts. home says that HOME is among them, with a value.
+func environment(env []string) (out []string, home bool, err error) {
+	last := map[string]int{}
+	for i, kv := range env {
+		key, _, ok := strings.Cut(kv, "=")
+		if !ok || key == "" || strings.IndexByte(kv, 0) >= 0 {
+			return nil, false, fmt.Errorf("environment: %q is not NAME=VALUE", kv)
+		}
+		last[key] = i
+	}
+	out = make([]string, 0, len(env)+1)
+	for i, kv := range env {
+		key, value, _ := strings.Cut(kv, "=")
+		if last[key] != i || key == "HOME" && value == "" {
+			continue
+		}
+		home = home || key == "HOME"
+		out = append(out, kv)
+	}
+	return out, home, nil
+}
 
-// homeOf looks the home directory of a user up, from inside; the root where it is not known.
-func homeOf(uid uint32) string {
-	// Whatever the container has put there: to open a FIFO must not wait.
-	fd, err := unix.Open("/etc/passwd", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return "/"
+// valueOf returns a variable of an environment without doubles.
+func valueOf(env []string, name string) string {
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
 	}
-	f := os.NewFile(uintptr(fd), "/etc/passwd")
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return "/"
+	return ""
+}
+
+// checkTexts refuses what would end early where it is handed to the kernel.
+func checkTexts(p *libcontainer.Process) error {
+	for i, arg := range p.Args {
+		if strings.IndexByte(arg, 0) >= 0 {
+			return fmt.Errorf("argument %d: %q has a NUL in it", i, arg)
+		}
 	}
-	found, err := user.ParsePasswdFilter(io.LimitReader(f, maxPasswd), func(u user.User) bool { return u.Uid == int(uid) })
-	if err != nil && !errors.Is(err, io.EOF) || len(found) == 0 || found[0].Home == "" {
-		return "/"
+	if strings.IndexByte(p.Cwd, 0) >= 0 {
+		return fmt.Errorf("working directory: %q has a NUL in it", p.Cwd)
 	}
-	return found[0].Home
+	return nil
 }

@@ -23,6 +23,9 @@ import (
 type filter struct {
 	program []unix.SockFilter
 	flags   uint32
+
+	once sync.Once
+	born [2]bool // see letsBeBorn: without a terminal, and with one
 }
 
 // keptFilters bounds how many compiled profiles are kept. A node has few: the default one in a handful of variants (by

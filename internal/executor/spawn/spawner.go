@@ -2,16 +2,12 @@
 
 package spawn
 
-/*
-#include <stdlib.h>
-#include "stub.h"
-*/
-import "C"
-
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/opencontainers/runc/libcontainer"
@@ -21,35 +17,66 @@ import (
 
 // Spawner starts processes. Methods are safe for concurrent use.
 type Spawner struct {
-	exe     int // this program
-	proc    int // the host's /proc
-	empty   int // the empty mount namespace
-	host    hostHierarchies
-	filters filters
+	ctx      context.Context // ends with this process's work: nobody waits for processes that hang any more
+	zygote   *zygote
+	host     hostHierarchies
+	canMknod bool
+	filters  filters
 }
 
 // New prepares what all starts have in common. scratch is a directory that exists; nothing is left in it. An error means that this kernel
-// cannot do what is needed.
-func New(scratch string) (_ *Spawner, err error) {
-	exe, err := unix.Open("/proc/self/exe", unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: "/proc/self/exe", Err: err}
-	}
-	s := &Spawner{exe: exe, proc: -1}
+// cannot do what is needed. The zygote ends with ctx.
+func New(ctx context.Context, scratch string) (_ *Spawner, err error) {
+	s := &Spawner{ctx: ctx, zygote: &zygote{sock: -1}}
 	defer func() {
 		if err != nil {
-			unix.Close(exe)
-			unix.Close(s.proc)
+			s.zygote.close()
 		}
 	}()
-	if s.proc, err = unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-		return nil, &os.PathError{Op: "open", Path: "/proc", Err: err}
-	}
 	if s.host, err = findHierarchies(); err != nil {
 		return nil, err
 	}
-	s.empty, err = newEmpty(scratch)
-	return s, err
+	s.canMknod = canMknod(scratch)
+	for i, open := range []func() (int, error){func() (int, error) { return newEmpty(scratch) }, openProc, openNull} {
+		fd, err := open()
+		if err != nil {
+			return nil, err
+		}
+		s.zygote.files[i] = os.NewFile(uintptr(fd), "zygote")
+	}
+	context.AfterFunc(ctx, s.zygote.close)
+	return s, nil
+}
+
+func openProc() (int, error) {
+	fd, err := unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: "/proc", Err: err}
+	}
+	return fd, nil
+}
+
+// openNull makes a read-only mount of the host's /dev/null: a process that has it open can write to it all the same, but not change its mode
+// or owner, which would be the host's.
+func openNull() (int, error) {
+	fd, err := clone(os.DevNull)
+	if err != nil {
+		return -1, err
+	}
+	if err := setAttr(fd, false, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("%s: %w", os.DevNull, err)
+	}
+	return fd, nil
+}
+
+// canMknod says whether this host lets device nodes be made.
+func canMknod(scratch string) bool {
+	probe := filepath.Join(scratch, "mknod-probe")
+	unix.Unlink(probe)
+	err := unix.Mknod(probe, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
+	unix.Unlink(probe)
+	return err == nil
 }
 
 // ProgramError says that the program cannot be executed: there is no process, and all else was well.
@@ -57,19 +84,8 @@ type ProgramError struct{ Text string }
 
 func (e *ProgramError) Error() string { return e.Text }
 
-// Stdio are the process's ends of its streams; nil is /dev/null, as the container has it. They stay the caller's.
+// Stdio are the process's ends of its streams; nil is /dev/null. They stay the caller's.
 type Stdio struct{ In, Out, Err *os.File }
-
-// Child is a process that waits at its gate, which the caller opens by writing a byte to it.
-type Child struct {
-	PID int
-	// PIDFD is the caller's, as all that follows.
-	PIDFD int
-	// Status tells what becomes of it; see Await.
-	Status *os.File
-	// PTY is the master of the process's terminal, when it has one; else -1.
-	PTY int
-}
 
 // Start is a container's first process.
 type Start struct {
@@ -79,15 +95,15 @@ type Start struct {
 	Stdio   Stdio
 	// Terminal gives the process a terminal instead of Stdio.
 	Terminal bool
-	// Cgroups are the container's cgroup directories, which exist, as its cgroup manager names them.
+	// Cgroups are the container's cgroup directories, which exist and have their limits and device rules, as its cgroup manager names them.
 	Cgroups map[string]string
 	// Gate is the descriptor that the process waits at.
 	Gate *os.File
 }
 
 // Start makes a container's namespaces and mounts, and a process in it that waits at the gate before it executes the program. What has to
-// be done to the process from outside (limits, its score) can be done until then.
-func (s *Spawner) Start(r Start) (*Child, error) {
+// be done to the process from outside (its score) can be done until then. It takes no longer than ctx lasts, and half a minute at the most.
+func (s *Spawner) Start(ctx context.Context, r Start) (*Child, error) {
 	filter, err := s.filters.get(r.Config.Seccomp)
 	if err != nil {
 		return nil, err
@@ -96,47 +112,24 @@ func (s *Spawner) Start(r Start) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := planFor(r.Config, r.Process, filter)
+	p, err := planFor(r.Config, r.Process, filter, r.Terminal)
+	if err != nil {
+		return nil, err
+	}
 	p.flags |= flagTell
-	p.keyring, p.keyKeep, p.keyNew = "_ses."+r.ID, 0xffffffff, keySearch
-	if r.Config.NoNewKeyring {
-		p.keyring = ""
+	if err := placeFor(p, r.Config, trees, s.canMknod); err != nil {
+		return nil, err
 	}
-	p.readonly, p.masked = r.Config.ReadonlyPaths, r.Config.MaskPaths
-	if r.Config.Readonlyfs {
-		p.flags |= flagReadonlyRoot
-	}
-	if r.Config.Namespaces.Contains(configs.NEWCGROUP) && r.Config.Namespaces.PathOf(configs.NEWCGROUP) == "" {
-		p.flags |= flagCgroupNS
+	if !r.Config.NoNewKeyring {
+		p.keyring, p.keyKeep, p.keyNew = "_ses."+r.ID, 0xffffffff, keySearch
 	}
 	member, err := openMembership(r.Cgroups)
 	if err != nil {
 		return nil, err
 	}
 	defer member.close()
-	c := &container{config: r.Config, cgroups: trees, plan: p}
-	var child *Child
-	err = onThread(func() error {
-		if err := c.enter(s); err != nil {
-			return err
-		}
-		b := birth{plan: p, process: r.Process, stdio: r.Stdio, terminal: r.Terminal, member: member, gate: r.Gate}
-		defer b.close()
-		if err := b.prepare(); err != nil {
-			return err
-		}
-		if r.Terminal {
-			if err := b.mountConsole(); err != nil {
-				return err
-			}
-		}
-		if err := makeCwd(r.Process.Cwd); err != nil {
-			return err
-		}
-		child, err = b.spawn(s)
-		return err
-	})
-	return child, err
+	b := birth{spawner: s, plan: p, stdio: r.Stdio, member: member, gate: r.Gate, target: -1, newPIDs: newPIDs(r.Config.Namespaces)}
+	return b.bear(ctx)
 }
 
 // keySearch lets a process of the same user find the session keyring (KEY_USR_SEARCH): the container's further processes.
@@ -175,9 +168,13 @@ type Exec struct {
 	Gate            *os.File
 }
 
-// Exec makes a process in a container that waits at the gate before it executes the program.
-func (s *Spawner) Exec(r Exec) (*Child, error) {
-	p := planFor(r.Kept.config, r.Process, r.Kept.filter)
+// Exec makes a process in a container that waits at the gate before it executes the program. It takes no longer than ctx lasts, and half a
+// minute at the most.
+func (s *Spawner) Exec(ctx context.Context, r Exec) (*Child, error) {
+	p, err := planFor(r.Kept.config, r.Process, r.Kept.filter, r.Terminal)
+	if err != nil {
+		return nil, err
+	}
 	if !r.Kept.config.NoNewKeyring {
 		p.keyring = "_ses." + r.ID
 	}
@@ -186,34 +183,17 @@ func (s *Spawner) Exec(r Exec) (*Child, error) {
 		return nil, err
 	}
 	defer member.close()
-	var child *Child
-	err = onThread(func() error {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			return os.NewSyscallError("unshare", err)
-		}
-		if err := unix.Setns(r.InitFD, execNamespaces); err != nil {
-			return fmt.Errorf("join the container's namespaces (process %d): %w", r.InitPID, err)
-		}
-		b := birth{plan: p, process: r.Process, stdio: r.Stdio, terminal: r.Terminal, member: member, gate: r.Gate, cgroupNS: r.InitFD}
-		defer b.close()
-		if err := b.prepare(); err != nil {
-			return err
-		}
-		child, err = b.spawn(s)
-		return err
-	})
+	b := birth{spawner: s, plan: p, stdio: r.Stdio, member: member, gate: r.Gate, target: r.InitFD}
+	child, err := b.bear(ctx)
 	if errors.Is(err, unix.EBUSY) && member.into >= 0 {
 		// The container has divided its cgroup, and processes can only be in its parts: that of its first process will do.
-		return s.execBeside(r)
+		return s.execBeside(ctx, r)
 	}
 	return child, err
 }
 
-// execNamespaces are those that the child is born in; the cgroup namespace it joins itself.
-const execNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWPID
-
 // execBeside is Exec into the cgroup of the container's first process, on version 2.
-func (s *Spawner) execBeside(r Exec) (*Child, error) {
+func (s *Spawner) execBeside(ctx context.Context, r Exec) (*Child, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", r.InitPID))
 	if err != nil {
 		return nil, err
@@ -227,5 +207,5 @@ func (s *Spawner) execBeside(r Exec) (*Child, error) {
 		return nil, fmt.Errorf("cgroup %s of process %d is not below the container's %s: %w", dir, r.InitPID, r.Cgroups[""], unix.EBUSY)
 	}
 	r.Cgroups = map[string]string{"": dir}
-	return s.Exec(r)
+	return s.Exec(ctx, r)
 }

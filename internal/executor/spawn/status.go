@@ -3,7 +3,7 @@
 package spawn
 
 /*
-#include "stub.h"
+#include "start.h"
 */
 import "C"
 
@@ -14,53 +14,117 @@ import (
 	"io"
 	"os"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrEnded says that the process has ended without a word: it was killed.
 var ErrEnded = errors.New("the process has ended before it executed its program")
 
-// AwaitReady returns when the process waits at its gate. A ProgramError says that it could not get there, and has ended.
-func AwaitReady(ctx context.Context, status *os.File) error {
-	text, err := receive(ctx, status)
-	switch {
-	case errors.Is(err, io.EOF):
-		return ErrEnded
-	case err != nil:
-		return err
-	case text[0] == C.STATUS_READY:
-		return nil
-	case text[0] == C.STATUS_BROKEN:
-		return errors.New(string(text[1:]))
+// message is what a start process says.
+type message struct {
+	kind byte
+	text string // why, of the two that tell a failure
+	pid  int    // the kernel's word of who says it
+	fd   int    // the terminal's master, or the pidfd of BORN; -1: none
+	born C.struct_born
+}
+
+// failure is what a message tells, if it tells one.
+func (m message) failure() error {
+	switch m.kind {
+	case C.STATUS_BROKEN:
+		return errors.New(m.text)
+	case C.STATUS_ERROR:
+		return &ProgramError{m.text}
 	}
-	return &ProgramError{string(text[1:])}
+	return fmt.Errorf("the process says %q, which means nothing here", m.kind)
 }
 
 // AwaitExecution returns when the process, whose gate is open, has executed its program, or has ended without: which of both, only the
 // process tells. A ProgramError says that the program cannot be executed.
 func AwaitExecution(ctx context.Context, status *os.File) error {
-	text, err := receive(ctx, status)
-	switch {
-	case errors.Is(err, io.EOF):
+	m, err := receive(ctx, status)
+	if errors.Is(err, io.EOF) {
 		return nil
-	case err != nil:
-		return err
-	case text[0] == C.STATUS_ERROR:
-		return &ProgramError{string(text[1:])}
 	}
-	return fmt.Errorf("the process says %q, which means nothing here", text)
+	if err != nil {
+		return err
+	}
+	m.drop()
+	return m.failure()
 }
 
-// receive takes one message.
-func receive(ctx context.Context, status *os.File) ([]byte, error) {
+// drop closes a descriptor that nobody wants.
+func (m message) drop() {
+	if m.fd >= 0 {
+		unix.Close(m.fd)
+	}
+}
+
+// statusPair makes the socket of the status. Ours tells who sends, and does not block, so that it can be waited for with others.
+func statusPair() (ours *os.File, theirs int, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, -1, os.NewSyscallError("socketpair", err)
+	}
+	if err := errors.Join(unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1), unix.SetNonblock(fds[0], true)); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+		return nil, -1, err
+	}
+	return os.NewFile(uintptr(fds[0]), "status"), fds[1], nil
+}
+
+// receive takes one message. It waits no longer than ctx lasts.
+func receive(ctx context.Context, status *os.File) (m message, err error) {
 	stop := context.AfterFunc(ctx, func() { status.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	buf := make([]byte, 4352)
-	n, err := status.Read(buf)
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
+	rc, err := status.SyscallConn()
+	if err != nil {
+		return m, err
 	}
-	if err == nil && n == 0 {
-		err = io.EOF
+	buf, oob := make([]byte, 4608), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
+	var n, oobn int
+	var rerr error
+	err = rc.Read(func(fd uintptr) bool {
+		n, oobn, _, _, rerr = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(rerr, unix.EAGAIN) && !errors.Is(rerr, unix.EINTR)
+	})
+	if cerr := ctx.Err(); cerr != nil && err != nil {
+		return m, cerr
 	}
-	return buf[:n], err
+	if err := errors.Join(err, rerr); err != nil {
+		return m, err
+	}
+	return parse(buf[:n], oob[:oobn])
+}
+
+func parse(buf, oob []byte) (m message, err error) {
+	m.fd = -1
+	control, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return m, err
+	}
+	for _, c := range control {
+		if fds, err := unix.ParseUnixRights(&c); err == nil && len(fds) == 1 {
+			m.fd = fds[0]
+		}
+		if cred, err := unix.ParseUnixCredentials(&c); err == nil {
+			m.pid = int(cred.Pid)
+		}
+	}
+	if len(buf) == 0 {
+		return m, io.EOF
+	}
+	m.kind, m.text = buf[0], string(buf[1:])
+	if m.kind == C.STATUS_BORN {
+		if len(buf) != int(unsafe.Sizeof(m.born)) {
+			m.drop()
+			return m, fmt.Errorf("the zygote says %d bytes, want %d", len(buf), int(unsafe.Sizeof(m.born)))
+		}
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&m.born)), len(buf)), buf)
+	}
+	return m, nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/cgroups"
@@ -22,10 +21,6 @@ import (
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/failpoint"
 )
-
-// spawnPatience bounds how long a new process may take to come to its gate. It does so within a millisecond, unless its cgroup is
-// frozen or out of CPU time.
-const spawnPatience = 30 * time.Second
 
 // gate is the FIFO at which a spawned container's first process waits. It has a name, so that a successor of this worker finds it.
 func (w *Worker) gate(id string) string { return filepath.Join(w.store.dir, id, "gate") }
@@ -53,41 +48,37 @@ func (w *Worker) startSpawned(ctx context.Context, s initStart) (e *ends, err er
 		e = &ends{ours: map[string]protocol.FD{}, console: -1}
 	}
 	s.rec.Spawned = true
-	child, err := w.spawner.Start(spawn.Start{ID: s.rec.ID, Config: s.config, Process: s.process, Stdio: stdioOf(s.process), Terminal: s.rec.Terminal,
+	// Before there is a process: whatever it opens of the container's, it opens under the container's device rules.
+	if err := s.cgroups.Set(s.config.Cgroups.Resources); err != nil {
+		return e, fmt.Errorf("resources: %w", err)
+	}
+	child, err := w.spawner.Start(ctx, spawn.Start{ID: s.rec.ID, Config: s.config, Process: s.process, Stdio: stdioOf(s.process), Terminal: s.rec.Terminal,
 		Cgroups: s.rec.Cgroups, Gate: gate})
 	e.closeTheirs()
 	if err != nil {
 		return e, err
 	}
-	unix.Close(child.PIDFD) // it is opened again by whoever watches
+	defer child.FD.Close() // it is opened again by whoever watches
 	if child.PTY >= 0 {
 		e.ours[hold.PTY] = protocol.FD(child.PTY)
 	}
-	if err := w.readyInit(ctx, s, child); err != nil {
+	if err := w.readyInit(s, child); err != nil {
 		child.Status.Close()
-		return e, errors.Join(err, killAndReap(child.PID))
+		return e, errors.Join(err, killAndReap(child.FD.PID()))
 	}
-	s.rec.PID = child.PID
+	s.rec.PID = child.FD.PID()
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.c.status = child.Status
 	return e, nil
 }
 
-// readyInit does to the first process what is done from outside, and waits until it is at its gate.
-func (w *Worker) readyInit(ctx context.Context, s initStart, child *spawn.Child) error {
+// readyInit does to the first process, which is at its gate, what is done from outside.
+func (w *Worker) readyInit(s initStart, child *spawn.Child) error {
 	if err := failpoint.Hit("executor/worker/spawned"); err != nil {
 		return err
 	}
-	if err := setScore(child.PID, s.config.OomScoreAdj); err != nil {
-		return err
-	}
-	if err := s.cgroups.Set(s.config.Cgroups.Resources); err != nil {
-		return fmt.Errorf("resources: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, spawnPatience)
-	defer cancel()
-	if err := spawn.AwaitReady(ctx, child.Status); err != nil {
+	if err := setScore(child.FD.PID(), s.config.OomScoreAdj); err != nil {
 		return err
 	}
 	kept, err := w.spawner.Keep(s.config)

@@ -80,32 +80,22 @@ func (w *Worker) execSpawned(ctx context.Context, call *protocol.Call, s execSta
 		defer closeStdio()
 		stdio = stdioOf(s.process)
 	}
-	child, err := w.spawner.Exec(spawn.Exec{ID: s.req.ID, Kept: s.kept, Process: s.process, Stdio: stdio, Terminal: s.req.Process.Terminal,
+	child, err := w.spawner.Exec(ctx, spawn.Exec{ID: s.req.ID, Kept: s.kept, Process: s.process, Stdio: stdio, Terminal: s.req.Process.Terminal,
 		Cgroups: s.c.snapshot().Cgroups, InitPID: initPID, InitFD: initFD, Gate: behind})
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(child.PIDFD)
+	defer child.FD.Close()
 	defer child.Status.Close()
 	behind.Close() // should this worker die, the process finds the gate without a keeper, and ends
 	if err := w.releaseExec(ctx, call, s, child, gate); err != nil {
-		return 0, errors.Join(err, killCommand(ctx, s.c.snapshot().Cgroups, child.PID))
+		return 0, errors.Join(err, killCommand(ctx, s.c.snapshot().Cgroups, child.FD.PID()))
 	}
-	return child.PID, nil
+	return child.FD.PID(), nil
 }
 
-// releaseExec lets the process go on to its program, once the keeper can find it, and waits until it is there.
+// releaseExec lets the process, which is at its gate, go on to its program, once the keeper can find it, and waits until it is there.
 func (w *Worker) releaseExec(ctx context.Context, call *protocol.Call, s execStart, child *spawn.Child, gate *os.File) error {
-	if err := unix.Sendmsg(int(s.pidSock.Fd()), []byte{0}, unix.UnixRights(child.PIDFD), nil, 0); err != nil {
-		return fmt.Errorf("give the process to the keeper: %w", err)
-	}
-	score := s.req.Process.OOMScoreAdj // not the one that the container was made with, which an update may have changed
-	if score == nil {
-		score = s.kept.Config().OomScoreAdj
-	}
-	if err := setScore(child.PID, score); err != nil {
-		return err
-	}
 	if child.PTY >= 0 {
 		e := &ends{ours: map[string]protocol.FD{hold.PTY: protocol.FD(child.PTY)}, console: -1}
 		defer e.close()
@@ -113,13 +103,23 @@ func (w *Worker) releaseExec(ctx context.Context, call *protocol.Call, s execSta
 			return err
 		}
 	}
+	pidfd, err := child.FD.Dup()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(pidfd)
+	if err := unix.Sendmsg(int(s.pidSock.Fd()), []byte{0}, unix.UnixRights(pidfd), nil, 0); err != nil {
+		return fmt.Errorf("give the process to the keeper: %w", err)
+	}
+	score := s.req.Process.OOMScoreAdj // not the one that the container was made with, which an update may have changed
+	if score == nil {
+		score = s.kept.Config().OomScoreAdj
+	}
+	if err := setScore(child.FD.PID(), score); err != nil {
+		return err
+	}
 	if _, err := gate.Write([]byte{0}); err != nil {
 		return fmt.Errorf("let the process go on: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, spawnPatience)
-	defer cancel()
-	if err := spawn.AwaitReady(ctx, child.Status); err != nil {
-		return err
 	}
 	return spawn.AwaitExecution(ctx, child.Status)
 }

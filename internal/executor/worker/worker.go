@@ -151,7 +151,7 @@ func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 	if os.Getenv(onlyLibcontainer) != "" {
 		return w, nil
 	}
-	if w.spawner, err = spawn.New(cfg.Dir); err != nil {
+	if w.spawner, err = spawn.New(ctx, cfg.Dir); err != nil {
 		w.log.Warn("containers start the slow way", "err", err)
 	}
 	return w, nil

@@ -41,11 +41,9 @@ type Stat struct {
 // pfForkNoExec is PF_FORKNOEXEC of the kernel's sched.h: the process was forked and has not executed a program since.
 const pfForkNoExec = 0x40
 
-// WaitingComm is the name of a process of the executor's that waits to execute a container's program.
-const WaitingComm = "monopod-start"
-
-// Executed reports whether the process has executed a program since it was forked. It holds for zombies too.
-func (s Stat) Executed() bool { return s.Flags&pfForkNoExec == 0 && s.Comm != WaitingComm }
+// Executed reports whether the process has executed a program since it was forked. It holds for zombies too. No program
+// can make itself look as if it had not.
+func (s Stat) Executed() bool { return s.Flags&pfForkNoExec == 0 }
 
 // Dead reports whether the process has ended, reaped or not.
 func (s Stat) Dead() bool { return s.State == 'Z' || s.State == 'X' || s.State == 'x' }

@@ -29,7 +29,7 @@ import (
 
 // patience bounds every wait for something that should happen at once; MONOPOD_TEST_SLOW stretches it where machines are
 // emulated.
-var patience = 20 * time.Second * time.Duration(slow())
+var patience = 90 * time.Second * time.Duration(slow())
 
 func slow() int {
 	var n int
@@ -122,7 +122,8 @@ func makeRootfs(dir string) error {
 	if err := os.WriteFile(filepath.Join(rootfs, "bin/busybox"), raw, 0o755); err != nil {
 		return err
 	}
-	for _, applet := range []string{"sh", "sleep", "cat", "echo", "yes", "seq", "head", "tail", "dd", "stty", "true", "kill", "tty", "wc", "id"} {
+	for _, applet := range []string{"sh", "sleep", "cat", "echo", "yes", "seq", "head", "tail", "dd", "stty", "true", "kill", "tty", "wc", "id",
+		"ln", "mkfifo", "mknod", "rm", "mkdir", "chmod", "chown", "sed"} {
 		if err := os.Symlink("busybox", filepath.Join(rootfs, "bin", applet)); err != nil {
 			return err
 		}

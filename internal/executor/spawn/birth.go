@@ -30,14 +30,6 @@ type Child struct {
 	PTY int
 }
 
-// close lets go of what a child has brought, and not of the process.
-func (c *Child) close() {
-	c.Status.Close()
-	if c.PTY >= 0 {
-		unix.Close(c.PTY)
-	}
-}
-
 const (
 	// patience bounds how long a new process may take to come to its gate. It does so within a millisecond or two, unless its cgroup is
 	// frozen or out of CPU time, or it looks at a file that hangs.
@@ -64,21 +56,31 @@ func (b *birth) bear(ctx context.Context) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	child := &Child{Status: status, PTY: -1}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the process did not get ready to execute its program within %s: %w", patience, context.DeadlineExceeded))
 	defer cancel()
-	first, err := b.spawner.born(ctx, status)
-	if err == nil {
-		err = b.grow(ctx, child, first)
-	}
-	if err != nil {
-		child.close()
+	g := &growth{status: status, pty: -1}
+	for !g.grown() {
+		m, err := receive(ctx, status)
+		if err == nil {
+			err = g.take(m)
+		}
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			err = b.spawner.unborn(g)
+		}
+		b.spawner.abandon(g)
 		if cause := context.Cause(ctx); ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			err = cause
 		}
 		return nil, err
 	}
-	return child, nil
+	if g.second == nil {
+		return &Child{FD: g.first, Status: status, PTY: g.pty}, nil
+	}
+	b.spawner.bury(g.first) // it has ended, or is about to
+	return &Child{FD: g.second, Status: status, PTY: g.pty}, nil
 }
 
 // ask sends the request, and returns our end of the status socket.
@@ -107,74 +109,122 @@ func (b *birth) ask() (*os.File, error) {
 	return status, nil
 }
 
-// born takes the zygote's word.
-func (s *Spawner) born(ctx context.Context, status *os.File) (*proc.FD, error) {
-	m, err := receive(ctx, status)
-	switch {
-	case errors.Is(err, io.EOF):
+// unborn says why nobody has the other end of the status socket any more.
+func (s *Spawner) unborn(g *growth) error {
+	if g.first == nil {
 		s.zygote.died()
-		return nil, errors.New("the zygote has ended")
-	case err != nil:
-		return nil, err
-	case m.kind != C.STATUS_BORN:
-		m.drop()
-		return nil, m.failure()
-	case m.born.pid == 0:
-		m.drop()
-		return nil, fmt.Errorf("start a process: %w", unix.Errno(m.born.error))
-	case m.fd < 0: // a limit of descriptors, here
-		fd, err := proc.OpenFD(int(m.born.pid)) // our unreaped child: the pid is its own
-		if err != nil {
-			unix.Kill(int(m.born.pid), unix.SIGKILL)
-		}
-		return fd, err
+		return errors.New("the zygote has ended")
 	}
-	return proc.FDFromRaw(m.fd, int(m.born.pid)), nil
+	return ErrEnded
 }
 
-// grow follows the process to its gate. It may be another one by then, which the first has left in its place.
-func (b *birth) grow(ctx context.Context, child *Child, first *proc.FD) error {
-	for {
-		m, err := receive(ctx, child.Status)
-		switch {
-		case errors.Is(err, io.EOF):
-			err = ErrEnded
-		case err != nil:
-		case m.kind == C.STATUS_TERMINAL && m.fd >= 0 && child.PTY < 0:
-			child.PTY = m.fd
-			continue
-		case m.kind == C.STATUS_READY && m.pid == first.PID():
-			child.FD = first
+// growth is what the messages have told of a start so far. The zygote's may come after those of the process that it tells of.
+type growth struct {
+	status *os.File
+	first  *proc.FD // the start process
+	second *proc.FD // the one that has gone on in its place, if there is one
+	pty    int
+	ready  int // the pid of the one that is at its gate
+}
+
+func (g *growth) grown() bool { return g.first != nil && g.ready != 0 }
+
+// take learns from a message. An error is the end of the start.
+func (g *growth) take(m message) (err error) {
+	switch {
+	case m.kind == C.STATUS_BORN && g.first == nil && m.born.pid != 0:
+		if m.fd >= 0 {
+			g.first = proc.FDFromRaw(m.fd, int(m.born.pid))
 			return nil
-		case m.kind == C.STATUS_READY:
-			b.spawner.bury(first) // it has ended, or is about to
-			child.FD, err = proc.OpenFD(m.pid)
-			return err
-		default:
-			m.drop()
-			err = m.failure()
 		}
-		if m.pid != 0 && m.pid != first.PID() {
-			if second, ferr := proc.OpenFD(m.pid); ferr == nil {
-				b.spawner.kill(second)
-			}
-		}
-		b.spawner.kill(first)
+		g.first, err = child(int(m.born.pid))
 		return err
+	case m.kind == C.STATUS_BORN && g.first == nil:
+		m.drop()
+		return fmt.Errorf("start a process: %w", unix.Errno(m.born.error))
+	case m.kind == C.STATUS_SUCCEEDED && g.second == nil:
+		g.second, err = child(m.pid)
+		return err
+	case m.kind == C.STATUS_TERMINAL && m.fd >= 0 && g.pty < 0:
+		g.pty = m.fd
+		return nil
+	case m.kind == C.STATUS_READY:
+		g.ready = m.pid
+		return nil
+	}
+	m.drop()
+	return m.failure()
+}
+
+// child opens a pidfd of a child of this process that is not reaped: the pid is its own.
+func child(pid int) (*proc.FD, error) {
+	fd, err := proc.OpenFD(pid)
+	if err != nil {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	return fd, err
+}
+
+// abandon kills what did not come to its gate. What hangs in the kernel is left behind, and reaped when it ends.
+func (s *Spawner) abandon(g *growth) {
+	g.kill()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.collect(g)
+	}()
+	select {
+	case <-done:
+	case <-time.After(killPatience):
 	}
 }
 
-// kill ends a process that did not come to its gate.
-func (s *Spawner) kill(fd *proc.FD) {
-	fd.Signal(unix.SIGKILL)
-	ctx, cancel := context.WithTimeout(s.ctx, killPatience)
-	defer cancel()
-	if err := fd.Wait(ctx); err != nil {
-		s.bury(fd)
+func (g *growth) kill() {
+	for _, fd := range []*proc.FD{g.first, g.second} {
+		if fd != nil {
+			fd.Signal(unix.SIGKILL)
+		}
+	}
+}
+
+// collect reaps processes that have been killed, of which some may not have been heard of yet. In a PID namespace that is the container's, a
+// process that is not reaped keeps the container from ending.
+func (s *Spawner) collect(g *growth) {
+	for {
+		g.status.SetReadDeadline(time.Time{}) // what came of the caller's is over
+		m, err := receive(s.ctx, g.status)
+		if errors.Is(err, os.ErrDeadlineExceeded) && s.ctx.Err() == nil {
+			continue
+		}
+		if err != nil { // they have ended: nobody has the other end any more
+			break
+		}
+		g.take(m) // it may tell why it ends, which nobody wants to know any more
+		g.kill()
+	}
+	g.status.Close()
+	if g.pty >= 0 {
+		unix.Close(g.pty)
+	}
+	for _, fd := range []*proc.FD{g.second, g.first} {
+		if fd == nil {
+			continue
+		}
+		if fd.Wait(s.ctx) == nil {
+			fd.Reap()
+		}
+		fd.Close()
+	}
+	if g.first == nil || s.ctx.Err() != nil {
 		return
 	}
-	fd.Reap()
-	fd.Close()
+	// A successor that was killed before it could say a word is in the group of the first; its number is nobody else's as long.
+	for {
+		err := unix.Waitid(unix.P_PGID, g.first.PID(), nil, unix.WEXITED, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // bury reaps a process when it ends, and waits for nobody.

@@ -308,6 +308,9 @@ static void enter_pids(void)
 		fail("start a process in the PID namespace", "");
 	if (pid > 0)
 		_exit(0);
+	// Until this is told, the group finds it; from then on the worker knows its pid. Should it never be reaped, its namespace could not end.
+	char succeeded = STATUS_SUCCEEDED;
+	tell(&succeeded, 1, -1);
 }
 
 static struct plan *map_plan(void)
@@ -361,6 +364,8 @@ void start(int ntasks)
 		born = 0;
 		join_place();
 	}
+	if (!born)
+		setpgid(0, 0); // the group that its successor is born in
 	open_streams(p);
 	program_fault();
 	if (p->flags & PLAN_HOME) {

@@ -123,10 +123,11 @@ enum { SLOT_PLAN, SLOT_STATUS, SLOT_GATE, SLOT_IN, SLOT_OUT, SLOT_ERR, SLOT_CGRO
 enum { ZYGOTE_SOCKET = 3, ZYGOTE_EMPTY, ZYGOTE_PROC, ZYGOTE_NULL, ZYGOTE_END };
 
 // What is sent over the status socket. BORN comes from the zygote, with the pid and a pidfd of the start process, or with an errno. The
-// others come from the process itself: TERMINAL with the master of its terminal; READY when it waits at its gate;
-// or, with a text, BROKEN, when the place cannot be made, and ERROR, when the program cannot be executed in it as that user.
+// others come from the process itself: TERMINAL with the master of its terminal; SUCCEEDED from another one that goes on in its place, before
+// anything else, from which the worker learns its pid; READY when it waits at its gate; or, with a text, BROKEN, when the place cannot be made, and ERROR, when the program cannot be executed in it as that user.
 #define STATUS_BORN 'P'
 #define STATUS_TERMINAL 'T'
+#define STATUS_SUCCEEDED 'S'
 #define STATUS_READY 'R'
 #define STATUS_BROKEN 'B'
 #define STATUS_ERROR 'E'

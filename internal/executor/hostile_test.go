@@ -1,0 +1,644 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/client"
+	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/test/harness"
+)
+
+// Containers that attack who starts processes in them.
+
+var powers = []string{"CAP_KILL", "CAP_MKNOD", "CAP_SYS_PTRACE", "CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER"}
+
+// empowered gives a container capabilities, and a root that it can write to.
+func empowered(s *specs.Spec) {
+	s.Root.Readonly = false
+	s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: powers, Effective: powers, Permitted: powers}
+	s.Mounts = append(s.Mounts, specs.Mount{Destination: "/etc", Type: "tmpfs", Source: "tmpfs"})
+	// What Kubernetes allows a container's devices: to be made, and a few to be used.
+	rule := func(kind string, major, minor *int64, access string) specs.LinuxDeviceCgroup {
+		return specs.LinuxDeviceCgroup{Allow: access != "", Type: kind, Major: major, Minor: minor, Access: access}
+	}
+	s.Linux.Resources.Devices = []specs.LinuxDeviceCgroup{{Access: "rwm"}, rule("c", nil, nil, "m"), rule("b", nil, nil, "m"),
+		rule("c", new(int64(1)), new(int64(3)), "rwm")}
+}
+
+// ready waits until a container has written a line.
+func (n *node) ready(id string) {
+	n.t.Helper()
+	path := filepath.Join(n.dir, id, "log")
+	eventually(n.t, "container "+id+" is ready", func() bool { return strings.Contains(readFile(path), "ready") })
+}
+
+// output runs a command in a container without a standard input.
+func (n *node) output(ctx context.Context, id, execID string, args ...string) (string, protocol.Exit, error) {
+	n.t.Helper()
+	return n.outputOf(ctx, protocol.ExecRequest{ID: id, ExecID: execID, Stdout: true, Process: &specs.Process{Args: args, Cwd: "/", Env: []string{"PATH=/bin"},
+		Capabilities: &specs.LinuxCapabilities{}}})
+}
+
+func (n *node) outputOf(ctx context.Context, req protocol.ExecRequest) (string, protocol.Exit, error) {
+	n.t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer r.Close()
+	var raw []byte
+	var read sync.WaitGroup
+	read.Go(func() { raw, _ = io.ReadAll(r) })
+	resp, err := n.c.Exec(ctx, req, w)
+	w.Close()
+	read.Wait()
+	return string(raw), resp.Exit, err
+}
+
+// watch counts how often a file is opened. (To look at it with O_PATH opens nothing.)
+func watch(t *testing.T, path string) (opened func() int) {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_OPEN|unix.IN_DONT_FOLLOW); err != nil {
+		t.Fatalf("watch %s: %v", path, err)
+	}
+	return func() (count int) {
+		buf := make([]byte, 4096)
+		for {
+			n, err := unix.Read(fd, buf)
+			if errors.Is(err, unix.EAGAIN) {
+				return count
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for raw := buf[:n]; len(raw) >= unix.SizeofInotifyEvent; count++ {
+				raw = raw[unix.SizeofInotifyEvent+int((*unix.InotifyEvent)(unsafe.Pointer(&raw[0])).Len):]
+			}
+		}
+	}
+}
+
+// Whatever a container puts at the paths that an exec looks at, nothing of it is opened, and commands go on to run.
+func TestHostileDevices(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, make string
+		terminal   string // the error of a terminal; empty: it works
+	}{
+		"null is the watchdog":         {path: "/dev/null", make: "mknod /dev/null c 10 130"},
+		"null is a disk":               {path: "/dev/null", make: "mknod /dev/null b 7 0"},
+		"null is a device of a module": {path: "/dev/null", make: "mknod /dev/null c 10 239"},
+		"null is a FIFO":               {path: "/dev/null", make: "mkfifo /dev/null"},
+		"null is a link":               {path: "/dev/null", make: "ln -s /tmp/target /dev/null; mknod /tmp/target c 10 130"},
+		"null is gone":                 {make: "true"},
+		"passwd is a device":           {path: "/etc/passwd", make: "mknod /etc/passwd c 10 130"},
+		"passwd is a FIFO":             {path: "/etc/passwd", make: "mkfifo /etc/passwd"},
+		"ptmx is a device": {path: "/dev/pts/ptmx", make: "rm -f /dev/pts/ptmx; mount -t tmpfs x /dev/pts 2>/dev/null; mknod /dev/pts/ptmx c 10 130",
+			terminal: "/dev/pts/ptmx"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.start(n.bundle("a", func(s *specs.Spec) {
+				empowered(s)
+				if c.terminal != "" { // what an image volume or an emptyDir at /dev is, without any capability
+					s.Mounts = slices.DeleteFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == "/dev/pts" })
+				}
+			}, "sh", "-c", "mkdir -p /dev/pts; [ $0 = none ] || rm -f $0; [ $0 != none ] || rm -f /dev/null; "+c.make+"; echo ready; exec sleep 1000", orNone(c.path)))
+			n.ready("a")
+			state, err := n.c.State(n.ctx(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened := func() int { return 0 }
+			if c.path != "" {
+				opened = watch(t, fmt.Sprintf("/proc/%d/root%s", state.PID, c.path))
+			}
+			for i := range 3 {
+				out, exit, err := n.output(n.ctx(), "a", fmt.Sprint("x", i), "sh", "-c", "wc -c; echo home $HOME")
+				if err != nil || exit.Code != 0 || !strings.HasPrefix(strings.TrimSpace(out), "0") || !strings.Contains(out, "home /") {
+					t.Errorf("exec: %q, %+v, %v: want nothing to read, and a home", out, exit, err)
+				}
+			}
+			if c.terminal != "" {
+				ours, theirs, err := socketPair()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer ours.Close()
+				_, err = n.c.Exec(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: "t", Process: &specs.Process{Args: []string{"true"}, Cwd: "/", Terminal: true,
+					Capabilities: &specs.LinuxCapabilities{}, Env: []string{"PATH=/bin"}}}, theirs)
+				theirs.Close()
+				if err == nil || !strings.Contains(err.Error(), c.terminal) {
+					t.Errorf("a terminal: %v, want an error that names %s", err, c.terminal)
+				}
+			}
+			if n := opened(); n > 0 {
+				t.Errorf("%s was opened %d times", c.path, n)
+			}
+			n.kill("a", unix.SIGKILL)
+			n.exit("a")
+		})
+	}
+}
+
+func orNone(path string) string {
+	if path == "" {
+		return "none"
+	}
+	return path
+}
+
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs"), nil
+}
+
+// A command without streams cannot change the host's /dev/null through the one that it has.
+func TestNullIsNotTheHosts(t *testing.T) {
+	before, err := os.Stat(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	n.start(n.bundle("a", func(s *specs.Spec) { empowered(s) }, "sh", "-c", "rm /dev/null; echo ready; exec sleep 1000"))
+	n.ready("a")
+	out, exit, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: "x", Stdout: true, Process: &specs.Process{
+		Args: []string{"sh", "-c", "chmod 600 /proc/self/fd/0; echo $?; chown 5 /proc/self/fd/0; echo $?; echo >/proc/self/fd/2; echo $?"}, Cwd: "/", Env: []string{"PATH=/bin"},
+		Capabilities: &specs.LinuxCapabilities{Bounding: powers, Effective: powers, Permitted: powers}}})
+	if err != nil || exit.Code != 0 || out != "1\n1\n0\n" {
+		t.Errorf("%q, %+v, %v: want mode and owner to stay, and writes to be taken", out, exit, err)
+	}
+	after, err := os.Stat(os.DevNull)
+	if err != nil || after.Mode() != before.Mode() || after.Sys().(interface{}) == nil {
+		t.Errorf("the host's /dev/null has become %v (%v), it was %v", after.Mode(), err, before.Mode())
+	}
+}
+
+// freeze stops all processes of a container's cgroup, and everything that comes into it.
+func (n *node) freeze(id string, frozen bool) {
+	n.t.Helper()
+	file, value := "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}[frozen]
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		file, value = "cgroup.freeze", map[bool]string{true: "1", false: "0"}[frozen]
+	}
+	for _, dir := range cgroupDirs(n.cgroup + "/" + id) {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
+				n.t.Fatal(err)
+			}
+			return
+		}
+	}
+	n.t.Fatalf("container %s is in no cgroup that can be frozen", id)
+}
+
+// Starts that cannot come to an end are taken back when their caller gives up, and keep nobody else from anything.
+func TestStartsAreTakenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		hang func(n *node) func() // and its end
+		args []string
+		env  string
+		cwd  string
+		make string
+	}{
+		"frozen": {hang: func(n *node) func() { n.freeze("a", true); return func() { n.freeze("a", false) } }},
+		"stopped by the container": {hang: func(*node) func() { return func() {} },
+			make: "(while :; do kill -STOP -1; done) & while :; do kill -STOP -1; done"},
+		"a path that hangs":              {env: "PATH=/hang:/bin"},
+		"a program that hangs":           {args: []string{"/hang/hang"}},
+		"a working directory that hangs": {cwd: "/hang/dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			fs := harness.MountHanging(t, filepath.Join(n.dir, "hang"))
+			req := n.bundle("a", func(s *specs.Spec) {
+				s.Mounts = append(s.Mounts, specs.Mount{Destination: "/hang", Type: "bind", Source: fs.Dir, Options: []string{"rbind"}})
+			}, "sh", "-c", "echo ready; "+or(c.make, "exec sleep 1000"))
+			n.start(req)
+			n.ready("a")
+			n.start(n.bundle("b", nil, "sleep", "1000"))
+			thaw := fs.Release
+			if c.hang != nil {
+				thaw = c.hang(n)
+			}
+			process := &specs.Process{Args: c.args, Cwd: or(c.cwd, "/"), Env: []string{or(c.env, "PATH=/bin")}, Capabilities: &specs.LinuxCapabilities{}}
+			if process.Args == nil {
+				process.Args = []string{"sleep", "1000"}
+			}
+			const many = 50
+			var calls sync.WaitGroup
+			for i := range many {
+				calls.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if _, err := n.c.Exec(ctx, protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Process: process}); err == nil {
+						t.Error("a command was executed")
+					}
+				})
+			}
+			calls.Wait()
+			// All others are served meanwhile.
+			if out, exit, err := n.output(n.ctx(), "b", "x", "echo", "served"); err != nil || exit.Code != 0 || out != "served\n" {
+				t.Errorf("another container: %q, %+v, %v", out, exit, err)
+			}
+			n.kill("b", unix.SIGKILL)
+			n.exit("b")
+			if err := n.c.Delete(n.ctx(), "b"); err != nil {
+				t.Error("another container: ", err)
+			}
+			worker := n.hello().WorkerPID
+			thaw()
+			if err := n.c.Kill(n.ctx(), protocol.KillRequest{ID: "a", Signal: int(unix.SIGKILL), All: true}); err != nil {
+				t.Error("kill: ", err)
+			}
+			n.exit("a")
+			eventually(t, "nothing is left of what was taken back", func() bool { return len(starting(worker)) == 0 })
+		})
+	}
+}
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// starting are the children of a worker that have not executed a program, dead ones too.
+func starting(worker int) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range all {
+		var pid int
+		fmt.Sscanf(path, "/proc/%d/stat", &pid)
+		if st, err := proc.ReadStat(pid); err == nil && st.PPID == worker && !st.Executed() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// What a container sees of a command before it is executed has no more privileges than the command. It looks at all processes, over and
+// over, with CAP_SYS_PTRACE, which would let it take one over.
+func TestStartsShowNoPrivileges(t *testing.T) {
+	n := newNode(t)
+	n.start(n.bundle("a", empowered, "sh", "-c", `echo ready; while :; do for p in /proc/[0-9]*; do
+		read -r _ name <$p/status; [ "$name" != monopod-start ] || { echo "seen $(sed -n 's/^CapPrm:\t//p' $p/status)"; }; done; done 2>/dev/null`))
+	n.ready("a")
+	log := filepath.Join(n.dir, "a", "log")
+	path := func() []string {
+		var seen []string
+		for line := range strings.Lines(readFile(log)) {
+			if _, caps, ok := strings.Cut(line, "seen "); ok && strings.TrimSpace(caps) != "" {
+				seen = append(seen, strings.TrimSpace(caps))
+			}
+		}
+		return seen
+	}
+	for i, deadline := 0, time.Now().Add(patience); len(path()) == 0 && time.Now().Before(deadline); i++ {
+		if _, _, err := n.output(n.ctx(), "a", fmt.Sprint("x", i), "true"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := path()
+	if len(seen) == 0 {
+		t.Fatal("no command was seen before it was executed")
+	}
+	for _, caps := range seen {
+		if caps != "0000000000000000" { // those of n.output's commands
+			t.Errorf("a command was seen with the capabilities %s", caps)
+		}
+	}
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+}
+
+// A program's name does not make its exit another's.
+func TestNameForgesNoStartError(t *testing.T) {
+	n := newNode(t)
+	dir := filepath.Join(n.dir, "bin")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"monopod-start", "monopod:start", "runc:[2:INIT]"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nexit 255\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, name := range []string{"monopod-start", "monopod:start", "runc:[2:INIT]"} {
+		e := n.run(n.bundle(fmt.Sprint("c", i), func(s *specs.Spec) {
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/tmp/bin", Type: "bind", Source: dir, Options: []string{"bind"}})
+		}, "/tmp/bin/"+name))
+		if e.Code != 255 || e.Reason != "" {
+			t.Errorf("%s: exit %+v, want the program's own 255", name, e)
+		}
+	}
+}
+
+// A specification without capabilities gives none.
+func TestNoCapabilitiesAreNone(t *testing.T) {
+	n := newNode(t)
+	n.run(n.bundle("a", func(s *specs.Spec) { s.Process.Capabilities = nil }, "sh", "-c", "while read -r l; do echo \"$l\"; done </proc/self/status"))
+	status := strings.Join(texts(readLog(t, filepath.Join(n.dir, "a", "log"))), "\n")
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		if !strings.Contains(status, set+":\t0000000000000000") {
+			t.Errorf("%s is not empty:\n%s", set, status)
+		}
+	}
+}
+
+// hostileRoot is a root file system with links on the way.
+func hostileRoot(t *testing.T, n *node) (root, outside string) {
+	t.Helper()
+	root, outside = filepath.Join(n.dir, "base", "root"), filepath.Join(n.dir, "base", "outside")
+	for _, dir := range []string{root + "/dir/sub", root + "/bin", root + "/proc", root + "/dev", root + "/tmp", root + "/sys", root + "/etc", outside} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"up": "../../outside", "abs": outside, "top": "/", "in": "/dir/sub", "loop": "loop", "dangling": "/nowhere/at/all",
+		"magic": "/proc/self/root/dir"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(root+"/file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(filepath.Join(rootfs, "bin/busybox"), root+"/bin/busybox"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("busybox", root+"/bin/sh"); err != nil {
+		t.Fatal(err)
+	}
+	return root, outside
+}
+
+// Nothing that lies in a root leads mounts, or the working directory, out of it.
+func TestMountPointsStayInside(t *testing.T) {
+	n := newNode(t)
+	root, outside := hostileRoot(t, n)
+	file := filepath.Join(n.dir, "source")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		name string
+		file bool
+		want string // where it lies in the root; empty: refused
+	}{
+		{name: "/new/deep/er", want: "new/deep/er"}, {name: "/../../x", want: "x"}, {name: "/in/below", want: "dir/sub/below"}, {name: "/top/t", want: "t"},
+		{name: "/up/u"}, {name: "/abs/a"}, {name: "/loop/l"}, {name: "/dangling"}, {name: "/file/f"}, {name: "/file"}, {name: "/top"}, {name: "/"},
+		{name: "/some/file", file: true, want: "some/file"}, {name: "/in/file", file: true, want: "dir/sub/file"}, {name: "/file", file: true, want: "file"},
+		{name: "/dangling", file: true},
+	} {
+		id := fmt.Sprint("c", i)
+		m := specs.Mount{Destination: c.name, Type: "tmpfs", Source: "tmpfs"}
+		if c.file {
+			m = specs.Mount{Destination: c.name, Type: "bind", Source: file, Options: []string{"bind"}}
+		}
+		req := n.bundle(id, func(s *specs.Spec) {
+			s.Root = &specs.Root{Path: root}
+			s.Mounts = append(s.Mounts, m)
+		}, "sh", "-c", "exit 0")
+		_, err := n.c.Create(n.ctx(), req)
+		if (err == nil) != (c.want != "") {
+			t.Errorf("a mount at %s: %v, want it at %q", c.name, err, c.want)
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(root, c.want)); err != nil {
+			t.Errorf("a mount at %s: %v", c.name, err)
+		}
+		if err := n.c.Delete(n.ctx(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, c := range []struct{ cwd, fault string }{
+		{"/dir/made/here", ""}, {"/in/made", ""}, {"/up/x", "/up/x"}, {"/dangling", "/dangling"}, {"/file", "/file"}, {"/proc/self/fd/4", "/proc/self/fd/4"},
+		{"/magic", "/magic"}, {"/proc/1/cwd", "/proc/1/cwd"},
+	} {
+		id := fmt.Sprint("d", i)
+		_, err := n.c.Create(n.ctx(), n.bundle(id, func(s *specs.Spec) {
+			s.Root = &specs.Root{Path: root}
+			s.Process.Cwd = c.cwd
+		}, "sh", "-c", "exit 0"))
+		if err == nil {
+			_, err = n.c.Start(n.ctx(), id)
+			n.exit(id)
+			n.c.Delete(n.ctx(), id)
+		}
+		if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
+			t.Errorf("working directory %s: %v, want an error with %q", c.cwd, err, c.fault)
+		}
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+		t.Errorf("made outside: %v (%v)", left, err)
+	}
+}
+
+// How a program is found, and what is said of one that cannot be executed.
+func TestPrograms(t *testing.T) {
+	n := newNode(t)
+	dir := filepath.Join(n.dir, "programs")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"yes": 0o755, "no": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho ran $0\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.start(n.bundle("a", func(s *specs.Spec) {
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/tmp/p", Type: "bind", Source: dir, Options: []string{"bind"}})
+	}, "sleep", "1000"))
+	for i, c := range []struct{ name, out, fault string }{
+		{name: "yes", out: "ran /tmp/p/yes"}, {name: "no", fault: `exec: "no": executable file not found in $PATH`},
+		{name: "missing", fault: `exec: "missing": executable file not found in $PATH`}, {name: "", fault: "executable file not found in $PATH"},
+		{name: "/tmp/p/yes", out: "ran /tmp/p/yes"}, {name: "/tmp/p/no", fault: `exec: "/tmp/p/no": permission denied`},
+		{name: "/tmp/p/none", fault: `exec: "/tmp/p/none": no such file or directory`}, {name: "/tmp/p", fault: `exec: "/tmp/p": is a directory`},
+		{name: "./yes", out: "ran ./yes"}, {name: "./none", fault: "./none"},
+	} {
+		out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Stdout: true,
+			Process: &specs.Process{Args: []string{c.name}, Cwd: "/tmp/p", Env: []string{"PATH=:relative:/none:/tmp/p:"}, Capabilities: &specs.LinuxCapabilities{}}})
+		switch {
+		case c.fault == "" && (err != nil || strings.TrimSpace(out) != c.out):
+			t.Errorf("%q: %q, %v, want %q", c.name, out, err, c.out)
+		case c.fault != "" && (!errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), c.fault)):
+			t.Errorf("%q: %v, want an invalid argument: %s", c.name, err, c.fault)
+		}
+	}
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+}
+
+// Where a user's home is.
+func TestHome(t *testing.T) {
+	n := newNode(t)
+	etc := filepath.Join(n.dir, "etc")
+	if err := os.Mkdir(etc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.start(n.bundle("a", func(s *specs.Spec) {
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/etc", Type: "bind", Source: etc, Options: []string{"bind"}})
+	}, "sleep", "1000"))
+	long := strings.Repeat("x", 100<<10)
+	for i, c := range []struct{ what, passwd, want string }{
+		{"an entry", "root:x:0:0::/root:/bin/sh\nu:x:1000:1000:U:/home/u:/bin/sh\n", "/home/u"},
+		{"the first of two", "a:x:1000:1::/first:\nb:x:1000:1::/second:\n", "/first"},
+		{"no entry", "root:x:0:0::/root:/bin/sh\n", "/"},
+		{"an empty home", "u:x:1000:1000:::/bin/sh\n", "/"},
+		{"no newline at its end", "u:x:1000:1000::/home/u", "/home/u"},
+		{"short lines", "\n:\nu:x:1000\nu:x:1000:1000\nu:x:1000:1000::/home/u:\n", "/home/u"},
+		{"numbers that are none", "a:x:1000x:0::/a:\nb:x:-4294966296:0::/b:\nc:x::0::/c:\nd:x:4294968296:0::/d:\ne:x:1000:0::/e:\n", "/e"},
+		{"a long line before it", "a:x:1000:" + long + "::/long:\nu:x:1000:1000::/home/u:\n", "/home/u"},
+		{"a long line that hides one", "a:x:5:" + long + "u:x:1000:1000::/hidden:\n", "/"},
+		{"many lines before it", strings.Repeat("n:x:7:7::/n:/bin/sh\n", 50000) + "u:x:1000:1000::/home/u:\n", "/home/u"},
+		{"nothing but zeros", string(make([]byte, 1<<20)), "/"},
+		{"a NUL in it", "u:x:1000:1000::/home/u\x00FOO=1:\n", "/home/u"},
+	} {
+		if err := os.WriteFile(filepath.Join(etc, "passwd"), []byte(c.passwd), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Stdout: true,
+			Process: &specs.Process{Args: []string{"sh", "-c", "echo -n $HOME"}, Cwd: "/", User: specs.User{UID: 1000, GID: 1000}, Env: []string{"PATH=/bin"},
+				Capabilities: &specs.LinuxCapabilities{}}})
+		if err != nil || out != c.want {
+			t.Errorf("%s: home %q, %v, want %q", c.what, out, err, c.want)
+		}
+	}
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+}
+
+// The zygote may be killed, or stopped, at any time: the next start has another one.
+func TestZygoteIsKilled(t *testing.T) {
+	n := newNode(t)
+	for i := range 3 {
+		n.run(n.bundle(fmt.Sprint("c", i), nil, "true"))
+		zygotes := starting(n.hello().WorkerPID)
+		zygote := zygoteOf(t, n.hello().WorkerPID)
+		if len(zygotes) > 0 {
+			t.Errorf("processes of starts that are over: %v", zygotes)
+		}
+		if err := unix.Kill(zygote, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		awaitEnd(t, zygote)
+	}
+	var starts sync.WaitGroup
+	for i := range 8 {
+		starts.Go(func() { n.c.Create(n.ctx(), n.bundle(fmt.Sprint("d", i), nil, "true")) }) // it may be lost with the zygote
+	}
+	if err := unix.Kill(zygoteOf(t, n.hello().WorkerPID), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		t.Fatal(err)
+	}
+	starts.Wait()
+	n.run(n.bundle("e", nil, "true"))
+}
+
+// zygoteOf waits until a worker has a zygote, and returns it.
+func zygoteOf(t *testing.T, worker int) (pid int) {
+	t.Helper()
+	eventually(t, "the worker has a zygote", func() bool {
+		all, _ := filepath.Glob("/proc/[0-9]*/stat")
+		for _, path := range all {
+			fmt.Sscanf(path, "/proc/%d/stat", &pid)
+			if st, err := proc.ReadStat(pid); err == nil && st.PPID == worker && st.Comm == "monopod-zygote" && !st.Dead() {
+				return true
+			}
+		}
+		return false
+	})
+	return pid
+}
+
+// Neither the zygote nor what it starts has anything of other containers in its memory: that of the zygote is looked through.
+func TestZygoteHasNoSecrets(t *testing.T) {
+	n := newNode(t)
+	const secret = "a-secret-that-nobody-else-has"
+	n.start(n.bundle("a", func(s *specs.Spec) { s.Process.Env = append(s.Process.Env, "SECRET="+secret) }, "sleep", "1000"))
+	if _, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: "x", Stdout: true, Process: &specs.Process{Args: []string{"true"}, Cwd: "/",
+		Env: []string{"PATH=/bin", "SECRET=" + secret}, Capabilities: &specs.LinuxCapabilities{}}}); err != nil {
+		t.Fatal(err)
+	}
+	pid := zygoteOf(t, n.hello().WorkerPID)
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	looked := 0
+	for line := range strings.Lines(readFile(fmt.Sprintf("/proc/%d/maps", pid))) {
+		var from, to int64
+		if _, err := fmt.Sscanf(line, "%x-%x rw", &from, &to); err != nil {
+			continue
+		}
+		buf := make([]byte, to-from)
+		if _, err := mem.ReadAt(buf, from); err != nil {
+			continue
+		}
+		looked += len(buf)
+		if bytes.Contains(buf, []byte(secret)) {
+			t.Errorf("the zygote has a container's secret at %s", line)
+		}
+	}
+	if looked == 0 {
+		t.Error("nothing of the zygote's memory could be read")
+	}
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+}
+
+// A caller that is gone takes its command along, at whatever point it was.
+func TestCallerGoesWhileStarting(t *testing.T) {
+	n := newNode(t)
+	n.start(n.bundle("a", nil, "sleep", "1000"))
+	for i := range 40 {
+		c := client.New(client.Config{Socket: n.cfg.Socket})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
+		c.Exec(ctx, protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Process: &specs.Process{Args: []string{"sleep", "1000"}, Cwd: "/", Env: []string{"PATH=/bin"},
+			Capabilities: &specs.LinuxCapabilities{}}})
+		cancel()
+		c.Close()
+	}
+	state, err := n.c.State(n.ctx(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "only the container's own process is left", func() bool {
+		for _, dir := range cgroupDirs(n.cgroup + "/a") {
+			if strings.TrimSpace(readFile(filepath.Join(dir, "cgroup.procs"))) != fmt.Sprint(state.PID) {
+				return false
+			}
+		}
+		return len(starting(n.hello().WorkerPID)) == 0
+	})
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+}

@@ -32,6 +32,7 @@ import (
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/worker"
+	"monopod.dev/monopod/internal/host/proc"
 )
 
 // version is set by the linker.
@@ -56,12 +57,12 @@ func main() {
 	if len(os.Args) > 1 {
 		mode = os.Args[1]
 	}
-	var err error
+	err := proc.Hide() // the worker has the environments of all containers
 	switch mode {
 	case "keeper":
-		err = runKeeper(os.Args[2:])
+		err = errors.Join(err, runKeeper(os.Args[2:]))
 	case "worker":
-		err = runWorker(os.Args[2:])
+		err = errors.Join(err, runWorker(os.Args[2:]))
 	case "version", "--version":
 		fmt.Println("monopod-executor", version)
 	case "help", "--help", "-h":

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -641,4 +643,24 @@ func TestCallerGoesWhileStarting(t *testing.T) {
 	})
 	n.kill("a", unix.SIGKILL)
 	n.exit("a")
+}
+
+// Nobody but who has CAP_SYS_PTRACE comes to the memory of keeper, worker and zygote: a process that is not dumpable belongs to root below /proc, and a
+// user of the same id finds its files closed.
+func TestMemoryIsHidden(t *testing.T) {
+	n := newNode(t)
+	n.run(n.bundle("a", nil, "true"))
+	h := n.hello()
+	for what, pid := range map[string]int{"keeper": h.KeeperPID, "worker": h.WorkerPID, "zygote": zygoteOf(t, h.WorkerPID)} {
+		cmd := exec.Command("busybox", "head", "-c", "1", fmt.Sprintf("/proc/%d/environ", pid))
+		// Root by its number, and no capability: only PR_SET_DUMPABLE stands between them.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}}
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "ermission denied") {
+			t.Errorf("the %s's environment can be read: %q, %v", what, out, err)
+		}
+		if limit := readFile(fmt.Sprintf("/proc/%d/coredump_filter", pid)); limit == "" {
+			t.Errorf("the %s has ended", what)
+		}
+	}
 }

@@ -273,8 +273,11 @@ func await(ctx context.Context, ready <-chan struct{}) bool {
 	}
 }
 
-// enter takes the node's lock and makes its directories.
+// enter hides this process's memory, takes the node's lock and makes its directories.
 func (o *Options) enter() (unlock func(), err error) {
+	if err := proc.Hide(); err != nil { // it is to hold credentials, and what pods have in their environments
+		return nil, err
+	}
 	c := o.Config
 	if o.Ephemeral {
 		for _, dir := range []string{c.DataDir, c.RunDir} {

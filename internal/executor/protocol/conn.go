@@ -35,8 +35,8 @@ const (
 const (
 	// writeTimeout bounds how long a peer may leave its end unread before it is given up.
 	writeTimeout = 30 * time.Second
-	// maxServing bounds the calls of one connection that are served at a time.
-	maxServing = 4096
+	// maxLong bounds the long calls of one connection that are served at a time.
+	maxLong = 4096
 )
 
 // Call is a call to be served.
@@ -66,6 +66,7 @@ func (c *Call) Note(note any, fds ...FD) error {
 type Conn struct {
 	sock  *net.UnixConn
 	serve func(context.Context, *Call) (any, error)
+	lasts func(method string) bool
 	log   *slog.Logger
 	ctx   context.Context // ends with the connection; parent of the contexts of served calls
 	end   context.CancelCauseFunc
@@ -76,6 +77,7 @@ type Conn struct {
 	nextID  uint64
 	waiting map[uint64]*waiter            // calls that we made
 	serving map[uint64]context.CancelFunc // calls that we serve
+	long    int                           // how many of them are long
 }
 
 type waiter struct {
@@ -88,14 +90,17 @@ type ConnConfig struct {
 	// Serve answers calls of the other side, each in a goroutine of its own; its context ends when the call is
 	// cancelled and when the connection ends. nil refuses all calls.
 	Serve func(context.Context, *Call) (any, error)
-	Log   *slog.Logger
+	// Long tells the methods whose calls last as long as somebody else likes. There is a bound on how many of them are served at a time; all
+	// others are never refused, whatever hangs. nil: there are none.
+	Long func(method string) bool
+	Log  *slog.Logger
 }
 
 // NewConn takes over the socket and starts to read from it. The connection ends with ctx, by Close, or when the other
 // side goes.
 func NewConn(ctx context.Context, sock *net.UnixConn, cfg ConnConfig) *Conn {
 	c := &Conn{
-		sock: sock, serve: cfg.Serve, log: cfg.Log,
+		sock: sock, serve: cfg.Serve, lasts: cfg.Long, log: cfg.Log,
 		waiting: map[uint64]*waiter{}, serving: map[uint64]context.CancelFunc{},
 	}
 	c.ctx, c.end = context.WithCancelCause(ctx)
@@ -263,9 +268,14 @@ func (c *Conn) dispatchCall(env envelope, fds []FD) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
 	_, taken := c.serving[env.ID]
-	full := len(c.serving) >= maxServing
-	if !taken && !full {
+	long := c.lasts != nil && c.lasts(env.Method)
+	full := long && c.long >= maxLong
+	serves := !taken && !full
+	if serves {
 		c.serving[env.ID] = cancel
+		if long {
+			c.long++
+		}
 	}
 	c.mu.Unlock()
 	var refusal error
@@ -275,7 +285,7 @@ func (c *Conn) dispatchCall(env envelope, fds []FD) {
 	case taken:
 		refusal = fmt.Errorf("%w: call id %d is in use", errdefs.ErrInvalidArgument, env.ID)
 	case full:
-		refusal = fmt.Errorf("%w: %d calls are being served on this connection", errdefs.ErrResourceExhausted, maxServing)
+		refusal = fmt.Errorf("%w: %s: %d calls of its kind are being served on this connection; end some of them", errdefs.ErrResourceExhausted, env.Method, maxLong)
 	}
 	go func() {
 		defer cancel()
@@ -285,9 +295,12 @@ func (c *Conn) dispatchCall(env envelope, fds []FD) {
 			reply, err = c.serve(ctx, call)
 		}
 		CloseFDs(call.FDs)
-		if !taken {
+		if serves {
 			c.mu.Lock()
 			delete(c.serving, env.ID)
+			if long {
+				c.long--
+			}
 			c.mu.Unlock()
 		}
 		out := envelope{Kind: kindReply, ID: env.ID}

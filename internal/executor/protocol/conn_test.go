@@ -58,6 +58,54 @@ func TestCallsAreMultiplexed(t *testing.T) {
 	wg.Wait()
 }
 
+// However many calls last as long as they like, others are served.
+func TestShortCallsAreNeverRefused(t *testing.T) {
+	a, b := sockets(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := NewConn(ctx, a, ConnConfig{})
+	defer c.Close()
+	var serving sync.WaitGroup
+	serving.Add(maxLong)
+	server := NewConn(ctx, b, ConnConfig{Long: func(method string) bool { return method == "Long" }, Serve: func(ctx context.Context, call *Call) (any, error) {
+		if call.Method == "Long" {
+			serving.Done()
+			<-ctx.Done()
+		}
+		return "served", nil
+	}})
+	defer server.Close()
+	long, end := context.WithCancel(ctx)
+	var calls sync.WaitGroup
+	for range maxLong {
+		calls.Go(func() { c.Call(long, Outgoing{Method: "Long"}, nil) })
+	}
+	serving.Wait()
+	if err := c.Call(ctx, Outgoing{Method: "Long"}, nil); !errdefs.IsResourceExhausted(err) {
+		t.Errorf("one more long call: %v, want ResourceExhausted", err)
+	}
+	for range 100 {
+		var got string
+		if err := c.Call(ctx, Outgoing{Method: "Short"}, &got); err != nil || got != "served" {
+			t.Fatalf("a short call: %q, %v", got, err)
+		}
+	}
+	end()
+	calls.Wait()
+	serving.Add(1)
+	again, stop := context.WithCancel(ctx)
+	calls.Go(func() {
+		for again.Err() == nil {
+			if err := c.Call(again, Outgoing{Method: "Long"}, nil); !errdefs.IsResourceExhausted(err) {
+				return // the places are given back a moment after the calls are taken back
+			}
+		}
+	})
+	serving.Wait()
+	stop()
+	calls.Wait()
+}
+
 func TestNotesAndDescriptors(t *testing.T) {
 	c, _ := pair(t, func(_ context.Context, call *Call) (any, error) {
 		if len(call.FDs) != 1 {

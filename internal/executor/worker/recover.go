@@ -259,15 +259,20 @@ func reopenPipe(r record, name string, fd, flags int) (protocol.FD, error) {
 	if !ok {
 		return -1, errors.New("it was no pipe")
 	}
+	// What the process has there now is looked at before it is opened: it may be a device by this time.
 	path := fmt.Sprintf("/proc/%d/fd/%d", r.PID, fd)
-	raw, err := unix.Open(path, flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	found, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
+	defer unix.Close(found)
 	var st unix.Stat_t
-	if err := unix.Fstat(raw, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO || st.Ino != inode {
-		unix.Close(raw)
+	if err := unix.Fstat(found, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO || st.Ino != inode {
 		return -1, fmt.Errorf("%s is not the pipe that the container was given", path)
+	}
+	raw, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", found), flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return protocol.FD(raw), nil
 }

@@ -20,6 +20,11 @@ type server struct {
 	greeted atomic.Bool
 }
 
+// isLong tells the calls that last as long as the processes they are about.
+func isLong(method string) bool {
+	return method == protocol.MethodExec || method == protocol.MethodAttach || method == protocol.MethodSubscribe
+}
+
 // serve answers a call.
 func (s *server) serve(ctx context.Context, call *protocol.Call) (any, error) {
 	if call.Method == protocol.MethodHello {

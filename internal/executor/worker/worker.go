@@ -217,7 +217,7 @@ func (w *Worker) accept(ctx context.Context, l *net.UnixListener) error {
 			continue
 		}
 		s := &server{w: w}
-		protocol.NewConn(ctx, c, protocol.ConnConfig{Serve: s.serve, Log: w.log})
+		protocol.NewConn(ctx, c, protocol.ConnConfig{Serve: s.serve, Long: isLong, Log: w.log})
 	}
 }
 

@@ -128,3 +128,9 @@ func SetSubreaper() error {
 	}
 	return nil
 }
+
+// Hide keeps the memory of this process, which may hold secrets, from all but those who have CAP_SYS_PTRACE, and out of core files
+// (PR_SET_DUMPABLE). A program that is executed is not hidden any more.
+func Hide() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
+}

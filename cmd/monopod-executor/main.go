@@ -2,8 +2,9 @@
 
 // Command monopod-executor runs containers for monopod, and outlives it.
 //
-// It is one binary with three faces: the keeper, which monopod starts; the worker, which the keeper starts; and
-// "init", libcontainer's code that becomes a container's first process. All run from one sealed copy of the binary in
+// It is one binary with several faces: the keeper, which monopod starts; the worker, which the keeper starts; "oci", which the worker
+// starts for what libcontainer is to do; and "init", libcontainer's code that becomes a container's first process. (Others never come to this file:
+// packages spawn, sitter, podinit and placeholder.) All run from one sealed copy of the binary in
 // memory, so that no container can reach the file on the disk, and libcontainer need not make a copy for each.
 package main
 
@@ -30,6 +31,7 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/keeper"
 	"monopod.dev/monopod/internal/executor/launch"
+	"monopod.dev/monopod/internal/executor/ocicmd"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/worker"
 	"monopod.dev/monopod/internal/host/proc"
@@ -63,6 +65,8 @@ func main() {
 		err = errors.Join(err, runKeeper(os.Args[2:]))
 	case "worker":
 		err = errors.Join(err, runWorker(os.Args[2:]))
+	case "oci":
+		os.Exit(ocicmd.Main(os.Args[2:]))
 	case "version", "--version":
 		fmt.Println("monopod-executor", version)
 	case "help", "--help", "-h":

@@ -252,3 +252,40 @@ func TestOCIExecEndsWithItsSession(t *testing.T) {
 		t.Errorf("%v outlive the container", got)
 	}
 }
+
+// Whatever makes a container, its first process and further ones run under the seccomp profile of its specification.
+func TestSeccompWithEveryStarter(t *testing.T) {
+	filtered := func(s *specs.Spec) {
+		s.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: specs.ActAllow, Syscalls: []specs.LinuxSyscall{{Names: []string{"mkdir", "mkdirat"}, Action: specs.ActErrno}}}
+	}
+	const try = "while read -r l; do case $l in Seccomp:*) echo $l;; esac; done </proc/self/status; mkdir /tmp/x || echo refused"
+	for name, make := range map[string]func(*node) protocol.CreateRequest{
+		"native": func(n *node) protocol.CreateRequest {
+			return n.bundle("a", filtered, "sh", "-c", try+"; echo ready; exec sleep 1000")
+		},
+		"libcontainer": func(n *node) protocol.CreateRequest {
+			return n.bundle("a", func(s *specs.Spec) { filtered(s); s.Hostname = "h" }, "sh", "-c", try+"; echo ready; exec sleep 1000")
+		},
+		"runc": func(n *node) protocol.CreateRequest {
+			return n.oci("a", filtered, "sh", "-c", try+"; echo ready; exec sleep 1000")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.start(make(n))
+			n.ready("a")
+			first := strings.Join(texts(readLog(t, filepath.Join(n.dir, "a", "log"))), "\n")
+			further, _, err := n.output(n.ctx(), "a", "x", "sh", "-c", try)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, got := range map[string]string{"the first process": first, "a further process": further} {
+				if !strings.Contains(strings.ReplaceAll(got, "\t", " "), "Seccomp: 2") || !strings.Contains(got, "refused") {
+					t.Errorf("%s has no filter: %q", what, got)
+				}
+			}
+			n.kill("a", unix.SIGKILL)
+			n.exit("a")
+		})
+	}
+}

@@ -48,8 +48,14 @@ type Sitter struct {
 	process *os.Process
 }
 
-// ErrCommand says that the command ended with an error; the code comes with it.
+// ErrCommand says that the command ended with an error.
 var ErrCommand = errors.New("the command failed")
+
+// CommandError is ErrCommand with the command's exit code.
+type CommandError struct{ Code int }
+
+func (e *CommandError) Error() string        { return fmt.Sprintf("%v: exit code %d", ErrCommand, e.Code) }
+func (e *CommandError) Is(target error) bool { return target == ErrCommand }
 
 type message struct{ Kind, Value int32 }
 
@@ -110,7 +116,7 @@ func (s *Sitter) Left(ctx context.Context) (pid int, err error) {
 	case err != nil:
 		return 0, err
 	case m.Kind != 'P':
-		return 0, fmt.Errorf("%w: exit code %d", ErrCommand, m.Value)
+		return 0, &CommandError{Code: int(m.Value)}
 	case m.Value <= 0:
 		return 0, fmt.Errorf("%w: it has written no pid", ErrCommand)
 	}

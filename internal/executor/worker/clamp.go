@@ -12,6 +12,8 @@ import (
 	"github.com/moby/sys/capability"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/ocicmd"
 )
 
 // hostLimits is what this process may pass on to a container. On a restricted host (a container itself, a locked-down
@@ -36,7 +38,7 @@ func readHostLimits() (hostLimits, error) {
 		h.caps["CAP_"+strings.ToUpper(c.String())] = own.Get(capability.PERMITTED, c)
 	}
 	h.anyRlimit = h.caps["CAP_SYS_RESOURCE"]
-	for name, n := range rlimits {
+	for name, n := range ocicmd.Rlimits {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(n, &l); err == nil {
 			h.hard[name] = l.Max
@@ -92,10 +94,10 @@ func (h hostLimits) clamp(p *specs.Process) (changes []clamped) {
 }
 
 // clampProcess clamps the process, and says each kind of clamping once in the worker's life.
-func (w *Worker) clampProcess(id string, p *specs.Process) {
-	for _, c := range w.host.clamp(p) {
-		if _, said := w.clamped.LoadOrStore(c.kind, true); !said {
-			w.log.Warn("restricted host: a container gets less than it asked for (said once)", "container", id, "what", c.kind, "effect", c.what)
+func (r *specReader) clampProcess(id string, p *specs.Process) {
+	for _, c := range r.host.clamp(p) {
+		if _, said := r.clamped.LoadOrStore(c.kind, true); !said {
+			r.log.Warn("restricted host: a container gets less than it asked for (said once)", "container", id, "what", c.kind, "effect", c.what)
 		}
 	}
 }

@@ -6,21 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/cgroups"
-	"github.com/opencontainers/runc/libcontainer"
-	"github.com/opencontainers/runc/libcontainer/configs"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/crilog"
 	"monopod.dev/monopod/internal/executor/hold"
+	"monopod.dev/monopod/internal/executor/ocicmd"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/stdio"
@@ -145,12 +141,13 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 	if err := w.limitHugepages(rec.Cgroups, l.hugepages); err != nil {
 		return 0, err
 	}
-	process, err := newProcess(l.spec.Process)
+	process, err := ocicmd.NewProcess(l.spec.Process)
 	if err != nil {
 		return 0, err
 	}
 	process.Init = true
-	ends, err := w.startFirst(ctx, initStart{c: c, rec: &rec, spec: l.spec, config: l.config, process: process, cgroups: l.cgroups, stdin: req.Stdin})
+	starter := w.starters.choose(&rec, l.config, process)
+	ends, err := starter.create(ctx, initStart{c: c, rec: &rec, spec: l.spec, seccomp: l.seccomp, config: l.config, process: process, cgroups: l.cgroups, stdin: req.Stdin})
 	if ends != nil {
 		defer ends.close() // what has been handed on is no longer in it
 	}
@@ -175,63 +172,6 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 		return 0, err
 	}
 	return rec.PID, w.settle(c, rec, pidfd, log, ends)
-}
-
-// initStart is what a container's first process is started with.
-type initStart struct {
-	c       *container
-	rec     *record // its PID is filled in
-	spec    *specs.Spec
-	config  *configs.Config
-	process *libcontainer.Process
-	cgroups cgroups.Manager
-	stdin   bool
-}
-
-// startFirst starts the first process in the way that its container asks for, or that fits it.
-func (w *Worker) startFirst(ctx context.Context, s initStart) (*ends, error) {
-	switch {
-	case s.rec.Runtime != nil:
-		return w.startOCI(ctx, s)
-	case w.spawner != nil && spawn.Fits(s.config, s.process) == nil:
-		return w.startSpawned(ctx, s)
-	default:
-		return w.startLibcontainer(ctx, s)
-	}
-}
-
-// startLibcontainer starts the first process with libcontainer. A spawn.ProgramError says that only the program is at fault.
-func (w *Worker) startLibcontainer(_ context.Context, s initStart) (*ends, error) {
-	ends, err := newEnds(s.process, s.rec.Terminal, s.stdin)
-	if err != nil {
-		return nil, err
-	}
-	if err := ownStdio(s.process, s.config); err != nil {
-		return ends, err
-	}
-	lc, err := libcontainer.Create(w.libDir, s.rec.ID, s.config)
-	if err != nil {
-		return ends, err
-	}
-	err = lc.Start(s.process)
-	ends.closeTheirs()
-	if err != nil {
-		if w.initWasReady(s.rec.ID) {
-			err = &spawn.ProgramError{Text: err.Error()}
-		}
-		return ends, err
-	}
-	if s.rec.PID, err = s.process.Pid(); err != nil {
-		return ends, err
-	}
-	return ends, ends.receivePTY()
-}
-
-// initWasReady reports whether a failed init got as far as libcontainer's "ready": all that is left after that is to
-// become the user and to find and execute the program. libcontainer stores its state at that very point.
-func (w *Worker) initWasReady(id string) bool {
-	_, err := os.Stat(filepath.Join(w.libDir, id, "state.json"))
-	return err == nil
 }
 
 // holdContainer gives the keeper all that must outlive this worker. The process cannot run before it is acknowledged.
@@ -272,7 +212,7 @@ func (w *Worker) settle(c *container, rec record, pidfd *proc.FD, log *crilog.Fi
 	if pidfd != nil {
 		c.pidfd = pidfd
 		c.io = w.newStdio(c, rec, log, ends.files())
-		go w.monitor(w.ctx, c, pidfd, w.parent(rec))
+		go w.monitor(w.ctx, c, pidfd, w.starters.of(rec).parent())
 	} else if log != nil {
 		log.Close()
 	}
@@ -304,7 +244,7 @@ func (w *Worker) undoCreate(ctx context.Context, rec record) error {
 	return w.store.remove(rec.ID)
 }
 
-// removeRemains ends all processes of the container, and removes its cgroup and libcontainer's state of it.
+// removeRemains ends all processes of the container, and removes its cgroup and what its starter has of it.
 func (w *Worker) removeRemains(ctx context.Context, rec record) error {
 	if err := killCgroup(ctx, rec.Cgroups, unix.SIGKILL); err != nil {
 		return err
@@ -314,25 +254,13 @@ func (w *Worker) removeRemains(ctx context.Context, rec record) error {
 		return err
 	}
 	w.scopeEnded(rec)
-	if err := w.deleteOCI(ctx, rec); err != nil {
+	if err := w.starters.of(rec).remove(ctx, rec); err != nil {
 		return err
-	}
-	if lc, err := libcontainer.Load(w.libDir, rec.ID); err == nil {
-		if err := lc.Destroy(); err != nil {
-			return err
-		}
 	}
 	if err := removeCgroups(rec.Cgroups); err != nil {
 		return err
 	}
-	if err := stopScope(rec); err != nil {
-		return err
-	}
-	err := os.RemoveAll(filepath.Join(w.libDir, rec.ID))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return stopScope(rec)
 }
 
 // reapRemains takes away the init process of a container that will never be monitored.

@@ -43,8 +43,6 @@ func (w *Worker) kill(ctx context.Context, req protocol.KillRequest) error {
 	if pidfd == nil {
 		return nil // it has exited, or its program cannot be executed
 	}
-	if rec := c.snapshot(); rec.Runtime != nil && sig != 0 && rec.phase() == protocol.Running {
-		return w.signalOCI(ctx, rec, sig)
-	}
-	return pidfd.Signal(sig)
+	rec := c.snapshot()
+	return w.starters.of(rec).signal(ctx, rec, pidfd, sig)
 }

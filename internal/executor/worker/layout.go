@@ -3,6 +3,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/opencontainers/cgroups"
@@ -17,6 +18,7 @@ import (
 type layout struct {
 	rec       record
 	spec      *specs.Spec
+	seccomp   json.RawMessage // its profile
 	config    *configs.Config
 	cgroups   cgroups.Manager // of cgroups that nothing is in
 	scope     *systemd.Scope  // nil: its cgroup is no scope of systemd's
@@ -29,12 +31,12 @@ func (w *Worker) layOut(req protocol.CreateRequest) (l layout, err error) {
 	if err != nil {
 		return l, err
 	}
-	w.clampProcess(req.ID, spec.Process)
+	w.specs.clampProcess(req.ID, spec.Process)
 	if l.scope, err = takeScope(&spec.Linux.CgroupsPath); err != nil {
 		return l, err
 	}
-	l.spec, l.hugepages = spec, w.takeHugepages(spec.Linux.Resources)
-	if l.config, err = w.libcontainerConfig(req.ID, req.Bundle, spec, seccomp); err != nil {
+	l.spec, l.seccomp, l.hugepages = spec, seccomp, w.takeHugepages(spec.Linux.Resources)
+	if l.config, err = w.specs.config(req.ID, req.Bundle, spec, seccomp); err != nil {
 		return l, err
 	}
 	if l.cgroups, err = w.cgroupManager(l.config.Cgroups); err != nil {

@@ -66,6 +66,16 @@ type bundleSpec struct {
 	} `json:"linux,omitempty"`
 }
 
+// whole is the specification with its profile.
+func whole(spec *specs.Spec, seccomp json.RawMessage) bundleSpec {
+	b := bundleSpec{Spec: *spec}
+	b.Linux = &struct {
+		specs.Linux
+		Seccomp json.RawMessage `json:"seccomp,omitempty"`
+	}{*spec.Linux, seccomp}
+	return b
+}
+
 // take returns the specification without the profile, and the profile.
 func (b *bundleSpec) take() (*specs.Spec, json.RawMessage) {
 	if b.Linux == nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -72,7 +71,7 @@ const recoverGrace = 2 * time.Second
 // recover goes on where the last worker was stopped. What fails is logged, and spoils nobody else.
 func (w *Worker) recover(held map[string]*heldSet) {
 	w.killExecs(held)
-	w.removeConsoles()
+	w.starters.commands.removeConsoles()
 	recs, errs := w.store.load()
 	for _, err := range errs {
 		w.log.Error("a container's record cannot be read; it is left as it is", "err", err)
@@ -312,11 +311,8 @@ func (w *Worker) gateAgain(c *container) {
 	if c.rec.Stage != stageRunning || c.rec.Exit != nil {
 		return
 	}
-	fifo := filepath.Join(w.libDir, c.id, execFIFO)
-	if c.rec.Spawned {
-		fifo = w.gate(c.id)
-	}
-	if _, err := os.Lstat(fifo); err != nil && c.rec.Runtime == nil {
+	starter := w.starters.of(c.rec)
+	if !starter.waits(c.rec) {
 		return
 	}
 	stat, err := proc.ReadStat(c.rec.PID)
@@ -324,7 +320,7 @@ func (w *Worker) gateAgain(c *container) {
 		return
 	}
 	if stat.Executed() {
-		os.Remove(fifo) // it was let go; only the last step is missing
+		starter.released(c.rec) // it was let go; only the last step is missing
 		return
 	}
 	c.rec.Stage, c.rec.StartedAt = stageCreated, time.Time{}

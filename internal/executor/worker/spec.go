@@ -5,16 +5,16 @@ package worker
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/systemd"
 )
@@ -94,13 +94,21 @@ func checkProcess(p *specs.Process) error {
 	return nil
 }
 
-// libcontainerConfig translates the specification, and its seccomp profile.
-func (w *Worker) libcontainerConfig(id, bundle string, spec *specs.Spec, seccomp json.RawMessage) (*configs.Config, error) {
+// specReader translates specifications into what this host lets a container have.
+type specReader struct {
+	host     hostLimits
+	profiles profiles
+	clamped  sync.Map // what has been logged of clamping, by kind
+	log      *slog.Logger
+}
+
+// config translates the specification, and its seccomp profile.
+func (r *specReader) config(id, bundle string, spec *specs.Spec, seccomp json.RawMessage) (*configs.Config, error) {
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: id, Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
-	if config.Seccomp, err = w.profiles.get(seccomp); err != nil {
+	if config.Seccomp, err = r.profiles.get(seccomp); err != nil {
 		return nil, err
 	}
 	for i, l := range config.Labels {
@@ -109,46 +117,4 @@ func (w *Worker) libcontainerConfig(id, bundle string, spec *specs.Spec, seccomp
 		}
 	}
 	return config, nil
-}
-
-// rlimits are the resources by their names in the specification.
-var rlimits = map[string]int{
-	"RLIMIT_CPU": unix.RLIMIT_CPU, "RLIMIT_FSIZE": unix.RLIMIT_FSIZE, "RLIMIT_DATA": unix.RLIMIT_DATA,
-	"RLIMIT_STACK": unix.RLIMIT_STACK, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_RSS": unix.RLIMIT_RSS,
-	"RLIMIT_NPROC": unix.RLIMIT_NPROC, "RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
-	"RLIMIT_AS": unix.RLIMIT_AS, "RLIMIT_LOCKS": unix.RLIMIT_LOCKS, "RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING,
-	"RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
-	"RLIMIT_RTTIME": unix.RLIMIT_RTTIME,
-}
-
-// newProcess translates the specification of a process.
-func newProcess(p *specs.Process) (*libcontainer.Process, error) {
-	lp := &libcontainer.Process{
-		Args: p.Args, Env: p.Env, Cwd: p.Cwd, UID: int(p.User.UID), GID: int(p.User.GID),
-		Label: p.SelinuxLabel, AppArmorProfile: p.ApparmorProfile, NoNewPrivileges: &p.NoNewPrivileges,
-		Scheduler: p.Scheduler, IOPriority: p.IOPriority,
-	}
-	if p.ConsoleSize != nil {
-		lp.ConsoleWidth, lp.ConsoleHeight = uint16(p.ConsoleSize.Width), uint16(p.ConsoleSize.Height)
-	}
-	if c := p.Capabilities; c != nil {
-		lp.Capabilities = &configs.Capabilities{Bounding: c.Bounding, Effective: c.Effective, Inheritable: c.Inheritable,
-			Permitted: c.Permitted, Ambient: c.Ambient}
-	}
-	for _, gid := range p.User.AdditionalGids {
-		lp.AdditionalGroups = append(lp.AdditionalGroups, int(gid))
-	}
-	for _, l := range p.Rlimits {
-		n, ok := rlimits[l.Type]
-		if !ok {
-			return nil, fmt.Errorf("%w: process.rlimits: %q is not a resource", errdefs.ErrInvalidArgument, l.Type)
-		}
-		lp.Rlimits = append(lp.Rlimits, configs.Rlimit{Type: n, Hard: l.Hard, Soft: l.Soft})
-	}
-	aff, err := configs.ConvertCPUAffinity(p.ExecCPUAffinity)
-	if err != nil {
-		return nil, fmt.Errorf("%w: process.execCPUAffinity: %w", errdefs.ErrInvalidArgument, err)
-	}
-	lp.CPUAffinity = aff
-	return lp, nil
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -64,7 +62,7 @@ func startError(id, message string) error {
 	return fmt.Errorf("start container %s: %s", id, message)
 }
 
-// letGo lets the init process, which waits at its FIFO, execute the program.
+// letGo lets the first process, which waits, execute the program.
 func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
 	// StartedAt is stored without being shown: the program does not run yet, but a successor must expect that it does.
 	rec.Stage, rec.StartedAt = stageRunning, time.Now().UTC()
@@ -74,7 +72,7 @@ func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
 	if err := failpoint.Hit("executor/worker/starting"); err != nil {
 		return err
 	}
-	executed, err := w.passGate(ctx, c, rec)
+	executed, err := w.starters.of(rec).start(ctx, c, rec)
 	if err != nil {
 		return fmt.Errorf("start container %s: %w", rec.ID, err)
 	}
@@ -99,73 +97,10 @@ func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
 	return nil // it was killed before it came to execute: that is no error of Start's
 }
 
-// passGate opens the gate, and returns when the init has become the program, or has ended without.
-func (w *Worker) passGate(ctx context.Context, c *container, rec record) (executed bool, err error) {
-	if rec.Runtime != nil {
-		return w.letGoOCI(ctx, c, rec)
-	}
-	if rec.Spawned {
-		if err := openSpawnGate(w.gate(rec.ID)); err != nil {
-			return false, err
-		}
-		return w.awaitSpawned(ctx, c, rec)
-	}
-	if err := openGate(ctx, filepath.Join(w.libDir, rec.ID, execFIFO), c.ended); err != nil {
-		return false, err
-	}
-	return awaitExecution(c.ended, rec.PID, rec.StartTime)
-}
-
 // isDead says that the container's first process has ended.
 func isDead(rec record) bool {
 	stat, err := proc.ReadStat(rec.PID)
 	return err != nil || stat.StartTime != rec.StartTime || stat.Dead()
-}
-
-// execFIFO is the name of the FIFO in libcontainer's state directory at which a created container's init waits until
-// somebody reads from it.
-const execFIFO = "exec.fifo"
-
-// openGate reads from the FIFO what the init writes when it is let go, and removes it.
-func openGate(ctx context.Context, path string, ended <-chan struct{}) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it has been let go already
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-ended:
-			f.SetReadDeadline(time.Unix(1, 0))
-		case <-ctx.Done():
-		}
-	}()
-	rc, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var rerr error
-	err = rc.Read(func(fd uintptr) bool {
-		// A FIFO without a writer reads as ended; only poll tells "not yet" from "no more".
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if n, err := unix.Poll(fds, 0); err != nil || n == 0 {
-			return err != nil && !errors.Is(err, unix.EINTR)
-		}
-		_, rerr = unix.Read(int(fd), make([]byte, 1))
-		return !errors.Is(rerr, unix.EAGAIN)
-	})
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil // the process has ended: what came of it, its exit tells
-	}
-	if err := errors.Join(err, rerr); err != nil {
-		return err
-	}
-	return os.Remove(path)
 }
 
 // awaitExecution returns when the init has become the program, or has ended without. There is no event for the former; it

@@ -83,19 +83,10 @@ func (w *Worker) updateAll(ctx context.Context, c *container, rec record, change
 	if err := failpoint.Hit("executor/worker/updating"); err != nil {
 		return w.takeBack(c, before, err)
 	}
-	set := func() error { return setResources(rec.Cgroups, res) }
-	if rec.Runtime != nil {
-		set = func() error {
-			if err := w.updateOCI(ctx, rec, whole); err != nil {
-				return err
-			}
-			return w.limitHugepagesOfOCI(rec.Cgroups, next.HugepageLimits)
-		}
-	}
 	if err := w.limitHugepages(rec.Cgroups, hugepages); err != nil {
 		return w.takeBack(c, before, err)
 	}
-	if err := set(); err != nil {
+	if err := w.starters.of(rec).update(ctx, rec, resourceChange{whole: whole, values: res, hugepages: next.HugepageLimits}); err != nil {
 		return w.takeBack(c, before, classed(err))
 	}
 	if err := setScope(rec, res); err != nil {

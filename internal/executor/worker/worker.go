@@ -50,14 +50,11 @@ type Worker struct {
 	keeper    *hold.Client
 	exits     *exitBoard
 	hub       *hub
-	host      hostLimits
+	specs     *specReader
+	starters  starters
 	cgroups   *cgroup.Host
 	tidier    tidier
 	roots     cgroupRoots
-	profiles  profiles
-	clamped   sync.Map       // what has been logged of clamping, by kind
-	libDir    string         // libcontainer's own state
-	spawner   *spawn.Spawner // nil: this kernel lacks what it needs, and libcontainer starts everything
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -79,6 +76,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("channel to the keeper: %w", err)
 	}
 	w.keeper = hold.NewClient(protocol.NewConn(ctx, channel, protocol.ConnConfig{Serve: w.serveKeeper, Log: cfg.Log}))
+	w.starters = w.newStarters()
 	held, err := w.watchKeeper(ctx)
 	if err != nil {
 		return err
@@ -131,7 +129,7 @@ const onlyLibcontainer = "MONOPOD_ONLY_LIBCONTAINER"
 
 func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, log: cfg.Log, ctx: ctx, keeperPID: os.Getppid(), exits: newExitBoard(), hub: newHub(), tidier: newTidier(),
-		containers: map[string]*container{}, libDir: filepath.Join(cfg.Dir, "libcontainer")}
+		containers: map[string]*container{}, specs: &specReader{log: cfg.Log}}
 	var err error
 	if w.bootID, err = proc.BootID(); err != nil {
 		return nil, err
@@ -142,19 +140,31 @@ func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 	if w.journal, err = journal.Open(filepath.Join(cfg.Dir, journal.DirName), w.bootID); err != nil {
 		return nil, err
 	}
-	if w.host, err = readHostLimits(); err != nil {
+	if w.specs.host, err = readHostLimits(); err != nil {
 		return nil, err
 	}
 	if w.cgroups, err = cgroup.Detect(); err != nil {
 		return nil, err
 	}
-	if os.Getenv(onlyLibcontainer) != "" {
-		return w, nil
-	}
-	if w.spawner, err = spawn.New(ctx, cfg.Dir); err != nil {
-		w.log.Warn("containers start the slow way", "err", err)
-	}
 	return w, nil
+}
+
+// newStarters makes the ways in which containers are made. The keeper is there by now.
+func (w *Worker) newStarters() starters {
+	commands := commands{ctx: w.ctx, records: w.store, dir: w.cfg.Dir, keeperPID: w.keeperPID, specs: w.specs, hugepages: w.limitHugepagesOfOCI, log: w.log}
+	own := commands
+	own.own = &ownRuntime{root: filepath.Join(w.cfg.Dir, "libcontainer")}
+	s := starters{commands: &commands, libcontainer: &libcontainers{&own}}
+	if os.Getenv(onlyLibcontainer) != "" {
+		return s
+	}
+	spawner, err := spawn.New(w.ctx, w.cfg.Dir)
+	if err != nil {
+		w.log.Warn("containers start the slow way", "err", err)
+		return s
+	}
+	s.native = &native{ctx: w.ctx, spawner: spawner, records: w.store, specs: w.specs, keeper: w.keeper, log: w.log}
+	return s
 }
 
 // fileConn turns an inherited descriptor into a connection.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,22 +21,31 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/proc"
 )
 
-// gate is the FIFO at which a spawned container's first process waits. It has a name, so that a successor of this worker finds it.
-func (w *Worker) gate(id string) string { return filepath.Join(w.store.dir, id, "gate") }
+// native makes containers by package spawn.
+type native struct {
+	ctx     context.Context // ends with the worker
+	spawner *spawn.Spawner
+	records *store
+	specs   *specReader
+	keeper  *hold.Client
+	log     *slog.Logger
+}
 
-// startSpawned starts the first process with package spawn. A spawn.ProgramError says that only the program is at fault; the process, if there
-// was one, is gone then.
-func (w *Worker) startSpawned(ctx context.Context, s initStart) (e *ends, err error) {
+// gate is the FIFO at which a spawned container's first process waits. It has a name, so that a successor of this worker finds it.
+func (n *native) gate(id string) string { return filepath.Join(n.records.dir, id, "gate") }
+
+func (n *native) create(ctx context.Context, s initStart) (e *ends, err error) {
 	if err := makeCgroups(s.cgroups, s.config.Cgroups); err != nil {
 		return nil, err
 	}
-	if err := unix.Mkfifo(w.gate(s.rec.ID), 0o600); err != nil {
-		return nil, &os.PathError{Op: "mkfifo", Path: w.gate(s.rec.ID), Err: err}
+	if err := unix.Mkfifo(n.gate(s.rec.ID), 0o600); err != nil {
+		return nil, &os.PathError{Op: "mkfifo", Path: n.gate(s.rec.ID), Err: err}
 	}
 	// With O_RDWR it waits for a byte, not for a writer, and never sees an end.
-	gate, err := os.OpenFile(w.gate(s.rec.ID), os.O_RDWR, 0)
+	gate, err := os.OpenFile(n.gate(s.rec.ID), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +57,11 @@ func (w *Worker) startSpawned(ctx context.Context, s initStart) (e *ends, err er
 	} else {
 		e = &ends{ours: map[string]protocol.FD{}, console: -1}
 	}
-	s.rec.Spawned = true
 	// Before there is a process: whatever it opens of the container's, it opens under the container's device rules.
 	if err := s.cgroups.Set(s.config.Cgroups.Resources); err != nil {
 		return e, fmt.Errorf("resources: %w", err)
 	}
-	child, err := w.spawner.Start(ctx, spawn.Start{ID: s.rec.ID, Config: s.config, Process: s.process, Stdio: stdioOf(s.process), Terminal: s.rec.Terminal,
+	child, err := n.spawner.Start(ctx, spawn.Start{ID: s.rec.ID, Config: s.config, Process: s.process, Stdio: stdioOf(s.process), Terminal: s.rec.Terminal,
 		Cgroups: s.rec.Cgroups, Gate: gate})
 	e.closeTheirs()
 	if err != nil {
@@ -62,7 +71,7 @@ func (w *Worker) startSpawned(ctx context.Context, s initStart) (e *ends, err er
 	if child.PTY >= 0 {
 		e.ours[hold.PTY] = protocol.FD(child.PTY)
 	}
-	if err := w.readyInit(s, child); err != nil {
+	if err := n.ready(s, child); err != nil {
 		child.Status.Close()
 		return e, errors.Join(err, killAndReap(child.FD.PID()))
 	}
@@ -73,15 +82,15 @@ func (w *Worker) startSpawned(ctx context.Context, s initStart) (e *ends, err er
 	return e, nil
 }
 
-// readyInit does to the first process, which is at its gate, what is done from outside.
-func (w *Worker) readyInit(s initStart, child *spawn.Child) error {
+// ready does to the first process, which is at its gate, what is done from outside.
+func (n *native) ready(s initStart, child *spawn.Child) error {
 	if err := failpoint.Hit("executor/worker/spawned"); err != nil {
 		return err
 	}
 	if err := setScore(child.FD.PID(), s.config.OomScoreAdj); err != nil {
 		return err
 	}
-	kept, err := w.spawner.Keep(s.config)
+	kept, err := n.spawner.Keep(s.config)
 	if err != nil {
 		return err
 	}
@@ -137,8 +146,10 @@ func openSpawnGate(path string) error {
 	return os.Remove(path)
 }
 
-// awaitSpawned returns when a process that has been let go has executed its program, or has ended without.
-func (w *Worker) awaitSpawned(ctx context.Context, c *container, rec record) (executed bool, err error) {
+func (n *native) start(ctx context.Context, c *container, rec record) (executed bool, err error) {
+	if err := openSpawnGate(n.gate(rec.ID)); err != nil {
+		return false, err
+	}
 	c.mu.Lock()
 	status := c.status
 	c.status = nil
@@ -158,3 +169,22 @@ func (w *Worker) awaitSpawned(ctx context.Context, c *container, rec record) (ex
 	// The word that does not come is that of a process that executed, and of one that was killed.
 	return !isDead(rec), nil
 }
+
+func (n *native) waits(rec record) bool {
+	_, err := os.Lstat(n.gate(rec.ID))
+	return err == nil
+}
+
+func (n *native) released(rec record) { os.Remove(n.gate(rec.ID)) }
+
+func (n *native) signal(_ context.Context, _ record, fd *proc.FD, sig unix.Signal) error {
+	return fd.Signal(sig)
+}
+
+func (n *native) update(_ context.Context, rec record, change resourceChange) error {
+	return setResources(rec.Cgroups, change.values)
+}
+
+func (n *native) remove(context.Context, record) error { return nil } // the gate goes with the record
+
+func (n *native) parent() int { return os.Getpid() }

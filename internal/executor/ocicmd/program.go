@@ -1,6 +1,6 @@
 //go:build cgo
 
-package worker
+package ocicmd
 
 import (
 	"errors"

@@ -1,0 +1,290 @@
+//go:build cgo
+
+// Package ocicmd is the command line of an OCI runtime that is made of libcontainer: as much of it as the worker asks for, in a process of its own. So
+// what libcontainer does about a container (its mounts, its hooks, its files) is bounded in time and can be killed, and it happens in no memory
+// that has other containers' secrets.
+//
+//	monopod-executor oci --root DIR --log FILE COMMAND
+//
+//	create --bundle DIR --pid-file FILE [--console-socket PATH] ID
+//	start ID
+//	exec --process FILE --detach --pid-file FILE [--console-socket PATH] ID
+//	delete --force ID
+//	state ID
+//	executable --bundle DIR | --process FILE --pid PID
+//
+// The last is of our own: it tells whether a process's program may be there to be executed. Exit codes are 0; CodeProgram, when nothing but
+// the program was at fault; and 1 for all else, with the reason in the log, as runc writes it.
+package ocicmd
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runc/libcontainer/specconv"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"monopod.dev/monopod/internal/atomicfile"
+)
+
+// CodeProgram is the exit code of a command that failed for its program only, which is not there or cannot be executed: as shells have it.
+const CodeProgram = 126
+
+// errProgram says that the program is at fault.
+var errProgram = errors.New("the program cannot be executed")
+
+// command is a command line.
+type command struct {
+	root, log               string
+	name, id                string
+	bundle, process         string
+	pidFile, consoleSocket  string
+	pid                     int
+	logFormat               string
+	detach, force, noBundle bool
+}
+
+// Main runs a command line, and returns its exit code.
+func Main(args []string) int {
+	c, err := parse(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	err = c.run()
+	if err == nil {
+		return 0
+	}
+	c.tell(err)
+	if errors.Is(err, errProgram) {
+		return CodeProgram
+	}
+	return 1
+}
+
+func parse(args []string) (*command, error) {
+	c := &command{}
+	global := flag.NewFlagSet("oci", flag.ContinueOnError)
+	global.SetOutput(io.Discard)
+	global.StringVar(&c.root, "root", "", "directory of the containers' states")
+	global.StringVar(&c.log, "log", "", "file to which errors are written")
+	global.StringVar(&c.logFormat, "log-format", "json", "json")
+	if err := global.Parse(args); err != nil {
+		return nil, err
+	}
+	if global.NArg() == 0 || c.root == "" || c.logFormat != "json" {
+		return nil, errors.New("want --root DIR, a log format of json, and a command")
+	}
+	c.name = global.Arg(0)
+	own := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	own.SetOutput(io.Discard)
+	own.StringVar(&c.bundle, "bundle", "", "directory with config.json")
+	own.StringVar(&c.process, "process", "", "file with a process's specification")
+	own.StringVar(&c.pidFile, "pid-file", "", "file for the pid")
+	own.StringVar(&c.consoleSocket, "console-socket", "", "socket for the terminal's master")
+	own.IntVar(&c.pid, "pid", 0, "a process whose root is looked at")
+	own.BoolVar(&c.detach, "detach", false, "leave the process behind")
+	own.BoolVar(&c.force, "force", false, "also what runs")
+	if err := own.Parse(global.Args()[1:]); err != nil {
+		return nil, err
+	}
+	c.id = own.Arg(0)
+	if own.NArg() > 1 || c.id == "" && c.name != "executable" {
+		return nil, fmt.Errorf("%s: want one container id, not %q", c.name, own.Args())
+	}
+	return c, nil
+}
+
+func (c *command) run() error {
+	switch c.name {
+	case "create":
+		return c.create()
+	case "start":
+		lc, err := libcontainer.Load(c.root, c.id)
+		if err != nil {
+			return err
+		}
+		return lc.Exec()
+	case "exec":
+		return c.exec()
+	case "delete":
+		return c.delete()
+	case "state":
+		_, err := libcontainer.Load(c.root, c.id)
+		return err
+	case "executable":
+		return c.executable()
+	}
+	return fmt.Errorf("command %q is not known", c.name)
+}
+
+// tell writes an error to the log, as runc does.
+func (c *command) tell(err error) {
+	line, merr := json.Marshal(map[string]string{"level": "error", "msg": err.Error()})
+	if merr != nil || c.log == "" {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	f, oerr := os.OpenFile(c.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if oerr != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	defer f.Close()
+	f.Write(append(line, '\n'))
+}
+
+func readJSON(path string, v any) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// readSpec reads the bundle, whose paths are absolute.
+func (c *command) readSpec() (*specs.Spec, error) {
+	spec := &specs.Spec{}
+	err := readJSON(filepath.Join(c.bundle, "config.json"), spec)
+	if err == nil && (spec.Process == nil || spec.Root == nil || spec.Linux == nil) {
+		err = fmt.Errorf("%s: process, root or linux is missing", c.bundle)
+	}
+	return spec, err
+}
+
+// create makes a container up to where its first process waits. What is left of one that fails is its caller's to delete.
+func (c *command) create() error {
+	spec, err := c.readSpec()
+	if err != nil {
+		return err
+	}
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: c.id, Spec: spec})
+	if err != nil {
+		return err
+	}
+	if config.Seccomp, err = specconv.SetupSeccomp(spec.Linux.Seccomp); err != nil {
+		return err
+	}
+	process, err := NewProcess(spec.Process)
+	if err != nil {
+		return err
+	}
+	process.Init = true
+	done, err := c.giveStreams(process, spec.Process.Terminal)
+	if err != nil {
+		return err
+	}
+	defer done()
+	lc, err := libcontainer.Create(c.root, c.id, config)
+	if err != nil {
+		return err
+	}
+	if err := lc.Start(process); err != nil {
+		// libcontainer stores its state when the init is ready: all that is left after that is to become the user, and to find and execute the
+		// program.
+		if _, serr := os.Stat(filepath.Join(c.root, c.id, "state.json")); serr == nil {
+			return fmt.Errorf("%w: %w", errProgram, err)
+		}
+		return err
+	}
+	return c.leave(process)
+}
+
+func (c *command) exec() error {
+	if !c.detach {
+		return errors.New("exec: only with --detach")
+	}
+	var p specs.Process
+	if err := readJSON(c.process, &p); err != nil {
+		return err
+	}
+	lc, err := libcontainer.Load(c.root, c.id)
+	if err != nil {
+		return err
+	}
+	process, err := NewProcess(&p)
+	if err != nil {
+		return err
+	}
+	done, err := c.giveStreams(process, p.Terminal)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := lc.Start(process); err != nil {
+		state, serr := lc.State()
+		if serr == nil && !canExecute(fmt.Sprintf("/proc/%d/root", state.InitProcessPid), &p, nil) {
+			return fmt.Errorf("%w: %w", errProgram, err)
+		}
+		return err
+	}
+	return c.leave(process)
+}
+
+// giveStreams makes this process's own streams the other's, or a terminal whose master goes to the console socket.
+func (c *command) giveStreams(p *libcontainer.Process, terminal bool) (done func(), err error) {
+	if !terminal {
+		p.Stdin, p.Stdout, p.Stderr = os.Stdin, os.Stdout, os.Stderr
+		return func() {}, nil
+	}
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: c.consoleSocket, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("console socket: %w", err)
+	}
+	defer conn.Close()
+	p.ConsoleSocket, err = conn.File()
+	if err != nil {
+		return nil, err
+	}
+	return func() { p.ConsoleSocket.Close() }, nil
+}
+
+// leave writes the pid of the process that is left behind.
+func (c *command) leave(p *libcontainer.Process) error {
+	pid, err := p.Pid()
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(c.pidFile, []byte(strconv.Itoa(pid)), 0o600)
+}
+
+func (c *command) delete() error {
+	lc, err := libcontainer.Load(c.root, c.id)
+	switch {
+	case errors.Is(err, libcontainer.ErrNotExist):
+		// A state that was not stored: the directory is all there is.
+		return os.RemoveAll(filepath.Join(c.root, c.id))
+	case err != nil:
+		return err
+	}
+	return lc.Destroy()
+}
+
+func (c *command) executable() error {
+	var p specs.Process
+	root, mounts := fmt.Sprintf("/proc/%d/root", c.pid), []specs.Mount(nil)
+	if c.bundle != "" {
+		spec, err := c.readSpec()
+		if err != nil {
+			return err
+		}
+		p, root, mounts = *spec.Process, spec.Root.Path, spec.Mounts
+	} else if err := readJSON(c.process, &p); err != nil {
+		return err
+	}
+	if !canExecute(root, &p, mounts) {
+		return errProgram
+	}
+	return nil
+}

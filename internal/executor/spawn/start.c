@@ -273,6 +273,9 @@ static void pass_gate(uint32_t flags)
 // before it is loaded, as far as that is possible.
 static void take_on(const struct plan *p)
 {
+	program_fault();
+	int there = p->cwd ? try_chdir(text_of(p, p->cwd)) : 1;
+	fault = STATUS_BROKEN;
 	set_limits(p);
 	program_fault();
 	if (p->keyring) {
@@ -289,7 +292,6 @@ static void take_on(const struct plan *p)
 	umask(p->umask);
 	if (p->flags & PLAN_NO_NEW_PRIVS && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		fail("set no_new_privs", "");
-	int there = p->cwd ? try_chdir(text_of(p, p->cwd)) : 1;
 	for (int fd = EMPTY_FD; fd <= TARGET_FD; fd++)
 		close(fd);
 	// To load a filter takes a privilege, unless no new ones can be had.

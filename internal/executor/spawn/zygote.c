@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -179,6 +180,15 @@ static void answer(int status, long pid, int error, int pidfd)
 	sendmsg(status, &msg, MSG_NOSIGNAL); // a worker that has gone needs no answer: the process ends by itself
 }
 
+extern char __executable_start, etext; // the linker's: where the program's image begins, and its code ends
+
+// forget_code gives back the pages of code that only the start has needed. What is needed again comes back by itself.
+static void forget_code(void)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)&__executable_start & ~(page - 1), to = (uintptr_t)&etext & ~(page - 1);
+	madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 static void zygote(void)
 {
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -193,6 +203,7 @@ static void zygote(void)
 	if (syscall(SYS_close_range, ZYGOTE_END, ~0U, 0) != 0)
 		_exit(254);
 	setsid(); // a signal to the worker's terminal is none to the zygote
+	forget_code();
 	struct job j;
 	while (take_job(&j)) {
 		if (j.head.magic == REQUEST_MAGIC && j.slots[SLOT_STATUS] >= 0 && j.slots[SLOT_PLAN] >= 0) {

@@ -210,7 +210,7 @@ func runWorker(args []string) error {
 	nameProcess("monopod-worker")
 	catchIgnored()
 	debug.SetGCPercent(workerGCPercent)
-	logrus.SetOutput(stderr) // libcontainer's
+	logrus.SetOutput(stderr) // that of the library of cgroups
 	logrus.SetLevel(logrus.WarnLevel)
 	return worker.Run(context.Background(), worker.Config{Dir: f.dir, Build: version, Log: newLog("worker"),
 		Keeper: append([]string{os.Args[0], "keeper"}, f.args()...)})

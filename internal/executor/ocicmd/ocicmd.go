@@ -31,6 +31,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/sirupsen/logrus"
 
 	"monopod.dev/monopod/internal/atomicfile"
 )
@@ -43,13 +44,13 @@ var errProgram = errors.New("the program cannot be executed")
 
 // command is a command line.
 type command struct {
-	root, log               string
-	name, id                string
-	bundle, process         string
-	pidFile, consoleSocket  string
-	pid                     int
-	logFormat               string
-	detach, force, noBundle bool
+	root, log              string
+	name, id               string
+	bundle, process        string
+	pidFile, consoleSocket string
+	pid                    int
+	logFormat              string
+	detach, force          bool
 }
 
 // Main runs a command line, and returns its exit code.
@@ -59,11 +60,15 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	err = c.run()
+	closeLog, err := c.openLog()
+	if err == nil {
+		err = c.run()
+	}
+	defer closeLog()
 	if err == nil {
 		return 0
 	}
-	c.tell(err)
+	logrus.Error(err)
 	if errors.Is(err, errProgram) {
 		return CodeProgram
 	}
@@ -126,20 +131,21 @@ func (c *command) run() error {
 	return fmt.Errorf("command %q is not known", c.name)
 }
 
-// tell writes an error to the log, as runc does.
-func (c *command) tell(err error) {
-	line, merr := json.Marshal(map[string]string{"level": "error", "msg": err.Error()})
-	if merr != nil || c.log == "" {
-		fmt.Fprintln(os.Stderr, err)
-		return
+// openLog has libcontainer, and this command, write to the log: standard error is the container's.
+func (c *command) openLog() (closeLog func(), err error) {
+	logrus.SetFormatter(&logrus.JSONFormatter{})
+	logrus.SetLevel(logrus.WarnLevel)
+	if c.log == "" {
+		logrus.SetOutput(io.Discard)
+		return func() {}, nil
 	}
-	f, oerr := os.OpenFile(c.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if oerr != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return
+	f, err := os.OpenFile(c.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		logrus.SetOutput(io.Discard)
+		return func() {}, err
 	}
-	defer f.Close()
-	f.Write(append(line, '\n'))
+	logrus.SetOutput(f)
+	return func() { f.Close() }, nil
 }
 
 func readJSON(path string, v any) error {

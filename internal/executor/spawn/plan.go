@@ -147,9 +147,12 @@ func structs[T any](l *layout, all []T) C.uint32_t {
 	return C.uint32_t(at)
 }
 
-// ownLimits are the resource limits that this program has changed for itself, as they were.
-func ownLimits() []configs.Rlimit {
-	return []configs.Rlimit{{Type: unix.RLIMIT_NOFILE, Soft: uint64(C.monopod_nofile.rlim_cur), Hard: uint64(C.monopod_nofile.rlim_max)}}
+// OwnLimits are the resource limits that this program changes for itself, as they were when it was started.
+func OwnLimits() []configs.Rlimit {
+	return []configs.Rlimit{
+		{Type: unix.RLIMIT_NOFILE, Soft: uint64(C.monopod_nofile.rlim_cur), Hard: uint64(C.monopod_nofile.rlim_max)},
+		{Type: unix.RLIMIT_MEMLOCK, Soft: uint64(C.monopod_memlock.rlim_cur), Hard: uint64(C.monopod_memlock.rlim_max)},
+	}
 }
 
 // encode lays the plan out as the start process reads it.

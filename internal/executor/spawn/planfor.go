@@ -43,7 +43,7 @@ func planFor(c *configs.Config, p *libcontainer.Process, f *filter, terminal boo
 	if len(limits) == 0 {
 		limits = c.Rlimits
 	}
-	out.limits = append(ownLimits(), limits...)
+	out.limits = append(OwnLimits(), limits...)
 	nnp := c.NoNewPrivileges
 	if p.NoNewPrivileges != nil {
 		nnp = *p.NoNewPrivileges

@@ -190,6 +190,6 @@ const char *find_program(const struct plan *p);
 const char *find_home(uint32_t uid);
 
 // zygote.c
-extern struct rlimit monopod_nofile; // the limit of open files that this program was started with
+extern struct rlimit monopod_nofile, monopod_memlock; // limits that this program was started with
 
 #endif

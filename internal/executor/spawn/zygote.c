@@ -24,7 +24,7 @@
 #define CLONE_INTO_CGROUP 0x200000000ULL
 #endif
 
-struct rlimit monopod_nofile;
+struct rlimit monopod_nofile, monopod_memlock;
 
 struct clone3_args {
 	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
@@ -223,6 +223,7 @@ __attribute__((constructor)) static void take_over(int argc, char **argv, char *
 	(void)envp;
 	if (argc == 1 && strcmp(argv[0], START_NAME) == 0)
 		zygote();
-	// Go raises it for itself, and gives it back to what it executes; what is executed here has to be given it back by us.
+	// Go raises the one for itself, the library that loads device rules on cgroup version 2 the other; what is executed here is given back both.
 	getrlimit(RLIMIT_NOFILE, &monopod_nofile);
+	getrlimit(RLIMIT_MEMLOCK, &monopod_memlock);
 }

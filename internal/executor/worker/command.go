@@ -232,7 +232,9 @@ func ociMessage(path string) string {
 
 func (c *commands) create(ctx context.Context, s initStart) (*ends, error) {
 	bundle := c.file(s.rec.ID, "bundle")
-	if err := writeBundle(bundle, whole(s.spec, s.seccomp)); err != nil {
+	spec := *s.spec
+	spec.Process = withOwnLimits(spec.Process)
+	if err := writeBundle(bundle, whole(&spec, s.seccomp)); err != nil {
 		return nil, err
 	}
 	e, err := newEnds(s.process, false, s.stdin && !s.rec.Terminal)
@@ -271,6 +273,21 @@ func (c *commands) create(ctx context.Context, s initStart) (*ends, error) {
 		return e, console.receive(e)
 	}
 	return e, nil
+}
+
+// withOwnLimits adds the limits that this process has changed for itself, as they were: what a runtime's command inherits is not the
+// container's.
+func withOwnLimits(p *specs.Process) *specs.Process {
+	out := *p
+	out.Rlimits = slices.Clone(p.Rlimits)
+	for _, own := range spawn.OwnLimits() {
+		for name, n := range ocicmd.Rlimits {
+			if n == own.Type && !slices.ContainsFunc(p.Rlimits, func(l specs.POSIXRlimit) bool { return l.Type == name }) {
+				out.Rlimits = append(out.Rlimits, specs.POSIXRlimit{Type: name, Soft: own.Soft, Hard: own.Hard})
+			}
+		}
+	}
+	return &out
 }
 
 // writeBundle writes a bundle of our own, with what this host clamps, and with absolute paths.

@@ -110,7 +110,7 @@ func (x *execution) end() {
 
 // begin starts the runtime's command with the caller's descriptors as its stdio, or with a console.
 func (c *commands) begin(call *protocol.Call, rec record, req protocol.ExecRequest, dir string) (*sitter.Sitter, *ociConsole, error) {
-	raw, err := json.Marshal(req.Process)
+	raw, err := json.Marshal(req.Process) // its limits are the container's where it names none
 	if err != nil {
 		return nil, nil, err
 	}

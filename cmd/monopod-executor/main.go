@@ -33,6 +33,7 @@ import (
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/ocicmd"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/worker"
 	"monopod.dev/monopod/internal/host/proc"
 )
@@ -174,6 +175,9 @@ func runKeeper(args []string) error {
 // watchEnv is the environment variable that says how often the keeper asks the worker whether it is there; see keeper.Config.
 const watchEnv = "MONOPOD_EXECUTOR_WATCH"
 
+// patienceEnv is the environment variable that says how long the start of a process may take; see worker.Config.
+const patienceEnv = "MONOPOD_EXECUTOR_PATIENCE"
+
 // Garbage is collected early in the keeper: it is idle most of the time, and what it holds is what users see. The worker gives memory
 // back when it has nothing to do, and may be lazy before: looking through the stacks of all containers' goroutines takes its time.
 const (
@@ -212,7 +216,11 @@ func runWorker(args []string) error {
 	debug.SetGCPercent(workerGCPercent)
 	logrus.SetOutput(stderr) // that of the library of cgroups
 	logrus.SetLevel(logrus.WarnLevel)
-	return worker.Run(context.Background(), worker.Config{Dir: f.dir, Build: version, Log: newLog("worker"),
+	patience, err := time.ParseDuration(cmp.Or(os.Getenv(patienceEnv), spawn.DefaultPatience.String()))
+	if err != nil || patience <= 0 {
+		return fmt.Errorf("%s is %q, want how long the start of a process may take, such as 30s", patienceEnv, os.Getenv(patienceEnv))
+	}
+	return worker.Run(context.Background(), worker.Config{Dir: f.dir, Build: version, Log: newLog("worker"), StartPatience: patience,
 		Keeper: append([]string{os.Args[0], "keeper"}, f.args()...)})
 }
 

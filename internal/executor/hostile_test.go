@@ -230,9 +230,9 @@ func TestStartsAreTakenBack(t *testing.T) {
 		"frozen": {hang: func(n *node) func() { n.freeze("a", true); return func() { n.freeze("a", false) } }},
 		"stopped by the container": {hang: func(*node) func() { return func() {} },
 			make: "(while :; do kill -STOP -1; done) & while :; do kill -STOP -1; done"},
-		"a path that hangs":              {env: "PATH=/hang:/bin"},
+		"a path that hangs":              {env: "PATH=/hang:/bin", args: []string{"hang"}},
 		"a program that hangs":           {args: []string{"/hang/hang"}},
-		"a working directory that hangs": {cwd: "/hang/dir"},
+		"a working directory that hangs": {cwd: "/hang/hang"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -662,5 +662,29 @@ func TestMemoryIsHidden(t *testing.T) {
 		if limit := readFile(fmt.Sprintf("/proc/%d/coredump_filter", pid)); limit == "" {
 			t.Errorf("the %s has ended", what)
 		}
+	}
+}
+
+// A first process whose place has files that hang is given up, and leaves nothing.
+func TestCreateIsTakenBack(t *testing.T) {
+	t.Setenv("MONOPOD_EXECUTOR_PATIENCE", "2s")
+	n := newNode(t)
+	fs := harness.MountHanging(t, filepath.Join(n.dir, "hang"))
+	begin := time.Now()
+	_, err := n.c.Create(n.ctx(), n.bundle("a", func(s *specs.Spec) {
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/hang", Type: "bind", Source: fs.Dir, Options: []string{"rbind"}})
+		s.Process.Cwd = "/hang/hang"
+	}, "true"))
+	if err == nil || !strings.Contains(err.Error(), "2s") {
+		t.Errorf("create: %v, want an error that tells how long it was waited for", err)
+	}
+	t.Logf("given up after %s", time.Since(begin))
+	if out, err := n.c.Hello(n.ctx()); err != nil || out.WorkerPID == 0 {
+		t.Errorf("the worker: %+v, %v", out, err)
+	}
+	fs.Release()
+	eventually(t, "nothing is left of it", func() bool { return len(starting(n.hello().WorkerPID)) == 0 })
+	if e := n.run(n.bundle("a", nil, "sh", "-c", "exit 3")); e.Code != 3 {
+		t.Errorf("the same id again: %+v", e)
 	}
 }

@@ -19,7 +19,7 @@ func BenchmarkForms(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
-			s, err := New(ctx, b.TempDir())
+			s, err := New(ctx, b.TempDir(), DefaultPatience)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -30,10 +30,11 @@ type Child struct {
 	PTY int
 }
 
+// DefaultPatience bounds how long a new process may take to come to its gate. It does so within a millisecond or two, unless its cgroup is
+// frozen or out of CPU time, or it looks at a file that hangs.
+const DefaultPatience = 30 * time.Second
+
 const (
-	// patience bounds how long a new process may take to come to its gate. It does so within a millisecond or two, unless its cgroup is
-	// frozen or out of CPU time, or it looks at a file that hangs.
-	patience = 30 * time.Second
 	// killPatience bounds how long somebody waits for the end of a process that did not come there, and was killed. One that hangs in the
 	// kernel is left behind, and is reaped when it ends.
 	killPatience = time.Second
@@ -56,6 +57,7 @@ func (b *birth) bear(ctx context.Context) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
+	patience := b.spawner.patience
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the process did not get ready to execute its program within %s: %w", patience, context.DeadlineExceeded))
 	defer cancel()
 	g := &growth{status: status, pty: -1}

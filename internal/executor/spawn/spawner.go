@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
@@ -18,6 +19,7 @@ import (
 // Spawner starts processes. Methods are safe for concurrent use.
 type Spawner struct {
 	ctx      context.Context // ends with this process's work: nobody waits for processes that hang any more
+	patience time.Duration
 	zygote   *zygote
 	host     hostHierarchies
 	canMknod bool
@@ -25,9 +27,9 @@ type Spawner struct {
 }
 
 // New prepares what all starts have in common. scratch is a directory that exists; nothing is left in it. An error means that this kernel
-// cannot do what is needed. The zygote ends with ctx.
-func New(ctx context.Context, scratch string) (_ *Spawner, err error) {
-	s := &Spawner{ctx: ctx, zygote: &zygote{sock: -1}}
+// cannot do what is needed. The zygote ends with ctx. A start takes no longer than patience.
+func New(ctx context.Context, scratch string, patience time.Duration) (_ *Spawner, err error) {
+	s := &Spawner{ctx: ctx, patience: patience, zygote: &zygote{sock: -1}}
 	defer func() {
 		if err != nil {
 			s.zygote.close()
@@ -102,7 +104,7 @@ type Start struct {
 }
 
 // Start makes a container's namespaces and mounts, and a process in it that waits at the gate before it executes the program. What has to
-// be done to the process from outside (its score) can be done until then. It takes no longer than ctx lasts, and half a minute at the most.
+// be done to the process from outside (its score) can be done until then. It takes no longer than ctx lasts.
 func (s *Spawner) Start(ctx context.Context, r Start) (*Child, error) {
 	filter, err := s.filters.get(r.Config.Seccomp)
 	if err != nil {
@@ -168,8 +170,7 @@ type Exec struct {
 	Gate            *os.File
 }
 
-// Exec makes a process in a container that waits at the gate before it executes the program. It takes no longer than ctx lasts, and half a
-// minute at the most.
+// Exec makes a process in a container that waits at the gate before it executes the program. It takes no longer than ctx lasts.
 func (s *Spawner) Exec(ctx context.Context, r Exec) (*Child, error) {
 	p, err := planFor(r.Kept.config, r.Process, r.Kept.filter, r.Terminal)
 	if err != nil {

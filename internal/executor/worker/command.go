@@ -325,7 +325,7 @@ func (c *commands) start(ctx context.Context, made *container, rec record) (exec
 	if err := failpoint.Hit("executor/worker/oci/started"); err != nil {
 		return false, err
 	}
-	return awaitExecution(made.ended, rec.PID, rec.StartTime)
+	return awaitExecution(ctx, made.ended, rec.PID, rec.StartTime)
 }
 
 // waits is true of all: only a runtime itself knows how its containers wait.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -113,6 +114,9 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 		return 0, err
 	}
 	rec := l.rec
+	if err := w.undoEarlier(ctx, rec.ID); err != nil {
+		return 0, err
+	}
 	// From here on a successor of this worker finds what it has to undo.
 	if err := w.store.put(rec); err != nil {
 		return 0, err
@@ -232,6 +236,18 @@ func (w *Worker) newStdio(c *container, rec record, log *crilog.File, files map[
 			}
 		},
 	})
+}
+
+// undoEarlier removes what an earlier Create has left that failed, and could not be undone then: a process of it may have hung in the kernel.
+func (w *Worker) undoEarlier(ctx context.Context, id string) error {
+	left, err := w.store.one(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return w.undoCreate(ctx, left)
 }
 
 // undoCreate removes whatever a Create that failed, or was cut short, has left.

@@ -155,9 +155,11 @@ func (n *native) start(ctx context.Context, c *container, rec record) (executed 
 	c.status = nil
 	c.mu.Unlock()
 	if status == nil { // a predecessor of this worker had it
-		return awaitExecution(c.ended, rec.PID, rec.StartTime)
+		return awaitExecution(ctx, c.ended, rec.PID, rec.StartTime)
 	}
 	defer status.Close()
+	ctx, cancel := context.WithTimeout(ctx, executionPatience)
+	defer cancel()
 	err = spawn.AwaitExecution(ctx, status)
 	var programErr *spawn.ProgramError
 	if errors.As(err, &programErr) {

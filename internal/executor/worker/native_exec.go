@@ -184,6 +184,8 @@ func (n *native) release(ctx context.Context, s execStart, child *spawn.Child, p
 	if _, err := gate.Write([]byte{0}); err != nil {
 		return fmt.Errorf("let the process go on: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, executionPatience)
+	defer cancel()
 	return spawn.AwaitExecution(ctx, child.Status)
 }
 

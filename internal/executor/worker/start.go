@@ -103,9 +103,15 @@ func isDead(rec record) bool {
 	return err != nil || stat.StartTime != rec.StartTime || stat.Dead()
 }
 
+// executionPatience bounds how long a process may take to execute its program when it has been let go. It takes less than a millisecond, unless the
+// file hangs; then Start says so, and the next Start waits on.
+const executionPatience = 30 * time.Second
+
 // awaitExecution returns when the init has become the program, or has ended without. There is no event for the former; it
 // takes some hundred microseconds.
-func awaitExecution(ended <-chan struct{}, pid int, startTime uint64) (executed bool, err error) {
+func awaitExecution(ctx context.Context, ended <-chan struct{}, pid int, startTime uint64) (executed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, executionPatience)
+	defer cancel()
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
 		stat, err := proc.ReadStat(pid)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -124,6 +130,8 @@ func awaitExecution(ended <-chan struct{}, pid int, startTime uint64) (executed 
 		case <-time.After(pause):
 		case <-ended:
 			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -34,6 +35,8 @@ type Config struct {
 	Build string // this program's version, for Hello
 	// Keeper is the command of a keeper, for the case that this worker has to become one.
 	Keeper []string
+	// StartPatience bounds how long a process may take from its birth to its program.
+	StartPatience time.Duration
 	Log    *slog.Logger
 }
 
@@ -158,7 +161,7 @@ func (w *Worker) newStarters() starters {
 	if os.Getenv(onlyLibcontainer) != "" {
 		return s
 	}
-	spawner, err := spawn.New(w.ctx, w.cfg.Dir)
+	spawner, err := spawn.New(w.ctx, w.cfg.Dir, w.cfg.StartPatience)
 	if err != nil {
 		w.log.Warn("containers start the slow way", "err", err)
 		return s

@@ -37,7 +37,7 @@ type Config struct {
 	Keeper []string
 	// StartPatience bounds how long a process may take from its birth to its program.
 	StartPatience time.Duration
-	Log    *slog.Logger
+	Log           *slog.Logger
 }
 
 // Worker serves the containers of one node.

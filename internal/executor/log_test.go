@@ -25,7 +25,7 @@ func TestLog(t *testing.T) {
 	n.run(req)
 	got := readLog(t, req.LogPath)
 	slices.SortFunc(got, func(a, b logLine) int { return strings.Compare(a.text, b.text) }) // stdout and stderr are two pipes
-	want := []logLine{{"stdout", "F", "no newline"}, {"stdout", "F", "one"}, {"stderr", "F", "two"}}
+	want := []logLine{{"stdout", "P", "no newline"}, {"stdout", "F", "one"}, {"stderr", "F", "two"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("log %+v, want %+v", got, want)
 	}

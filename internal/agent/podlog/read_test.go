@@ -249,6 +249,21 @@ func TestTail(t *testing.T) {
 	}
 }
 
+// TestOutputWithoutNewline: what a container writes without a newline at its end comes out as it was written, as a termination message and
+// by kubectl logs.
+func TestOutputWithoutNewline(t *testing.T) {
+	path := file(t, "2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:02Z stdout P DONE\n")
+	for lines, want := range map[int64]string{80: "one\nDONE", 1: "DONE"} {
+		if got, err := Tail(path, lines, 2048); got != want || err != nil {
+			t.Errorf("the last %d lines: %q, %v; want %q", lines, got, err, want)
+		}
+	}
+	var out bytes.Buffer
+	if err := Read(t.Context(), path, Options{}, &out); err != nil || out.String() != "one\nDONE" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 // FuzzRead: whatever the file holds, reading ends, and a tail is the end of the whole.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{logLines, "", "\n", "\n\n\n", "x", "2026-01-01T00:00:01Z", "2026-01-01T00:00:01Z stdout", "2026-01-01T00:00:01Z stdout F",

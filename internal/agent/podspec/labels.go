@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/types"
@@ -26,14 +27,19 @@ const (
 type Ref struct{ UID, Namespace, Name string }
 
 // RefOf reads the pod's name from the labels of a sandbox or container. ok is false where they were not made by a
-// node's agent.
+// node's agent: each of the three becomes a part of paths whose files are removed, so that it must be an element of one.
 func RefOf(labels map[string]string) (ref Ref, ok bool) {
 	ref = Ref{
 		UID:       labels[types.KubernetesPodUIDLabel],
 		Namespace: labels[types.KubernetesPodNamespaceLabel],
 		Name:      labels[types.KubernetesPodNameLabel],
 	}
-	return ref, ref.UID != "" && ref.Namespace != "" && ref.Name != ""
+	return ref, isElement(ref.UID) && isElement(ref.Namespace) && isElement(ref.Name)
+}
+
+// isElement says that a name is one element of a path, which leads nowhere else.
+func isElement(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }
 
 // Selector is the label selector of all that belongs to a pod.

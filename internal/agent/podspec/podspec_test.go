@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -184,6 +185,24 @@ func TestSandbox(t *testing.T) {
 		t.Errorf("ports %v", cfg.PortMappings)
 	case cfg.Linux.CgroupParent != "/cg" || cfg.Linux.Sysctls["net.a"] != "1":
 		t.Errorf("linux %v", cfg.Linux)
+	}
+}
+
+// TestRefIsNoPath: whoever speaks to the CRI socket may put labels on a sandbox. What they name becomes part of paths.
+func TestRefIsNoPath(t *testing.T) {
+	good := Ref{UID: "5f1b-..x", Namespace: "ns", Name: "p"}
+	labels := func(r Ref) map[string]string {
+		return sandboxLabels(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(r.UID), Namespace: r.Namespace, Name: r.Name}})
+	}
+	if ref, ok := RefOf(labels(good)); !ok || ref != good {
+		t.Errorf("%+v, %v", ref, ok)
+	}
+	for _, bad := range []string{"", ".", "..", "../../../etc", "/etc", "a/b", "a/", "a\x00"} {
+		for _, ref := range []Ref{{bad, "ns", "p"}, {"u", bad, "p"}, {"u", "ns", bad}} {
+			if _, ok := RefOf(labels(ref)); ok {
+				t.Errorf("%+q is taken for a pod", ref)
+			}
+		}
 	}
 }
 

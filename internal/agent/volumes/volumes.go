@@ -19,7 +19,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -48,6 +50,14 @@ func New(cfg Config) *Manager { return &Manager{cfg: cfg} }
 
 func (m *Manager) podDir(uid string) string { return filepath.Join(m.cfg.Dir, uid) }
 
+// checkUID refuses what is no element of a path: a pod's UID may come from a label that anybody wrote.
+func checkUID(uid string) error {
+	if !filepath.IsLocal(uid) || uid == "." || strings.ContainsAny(uid, "/\x00") {
+		return fmt.Errorf("pod UID %q is no name of a directory: %w", uid, errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
 func (m *Manager) volumeDir(uid, name string) string {
 	return filepath.Join(m.podDir(uid), "volumes", name)
 }
@@ -55,6 +65,9 @@ func (m *Manager) volumeDir(uid, name string) string {
 // Setup makes the pod's volumes; those that are there are brought up to date.
 func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
 	uid := string(pod.UID)
+	if err := checkUID(uid); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(m.podDir(uid), "volumes"), 0o750); err != nil {
 		return err
 	}
@@ -141,6 +154,9 @@ func mkdir(dir string, mode os.FileMode) error {
 
 // MessageFile makes the file that a container's termination message is written to, and returns its path.
 func (m *Manager) MessageFile(uid, container string, attempt uint32) (string, error) {
+	if err := checkUID(uid); err != nil {
+		return "", err
+	}
 	path := m.MessagePath(uid, container, attempt)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", err
@@ -161,6 +177,9 @@ func (m *Manager) MessagePath(uid, container string, attempt uint32) string {
 
 // Release unmounts and removes the pod's volumes and keeps the termination messages.
 func (m *Manager) Release(uid string) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
 	dir := filepath.Join(m.podDir(uid), "volumes")
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {

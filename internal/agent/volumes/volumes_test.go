@@ -9,12 +9,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -210,6 +212,28 @@ func TestPathsStayInside(t *testing.T) {
 		if err := (payload{}).add(path, nil, 0); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestUIDIsNoPath: an orphan's UID comes from a label that any client of the runtime may have written.
+func TestUIDIsNoPath(t *testing.T) {
+	m := manager(t, &objects{})
+	other := filepath.Join(filepath.Dir(m.cfg.Dir), "other/volumes/v")
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []string{"", ".", "..", "../other", "u/../../other", "/etc", "a/b", "a\x00"} {
+		pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
+		pod.UID = types.UID(uid)
+		_, err := m.MessageFile(uid, "c", 0)
+		for what, err := range map[string]error{"Setup": m.Setup(t.Context(), pod), "MessageFile": err, "Release": m.Release(uid), "Remove": m.Remove(uid)} {
+			if !errdefs.IsInvalidArgument(err) {
+				t.Errorf("%s of %q: %v", what, uid, err)
+			}
+		}
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,13 +3,14 @@
 //	<RFC3339Nano time> <stdout|stderr> <F|P> <content>\n
 //
 // A line longer than MaxContent is cut into parts, all tagged P but the last, which is F. What is left without a newline
-// at the end of the output is written as F, as other CRI runtimes do.
+// at the end of the output is written as P: it is a part of a line whose end never came, and a reader that puts lines together again
+// (a kubelet for the termination message) gets what was written, to the byte. containerd's redirectLogs and CRI-O's conmon do the same.
 //
 // All that one Write brings goes to the file in one write(2), so that a kill finds whole lines in it, or (a write can be
 // cut at a page) one torn line at its end, which OpenAgain removes. Nothing is buffered but the unfinished line, at most
 // MaxContent bytes a stream.
 //
-// With a Rotation the file never grows beyond its limit: see rotate.go.
+// With a Rotation the file never grows beyond its limit: see rotate.go. How a path is trusted that containers may write to, folder.go says.
 package crilog
 
 import (
@@ -36,6 +37,8 @@ type File struct {
 
 	mu    sync.Mutex
 	f     *os.File // nil: there is none, until a Reopen
+	dir   *os.File // the folder that f is in, when f is there
+	base  string   // the name of f in it
 	size  int64    // of the file, as far as this writer knows
 	fixed bool     // a Reopen has failed: nobody but another one may make a new file
 	buf   []byte   // what the present write formats; from buffers
@@ -45,10 +48,11 @@ type File struct {
 // errNoFile says that a log has no file: it could not be opened again, and no Reopen has made one since.
 var errNoFile = errors.New("the log has no file; it waits to be reopened")
 
-// Open opens the log, and makes it when there is none. Its directory must exist.
+// Open opens the log, and makes it when there is none. Its directory must exist. What is no regular file, and what lies behind a symbolic
+// link where none may be, is errdefs.ErrFailedPrecondition.
 func Open(path string, r Rotation) (*File, error) {
 	l := &File{path: path, rotation: r, now: time.Now}
-	if err := l.open(os.O_CREATE); err != nil {
+	if err := l.open(true); err != nil {
 		return nil, fmt.Errorf("container log: %w", err)
 	}
 	return l, nil
@@ -60,16 +64,11 @@ func Open(path string, r Rotation) (*File, error) {
 // With the error comes a log without a file. What is written to it is lost, until a Reopen succeeds.
 func OpenAgain(path string, r Rotation, fixed bool) (*File, error) {
 	l := &File{path: path, rotation: r, now: time.Now, fixed: fixed}
-	flags := os.O_CREATE
-	if fixed {
-		flags = 0
-	}
-	if err := l.open(flags); err != nil {
+	if err := l.open(!fixed); err != nil {
 		return l, fmt.Errorf("container log: %w", err)
 	}
 	if err := removeTornLine(l.f); err != nil {
-		l.f.Close()
-		l.f = nil
+		l.drop()
 		return l, fmt.Errorf("container log %s: remove its torn last line: %w", path, err)
 	}
 	l.measure()
@@ -79,21 +78,36 @@ func OpenAgain(path string, r Rotation, fixed bool) (*File, error) {
 	return l, nil
 }
 
-// open opens the file at the path, and takes its size.
-func (l *File) open(flags int) error {
-	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_APPEND|flags, fileMode)
+// open opens the file at the path, and its folder, in the place of those that are open, and takes its size.
+func (l *File) open(create bool) error {
+	dir, base, err := openFolder(l.path)
 	if err != nil {
 		return err
 	}
-	l.f = f
+	f, err := openIn(dir, base, create)
+	if err != nil {
+		dir.Close()
+		return err
+	}
+	l.drop()
+	l.f, l.dir, l.base = f, dir, base
 	l.measure()
 	return nil
 }
 
-// measure asks for the file's size. It is 0 for what has none, a pipe or a device.
+// drop closes what is open. Nothing was buffered: there is nothing to fail.
+func (l *File) drop() {
+	if l.f != nil {
+		l.f.Close()
+		l.dir.Close()
+	}
+	l.f, l.dir = nil, nil
+}
+
+// measure asks for the file's size.
 func (l *File) measure() {
 	l.size = 0
-	if st, err := l.f.Stat(); err == nil && st.Mode().IsRegular() {
+	if st, err := l.f.Stat(); err == nil {
 		l.size = st.Size()
 	}
 }
@@ -104,7 +118,7 @@ func removeTornLine(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if !st.Mode().IsRegular() || st.Size() == 0 {
+	if st.Size() == 0 {
 		return nil
 	}
 	// A torn line is no longer than a whole one: content, time, stream and tag.
@@ -124,15 +138,11 @@ func removeTornLine(f *os.File) error {
 func (l *File) Reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old := l.f
-	if err := l.open(os.O_CREATE); err != nil {
+	if err := l.open(true); err != nil {
 		l.fixed = true
 		return fmt.Errorf("reopen container log: %w", err)
 	}
 	l.fixed = false
-	if old != nil {
-		old.Close() // nothing was buffered: there is nothing to fail
-	}
 	return nil
 }
 
@@ -150,7 +160,7 @@ func (l *File) Close() error {
 	if l.f == nil {
 		return nil
 	}
-	return l.f.Close()
+	return errors.Join(l.f.Close(), l.dir.Close())
 }
 
 // Stream is one stream's way into the log. It is for one goroutine.
@@ -199,7 +209,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return n, errors.Join(append(errs, l.write(l.buf))...)
 }
 
-// Close writes the unfinished line.
+// Close writes the unfinished line, as a part of one.
 func (s *Stream) Close() error {
 	if len(s.rest) == 0 {
 		return nil
@@ -208,7 +218,7 @@ func (s *Stream) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.begin()()
-	err := l.add(s.name, 'F', s.rest, nil)
+	err := l.add(s.name, 'P', s.rest, nil)
 	s.rest = nil
 	return errors.Join(err, l.write(l.buf))
 }
@@ -260,7 +270,7 @@ func (l *File) write(p []byte) error {
 	}
 	if n > 0 {
 		// Take the torn part back. The size is asked for rather than remembered: others may have truncated the file.
-		if st, serr := l.f.Stat(); serr == nil && st.Mode().IsRegular() {
+		if st, serr := l.f.Stat(); serr == nil {
 			l.f.Truncate(max(st.Size()-int64(n), 0))
 		}
 	}

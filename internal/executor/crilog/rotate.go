@@ -1,13 +1,10 @@
 package crilog
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,36 +44,37 @@ func (l *File) rotate(line int64) {
 	if err != nil {
 		l.size -= l.rotation.MaxBytes / 8
 	} else {
-		err = removeOldest(old, l.rotation.MaxFiles)
+		err = l.removeOldest(old)
 	}
 	if err != nil && l.rotation.Failed != nil {
 		l.rotation.Failed(fmt.Errorf("rotate container log %s: %w", l.path, err))
 	}
 }
 
-// startNew moves the file away, and goes on in a new one. It returns all that were ever moved away.
+// startNew moves the file away, and goes on in a new one. It returns the names of all that were ever moved away. What somebody has put
+// in the file's place is moved away in its stead, unopened.
 func (l *File) startNew() (old []string, err error) {
-	if old, err = rotated(l.path); err != nil {
+	if old, err = rotated(l.dir, l.base); err != nil {
 		return nil, err
 	}
-	name := l.path + "." + nextStamp(l.now(), old)
-	next, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, fileMode)
+	name := l.base + "." + nextStamp(l.now(), old)
+	next, err := createIn(l.dir, name)
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, l.path, unix.RENAME_EXCHANGE)
+	err = renameIn(l.dir, name, l.base, unix.RENAME_EXCHANGE)
 	switch {
 	case err == nil:
 		old = append(old, name)
 	case errors.Is(err, fs.ErrNotExist): // somebody has moved the file away already
-		err = os.Rename(name, l.path)
+		err = renameIn(l.dir, name, l.base, 0)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP):
 		if next, err = l.exchangeInSteps(name, next); err == nil {
 			old = append(old, name)
 		}
 	}
 	if err != nil {
-		removeSame(name, next)
+		l.removeSame(name, next)
 		next.Close()
 		return nil, err
 	}
@@ -87,36 +85,34 @@ func (l *File) startNew() (old []string, err error) {
 }
 
 // removeSame removes a file if it is the one that is open, and not another one that has got its name.
-func removeSame(name string, f *os.File) {
-	there, err := os.Lstat(name)
-	ours, ferr := f.Stat()
-	if err == nil && ferr == nil && os.SameFile(there, ours) {
-		os.Remove(name)
+func (l *File) removeSame(name string, f *os.File) {
+	var there, ours unix.Stat_t
+	err := unix.Fstatat(int(l.dir.Fd()), name, &there, unix.AT_SYMLINK_NOFOLLOW)
+	if ferr := unix.Fstat(int(f.Fd()), &ours); err == nil && ferr == nil && there.Dev == ours.Dev && there.Ino == ours.Ino {
+		_ = removeIn(l.dir, name) // if it cannot be removed it counts as one of the files, and goes when its turn comes
 	}
 }
 
 // exchangeInSteps is for file systems that cannot exchange two files. For a moment the path has none; should the writer be
 // killed then, OpenAgain makes it.
 func (l *File) exchangeInSteps(name string, next *os.File) (*os.File, error) {
-	if err := os.Rename(l.path, name); err != nil {
+	if err := renameIn(l.dir, l.base, name, 0); err != nil {
 		return next, err
 	}
-	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, fileMode)
+	f, err := openIn(l.dir, l.base, true)
 	if err != nil {
-		os.Rename(name, l.path) // where that fails too, the log goes on under its new name
+		_ = renameIn(l.dir, name, l.base, 0) // where that fails too, the log goes on under its new name
 		return next, err
 	}
 	next.Close() // what it was has been replaced
 	return f, nil
 }
 
-// removeOldest removes what is more than max files, the present one counted too.
-func removeOldest(old []string, limit int) error {
+// removeOldest removes what is more than the limit of files, the present one counted too.
+func (l *File) removeOldest(old []string) error {
 	var errs []error
-	for len(old) > max(limit-1, 1) {
-		if err := os.Remove(old[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+	for len(old) > max(l.rotation.MaxFiles-1, 1) {
+		errs = append(errs, removeIn(l.dir, old[0]))
 		old = old[1:]
 	}
 	return errors.Join(errs...)
@@ -124,30 +120,15 @@ func removeOldest(old []string, limit int) error {
 
 // removeEmpty removes a file that a rotation made and did not come to use.
 func (l *File) removeEmpty() {
-	old, err := rotated(l.path)
+	old, err := rotated(l.dir, l.base)
 	if err != nil || len(old) == 0 {
 		return
 	}
 	newest := old[len(old)-1]
-	if st, err := os.Lstat(newest); err == nil && st.Size() == 0 {
-		os.Remove(newest) // if it cannot be removed it counts as one of the files, and goes when its turn comes
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(l.dir.Fd()), newest, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
+		_ = removeIn(l.dir, newest) // if it cannot be removed it counts as one of the files, and goes when its turn comes
 	}
-}
-
-// rotated returns the files that were rotated away, the oldest first, those included that a kubelet has compressed.
-func rotated(path string) (old []string, err error) {
-	dir, base := filepath.Split(path)
-	entries, err := os.ReadDir(cmp.Or(dir, "."))
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		if stamp, ok := strings.CutPrefix(e.Name(), base+"."); ok && isStamp(strings.TrimSuffix(stamp, ".gz")) {
-			old = append(old, dir+e.Name())
-		}
-	}
-	slices.Sort(old)
-	return old, nil
 }
 
 func isStamp(s string) bool {

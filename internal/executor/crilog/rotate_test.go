@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // line is a line of 10 bytes as it is in the log, so that limits can be counted in lines.
@@ -35,10 +37,7 @@ func writeLines(t *testing.T, s *Stream, from, to int) {
 // contents returns the contents of the lines of all files, the oldest first, and the number of files.
 func contents(t *testing.T, path string) (text []string, files int) {
 	t.Helper()
-	old, err := rotated(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := rotatedOf(t, path)
 	for _, f := range append(old, path) {
 		for line := range strings.Lines(read(t, f)) {
 			_, content, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " stdout F ")
@@ -49,6 +48,24 @@ func contents(t *testing.T, path string) (text []string, files int) {
 		}
 	}
 	return text, len(old) + 1
+}
+
+// rotatedOf returns the paths of the files that were rotated away, the oldest first.
+func rotatedOf(t *testing.T, path string) []string {
+	t.Helper()
+	dir, base, err := openFolder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	old, err := rotated(dir, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range old {
+		old[i] = filepath.Join(filepath.Dir(path), old[i])
+	}
+	return old
 }
 
 func numbers(from, to int) (text []string) {
@@ -75,7 +92,7 @@ func TestRotationAtTheByte(t *testing.T) {
 // All lines of one write go to where they belong, and the parts of a long line too.
 func TestRotationInsideOneWrite(t *testing.T) {
 	_, s, path := rotating(t, 2*logged, 100)
-	text := strings.Join(numbers(0, 7), "\n") + "\nrest"
+	text := strings.Join(numbers(0, 7), "\n") + "\nrest\n"
 	if n, err := s.Write([]byte(text)); n != len(text) || err != nil {
 		t.Errorf("%d %v", n, err)
 	}
@@ -88,7 +105,7 @@ func TestRotationInsideOneWrite(t *testing.T) {
 	writeLines(t, s, 0, 1)
 	s.Write(bytes.Repeat([]byte("x"), 2*MaxContent)) // too large for a file: two parts, a file each
 	s.Close()
-	old, _ := rotated(path)
+	old := rotatedOf(t, path)
 	if len(old) != 2 || len(read(t, old[1])) != len(stamp)+len("stdout P \n")+MaxContent || len(read(t, path)) != len(stamp)+len("stdout F \n")+MaxContent {
 		t.Errorf("a long line: rotated files %q", old)
 	}
@@ -118,7 +135,7 @@ func TestRotationKeepsFiles(t *testing.T) {
 	}
 	now := l.now().Local()
 	want := []string{path + "." + now.Add(2*time.Second).Format(stampLayout), path + "." + now.Add(3*time.Second).Format(stampLayout)}
-	if old, _ := rotated(path); !slices.Equal(old, want) { // four rotations in one second
+	if old := rotatedOf(t, path); !slices.Equal(old, want) { // four rotations in one second
 		t.Errorf("names %q, want %q", old, want)
 	}
 }
@@ -143,18 +160,29 @@ func TestNextStamp(t *testing.T) {
 
 // A rotation that cannot be does not lose anything, is told of, and is tried again.
 func TestRotationFails(t *testing.T) {
-	l, s, path := rotating(t, 8*logged, 3)
-	failures := 0
-	l.rotation.Failed = func(error) { failures++ }
-	dir := filepath.Dir(path)
-	if err := os.Rename(dir, dir+".away"); err != nil {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=2"); err != nil { // its root, and one file
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	failures := 0
+	path := filepath.Join(dir, "log")
+	l, err := Open(path, Rotation{MaxBytes: 8 * logged, MaxFiles: 3, Failed: func(error) { failures++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.now = func() time.Time { return time.Date(2024, 1, 2, 2, 4, 5, 6, time.UTC) }
+	s := l.Stream("stdout")
 	writeLines(t, s, 0, 12)
 	if failures != 4 {
 		t.Errorf("told %d times of 4 lines too many, each an eighth of the limit", failures)
 	}
-	if err := os.Rename(dir+".away", dir); err != nil {
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "nr_inodes=20"); err != nil {
 		t.Fatal(err)
 	}
 	writeLines(t, s, 12, 14)
@@ -214,7 +242,7 @@ func TestExchangeInSteps(t *testing.T) {
 func TestOpenAgainAfterRotation(t *testing.T) {
 	l, s, path := rotating(t, 4*logged, 3)
 	writeLines(t, s, 0, 6)
-	old, _ := rotated(path)
+	old := rotatedOf(t, path)
 	half := path + "." + nextStamp(l.now(), old)
 	if err := os.WriteFile(half, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -307,10 +335,7 @@ func TestRotationOfBurst(t *testing.T) {
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 24<<20 {
 		t.Errorf("%d kB were allocated for %d MB of log", allocated>>10, total>>20)
 	}
-	old, err := rotated(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := rotatedOf(t, path)
 	next := 0
 	for _, name := range append(old, path) {
 		f, err := os.Open(name)

@@ -65,7 +65,7 @@ type CreateRequest struct {
 	ID     string `json:"id"`
 	Bundle string `json:"bundle"`
 	// LogPath is the absolute path of the CRI log file; empty: output goes to attached clients only, and is else
-	// discarded.
+	// discarded. With a "/./" in it the path is free of symbolic links, and none is followed; without, none in its last two elements.
 	LogPath string `json:"logPath,omitempty"`
 	// Stdin keeps an open stdin that Attach can write to; without it stdin is /dev/null.
 	Stdin bool `json:"stdin,omitempty"`

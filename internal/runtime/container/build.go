@@ -39,11 +39,6 @@ func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, im
 	if err != nil {
 		return err
 	}
-	if rec.LogPath != "" {
-		if err := prepareLog(sb.Config().GetLogDirectory(), rec.Config().GetLogPath()); err != nil {
-			return err
-		}
-	}
 	raw, err := json.Marshal(spec)
 	if err != nil {
 		return err

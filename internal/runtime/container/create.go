@@ -119,10 +119,15 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 	if err := failpoint.Hit("runtime/container-create/built"); err != nil {
 		return err
 	}
-	req := protocol.CreateRequest{ID: rec.ID, Bundle: m.Bundle(rec.ID), LogPath: rec.LogPath,
+	req := protocol.CreateRequest{ID: rec.ID, Bundle: m.Bundle(rec.ID),
 		Stdin: rec.Config().GetStdin(), StdinOnce: rec.Config().GetStdinOnce()}
 	if req.Runtime, err = m.runtimeOf(sb.Handler); err != nil {
 		return err
+	}
+	if rec.LogPath != "" {
+		if req.LogPath, err = prepareLog(sb, rec.Config().GetLogPath()); err != nil {
+			return fmt.Errorf("container %s: %w", rec.Config().GetMetadata().GetName(), err)
+		}
 	}
 	req.LogMaxBytes, req.LogMaxFiles = m.cfg.LogRotation.of(rec.LogPath)
 	if _, err := m.cfg.Executor.Create(ctx, req); err != nil {

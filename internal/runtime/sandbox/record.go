@@ -34,6 +34,9 @@ type Record struct {
 	// Slice is systemd's unit of that cgroup; empty: none, systemd has no part in it.
 	Slice string       `json:"slice,omitempty"`
 	IPs   []netip.Addr `json:"ips,omitempty"`
+	// LogDir is the log directory of the configuration, free of symbolic links, as it was found before a container of the sandbox ran;
+	// empty: there is none, or it could not be resolved then.
+	LogDir string `json:"logDir,omitempty"`
 	// SELinux are the labels of its containers and files.
 	SELinux ocispec.SELinuxLabels `json:"selinux,omitzero"`
 	// Updated holds the overhead and the resources that an update has set; nil: those of the configuration hold.

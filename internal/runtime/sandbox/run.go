@@ -59,7 +59,11 @@ func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler s
 		return "", fmt.Errorf("sandbox %q is there already as %s (%s): remove it, or use another attempt number: %w",
 			Name(cfg.GetMetadata()), rec.ID, rec.State(), errdefs.ErrAlreadyExists)
 	}
-	rec := Record{ID: ident.New(), Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler, BootID: m.cfg.BootID, CreatedAt: time.Now()}
+	logDir, err := resolveLogDir(cfg.GetLogDirectory())
+	if err != nil {
+		logDir = "" // whoever wants a log in it is told
+	}
+	rec := Record{ID: ident.New(), LogDir: logDir, Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler, BootID: m.cfg.BootID, CreatedAt: time.Now()}
 	return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.run(ctx, rec) })
 }
 

@@ -27,6 +27,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -167,6 +168,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 func (s *Store) openStores(ctx context.Context) error {
+	// Layers have the modes that the image gives their files, setuid root included.
+	if err := private.Dir(s.root); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(s.root, "empty"), 0o755); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/private"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
 	runtimefsck "monopod.dev/monopod/internal/runtime/fsck"
 )
@@ -91,7 +92,7 @@ func (o *Options) inspect(ctx context.Context, how FsckOptions, report *FsckRepo
 func (o *Options) stopped(write bool) (unlock func(), err error) {
 	path := filepath.Join(o.Config.RunDir, "monopod.lock")
 	if write {
-		if err := os.MkdirAll(o.Config.RunDir, 0o711); err != nil {
+		if err := private.Passage(o.Config.RunDir); err != nil {
 			return nil, err
 		}
 		return lock(path)

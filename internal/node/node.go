@@ -27,6 +27,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/apiserver/binder"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/state"
 )
@@ -286,10 +287,9 @@ func (o *Options) enter() (unlock func(), err error) {
 			}
 		}
 	}
-	for _, dir := range []string{c.DataDir, c.RunDir} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return nil, fmt.Errorf("make directory: %w", err)
-		}
+	// What is in the data directory is reached by nobody but root; what is in the run directory, runtime.New says.
+	if err := errors.Join(private.Dir(c.DataDir), private.Passage(c.RunDir)); err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
 	}
 	return lock(filepath.Join(c.RunDir, "monopod.lock"))
 }

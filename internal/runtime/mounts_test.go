@@ -177,7 +177,7 @@ func TestMountRules(t *testing.T) {
 		cfg := shell("reader", "cat /dev/shm/f; df -k /dev/shm | tail -n 1; cat /etc/hostname; grep other /etc/hosts; touch /etc/hosts 2>&1; cat /etc/resolv.conf")
 		cfg.Linux.SecurityContext.ReadonlyRootfs = true
 		got := n.output(sb, cfg)
-		for _, want := range []string{"shared\n", " 65536 ", "\nrules\n10.9.9.9 other\n", "/etc/hosts: Read-only"} {
+		for _, want := range []string{"shared\n", " 65664 ", "\nrules\n10.9.9.9 other\n", "/etc/hosts: Read-only"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is not in %q", want, got)
 			}

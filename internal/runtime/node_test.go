@@ -42,6 +42,7 @@ const busybox = "docker.io/library/busybox:latest"
 var executorBinary, busyboxArchive string
 
 func TestMain(m *testing.M) {
+	harness.ServeOutsider()
 	if place := os.Getenv(childEnv); place != "" {
 		serveChild(place)
 	}

@@ -23,6 +23,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/host/systemd"
 	"monopod.dev/monopod/internal/ocispec"
@@ -129,8 +130,10 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		}
 		cfg.Log.Info("cgroups are made by systemd", "version", version)
 	}
-	if err := passable(cfg.RunDir); err != nil {
-		return nil, err
+	// The root of a pod's user namespace, who is an ordinary user of the host, has to reach the root file systems in the run directory:
+	// everybody passes it, and all that is in it is closed itself.
+	if err := errors.Join(private.Dir(cfg.DataDir), private.Passage(cfg.RunDir)); err != nil {
+		return nil, fmt.Errorf("directories of the runtime: %w", err)
 	}
 	if s.host, err = container.ProbeHost(ctx, s.cgroups, cfg.DataDir, cfg.SELinux, cfg.Log); err != nil {
 		return nil, err
@@ -173,19 +176,6 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// passable makes the run directory, and lets everybody through, whatever the umask: the root of a pod's user namespace, who is
-// an ordinary user of the host, has to reach the root file systems in it. What others must not see in it is closed itself.
-func passable(dir string) error {
-	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return fmt.Errorf("run directory: %w", err)
-	}
-	info, err := os.Stat(dir)
-	if err == nil && info.Mode()&0o011 != 0o011 {
-		err = os.Chmod(dir, info.Mode().Perm()|0o011)
-	}
-	return err
 }
 
 // recover brings everything to what the records say. A leftover that cannot be cleaned up now is logged and tried again at the
@@ -248,7 +238,7 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // listen serves the socket before it is visible under its name, so that nobody finds one that does not answer.
 func listen(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil { // the socket itself is root's
 		return nil, err
 	}
 	hidden := path + ".new"

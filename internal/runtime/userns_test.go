@@ -188,7 +188,7 @@ func TestUserNamespace(t *testing.T) {
 		if got := all("cat /dev/shm/pod; readlink /proc/self/ns/user | wc -l"); got != "shared\n1" {
 			t.Error(got)
 		}
-		n.ownedBy(filepath.Join(n.dir, "run/sandboxes", sb, "shm/pod"), userFirst, userFirst)
+		n.ownedBy(filepath.Join(n.dir, "run/sandboxes", sb, "tmpfs/shm/pod"), userFirst, userFirst)
 	})
 	t.Run("restart", func(t *testing.T) {
 		id := n.launch(sb, userShell("r", sleeper))

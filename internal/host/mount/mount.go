@@ -17,6 +17,7 @@ import (
 // TmpfsOptions shape a tmpfs, which is always nosuid.
 type TmpfsOptions struct {
 	Size   uint64 // in bytes; 0: the kernel's default, half of the memory
+	Inodes uint64 // 0: the kernel's default, one for two pages of the memory
 	Mode   uint32 // of its root, as for chmod(2): 0o1777 has the sticky bit; 0: 0o1777
 	NoExec bool
 	// Devices: device nodes in it work.
@@ -36,6 +37,9 @@ func Tmpfs(target string, o TmpfsOptions) error {
 	data := fmt.Sprintf("mode=%04o", mode)
 	if o.Size > 0 {
 		data += fmt.Sprintf(",size=%d", o.Size)
+	}
+	if o.Inodes > 0 {
+		data += fmt.Sprintf(",nr_inodes=%d", o.Inodes)
 	}
 	if o.UID != 0 || o.GID != 0 {
 		data += fmt.Sprintf(",uid=%d,gid=%d", o.UID, o.GID)

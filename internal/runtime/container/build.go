@@ -17,6 +17,7 @@ import (
 
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/sandbox"
@@ -51,11 +52,12 @@ func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, im
 func (m *Manager) mountRootFS(id string, lower []string, label string, sb *sandbox.Record) error {
 	upper, work := filepath.Join(m.layer(id), "upper"), filepath.Join(m.layer(id), "work")
 	for _, dir := range []string{upper, work, m.rootfs(id)} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	// The upper directory's mode is that of the container's root.
+	// The upper directory's mode is that of the container's root. What the container makes of it and in it is its own: the directories
+	// above are closed.
 	if err := os.Chmod(upper, 0o755); err != nil {
 		return err
 	}
@@ -63,10 +65,9 @@ func (m *Manager) mountRootFS(id string, lower []string, label string, sb *sandb
 		if err := os.Chown(upper, int(uid), int(gid)); err != nil {
 			return err
 		}
-		for _, dir := range []string{m.cfg.RunDir, m.Bundle(id)} { // whatever the umask: the pod's root is an ordinary user here
-			if err := os.Chmod(dir, 0o711); err != nil {
-				return err
-			}
+		// The pod's root, who is an ordinary user here, mounts the root file system by its path. (What else it mounts is opened for it.)
+		if err := private.Group(m.Bundle(id), gid); err != nil {
+			return err
 		}
 	}
 	if len(lower) == 0 { // an image without layers

@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/ocispec"
 )
 
@@ -47,7 +48,7 @@ func ProbeHost(ctx context.Context, cg *cgroup.Host, dataDir string, selinux SEL
 	if h.Spec.SELinux, h.Spec.NoSELinux, err = probeSELinux(selinux, log); err != nil {
 		return Host{}, err
 	}
-	if err := os.MkdirAll(dataDir, 0o711); err != nil {
+	if err := private.Dir(dataDir); err != nil {
 		return Host{}, err
 	}
 	h.Spec.NoUserNamespaces = probeUserNamespaces(dataDir)

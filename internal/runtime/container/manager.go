@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/runtime/abandon"
 	"monopod.dev/monopod/internal/runtime/flight"
@@ -171,10 +172,11 @@ func NewManager(cfg Config) (*Manager, error) {
 	if err != nil {
 		cfg.Log.Error("which containers were given up is not all known; those that cannot be read stay", "error", err)
 	}
-	for _, dir := range []string{cfg.Dir, cfg.RunDir} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(private.Dir(cfg.Dir), private.Passage(cfg.RunDir)); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(private.Close(cfg.Dir), private.Close(cfg.RunDir)); err != nil {
+		return nil, err
 	}
 	if m.run, err = filepath.EvalSymlinks(filepath.Dir(cfg.RunDir)); err != nil {
 		return nil, err
@@ -359,7 +361,7 @@ func (m *Manager) copy(rec *Record) {
 // a modify.
 func (m *Manager) add(rec Record) error {
 	dir := m.Bundle(rec.ID)
-	err := os.MkdirAll(dir, 0o711)
+	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		if err = stored.WriteCopy(dir, rec); err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))

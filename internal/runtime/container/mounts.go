@@ -77,9 +77,9 @@ func makeTarget(source, target string) error {
 		return err
 	}
 	if info.IsDir() {
-		return os.MkdirAll(target, 0o711)
+		return os.MkdirAll(target, 0o700)
 	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o711); err != nil {
+	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return err
 	}
 	return os.WriteFile(target, nil, 0o600)

@@ -113,7 +113,7 @@ func (m *Manager) mountImage(ctx context.Context, rec *Record, sb *sandbox.Recor
 		return "", err
 	}
 	at := m.volume(rec.ID, v.Mount)
-	if err := os.MkdirAll(at, 0o711); err != nil {
+	if err := os.MkdirAll(at, 0o700); err != nil {
 		return "", err
 	}
 	if rec.SELinux.Mount != "" && len(layers) < 2 { // a label is for an overlay, and that takes two layers

@@ -7,6 +7,23 @@ import (
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/mount"
+)
+
+// What containers see of their sandbox, shared memory and the files of the network, they may write to. So it is not in the run directory
+// itself, which is often a tmpfs of the whole host: one pod would fill it, and the executor could record nothing any more. It is in a tmpfs of
+// the sandbox's own, which has to be there for the shared memory anyway; a second one would cost every start and stop of a pod another
+// mount. That a pod fills it is no harm to others, and none to Monopod: the files are written once, before there is a container.
+
+const (
+	// shmSize is how much a pod's /dev/shm holds in bytes, as container runtimes have it.
+	shmSize = 64 << 20
+	// filesSize is for the files: 20 times what they have, for what programs add.
+	filesSize = 128 << 10
+	// filesInodes are enough for the root, the files, and what the kernel keeps for itself. Containers can make no others: they see
+	// the files and not the directory.
+	filesInodes = 16
 )
 
 // Files are the paths of what every container of a sandbox sees of it.
@@ -15,6 +32,9 @@ type Files struct{ ResolvConf, Hosts, Hostname, Shm string }
 // Files returns the paths of a sandbox's files.
 func (m *Manager) Files(rec *Record) Files {
 	dir := m.Dir(rec.ID)
+	if rec.OneTmpfs {
+		dir = m.tmpfs(rec)
+	}
 	f := Files{ResolvConf: filepath.Join(dir, "resolv.conf"), Hosts: filepath.Join(dir, "hosts"),
 		Hostname: filepath.Join(dir, "hostname"), Shm: filepath.Join(dir, "shm")}
 	if rec.HostIPC() {
@@ -23,9 +43,48 @@ func (m *Manager) Files(rec *Record) Files {
 	return f
 }
 
+// tmpfs is where the sandbox's tmpfs is mounted.
+func (m *Manager) tmpfs(rec *Record) string { return filepath.Join(m.Dir(rec.ID), "tmpfs") }
+
+// mountTmpfs mounts the sandbox's tmpfs, with the directory of the shared memory in it.
+func (m *Manager) mountTmpfs(rec *Record) error {
+	at := m.tmpfs(rec)
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		return err
+	}
+	o := mount.TmpfsOptions{Size: filesSize, Inodes: filesInodes, Mode: 0o700, Label: rec.SELinux.Mount}
+	if rec.HostNetwork() {
+		o.Size += sizeOf("/etc/hosts") + sizeOf("/etc/resolv.conf") // some hosts block a million names there
+	}
+	if !rec.HostIPC() {
+		o.Size, o.Inodes = o.Size+shmSize, 0
+	}
+	if err := mount.Tmpfs(at, o); err != nil || rec.HostIPC() {
+		return err
+	}
+	shm := filepath.Join(at, "shm")
+	if err := os.Mkdir(shm, 0o700); err != nil {
+		return err
+	}
+	if uid, gid := rec.HostRoot(); uid != 0 || gid != 0 {
+		if err := os.Chown(shm, int(uid), int(gid)); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(shm, 0o777|os.ModeSticky)
+}
+
+func sizeOf(path string) uint64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return uint64(info.Size())
+}
+
 // writeFiles writes resolv.conf, hosts and hostname. They are read by containers that do not run yet, and belong to this boot:
-// a plain write is enough.
-func writeFiles(dir string, rec *Record) error {
+// a plain write is enough. Their labels are those of the tmpfs.
+func (m *Manager) writeFiles(rec *Record) error {
 	resolv, err := resolvConf(rec.Config().GetDnsConfig())
 	if err != nil {
 		return err
@@ -42,19 +101,25 @@ func writeFiles(dir string, rec *Record) error {
 			hosts = string(raw)
 		}
 	}
-	for name, content := range map[string]string{"resolv.conf": resolv, "hosts": hosts, "hostname": hostname + "\n"} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+	files := m.Files(rec)
+	for path, content := range map[string]string{files.ResolvConf: resolv, files.Hosts: hosts, files.Hostname: hostname + "\n"} {
+		if err := writeFile(path, content, rec); err != nil {
 			return err
 		}
-		if err := rec.labelFile(path); err != nil {
-			return err
-		}
-		if uid, gid := rec.HostRoot(); uid != 0 || gid != 0 {
-			if err := os.Chown(path, int(uid), int(gid)); err != nil {
-				return err
-			}
-		}
+	}
+	return nil
+}
+
+// writeFile writes a file that everybody in the containers reads, and their root writes, whatever the umask.
+func writeFile(path, content string, rec *Record) error {
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		return err
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		return err
+	}
+	if uid, gid := rec.HostRoot(); uid != 0 || gid != 0 {
+		return os.Chown(path, int(uid), int(gid))
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/abandon"
@@ -112,6 +113,12 @@ func NewManager(cfg Config) (*Manager, error) {
 		cfg.Log.Error("some stored sandboxes cannot be read; what lives of them goes on", "error", err)
 	}
 	m.recs = recs
+	if err := private.Dir(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := private.Close(cfg.Dir); err != nil {
+		return nil, err
+	}
 	copies, err := stored.ReadCopies[Record](cfg.Dir)
 	if err != nil {
 		cfg.Log.Error("some copies of sandboxes' records cannot be read", "error", err)
@@ -192,7 +199,7 @@ func (m *Manager) Dir(id string) string { return filepath.Join(m.cfg.Dir, id) }
 // process, not the machine: it is in the sandbox's folder only, and not synced.
 func (m *Manager) intend(rec Record) error {
 	dir := m.Dir(rec.ID)
-	err := os.MkdirAll(dir, 0o711)
+	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		if err = stored.WriteCopy(dir, rec); err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))

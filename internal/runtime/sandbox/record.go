@@ -37,6 +37,9 @@ type Record struct {
 	// LogDir is the log directory of the configuration, free of symbolic links, as it was found before a container of the sandbox ran;
 	// empty: there is none, or it could not be resolved then.
 	LogDir string `json:"logDir,omitempty"`
+	// OneTmpfs: what containers see of the sandbox is in one tmpfs, with its shared memory. Sandboxes of older versions have the files in
+	// the sandbox's folder, and a tmpfs for the shared memory only.
+	OneTmpfs bool `json:"oneTmpfs,omitempty"`
 	// SELinux are the labels of its containers and files.
 	SELinux ocispec.SELinuxLabels `json:"selinux,omitzero"`
 	// Updated holds the overhead and the resources that an update has set; nil: those of the configuration hold.

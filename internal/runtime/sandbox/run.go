@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -24,9 +23,6 @@ import (
 
 // runBound is how long a Run may take when its client has gone.
 const runBound = 2 * time.Minute
-
-// shmSize is the size of a pod's /dev/shm in bytes, as container runtimes have it.
-const shmSize = 64 << 20
 
 // Run makes a sandbox ready and returns its id. The configuration has been validated. A Run of the same metadata and
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
@@ -63,7 +59,7 @@ func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler s
 	if err != nil {
 		logDir = "" // whoever wants a log in it is told
 	}
-	rec := Record{ID: ident.New(), LogDir: logDir, Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler, BootID: m.cfg.BootID, CreatedAt: time.Now()}
+	rec := Record{ID: ident.New(), LogDir: logDir, OneTmpfs: true, Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler, BootID: m.cfg.BootID, CreatedAt: time.Now()}
 	return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.run(ctx, rec) })
 }
 
@@ -153,7 +149,7 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 		}
 		rec.IPs = res.IPs
 	}
-	return writeFiles(m.Dir(rec.ID), rec)
+	return m.writeFiles(rec)
 }
 
 func (m *Manager) buildCgroup(rec *Record) error {
@@ -169,10 +165,6 @@ func (m *Manager) buildCgroup(rec *Record) error {
 }
 
 func (m *Manager) buildNamespaces(rec *Record) error {
-	dir := m.Dir(rec.ID)
-	if err := os.MkdirAll(filepath.Join(dir, "shm"), 0o711); err != nil {
-		return err
-	}
 	if rec.HasUserNamespace() {
 		if err := checkReachable(filepath.Dir(m.cfg.Dir)); err != nil {
 			return err
@@ -184,11 +176,8 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 	if err := failpoint.Hit("runtime/sandbox-run/namespaces"); err != nil {
 		return err
 	}
-	if !rec.HostIPC() {
-		uid, gid := rec.HostRoot()
-		if err := mount.Tmpfs(filepath.Join(dir, "shm"), mount.TmpfsOptions{Size: shmSize, Mode: 0o1777, UID: uid, GID: gid, Label: rec.SELinux.Mount}); err != nil {
-			return err
-		}
+	if err := m.mountTmpfs(rec); err != nil {
+		return err
 	}
 	return failpoint.Hit("runtime/sandbox-run/shm")
 }

@@ -54,11 +54,3 @@ func (m *Manager) reserveLevel(id string) (string, error) {
 	}
 	return level, err
 }
-
-// labelFile labels a file of the sandbox's folder, for its containers.
-func (r *Record) labelFile(path string) error {
-	if r.SELinux.Mount == "" {
-		return nil
-	}
-	return selinux.SetFile(path, r.SELinux.Mount)
-}

@@ -22,7 +22,7 @@ type layer struct {
 	why  string
 }
 
-var base = []string{"internal/failpoint", "internal/atomicfile", "internal/bootfile"}
+var base = []string{"internal/failpoint", "internal/atomicfile", "internal/ballast", "internal/bootfile"}
 
 var layers = []layer{
 	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report"},
@@ -52,7 +52,8 @@ var layers = []layer{
 	{"internal/state", base, "durable tables know nothing of what they hold"},
 	{"internal/host", base, "system calls with a name, below everything"},
 	{"internal/atomicfile", nil, "the lowest layer"},
-	{"internal/bootfile", nil, "the lowest layer"},
+	{"internal/ballast", nil, "the lowest layer"},
+	{"internal/bootfile", []string{"internal/ballast"}, "the lowest layer"},
 	{"internal/failpoint", nil, "the lowest layer"},
 	{"internal/archtest", nil, "a test only"},
 	{"examples", []string{"internal/image/ociarchive"}, "the example is a user's program"},

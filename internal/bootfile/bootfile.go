@@ -7,6 +7,8 @@
 // Format: each Write appends one line, and the last whole line counts. That costs a fraction of a file made beside the old one and
 // renamed, for which ext4 makes an inode, frees another and begins to write. A file of one document without a line's end, as earlier
 // versions wrote it, is read as well. One that has become large is written anew.
+//
+// What is written by Keep, or into a file that Reserve has made, can be written again when the disk is full.
 package bootfile
 
 import (
@@ -20,13 +22,51 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/ballast"
 )
 
 // large is the size in bytes beyond which a file is written anew.
 const large = 64 << 10
 
 // Write makes v, as JSON, the content of the file at path; a new file has the mode 0600. The directory must exist.
-func Write(path string, v any) error {
+func Write(path string, v any) error { return write(path, v, 0) }
+
+// spare is how many further contents, of the size of the one that is written, Keep has room for: a record of a process has its start, its
+// end and its removal before it.
+const spare = 4
+
+// Keep is Write for what must be changed even when the disk is full. A new file is not made, and nothing is left, where there is no room for
+// that; one that is there is written to as long as there is room for it.
+func Keep(path string, v any) error { return write(path, v, spare) }
+
+// Reserve makes a file into which nothing is written yet, with room for so many bytes. One that is there is left as it is.
+func Reserve(path string, room int64) error {
+	fd, err := open(path)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Size > 0 {
+		return nil
+	}
+	return reserve(fd, path, 0, room)
+}
+
+// reserve takes room in an open file; from a new one, for which there is none, nothing is left.
+func reserve(fd int, path string, size, room int64) error {
+	err := ballast.Ahead(fd, size, room)
+	if err == nil || size > 0 {
+		return nil // what there is of room may do
+	}
+	return errors.Join(&os.PathError{Op: "fallocate", Path: path, Err: err}, os.Remove(path))
+}
+
+func write(path string, v any, spare int64) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -41,17 +81,30 @@ func Write(path string, v any) error {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	if st.Size > large {
-		return replace(path, append(raw, '\n'))
+		err := replace(path, append(raw, '\n'), spare)
+		if spare == 0 || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+			return err
+		}
+		// There is no room for a second file; there is in this one.
 	}
 	// The line's end before it closes what a writer that was killed may have left.
 	line := make([]byte, 0, len(raw)+2)
 	line = append(append(append(line, '\n'), raw...), '\n')
+	// Twice what is needed is taken, so that it is taken once for most files.
+	if n := int64(len(line)); spare > 0 && st.Blocks*blockSize < st.Size+(1+spare)*n {
+		if err := reserve(fd, path, st.Size, (1+2*spare)*n); err != nil {
+			return err
+		}
+	}
 	if err := writeAll(fd, line); err != nil {
 		_ = unix.Ftruncate(fd, st.Size) // a part counts for nothing in any case
 		return &os.PathError{Op: "write", Path: path, Err: err}
 	}
 	return nil
 }
+
+// blockSize is the unit of st_blocks.
+const blockSize = 512
 
 func open(path string) (int, error) {
 	for {
@@ -78,7 +131,7 @@ func writeAll(fd int, b []byte) error {
 }
 
 // replace puts a new file in the place of one.
-func replace(path string, raw []byte) (err error) {
+func replace(path string, raw []byte, spare int64) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
 	if err != nil {
 		return err
@@ -89,6 +142,11 @@ func replace(path string, raw []byte) (err error) {
 			os.Remove(tmp.Name())
 		}
 	}()
+	if spare > 0 {
+		if err = ballast.Ahead(int(tmp.Fd()), 0, (1+2*spare)*int64(len(raw))); err != nil {
+			return err
+		}
+	}
 	if _, err = tmp.Write(raw); err != nil {
 		return err
 	}

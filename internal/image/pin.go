@@ -9,6 +9,8 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 	bolt "go.etcd.io/bbolt"
+
+	"monopod.dev/monopod/internal/ballast"
 )
 
 // A pin is a lease on the image's configuration, which refers to its unpacked layers. The lease's labels say whose it is.
@@ -32,6 +34,9 @@ func (s *Store) Pin(ctx context.Context, imageID, user string) error {
 	ctx = s.scope(ctx)
 	err = faulty("image/pin", func() error {
 		return s.db.Update(func(tx *bolt.Tx) error {
+			if err := s.keepAhead(tx.Size()); err != nil {
+				return err
+			}
 			ctx := boltutil.WithTransaction(ctx, tx)
 			if _, err := s.content.Info(ctx, digest.Digest(ref.id)); err != nil {
 				return err
@@ -47,6 +52,23 @@ func (s *Store) Pin(ctx context.Context, imageID, user string) error {
 	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("pin of image %s for %s: %w", imageID, user, noRoom(err))
 	}
+	return nil
+}
+
+// aheadOfPins is the room in bytes that the metadata's file has beyond what is used when something is pinned, so that it can be unpinned
+// when the disk is full.
+const aheadOfPins = 1 << 20
+
+// keepAhead takes that room, where it is not there.
+func (s *Store) keepAhead(used int64) error {
+	if used+aheadOfPins <= s.ballast.Load() {
+		return nil
+	}
+	want := (used/aheadOfPins + 3) * aheadOfPins
+	if err := ballast.File(s.metadata, want); err != nil {
+		return err
+	}
+	s.ballast.Store(want)
 	return nil
 }
 

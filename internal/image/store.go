@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -111,6 +112,9 @@ type Store struct {
 	// namesMu makes the changes of names, each with its index, one after another.
 	namesMu sync.Mutex
 
+	metadata string       // the path of the metadata's file
+	ballast  atomic.Int64 // how much of its beginning has its room on the disk
+
 	sums sums // of what the store takes
 	late late // what is still to be given back
 
@@ -186,6 +190,7 @@ func (s *Store) openStores(ctx context.Context) error {
 		return fmt.Errorf("image store %s: %w", path, err)
 	}
 	s.closers = append(s.closers, bdb.Close)
+	s.metadata = path
 	layers := filepath.Join(s.root, "overlay")
 	if err := checkOverlay(layers); err != nil && !noSpace(err) { // a full disk does not keep a store from opening
 		return fmt.Errorf("%s cannot hold the layers of an overlay: %w; put the data directory on ext4, xfs or btrfs, "+

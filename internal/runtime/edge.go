@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,7 +32,7 @@ func seconds(n int64) time.Duration {
 	return time.Duration(min(max(0, n), math.MaxInt64/int64(time.Second))) * time.Second
 }
 
-// toStatus gives an error its code: that of its class; Unknown for one without.
+// toStatus gives an error its code: that of its class, or of a full disk; Unknown for one without.
 func toStatus(err error, method string) error {
 	if err == nil {
 		return nil
@@ -47,6 +48,8 @@ func toStatus(err error, method string) error {
 		return status.Error(codes.DeadlineExceeded, err.Error())
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, err.Error())
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return status.Error(codes.ResourceExhausted, err.Error())
 	case errdefs.IsNotImplemented(err):
 		return status.Error(codes.Unimplemented, err.Error())
 	}

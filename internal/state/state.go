@@ -11,6 +11,8 @@
 //     kernel still hold;
 //   - one record that cannot be decoded spoils nobody else: List returns the good ones and an error that names it.
 //
+// With a full disk nothing new can begin (Room), and what is there can be changed and removed: see ballast.go.
+//
 // It does not cache, and it knows nothing of what the records mean.
 package state
 
@@ -38,8 +40,9 @@ var (
 
 // DB is one open state file. All methods are safe for concurrent use.
 type DB struct {
-	bolt *bolt.DB
-	path string
+	bolt    *bolt.DB
+	path    string
+	ballast ballasted
 }
 
 // Config says what to open.
@@ -102,6 +105,12 @@ func open(cfg Config) (*DB, error) {
 		b.Close()
 		return nil, fmt.Errorf("state file %s: %w", cfg.Path, err)
 	}
+	if !cfg.ReadOnly {
+		if err := db.bolt.View(func(tx *bolt.Tx) error { db.keepAhead(tx.Size()); return nil }); err != nil {
+			b.Close()
+			return nil, fmt.Errorf("state file %s: %w", cfg.Path, err)
+		}
+	}
 	return db, nil
 }
 
@@ -149,7 +158,16 @@ type Tx struct{ tx *bolt.Tx }
 // Update runs f in a read-write transaction: all that f changes becomes durable together, or nothing when f returns an
 // error. f must not call methods of DB or Table that open a transaction of their own.
 func (db *DB) Update(f func(*Tx) error) error {
-	return db.bolt.Update(func(tx *bolt.Tx) error { return f(&Tx{tx}) })
+	var used int64
+	err := db.bolt.Update(func(tx *bolt.Tx) error {
+		err := f(&Tx{tx})
+		used = tx.Size()
+		return err
+	})
+	if used > 0 { // else there was no transaction
+		db.keepAhead(used)
+	}
+	return err
 }
 
 // View runs f in a read-only transaction.

@@ -4,6 +4,9 @@
 // Format: DIR/<pid>-<start time>.json holds one Exit. A pid and its start time name one process of one boot, so an
 // entry is written once, and a second attempt (the worker was killed between journalling and reaping, and the keeper finds
 // the zombie) changes nothing.
+//
+// The room for an entry is taken when the process is made, so that its end can be told when the disk is full: Reserve makes the file, with
+// nothing in it.
 package journal
 
 import (
@@ -51,6 +54,18 @@ func Open(dir, bootID string) (*Journal, error) {
 
 func (j *Journal) path(pid int, startTime uint64) string {
 	return filepath.Join(j.dir, fmt.Sprintf("%d-%d.json", pid, startTime))
+}
+
+// entrySize is more than an entry takes, in bytes.
+const entrySize = 1 << 10
+
+// Reserve takes the room for a process's exit. It may be repeated, and changes nothing where the exit is recorded already. A process that
+// it fails for should not be let go.
+func (j *Journal) Reserve(pid int, startTime uint64) error {
+	if err := bootfile.Reserve(j.path(pid, startTime), entrySize); err != nil {
+		return fmt.Errorf("room in the journal for the exit of process %d: %w", pid, err)
+	}
+	return nil
 }
 
 // Put records the exit, unless it is recorded already, and returns what is recorded.

@@ -50,6 +50,10 @@ func (h *holdings) hold(req hold.Holding, fds []protocol.FD) error {
 		protocol.CloseFDs(fds)
 		return fmt.Errorf("%w: hold %s: %d names, %d descriptors", errdefs.ErrInvalidArgument, req.Key, len(req.Names), len(fds))
 	}
+	if err := h.reserve(req); err != nil {
+		protocol.CloseFDs(fds)
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := h.byKey[req.Key]
@@ -67,6 +71,23 @@ func (h *holdings) hold(req hold.Holding, fds []protocol.FD) error {
 		k.pid, k.startTime = req.PID, req.StartTime
 		h.byProc[procKey{req.PID, req.StartTime}] = k
 	}
+	return nil
+}
+
+// reserve takes the room for a process's exit. The process waits for the answer before it runs, so that it is not let go without. One that
+// runs already, since before there was such room or under a keeper that has died, is held in any case.
+func (h *holdings) reserve(req hold.Holding) error {
+	if req.PID == 0 {
+		return nil
+	}
+	err := h.journal.Reserve(req.PID, req.StartTime)
+	if err == nil {
+		return nil
+	}
+	if stat, serr := proc.ReadStat(req.PID); serr == nil && !stat.Executed() {
+		return err
+	}
+	h.log.Warn("a process is held whose exit may be lost if the disk stays full", "pid", req.PID, "err", err)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 // Error is an error as it travels: its class (of github.com/containerd/errdefs) and its message. On the receiving side
@@ -53,6 +54,9 @@ func toError(err error) *Error {
 		if errors.Is(err, c.err) {
 			return &Error{Class: c.name, Message: err.Error()}
 		}
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) { // a full disk
+		return &Error{Class: "ResourceExhausted", Message: err.Error()}
 	}
 	return &Error{Class: "Unknown", Message: err.Error()}
 }

@@ -113,10 +113,12 @@ func (s *store) path(id string) string { return filepath.Join(s.dir, id, "record
 
 func (s *store) put(r record) error {
 	r.Version = recordVersion
-	err := bootfile.Write(s.path(r.ID), r)
+	err := bootfile.Keep(s.path(r.ID), r)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.Mkdir(filepath.Join(s.dir, r.ID), 0o700); err == nil {
-			err = bootfile.Write(s.path(r.ID), r)
+			if err = bootfile.Keep(s.path(r.ID), r); err != nil {
+				os.Remove(filepath.Join(s.dir, r.ID)) // empty, or the next worker finds it
+			}
 		}
 	}
 	if err != nil {

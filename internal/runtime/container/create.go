@@ -80,6 +80,9 @@ func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.Container
 }
 
 func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (err error) {
+	if err := m.cfg.DB.Room(); err != nil {
+		return err
+	}
 	img, err := m.cfg.Images.Get(ctx, rec.Config().GetImage().GetImage())
 	if err != nil {
 		return err

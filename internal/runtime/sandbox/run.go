@@ -84,6 +84,9 @@ func (m *Manager) byName(md *cri.PodSandboxMetadata) (Record, bool) {
 }
 
 func (m *Manager) run(ctx context.Context, rec Record) (err error) {
+	if err := m.cfg.DB.Room(); err != nil {
+		return err
+	}
 	if err := m.place(&rec); err != nil {
 		return err
 	}

@@ -30,9 +30,12 @@ func TestNobodyPassesFromOutside(t *testing.T) {
 	n.Apply(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "volumes"}, "spec": {
 		"volumes": [{"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory"}}, {"name": "c", "configMap": {"name": "c"}}, {"name": "s", "secret": {"secretName": "s"}}],
 		"containers": [{"name": "c", "image": "` + busybox + `", "command": ["sh", "-c", "cp /bin/busybox /evil; chmod 4755 /evil; for d in /e /m /dev/shm; do cp -p /evil $d/evil; chmod 4777 $d/evil $d; done; chmod 0777 /; echo up; touch /e/done; exec sleep 3600"],
-			"volumeMounts": [{"name": "e", "mountPath": "/e"}, {"name": "m", "mountPath": "/m"}, {"name": "c", "mountPath": "/c"}, {"name": "s", "mountPath": "/s"}],
-			"readinessProbe": {"exec": {"command": ["ls", "/e/done"]}, "periodSeconds": 1}}]}}`)
+			"volumeMounts": [{"name": "e", "mountPath": "/e"}, {"name": "m", "mountPath": "/m"}, {"name": "c", "mountPath": "/c"}, {"name": "s", "mountPath": "/s"}]}]}}`)
 	n.Kubectl("wait", "--for=condition=Ready", "pod/volumes", "--timeout=60s")
+	harness.Eventually(t, "the container has made its files", func() (bool, string) {
+		out, err := n.TryKubectl("", "exec", "volumes", "--", "ls", "/e/done")
+		return err == nil, out
+	})
 	run, data := filepath.Join(n.Dir, "run"), filepath.Join(n.Dir, "data")
 	logs := filepath.Join(n.Dir, "pods")
 	reached, tried := harness.ReachedByOutsider(t, run, data, logs, n.Kubeconfig())

@@ -96,7 +96,7 @@ func TestTwoFamilies(t *testing.T) {
 	if !n.cidr.Contains(netip.MustParseAddr(nw.GetIp())) || len(nw.GetAdditionalIps()) != 1 || !n.cidr6.Contains(netip.MustParseAddr(nw.GetAdditionalIps()[0].GetIp())) {
 		t.Fatalf("network status %v", nw)
 	}
-	hosts, err := os.ReadFile(n.dir + "/run/sandboxes/" + id + "/hosts")
+	hosts, err := os.ReadFile(n.dir + "/run/sandboxes/" + id + "/tmpfs/hosts")
 	n.check(err)
 	for _, ip := range []string{nw.GetIp(), nw.GetAdditionalIps()[0].GetIp()} {
 		if !strings.Contains(string(hosts), ip+"\ttwo\n") {

@@ -210,18 +210,23 @@ func TestHostileRace(t *testing.T) {
 	h.check(os.Rename(h.in("link"), h.in("c/link")))
 	done := make(chan struct{})
 	var attack sync.WaitGroup
-	exchange := func(a, b string) {
+	exchange := func(dir *os.File, a, b string) {
 		for {
 			select {
 			case <-done:
 				return
 			default:
 			}
-			_ = unix.Renameat2(unix.AT_FDCWD, h.in(a), unix.AT_FDCWD, h.in(b), unix.RENAME_EXCHANGE) // either may just be elsewhere
+			_ = unix.Renameat2(int(dir.Fd()), a, int(dir.Fd()), b, unix.RENAME_EXCHANGE) // the log may just be rotated
 		}
 	}
-	attack.Go(func() { exchange("c/0.log", "c/link") })
-	attack.Go(func() { exchange("c", "d") })
+	// By descriptors: the container cannot write outside either.
+	for _, names := range [][]string{{"c", "0.log", "link"}, {"", "c", "d"}} {
+		dir, err := os.Open(h.in(names[0]))
+		h.check(err)
+		defer dir.Close()
+		attack.Go(func() { exchange(dir, names[1], names[2]) })
+	}
 	path := h.paths()["resolved"]
 	opened := 0
 	for range 2000 {

@@ -43,7 +43,7 @@ func TestRecordSurvivesJSON(t *testing.T) {
 	at := time.Unix(1, 2).UTC()
 	in := Record{ID: "i", Stored: stored.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{Hostname: "h"}}, Handler: "n", BootID: "b", CreatedAt: at,
 		ReadyAt: at, StoppedAt: at, ReclaimedAt: at, Cgroup: "/c", OwnCgroup: true, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
-		Slice: "kubepods.slice", SELinux: ocispec.SELinuxLabels{Process: "u:r:t:s0", Mount: "u:r:f:s0", Level: "s0"},
+		Slice: "kubepods.slice", LogDir: "/logs", OneTmpfs: true, SELinux: ocispec.SELinuxLabels{Process: "u:r:t:s0", Mount: "u:r:f:s0", Level: "s0"},
 		Updated: &stored.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: &cri.UpdatePodSandboxResourcesRequest{Overhead: &cri.LinuxContainerResources{CpuShares: 7}}}}
 	for v, i := reflect.ValueOf(in), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {

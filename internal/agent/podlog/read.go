@@ -51,7 +51,7 @@ func Read(ctx context.Context, path string, opts Options, w io.Writer) error {
 		}
 		defer changes.close()
 	}
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return fmt.Errorf("log %s: %w", path, err)
 	}
@@ -123,7 +123,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // reopened opens the file that is at path now when that is not f any more; nil: it is, or there is none.
 func reopened(f *os.File, path string) (*os.File, error) {
-	here, err := os.Stat(path)
+	here, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -134,7 +134,7 @@ func reopened(f *os.File, path string) (*os.File, error) {
 	if err != nil || os.SameFile(here, have) {
 		return nil, err
 	}
-	next, err := os.Open(path)
+	next, err := open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -246,6 +248,48 @@ func TestTail(t *testing.T) {
 		if err != nil || len(got) != c.want {
 			t.Errorf("%d lines, %d bytes: %d bytes, %v; want %d", c.lines, c.limit, len(got), err, c.want)
 		}
+	}
+}
+
+// TestLinksAreNotRead: a container has put something else in the place of its log, or of the folder.
+func TestLinksAreNotRead(t *testing.T) {
+	for what, put := range map[string]func(top, secret string) error{
+		"a link": func(top, secret string) error { return os.Symlink(secret, filepath.Join(top, "pod/c/0.log")) },
+		"a device": func(top, _ string) error {
+			return unix.Mknod(filepath.Join(top, "pod/c/0.log"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5)))
+		},
+		"a FIFO":   func(top, _ string) error { return unix.Mkfifo(filepath.Join(top, "pod/c/0.log"), 0o666) },
+		"a folder": func(top, _ string) error { return os.Mkdir(filepath.Join(top, "pod/c/0.log"), 0o755) },
+		"a link for the folder": func(top, secret string) error {
+			return errors.Join(os.Remove(filepath.Join(top, "pod/c")), os.Symlink(filepath.Dir(secret), filepath.Join(top, "pod/c")))
+		},
+	} {
+		top := t.TempDir()
+		secret := filepath.Join(top, "secret/0.log")
+		for _, dir := range []string{"pod/c", "secret"} {
+			if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(os.WriteFile(secret, []byte("secret\n"), 0o600), put(top, secret)); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(top, "pod/c/0.log")
+		var out bytes.Buffer
+		if err := Read(t.Context(), path, Options{}, &out); !errdefs.IsFailedPrecondition(err) || out.Len() > 0 {
+			t.Errorf("%s: read %.100q, %v", what, out.String(), err)
+		}
+		if got, err := Tail(path, 10, 100); !errdefs.IsFailedPrecondition(err) || got != "" {
+			t.Errorf("%s: the tail is %.100q, %v", what, got, err)
+		}
+	}
+	top := t.TempDir() // what the administrator has linked is followed
+	if err := errors.Join(os.MkdirAll(filepath.Join(top, "disk/pod/c"), 0o755), os.Symlink("disk", filepath.Join(top, "log")),
+		os.WriteFile(filepath.Join(top, "disk/pod/c/0.log"), []byte(logLines), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Tail(filepath.Join(top, "log/pod/c/0.log"), 1, 100); err != nil || got == "" {
+		t.Errorf("behind an administrator's link: %q, %v", got, err)
 	}
 }
 

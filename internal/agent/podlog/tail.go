@@ -3,7 +3,6 @@ package podlog
 import (
 	"bytes"
 	"io"
-	"os"
 	"strings"
 )
 
@@ -72,7 +71,7 @@ func isPartial(f io.ReaderAt, start, end int64) (bool, error) {
 
 // Tail returns the end of a log: at most so many lines and bytes, of both streams.
 func Tail(path string, lines, limit int64) (string, error) {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return "", err
 	}

@@ -137,8 +137,8 @@ func TestStoredRecords(t *testing.T) {
 			Addresses: []address{{prefix("10.0.0.2/24"), addr("10.0.0.1")}, {prefix("fd00::2/64"), addr("fd00::1")}}, Interface: "mp0",
 			HostPorts: []HostPort{{"TCP", addr("1.2.3.4"), 80, 8080}, {"UDP", netip.Addr{}, 1, 2}}, Pod: "a/b", Leaving: true},
 		`{"last":"10.0.0.2"}`: &cursor{Last: addr("10.0.0.2")},
-		`{"bridge":true,"ipForward":true,"ip6Forward":true,"acceptRA":["eth0"],"updated":["10.0.0.0/24"],"configured":["10.0.1.0/24"]}`: &hostNote{
-			Bridge: true, IPForward: true, IP6Forward: true, AcceptRA: []string{"eth0"}, Updated: ranges("10.0.0.0/24"), Configured: ranges("10.0.1.0/24")},
+		`{"bridge":true,"ipForward":true,"ip6Forward":true,"boot":"b","acceptRA":["eth0"],"updated":["10.0.0.0/24"],"configured":["10.0.1.0/24"]}`: &hostNote{
+			Bridge: true, IPForward: true, IP6Forward: true, Boot: "b", AcceptRA: []string{"eth0"}, Updated: ranges("10.0.0.0/24"), Configured: ranges("10.0.1.0/24")},
 	} {
 		v := reflect.ValueOf(rec).Elem()
 		for i := range v.NumField() {

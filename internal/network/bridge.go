@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/nftables"
@@ -34,11 +35,18 @@ type Config struct {
 	PodCIDRs []netip.Prefix
 	// Table is the name of the nftables table (family inet); empty: the bridge's name.
 	Table string
-	Log   *slog.Logger
+	// NoSourceGuard lets pods send with addresses that are not theirs.
+	NoSourceGuard bool
+	// NoForwardGuard lets the host forward packets between its other networks, also where this node has switched that on.
+	NoForwardGuard bool
+	// NoForeignRules puts no rules into chains of others.
+	NoForeignRules bool
+	Log            *slog.Logger
 }
 
 // Bridge is the network of one node. All methods are safe for concurrent use.
 type Bridge struct {
+	cfg        Config
 	log        *slog.Logger
 	name       string
 	table      string
@@ -50,14 +58,25 @@ type Bridge struct {
 	nl         *netlink.Handle
 	rt         *rtnl // of the host, for what has to be fast
 	ct         *rtnl // connection tracking
+	elements   *rtnl // nftables, for what comes and goes with sandboxes
 	leaving    *leaving
+	watcher    *watcher
 	locks      sandboxLocks
+	shared     atomic.Bool // others forward packets, with this node's knowledge
+	// bridgeFamily is nftables' family for bridges; a test puts one there that the kernel does not have.
+	bridgeFamily nftables.TableFamily
 
-	updateMu   sync.Mutex     // one change of the ranges at a time
-	hostMu     sync.Mutex     // one change of the bridge and of the host's settings at a time
-	firewallMu sync.Mutex     // one nftables transaction at a time
-	nft        *nftables.Conn // nil: none is open
-	verified   uint32         // the generation of the rule set when it was last found as it should be; 0: never
+	updateMu sync.Mutex // one change of the ranges at a time
+	hostMu   sync.Mutex // one change of the bridge and of the host's settings at a time
+	shut     bool       // the way to the host's loopback addresses was closed until the guard is looked at
+
+	firewallMu sync.Mutex       // one nftables transaction at a time
+	nft        *nftables.Conn   // nil: none is open
+	verified   uint32           // the generation of the rule set when it was last found as it should be; 0: never
+	installed  map[ownChain]int // how many rules this process has written, by chain; nil: none yet
+	elementsOf map[string]bool  // whose elements this process has written, by the host's end
+	forwards   forwardGuard     // as it was written
+	unguarded  error            // why there is no source guard though there should be one
 
 	indexMu sync.Mutex
 	indexes map[string]int // of the host's ends, by sandbox
@@ -70,6 +89,9 @@ type hostNote struct {
 	// IPForward: net.ipv4.ip_forward was 0, and this node sets it to 1. IP6Forward: the same for IPv6.
 	IPForward  bool `json:"ipForward,omitempty"`
 	IP6Forward bool `json:"ip6Forward,omitempty"`
+	// Boot is the boot of the host that forwarding and AcceptRA are about. After another one they say nothing: what is on then is somebody
+	// else's doing.
+	Boot string `json:"boot,omitempty"`
 	// AcceptRA are the interfaces whose net.ipv6.conf.*.accept_ra was 1, and this node sets it to 2.
 	AcceptRA []string `json:"acceptRA,omitempty"`
 	// Updated are the pod ranges that UpdatePodCIDR has set. They hold as long as the configuration says Configured.
@@ -91,8 +113,12 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 		table:   cfg.Table,
 		owner:   "monopod " + cfg.DB.Path(),
 		notes:   state.NewTable[hostNote](cfg.DB, "network-host"),
+		cfg:     cfg,
 		hostNS:  netns.None(),
 		indexes: map[string]int{},
+
+		elementsOf:   map[string]bool{},
+		bridgeFamily: nftables.TableFamilyBridge,
 	}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
@@ -148,11 +174,18 @@ func (b *Bridge) openSockets() (err error) {
 	if b.ct, err = openNetlink(unix.NETLINK_NETFILTER); err != nil {
 		return err
 	}
-	b.leaving, err = openLeaving(b)
+	if b.elements, err = openNetlink(unix.NETLINK_NETFILTER); err != nil {
+		return err
+	}
+	if b.leaving, err = openLeaving(b); err != nil {
+		return err
+	}
+	b.watcher, err = openWatcher(b)
 	return err
 }
 
-// Start makes the bridge, the masquerading, the host ports and the forwarding. It is idempotent.
+// Start makes the bridge, the masquerading, the host ports and the forwarding, and watches over the rules from then on. It is
+// idempotent.
 func (b *Bridge) Start(ctx context.Context) error {
 	// Checked again: the caller may have waited since New.
 	if err := b.checkHost(ctx, b.ledger.podRanges()); err != nil {
@@ -169,6 +202,11 @@ func (b *Bridge) Start(ctx context.Context) error {
 func (b *Bridge) prepare() error {
 	b.hostMu.Lock()
 	defer b.hostMu.Unlock()
+	b.watcher.active.Store(true)
+	return b.prepareLocked()
+}
+
+func (b *Bridge) prepareLocked() error {
 	if err := b.noteBridge(); err != nil {
 		return err
 	}
@@ -178,7 +216,15 @@ func (b *Bridge) prepare() error {
 	if err := b.enableForwarding(); err != nil {
 		return err
 	}
-	return b.withFirewall((*firewall).install)
+	err := b.withFirewall(func(fw *firewall) error {
+		if err := fw.install(); err != nil {
+			return err
+		}
+		return fw.check()
+	})
+	// The way to the loopback addresses is open only behind its guard, which has just been found to be there.
+	b.shut = err != nil
+	return errors.Join(err, b.routeLocalnet(err == nil))
 }
 
 // noteBridge writes down that the bridge is ours before it is made.
@@ -200,20 +246,48 @@ func (b *Bridge) note() (hostNote, error) {
 }
 
 // Status tells whether sandboxes can be connected. nil is CRI's NetworkReady. What somebody has taken away or switched off
-// since Start (a flushed rule set, a deleted bridge) is repaired; the error says what could not be.
+// since Start (a deleted bridge) is repaired; the error says what could not be.
 func (b *Bridge) Status(ctx context.Context) error {
+	_, err := b.heal(ctx, func() bool { return true })
+	return err
+}
+
+// heal looks whether the host is as it was left, and repairs it, if that is still wanted then.
+func (b *Bridge) heal(ctx context.Context, wanted func() bool) (repaired bool, err error) {
 	missing := b.look()
+	b.hostMu.Lock()
+	defer b.hostMu.Unlock()
+	if !wanted() || missing == nil && !b.shut {
+		return false, nil
+	}
 	if missing == nil {
-		return nil
+		b.shut = false
+		return false, b.routeLocalnet(true)
 	}
 	b.log.WarnContext(ctx, "the network is not as it was left, it is repaired", "err", missing)
-	if err := b.prepare(); err != nil {
-		return fmt.Errorf("%w; it could not be repaired: %w", missing, err)
+	// First of all: what is missing may be the guard.
+	b.shut = true
+	err = b.routeLocalnet(false)
+	if err == nil {
+		err = b.prepareLocked()
 	}
-	if err := b.reattach(); err != nil {
-		return fmt.Errorf("%w; it could not be repaired: %w", missing, err)
+	if err == nil {
+		err = b.reattach()
 	}
-	return b.look()
+	if err != nil {
+		return true, fmt.Errorf("%w; it could not be repaired: %w", missing, err)
+	}
+	return true, b.look()
+}
+
+// Warnings tells what this host cannot give its pods, in words for its operator.
+func (b *Bridge) Warnings() []string {
+	b.firewallMu.Lock()
+	defer b.firewallMu.Unlock()
+	if b.unguarded == nil || b.cfg.NoSourceGuard {
+		return nil
+	}
+	return []string{sourceGuardMissing + ": " + b.unguarded.Error()}
 }
 
 // Remove takes everything away that the network has made on the host: the ports of all sandboxes, the bridge, the
@@ -223,6 +297,7 @@ func (b *Bridge) Remove(ctx context.Context) error {
 	errs := []error{b.drop(b.ledger.sandboxes())}
 	b.hostMu.Lock()
 	defer b.hostMu.Unlock()
+	b.watcher.active.Store(false)
 	link, err := b.link()
 	if err == nil && link != nil && b.ours(link) {
 		errs = append(errs, b.removePorts(nil))
@@ -245,6 +320,9 @@ func (b *Bridge) Remove(ctx context.Context) error {
 
 // Close gives the sockets back. It changes nothing on the host.
 func (b *Bridge) Close() {
+	if b.watcher != nil {
+		b.watcher.close()
+	}
 	if b.leaving != nil {
 		b.leaving.close()
 	}
@@ -254,7 +332,7 @@ func (b *Bridge) Close() {
 	if b.nl != nil {
 		b.nl.Close()
 	}
-	for _, s := range []*rtnl{b.rt, b.ct} {
+	for _, s := range []*rtnl{b.rt, b.ct, b.elements} {
 		if s != nil {
 			s.close()
 		}

@@ -352,6 +352,7 @@ func TestStatusRepairs(t *testing.T) {
 			return conn.Flush()
 		},
 	} {
+		h.unwatched(b)
 		h.must(breakIt())
 		if err := b.look(); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -19,7 +20,9 @@ import (
 // connect makes the sandbox's interface and everything about it as the lease says, whatever of it is there already. It
 // returns the index of the host's end, and the addresses that the sandbox has: a pod whose sysctls switch IPv6 off has no
 // IPv6 address.
-func (b *Bridge) connect(rec lease, path string) (index int, has []address, err error) {
+//
+// meanwhile is called when all is asked for, while the kernel gets it going.
+func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index int, has []address, err error) {
 	target, err := os.Open(path)
 	if errors.Is(err, unix.ENOENT) {
 		return 0, nil, fmt.Errorf("network namespace %s: %w", path, errdefs.ErrNotFound)
@@ -46,7 +49,7 @@ func (b *Bridge) connect(rec lease, path string) (index int, has []address, err 
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		index = host.index
-		if err := b.rt.do(portRequests(rec.Interface, bridge.index)...); err != nil {
+		if err := b.rt.do(b.portRequests(rec, host.index, bridge.index)...); err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		if err := refuseRouterAdvertisements(containerInterface); err != nil {
@@ -68,6 +71,9 @@ func (b *Bridge) connect(rec lease, path string) (index int, has []address, err 
 		}
 		if err := inside.do(insideRequests(has, host.peer)...); err != nil {
 			return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
+		}
+		if err := meanwhile(); err != nil {
+			return err
 		}
 		settled()
 		return nil
@@ -162,16 +168,39 @@ func pairRequest(rec lease, mtu, target int) request {
 		nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nested(nl.IFLA_INFO_DATA, peer)))
 }
 
-// portRequests make the host's end a port of the bridge. In hairpin mode a pod may reach itself by an address that leads
-// back through the bridge where the host filters bridged packets (br_netfilter).
-func portRequests(name string, bridge int) []request {
-	return []request{
-		noAutoIPv6(0, name),
-		linkRequest("put it into the bridge", unix.RTM_NEWLINK, 0, 0, unix.IFF_UP, attrName(name), attr32(unix.IFLA_MASTER, bridge)),
-		linkRequest("set hairpin mode", unix.RTM_NEWLINK, 0, 0, 0, attrName(name),
-			nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_SLAVE_KIND, []byte("bridge")),
-				nested(nl.IFLA_INFO_SLAVE_DATA, nl.NewRtAttr(nl.IFLA_BRPORT_MODE, []byte{1})))),
+// portRequests make the host's end, which has this index, a port of the bridge. In hairpin mode a pod may reach itself by an
+// address that leads back through the bridge where the host filters bridged packets (br_netfilter). With the source guard the
+// bridge learns nothing from the port: its hardware address is written down, so that no frame can say that it is elsewhere, and
+// frames to addresses that nobody has are not shown to it.
+func (b *Bridge) portRequests(rec lease, index, bridge int) []request {
+	learning := []byte{1}
+	if !b.cfg.NoSourceGuard {
+		learning = []byte{0}
 	}
+	reqs := []request{
+		noAutoIPv6(0, rec.Interface),
+		linkRequest("put it into the bridge", unix.RTM_NEWLINK, 0, 0, unix.IFF_UP, attrName(rec.Interface),
+			attr32(unix.IFLA_MASTER, bridge), attr32(unix.IFLA_GROUP, int(portGroup(b.name)))),
+		linkRequest("set hairpin mode", unix.RTM_NEWLINK, 0, 0, 0, attrName(rec.Interface),
+			nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_SLAVE_KIND, []byte("bridge")),
+				nested(nl.IFLA_INFO_SLAVE_DATA, nl.NewRtAttr(nl.IFLA_BRPORT_MODE, []byte{1}),
+					nl.NewRtAttr(nl.IFLA_BRPORT_LEARNING, learning), nl.NewRtAttr(nl.IFLA_BRPORT_UNICAST_FLOOD, learning)))),
+	}
+	if !b.cfg.NoSourceGuard {
+		reqs = append(reqs, hardwareRequest(index, macOf(rec.Addresses[0].Address.Addr())))
+	}
+	return reqs
+}
+
+// hardwareRequest writes down in the bridge that a hardware address is at the port of this index.
+func hardwareRequest(index int, mac net.HardwareAddr) request {
+	body := make([]byte, unix.SizeofNdMsg) // struct ndmsg: family, padding, index, state, flags, type
+	body[0] = unix.AF_BRIDGE
+	binary.NativeEndian.PutUint32(body[4:], uint32(index))
+	binary.NativeEndian.PutUint16(body[8:], unix.NUD_NOARP)
+	body[10] = unix.NTF_MASTER
+	body = append(body, nl.NewRtAttr(unix.NDA_LLADDR, mac).Serialize()...)
+	return request{what: "write down its hardware address", typ: unix.RTM_NEWNEIGH, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
 }
 
 // insideRequests configure the sandbox's end, which has this index, and its loopback.

@@ -126,6 +126,7 @@ func TestKilledBetweenSteps(t *testing.T) {
 				h.drop(ns)
 				h.must(b.leaving.now())
 			}
+			h.sourcesAgree(b)
 			if got := b.ledger.sandboxes(); len(got) != 0 {
 				t.Errorf("%s: %v have addresses", what, got)
 			}

@@ -8,19 +8,26 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// firewall is the nftables side of the network: the own table (see table.go), and marked rules in chains of others.
-//
-// An accept in a table of ours cannot save a packet from a chain elsewhere that drops by policy (as iptables-nft does
-// on hosts with another container engine). So each such forward chain gets two rules at its head, marked by a comment.
+// firewall is the nftables side of the network: the own tables (table.go, sourceguard.go), and marked rules in chains of others
+// (foreign.go).
 //
 // A value serves one operation, with the bridge's firewall lock held.
 type firewall struct {
 	conn   *nftables.Conn
 	bridge *Bridge
 	table  *nftables.Table
+	// written counts the rules that were put into the transaction.
+	written map[ownChain]int
+}
+
+// ownChain is a chain of the own tables.
+type ownChain struct {
+	family nftables.TableFamily
+	name   string
 }
 
 // withFirewall calls f, one call at a time.
@@ -44,12 +51,26 @@ func (b *Bridge) withFirewall(f func(*firewall) error) error {
 // connect takes the bridge's connection, or makes one.
 func (f *firewall) connect() (err error) {
 	if f.bridge.nft == nil {
-		if f.bridge.nft, err = nftables.New(nftables.WithNetNSFd(int(f.bridge.hostNS)), nftables.AsLasting()); err != nil {
+		if f.bridge.nft, err = nftables.New(nftables.WithNetNSFd(int(f.bridge.hostNS)), nftables.AsLasting(), nftables.WithSockOptions(f.bridge.prepareSocket)); err != nil {
 			return fmt.Errorf("network: nftables: %w", err)
 		}
 	}
 	f.conn = f.bridge.nft
 	return nil
+}
+
+// prepareSocket makes room for answers: the kernel answers each rule of a transaction before the first answer is read. And it
+// tells the watcher whose transactions are this node's own.
+func (b *Bridge) prepareSocket(c *netlink.Conn) error {
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			if name, err := unix.Getsockname(int(fd)); err == nil {
+				b.watcher.writer.Store(name.(*unix.SockaddrNetlink).Pid)
+			}
+		})
+	}
+	return errors.Join(err, c.SetReadBuffer(4<<20))
 }
 
 // closeFirewall is called with the firewall's lock held.
@@ -77,8 +98,8 @@ func (b *Bridge) generation() (gen uint32, err error) {
 	return gen, err
 }
 
-// verify looks whether the own table and the marked rules are as they should be, unless nobody has changed anything since it
-// did the last time. What is missing in foreign chains it adds.
+// verify looks whether the own tables and the marked rules are as they should be, unless nobody has changed anything since it
+// did the last time. What is missing in foreign chains it adds, and it follows others who begin or cease to need forwarding.
 func (f *firewall) verify() error {
 	gen, err := f.bridge.generation()
 	if err != nil {
@@ -90,6 +111,14 @@ func (f *firewall) verify() error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	want, err := f.wantForwardGuard()
+	if err != nil {
+		return err
+	}
+	if want != f.bridge.forwards {
+		f.bridge.log.Info("the host's other networks", "forwardGuard", want.any(), "before", f.bridge.forwards.any())
+		return f.install()
+	}
 	if err := f.openForwardChains(); err != nil {
 		return err
 	}
@@ -97,10 +126,77 @@ func (f *firewall) verify() error {
 	return nil
 }
 
-// flush makes the transaction. What was verified before is so after it, if nobody else has changed anything meanwhile.
-func (f *firewall) flush() error {
-	before, _ := f.bridge.generation()
+// install writes the tables, with the elements of all sandboxes, and the marked rules.
+func (f *firewall) install() error {
+	before := f.bridge.unguarded
+	f.bridge.unguarded = nil
+	err := f.write()
+	if err != nil && noBridgeFamily(err) {
+		// It may be the family of bridges that the kernel lacks: then the rest is written.
+		f.bridge.unguarded = err
+		f.bridge.closeFirewall()
+		if err := f.connect(); err != nil {
+			return err
+		}
+		if err = f.write(); err != nil {
+			return f.explain("installing the table", err)
+		}
+		if before == nil && !f.bridge.cfg.NoSourceGuard {
+			f.bridge.log.Warn(sourceGuardMissing, "err", f.bridge.unguarded)
+		}
+	} else if err != nil {
+		return f.explain("installing the table", err)
+	}
+	f.bridge.installed = f.written
+	return f.openForwardChains()
+}
+
+// sourceGuardMissing says what a host without nftables for bridges cannot do.
+const sourceGuardMissing = "pods can send with addresses of others: the kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE; modprobe nf_tables_bridge on older kernels)"
+
+// write makes the tables anew, in one transaction, so that there is no moment without them.
+func (f *firewall) write() error {
+	guard, err := f.wantForwardGuard()
+	if err != nil {
+		return err
+	}
+	leases := f.bridge.ledger.all()
+	ends := map[string]bool{}
+	for _, rec := range leases {
+		ends[rec.Interface] = true
+	}
+	f.written = map[ownChain]int{}
+	f.conn.AddTable(f.table) // first, so that deleting it cannot fail
+	f.conn.DelTable(f.table)
+	f.conn.AddTable(f.table)
+	if err := f.addOwnTable(leases, guard); err != nil {
+		return err
+	}
+	if f.bridge.unguarded == nil {
+		if err := f.addSourceTable(leases); err != nil {
+			return err
+		}
+	}
 	if err := f.conn.Flush(); err != nil {
+		return err
+	}
+	f.bridge.forwards, f.bridge.elementsOf = guard, ends
+	return nil
+}
+
+// change adds elements to the own tables, or takes them away. Where the tables are not as they should be they are written
+// anew; the ledger already says what is to be in them.
+func (f *firewall) change(reqs []request) error {
+	if len(reqs) == 0 || f.send(reqs) == nil {
+		return nil
+	}
+	return f.install()
+}
+
+// send makes the transaction. What was verified before is so after it, if nobody else has changed anything meanwhile.
+func (f *firewall) send(reqs []request) error {
+	before, _ := f.bridge.generation()
+	if err := f.bridge.elements.batch(reqs...); err != nil {
 		return err
 	}
 	if after, err := f.bridge.generation(); err == nil && before == f.bridge.verified && after == before+1 {
@@ -109,82 +205,81 @@ func (f *firewall) flush() error {
 	return nil
 }
 
-// install writes the table, with the host ports of all sandboxes, and the marked rules.
-func (f *firewall) install() error {
-	// Added first, so that deleting it cannot fail; all in one transaction, so that there is no moment without it.
-	f.conn.AddTable(f.table)
-	f.conn.DelTable(f.table)
-	f.conn.AddTable(f.table)
-	if err := f.addOwnTable(); err != nil {
-		return err
-	}
-	if err := f.conn.Flush(); err != nil {
-		return f.explain("installing the table", err)
-	}
-	return f.openForwardChains()
-}
-
-// setPorts maps the host ports of a sandbox, or with on false takes them away. Where the table is not as it should be it
-// is written anew; the ledger already says what is to be in it.
-func (f *firewall) setPorts(rec lease, on bool) error {
+// portRequests map the host ports of a sandbox, or with on false take them away.
+func (f *firewall) portRequests(rec lease, on bool) (reqs []request) {
 	for _, fam := range families {
-		err := f.sets(fam).each(portElements(fam, rec), func(set *nftables.Set, with []nftables.SetElement) error {
-			switch {
-			case len(with) == 0:
-				return nil
-			case on:
-				return f.conn.SetAddElements(set, with)
-			}
-			return f.conn.SetDeleteElements(set, with)
+		_ = f.sets(fam).each(portElements(fam, rec), func(set *nftables.Set, with []nftables.SetElement) error {
+			reqs = append(reqs, elementRequests(set, with, on)...)
+			return nil
 		})
-		if err != nil {
-			return fmt.Errorf("network: nftables set: %w", err)
-		}
 	}
-	if f.flush() == nil {
-		return nil
-	}
-	f.bridge.closeFirewall()
-	if err := f.connect(); err != nil {
-		return err
-	}
-	return f.install()
+	return reqs
 }
 
-// check says what is missing of the table.
+// check says what is missing of the tables.
 func (f *firewall) check() error {
-	chains, err := f.conn.ListChainsOfTableFamily(f.table.Family)
+	if err := f.checkChains(f.table); err != nil {
+		return err
+	}
+	if err := f.checkPorts(); err != nil {
+		return err
+	}
+	return f.checkSources()
+}
+
+// checkChains says what is missing of a table.
+func (f *firewall) checkChains(table *nftables.Table) error {
+	chains, err := f.conn.ListChainsOfTableFamily(table.Family)
 	if err != nil {
 		return f.explain("listing the chains", err)
 	}
 	have := map[string]*nftables.Chain{}
 	for _, c := range chains {
-		if c.Table.Name == f.table.Name {
+		if c.Table.Name == table.Name {
 			have[c.Name] = c
 		}
 	}
 	if len(have) == 0 {
-		return fmt.Errorf("network: the nftables table %q is not there (was the rule set flushed?): %w", f.table.Name, errdefs.ErrUnavailable)
+		return fmt.Errorf("network: the nftables table %q is not there (was the rule set flushed?): %w", table.Name, errdefs.ErrUnavailable)
 	}
-	for _, name := range []string{hostportsChain, preroutingChain, outputChain, postroutingChain, guardChain} {
-		c := have[name]
-		if c == nil {
-			return fmt.Errorf("network: the chain %q of the nftables table %q is not there: %w", name, f.table.Name, errdefs.ErrUnavailable)
+	want := 0
+	for own, rules := range f.bridge.installed {
+		if own.family != table.Family {
+			continue
 		}
-		rules, err := f.rules(c)
+		want++
+		c := have[own.name]
+		if c == nil {
+			return fmt.Errorf("network: the chain %q of the nftables table %q is not there: %w", own.name, table.Name, errdefs.ErrUnavailable)
+		}
+		found, err := f.rules(c)
 		if err != nil {
 			return err
 		}
-		if len(rules) == 0 {
-			return fmt.Errorf("network: the chain %q of the nftables table %q is empty (was the rule set flushed?): %w", name, f.table.Name, errdefs.ErrUnavailable)
+		if len(found) != rules {
+			return fmt.Errorf("network: the chain %q of the nftables table %q has %d rules, not %d (was the rule set flushed?): %w",
+				own.name, table.Name, len(found), rules, errdefs.ErrUnavailable)
 		}
 	}
-	return f.checkPorts()
+	if want == 0 {
+		return fmt.Errorf("network: the nftables table %q is an earlier process's: %w", table.Name, errdefs.ErrUnavailable)
+	}
+	return nil
+}
+
+// admitted are the leases whose elements are to be in the tables: not of a sandbox that is only about to be connected.
+func (f *firewall) admitted() (recs []lease) {
+	for _, rec := range f.bridge.ledger.all() {
+		if f.bridge.elementsOf[rec.Interface] {
+			recs = append(recs, rec)
+		}
+	}
+	return recs
 }
 
 // checkPorts says whether the sets hold as much as they should.
 func (f *firewall) checkPorts() error {
-	leases := f.bridge.ledger.all()
+	leases := f.admitted()
 	for _, fam := range families {
 		var want elements
 		for _, rec := range leases {
@@ -193,15 +288,7 @@ func (f *firewall) checkPorts() error {
 			}
 		}
 		err := f.sets(fam).each(want, func(set *nftables.Set, with []nftables.SetElement) error {
-			have, err := f.conn.GetSetElements(set)
-			if err != nil {
-				return f.explain("listing the set "+set.Name, err)
-			}
-			if len(have) < len(with) {
-				return fmt.Errorf("network: %d of %d host ports are missing in the nftables set %q %q: %w",
-					len(with)-len(have), len(with), f.table.Name, set.Name, errdefs.ErrUnavailable)
-			}
-			return nil
+			return f.checkElements(set, len(with))
 		})
 		if err != nil {
 			return err
@@ -210,14 +297,35 @@ func (f *firewall) checkPorts() error {
 	return nil
 }
 
-// remove takes the table and the marked rules away.
+// checkElements says whether a set holds as much as it should.
+func (f *firewall) checkElements(set *nftables.Set, want int) error {
+	have, err := f.conn.GetSetElements(set)
+	if err != nil {
+		return f.explain("listing the set "+set.Name, err)
+	}
+	if len(have) < want {
+		return fmt.Errorf("network: %d of %d elements are missing in the nftables set %q %q: %w",
+			want-len(have), want, set.Table.Name, set.Name, errdefs.ErrUnavailable)
+	}
+	return nil
+}
+
+// remove takes the tables and the marked rules away.
 func (f *firewall) remove() error {
 	if err := f.closeForwardChains(); err != nil {
 		return err
 	}
 	f.conn.AddTable(f.table)
 	f.conn.DelTable(f.table)
-	return f.explain("removing the table", f.conn.Flush())
+	if err := f.conn.Flush(); err != nil {
+		return f.explain("removing the table", err)
+	}
+	f.conn.AddTable(f.sourceTable())
+	f.conn.DelTable(f.sourceTable())
+	if err := f.conn.Flush(); err != nil && !noBridgeFamily(err) {
+		return f.explain("removing the table of the bridge", err)
+	}
+	return nil
 }
 
 func (f *firewall) explain(doing string, err error) error {

@@ -2,6 +2,7 @@ package network
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -9,50 +10,110 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openForwardChains puts the marked rules into the foreign chains that need them.
+// An accept in a table of ours cannot save a packet from a chain elsewhere that drops by policy (as iptables-nft does on hosts
+// with another container engine), or by a last rule. So each such forward chain gets two rules, marked by a comment, where its
+// own have all had their say: before that last rule, or at the end.
+
+// openForwardChains puts the marked rules into the foreign chains that need them, and takes them from where they are not to be.
 func (f *firewall) openForwardChains() error {
 	chains, err := f.chains()
 	if err != nil {
 		return err
 	}
+	known := map[chainName]bool{}
 	for _, c := range chains {
-		drops, err := f.dropsForwarded(c)
+		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward || c.Type != nftables.ChainTypeFilter {
+			if c.Type == nftables.ChainTypeNAT && c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookPostrouting {
+				known[nameOf(c)] = true // othersForward looks at its rules
+			}
+			continue
+		}
+		known[nameOf(c)] = true
+		rules, err := f.rules(c)
 		if err != nil {
 			return err
 		}
-		if !drops {
-			continue
-		}
-		marked, err := f.marked(c)
-		if err != nil {
-			return err
-		}
-		if len(marked) == 2 {
-			continue
-		}
-		for _, r := range marked {
+		drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+		p := placeIn(rules, drops, f.bridge.cfg.NoForeignRules, f.mark())
+		for _, r := range p.remove {
 			if err := f.conn.DelRule(r); err != nil {
 				return f.explain("deleting a rule", err)
 			}
 		}
-		for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
-			f.conn.InsertRule(&nftables.Rule{
-				Table:    c.Table,
-				Chain:    c,
-				UserData: userdata.AppendString(nil, userdata.TypeComment, f.mark()),
-				Exprs: []expr.Any{
-					&expr.Meta{Key: key, Register: 1},
-					&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName(f.bridge.name)},
-					&expr.Counter{},
-					&expr.Verdict{Kind: expr.VerdictAccept},
-				},
-			})
+		if p.add {
+			f.addMarked(c, p.before)
 		}
 	}
+	f.bridge.watcher.know(known)
 	return f.explain("opening the forward chains", f.conn.Flush())
 }
 
-func (f *firewall) mark() string { return "monopod " + f.bridge.name }
+func nameOf(c *nftables.Chain) chainName {
+	return chainName{byte(c.Table.Family), c.Table.Name, c.Name}
+}
+
+// addMarked adds the two rules before the rule with this handle, or with 0 at the end.
+func (f *firewall) addMarked(c *nftables.Chain, before uint64) {
+	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+		r := &nftables.Rule{
+			Table:    c.Table,
+			Chain:    c,
+			Position: before,
+			UserData: userdata.AppendString(nil, userdata.TypeComment, f.mark()),
+			Exprs: []expr.Any{
+				&expr.Meta{Key: key, Register: 1},
+				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName(f.bridge.name)},
+				&expr.Counter{},
+				&expr.Verdict{Kind: expr.VerdictAccept},
+			},
+		}
+		if before != 0 {
+			f.conn.InsertRule(r)
+		} else {
+			f.conn.AddRule(r)
+		}
+	}
+}
+
+// placing is what is to be done with the marked rules of a chain.
+type placing struct {
+	remove []*nftables.Rule
+	add    bool
+	before uint64 // the handle of the rule that refuses all that is left; 0: there is none
+}
+
+// placeIn decides it for the rules of a chain. The marked ones belong behind all others but the first that refuses everything,
+// whatever comes after that. Those of other nodes may be on either side. It is pure.
+func placeIn(rules []*nftables.Rule, dropsByPolicy, never bool, mark string) (p placing) {
+	var have []*nftables.Rule
+	behind := false // the marked ones are behind all that has its say before
+	wanted := dropsByPolicy
+	for _, r := range rules {
+		comment, _ := userdata.GetString(r.UserData, userdata.TypeComment)
+		if comment == mark {
+			have = append(have, r)
+			behind = p.before == 0
+			continue
+		}
+		if strings.HasPrefix(comment, markPrefix) || p.before != 0 {
+			continue
+		}
+		if refusesAll(r.Exprs, dropsByPolicy) {
+			p.before, wanted = r.Handle, !never
+			continue
+		}
+		behind = false
+	}
+	if wanted && !never && len(have) == 2 && behind {
+		return placing{}
+	}
+	return placing{remove: have, add: wanted && !never, before: p.before}
+}
+
+// markPrefix begins the comment of the marked rules of every node.
+const markPrefix = "monopod "
+
+func (f *firewall) mark() string { return markPrefix + f.bridge.name }
 
 // chains lists the chains of the host's IPv4 and IPv6 that are not ours.
 func (f *firewall) chains() ([]*nftables.Chain, error) {
@@ -71,28 +132,17 @@ func (f *firewall) chains() ([]*nftables.Chain, error) {
 	return out, nil
 }
 
-// dropsForwarded says whether packets that a chain does not know end in it: by its policy, or by a last rule that drops or
-// rejects all that is left (firewalld).
-func (f *firewall) dropsForwarded(c *nftables.Chain) (bool, error) {
-	if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward || c.Type != nftables.ChainTypeFilter {
-		return false, nil
-	}
-	if c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
-		return true, nil
-	}
-	rules, err := f.rules(c)
-	return err == nil && len(rules) > 0 && refusesAll(rules[len(rules)-1].Exprs), err
-}
-
-// refusesAll says whether a rule drops or rejects every packet that comes to it. It is pure.
-func refusesAll(exprs []expr.Any) bool {
+// refusesAll says whether a rule drops or rejects every packet that comes to it, or leaves it to a policy that does. It is pure.
+func refusesAll(exprs []expr.Any, dropsByPolicy bool) bool {
 	for _, e := range exprs {
 		switch e := e.(type) {
 		case *expr.Counter, *expr.Log:
 		case *expr.Reject:
 			return true
+		case *expr.Target: // of iptables-nft
+			return e.Name == "REJECT"
 		case *expr.Verdict:
-			return e.Kind == expr.VerdictDrop
+			return e.Kind == expr.VerdictDrop || e.Kind == expr.VerdictReturn && dropsByPolicy
 		default:
 			return false
 		}
@@ -145,20 +195,6 @@ func (f *firewall) closeForwardChains() error {
 		}
 	}
 	return f.explain("closing the forward chains", f.conn.Flush())
-}
-
-// othersNAT says whether somebody else on this host translates source addresses.
-func (f *firewall) othersNAT() (bool, error) {
-	chains, err := f.chains()
-	if err != nil {
-		return false, err
-	}
-	for _, c := range chains {
-		if c.Type == nftables.ChainTypeNAT && c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookPostrouting {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // interfaceName is a name as the kernel compares it: 16 bytes, filled with zeros.

@@ -25,12 +25,14 @@ import (
 type testHost struct {
 	t   testing.TB
 	dir string
+	// at work with a state file: a second one on the same host is a restarted process.
+	running map[*state.DB]*Bridge
 }
 
 func newHost(t testing.TB) *testHost {
 	t.Helper()
 	harness.NewNetwork(t)
-	h := &testHost{t: t, dir: t.TempDir()}
+	h := &testHost{t: t, dir: t.TempDir(), running: map[*state.DB]*Bridge{}}
 	h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0))
 	h.must(os.WriteFile(ip6ForwardFile, []byte("0\n"), 0))
 	harness.CheckHost(t, harness.Place{Dirs: []string{h.dir}})
@@ -93,9 +95,13 @@ func (h *testHost) bridge(cfg Config) *Bridge {
 	if cfg.DB == nil {
 		cfg.DB = h.openDB(cfg.Bridge + ".db")
 	}
+	if before := h.running[cfg.DB]; before != nil {
+		h.unwatched(before) // as if it had ended
+	}
 	b, err := New(h.t.Context(), cfg)
 	h.must(err)
 	h.must(b.Start(h.t.Context()))
+	h.running[cfg.DB] = b
 	h.t.Cleanup(func() {
 		h.must(b.Remove(h.t.Context()))
 		h.must(b.Remove(h.t.Context())) // idempotent
@@ -105,6 +111,13 @@ func (h *testHost) bridge(cfg Config) *Bridge {
 		b.Close()
 	})
 	return b
+}
+
+// unwatched makes a network leave the rule set to itself, until the next Start or Status that repairs.
+func (h *testHost) unwatched(b *Bridge) {
+	b.hostMu.Lock()
+	defer b.hostMu.Unlock()
+	b.watcher.active.Store(false)
 }
 
 // sandbox makes a network namespace, pinned at the returned path.

@@ -118,7 +118,8 @@ func TestForwardChainThatRejectsTheRest(t *testing.T) {
 	if seen, err := h.tryAsk(one, machine.String()+":80"); err != nil || seen != host {
 		t.Errorf("seen as %s, %v", seen, err)
 	}
-	// A reload of the other firewall takes our rules away; the next Status brings them back.
+	// A reload of the other firewall takes our rules away; the next Status brings them back, if the watcher has not.
+	h.unwatched(b)
 	conn.FlushChain(chain)
 	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}})
 	h.must(conn.Flush())

@@ -218,15 +218,19 @@ func (l *leaving) finish(due map[string]departure, overdue []string) error {
 		defer l.bridge.locks.lock(id)()
 	}
 	// Meanwhile one may have been connected again.
+	recs := map[string]lease{}
 	ids = slices.DeleteFunc(ids, func(id string) bool {
 		rec, ok := l.bridge.ledger.get(id)
+		if ok && rec.Leaving {
+			recs[id] = rec
+		}
 		return !ok || !rec.Leaving
 	})
 	overdue = slices.DeleteFunc(overdue, func(name string) bool { return !slices.Contains(ids, due[name].sandboxID) })
 	if err := l.bridge.deleteLinks(overdue); err != nil {
 		return err
 	}
-	return l.bridge.ledger.release(ids...)
+	return l.bridge.release(recs)
 }
 
 // some says whether anything is pending.
@@ -260,7 +264,6 @@ func (l *leaving) now() error {
 // deleteLinks deletes interfaces of the host by their names; one that is not there is no error. The kernel deletes all of a
 // group in the time of one.
 func (b *Bridge) deleteLinks(names []string) error {
-	const group = 0x6d706f64
 	if len(names) == 1 {
 		err := b.rt.do(linkRequest("delete "+names[0], unix.RTM_DELLINK, 0, 0, 0, attrName(names[0])))
 		if errors.Is(err, unix.ENODEV) {
@@ -272,7 +275,7 @@ func (b *Bridge) deleteLinks(names []string) error {
 	for part := range slices.Chunk(names, 100) {
 		var reqs []request
 		for _, name := range part {
-			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), attr32(unix.IFLA_GROUP, group))
+			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), attr32(unix.IFLA_GROUP, leavingGroup))
 			q.mayBeGone = true
 			reqs = append(reqs, q)
 		}
@@ -284,7 +287,7 @@ func (b *Bridge) deleteLinks(names []string) error {
 	if !some {
 		return nil
 	}
-	err := b.rt.do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, attr32(unix.IFLA_GROUP, group)))
+	err := b.rt.do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, attr32(unix.IFLA_GROUP, leavingGroup)))
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}

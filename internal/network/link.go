@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/vishvananda/netlink"
@@ -55,6 +56,11 @@ func (b *Bridge) ensureBridge() error {
 			return err
 		}
 	}
+	if link.Attrs().Group != bridgeGroup {
+		if err := b.nl.LinkSetGroup(link, bridgeGroup); err != nil {
+			return err
+		}
+	}
 	if err := b.rt.do(noAutoIPv6(link.Attrs().Index, "")); err != nil {
 		return err
 	}
@@ -67,20 +73,46 @@ func (b *Bridge) ensureBridge() error {
 	return b.ensureGateways(link, gateways)
 }
 
-// bridgeSysctls lets the host reach the pods' host ports by its loopback addresses (table.go says how others are kept from
-// it), and keeps pods from posing as a router of the host. Where sysctls cannot be written the node goes on without.
+// bridgeSysctls keeps pods from posing as a router of the host. Where sysctls cannot be written the node goes on without.
 func (b *Bridge) bridgeSysctls(gateways []netip.Prefix) error {
 	off := "1"
 	if slices.ContainsFunc(gateways, func(g netip.Prefix) bool { return g.Addr().Is6() }) {
 		off = "0"
 	}
-	err := errors.Join(os.WriteFile("/proc/sys/net/ipv4/conf/"+b.name+"/route_localnet", []byte("1\n"), 0),
-		writeIPv6(b.name, "disable_ipv6", off), writeIPv6(b.name, "accept_ra", "0"))
+	err := errors.Join(writeIPv6(b.name, "disable_ipv6", off), writeIPv6(b.name, "accept_ra", "0"))
 	if isReadOnly(err) {
-		b.log.Warn("sysctls cannot be written: the host does not reach host ports by 127.0.0.1, and router advertisements of pods are not refused", "error", err)
+		b.log.Warn("sysctls cannot be written: router advertisements of pods are not refused by the bridge", "error", err)
 		return nil
 	}
 	return err
+}
+
+// routeLocalnet lets the host reach the pods' host ports by its loopback addresses, or not. It opens the way in the other
+// direction, too, but for the guard (table.go): so it is on only while that is there. Where sysctls cannot be written the node
+// goes on without.
+func (b *Bridge) routeLocalnet(on bool) error {
+	file := "/proc/sys/net/ipv4/conf/" + b.name + "/route_localnet"
+	want := "0"
+	if on {
+		want = "1"
+	}
+	have, err := os.ReadFile(file)
+	if err == nil && strings.TrimSpace(string(have)) == want {
+		return nil
+	}
+	if err == nil {
+		err = os.WriteFile(file, []byte(want+"\n"), 0)
+	}
+	switch {
+	case !on && errors.Is(err, os.ErrNotExist):
+		return nil // no bridge
+	case on && isReadOnly(err):
+		b.log.Warn("sysctls cannot be written: the host does not reach host ports by 127.0.0.1", "error", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("network: the way to the host's loopback addresses: %w", err)
+	}
+	return nil
 }
 
 // gateways are the bridge's addresses: that of each range that is configured or in use, and with IPv6 a link-local one.
@@ -183,7 +215,11 @@ func (b *Bridge) reattach() error {
 		if rec.Leaving {
 			continue
 		}
-		if err := b.rt.do(portRequests(rec.Interface, bridge.index)...); err != nil && !errors.Is(err, unix.ENODEV) {
+		port, found, err := b.rt.link(rec.Interface)
+		if err == nil && found {
+			err = b.rt.do(b.portRequests(rec, port.index, bridge.index)...)
+		}
+		if err != nil && !errors.Is(err, unix.ENODEV) {
 			errs = append(errs, fmt.Errorf("network of sandbox %s: interface %s: %w", id, rec.Interface, err))
 		}
 	}

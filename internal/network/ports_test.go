@@ -263,6 +263,7 @@ func TestHostPortsAreRestored(t *testing.T) {
 	reaches("at first", 8081, true)
 	conn, err := nftables.New()
 	h.must(err)
+	h.unwatched(b) // TestFlushedRulesAreRepaired is about the watcher
 	conn.FlushRuleset()
 	h.must(conn.Flush())
 	reaches("flushed", 8080, false)

@@ -56,13 +56,15 @@ func (b *Bridge) drop(sandboxIDs []string) error {
 	for _, name := range names {
 		b.leaving.forget(name)
 	}
-	return b.ledger.release(sandboxIDs...)
+	return b.release(recs)
 }
 
 // restore connects a live sandbox again.
 func (b *Bridge) restore(ctx context.Context, sandboxID, path string) error {
 	rec, ok := b.ledger.get(sandboxID)
+	meanwhile := func() error { return nil } // Start has written what the ledger knew then
 	if !ok {
+		meanwhile = func() error { return b.admit(rec) }
 		if err := b.adopt(ctx, sandboxID, path); err != nil {
 			return fmt.Errorf("network of sandbox %s: %w", sandboxID, err)
 		}
@@ -73,7 +75,7 @@ func (b *Bridge) restore(ctx context.Context, sandboxID, path string) error {
 		return err
 	}
 	defer b.locks.lock(sandboxID)()
-	index, _, err := b.connect(rec, path)
+	index, _, err := b.connect(rec, path, meanwhile)
 	if err != nil {
 		return fmt.Errorf("network of sandbox %s: %w", sandboxID, err)
 	}

@@ -16,9 +16,10 @@ import (
 //
 // It is beside package netlink because that one sends a request at a time, and looks up by name what it has just made.
 type rtnl struct {
-	mu  sync.Mutex
-	fd  int
-	seq uint32
+	mu     sync.Mutex
+	fd     int
+	portID uint32 // the kernel's name for the socket, among those of this protocol in its network namespace
+	seq    uint32
 }
 
 // buffers are what datagrams are read into: as large as the kernel makes them.
@@ -37,7 +38,11 @@ func openNetlink(protocol int) (*rtnl, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("netlink socket: %w", err)
 	}
-	return &rtnl{fd: fd}, nil
+	r := &rtnl{fd: fd}
+	if name, err := unix.Getsockname(fd); err == nil {
+		r.portID = name.(*unix.SockaddrNetlink).Pid
+	}
+	return r, nil
 }
 
 func (r *rtnl) close() { unix.Close(r.fd) }
@@ -153,10 +158,13 @@ func (r *rtnl) send(out []byte) error {
 
 // receive reads one datagram and hands out its messages. The kernel has queued the answer before send returned, so this
 // does not block but for the next part of a dump.
-func (r *rtnl) receive(f func(typ uint16, seq uint32, body []byte)) error {
+func (r *rtnl) receive(f func(typ uint16, seq uint32, body []byte)) error { return r.receiveWith(0, f) }
+
+// receiveWith is receive with flags of recvfrom(2).
+func (r *rtnl) receiveWith(flags int, f func(typ uint16, seq uint32, body []byte)) error {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	n, _, err := unix.Recvfrom(r.fd, *buf, 0)
+	n, _, err := unix.Recvfrom(r.fd, *buf, flags)
 	if err == unix.EINTR {
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/containerd/errdefs"
@@ -82,17 +84,16 @@ func (b *Bridge) setup(req Request) (Result, error) {
 
 // attach does what the lease says. It is called with the sandbox's lock held.
 func (b *Bridge) attach(sandboxID string, rec lease, path string) (Result, error) {
-	index, has, err := b.connect(rec, path)
+	index, has, err := b.connect(rec, path, func() error {
+		if err := failpoint.Hit("network/setup/connected"); err != nil {
+			return err
+		}
+		return b.admit(rec)
+	})
 	if err != nil {
 		return Result{}, err
 	}
 	b.setIndex(sandboxID, index)
-	if err := failpoint.Hit("network/setup/connected"); err != nil {
-		return Result{}, err
-	}
-	if err := b.mapPorts(rec); err != nil {
-		return Result{}, err
-	}
 	if err := failpoint.Hit("network/setup/mapped"); err != nil {
 		return Result{}, err
 	}
@@ -103,15 +104,39 @@ func (b *Bridge) attach(sandboxID string, rec lease, path string) (Result, error
 	return res, nil
 }
 
-// mapPorts gives the sandbox its host ports.
-func (b *Bridge) mapPorts(rec lease) error {
-	if len(rec.HostPorts) == 0 {
+// admit lets the sandbox send with its addresses, and gives it its host ports, in one transaction.
+func (b *Bridge) admit(rec lease) error {
+	err := b.withFirewall(func(fw *firewall) error {
+		if err := fw.change(append(fw.sourceRequests(true, rec), fw.portRequests(rec, true)...)); err != nil {
+			return err
+		}
+		b.elementsOf[rec.Interface] = true
 		return nil
-	}
-	if err := b.withFirewall(func(fw *firewall) error { return fw.setPorts(rec, true) }); err != nil {
+	})
+	if err != nil || len(rec.HostPorts) == 0 {
 		return err
 	}
 	return b.forgetFlows(rec)
+}
+
+// dismiss takes what the source guard has for sandboxes whose interfaces are gone. What cannot be taken away does not matter:
+// it is about names of interfaces that nobody has.
+func (b *Bridge) dismiss(recs ...lease) {
+	for part := range slices.Chunk(recs, elementsInMessage/5) {
+		err := b.withFirewall(func(fw *firewall) error {
+			for _, rec := range part {
+				delete(b.elementsOf, rec.Interface)
+			}
+			if !fw.guards() {
+				return nil
+			}
+			// Added first, so that taking them away cannot fail.
+			return fw.send(append(fw.sourceRequests(true, part...), fw.sourceRequests(false, part...)...))
+		})
+		if err != nil {
+			b.log.Debug("the source guard keeps elements of sandboxes that are gone, until it is written anew", "error", err)
+		}
+	}
 }
 
 // unmapPorts takes the host ports of sandboxes away that leave: of many with the whole table, which is one transaction.
@@ -127,7 +152,7 @@ func (b *Bridge) unmapPorts(recs map[string]lease) error {
 	}
 	err := b.withFirewall(func(fw *firewall) error {
 		if len(with) == 1 {
-			return fw.setPorts(with[0], false)
+			return fw.change(fw.portRequests(with[0], false))
 		}
 		return fw.install()
 	})
@@ -179,7 +204,8 @@ func (b *Bridge) leave(sandboxIDs ...string) (map[string]lease, error) {
 // disconnect does all of Teardown at once, and is called with the sandbox's lock held. The addresses are freed last: until
 // the interface is gone they are in use.
 func (b *Bridge) disconnect(sandboxID string) error {
-	if _, err := b.leave(sandboxID); err != nil {
+	recs, err := b.leave(sandboxID)
+	if err != nil {
 		return err
 	}
 	name := hostInterface(b.name, sandboxID)
@@ -190,7 +216,16 @@ func (b *Bridge) disconnect(sandboxID string) error {
 		return err
 	}
 	b.leaving.forget(name)
-	return b.ledger.release(sandboxID)
+	return b.release(recs)
+}
+
+// release frees what sandboxes have whose interfaces are gone.
+func (b *Bridge) release(recs map[string]lease) error {
+	if err := b.ledger.release(slices.Collect(maps.Keys(recs))...); err != nil {
+		return err
+	}
+	b.dismiss(slices.Collect(maps.Values(recs))...)
+	return nil
 }
 
 // setIndex notes the index of the host's end; 0: it has none any more.

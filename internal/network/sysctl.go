@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/proc"
 )
 
 // Files of the host's sysctls. They show the network namespace of the thread that opens them.
@@ -44,6 +46,9 @@ func hostHasIPv6() bool {
 
 // enableForwarding switches forwarding on for the families of the ranges, and writes down before that it was off.
 func (b *Bridge) enableForwarding() error {
+	if err := b.noteBoot(); err != nil {
+		return err
+	}
 	for _, r := range b.servedRanges() {
 		var err error
 		if r.Addr().Is4() {
@@ -54,6 +59,26 @@ func (b *Bridge) enableForwarding() error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// noteBoot begins a boot of the host: what was switched on in another one is not on any more, or somebody else has done it.
+func (b *Bridge) noteBoot() error {
+	boot, err := proc.BootID()
+	if err != nil {
+		return fmt.Errorf("network: %w", err)
+	}
+	note, err := b.note()
+	if err != nil || note.Boot == boot {
+		return err
+	}
+	if note.Boot != "" { // else it is of a version that did not write it down
+		note.IPForward, note.IP6Forward, note.AcceptRA = false, false, nil
+	}
+	note.Boot = boot
+	if err := b.notes.Put(b.name, note); err != nil {
+		return fmt.Errorf("network: %w", err)
 	}
 	return nil
 }
@@ -141,12 +166,9 @@ func (b *Bridge) restoreForwarding(ctx context.Context, fw *firewall) error {
 	if err != nil || !note.IPForward && !note.IP6Forward {
 		return err
 	}
-	needed, err := fw.othersNAT()
+	needed, err := fw.othersForward(true)
 	if err != nil {
 		return err
-	}
-	if legacy, err := os.ReadFile("/proc/net/ip_tables_names"); err == nil && strings.Contains(string(legacy), "nat") {
-		needed = true
 	}
 	if needed {
 		b.log.InfoContext(ctx, "forwarding stays on: other networks on this host use it")

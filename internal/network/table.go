@@ -28,6 +28,7 @@ import (
 //	        ip saddr 127.0.0.0/8 oifname "<bridge>" masquerade; ip6 saddr ::1 ...
 //	    }
 //	    chain guard { type filter hook prerouting priority raw; iifname "<bridge>" ip daddr 127.0.0.0/8 drop; ip saddr ... }
+//	    chain forward { ... }                                                                # forwardguard.go
 //	}
 //
 // A lookup in a map costs the same however many host ports there are, and nat chains see the first packet of a
@@ -139,12 +140,11 @@ func (e *elements) add(o elements) {
 func portBytes(port uint16) []byte { return []byte{byte(port >> 8), byte(port), 0, 0} }
 
 // addOwnTable puts everything of the own table into the transaction.
-func (f *firewall) addOwnTable() error {
+func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard) error {
 	accept := nftables.ChainPolicyAccept
 	base := func(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
 		return f.conn.AddChain(&nftables.Chain{Name: name, Table: f.table, Type: typ, Hooknum: hook, Priority: priority, Policy: &accept})
 	}
-	leases := f.bridge.ledger.all()
 	hostports := f.conn.AddChain(&nftables.Chain{Name: hostportsChain, Table: f.table})
 	for _, fam := range families {
 		var all elements
@@ -197,6 +197,7 @@ func (f *firewall) addOwnTable() error {
 				[]expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
 		}
 	}
+	f.forwardRules(base(forwardChain, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter), forwards)
 	return nil
 }
 
@@ -206,7 +207,8 @@ func (f *firewall) rule(chain *nftables.Chain, parts ...[]expr.Any) {
 	for _, p := range parts {
 		exprs = append(exprs, p...)
 	}
-	f.conn.AddRule(&nftables.Rule{Table: f.table, Chain: chain, Exprs: exprs})
+	f.conn.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs})
+	f.written[ownChain{chain.Table.Family, chain.Name}]++
 }
 
 func (fam family) isFamily() []expr.Any {

@@ -1,0 +1,129 @@
+package network
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Forwarding is a switch of the whole host. Where it was off and this node has switched it on, for its pods, the host would
+// become a router between its other networks, too. So as long as nobody else is known to need forwarding, the chain forward
+// of the own table drops what neither comes from a bridge of a node nor goes to one:
+//
+//	chain forward {
+//	    type filter hook forward priority filter;
+//	    meta iifkind "bridge" meta oifkind "bridge" accept
+//	    meta nfproto ipv4 iifname != "<bridge>" oifname != "<bridge>" iifgroup != <bridges> oifgroup != <bridges> counter drop
+//	    meta nfproto ipv6 ...                                                             # one for each family that was off
+//	}
+//
+// The first rule is for frames within another bridge, of virtual machines say, which the host shows to its firewall as if
+// they were forwarded (br_netfilter).
+//
+// Others need forwarding when they translate source addresses (as container engines and VPNs do), or when CNI connects pods
+// of this node: then there is no such rule.
+const forwardChain = "forward"
+
+// What linux/netfilter/nf_tables.h calls the kind of a packet's interfaces.
+const (
+	metaIIFKind expr.MetaKey = 26
+	metaOIFKind expr.MetaKey = 27
+)
+
+// forwardGuard says for which families the guard is to be.
+type forwardGuard struct{ ip4, ip6 bool }
+
+func (g forwardGuard) any() bool { return g.ip4 || g.ip6 }
+
+// wantForwardGuard decides it by what was written down when forwarding was switched on.
+func (f *firewall) wantForwardGuard() (forwardGuard, error) {
+	note, err := f.bridge.note()
+	g := forwardGuard{note.IPForward, note.IP6Forward}
+	if err != nil || !g.any() || f.bridge.cfg.NoForwardGuard || f.bridge.shared.Load() {
+		return forwardGuard{}, err
+	}
+	needed, err := f.othersForward(false)
+	if err != nil || needed {
+		return forwardGuard{}, err
+	}
+	return g, nil
+}
+
+func (f *firewall) forwardRules(c *nftables.Chain, g forwardGuard) {
+	if !g.any() {
+		return
+	}
+	kind := func(key expr.MetaKey) []expr.Any {
+		return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName("bridge")}}
+	}
+	f.rule(c, kind(metaIIFKind), kind(metaOIFKind), verdict(expr.VerdictAccept))
+	for _, fam := range families {
+		if fam.proto == unix.NFPROTO_IPV4 && !g.ip4 || fam.proto == unix.NFPROTO_IPV6 && !g.ip6 {
+			continue
+		}
+		f.rule(c, fam.isFamily(),
+			f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpNeq), f.interfaceIs(expr.MetaKeyOIFNAME, expr.CmpOpNeq),
+			group(expr.MetaKeyIIFGROUP, expr.CmpOpNeq, bridgeGroup), group(expr.MetaKeyOIFGROUP, expr.CmpOpNeq, bridgeGroup),
+			refused())
+	}
+}
+
+// othersForward says whether somebody else on this host translates source addresses, and so needs forwarding; with nodes also
+// whether another node does.
+func (f *firewall) othersForward(nodes bool) (bool, error) {
+	chains, err := f.chains()
+	if err != nil {
+		return false, err
+	}
+	for _, c := range chains {
+		if c.Type != nftables.ChainTypeNAT || c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookPostrouting {
+			continue
+		}
+		if !nodes && f.isNode(c.Table) {
+			continue
+		}
+		// A chain without a rule is what a look at it by iptables leaves.
+		rules, err := f.rules(c)
+		if err != nil || len(rules) > 0 {
+			return err == nil, err
+		}
+	}
+	// iptables-legacy, whose rules nftables does not show.
+	legacy, err := os.ReadFile("/proc/net/ip_tables_names")
+	return err == nil && strings.Contains(string(legacy), "nat"), nil
+}
+
+// isNode says whether a table is another node's: it has the name of a bridge that is one.
+func (f *firewall) isNode(t *nftables.Table) bool {
+	link, err := f.bridge.nl.LinkByName(t.Name)
+	return err == nil && link.Attrs().Group == bridgeGroup
+}
+
+// ShareForwarding says that others forward packets on this host with this node's knowledge (pods that CNI connects). It takes
+// the forward guard away that an earlier process may have left, and keeps it away. It is idempotent.
+func (b *Bridge) ShareForwarding(ctx context.Context) error {
+	if b.shared.Swap(true) {
+		return nil
+	}
+	note, err := b.note()
+	if err != nil || !note.IPForward && !note.IP6Forward {
+		return err
+	}
+	b.log.InfoContext(ctx, "pods are connected by CNI, so packets between the host's other networks are forwarded from now on", "bridge", b.name)
+	return b.withFirewall(func(fw *firewall) error {
+		tables, err := fw.conn.ListTablesOfFamily(fw.table.Family)
+		if err != nil {
+			return fw.explain("listing the tables", err)
+		}
+		for _, t := range tables {
+			if t.Name == fw.table.Name {
+				return fw.install()
+			}
+		}
+		return nil
+	})
+}

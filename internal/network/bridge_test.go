@@ -297,9 +297,16 @@ func TestTwoNodesOnOneHost(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// What node one has switched on was node two's to guard, and is to switch off.
+	outside, host, _ := h.network("a", "192.168.77.0/30")
+	h.route(outside, host)
+	other, host2, machine := h.network("b", "192.168.78.0/30")
+	h.route(other, host2)
+	h.serve(other, "0.0.0.0:80")
+	if !h.silent(outside, machine.String()+":80") {
+		t.Error("the host is a router between its networks, since the first node has gone")
+	}
 	h.must(two.Remove(t.Context()))
-	// Node two found forwarding switched on, so it leaves it to its user.
-	h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0))
 }
 
 // A VPN that takes a part of the range while pods run does not keep a restarted node from starting.

@@ -54,6 +54,8 @@ func doCrashJob(raw []byte) error {
 	}
 	defer b.Close()
 	switch job.Op {
+	case "start":
+		err = b.Start(ctx)
 	case "setup":
 		_, err = b.Setup(ctx, Request{SandboxID: job.SandboxID, NetNS: job.NetNS, HostPorts: job.HostPorts})
 	case "teardown":

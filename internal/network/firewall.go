@@ -10,6 +10,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/failpoint"
 )
 
 // firewall is the nftables side of the network: the own tables (table.go, sourceguard.go), and marked rules in chains of others
@@ -176,6 +178,9 @@ func (f *firewall) write() error {
 		if err := f.addSourceTable(leases); err != nil {
 			return err
 		}
+	}
+	if err := failpoint.Hit("network/firewall/install"); err != nil {
+		return err
 	}
 	if err := f.conn.Flush(); err != nil {
 		return err

@@ -86,13 +86,13 @@ type placing struct {
 // whatever comes after that. Those of other nodes may be on either side. It is pure.
 func placeIn(rules []*nftables.Rule, dropsByPolicy, never bool, mark string) (p placing) {
 	var have []*nftables.Rule
-	behind := false // the marked ones are behind all that has its say before
+	strayed := false // a marked one is ahead of another's rule, or behind the end
 	wanted := dropsByPolicy
 	for _, r := range rules {
 		comment, _ := userdata.GetString(r.UserData, userdata.TypeComment)
 		if comment == mark {
 			have = append(have, r)
-			behind = p.before == 0
+			strayed = strayed || p.before != 0
 			continue
 		}
 		if strings.HasPrefix(comment, markPrefix) || p.before != 0 {
@@ -102,9 +102,9 @@ func placeIn(rules []*nftables.Rule, dropsByPolicy, never bool, mark string) (p 
 			p.before, wanted = r.Handle, !never
 			continue
 		}
-		behind = false
+		strayed = strayed || len(have) > 0
 	}
-	if wanted && !never && len(have) == 2 && behind {
+	if wanted && !never && len(have) == 2 && !strayed {
 		return placing{}
 	}
 	return placing{remove: have, add: wanted && !never, before: p.before}

@@ -103,6 +103,36 @@ func (f *firewall) isNode(t *nftables.Table) bool {
 	return err == nil && link.Attrs().Group == bridgeGroup
 }
 
+// guardOfAnotherNode says for which families another node of this host has a guard: it has switched forwarding on. With its
+// removal the switch and the guard pass to those that are left.
+func (f *firewall) guardOfAnotherNode() (g forwardGuard, err error) {
+	chains, err := f.chains()
+	if err != nil {
+		return g, err
+	}
+	for _, c := range chains {
+		if c.Name != forwardChain || c.Table.Family != f.table.Family || !f.isNode(c.Table) {
+			continue
+		}
+		rules, err := f.rules(c)
+		if err != nil {
+			return g, err
+		}
+		for _, r := range rules {
+			if len(r.Exprs) < 2 {
+				continue
+			}
+			meta, ok := r.Exprs[0].(*expr.Meta)
+			cmp, isCmp := r.Exprs[1].(*expr.Cmp)
+			if ok && isCmp && meta.Key == expr.MetaKeyNFPROTO && len(cmp.Data) == 1 {
+				g.ip4 = g.ip4 || cmp.Data[0] == unix.NFPROTO_IPV4
+				g.ip6 = g.ip6 || cmp.Data[0] == unix.NFPROTO_IPV6
+			}
+		}
+	}
+	return g, nil
+}
+
 // ShareForwarding says that others forward packets on this host with this node's knowledge (pods that CNI connects). It takes
 // the forward guard away that an earlier process may have left, and keeps it away. It is idempotent.
 func (b *Bridge) ShareForwarding(ctx context.Context) error {

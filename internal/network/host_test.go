@@ -253,26 +253,33 @@ func (h *testHost) askUDP(c net.Conn) string {
 // machine .2 of the range, without a route to anything else.
 func (h *testHost) outside(cidr string) (path string, host, machine netip.Addr) {
 	h.t.Helper()
-	path = h.sandbox("outside")
+	return h.network("0", cidr)
+}
+
+// network is outside for one of several networks.
+func (h *testHost) network(name, cidr string) (path string, host, machine netip.Addr) {
+	h.t.Helper()
+	path = h.sandbox("outside" + name)
 	prefix := netip.MustParsePrefix(cidr)
 	host = prefix.Addr().Next()
 	machine = host.Next()
+	up, down := "up"+name, "down"+name
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "up0"
-	h.must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "down0"}))
-	link, err := netlink.LinkByName("up0")
+	attrs.Name = up
+	h.must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: down}))
+	link, err := netlink.LinkByName(up)
 	h.must(err)
 	h.t.Cleanup(func() { h.must(netlink.LinkDel(link)) })
 	h.must(netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(host, prefix.Bits())), Flags: nodad(host)}))
 	h.must(netlink.LinkSetUp(link))
-	peer, err := netlink.LinkByName("down0")
+	peer, err := netlink.LinkByName(down)
 	h.must(err)
 	ns, err := os.Open(path)
 	h.must(err)
 	defer ns.Close()
 	h.must(netlink.LinkSetNsFd(peer, int(ns.Fd())))
 	h.in(path, func() error {
-		peer, err := netlink.LinkByName("down0")
+		peer, err := netlink.LinkByName(down)
 		if err != nil {
 			return err
 		}
@@ -282,6 +289,14 @@ func (h *testHost) outside(cidr string) (path string, host, machine netip.Addr) 
 		return netlink.LinkSetUp(peer)
 	})
 	return path, host, machine
+}
+
+// route makes a namespace send to everywhere by a gateway.
+func (h *testHost) route(path string, gateway netip.Addr) {
+	h.t.Helper()
+	h.in(path, func() error {
+		return netlink.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()})
+	})
 }
 
 // nodad makes an IPv6 address good at once.

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -49,6 +50,9 @@ func (b *Bridge) enableForwarding() error {
 	if err := b.noteBoot(); err != nil {
 		return err
 	}
+	if err := b.noteOtherNodes(); err != nil {
+		return err
+	}
 	for _, r := range b.servedRanges() {
 		var err error
 		if r.Addr().Is4() {
@@ -83,6 +87,27 @@ func (b *Bridge) noteBoot() error {
 	return nil
 }
 
+// noteOtherNodes writes down what another node of this host has switched on: it was off before there was any.
+func (b *Bridge) noteOtherNodes() error {
+	var theirs forwardGuard
+	err := b.withFirewall(func(fw *firewall) (err error) {
+		theirs, err = fw.guardOfAnotherNode()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	note, err := b.note()
+	if err != nil || (note.IPForward || !theirs.ip4) && (note.IP6Forward || !theirs.ip6) {
+		return err
+	}
+	note.IPForward, note.IP6Forward = note.IPForward || theirs.ip4, note.IP6Forward || theirs.ip6
+	if err := b.notes.Put(b.name, note); err != nil {
+		return fmt.Errorf("network: %w", err)
+	}
+	return nil
+}
+
 // switchOn writes 1 to the file if it says 0, and before that the note.
 func (b *Bridge) switchOn(file, sysctl string, change func(*hostNote)) error {
 	on, err := forwarding(file)
@@ -97,11 +122,14 @@ func (b *Bridge) switchOn(file, sysctl string, change func(*hostNote)) error {
 	if err := b.notes.Put(b.name, note); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
+	if err := failpoint.Hit("network/forwarding/noted"); err != nil {
+		return err
+	}
 	if err := os.WriteFile(file, []byte("1\n"), 0); err != nil {
 		return fmt.Errorf("network: pods need forwarding, and it cannot be switched on: %w; run sysctl -w %s=1 on the host: %w",
 			err, sysctl, errdefs.ErrFailedPrecondition)
 	}
-	return nil
+	return failpoint.Hit("network/forwarding/on")
 }
 
 // enableIPv6Forwarding switches it on without taking the host's own way out: an interface that has its default route from

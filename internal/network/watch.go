@@ -25,6 +25,7 @@ type watcher struct {
 	events *os.File
 	done   chan struct{}
 	active atomic.Bool // between Start and Remove
+	looks  atomic.Int64
 
 	// The name of the socket by which this node writes its tables.
 	writer atomic.Uint32
@@ -120,6 +121,7 @@ func sender(b []byte) uint32 {
 // look repairs what is not as it should be.
 func (w *watcher) look() (repaired bool) {
 	b := w.bridge
+	w.looks.Add(1)
 	err := b.onHost(func() (err error) {
 		repaired, err = b.heal(context.Background(), w.active.Load)
 		return err

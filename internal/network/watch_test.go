@@ -1,0 +1,270 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/test/harness"
+)
+
+// whole waits until the rule set is as it should be. It changes nothing.
+func (h *testHost) whole(b *Bridge, after string) {
+	h.t.Helper()
+	harness.Eventually(h.t, "after "+after+" the rules are there again", func() (bool, string) {
+		err := b.withFirewall((*firewall).check)
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+func (h *testHost) localnet(b *Bridge) string {
+	h.t.Helper()
+	raw, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + b.name + "/route_localnet")
+	h.must(err)
+	return strings.TrimSpace(string(raw))
+}
+
+// What somebody takes away of the rules is there again at once, without anybody asking for Status.
+func TestFlushedRulesAreRepaired(t *testing.T) {
+	h := newHost(t)
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	pod := h.sandbox("pod")
+	h.connectPorts(b, "pod", pod, HostPort{"TCP", netip.Addr{}, 8080, 80})
+	h.serve(pod, "0.0.0.0:80")
+	conn, err := nftables.New()
+	h.must(err)
+	inet := &nftables.Table{Name: "mpt0", Family: nftables.TableFamilyINet}
+	bridge := &nftables.Table{Name: "mpt0", Family: nftables.TableFamilyBridge}
+	for name, harm := range map[string]func(){
+		"nft flush ruleset":           conn.FlushRuleset,
+		"deleting the table":          func() { conn.DelTable(inet) },
+		"deleting the bridge's table": func() { conn.DelTable(bridge) },
+		"flushing the guard":          func() { conn.FlushChain(&nftables.Chain{Name: guardChain, Table: inet}) },
+		"flushing the source guard":   func() { conn.FlushChain(&nftables.Chain{Name: portsChain, Table: bridge}) },
+		"flushing the host ports":     func() { conn.FlushSet(&nftables.Set{Name: "any4", Table: inet}) },
+		"flushing the sources":        func() { conn.FlushSet(&nftables.Set{Name: "from6", Table: bridge}) },
+		"putting a rule before the others": func() {
+			conn.InsertRule(&nftables.Rule{Table: inet, Chain: &nftables.Chain{Name: guardChain, Table: inet}, Exprs: verdict(expr.VerdictAccept)})
+		},
+	} {
+		harm()
+		begin := time.Now()
+		h.must(conn.Flush())
+		h.whole(b, name)
+		t.Logf("%s: %v", name, time.Since(begin))
+		harness.Eventually(t, "the way to the loopback addresses is open again", func() (bool, string) {
+			return h.localnet(b) == "1", h.localnet(b)
+		})
+		if _, err := h.tryAsk("", "127.0.0.1:8080"); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+	h.must(b.Remove(t.Context()))
+	// Remove is the last word: nobody brings anything back.
+	tables, err := conn.ListTables()
+	if err != nil || len(tables) != 0 {
+		t.Errorf("tables %v, %v", tables, err)
+	}
+}
+
+// A pod does not reach what listens on the host's loopback addresses, also while somebody takes the guard away; and the way
+// there is closed for as long as the guard cannot be brought back.
+func TestLoopbackIsClosedWithoutItsGuard(t *testing.T) {
+	h := newHost(t)
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	pod := h.sandbox("pod")
+	ip := h.setup(b, "pod", pod)
+	if on := h.localnet(b); on != "1" {
+		t.Fatalf("route_localnet is %s", on)
+	}
+	service := h.loopbackService()
+	attacker := h.station(pod, []netip.Addr{ip})
+	// A frame for 127.0.0.1 to the host's hardware address.
+	packet := ethernet(macOf(gateway4), attacker.mac, 0x0800, ipv4(ip, netip.MustParseAddr("127.0.0.1"), service.datagram("attack")))
+	conn, err := nftables.New()
+	h.must(err)
+	h.unwatched(b)
+	conn.FlushRuleset()
+	h.must(conn.Flush())
+	attacker.send(packet)
+	if !service.sees(t, "mine", "attack") {
+		t.Error("without guard and watcher the attack does not succeed; this test tests nothing")
+	}
+	h.must(b.Start(t.Context()))
+	attacker.send(packet)
+	if service.sees(t, "mine", "attack") {
+		t.Error("a pod has reached a service of the host's loopback address")
+	}
+	disarm := failpoint.Arm("network/firewall/install", func() error { return errors.New("no memory") })
+	conn.FlushRuleset()
+	h.must(conn.Flush())
+	closed := func() (bool, string) { return h.localnet(b) == "0", h.localnet(b) }
+	harness.Eventually(t, "the way to the loopback addresses is closed", closed)
+	attacker.send(packet)
+	if service.sees(t, "mine", "attack") {
+		t.Error("without its guard, a pod has reached a service of the host's loopback address")
+	}
+	if err := b.Status(t.Context()); err == nil {
+		t.Error("the network is ready without its rules")
+	}
+	if ok, _ := closed(); !ok {
+		t.Error("a Status that fails opens the way")
+	}
+	disarm()
+	h.must(b.Status(t.Context()))
+	if on := h.localnet(b); on != "1" {
+		t.Errorf("after the repair route_localnet is %s", on)
+	}
+	attacker.send(packet)
+	if service.sees(t, "mine", "attack") {
+		t.Error("after the repair a pod has reached a service of the host's loopback address")
+	}
+}
+
+// loopbackService is a UDP socket of the host at a loopback address.
+type loopbackService struct {
+	fd   int
+	port uint16
+}
+
+func (h *testHost) loopbackService() loopbackService {
+	h.t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	h.must(err)
+	h.t.Cleanup(func() { unix.Close(fd) })
+	h.must(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := unix.Getsockname(fd)
+	h.must(err)
+	return loopbackService{fd, uint16(name.(*unix.SockaddrInet4).Port)}
+}
+
+// datagram is a UDP packet to the service, without a checksum.
+func (s loopbackService) datagram(text string) []byte {
+	return append([]byte{9, 9, byte(s.port >> 8), byte(s.port), 0, byte(8 + len(text)), 0, 0}, text...)
+}
+
+// sees says whether the other text came before the one that is sent now.
+func (s loopbackService) sees(t *testing.T, own, other string) (seen bool) {
+	t.Helper()
+	if err := unix.Sendto(s.fd, []byte(own), 0, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: int(s.port)}); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	for {
+		n, _, err := unix.Recvfrom(s.fd, buf, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch string(buf[:n]) {
+		case own:
+			return seen
+		case other:
+			seen = true
+		}
+	}
+}
+
+// Nobody looks at the rules because of what the node does itself.
+func TestOwnChangesWakeNobody(t *testing.T) {
+	h := newHost(t)
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	for i := range 5 {
+		id := fmt.Sprint("s", i)
+		path := h.sandbox(id)
+		h.connectPorts(b, id, path, HostPort{"TCP", netip.Addr{}, 8080, 80})
+		h.must(b.Teardown(t.Context(), id))
+		h.drop(path)
+	}
+	h.inUse(b)
+	h.must(b.Start(t.Context()))
+	before := b.watcher.looks.Load()
+	// A change of somebody else comes after all these events.
+	conn, err := nftables.New()
+	h.must(err)
+	conn.FlushChain(&nftables.Chain{Name: guardChain, Table: &nftables.Table{Name: "mpt0", Family: nftables.TableFamilyINet}})
+	h.must(conn.Flush())
+	harness.Eventually(t, "the watcher looks", func() (bool, string) { return b.watcher.looks.Load() > before, "" })
+	h.whole(b, "flushing the guard")
+	if before != 0 {
+		t.Errorf("own changes have made the watcher look %d times", before)
+	}
+}
+
+// Against somebody who flushes in a loop the repairs become rare, and who has left the rules alone is forgiven. A change of
+// others' rules never waits for more than a moment. It is pure.
+func TestPaceOfRepairs(t *testing.T) {
+	var p pace
+	now := time.Unix(1000, 0)
+	if p.due(touched).After(now) || p.due(elsewhere).After(now) {
+		t.Error("the first event has to wait")
+	}
+	n := 0
+	for end := now.Add(time.Minute); now.Before(end); n++ {
+		p.looked(now, true)
+		if wait := p.due(touched).Sub(now); wait < firstWait || wait > longestWait {
+			t.Errorf("repair %d is followed by a pause of %v", n, wait)
+		}
+		now = p.due(touched)
+	}
+	if n < 10 || n > 16 {
+		t.Errorf("%d repairs in a minute", n)
+	}
+	now = now.Add(17*longestWait + time.Second)
+	p.looked(now, true)
+	if wait := p.due(touched).Sub(now); wait != firstWait {
+		t.Errorf("after a long time of peace the pause is %v", wait)
+	}
+	now = now.Add(time.Second)
+	p.looked(now, false)
+	if p.due(touched).After(now) || p.due(elsewhere) != now.Add(foreignPause) {
+		t.Errorf("after a look: own rules %v, others' %v", p.due(touched).Sub(now), p.due(elsewhere).Sub(now))
+	}
+}
+
+// It is pure.
+func TestConcernOfEvents(t *testing.T) {
+	name := func(attr int, v string) []byte { return nl.NewRtAttr(attr, nl.ZeroTerminated(v)).Serialize() }
+	event := func(family byte, attrs ...[]byte) []byte {
+		b := []byte{family, 0, 0, 0}
+		for _, a := range attrs {
+			b = append(b, a...)
+		}
+		return b
+	}
+	hook := nested(unix.NFTA_CHAIN_HOOK|unix.NLA_F_NESTED, nl.NewRtAttr(unix.NFTA_HOOK_HOOKNUM, make([]byte, 4))).Serialize()
+	foreign := map[chainName]bool{{unix.NFPROTO_IPV4, "filter", "FORWARD"}: true}
+	for what, c := range map[string]struct {
+		kind uint16
+		body []byte
+		want concern
+	}{
+		"own table deleted":             {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_INET, name(1, "mpt0")), touched},
+		"own bridge table deleted":      {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_BRIDGE, name(1, "mpt0")), touched},
+		"own rule deleted":              {unix.NFT_MSG_DELRULE, event(unix.NFPROTO_INET, name(1, "mpt0"), name(2, "guard")), touched},
+		"own element deleted":           {unix.NFT_MSG_DELSETELEM, event(unix.NFPROTO_BRIDGE, name(1, "mpt0"), name(2, "from4")), touched},
+		"own chain deleted":             {unix.NFT_MSG_DELCHAIN, event(unix.NFPROTO_INET, name(1, "mpt0"), hook), touched},
+		"a table of that name, ip":      {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_IPV4, name(1, "mpt0")), untouched},
+		"another table":                 {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_INET, name(1, "mpt1")), untouched},
+		"another's elements":            {unix.NFT_MSG_NEWSETELEM, event(unix.NFPROTO_IPV4, name(1, "kube-proxy"), name(2, "x")), untouched},
+		"another's base chain":          {unix.NFT_MSG_NEWCHAIN, event(unix.NFPROTO_IPV4, name(1, "filter"), hook), elsewhere},
+		"another's chain":               {unix.NFT_MSG_NEWCHAIN, event(unix.NFPROTO_IPV4, name(1, "filter")), untouched},
+		"a rule in a chain that counts": {unix.NFT_MSG_NEWRULE, event(unix.NFPROTO_IPV4, name(1, "filter"), name(2, "FORWARD")), elsewhere},
+		"a rule elsewhere":              {unix.NFT_MSG_NEWRULE, event(unix.NFPROTO_IPV4, name(1, "filter"), name(2, "INPUT")), untouched},
+		"the end of a transaction":      {unix.NFT_MSG_NEWGEN, event(unix.NFPROTO_UNSPEC, name(1, "mpt0")), untouched},
+		"nothing":                       {unix.NFT_MSG_DELTABLE, nil, untouched},
+	} {
+		if got := concernOf(unix.NFNL_SUBSYS_NFTABLES<<8|c.kind, c.body, "mpt0", foreign); got != c.want {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+}

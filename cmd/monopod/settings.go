@@ -185,6 +185,12 @@ var settings = []setting{
 		}},
 	{"pod-cidr", "PREFIX", "the only range of pod addresses", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.PodCIDR })},
+	{"source-guard", "MODE", "enabled (pods on the bridge send with their own addresses only) or disabled (default enabled)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.SourceGuard })},
+	{"forward-guard", "MODE", "enabled (forwarding that the node switches on is for its pods) or disabled (default enabled)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForwardGuard })},
+	{"foreign-rules", "MODE", "enabled (others' chains that drop forwarded packets get rules that accept the pods') or disabled (default enabled)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForeignRules })},
 	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			c.Devices.CDISpecDirs = strings.Split(v, ",")

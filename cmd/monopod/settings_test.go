@@ -87,7 +87,7 @@ func allKeys(t *testing.T) []string {
 		Runtime: v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x", Handlers: []v1alpha1.RuntimeHandler{{Name: "x"}}, SELinux: "x", LogRotation: v1alpha1.LogRotation{MaxSize: "x", MaxFiles: 2},
 			ImagePullProgressTimeout: &v1alpha1.Duration{Duration: 1},
 			Streaming:                v1alpha1.Streaming{Address: "x", Port: &port, IdleTimeout: &v1alpha1.Duration{Duration: 1}}},
-		Network: v1alpha1.Network{Mode: "x", CNI: v1alpha1.CNI{ConfDir: "x", BinDirs: []string{"x"}}, Bridge: "x", PodCIDRs: []string{"x"}, PodCIDR: "x"}, Devices: v1alpha1.Devices{CDISpecDirs: []string{"x"}},
+		Network: v1alpha1.Network{Mode: "x", CNI: v1alpha1.CNI{ConfDir: "x", BinDirs: []string{"x"}}, Bridge: "x", PodCIDRs: []string{"x"}, PodCIDR: "x", SourceGuard: "x", ForwardGuard: "x", ForeignRules: "x"}, Devices: v1alpha1.Devices{CDISpecDirs: []string{"x"}},
 		Logging: v1alpha1.Logging{Level: "x", Format: "x"}}
 	return set(t, c)
 }

@@ -59,6 +59,12 @@ func Decode(name string, raw []byte, c *v1alpha1.NodeConfiguration) error {
 	return nil
 }
 
+// Enabled and Disabled are the values of settings that are a switch.
+const (
+	Enabled  = "enabled"
+	Disabled = "disabled"
+)
+
 // Default fills every key that is empty. hostname is the machine's name.
 func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	c.APIVersion, c.Kind = v1alpha1.APIVersion, v1alpha1.Kind
@@ -102,6 +108,9 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 		c.Network.CNI.BinDirs = []string{"/opt/cni/bin", "/usr/lib/cni"}
 	}
 	set(&c.Network.Bridge, "monopod0")
+	set(&c.Network.SourceGuard, Enabled)
+	set(&c.Network.ForwardGuard, Enabled)
+	set(&c.Network.ForeignRules, Enabled)
 	if len(c.Devices.CDISpecDirs) == 0 {
 		c.Devices.CDISpecDirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
@@ -180,6 +189,9 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	}
 	v.bridge(c.Network.Bridge)
 	v.podCIDRs(c.Network)
+	v.oneOf("network.sourceGuard", c.Network.SourceGuard, Enabled, Disabled)
+	v.oneOf("network.forwardGuard", c.Network.ForwardGuard, Enabled, Disabled)
+	v.oneOf("network.foreignRules", c.Network.ForeignRules, Enabled, Disabled)
 	v.oneOf("logging.level", c.Logging.Level, "debug", "info", "warn", "error")
 	v.oneOf("logging.format", c.Logging.Format, "text", "json")
 	return errors.Join(v...)

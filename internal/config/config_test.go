@@ -92,6 +92,9 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"both keys": {func(c *v1alpha1.NodeConfiguration) {
 			c.Network.PodCIDR, c.Network.PodCIDRs = "10.0.0.0/24", []string{"10.0.0.0/24"}
 		}, []string{"podCIDR", "network.podCIDRs"}},
+		"source guard":  {func(c *v1alpha1.NodeConfiguration) { c.Network.SourceGuard = "yes" }, []string{"network.sourceGuard", "yes", "enabled, disabled"}},
+		"forward guard": {func(c *v1alpha1.NodeConfiguration) { c.Network.ForwardGuard = "off" }, []string{"network.forwardGuard", "off"}},
+		"foreign rules": {func(c *v1alpha1.NodeConfiguration) { c.Network.ForeignRules = "true" }, []string{"network.foreignRules", "true"}},
 		"one family":    {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDRs = []string{"10.0.0.0/24", "10.1.0.0/24"} }, []string{"podCIDRs", "10.0.0.0/24"}},
 		"cidr small":    {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
 		"socket":        {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},

@@ -83,7 +83,9 @@ func (o *Options) newRuntime(ctx context.Context, withAgent bool) (_ *runtimeRol
 	})
 	start.Go(func() (err error) {
 		r.network, err = o.newNetwork(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDRs: ranges,
-			Table: c.Network.Bridge, Log: o.Log.With("role", "network")})
+			NoSourceGuard: c.Network.SourceGuard == config.Disabled, NoForwardGuard: c.Network.ForwardGuard == config.Disabled,
+			NoForeignRules: c.Network.ForeignRules == config.Disabled,
+			Table:          c.Network.Bridge, Log: o.Log.With("role", "network")})
 		return err
 	})
 	if err := start.Wait(); err != nil {

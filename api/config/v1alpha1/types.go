@@ -146,6 +146,15 @@ type Network struct {
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// PodCIDR is PodCIDRs with a single range. Only one of both can be given.
 	PodCIDR string `json:"podCIDR,omitempty"`
+	// SourceGuard is enabled (what a pod on the bridge sends bears its own addresses, or is dropped) or disabled. Default
+	// enabled.
+	SourceGuard string `json:"sourceGuard,omitempty"`
+	// ForwardGuard is enabled (forwarding that this node has switched on is for its pods, not for the host's other networks)
+	// or disabled. Default enabled.
+	ForwardGuard string `json:"forwardGuard,omitempty"`
+	// ForeignRules is enabled (chains of others that drop forwarded packets get two rules that accept the pods', behind the
+	// administrator's own) or disabled. Default enabled.
+	ForeignRules string `json:"foreignRules,omitempty"`
 }
 
 // CNI says where the host's network is configured (github.com/containernetworking/cni).

@@ -60,7 +60,7 @@ func New(ctx context.Context, cfg Config) (*Network, error) {
 	if n.bridgeErr == nil {
 		return n, nil
 	}
-	if !n.byCNI() {
+	if !n.byCNI(ctx) {
 		n.cni.Close()
 		return nil, n.bridgeErr
 	}
@@ -69,13 +69,16 @@ func New(ctx context.Context, cfg Config) (*Network, error) {
 }
 
 // byCNI says that new sandboxes are connected by CNI.
-func (n *Network) byCNI() bool {
+func (n *Network) byCNI(ctx context.Context) bool {
 	by := Bridge
 	if n.cfg.Mode == CNI || n.cfg.Mode == Auto && n.cni.Present() {
 		by = CNI
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if by == CNI && by != n.last {
+		n.share(ctx)
+	}
 	if by != n.last {
 		n.log.Info("how new sandboxes are connected", "by", by, "before", n.last, "mode", n.cfg.Mode)
 		n.last = by
@@ -83,9 +86,20 @@ func (n *Network) byCNI() bool {
 	return by == CNI
 }
 
+// share tells the bridge that there are or will be pods of CNI: they are not on the bridge, and their packets are forwarded, too.
+// It is called with the lock held.
+func (n *Network) share(ctx context.Context) {
+	if n.bridge == nil {
+		return
+	}
+	if err := n.bridge.ShareForwarding(ctx); err != nil {
+		n.log.ErrorContext(ctx, "packets of pods that CNI connects may be dropped", "err", err)
+	}
+}
+
 // Start makes what new sandboxes need. It is idempotent.
 func (n *Network) Start(ctx context.Context) error {
-	if n.byCNI() {
+	if n.byCNI(ctx) {
 		return nil
 	}
 	_, err := n.theBridge(ctx)
@@ -99,6 +113,9 @@ func (n *Network) theBridge(ctx context.Context) (*network.Bridge, error) {
 	if n.bridge == nil { // what was in its way may have gone
 		if n.bridge, n.bridgeErr = network.New(ctx, n.cfg.Bridge); n.bridgeErr != nil {
 			return nil, n.bridgeErr
+		}
+		if n.last == CNI {
+			n.share(ctx)
 		}
 	}
 	if n.started {
@@ -124,7 +141,7 @@ func (n *Network) known() *network.Bridge {
 // Setup connects a sandbox: one that is connected by what it was, a new one by what is chosen now.
 func (n *Network) Setup(ctx context.Context, req network.Request) (network.Result, error) {
 	b := n.known()
-	if n.cni.Has(req.SandboxID) || n.byCNI() && (b == nil || !b.Has(req.SandboxID)) {
+	if n.cni.Has(req.SandboxID) || n.byCNI(ctx) && (b == nil || !b.Has(req.SandboxID)) {
 		return n.cni.Setup(ctx, req)
 	}
 	b, err := n.theBridge(ctx)
@@ -136,7 +153,7 @@ func (n *Network) Setup(ctx context.Context, req network.Request) (network.Resul
 
 // Prepare does of Setup what can be done before there is a network namespace. A plugin of CNI has nothing of that kind.
 func (n *Network) Prepare(ctx context.Context, req network.Request) {
-	if n.cni.Has(req.SandboxID) || n.byCNI() {
+	if n.cni.Has(req.SandboxID) || n.byCNI(ctx) {
 		return
 	}
 	if b, err := n.theBridge(ctx); err == nil {
@@ -175,7 +192,12 @@ func (n *Network) Reconcile(ctx context.Context, live map[string]string) error {
 	byCNI, others := n.split(live)
 	errs := []error{n.cni.Reconcile(ctx, byCNI)}
 	b := n.known()
-	if n.byCNI() {
+	if len(byCNI) > 0 {
+		n.mu.Lock()
+		n.share(ctx)
+		n.mu.Unlock()
+	}
+	if n.byCNI(ctx) {
 		for id := range others {
 			if b == nil || !b.Has(id) {
 				n.log.ErrorContext(ctx, "nobody knows what has connected a living sandbox; its network is left as it is", "sandbox", id)
@@ -197,7 +219,7 @@ func (n *Network) Reconcile(ctx context.Context, live map[string]string) error {
 
 // Status is nil when new sandboxes can be connected.
 func (n *Network) Status(ctx context.Context) error {
-	if n.byCNI() {
+	if n.byCNI(ctx) {
 		return n.cni.Status(ctx)
 	}
 	b, err := n.theBridge(ctx)
@@ -210,7 +232,7 @@ func (n *Network) Status(ctx context.Context) error {
 // UpdatePodCIDR takes the ranges that a cluster has given to this node. The bridge does not get them while CNI is chosen, whose
 // plugins have them then.
 func (n *Network) UpdatePodCIDR(ctx context.Context, ranges []netip.Prefix) error {
-	if n.byCNI() {
+	if n.byCNI(ctx) {
 		return n.cni.UpdatePodCIDR(ctx, ranges)
 	}
 	b, err := n.theBridge(ctx)
@@ -256,6 +278,14 @@ func (n *Network) Remove(ctx context.Context) error {
 	defer n.mu.Unlock()
 	n.started = false
 	return errors.Join(err, b.Remove(ctx))
+}
+
+// Warnings tells what this host cannot give pods on the bridge.
+func (n *Network) Warnings() []string {
+	if b := n.known(); b != nil {
+		return b.Warnings()
+	}
+	return nil
 }
 
 // Close gives what the process holds of both back. It changes nothing on the host.

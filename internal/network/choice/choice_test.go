@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 
@@ -250,4 +251,42 @@ func TestNoBridgeIsNeeded(t *testing.T) {
 	h.must(netlink.LinkDel(link))
 	h.setup(n, "c", bridgeRange)
 	h.must(n.Teardown(t.Context(), "c"))
+}
+
+// Packets of CNI's pods are forwarded, too: while there are any, or may be, the bridge does not keep forwarding for its own, also
+// where an earlier process has left its rules.
+func TestForwardingIsSharedWithCNI(t *testing.T) {
+	h := newHost(t)
+	h.must(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0\n"), 0))
+	guarded := func(when string, want bool) {
+		t.Helper()
+		conn, err := nftables.New()
+		h.must(err)
+		table := &nftables.Table{Name: "mpc0", Family: nftables.TableFamilyINet}
+		rules, err := conn.GetRules(table, &nftables.Chain{Name: "forward", Table: table})
+		h.must(err)
+		if (len(rules) > 0) != want {
+			t.Errorf("%s: %d rules keep forwarding for the bridge's pods, want any %v", when, len(rules), want)
+		}
+	}
+	n := h.open(Auto)
+	h.setup(n, "one", bridgeRange)
+	guarded("with the bridge alone", true)
+	h.configure(true)
+	h.setup(n, "two", cniRange)
+	guarded("when CNI is configured", false)
+	h.must(n.Status(t.Context()))
+
+	h.configure(false)
+	n = h.open(Auto)
+	guarded("after a restart without CNI", true)
+	h.must(n.Reconcile(t.Context(), map[string]string{"one": filepath.Join(h.dir, "ns-one"), "two": filepath.Join(h.dir, "ns-two")}))
+	guarded("with a pod of CNI that lives", false)
+	h.must(n.Teardown(t.Context(), "two"))
+	n = h.open(Auto)
+	h.must(n.Reconcile(t.Context(), map[string]string{"one": filepath.Join(h.dir, "ns-one")}))
+	guarded("after the last pod of CNI", true)
+	h.configure(true)
+	h.open(Auto) // which does not start the bridge
+	guarded("after a restart with CNI", false)
 }

@@ -49,7 +49,11 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		index = host.index
-		if err := b.rt.do(b.portRequests(rec, host.index, bridge.index)...); err != nil {
+		in := bridge.index
+		if fresh {
+			in = 0 // as it was made
+		}
+		if err := b.rt.do(b.portRequests(rec, host.index, in)...); err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		if err := refuseRouterAdvertisements(containerInterface); err != nil {
@@ -105,7 +109,7 @@ func ipv6Off(name string) bool {
 // ensurePair makes the veth pair, unless it is there, and returns the host's end, and whether it has made it. One whose
 // other end is elsewhere (a namespace that was lost and made anew) is replaced.
 func (b *Bridge) ensurePair(rec lease, bridge linkInfo, target int, inside *rtnl) (host linkInfo, fresh bool, err error) {
-	create := pairRequest(rec, bridge.mtu, target)
+	create := b.pairRequest(rec, bridge, target)
 	err = b.rt.do(create)
 	if errors.Is(err, unix.EEXIST) {
 		if err = b.clearPair(rec, inside); err == nil {
@@ -149,43 +153,48 @@ func (b *Bridge) clearPair(rec lease, inside *rtnl) error {
 	return nil
 }
 
-// pairRequest makes both ends, the sandbox's in its namespace at once.
+// pairRequest makes both ends, the sandbox's in its namespace and the host's in the bridge at once.
 //
 // One queue each: the default is one for each processor, which only XDP programs make use of, and each costs time and
 // memory.
-func pairRequest(rec lease, mtu, target int) request {
+func (b *Bridge) pairRequest(rec lease, bridge linkInfo, target int) request {
 	peer := nl.NewRtAttr(nl.VETH_INFO_PEER, nil)
 	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
 	for _, a := range []*nl.RtAttr{
-		attrName(containerInterface), attr32(unix.IFLA_MTU, mtu), attr32(unix.IFLA_NET_NS_FD, target),
+		attrName(containerInterface), attr32(unix.IFLA_MTU, bridge.mtu), attr32(unix.IFLA_NET_NS_FD, target),
 		nl.NewRtAttr(unix.IFLA_ADDRESS, macOf(rec.Addresses[0].Address.Addr())),
 		attr32(unix.IFLA_NUM_TX_QUEUES, 1), attr32(unix.IFLA_NUM_RX_QUEUES, 1),
 	} {
 		peer.AddChild(a)
 	}
-	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0,
-		attrName(rec.Interface), attr32(unix.IFLA_MTU, mtu), attr32(unix.IFLA_NUM_TX_QUEUES, 1), attr32(unix.IFLA_NUM_RX_QUEUES, 1),
-		nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nested(nl.IFLA_INFO_DATA, peer)))
+	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0, append(b.inBridge(bridge.index),
+		attrName(rec.Interface), attr32(unix.IFLA_MTU, bridge.mtu), attr32(unix.IFLA_NUM_TX_QUEUES, 1), attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+		nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nested(nl.IFLA_INFO_DATA, peer)))...)
+}
+
+// inBridge are the attributes of an interface in the bridge.
+func (b *Bridge) inBridge(index int) []*nl.RtAttr {
+	return []*nl.RtAttr{attr32(unix.IFLA_MASTER, index), attr32(unix.IFLA_GROUP, int(portGroup(b.name)))}
 }
 
 // portRequests make the host's end, which has this index, a port of the bridge. In hairpin mode a pod may reach itself by an
 // address that leads back through the bridge where the host filters bridged packets (br_netfilter). With the source guard the
 // bridge learns nothing from the port: its hardware address is written down, so that no frame can say that it is elsewhere, and
-// frames to addresses that nobody has are not shown to it.
+// frames to addresses that nobody has are not shown to it. With 0 for the bridge it is in it already.
 func (b *Bridge) portRequests(rec lease, index, bridge int) []request {
 	learning := []byte{1}
 	if !b.cfg.NoSourceGuard {
 		learning = []byte{0}
 	}
-	reqs := []request{
-		noAutoIPv6(0, rec.Interface),
-		linkRequest("put it into the bridge", unix.RTM_NEWLINK, 0, 0, unix.IFF_UP, attrName(rec.Interface),
-			attr32(unix.IFLA_MASTER, bridge), attr32(unix.IFLA_GROUP, int(portGroup(b.name)))),
-		linkRequest("set hairpin mode", unix.RTM_NEWLINK, 0, 0, 0, attrName(rec.Interface),
+	reqs := []request{noAutoIPv6(0, rec.Interface)}
+	if bridge != 0 {
+		reqs = append(reqs, linkRequest("put it into the bridge", unix.RTM_NEWLINK, 0, 0, 0, append(b.inBridge(bridge), attrName(rec.Interface))...))
+	}
+	reqs = append(reqs,
+		linkRequest("set hairpin mode, and set it up", unix.RTM_NEWLINK, 0, 0, unix.IFF_UP, attrName(rec.Interface),
 			nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_SLAVE_KIND, []byte("bridge")),
 				nested(nl.IFLA_INFO_SLAVE_DATA, nl.NewRtAttr(nl.IFLA_BRPORT_MODE, []byte{1}),
-					nl.NewRtAttr(nl.IFLA_BRPORT_LEARNING, learning), nl.NewRtAttr(nl.IFLA_BRPORT_UNICAST_FLOOD, learning)))),
-	}
+					nl.NewRtAttr(nl.IFLA_BRPORT_LEARNING, learning), nl.NewRtAttr(nl.IFLA_BRPORT_UNICAST_FLOOD, learning)))))
 	if !b.cfg.NoSourceGuard {
 		reqs = append(reqs, hardwareRequest(index, macOf(rec.Addresses[0].Address.Addr())))
 	}

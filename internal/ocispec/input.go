@@ -92,6 +92,9 @@ type Host struct {
 	// SELinux is what labels are made of; nil: containers have none, and NoSELinux says why.
 	SELinux   *SELinux
 	NoSELinux string
+	// SELinuxUnfit: the kernel has SELinux, labels are not switched off, and still they cannot be used (NoSELinux). Only there are
+	// options refused that ask for a label.
+	SELinuxUnfit bool
 	// RecursiveReadOnly: mounts can be made read-only with what is mounted below them.
 	RecursiveReadOnly bool
 	// NoUserNamespaces says why pods cannot have user namespaces here; empty: they can.

@@ -144,18 +144,12 @@ func pair(number, n int) (a, b int) {
 	return a, a + 1 + number
 }
 
-// checkSELinux refuses options that this host cannot honour, or that are no parts of a label. Whether its policy knows the label is the
-// kernel's to say.
+// checkSELinux refuses options that are no parts of a label, and those that this host cannot honour though it has SELinux. Where there is
+// none, or labels are switched off, options have no effect: every runtime has it so, and pods that are to run everywhere (those of
+// Kubernetes' conformance tests among them) set a level. Whether the policy knows the label is the kernel's to say.
 func checkSELinux(field string, o *cri.SELinuxOption, host Host) error {
 	if noSELinuxOptions(o) {
 		return nil
-	}
-	if host.SELinux == nil {
-		why := host.NoSELinux
-		if why == "" {
-			why = "this host has no SELinux"
-		}
-		return unfitHost(field, "%s:%s:%s:%s: %s", o.User, o.Role, o.Type, o.Level, why)
 	}
 	for name, value := range map[string]string{"user": o.User, "role": o.Role, "type": o.Type, "level": o.Level} {
 		strange := func(r rune) bool {
@@ -164,6 +158,12 @@ func checkSELinux(field string, o *cri.SELinuxOption, host Host) error {
 		if strings.ContainsFunc(value, strange) {
 			return invalid(field+"."+name, "%q is no part of a label of SELinux", value)
 		}
+	}
+	if host.SELinux == nil {
+		if host.SELinuxUnfit {
+			return unfitHost(field, "%s:%s:%s:%s: %s", o.User, o.Role, o.Type, o.Level, host.NoSELinux)
+		}
+		return nil
 	}
 	if o.Level != "" && host.SELinux.Process.Level == "" {
 		return unfitHost(field+".level", "%q: the policy of this host has no levels", o.Level)

@@ -140,7 +140,8 @@ func TestCheckSELinux(t *testing.T) {
 	}{
 		"none":                {nil, Host{}, nil},
 		"empty":               {&options{}, Host{}, nil},
-		"a host without":      {&options{Type: "t"}, Host{}, errdefs.IsFailedPrecondition},
+		"a host without":      {&options{Type: "t"}, Host{}, nil},
+		"labels of no use":    {&options{Type: "t"}, Host{SELinuxUnfit: true}, errdefs.IsFailedPrecondition},
 		"all":                 {&options{User: "u", Role: "r", Type: "t", Level: "s0-s1:c1,c2.c4"}, host, nil},
 		"two parts in one":    {&options{Type: "t:s0"}, host, errdefs.IsInvalidArgument},
 		"a space":             {&options{Level: "s0 "}, host, errdefs.IsInvalidArgument},

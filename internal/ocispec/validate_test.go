@@ -126,9 +126,14 @@ func TestValidate(t *testing.T) {
 		{"seccomp", "invalid", "seccomp.localhost_ref", func(in *Input) {
 			security(in).Seccomp = &cri.SecurityProfile{ProfileType: localhost, LocalhostRef: "x"}
 		}},
-		{"no SELinux", "host", "selinux_options", func(in *Input) { security(in).SelinuxOptions = &cri.SELinuxOption{Level: "s0"} }},
-		{"SELinux off", "host", "switched off", func(in *Input) {
+		{"no SELinux", "", "", func(in *Input) { security(in).SelinuxOptions = &cri.SELinuxOption{Level: "s0"} }},
+		{"no SELinux, nonsense", "invalid", "selinux_options.level", func(in *Input) { security(in).SelinuxOptions = &cri.SELinuxOption{Level: "s0\n"} }},
+		{"SELinux off", "", "", func(in *Input) {
 			security(in).SelinuxOptions, in.Host.NoSELinux = &cri.SELinuxOption{Level: "s0"}, "it is switched off"
+		}},
+		{"SELinux without labels", "host", "selinux_options: u:::s0: the policy knows no containers", func(in *Input) {
+			security(in).SelinuxOptions = &cri.SELinuxOption{User: "u", Level: "s0"}
+			in.Host.NoSELinux, in.Host.SELinuxUnfit = "the policy knows no containers", true
 		}},
 		{"SELinux", "", "", func(in *Input) {
 			security(in).SelinuxOptions, in.Host.SELinux = &cri.SELinuxOption{Level: "s0"}, selinuxHost().SELinux
@@ -181,7 +186,7 @@ func TestValidateSandbox(t *testing.T) {
 		{"target", "invalid", "target_id", namespaces(&cri.NamespaceOption{TargetId: "x"})},
 		{"the host's", "", "", namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE})},
 		{"group without user", "invalid", "run_as_group", func(s *sandbox) { s.Linux.SecurityContext.RunAsGroup = &cri.Int64Value{Value: 1} }},
-		{"SELinux", "host", "selinux_options", func(s *sandbox) { s.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{Type: "t"} }},
+		{"SELinux", "", "", func(s *sandbox) { s.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{Type: "t"} }},
 		{"seccomp", "invalid", "seccomp_profile_path", func(s *sandbox) { s.Linux.SecurityContext.SeccompProfilePath = "x" }},
 		{"AppArmor", "host", "apparmor", func(s *sandbox) {
 			s.Linux.SecurityContext.Apparmor = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "p"}

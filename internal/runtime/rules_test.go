@@ -8,9 +8,19 @@ import (
 
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/selinux"
 )
 
 // The rules of CRI's comments that no other test is about (docs/CRI-RULES.md).
+
+// unknownLabel is the code for a label that no policy knows: options have no effect on a host without SELinux.
+func unknownLabel() codes.Code {
+	if selinux.Enabled() {
+		return codes.InvalidArgument
+	}
+	return codes.OK
+}
 
 // TestSandboxRules: a sandbox that breaks a rule is not made, and the field is named.
 func TestSandboxRules(t *testing.T) {
@@ -30,7 +40,10 @@ func TestSandboxRules(t *testing.T) {
 		"windows": {func(c *cri.PodSandboxConfig) { c.Windows = &cri.WindowsPodSandboxConfig{} }, codes.InvalidArgument, []string{"windows"}},
 		"SELinux": {func(c *cri.PodSandboxConfig) {
 			c.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{User: "u", Role: "r", Type: "t", Level: "s0"}
-		}, codes.FailedPrecondition, []string{"selinux_options", "u:r:t:s0"}},
+		}, unknownLabel(), []string{"selinux_options", "u:r:t:s0"}},
+		"SELinux, no part of a label": {func(c *cri.PodSandboxConfig) {
+			c.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{Type: "t t"}
+		}, codes.InvalidArgument, []string{"selinux_options.type", "t t"}},
 		"older seccomp": {func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.SeccompProfilePath = "nonsense" }, codes.InvalidArgument, []string{"seccomp_profile_path", "nonsense"}},
 		"relative localhost_ref": {func(c *cri.PodSandboxConfig) {
 			c.Linux.SecurityContext.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "p.json"}
@@ -103,7 +116,7 @@ func TestContainerRules(t *testing.T) {
 		"older AppArmor, none":     {security(func(sc *cri.LinuxContainerSecurityContext) { sc.ApparmorProfile = "unconfined" }), codes.OK, nil},
 		"SELinux": {security(func(sc *cri.LinuxContainerSecurityContext) {
 			sc.SelinuxOptions = &cri.SELinuxOption{User: "u", Role: "r", Type: "t", Level: "s0"}
-		}), codes.FailedPrecondition, []string{"selinux_options", "u:r:t:s0"}},
+		}), unknownLabel(), []string{"selinux_options", "u:r:t:s0"}},
 
 		"image and host_path":                      {mounts(&cri.Mount{HostPath: "/tmp", Image: &cri.ImageSpec{Image: busybox}}), codes.InvalidArgument, []string{"host_path", "image"}},
 		"sub path without image":                   {mounts(&cri.Mount{HostPath: "/tmp", ImageSubPath: "bin"}), codes.InvalidArgument, []string{"image_sub_path"}},

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/private"
+	"monopod.dev/monopod/internal/host/selinux"
 	"monopod.dev/monopod/internal/ocispec"
 )
 
@@ -25,8 +26,8 @@ type Host struct {
 }
 
 // ProbeHost looks at the host. dataDir is where the layers of images and of containers lie; it is made when it is missing. The error
-// is FailedPrecondition when selinux demands what the host has not.
-func ProbeHost(ctx context.Context, cg *cgroup.Host, dataDir string, selinux SELinuxMode, log *slog.Logger) (Host, error) {
+// is FailedPrecondition when labels demands what the host has not.
+func ProbeHost(ctx context.Context, cg *cgroup.Host, dataDir string, labels SELinuxMode, log *slog.Logger) (Host, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return Host{}, err
@@ -45,9 +46,10 @@ func ProbeHost(ctx context.Context, cg *cgroup.Host, dataDir string, selinux SEL
 			log.Warn("the default AppArmor profile could not be loaded; containers that name no profile go without", "error", err)
 		}
 	}
-	if h.Spec.SELinux, h.Spec.NoSELinux, err = probeSELinux(selinux, log); err != nil {
+	if h.Spec.SELinux, h.Spec.NoSELinux, err = probeSELinux(labels, log); err != nil {
 		return Host{}, err
 	}
+	h.Spec.SELinuxUnfit = h.Spec.SELinux == nil && labels != SELinuxDisabled && selinux.Enabled()
 	if err := private.Dir(dataDir); err != nil {
 		return Host{}, err
 	}

@@ -134,7 +134,7 @@ func (m *Manager) labels(sb *sandbox.Record, cfg *cri.ContainerConfig) (ocispec.
 	host := m.HostOf(sb.Handler)
 	labels := ocispec.ContainerLabels(sb.SELinux, sc, host)
 	const field = "linux.security_context.selinux_options"
-	if o := sc.GetSelinuxOptions(); labels == (ocispec.SELinuxLabels{}) && !sc.GetPrivileged() && o.GetUser()+o.GetRole()+o.GetType()+o.GetLevel() != "" {
+	if o := sc.GetSelinuxOptions(); host.SELinux != nil && labels == (ocispec.SELinuxLabels{}) && !sc.GetPrivileged() && o.GetUser()+o.GetRole()+o.GetType()+o.GetLevel() != "" {
 		return labels, fmt.Errorf("%s: sandbox %s was made when labels were switched off, and has none: make a new one: %w", field, sb.ID, errdefs.ErrFailedPrecondition)
 	}
 	if labels == sb.SELinux {

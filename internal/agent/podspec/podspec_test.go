@@ -186,6 +186,10 @@ func TestSandbox(t *testing.T) {
 	case cfg.Linux.CgroupParent != "/cg" || cfg.Linux.Sysctls["net.a"] != "1":
 		t.Errorf("linux %v", cfg.Linux)
 	}
+	pod.Spec.HostNetwork, pod.Spec.Hostname = true, "mine"
+	if cfg := Sandbox(SandboxInput{Pod: pod, NodeName: "node"}); cfg.Hostname != "" {
+		t.Errorf("on the host's network the sandbox is to be called %q, and containerd refuses that", cfg.Hostname)
+	}
 }
 
 // TestRefIsNoPath: whoever speaks to the CRI socket may put labels on a sandbox. What they name becomes part of paths.

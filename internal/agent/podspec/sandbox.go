@@ -34,7 +34,7 @@ func Sandbox(in SandboxInput) *cri.PodSandboxConfig {
 		Metadata: &cri.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: in.Attempt,
 		},
-		Hostname:     Hostname(pod, in.NodeName),
+		Hostname:     sandboxHostname(pod, in.NodeName),
 		LogDirectory: in.LogDir,
 		DnsConfig:    dnsConfig(pod, in.HostDNS),
 		PortMappings: portMappings(pod),
@@ -70,6 +70,14 @@ func Hostname(pod *v1.Pod, nodeName string) string {
 		name = strings.TrimRight(name[:63], "-.")
 	}
 	return name
+}
+
+// sandboxHostname is empty where the name is the host's, which a sandbox on its network cannot change: runtimes refuse another one.
+func sandboxHostname(pod *v1.Pod, nodeName string) string {
+	if pod.Spec.HostNetwork {
+		return ""
+	}
+	return Hostname(pod, nodeName)
 }
 
 // dnsConfig follows dnsPolicy. There is no cluster DNS yet, so ClusterFirst gets the host's servers as well.

@@ -243,26 +243,23 @@ func addSecurityRules(rules supportRules) {
 	rules[reflect.TypeFor[corev1.SecurityContext]()] = fieldRules{
 		honoured: []string{
 			"Capabilities", "Privileged", "RunAsUser", "RunAsGroup", "RunAsNonRoot", "ReadOnlyRootFilesystem",
-			"AllowPrivilegeEscalation", "SeccompProfile", "AppArmorProfile",
+			"AllowPrivilegeEscalation", "SeccompProfile", "AppArmorProfile", "SELinuxOptions",
 		},
 		refused: map[string]harmless{
-			"SELinuxOptions": nil,
-			"WindowsOptions": nil,
+			"WindowsOptions": nil, // it may ask for less than a Linux container would have
 			"ProcMount":      only(corev1.DefaultProcMount),
 		},
 	}
 	rules[reflect.TypeFor[corev1.PodSecurityContext]()] = fieldRules{
 		honoured: []string{
 			"RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups", "SupplementalGroupsPolicy", "Sysctls", "SeccompProfile", "AppArmorProfile",
+			"SELinuxOptions", "FSGroup",
+			// By the API they are about volumes of storage systems only, of which there are none: they change nothing for the others.
+			"FSGroupChangePolicy", "SELinuxChangePolicy",
 		},
-		refused: map[string]harmless{
-			"SELinuxOptions":      nil,
-			"WindowsOptions":      nil,
-			"FSGroup":             nil,
-			"FSGroupChangePolicy": nil,
-			"SELinuxChangePolicy": nil,
-		},
+		refused: map[string]harmless{"WindowsOptions": nil},
 	}
+	rules[reflect.TypeFor[corev1.SELinuxOptions]()] = fieldRules{honoured: []string{"User", "Role", "Type", "Level"}}
 	rules[reflect.TypeFor[corev1.Capabilities]()] = fieldRules{honoured: []string{"Add", "Drop"}}
 	rules[reflect.TypeFor[corev1.SeccompProfile]()] = fieldRules{honoured: []string{"Type", "LocalhostProfile"}}
 	rules[reflect.TypeFor[corev1.AppArmorProfile]()] = fieldRules{honoured: []string{"Type", "LocalhostProfile"}}

@@ -32,6 +32,17 @@ func validatePodSecurity(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
 		errs = append(errs, oneOf(*sc.SupplementalGroupsPolicy, at.Child("supplementalGroupsPolicy"),
 			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
 	}
+	if sc.FSGroup != nil {
+		for _, msg := range validation.IsValidGroupID(*sc.FSGroup) {
+			errs = append(errs, field.Invalid(at.Child("fsGroup"), *sc.FSGroup, msg))
+		}
+	}
+	if p := sc.FSGroupChangePolicy; p != nil {
+		errs = append(errs, oneOf(*p, at.Child("fsGroupChangePolicy"), corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
+	}
+	if p := sc.SELinuxChangePolicy; p != nil {
+		errs = append(errs, oneOf(*p, at.Child("seLinuxChangePolicy"), corev1.SELinuxChangePolicyRecursive, corev1.SELinuxChangePolicyMountOption)...)
+	}
 	errs = append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	return append(errs, validateSysctls(spec, at.Child("sysctls"))...)

@@ -210,9 +210,23 @@ func TestValidatePod(t *testing.T) {
 		"shared processes":          {func(s *corev1.PodSpec) { s.ShareProcessNamespace = new(true) }, nil},
 		"shared and host processes": {func(s *corev1.PodSpec) { s.ShareProcessNamespace, s.HostPID = new(true), true }, []string{"spec.shareProcessNamespace: FieldValueInvalid"}},
 		"local seccomp":             {func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile.Type = "Localhost" }, []string{"spec.securityContext.seccompProfile.localhostProfile: FieldValueRequired"}},
-		"fs group":                  {func(s *corev1.PodSpec) { s.SecurityContext.FSGroup = new(int64) }, []string{"spec.securityContext.fsGroup: FieldValueForbidden"}},
-		"sysctl name":               {func(s *corev1.PodSpec) { s.SecurityContext.Sysctls[0].Name = "Net" }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
-		"sysctl of the host":        {func(s *corev1.PodSpec) { s.HostNetwork = true }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
+		"fs group":                  {func(s *corev1.PodSpec) { s.SecurityContext.FSGroup = new(int64(7)) }, nil},
+		"negative fs group":         {func(s *corev1.PodSpec) { s.SecurityContext.FSGroup = new(int64(-1)) }, []string{"spec.securityContext.fsGroup: FieldValueInvalid"}},
+		"policies of volumes": {func(s *corev1.PodSpec) {
+			s.SecurityContext.FSGroupChangePolicy, s.SecurityContext.SELinuxChangePolicy = new(corev1.FSGroupChangeOnRootMismatch), new(corev1.SELinuxChangePolicyRecursive)
+		}, nil},
+		"no policies of volumes": {func(s *corev1.PodSpec) {
+			s.SecurityContext.FSGroupChangePolicy, s.SecurityContext.SELinuxChangePolicy = new(corev1.PodFSGroupChangePolicy("x")), new(corev1.PodSELinuxChangePolicy("y"))
+		}, []string{"spec.securityContext.fsGroupChangePolicy: FieldValueNotSupported", "spec.securityContext.seLinuxChangePolicy: FieldValueNotSupported"}},
+		"SELinux": {func(s *corev1.PodSpec) { // as every pod of upstream's conformance tests of volumes has it
+			s.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Level: "s0"}
+			s.Containers[0].SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: "s0:c1"}
+		}, nil},
+		"windows": {func(s *corev1.PodSpec) {
+			s.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{RunAsUserName: new("ContainerUser")}
+		}, []string{"spec.securityContext.windowsOptions: FieldValueForbidden"}},
+		"sysctl name":        {func(s *corev1.PodSpec) { s.SecurityContext.Sysctls[0].Name = "Net" }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
+		"sysctl of the host": {func(s *corev1.PodSpec) { s.HostNetwork = true }, []string{"spec.securityContext.sysctls[0].name: FieldValueInvalid"}},
 		"sysctl twice": {func(s *corev1.PodSpec) {
 			s.SecurityContext.Sysctls = append(s.SecurityContext.Sysctls, corev1.Sysctl{Name: "net/core/somaxconn"})
 		}, []string{"spec.securityContext.sysctls[1].name: FieldValueDuplicate"}},

@@ -93,6 +93,12 @@ func checkResolved(in Input) error {
 	case len(in.Mounts) != len(in.Container.GetMounts()):
 		return fmt.Errorf("%d of %d mounts are resolved: %w", len(in.Mounts), len(in.Container.GetMounts()), errdefs.ErrInternal)
 	}
+	for kind, p := range map[string]string{"Network": in.Namespaces.Network, "IPC": in.Namespaces.IPC, "UTS": in.Namespaces.UTS,
+		"User": in.Namespaces.User, "PID": in.Namespaces.PID} {
+		if p != "" && !strings.HasPrefix(p, "/") {
+			return fmt.Errorf("Namespaces.%s %q is not an absolute path: %w", kind, p, errdefs.ErrInternal)
+		}
+	}
 	for _, m := range in.Mounts {
 		if m.Mount == nil || m.Source == "" {
 			return fmt.Errorf("mount %q has no source: %w", m.Mount.GetContainerPath(), errdefs.ErrInternal)

@@ -244,6 +244,7 @@ func TestCallersMistakes(t *testing.T) {
 		"RootFS":      func(in *Input) { in.RootFS = "" },
 		"CgroupsPath": func(in *Input) { in.CgroupsPath = "pods/x" },
 		"HostPID":     func(in *Input) { in.Namespaces.HostPID, in.Namespaces.PID = true, "/proc/1/ns/pid" },
+		"UTS":         func(in *Input) { in.Namespaces.UTS = "ns/uts" },
 		"resolved":    func(in *Input) { in.Container.Mounts = []*cri.Mount{{ContainerPath: "/a", HostPath: "/b"}} },
 		"source": func(in *Input) {
 			addMount(in, &cri.Mount{ContainerPath: "/a", HostPath: "/b"})

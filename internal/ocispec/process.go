@@ -38,8 +38,22 @@ func process(in Input) (*specs.Process, error) {
 		OOMScoreAdj:     oomScoreAdj(c.GetLinux().GetResources(), in.Host),
 		SelinuxLabel:    in.SELinux.Process,
 	}
+	if err := checkImage(p, in); err != nil {
+		return nil, err
+	}
 	p.ApparmorProfile, err = AppArmorFor(sc, in.Host)
 	return p, err
+}
+
+// checkImage refuses what the image says and no process can have. The container's own configuration has been validated, so a NUL is the
+// image's.
+func checkImage(p *specs.Process, in Input) error {
+	for what, list := range map[string][]string{"Entrypoint or Cmd": p.Args, "Env": p.Env, "WorkingDir": {p.Cwd}} {
+		if i := slices.IndexFunc(list, hasNUL); i >= 0 {
+			return invalid("image", "%q: %q of its %s holds a NUL: mend the image, or replace it by the container's own", in.Container.GetImage().GetImage(), list[i], what)
+		}
+	}
+	return nil
 }
 
 // arguments puts the command line together as Kubernetes documents it: a command replaces the image's entrypoint and its
@@ -110,7 +124,13 @@ func ExecProcess(container *specs.Process, args []string, tty bool) (*specs.Proc
 	if len(args) == 0 || args[0] == "" {
 		return nil, fmt.Errorf("cmd: empty, it must name a program: %w", errdefs.ErrInvalidArgument)
 	}
+	if i := slices.IndexFunc(args, hasNUL); i >= 0 {
+		return nil, fmt.Errorf("cmd[%d] holds a NUL, at which an argument ends: leave it out: %w", i, errdefs.ErrInvalidArgument)
+	}
 	p := *container
+	if p.Capabilities == nil {
+		p.Capabilities = &specs.LinuxCapabilities{} // none, and not those of whoever starts it
+	}
 	p.Args, p.Terminal, p.ConsoleSize, p.CommandLine = slices.Clone(args), tty, nil, ""
 	p.Env = slices.Clone(container.Env)
 	if tty && indexOf(p.Env, "TERM") < 0 {

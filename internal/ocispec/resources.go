@@ -106,13 +106,16 @@ func checkResources(at string, r *cri.LinuxContainerResources, host Host) error 
 			return unfitHost(at+"hugepage_limits", "pages of %q cannot be limited here; the controller hugetlb has %q", l.PageSize, host.HugepageSizes)
 		}
 	}
-	for key := range r.Unified {
+	for key, value := range r.Unified {
 		if !host.CgroupV2 {
 			return unfitHost(at+"unified", "%q needs cgroup v2, and this host has v1", key)
 		}
 		controller, file, ok := strings.Cut(key, ".")
 		if !ok || controller == "" || file == "" || strings.ContainsAny(key, "/ \n\x00") {
 			return invalid(at+"unified", "%q is not a file of cgroup v2, as memory.high is", key)
+		}
+		if hasNUL(value) {
+			return invalid(at+"unified", "%q: the value %q holds a NUL: leave it out", key, value)
 		}
 		// Those do not limit: they move, freeze or kill processes, which is not a client's to do here.
 		if controller == "cgroup" {

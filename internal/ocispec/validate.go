@@ -20,6 +20,9 @@ func ValidateSandbox(sandbox *cri.PodSandboxConfig, host Host) error {
 	case sandbox.GetWindows() != nil:
 		return invalid("windows", "this is a Linux host")
 	}
+	if err := checkNUL(sandbox); err != nil {
+		return err
+	}
 	if _, err := CgroupParent(linux.GetCgroupParent()); err != nil {
 		return err
 	}
@@ -27,6 +30,9 @@ func ValidateSandbox(sandbox *cri.PodSandboxConfig, host Host) error {
 		return err
 	}
 	if err := checkSandboxUserNamespace(at+"namespace_options.", sc.GetNamespaceOptions(), host); err != nil {
+		return err
+	}
+	if err := checkHostname(sandbox); err != nil {
 		return err
 	}
 	if err := checkSELinux(at+"selinux_options", sc.GetSelinuxOptions(), host); err != nil {
@@ -67,9 +73,12 @@ func Validate(sandbox *cri.PodSandboxConfig, container *cri.ContainerConfig, hos
 	case container.GetWorkingDir() != "" && !path.IsAbs(container.GetWorkingDir()):
 		return invalid("working_dir", "%q is not an absolute path", container.GetWorkingDir())
 	}
+	if err := checkNUL(container); err != nil {
+		return err
+	}
 	for _, e := range container.GetEnvs() {
-		if k := e.GetKey(); k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(string(e.GetValue()), "\x00") {
-			return invalid("envs", "%q: a name must not be empty nor contain =, and neither name nor value a NUL", k)
+		if k := e.GetKey(); k == "" || strings.Contains(k, "=") {
+			return invalid("envs", "%q: a name must not be empty nor contain =", k)
 		}
 	}
 	for _, m := range container.GetMounts() {

@@ -52,7 +52,7 @@ func TestValidate(t *testing.T) {
 		{"relative working_dir", "invalid", `working_dir: "tmp"`, func(in *Input) { in.Container.WorkingDir = "tmp" }},
 		{"env without name", "invalid", "envs", func(in *Input) { in.Container.Envs = []*cri.KeyValue{{}} }},
 		{"env name with =", "invalid", `envs: "a=b"`, func(in *Input) { in.Container.Envs = []*cri.KeyValue{{Key: "a=b"}} }},
-		{"env value with NUL", "invalid", `envs: "a"`, func(in *Input) { in.Container.Envs = []*cri.KeyValue{{Key: "a", Value: []byte{0}}} }},
+		{"env value with NUL", "invalid", "envs[0].value: byte 1", func(in *Input) { in.Container.Envs = []*cri.KeyValue{{Key: "a", Value: []byte{'x', 0}}} }},
 
 		{"relative container_path", "invalid", "container_path", mount(&cri.Mount{ContainerPath: "a", HostPath: "/a"})},
 		{"mount on /", "invalid", "container_path", mount(&cri.Mount{ContainerPath: "/a/..", HostPath: "/a"})},
@@ -118,6 +118,9 @@ func TestValidate(t *testing.T) {
 		{"target without id", "invalid", "target_id: empty", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET})},
 		{"id without target", "invalid", `target_id: "c"`, namespaces(&cri.NamespaceOption{TargetId: "c"})},
 		{"unknown pid mode", "invalid", "pid: 9", namespaces(&cri.NamespaceOption{Pid: 9})},
+		{"unknown network mode", "invalid", "network: 9", namespaces(&cri.NamespaceOption{Network: 9})},
+		{"unknown ipc mode", "invalid", "ipc: 9", namespaces(&cri.NamespaceOption{Ipc: 9})},
+		{"unknown user namespace mode", "invalid", "userns_options.mode: 9", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: 9}})},
 		{"host's user namespace", "", "", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_NODE}})},
 		{"mapped host's user namespace", "invalid", "userns_options", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_NODE, Gids: []*cri.IDMapping{{}}}})},
 		{"user namespace of a container", "invalid", "userns_options.mode", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_CONTAINER}})},
@@ -184,7 +187,15 @@ func TestValidateSandbox(t *testing.T) {
 		{"ipc", "invalid", "ipc: TARGET", namespaces(&cri.NamespaceOption{Ipc: cri.NamespaceMode_TARGET})},
 		{"pid", "invalid", "pid: TARGET", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET})},
 		{"target", "invalid", "target_id", namespaces(&cri.NamespaceOption{TargetId: "x"})},
-		{"the host's", "", "", namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE})},
+		{"the host's", "", "", func(s *sandbox) {
+			s.Hostname = ""
+			s.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE}
+		}},
+		{"hostname of the host's network", "invalid", `hostname: "web"`, namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_NODE})},
+		{"unknown network", "invalid", "network: 9", namespaces(&cri.NamespaceOption{Network: 9})},
+		{"unknown ipc", "invalid", "ipc: 9", namespaces(&cri.NamespaceOption{Ipc: 9})},
+		{"unknown pid", "invalid", "pid: 9", namespaces(&cri.NamespaceOption{Pid: 9})},
+		{"unknown user namespace", "invalid", "userns_options.mode: 9", namespaces(&cri.NamespaceOption{UsernsOptions: &cri.UserNamespace{Mode: 9}})},
 		{"group without user", "invalid", "run_as_group", func(s *sandbox) { s.Linux.SecurityContext.RunAsGroup = &cri.Int64Value{Value: 1} }},
 		{"SELinux", "", "", func(s *sandbox) { s.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{Type: "t"} }},
 		{"seccomp", "invalid", "seccomp_profile_path", func(s *sandbox) { s.Linux.SecurityContext.SeccompProfilePath = "x" }},

@@ -172,6 +172,6 @@ func TestRefusals(t *testing.T) {
 }
 
 func hostNetSysctl(c *cri.PodSandboxConfig) {
-	c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	c.Linux.SecurityContext.NamespaceOptions.Network, c.Hostname = cri.NamespaceMode_NODE, ""
 	c.Linux.Sysctls = map[string]string{"net.ipv4.ip_forward": "1"}
 }

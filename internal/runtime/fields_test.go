@@ -389,7 +389,7 @@ func TestConditions(t *testing.T) {
 		t.Errorf("a sandbox without the bridge: %v", st)
 	}
 	host := n.sandboxConfig("host")
-	host.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	host.Linux.SecurityContext.NamespaceOptions.Network, host.Hostname = cri.NamespaceMode_NODE, ""
 	resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: host})
 	n.check(err)
 	n.launch(resp.GetPodSandboxId(), shell("c", sleeper))

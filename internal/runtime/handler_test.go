@@ -62,6 +62,39 @@ func TestHandlers(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument, `runtime_handler "kata"`, "native, mute, runc")
 }
 
+// TestHandlerByDefault: a sandbox tells the runtime handler by the name that it was asked for, and the default one has the empty name.
+func TestHandlerByDefault(t *testing.T) {
+	n := newNode(t)
+	asked := map[string]string{}
+	for name, handler := range map[string]string{"default": "", "named": "native"} {
+		id, err := n.runWith(name, handler)
+		n.check(err)
+		asked[id] = handler
+	}
+	look := func() {
+		list, err := n.rt.ListPodSandbox(n.ctx, &cri.ListPodSandboxRequest{})
+		n.check(err)
+		for _, item := range list.GetItems() {
+			if got := item.GetRuntimeHandler(); got != asked[item.GetId()] {
+				t.Errorf("asked for %q, listed %q", asked[item.GetId()], got)
+			}
+		}
+		for id, want := range asked {
+			resp, err := n.rt.PodSandboxStatus(n.ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+			n.check(err)
+			if got := resp.GetStatus().GetRuntimeHandler(); got != want {
+				t.Errorf("asked for %q, told %q", want, got)
+			}
+			if !strings.Contains(resp.GetInfo()["info"], `"runtimeHandler":"native"`) {
+				t.Errorf("asked for %q, the handler in use is not told: %s", want, resp.GetInfo()["info"])
+			}
+		}
+	}
+	look()
+	n.restart()
+	look()
+}
+
 // A pod of an OCI runtime is used as any other.
 func TestPodOfOCIRuntime(t *testing.T) {
 	n := withRunc(t)

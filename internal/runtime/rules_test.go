@@ -68,6 +68,47 @@ func TestSandboxRules(t *testing.T) {
 	}
 }
 
+// TestHostname: a pod has the name that it is given, or the node's, and says the same everywhere; one in the node's network is given none.
+func TestHostname(t *testing.T) {
+	n := newNode(t)
+	own, err := os.Hostname()
+	n.check(err)
+	for name, c := range map[string]struct {
+		network        cri.NamespaceMode
+		hostname, want string
+	}{
+		"a pod's own":                  {cri.NamespaceMode_POD, "Web-1.example", "Web-1.example"},
+		"none":                         {cri.NamespaceMode_POD, "", own},
+		"none in the node's network":   {cri.NamespaceMode_NODE, "", own},
+		"one in the node's network":    {cri.NamespaceMode_NODE, "web", ""},
+		"the node's in its network":    {cri.NamespaceMode_NODE, own, ""},
+		"another line for the files":   {cri.NamespaceMode_POD, "web\n192.0.2.1 registry.example", ""},
+		"a path":                       {cri.NamespaceMode_POD, "../../etc/passwd", ""},
+		"longer than the kernel holds": {cri.NamespaceMode_POD, strings.Repeat("a.", 32) + "a", ""},
+	} {
+		cfg := n.sandboxConfig("hostname")
+		cfg.Hostname, cfg.Linux.SecurityContext.NamespaceOptions.Network = c.hostname, c.network
+		resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: cfg})
+		if c.want == "" {
+			wantCode(t, err, codes.InvalidArgument, "hostname")
+			continue
+		}
+		n.check(err)
+		sb := resp.GetPodSandboxId()
+		said := shell("c", "hostname; echo $HOSTNAME; cat /etc/hostname")
+		said.Linux.SecurityContext.NamespaceOptions.Network = c.network
+		if got := n.output(sb, said); got != c.want+"\n"+c.want+"\n"+c.want {
+			t.Errorf("%s: %q, want %q three times", name, got, c.want)
+		}
+		if ip := n.sandboxStatus(sb).GetNetwork().GetIp(); ip != "" {
+			if got := n.output(sb, shell("d", "grep -w "+ip+" /etc/hosts")); strings.Join(strings.Fields(got), " ") != ip+" "+c.want {
+				t.Errorf("%s: in hosts %q", name, got)
+			}
+		}
+		n.removeSandbox(sb)
+	}
+}
+
 // TestContainerRules: a container that breaks a rule is not made, and the field is named; what the rule allows is made.
 func TestContainerRules(t *testing.T) {
 	n := newNode(t)

@@ -22,8 +22,8 @@ func (s *Server) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxReques
 	if err := s.checkHandler("runtime_handler", req.GetRuntimeHandler()); err != nil {
 		return nil, err
 	}
-	handler := cmp.Or(req.GetRuntimeHandler(), nativeHandler)
-	if err := ocispec.ValidateSandbox(cfg, s.containers.HostOf(handler)); err != nil {
+	handler := sandbox.Handler{Name: cmp.Or(req.GetRuntimeHandler(), nativeHandler), ByDefault: req.GetRuntimeHandler() == ""}
+	if err := ocispec.ValidateSandbox(cfg, s.containers.HostOf(handler.Name)); err != nil {
 		return nil, err
 	}
 	if err := sandbox.Validate(cfg); err != nil {

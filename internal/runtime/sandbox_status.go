@@ -37,7 +37,7 @@ func sandboxStatus(rec *sandbox.Record) *cri.PodSandboxStatus {
 	st := &cri.PodSandboxStatus{
 		Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Network: &cri.PodSandboxNetworkStatus{},
 		Linux:  &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
-		Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.Handler,
+		Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.AskedHandler(),
 	}
 	// The address of a sandbox that is not ready may be somebody else's by now.
 	if rec.Ready() {
@@ -62,7 +62,7 @@ func (s *Server) podSandboxes(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox]
 				continue
 			}
 			if !yield(&cri.PodSandbox{Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(),
-				Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.Handler}) {
+				Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.AskedHandler()}) {
 				return
 			}
 		}

@@ -105,6 +105,7 @@ func TestSecurityContext(t *testing.T) {
 		pod := n.sandboxConfig("host")
 		o := pod.Linux.SecurityContext.NamespaceOptions
 		o.Network, o.Ipc, o.Pid = cri.NamespaceMode_NODE, cri.NamespaceMode_NODE, cri.NamespaceMode_NODE
+		pod.Hostname = ""
 		resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: pod})
 		n.check(err)
 		if ip := n.sandboxStatus(resp.GetPodSandboxId()).GetNetwork().GetIp(); ip != "" {

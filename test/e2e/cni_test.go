@@ -369,7 +369,7 @@ func TestCNIMissing(t *testing.T) {
 		t.Errorf("a pod of its own network: %v", err)
 	}
 	cfg := sandboxConfig(c, "host")
-	cfg.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	cfg.Linux.SecurityContext.NamespaceOptions.Network, cfg.Hostname = cri.NamespaceMode_NODE, ""
 	c.remove(c.run(cfg))
 	c.check(os.Remove(filepath.Join(dir, "05.conf")))
 	c.configure(true)

@@ -53,8 +53,8 @@ func hostIPC(cfg *cri.PodSandboxConfig) bool {
 	return cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetIpc() == cri.NamespaceMode_NODE
 }
 
-// namespaces are those that a sandbox gets of its own. One in the node's network has the node's name too, whatever its
-// configuration says; the name that it gives is in the containers' $HOSTNAME and /etc/hostname only.
+// namespaces are those that a sandbox gets of its own. One in the node's network has the node's name too; validation has refused
+// a configuration that says otherwise.
 func namespaces(cfg *cri.PodSandboxConfig) ns.Options {
 	o := ns.Options{Network: !hostNetwork(cfg), IPC: !hostIPC(cfg), UTS: !hostNetwork(cfg), Sysctls: cfg.GetLinux().GetSysctls()}
 	if o.UTS {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,13 +91,13 @@ func (m *Manager) writeFiles(rec *Record) error {
 		return err
 	}
 	hostname := rec.Config().GetHostname()
-	hosts := hostsFile(rec)
-	if rec.HostNetwork() {
-		if hostname == "" {
-			if hostname, err = os.Hostname(); err != nil {
-				return err
-			}
+	if hostname == "" { // then it is the node's, in the pod's UTS namespace too
+		if hostname, err = os.Hostname(); err != nil {
+			return err
 		}
+	}
+	hosts := hostsFile(rec.IPs, hostname)
+	if rec.HostNetwork() {
 		if raw, err := os.ReadFile("/etc/hosts"); err == nil {
 			hosts = string(raw)
 		}
@@ -146,11 +147,11 @@ func resolvConf(dns *cri.DNSConfig) (string, error) {
 	return b.String(), nil
 }
 
-func hostsFile(rec *Record) string {
+func hostsFile(ips []netip.Addr, hostname string) string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
-	for _, ip := range rec.IPs {
-		fmt.Fprintf(&b, "%s\t%s\n", ip, rec.Config().GetHostname())
+	for _, ip := range ips {
+		fmt.Fprintf(&b, "%s\t%s\n", ip, hostname)
 	}
 	return b.String()
 }

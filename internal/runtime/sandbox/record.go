@@ -18,11 +18,13 @@ import (
 //
 // creating: ReadyAt is zero. A crash leaves such a record for recovery to undo; clients never see it.
 type Record struct {
-	ID        string                              `json:"id"`
-	Stored    stored.Proto[*cri.PodSandboxConfig] `json:"config"`
-	Handler   string                              `json:"handler"`
-	BootID    string                              `json:"bootID"`
-	CreatedAt time.Time                           `json:"createdAt"`
+	ID      string                              `json:"id"`
+	Stored  stored.Proto[*cri.PodSandboxConfig] `json:"config"`
+	Handler string                              `json:"handler"`
+	// ByDefault says that the request named no handler, and Handler is the one that was the default then.
+	ByDefault bool      `json:"byDefault,omitempty"`
+	BootID    string    `json:"bootID"`
+	CreatedAt time.Time `json:"createdAt"`
 	// ReadyAt is when Run succeeded; StoppedAt when Stop was asked for, or a reboot was found.
 	ReadyAt   time.Time `json:"readyAt,omitzero"`
 	StoppedAt time.Time `json:"stoppedAt,omitzero"`
@@ -62,6 +64,14 @@ func (r *Record) HostNetwork() bool { return hostNetwork(r.Config()) }
 
 // HostIPC says that the IPC namespace is the node's.
 func (r *Record) HostIPC() bool { return hostIPC(r.Config()) }
+
+// AskedHandler is the runtime handler by the name that the request gave it; empty: the default one.
+func (r *Record) AskedHandler() string {
+	if r.ByDefault {
+		return ""
+	}
+	return r.Handler
+}
 
 // Config is the configuration that the client gave. It is not to be changed.
 func (r *Record) Config() *cri.PodSandboxConfig { return r.Stored.Message }

@@ -24,18 +24,24 @@ import (
 // runBound is how long a Run may take when its client has gone.
 const runBound = 2 * time.Minute
 
+// Handler is the runtime handler of a sandbox that is to be made; ByDefault: the request named none.
+type Handler struct {
+	Name      string
+	ByDefault bool
+}
+
 // Run makes a sandbox ready and returns its id. The configuration has been validated. A Run of the same metadata and
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
 // errdefs.ErrAlreadyExists. What nobody waits for any more when it is ready is undone after Config.AbandonAfter, if it is not claimed.
-func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (string, error) {
+func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
 	return m.given.Join(ctx, &m.flight, flight.Work{
-		Key: "run " + Name(cfg.GetMetadata()), Variant: handler + " " + stored.Digest(cfg), Bound: runBound,
+		Key: "run " + Name(cfg.GetMetadata()), Variant: handler.Name + " " + stored.Digest(cfg), Bound: runBound,
 		Do: func(ctx context.Context) (string, error) { return m.find(ctx, cfg, handler) },
 	})
 }
 
 // find returns the sandbox of a configuration, after making it if there was none.
-func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (string, error) {
+func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
 	for {
 		rec, ok := m.byName(cfg.GetMetadata())
 		if !ok {
@@ -49,7 +55,7 @@ func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler s
 				return "", ctx.Err()
 			}
 		}
-		if rec.Ready() && rec.Handler == handler && proto.Equal(rec.Config(), cfg) {
+		if rec.Ready() && rec.Handler == handler.Name && proto.Equal(rec.Config(), cfg) {
 			return rec.ID, nil
 		}
 		return "", fmt.Errorf("sandbox %q is there already as %s (%s): remove it, or use another attempt number: %w",
@@ -59,7 +65,7 @@ func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler s
 	if err != nil {
 		logDir = "" // whoever wants a log in it is told
 	}
-	rec := Record{ID: ident.New(), LogDir: logDir, OneTmpfs: true, Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler, BootID: m.cfg.BootID, CreatedAt: time.Now()}
+	rec := Record{ID: ident.New(), LogDir: logDir, OneTmpfs: true, Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler.Name, ByDefault: handler.ByDefault, BootID: m.cfg.BootID, CreatedAt: time.Now()}
 	return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.run(ctx, rec) })
 }
 

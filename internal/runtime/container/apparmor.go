@@ -14,44 +14,6 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// defaultProfile is the AppArmor profile of containers that name none, and defaultProfileName its name.
-//
-// It lets a container do what its capabilities and its seccomp profile let it do, but for what would change the host through the kernel's
-// own file systems, and for mounts. Signals and traces stay among the containers; from outside they come from whoever is
-// not confined.
-const (
-	defaultProfileName = "monopod-default"
-	defaultProfile     = `
-profile monopod-default flags=(attach_disconnected, mediate_deleted) {
-  file,
-  network,
-  capability,
-  unix,
-  umount,
-
-  signal (receive) peer=unconfined,
-  signal (send, receive) peer=monopod-default,
-  ptrace (trace, read, tracedby, readby) peer=monopod-default,
-
-  deny mount,
-  deny remount,
-  deny pivot_root,
-
-  deny /proc/sysrq-trigger rwklx,
-  deny /proc/kcore rwklx,
-  deny /proc/mem rwklx,
-  deny /proc/kmem rwklx,
-  deny /proc/sys/kernel/core_pattern wklx,
-  deny /proc/sys/kernel/modprobe wklx,
-  deny /proc/sys/fs/binfmt_misc/** wklx,
-  deny /sys/firmware/** rwklx,
-  deny /sys/kernel/security/** rwklx,
-  deny /sys/kernel/debug/** rwklx,
-  deny /sys/fs/bpf/** wklx,
-}
-`
-)
-
 // loadedProfiles lists the profiles that the kernel has.
 const loadedProfiles = "/sys/kernel/security/apparmor/profiles"
 
@@ -68,7 +30,7 @@ func loadDefaultProfile(ctx context.Context) (string, error) {
 	defer cancel()
 	// Without a cache: what is in the kernel is what is written here.
 	cmd := exec.CommandContext(ctx, parser, "--replace", "--skip-cache")
-	cmd.Stdin = strings.NewReader(defaultProfile)
+	cmd.Stdin = strings.NewReader(profileForHost())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w: %s", parser, err, bytes.TrimSpace(out))
 	}

@@ -63,6 +63,16 @@ func number(field func(*v1alpha1.NodeConfiguration) **int32) func(*v1alpha1.Node
 	}
 }
 
+// boolean makes the setter of a key that is true or false.
+func boolean(field func(*v1alpha1.NodeConfiguration) *bool) func(*v1alpha1.NodeConfiguration, string) error {
+	return func(c *v1alpha1.NodeConfiguration, v string) (err error) {
+		if *field(c), err = strconv.ParseBool(v); err != nil {
+			return fmt.Errorf("%q is neither true nor false", v)
+		}
+		return nil
+	}
+}
+
 var settings = []setting{
 	{"node-name", "NAME", "name of the Node object (default: the host's name)", roleAny,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.NodeName })},
@@ -167,6 +177,8 @@ var settings = []setting{
 		}},
 	{"selinux", "MODE", "auto (containers are labelled where the host's SELinux knows containers), enabled or disabled (default auto)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.SELinux })},
+	{"default-masked-paths", "BOOL", "true: CRI clients that name neither masked nor read-only paths get the usual ones (default false)", roleRuntime,
+		boolean(func(c *v1alpha1.NodeConfiguration) *bool { return &c.Runtime.DefaultMaskedPaths })},
 	{"network-mode", "MODE", "auto (CNI where the host has a configuration, else the bridge), bridge or cni (default auto)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Mode })},
 	{"cni-conf-dir", "DIR", "configurations of CNI (default /etc/cni/net.d)", roleRuntime,

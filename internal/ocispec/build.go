@@ -7,6 +7,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Build makes the specification of a container. It validates its input first, as Validate does. The result shares
@@ -46,8 +47,7 @@ func Build(in Input) (*specs.Spec, error) {
 	}
 	linux.Devices, resources.Devices = devices(in)
 	if !sc.GetPrivileged() {
-		linux.MaskedPaths = slices.Clone(sc.GetMaskedPaths())
-		linux.ReadonlyPaths = slices.Clone(sc.GetReadonlyPaths())
+		linux.MaskedPaths, linux.ReadonlyPaths = hiddenPaths(sc, in.Host)
 		linux.Seccomp = in.Seccomp
 	}
 	return &specs.Spec{
@@ -57,6 +57,27 @@ func Build(in Input) (*specs.Spec, error) {
 		Mounts:  mounts(in),
 		Linux:   linux,
 	}, nil
+}
+
+// hiddenPaths are what a container does not see of the kernel, or sees and cannot write to. What the client says holds, and empty lists
+// say that there are none: it is how kubelets ask for procMount Unmasked. Where the host is set to it, a client that names none at all gets the
+// usual ones.
+func hiddenPaths(sc *cri.LinuxContainerSecurityContext, host Host) (masked, readonly []string) {
+	masked, readonly = slices.Clone(sc.GetMaskedPaths()), slices.Clone(sc.GetReadonlyPaths())
+	if host.DefaultMaskedPaths && len(masked)+len(readonly) == 0 {
+		return defaultMaskedPaths(), defaultReadonlyPaths()
+	}
+	return masked, readonly
+}
+
+// The usual ones are those that kubelets send, and that container engines without Kubernetes have.
+func defaultMaskedPaths() []string {
+	return []string{"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
+		"/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware"}
+}
+
+func defaultReadonlyPaths() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }
 
 // namespaces lists those that the container does not share with the host.

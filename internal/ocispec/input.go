@@ -70,7 +70,7 @@ type Device struct {
 	Permissions  string // for the device cgroup, of "rwm"; empty: "rwm"
 }
 
-// Host is what this host can do.
+// Host is what this host can do, and how it is set.
 type Host struct {
 	// Capabilities are those a container can get at most: the bounding set of the executor, by name ("CAP_CHOWN"). What a
 	// container asks for beyond them is left out; Capabilities (the function) says what that was.
@@ -97,6 +97,8 @@ type Host struct {
 	SELinuxUnfit bool
 	// RecursiveReadOnly: mounts can be made read-only with what is mounted below them.
 	RecursiveReadOnly bool
+	// DefaultMaskedPaths: containers whose client names neither masked nor read-only paths get the usual ones. A setting.
+	DefaultMaskedPaths bool
 	// NoUserNamespaces says why pods cannot have user namespaces here; empty: they can.
 	NoUserNamespaces string
 }

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/runtime"
 )
 
 // bounding is this process's bounding set, in the form of /proc/PID/status: what a container can have at most.
@@ -102,6 +104,27 @@ func TestPaths(t *testing.T) {
 	if out := n.output(sb, cfg); !strings.Contains(out, "hidden") || strings.Contains(out, "Linux version") || strings.Contains(out, "written") || strings.Contains(out, "made") ||
 		strings.Contains(out, "\nfile") || !strings.HasSuffix(out, "end") {
 		t.Error(out)
+	}
+}
+
+// TestNoPaths: who names no paths has none, as the proto says and a kubelet needs it, unless the node is set to give the usual ones.
+func TestNoPaths(t *testing.T) {
+	for _, set := range []bool{false, true} {
+		n := prepareNode(t)
+		n.change = func(c *runtime.Config) { c.DefaultMaskedPaths = set }
+		startNode(n)
+		sb := n.run("paths")
+		look := func(name string, masked ...string) string {
+			cfg := shell(name, "grep -o ' /proc/[^ ]* r[ow]' /proc/self/mountinfo; echo end")
+			cfg.Linux.SecurityContext.MaskedPaths = masked
+			return n.output(sb, cfg)
+		}
+		if out := look("none"); strings.Contains(out, "/proc/sys ro") != set || !strings.HasSuffix(out, "end") {
+			t.Errorf("set %t: a client that names none gets %s", set, out)
+		}
+		if out := look("own", "/proc/version"); strings.Contains(out, "/proc/sys ro") || !strings.Contains(out, "/proc/version") {
+			t.Errorf("set %t: a client that names one gets %s", set, out)
+		}
 	}
 }
 

@@ -69,7 +69,9 @@ type Config struct {
 	LogRotation container.LogRotation
 	// SELinux says whether containers are labelled; the zero value is container.SELinuxAuto.
 	SELinux container.SELinuxMode
-	Version string
+	// DefaultMaskedPaths gives containers whose client names neither masked nor read-only paths the usual ones.
+	DefaultMaskedPaths bool
+	Version            string
 	// AbandonAfter is how long a sandbox or a container stays whose client has gone before the answer, and which nobody has named since;
 	// 0 is five minutes.
 	AbandonAfter time.Duration
@@ -138,6 +140,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if s.host, err = container.ProbeHost(ctx, s.cgroups, cfg.DataDir, cfg.SELinux, cfg.Log); err != nil {
 		return nil, err
 	}
+	s.host.Spec.DefaultMaskedPaths = cfg.DefaultMaskedPaths
 	if s.runtimes, err = s.probeHandlers(ctx); err != nil {
 		return nil, err
 	}

@@ -99,6 +99,9 @@ type Runtime struct {
 	// SELinux is auto (containers are labelled where the kernel has SELinux with a policy for containers), enabled (the same, and
 	// it is an error where that is not so) or disabled. Default auto.
 	SELinux string `json:"selinux,omitempty"`
+	// DefaultMaskedPaths gives containers of CRI clients that name neither masked nor read-only paths the usual ones, as container engines
+	// have them. Kubelets always name them, but for pods with procMount Unmasked, which lose that. Default false.
+	DefaultMaskedPaths bool `json:"defaultMaskedPaths,omitempty"`
 }
 
 // Streaming configures the runtime's streaming server, whose URLs CRI's clients get.

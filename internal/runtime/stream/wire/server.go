@@ -16,14 +16,14 @@ import (
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/sockdiag"
 )
 
 const (
 	// headerBound is how long a client may take to send its request, and maxHeader how long that may be, in bytes.
 	headerBound = 10 * time.Second
 	maxHeader   = 64 << 10
-	// maxWaiting bounds the connections that have not presented a token yet: every process of the host can open one.
-	maxWaiting = 256
 	// maxSessions bounds the streams that are open, and maxForwardsTotal the connections that all of them forward: this process
 	// and the executor have only so many descriptors, and containers need them too.
 	maxSessions      = 2000
@@ -77,9 +77,11 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	look     time.Duration // watchInterval
+	header   time.Duration // headerBound
 	listener net.Listener
+	owners   *sockdiag.Table // nil: this kernel does not say whose sockets are
 	tokens   tokens
-	waiting  atomic.Int64
+	waiting  waiting
 	open     atomic.Int64 // sessions
 	forwards atomic.Int64
 
@@ -97,11 +99,22 @@ func NewServer(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("streaming server: %w", err)
 	}
-	return &Server{cfg: cfg, look: watchInterval, listener: l}, nil
+	owners, err := sockdiag.Open()
+	if err != nil {
+		cfg.Log.Warn("this kernel does not say who connects to the streaming server; all users share one bound", "error", err)
+	}
+	return &Server{cfg: cfg, look: watchInterval, header: headerBound, listener: l, owners: owners}, nil
 }
 
 // Close gives the address back; it is for a server that is not served.
-func (s *Server) Close() error { return s.listener.Close() }
+func (s *Server) Close() error { return errors.Join(s.listener.Close(), s.closeOwners()) }
+
+func (s *Server) closeOwners() error {
+	if s.owners == nil {
+		return nil
+	}
+	return s.owners.Close()
+}
 
 // Exec makes a URL for a request, which was validated.
 func (s *Server) Exec(req *cri.ExecRequest) (string, error) {
@@ -148,7 +161,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		mux.HandleFunc(method+" /{kind}/{token}", serve)
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerBound, IdleTimeout: headerBound, MaxHeaderBytes: maxHeader,
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: s.header, IdleTimeout: s.header, MaxHeaderBytes: maxHeader,
 		ConnState: s.limit, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() {
 		cancel(ErrServerEnds)
@@ -161,6 +174,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.ended = true
 	s.mu.Unlock()
 	s.sessions.Wait()
+	if cerr := s.closeOwners(); cerr != nil {
+		return errors.Join(err, cerr)
+	}
 	if !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -191,16 +207,4 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	c := &session{ResponseWriter: w, req: r, forwards: &s.forwards, idle: s.cfg.Idle, look: s.look, log: s.cfg.Log.With("stream", r.PathValue("kind"))}
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	c.run(serve)
-}
-
-// limit closes connections that are one too many. Those that were taken over have shown a token, and do not count.
-func (s *Server) limit(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.waiting.Add(1) > maxWaiting {
-			c.Close()
-		}
-	case http.StateHijacked, http.StateClosed:
-		s.waiting.Add(-1)
-	}
 }

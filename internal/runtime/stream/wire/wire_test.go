@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +58,7 @@ func serve(t *testing.T, b *backend, idle time.Duration) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.look = 20 * time.Millisecond
+	s.look, s.header = 20*time.Millisecond, 10*time.Minute
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx) }()
@@ -500,49 +499,6 @@ func TestReset(t *testing.T) {
 			t.Errorf("a stream with headers %v was accepted", header)
 		}
 	}
-}
-
-// TestTooManyWaiting: connections without a token are bounded, and those that have shown theirs do not count.
-func TestTooManyWaiting(t *testing.T) {
-	s := serve(t, &backend{exec: shout}, 0)
-	u, err := url.Parse(execURL(t, s, false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var open []net.Conn
-	defer func() {
-		for _, c := range open {
-			c.Close()
-		}
-	}()
-	for range maxWaiting {
-		c, err := net.Dial("tcp", u.Host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, c)
-	}
-	c, err := net.Dial("tcp", u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetReadDeadline(time.Now().Add(patience))
-	if n, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one connection too many was served: %d bytes, %v", n, err)
-	}
-	for _, c := range open {
-		c.Close()
-	}
-	deadline := time.Now().Add(patience)
-	for s.waiting.Load() > 0 && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
-	ws := dialWebSocket(t, execURL(t, s, false), "v5.channel.k8s.io")
-	if s.waiting.Load() != 0 {
-		t.Errorf("%d connections are said to wait", s.waiting.Load())
-	}
-	ws.Close()
 }
 
 func decode64(t *testing.T, s string) (text string) {

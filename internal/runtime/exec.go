@@ -22,6 +22,7 @@ func (s *Server) ExecSync(ctx context.Context, req *cri.ExecSyncRequest) (*cri.E
 	if err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, res.Release) // the call's context ends when the answer is on its way
 	return &cri.ExecSyncResponse{Stdout: res.Stdout, Stderr: res.Stderr, ExitCode: int32(res.Code)}, nil
 }
 
@@ -36,6 +37,9 @@ func (s *Server) Exec(_ context.Context, req *cri.ExecRequest) (*cri.ExecRespons
 	}
 	// What can be refused is refused now, where the client gets a code.
 	if _, err := s.containers.Process(id, req.GetCmd(), req.GetTty()); err != nil {
+		return nil, err
+	}
+	if err := s.streams.Room(id); err != nil {
 		return nil, err
 	}
 	url, err := s.streaming.Exec(&cri.ExecRequest{ContainerId: id, Cmd: req.GetCmd(), Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()})

@@ -56,6 +56,15 @@ type Runner struct {
 	Containers Containers
 	Sandboxes  Sandboxes
 	Log        *slog.Logger
+
+	bounds bounds
+}
+
+// Room is errdefs.ErrResourceExhausted when a container has as many commands under way as it may.
+func (r *Runner) Room(container string) error {
+	r.bounds.mu.Lock()
+	defer r.bounds.mu.Unlock()
+	return r.bounds.room(container)
 }
 
 var _ wire.Backend = (*Runner)(nil)
@@ -63,6 +72,11 @@ var _ wire.Backend = (*Runner)(nil)
 // Exec runs a command with the client's streams and returns when it has ended: nil for code 0, an exec.CodeExitError for
 // another code.
 func (r *Runner) Exec(ctx context.Context, req *cri.ExecRequest, client wire.Streams) error {
+	end, err := r.bounds.begin(req.GetContainerId())
+	if err != nil {
+		return err
+	}
+	defer end()
 	process, err := r.Containers.Process(req.GetContainerId(), req.GetCmd(), req.GetTty())
 	if err != nil {
 		return err

@@ -1,0 +1,110 @@
+package stream
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/containerd/errdefs"
+)
+
+const (
+	// maxExecs bounds the commands that run in a container beside its own program, however they were started. The executor serves 4096
+	// calls at a time, and one container must not have them all, with what they cost of processes, pipes and memory.
+	maxExecs = 256
+
+	// ownRoom is what each Run may keep of its command's output, in bytes, whatever others keep: probes need no more.
+	ownRoom = 32 << 10
+	// maxHeld bounds what all Runs keep beyond that, and maxHeldOfContainer what those of one container do: four streams of the greatest
+	// size. So one container that prints much makes neither this process large nor the Runs of others fail.
+	maxHeld            = 4 * maxHeldOfContainer
+	maxHeldOfContainer = 4 * maxStream
+)
+
+// bounds counts what commands take, by container. The zero value is ready to use.
+type bounds struct {
+	mu    sync.Mutex
+	execs map[string]int
+	held  map[string]int // bytes beyond the Runs' own room
+	all   int            // the sum of held
+}
+
+// begin counts a command, until end is called. It is errdefs.ErrResourceExhausted when the container has too many.
+func (b *bounds) begin(container string) (end func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.room(container); err != nil {
+		return nil, err
+	}
+	if b.execs == nil {
+		b.execs = map[string]int{}
+	}
+	b.execs[container]++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.execs[container]--; b.execs[container] == 0 {
+			delete(b.execs, container)
+		}
+	}, nil
+}
+
+// room fails when no further command may begin. The caller holds mu.
+func (b *bounds) room(container string) error {
+	if b.execs[container] < maxExecs {
+		return nil
+	}
+	return fmt.Errorf("%d commands are under way in container %s, which is as many as one may have at a time: wait until some have ended, or end them: %w",
+		maxExecs, container, errdefs.ErrResourceExhausted)
+}
+
+// account is what one Run keeps of its command's output, in bytes.
+type account struct {
+	bounds    *bounds
+	container string
+	held      int // guarded by bounds.mu
+}
+
+// take counts bytes that are to be kept, and says no when there is no room for them.
+func (a *account) take(n int) bool {
+	b := a.bounds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	more := beyond(a.held+n) - beyond(a.held)
+	if b.all+more > maxHeld || b.held[a.container]+more > maxHeldOfContainer {
+		return false
+	}
+	a.add(n, more)
+	return true
+}
+
+// give stops counting bytes that are no longer kept.
+func (a *account) give(n int) {
+	a.bounds.mu.Lock()
+	defer a.bounds.mu.Unlock()
+	a.add(-n, beyond(a.held-n)-beyond(a.held))
+}
+
+// close stops counting all of them.
+func (a *account) close() {
+	a.bounds.mu.Lock()
+	defer a.bounds.mu.Unlock()
+	a.add(-a.held, -beyond(a.held))
+}
+
+func (a *account) add(n, more int) {
+	b := a.bounds
+	a.held += n
+	if more == 0 {
+		return
+	}
+	if b.held == nil {
+		b.held = map[string]int{}
+	}
+	b.all += more
+	if b.held[a.container] += more; b.held[a.container] == 0 {
+		delete(b.held, a.container)
+	}
+}
+
+// beyond is how much of what a Run keeps is not in its own room.
+func beyond(held int) int { return max(0, held-ownRoom) }

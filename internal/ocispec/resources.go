@@ -14,14 +14,15 @@ import (
 // for a quota or a limit means none; devices and oom_score_adj are not part of it. It serves CreateContainer, through
 // Build, and UpdateContainerResources.
 //
-// With a memory limit and no swap limit the swap limit is the memory limit, so that a limited container does not swap.
+// With a memory limit and no swap limit the swap limit is the memory limit, so that a limited container does not swap. What the kernel does not
+// count at all, swap or huge pages, is not limited, as with every runtime; EffectiveResources tells it.
 func Resources(r *cri.LinuxContainerResources, host Host) (*specs.LinuxResources, error) {
 	if err := checkResources("linux.resources.", r, host); err != nil {
 		return nil, err
 	}
 	out := &specs.LinuxResources{CPU: cpu(r), Memory: memory(r, host)}
 	for _, l := range r.GetHugepageLimits() {
-		// A kubelet sends a limit of 0 for each size it knows of; without the controller there is nothing to hold it.
+		// A kubelet sends a limit for each size it knows of; without the controller there is nothing to hold it.
 		if slices.Contains(host.HugepageSizes, l.PageSize) {
 			out.HugepageLimits = append(out.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: l.PageSize, Limit: l.Limit})
 		}
@@ -98,11 +99,11 @@ func checkResources(at string, r *cri.LinuxContainerResources, host Host) error 
 	if err := checkCPUSet(at+"cpuset_mems", r.CpusetMems); err != nil {
 		return err
 	}
-	if err := checkSwap(at, r, host); err != nil {
+	if err := checkSwap(at, r); err != nil {
 		return err
 	}
 	for _, l := range r.HugepageLimits {
-		if l.GetLimit() > 0 && !slices.Contains(host.HugepageSizes, l.GetPageSize()) {
+		if l.GetLimit() > 0 && len(host.HugepageSizes) > 0 && !slices.Contains(host.HugepageSizes, l.GetPageSize()) {
 			return unfitHost(at+"hugepage_limits", "pages of %q cannot be limited here; the controller hugetlb has %q", l.PageSize, host.HugepageSizes)
 		}
 	}
@@ -125,7 +126,7 @@ func checkResources(at string, r *cri.LinuxContainerResources, host Host) error 
 	return nil
 }
 
-func checkSwap(at string, r *cri.LinuxContainerResources, host Host) error {
+func checkSwap(at string, r *cri.LinuxContainerResources) error {
 	limit, swap := r.MemoryLimitInBytes, r.MemorySwapLimitInBytes
 	switch at += "memory_swap_limit_in_bytes"; {
 	case swap < -1:
@@ -134,8 +135,6 @@ func checkSwap(at string, r *cri.LinuxContainerResources, host Host) error {
 		return invalid(at, "%d is memory and swap together: it needs memory_limit_in_bytes too", swap)
 	case swap > 0 && swap < limit:
 		return invalid(at, "%d is memory and swap together, and less than memory_limit_in_bytes %d", swap, limit)
-	case swap > 0 && swap > limit && !host.SwapLimit:
-		return unfitHost(at, "%d: this kernel does not count swap (boot it with swapaccount=1)", swap)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func MergeResources(old, update *cri.LinuxContainerResources) *cri.LinuxContaine
 }
 
 // EffectiveResources returns what resources come to on this host: oom_score_adj raised to the lowest that can be set, the swap limit
-// that a memory limit implies, and without the limits of 0 for page sizes that the host cannot limit. nil stays nil.
+// that a memory limit implies, and without what the kernel does not count: swap, or huge pages. nil stays nil.
 func EffectiveResources(r *cri.LinuxContainerResources, host Host) *cri.LinuxContainerResources {
 	if r == nil {
 		return nil

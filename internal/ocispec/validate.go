@@ -148,15 +148,13 @@ func checkSandboxNamespaces(at string, o *cri.NamespaceOption) error {
 		return invalid(at+"ipc", "%s: a sandbox's IPC is POD or NODE", o.GetIpc())
 	case o.GetPid() != cri.NamespaceMode_POD && o.GetPid() != cri.NamespaceMode_CONTAINER && o.GetPid() != cri.NamespaceMode_NODE:
 		return invalid(at+"pid", "%s: a sandbox's PID namespace is POD, CONTAINER or NODE", o.GetPid())
-	case o.GetTargetId() != "":
-		return invalid(at+"target_id", "%q: a sandbox has no target", o.GetTargetId())
 	}
 	return nil
 }
 
 // checkContainerNamespaces holds a container's options against its sandbox's. The namespaces of network and IPC are the
 // sandbox's; a container that says POD, which is also what it says when it says nothing, gets what the sandbox has. Of PID namespaces
-// the node's is for sandboxes that have it.
+// the node's is for sandboxes that have it. A target is for pid TARGET only; with another mode it is without effect, everywhere.
 func checkContainerNamespaces(at string, o, pod *cri.NamespaceOption) error {
 	switch {
 	case o.GetNetwork() != cri.NamespaceMode_POD && o.GetNetwork() != pod.GetNetwork():
@@ -167,8 +165,6 @@ func checkContainerNamespaces(at string, o, pod *cri.NamespaceOption) error {
 		return invalid(at+"pid", "%s, while the sandbox's is %s", o.GetPid(), pod.GetPid())
 	case o.GetPid() == cri.NamespaceMode_TARGET && o.GetTargetId() == "":
 		return invalid(at+"target_id", "empty, while pid is TARGET")
-	case o.GetPid() != cri.NamespaceMode_TARGET && o.GetTargetId() != "":
-		return invalid(at+"target_id", "%q is given, while pid is %s: it must be TARGET", o.GetTargetId(), o.GetPid())
 	}
 	if _, known := cri.NamespaceMode_name[int32(o.GetPid())]; !known {
 		return invalid(at+"pid", "%d is no NamespaceMode", o.GetPid())

@@ -88,7 +88,7 @@ func TestValidate(t *testing.T) {
 		{"memory", "invalid", "memory_limit_in_bytes", resources(&cri.LinuxContainerResources{MemoryLimitInBytes: -2})},
 		{"swap without memory", "invalid", "memory_swap_limit_in_bytes", resources(&cri.LinuxContainerResources{MemorySwapLimitInBytes: 5})},
 		{"swap below memory", "invalid", "memory_swap_limit_in_bytes", resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 6, MemorySwapLimitInBytes: 5})},
-		{"swap not counted", "host", "memory_swap_limit_in_bytes", func(in *Input) {
+		{"swap not counted", "", "", func(in *Input) {
 			resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 5, MemorySwapLimitInBytes: 6})(in)
 			in.Host.SwapLimit = false
 		}},
@@ -100,6 +100,10 @@ func TestValidate(t *testing.T) {
 		{"cpuset_cpus", "invalid", `cpuset_cpus: "3-1"`, resources(&cri.LinuxContainerResources{CpusetCpus: "3-1"})},
 		{"cpuset_mems", "invalid", "cpuset_mems", resources(&cri.LinuxContainerResources{CpusetMems: "0,,1"})},
 		{"huge pages", "host", `"1GB"`, resources(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "1GB", Limit: 1}}})},
+		{"huge pages not counted", "", "", func(in *Input) {
+			resources(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 1}}})(in)
+			in.Host.HugepageSizes = nil
+		}},
 		{"no huge pages of that size", "", "", resources(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "1GB"}}})},
 		{"unified key", "invalid", "unified", resources(&cri.LinuxContainerResources{Unified: map[string]string{"../memory.max": "1"}})},
 		{"unified on v1", "host", "unified", func(in *Input) {
@@ -116,7 +120,7 @@ func TestValidate(t *testing.T) {
 		}},
 		{"target", "", "", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: "c"})},
 		{"target without id", "invalid", "target_id: empty", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET})},
-		{"id without target", "invalid", `target_id: "c"`, namespaces(&cri.NamespaceOption{TargetId: "c"})},
+		{"id without target", "", "", namespaces(&cri.NamespaceOption{TargetId: "c"})},
 		{"unknown pid mode", "invalid", "pid: 9", namespaces(&cri.NamespaceOption{Pid: 9})},
 		{"unknown network mode", "invalid", "network: 9", namespaces(&cri.NamespaceOption{Network: 9})},
 		{"unknown ipc mode", "invalid", "ipc: 9", namespaces(&cri.NamespaceOption{Ipc: 9})},
@@ -186,7 +190,7 @@ func TestValidateSandbox(t *testing.T) {
 		{"network", "invalid", "network: CONTAINER", namespaces(&cri.NamespaceOption{Network: cri.NamespaceMode_CONTAINER})},
 		{"ipc", "invalid", "ipc: TARGET", namespaces(&cri.NamespaceOption{Ipc: cri.NamespaceMode_TARGET})},
 		{"pid", "invalid", "pid: TARGET", namespaces(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET})},
-		{"target", "invalid", "target_id", namespaces(&cri.NamespaceOption{TargetId: "x"})},
+		{"target", "", "", namespaces(&cri.NamespaceOption{TargetId: "x"})},
 		{"the host's", "", "", func(s *sandbox) {
 			s.Hostname = ""
 			s.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE}
@@ -227,6 +231,7 @@ func TestResources(t *testing.T) {
 		{"no limit", -1, 0, true, -1, -1},
 		{"not counted", 5, 0, false, 5, 0},
 		{"not counted, all", 5, -1, false, 5, 0},
+		{"not counted, some", 5, 7, false, 5, 0},
 	} {
 		host.SwapLimit = c.counted
 		r, err := Resources(&cri.LinuxContainerResources{MemoryLimitInBytes: c.limit, MemorySwapLimitInBytes: c.swap}, host)

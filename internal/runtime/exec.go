@@ -8,15 +8,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ExecSync runs a command in a container to its end. A time-out of 0 is none; 16 MiB of each stream are kept, and of both
+// ExecSync runs a command in a container to its end. A time-out of 0, or less, is none; 16 MiB of each stream are kept, and of both
 // together what a message holds.
 func (s *Server) ExecSync(ctx context.Context, req *cri.ExecSyncRequest) (*cri.ExecSyncResponse, error) {
 	id, err := s.containerID(req.GetContainerId())
 	if err != nil {
 		return nil, err
-	}
-	if req.GetTimeout() < 0 {
-		return nil, fmt.Errorf("timeout is %d; it must be 0 (none) or a number of seconds: %w", req.GetTimeout(), errdefs.ErrInvalidArgument)
 	}
 	res, err := s.streams.Run(ctx, id, req.GetCmd(), seconds(req.GetTimeout()))
 	if err != nil {

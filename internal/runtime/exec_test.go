@@ -68,11 +68,14 @@ func TestExecSync(t *testing.T) {
 			t.Error("the command was cut short")
 		}
 	})
+	t.Run("a negative time-out is none", func(t *testing.T) {
+		if resp, _, err := run(-1, "echo", "here"); err != nil || string(resp.GetStdout()) != "here\n" {
+			t.Errorf("%v, %v", resp, err)
+		}
+	})
 	t.Run("refused", func(t *testing.T) {
 		_, _, err := run(0)
 		wantCode(t, err, codes.InvalidArgument, "cmd")
-		_, _, err = run(-1, "true")
-		wantCode(t, err, codes.InvalidArgument, "timeout")
 		_, _, err = run(0, "/no/such")
 		wantCode(t, err, codes.InvalidArgument, id, "/no/such", "no such file")
 		_, _, err = run(0, "no-such")

@@ -138,7 +138,7 @@ func TestContainerRules(t *testing.T) {
 		"target without id": {security(func(sc *cri.LinuxContainerSecurityContext) {
 			sc.NamespaceOptions = &cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET}
 		}), codes.InvalidArgument, []string{"target_id"}},
-		"id without target": {security(func(sc *cri.LinuxContainerSecurityContext) { sc.NamespaceOptions.TargetId = "x" }), codes.InvalidArgument, []string{"target_id", "TARGET"}},
+		"id without target": {security(func(sc *cri.LinuxContainerSecurityContext) { sc.NamespaceOptions.TargetId = "x" }), codes.OK, nil},
 		"relative localhost_ref": {security(func(sc *cri.LinuxContainerSecurityContext) {
 			sc.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "profile.json"}
 		}), codes.InvalidArgument, []string{"localhost_ref", "profile.json", "absolute"}},

@@ -103,8 +103,8 @@ func TestUpdateContainerResources(t *testing.T) {
 			"a quota that cannot be":        {MemoryLimitInBytes: 80 << 20, OomScoreAdj: 400, CpuQuota: 1},
 			"less memory than is in use":    {CpuQuota: 40000, OomScoreAdj: 400, MemoryLimitInBytes: 4096},
 			"a negative period":             {MemoryLimitInBytes: 80 << 20, CpuPeriod: -1},
-			"a page size that is not there": {MemoryLimitInBytes: 80 << 20, HugepageLimits: []*cri.HugepageLimit{{PageSize: "3MB", Limit: 1}}},
 			"no file of a controller":       {MemoryLimitInBytes: 80 << 20, Unified: map[string]string{"cgroup.kill": "1"}},
+			"a page size that is not there": pageSizeOfNone(t),
 		} {
 			if err := n.tryUpdate(id, r); err == nil {
 				t.Errorf("%s: no error", name)
@@ -260,7 +260,21 @@ func TestUpdatePodSandboxResources(t *testing.T) {
 	}
 }
 
-// TestLimitsOfTheVersion: limits that one version of cgroups, or one kernel, has and another has not are set, or refused by name.
+// pageSizeOfNone is an update with huge pages of a size that there is not; without the controller no size is limited, and a negative period is as wrong.
+func pageSizeOfNone(t *testing.T) *cri.LinuxContainerResources {
+	host, err := cgroup.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &cri.LinuxContainerResources{MemoryLimitInBytes: 80 << 20, HugepageLimits: []*cri.HugepageLimit{{PageSize: "3MB", Limit: 1}}}
+	if len(host.HugepageSizes()) == 0 {
+		r.CpuPeriod = -1
+	}
+	return r
+}
+
+// TestLimitsOfTheVersion: limits that one version of cgroups, or one kernel, has and another has not are set, refused by name, or, where nothing
+// is counted that could be limited, without effect and not told to be in force.
 func TestLimitsOfTheVersion(t *testing.T) {
 	n := newNode(t)
 	sb := n.run("version")
@@ -287,10 +301,10 @@ func TestLimitsOfTheVersion(t *testing.T) {
 			t.Errorf("huge pages after the update: %s", got)
 		}
 	} else {
-		wantCode(t, err, codes.FailedPrecondition, "hugepage_limits", "2MB")
-		// What a kubelet says of each size of the machine, when nobody has asked for one.
-		pages.Linux.Resources.HugepageLimits[0].Limit = 0
-		n.create(sb, pages)
+		n.check(err)
+		if got := n.status(id).GetResources().GetLinux().GetHugepageLimits(); len(got) != 0 {
+			t.Errorf("limits of huge pages that nothing holds are told: %v", got)
+		}
 	}
 
 	unified := shell("unified", sleeper)
@@ -317,7 +331,10 @@ func TestLimitsOfTheVersion(t *testing.T) {
 	id, err = n.tryCreate(sb, swap)
 	switch {
 	case !host.HasSwapLimit():
-		wantCode(t, err, codes.FailedPrecondition, "memory_swap_limit_in_bytes")
+		n.check(err)
+		if got := n.status(id).GetResources().GetLinux().GetMemorySwapLimitInBytes(); got != 0 {
+			t.Errorf("a limit of swap that nothing holds is told: %d", got)
+		}
 	case v2(n):
 		n.check(err)
 		if got := n.limit(n.containerCgroup(sb, id), "memory", "", "memory.swap.max"); got != strconv.Itoa(32<<20) {

@@ -13,6 +13,27 @@ import (
 // maxRootFile bounds what is read of a file of an image, in bytes.
 const maxRootFile = 16 << 20
 
+// mostTries bounds how often a path is walked anew.
+const mostTries = 1000
+
+// openIn finds a path below a directory, as a process with that for its root would. What is wrong with it is InvalidArgument. The kernel
+// begins no walk anew by itself (EAGAIN): when anything was renamed or mounted on the host meanwhile it cannot be sure that ".." stayed inside.
+func openIn(dir int, name string) (fd int, err error) {
+	for range mostTries {
+		fd, err = unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		return fd, nil
+	case errors.Is(err, unix.EAGAIN):
+		return -1, fmt.Errorf("%w: so much is renamed or mounted on this host that the path cannot be walked: %w", err, errdefs.ErrUnavailable)
+	}
+	return -1, fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+}
+
 // readIn reads a regular file in a root file system, by its path without a leading slash; one that is not there is empty.
 // Links are followed as the container would follow them, so that none leads out, and nothing but a regular file is opened: to
 // open a FIFO waits, and to open a device acts.
@@ -22,12 +43,12 @@ func readIn(root, name string) ([]byte, error) {
 		return nil, fmt.Errorf("root file system %s: %w", root, err)
 	}
 	defer unix.Close(dir)
-	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	fd, err := openIn(dir, name)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the image's /%s: %w: %w", name, err, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("the image's /%s: %w", name, err)
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t

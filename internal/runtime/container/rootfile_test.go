@@ -95,3 +95,48 @@ func FuzzParseSignal(f *testing.F) {
 		}
 	})
 }
+
+// TestWalksAreRepeated: what others rename on the host meanwhile is no fault of a path.
+func TestWalksAreRepeated(t *testing.T) {
+	root, busy := t.TempDir(), t.TempDir()
+	for _, dir := range []string{"a/b/c", "etc"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(root, "etc/real"), []byte("x"), 0o644), os.Symlink("../a/b/c/../../../../../etc/real", filepath.Join(root, "etc/passwd"))); err != nil {
+		t.Fatal(err)
+	}
+	from, to := filepath.Join(busy, "from"), filepath.Join(busy, "to")
+	if err := os.Mkdir(from, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := errors.Join(os.Rename(from, to), os.Rename(to, from)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	for i := range 5000 {
+		raw, err := readIn(root, "etc/passwd")
+		if err != nil || string(raw) != "x" {
+			t.Errorf("walk %d: %q, %v", i, raw, err)
+			break
+		}
+		if found, err := within(root, "a/b/../../../etc/passwd"); err != nil || found != filepath.Join(root, "etc/real") {
+			t.Errorf("walk %d: %s, %v", i, found, err)
+			break
+		}
+	}
+	close(stop)
+	<-ended
+}

@@ -141,13 +141,12 @@ func within(root, path string) (string, error) {
 		return "", fmt.Errorf("root file system %s: %w", root, err)
 	}
 	defer unix.Close(dir)
-	fd, err := unix.Openat2(dir, "./"+path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	fd, err := openIn(dir, "./"+path)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return "", fmt.Errorf("there is no such path in it: %w", errdefs.ErrInvalidArgument)
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+		return "", err
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t

@@ -4,9 +4,10 @@ package kubelet
 
 // shapes are the static pods of the suite, by name.
 var shapes = map[string]string{
-	// full has most of what a pod can have.
+	// full has most of what a pod can have, and a level of SELinux, which has no effect on hosts without it.
 	"full": `
   terminationGracePeriodSeconds: 10
+  securityContext: {seLinuxOptions: {level: s0}}
   volumes:
   - {name: e, emptyDir: {}}
   - {name: mem, emptyDir: {medium: Memory, sizeLimit: 4Mi}}
@@ -132,8 +133,9 @@ var shapes = map[string]string{
 `,
 	"refused": `
   terminationGracePeriodSeconds: 1
+  volumes: [{name: h, hostPath: {path: HOSTDIR/no/such/directory}}]
   containers:
-  - {name: c, image: BUSYBOX, command: [sleep, "100000"], securityContext: {seLinuxOptions: {level: "s0:c1,c2"}}}
+  - {name: c, image: BUSYBOX, command: [sleep, "100000"], volumeMounts: [{name: h, mountPath: /h}]}
 `,
 	"noimage": `
   terminationGracePeriodSeconds: 1

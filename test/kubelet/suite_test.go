@@ -284,7 +284,7 @@ func fetch(n *node, url string) string {
 func refusals(n *node) {
 	n.await("refused", "is refused by name", func(p *corev1.Pod) bool {
 		w := container(p, "c").State.Waiting
-		return w != nil && (strings.Contains(w.Message, "selinux") || strings.Contains(w.Message, "SELinux"))
+		return w != nil && strings.Contains(w.Message, "host_path") && strings.Contains(w.Message, "/no/such/directory")
 	})
 	n.await("noimage", "has no image", func(p *corev1.Pod) bool {
 		w := container(p, "c").State.Waiting

@@ -31,7 +31,7 @@ func TestNoFieldHoldsNUL(t *testing.T) {
 			if !errdefs.IsInvalidArgument(err) {
 				t.Errorf("a NUL in %s: %v", field, err)
 			}
-			if _, at := nulIn(root.ProtoReflect()); at < 0 {
+			if _, at := nulIn(root.ProtoReflect()); at < 0 || !errdefs.IsInvalidArgument(checkNUL(root)) {
 				t.Errorf("a NUL in %s is not found", field)
 			}
 		})

@@ -12,8 +12,9 @@ const (
 	// calls at a time, and one container must not have them all, with what they cost of processes, pipes and memory.
 	maxExecs = 256
 
-	// ownRoom is what each Run may keep of its command's output, in bytes, whatever others keep: probes need no more.
-	ownRoom = 32 << 10
+	// ownRoom is what each Run may keep of its command's output, in bytes, whatever others keep. It is enough for 32 KiB of both streams, with
+	// the buffers that grow; probes need no more.
+	ownRoom = 64 << 10
 	// maxHeld bounds what all Runs keep beyond that, and maxHeldOfContainer what those of one container do: four streams of the greatest
 	// size. So one container that prints much makes neither this process large nor the Runs of others fail.
 	maxHeld            = 4 * maxHeldOfContainer

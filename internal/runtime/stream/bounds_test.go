@@ -150,13 +150,14 @@ func TestOutputThatIsHeld(t *testing.T) {
 		}
 	}
 	r.bounds.mu.Unlock()
-	quiet := &printers{bytes: ownRoom / 8, goOn: make(chan struct{})}
+	const little = 16 << 10 // of each stream
+	quiet := &printers{bytes: little, goOn: make(chan struct{})}
 	close(quiet.goOn)
 	for _, container := range []string{"loud-0", "quiet"} {
 		quiet.begun.Add(1)
 		probe := &Runner{Executor: quiet, Containers: anything{}, Log: r.Log}
 		probe.bounds.all, probe.bounds.held = maxHeld, map[string]int{container: maxHeldOfContainer}
-		if res, err := probe.Run(t.Context(), container, []string{"probe"}, 0); err != nil || len(res.Stdout) != ownRoom/8 || len(res.Stderr) != ownRoom/8 {
+		if res, err := probe.Run(t.Context(), container, []string{"probe"}, 0); err != nil || len(res.Stdout) != little || len(res.Stderr) != little {
 			t.Errorf("a probe beside them in %s: %d bytes, %v", container, len(res.Stdout), err)
 		} else {
 			res.Release()

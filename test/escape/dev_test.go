@@ -101,23 +101,33 @@ func TestHostileNull(t *testing.T) {
 	onEachEngine(t, nil, func(n *node) { n.pod(nil).attackDevice("/dev/null", false) })
 }
 
-// TestHostileNullOfVolumes: the same where /dev is a volume, as an emptyDir would be, which another container of the pod has filled.
+// TestHostileNullOfVolumes: the same where /dev is a volume, as an emptyDir would be, in which another container of the pod is at work: before the
+// victim starts, and afterwards.
 func TestHostileNullOfVolumes(t *testing.T) {
 	onEachEngine(t, nil, func(n *node) {
 		dev := n.place()
 		p := n.pod(nil)
 		evil := p.launch(mounted(shell(sleeper), dev, "/shared"))
 		for _, way := range hostileNull {
-			evil.exec("sh", "-c", "p=/shared/null; rm -rf /shared/null; "+way.script)
+			evil.exec("sh", "-c", "rm -rf /shared/null && mknod -m 666 /shared/null c 1 3")
+			victim := p.launch(mounted(shell(sleeper), dev, "/dev"))
+			evil.exec("sh", "-c", "p=/shared/null; rm -rf /fifo $p; "+way.script)
+			var seen *opens
+			if way.opened {
+				seen = evil.watch("/shared/null", way.name != "FIFO")
+			}
 			begin := time.Now()
-			c := p.try(mounted(shell(sleeper), dev, "/dev"))
-			if c.err == nil {
-				c.stillExecutes(way.name)
-			} else {
-				n.Logf("%s: the container is refused: %v", way.name, c.err)
+			victim.stillExecutes(way.name)
+			late := p.try(mounted(shell(sleeper), dev, "/dev"))
+			if late.err == nil { // that it is refused is right, too: there is nothing to mask files with
+				late.stillExecutes(way.name)
 			}
 			n.within(begin, way.name)
-			c.stop()
+			if seen != nil {
+				seen.wantNone(way.name)
+			}
+			victim.stop()
+			late.stop()
 		}
 	})
 }
@@ -133,8 +143,7 @@ func (p *pod) attackDevice(path string, tty bool) {
 			seen = c.watch(path, way.name != "FIFO")
 		}
 		begin := time.Now()
-		for range 3 {
-			c.stillExecutes(way.name)
+		for i := 0; i < 3 && c.stillExecutes(way.name); i++ {
 			if tty {
 				_, _ = c.terminal("echo fine") // without its device there may be none
 			}
@@ -148,12 +157,14 @@ func (p *pod) attackDevice(path string, tty bool) {
 }
 
 // stillExecutes fails when a command does not run as ever: with the host's /dev/null as its stdin, which ends at once.
-func (c *container) stillExecutes(why string) {
+func (c *container) stillExecutes(why string) bool {
 	c.Helper()
 	resp, err := c.tryExec(int64(60*harness.SlowFactor()), "sh", "-c", "cat; stat -L -c '%F %t:%T' /proc/self/fd/0")
 	if err != nil || string(resp.GetStdout()) != "character special file 1:3\n" {
 		c.Errorf("%s: a command ends with %v, %v", why, resp, err)
+		return false
 	}
+	return true
 }
 
 // within fails when what was begun has taken long.

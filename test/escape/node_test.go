@@ -223,6 +223,11 @@ func (p *pod) tryCreate(cfg *cri.ContainerConfig) *container {
 	p.count++
 	name := fmt.Sprintf("c%d", p.count)
 	cfg.Metadata, cfg.LogPath = &cri.ContainerMetadata{Name: name}, name+".log"
+	return p.create(cfg)
+}
+
+// create creates a container that has a name and a log already.
+func (p *pod) create(cfg *cri.ContainerConfig) *container {
 	resp, err := p.rt.CreateContainer(p.ctx, &cri.CreateContainerRequest{PodSandboxId: p.id, Config: cfg, SandboxConfig: p.cfg})
 	return &container{pod: p, id: resp.GetContainerId(), log: filepath.Join(p.cfg.GetLogDirectory(), cfg.GetLogPath()), err: err}
 }
@@ -230,10 +235,15 @@ func (p *pod) tryCreate(cfg *cri.ContainerConfig) *container {
 // try creates and starts a container. That it is refused may be right: err tells.
 func (p *pod) try(cfg *cri.ContainerConfig) *container {
 	c := p.tryCreate(cfg)
-	if c.err == nil {
-		_, c.err = p.rt.StartContainer(p.ctx, &cri.StartContainerRequest{ContainerId: c.id})
-	}
+	c.start()
 	return c
+}
+
+// start starts a container that was created.
+func (c *container) start() {
+	if c.err == nil {
+		_, c.err = c.rt.StartContainer(c.ctx, &cri.StartContainerRequest{ContainerId: c.id})
+	}
 }
 
 // launch starts a container that must start.

@@ -16,7 +16,7 @@ TEST_DEPS  := busybox-static nginx-light docker-registry skopeo zstd containerne
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-e2e test-kubelet test-vm test-vm-all bench generate clean deps test-deps vm-deps FORCE
+.PHONY: help run build test check test-unit test-e2e test-escape test-kubelet test-vm test-vm-all bench generate clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -48,11 +48,15 @@ check: need-go deps ## formatting, vet, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
 test-unit: need-root test-deps ## tests of the packages
-	$(PLAIN) $(GO) test -p 1 -timeout 10m $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench)
+	$(PLAIN) $(GO) test -p 1 -timeout 10m $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench -e /test/escape)
 	$(CGO) $(GO) test -p 1 -timeout 10m -tags '$(CGO_TAGS)' $(CGO_PKGS)
 
-test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl
+test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl, and a part of test-escape
 	$(PLAIN) $(GO) test -p 1 -timeout 20m -count 1 ./test/e2e/... ./test/crash/...
+	$(PLAIN) $(GO) test -timeout 10m -count 1 -short ./test/escape
+
+test-escape: need-root test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
+	$(PLAIN) $(GO) test -timeout 60m -count 1 ./test/escape $(ARGS)
 
 test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a part of the tests on pure cgroup v2, in a virtual machine
 	$(PLAIN) $(GO) test -p 1 -timeout 30m -count 1 ./test/vm/...

@@ -20,11 +20,11 @@ func TestCVE2022_29162(t *testing.T) {
 		shared := n.place()
 		n.check(os.Chmod(shared, 0o755))
 		p := n.pod(nil)
-		made := p.output(mounted(shell("cp /bin/busybox /shared/capable && chmod 755 /shared/capable && /attack inheritable /shared/capable && echo made"), shared, "/shared"))
+		made := p.output(mounted(shell("mkdir -m 755 -p /shared/capable && cp /bin/busybox /shared/capable/ && /attack inheritable /shared/capable/busybox && echo made"), shared, "/shared"))
 		if made != "made\n" {
 			n.Fatalf("the file could not be made: %q", made)
 		}
-		const show = "grep ^Cap /proc/self/status; /shared/capable grep ^Cap /proc/self/status; echo shown"
+		const show = "grep ^Cap /proc/self/status; /shared/capable/busybox grep ^Cap /proc/self/status; echo shown"
 		cfg := able(mounted(shell(show+"; "+sleeper), shared, "/shared"), "NET_ADMIN", "SYS_PTRACE", "DAC_OVERRIDE", "SYS_ADMIN")
 		cfg.Linux.SecurityContext.RunAsUser = &cri.Int64Value{Value: 1000}
 		c := p.launch(cfg)

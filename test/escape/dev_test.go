@@ -143,7 +143,7 @@ func (p *pod) attackDevice(path string, tty bool) {
 			seen = c.watch(path, way.name != "FIFO")
 		}
 		begin := time.Now()
-		for i := 0; i < 3 && c.stillExecutes(way.name); i++ {
+		for i := 0; i < rounds(10) && c.stillExecutes(way.name); i++ {
 			if tty {
 				_, _ = c.terminal("echo fine") // without its device there may be none
 			}

@@ -46,9 +46,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// rounds is how often a race is tried: full times, or a tenth of that with -short.
+// short asks for a part of the work: so does -short, and a machine that is emulated.
+func short() bool { return testing.Short() || harness.SlowFactor() > 1 }
+
+// rounds is how often a race is tried: full times, or a tenth of that.
 func rounds(full int) int {
-	if testing.Short() {
+	if short() {
 		return max(full/10, 1)
 	}
 	return full

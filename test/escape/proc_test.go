@@ -37,8 +37,8 @@ func (n *node) wantUntouched(dir string) {
 	}
 }
 
-// confined are lines of /proc/self/status that tell how a process is confined.
-const confined = "grep -E '^(Seccomp|NoNewPrivs|CapBnd|CapEff):' /proc/self/status"
+// confined tells how a process is confined: by lines of its status, and AppArmor's or SELinux's label where the kernel has them.
+const confined = "grep -E '^(Seccomp|NoNewPrivs|CapBnd|CapEff):' /proc/self/status; cat /proc/self/attr/current 2>&- || true"
 
 // asKubelets is a container that is confined as usual, with the default seccomp profile, and prints what shows it.
 func asKubelets(script string) *cri.ContainerConfig {
@@ -108,8 +108,11 @@ func TestCVE2019_16884(t *testing.T) {
 // wantConfinedBeside looks at a container's confinement from the host, when its own /proc cannot tell it.
 func (n *node) wantConfinedBeside(c *container, ordinary string) {
 	n.Helper()
-	raw, err := os.ReadFile(filepath.Join("/proc", itoa(c.process()), "status"))
+	dir := filepath.Join("/proc", itoa(c.process()))
+	raw, err := os.ReadFile(dir + "/status")
 	n.check(err)
+	label, _ := os.ReadFile(dir + "/attr/current") // a kernel without labels has none
+	raw = append(raw, label...)
 	for line := range strings.Lines(ordinary) {
 		if !strings.Contains(string(raw), strings.TrimSpace(line)) {
 			n.Errorf("the container should have %q:\n%s", line, raw)

@@ -118,7 +118,7 @@ func (n *node) hostileContainers(words []string, image string) {
 	p := n.pod(nil)
 	for field, set := range fields {
 		for i, word := range words {
-			if testing.Short() && n.engine == "runc" && (i+len(field))%3 != 0 {
+			if short() && n.engine == "runc" && (i+len(field))%5 != 0 {
 				continue // what a string may be is decided before an engine is asked
 			}
 			cfg := shell("tr '\\0' '\\n' < /proc/self/environ | grep ^evil=1; exit 0")

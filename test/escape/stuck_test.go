@@ -101,7 +101,7 @@ func (n *node) calls() int {
 	switch {
 	case n.engine == "runc":
 		return rounds(100)
-	case testing.Short():
+	case short():
 		return 200
 	}
 	return 5000

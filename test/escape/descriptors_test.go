@@ -49,7 +49,7 @@ func TestCVE2024_21626(t *testing.T) {
 		secret := n.canary()
 		p := n.pod(nil)
 		// What leads up from the working directory, and what is at hand.
-		look := "i=; for n in 1 2 3 4 5 6 7 8 9 10 11 12; do cat ./$i" + strings.TrimPrefix(secret.file, "/") + " 2>/dev/null && echo ESCAPED; i=../$i; done; echo at $(pwd -P)"
+		look := "i=; for n in 1 2 3 4 5 6 7 8 9 10 11 12; do cat ./${i}" + strings.TrimPrefix(secret.file, "/") + " 2>/dev/null && echo ESCAPED; i=../$i; done; echo at $(pwd -P)"
 		for _, name := range names {
 			if out := p.output(of(name, shell(look))); strings.Contains(out, "ESCAPED") || strings.Contains(out, secret.text) {
 				n.Errorf("%s: the working directory leads to the host: %s", name, out)

@@ -113,18 +113,28 @@ func TestCVE2025_31133(t *testing.T) {
 	})
 }
 
-// TestCVE2025_52565: /dev/console of a container with a terminal is a bind mount of /dev/pts/N, by that path, before anything is masked. /dev and
-// the terminals are a volume in which console, and pts with its first entries, change places with links to /proc.
+// TestCVE2025_52565: /dev/console of a container with a terminal is a bind mount of /dev/pts/N, by that path, before anything is masked. /dev is
+// a volume in which console, and pts with its terminals, change places with links to /proc.
 //
 // The attacker would have won if his /dev/console were a file of procfs, or one of the host's, or the host's core_pattern had changed.
 func TestCVE2025_52565(t *testing.T) {
 	onEachEngine(t, nil, func(n *node) {
 		n.unchanged(corePattern)
 		secret := n.canary()
+		terminals := n.place() // a devpts, as some driver of volumes may mount it
+		n.check(unix.Mount("devpts", terminals, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"))
+		n.Cleanup(func() {
+			if err := unix.Unmount(terminals, unix.MNT_DETACH); err != nil {
+				n.Error(err)
+			}
+		})
 		for _, names := range [][2]string{{"console", "link"}, {"pts", "links"}} {
 			dev := n.place()
 			n.folder(dev, "pts")
 			n.folder(dev, "links")
+			// What a runtime needs of /dev beside them.
+			n.check(unix.Mknod(filepath.Join(dev, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+			n.link("pts/ptmx", filepath.Join(dev, "ptmx"))
 			n.check(os.WriteFile(filepath.Join(dev, "console"), nil, 0o600))
 			n.link(corePattern, filepath.Join(dev, "link"))
 			for i := range 4 {
@@ -133,15 +143,21 @@ func TestCVE2025_52565(t *testing.T) {
 			}
 			p := n.pod(nil)
 			p.exchanging(dev, names[0], names[1])
-			for range rounds(40) {
+			started, last := 0, error(nil)
+			for range rounds(100) {
 				cfg := mounted(shell("(exec 2>&-; echo '|/bin/evil' > /dev/console); echo done; "+sleeper), dev, "/dev")
+				mounted(cfg, terminals, "/dev/pts")
 				cfg.Tty = true
 				c := p.try(cfg)
 				if c.err == nil {
+					started++
 					c.wantConsole(secret)
+				} else {
+					last = c.err
 				}
 				c.stop()
 			}
+			n.Logf("%s changes: %d of %d containers started; the last refusal: %v", names[0], started, rounds(100), last)
 			n.check(os.WriteFile(secret.file, []byte(secret.text), 0o644))
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -223,6 +224,54 @@ func (p *pod) useful(when string) {
 	call("RemoveContainer", func() error {
 		_, err := p.rt.RemoveContainer(p.ctx, &cri.RemoveContainerRequest{ContainerId: c.id})
 		return err
+	})
+}
+
+// TestStuckMounts: containers are created whose volume is on a file system that hangs, or whose working directory is. Their callers give up after a
+// second.
+//
+// The attacker would have won if the calls of other pods failed or took long meanwhile, if threads of the executor were held up after the callers
+// had gone, or if the containers' pod could not be removed when the file system lets go of them.
+func TestStuckMounts(t *testing.T) {
+	onEachEngine(t, nil, func(n *node) {
+		for name, change := range map[string]func(cfg *cri.ContainerConfig, hang string){
+			"volume":            func(cfg *cri.ContainerConfig, hang string) { mounted(cfg, hang+"/hang", "/volume") },
+			"below a volume":    func(cfg *cri.ContainerConfig, hang string) { mounted(mounted(cfg, hang, "/v"), "/tmp", "/v/hang") },
+			"working directory": func(cfg *cri.ContainerConfig, hang string) { mounted(cfg, hang, "/v"); cfg.WorkingDir = "/v/hang" },
+		} {
+			other := n.pod(nil)
+			other.useful("before")
+			lasting := n.processes()
+			maps.DeleteFunc(lasting, func(_ int, program string) bool { return program == "monopod" }) // it may ask what a host path is
+			fs := harness.MountHanging(n, filepath.Join(n.place(), "hang"))
+			p := n.pod(nil)
+			ctx, cancel := context.WithTimeout(n.ctx, time.Second*harness.SlowFactor())
+			var wg sync.WaitGroup
+			for i := range rounds(200) {
+				cfg := shell(sleeper)
+				cfg.Metadata, cfg.LogPath = &cri.ContainerMetadata{Name: fmt.Sprintf("stuck%d", i)}, fmt.Sprintf("stuck%d.log", i)
+				change(cfg, fs.Dir)
+				wg.Go(func() {
+					if resp, err := p.rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.id, Config: cfg, SandboxConfig: p.cfg}); err == nil {
+						_, _ = p.rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: resp.GetContainerId()})
+					}
+				})
+			}
+			other.useful(name + ": meanwhile")
+			wg.Wait()
+			cancel()
+			other.useful(name + ": after the callers have gone")
+			harness.Eventually(n, "no thread is held for callers that have gone", func() (bool, string) {
+				all := held(lasting)
+				return len(all) == 0, fmt.Sprintf("%s: %d threads, such as %.200q", name, len(all), all)
+			})
+			fs.Release()
+			begin := time.Now()
+			_, err := n.rt.RemovePodSandbox(n.ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.id})
+			n.check(err)
+			n.within(begin, "the removal of the pod")
+			other.useful(name + ": after the removal")
+		}
 	})
 }
 

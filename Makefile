@@ -55,8 +55,9 @@ test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with th
 	$(PLAIN) $(GO) test -p 1 -timeout 20m -count 1 ./test/e2e/... ./test/crash/...
 	$(PLAIN) $(GO) test -timeout 10m -count 1 -short ./test/escape
 
-test-escape: need-root test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
+test-escape: need-root vm-deps test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
 	$(PLAIN) $(GO) test -timeout 60m -count 1 ./test/escape $(ARGS)
+	$(PLAIN) $(GO) test -timeout 30m -count 1 -run '^TestEscapeOnCgroupV2$$' ./test/vm
 
 test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a part of the tests on pure cgroup v2, in a virtual machine
 	$(PLAIN) $(GO) test -p 1 -timeout 30m -count 1 ./test/vm/...

@@ -24,10 +24,14 @@ func TestCVE2021_41103(t *testing.T) {
 		const script = `for d in /root /dev/shm /opt; do mkdir -p $d/deep; chmod 777 $d $d/deep
 			cp /attack $d/deep/attack; chmod 4755 $d/deep/attack; echo "$0" > $d/deep/text; chmod 666 $d/deep/text; done; echo made; ` + sleeper
 		p := n.pod(func(c *cri.PodSandboxConfig) { c.Hostname = "outsider" })
-		p.launch(command("sh", "-c", script, secret.text)).says("made")
+		c := p.launch(command("sh", "-c", script, secret.text))
+		c.says("made")
 		names := n.namesOf("attack", "text", "hostname", "resolv.conf", "hosts")
 		if len(names) < 3 {
 			n.Fatalf("the container's files were not found on the host: %q", names)
+		}
+		for _, path := range []string{"root/deep/attack", "dev/shm/deep/attack", "opt/deep/text"} {
+			names = append(names, filepath.Join("/proc", itoa(c.process()), "root", path))
 		}
 		var read, executed []string
 		for _, name := range names {

@@ -145,9 +145,10 @@ func TestStuckStarts(t *testing.T) {
 func (n *node) flood(s stuck, other *pod) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.ctx, 2*time.Minute*harness.SlowFactor())
-	defer cancel()
 	done := make(chan struct{})
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
 	var mu sync.Mutex
 	ends := map[string]int{}
 	for range n.calls() {

@@ -10,6 +10,9 @@ CGO       := CGO_ENABLED=1
 CGO_TAGS  := seccomp netgo osusergo
 CGO_LDFLAGS := -linkmode external -extldflags "-static"
 CGO_PKGS  := ./cmd/monopod-executor ./internal/executor/...
+# go test, which runs what failed once more; all calls of one make are one run, in which at most one test may be FLAKY (test/run).
+RUN       := $(shell date +%s)-$(shell echo $$PPID)
+GO_TEST   := $(GO) run ./test/run -id $(RUN) -flaky _out/flaky --
 
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
@@ -48,19 +51,19 @@ check: need-go deps ## formatting, vet, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
 test-unit: need-root test-deps ## tests of the packages
-	$(PLAIN) $(GO) test -p 1 -timeout 10m $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench -e /test/escape)
-	$(CGO) $(GO) test -p 1 -timeout 10m -tags '$(CGO_TAGS)' $(CGO_PKGS)
+	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench -e /test/escape)
+	$(CGO) $(GO_TEST) -p 1 -timeout 10m -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl, and a part of test-escape
-	$(PLAIN) $(GO) test -p 1 -timeout 20m -count 1 ./test/e2e/... ./test/crash/...
-	$(PLAIN) $(GO) test -timeout 10m -count 1 -short ./test/escape
+	$(PLAIN) $(GO_TEST) -p 1 -timeout 20m -count 1 -- ./test/e2e/... ./test/crash/...
+	$(PLAIN) $(GO_TEST) -timeout 10m -count 1 -short -- ./test/escape
 
 test-escape: need-root vm-deps test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
 	$(PLAIN) $(GO) test -timeout 60m -count 1 ./test/escape $(ARGS)
 	$(PLAIN) $(GO) test -timeout 30m -count 1 -run '^TestEscapeOnCgroupV2$$' ./test/vm
 
 test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a part of the tests on pure cgroup v2, in a virtual machine
-	$(PLAIN) $(GO) test -p 1 -timeout 30m -count 1 ./test/vm/...
+	$(PLAIN) $(GO_TEST) -p 1 -timeout 30m -count 1 -- ./test/vm/...
 
 test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests that touch the host on pure cgroup v2, in virtual machines
 	$(PLAIN) $(GO) run ./test/vm/all -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(ARGS)

@@ -11,8 +11,8 @@ CGO_TAGS  := seccomp netgo osusergo
 CGO_LDFLAGS := -linkmode external -extldflags "-static"
 CGO_PKGS  := ./cmd/monopod-executor ./internal/executor/...
 # go test, which runs what failed once more; all calls of one make are one run, in which at most one test may be FLAKY (test/run).
-RUN       := $(shell date +%s)-$(shell echo $$PPID)
-GO_TEST   := $(GO) run ./test/run -id $(RUN) -flaky _out/flaky --
+RUN_ID    := $(shell date +%s)-$(shell echo $$PPID)
+GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky --
 
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor

@@ -48,7 +48,7 @@ const usage = `usage:
 monopod starts the keeper by itself. Logs go to stderr.
 `
 
-func init() {
+func init() { //nolint:gochecknoinits // libcontainer's way
 	// A container's init must get here before anything else does: libcontainer has set its world up already.
 	if len(os.Args) > 1 && os.Args[1] == "init" {
 		libcontainer.Init()

@@ -57,4 +57,4 @@ func sealedCopy(path string) (*os.File, error) {
 
 // nameProcess sets the name that ps shows, which after an execution by descriptor is a number. Without it things only
 // look odd, so an error does not matter.
-func nameProcess(name string) { os.WriteFile("/proc/self/comm", []byte(name), 0) }
+func nameProcess(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }

@@ -126,11 +126,11 @@ func writeWhole(path string, f func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(out.Name()) //nolint:errcheck // the first error is told
+			os.Remove(out.Name()) // the first error is told
 		}
 	}()
 	if err := f(out); err != nil {
-		out.Close() //nolint:errcheck // as above
+		out.Close() // as above
 		return err
 	}
 	// As if it had been written under its name.

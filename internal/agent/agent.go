@@ -231,7 +231,7 @@ func eventScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	// A list of types that is compiled in cannot fail to register.
 	if err := v1.AddToScheme(s); err != nil {
-		panic(err)
+		panic(err) //nolint:forbidigo // see above
 	}
 	return s
 }

@@ -218,7 +218,7 @@ func (s *Server) hangUp(ctx context.Context, served <-chan struct{}) {
 		return
 	case <-s.drained: // the library bounds its wait
 	}
-	time.Sleep(flushGrace)
+	time.Sleep(flushGrace) //nolint:forbidigo // handlers tell nobody when the last of their bytes has gone
 	s.listener.cut()
 }
 

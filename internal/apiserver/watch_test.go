@@ -70,7 +70,7 @@ func watchOne(t *testing.T, c kubernetes.Interface, ns string) {
 			if e.Type != want || e.Object.(*corev1.ConfigMap).Name != "w" {
 				t.Fatalf("event %v %v, want %v of w", e.Type, e.Object, want)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("no event %v", want)
 		}
 	}
@@ -104,7 +104,7 @@ func informOne(t *testing.T, c kubernetes.Interface, ns string) {
 			if got != want {
 				t.Errorf("informed of %q, want %q", got, want)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("not informed of %q", want)
 		}
 	}

@@ -467,7 +467,7 @@ func TestCDIDevicesEndToEnd(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(etc, "widget.json"), []byte(spec), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for m.Resources()[widget] != 2 {
 		select {
 		case <-m.Changed():

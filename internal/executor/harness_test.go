@@ -390,11 +390,10 @@ func texts(lines []logLine) (out []string) {
 // eventually asks again and again, for what no event tells.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not come to pass: ", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -179,7 +179,7 @@ func TestOthersInTheCgroup(t *testing.T) {
 	if err := other.Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Error(err)
 	}
-	other.Wait() //nolint:errcheck // by a signal, as is looked at
+	other.Wait() // by a signal, as is looked at
 	if got := other.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != syscall.SIGUSR1 {
 		t.Errorf("the process that was there was ended by %v", got)
 	}

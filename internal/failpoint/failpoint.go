@@ -105,7 +105,7 @@ func loadEnv() {
 			prefix, ok := strings.CutSuffix(name, "...")
 			n, err := strconv.ParseInt(marker, 10, 64)
 			if !ok || err != nil {
-				panic(fmt.Sprintf("%s: %q: it should be prefix/...=kill-at:N", EnvVar, item))
+				panic(fmt.Sprintf("%s: %q: it should be prefix/...=kill-at:N", EnvVar, item)) //nolint:forbidigo // a test that asks for nonsense must not pass
 			}
 			c := &countdown{prefix: prefix}
 			c.left.Store(n)

@@ -40,7 +40,7 @@ func (a *Auth) key() string {
 	}
 	raw, err := json.Marshal(a)
 	if err != nil {
-		panic("image: marshalling a struct of strings failed: " + err.Error())
+		panic("image: marshalling a struct of strings failed: " + err.Error()) //nolint:forbidigo // strings can be marshalled
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])

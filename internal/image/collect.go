@@ -73,7 +73,7 @@ func (s *Store) collectAsked(ctx context.Context) {
 	select {
 	case <-s.collectKick:
 		if err := s.collect(ctx); err != nil {
-			s.log.WarnContext(ctx, "collecting unused image content failed; it is tried again at the next start", "err", err)
+			s.log.WarnContext(ctx, "collecting unused image content failed; it is tried again at the next start", "error", err)
 		}
 	default:
 	}
@@ -91,7 +91,7 @@ func (s *Store) collectLoop(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := s.collect(ctx); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "collecting unused image content failed; it is tried again later", "err", err)
+			s.log.WarnContext(ctx, "collecting unused image content failed; it is tried again later", "error", err)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (s *Store) beginTransfer(ctx context.Context, what string) (_ context.Conte
 		if !keep {
 			// Detached: a lease that outlives a cancelled call would hold its content for an hour.
 			if err := s.leases.Delete(context.WithoutCancel(ctx), lease); err != nil && !errdefs.IsNotFound(err) {
-				s.log.WarnContext(ctx, "dropping a lease failed; what it holds is freed later", "lease", lease.ID, "err", err)
+				s.log.WarnContext(ctx, "dropping a lease failed; what it holds is freed later", "lease", lease.ID, "error", err)
 				s.late.add(nil, []string{lease.ID})
 			}
 		}

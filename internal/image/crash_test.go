@@ -107,7 +107,8 @@ func (f *fixture) mustBeEmpty() {
 	}
 	for _, dir := range []string{"overlay/snapshots", "content/blobs/sha256", "content/ingest", "downloads/*"} {
 		path := filepath.Join(f.cfg.Root, dir)
-		for deadline := time.Now().Add(5 * time.Second); ; {
+		// The collection in the background may still be at it.
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			entries, err := filepath.Glob(filepath.Join(path, "*"))
 			if err != nil {
 				f.t.Fatal(err)
@@ -119,7 +120,6 @@ func (f *fixture) mustBeEmpty() {
 				f.t.Errorf("%d entries are left in %s", len(entries), dir)
 				break
 			}
-			time.Sleep(10 * time.Millisecond) // the collection in the background may still be at it
 		}
 	}
 }
@@ -271,7 +271,7 @@ func (s slow) Write(p []byte) (int, error) {
 			return i, err
 		}
 		s.ResponseWriter.(http.Flusher).Flush()
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // a slow server is what it plays
 	}
 	return len(p), nil
 }

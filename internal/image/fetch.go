@@ -28,7 +28,7 @@ func (s *Store) fetchWhole(ctx context.Context, from remotes.Fetcher, desc ocisp
 		return err
 	}
 	defer func() {
-		w.Close() //nolint:errcheck // what is not committed is dropped
+		w.Close() // what is not committed is dropped
 		if err != nil {
 			if aerr := s.content.Abort(context.WithoutCancel(ctx), ref); aerr != nil && !errdefs.IsNotFound(aerr) {
 				err = errors.Join(err, aerr)

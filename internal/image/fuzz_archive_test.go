@@ -27,7 +27,7 @@ func FuzzArchive(f *testing.F) {
 				f.Fatal(err)
 			}
 			if h.Typeflag == tar.TypeReg {
-				io.WriteString(tw, data) //nolint:errcheck // into memory
+				io.WriteString(tw, data) // into memory
 			}
 		}
 		f.Add(out.Bytes())

@@ -78,12 +78,10 @@ func (f *fixture) load(r io.Reader) (names []string, err error) {
 // awaitGone waits until a collection that runs in the background has removed the path.
 func awaitGone(t *testing.T, path string) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for time.Now().Before(deadline) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); os.IsNotExist(err) {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("%s is still there", path)
 }

@@ -269,7 +269,7 @@ func TestMostLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Unmount(merged, 0) //nolint:errcheck // looked for at the end of the test
+	defer unix.Unmount(merged, 0) // looked for at the end of the test
 	if entries, err := os.ReadDir(merged); err != nil || len(entries) != 500 {
 		t.Errorf("%d files, %v", len(entries), err)
 	}

@@ -112,7 +112,7 @@ func (x *index) rebuild(ctx context.Context) error {
 		found := x.known[rec.Target.Digest]
 		if found == nil {
 			if found, err = x.store.inspect(ctx, rec.Target); err != nil {
-				x.store.log.WarnContext(ctx, "image is not whole; pull it again to repair it", "image", rec.Name, "err", err)
+				x.store.log.WarnContext(ctx, "image is not whole; pull it again to repair it", "image", rec.Name, "error", err)
 				continue
 			}
 		}

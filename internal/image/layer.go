@@ -286,7 +286,7 @@ func (u *unpacking) applyPlain(ctx context.Context, stop func(), in io.Reader) (
 	result, err := untar.Apply(ctx, u.dir, layer, untar.Options{MaxBytes: limits.layerBytes, MaxEntries: limits.layerEntries,
 		MaxMemory: limits.layerMemory, Room: u.store.room.check,
 		Warn: func(msg string, args ...any) {
-			u.store.log.WarnContext(ctx, msg, append(args, "layer", u.desc.Digest)...)
+			u.store.log.WarnContext(ctx, msg, append(args, "layer", u.desc.Digest)...) //nolint:sloglint // it passes on what another part says
 		}})
 	if err == nil {
 		err = drain(layer)
@@ -357,6 +357,6 @@ func (u *unpacking) end(ctx context.Context, committed bool) {
 		u.store.late.add([]string{u.key}, nil)
 	}
 	if err != nil {
-		u.store.log.WarnContext(ctx, "cleaning up after a layer failed; it is done later", "layer", u.desc.Digest, "err", err)
+		u.store.log.WarnContext(ctx, "cleaning up after a layer failed; it is done later", "layer", u.desc.Digest, "error", err)
 	}
 }

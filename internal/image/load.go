@@ -161,7 +161,7 @@ func (s *Store) keepFile() keepFile {
 			return "", noRoom(err)
 		}
 		defer func() {
-			w.Close() //nolint:errcheck // committed, or of no use
+			w.Close() // committed, or of no use
 			if err != nil {
 				if aerr := s.content.Abort(context.WithoutCancel(ctx), ref); aerr != nil && !errdefs.IsNotFound(aerr) {
 					err = errors.Join(err, aerr)

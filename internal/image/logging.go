@@ -60,6 +60,6 @@ func (h slogHook) Fire(e *logrus.Entry) error {
 	if ctx == nil {
 		ctx = h.ctx
 	}
-	h.to.LogAttrs(ctx, level, e.Message, attrs...)
+	h.to.LogAttrs(ctx, level, e.Message, attrs...) //nolint:sloglint // it passes on what a library says
 	return nil
 }

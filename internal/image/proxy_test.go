@@ -60,7 +60,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header()[k] = v
 	}
 	w.WriteHeader(resp.StatusCode)
-	io.Copy(w, resp.Body) //nolint:errcheck // the client may be gone
+	io.Copy(w, resp.Body) // the client may be gone
 }
 
 // connect is a tunnel.
@@ -79,11 +79,11 @@ func (p *proxy) connect(w http.ResponseWriter) {
 	defer client.Close()
 	ended := make(chan struct{})
 	go func() {
-		io.Copy(server, client)            //nolint:errcheck // either end may go
-		server.(*net.TCPConn).CloseWrite() //nolint:errcheck // as above
+		io.Copy(server, client)            // either end may go
+		server.(*net.TCPConn).CloseWrite() // as above
 		close(ended)
 	}()
-	io.Copy(client, server) //nolint:errcheck // as above
+	io.Copy(client, server) // as above
 	client.Close()
 	<-ended
 }

@@ -171,8 +171,8 @@ func TestAnswersForBlobs(t *testing.T) {
 		registry.Change(func(raw []byte) []byte {
 			var buf bytes.Buffer
 			zw := gzip.NewWriter(&buf)
-			zw.Write(raw) //nolint:errcheck // into memory
-			zw.Close()    //nolint:errcheck // as above
+			zw.Write(raw) // into memory
+			zw.Close()    // as above
 			return buf.Bytes()
 		})(headed{w, "gzip"}, req, serve)
 	}

@@ -58,7 +58,7 @@ func checkOverlay(dir string) (err error) {
 func (s *Store) sweep(ctx context.Context) error {
 	err := s.sweepAll(ctx)
 	if errdefs.IsResourceExhausted(err) {
-		s.log.ErrorContext(ctx, "the disk of the image store is full; what killed pulls have left is removed at the next start with room", "store", s.root, "err", err)
+		s.log.ErrorContext(ctx, "the disk of the image store is full; what killed pulls have left is removed at the next start with room", "store", s.root, "error", err)
 		return nil
 	}
 	return err

@@ -303,7 +303,7 @@ func Undecodable(err error) (keys []string, all bool) {
 	if bad, ok := err.(*UndecodableError); ok { //nolint:errorlint // a joined error is taken apart here
 		return []string{bad.Key}, true
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // as above
+	joined, ok := err.(interface{ Unwrap() []error }) // as above
 	if !ok {
 		return nil, false
 	}

@@ -74,7 +74,7 @@ func BenchmarkManyPods(b *testing.B) {
 	}
 	empty, full := [2]sample{{}, {}}, [2]sample{{}, {}}
 	measure := func(s [2]sample) {
-		time.Sleep(settle)
+		time.Sleep(settle) //nolint:forbidigo // a machine that does nothing is what is measured on
 		p.round(b, s[0])
 		p.round(b, s[1])
 	}

@@ -91,7 +91,7 @@ func (a *api) open(ctx context.Context, path string, query url.Values) (io.ReadC
 }
 
 func (a *api) get(path string, query url.Values) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	body, err := a.open(ctx, path, query)
 	if err != nil {
@@ -180,7 +180,7 @@ func (a *api) stream(s session) (stdout, stderr string, err error) {
 	}
 	ctx, cancel := s.ctx, func() {}
 	if ctx == nil {
-		ctx, cancel = context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 	}
 	defer cancel()
 	var out, errout bytes.Buffer

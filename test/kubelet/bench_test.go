@@ -37,10 +37,10 @@ func measure(b *testing.B, cfg map[string]any) {
 	b.ReportMetric(float64(one.Milliseconds())/float64(b.N), "ms/1-pod")
 	b.ReportMetric(float64(ten.Milliseconds())/float64(b.N), "ms/10-pods")
 	n.up("idle", 20)
-	time.Sleep(10 * time.Second) // what follows the start has ended
+	time.Sleep(10 * time.Second) //nolint:forbidigo // what follows the start has ended, and tells nobody
 	parts := map[string][]int{"kubelet": {n.cmd.Process.Pid}, "monopod": {n.rt.PID()}, "executor": executors(b, n.rt.Dir)}
 	before := used(b, parts)
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) //nolint:forbidigo // it is what is measured
 	for part, after := range used(b, parts) {
 		b.ReportMetric(float64((after - before[part]).Milliseconds()), part+"-cpu-ms/min")
 	}

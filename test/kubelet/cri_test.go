@@ -22,7 +22,7 @@ func (n *node) inRuntime(pod string) []string {
 		n.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	labels := map[string]string{}
 	if pod != "" {

@@ -87,9 +87,7 @@ func removal(n *node) {
 		}
 		return append(all, n.inRuntime("")...)
 	}
-	deadline := time.Now().Add(150 * time.Second)
-	for len(left()) > 0 && time.Now().Before(deadline) {
-		time.Sleep(time.Second)
+	for deadline := time.Now().Add(150 * time.Second); len(left()) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
 	}
 	for _, l := range left() {
 		n.Errorf("left behind: %s", l)

@@ -175,7 +175,7 @@ func (n *node) stopKubelet(sig syscall.Signal) {
 	}
 	select {
 	case <-n.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		_ = n.cmd.Process.Kill()
 		<-n.done
 		n.Errorf("the kubelet did not end after %v", sig)

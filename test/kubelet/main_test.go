@@ -28,7 +28,8 @@ var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic
 const nodeIP = "192.0.2.10"
 
 func TestMain(m *testing.M) {
-	code, err := 0, error(nil)
+	var code int
+	var err error
 	if os.Getenv(inside) == "" {
 		code, err = enter()
 	} else if err = prepare(); err == nil {

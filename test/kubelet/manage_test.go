@@ -25,7 +25,7 @@ func (n *node) images() []string {
 		n.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	list, err := cri.NewImageServiceClient(conn).ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {

@@ -101,7 +101,7 @@ func logs(n *node) {
 	if got, err := n.api.logs("live", "c", "previous", "true"); err != nil || got != "first life\n" {
 		n.Errorf("previous: %q %v", got, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	body, err := n.api.open(ctx, podPath("containerLogs", "full", "main"), url.Values{"follow": {"true"}, "tailLines": {"0"}})
 	if err != nil {

@@ -115,7 +115,7 @@ func Slow(piece int, pause time.Duration) Fault {
 			}
 			w.(http.Flusher).Flush()
 			body = body[n:]
-			time.Sleep(pause)
+			time.Sleep(pause) //nolint:forbidigo // a slow registry is what it plays
 		}
 	}
 }

@@ -214,7 +214,7 @@ func TestHangingPlugin(t *testing.T) {
 	if _, err := fmt.Sscan(b.file("child"), &pid); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); syscall.Kill(pid, 0) == nil && !zombie(pid); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil && !zombie(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("its child lives on")
 		}
@@ -240,7 +240,7 @@ func TestWaiterGoes(t *testing.T) {
 		if err == nil {
 			t.Error("no error")
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it still waits")
 	}
 }

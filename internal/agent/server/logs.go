@@ -61,7 +61,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.cfg.Log.Warn("a log was not sent to its end", "pod", pod.Namespace+"/"+pod.Name, "container", name, "error", err)
 		// The client must not take this for the log's end.
-		panic(http.ErrAbortHandler)
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http: it cuts the answer, as nothing else does
 	}
 }
 

@@ -73,7 +73,7 @@ func start(t *testing.T, objects ...runtime.Object) (*Writer, *fake.Clientset, *
 
 func flush(t *testing.T, w *Writer, uid types.UID) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := w.Flush(ctx, uid); err != nil {
 		t.Fatal(err)

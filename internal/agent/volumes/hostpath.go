@@ -31,7 +31,7 @@ func hostPath(src *v1.HostPathVolumeSource) error {
 	if err != nil {
 		return fmt.Errorf("hostPath %s, type %s: %w", src.Path, kind, err)
 	}
-	ok := false
+	var ok bool
 	switch mode := info.Mode(); kind {
 	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:
 		ok = mode.IsDir()

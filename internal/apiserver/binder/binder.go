@@ -59,7 +59,7 @@ type Binder struct {
 
 // New returns a Binder that does nothing until it is run.
 func New(config Config) *Binder {
-	return &Binder{config: config, log: cmp.Or(config.Log, slog.Default())}
+	return &Binder{config: config, log: cmp.Or(config.Log, slog.New(slog.DiscardHandler))}
 }
 
 // Run binds pods until ctx ends, which is no error. A Binder is run once.
@@ -198,7 +198,7 @@ func (b *Binder) retryWaiting() {
 func (b *Binder) podsOn(node string) []*corev1.Pod {
 	objs, err := b.pods.GetIndexer().ByIndex(byNode, node)
 	if err != nil {
-		panic(err) // the index does not exist: a fault of this package
+		panic(err) //nolint:forbidigo // the index does not exist: a fault of this package
 	}
 	pods := make([]*corev1.Pod, 0, len(objs))
 	for _, obj := range objs {

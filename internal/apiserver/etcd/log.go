@@ -39,7 +39,7 @@ func (c core) level(l zapcore.Level) slog.Level {
 // Enabled implements zapcore.LevelEnabler.
 func (c core) Enabled(l zapcore.Level) bool {
 	// etcd's own debug level tells of each entry that is applied, with its bytes: a secret's too.
-	return l > zapcore.DebugLevel && c.log.Enabled(context.Background(), c.level(l)) //nolint:contextcheck // zap has no context to give
+	return l > zapcore.DebugLevel && c.log.Enabled(context.Background(), c.level(l)) //nolint:forbidigo // zap has no context to give
 }
 
 // With implements zapcore.Core.
@@ -61,7 +61,7 @@ func (c core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Message == premature {
 		l = slog.LevelDebug
 	}
-	c.log.Log(context.Background(), l, e.Message, attributes(fields)...) //nolint:contextcheck // as above
+	c.log.Log(context.Background(), l, e.Message, attributes(fields)...) //nolint:forbidigo,sloglint // as above; the message is the library's
 	return nil
 }
 

@@ -37,7 +37,7 @@ func start(t *testing.T, dirs ...string) (*Source, <-chan struct{}) {
 // await waits until the source has the devices that are named.
 func await(t *testing.T, s *Source, ticks <-chan struct{}, want ...string) {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for !slices.Equal(names(s.Snapshot().Devices), want) {
 		select {
 		case <-ticks:
@@ -130,7 +130,7 @@ func TestCheckNamesAllAndTicksWhenTheMissingPathComes(t *testing.T) {
 	must(t, unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
 	write(t, root+"/hook", "")
 	must(t, os.Chmod(root+"/hook", 0o755))
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for s.Check("v.com/w", "w0", false) != nil {
 		select {
 		case <-ticks:

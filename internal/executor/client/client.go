@@ -68,7 +68,7 @@ func New(cfg Config) *Client {
 	}
 	c := &Client{cfg: cfg}
 	// The connections belong to the client, not to the call that happens to make them.
-	c.ctx, c.end = context.WithCancel(context.Background())
+	c.ctx, c.end = context.WithCancel(context.Background()) //nolint:forbidigo // see above
 	return c
 }
 
@@ -194,7 +194,7 @@ func (c *Client) Events(ctx context.Context, f func(protocol.Event)) error {
 		if !protocol.IsLost(err) && !errdefs.IsUnavailable(err) {
 			return err
 		}
-		c.cfg.Log.Debug("executor: subscription is renewed", "err", err)
+		c.cfg.Log.Debug("executor: subscription is renewed", "error", err)
 	}
 }
 
@@ -212,7 +212,7 @@ func (c *Client) subscribe(ctx context.Context, f func(protocol.Event)) error {
 			protocol.CloseFDs(fds)
 			var ev protocol.Event
 			if err := json.Unmarshal(body, &ev); err != nil {
-				c.cfg.Log.Warn("executor: event dropped", "err", err)
+				c.cfg.Log.Warn("executor: event dropped", "error", err)
 				return
 			}
 			if ctx.Err() == nil {
@@ -262,7 +262,7 @@ func call[R any](ctx context.Context, c *Client, method string, req any, idempot
 		if err == nil || !protocol.IsLost(err) || !idempotent || c.ctx.Err() != nil {
 			return resp, err
 		}
-		c.cfg.Log.Debug("executor: call is repeated on a new connection", "method", method, "err", err)
+		c.cfg.Log.Debug("executor: call is repeated on a new connection", "method", method, "error", err)
 	}
 }
 

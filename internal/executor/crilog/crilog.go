@@ -271,7 +271,7 @@ func (l *File) write(p []byte) error {
 	if n > 0 {
 		// Take the torn part back. The size is asked for rather than remembered: others may have truncated the file.
 		if st, serr := l.f.Stat(); serr == nil {
-			l.f.Truncate(max(st.Size()-int64(n), 0))
+			_ = l.f.Truncate(max(st.Size()-int64(n), 0))
 		}
 	}
 	l.measure()

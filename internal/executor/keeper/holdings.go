@@ -137,7 +137,7 @@ func (h *holdings) running() (n int) {
 func (h *holdings) ended(st proc.Status) {
 	stat, err := proc.ReadStat(st.PID)
 	if err != nil {
-		h.log.Error("a zombie cannot be identified", "pid", st.PID, "err", err)
+		h.log.Error("a zombie cannot be identified", "pid", st.PID, "error", err)
 		return
 	}
 	h.mu.Lock()
@@ -152,7 +152,7 @@ func (h *holdings) ended(st proc.Status) {
 	} else {
 		// The keeper's memory is the second copy: the exit is lost only if the keeper dies too, and is then said to be
 		// unknown. Not to reap would gain nothing.
-		h.log.Error("exit not journalled", "err", err)
+		h.log.Error("exit not journalled", "error", err)
 	}
 	k.exit = &e
 	h.unsent = append(h.unsent, e)
@@ -209,7 +209,7 @@ func (h *holdings) snapshot() (notes []noteWithFDs) {
 		for name, fd := range k.fds {
 			dup, err := fd.Dup()
 			if err != nil {
-				h.log.Error("a held descriptor cannot be passed on", "key", key, "name", name, "err", err)
+				h.log.Error("a held descriptor cannot be passed on", "key", key, "name", name, "error", err)
 				continue
 			}
 			n.note.Holding.Names = append(n.note.Holding.Names, name)

@@ -90,7 +90,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		defer func() {
 			if err := leave(); err != nil {
-				cfg.Log.Warn("the executor's cgroup stays behind", "cgroup", cfg.Cgroup, "err", err)
+				cfg.Log.Warn("the executor's cgroup stays behind", "cgroup", cfg.Cgroup, "error", err)
 			}
 		}()
 	}
@@ -98,7 +98,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(oomScoreAdj), 0); err != nil {
-		cfg.Log.Info("the executor is no better protected from the OOM killer than others", "err", err)
+		cfg.Log.Info("the executor is no better protected from the OOM killer than others", "error", err)
 	}
 	k := &keeper{cfg: cfg, log: cfg.Log, held: newHoldings(j, cfg.Log), gone: make(chan int, 1)}
 	if err := k.open(); err != nil {
@@ -192,7 +192,7 @@ func (k *keeper) run(ctx context.Context) error {
 			k.watch(ctx, dog)
 		case <-dog.kill:
 			if err := k.signalWorker(unix.SIGKILL); err != nil {
-				k.log.Error("a worker that hangs cannot be killed", "err", err)
+				k.log.Error("a worker that hangs cannot be killed", "error", err)
 			}
 		case pid := <-k.gone:
 			dog.begin(nil)
@@ -208,7 +208,7 @@ func (k *keeper) run(ctx context.Context) error {
 			started = time.Now()
 			if err := k.startWorker(ctx, dog); err != nil {
 				delay := pause.next(0)
-				k.log.Error("the worker cannot be started", "err", err, "again_in", delay)
+				k.log.Error("the worker cannot be started", "error", err, "again_in", delay)
 				restart = time.After(delay)
 			}
 		case <-ctx.Done():
@@ -240,7 +240,7 @@ func (k *keeper) reap() {
 	for {
 		st, ok, err := proc.PeekAnyChild()
 		if err != nil {
-			k.log.Error("wait for children", "err", err)
+			k.log.Error("wait for children", "error", err)
 			return
 		}
 		if !ok {
@@ -256,7 +256,7 @@ func (k *keeper) reap() {
 			k.held.ended(st)
 		}
 		if err := proc.Reap(st.PID); err != nil {
-			k.log.Error("reap", "pid", st.PID, "err", err)
+			k.log.Error("reap", "pid", st.PID, "error", err)
 			return
 		}
 		if isWorker {
@@ -292,7 +292,7 @@ func (k *keeper) startWorker(ctx context.Context, dog *watchdog) error {
 		return fmt.Errorf("start the worker: %w", err)
 	}
 	k.worker = p.Pid
-	p.Release()
+	_ = p.Release()
 	dog.begin(protocol.NewConn(ctx, ours, protocol.ConnConfig{Serve: k.serve, Log: k.log}))
 	k.log.Info("worker started", "pid", k.worker)
 	return nil

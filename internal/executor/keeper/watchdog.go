@@ -118,7 +118,7 @@ func (k *keeper) watch(ctx context.Context, d *watchdog) {
 	k.log.Error("the worker does not answer: it is replaced; its stacks follow, if it can still tell them", "pid", pid, "threads", string(threads))
 	d.kill = time.After(lastWords)
 	if err := k.signalWorker(unix.SIGQUIT); err != nil {
-		k.log.Warn("the worker cannot be asked where it hangs", "pid", pid, "err", err)
+		k.log.Warn("the worker cannot be asked where it hangs", "pid", pid, "error", err)
 	}
 }
 

@@ -82,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (pid int, err error) {
 		if err != nil {
 			p.Kill()
 		}
-		p.Wait() // it has nothing to do but to end
+		_, _ = p.Wait() // it has nothing to do but to end
 	}()
 	if cfg.Enter != nil {
 		if err := cfg.Enter(p.Pid); err != nil {

@@ -157,7 +157,7 @@ func (c *Conn) Call(ctx context.Context, out Outgoing, reply any) error {
 	case env := <-w.reply:
 		return decodeReply(env, out.Method, reply)
 	case <-ctx.Done():
-		c.send(envelope{Kind: kindCancel, ID: id}, nil, nil) // best effort: a lost connection cancels too
+		_ = c.send(envelope{Kind: kindCancel, ID: id}, nil, nil) // best effort: a lost connection cancels too
 		return ctx.Err()
 	case <-c.ctx.Done():
 		select { // the reply may have been the last thing that came
@@ -216,7 +216,7 @@ func (c *Conn) read() {
 		payload, fds, err := readFrame(c.sock)
 		if err != nil {
 			if errors.Is(err, errFrame) {
-				c.log.Warn("connection closed", "err", err)
+				c.log.Warn("connection closed", "error", err)
 			}
 			c.end(err)
 			return
@@ -224,7 +224,7 @@ func (c *Conn) read() {
 		var env envelope
 		if err := json.Unmarshal(payload, &env); err != nil {
 			CloseFDs(fds)
-			c.log.Warn("connection closed: the payload is no envelope", "err", err)
+			c.log.Warn("connection closed: the payload is no envelope", "error", err)
 			c.end(fmt.Errorf("%w: %w", errFrame, err))
 			return
 		}
@@ -309,7 +309,7 @@ func (c *Conn) dispatchCall(env envelope, fds []FD) {
 		}
 		if err := c.send(out, reply, nil); err != nil && c.ctx.Err() == nil {
 			// The reply itself is at fault (too large): say so, rather than leave the caller waiting.
-			c.send(envelope{Kind: kindReply, ID: env.ID, Error: toError(err)}, nil, nil)
+			_ = c.send(envelope{Kind: kindReply, ID: env.ID, Error: toError(err)}, nil, nil) // who has gone needs no answer
 		}
 	}()
 }

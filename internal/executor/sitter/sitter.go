@@ -130,7 +130,7 @@ func (s *Sitter) Ended(ctx context.Context) (code int, err error) {
 		return 0, err
 	}
 	if m.Kind != 'X' {
-		return 0, fmt.Errorf("the sitter says %q", rune(m.Kind))
+		return 0, fmt.Errorf("the sitter says %q", m.Kind)
 	}
 	return int(m.Value), nil
 }

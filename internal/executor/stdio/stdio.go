@@ -179,7 +179,7 @@ func (s *Stdio) pump(name string, f *os.File) {
 	}
 	rc, err := f.SyscallConn()
 	if err != nil {
-		s.cfg.Logger.Error("container output cannot be read", "stream", name, "err", err)
+		s.cfg.Logger.Error("container output cannot be read", "stream", name, "error", err)
 		return
 	}
 	for {
@@ -244,7 +244,7 @@ func (s *Stdio) noteLog(n int, err error) {
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && s.logDown == 0:
-		s.cfg.Logger.Error("container log cannot be written; output is lost until it can", "err", err)
+		s.cfg.Logger.Error("container log cannot be written; output is lost until it can", "error", err)
 		s.logDown = int64(max(n, 1))
 	case err != nil:
 		s.logDown += int64(n)

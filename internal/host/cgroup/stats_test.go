@@ -54,7 +54,7 @@ func TestStats(t *testing.T) {
 	}
 
 	// The kernel counts a period of the quota when it is over, which may be after the shell has done its work.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if s, err := h.Stats(path, Full); err == nil && s.CPU != nil && s.CPU.Periods > 0 || time.Now().After(deadline) {
 			break
 		}

@@ -221,7 +221,7 @@ func tryIDMapped(dir string, userns *os.File, uid uint32) error {
 	if err := OverlayIDMapped(in("merged"), []string{in("a"), in("b")}, in("upper"), in("work"), "", userns, in("scratch")); err != nil {
 		return fmt.Errorf("overlays of id-mapped layers (Linux 5.19): %w", err)
 	}
-	defer Unmount(in("merged"))
+	defer func() { _ = Unmount(in("merged")) }()
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(in("merged"), "file"), &st); err != nil {
 		return err
@@ -232,7 +232,7 @@ func tryIDMapped(dir string, userns *os.File, uid uint32) error {
 	if err := Tmpfs(in("a"), TmpfsOptions{Size: 1 << 20}); err != nil {
 		return err
 	}
-	defer Unmount(in("a"))
+	defer func() { _ = Unmount(in("a")) }()
 	if err := IDMap(in("a"), in("b"), userns); err != nil {
 		return fmt.Errorf("id-mapped tmpfs (Linux 6.3): %w", err)
 	}

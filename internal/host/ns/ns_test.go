@@ -165,7 +165,7 @@ func TestThreadsStayOutside(t *testing.T) {
 		t.Errorf("the process is in network namespace %d, it began in %d", now, before)
 	}
 	// The last threads may be on their way out still.
-	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		inside := strayThreads(before)
 		if len(inside) == 0 {
 			return

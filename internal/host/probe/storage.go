@@ -57,7 +57,7 @@ func tryOverlay(at string) (err error) {
 		if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
 			return fmt.Errorf("mount an overlay: %w", err)
 		}
-		defer unix.Unmount(merged, unix.MNT_DETACH)
+		defer func() { _ = unix.Unmount(merged, unix.MNT_DETACH) }()
 		// The kernel mounts some overlays only to refuse to write to them.
 		if err := os.WriteFile(filepath.Join(merged, "file"), nil, 0o600); err != nil {
 			return fmt.Errorf("write through an overlay: %w", err)

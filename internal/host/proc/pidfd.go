@@ -100,7 +100,7 @@ func (p *FD) Wait(ctx context.Context) error {
 // Ended reports whether the process has ended.
 func (p *FD) Ended() bool {
 	var ended bool
-	p.control(func(fd int) (err error) { ended, err = readable(fd); return err })
+	_ = p.control(func(fd int) (err error) { ended, err = readable(fd); return err })
 	return ended
 }
 
@@ -135,7 +135,7 @@ func (p *FD) Reap() error {
 // ExitInfo asks the kernel how a process ended that somebody else has reaped. ok is false where the kernel does not
 // know (before 6.15, or a pidfd that was opened after the reap).
 func (p *FD) ExitInfo() (st Status, ok bool) {
-	p.control(func(fd int) error {
+	_ = p.control(func(fd int) error {
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 		if err := unix.IoctlPidfdInfo(fd, &info); err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
 			return nil

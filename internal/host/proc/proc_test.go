@@ -55,7 +55,7 @@ func TestPeekThenReap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if err := fd.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -23,15 +23,15 @@ const maxDepth = 512
 const batch = 512
 
 // systemPaths are directories whose label is the host's: programs of the host would lose their access.
-var systemPaths = map[string]bool{}
-
-func init() {
+var systemPaths = func() map[string]bool {
+	paths := map[string]bool{}
 	for path := range strings.FieldsSeq("/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr" +
 		" /usr/bin /usr/lib /usr/lib64 /usr/libexec /usr/local /usr/local/bin /usr/sbin /usr/share /var /var/cache /var/lib /var/log /var/run /var/spool /var/tmp" +
 		" /etc/passwd /etc/group /etc/shadow /etc/pki /etc/ssl /etc/selinux") {
-		systemPaths[path] = true
+		paths[path] = true
 	}
-}
+	return paths
+}()
 
 // SetFile labels one file, not what a symbolic link points to. A file system without labels of its own is no error.
 func SetFile(path, label string) error {

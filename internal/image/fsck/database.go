@@ -30,7 +30,7 @@ func ViewDatabase(path string, view func(*bolt.Tx) error) error {
 	case err != nil:
 		return fmt.Errorf("%s cannot be opened: %w: %w", path, err, errdefs.ErrDataLoss)
 	}
-	defer db.Close() //nolint:errcheck // nothing was written
+	defer db.Close() // nothing was written
 	if err := verify(path); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func readBlob(path string, by digest.Algorithm) (b blobFile, err error) {
 	if err != nil {
 		return b, err
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close() // it was only read
 	hash := by.Digester()
 	head, err := io.ReadAll(io.TeeReader(io.LimitReader(file, maxDocument+1), hash.Hash()))
 	if err != nil {

@@ -35,7 +35,7 @@ func (v *verdict) nameFault(target ocispec.Descriptor) string {
 		return why
 	}
 	// A pure function of what the provider has; it needs a context for nothing but that.
-	manifest, err := images.Manifest(context.Background(), documents{v.facts}, target, platforms.Default())
+	manifest, err := images.Manifest(context.Background(), documents{v.facts}, target, platforms.Default()) //nolint:forbidigo // see above
 	if err != nil {
 		return fmt.Sprintf("its manifest: %v", err)
 	}

@@ -96,7 +96,7 @@ func setOpaque(at int, name string) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
+	defer unix.Close(fd) // nothing was written to it
 	return unix.Fsetxattr(fd, opaqueXattr, []byte{'y'}, 0)
 }
 
@@ -154,7 +154,7 @@ func (u *unpacker) directory(dir int, name, base string, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
+	defer unix.Close(fd) // nothing was written to it
 	if opaque {
 		if err := unix.Fsetxattr(fd, opaqueXattr, []byte{'y'}, 0); err != nil {
 			return err
@@ -221,7 +221,7 @@ func (u *unpacker) write(fd int, size int64, data io.Reader) error {
 		done += int64(n)
 		u.unasked += int64(n)
 		if done-handed >= writeBehind || (done == size && size >= writeBehind/8) {
-			unix.SyncFileRange(fd, handed, done-handed, unix.SYNC_FILE_RANGE_WRITE) //nolint:errcheck // only a hint
+			_ = unix.SyncFileRange(fd, handed, done-handed, unix.SYNC_FILE_RANGE_WRITE) // only a hint
 			handed = done
 		}
 	}
@@ -245,7 +245,7 @@ func (u *unpacker) hardlink(dir int, base string, h *tar.Header) error {
 	if err != nil {
 		return fmt.Errorf("link to %s: %w", quote(h.Linkname), linkError(err))
 	}
-	defer unix.Close(from) //nolint:errcheck // nothing was written to it
+	defer unix.Close(from) // nothing was written to it
 	var was, is unix.Stat_t
 	if err := unix.Fstatat(from, target, &was, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("link to %s: %w", quote(h.Linkname), linkError(err))

@@ -19,7 +19,7 @@ func Inherit(dir string, implied, below []string) error {
 	if err != nil {
 		return fmt.Errorf("the layer's directory %s: %w", dir, err)
 	}
-	defer unix.Close(root) //nolint:errcheck // nothing was written to it
+	defer unix.Close(root) // nothing was written to it
 	for _, p := range implied {
 		if err := inherit(root, p, below); err != nil {
 			return fmt.Errorf("directory %q: what the layers below say of it: %w", p, err)
@@ -35,12 +35,12 @@ func inherit(root int, p string, below []string) error {
 			return err
 		}
 		if from >= 0 {
-			defer unix.Close(from) //nolint:errcheck // nothing was written to it
+			defer unix.Close(from) // nothing was written to it
 			to, err := openIn(root, p, unix.O_RDONLY)
 			if err != nil {
 				return err
 			}
-			defer unix.Close(to) //nolint:errcheck // as above
+			defer unix.Close(to) // as above
 			return copyAttributes(to, from)
 		}
 		if last {
@@ -58,7 +58,7 @@ func find(lower, p string) (fd int, last bool, err error) {
 	}
 	for _, name := range strings.Split(strings.Trim(path.Clean(p), "/"), "/") {
 		next, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		unix.Close(fd) //nolint:errcheck // as above
+		unix.Close(fd) // as above
 		if errors.Is(err, unix.ENOENT) {
 			return -1, last, nil
 		}

@@ -115,13 +115,13 @@ type dirTime struct {
 
 func (u *unpacker) close() {
 	u.forget()
-	unix.Close(u.root) //nolint:errcheck // nothing was written to it
+	unix.Close(u.root) // nothing was written to it
 }
 
 // forget closes the cached directory: the path may lead elsewhere now.
 func (u *unpacker) forget() {
 	if u.parent >= 0 {
-		unix.Close(u.parent) //nolint:errcheck // as above
+		unix.Close(u.parent) // as above
 	}
 	u.parent, u.parentPath = -1, ""
 }
@@ -140,7 +140,7 @@ func (u *unpacker) finish() (Result, error) {
 			return Result{}, fmt.Errorf("directory %q: %w", d.path, err)
 		}
 		err = futimens(fd, d.times)
-		unix.Close(fd) //nolint:errcheck // nothing was written to it
+		unix.Close(fd) // nothing was written to it
 		if err != nil {
 			return Result{}, fmt.Errorf("directory %q: times: %w", d.path, err)
 		}
@@ -240,7 +240,7 @@ func (u *unpacker) makeOne(at, name string) (link string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer unix.Close(dir) //nolint:errcheck // nothing was written to it
+	defer unix.Close(dir) // nothing was written to it
 	full := path.Join(at, name)
 	err = unix.Mkdirat(dir, name, 0o755)
 	if err == nil {

@@ -99,8 +99,7 @@ func switchRoot() error {
 
 // waitFor waits for a device node: a disk is found a moment after its driver is loaded.
 func waitFor(path string) error {
-	deadline := time.Now().Add(30 * time.Second)
-	for {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // there is no udev yet whose event could be awaited
 		_, err := os.Stat(path)
 		if err == nil {
 			return nil
@@ -108,7 +107,6 @@ func waitFor(path string) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("no root disk: %w", err)
 		}
-		time.Sleep(5 * time.Millisecond) // no event to wait for before there is a udev or a netlink reader
 	}
 }
 

@@ -29,7 +29,7 @@ func TestSyncAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := corev1.PodStatus{PodIP: tc.single, PodIPs: tc.list, HostIP: tc.single}
 			for _, ip := range tc.list {
-				status.HostIPs = append(status.HostIPs, corev1.HostIP{IP: ip.IP})
+				status.HostIPs = append(status.HostIPs, corev1.HostIP(ip))
 			}
 			syncAddresses(&status)
 			if !slices.Equal(status.PodIPs, tc.want) || len(tc.want) > 0 && status.PodIP != tc.want[0].IP {

@@ -146,7 +146,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 	if err != nil && len(cfg.PodCIDRs) == 0 && len(ranges) > 1 {
 		// Nobody has asked for IPv6: it is no reason not to start.
 		if b.checkHost(ctx, ranges[:1]) == nil {
-			b.log.WarnContext(ctx, "pods get IPv4 addresses only", "err", err)
+			b.log.WarnContext(ctx, "pods get IPv4 addresses only", "error", err)
 			b.ledger.setRanges(ranges[:1])
 			return b, nil
 		}

@@ -101,7 +101,7 @@ func (b *Bridge) checkHost(ctx context.Context, ranges []netip.Prefix) error {
 		case hasAddress(addrs, gatewayOf(r)):
 			// The other use came later (a VPN, say). Pods have addresses of this range by now, and a restart must not be
 			// what takes them down.
-			b.log.WarnContext(ctx, "the pod range is not only ours any more", "err", err)
+			b.log.WarnContext(ctx, "the pod range is not only ours any more", "error", err)
 		default:
 			return fmt.Errorf("network: %w: %w", err, errdefs.ErrFailedPrecondition)
 		}

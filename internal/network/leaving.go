@@ -145,7 +145,7 @@ func (l *leaving) run() {
 func (l *leaving) take(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	eachMessage(b, func(typ uint16, _ uint32, body []byte) {
+	_ = eachMessage(b, func(typ uint16, _ uint32, body []byte) {
 		// Leaving the bridge is told by a message of this type, too, with another family.
 		if typ != unix.RTM_DELLINK || len(body) < unix.SizeofIfInfomsg || body[0] != unix.AF_UNSPEC {
 			return

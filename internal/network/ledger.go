@@ -93,7 +93,7 @@ func openLedger(ctx context.Context, db *state.DB, bridge string, ranges []netip
 	var err error
 	if l.byID, err = l.leases.List(); err != nil {
 		// Reconcile learns the addresses of live sandboxes from the sandboxes themselves.
-		log.ErrorContext(ctx, "a pod address record cannot be read", "err", err)
+		log.ErrorContext(ctx, "a pod address record cannot be read", "error", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.byID)) {
 		rec := l.byID[id]
@@ -104,7 +104,7 @@ func openLedger(ctx context.Context, db *state.DB, bridge string, ranges []netip
 			continue
 		}
 		if err := l.byPort.conflict(rec.HostPorts, l.byID); err != nil {
-			log.ErrorContext(ctx, "a stored host port is not mapped", "sandbox", id, "err", err)
+			log.ErrorContext(ctx, "a stored host port is not mapped", "sandbox", id, "error", err)
 			rec.HostPorts = nil
 			l.byID[id] = rec
 		}
@@ -114,7 +114,7 @@ func openLedger(ctx context.Context, db *state.DB, bridge string, ranges []netip
 		key := l.cursorKey(family)
 		c, err := l.cursors.Get(key)
 		if err != nil && !errdefs.IsNotFound(err) {
-			log.ErrorContext(ctx, "the pod address cursor cannot be read", "err", err)
+			log.ErrorContext(ctx, "the pod address cursor cannot be read", "error", err)
 		}
 		l.last[key] = c.Last
 	}

@@ -178,7 +178,7 @@ func TestHostPortsSCTP(t *testing.T) {
 		_, err = c.Write(sctpInit(40000, 3868))
 		return err
 	})
-	h.must(l.SetReadDeadline(time.Now().Add(5 * time.Second)))
+	h.must(l.SetReadDeadline(time.Now().Add(time.Minute)))
 	buf := make([]byte, 1500)
 	n, _, err := l.ReadFrom(buf)
 	if err != nil || n < 12 {

@@ -28,7 +28,7 @@ import (
 )
 
 // Clients of streams log each one that is cut.
-func init() {
+func init() { //nolint:gochecknoinits // before any client has begun to log
 	flags := flag.NewFlagSet("klog", flag.PanicOnError)
 	klog.InitFlags(flags)
 	_ = flags.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})
@@ -300,7 +300,7 @@ func TestStreamsLeakNothing(t *testing.T) {
 	settle := func() (r resources) {
 		r = n.resources(quiet)
 		for last, same := r, 0; same < 20; last = r {
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) //nolint:forbidigo // it looks for a second in which nothing changes
 			if r = n.resources(quiet); r == last {
 				same++
 			} else {

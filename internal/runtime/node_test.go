@@ -82,7 +82,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds what a test waits for.
-func patience() time.Duration { return 20 * time.Second * harness.SlowFactor() }
+func patience() time.Duration { return time.Minute * harness.SlowFactor() }
 
 var instances atomic.Int32
 

@@ -129,7 +129,7 @@ func TestExec(t *testing.T) {
 					if _, err := io.WriteString(typed, line); err != nil {
 						t.Fatalf("%v; output so far %q", err, out.String())
 					}
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the shell's time to answer, before it is asked again
 					return out.has(want)()
 				})
 			}
@@ -224,7 +224,7 @@ func TestAttach(t *testing.T) {
 			}()
 			n.eventually("the size", func() bool {
 				_, err := io.WriteString(typed, "stty size\n")
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the shell's time to answer, before it is asked again
 				return err == nil && out.has("44 77")()
 			})
 			_, err = io.WriteString(typed, "exit 3\n")

@@ -50,7 +50,7 @@ func TestOnThread(t *testing.T) {
 		}
 	}
 	// A thread ends a moment after its work.
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		elsewhere := threadsElsewhere(t, before)
 		if len(elsewhere) == 0 {
 			return

@@ -79,7 +79,7 @@ func killCgroup(ctx context.Context, paths map[string]string, sig unix.Signal) e
 	dir := procsDir(paths)
 	if sig == unix.SIGKILL && dir != "" && paths[""] != "" {
 		// v2 does it at once (5.14 and later); what follows finds nobody, or does it one by one.
-		os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	}
 	ctx, cancel := context.WithTimeout(ctx, killWait)
 	defer cancel()

@@ -106,6 +106,6 @@ func (r *specReader) clampProcess(id string, p *specs.Process) {
 // have been changed since. pid is an unreaped child's. A process that has ended meanwhile needs none.
 func rescore(pid int, p *specs.Process) {
 	if p.OOMScoreAdj != nil {
-		os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(*p.OOMScoreAdj)), 0)
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(*p.OOMScoreAdj)), 0)
 	}
 }

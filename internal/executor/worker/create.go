@@ -232,7 +232,7 @@ func (w *Worker) newStdio(c *container, rec record, log *crilog.File, files map[
 		Log: log, Ended: c.ended, Logger: logger,
 		CloseStdin: func() {
 			if err := w.keeper.Drop(w.ctx, containerKey(rec.ID), hold.Stdin); err != nil {
-				logger.Error("the keeper keeps the container's stdin open", "err", err)
+				logger.Error("the keeper keeps the container's stdin open", "error", err)
 			}
 		},
 	})
@@ -286,7 +286,7 @@ func (w *Worker) reapRemains(rec record) {
 	}
 	if stat, err := proc.ReadStat(rec.PID); err == nil && stat.StartTime == rec.StartTime && stat.PPID == os.Getpid() && stat.Dead() {
 		if err := proc.Reap(rec.PID); err != nil {
-			w.log.Warn("a process is left a zombie", "container", rec.ID, "pid", rec.PID, "err", err)
+			w.log.Warn("a process is left a zombie", "container", rec.ID, "pid", rec.PID, "error", err)
 		}
 	}
 }

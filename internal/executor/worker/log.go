@@ -30,7 +30,7 @@ func checkLog(req protocol.CreateRequest) error {
 // rotation is how the log of a container is rotated.
 func (w *Worker) rotation(rec record) crilog.Rotation {
 	return crilog.Rotation{MaxBytes: rec.LogMaxBytes, MaxFiles: rec.LogMaxFiles, Failed: func(err error) {
-		w.log.Error("a container's log grows beyond its limit", "container", rec.ID, "err", err)
+		w.log.Error("a container's log grows beyond its limit", "container", rec.ID, "error", err)
 	}}
 }
 

@@ -30,7 +30,7 @@ const (
 func (w *Worker) monitor(ctx context.Context, c *container, pidfd *proc.FD, parent int) {
 	if err := pidfd.Wait(ctx); err != nil {
 		if ctx.Err() == nil {
-			w.log.Error("container cannot be watched", "container", c.id, "err", err)
+			w.log.Error("container cannot be watched", "container", c.id, "error", err)
 		}
 		return
 	}
@@ -52,7 +52,7 @@ func (w *Worker) conclude(ctx context.Context, c *container, e journal.Exit, kno
 	// Where the PID namespace is shared, the other processes of the container live on after its first: they end with it.
 	kill, cancel := context.WithTimeout(ctx, drainGrace)
 	if err := killCgroup(kill, c.snapshot().Cgroups, unix.SIGKILL); err != nil && ctx.Err() == nil {
-		w.log.Warn("processes of a container that has ended could not be ended", "container", c.id, "err", err)
+		w.log.Warn("processes of a container that has ended could not be ended", "container", c.id, "error", err)
 	}
 	cancel()
 	c.mu.Lock()
@@ -83,7 +83,7 @@ func (w *Worker) collect(ctx context.Context, rec record, pidfd *proc.FD, parent
 			return e, true
 		}
 		if !errors.Is(err, proc.ErrNotChild) {
-			w.log.Error("exit not collected", "container", rec.ID, "pid", rec.PID, "err", err)
+			w.log.Error("exit not collected", "container", rec.ID, "pid", rec.PID, "error", err)
 		}
 	case w.keeperPID:
 		wait, cancel := context.WithCancel(ctx)
@@ -122,13 +122,13 @@ func (w *Worker) collectOwn(rec record, pidfd *proc.FD) (journal.Exit, error) {
 	if stored, err := w.journal.Put(e); err == nil {
 		e = stored
 	} else {
-		w.log.Error("exit not journalled: it would be lost with this process", "container", rec.ID, "err", err)
+		w.log.Error("exit not journalled: it would be lost with this process", "container", rec.ID, "error", err)
 	}
 	if err := failpoint.Hit("executor/worker/journalled"); err != nil {
 		return e, err
 	}
 	if err := pidfd.Reap(); err != nil {
-		w.log.Error("container's process not reaped", "container", rec.ID, "pid", rec.PID, "err", err)
+		w.log.Error("container's process not reaped", "container", rec.ID, "pid", rec.PID, "error", err)
 	}
 	return e, failpoint.Hit("executor/worker/reaped")
 }
@@ -162,7 +162,7 @@ func (w *Worker) finish(c *container, e journal.Exit, known bool, head string) {
 	if known {
 		var err error
 		if oom, err = oomKilled(countedIn(c.snapshot())); err != nil {
-			w.log.Warn("whether the kernel killed for want of memory is not known", "container", c.id, "err", err)
+			w.log.Warn("whether the kernel killed for want of memory is not known", "container", c.id, "error", err)
 		}
 	}
 	c.mu.Lock()
@@ -176,7 +176,7 @@ func (w *Worker) finish(c *container, e journal.Exit, known bool, head string) {
 	exit.OOMKilled = oom
 	next.Stage, next.Exit = stageExited, &exit
 	if err := w.store.put(next); err != nil {
-		w.log.Error("exit not recorded; the journal has it", "container", c.id, "err", err)
+		w.log.Error("exit not recorded; the journal has it", "container", c.id, "error", err)
 	}
 	w.show(c, next)
 	c.mu.Unlock()

@@ -74,14 +74,14 @@ func (w *Worker) recover(held map[string]*heldSet) {
 	w.starters.commands.removeConsoles()
 	recs, errs := w.store.load()
 	for _, err := range errs {
-		w.log.Error("a container's record cannot be read; it is left as it is", "err", err)
+		w.log.Error("a container's record cannot be read; it is left as it is", "error", err)
 	}
 	var slow sync.WaitGroup
 	for _, r := range recs {
 		h := held[containerKey(r.ID)]
 		delete(held, containerKey(r.ID))
 		if err := w.recoverOne(r, h, &slow); err != nil {
-			w.log.Error("container not recovered", "container", r.ID, "stage", r.Stage, "err", err)
+			w.log.Error("container not recovered", "container", r.ID, "stage", r.Stage, "error", err)
 		}
 		if h != nil {
 			h.close()
@@ -90,7 +90,7 @@ func (w *Worker) recover(held map[string]*heldSet) {
 	for key, h := range held { // of no container: a step of Delete was cut short
 		h.close()
 		if err := w.keeper.Release(w.ctx, key); err != nil {
-			w.log.Error("a holding of no container stays", "key", key, "err", err)
+			w.log.Error("a holding of no container stays", "key", key, "error", err)
 		}
 	}
 	done := make(chan struct{})
@@ -108,7 +108,7 @@ func (w *Worker) remove(c *container, slow *sync.WaitGroup, f func() error) {
 	slow.Go(func() {
 		defer func() { c.op <- struct{}{} }()
 		if err := f(); err != nil && w.ctx.Err() == nil {
-			w.log.Error("container not recovered", "container", c.id, "err", err)
+			w.log.Error("container not recovered", "container", c.id, "error", err)
 		}
 	})
 }
@@ -117,7 +117,7 @@ func (w *Worker) remove(c *container, slow *sync.WaitGroup, f func() error) {
 func (w *Worker) recoverOne(r record, h *heldSet, slow *sync.WaitGroup) error {
 	e, journalled, err := w.journal.Get(r.PID, r.StartTime)
 	if err != nil {
-		w.log.Error("an exit cannot be read from the journal", "container", r.ID, "err", err)
+		w.log.Error("an exit cannot be read from the journal", "container", r.ID, "error", err)
 	}
 	same := r.BootID == w.bootID
 	act := decide(r, found{sameBoot: same, held: h != nil, journalled: journalled, alive: same && r.PID != 0 && proc.Alive(r.PID, r.StartTime)})
@@ -230,7 +230,7 @@ func (w *Worker) adopt(c *container) error {
 	for name, pipe := range pipes {
 		fd, err := reopenPipe(r, name, pipe.fd, pipe.flags)
 		if err != nil {
-			w.log.Warn("a stream of an adopted container is lost", "container", r.ID, "stream", name, "err", err)
+			w.log.Warn("a stream of an adopted container is lost", "container", r.ID, "stream", name, "error", err)
 			continue
 		}
 		dup, err := fd.Dup()
@@ -298,7 +298,7 @@ func (w *Worker) resumeStdio(c *container, files map[string]*os.File) {
 		var err error
 		if log, err = crilog.OpenAgain(c.rec.LogPath, w.rotation(c.rec), c.rec.LogFixed); err != nil {
 			// The container must go on, and its output must be taken from it: only the log is lost, until it is reopened.
-			w.log.Error("a container's log cannot be continued", "container", c.id, "err", err)
+			w.log.Error("a container's log cannot be continued", "container", c.id, "error", err)
 		}
 	}
 	c.mu.Lock()
@@ -325,7 +325,7 @@ func (w *Worker) gateAgain(c *container) {
 	}
 	c.rec.Stage, c.rec.StartedAt = stageCreated, time.Time{}
 	if err := w.store.put(c.rec); err != nil {
-		w.log.Error("container record", "container", c.id, "err", err)
+		w.log.Error("container record", "container", c.id, "error", err)
 	}
 }
 
@@ -339,14 +339,14 @@ func (w *Worker) killExecs(held map[string]*heldSet) {
 		if sock, ok := h.fds[hold.ExecSocket]; ok {
 			if fd, err := receiveFD(sock); err == nil { // else it ended, or was not born yet and will not be
 				if err := unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-					w.log.Error("an exec of the last worker goes on", "key", key, "err", err)
+					w.log.Error("an exec of the last worker goes on", "key", key, "error", err)
 				}
 				fd.Close()
 			}
 		}
 		h.close()
 		if err := w.keeper.Release(w.ctx, key); err != nil {
-			w.log.Error("an exec of the last worker stays held", "key", key, "err", err)
+			w.log.Error("an exec of the last worker stays held", "key", key, "error", err)
 		}
 	}
 }
@@ -364,6 +364,6 @@ func (w *Worker) releaseDrained(ctx context.Context, c *container) {
 		}
 	}
 	if err := w.keeper.Release(ctx, containerKey(c.id)); err != nil && ctx.Err() == nil {
-		w.log.Warn("the keeper still holds an ended container", "container", c.id, "err", err)
+		w.log.Warn("the keeper still holds an ended container", "container", c.id, "error", err)
 	}
 }

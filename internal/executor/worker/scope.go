@@ -52,7 +52,7 @@ func (w *Worker) openScope(s *systemd.Scope, r *cgroups.Resources, pin bool) (cl
 	}
 	close = func() {
 		if err := p.Close(); err != nil {
-			w.log.Warn("a placeholder is left a zombie", "scope", s.Unit(), "pid", p.Pid(), "err", err)
+			w.log.Warn("a placeholder is left a zombie", "scope", s.Unit(), "pid", p.Pid(), "error", err)
 		}
 	}
 	err = s.Start(p.Pid(), r)
@@ -84,7 +84,7 @@ func (w *Worker) scopeEnded(rec record) {
 		return
 	}
 	if err := s.Unpin(); err != nil {
-		w.log.Warn("the cgroup of a container that has ended stays until it is deleted", "container", rec.ID, "err", err)
+		w.log.Warn("the cgroup of a container that has ended stays until it is deleted", "container", rec.ID, "error", err)
 		return
 	}
 	s.Trim()

@@ -123,7 +123,7 @@ func awaitExecution(ctx context.Context, ended <-chan struct{}, pid int, startTi
 		}
 		if pause < time.Millisecond {
 			ts := unix.NsecToTimespec(pause.Nanoseconds())
-			unix.Nanosleep(&ts, nil) // Go's own timers wait for a millisecond at least, when nothing else is to be done
+			_ = unix.Nanosleep(&ts, nil) // Go's own timers wait for a millisecond at least, when nothing else is to be done
 			continue
 		}
 		select {

@@ -41,7 +41,7 @@ func (w *Worker) succeed(ctx context.Context, listener *net.UnixListener) error 
 			w.log.Warn("an operation is cut short", "container", c.id)
 		}
 		if err := w.bequeath(c, estate); err != nil {
-			w.log.Error("a container's descriptors cannot be handed on", "container", c.id, "err", err)
+			w.log.Error("a container's descriptors cannot be handed on", "container", c.id, "error", err)
 		}
 	}
 	lf, err := listener.File() // a duplicate
@@ -66,7 +66,7 @@ func (w *Worker) bequeath(c *container, estate *hold.Estate) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, x := range c.execs {
-		x.signal(unix.SIGKILL)
+		_ = x.signal(unix.SIGKILL)
 	}
 	b := hold.Bequest{Holding: hold.Holding{Key: containerKey(c.id), PID: c.rec.PID, StartTime: c.rec.StartTime}}
 	add := func(name string, fd protocol.FD) { b.Names, b.FDs = append(b.Names, name), append(b.FDs, fd) }

@@ -108,7 +108,7 @@ func (w *Worker) takeBack(c *container, before limits, cause error) error {
 		err = w.change(c, func(r *record) { r.Updating = nil })
 	}
 	if err != nil { // the next worker tries again
-		w.log.Error("resources of a container are half updated", "container", c.id, "err", err)
+		w.log.Error("resources of a container are half updated", "container", c.id, "error", err)
 	}
 	return errors.Join(cause, err)
 }
@@ -140,11 +140,11 @@ func (w *Worker) undoUpdate(c *container) {
 		return
 	}
 	if err := restore(w.ctx, c.rec, c.rec.Updating); err != nil {
-		w.log.Error("resources of a container are half updated", "container", c.id, "err", err)
+		w.log.Error("resources of a container are half updated", "container", c.id, "error", err)
 		return
 	}
 	c.rec.Updating = nil
 	if err := w.store.put(c.rec); err != nil {
-		w.log.Error("container record", "container", c.id, "err", err)
+		w.log.Error("container record", "container", c.id, "error", err)
 	}
 }

@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config) error {
 	go func() {
 		<-w.keeper.Done()
 		if ctx.Err() == nil {
-			w.log.Error("this worker goes on without a keeper, and cannot create containers", "err", w.succeed(ctx, ul))
+			w.log.Error("this worker goes on without a keeper, and cannot create containers", "error", w.succeed(ctx, ul))
 		}
 	}()
 	return w.accept(ctx, ul)
@@ -225,7 +225,7 @@ func (w *Worker) accept(ctx context.Context, l *net.UnixListener) error {
 			return fmt.Errorf("accept: %w", err)
 		}
 		if err := fromRoot(c); err != nil {
-			w.log.Warn("connection refused", "err", err)
+			w.log.Warn("connection refused", "error", err)
 			c.Close()
 			continue
 		}

@@ -395,9 +395,7 @@ func TestCheckGivesWay(t *testing.T) {
 	h.setup(n, "a", h.sandbox("a"))
 	h.behave("one", "CHECK", "hang")
 	h.must(n.Reconcile(t.Context(), map[string]string{"a": filepath.Join(h.dir, "ns-a")}))
-	for !exists(filepath.Join(h.dir, "child")) && t.Context().Err() == nil {
-		time.Sleep(time.Millisecond) // a process writes the file: nobody tells
-	}
+	harness.Eventually(t, "the plugin's child", func() (bool, string) { return exists(filepath.Join(h.dir, "child")), "no such file" })
 	begin := time.Now()
 	h.must(n.Teardown(t.Context(), "a"))
 	if d := time.Since(begin); d > 10*time.Second {
@@ -514,8 +512,7 @@ func TestWatch(t *testing.T) {
 	n := h.open(nil, Bounds{})
 	await := func(what string, present bool) {
 		t.Helper()
-		deadline := time.Now().Add(20 * time.Second)
-		for {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			n.confMu.Lock()
 			got := n.conf.list != nil
 			n.confMu.Unlock()
@@ -525,7 +522,6 @@ func TestWatch(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s was not seen", what)
 			}
-			time.Sleep(time.Millisecond)
 		}
 	}
 	for range 2 {

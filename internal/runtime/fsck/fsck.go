@@ -105,7 +105,7 @@ func (f *facts) readDatabase(path string) (findings []imagefsck.Finding, known b
 	if err != nil {
 		return findings, false, err
 	}
-	defer db.Close() //nolint:errcheck // nothing was written
+	defer db.Close() // nothing was written
 	var errs [3]error
 	f.containers, errs[0] = state.NewTable[container.Record](db, "containers").List()
 	f.sandboxes, errs[1] = state.NewTable[sandbox.Record](db, "sandboxes").List()

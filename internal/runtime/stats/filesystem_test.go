@@ -30,7 +30,7 @@ func TestWritten(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		c.Run(ctx) //nolint:errcheck // it ends with ctx
+		c.Run(ctx) // it ends with ctx
 		close(ended)
 	}()
 	defer func() {
@@ -38,7 +38,7 @@ func TestWritten(t *testing.T) {
 		<-ended
 	}()
 	beside := t.TempDir()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		u := c.Written(maps.All(layers), beside)
 		if u.GetFsId().GetMountpoint() != beside || u.GetTimestamp() == 0 {
 			t.Fatalf("%v", u)

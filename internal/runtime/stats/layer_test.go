@@ -160,7 +160,7 @@ func TestLayers(t *testing.T) {
 	}
 	await := func(id string, ok func(layerUsage) bool) layerUsage {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			if u, there := c.layers.usage(id, dirs[id]); there && ok(u) {
 				return u
 			}

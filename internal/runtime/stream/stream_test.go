@@ -36,7 +36,7 @@ type slow struct {
 }
 
 func (s *slow) Write(p []byte) (int, error) {
-	time.Sleep(s.pause)
+	time.Sleep(s.pause) //nolint:forbidigo // a slow reader is what it plays
 	return s.Buffer.Write(p)
 }
 

@@ -13,6 +13,9 @@ CGO_PKGS  := ./cmd/monopod-executor ./internal/executor/...
 # go test, which runs what failed once more; all calls of one make are one run, in which at most one test may be FLAKY (test/run).
 RUN_ID    := $(shell date +%s)-$(shell echo $$PPID)
 GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky --
+# The upstream kubelet of test-kubelet, unless another one is named.
+KUBELET_VERSION := v1.36.3
+MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
 
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
@@ -39,6 +42,10 @@ $(BIN)/monopod-executor: FORCE need-go
 $(BIN)/kubectl: FORCE need-go
 	$(PLAIN) $(GO) build -trimpath -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $@ ./cmd/kubectl
 
+$(BIN)/test/kubelet-$(KUBELET_VERSION):
+	@mkdir -p $(@D)
+	test/kubelet/build.sh $(KUBELET_VERSION) $@
+
 $(BIN)/hello: FORCE need-go
 	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./examples/hello
 
@@ -47,7 +54,7 @@ $(BIN)/hello.tar: $(BIN)/hello
 
 test: need-root check build test-unit test-e2e test-vm ## run all tests, as CI does
 
-check: need-go deps ## formatting, vet, the import rules, generated code
+check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
 test-unit: need-root test-deps ## tests of the packages
@@ -69,8 +76,14 @@ test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests tha
 	$(PLAIN) $(GO) run ./test/vm/all -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(ARGS)
 	$(PLAIN) MONOPOD_VM_ALL=1 $(GO) test -timeout 30m -count 1 -run '^TestSELinux$$' ./test/vm
 
-test-kubelet: need-root test-deps build ## static pods under an upstream kubelet: MONOPOD_KUBELET=FILE (test/kubelet/README.md)
-	$(PLAIN) MONOPOD_KUBELET='$(MONOPOD_KUBELET)' $(GO) test -tags kubelet -timeout 30m -count 1 ./test/kubelet $(ARGS)
+# Tests with programs of others that nobody installs for `make test`: built here, pinned by version. None of them is in CI.
+test-compat: test-kubelet ## tests with other programs: an upstream kubelet
+
+test-kubelet: need-root test-deps build $(MONOPOD_KUBELET) ## an upstream kubelet on our runtime; test/kubelet/README.md
+	$(PLAIN) MONOPOD_KUBELET='$(abspath $(MONOPOD_KUBELET))' $(GO) test -tags kubelet -timeout 30m -count 1 ./test/kubelet $(ARGS)
+
+flakes: need-root test-deps vm-deps build $(BIN)/hello.tar ## run tests again and again, to find the flaky ones: [PKG=...] [TIME=30m] [ROUNDS=n, 0 shows the tally]
+	@$(PLAIN) $(GO) run ./test/flakes -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(TIME),-time $(TIME)) $(if $(FORGET),-forget '$(FORGET)') $(PKG)
 
 bench: need-root build test-deps bench-deps ## measure: pod up and down, create to Running, memory, sizes
 	$(PLAIN) $(GO) test -run "^$$" -bench . -benchtime 30x -timeout 20m ./test/bench $(ARGS)

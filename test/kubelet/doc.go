@@ -2,7 +2,7 @@
 // server: once with its defaults, once with evented PLEG and the statistics of CRI. Its configuration is the one of
 // docs/KUBELET.md, with other paths and ports.
 //
-// The kubelet is not built here (README.md says how): $MONOPOD_KUBELET names it, and without it the tests fail. They are
+// `make test-kubelet` builds the kubelet: $MONOPOD_KUBELET names it, and without it the tests fail. They are
 // built with the tag "kubelet" only, so that `go test ./...` needs none; `make test-kubelet` runs them.
 //
 // They run in a mount and a network namespace of their own, because a kubelet has places on the host that cannot be configured

@@ -19,6 +19,8 @@ var apart = []struct{ part, why string }{
 	{"internal/runtime/conformance", "reads the sources and the CRI's, by the go command"},
 	{"test/bench", "measures; emulated figures mean nothing"},
 	{"test/harness", "compares go.mod files"},
+	{"test/run", "runs the go command, as test/flakes does"},
+	{"test/flakes", "runs the go command"},
 	{"test/vm", "is the machine"},
 }
 

@@ -83,7 +83,7 @@ func TestEveryRPC(t *testing.T) {
 
 // TestRefusals: what cannot be honoured is refused by name, and nothing is left of it.
 func TestRefusals(t *testing.T) {
-	n := newNode(t)
+	n := sharedNode(t)
 	for name, c := range map[string]struct {
 		change  func(*cri.PodSandboxConfig)
 		handler string

@@ -195,7 +195,7 @@ func TestFieldsOfProcess(t *testing.T) {
 
 // TestHandlersAreKnown: a runtime handler that is not there is refused wherever it is named.
 func TestHandlersAreKnown(t *testing.T) {
-	n := newNode(t)
+	n := sharedNode(t)
 	_, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: n.sandboxConfig("x"), RuntimeHandler: "kata"})
 	wantCode(t, err, codes.InvalidArgument, "runtime_handler", "kata", "native")
 	sb := n.run("x")

@@ -119,7 +119,7 @@ func TestMounts(t *testing.T) {
 }
 
 func TestMountRules(t *testing.T) {
-	n := newNode(t)
+	n := sharedNode(t)
 	sb := n.run("rules")
 	vol := filepath.Join(n.dir, "vol")
 	n.check(os.MkdirAll(filepath.Join(vol, "inner"), 0o755))

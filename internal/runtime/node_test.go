@@ -64,6 +64,9 @@ func TestMain(m *testing.M) {
 			return 1, err
 		}
 		code := m.Run()
+		if err := endShared(); err != nil {
+			return 1, err
+		}
 		if err := goleak.Find(
 			// The clients': one ends with its next ping, the other a second after its connection could not be closed well.
 			goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Connection).shutdown"),
@@ -144,7 +147,7 @@ func prepareNode(t testing.TB) *node {
 	}
 	i := int(instances.Add(1))
 	n := &node{TB: t, dir: dir, bridgeName: fmt.Sprintf("mr%d-%d", os.Getpid()%1000000, i), cgroupRoot: "/" + filepath.Base(dir)}
-	n.cidr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(200 + os.Getpid()%8), byte(os.Getpid()/8 + i), 0}), 24)
+	n.cidr = harness.PodRange(t)
 	harness.CheckHost(t, harness.Place{Dirs: []string{dir}, CgroupRoot: n.cgroupRoot, Bridge: n.bridgeName})
 	ctx, cancel := context.WithTimeout(context.Background(), 6*patience())
 	n.ctx = ctx
@@ -196,12 +199,12 @@ func (n *node) startUntil(before func()) {
 	n.check(err)
 	n.check(launch.Ensure(n.ctx, launch.Config{Binary: executorBinary, Socket: filepath.Join(n.dir, "x.sock"), Dir: filepath.Join(n.dir, "run", "executor"),
 		CgroupPath: filepath.Join(n.cgroupRoot, "executor")}))
+	n.executor = client.New(client.Config{Socket: filepath.Join(n.dir, "x.sock"), Log: log, Patience: 10 * time.Second * harness.SlowFactor()})
 	n.images, err = image.Open(n.ctx, image.Config{Root: filepath.Join(n.dir, "data", "images"), RegistryConfigDir: filepath.Join(n.dir, "hosts"), Log: log})
 	n.check(err)
 	n.bridge, err = network.New(n.ctx, network.Config{DB: n.db, Bridge: n.bridgeName, PodCIDRs: n.podCIDRs(), Table: n.bridgeName, Log: log})
 	n.check(err)
 	n.check(n.bridge.Start(n.ctx))
-	n.executor = client.New(client.Config{Socket: filepath.Join(n.dir, "x.sock"), Log: log, Patience: 10 * time.Second * harness.SlowFactor()})
 	if before != nil {
 		before()
 	}
@@ -308,8 +311,8 @@ func (n *node) removeAll() {
 		n.start()
 	}
 	n.stopServing()
-	if n.executor == nil { // the test has failed before there was anything
-		n.check(n.db.Close())
+	if n.bridge == nil { // the test has failed before all of it was there
+		n.removeHalf()
 		return
 	}
 	var errs []error
@@ -325,6 +328,25 @@ func (n *node) removeAll() {
 		n.Error(err)
 	}
 	n.closeAll()
+}
+
+// removeHalf removes what there is of a node whose first start has failed.
+func (n *node) removeHalf() {
+	n.Helper()
+	var errs []error
+	if n.executor != nil {
+		errs = append(errs, n.executor.Shutdown(n.ctx, protocol.ShutdownRequest{Kill: true}), n.executor.Close())
+	}
+	if n.images != nil {
+		errs = append(errs, n.images.Close())
+	}
+	host, err := cgroup.Detect()
+	if err == nil {
+		err = host.RemoveTree(n.cgroupRoot)
+	}
+	if err := errors.Join(append(errs, err, n.db.Close())...); err != nil {
+		n.Error(err)
+	}
 }
 
 // sandboxConfig is that of an ordinary pod.

@@ -24,7 +24,7 @@ func unknownLabel() codes.Code {
 
 // TestSandboxRules: a sandbox that breaks a rule is not made, and the field is named.
 func TestSandboxRules(t *testing.T) {
-	n := newNode(t)
+	n := sharedNode(t)
 	for name, c := range map[string]struct {
 		change func(*cri.PodSandboxConfig)
 		code   codes.Code
@@ -111,7 +111,7 @@ func TestHostname(t *testing.T) {
 
 // TestContainerRules: a container that breaks a rule is not made, and the field is named; what the rule allows is made.
 func TestContainerRules(t *testing.T) {
-	n := newNode(t)
+	n := sharedNode(t)
 	sb := n.run("rules")
 	security := func(f func(*cri.LinuxContainerSecurityContext)) func(*cri.ContainerConfig) {
 		return func(c *cri.ContainerConfig) { f(c.Linux.SecurityContext) }
@@ -211,7 +211,7 @@ func TestContainerRules(t *testing.T) {
 
 // TestStreamRules: which streams can be asked for.
 func TestStreamRules(t *testing.T) {
-	n := newNode(t)
+	n := sharedNode(t)
 	sb := n.run("streams")
 	plain := n.launch(sb, shell("plain", sleeper))
 	tty := shell("tty", sleeper)
@@ -251,7 +251,7 @@ func TestStreamRules(t *testing.T) {
 
 // TestReopenRules: a Reopen that has failed leaves no new log file, then or later.
 func TestReopenRules(t *testing.T) {
-	n := newNode(t)
+	n := sharedNode(t)
 	sb := n.run("reopen")
 	reopen := func(id string) error {
 		_, err := n.rt.ReopenContainerLog(n.ctx, &cri.ReopenContainerLogRequest{ContainerId: id})

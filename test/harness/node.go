@@ -108,7 +108,7 @@ func NewNode(t testing.TB, o Options) *Node {
 		t.Fatal(err)
 	}
 	n := &Node{t: t, Dir: dir, Name: "node-" + id, Bridge: "mpt" + strings.ReplaceAll(id, "-", "x"), CgroupRoot: "/mp-test-" + id,
-		PodCIDR: fmt.Sprintf("10.%d.%d.0/24", 200+os.Getpid()%8, (os.Getpid()/8+int(sequence.Load()))%256)}
+		PodCIDR: PodRange(t).String()}
 	CheckHost(t, Place{Dirs: []string{dir}, CgroupRoot: n.CgroupRoot, Bridge: n.Bridge})
 	write := func(name, content string) {
 		path := filepath.Join(dir, name)

@@ -111,6 +111,7 @@ func (a *attempt) print(out io.Writer) {
 // closing is the closing line of a package that was tried again: an "ok" names what is FLAKY in it.
 func closing(r *gotest.Result, attempts []attempt) string {
 	var names []string
+	whole := false
 	for i := range attempts {
 		a := &attempts[i]
 		if a.first != r {
@@ -119,10 +120,11 @@ func closing(r *gotest.Result, attempts []attempt) string {
 		if !a.flaky() {
 			return r.Closing
 		}
+		whole = whole || a.function == ""
 		names = append(names, cmp.Or(a.function, "the package"))
 	}
 	rest, failed := strings.CutPrefix(r.Closing, "FAIL")
-	if len(names) == 0 || len(names) < len(r.Failed()) || !failed {
+	if len(names) == 0 || !whole && len(names) < len(r.Failed()) || !failed { // some were not tried
 		return r.Closing
 	}
 	return fmt.Sprintf("ok  %s\t[FLAKY: %s]", rest, strings.Join(names, ", "))

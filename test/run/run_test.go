@@ -37,6 +37,12 @@ var fakes = map[string]string{
 	"panics": once + `
 		func TestPanics(t *testing.T) { if !again("mark") { panic("the first time only") } }
 		func TestLater(t *testing.T) { if !again("mark2") { t.Log("its turn is after the panic") } else { t.Log("ran before") } }`,
+	"several": once + `
+		func TestOne(t *testing.T) { if !again("1") { t.Error("one") } }
+		func TestTwo(t *testing.T) { if !again("2") { t.Error("two") } }
+		func TestPanics(t *testing.T) { if !again("mark") { panic("the first time only") } }`,
+	"many": `func TestA(t *testing.T) { t.Fail() }; func TestB(t *testing.T) { t.Fail() }; func TestC(t *testing.T) { t.Fail() }
+		func TestD(t *testing.T) { t.Fail() }; func TestE(t *testing.T) { t.Fail() }; func TestF(t *testing.T) { t.Fail() }`,
 	"behind": once + `
 		func TestPanics(t *testing.T) { if !again("mark") { go panic("the first time only"); select {} } }
 		func TestLater(t *testing.T) { t.Error("never ran behind the panic") }`,
@@ -78,7 +84,7 @@ func runFakes(t *testing.T, o options, names ...string) (green bool, printed str
 	var out strings.Builder
 	o.dir, o.packages, o.out, o.stderr = fakeModule(t, names...), []string{"./..."}, &out, &out
 	if o.flags == nil {
-		o.flags = []string{"-p", "1", "-timeout", "60s"}
+		o.flags = []string{"-p", "1", "-timeout", "60s", "-vet=off"} // which is quicker
 	}
 	green, err = o.run(context.Background())
 	return green, out.String(), err
@@ -102,13 +108,15 @@ func TestRuns(t *testing.T) {
 		"one FLAKY and one failure": {packages: []string{"mixed"}, says: []string{"FLAKY fake/mixed TestOne", "TestBad: it failed again", "FAIL\tfake/mixed\t"}, not: []string{"ok  \t"}},
 		"a panic runs all again, as some had no turn": {packages: []string{"panics"}, green: true,
 			says: []string{"panic: the first time only", "once more, alone: fake/panics\n", "FLAKY fake/panics: ", "its turn is after the panic", "[FLAKY: the package]"}},
-		"a failure behind a panic is seen": {packages: []string{"behind"}, says: []string{"--- UNFINISHED: TestPanics", "never ran behind the panic", "fake/behind: it failed again", "FAIL\tfake/behind\t"}, not: []string{"FLAKY", "ok  \t"}},
+		"what a panic takes along is one failure": {packages: []string{"several"}, green: true, says: []string{"one", "two", "FLAKY fake/several: ", "ok  \tfake/several\t"}},
+		"a heap of failures is red at once":       {packages: []string{"many"}, says: []string{"TestE: it failed again", "not tried again", ": 1 more"}, not: []string{"alone: fake/many TestF"}},
+		"a failure behind a panic is seen":        {packages: []string{"behind"}, says: []string{"--- UNFINISHED: TestPanics", "never ran behind the panic", "fake/behind: it failed again", "FAIL\tfake/behind\t"}, not: []string{"FLAKY", "ok  \t"}},
 		"a time-out": {packages: []string{"slow"}, flags: []string{"-timeout", "3s"}, green: true,
 			says: []string{"test timed out after 3s", "--- UNFINISHED: TestSlow", "FLAKY fake/slow: ", "--- PASS: TestEnd"}},
 		"TestMain finds fault":              {packages: []string{"leaves"}, green: true, says: []string{"goroutines are left", "FLAKY fake/leaves: "}},
 		"a skip is no success":              {packages: []string{"skips"}, says: []string{"TestSkips: it was skipped or not found", "not on this machine", "FAIL\tfake/skips\t"}, not: []string{"FLAKY"}},
 		"what is not built is not retried":  {packages: []string{"fine", "unbuilt", "first"}, says: []string{"undefined: noSuchThing", "FAIL\tfake/unbuilt [build failed]", "ok  \tfake/fine\t", "FLAKY fake/first"}, not: []string{"alone: fake/unbuilt"}},
-		"what vet refuses is not retried":   {packages: []string{"vet"}, says: []string{"format %d has arg", "FAIL\tfake/vet [build failed]"}, not: []string{"alone"}},
+		"what vet refuses is not retried":   {packages: []string{"vet"}, flags: []string{"-p=1"}, says: []string{"format %d has arg", "FAIL\tfake/vet [build failed]"}, not: []string{"alone"}},
 		"a filter that finds nothing again": {packages: []string{"always"}, flags: []string{"-run", "TestAlways", "-count=1"}, says: []string{"fake/always TestAlways: it failed again"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ TEST_DEPS  := busybox-static nginx-light docker-registry skopeo zstd containerne
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-e2e test-escape test-kubelet test-vm test-vm-all bench generate clean deps test-deps vm-deps FORCE
+.PHONY: help run build test check test-unit test-e2e test-escape test-compat test-kubelet test-vm test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets

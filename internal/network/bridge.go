@@ -264,7 +264,7 @@ func (b *Bridge) heal(ctx context.Context, wanted func() bool) (repaired bool, e
 		b.shut = false
 		return false, b.routeLocalnet(true)
 	}
-	b.log.WarnContext(ctx, "the network is not as it was left, it is repaired", "err", missing)
+	b.log.WarnContext(ctx, "the network is not as it was left, it is repaired", "error", missing)
 	// First of all: what is missing may be the guard.
 	b.shut = true
 	err = b.routeLocalnet(false)

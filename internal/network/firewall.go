@@ -144,7 +144,7 @@ func (f *firewall) install() error {
 			return f.explain("installing the table", err)
 		}
 		if before == nil && !f.bridge.cfg.NoSourceGuard {
-			f.bridge.log.Warn(sourceGuardMissing, "err", f.bridge.unguarded)
+			f.bridge.log.Warn(sourceGuardMissing, "error", f.bridge.unguarded)
 		}
 	} else if err != nil {
 		return f.explain("installing the table", err)

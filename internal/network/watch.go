@@ -127,7 +127,7 @@ func (w *watcher) look() (repaired bool) {
 		return err
 	})
 	if err != nil {
-		b.log.Error("the network is not as it should be", "err", err)
+		b.log.Error("the network is not as it should be", "error", err)
 	}
 	return repaired
 }
@@ -145,7 +145,7 @@ func (w *watcher) shut() {
 		return b.routeLocalnet(false)
 	})
 	if err != nil {
-		b.log.Error("pods may reach the host's loopback addresses", "err", err)
+		b.log.Error("pods may reach the host's loopback addresses", "error", err)
 	}
 }
 

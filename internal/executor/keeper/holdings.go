@@ -87,7 +87,7 @@ func (h *holdings) reserve(req hold.Holding) error {
 	if stat, serr := proc.ReadStat(req.PID); serr == nil && !stat.Executed() {
 		return err
 	}
-	h.log.Warn("a process is held whose exit may be lost if the disk stays full", "pid", req.PID, "err", err)
+	h.log.Warn("a process is held whose exit may be lost if the disk stays full", "pid", req.PID, "error", err)
 	return nil
 }
 

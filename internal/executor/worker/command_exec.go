@@ -51,7 +51,7 @@ func (c *commands) exec(ctx context.Context, start execStart) (code int, at time
 		}
 	}
 	if err := start.call.Note(struct{}{}); err != nil {
-		c.log.Debug("exec's caller is gone", "container", rec.ID, "err", err)
+		c.log.Debug("exec's caller is gone", "container", rec.ID, "error", err)
 	}
 	stop := context.AfterFunc(ctx, func() { pidfd.Signal(unix.SIGKILL) })
 	defer stop()
@@ -67,13 +67,13 @@ func (c *commands) exec(ctx context.Context, start execStart) (code int, at time
 // endSession does to the rest of an exec's session what was done to its first process, which has ended and is not reaped.
 func (x *execution) endSession(ctx context.Context, log *slog.Logger, rec record, pid int) {
 	if err := x.tellRest(rec.Cgroups, pid); err != nil {
-		log.Warn("processes of a command that was hung up may go on", "container", rec.ID, "err", err)
+		log.Warn("processes of a command that was hung up may go on", "container", rec.ID, "error", err)
 	}
 	if ctx.Err() == nil {
 		return
 	}
 	if err := killSession(ctx, rec.Cgroups, pid); err != nil {
-		log.Warn("processes of a command that was killed may go on", "container", rec.ID, "err", err)
+		log.Warn("processes of a command that was killed may go on", "container", rec.ID, "error", err)
 	}
 }
 

@@ -72,6 +72,6 @@ func (c *commands) removeConsoles() {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
-		c.log.Warn("sockets of consoles stay behind", "err", err)
+		c.log.Warn("sockets of consoles stay behind", "error", err)
 	}
 }

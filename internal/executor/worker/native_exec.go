@@ -65,7 +65,7 @@ func (n *native) exec(ctx context.Context, s execStart) (code int, at time.Time,
 	cleanup := context.WithoutCancel(ctx)
 	defer func() {
 		if rerr := n.keeper.Release(cleanup, key); rerr != nil && n.ctx.Err() == nil {
-			n.log.Warn("the keeper still holds an ended exec", "container", req.ID, "exec", req.ExecID, "err", rerr)
+			n.log.Warn("the keeper still holds an ended exec", "container", req.ID, "exec", req.ExecID, "error", rerr)
 		}
 	}()
 	pid, err := n.begin(ctx, s, pidSock)
@@ -80,7 +80,7 @@ func (n *native) exec(ctx context.Context, s execStart) (code int, at time.Time,
 	defer pidfd.Close()
 	defer x.end()
 	if err := s.call.Note(struct{}{}); err != nil {
-		n.log.Debug("exec's caller is gone", "container", req.ID, "err", err)
+		n.log.Debug("exec's caller is gone", "container", req.ID, "error", err)
 	}
 	stop := context.AfterFunc(ctx, func() { pidfd.Signal(unix.SIGKILL) })
 	defer stop()

@@ -163,7 +163,7 @@ func (w *Worker) newStarters() starters {
 	}
 	spawner, err := spawn.New(w.ctx, w.cfg.Dir, w.cfg.StartPatience)
 	if err != nil {
-		w.log.Warn("containers start the slow way", "err", err)
+		w.log.Warn("containers start the slow way", "error", err)
 		return s
 	}
 	s.native = &native{ctx: w.ctx, spawner: spawner, records: w.store, specs: w.specs, keeper: w.keeper, log: w.log}

@@ -93,7 +93,7 @@ func (n *Network) share(ctx context.Context) {
 		return
 	}
 	if err := n.bridge.ShareForwarding(ctx); err != nil {
-		n.log.ErrorContext(ctx, "packets of pods that CNI connects may be dropped", "err", err)
+		n.log.ErrorContext(ctx, "packets of pods that CNI connects may be dropped", "error", err)
 	}
 }
 

@@ -18,7 +18,7 @@ KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
 
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
-TEST_DEPS  := busybox-static nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
+TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,9 @@ func TestFullDirectories(t *testing.T) {
 		dir, kind string
 		greedy    bool // a container fills it, and takes what becomes free
 	}{{"run", "tmpfs", false}, {"run", "ext4", false}, {"data", "tmpfs", false}, {"data", "ext4", false}, {"data", "tmpfs", true}, {"data", "ext4", true}} {
+		if !slices.Contains(smallfs.Kinds, c.kind) {
+			continue // this machine has none
+		}
 		t.Run(fmt.Sprintf("%s, %s, greedy container: %v", c.dir, c.kind, c.greedy), func(t *testing.T) { testFull(t, c.dir, c.kind, c.greedy) })
 	}
 }

@@ -12,8 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kinds are the kinds of file systems that New knows: that of most /run, and that of most disks.
-var Kinds = []string{"tmpfs", "ext4"}
+// Kinds are the kinds of file systems that Mount knows and this machine can have: that of most /run, and that of most disks, for which there
+// have to be loop devices. (The small machine of test/vm has none.)
+var Kinds = kinds()
+
+func kinds() []string {
+	if _, err := os.Stat("/dev/loop-control"); errors.Is(err, os.ErrNotExist) {
+		return []string{"tmpfs"}
+	}
+	return []string{"tmpfs", "ext4"}
+}
 
 // Mount mounts a new file system of a size in bytes at a directory, until the test has ended. (What uses it has ended before: clean-ups run in
 // the reverse order.)

@@ -132,11 +132,14 @@ func RemoveAll(path string) error {
 func removeAt(parent *os.File, name string) error {
 	path := filepath.Join(parent.Name(), name)
 	unlink := func(flags int) error { return unix.Unlinkat(int(parent.Fd()), name, flags) }
-	err := unlink(0)
-	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
-		// The kernel refuses to remove a mount point before it looks whether the directory is empty.
-		err = unlink(unix.AT_REMOVEDIR)
-	}
+	err := removeFree(path, elsewherePatience, func() error {
+		err := unlink(0)
+		if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
+			// The kernel refuses to remove a mount point before it looks whether the directory is empty.
+			err = unlink(unix.AT_REMOVEDIR)
+		}
+		return err
+	})
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT):
 		return nil

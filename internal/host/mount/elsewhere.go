@@ -1,0 +1,48 @@
+package mount
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// elsewherePatience bounds how long RemoveAll waits for a directory that is a mount point elsewhere only.
+const elsewherePatience = 10 * time.Second
+
+// removeFree removes a file by try, and waits while it cannot be removed only because something is mounted on it elsewhere: under another mount of
+// the file system in this namespace, such as a copy of the whole tree that somebody binds for a moment (BindClean does). Such a
+// mount is not seen at the path. What is mounted at the path itself is not waited for.
+func removeFree(path string, patience time.Duration, try func() error) error {
+	err := try()
+	if !errors.Is(err, unix.EBUSY) || !isElsewhere(path) {
+		return err
+	}
+	// The list of mounts tells by poll(2) that it has changed since it was opened, or since the last poll.
+	mounts, oerr := os.Open("/proc/self/mountinfo")
+	if oerr != nil {
+		return err
+	}
+	defer mounts.Close()
+	for end := time.Now().Add(patience); ; {
+		if err = try(); !errors.Is(err, unix.EBUSY) || !isElsewhere(path) {
+			return err
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return err
+		}
+		fds := []unix.PollFd{{Fd: int32(mounts.Fd()), Events: unix.POLLPRI}}
+		if _, perr := unix.Poll(fds, int(left.Milliseconds())+1); perr != nil && !errors.Is(perr, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// isElsewhere says that nothing is mounted at the path itself, as far as the kernel tells (5.8).
+func isElsewhere(path string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
+	return err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0
+}

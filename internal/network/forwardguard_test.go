@@ -93,7 +93,7 @@ func TestForwardingIsForPods(t *testing.T) {
 	}
 	h.routes("with pods", false, false)
 	pods("at first")
-	b = h.bridge(cfg)
+	h.bridge(cfg)
 	h.routes("after a restart", false, false)
 	pods("after a restart")
 
@@ -170,7 +170,7 @@ func (h *router) eventuallyRoutes(want bool) {
 func TestKilledAroundForwarding(t *testing.T) {
 	h := newRouter(t)
 	for _, point := range []string{"network/forwarding/noted", "network/forwarding/on"} {
-		name := "state-" + string(point[len(point)-2:]) + ".db"
+		name := "state-" + point[len(point)-2:] + ".db"
 		h.killed(crashJob{DB: h.dir + "/" + name, Op: "start"}, point)
 		b := h.bridge(Config{DB: h.openDB(name), Bridge: "mpt0", PodCIDRs: dualRanges})
 		h.routes("killed at "+point, false, false)

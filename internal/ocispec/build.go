@@ -117,7 +117,7 @@ func checkResolved(in Input) error {
 	for kind, p := range map[string]string{"Network": in.Namespaces.Network, "IPC": in.Namespaces.IPC, "UTS": in.Namespaces.UTS,
 		"User": in.Namespaces.User, "PID": in.Namespaces.PID} {
 		if p != "" && !strings.HasPrefix(p, "/") {
-			return fmt.Errorf("Namespaces.%s %q is not an absolute path: %w", kind, p, errdefs.ErrInternal)
+			return fmt.Errorf("namespace %s: %q is not an absolute path: %w", kind, p, errdefs.ErrInternal)
 		}
 	}
 	for _, m := range in.Mounts {

@@ -46,7 +46,7 @@ func testFull(t *testing.T, name, kind string, hostile bool) {
 	n.launch(gone, shell("c", sleeper))
 	n.launch(n.run("other"), shell("c", sleeper))
 
-	empty := func() {}
+	var empty func()
 	if hostile {
 		bad := n.run("bad")
 		id := n.launch(bad, shell("greedy", greedy))

@@ -3,7 +3,16 @@ package escape
 import "fmt"
 
 // attacks are what /attack does inside a container, by its first argument.
-var attacks = map[string]func(args []string) error{}
+var attacks = map[string]func(args []string) error{
+	"exchange":    exchange,
+	"exhaust":     exhaust,
+	"inheritable": inheritable,
+	"overwrite":   overwrite,
+	"sockets":     sockets,
+	"spy":         spy,
+	"stop":        stopAll,
+	"user":        tellUser,
+}
 
 // attack is the program /attack.
 func attack(args []string) int {

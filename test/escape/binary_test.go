@@ -67,8 +67,6 @@ func digestOf(n *node, path string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(raw))
 }
 
-func init() { attacks["overwrite"] = overwrite }
-
 // overwrite takes hold of every program in /proc that is not of the image, and writes to it when that can be done. It is told once for each
 // that was written.
 func overwrite([]string) error {

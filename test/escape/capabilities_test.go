@@ -43,8 +43,6 @@ func TestCVE2022_29162(t *testing.T) {
 	})
 }
 
-func init() { attacks["inheritable"] = inheritable }
-
 // inheritable gives a file all capabilities of an ordinary container, and some more, as inheritable ones (linux/capability.h, struct
 // vfs_cap_data of revision 2).
 func inheritable(args []string) error {

@@ -53,8 +53,6 @@ func zombie(pid int) bool {
 	return err != nil || len(raw) == 0
 }
 
-func init() { attacks["exhaust"] = exhaust }
-
 // exhaust takes all memory that it can get, at a moment when somebody who is being started here is stopped and has much more memory than a program
 // that starts: another one's. If that moment does not come, then with the tenth.
 func exhaust([]string) error {

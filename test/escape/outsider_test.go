@@ -50,8 +50,10 @@ func TestCVE2021_41103(t *testing.T) {
 	})
 }
 
-func init() {
-	attacks["user"] = func([]string) error { fmt.Println(os.Geteuid()); return nil }
+// tellUser says as whom it runs.
+func tellUser([]string) error {
+	_, err := fmt.Println(os.Geteuid())
+	return err
 }
 
 // namesOf are all paths below the node's directories that end in one of the names, mounts included.

@@ -93,8 +93,6 @@ func (n *node) processes() map[int]string {
 	return found
 }
 
-func init() { attacks["sockets"] = sockets }
-
 // sockets connects to all unix sockets of the abstract namespace. A line each for those that answered:
 // what, the number of the socket, its name.
 func sockets([]string) error {

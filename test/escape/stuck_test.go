@@ -58,8 +58,6 @@ var stuckWays = map[string]func(p *pod) stuck{
 	},
 }
 
-func init() { attacks["stop"] = stopAll }
-
 // stopAll stops everybody else, for ever.
 func stopAll([]string) error {
 	fmt.Println("ready")

@@ -201,7 +201,7 @@ func (s *Spawner) collect(g *growth) {
 		if err != nil { // they have ended: nobody has the other end any more
 			break
 		}
-		g.take(m) // it may tell why it ends, which nobody wants to know any more
+		_ = g.take(m) // it may tell why it ends, which nobody wants to know any more
 		g.kill()
 	}
 	g.status.Close()
@@ -213,7 +213,7 @@ func (s *Spawner) collect(g *growth) {
 			continue
 		}
 		if fd.Wait(s.ctx) == nil {
-			fd.Reap()
+			_ = fd.Reap()
 		}
 		fd.Close()
 	}
@@ -232,14 +232,14 @@ func (s *Spawner) collect(g *growth) {
 // bury reaps a process when it ends, and waits for nobody.
 func (s *Spawner) bury(fd *proc.FD) {
 	if fd.Ended() {
-		fd.Reap()
+		_ = fd.Reap()
 		fd.Close()
 		return
 	}
 	go func() {
 		defer fd.Close()
 		if fd.Wait(s.ctx) == nil {
-			fd.Reap()
+			_ = fd.Reap()
 		}
 	}()
 }

@@ -75,9 +75,9 @@ func openNull() (int, error) {
 // canMknod says whether this host lets device nodes be made.
 func canMknod(scratch string) bool {
 	probe := filepath.Join(scratch, "mknod-probe")
-	unix.Unlink(probe)
+	_ = unix.Unlink(probe)
 	err := unix.Mknod(probe, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
-	unix.Unlink(probe)
+	_ = unix.Unlink(probe)
 	return err == nil
 }
 

@@ -119,8 +119,8 @@ func (z *zygote) end() {
 	}
 	unix.Close(z.sock)
 	z.sock = -1
-	z.proc.Kill() // it may be stopped
-	z.proc.Wait()
+	_ = z.proc.Kill() // it may be stopped
+	_, _ = z.proc.Wait()
 }
 
 // died notes that a start process was not born because the zygote ended, so that the next one starts another.

@@ -96,13 +96,11 @@ var ownCommand = []string{"/proc/self/exe", "oci"}
 // program is a runtime's command line up to its command, with a log of its own, which is emptied.
 func (c *commands) program(rec record, log string) []string {
 	os.Remove(log)
-	args, root := ownCommand, ""
+	options := []string{"--log", log, "--log-format", "json"}
 	if c.own != nil {
-		root = c.own.root
-	} else {
-		args, root = []string{rec.Runtime.Path}, rec.Runtime.Root
+		return slices.Concat(ownCommand, []string{"--root", c.own.root}, options)
 	}
-	return append(slices.Clone(args), "--root", root, "--log", log, "--log-format", "json")
+	return slices.Concat([]string{rec.Runtime.Path, "--root", rec.Runtime.Root}, options)
 }
 
 // name is how the runtime is called in errors.

@@ -126,19 +126,6 @@ func ownStdio(p *libcontainer.Process, config *configs.Config) error {
 	return nil
 }
 
-// receivePTY takes the pty's master from the init process, which has sent it.
-func (e *ends) receivePTY() error {
-	if e.console < 0 {
-		return nil
-	}
-	fd, err := receiveFD(e.console)
-	if err != nil {
-		return fmt.Errorf("receive the terminal: %w", err)
-	}
-	e.ours[hold.PTY] = fd
-	return nil
-}
-
 // files hands our ends over.
 func (e *ends) files() map[string]*os.File {
 	files := map[string]*os.File{}

@@ -74,7 +74,7 @@ type Bridge struct {
 	nft        *nftables.Conn   // nil: none is open
 	verified   uint32           // the generation of the rule set when it was last found as it should be; 0: never
 	installed  map[ownChain]int // how many rules this process has written, by chain; nil: none yet
-	elementsOf map[string]bool  // whose elements this process has written, by the host's end
+	elementsOf map[string]bool  // whose elements are written, by the host's end; true: its host ports, too
 	forwards   forwardGuard     // as it was written
 	unguarded  error            // why there is no source guard though there should be one
 

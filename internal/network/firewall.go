@@ -272,10 +272,11 @@ func (f *firewall) checkChains(table *nftables.Table) error {
 	return nil
 }
 
-// admitted are the leases whose elements are to be in the tables: not of a sandbox that is only about to be connected.
-func (f *firewall) admitted() (recs []lease) {
+// admitted are the leases whose elements are to be in the tables: not of a sandbox that is only about to be connected, nor with
+// ports of one that is prepared.
+func (f *firewall) admitted(ports bool) (recs []lease) {
 	for _, rec := range f.bridge.ledger.all() {
-		if f.bridge.elementsOf[rec.Interface] {
+		if mapped, known := f.bridge.elementsOf[rec.Interface]; known && (mapped || !ports) {
 			recs = append(recs, rec)
 		}
 	}
@@ -284,7 +285,7 @@ func (f *firewall) admitted() (recs []lease) {
 
 // checkPorts says whether the sets hold as much as they should.
 func (f *firewall) checkPorts() error {
-	leases := f.admitted()
+	leases := f.admitted(true)
 	for _, fam := range families {
 		var want elements
 		for _, rec := range leases {

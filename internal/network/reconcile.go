@@ -64,7 +64,7 @@ func (b *Bridge) restore(ctx context.Context, sandboxID, path string) error {
 	rec, ok := b.ledger.get(sandboxID)
 	meanwhile := func() error { return nil } // Start has written what the ledger knew then
 	if !ok {
-		meanwhile = func() error { return b.admit(rec) }
+		meanwhile = func() error { return b.admit(rec, true) }
 		if err := b.adopt(ctx, sandboxID, path); err != nil {
 			return fmt.Errorf("network of sandbox %s: %w", sandboxID, err)
 		}

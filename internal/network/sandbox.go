@@ -43,8 +43,8 @@ func (b *Bridge) Setup(ctx context.Context, req Request) (Result, error) {
 	return res, nil
 }
 
-// Prepare does of Setup what needs no network namespace: the sandbox's addresses and ports are on disk when it returns. What it cannot do
-// is left to Setup, which tells why. Teardown gives back what nobody sets up.
+// Prepare does of Setup what needs no network namespace: the sandbox's addresses and ports are on disk when it returns, and the
+// source guard knows it. What it cannot do is left to Setup, which tells why. Teardown gives back what nobody sets up.
 func (b *Bridge) Prepare(_ context.Context, req Request) {
 	ports, err := canonicalPorts(req.HostPorts)
 	if err != nil || req.SandboxID == "" {
@@ -54,8 +54,12 @@ func (b *Bridge) Prepare(_ context.Context, req Request) {
 	if rec, ok := b.ledger.get(req.SandboxID); ok && rec.Leaving {
 		return
 	}
-	if _, _, err := b.ledger.assign(req.SandboxID, req.Pod.qualified(), ports); err != nil {
-		b.log.Debug("addresses could not be prepared", "sandbox", req.SandboxID, "error", err)
+	rec, _, err := b.ledger.assign(req.SandboxID, req.Pod.qualified(), ports)
+	if err == nil {
+		err = b.admit(rec, false) // no ports before there is somebody who answers
+	}
+	if err != nil {
+		b.log.Debug("addresses could not be prepared", "sandbox", req.SandboxID, "err", err)
 	}
 }
 
@@ -88,7 +92,7 @@ func (b *Bridge) attach(sandboxID string, rec lease, path string) (Result, error
 		if err := failpoint.Hit("network/setup/connected"); err != nil {
 			return err
 		}
-		return b.admit(rec)
+		return b.admit(rec, true)
 	})
 	if err != nil {
 		return Result{}, err
@@ -104,16 +108,25 @@ func (b *Bridge) attach(sandboxID string, rec lease, path string) (Result, error
 	return res, nil
 }
 
-// admit lets the sandbox send with its addresses, and gives it its host ports, in one transaction.
-func (b *Bridge) admit(rec lease) error {
+// admit lets the sandbox send with its addresses, unless Prepare has done that, and with ports gives it its host ports, in one
+// transaction.
+func (b *Bridge) admit(rec lease, ports bool) error {
 	err := b.withFirewall(func(fw *firewall) error {
-		if err := fw.change(append(fw.sourceRequests(true, rec), fw.portRequests(rec, true)...)); err != nil {
+		var reqs []request
+		if ports {
+			reqs = fw.portRequests(rec, true)
+		}
+		had, known := b.elementsOf[rec.Interface]
+		if !known {
+			reqs = append(reqs, fw.sourceRequests(true, rec)...)
+		}
+		if err := fw.change(reqs); err != nil {
 			return err
 		}
-		b.elementsOf[rec.Interface] = true
+		b.elementsOf[rec.Interface] = had || ports
 		return nil
 	})
-	if err != nil || len(rec.HostPorts) == 0 {
+	if err != nil || !ports || len(rec.HostPorts) == 0 {
 		return err
 	}
 	return b.forgetFlows(rec)

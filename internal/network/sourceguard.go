@@ -300,7 +300,7 @@ func (f *firewall) checkSources() error {
 	if err := f.checkChains(f.sourceTable()); err != nil {
 		return err
 	}
-	leases := f.admitted()
+	leases := f.admitted(false)
 	for _, fam := range []sourceFamily{sources4, sources6} {
 		want := 0
 		for _, rec := range leases {

@@ -278,3 +278,35 @@ func TestSourceElements(t *testing.T) {
 		}
 	}
 }
+
+// What is prepared is in the guard before there is an interface, and out of it when nobody comes.
+func TestPreparedSandboxesAreGuarded(t *testing.T) {
+	h := newHost(t)
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	h.must(b.Status(t.Context()))
+	for _, id := range []string{"comes", "never comes"} {
+		b.Prepare(t.Context(), Request{SandboxID: id, HostPorts: []HostPort{{"TCP", netip.Addr{}, uint16(8000 + len(id)), 80}}})
+		h.sourcesAgree(b)
+		h.must(b.withFirewall((*firewall).check))
+	}
+	path := h.sandbox("comes")
+	h.connectPorts(b, "comes", path, HostPort{"TCP", netip.Addr{}, 8005, 80})
+	h.serve(path, "0.0.0.0:80")
+	h.ask("", "127.0.0.1:8005")
+	h.must(b.Teardown(t.Context(), "never comes"))
+	h.inUse(b, "comes")
+	h.must(b.leaving.now())
+	h.must(b.Teardown(t.Context(), "comes"))
+	h.inUse(b)
+	harness.Eventually(t, "the guard has nobody", func() (none bool, said string) {
+		h.must(b.withFirewall(func(fw *firewall) error {
+			all, err := fw.conn.GetSetElements(fw.sources(sources6))
+			none, said = len(all) == 0, fmt.Sprint(len(all))
+			return err
+		}))
+		return none, said
+	})
+	if n := b.watcher.looks.Load(); n != 0 {
+		t.Errorf("the watcher has looked %d times", n)
+	}
+}

@@ -206,7 +206,12 @@ func (b *Bridge) prepare() error {
 	return b.prepareLocked()
 }
 
-func (b *Bridge) prepareLocked() error {
+func (b *Bridge) prepareLocked() (err error) {
+	// The way to the loopback addresses is open only behind its guard, which has just been found to be there.
+	defer func() {
+		b.shut = err != nil
+		err = errors.Join(err, b.routeLocalnet(err == nil))
+	}()
 	if err := b.noteBridge(); err != nil {
 		return err
 	}
@@ -216,15 +221,12 @@ func (b *Bridge) prepareLocked() error {
 	if err := b.enableForwarding(); err != nil {
 		return err
 	}
-	err := b.withFirewall(func(fw *firewall) error {
+	return b.withFirewall(func(fw *firewall) error {
 		if err := fw.install(); err != nil {
 			return err
 		}
 		return fw.check()
 	})
-	// The way to the loopback addresses is open only behind its guard, which has just been found to be there.
-	b.shut = err != nil
-	return errors.Join(err, b.routeLocalnet(err == nil))
 }
 
 // noteBridge writes down that the bridge is ours before it is made.
@@ -266,11 +268,7 @@ func (b *Bridge) heal(ctx context.Context, wanted func() bool) (repaired bool, e
 	}
 	b.log.WarnContext(ctx, "the network is not as it was left, it is repaired", "error", missing)
 	// First of all: what is missing may be the guard.
-	b.shut = true
-	err = b.routeLocalnet(false)
-	if err == nil {
-		err = b.prepareLocked()
-	}
+	err = errors.Join(b.routeLocalnet(false), b.prepareLocked())
 	if err == nil {
 		err = b.reattach()
 	}

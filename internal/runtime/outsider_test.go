@@ -144,6 +144,7 @@ func TestDirectoriesOfOlderVersions(t *testing.T) {
 func TestPodFillsItsOwnFilesOnly(t *testing.T) {
 	n := newNode(t)
 	host := n.sandboxConfig("host")
+	host.Hostname = ""
 	host.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, Ipc: cri.NamespaceMode_NODE, Network: cri.NamespaceMode_NODE}
 	resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: host})
 	n.check(err)

@@ -139,7 +139,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 			b.Close()
 		}
 	}()
-	if err := b.openSockets(); err != nil {
+	if err := b.openSockets(ctx); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	err = b.checkHost(ctx, ranges)
@@ -161,7 +161,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 const maxAlias = 255
 
 // openSockets opens what reaches the host's network namespace from any thread.
-func (b *Bridge) openSockets() (err error) {
+func (b *Bridge) openSockets(ctx context.Context) (err error) {
 	if b.hostNS, err = netns.Get(); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (b *Bridge) openSockets() (err error) {
 	if b.leaving, err = openLeaving(b); err != nil {
 		return err
 	}
-	b.watcher, err = openWatcher(b)
+	b.watcher, err = openWatcher(ctx, b)
 	return err
 }
 

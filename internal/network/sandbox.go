@@ -59,7 +59,7 @@ func (b *Bridge) Prepare(_ context.Context, req Request) {
 		err = b.admit(rec, false) // no ports before there is somebody who answers
 	}
 	if err != nil {
-		b.log.Debug("addresses could not be prepared", "sandbox", req.SandboxID, "err", err)
+		b.log.Debug("addresses could not be prepared", "sandbox", req.SandboxID, "error", err)
 	}
 }
 

@@ -27,6 +27,8 @@ type watcher struct {
 	active atomic.Bool // between Start and Remove
 	looks  atomic.Int64
 
+	ctx  context.Context // ends with close
+	stop context.CancelFunc
 	// The name of the socket by which this node writes its tables.
 	writer atomic.Uint32
 	// Where others' rules for forwarded packets are, as last found: a change elsewhere concerns nobody.
@@ -39,7 +41,7 @@ type chainName struct {
 }
 
 // openWatcher begins to listen, in the network namespace of the calling thread.
-func openWatcher(b *Bridge) (*watcher, error) {
+func openWatcher(ctx context.Context, b *Bridge) (*watcher, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("netlink socket: %w", err)
@@ -66,12 +68,14 @@ func openWatcher(b *Bridge) (*watcher, error) {
 		return nil, fmt.Errorf("netlink socket for events of nftables: %w", err)
 	}
 	w := &watcher{bridge: b, events: os.NewFile(uintptr(fd), "nftables events"), done: make(chan struct{})}
+	w.ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // it ends by close: the caller's context is that of opening
 	go w.run()
 	return w, nil
 }
 
 // close ends the watching.
 func (w *watcher) close() {
+	w.stop()
 	w.events.Close()
 	<-w.done
 }
@@ -123,7 +127,7 @@ func (w *watcher) look() (repaired bool) {
 	b := w.bridge
 	w.looks.Add(1)
 	err := b.onHost(func() (err error) {
-		repaired, err = b.heal(context.Background(), w.active.Load)
+		repaired, err = b.heal(w.ctx, w.active.Load)
 		return err
 	})
 	if err != nil {

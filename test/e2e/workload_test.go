@@ -242,7 +242,7 @@ func testServerSideApply(t *testing.T, n *harness.Node) {
 			"env": [{"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "paint", "key": "color"}}}],
 			"volumeMounts": [{"name": "v", "mountPath": "/etc/paint"}]}]}}`, busybox))
 	n.Kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/reads", "--timeout=60s")
-	if got := n.Kubectl("logs", "reads"); got != "blue\nblue\n" {
+	if got := n.Kubectl("logs", "reads"); got != "blue\nblue" {
 		t.Errorf("the pod read %q", got)
 	}
 	n.Kubectl("delete", "pod/reads", "configmap/paint", "--timeout=60s")

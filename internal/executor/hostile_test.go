@@ -665,26 +665,40 @@ func TestMemoryIsHidden(t *testing.T) {
 	}
 }
 
-// A first process whose place has files that hang is given up, and leaves nothing.
+// A first process whose place has files that hang is given up, whatever makes it, and leaves nothing.
 func TestCreateIsTakenBack(t *testing.T) {
 	t.Setenv("MONOPOD_EXECUTOR_PATIENCE", "2s")
 	n := newNode(t)
 	fs := harness.MountHanging(t, filepath.Join(n.dir, "hang"))
 	begin := time.Now()
-	_, err := n.c.Create(n.ctx(), n.bundle("a", func(s *specs.Spec) {
-		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/hang", Type: "bind", Source: fs.Dir, Options: []string{"rbind"}})
-		s.Process.Cwd = "/hang/hang"
-	}, "true"))
-	if err == nil || !strings.Contains(err.Error(), "2s") {
-		t.Errorf("create: %v, want an error that tells how long it was waited for", err)
+	var creates sync.WaitGroup
+	for id, hostname := range map[string]string{"native": "", "libcontainer": "h"} {
+		req := n.bundle(id, func(s *specs.Spec) {
+			s.Hostname = hostname // which is not native's to set
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/hang", Type: "bind", Source: fs.Dir, Options: []string{"rbind"}})
+			s.Process.Cwd = "/hang/hang"
+		}, "true")
+		creates.Go(func() {
+			if _, err := n.c.Create(n.ctx(), req); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
+				t.Errorf("%s: create: %v, want an error that tells that it took too long", id, err)
+			}
+			t.Logf("%s: given up after %s", id, time.Since(begin))
+		})
 	}
-	t.Logf("given up after %s", time.Since(begin))
-	if out, err := n.c.Hello(n.ctx()); err != nil || out.WorkerPID == 0 {
-		t.Errorf("the worker: %+v, %v", out, err)
-	}
+	creates.Wait()
+	worker := n.hello().WorkerPID
 	fs.Release()
-	eventually(t, "nothing is left of it", func() bool { return len(starting(n.hello().WorkerPID)) == 0 })
-	if e := n.run(n.bundle("a", nil, "sh", "-c", "exit 3")); e.Code != 3 {
-		t.Errorf("the same id again: %+v", e)
+	eventually(t, "nothing is left of them", func() bool { return len(starting(worker)) == 0 })
+	for _, id := range []string{"native", "libcontainer"} {
+		eventually(t, "the same id can be made again", func() bool {
+			_, err := n.c.Create(n.ctx(), n.bundle(id, nil, "sh", "-c", "exit 3"))
+			return err == nil
+		})
+		if _, err := n.c.Start(n.ctx(), id); err != nil {
+			t.Error(err)
+		}
+		if e := n.exit(id); e.Code != 3 {
+			t.Errorf("the same id again: %+v", e)
+		}
 	}
 }

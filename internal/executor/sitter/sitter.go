@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/proc"
 )
 
 // Name is a sitter's argv[0], as sitter.c has it too.
@@ -46,6 +48,7 @@ type Sitter struct {
 	pid     int
 	channel *os.File
 	process *os.Process
+	fd      *proc.FD
 }
 
 // ErrCommand says that the command ended with an error.
@@ -89,7 +92,13 @@ func Start(cfg Config) (*Sitter, error) {
 		ours.Close()
 		return nil, fmt.Errorf("start a sitter for %s: %w", cfg.Args[0], err)
 	}
-	return &Sitter{pid: p.Pid, channel: ours, process: p}, nil
+	fd, err := proc.OpenFD(p.Pid) // our unreaped child: the pid is its own
+	if err != nil {
+		ours.Close() // which ends it
+		_, _ = p.Wait()
+		return nil, err
+	}
+	return &Sitter{pid: p.Pid, channel: ours, process: p, fd: fd}, nil
 }
 
 // Pid is the sitter's own pid: the parent of the process that the command leaves.
@@ -102,11 +111,29 @@ func (s *Sitter) Release() error {
 	return err
 }
 
-// Close gives up: what runs is killed, unless it was released. It returns when all has ended.
-func (s *Sitter) Close() error {
+// closePatience bounds how long Close waits for what it has had killed.
+const closePatience = time.Second
+
+// Close gives up: what runs is killed, unless it was released. It returns when all has ended, or, where something hangs in the kernel, after a
+// second; the sitter is then reaped when it ends, as long as life lasts, and holds its lock until then.
+func (s *Sitter) Close(life context.Context) error {
 	s.channel.Close()
-	_, err := s.process.Wait()
-	return err
+	reap := func() error {
+		defer s.fd.Close()
+		_, err := s.process.Wait()
+		return err
+	}
+	wait, cancel := context.WithTimeout(life, closePatience)
+	defer cancel()
+	if err := s.fd.Wait(wait); err == nil {
+		return reap()
+	}
+	go func() {
+		if s.fd.Wait(life) == nil {
+			_ = reap()
+		}
+	}()
+	return errors.New("the command has been killed, and hangs in the kernel")
 }
 
 // Left waits until the command has ended, and returns the pid of the process that it has left.

@@ -37,6 +37,7 @@ import (
 type commands struct {
 	ctx       context.Context // ends with the worker
 	own       *ownRuntime     // nil: each container names its own
+	patience  time.Duration   // bounds one command of ours, which takes some tens of milliseconds, and the hooks that it runs
 	records   *store
 	dir       string // for the sockets of consoles
 	keeperPID int
@@ -51,8 +52,6 @@ type ownRuntime struct{ root string }
 const (
 	// ociTimeout bounds one command of a runtime.
 	ociTimeout = 2 * time.Minute
-	// ownTimeout bounds one of our own, which takes some tens of milliseconds, and the hooks that it runs.
-	ownTimeout = 30 * time.Second
 	// ociLockTimeout bounds the wait for a dead worker's command to be killed.
 	ociLockTimeout = 10 * time.Second
 	// findTimeout bounds the search for the reason of a failure.
@@ -61,7 +60,7 @@ const (
 
 func (c *commands) timeout() time.Duration {
 	if c.own != nil {
-		return ownTimeout
+		return c.patience
 	}
 	return ociTimeout
 }
@@ -127,7 +126,9 @@ func (c *commands) run(ctx context.Context, rec record, stdio [3]*os.File, args 
 		return err
 	}
 	code, err := s.Ended(ctx)
-	s.Close()
+	if cerr := s.Close(c.ctx); err == nil {
+		err = cerr
+	}
 	if err == nil && code != 0 {
 		err = &sitter.CommandError{Code: code}
 	}
@@ -159,7 +160,7 @@ func (c *commands) explain(ctx context.Context, err error, args ...string) error
 	if serr != nil {
 		return err
 	}
-	defer s.Close()
+	defer s.Close(c.ctx)
 	if code, serr := s.Ended(ctx); serr == nil && code == ocicmd.CodeProgram {
 		return &spawn.ProgramError{Text: err.Error()}
 	}
@@ -368,7 +369,7 @@ func (c *commands) signal(ctx context.Context, rec record, fd *proc.FD, sig unix
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer s.Close(c.ctx)
 	code, err := s.Ended(ctx)
 	if err == nil && code != 0 {
 		err = &sitter.CommandError{Code: code}

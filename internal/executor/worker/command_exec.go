@@ -34,7 +34,7 @@ func (c *commands) exec(ctx context.Context, start execStart) (code int, at time
 	if err != nil {
 		return 0, at, err
 	}
-	defer s.Close()
+	defer s.Close(c.ctx)
 	defer console.close()
 	pidfd, err := c.begun(ctx, s, rec, req, dir)
 	if err != nil {

@@ -154,7 +154,7 @@ func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 
 // newStarters makes the ways in which containers are made. The keeper is there by now.
 func (w *Worker) newStarters() starters {
-	commands := commands{ctx: w.ctx, records: w.store, dir: w.cfg.Dir, keeperPID: w.keeperPID, specs: w.specs, hugepages: w.limitHugepagesOfOCI, log: w.log}
+	commands := commands{ctx: w.ctx, records: w.store, dir: w.cfg.Dir, keeperPID: w.keeperPID, patience: w.cfg.StartPatience, specs: w.specs, hugepages: w.limitHugepagesOfOCI, log: w.log}
 	own := commands
 	own.own = &ownRuntime{root: filepath.Join(w.cfg.Dir, "libcontainer")}
 	s := starters{commands: &commands, libcontainer: &libcontainers{&own}}

@@ -141,7 +141,15 @@ func (n *node) send(id, text string) {
 	defer r.Close()
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(n.ctx())
-	go func() { done <- n.c.Attach(ctx, protocol.AttachRequest{ID: id, Stdin: true}, r) }()
+	go func() {
+		for {
+			err := n.c.Attach(ctx, protocol.AttachRequest{ID: id, Stdin: true}, r)
+			if !errdefs.IsUnavailable(err) || ctx.Err() != nil { // else it met a worker that has been killed just before
+				done <- err
+				return
+			}
+		}
+	}()
 	if _, err := w.WriteString(text); err != nil {
 		n.t.Fatal(err)
 	}

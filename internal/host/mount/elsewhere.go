@@ -11,6 +11,9 @@ import (
 // elsewherePatience bounds how long RemoveAll waits for a directory that is a mount point elsewhere only.
 const elsewherePatience = 10 * time.Second
 
+// elsewherePace is how often it looks again when no event comes: should one come before what it tells of.
+const elsewherePace = 250 * time.Millisecond
+
 // removeFree removes a file by try, and waits while it cannot be removed only because something is mounted on it elsewhere: under another mount of
 // the file system in this namespace, such as a copy of the whole tree that somebody binds for a moment (BindClean does). Such a
 // mount is not seen at the path. What is mounted at the path itself is not waited for.
@@ -20,7 +23,7 @@ func removeFree(path string, patience time.Duration, try func() error) error {
 		return err
 	}
 	// The list of mounts tells by poll(2) that it has changed since it was opened, or since the last poll.
-	mounts, oerr := os.Open("/proc/self/mountinfo")
+	mounts, oerr := os.Open("/proc/thread-self/mountinfo") // the main thread may be elsewhere
 	if oerr != nil {
 		return err
 	}
@@ -34,7 +37,7 @@ func removeFree(path string, patience time.Duration, try func() error) error {
 			return err
 		}
 		fds := []unix.PollFd{{Fd: int32(mounts.Fd()), Events: unix.POLLPRI}}
-		if _, perr := unix.Poll(fds, int(left.Milliseconds())+1); perr != nil && !errors.Is(perr, unix.EINTR) {
+		if _, perr := unix.Poll(fds, int(min(left, elsewherePace).Milliseconds())+1); perr != nil && !errors.Is(perr, unix.EINTR) {
 			return err
 		}
 	}

@@ -1,0 +1,183 @@
+package executor_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/executor/protocol"
+)
+
+// What is looked up in a container: mount points, working directories, programs, homes.
+
+// hostileRoot is a root file system with links on the way.
+func hostileRoot(t *testing.T, n *node) (root, outside string) {
+	t.Helper()
+	root, outside = filepath.Join(n.dir, "base", "root"), filepath.Join(n.dir, "base", "outside")
+	for _, dir := range []string{root + "/dir/sub", root + "/bin", root + "/proc", root + "/dev", root + "/tmp", root + "/sys", root + "/etc", outside} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"up": "../../outside", "abs": outside, "top": "/", "in": "/dir/sub", "loop": "loop", "dangling": "/nowhere/at/all",
+		"magic": "/proc/self/root/dir"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(root+"/file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(filepath.Join(rootfs, "bin/busybox"), root+"/bin/busybox"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("busybox", root+"/bin/sh"); err != nil {
+		t.Fatal(err)
+	}
+	return root, outside
+}
+
+// Nothing that lies in a root leads mounts, or the working directory, out of it.
+func TestMountPointsStayInside(t *testing.T) {
+	n := newNode(t)
+	root, outside := hostileRoot(t, n)
+	file := filepath.Join(n.dir, "source")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		name string
+		file bool
+		want string // where it lies in the root; empty: refused
+	}{
+		{name: "/new/deep/er", want: "new/deep/er"}, {name: "/../../x", want: "x"}, {name: "/in/below", want: "dir/sub/below"}, {name: "/top/t", want: "t"},
+		{name: "/up/u"}, {name: "/abs/a"}, {name: "/loop/l"}, {name: "/dangling"}, {name: "/file/f"}, {name: "/file"}, {name: "/top"}, {name: "/"},
+		{name: "/some/file", file: true, want: "some/file"}, {name: "/in/file", file: true, want: "dir/sub/file"}, {name: "/file", file: true, want: "file"},
+		{name: "/dangling", file: true},
+	} {
+		id := fmt.Sprint("c", i)
+		m := specs.Mount{Destination: c.name, Type: "tmpfs", Source: "tmpfs"}
+		if c.file {
+			m = specs.Mount{Destination: c.name, Type: "bind", Source: file, Options: []string{"bind"}}
+		}
+		req := n.bundle(id, func(s *specs.Spec) {
+			s.Root = &specs.Root{Path: root}
+			s.Mounts = append(s.Mounts, m)
+		}, "sh", "-c", "exit 0")
+		_, err := n.c.Create(n.ctx(), req)
+		if (err == nil) != (c.want != "") {
+			t.Errorf("a mount at %s: %v, want it at %q", c.name, err, c.want)
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(root, c.want)); err != nil {
+			t.Errorf("a mount at %s: %v", c.name, err)
+		}
+		if err := n.c.Delete(n.ctx(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, c := range []struct{ cwd, fault string }{
+		{"/dir/made/here", ""}, {"/in/made", ""}, {"/up/x", "/up/x"}, {"/dangling", "/dangling"}, {"/file", "/file"}, {"/proc/self/fd/4", "/proc/self/fd/4"},
+		{"/magic", "/magic"}, {"/proc/1/cwd", "/proc/1/cwd"},
+	} {
+		id := fmt.Sprint("d", i)
+		_, err := n.c.Create(n.ctx(), n.bundle(id, func(s *specs.Spec) {
+			s.Root = &specs.Root{Path: root}
+			s.Process.Cwd = c.cwd
+		}, "sh", "-c", "exit 0"))
+		if err == nil {
+			_, err = n.c.Start(n.ctx(), id)
+			n.exit(id)
+			n.c.Delete(n.ctx(), id)
+		}
+		if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
+			t.Errorf("working directory %s: %v, want an error with %q", c.cwd, err, c.fault)
+		}
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+		t.Errorf("made outside: %v (%v)", left, err)
+	}
+}
+
+// How a program is found, and what is said of one that cannot be executed.
+func TestPrograms(t *testing.T) {
+	n := newNode(t)
+	dir := filepath.Join(n.dir, "programs")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"yes": 0o755, "no": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho ran $0\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.start(n.bundle("a", func(s *specs.Spec) {
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/tmp/p", Type: "bind", Source: dir, Options: []string{"bind"}})
+	}, "sleep", "1000"))
+	for i, c := range []struct{ name, out, fault string }{
+		{name: "yes", out: "ran /tmp/p/yes"}, {name: "no", fault: `exec: "no": executable file not found in $PATH`},
+		{name: "missing", fault: `exec: "missing": executable file not found in $PATH`}, {name: "", fault: "executable file not found in $PATH"},
+		{name: "/tmp/p/yes", out: "ran /tmp/p/yes"}, {name: "/tmp/p/no", fault: `exec: "/tmp/p/no": permission denied`},
+		{name: "/tmp/p/none", fault: `exec: "/tmp/p/none": no such file or directory`}, {name: "/tmp/p", fault: `exec: "/tmp/p": is a directory`},
+		{name: "./yes", out: "ran ./yes"}, {name: "./none", fault: "./none"},
+	} {
+		out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Stdout: true,
+			Process: &specs.Process{Args: []string{c.name}, Cwd: "/tmp/p", Env: []string{"PATH=:relative:/none:/tmp/p:"}, Capabilities: &specs.LinuxCapabilities{}}})
+		switch {
+		case c.fault == "" && (err != nil || strings.TrimSpace(out) != c.out):
+			t.Errorf("%q: %q, %v, want %q", c.name, out, err, c.out)
+		case c.fault != "" && (!errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), c.fault)):
+			t.Errorf("%q: %v, want an invalid argument: %s", c.name, err, c.fault)
+		}
+	}
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+}
+
+// Where a user's home is.
+func TestHome(t *testing.T) {
+	n := newNode(t)
+	etc := filepath.Join(n.dir, "etc")
+	if err := os.Mkdir(etc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.start(n.bundle("a", func(s *specs.Spec) {
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/etc", Type: "bind", Source: etc, Options: []string{"bind"}})
+	}, "sleep", "1000"))
+	long := strings.Repeat("x", 100<<10)
+	for i, c := range []struct{ what, passwd, want string }{
+		{"an entry", "root:x:0:0::/root:/bin/sh\nu:x:1000:1000:U:/home/u:/bin/sh\n", "/home/u"},
+		{"the first of two", "a:x:1000:1::/first:\nb:x:1000:1::/second:\n", "/first"},
+		{"no entry", "root:x:0:0::/root:/bin/sh\n", "/"},
+		{"an empty home", "u:x:1000:1000:::/bin/sh\n", "/"},
+		{"no newline at its end", "u:x:1000:1000::/home/u", "/home/u"},
+		{"short lines", "\n:\nu:x:1000\nu:x:1000:1000\nu:x:1000:1000::/home/u:\n", "/home/u"},
+		{"numbers that are none", "a:x:1000x:0::/a:\nb:x:-4294966296:0::/b:\nc:x::0::/c:\nd:x:4294968296:0::/d:\ne:x:1000:0::/e:\n", "/e"},
+		{"a long line before it", "a:x:1000:" + long + "::/long:\nu:x:1000:1000::/home/u:\n", "/home/u"},
+		{"a long line that hides one", "a:x:5:" + long + "u:x:1000:1000::/hidden:\n", "/"},
+		{"many lines before it", strings.Repeat("n:x:7:7::/n:/bin/sh\n", 50000) + "u:x:1000:1000::/home/u:\n", "/home/u"},
+		{"nothing but zeros", string(make([]byte, 1<<20)), "/"},
+		{"a NUL in it", "u:x:1000:1000::/home/u\x00FOO=1:\n", "/home/u"},
+	} {
+		if err := os.WriteFile(filepath.Join(etc, "passwd"), []byte(c.passwd), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Stdout: true,
+			Process: &specs.Process{Args: []string{"sh", "-c", "echo -n $HOME"}, Cwd: "/", User: specs.User{UID: 1000, GID: 1000}, Env: []string{"PATH=/bin"},
+				Capabilities: &specs.LinuxCapabilities{}}})
+		if err != nil || out != c.want {
+			t.Errorf("%s: home %q, %v, want %q", c.what, out, err, c.want)
+		}
+	}
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+}

@@ -236,7 +236,7 @@ func (c *commands) create(ctx context.Context, s initStart) (*ends, error) {
 	if err := writeBundle(bundle, whole(&spec, s.seccomp)); err != nil {
 		return nil, err
 	}
-	e, err := newEnds(s.process, false, s.stdin && !s.rec.Terminal)
+	e, err := newEnds(s.process, s.stdin && !s.rec.Terminal)
 	if err != nil {
 		return nil, err
 	}

@@ -17,13 +17,12 @@ import (
 
 // ends are both ends of a container's stdio, while it is created.
 type ends struct {
-	ours    map[string]protocol.FD // by the names of package hold
-	theirs  []*os.File
-	console protocol.FD // socket from which the pty's master is received; -1: none
+	ours   map[string]protocol.FD // by the names of package hold
+	theirs []*os.File
 }
 
 // emptyEnds are none yet.
-func emptyEnds() *ends { return &ends{ours: map[string]protocol.FD{}, console: -1} }
+func emptyEnds() *ends { return &ends{ours: map[string]protocol.FD{}} }
 
 // stdio returns the process's ends: stdin, stdout, stderr; nil is none.
 func (e *ends) stdio() (files [3]*os.File) {
@@ -40,24 +39,14 @@ func (e *ends) stdio() (files [3]*os.File) {
 	return files
 }
 
-// newEnds makes the pipes, or the socket for a pty, and gives the process its ends.
-func newEnds(p *libcontainer.Process, terminal, stdin bool) (e *ends, err error) {
+// newEnds makes the pipes, and gives the process its ends.
+func newEnds(p *libcontainer.Process, stdin bool) (e *ends, err error) {
 	e = emptyEnds()
 	defer func() {
 		if err != nil {
 			e.close()
 		}
 	}()
-	if terminal {
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return e, fmt.Errorf("socketpair: %w", err)
-		}
-		e.console = protocol.FD(fds[0])
-		p.ConsoleSocket = os.NewFile(uintptr(fds[1]), "console")
-		e.theirs = append(e.theirs, p.ConsoleSocket)
-		return e, nil
-	}
 	if stdin {
 		r, w, err := pipe()
 		if err != nil {
@@ -149,10 +138,6 @@ func (e *ends) close() {
 		fd.Close()
 	}
 	e.ours = nil
-	if e.console >= 0 {
-		e.console.Close()
-		e.console = -1
-	}
 }
 
 // errNoFD says that nothing with a descriptor waits in a socket.

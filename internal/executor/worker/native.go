@@ -50,12 +50,11 @@ func (n *native) create(ctx context.Context, s initStart) (e *ends, err error) {
 		return nil, err
 	}
 	defer gate.Close()
+	e = emptyEnds()
 	if !s.rec.Terminal {
-		if e, err = newEnds(s.process, false, s.stdin); err != nil {
+		if e, err = newEnds(s.process, s.stdin); err != nil {
 			return nil, err
 		}
-	} else {
-		e = &ends{ours: map[string]protocol.FD{}, console: -1}
 	}
 	// Before there is a process: whatever it opens of the container's, it opens under the container's device rules.
 	if err := s.cgroups.Set(s.config.Cgroups.Resources); err != nil {

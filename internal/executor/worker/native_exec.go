@@ -164,7 +164,8 @@ func (n *native) begin(ctx context.Context, s execStart, pidSock *os.File) (pid 
 // release lets the process, which is at its gate, go on to its program, once the keeper can find it, and waits until it is there.
 func (n *native) release(ctx context.Context, s execStart, child *spawn.Child, pidSock, gate *os.File, score *int) error {
 	if child.PTY >= 0 {
-		e := &ends{ours: map[string]protocol.FD{hold.PTY: protocol.FD(child.PTY)}, console: -1}
+		e := emptyEnds()
+		e.ours[hold.PTY] = protocol.FD(child.PTY)
 		defer e.close()
 		if err := s.x.passPTY(e, s.call.FDs[0]); err != nil {
 			return err

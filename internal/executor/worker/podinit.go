@@ -111,7 +111,7 @@ func (w *Worker) makeInit(ctx context.Context, c *container, req protocol.InitRe
 	if rec.PID, err = startInit(ctx, req, rec.Cgroups); err != nil {
 		return 0, err
 	}
-	if err := w.holdContainer(ctx, &rec, &ends{console: -1}); err != nil {
+	if err := w.holdContainer(ctx, &rec, emptyEnds()); err != nil {
 		return 0, err
 	}
 	if err := failpoint.Hit("executor/worker/init/held"); err != nil {

@@ -25,6 +25,7 @@ type container struct {
 	op     chan struct{} // holds one token
 	ended  chan struct{} // closed when the process has ended
 	exited chan struct{} // closed when the exit is recorded and published
+	late   lateness      // of its commands' starts
 
 	mu    sync.Mutex
 	rec   record

@@ -31,6 +31,7 @@ type native struct {
 	records *store
 	specs   *specReader
 	keeper  *hold.Client
+	turns   *turns
 	log     *slog.Logger
 }
 

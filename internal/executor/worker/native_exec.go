@@ -68,7 +68,12 @@ func (n *native) exec(ctx context.Context, s execStart) (code int, at time.Time,
 			n.log.Warn("the keeper still holds an ended exec", "container", req.ID, "exec", req.ExecID, "error", rerr)
 		}
 	}()
+	endTurn, err := n.turns.take(ctx, &s.c.late)
+	if err != nil {
+		return 0, at, err
+	}
 	pid, err := n.begin(ctx, s, pidSock)
+	endTurn()
 	if err != nil {
 		return 0, at, err
 	}

@@ -166,7 +166,7 @@ func (w *Worker) newStarters() starters {
 		w.log.Warn("containers start the slow way", "error", err)
 		return s
 	}
-	s.native = &native{ctx: w.ctx, spawner: spawner, records: w.store, specs: w.specs, keeper: w.keeper, log: w.log}
+	s.native = &native{ctx: w.ctx, spawner: spawner, records: w.store, specs: w.specs, keeper: w.keeper, turns: newTurns(), log: w.log}
 	return s
 }
 

@@ -121,9 +121,7 @@ func TestContainerExitsWhileWorkerIsAway(t *testing.T) {
 		req.Stdin = true
 		pid := n.start(req)
 		h := n.hello()
-		if err := unix.Kill(h.KeeperPID, unix.SIGSTOP); err != nil { // so that it starts no worker for now
-			t.Fatal(err)
-		}
+		halt(t, h.KeeperPID) // so that it starts no worker for now
 		// Our own way to the container's stdin, since there will be no worker.
 		stdin, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/0", pid), os.O_WRONLY, 0)
 		if err != nil {
@@ -215,7 +213,7 @@ func TestKeeperAndWorkerDie(t *testing.T) {
 	doomed := n.bundle("doomed", nil, "sleep", "1000")
 	doomedPID := n.start(doomed)
 	h := n.hello()
-	unix.Kill(h.KeeperPID, unix.SIGSTOP)
+	halt(t, h.KeeperPID)
 	unix.Kill(h.WorkerPID, unix.SIGKILL)
 	unix.Kill(h.KeeperPID, unix.SIGKILL)
 	awaitEnd(t, h.WorkerPID)
@@ -327,9 +325,7 @@ func TestWorkerHangs(t *testing.T) {
 		}
 		defer stdin.Close()
 		before := n.hello()
-		if err := unix.Kill(before.WorkerPID, unix.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		halt(t, before.WorkerPID)
 		io.WriteString(stdin, "1\n")
 		awaitEnd(t, before.WorkerPID)
 		io.WriteString(stdin, "2\n")

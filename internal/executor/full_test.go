@@ -71,7 +71,7 @@ func TestExitsOnFullDisk(t *testing.T) {
 			}
 			// The keeper sees an exit while there is no worker.
 			h := n.hello()
-			n.signal(h.KeeperPID, unix.SIGSTOP)
+			halt(t, h.KeeperPID)
 			n.signal(h.WorkerPID, unix.SIGKILL)
 			awaitEnd(t, h.WorkerPID)
 			end("away")
@@ -81,7 +81,7 @@ func TestExitsOnFullDisk(t *testing.T) {
 			end("last")
 			want("last", 9)
 			h = n.hello()
-			n.signal(h.KeeperPID, unix.SIGSTOP)
+			halt(t, h.KeeperPID)
 			n.signal(h.WorkerPID, unix.SIGKILL)
 			n.signal(h.KeeperPID, unix.SIGKILL)
 			awaitEnd(t, h.WorkerPID)

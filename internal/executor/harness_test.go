@@ -397,6 +397,18 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// halt stops a process, and returns when none of its threads runs any more: what they have read by then, they have also dealt with.
+func halt(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process has stopped", func() bool {
+		states, err := proc.ThreadStates(pid)
+		return err != nil || !slices.ContainsFunc(states, func(s byte) bool { return s != 'T' })
+	})
+}
+
 // hello tells the executor's processes.
 func (n *node) hello() protocol.HelloResponse {
 	n.t.Helper()

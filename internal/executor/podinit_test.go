@@ -231,7 +231,7 @@ func TestPodInitOutlivesTheExecutor(t *testing.T) {
 		t.Errorf("exit %+v, want 137", e)
 	}
 	h := n.hello()
-	unix.Kill(h.KeeperPID, unix.SIGSTOP)
+	halt(t, h.KeeperPID)
 	unix.Kill(h.WorkerPID, unix.SIGKILL)
 	unix.Kill(h.KeeperPID, unix.SIGKILL)
 	awaitEnd(t, h.WorkerPID)

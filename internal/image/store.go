@@ -28,6 +28,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"monopod.dev/monopod/internal/host/apart"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 )
@@ -214,6 +215,9 @@ func (s *Store) openStores(ctx context.Context) error {
 		return fmt.Errorf("image store %s: %w", layers, err)
 	}
 	s.closers = append(s.closers, snaps.Close)
+	if err := apart.Directories(filepath.Join(layers, "snapshots")); err != nil {
+		return fmt.Errorf("image store %s: %w", layers, err)
+	}
 	if err := sweepDirectories(ctx, snaps, layers); err != nil {
 		return fmt.Errorf("image store %s: removing the leftovers of an interrupted unpack: %w", layers, err)
 	}

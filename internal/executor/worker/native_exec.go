@@ -72,12 +72,8 @@ func (n *native) exec(ctx context.Context, s execStart) (code int, at time.Time,
 	if err != nil {
 		return 0, at, err
 	}
-	pid, err := n.begin(ctx, s, pidSock)
+	pidfd, err := n.begin(ctx, s, pidSock)
 	endTurn()
-	if err != nil {
-		return 0, at, err
-	}
-	pidfd, err := proc.OpenFD(pid) // our unreaped child: the pid is its own
 	if err != nil {
 		return 0, at, err
 	}
@@ -93,7 +89,7 @@ func (n *native) exec(ctx context.Context, s execStart) (code int, at time.Time,
 		return 0, at, err
 	}
 	// Before it is reaped:
-	x.endSession(ctx, n.log, s.c.snapshot(), pid)
+	x.endSession(ctx, n.log, s.c.snapshot(), pidfd.PID())
 	st, ok, err := pidfd.Peek()
 	if err != nil || !ok {
 		return 0, at, fmt.Errorf("how the process ended is not known: %w", errors.Join(err, errdefs.ErrUnknown))
@@ -118,27 +114,27 @@ func (n *native) hold(ctx context.Context, key string) (*os.File, error) {
 
 // begin starts the process with the caller's descriptors as its stdio, or with a terminal whose master goes to the caller's socket. It returns
 // when the program has been executed.
-func (n *native) begin(ctx context.Context, s execStart, pidSock *os.File) (pid int, err error) {
+func (n *native) begin(ctx context.Context, s execStart, pidSock *os.File) (pidfd *proc.FD, err error) {
 	defer pidSock.Close()
 	process, err := ocicmd.NewProcess(s.req.Process)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	kept, err := n.keptFor(s.c)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := spawn.FitsExec(kept.Config(), process); err != nil {
-		return 0, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
+		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	initPID, initFD, err := s.c.initFD()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer unix.Close(initFD)
 	behind, gate, err := os.Pipe()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer gate.Close()
 	defer behind.Close()
@@ -151,9 +147,8 @@ func (n *native) begin(ctx context.Context, s execStart, pidSock *os.File) (pid 
 	child, err := n.spawner.Exec(ctx, spawn.Exec{ID: s.req.ID, Kept: kept, Process: process, Stdio: stdio, Terminal: s.req.Process.Terminal,
 		Cgroups: s.c.snapshot().Cgroups, InitPID: initPID, InitFD: initFD, Gate: behind})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer child.FD.Close()
 	defer child.Status.Close()
 	behind.Close()                     // should this worker die, the process finds the gate without a keeper, and ends
 	score := s.req.Process.OOMScoreAdj // not the one that the container was made with, which an update may have changed
@@ -161,9 +156,10 @@ func (n *native) begin(ctx context.Context, s execStart, pidSock *os.File) (pid 
 		score = kept.Config().OomScoreAdj
 	}
 	if err := n.release(ctx, s, child, pidSock, gate, score); err != nil {
-		return 0, errors.Join(err, killCommand(ctx, s.c.snapshot().Cgroups, child.FD.PID()))
+		child.FD.Close()
+		return nil, errors.Join(err, killCommand(ctx, s.c.snapshot().Cgroups, child.FD.PID()))
 	}
-	return child.FD.PID(), nil
+	return child.FD, nil
 }
 
 // release lets the process, which is at its gate, go on to its program, once the keeper can find it, and waits until it is there.

@@ -67,7 +67,7 @@ func TestStuckStartsKeepNobodyWaitingForLong(t *testing.T) {
 		end()
 		first() // more than its turn has ended
 		second()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		take(&stuck, 0)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")

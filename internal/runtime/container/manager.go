@@ -23,6 +23,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/host/apart"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/private"
@@ -175,7 +176,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	if err := errors.Join(private.Dir(cfg.Dir), private.Passage(cfg.RunDir)); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(private.Close(cfg.Dir), private.Close(cfg.RunDir)); err != nil {
+	if err := errors.Join(private.Close(cfg.Dir), private.Close(cfg.RunDir), apart.Directories(cfg.Dir)); err != nil {
 		return nil, err
 	}
 	if m.run, err = filepath.EvalSymlinks(filepath.Dir(cfg.RunDir)); err != nil {

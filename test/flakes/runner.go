@@ -106,11 +106,11 @@ func (r *runner) count(ctx context.Context, p pkg, seed string, result *gotest.R
 	return nil
 }
 
-// test runs the tests of a package, shuffled by the seed.
+// test runs the tests of a package, shuffled by the seed, and short: the rounds are the repetition.
 func (r *runner) test(ctx context.Context, p pkg, seed string) (result *gotest.Result, output string, err error) {
 	var said strings.Builder
 	cmd := gotest.Command{Dir: r.dir, Env: []string{"CGO_ENABLED=0"}, Stderr: &said, Packages: []string{p.Path},
-		Flags: []string{"-count=1", "-p=1", "-shuffle=" + seed, "-timeout=" + r.timeout}}
+		Flags: []string{"-count=1", "-p=1", "-short", "-shuffle=" + seed, "-timeout=" + r.timeout}}
 	if p.Cgo {
 		cmd.Env, cmd.Flags = []string{"CGO_ENABLED=1"}, append(cmd.Flags, "-tags="+r.tags)
 	}

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elsewherePatience bounds how long RemoveAll waits for a directory that is a mount point elsewhere only.
-const elsewherePatience = 10 * time.Second
+// elsewherePatience bounds how long RemoveAll waits for a directory that is a mount point elsewhere only. A container's creation that is stuck
+// in a file that hangs holds its copy of the tree for 30 seconds, until it is given up.
+const elsewherePatience = 45 * time.Second
 
 // elsewherePace is how often it looks again when no event comes: should one come before what it tells of.
 const elsewherePace = 250 * time.Millisecond

@@ -10,14 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opens are those of one file of a container by processes outside of its cgroups, as the kernel tells them (fanotify(7)). Nothing is told of
-// who only takes hold of a file by O_PATH.
+// opens are those of one file of a container by processes outside of its cgroups, as the kernel tells them (fanotify(7), with file handles
+// instead of descriptors, for whose the kernel would open the file itself). Overlays have no handles before Linux 6.6; there inotify(7)
+// tells of opens, and not of whom. Nothing is told of who only takes hold of a file by O_PATH.
 type opens struct {
 	*container
 	path string
 	// forbidden: the container's device cgroup does not let it use the file, so whoever opened it stood outside, even if he has gone since.
 	forbidden bool
 	fd        int
+	nameless  bool // inotify's
 }
 
 // watch begins to look at a file of the container, as it is there now.
@@ -27,10 +29,25 @@ func (c *container) watch(path string, forbidden bool) *opens {
 	c.check(err)
 	c.Cleanup(func() { unix.Close(fd) })
 	at := filepath.Join("/proc", itoa(c.process()), "root", path)
-	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_DONT_FOLLOW, unix.FAN_OPEN, unix.AT_FDCWD, at); err != nil {
+	err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_DONT_FOLLOW, unix.FAN_OPEN, unix.AT_FDCWD, at)
+	if err == unix.EOPNOTSUPP && forbidden {
+		return c.watchNameless(path, at)
+	}
+	if err != nil {
 		c.Fatalf("watch %s: %v", at, err)
 	}
 	return &opens{container: c, path: path, forbidden: forbidden, fd: fd}
+}
+
+func (c *container) watchNameless(path, at string) *opens {
+	c.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	c.check(err)
+	c.Cleanup(func() { unix.Close(fd) })
+	if _, err := unix.InotifyAddWatch(fd, at, unix.IN_OPEN|unix.IN_DONT_FOLLOW); err != nil {
+		c.Fatalf("watch %s: %v", at, err)
+	}
+	return &opens{container: c, path: path, forbidden: true, fd: fd, nameless: true}
 }
 
 // by are those who have opened the file since the last call, as well as they are still known.
@@ -43,6 +60,10 @@ func (o *opens) by() (who []string) {
 			return who
 		}
 		o.check(err)
+		if o.nameless {
+			who = append(who, "somebody")
+			continue
+		}
 		for rest := buf[:n]; len(rest) >= unix.FAN_EVENT_METADATA_LEN; {
 			length := binary.NativeEndian.Uint32(rest) // struct fanotify_event_metadata: event_len first, pid last
 			pid := int(int32(binary.NativeEndian.Uint32(rest[20:])))

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/test/harness"
 )
 
 // secretPrefix begins every secret of these tests. The attacker knows it, and no more: he looks for what follows.
@@ -42,7 +44,7 @@ func TestSecretsOfOtherPods(t *testing.T) {
 		for range rounds(30) {
 			var wg sync.WaitGroup
 			for range 4 {
-				wg.Go(func() { _, _ = attacker.tryExec(1, "/bin/true") }) // stopped by the attacker, mostly
+				wg.Go(func() { _, _ = attacker.tryExec(int64(harness.SlowFactor()), "/bin/true") }) // stopped by the attacker, mostly
 			}
 			c := victim.launch(withSecret(shell("true")))
 			if got := holder.exec("sh", "-c", "echo $SECRET"); got != secrets[0] {

@@ -23,6 +23,9 @@ import (
 	"monopod.dev/monopod/internal/image/ociarchive"
 )
 
+// startPatience bounds the wait for docker-registry, also in a machine that is emulated.
+const startPatience = 5 * time.Minute
+
 // RegistryConfig says how a registry is to be.
 type RegistryConfig struct {
 	// Username and Password, when set, are asked for by HTTP basic authentication, for reading and writing.
@@ -122,8 +125,8 @@ func (r *Registry) start(binary string) error {
 		return nil
 	case <-r.logDone:
 		return errors.Join(fmt.Errorf("test registry: docker-registry ended early: %s", r.log.String()), r.cmd.Wait())
-	case <-time.After(20 * time.Second):
-		return errors.Join(errors.New("test registry: docker-registry does not listen after 20 s"), r.stopProcess())
+	case <-time.After(startPatience):
+		return errors.Join(fmt.Errorf("test registry: docker-registry does not listen after %s", startPatience), r.stopProcess())
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package inventory says what the devices of a host look like to those who count, choose and grant them, wherever they
-// come from: CDI specs today, device plugins beside them. It holds values only.
+// come from: CDI specs, device plugins. It holds values only.
 package inventory
 
 import (
@@ -19,8 +19,14 @@ type Device struct {
 	// Whole says that the name stands for all the hardware of its resource at once. Such a device is not a unit: it is
 	// never offered beside the others, only when it is all that the resource has (see Units).
 	Whole bool `json:"whole,omitempty"`
-	// Origin is where the device is defined: for CDI the spec's path.
+	// Origin is where the device is defined: for CDI the spec's path, for a device plugin its endpoint.
 	Origin string `json:"origin"`
+	// Nodes are the paths of the host's device nodes that are the device's own, sorted: what it is, whatever it is called. None: it is its name.
+	Nodes []string `json:"nodes,omitempty"`
+	// Unhealthy says why the device must not be granted now; empty: it is healthy.
+	Unhealthy string `json:"unhealthy,omitempty"`
+	// NUMA are the NUMA nodes that the device is near; none: it is not known, or does not matter.
+	NUMA []int `json:"numa,omitempty"`
 }
 
 // Is says whether name is one of the device's names.

@@ -1,0 +1,85 @@
+// Package source is what the device manager asks of those who know devices: CDI specs (package cdi), device plugins (package plugin).
+//
+// Every source has devices in resources of its own, hands out none of them by itself, and tells of changes. Who has what is the manager's.
+package source
+
+import (
+	"context"
+
+	"monopod.dev/monopod/internal/devices/inventory"
+)
+
+// Source is where devices come from. Its methods are safe for concurrent use.
+type Source interface {
+	// Name is what records and lists call it, such as "cdi".
+	Name() string
+	// Snapshot returns the devices as they are known now, at once, from the moment the source exists. The result is never changed.
+	Snapshot() *inventory.Snapshot
+	// Run keeps the snapshot up with the world until ctx ends, and calls changed, from one goroutine, after each new one and when a
+	// Check or Prepare that failed may succeed now.
+	Run(ctx context.Context, changed func()) error
+	// Check says whether a device of the snapshot can be used right now. inUse: by the container that has it already.
+	Check(resource, name string, inUse bool) error
+	// Prepare makes devices of one resource ready for a container, and tells what the container is to be given. It may be called again
+	// for the same container and devices: after a reboot, and when the answer of the last call was lost.
+	//
+	// Errors: a *RefusedError when the container is never to have these devices; any other error means that it may be tried again.
+	Prepare(ctx context.Context, c Container, resource string, names []string) (Answer, error)
+}
+
+// Adviser is a Source that has a preference among the devices of a resource.
+type Adviser interface {
+	// Prefer returns the names, of those that are available, that should be granted, with all of must among them. It is advice: nil means
+	// none, and what does not fit is not followed.
+	Prefer(ctx context.Context, resource string, available, must []string, n int) []string
+}
+
+// Starter is a Source that is told before each start of a container.
+type Starter interface {
+	// BeforeStart returns when the container may be started with the devices that it was granted.
+	BeforeStart(ctx context.Context, c Container, resource string, names []string) error
+}
+
+// Container names a container.
+type Container struct{ PodUID, PodNamespace, PodName, Name string }
+
+// Answer is what a container is given with its devices. It is stored, and what a restart of the container is made from.
+type Answer struct {
+	// CDIDevices are fully qualified CDI names, "vendor.com/class=name", for CRI's ContainerConfig.CDIDevices.
+	CDIDevices []string `json:"cdiDevices,omitempty"`
+	// Nodes are device nodes for CRI's ContainerConfig.Devices.
+	Nodes []Node `json:"nodes,omitempty"`
+	// Mounts are for CRI's ContainerConfig.Mounts.
+	Mounts []Mount `json:"mounts,omitempty"`
+	// Envs are environment variables, Annotations the container's annotations in the runtime.
+	Envs        map[string]string `json:"envs,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Node is a device node; Permissions are of "r", "w" and "m".
+type Node struct {
+	HostPath      string `json:"hostPath"`
+	ContainerPath string `json:"containerPath"`
+	Permissions   string `json:"permissions"`
+}
+
+// Mount is a bind mount.
+type Mount struct {
+	HostPath      string `json:"hostPath"`
+	ContainerPath string `json:"containerPath"`
+	ReadOnly      bool   `json:"readOnly,omitempty"`
+}
+
+// RefusedError says that a container is never to have the devices that it asks for: its pod fails.
+type RefusedError struct {
+	// Resource is the name of the resource.
+	Resource string
+	// Err is why, in the source's words.
+	Err error
+}
+
+// Error names the resource.
+func (e *RefusedError) Error() string { return e.Resource + " is refused: " + e.Err.Error() }
+
+// Unwrap returns why.
+func (e *RefusedError) Unwrap() error { return e.Err }

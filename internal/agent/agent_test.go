@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/devices"
 )
 
 func isReady(st v1.PodStatus) bool {
@@ -200,8 +202,12 @@ func TestDevices(t *testing.T) {
 	}
 	b.devices.set(1)
 	b.status("p", "is ready", isReady)
-	if d := b.rt.Config(b.running("a")).CDIDevices; len(d) != 1 || d[0].Name != "example.com/widget=0" {
+	cfg := b.rt.Config(b.running("a"))
+	if d := cfg.CDIDevices; len(d) != 1 || d[0].Name != "example.com/widget=0" {
 		t.Errorf("devices %v", d)
+	}
+	if len(cfg.Devices) != 1 || cfg.Devices[0].ContainerPath != "/dev/widget" || cfg.Annotations["example.com/w"] != "0" || cfg.Annotations[devices.Annotation] != "record of a" {
+		t.Errorf("device nodes %v, annotations %v", cfg.Devices, cfg.Annotations)
 	}
 	// The second waits until the first has given its device back.
 	b.create(pod("q", wantsWidget))
@@ -213,6 +219,44 @@ func TestDevices(t *testing.T) {
 	node, err := b.kube.CoreV1().Nodes().Get(t.Context(), "node", metav1.GetOptions{})
 	if err != nil || node.Status.Allocatable.Name("example.com/widget", "").Value() != 1 {
 		t.Errorf("node %+v: %v", node.Status.Allocatable, err)
+	}
+}
+
+// TestDevicesAreRefused: a pod that is never to have its devices fails, in the words of whoever refuses it, and nothing of it is made.
+func TestDevicesAreRefused(t *testing.T) {
+	b := newBench(t)
+	b.devices.refuse = "example.com/widget is refused: firmware too old"
+	b.create(pod("p", wantsWidget))
+	st := b.phase("p", v1.PodFailed)
+	if st.Reason != "UnexpectedAdmissionError" || st.Message != "example.com/widget is refused: firmware too old" {
+		t.Errorf("status %s: %q", st.Reason, st.Message)
+	}
+	if s, _ := b.rt.Count(); s != 0 {
+		t.Error("a sandbox was made")
+	}
+}
+
+// TestHoldings: at its start the agent tells the device manager what the containers in the runtime hold, but for those of pods that have finished.
+func TestHoldings(t *testing.T) {
+	b := newBench(t)
+	b.devices.set(2)
+	b.create(pod("runs", wantsWidget))
+	b.create(pod("ends", wantsWidget, func(p *v1.Pod) {
+		p.Spec.RestartPolicy, p.Spec.Containers[0].Name = v1.RestartPolicyNever, "e"
+	}))
+	b.running("a")
+	b.rt.Exit(b.running("e"), 0)
+	b.phase("ends", v1.PodSucceeded)
+	b.stop()
+	b.devices.reconciled = false
+	b.start()
+	b.eventually("the holdings are told", func() bool {
+		b.devices.mu.Lock()
+		defer b.devices.mu.Unlock()
+		return b.devices.reconciled
+	})
+	if h := b.devices.holdings; len(h) != 1 || h[0].PodName != "runs" || h[0].Container != "a" || h[0].Record != "record of a" {
+		t.Errorf("holdings %+v", h)
 	}
 }
 

@@ -10,22 +10,26 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/agent/nodestatus"
+	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/source"
 )
 
 // DeviceManager grants the machine's devices to containers. All methods are safe for concurrent use.
 type DeviceManager interface {
 	// Resources are the capacities by resource name.
 	Resources() map[string]int64
-	// Changed ticks after Resources, a device's health or what is free has changed. Ticks may be merged.
-	Changed() <-chan struct{}
-	// Grant is idempotent by pod and container; what it grants is on record before it returns. Any error means that the
-	// container has no devices and must not be started.
-	Grant(context.Context, devices.GrantRequest) (devices.Grant, error)
+	// Subscribe returns a channel that ticks after Resources, a device's health or what is free has changed, until stop is called.
+	Subscribe() (ticks <-chan struct{}, stop func())
+	// Admit gives a pod all its devices or none; it is idempotent by pod, and what it gives is on record before it returns.
+	Admit(context.Context, devices.PodRequest) (devices.Verdict, error)
+	// Grant returns what a container of an admitted pod is to be started with. Any error means that it must not be started.
+	Grant(context.Context, source.Container) (devices.Grant, error)
 	// Release gives back all that a pod has. It is idempotent.
 	Release(ctx context.Context, podUID string) error
-	// Reconcile gives back what pods have that are not live any more.
-	Reconcile(ctx context.Context, live map[string]bool) error
+	// Reconcile gives back what pods have that are not live any more, and learns what the containers of the others have. Nobody is admitted before.
+	Reconcile(ctx context.Context, live map[string]bool, holdings []devices.Holding) error
 }
 
 var _ DeviceManager = (*devices.Manager)(nil)
@@ -33,16 +37,39 @@ var _ DeviceManager = (*devices.Manager)(nil)
 // grants is a DeviceManager as the workers see it; with a nil manager no pod gets a device.
 type grants struct{ manager DeviceManager }
 
-// Grant implements worker.Devices.
-func (g grants) Grant(ctx context.Context, pod *v1.Pod, c *v1.Container, init bool, resources map[string]int64) ([]string, error) {
-	if g.manager == nil {
-		names := slices.Sorted(maps.Keys(resources))
-		return nil, fmt.Errorf("container %s asks for %s, and this node has no device manager", c.Name, strings.Join(names, ", "))
+// Admit implements worker.Devices.
+func (g grants) Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error) {
+	req := devices.PodRequest{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Created: pod.CreationTimestamp.Time}
+	add := func(c *v1.Container, role alloc.Role) {
+		if resources := podspec.ExtendedResources(c); len(resources) > 0 {
+			req.Containers = append(req.Containers, devices.ContainerRequest{Name: c.Name, Role: role, Resources: resources})
+		}
 	}
-	grant, err := g.manager.Grant(ctx, devices.GrantRequest{
-		PodUID: string(pod.UID), PodNamespace: pod.Namespace, PodName: pod.Name, Container: c.Name, Init: init, Resources: resources,
-	})
-	return grant.CDIDevices, err
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c, alloc.Sidecar)
+		} else {
+			add(c, alloc.Init)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i], alloc.Main)
+	}
+	if g.manager == nil {
+		c := req.Containers[0]
+		return devices.Verdict{Phase: devices.Held, Reason: devices.ReasonDevicesNotReady, Message: fmt.Sprintf(
+			"container %s asks for %s, and this node has no device manager", c.Name, strings.Join(slices.Sorted(maps.Keys(c.Resources)), ", "))}, nil
+	}
+	return g.manager.Admit(ctx, req)
+}
+
+// Grant implements worker.Devices.
+func (g grants) Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error) {
+	if g.manager == nil {
+		return devices.Grant{}, fmt.Errorf("container %s asks for devices, and this node has no device manager", container)
+	}
+	return g.manager.Grant(ctx, source.Container{PodUID: string(pod.UID), PodNamespace: pod.Namespace, PodName: pod.Name, Name: container})
 }
 
 // Release implements worker.Devices.
@@ -66,13 +93,16 @@ func (a *Agent) watchDevices(ctx context.Context, p *pods, r *nodestatus.Reporte
 	if a.cfg.Devices == nil {
 		return
 	}
+	ticks, stop := a.cfg.Devices.Subscribe()
+	defer stop()
 	for {
+		// Also before the first tick: what has changed before the subscription was told to nobody.
+		r.Changed()
+		p.devicesChanged()
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.cfg.Devices.Changed():
-			r.Changed()
-			p.devicesChanged()
+		case <-ticks:
 		}
 	}
 }

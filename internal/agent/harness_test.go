@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/testcerts"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/devices/source"
 )
 
 // bench is an agent between a fake API server and a fake runtime.
@@ -234,6 +236,10 @@ type fakeDevices struct {
 	mu      sync.Mutex // guards what follows
 	n       int
 	granted map[string]bool
+	refuse  string // the words of a refusal; empty: none
+	// reconciled says that Reconcile was called, with these.
+	reconciled bool
+	holdings   []devices.Holding
 }
 
 func (f *fakeDevices) set(n int) {
@@ -252,22 +258,40 @@ func (f *fakeDevices) Resources() map[string]int64 {
 	return map[string]int64{"example.com/widget": int64(f.n)}
 }
 
-func (f *fakeDevices) Changed() <-chan struct{} { return f.changed }
+func (f *fakeDevices) Subscribe() (ticks <-chan struct{}, stop func()) { return f.changed, func() {} }
 
-func (f *fakeDevices) Grant(_ context.Context, req devices.GrantRequest) (devices.Grant, error) {
+func (f *fakeDevices) Admit(_ context.Context, req devices.PodRequest) (devices.Verdict, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.granted[req.PodUID] {
-		return devices.Grant{CDIDevices: []string{"example.com/widget=0"}}, nil
-	}
-	if len(f.granted) >= f.n {
-		return devices.Grant{}, &devices.NotReadyError{Resource: "example.com/widget", Err: context.Canceled}
+	switch {
+	case f.refuse != "":
+		return devices.Verdict{Phase: devices.Failed, Reason: devices.ReasonRefused, Message: f.refuse}, nil
+	case !f.granted[req.UID] && (!f.reconciled || len(f.granted) >= f.n):
+		return devices.Verdict{Phase: devices.Held, Reason: devices.ReasonDevicesNotReady, Message: "example.com/widget is not ready"}, nil
 	}
 	if f.granted == nil {
 		f.granted = map[string]bool{}
 	}
-	f.granted[req.PodUID] = true
-	return devices.Grant{CDIDevices: []string{"example.com/widget=0"}}, nil
+	f.granted[req.UID] = true
+	return devices.Verdict{Phase: devices.Admitted}, nil
+}
+
+func (f *fakeDevices) Grant(_ context.Context, c source.Container) (devices.Grant, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.granted[c.PodUID] {
+		return devices.Grant{}, errdefs.ErrNotFound
+	}
+	return devices.Grant{
+		Answer: source.Answer{
+			CDIDevices:  []string{"example.com/widget=0"},
+			Nodes:       []source.Node{{HostPath: "/dev/null", ContainerPath: "/dev/widget", Permissions: "rw"}},
+			Mounts:      []source.Mount{{HostPath: "/etc/hostname", ContainerPath: "/widget", ReadOnly: true}},
+			Envs:        map[string]string{"WIDGET": "0", "MINE": "theirs"},
+			Annotations: map[string]string{"example.com/w": "0"},
+		},
+		Record: "record of " + c.Name,
+	}, nil
 }
 
 func (f *fakeDevices) Release(_ context.Context, uid string) error {
@@ -277,9 +301,10 @@ func (f *fakeDevices) Release(_ context.Context, uid string) error {
 	return nil
 }
 
-func (f *fakeDevices) Reconcile(_ context.Context, live map[string]bool) error {
+func (f *fakeDevices) Reconcile(_ context.Context, live map[string]bool, holdings []devices.Holding) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.holdings, f.reconciled = holdings, true
 	for uid := range f.granted {
 		if !live[uid] {
 			delete(f.granted, uid)

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +16,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/worker"
+	"monopod.dev/monopod/internal/devices"
 )
 
 // pods gives each pod of the node its worker: those that the API server has bound to the node, and those that only the
@@ -79,19 +83,43 @@ func (p *pods) run(ctx context.Context) {
 	p.mu.Unlock()
 	p.wg.Go(func() { p.controller.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), p.controller.HasSynced) {
-		p.adopt(ctx)
-		p.lookAround(ctx)
+		if p.adopt(ctx) {
+			p.lookAround(ctx)
+		}
 	}
 	p.wg.Wait()
 }
 
-// adopt gives up what pods left that are gone from both the API server and the runtime.
-func (p *pods) adopt(ctx context.Context) {
+// adoptPause is how long adopt waits before it tries again.
+const adoptPause = time.Second
+
+// adopt gives up what pods left that are gone from both the API server and the runtime, and has the devices' ledger compared with what
+// runs, before which no pod gets a device. It tries until it has succeeded; false: ctx has ended.
+func (p *pods) adopt(ctx context.Context) bool {
+	for told := false; ; told = true {
+		err := p.tryAdopt(ctx)
+		if err == nil {
+			return true
+		}
+		if !told && ctx.Err() == nil {
+			p.cfg.Log.Warn("what was before this start cannot be looked at now; it is tried again, and no devices are granted before", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(adoptPause):
+		}
+	}
+}
+
+func (p *pods) tryAdopt(ctx context.Context) error {
 	held, err := p.cfg.Runtime.Pods(ctx)
 	if err != nil {
-		// Whatever is not given up now is at the next start of the agent.
-		p.cfg.Log.Warn("what gone pods left is not cleaned up now", "error", err)
-		return
+		return err
+	}
+	containers, err := p.cfg.Runtime.Containers(ctx)
+	if err != nil {
+		return err
 	}
 	live := map[string]bool{}
 	for _, uid := range p.uids() {
@@ -101,8 +129,8 @@ func (p *pods) adopt(ctx context.Context) {
 		live[uid] = true
 	}
 	if p.devices != nil {
-		if err := p.devices.Reconcile(ctx, live); err != nil {
-			p.cfg.Log.Error("grants of devices could not be reconciled", "error", err)
+		if err := p.devices.Reconcile(ctx, live, p.holdings(containers)); err != nil {
+			return fmt.Errorf("compare the devices' ledger with what runs: %w", err)
 		}
 	}
 	left, err := p.cfg.Volumes.UIDs()
@@ -116,6 +144,22 @@ func (p *pods) adopt(ctx context.Context) {
 			}
 		}
 	}
+	return nil
+}
+
+// holdings are the containers that may hold devices: a pod that has finished has given its own back, but for what still runs.
+func (p *pods) holdings(containers []cri.Container) (all []devices.Holding) {
+	finished := map[string]bool{}
+	for _, pod := range p.Pods() {
+		finished[string(pod.UID)] = pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	}
+	for _, c := range containers {
+		if !finished[c.Pod.UID] || c.Running {
+			all = append(all, devices.Holding{PodUID: c.Pod.UID, PodNamespace: c.Pod.Namespace, PodName: c.Pod.Name, Container: c.Name,
+				Record: c.Annotations[devices.Annotation]})
+		}
+	}
+	return all
 }
 
 // lookAround removes pods that the runtime holds and the API server does not know.

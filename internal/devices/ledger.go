@@ -1,20 +1,29 @@
 package devices
 
 import (
-	"errors"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"time"
 
-	"github.com/containerd/errdefs"
-
+	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/state"
 )
 
 // tableName is the ledger's table in the state database. A record holds all that one pod has; its key is the pod's UID.
 const tableName = "deviceGrants"
 
+// recordSchema is the version of the records that are written. Version 1, which had no number, held the names of CDI devices and nothing else;
+// it is read as if each had been granted without an answer, so that the answer is asked for again.
+const recordSchema = 2
+
 // podRecord is one record of the ledger.
 type podRecord struct {
+	Schema     int                        `json:"schema"`
 	Namespace  string                     `json:"namespace"`
 	Name       string                     `json:"name"`
 	Containers map[string]containerRecord `json:"containers"`
@@ -22,48 +31,185 @@ type podRecord struct {
 
 // containerRecord is what one container of a pod was granted.
 type containerRecord struct {
-	// Devices are the names of devices by resource, in the order in which they were chosen.
-	Devices   map[string][]string `json:"devices"`
-	Init      bool                `json:"init,omitempty"`
-	GrantedAt time.Time           `json:"grantedAt"`
+	Role      alloc.Role               `json:"role"`
+	Grants    map[string]resourceGrant `json:"grants"` // by resource
+	GrantedAt time.Time                `json:"grantedAt"`
 }
 
-// with returns a copy of the record in which a container has what it is given here. Records are values that several
-// goroutines read, so a change is always a new one.
-func (p podRecord) with(container string, c containerRecord) podRecord {
-	containers := map[string]containerRecord{container: c}
-	for name, other := range p.Containers {
-		if name != container {
-			containers[name] = other
+// resourceGrant is what a container was granted of one resource.
+type resourceGrant struct {
+	// Source is the name of the source that the devices are of.
+	Source string `json:"source"`
+	// Devices are in the order in which they were chosen.
+	Devices []grantedDevice `json:"devices"`
+	// Answer is what the source has said to that; nil: it was not asked, or its answer was lost.
+	Answer *source.Answer `json:"answer,omitempty"`
+	// Boot is the boot of the machine in which it was asked.
+	Boot string `json:"boot,omitempty"`
+}
+
+// grantedDevice is a device by name, and what it was when it was granted.
+type grantedDevice struct {
+	Name string `json:"name"`
+	// Nodes are inventory.Device.Nodes; none: the device is its name, or the record is of version 1.
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// UnmarshalJSON reads records of all versions.
+func (p *podRecord) UnmarshalJSON(raw []byte) error {
+	var head struct {
+		Schema int `json:"schema"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return err
+	}
+	switch head.Schema {
+	case 0:
+		return p.unmarshalV1(raw)
+	case recordSchema:
+		type plain podRecord
+		return json.Unmarshal(raw, (*plain)(p))
+	default:
+		return fmt.Errorf("the record has schema %d, this program knows versions up to %d: use a newer monopod", head.Schema, recordSchema)
+	}
+}
+
+// unmarshalV1 reads a record of version 1.
+func (p *podRecord) unmarshalV1(raw []byte) error {
+	var old struct {
+		Namespace, Name string
+		Containers      map[string]struct {
+			Devices   map[string][]string
+			Init      bool
+			GrantedAt time.Time
 		}
 	}
-	p.Containers = containers
+	if err := json.Unmarshal(raw, &old); err != nil {
+		return err
+	}
+	*p = podRecord{Schema: recordSchema, Namespace: old.Namespace, Name: old.Name, Containers: map[string]containerRecord{}}
+	for name, c := range old.Containers {
+		rec := containerRecord{Role: alloc.Main, Grants: map[string]resourceGrant{}, GrantedAt: c.GrantedAt}
+		if c.Init {
+			rec.Role = alloc.Init
+		}
+		for resource, names := range c.Devices {
+			g := resourceGrant{Source: "cdi"}
+			for _, n := range names {
+				g.Devices = append(g.Devices, grantedDevice{Name: n})
+			}
+			rec.Grants[resource] = g
+		}
+		p.Containers[name] = rec
+	}
+	return nil
+}
+
+// with returns a copy of the record in which containers have what they are given here. Records are values that several goroutines
+// read, so a change is always a new one.
+func (p podRecord) with(containers map[string]containerRecord) podRecord {
+	all := maps.Clone(p.Containers)
+	if all == nil {
+		all = map[string]containerRecord{}
+	}
+	maps.Copy(all, containers)
+	p.Schema, p.Containers = recordSchema, all
 	return p
 }
 
-// held returns the devices of a resource that the pod has. own leaves out those that another container of the same pod
-// may be given as well, because their holders have run to their end before it starts.
-func (p podRecord) held(resource string, own bool) []string {
-	var names []string
+// hardware is what the pod has.
+func (p podRecord) hardware(yield func(alloc.Hardware)) {
 	for _, c := range p.Containers {
-		if !own || !c.Init {
-			names = append(names, c.Devices[resource]...)
+		for resource, g := range c.Grants {
+			for _, d := range g.Devices {
+				yield(alloc.Hardware{Resource: resource, Name: d.Name, Nodes: d.Nodes})
+			}
 		}
+	}
+}
+
+// equal compares what is stored.
+func (p podRecord) equal(o podRecord) bool { return reflect.DeepEqual(p, o) }
+
+// summary is what the log says of a grant: names by resource, of all containers.
+func (p podRecord) summary() map[string][]string {
+	all := map[string][]string{}
+	for _, c := range sorted(p.Containers) {
+		for resource, g := range c.Grants {
+			all[resource] = append(all[resource], g.names()...)
+		}
+	}
+	return all
+}
+
+// devices are those of the grant, as the inventory has them or, where it has them no more, as they were.
+func (g resourceGrant) devices(w *world, resource string) []inventory.Device {
+	var all []inventory.Device
+	for _, d := range g.Devices {
+		now, ok := w.Find(resource, d.Name)
+		if !ok {
+			now = inventory.Device{Resource: resource, Name: d.Name, Nodes: d.Nodes}
+		}
+		all = append(all, now)
+	}
+	return all
+}
+
+func (g resourceGrant) names() []string {
+	var names []string
+	for _, d := range g.Devices {
+		names = append(names, d.Name)
 	}
 	return names
 }
 
-// handedDown returns the devices of a resource that the pod's init containers had: the first choice for those after
-// them, in a fixed order.
-func (p podRecord) handedDown(resource string) []string {
-	var names []string
-	for _, c := range p.Containers {
-		if c.Init {
-			names = append(names, c.Devices[resource]...)
+// wants is what the record gives of each resource.
+func (c containerRecord) wants() map[string]int {
+	n := map[string]int{}
+	for resource, g := range c.Grants {
+		n[resource] = len(g.Devices)
+	}
+	return n
+}
+
+// withGrant returns a copy of the record with another grant of a resource.
+func (c containerRecord) withGrant(resource string, g resourceGrant) containerRecord {
+	c.Grants = maps.Clone(c.Grants)
+	c.Grants[resource] = g
+	return c
+}
+
+// answer is all that the container is given. The error tells of two answers that contradict each other.
+func (c containerRecord) answer() (source.Answer, error) {
+	var parts []source.Part
+	for _, resource := range slices.Sorted(maps.Keys(c.Grants)) {
+		if a := c.Grants[resource].Answer; a != nil {
+			parts = append(parts, source.Part{Resource: resource, Answer: *a})
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return source.Merge(parts)
+}
+
+// annotation is the record as the container itself carries it: what the ledger is made again from when it is lost.
+type annotation struct {
+	Schema int `json:"schema"`
+	containerRecord
+}
+
+func (c containerRecord) annotation() (string, error) {
+	raw, err := json.Marshal(annotation{recordSchema, c})
+	return string(raw), err
+}
+
+func parseAnnotation(text string) (containerRecord, error) {
+	var a annotation
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return containerRecord{}, err
+	}
+	if a.Schema != recordSchema {
+		return containerRecord{}, fmt.Errorf("it has schema %d, this program knows %d", a.Schema, recordSchema)
+	}
+	return a.containerRecord, nil
 }
 
 // ledger is the table of grants. It does not cache.
@@ -73,15 +219,23 @@ type ledger struct {
 
 func newLedger(db *state.DB) ledger { return ledger{state.NewTable[podRecord](db, tableName)} }
 
-// load returns the records that can be read, by pod UID, and an error that names the others.
-func (l ledger) load() (map[string]podRecord, error) { return l.table.List() }
+// load returns the records that can be read, by pod UID, and what is wrong with the others; under an empty UID, what is wrong with all of them.
+func (l ledger) load() (recs map[string]podRecord, unreadable map[string]error) {
+	recs, err := l.table.List()
+	unreadable = map[string]error{}
+	if err == nil {
+		return recs, unreadable
+	}
+	keys, all := state.Undecodable(err)
+	for _, k := range keys {
+		unreadable[k] = err
+	}
+	if !all {
+		unreadable[""] = err
+	}
+	return recs, unreadable
+}
 
 func (l ledger) put(podUID string, rec podRecord) error { return l.table.Put(podUID, rec) }
 
 func (l ledger) remove(podUID string) error { return l.table.Delete(podUID) }
-
-// unreadable says whether the pod has a record and it cannot be read.
-func (l ledger) unreadable(podUID string) bool {
-	_, err := l.table.Get(podUID)
-	return err != nil && !errors.Is(err, errdefs.ErrNotFound)
-}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
@@ -14,6 +15,7 @@ type GrantRecord struct {
 	PodNamespace string          `json:"podNamespace"`
 	PodName      string          `json:"podName"`
 	Container    string          `json:"container"`
+	Role         alloc.Role      `json:"role"`
 	GrantedAt    time.Time       `json:"grantedAt"`
 	Devices      []GrantedDevice `json:"devices"`
 }
@@ -22,25 +24,25 @@ type GrantRecord struct {
 type GrantedDevice struct {
 	Resource string `json:"resource"`
 	Name     string `json:"name"`
-	// CDIName is the fully qualified name under which the runtime injects it.
-	CDIName string `json:"cdiName"`
-	// Missing: no spec defines the device any more.
+	// Source is the name of the source that it was granted by, such as "cdi".
+	Source string `json:"source"`
+	// Missing: nobody knows the device any more.
 	Missing bool `json:"missing,omitempty"`
 }
 
 // Grants lists all grants by namespace, pod and container.
 func (m *Manager) Grants() []GrantRecord {
-	snap := m.source.Snapshot()
+	snap := m.worlds.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	grants := []GrantRecord{}
 	for uid, pod := range m.granted {
 		for container, rec := range pod.Containers {
-			g := GrantRecord{PodUID: uid, PodNamespace: pod.Namespace, PodName: pod.Name, Container: container, GrantedAt: rec.GrantedAt}
-			for resource, names := range sorted(rec.Devices) {
-				for _, name := range names {
-					_, found := snap.Find(resource, name)
-					g.Devices = append(g.Devices, GrantedDevice{Resource: resource, Name: name, CDIName: inventory.CDIName(resource, name), Missing: !found})
+			g := GrantRecord{PodUID: uid, PodNamespace: pod.Namespace, PodName: pod.Name, Container: container, Role: rec.Role, GrantedAt: rec.GrantedAt}
+			for resource, has := range sorted(rec.Grants) {
+				for _, d := range has.Devices {
+					_, found := snap.Find(resource, d.Name)
+					g.Devices = append(g.Devices, GrantedDevice{Resource: resource, Name: d.Name, Source: has.Source, Missing: !found})
 				}
 			}
 			grants = append(grants, g)
@@ -62,13 +64,13 @@ type DeviceStatus struct {
 
 // Devices lists all devices by resource and name.
 func (m *Manager) Devices() []DeviceStatus {
-	snap := m.source.Snapshot()
+	snap := m.worlds.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make([]DeviceStatus, 0, len(snap.Devices))
 	for _, d := range snap.Devices {
 		s := DeviceStatus{Device: d}
-		if err := m.unfit[deviceKey{d.Resource, d.Name}]; err != nil {
+		if err := m.unfit[keyOf(d)]; err != nil {
 			s.Fault = err.Error()
 		}
 		all = append(all, s)

@@ -8,22 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/state"
 )
-
-// Source is where devices come from.
-type Source interface {
-	// Snapshot returns the devices as they are known now, at once, from the moment the source exists. The result is
-	// never changed.
-	Snapshot() *inventory.Snapshot
-	// Run keeps the snapshot up with the world until ctx ends, and calls changed, from one goroutine, after each new
-	// one and when a Check that failed may succeed now.
-	Run(ctx context.Context, changed func()) error
-	// Check says whether a device of the snapshot can be used right now. inUse: by the container that has it already.
-	Check(resource, name string, inUse bool) error
-}
 
 // Problem is something that is wrong with what defines the devices.
 type Problem = inventory.Problem
@@ -34,86 +25,90 @@ type Config struct {
 	DB *state.DB
 	// CDISpecDirs are the folders of CDI specs, the later winning over the earlier.
 	CDISpecDirs []string
-	Log         *slog.Logger
+	// Boot names the boot of the machine: what was prepared in another one is prepared again.
+	Boot string
+	Log  *slog.Logger
 }
 
 // Manager counts and grants the devices of the host. Its methods are safe for concurrent use.
 type Manager struct {
-	source Source
+	worlds *worlds
 	ledger ledger
+	boot   string
 	log    *slog.Logger
 	now    func() time.Time
 
-	changed chan struct{}
-	pods    keyedLock // serializes what is done for one pod
+	subscribers subscribers
+	pods        keyedLock // serializes what is done for one pod
 
 	mu sync.Mutex // guards what follows; never held over I/O
+	// settled: Reconcile has compared the ledger with what runs. Until then nothing new is granted.
+	settled bool
 	// granted is the ledger's content by pod UID: changed after the disk is, so that nothing is published, nor thought
 	// free, too early.
 	granted map[string]podRecord
-	// reserved is what a Grant under way has chosen, by pod UID.
-	reserved map[string]containerRecord
+	// reserved is what an Admit under way has chosen, by pod UID.
+	reserved map[string]podRecord
+	queue    queue
 	// turnedAway: somebody was told of a shortage while devices were reserved that may become free again.
 	turnedAway bool
-	// unreadable is set while a record that cannot be read may be that of a living pod.
-	unreadable error
+	// unreadable are the records that cannot be read and may be those of living pods, by pod UID; under an empty one: the whole ledger.
+	unreadable map[string]error
 	// unfit are the devices that failed their last check, with why.
 	unfit map[deviceKey]error
 }
 
 type deviceKey struct{ resource, name string }
 
+func keyOf(d inventory.Device) deviceKey { return deviceKey{d.Resource, d.Name} }
+
 // New reads the ledger and the CDI folders. It writes nothing. Records of the ledger that cannot be read are a problem, not
-// an error.
+// an error. It grants nothing before the first Reconcile.
 func New(cfg Config) (*Manager, error) {
 	if cfg.DB == nil || cfg.Log == nil {
 		return nil, errors.New("devices: Config.DB and Config.Log must be set")
 	}
-	return newManager(cfg.DB, cdi.New(cdi.Config{Dirs: cfg.CDISpecDirs, Log: cfg.Log}), cfg.Log), nil
+	return newManager(cfg, cdi.New(cdi.Config{Dirs: cfg.CDISpecDirs, Log: cfg.Log})), nil
 }
 
-func newManager(db *state.DB, source Source, log *slog.Logger) *Manager {
+// newManager takes the sources in the order of their precedence.
+func newManager(cfg Config, sources ...source.Source) *Manager {
 	m := &Manager{
-		source:   source,
-		ledger:   newLedger(db),
-		log:      log,
+		worlds:   &worlds{sources: sources},
+		ledger:   newLedger(cfg.DB),
+		boot:     cfg.Boot,
+		log:      cfg.Log,
 		now:      time.Now,
-		changed:  make(chan struct{}, 1),
-		reserved: map[string]containerRecord{},
+		reserved: map[string]podRecord{},
 		unfit:    map[deviceKey]error{},
 	}
 	m.granted, m.unreadable = m.ledger.load()
-	if m.unreadable != nil {
-		log.Error("device ledger: no devices are granted to new containers until the pods of these records are gone", "error", m.unreadable)
+	for uid, err := range m.unreadable {
+		m.log.Error("device ledger: a record cannot be read; no devices are granted to new pods until it is known which devices its pod has", "podUID", uid, "error", err)
 	}
 	return m
 }
 
 // Run follows the changes of the host's devices until ctx ends. Grants work without it, on what was found last.
 func (m *Manager) Run(ctx context.Context) error {
-	return m.source.Run(ctx, func() {
-		m.mu.Lock()
-		clear(m.unfit) // what was wrong may be mended; the next grant looks again
-		m.mu.Unlock()
-		m.tick()
-	})
-}
-
-// Changed has a tick whenever Resources may have changed, or a Grant that was not ready may be now: a change of the
-// specs, a device node that has come, a device that was given back. One tick stands for any number of changes.
-func (m *Manager) Changed() <-chan struct{} { return m.changed }
-
-func (m *Manager) tick() {
-	select {
-	case m.changed <- struct{}{}:
-	default:
+	all, ctx := errgroup.WithContext(ctx)
+	for _, s := range m.worlds.sources {
+		all.Go(func() error {
+			return s.Run(ctx, func() {
+				m.mu.Lock()
+				clear(m.unfit) // what was wrong may be mended; the next grant looks again
+				m.mu.Unlock()
+				m.subscribers.tick()
+			})
+		})
 	}
+	return all.Wait()
 }
 
 // Resources returns the capacity: how many devices each resource has, granted or not. A resource that is defined but
 // has no usable device is there with 0.
 func (m *Manager) Resources() map[string]int64 {
-	snap := m.source.Snapshot()
+	snap := m.worlds.now()
 	count := make(map[string]int64, len(snap.Resources))
 	for _, r := range snap.Resources {
 		count[r] = int64(len(inventory.Units(snap.Of(r))))
@@ -123,17 +118,17 @@ func (m *Manager) Resources() map[string]int64 {
 
 // Problems returns all that is wrong now: with spec files, with devices that failed their last check, with the ledger.
 func (m *Manager) Problems() []Problem {
-	snap := m.source.Snapshot()
+	snap := m.worlds.now()
 	problems := append([]Problem(nil), snap.Problems...)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range snap.Devices {
-		if err := m.unfit[deviceKey{d.Resource, d.Name}]; err != nil {
+		if err := m.unfit[keyOf(d)]; err != nil {
 			problems = append(problems, Problem{Resource: d.Resource, Paths: []string{d.Origin}, Message: err.Error()})
 		}
 	}
-	if m.unreadable != nil {
-		problems = append(problems, Problem{Message: fmt.Sprintf("device ledger: %v", m.unreadable)})
+	for _, err := range sorted(m.unreadable) {
+		problems = append(problems, Problem{Message: fmt.Sprintf("device ledger: %v", err)})
 	}
 	return problems
 }

@@ -186,7 +186,11 @@ func (o *Options) newDevices() (*devices.Manager, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	dev, err := devices.New(devices.Config{DB: db, CDISpecDirs: o.Config.Devices.CDISpecDirs, Log: o.Log.With("role", "devices")})
+	boot, err := proc.BootID()
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	dev, err := devices.New(devices.Config{DB: db, CDISpecDirs: o.Config.Devices.CDISpecDirs, Boot: boot, Log: o.Log.With("role", "devices")})
 	if err != nil {
 		db.Close()
 		return nil, nil, err

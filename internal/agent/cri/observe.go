@@ -205,3 +205,28 @@ func (c *Client) Pods(ctx context.Context) (map[string]podspec.Ref, error) {
 	}
 	return found, nil
 }
+
+// Container is a container that the runtime holds, of any pod.
+type Container struct {
+	Pod         podspec.Ref
+	Name        string
+	Running     bool
+	Annotations map[string]string
+}
+
+// Containers lists the containers of all pods.
+func (c *Client) Containers(ctx context.Context) ([]Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, QueryTimeout)
+	defer cancel()
+	resp, err := c.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list all containers: %w", err)
+	}
+	var found []Container
+	for _, o := range resp.Containers {
+		if ref, ok := podspec.RefOf(o.Labels); ok {
+			found = append(found, Container{ref, podspec.FactsOf(o.Labels, o.Annotations).Name, o.State == cri.ContainerState_CONTAINER_RUNNING, o.Annotations})
+		}
+	}
+	return found, nil
+}

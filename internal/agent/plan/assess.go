@@ -26,6 +26,7 @@ const (
 	someFailed       verdict = "a container has failed and is not restarted"
 	deadlineExceeded verdict = "the pod was active longer than its deadline"
 	unsupported      verdict = "the pod asks for what this node does not honour"
+	rejected         verdict = "the pod is never to have what it asks for"
 	portsTaken       verdict = "another pod has a port of the host that the pod asks for"
 	alreadyFinal     verdict = "the pod has finished"
 )
@@ -184,6 +185,9 @@ func (a *assessment) judge(in *Input) verdict {
 	}
 	if in.PortsTaken {
 		return portsTaken
+	}
+	if in.Rejection != nil {
+		return rejected
 	}
 	if a.deadlineSet() && !in.Now.Before(a.deadline) {
 		return deadlineExceeded

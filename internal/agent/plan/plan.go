@@ -25,6 +25,8 @@ type Input struct {
 	Granted bool
 	// Unsupported names the fields of the specification that this agent does not honour; a pod that has any fails at once.
 	Unsupported []string
+	// Rejection: the pod is never to have what it asks for of the node, such as devices; it fails at once. Nil: that was not said.
+	Rejection *Rejection
 	// PortsTaken: another pod has a port of the host that this one asks for; it fails at once.
 	PortsTaken bool
 	// Released: volumes and devices were given back. Removed: the pod's directories and logs are gone as well.
@@ -43,12 +45,15 @@ type Input struct {
 	Now     time.Time
 }
 
+// Rejection is why a pod is never to run here, as its status tells it.
+type Rejection struct{ Reason, Message string }
+
 // Verb is the kind of an action.
 type Verb string
 
 // The verbs. Each action is idempotent: a worker that does not know whether one was carried out repeats it.
 const (
-	// GrantDevices puts the grants of all the pod's containers on record.
+	// GrantDevices has the pod admitted with the devices of all its containers, which puts them on record.
 	GrantDevices Verb = "GrantDevices"
 	// CreateSandbox prepares the pod's directories and volumes and makes its sandbox, after it has stopped those it
 	// replaces.

@@ -162,6 +162,8 @@ func TestPlan(t *testing.T) {
 		{"a pull is cancelled by the deadline", given(sandbox("s", 0, true), ongoing(StartContainer, "a"), deadline(50)), "cancel StartContainer a", ""},
 		{"what is not honoured fails at once", given(func(in *Input) { in.Unsupported = []string{"spec.x"} }), "Release",
 			"Failed(UnsupportedField) a#0=ContainerCreating Initialized"},
+		{"and what is never to have its devices", given(wantsDevice(false), func(in *Input) { in.Rejection = &Rejection{"UnexpectedAdmissionError", "too old"} }), "Release",
+			"Failed(UnexpectedAdmissionError) a#0=ContainerCreating Initialized"},
 		{"so does what another pod has", given(func(in *Input) { in.PortsTaken = true }), "Release",
 			"Failed(NodePorts) a#0=ContainerCreating Initialized"},
 		{"after that nothing is done", given(policy(never), sandbox("s", 0, false), has("a", 0, "s", Exited), released), "", ""},

@@ -72,6 +72,8 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	case unsupported:
 		st.Reason = ReasonUnsupported
 		st.Message = "this node does not support: " + strings.Join(in.Unsupported, ", ") + "; remove these fields"
+	case rejected:
+		st.Reason, st.Message = in.Rejection.Reason, in.Rejection.Message
 	case portsTaken:
 		// In a kubelet's words, which controllers and people know.
 		st.Reason = ReasonNodePorts

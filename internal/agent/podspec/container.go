@@ -20,8 +20,6 @@ type ContainerInput struct {
 	Env []EnvVar
 	// Mounts are the container's mounts, host paths resolved.
 	Mounts []*cri.Mount
-	// CDIDevices are the fully qualified names of the devices that were granted.
-	CDIDevices []string
 	// NodeMemory is the node's memory in bytes.
 	NodeMemory int64
 }
@@ -58,9 +56,6 @@ func Container(in ContainerInput) *cri.ContainerConfig {
 	}
 	for _, e := range in.Env {
 		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
-	}
-	for _, d := range in.CDIDevices {
-		cfg.CDIDevices = append(cfg.CDIDevices, &cri.CDIDevice{Name: d})
 	}
 	if l := c.Lifecycle; l != nil && l.StopSignal != nil {
 		cfg.StopSignal = stopSignal(*l.StopSignal)

@@ -215,7 +215,7 @@ func TestContainer(t *testing.T) {
 	c := &pod.Spec.Containers[0]
 	c.Image, c.Command, c.Args = "img", []string{"$(A)", "$$(A)"}, []string{"$(B)"}
 	cfg := Container(ContainerInput{
-		Pod: pod, Container: c, Attempt: 3, Step: 2, ImageRef: "sha256:1", Env: []EnvVar{{"A", "a"}}, CDIDevices: []string{"v/c=d"},
+		Pod: pod, Container: c, Attempt: 3, Step: 2, ImageRef: "sha256:1", Env: []EnvVar{{"A", "a"}},
 	})
 	facts := FactsOf(cfg.Labels, cfg.Annotations)
 	switch {
@@ -225,8 +225,8 @@ func TestContainer(t *testing.T) {
 		t.Errorf("config %v", cfg)
 	case strings.Join(cfg.Command, " ") != "a $(A)" || cfg.Args[0] != "$(B)":
 		t.Errorf("command %q %q", cfg.Command, cfg.Args)
-	case len(cfg.CDIDevices) != 1 || cfg.CDIDevices[0].Name != "v/c=d" || string(cfg.Envs[0].Value) != "a":
-		t.Errorf("devices %v, environment %v", cfg.CDIDevices, cfg.Envs)
+	case string(cfg.Envs[0].Value) != "a":
+		t.Errorf("environment %v", cfg.Envs)
 	}
 	// Labels are outside data.
 	if got := FactsOf(nil, map[string]string{annotationRestartCount: "-1", annotationStep: "x"}); got.RestartCount != 0 || got.Step != 0 {

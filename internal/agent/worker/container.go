@@ -20,7 +20,7 @@ import (
 
 // startContainer gets the image, creates the container and starts it.
 func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) error {
-	c, isInit := containerNamed(pod, a.Container)
+	c, _ := containerNamed(pod, a.Container)
 	if c == nil {
 		return errors.New("the pod has no container " + a.Container)
 	}
@@ -35,7 +35,7 @@ func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action)
 	if err != nil {
 		return w.failedToStart(ctx, pod, c, err)
 	}
-	cfg, err := w.containerConfig(ctx, pod, c, isInit, a, image, shown)
+	cfg, err := w.containerConfig(ctx, pod, c, a, image, shown)
 	if err != nil {
 		return w.failedToStart(ctx, pod, c, err)
 	}
@@ -79,18 +79,15 @@ func containerNamed(pod *v1.Pod, name string) (found *v1.Container, isInit bool)
 }
 
 // containerConfig resolves all that the container's configuration refers to. shown are the images of its volumes.
-func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container, isInit bool, a plan.Action, image *criv1.Image, shown map[string]*criv1.Image) (*criv1.ContainerConfig, error) {
+func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.Action, image *criv1.Image, shown map[string]*criv1.Image) (*criv1.ContainerConfig, error) {
 	if podspec.NonRoot(pod, c) {
 		if err := mustNotBeRoot(podspec.RunAsUser(pod, c), image); err != nil {
 			return nil, because(plan.ReasonCreateConfigError, err)
 		}
 	}
-	var cdi []string
-	if resources := podspec.ExtendedResources(c); len(resources) > 0 {
-		var err error
-		if cdi, err = w.cfg.Devices.Grant(ctx, pod, c, isInit, resources); err != nil {
-			return nil, because(plan.ReasonDevicesNotReady, err)
-		}
+	grant, err := w.devicesOf(ctx, pod, c)
+	if err != nil {
+		return nil, err
 	}
 	ips := a.Sandbox.IPs
 	if pod.Spec.HostNetwork {
@@ -112,10 +109,16 @@ func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Contain
 	if err := os.MkdirAll(filepath.Join(w.logDir(pod), c.Name), 0o755); err != nil {
 		return nil, because(plan.ReasonCreateError, err)
 	}
-	return podspec.Container(podspec.ContainerInput{
+	cfg := podspec.Container(podspec.ContainerInput{
 		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts,
-		CDIDevices: cdi, NodeMemory: w.cfg.NodeMemory,
-	}), nil
+		NodeMemory: w.cfg.NodeMemory,
+	})
+	overridden, err := podspec.AddDevices(cfg, grant.Answer, grant.Record)
+	if err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
+	w.tellOverridden(pod, c, overridden)
+	return cfg, nil
 }
 
 // mustNotBeRoot says why a container that must not run as root would, or might.

@@ -88,6 +88,12 @@ func (w *Worker) finished(r result) {
 	if r.cancelled {
 		return
 	}
+	var never *rejectedError
+	if errors.As(r.err, &never) {
+		w.rejection = &never.Rejection
+		w.log.Warn("the pod fails", "reason", never.Reason, "error", r.err)
+		return
+	}
 	f := plan.Failure{Message: r.err.Error(), At: time.Now(), Count: 1}
 	var why *failedBecause
 	if errors.As(r.err, &why) {
@@ -146,31 +152,39 @@ func (w *Worker) succeeded(a plan.Action) {
 	}
 }
 
+// verbs carry the actions out.
+var verbs = map[plan.Verb]func(w *Worker, ctx context.Context, pod *v1.Pod, a plan.Action) error{
+	plan.GrantDevices: func(w *Worker, ctx context.Context, pod *v1.Pod, _ plan.Action) error {
+		return w.grantDevices(ctx, pod)
+	},
+	plan.CreateSandbox: (*Worker).createSandbox,
+	plan.UpdateVolumes: func(w *Worker, ctx context.Context, pod *v1.Pod, _ plan.Action) error {
+		return w.updateVolumes(ctx, pod)
+	},
+	plan.StopSandbox: func(w *Worker, ctx context.Context, _ *v1.Pod, a plan.Action) error { return w.stopSandbox(ctx, a.ID) },
+	plan.RemoveSandbox: func(w *Worker, ctx context.Context, _ *v1.Pod, a plan.Action) error {
+		return w.removeSandbox(ctx, a.ID)
+	},
+	plan.StartContainer: (*Worker).startContainer,
+	plan.StopContainer:  (*Worker).stopContainer,
+	plan.RemoveContainer: func(w *Worker, ctx context.Context, _ *v1.Pod, a plan.Action) error {
+		return w.removeContainer(ctx, a.ID)
+	},
+	plan.Release: func(w *Worker, ctx context.Context, pod *v1.Pod, a plan.Action) error {
+		return w.release(ctx, pod, a.Final)
+	},
+	plan.DeleteObject: func(w *Worker, ctx context.Context, pod *v1.Pod, _ plan.Action) error {
+		return w.deleteObject(ctx, pod)
+	},
+}
+
 // act carries an action out.
 func (w *Worker) act(ctx context.Context, pod *v1.Pod, a plan.Action) error {
-	switch a.Verb {
-	case plan.GrantDevices:
-		return w.grantDevices(ctx, pod)
-	case plan.CreateSandbox:
-		return w.createSandbox(ctx, pod, a)
-	case plan.UpdateVolumes:
-		return w.updateVolumes(ctx, pod)
-	case plan.StopSandbox:
-		return w.stopSandbox(ctx, a.ID)
-	case plan.RemoveSandbox:
-		return w.removeSandbox(ctx, a.ID)
-	case plan.StartContainer:
-		return w.startContainer(ctx, pod, a)
-	case plan.StopContainer:
-		return w.stopContainer(ctx, pod, a)
-	case plan.RemoveContainer:
-		return w.removeContainer(ctx, a.ID)
-	case plan.Release:
-		return w.release(ctx, pod, a.Final)
-	case plan.DeleteObject:
-		return w.deleteObject(ctx, pod)
+	do, ok := verbs[a.Verb]
+	if !ok {
+		return errors.New("unknown action " + string(a.Verb))
 	}
-	return errors.New("unknown action " + string(a.Verb))
+	return do(w, ctx, pod, a)
 }
 
 func uidOf(ref podspec.Ref) types.UID { return types.UID(ref.UID) }

@@ -19,19 +19,6 @@ import (
 	"monopod.dev/monopod/internal/agent/podspec"
 )
 
-// grantDevices puts the grants of all containers on record before anything of the pod is made.
-func (w *Worker) grantDevices(ctx context.Context, pod *v1.Pod) error {
-	for c, init := range containers(pod) {
-		if resources := podspec.ExtendedResources(c); len(resources) > 0 {
-			if _, err := w.cfg.Devices.Grant(ctx, pod, c, init, resources); err != nil {
-				w.event(pod, c.Name, v1.EventTypeWarning, plan.ReasonDevicesNotReady, err.Error())
-				return because(plan.ReasonDevicesNotReady, err)
-			}
-		}
-	}
-	return nil
-}
-
 func (w *Worker) sandboxConfig(pod *v1.Pod, attempt uint32) *criv1.PodSandboxConfig {
 	var dns podspec.DNS
 	// A host without a resolver configuration has none to hand on.

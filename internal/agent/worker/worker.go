@@ -27,13 +27,15 @@ import (
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
+	"monopod.dev/monopod/internal/devices"
 )
 
 // Devices grants devices to containers.
 type Devices interface {
-	// Grant puts the devices of one container on record and returns their CDI names. It is idempotent. Any error means
-	// that the pod waits; it names the resource.
-	Grant(ctx context.Context, pod *v1.Pod, c *v1.Container, init bool, resources map[string]int64) (cdi []string, err error)
+	// Admit gives a pod that asks for devices all of them, and puts them on record, or says whether it waits or fails. It is idempotent.
+	Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
+	// Grant returns what a container of an admitted pod is started with. Any error means that it cannot be now.
+	Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error)
 	// Release gives back what the pod has. It is idempotent.
 	Release(ctx context.Context, podUID string) error
 }
@@ -102,11 +104,13 @@ type Worker struct {
 	images   map[string]string
 	failures map[plan.Key]plan.Failure
 	// pulls are the last failures to pull, by image.
-	pulls    map[string]plan.Failure
-	granted  bool
-	released bool
-	removed  bool
-	deleted  bool
+	pulls   map[string]plan.Failure
+	granted bool
+	// rejection is why the pod is never to run; nil: it may.
+	rejection *plan.Rejection
+	released  bool
+	removed   bool
+	deleted   bool
 	// stale: what the pod's volumes show has changed since they were written.
 	stale bool
 	// unseen counts observations that failed in a row.
@@ -367,6 +371,7 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
 		Granted:      w.granted || !asksForDevices(wish.pod),
 		Unsupported:  plan.Unsupported(wish.pod),
+		Rejection:    w.rejection,
 		VolumesStale: w.stale,
 		Released:     w.released, Removed: w.removed, Deleted: w.deleted,
 		Hashes:      map[string]string{},

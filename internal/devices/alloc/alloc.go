@@ -1,5 +1,9 @@
-// Package alloc chooses which devices a container gets. It is pure: the same pool and request give the same answer, on
+// Package alloc chooses which devices the containers of a pod get. It is pure: the same pool and the same steps give the same answer, on
 // whatever machine and in whatever order the devices were found.
+//
+// An Allocation goes through the containers of a pod in the order in which they start. For each resource that one asks for, Candidates says
+// what it may have; whoever has a preference among these gives it to Take as advice, which Take follows if it can be followed, and no
+// further. Devices of an init container pass on to those that start after its end.
 package alloc
 
 import (
@@ -9,26 +13,42 @@ import (
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
-// Pool is one resource as it stands.
+// Role is when a container of a pod runs.
+type Role string
+
+const (
+	// Main containers run side by side, after the others.
+	Main Role = "main"
+	// Init containers run one after the other, each to its end: what one had, those after it can have.
+	Init Role = "init"
+	// Sidecar containers (restartable init containers) start among the init containers, and go on beside the others.
+	Sidecar Role = "sidecar"
+)
+
+// Pool is what there is to choose from.
 type Pool struct {
-	// Devices are what the resource has, in any order.
-	Devices []inventory.Device
-	// Taken are the names, first names or aliases, that are granted to others. A name that no device has any more is
-	// ignored: what is gone cannot be given twice.
-	Taken []string
-	// Unfit are the names of devices that must not be given now, with the reason.
-	Unfit map[string]string
+	// Devices are the devices of a resource, in the order in which they are to be chosen.
+	Devices func(resource string) []inventory.Device
+	// Held is what others have.
+	Held *Held
+	// Unfit says why a device must not be given now; empty: it may.
+	Unfit func(d inventory.Device) string
 }
 
-// Request is what a container asks of one resource.
-type Request struct {
-	Count int
-	// Prefer are names to take first, the most wanted first; a name that is not free is passed over.
-	Prefer []string
+// Candidates are what a container may have of a resource.
+type Candidates struct {
+	// Handed are the devices of init containers before it. They are taken first.
+	Handed []inventory.Device
+	// Free are nobody's.
+	Free []inventory.Device
+	// Taken is the number of those that others have, Unfit are the names of those that cannot be given now.
+	Taken int
+	Unfit []string
 }
 
-// Shortage is the error of Choose: fewer devices can be given than were asked for.
+// Shortage is the error of Take: fewer devices can be given than were asked for.
 type Shortage struct {
+	Resource          string
 	Want, Have, Taken int
 	// Unfit are the names of the devices that are left out because something is wrong with them, in order.
 	Unfit []string
@@ -43,47 +63,108 @@ func (s *Shortage) Error() string {
 	return text + ")"
 }
 
-// Choose picks the names of Count devices: first what the request prefers, then in the natural order of names. The
-// error is a *Shortage.
-func Choose(pool Pool, req Request) ([]string, error) {
-	free, short := split(pool)
-	if req.Count > len(free) {
-		short.Want, short.Have = req.Count, len(free)
-		return nil, &short
-	}
-	chosen := make([]string, 0, req.Count)
-	for _, name := range req.Prefer {
-		i := slices.IndexFunc(free, func(d inventory.Device) bool { return d.Is(name) })
-		if i >= 0 && len(chosen) < req.Count {
-			chosen = append(chosen, free[i].Name)
-			free = slices.Delete(free, i, i+1)
+// Allocation is the choice for one pod, as far as it has come.
+type Allocation struct {
+	pool   Pool
+	own    *Held // what the pod has been given
+	handed map[string][]inventory.Device
+}
+
+// Begin begins the choice for a pod.
+func Begin(pool Pool) *Allocation {
+	return &Allocation{pool: pool, own: NewHeld(), handed: map[string][]inventory.Device{}}
+}
+
+// Candidates says what the next container may have of a resource.
+func (a *Allocation) Candidates(resource string) Candidates {
+	devices := a.pool.Devices(resource)
+	c := Candidates{Handed: a.handed[resource]}
+	// A grant of all the hardware at once leaves nothing for anybody else, whatever is known of its nodes.
+	whole := slices.ContainsFunc(devices, func(d inventory.Device) bool { return d.Whole && a.pool.Held.Has(d) })
+	for _, d := range inventory.Units(devices) {
+		switch {
+		case whole || a.pool.Held.Excludes(d):
+			c.Taken++
+		case a.own.Excludes(d):
+			if !slices.ContainsFunc(c.Handed, func(h inventory.Device) bool { return h.Name == d.Name }) {
+				c.Taken++
+			}
+		case d.Unhealthy != "" || a.pool.Unfit(d) != "":
+			c.Unfit = append(c.Unfit, d.Name)
+		default:
+			c.Free = append(c.Free, d)
 		}
 	}
-	for _, d := range free {
-		if len(chosen) < req.Count {
-			chosen = append(chosen, d.Name)
-		}
+	return c
+}
+
+// Take gives a container n devices of a resource: those that are handed down, then those of the advice, then in order. Advice that does not
+// fit (another number, a device that is not a candidate, without what is handed down) is not followed at all. The error is a *Shortage.
+func (a *Allocation) Take(role Role, resource string, n int, advice []string) ([]inventory.Device, error) {
+	c := a.Candidates(resource)
+	must := c.Handed[:min(n, len(c.Handed))]
+	chosen := a.follow(c, must, n, advice)
+	if chosen == nil {
+		chosen = a.pick(must, c.Free, n)
 	}
+	if len(chosen) < n {
+		return nil, &Shortage{Resource: resource, Want: n, Have: len(c.Handed) + len(c.Free), Taken: c.Taken, Unfit: c.Unfit}
+	}
+	a.Given(role, resource, chosen)
 	return chosen, nil
 }
 
-// split returns the devices that may be given, in order, and counts the others.
-func split(pool Pool) (free []inventory.Device, short Shortage) {
-	units := slices.Clone(inventory.Units(pool.Devices))
-	slices.SortFunc(units, func(a, b inventory.Device) int { return inventory.CompareNames(a.Name, b.Name) })
-
-	isTaken := func(d inventory.Device) bool { return slices.ContainsFunc(pool.Taken, d.Is) }
-	// A grant of all the hardware at once, from the time when it had no finer names, leaves nothing for anybody else.
-	whole := slices.ContainsFunc(pool.Devices, func(d inventory.Device) bool { return d.Whole && isTaken(d) })
-	for _, d := range units {
-		switch {
-		case whole || isTaken(d):
-			short.Taken++
-		case pool.Unfit[d.Name] != "":
-			short.Unfit = append(short.Unfit, d.Name)
-		default:
-			free = append(free, d)
+// pick takes n devices: all of must, and of the free ones those that do not exclude each other.
+func (a *Allocation) pick(must, free []inventory.Device, n int) []inventory.Device {
+	chosen := slices.Clone(must)
+	if len(chosen) == n {
+		return chosen
+	}
+	mine := NewHeld()
+	for _, d := range free {
+		if mine.Excludes(d) {
+			continue
+		}
+		mine.addDevice(d)
+		if chosen = append(chosen, d); len(chosen) == n {
+			break
 		}
 	}
-	return free, short
+	return chosen
+}
+
+// follow returns the devices of the advice, or nil.
+func (a *Allocation) follow(c Candidates, must []inventory.Device, n int, advice []string) []inventory.Device {
+	if len(advice) != n || n == 0 {
+		return nil
+	}
+	var advised []inventory.Device
+	for _, name := range advice {
+		is := func(d inventory.Device) bool { return d.Is(name) }
+		switch i, j := slices.IndexFunc(must, is), slices.IndexFunc(c.Free, is); {
+		case i >= 0: // it is in the choice anyhow
+		case j < 0:
+			return nil
+		default:
+			advised = append(advised, c.Free[j])
+		}
+	}
+	if chosen := a.pick(must, advised, n); len(chosen) == n {
+		return chosen
+	}
+	return nil
+}
+
+// Given notes what a container has.
+func (a *Allocation) Given(role Role, resource string, devices []inventory.Device) {
+	for _, d := range devices {
+		a.own.addDevice(d)
+		at := slices.IndexFunc(a.handed[resource], func(h inventory.Device) bool { return h.Name == d.Name })
+		switch {
+		case role == Init && at < 0:
+			a.handed[resource] = append(a.handed[resource], d)
+		case role != Init && at >= 0: // it goes on having it
+			a.handed[resource] = slices.Delete(slices.Clone(a.handed[resource]), at, at+1)
+		}
+	}
 }

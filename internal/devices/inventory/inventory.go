@@ -3,6 +3,8 @@
 package inventory
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -67,30 +69,37 @@ type Snapshot struct {
 	Problems []Problem
 }
 
-// Of returns the devices of one resource.
+// Of returns the devices of one resource. They are the snapshot's own: not to be changed.
 func (s *Snapshot) Of(resource string) []Device {
-	var of []Device
-	for _, d := range s.Devices {
-		if d.Resource == resource {
-			of = append(of, d)
-		}
+	first, _ := slices.BinarySearchFunc(s.Devices, resource, func(d Device, r string) int { return cmp.Compare(d.Resource, r) })
+	n := 0
+	for first+n < len(s.Devices) && s.Devices[first+n].Resource == resource {
+		n++
 	}
-	return of
+	return s.Devices[first : first+n : first+n]
 }
 
 // Find returns the device of a resource that has the name, as its first or as an alias.
 func (s *Snapshot) Find(resource, name string) (Device, bool) {
-	for _, d := range s.Devices {
-		if d.Resource == resource && d.Is(name) {
+	for _, d := range s.Of(resource) {
+		if d.Is(name) {
 			return d, true
 		}
 	}
 	return Device{}, false
 }
 
+// Compare is the order of a snapshot's devices: by resource, and then the natural one of their names.
+func Compare(a, b Device) int {
+	return cmp.Or(cmp.Compare(a.Resource, b.Resource), CompareNames(a.Name, b.Name))
+}
+
 // Units returns those of one resource's devices that count as its capacity: all but the Whole ones, which name the same
 // hardware again; or the Whole ones where there is nothing else, for then they are the only handle on the hardware.
 func Units(devices []Device) []Device {
+	if !slices.ContainsFunc(devices, func(d Device) bool { return d.Whole }) {
+		return devices // nearly always: spare the copy
+	}
 	var units, whole []Device
 	for _, d := range devices {
 		if d.Whole {

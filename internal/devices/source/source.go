@@ -5,6 +5,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 
 	"monopod.dev/monopod/internal/devices/inventory"
 )
@@ -40,8 +41,16 @@ type Starter interface {
 	BeforeStart(ctx context.Context, c Container, resource string, names []string) error
 }
 
+// Effectless is a Source whose Prepare changes nothing and asks nobody: what it has said need not be on record before it is asked.
+type Effectless interface{ PreparesWithoutEffect() }
+
 // Container names a container.
 type Container struct{ PodUID, PodNamespace, PodName, Name string }
+
+// String names the container and its pod.
+func (c Container) String() string {
+	return fmt.Sprintf("container %q of pod %s/%s (%s)", c.Name, c.PodNamespace, c.PodName, c.PodUID)
+}
 
 // Answer is what a container is given with its devices. It is stored, and what a restart of the container is made from.
 type Answer struct {

@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/devices"
+)
+
+// rejectedError ends a pod: it is never to have what it asks for.
+type rejectedError struct{ plan.Rejection }
+
+// Error is the message.
+func (e *rejectedError) Error() string { return e.Message }
+
+// grantDevices has the pod admitted with all its devices before anything of it is made.
+func (w *Worker) grantDevices(ctx context.Context, pod *v1.Pod) error {
+	v, err := w.cfg.Devices.Admit(ctx, pod)
+	switch {
+	case err != nil:
+		v = devices.Verdict{Phase: devices.Held, Reason: plan.ReasonDevicesNotReady, Message: err.Error()}
+	case v.Phase == devices.Admitted:
+		return nil
+	}
+	w.event(pod, "", v1.EventTypeWarning, v.Reason, v.Message)
+	if v.Phase == devices.Failed {
+		return &rejectedError{plan.Rejection{Reason: v.Reason, Message: v.Message}}
+	}
+	return because(v.Reason, errors.New(v.Message))
+}
+
+// devicesOf are the devices that a container is started with; it may have none.
+func (w *Worker) devicesOf(ctx context.Context, pod *v1.Pod, c *v1.Container) (devices.Grant, error) {
+	if len(podspec.ExtendedResources(c)) == 0 {
+		return devices.Grant{}, nil
+	}
+	grant, err := w.cfg.Devices.Grant(ctx, pod, c.Name)
+	var refused *devices.StartError
+	if errors.As(err, &refused) {
+		return grant, because(plan.ReasonCreateConfigError, err)
+	}
+	return grant, because(plan.ReasonDevicesNotReady, err)
+}
+
+// tellOverridden tells of what a device brings and the container has otherwise by its specification.
+func (w *Worker) tellOverridden(pod *v1.Pod, c *v1.Container, names []string) {
+	for _, name := range names {
+		w.event(pod, c.Name, v1.EventTypeWarning, "DeviceEnvironment",
+			fmt.Sprintf("a device of the container brings the variable %s with another value; that of the pod's specification is used", name))
+	}
+}

@@ -1,0 +1,265 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+// PodRequest asks for the devices of a pod.
+type PodRequest struct {
+	UID, Namespace, Name string
+	// Created is when the pod was: of those that wait for the same devices, the oldest gets them first.
+	Created time.Time
+	// Containers are in the order in which they start. Those that ask for nothing may be left out.
+	Containers []ContainerRequest
+}
+
+// ContainerRequest is what one container asks for.
+type ContainerRequest struct {
+	Name string
+	Role alloc.Role
+	// Resources are the extended resources of the container, by name; entries of 0 ask for nothing.
+	Resources map[string]int64
+}
+
+// String names the pod.
+func (r PodRequest) String() string {
+	return fmt.Sprintf("pod %s/%s (%s)", r.Namespace, r.Name, r.UID)
+}
+
+// need is a checked ContainerRequest that asks for something.
+type need struct {
+	name string
+	role alloc.Role
+	want map[string]int
+}
+
+func (r PodRequest) needs() (needs []need, err error) {
+	if r.UID == "" {
+		return nil, fmt.Errorf("a pod that asks for devices needs a UID, got %s: %w", r, errdefs.ErrInvalidArgument)
+	}
+	for _, c := range r.Containers {
+		if c.Name == "" || c.Role != alloc.Main && c.Role != alloc.Init && c.Role != alloc.Sidecar {
+			return nil, fmt.Errorf("container %q of %s, with role %q: each needs a name and one of the roles: %w", c.Name, r, c.Role, errdefs.ErrInvalidArgument)
+		}
+		n := need{c.Name, c.Role, map[string]int{}}
+		for resource, count := range c.Resources {
+			switch {
+			case !strings.Contains(resource, "/"):
+				return nil, fmt.Errorf("%q in container %q of %s is not an extended resource (domain/name): %w", resource, c.Name, r, errdefs.ErrInvalidArgument)
+			case count < 0 || count > math.MaxInt32:
+				return nil, fmt.Errorf("%s: %d in container %q of %s is not a number of devices: %w", resource, count, c.Name, r, errdefs.ErrInvalidArgument)
+			case count > 0:
+				n.want[resource] = int(count)
+			}
+		}
+		if len(n.want) > 0 {
+			needs = append(needs, n)
+		}
+	}
+	return needs, nil
+}
+
+// Admit gives a pod the devices of all its containers, or none. It is idempotent by pod: asked again it answers for what the pod was given
+// already, and a retry after a time-out waits for the first attempt. A pod that is held is to ask again when a subscription ticks; as long
+// as it is not released, it keeps its place before those that came later.
+//
+// Errors are no verdict: errdefs.ErrInvalidArgument for a request that makes no sense; errdefs.ErrFailedPrecondition when a container has a
+// grant and now asks for something else; what the disk or the context says.
+func (m *Manager) Admit(ctx context.Context, req PodRequest) (Verdict, error) {
+	needs, err := req.needs()
+	if err != nil {
+		return Verdict{}, err
+	}
+	unlock, err := m.pods.lock(ctx, req.UID)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("devices of %s: another call for this pod is not done: %w", req, err)
+	}
+	defer unlock()
+	err = m.admit(ctx, req, needs)
+	var refused *source.RefusedError
+	var wait *NotReadyError
+	switch {
+	case errors.As(err, &refused):
+		return Verdict{Phase: Failed, Reason: ReasonRefused, Message: err.Error()}, nil
+	case errors.As(err, &wait):
+		return held(err), nil
+	case err != nil:
+		return Verdict{}, err
+	}
+	return Verdict{Phase: Admitted}, nil
+}
+
+func (m *Manager) admit(ctx context.Context, req PodRequest, needs []need) error {
+	m.mu.Lock()
+	before := m.granted[req.UID]
+	m.mu.Unlock()
+	missing, err := missingIn(before, req, needs)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		if err := m.reserve(ctx, req, missing); err != nil {
+			return err
+		}
+		if err := m.commit(ctx, req); err != nil {
+			return err
+		}
+	}
+	return m.prepare(ctx, req, len(before.Containers) == 0)
+}
+
+// missingIn returns the needs for which the pod has no grant.
+func missingIn(rec podRecord, req PodRequest, needs []need) (missing []need, err error) {
+	for name, c := range rec.Containers {
+		var want map[string]int
+		if i := slices.IndexFunc(needs, func(n need) bool { return n.name == name }); i >= 0 {
+			want = needs[i].want
+		}
+		if had := c.wants(); !maps.Equal(want, had) {
+			return nil, fmt.Errorf("container %q of %s was granted %v and now asks for %v: release the pod's devices first: %w", name, req, had, want, errdefs.ErrFailedPrecondition)
+		}
+	}
+	for _, n := range needs {
+		if _, ok := rec.Containers[n.name]; !ok {
+			missing = append(missing, n)
+		}
+	}
+	return missing, nil
+}
+
+// commit makes the reservation a grant, on disk first. Sources that are asked without effect are asked before that, which spares a write.
+func (m *Manager) commit(ctx context.Context, req PodRequest) error {
+	m.mu.Lock()
+	pod := m.granted[req.UID].with(m.reserved[req.UID].Containers)
+	m.mu.Unlock()
+	pod.Namespace, pod.Name = req.Namespace, req.Name
+	pod, err := m.ask(ctx, req.UID, pod, true)
+	if err == nil {
+		err = failpoint.Hit("devices/grant/before-persist")
+	}
+	if err == nil {
+		if err = m.ledger.put(req.UID, pod); err != nil {
+			err = fmt.Errorf("persist the devices of %s: %w", req, err)
+		}
+	}
+	if err != nil {
+		m.unreserve(req.UID)
+		return err
+	}
+	m.mu.Lock()
+	m.granted[req.UID] = pod
+	delete(m.reserved, req.UID)
+	waited := m.queue.leave(req.UID)
+	m.mu.Unlock()
+	if waited {
+		m.subscribers.tick() // for those behind it
+	}
+	if err := failpoint.Hit("devices/grant/persisted"); err != nil {
+		return err
+	}
+	m.log.Info("devices granted", "pod", req.Namespace+"/"+req.Name, "podUID", req.UID, "devices", pod.summary())
+	return nil
+}
+
+// prepare has the sources make ready what is not yet. With an error that is a refusal, and fresh, nothing is left of the grant.
+func (m *Manager) prepare(ctx context.Context, req PodRequest, fresh bool) error {
+	m.mu.Lock()
+	rec := m.granted[req.UID]
+	m.mu.Unlock()
+	next, err := m.ask(ctx, req.UID, rec, false)
+	var refused *source.RefusedError
+	if errors.As(err, &refused) && fresh {
+		return errors.Join(err, m.drop(req.UID))
+	}
+	if err != nil {
+		return err
+	}
+	return m.keep(req.UID, rec, next)
+}
+
+// keep puts a record in the place of another one, if it is another.
+func (m *Manager) keep(uid string, rec, next podRecord) error {
+	if rec.equal(next) {
+		return nil
+	}
+	if err := m.ledger.put(uid, next); err != nil {
+		return fmt.Errorf("persist the devices of pod %s/%s: %w", rec.Namespace, rec.Name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.granted[uid] = next
+	return nil
+}
+
+// ask returns the record with the answers that it lacks; effectless: only of sources that are asked without effect. Any error but a
+// refusal is a *NotReadyError.
+func (m *Manager) ask(ctx context.Context, uid string, rec podRecord, effectless bool) (podRecord, error) {
+	w := m.worlds.now()
+	next := map[string]containerRecord{}
+	for name, c := range sorted(rec.Containers) {
+		for resource, g := range sorted(c.Grants) {
+			if g.Answer != nil && g.Boot == m.boot {
+				continue
+			}
+			src, err := m.sourceOf(w, resource, g)
+			if err != nil {
+				return rec, err
+			}
+			if _, ok := src.(source.Effectless); effectless && !ok {
+				continue
+			}
+			a, err := src.Prepare(ctx, source.Container{PodUID: uid, PodNamespace: rec.Namespace, PodName: rec.Name, Name: name}, resource, g.names())
+			if err != nil {
+				return rec, mayPass(resource, err)
+			}
+			g.Answer, g.Boot = &a, m.boot
+			c = c.withGrant(resource, g)
+		}
+		if _, err := c.answer(); err != nil {
+			return rec, fmt.Errorf("container %q: %w", name, err)
+		}
+		next[name] = c
+	}
+	return rec.with(next), nil
+}
+
+// sourceOf is the source that has given the devices.
+func (m *Manager) sourceOf(w *world, resource string, g resourceGrant) (source.Source, error) {
+	if src := w.of[resource]; src != nil && src.Name() == g.Source {
+		return src, nil
+	}
+	return nil, &NotReadyError{resource, fmt.Errorf("its devices are of source %q, which does not have the resource now%s", g.Source, remarks(w, resource))}
+}
+
+// mayPass leaves a refusal as it is, and makes any other error one that may pass.
+func mayPass(resource string, err error) error {
+	var refused *source.RefusedError
+	if errors.As(err, &refused) {
+		return err
+	}
+	return &NotReadyError{resource, err}
+}
+
+// sorted ranges over a map in the order of its keys.
+func sorted[V any](m map[string]V) func(yield func(string, V) bool) {
+	return func(yield func(string, V) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package cdi
+
+import (
+	"context"
+
+	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/devices/source"
+)
+
+var (
+	_ source.Source     = (*Source)(nil)
+	_ source.Effectless = (*Source)(nil)
+)
+
+// Name implements source.Source.
+func (s *Source) Name() string { return "cdi" }
+
+// Prepare implements source.Source: the runtime injects CDI devices by their names.
+func (s *Source) Prepare(_ context.Context, _ source.Container, resource string, names []string) (a source.Answer, _ error) {
+	for _, n := range names {
+		a.CDIDevices = append(a.CDIDevices, inventory.CDIName(resource, n))
+	}
+	return a, nil
+}
+
+// PreparesWithoutEffect implements source.Effectless.
+func (s *Source) PreparesWithoutEffect() {}

@@ -246,6 +246,10 @@ func (f *fakeDevices) set(n int) {
 	f.mu.Lock()
 	f.n = n
 	f.mu.Unlock()
+	f.tick()
+}
+
+func (f *fakeDevices) tick() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
@@ -305,6 +309,7 @@ func (f *fakeDevices) Reconcile(_ context.Context, live map[string]bool, holding
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.holdings, f.reconciled = holdings, true
+	f.tick()
 	for uid := range f.granted {
 		if !live[uid] {
 			delete(f.granted, uid)

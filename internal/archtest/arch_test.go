@@ -41,6 +41,7 @@ var layers = []layer{
 	{"internal/agent/imagegc", nil, "which images go is a pure function"},
 	{"internal/devices", append([]string{"internal/state", "internal/host"}, base...), "devices are usable without the agent"},
 	{"internal/devices/alloc", []string{"internal/devices/inventory"}, "the choice of devices is a pure function"},
+	{"internal/devices/topology", []string{"internal/devices/inventory"}, "which NUMA nodes devices come from is a pure function"},
 	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
 	{"internal/runtime", append([]string{"internal/ocispec", "internal/image", "internal/network", "internal/executor/client", "internal/executor/launch",
 		"internal/executor/protocol", "internal/state", "internal/host"}, base...),
@@ -62,7 +63,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/inventory", "internal/ocispec"}
+var pure = []string{"internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

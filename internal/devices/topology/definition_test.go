@@ -236,8 +236,8 @@ func randomRequest(rnd *rand.Rand, host defSet, resource string) Request {
 	return req
 }
 
-// hold fails the test unless the package's answer to the requests is the definition's.
-func hold(t *testing.T, cfg Config, host defSet, distance func(from, to int) int, reqs []Request) {
+// hold fails the test unless the package's answer to the requests is the definition's, and says of which kind that is.
+func hold(t *testing.T, cfg Config, host defSet, distance func(from, to int) int, reqs []Request) (kind string) {
 	t.Helper()
 	a, err := New(cfg)
 	if err != nil {
@@ -274,6 +274,17 @@ func hold(t *testing.T, cfg Config, host defSet, distance func(from, to int) int
 	if admitted && (!slices.Equal(a.IDs(got.Mask), want.nodes) || got.Preferred != want.preferred) {
 		t.Fatalf("%+v\nnodes %v, hints %v: got %v preferred %v, want %+v", cfg, host, hints, a.IDs(got.Mask), got.Preferred, *want)
 	}
+	switch {
+	case err != nil:
+		return "refused"
+	case got.Mask == 0:
+		return "nothing to align"
+	case got.Preferred:
+		return "preferred"
+	case got.Mask == a.everyNode():
+		return "all nodes"
+	}
+	return "compromise"
 }
 
 var policies = []Policy{None, BestEffort, Restricted, SingleNUMANode}
@@ -283,16 +294,24 @@ func TestAnswersAreTheDefinitions(t *testing.T) {
 	const seed = 20261122
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	for range 4000 {
+	kinds := map[string]int{}
+	for range 8000 {
 		host, nodes, distance := randomNodes(rnd)
 		var reqs []Request
-		for i := range rnd.IntN(4) {
+		for i := range 1 + rnd.IntN(3) {
 			reqs = append(reqs, randomRequest(rnd, host, fmt.Sprintf("r%d.example.com/x", i)))
 		}
 		for _, policy := range policies {
 			for _, closest := range []string{"false", "true"} {
-				hold(t, Config{Policy: policy, Nodes: nodes, Options: map[string]string{OptionClosest: closest}}, host, distance, reqs)
+				cfg := Config{Policy: policy, Nodes: nodes, Options: map[string]string{OptionClosest: closest}}
+				kinds[hold(t, cfg, host, distance, reqs)]++
 			}
+		}
+	}
+	t.Logf("answers: %v", kinds)
+	for _, kind := range []string{"refused", "nothing to align", "preferred", "all nodes", "compromise"} {
+		if kinds[kind] < 1000 {
+			t.Errorf("%d answers of %q are too few to have tested it", kinds[kind], kind)
 		}
 	}
 }

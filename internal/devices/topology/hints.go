@@ -58,6 +58,7 @@ func (a *Aligner) Hints(req Request) Hints {
 	}
 	// What was handed down is taken first, so as much of it as will be taken has to be there.
 	must := min(req.Count, handed.near(len(sets)-1))
+	h.Sets = make([]Hint, 0, len(sets))
 	for i, m := range sets {
 		if have := handed.near(i); have >= must && have+available.near(i) >= req.Count {
 			h.Sets = append(h.Sets, Hint{Mask: m, Preferred: m.Count() == size})

@@ -42,7 +42,10 @@ func (a *Aligner) maskOf(ids []int) Mask {
 
 // compare orders sets by how well they serve, the best first; want is how many nodes they should have, or less if need be. The order is total.
 func (a *Aligner) compare(x, y Mask, want int) int {
-	return cmp.Or(cmp.Compare(a.misfit(x, want), a.misfit(y, want)), cmp.Compare(a.spread(x), a.spread(y)), cmp.Compare(x, y))
+	if c := cmp.Compare(a.misfit(x, want), a.misfit(y, want)); c != 0 {
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.spread(x), a.spread(y)), cmp.Compare(x, y))
 }
 
 // misfit is 0 for a set of want nodes, grows as a set has fewer, and begins after all of those for a set of more.

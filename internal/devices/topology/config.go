@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,7 +96,7 @@ func New(cfg Config) (*Aligner, error) {
 	if a.policy == None {
 		return a, nil // whatever the host is like, nothing of it is used
 	}
-	nodes := slices.SortedFunc(slices.Values(cfg.Nodes), func(x, y Node) int { return x.ID - y.ID })
+	nodes := slices.SortedFunc(slices.Values(cfg.Nodes), func(x, y Node) int { return cmp.Compare(x.ID, y.ID) })
 	if err := checkNodes(a.policy, nodes, opts); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,12 @@
 //   - none aligns nothing; best-effort takes the best there is; restricted refuses what is not preferred; single-numa-node refuses all but one
 //     node for all resources.
 //
+// # Use
+//
+// PerContainer: for each container in the pod's order Align its requests, and take its devices. PerPod: Align the PodCounts of the pod once, and take each
+// container's devices by that one affinity. Either way devices are taken in the order that Split gives to those handed down, and then in the order that
+// it gives to those available; where a plugin has a preference, Offer says among which.
+//
 // # What is guaranteed
 //
 //   - A preferred affinity, which is all that restricted and single-numa-node admit, has enough devices for every resource whose devices know
@@ -29,7 +35,7 @@
 //   - More devices handed down than asked for: a kubelet wants all of them in a hint, so a pod whose init container had two devices of two nodes
 //     is refused for one of them by restricted. Here a hint needs only as many of them as are asked for.
 //   - A request for none is weighed by a kubelet, and can refuse a pod.
-//   - Distances are read by a kubelet as if node ids had no gaps, and ids above 63 are an error.
+//   - Distances are read by a kubelet as if node ids had no gaps, and its sets hold ids up to 63.
 //   - max-allowable-numa-nodes has no upper end with a kubelet, its time has: see below.
 //
 // # Cost

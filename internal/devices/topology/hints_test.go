@@ -74,8 +74,10 @@ func TestHints(t *testing.T) {
 		{name: "ids with gaps", host: hostOf(0, 8, 250), req: Request{Count: 1, Devices: near("x", "8", "250"), Available: near("x", "8", "250")},
 			want: []string{"8*", "250*", "8+250"}},
 		{name: "a host of one node", host: hostOf(0), req: Request{Count: 2, Devices: pick(pair, 0, 1), Available: pick(pair, 0, 1)}, want: []string{"0*"}},
-		{name: "a name for all is not counted beside the units", req: Request{Count: 3, Devices: append(near("x", "0", "0"), inventory.Device{Whole: true, NUMA: []int{1}}),
-			Available: pick(pair, 0, 1)}},
+		{name: "a name for all is not counted beside the units", req: Request{Count: 1, Devices: append(near("x", "0"), inventory.Device{Whole: true, NUMA: []int{1}}),
+			Available: near("x", "0")}, want: []string{"0*"}},
+		{name: "a name for all alone is", req: Request{Count: 1, Devices: []inventory.Device{{Whole: true, NUMA: []int{1}}},
+			Available: []inventory.Device{{Whole: true, NUMA: []int{1}}}}, want: []string{"1*"}},
 
 		{name: "what is handed down has to be there", req: Request{Count: 2, Devices: pair, Available: pick(pair, 2, 3), HandedDown: pick(pair, 0)}, want: []string{"0+1"}},
 		{name: "and fills the request with what is free", req: Request{Count: 2, Devices: pair, Available: pick(pair, 1, 2, 3), HandedDown: pick(pair, 0)},

@@ -6,7 +6,7 @@ import (
 )
 
 // Mask is a set of the host's NUMA nodes. A bit is a node's position among the nodes in the order of their ids, so it means something only to the
-// Aligner that made it: see Aligner.IDs.
+// Aligner that made it, and is not to be stored: see Aligner.IDs.
 type Mask uint32
 
 // Count is the number of nodes in the set.

@@ -27,10 +27,9 @@ type AffinityError struct {
 type Want struct {
 	Resource string
 	Count    int
-	// Nodes are the ids of sets of NUMA nodes: those that the policy admits, or, where there are none, the smallest that would do. None: there are
-	// not enough devices that know their nodes.
+	// Nodes are the smallest sets of NUMA nodes, by ids, that it could be met from. None: too few devices that know their nodes are free.
 	Nodes [][]int
-	// Admissible: the policy admits them, for this request alone.
+	// Admissible: for this request alone the policy admits them.
 	Admissible bool
 }
 
@@ -84,11 +83,9 @@ func (a *Aligner) refusal(all []Hints) *AffinityError {
 	e := &AffinityError{Policy: a.policy, Scope: a.scope}
 	for _, h := range all {
 		w := Want{Resource: h.Resource, Count: h.Count, Admissible: slices.ContainsFunc(h.Sets, a.admissible)}
-		var sets []Mask
+		sets := make([]Mask, 0, len(h.Sets))
 		for _, s := range h.Sets {
-			if !w.Admissible || a.admissible(s) {
-				sets = append(sets, s.Mask)
-			}
+			sets = append(sets, s.Mask)
 		}
 		slices.SortFunc(sets, func(x, y Mask) int { return a.compare(x, y, 0) })
 		for _, m := range sets {

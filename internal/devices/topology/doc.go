@@ -46,6 +46,6 @@
 //   - Of the others only those sets count that are an intersection of one hint of each resource. They are found resource by resource, by counting
 //     (see meet) in n 2^n steps on n nodes however many hints there are.
 //
-// Hints of a resource whose devices are near k nodes take one step a device and k 2^k more. On 8 nodes all of that is some microseconds a resource;
+// Hints of a resource whose devices are near k nodes take one step a device and k 2^k more. On 8 nodes all of that is some ten microseconds a resource;
 // MaxNodes is where 2^n ends to be a small number.
 package topology

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +18,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/testcerts"
@@ -64,10 +68,38 @@ func newBench(t *testing.T) *bench {
 		DataDir: dir, Address: "127.0.0.1", ServingCert: cert, ServingKey: key, ClientCA: ca.CAFile(), MaxPods: 10,
 		Version: "0.1", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+	b.kube.PrependReactor("patch", "pods", countVersions(b.kube.Tracker()))
 	b.rt.HaveImage("img")
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	return b
+}
+
+// countVersions gives a patched object a new resource version, as an API server does and the fake does not: by it the agent tells which of two
+// versions of an object is the newer one.
+func countVersions(tracker clienttesting.ObjectTracker) clienttesting.ReactionFunc {
+	var version atomic.Int64
+	version.Store(1) // that of all pods here
+	react := clienttesting.ObjectReaction(tracker)
+	return func(a clienttesting.Action) (bool, runtime.Object, error) {
+		patch := a.(clienttesting.PatchActionImpl)
+		var body map[string]any
+		if err := json.Unmarshal(patch.Patch, &body); err != nil {
+			return true, nil, err
+		}
+		meta, _ := body["metadata"].(map[string]any)
+		if meta == nil {
+			meta = map[string]any{}
+		}
+		meta["resourceVersion"] = strconv.FormatInt(version.Add(1), 10)
+		body["metadata"] = meta
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return true, nil, err
+		}
+		patch.Patch = raw
+		return react(patch)
+	}
 }
 
 // start runs an agent; b.stop ends it.

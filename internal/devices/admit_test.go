@@ -80,6 +80,27 @@ func TestWhoAsksForMoreThanThereIsDoesNotQueue(t *testing.T) {
 	grant(t, m, request("d", "c", 1), "w1")
 }
 
+// The API tells the time of a pod's creation to the second.
+func TestPodsOfOneSecondAreServedAsTheyAsk(t *testing.T) {
+	m, _ := newTestManager(t, "w0", "w1")
+	at := func(pod string, n int64) PodRequest {
+		req := request(pod, "c", n)
+		req.Created = created("a")
+		return req
+	}
+	admit(t, m, at("a", 1))
+	for range 2 {
+		notReady(t, m, at("z", 2), "2 wanted, 1 free")
+		notReady(t, m, at("y", 1), "default/p-z")
+		notReady(t, m, at("x", 1), "default/p-z")
+	}
+	if err := m.Release(t.Context(), "z"); err != nil {
+		t.Fatal(err)
+	}
+	notReady(t, m, at("x", 1), "default/p-y")
+	admit(t, m, at("y", 1))
+}
+
 // A pod that waits for one resource does not hold up those that ask for others.
 func TestOtherResourcesAreNotHeldUp(t *testing.T) {
 	m, src := newTestManager(t, "w0")

@@ -37,14 +37,13 @@ func (m *Manager) Grant(ctx context.Context, c source.Container) (Grant, error) 
 	m.mu.Lock()
 	pod, ok := m.granted[c.PodUID]
 	m.mu.Unlock()
-	rec, has := pod.Containers[c.Name]
-	if !ok || !has {
+	if _, has := pod.Containers[c.Name]; !ok || !has {
 		return Grant{}, fmt.Errorf("%s has no devices on record: the pod was not admitted: %w", c, errdefs.ErrNotFound)
 	}
 	if pod, err = m.refresh(ctx, c, pod); err != nil {
 		return Grant{}, err
 	}
-	rec = pod.Containers[c.Name]
+	rec := pod.Containers[c.Name]
 	if err := m.beforeStart(ctx, c, rec); err != nil {
 		return Grant{}, err
 	}

@@ -116,10 +116,7 @@ func checkHook(path string) *Fault {
 // checkNode checks a device node. A spec may describe a node in full (type and major number); then CDI lets its host
 // path be absent, and the driver that owns the number must be there instead.
 func (h host) checkNode(n *specs.DeviceNode) *Fault {
-	path := n.HostPath
-	if path == "" {
-		path = n.Path
-	}
+	path := hostPath(n)
 	full := n.Type != "" && (n.Major != 0 || n.Type == "p")
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -140,6 +137,14 @@ func (h host) checkNode(n *specs.DeviceNode) *Fault {
 		return &Fault{Path: path, Detail: fmt.Sprintf("has device number %d:%d, the spec says %d:%d", major, minor, n.Major, n.Minor)}
 	}
 	return nil
+}
+
+// hostPath is where a device node is on the host: where the container has it, unless the spec says otherwise.
+func hostPath(n *specs.DeviceNode) string {
+	if n.HostPath != "" {
+		return n.HostPath
+	}
+	return n.Path
 }
 
 func nodeType(mode uint32) string {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -46,12 +45,12 @@ type catalog struct {
 }
 
 // load reads all folders. It never fails: what cannot be read or used is a problem of the snapshot.
-func load(dirs []string) *catalog {
+func load(dirs []string, id *identifier) *catalog {
 	l := loader{found: map[string][]entry{}, kinds: map[string]bool{}}
 	for priority, dir := range dirs {
 		l.readDir(dir, priority)
 	}
-	c := l.resolve()
+	c := l.resolve(id)
 	c.snapshot.Places = dirs
 	return c
 }
@@ -143,7 +142,7 @@ func notAResource(kind string) []string {
 
 // resolve decides which file's definition of each device counts, and makes one device of the names that mean the same
 // hardware.
-func (l *loader) resolve() *catalog {
+func (l *loader) resolve(id *identifier) *catalog {
 	c := &catalog{snapshot: &inventory.Snapshot{}, byName: map[string]entry{}}
 	for name, defs := range l.found {
 		if e, ok := l.winner(name, defs); ok {
@@ -158,7 +157,7 @@ func (l *loader) resolve() *catalog {
 	}
 	for kind := range l.kinds {
 		c.snapshot.Resources = append(c.snapshot.Resources, kind)
-		c.snapshot.Devices = append(c.snapshot.Devices, c.unify(kind, byKind[kind])...)
+		c.snapshot.Devices = append(c.snapshot.Devices, c.unify(kind, byKind[kind], id)...)
 	}
 	slices.Sort(c.snapshot.Resources)
 	slices.SortFunc(c.snapshot.Devices, func(a, b inventory.Device) int {
@@ -196,28 +195,26 @@ func (l *loader) winner(name string, defs []entry) (entry, bool) {
 // unify makes devices of a kind's names. Names of one file with the very same edits, device nodes or network interfaces
 // among them, are one piece of hardware (vendors' tools name a device by its index and by its UUID). The name that
 // stands for it is the longest, because an index is short and moves, a serial number or UUID is long and stays.
-func (c *catalog) unify(kind string, names []string) []inventory.Device {
+func (c *catalog) unify(kind string, names []string, id *identifier) []inventory.Device {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(-cmp.Compare(len(a), len(b)), inventory.CompareNames(a, b))
 	})
 	var devices []inventory.Device
-next:
+	known := map[string]int{} // index in devices, by what makes names one device
 	for _, name := range names {
 		e := c.byName[inventory.CDIName(kind, name)]
-		for i := range devices {
-			other := c.byName[inventory.CDIName(kind, devices[i].Name)]
-			if name != nameOfAll && !devices[i].Whole && sameHardware(e, other) {
-				devices[i].Aliases = append(devices[i].Aliases, name)
-				continue next
+		if name != nameOfAll {
+			if key := sameHardware(e); key != "" {
+				if i, ok := known[key]; ok {
+					devices[i].Aliases = append(devices[i].Aliases, name)
+					continue
+				}
+				known[key] = len(devices)
 			}
 		}
-		devices = append(devices, inventory.Device{Resource: kind, Name: name, Origin: e.file.path, Whole: name == nameOfAll})
+		devices = append(devices, inventory.Device{Resource: kind, Name: name, Origin: e.file.path, Whole: name == nameOfAll, Nodes: id.nodes(e)})
 	}
 	return devices
-}
-
-func sameHardware(a, b entry) bool {
-	return a.file == b.file && len(a.edits.DeviceNodes)+len(a.edits.NetDevices) > 0 && reflect.DeepEqual(a.edits, b.edits)
 }
 
 // cause strips the operation and the path off an error of package os.

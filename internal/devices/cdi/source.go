@@ -4,6 +4,8 @@
 //   - A kind, "vendor.com/class", is a resource of the same name; each of its devices is one unit of it.
 //   - Names in one file with identical edits, device nodes or network interfaces among them, are one unit with several
 //     names.
+//   - What a device is, is the set of host nodes of its own edits, whatever it is called; nodes that all devices of a
+//     driver need (/dev/nvidiactl) do not count, nor do those of the file's edits. A device without nodes is its name.
 //   - A device called "all" stands for the whole of its kind. It is no unit, except where its kind has no other device.
 //   - A device that a later folder defines too is the later folder's. A device that two files of one folder define is
 //     nobody's, and is reported with both files.
@@ -37,14 +39,17 @@ import (
 type Config struct {
 	// Dirs are the folders, absolute; the later wins over the earlier.
 	Dirs []string
-	Log  *slog.Logger
+	// SharedNodes are patterns (package path's) of host nodes that are no device's own; nil: DefaultSharedNodes.
+	SharedNodes []string
+	Log         *slog.Logger
 }
 
 // Source is the CDI devices of a host. Its methods are safe for concurrent use.
 type Source struct {
-	dirs []string
-	log  *slog.Logger
-	host host
+	dirs   []string
+	shared []string
+	log    *slog.Logger
+	host   host
 
 	catalog atomic.Pointer[catalog]
 	wake    chan struct{} // tells Run that awaited has grown
@@ -57,14 +62,20 @@ type Source struct {
 func New(cfg Config) *Source {
 	s := &Source{
 		dirs:    cfg.Dirs,
+		shared:  cfg.SharedNodes,
 		log:     cfg.Log,
 		host:    host{procDevices: "/proc/devices", sysClassNet: "/sys/class/net"},
 		wake:    make(chan struct{}, 1),
 		awaited: map[string]bool{},
 	}
-	s.catalog.Store(load(s.dirs))
+	if s.shared == nil {
+		s.shared = DefaultSharedNodes
+	}
+	s.catalog.Store(s.load())
 	return s
 }
+
+func (s *Source) load() *catalog { return load(s.dirs, newIdentifier(s.shared)) }
 
 // Snapshot returns the devices as they were last read. It is not to be changed.
 func (s *Source) Snapshot() *inventory.Snapshot { return s.catalog.Load().snapshot }
@@ -93,7 +104,7 @@ func (s *Source) Run(ctx context.Context, changed func()) error {
 
 // reload replaces the catalog, and logs the problems that are new.
 func (s *Source) reload(watchErr error) {
-	next := load(s.dirs)
+	next := s.load()
 	if watchErr != nil {
 		next.snapshot.Problems = append(next.snapshot.Problems, inventory.Problem{
 			Paths: s.dirs, Message: fmt.Sprintf("changes are not seen before a restart: %v", watchErr)})

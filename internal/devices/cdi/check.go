@@ -44,6 +44,7 @@ func (e *DriftError) Error() string {
 // host is where the checker looks; tests give it other roots.
 type host struct {
 	procDevices string // /proc/devices
+	sysDev      string // /sys/dev
 	sysClassNet string // /sys/class/net
 }
 
@@ -171,18 +172,73 @@ func fileType(mode uint32) string {
 	return "regular file"
 }
 
-// checkDriver looks a major number up among those that drivers have registered (proc(5), /proc/devices).
+// checkDriver asks whether a device exists that has no node, by its number. Most drivers list each of their devices in sysfs; those that
+// list none at all (NVIDIA's) are believed when they have registered the major number (proc(5), /proc/devices).
 func (h host) checkDriver(path string, n *specs.DeviceNode) *Fault {
 	if n.Type == "p" {
 		return nil
 	}
-	f, err := os.Open(h.procDevices)
+	listed, err := h.listed(n)
 	if err != nil {
 		return &Fault{Path: path, Missing: true, Detail: "does not exist, and its driver cannot be looked up: " + err.Error()}
 	}
+	if slices.Contains(listed, n.Minor) {
+		return nil
+	}
+	if len(listed) > 0 {
+		return &Fault{Path: path, Missing: true, Detail: fmt.Sprintf("does not exist, and its driver has no device %d:%d (%s), which the spec says", n.Major, n.Minor, n.Type)}
+	}
+	registered, err := h.registered(n)
+	switch {
+	case err != nil:
+		return &Fault{Path: path, Missing: true, Detail: "does not exist, and its driver cannot be looked up: " + err.Error()}
+	case !registered:
+		return &Fault{Path: path, Missing: true, Detail: fmt.Sprintf("does not exist, and no driver has registered the major number %d (%s) that the spec says", n.Major, n.Type)}
+	}
+	return nil
+}
+
+// listed are the minor numbers of the devices of a major number in sysfs.
+func (h host) listed(n *specs.DeviceNode) ([]int64, error) {
+	dir := filepath.Join(h.sysDev, "char")
+	if n.Type == "b" {
+		dir = filepath.Join(h.sysDev, "block")
+	}
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	numbers, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var minors []int64
+	for _, number := range numbers {
+		major, minor, _ := strings.Cut(number, ":")
+		if major != strconv.FormatInt(n.Major, 10) {
+			continue
+		}
+		if m, err := strconv.ParseInt(minor, 10, 64); err == nil {
+			minors = append(minors, m)
+		}
+	}
+	return minors, nil
+}
+
+// registered says whether a driver has the major number.
+func (h host) registered(n *specs.DeviceNode) (bool, error) {
+	f, err := os.Open(h.procDevices)
+	if err != nil {
+		return false, err
+	}
 	defer f.Close()
 	block := false
-	for sc := bufio.NewScanner(f); sc.Scan(); {
+	sc := bufio.NewScanner(f)
+	for sc.Scan() {
 		line := strings.TrimSpace(sc.Text())
 		if strings.HasSuffix(line, "devices:") {
 			block = strings.HasPrefix(line, "Block")
@@ -190,8 +246,8 @@ func (h host) checkDriver(path string, n *specs.DeviceNode) *Fault {
 		}
 		number, _, _ := strings.Cut(line, " ")
 		if block == (n.Type == "b") && number == strconv.FormatInt(n.Major, 10) {
-			return nil
+			return true, nil
 		}
 	}
-	return &Fault{Path: path, Missing: true, Detail: fmt.Sprintf("does not exist, and no driver has registered the major number %d (%s) that the spec says", n.Major, n.Type)}
+	return false, sc.Err()
 }

@@ -19,6 +19,8 @@ func hostWith(t *testing.T) (h host, dev string) {
 	dev = filepath.Join(dir, "dev")
 	write(t, filepath.Join(dir, "devices"), "Character devices:\n  1 mem\n195 widget\n\nBlock devices:\n259 blkext\n")
 	write(t, filepath.Join(dir, "net", "eth7"), "")
+	write(t, filepath.Join(dir, "sys/char/188:4"), "")
+	write(t, filepath.Join(dir, "sys/block/8:0"), "")
 	write(t, filepath.Join(dev, "plain"), "")
 	for name, n := range map[string]struct {
 		mode         uint32
@@ -36,7 +38,7 @@ func hostWith(t *testing.T) (h host, dev string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sock.Close() })
-	return host{procDevices: filepath.Join(dir, "devices"), sysClassNet: filepath.Join(dir, "net")}, dev
+	return host{procDevices: filepath.Join(dir, "devices"), sysDev: filepath.Join(dir, "sys"), sysClassNet: filepath.Join(dir, "net")}, dev
 }
 
 func TestCheckNode(t *testing.T) {
@@ -67,6 +69,11 @@ func TestCheckNode(t *testing.T) {
 		{node: specs.DeviceNode{Path: "/dev/none", Type: "p"}},
 		{node: specs.DeviceNode{Path: "/dev/none", Type: "b", Major: 195}, fault: "does not exist, and no driver has registered the major number 195 (b)", missing: true},
 		{node: specs.DeviceNode{Path: "/dev/none", Type: "c", Major: 235}, fault: "does not exist, and no driver has registered the major number 235 (c)", missing: true},
+		// A driver that lists its devices has no others.
+		{node: specs.DeviceNode{Path: "/dev/none", Type: "c", Major: 188, Minor: 4}},
+		{node: specs.DeviceNode{Path: "/dev/none", Type: "c", Major: 188, Minor: 5}, fault: "does not exist, and its driver has no device 188:5 (c), which the spec says", missing: true},
+		{node: specs.DeviceNode{Path: "/dev/none", Type: "b", Major: 8}},
+		{node: specs.DeviceNode{Path: "/dev/none", Type: "c", Major: 8}, fault: "does not exist, and no driver has registered the major number 8 (c)", missing: true},
 	} {
 		t.Run(fmt.Sprintf("%s %s %d:%d", tc.node.Path, tc.node.Type, tc.node.Major, tc.node.Minor), func(t *testing.T) {
 			tc.node.HostPath = strings.Replace(tc.node.Path, "/dev", dev, 1)

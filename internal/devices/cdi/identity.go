@@ -3,7 +3,7 @@ package cdi
 import (
 	"encoding/json"
 	"os"
-	"path"
+
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,12 +35,13 @@ var DefaultSharedNodes = []string{
 
 // identifier finds out which host nodes are a device's own.
 type identifier struct {
-	shared []string          // patterns of package path
-	dirs   map[string]string // resolved directories: devices share them
+	shared patterns
+	// What was resolved already: devices share directories, and several are about one node.
+	dirs, files map[string]string
 }
 
-func newIdentifier(shared []string) *identifier {
-	return &identifier{shared: shared, dirs: map[string]string{}}
+func newIdentifier(shared patterns) *identifier {
+	return &identifier{shared: shared, dirs: map[string]string{}, files: map[string]string{}}
 }
 
 // nodes are the host nodes of an entry's own edits, sorted, each once and by its real path, without those that are shared. The edits of
@@ -50,7 +51,7 @@ func (i *identifier) nodes(e entry) []string {
 	for _, n := range e.edits.DeviceNodes {
 		p := hostPath(n)
 		real := i.resolve(p)
-		if !matchesAny(i.shared, p) && !matchesAny(i.shared, real) {
+		if !i.shared.match(p) && !i.shared.match(real) {
 			nodes = append(nodes, real)
 		}
 	}
@@ -60,7 +61,15 @@ func (i *identifier) nodes(e entry) []string {
 
 // resolve follows the symbolic links of a path as far as it exists, so that a node has the same name before it comes and after it went.
 func (i *identifier) resolve(p string) string {
-	p = filepath.Clean(p)
+	real, ok := i.files[p]
+	if !ok {
+		real = i.follow(filepath.Clean(p))
+		i.files[p] = real
+	}
+	return real
+}
+
+func (i *identifier) follow(p string) string {
 	for range maxLinks {
 		dir, base := filepath.Split(p)
 		real := filepath.Join(i.resolveDir(dir), base)
@@ -95,13 +104,6 @@ func (i *identifier) resolveDir(dir string) string {
 	}
 	i.dirs[dir] = real
 	return real
-}
-
-func matchesAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		ok, err := path.Match(p, name)
-		return ok && err == nil
-	})
 }
 
 // sameHardware is the key under which names are one device: those of one file with the very same edits, device nodes or network

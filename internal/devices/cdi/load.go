@@ -37,20 +37,24 @@ type entry struct {
 	edits *specs.ContainerEdits
 }
 
-// catalog is the folders' content at one time. It is not changed after load.
+// catalog is the folders' content at one time. It is not changed after load; look makes another one of it.
 type catalog struct {
 	snapshot *inventory.Snapshot
 	// byName has the entry of every CDI name that can be injected, of aliases too.
 	byName map[string]entry
+	// paths are the host paths on which the devices' health depends.
+	paths []string
+	// problems are those of the files; the snapshot has them and what else there is.
+	problems []inventory.Problem
 }
 
 // load reads all folders. It never fails: what cannot be read or used is a problem of the snapshot.
-func load(dirs []string, id *identifier) *catalog {
+func load(dirs []string) *catalog {
 	l := loader{found: map[string][]entry{}, kinds: map[string]bool{}}
 	for priority, dir := range dirs {
 		l.readDir(dir, priority)
 	}
-	c := l.resolve(id)
+	c := l.resolve()
 	c.snapshot.Places = dirs
 	return c
 }
@@ -142,7 +146,7 @@ func notAResource(kind string) []string {
 
 // resolve decides which file's definition of each device counts, and makes one device of the names that mean the same
 // hardware.
-func (l *loader) resolve(id *identifier) *catalog {
+func (l *loader) resolve() *catalog {
 	c := &catalog{snapshot: &inventory.Snapshot{}, byName: map[string]entry{}}
 	for name, defs := range l.found {
 		if e, ok := l.winner(name, defs); ok {
@@ -157,7 +161,7 @@ func (l *loader) resolve(id *identifier) *catalog {
 	}
 	for kind := range l.kinds {
 		c.snapshot.Resources = append(c.snapshot.Resources, kind)
-		c.snapshot.Devices = append(c.snapshot.Devices, c.unify(kind, byKind[kind], id)...)
+		c.snapshot.Devices = append(c.snapshot.Devices, c.unify(kind, byKind[kind])...)
 	}
 	slices.Sort(c.snapshot.Resources)
 	slices.SortFunc(c.snapshot.Devices, func(a, b inventory.Device) int {
@@ -166,7 +170,7 @@ func (l *loader) resolve(id *identifier) *catalog {
 	slices.SortFunc(l.problems, func(a, b inventory.Problem) int {
 		return cmp.Or(slices.Compare(a.Paths, b.Paths), cmp.Compare(a.Message, b.Message))
 	})
-	c.snapshot.Problems = l.problems
+	c.problems, c.snapshot.Problems = l.problems, l.problems
 	return c
 }
 
@@ -195,7 +199,7 @@ func (l *loader) winner(name string, defs []entry) (entry, bool) {
 // unify makes devices of a kind's names. Names of one file with the very same edits, device nodes or network interfaces
 // among them, are one piece of hardware (vendors' tools name a device by its index and by its UUID). The name that
 // stands for it is the longest, because an index is short and moves, a serial number or UUID is long and stays.
-func (c *catalog) unify(kind string, names []string, id *identifier) []inventory.Device {
+func (c *catalog) unify(kind string, names []string) []inventory.Device {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(-cmp.Compare(len(a), len(b)), inventory.CompareNames(a, b))
 	})
@@ -212,9 +216,17 @@ func (c *catalog) unify(kind string, names []string, id *identifier) []inventory
 				known[key] = len(devices)
 			}
 		}
-		devices = append(devices, inventory.Device{Resource: kind, Name: name, Origin: e.file.path, Whole: name == nameOfAll, Nodes: id.nodes(e)})
+		devices = append(devices, inventory.Device{Resource: kind, Name: name, Origin: e.file.path, Whole: name == nameOfAll})
 	}
 	return devices
+}
+
+// setWatchError adds to the problems that changes are not seen. Called before the catalog is published.
+func (c *catalog) setWatchError(dirs []string, err error) {
+	if c.snapshot.Problems = c.problems; err != nil {
+		c.snapshot.Problems = append(slices.Clone(c.problems), inventory.Problem{
+			Paths: dirs, Message: fmt.Sprintf("changes are not seen before a restart: %v", err)})
+	}
 }
 
 // cause strips the operation and the path off an error of package os.

@@ -1,15 +1,24 @@
 // Package cdi makes allocatable devices of the CDI specs in a host's folders.
 //
 // What counts as what:
+//
 //   - A kind, "vendor.com/class", is a resource of the same name; each of its devices is one unit of it.
+//
 //   - Names in one file with identical edits, device nodes or network interfaces among them, are one unit with several
 //     names.
+//
 //   - What a device is, is the set of host nodes of its own edits, whatever it is called; nodes that all devices of a
 //     driver need (/dev/nvidiactl) do not count, nor do those of the file's edits. A device without nodes is its name.
+//
 //   - A device called "all" stands for the whole of its kind. It is no unit, except where its kind has no other device.
+//
 //   - A device that a later folder defines too is the later folder's. A device that two files of one folder define is
 //     nobody's, and is reported with both files.
+//
 //   - A kind that cannot be a resource's name in Kubernetes is reported and not counted.
+//
+//   - A device whose host nodes are not there, or are others than its spec says, is unhealthy, and is healthy again by itself.
+//     A node that the spec describes in full need not exist as long as its driver has the device.
 //
 // It guarantees that one bad file spoils nothing but itself, that each fault is among the snapshot's problems as long as
 // it lasts, and that a change of the folders is seen as it happens, whether they exist at the start or not. It does
@@ -47,7 +56,7 @@ type Config struct {
 // Source is the CDI devices of a host. Its methods are safe for concurrent use.
 type Source struct {
 	dirs   []string
-	shared []string
+	shared patterns
 	log    *slog.Logger
 	host   host
 
@@ -60,55 +69,71 @@ type Source struct {
 
 // New reads the folders once. Run keeps up with them.
 func New(cfg Config) *Source {
+	shared := cfg.SharedNodes
+	if shared == nil {
+		shared = DefaultSharedNodes
+	}
 	s := &Source{
 		dirs:    cfg.Dirs,
-		shared:  cfg.SharedNodes,
+		shared:  newPatterns(shared),
 		log:     cfg.Log,
-		host:    host{procDevices: "/proc/devices", sysClassNet: "/sys/class/net"},
+		host:    host{procDevices: "/proc/devices", sysDev: "/sys/dev", sysClassNet: "/sys/class/net"},
 		wake:    make(chan struct{}, 1),
 		awaited: map[string]bool{},
 	}
-	if s.shared == nil {
-		s.shared = DefaultSharedNodes
-	}
-	s.catalog.Store(s.load())
+	s.catalog.Store(load(s.dirs).look(s.host, newIdentifier(s.shared)))
 	return s
 }
-
-func (s *Source) load() *catalog { return load(s.dirs, newIdentifier(s.shared)) }
 
 // Snapshot returns the devices as they were last read. It is not to be changed.
 func (s *Source) Snapshot() *inventory.Snapshot { return s.catalog.Load().snapshot }
 
-// Run reads the folders again whenever they change, and calls changed after that, and when a host path appears that
-// Check has found missing. It returns when ctx ends.
+// Run keeps up with the folders and with the devices' nodes. It reads the folders again whenever they change, and looks at the nodes when
+// one comes or goes; it calls changed when the snapshot may be another one, and when a host path appears that Check
+// has found missing. It returns when ctx ends.
 func (s *Source) Run(ctx context.Context, changed func()) error {
 	w, err := newWatcher()
 	if err != nil {
 		// A node whose folders do not change serves all the same: say what is missing and go on.
-		s.reload(err)
+		s.publish(load(s.dirs).look(s.host, newIdentifier(s.shared)), err)
 		changed()
 		<-ctx.Done()
 		return nil
 	}
 	defer w.close()
-	for {
-		s.reload(w.aim(s.targets()))
-		s.dropArrived()
-		changed()
-		if w.wait(ctx, s.wake) != nil {
+	for about := ofFolders | ofNodes; ; {
+		health := s.refresh(w, about)
+		if arrived := s.dropArrived(); health || arrived || about&ofFolders != 0 {
+			changed()
+		}
+		if about, err = w.wait(ctx, s.wake); err != nil {
 			return nil
 		}
 	}
 }
 
-// reload replaces the catalog, and logs the problems that are new.
-func (s *Source) reload(watchErr error) {
-	next := s.load()
-	if watchErr != nil {
-		next.snapshot.Problems = append(next.snapshot.Problems, inventory.Problem{
-			Paths: s.dirs, Message: fmt.Sprintf("changes are not seen before a restart: %v", watchErr)})
+// refresh reads what is concerned, and says whether the devices' health is another one.
+func (s *Source) refresh(w *watcher, about scope) bool {
+	last := s.catalog.Load()
+	next := last
+	_, err := w.aim(s.dirs, s.targets(last)) // first, so that no change is missed
+	if about&ofFolders != 0 {
+		next = load(s.dirs)
 	}
+	next = next.look(s.host, newIdentifier(s.shared))
+	// Links may lead elsewhere now, and specs name other nodes: what was not watched while it was looked at is looked at again.
+	for grown, tries := true, 0; grown && tries < maxLinks; tries++ {
+		if grown, err = w.aim(s.dirs, s.targets(next)); grown {
+			next = next.look(s.host, newIdentifier(s.shared))
+		}
+	}
+	s.publish(next, err)
+	return !sameHealth(last.snapshot, next.snapshot)
+}
+
+// publish replaces the catalog, and logs the problems that are new.
+func (s *Source) publish(next *catalog, watchErr error) {
+	next.setWatchError(s.dirs, watchErr)
 	last := s.catalog.Swap(next)
 	for _, p := range next.snapshot.Problems {
 		if !slices.ContainsFunc(last.snapshot.Problems, func(o inventory.Problem) bool { return o.String() == p.String() }) {
@@ -151,15 +176,18 @@ func (s *Source) await(faults []Fault) {
 	}
 }
 
-// dropArrived forgets the awaited paths that exist. Called after aim, so that none arrives between the two unseen.
-func (s *Source) dropArrived() {
+// dropArrived forgets the awaited paths that exist, and says whether there were any. Called after aim, so that none arrives between
+// the two unseen.
+func (s *Source) dropArrived() (any bool) {
 	for _, path := range s.awaitedPaths() {
 		if _, err := os.Stat(path); err == nil { // as check looks: what it calls missing must not count as arrived
 			s.mu.Lock()
 			delete(s.awaited, path)
 			s.mu.Unlock()
+			any = true
 		}
 	}
+	return any
 }
 
 func (s *Source) awaitedPaths() []string {
@@ -172,4 +200,4 @@ func (s *Source) awaitedPaths() []string {
 	return paths
 }
 
-func (s *Source) targets() []string { return append(slices.Clone(s.dirs), s.awaitedPaths()...) }
+func (s *Source) targets(c *catalog) []string { return slices.Concat(s.awaitedPaths(), c.paths) }

@@ -1,0 +1,62 @@
+package cdi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"monopod.dev/monopod/internal/devices/inventory"
+)
+
+// maxFaults bounds what is told of one device: a card may have a hundred nodes.
+const maxFaults = 3
+
+// look completes the devices with what depends on the host: their real nodes, and whether all nodes are there as the specs say, those
+// of the file's edits included, because each device brings them along. It returns a new catalog.
+func (c *catalog) look(h host, id *identifier) *catalog {
+	next := *c
+	snapshot := *c.snapshot
+	snapshot.Devices = slices.Clone(snapshot.Devices)
+	faults := map[*specs.DeviceNode]*Fault{} // a file's own nodes come with each of its devices
+	next.paths = nil
+	check := func(n *specs.DeviceNode) *Fault {
+		f, ok := faults[n]
+		if !ok {
+			f = h.checkNode(n)
+			faults[n] = f
+			next.paths = append(next.paths, hostPath(n), id.resolve(hostPath(n)))
+		}
+		return f
+	}
+	for i := range snapshot.Devices {
+		d := &snapshot.Devices[i]
+		e := c.byName[inventory.CDIName(d.Resource, d.Name)]
+		var found []string
+		for _, n := range slices.Concat(e.edits.DeviceNodes, e.file.spec.ContainerEdits.DeviceNodes) {
+			if f := check(n); f != nil && !slices.Contains(found, f.Path+" "+f.Detail) {
+				found = append(found, f.Path+" "+f.Detail)
+			}
+		}
+		d.Nodes, d.Unhealthy = id.nodes(e), unhealthy(found)
+	}
+	slices.Sort(next.paths)
+	next.paths = slices.Compact(next.paths)
+	next.snapshot = &snapshot
+	return &next
+}
+
+func unhealthy(faults []string) string {
+	if more := len(faults) - maxFaults; more > 0 {
+		faults = append(faults[:maxFaults:maxFaults], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(faults, "; ")
+}
+
+// sameHealth says whether two snapshots of the same specs agree on what the host has.
+func sameHealth(a, b *inventory.Snapshot) bool {
+	return slices.EqualFunc(a.Devices, b.Devices, func(x, y inventory.Device) bool {
+		return x.Unhealthy == y.Unhealthy && slices.Equal(x.Nodes, y.Nodes)
+	})
+}

@@ -29,6 +29,7 @@ type file struct {
 	path     string
 	priority int // the index of its folder: the greater wins
 	spec     *specs.Spec
+	counted  bool // its devices are resources
 }
 
 // entry is one device of one file.
@@ -49,8 +50,8 @@ type catalog struct {
 }
 
 // load reads all folders. It never fails: what cannot be read or used is a problem of the snapshot.
-func load(dirs []string) *catalog {
-	l := loader{found: map[string][]entry{}, kinds: map[string]bool{}}
+func load(dirs []string, kinds advertiser) *catalog {
+	l := loader{advertiser: kinds, found: map[string][]entry{}, kinds: map[string]bool{}}
 	for priority, dir := range dirs {
 		l.readDir(dir, priority)
 	}
@@ -60,6 +61,7 @@ func load(dirs []string) *catalog {
 }
 
 type loader struct {
+	advertiser
 	found    map[string][]entry // by CDI name, in the order of reading
 	kinds    map[string]bool
 	problems []inventory.Problem
@@ -121,12 +123,16 @@ func readSpec(path string, priority int) (spec *specs.Spec, err error) {
 }
 
 func (l *loader) add(f *file) {
-	if reasons := notAResource(f.spec.Kind); len(reasons) > 0 {
-		l.problem(f.spec.Kind, []string{f.path}, "kind %q is valid for CDI, but pods cannot ask for it as a resource: %s",
-			f.spec.Kind, strings.Join(reasons, "; "))
-		return
+	if f.counted = l.advertises(f.spec.Kind, f.path); f.counted {
+		if reasons := notAResource(f.spec.Kind); len(reasons) > 0 {
+			f.counted = false
+			l.problem(f.spec.Kind, []string{f.path}, "kind %q is valid for CDI, but pods cannot ask for it as a resource: %s",
+				f.spec.Kind, strings.Join(reasons, "; "))
+		}
 	}
-	l.kinds[f.spec.Kind] = true
+	if f.counted {
+		l.kinds[f.spec.Kind] = true
+	}
 	for i := range f.spec.Devices {
 		d := &f.spec.Devices[i]
 		name := inventory.CDIName(f.spec.Kind, d.Name)
@@ -154,7 +160,10 @@ func (l *loader) resolve() *catalog {
 		}
 	}
 	byKind := map[string][]string{}
-	for name := range c.byName {
+	for name, e := range c.byName {
+		if !e.file.counted {
+			continue
+		}
 		vendor, class, device := parser.ParseDevice(name)
 		kind := vendor + "/" + class
 		byKind[kind] = append(byKind[kind], device)

@@ -96,7 +96,7 @@ func TestLoad(t *testing.T) {
 			for name, content := range tc.files {
 				write(t, filepath.Join(root, name), content)
 			}
-			snap := load([]string{filepath.Join(root, "a"), filepath.Join(root, "b")}).snapshot
+			snap := load([]string{filepath.Join(root, "a"), filepath.Join(root, "b")}, advertiser{}).snapshot
 			var units []string
 			for _, r := range snap.Resources {
 				of := inventory.Units(snap.Of(r))
@@ -138,7 +138,7 @@ func TestLoadOfWhatIsNoFile(t *testing.T) {
 	}
 	big.Close()
 	write(t, filepath.Join(root, "folder"), "a file")
-	snap := load([]string{root, filepath.Join(root, "folder"), filepath.Join(root, "none")}).snapshot
+	snap := load([]string{root, filepath.Join(root, "folder"), filepath.Join(root, "none")}, advertiser{}).snapshot
 	want := []string{"big.json: has 16777217 bytes", "folder: the folder cannot be read: not a directory", "link.json: ", "pipe.json: is a "}
 	if len(snap.Problems) != len(want) {
 		t.Fatalf("problems %q, want %q", snap.Problems, want)
@@ -170,7 +170,7 @@ func TestLoadAgreesWithTheLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours := load(dirs)
+		ours := load(dirs, advertiser{})
 		got := make([]string, 0)
 		for name, e := range ours.byName {
 			got = append(got, name)
@@ -193,7 +193,7 @@ func FuzzReadSpec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "x.yaml"), string(data))
-		c := load([]string{dir})
+		c := load([]string{dir}, advertiser{})
 		for name := range c.byName {
 			e := c.byName[name]
 			h := host{procDevices: os.DevNull, sysClassNet: dir}

@@ -15,7 +15,8 @@
 //   - A device that a later folder defines too is the later folder's. A device that two files of one folder define is
 //     nobody's, and is reported with both files.
 //
-//   - A kind that cannot be a resource's name in Kubernetes is reported and not counted.
+//   - A kind that cannot be a resource's name in Kubernetes is reported and not counted. One that a device plugin or a driver writes for
+//     its own use is not counted either, and the configuration decides about the rest.
 //
 //   - A device whose host nodes are not there, or are others than its spec says, is unhealthy, and is healthy again by itself.
 //     A node that the spec describes in full need not exist as long as its driver has the device.
@@ -50,6 +51,9 @@ type Config struct {
 	Dirs []string
 	// SharedNodes are patterns (package path's) of host nodes that are no device's own; nil: DefaultSharedNodes.
 	SharedNodes []string
+	// Allow and Deny are patterns (package path's) of kinds that are resources, and that are not. Allow goes first; what is in neither is
+	// one unless DefaultDeny has it.
+	Allow, Deny []string
 	Log         *slog.Logger
 }
 
@@ -57,6 +61,7 @@ type Config struct {
 type Source struct {
 	dirs   []string
 	shared patterns
+	kinds  advertiser
 	log    *slog.Logger
 	host   host
 
@@ -76,12 +81,13 @@ func New(cfg Config) *Source {
 	s := &Source{
 		dirs:    cfg.Dirs,
 		shared:  newPatterns(shared),
+		kinds:   newAdvertiser(cfg.Allow, cfg.Deny),
 		log:     cfg.Log,
 		host:    host{procDevices: "/proc/devices", sysDev: "/sys/dev", sysClassNet: "/sys/class/net"},
 		wake:    make(chan struct{}, 1),
 		awaited: map[string]bool{},
 	}
-	s.catalog.Store(load(s.dirs).look(s.host, newIdentifier(s.shared)))
+	s.catalog.Store(load(s.dirs, s.kinds).look(s.host, newIdentifier(s.shared)))
 	return s
 }
 
@@ -95,7 +101,7 @@ func (s *Source) Run(ctx context.Context, changed func()) error {
 	w, err := newWatcher()
 	if err != nil {
 		// A node whose folders do not change serves all the same: say what is missing and go on.
-		s.publish(load(s.dirs).look(s.host, newIdentifier(s.shared)), err)
+		s.publish(load(s.dirs, s.kinds).look(s.host, newIdentifier(s.shared)), err)
 		changed()
 		<-ctx.Done()
 		return nil
@@ -118,7 +124,7 @@ func (s *Source) refresh(w *watcher, about scope) bool {
 	next := last
 	_, err := w.aim(s.dirs, s.targets(last)) // first, so that no change is missed
 	if about&ofFolders != 0 {
-		next = load(s.dirs)
+		next = load(s.dirs, s.kinds)
 	}
 	next = next.look(s.host, newIdentifier(s.shared))
 	// Links may lead elsewhere now, and specs name other nodes: what was not watched while it was looked at is looked at again.

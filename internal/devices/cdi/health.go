@@ -7,6 +7,7 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
@@ -15,18 +16,18 @@ const maxFaults = 3
 
 // look completes the devices with what depends on the host: their real nodes, and whether all nodes are there as the specs say, those
 // of the file's edits included, because each device brings them along. It returns a new catalog.
-func (c *catalog) look(h host, id *identifier) *catalog {
+func (c *catalog) look(h cdispec.Host, id *identifier) *catalog {
 	next := *c
 	snapshot := *c.snapshot
 	snapshot.Devices = slices.Clone(snapshot.Devices)
-	faults := map[*specs.DeviceNode]*Fault{} // a file's own nodes come with each of its devices
+	faults := map[*specs.DeviceNode]*cdispec.Drift{} // a file's own nodes come with each of its devices
 	next.paths = nil
-	check := func(n *specs.DeviceNode) *Fault {
+	check := func(n *specs.DeviceNode) *cdispec.Drift {
 		f, ok := faults[n]
 		if !ok {
-			f = h.checkNode(n)
+			f = h.CheckNode(n)
 			faults[n] = f
-			next.paths = append(next.paths, hostPath(n), id.resolve(hostPath(n)))
+			next.paths = append(next.paths, cdispec.HostPath(n), id.resolve(cdispec.HostPath(n)))
 		}
 		return f
 	}
@@ -34,7 +35,7 @@ func (c *catalog) look(h host, id *identifier) *catalog {
 		d := &snapshot.Devices[i]
 		e := c.byName[inventory.CDIName(d.Resource, d.Name)]
 		var found []string
-		for _, n := range slices.Concat(e.edits.DeviceNodes, e.file.spec.ContainerEdits.DeviceNodes) {
+		for _, n := range slices.Concat(e.Edits.DeviceNodes, e.File.Spec.ContainerEdits.DeviceNodes) {
 			if f := check(n); f != nil && !slices.Contains(found, f.Path+" "+f.Detail) {
 				found = append(found, f.Path+" "+f.Detail)
 			}

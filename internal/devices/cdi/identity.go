@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"monopod.dev/monopod/internal/cdispec"
 )
 
 // DefaultSharedNodes are the host nodes that belong to no device of its own, because every device of their driver needs them, or because
@@ -46,10 +48,10 @@ func newIdentifier(shared patterns) *identifier {
 
 // nodes are the host nodes of an entry's own edits, sorted, each once and by its real path, without those that are shared. The edits of
 // the whole file are not among them: they come with each of its devices.
-func (i *identifier) nodes(e entry) []string {
+func (i *identifier) nodes(d *cdispec.Device) []string {
 	var nodes []string
-	for _, n := range e.edits.DeviceNodes {
-		p := hostPath(n)
+	for _, n := range d.Edits.DeviceNodes {
+		p := cdispec.HostPath(n)
 		real := i.resolve(p)
 		if !i.shared.match(p) && !i.shared.match(real) {
 			nodes = append(nodes, real)
@@ -107,17 +109,17 @@ func (i *identifier) resolveDir(dir string) string {
 }
 
 // sameHardware is the key under which names are one device: those of one file with the very same edits, device nodes or network
-// interfaces among them. Empty: the entry has no hardware of which it could be another name.
-func sameHardware(e entry) string {
-	if len(e.edits.DeviceNodes)+len(e.edits.NetDevices) == 0 {
+// interfaces among them. Empty: thd *cdispec.Device has no hardware of which it could be another name.
+func sameHardware(d *cdispec.Device) string {
+	if len(d.Edits.DeviceNodes)+len(d.Edits.NetDevices) == 0 {
 		return ""
 	}
-	edits, err := json.Marshal(e.edits)
+	edits, err := json.Marshal(d.Edits)
 	if err != nil {
 		return ""
 	}
 	var key strings.Builder
-	key.WriteString(e.file.path)
+	key.WriteString(d.File.Path)
 	key.WriteByte(0)
 	key.Write(edits)
 	return key.String()

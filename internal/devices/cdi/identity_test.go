@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"monopod.dev/monopod/internal/cdispec"
 )
 
 // A device is the host nodes that are its own, by their real paths.
@@ -111,7 +113,7 @@ func BenchmarkLoad2000Devices(b *testing.B) {
 	dir := b.TempDir()
 	write(b, filepath.Join(dir, "x.json"), benchmarkSpec(2000))
 	for b.Loop() {
-		if c := load([]string{dir}, advertiser{}); len(c.snapshot.Devices) != 2000 {
+		if c := load(new(cdispec.Reader), []string{dir}, advertiser{}); len(c.snapshot.Devices) != 2000 {
 			b.Fatalf("%d devices; problems: %q", len(c.snapshot.Devices), c.snapshot.Problems)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	cdilib "tags.cncf.io/container-device-interface/pkg/cdi"
-	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
@@ -71,10 +71,10 @@ func TestLoad(t *testing.T) {
 		{name: "a field newer than the version", files: map[string]string{"a/x.json": strings.Replace(spec("v.com/w", "0"), "0.6.0", "0.3.0", 1)},
 			problems: []string{"a/x.json: invalid CDI Spec: the spec version must be at least v0.5.0"}},
 		{name: "a null in a list", files: map[string]string{"a/x.json": `{"cdiVersion": "0.5.0", "kind": "v.com/w", "devices": [{"name": "w", "containerEdits": {"deviceNodes": [null]}}]}`},
-			problems: []string{"a/x.json: invalid CDI Spec: a list has an empty (null) entry, or the like"}},
+			problems: []string{"a/x.json: invalid CDI Spec: device \"w\": deviceNodes[0] is empty (null)"}},
 		{name: "no devices", files: map[string]string{"a/x.json": spec("v.com/w")}, problems: []string{"a/x.json: invalid CDI Spec: invalid spec, no devices"}},
-		{name: "a kind that is no resource", files: map[string]string{"a/x.json": spec("V_x.com/w", "w"), "a/y.json": spec("k.kubernetes.io/w", "w")},
-			problems: []string{`a/x.json: kind "V_x.com/w" is valid for CDI`, "a/y.json: "}},
+		{name: "a kind that is no resource", files: map[string]string{"a/x.json": spec("Vx.com/w", "w"), "a/y.json": spec("k.kubernetes.io/w", "w")},
+			problems: []string{`a/x.json: kind "Vx.com/w" is valid for CDI`, "a/y.json: "}},
 		{name: "one kind in several files", files: map[string]string{"a/x.json": spec("v.com/w", "w0"), "a/y.json": spec("v.com/w", "w1"), "b/x.json": spec("v.com/w", "w2")},
 			units: []string{"v.com/w=w0", "v.com/w=w1", "v.com/w=w2"}},
 		{name: "the later folder wins", files: map[string]string{"a/x.json": spec("v.com/w", "w0"), "b/x.json": spec("v.com/w", "w0")},
@@ -96,7 +96,7 @@ func TestLoad(t *testing.T) {
 			for name, content := range tc.files {
 				write(t, filepath.Join(root, name), content)
 			}
-			snap := load([]string{filepath.Join(root, "a"), filepath.Join(root, "b")}, advertiser{}).snapshot
+			snap := load(new(cdispec.Reader), []string{filepath.Join(root, "a"), filepath.Join(root, "b")}, advertiser{}).snapshot
 			var units []string
 			for _, r := range snap.Resources {
 				of := inventory.Units(snap.Of(r))
@@ -133,12 +133,12 @@ func TestLoadOfWhatIsNoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := big.Truncate(maxSpecSize + 1); err != nil {
+	if err := big.Truncate(16<<20 + 1); err != nil {
 		t.Fatal(err)
 	}
 	big.Close()
 	write(t, filepath.Join(root, "folder"), "a file")
-	snap := load([]string{root, filepath.Join(root, "folder"), filepath.Join(root, "none")}, advertiser{}).snapshot
+	snap := load(new(cdispec.Reader), []string{root, filepath.Join(root, "folder"), filepath.Join(root, "none")}, advertiser{}).snapshot
 	want := []string{"big.json: has 16777217 bytes", "folder: the folder cannot be read: not a directory", "link.json: ", "pipe.json: is a "}
 	if len(snap.Problems) != len(want) {
 		t.Fatalf("problems %q, want %q", snap.Problems, want)
@@ -170,12 +170,12 @@ func TestLoadAgreesWithTheLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours := load(dirs, advertiser{})
+		ours := load(new(cdispec.Reader), dirs, advertiser{})
 		got := make([]string, 0)
 		for name, e := range ours.byName {
 			got = append(got, name)
-			if d := cache.GetDevice(name); d != nil && d.GetSpec().GetPath() != e.file.path {
-				t.Errorf("round %d: %s is of %s here and of %s there", round, name, e.file.path, d.GetSpec().GetPath())
+			if d := cache.GetDevice(name); d != nil && d.GetSpec().GetPath() != e.File.Path {
+				t.Errorf("round %d: %s is of %s here and of %s there", round, name, e.File.Path, d.GetSpec().GetPath())
 			}
 		}
 		slices.Sort(got)
@@ -193,11 +193,10 @@ func FuzzReadSpec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "x.yaml"), string(data))
-		c := load([]string{dir}, advertiser{})
+		c := load(new(cdispec.Reader), []string{dir}, advertiser{})
 		for name := range c.byName {
-			e := c.byName[name]
-			h := host{procDevices: os.DevNull, sysClassNet: dir}
-			h.check([]*specs.ContainerEdits{&e.file.spec.ContainerEdits, e.edits}, false) // must not panic either
+			h := cdispec.Host{ProcDevices: os.DevNull, SysClassNet: dir}
+			_ = h.Check(c.byName[name], false) // must not panic either
 		}
 		if len(c.snapshot.Devices) == 0 && len(c.snapshot.Problems) == 0 {
 			t.Error("no device and no problem")

@@ -25,12 +25,12 @@
 // it lasts, and that a change of the folders is seen as it happens, whether they exist at the start or not. It does
 // not follow changes of a file outside of the folders that a symbolic link in them points to.
 //
-// Specs are parsed and validated by the CDI project's own library, of which the catalog's choice is a subset: what is
-// granted here can be injected by any runtime that uses the library.
+// Specs are read by package cdispec, as the runtime reads them.
 package cdi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -40,8 +40,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	specs "tags.cncf.io/container-device-interface/specs-go"
-
+	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
@@ -63,7 +62,8 @@ type Source struct {
 	shared patterns
 	kinds  advertiser
 	log    *slog.Logger
-	host   host
+	host   cdispec.Host
+	reader *cdispec.Reader
 
 	catalog atomic.Pointer[catalog]
 	wake    chan struct{} // tells Run that awaited has grown
@@ -83,11 +83,12 @@ func New(cfg Config) *Source {
 		shared:  newPatterns(shared),
 		kinds:   newAdvertiser(cfg.Allow, cfg.Deny),
 		log:     cfg.Log,
-		host:    host{procDevices: "/proc/devices", sysDev: "/sys/dev", sysClassNet: "/sys/class/net"},
+		host:    cdispec.ThisHost(),
+		reader:  new(cdispec.Reader),
 		wake:    make(chan struct{}, 1),
 		awaited: map[string]bool{},
 	}
-	s.catalog.Store(load(s.dirs, s.kinds).look(s.host, newIdentifier(s.shared)))
+	s.catalog.Store(load(s.reader, s.dirs, s.kinds).look(s.host, newIdentifier(s.shared)))
 	return s
 }
 
@@ -101,7 +102,7 @@ func (s *Source) Run(ctx context.Context, changed func()) error {
 	w, err := newWatcher()
 	if err != nil {
 		// A node whose folders do not change serves all the same: say what is missing and go on.
-		s.publish(load(s.dirs, s.kinds).look(s.host, newIdentifier(s.shared)), err)
+		s.publish(load(s.reader, s.dirs, s.kinds).look(s.host, newIdentifier(s.shared)), err)
 		changed()
 		<-ctx.Done()
 		return nil
@@ -124,7 +125,7 @@ func (s *Source) refresh(w *watcher, about scope) bool {
 	next := last
 	_, err := w.aim(s.dirs, s.targets(last)) // first, so that no change is missed
 	if about&ofFolders != 0 {
-		next = load(s.dirs, s.kinds)
+		next = load(s.reader, s.dirs, s.kinds)
 	}
 	next = next.look(s.host, newIdentifier(s.shared))
 	// Links may lead elsewhere now, and specs name other nodes: what was not watched while it was looked at is looked at again.
@@ -148,23 +149,22 @@ func (s *Source) publish(next *catalog, watchErr error) {
 	}
 }
 
-// Check compares a device with the host as it is now. The error is a *DriftError, or a plain one for a name that has no
+// Check compares a device with the host as it is now. The error is a *cdispec.DriftError, or a plain one for a name that has no
 // device. inUse says that the caller's container has been given the device before.
 func (s *Source) Check(resource, name string, inUse bool) error {
-	e, ok := s.catalog.Load().byName[inventory.CDIName(resource, name)]
+	d, ok := s.catalog.Load().byName[inventory.CDIName(resource, name)]
 	if !ok {
 		return fmt.Errorf("%s: no CDI spec in %v defines it: %w", inventory.CDIName(resource, name), s.dirs, fs.ErrNotExist)
 	}
-	faults := s.host.check([]*specs.ContainerEdits{&e.file.spec.ContainerEdits, e.edits}, inUse)
-	if len(faults) == 0 {
-		return nil
+	err := s.host.Check(d, inUse)
+	if drift := (*cdispec.DriftError)(nil); errors.As(err, &drift) {
+		s.await(drift.Faults)
 	}
-	s.await(faults)
-	return &DriftError{Spec: e.file.path, Device: inventory.CDIName(resource, name), Faults: faults}
+	return err
 }
 
 // await makes Run look out for the paths that are missing.
-func (s *Source) await(faults []Fault) {
+func (s *Source) await(faults []cdispec.Drift) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	grown := false

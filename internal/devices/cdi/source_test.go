@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/cdispec"
 )
 
 // start runs a source until the test ends. Its ticks come over the channel.
@@ -117,7 +119,7 @@ func TestCheckNamesAllAndTicksWhenTheMissingPathComes(t *testing.T) {
 	s, ticks := start(t, dir)
 
 	err := s.Check("v.com/w", "w0", false)
-	var drift *DriftError
+	var drift *cdispec.DriftError
 	if !errors.As(err, &drift) || drift.Spec != path || drift.Device != "v.com/w=w0" || len(drift.Faults) != 2 {
 		t.Fatalf("got %#v", err)
 	}

@@ -1,4 +1,4 @@
-package cdi
+package cdispec
 
 import (
 	"bufio"
@@ -15,8 +15,8 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Fault is one way in which the host is not as a spec says.
-type Fault struct {
+// Drift is one way in which the host is not as a spec says.
+type Drift struct {
 	// Path is the host path, or the network interface, that is at fault.
 	Path string
 	// Missing says that nothing is there: when it comes, the fault may be gone.
@@ -25,11 +25,11 @@ type Fault struct {
 	Detail string
 }
 
-// DriftError is the error of Check: the spec describes hardware that is not there, or is there in another way.
+// DriftError says that a spec describes what is not there, or is there in another way.
 type DriftError struct {
 	Spec   string // path of the file
 	Device string // CDI name
-	Faults []Fault
+	Faults []Drift
 }
 
 // Error names the file, the device, and each path with its fault.
@@ -41,25 +41,38 @@ func (e *DriftError) Error() string {
 	return fmt.Sprintf("%s, device %q, does not fit this host: %s; regenerate the spec, or load the driver", e.Spec, e.Device, strings.Join(parts, "; "))
 }
 
-// host is where the checker looks; tests give it other roots.
-type host struct {
-	procDevices string // /proc/devices
-	sysDev      string // /sys/dev
-	sysClassNet string // /sys/class/net
+// Host is where specs are compared with what there is; tests give it other roots.
+type Host struct {
+	ProcDevices string // /proc/devices
+	SysDev      string // /sys/dev
+	SysClassNet string // /sys/class/net
 }
 
-// check compares the edits that a device brings into a container, its own and its file's, with the host. inUse says that
-// the container already has the device, so that its network interfaces are in the container's namespace, not here.
-func (h host) check(edits []*specs.ContainerEdits, inUse bool) []Fault {
-	var faults []Fault
-	add := func(f *Fault) {
+// ThisHost is the host that we run on.
+func ThisHost() Host {
+	return Host{ProcDevices: "/proc/devices", SysDev: "/sys/dev", SysClassNet: "/sys/class/net"}
+}
+
+// Check compares a device with the host: the edits that it brings into a container are its own and its file's. inUse says that the
+// container already has the device, so that its network interfaces are in the container's namespace, not here. The error is a
+// *DriftError.
+func (h Host) Check(d *Device, inUse bool) error {
+	if faults := h.check([]*specs.ContainerEdits{&d.File.Spec.ContainerEdits, d.Edits}, inUse); len(faults) > 0 {
+		return &DriftError{Spec: d.File.Path, Device: d.Name, Faults: faults}
+	}
+	return nil
+}
+
+func (h Host) check(edits []*specs.ContainerEdits, inUse bool) []Drift {
+	var faults []Drift
+	add := func(f *Drift) {
 		if f != nil && !slices.Contains(faults, *f) {
 			faults = append(faults, *f)
 		}
 	}
 	for _, e := range edits {
 		for _, n := range e.DeviceNodes {
-			add(h.checkNode(n))
+			add(h.CheckNode(n))
 		}
 		for _, m := range e.Mounts {
 			if isBind(m) {
@@ -71,7 +84,7 @@ func (h host) check(edits []*specs.ContainerEdits, inUse bool) []Fault {
 		}
 		for _, n := range e.NetDevices {
 			if !inUse {
-				add(checkExistsAs(filepath.Join(h.sysClassNet, n.HostInterfaceName), "network interface "+n.HostInterfaceName))
+				add(checkExistsAs(filepath.Join(h.SysClassNet, n.HostInterfaceName), "network interface "+n.HostInterfaceName))
 			}
 		}
 	}
@@ -84,14 +97,14 @@ func isBind(m *specs.Mount) bool {
 		slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
 }
 
-func checkExists(path string) *Fault { return checkExistsAs(path, path) }
+func checkExists(path string) *Drift { return checkExistsAs(path, path) }
 
-func checkExistsAs(path, name string) *Fault {
+func checkExistsAs(path, name string) *Drift {
 	_, err := os.Stat(path)
 	if err == nil {
 		return nil
 	}
-	return &Fault{Path: name, Missing: errors.Is(err, fs.ErrNotExist), Detail: describe(err)}
+	return &Drift{Path: name, Missing: errors.Is(err, fs.ErrNotExist), Detail: describe(err)}
 }
 
 func describe(err error) string {
@@ -101,47 +114,47 @@ func describe(err error) string {
 	return fmt.Sprintf("cannot be looked at: %v", cause(err))
 }
 
-func checkHook(path string) *Fault {
+func checkHook(path string) *Drift {
 	if !filepath.IsAbs(path) {
-		return &Fault{Path: path, Detail: "is a hook's path and not absolute"}
+		return &Drift{Path: path, Detail: "is a hook's path and not absolute"}
 	}
 	if f := checkExists(path); f != nil {
 		return f
 	}
 	if unix.Access(path, unix.X_OK) != nil {
-		return &Fault{Path: path, Detail: "is a hook and not executable"}
+		return &Drift{Path: path, Detail: "is a hook and not executable"}
 	}
 	return nil
 }
 
-// checkNode checks a device node. A spec may describe a node in full (type and major number); then CDI lets its host
+// CheckNode checks a device node. A spec may describe a node in full (type and major number); then CDI lets its host
 // path be absent, and the driver that owns the number must be there instead.
-func (h host) checkNode(n *specs.DeviceNode) *Fault {
-	path := hostPath(n)
+func (h Host) CheckNode(n *specs.DeviceNode) *Drift {
+	path := HostPath(n)
 	full := n.Type != "" && (n.Major != 0 || n.Type == "p")
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		if full && errors.Is(err, fs.ErrNotExist) {
 			return h.checkDriver(path, n)
 		}
-		return &Fault{Path: path, Missing: errors.Is(err, fs.ErrNotExist), Detail: describe(err)}
+		return &Drift{Path: path, Missing: errors.Is(err, fs.ErrNotExist), Detail: describe(err)}
 	}
 	kind := nodeType(st.Mode)
 	if kind == "" {
-		return &Fault{Path: path, Detail: "is a " + fileType(st.Mode) + ", not a device node"}
+		return &Drift{Path: path, Detail: "is a " + fileType(st.Mode) + ", not a device node"}
 	}
 	if n.Type != "" && kind != strings.Replace(n.Type, "u", "c", 1) {
-		return &Fault{Path: path, Detail: fmt.Sprintf("has type %q, the spec says %q", kind, n.Type)}
+		return &Drift{Path: path, Detail: fmt.Sprintf("has type %q, the spec says %q", kind, n.Type)}
 	}
 	major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 	if kind != "p" && n.Major != 0 && (n.Major != major || n.Minor != minor) {
-		return &Fault{Path: path, Detail: fmt.Sprintf("has device number %d:%d, the spec says %d:%d", major, minor, n.Major, n.Minor)}
+		return &Drift{Path: path, Detail: fmt.Sprintf("has device number %d:%d, the spec says %d:%d", major, minor, n.Major, n.Minor)}
 	}
 	return nil
 }
 
-// hostPath is where a device node is on the host: where the container has it, unless the spec says otherwise.
-func hostPath(n *specs.DeviceNode) string {
+// HostPath is where a device node is on the host: where the container has it, unless the spec says otherwise.
+func HostPath(n *specs.DeviceNode) string {
 	if n.HostPath != "" {
 		return n.HostPath
 	}
@@ -174,35 +187,35 @@ func fileType(mode uint32) string {
 
 // checkDriver asks whether a device exists that has no node, by its number. Most drivers list each of their devices in sysfs; those that
 // list none at all (NVIDIA's) are believed when they have registered the major number (proc(5), /proc/devices).
-func (h host) checkDriver(path string, n *specs.DeviceNode) *Fault {
+func (h Host) checkDriver(path string, n *specs.DeviceNode) *Drift {
 	if n.Type == "p" {
 		return nil
 	}
 	listed, err := h.listed(n)
 	if err != nil {
-		return &Fault{Path: path, Missing: true, Detail: "does not exist, and its driver cannot be looked up: " + err.Error()}
+		return &Drift{Path: path, Missing: true, Detail: "does not exist, and its driver cannot be looked up: " + err.Error()}
 	}
 	if slices.Contains(listed, n.Minor) {
 		return nil
 	}
 	if len(listed) > 0 {
-		return &Fault{Path: path, Missing: true, Detail: fmt.Sprintf("does not exist, and its driver has no device %d:%d (%s), which the spec says", n.Major, n.Minor, n.Type)}
+		return &Drift{Path: path, Missing: true, Detail: fmt.Sprintf("does not exist, and its driver has no device %d:%d (%s), which the spec says", n.Major, n.Minor, n.Type)}
 	}
 	registered, err := h.registered(n)
 	switch {
 	case err != nil:
-		return &Fault{Path: path, Missing: true, Detail: "does not exist, and its driver cannot be looked up: " + err.Error()}
+		return &Drift{Path: path, Missing: true, Detail: "does not exist, and its driver cannot be looked up: " + err.Error()}
 	case !registered:
-		return &Fault{Path: path, Missing: true, Detail: fmt.Sprintf("does not exist, and no driver has registered the major number %d (%s) that the spec says", n.Major, n.Type)}
+		return &Drift{Path: path, Missing: true, Detail: fmt.Sprintf("does not exist, and no driver has registered the major number %d (%s) that the spec says", n.Major, n.Type)}
 	}
 	return nil
 }
 
 // listed are the minor numbers of the devices of a major number in sysfs.
-func (h host) listed(n *specs.DeviceNode) ([]int64, error) {
-	dir := filepath.Join(h.sysDev, "char")
+func (h Host) listed(n *specs.DeviceNode) ([]int64, error) {
+	dir := filepath.Join(h.SysDev, "char")
 	if n.Type == "b" {
-		dir = filepath.Join(h.sysDev, "block")
+		dir = filepath.Join(h.SysDev, "block")
 	}
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -230,8 +243,8 @@ func (h host) listed(n *specs.DeviceNode) ([]int64, error) {
 }
 
 // registered says whether a driver has the major number.
-func (h host) registered(n *specs.DeviceNode) (bool, error) {
-	f, err := os.Open(h.procDevices)
+func (h Host) registered(n *specs.DeviceNode) (bool, error) {
+	f, err := os.Open(h.ProcDevices)
 	if err != nil {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package cdi
+package cdispec
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 )
 
 // hostWith makes a host of its own to look at: real device nodes, and tables with known content.
-func hostWith(t *testing.T) (h host, dev string) {
+func hostWith(t *testing.T) (h Host, dev string) {
 	t.Helper()
 	dir := t.TempDir()
 	dev = filepath.Join(dir, "dev")
@@ -38,7 +38,7 @@ func hostWith(t *testing.T) (h host, dev string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sock.Close() })
-	return host{procDevices: filepath.Join(dir, "devices"), sysDev: filepath.Join(dir, "sys"), sysClassNet: filepath.Join(dir, "net")}, dev
+	return Host{ProcDevices: filepath.Join(dir, "devices"), SysDev: filepath.Join(dir, "sys"), SysClassNet: filepath.Join(dir, "net")}, dev
 }
 
 func TestCheckNode(t *testing.T) {

@@ -241,7 +241,7 @@ func TestCDI(t *testing.T) {
 	}
 	wantCode(t, create("example.com/widget=w9"), codes.InvalidArgument, "example.com/widget=w9", filepath.Join(n.dir, "cdi"), filepath.Join(n.dir, "cdi2"), good, "bad, w1")
 	wantCode(t, create("example.com/gadget=g"), codes.InvalidArgument, "example.com/gadget=g", "no spec", "example.com/gadget")
-	wantCode(t, create("example.com/widget=bad"), codes.InvalidArgument, "/dev/no-such")
+	wantCode(t, create("example.com/widget=bad"), codes.FailedPrecondition, "/dev/no-such", "example.com/widget=bad", good)
 	broken := spec("cdi", "broken.json", `{"cdiVersion": "0.6.0", "kind": "example.com/broken", "devices": [{"name": 7}]}`)
 	wantCode(t, create("example.com/broken=1"), codes.InvalidArgument, broken)
 	twice := spec("cdi", "twice.json", widget)

@@ -71,7 +71,9 @@ type Config struct {
 	SELinux container.SELinuxMode
 	// DefaultMaskedPaths gives containers whose client names neither masked nor read-only paths the usual ones.
 	DefaultMaskedPaths bool
-	Version            string
+	// IgnoreCDIAnnotations: only CRI's CDI_devices ask for devices, no annotations of containers.
+	IgnoreCDIAnnotations bool
+	Version              string
 	// AbandonAfter is how long a sandbox or a container stays whose client has gone before the answer, and which nobody has named since;
 	// 0 is five minutes.
 	AbandonAfter time.Duration
@@ -146,7 +148,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.stats = stats.New(stats.Config{Cgroups: s.cgroups, Network: cfg.Network, LayerDir: filepath.Join(cfg.DataDir, "containers"), Log: cfg.Log})
 	s.containers, err = container.NewManager(container.Config{
-		Dir: filepath.Join(cfg.DataDir, "containers"), RunDir: filepath.Join(cfg.RunDir, "containers"), CDISpecDirs: cfg.CDISpecDirs,
+		Dir: filepath.Join(cfg.DataDir, "containers"), RunDir: filepath.Join(cfg.RunDir, "containers"), CDISpecDirs: cfg.CDISpecDirs, IgnoreCDIAnnotations: cfg.IgnoreCDIAnnotations,
 		BootID: boot, Cgroups: s.cgroups, DB: cfg.DB, Executor: cfg.Executor, Images: cfg.Images, Listener: s, Host: s.host,
 		Runtimes: s.runtimes, LogRotation: cfg.LogRotation, AbandonAfter: cfg.AbandonAfter, KillBound: cfg.KillBound, Log: cfg.Log,
 	})

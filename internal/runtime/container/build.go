@@ -152,7 +152,7 @@ func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, 
 		// The profile depends on the capabilities that the specification ended up with.
 		spec.Linux.Seccomp = withoutX32(seccomp.DefaultProfile(spec))
 	}
-	if err := injectCDI(spec, cfg.GetCDIDevices(), m.cfg.CDISpecDirs); err != nil {
+	if err := m.injectCDI(spec, cfg, sb.Config()); err != nil {
 		return nil, err
 	}
 	return spec, m.giveDevices(rec, sb, spec)

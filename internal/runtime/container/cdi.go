@@ -1,101 +1,168 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"tags.cncf.io/container-device-interface/pkg/cdi"
-	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"monopod.dev/monopod/internal/cdispec"
+	"monopod.dev/monopod/internal/ocispec"
 )
 
-// injectCDI adds what the CDI specs say of the devices. The folders are read anew each time: a container that asks for a device
-// is rare beside the reading of a few small files, and what is read is what is true now. A device that cannot be resolved
-// is an error that says where it was looked for and what is wrong with each file there.
-func injectCDI(spec *specs.Spec, devices []*cri.CDIDevice, dirs []string) error {
-	if len(devices) == 0 {
-		return nil
+// injectCDI adds what the CDI specs say of a container's devices, in the order in which it asks for them: for each device first the
+// edits of its file, once, then its own. The folders are read anew each time, so what is injected is what is true now. Nothing is
+// injected of a container one of whose devices cannot be.
+func (m *Manager) injectCDI(spec *specs.Spec, cfg *cri.ContainerConfig, sandbox *cri.PodSandboxConfig) error {
+	names, err := cdiNames(cfg, !m.cfg.IgnoreCDIAnnotations)
+	if err != nil || len(names) == 0 {
+		return err
 	}
-	var names []string
-	for _, d := range devices {
-		if !parser.IsQualifiedName(d.GetName()) {
-			return fmt.Errorf("CDI device %q: a name looks like vendor.com/class=device: %w", d.GetName(), errdefs.ErrInvalidArgument)
-		}
-		names = append(names, d.GetName())
-	}
-	cache, err := readCDI(dirs)
+	devices, err := resolveCDI(m.cdi.Load(m.cfg.CDISpecDirs), names)
 	if err != nil {
-		return fmt.Errorf("CDI specs in %s: %w", strings.Join(dirs, ", "), err)
+		return err
 	}
-	if unresolved, err := cache.InjectDevices(spec, names...); err != nil {
-		return fmt.Errorf("CDI devices %s: %w%s: %w", strings.Join(names, ", "), err, cdiReport(cache, dirs, unresolved), errdefs.ErrInvalidArgument)
+	for _, d := range devices {
+		if err := cdispec.ThisHost().Check(d, false); err != nil {
+			return fmt.Errorf("CDI device %s: %w: %w", d.Name, err, errdefs.ErrFailedPrecondition)
+		}
+	}
+	uids, gids, _ := ocispec.UserNamespace(sandbox)
+	files := map[*cdispec.File]bool{}
+	for _, d := range devices {
+		edits := []cdiEdits{{of: "containerEdits of all its devices", ContainerEdits: &d.File.Spec.ContainerEdits}, {of: "the device's containerEdits", ContainerEdits: d.Edits}}
+		if files[d.File] {
+			edits = edits[1:]
+		}
+		files[d.File] = true
+		for _, e := range edits {
+			if err := e.apply(spec, uids, gids); err != nil {
+				return fmt.Errorf("CDI device %s, %s of %s: %w", d.Name, e.of, d.File.Path, err)
+			}
+		}
 	}
 	return nil
 }
 
-// readCDI reads the specs in the folders. The library panics at a null in a list of a spec (v1.1.1), and one bad file of a vendor
-// must not end the runtime.
-func readCDI(dirs []string) (cache *cdi.Cache, err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("a spec file there has a null where a device or an edit should be (%v): %w", fault, errdefs.ErrInvalidArgument)
-		}
-	}()
-	return cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
-}
+// cdiAnnotations begin the keys of annotations whose values are lists of CDI devices.
+const cdiAnnotations = "cdi.k8s.io/"
 
-// cdiReport says where unresolved devices were looked for, what there is of their kind, and what is wrong with each file.
-func cdiReport(cache *cdi.Cache, dirs, unresolved []string) string {
-	if len(unresolved) == 0 {
-		return ""
+// cdiNames are the devices that a container asks for, each once: those of CRI's CDI_devices, then those of its annotations, by key.
+func cdiNames(cfg *cri.ContainerConfig, annotations bool) ([]string, error) {
+	var names []string
+	add := func(name, from string) error {
+		if _, _, err := cdispec.ParseName(name); err != nil {
+			return fmt.Errorf("CDI device %w (%s): %w", err, from, errdefs.ErrInvalidArgument)
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		return nil
 	}
-	var report strings.Builder
-	for _, kind := range kindsOf(unresolved) {
-		var names []string
-		for _, device := range cache.ListDevices() {
-			if name, ok := strings.CutPrefix(device, kind+"="); ok {
-				names = append(names, name)
+	for i, d := range cfg.GetCDIDevices() {
+		if err := add(d.GetName(), fmt.Sprintf("CDI_devices[%d]", i)); err != nil {
+			return nil, err
+		}
+	}
+	if !annotations {
+		return names, nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(cfg.GetAnnotations())) {
+		if !strings.HasPrefix(key, cdiAnnotations) {
+			continue
+		}
+		for name := range strings.SplitSeq(cfg.GetAnnotations()[key], ",") {
+			if err := add(strings.TrimSpace(name), "annotation "+key); err != nil {
+				return nil, err
 			}
 		}
-		if len(names) == 0 {
-			fmt.Fprintf(&report, "; no spec that can be used defines devices of kind %s", kind)
-		} else {
-			fmt.Fprintf(&report, "; of kind %s there are %s", kind, strings.Join(names, ", "))
+	}
+	return names, nil
+}
+
+// resolveCDI finds the devices of names. The error names each that is not there, why, and where it was looked for.
+func resolveCDI(set *cdispec.Set, names []string) ([]*cdispec.Device, error) {
+	var devices []*cdispec.Device
+	var errs []error
+	for _, name := range names {
+		d, ok := set.Devices[name]
+		if !ok {
+			errs = append(errs, unresolvedCDI(set, name))
+			continue
+		}
+		devices = append(devices, d)
+	}
+	if len(errs) == 0 {
+		return devices, nil
+	}
+	return nil, fmt.Errorf("%w%s: %w", joinLine(errs), cdiReport(set), errdefs.ErrInvalidArgument)
+}
+
+// unresolvedCDI says why a name has no device: files contradict each other, nobody knows its kind, or its kind has others.
+func unresolvedCDI(set *cdispec.Set, name string) error {
+	for _, f := range set.Faults {
+		if f.Device == name {
+			return fmt.Errorf("CDI device %s: %s", name, f)
 		}
 	}
+	kind, device, _ := strings.Cut(name, "=")
+	var others []string
+	for other := range set.Devices {
+		if n, ok := strings.CutPrefix(other, kind+"="); ok {
+			others = append(others, n)
+		}
+	}
+	if len(others) == 0 {
+		return fmt.Errorf("CDI device %s: no spec that can be used defines devices of kind %s", name, kind)
+	}
+	slices.Sort(others)
+	if more := len(others) - maxListed; more > 0 {
+		others = append(others[:maxListed], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("CDI device %s: kind %s has no device %q, it has %s", name, kind, device, strings.Join(others, ", "))
+}
+
+// maxListed bounds the lists of an error.
+const maxListed = 20
+
+// cdiReport says where devices were looked for, and what is wrong with each file there.
+func cdiReport(set *cdispec.Set) string {
+	var report strings.Builder
+	fmt.Fprintf(&report, "; looked in %s, found %d specs", strings.Join(set.Dirs, ", "), len(set.Files))
 	var files []string
-	for _, vendor := range cache.ListVendors() {
-		for _, s := range cache.GetVendorSpecs(vendor) {
-			files = append(files, s.GetPath())
+	for i, f := range set.Files {
+		if i == maxListed {
+			files = append(files, fmt.Sprintf("and %d more", len(set.Files)-maxListed))
+			break
 		}
+		files = append(files, f.Path)
 	}
-	sort.Strings(files)
-	fmt.Fprintf(&report, "; looked in %s, found %d specs", strings.Join(dirs, ", "), len(files))
 	if len(files) > 0 {
 		fmt.Fprintf(&report, " (%s)", strings.Join(files, ", "))
 	}
-	faults := cache.GetErrors()
-	for _, path := range slices.Sorted(maps.Keys(faults)) {
-		for _, fault := range faults[path] {
-			fmt.Fprintf(&report, "; %s: %v", path, fault)
+	for i, f := range set.Faults {
+		if i == maxListed {
+			fmt.Fprintf(&report, "; and %d more faults", len(set.Faults)-maxListed)
+			break
 		}
+		fmt.Fprintf(&report, "; %s", f)
 	}
 	return report.String()
 }
 
-// kindsOf are the kinds of qualified device names, each once.
-func kindsOf(devices []string) []string {
-	var kinds []string
-	for _, d := range devices {
-		vendor, class, _ := parser.ParseDevice(d)
-		if kind := vendor + "/" + class; !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
-		}
+// joinLine is errors.Join on one line.
+func joinLine(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
 	}
-	return kinds
+	parts := make([]string, len(errs))
+	for i, err := range errs {
+		parts[i] = err.Error()
+	}
+	return errors.New(strings.Join(parts, "; "))
 }

@@ -134,7 +134,7 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 	}
 	req.LogMaxBytes, req.LogMaxFiles = m.cfg.LogRotation.of(rec.LogPath)
 	if _, err := m.cfg.Executor.Create(ctx, req); err != nil {
-		return fmt.Errorf("container %s: %w", rec.Config().GetMetadata().GetName(), err)
+		return fmt.Errorf("container %s: %w", rec.Config().GetMetadata().GetName(), m.withHooks(rec.Config(), err))
 	}
 	if err := failpoint.Hit("runtime/container-create/created"); err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/apart"
 	"monopod.dev/monopod/internal/host/cgroup"
@@ -88,15 +89,17 @@ type Config struct {
 	// mounts lies below RunDir's parent.
 	Dir, RunDir string
 	CDISpecDirs []string
-	BootID      string
-	Cgroups     *cgroup.Host
-	DB          *state.DB
-	Executor    Executor
-	Images      Images
-	Listener    Listener
-	Host        Host
-	Runtimes    map[string]Runtime // by runtime handler
-	LogRotation LogRotation
+	// IgnoreCDIAnnotations: only CRI's CDI_devices ask for devices, no annotations of containers.
+	IgnoreCDIAnnotations bool
+	BootID               string
+	Cgroups              *cgroup.Host
+	DB                   *state.DB
+	Executor             Executor
+	Images               Images
+	Listener             Listener
+	Host                 Host
+	Runtimes             map[string]Runtime // by runtime handler
+	LogRotation          LogRotation
 	// AbandonAfter is how long a container stays whose client has gone before the answer; 0 is abandon.Default.
 	AbandonAfter time.Duration
 	// KillBound is how long a call waits for processes to end after SIGKILL; 0 is ten seconds.
@@ -109,7 +112,8 @@ type Manager struct {
 	cfg       Config
 	table     state.Table[Record]
 	flight    flight.Group
-	given     *abandon.Ledger  // what clients have given up
+	given     *abandon.Ledger // what clients have given up
+	cdi       cdispec.Reader
 	sandboxes *sandbox.Manager // set once by Join, before any call
 	run       string           // RunDir's parent, free of symbolic links
 

@@ -36,7 +36,7 @@ func (m *Manager) Start(ctx context.Context, id string) error {
 		}
 		started, err := m.cfg.Executor.Start(ctx, id)
 		if err != nil {
-			return m.startFailed(ctx, id, err)
+			return m.startFailed(ctx, id, m.withHooks(rec.Config(), err))
 		}
 		if err := failpoint.Hit("runtime/container-start/started"); err != nil {
 			return err

@@ -202,7 +202,7 @@ func (m *Manager) erase(ctx context.Context, rec *Record) error {
 		err = m.end(ctx, rec.ID)
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("delete container %s: %w", rec.ID, err)
+		return fmt.Errorf("delete container %s: %w", rec.ID, m.withHooks(rec.Config(), err))
 	}
 	if err := failpoint.Hit("runtime/container-remove/deleted"); err != nil {
 		return err

@@ -179,6 +179,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.SELinux })},
 	{"default-masked-paths", "BOOL", "true: CRI clients that name neither masked nor read-only paths get the usual ones (default false)", roleRuntime,
 		boolean(func(c *v1alpha1.NodeConfiguration) *bool { return &c.Runtime.DefaultMaskedPaths })},
+	{"ignore-cdi-annotations", "BOOL", "true: annotations of containers (cdi.k8s.io/...) ask for no CDI devices (default false)", roleRuntime,
+		boolean(func(c *v1alpha1.NodeConfiguration) *bool { return &c.Runtime.IgnoreCDIAnnotations })},
 	{"network-mode", "MODE", "auto (CNI where the host has a configuration, else the bridge), bridge or cni (default auto)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Mode })},
 	{"cni-conf-dir", "DIR", "configurations of CNI (default /etc/cni/net.d)", roleRuntime,

@@ -99,7 +99,8 @@ func (o *Options) newRuntime(ctx context.Context, withAgent bool) (_ *runtimeRol
 		Socket: c.Runtime.Socket, DataDir: c.DataDir, RunDir: c.RunDir, CgroupRoot: c.CgroupRoot,
 		CDISpecDirs: c.Devices.CDISpecDirs, Images: r.images, Network: r.network, Executor: r.executor, DB: r.db,
 		Streaming:    runtime.Streaming{Address: streams, Port: uint16(*c.Runtime.Streaming.Port), Idle: c.Runtime.Streaming.IdleTimeout.Duration},
-		CgroupDriver: c.Runtime.CgroupDriver, LogRotation: rotation, SELinux: container.SELinuxMode(c.Runtime.SELinux), DefaultMaskedPaths: c.Runtime.DefaultMaskedPaths, Handlers: handlers(c.Runtime.Handlers), Version: o.Version, Log: o.Log.With("role", "runtime"),
+		CgroupDriver: c.Runtime.CgroupDriver, LogRotation: rotation, SELinux: container.SELinuxMode(c.Runtime.SELinux), DefaultMaskedPaths: c.Runtime.DefaultMaskedPaths,
+		IgnoreCDIAnnotations: c.Runtime.IgnoreCDIAnnotations, Handlers: handlers(c.Runtime.Handlers), Version: o.Version, Log: o.Log.With("role", "runtime"),
 	})
 	if err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/runtime"
 )
 
 // cdiSpec writes a CDI file of kind example.com/w; %DIR% in it is the test's directory.
@@ -266,4 +268,55 @@ func (n *node) list() []*cri.Container {
 	resp, err := n.rt.ListContainers(n.ctx, &cri.ListContainersRequest{})
 	n.check(err)
 	return resp.GetContainers()
+}
+
+// A device plugin's annotations ask for devices, unless that is switched off; together with CRI's own field each device comes once.
+func TestCDIAnnotations(t *testing.T) {
+	for _, ignore := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ignored %v", ignore), func(t *testing.T) {
+			n := prepareNode(t)
+			n.change = func(c *runtime.Config) { c.IgnoreCDIAnnotations = ignore }
+			startNode(n)
+			sb := n.run("cdi")
+			n.cdiSpec("x.json", cdiDevices("0.3.0", "", cdiDevice("a", `"env": ["A=1", "LAST=a"]`), cdiDevice("b", `"env": ["B=1", "LAST=b"]`)))
+			cfg := withCDI(shell("c", "echo a=$A b=$B last=$LAST"), "a")
+			cfg.Annotations = map[string]string{"cdi.k8s.io/vendor_class": "example.com/w=b,example.com/w=a", "example.com/other": "example.com/w=z"}
+			want := "a=1 b=1 last=b"
+			if ignore {
+				want = "a=1 b= last=a"
+			}
+			if out := n.output(sb, cfg); out != want {
+				t.Errorf("%q, want %q", out, want)
+			}
+			// What a pod says of itself reaches nothing.
+			pod := n.sandboxConfig("pod")
+			pod.Annotations = map[string]string{"cdi.k8s.io/vendor_class": "example.com/w=b"}
+			resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: pod})
+			n.check(err)
+			if out := n.output(resp.GetPodSandboxId(), shell("none", "echo b=$B")); out != "b=" {
+				t.Errorf("%q", out)
+			}
+		})
+	}
+}
+
+// In a pod with a user namespace a device's files belong to the users that the container sees, and what cannot hold is refused.
+func TestCDIInAUserNamespace(t *testing.T) {
+	n := userNode(t)
+	if n == nil {
+		return
+	}
+	sb := n.runUser("user")
+	n.check(os.MkdirAll(filepath.Join(n.dir, "lib"), 0o755))
+	n.check(os.WriteFile(filepath.Join(n.dir, "lib/a.so"), []byte("library"), 0o644))
+	n.cdiSpec("x.json", cdiDevices("0.7.0", `"env": ["ALL=1"]`,
+		cdiDevice("w", `"deviceNodes": [{"path": "/dev/w", "hostPath": "/dev/zero", "uid": 7, "gid": 8, "fileMode": 384}], "additionalGids": [4711],
+			"mounts": [{"hostPath": "%DIR%/lib", "containerPath": "/lib/w", "options": ["ro", "rbind"]}]`),
+		cdiDevice("owner", `"deviceNodes": [{"path": "/dev/w", "hostPath": "/dev/zero", "uid": 65536}]`)))
+	out := n.output(sb, withCDI(userShell("c", "stat -c '%a %u:%g' /dev/w; head -c 3 /dev/w | wc -c; cat /lib/w/a.so; echo; stat -c %u:%g /lib/w/a.so; id -G"), "w"))
+	if want := "600 7:8\n3\nlibrary\n0:0\n"; !strings.HasPrefix(out, want) || !strings.HasSuffix(out, "4711") {
+		t.Errorf("%q, want %q and the group 4711", out, want)
+	}
+	_, err := n.tryCreate(sb, withCDI(userShell("refused", sleeper), "owner"))
+	wantCode(t, err, codes.InvalidArgument, "example.com/w=owner", filepath.Join(n.dir, "cdi/x.json"), "/dev/w: uid 65536")
 }

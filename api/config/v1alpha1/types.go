@@ -102,6 +102,9 @@ type Runtime struct {
 	// DefaultMaskedPaths gives containers of CRI clients that name neither masked nor read-only paths the usual ones, as container engines
 	// have them. Kubelets always name them, but for pods with procMount Unmasked, which lose that. Default false.
 	DefaultMaskedPaths bool `json:"defaultMaskedPaths,omitempty"`
+	// IgnoreCDIAnnotations: only CRI's CDI_devices ask for CDI devices, and no annotations of containers (cdi.k8s.io/...), which device
+	// plugins use with older kubelets. Default false.
+	IgnoreCDIAnnotations bool `json:"ignoreCDIAnnotations,omitempty"`
 }
 
 // Streaming configures the runtime's streaming server, whose URLs CRI's clients get.

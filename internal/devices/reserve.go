@@ -173,7 +173,7 @@ func (m *Manager) shortage(w *world, short *alloc.Shortage, unfit map[deviceKey]
 		if why := unfit[keyOf(d)]; why != "" {
 			faults.WriteString("; " + why)
 		} else if d.Unhealthy != "" {
-			faults.WriteString("; " + d.Name + ": " + d.Unhealthy)
+			fmt.Fprintf(&faults, "; %s, device %q: %s", d.Origin, d.Name, d.Unhealthy)
 		}
 	}
 	return &NotReadyError{short.Resource, fmt.Errorf("%w%s%s%s", short, more, faults.String(), remarks(w, short.Resource))}

@@ -1,0 +1,113 @@
+package plugin
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"monopod.dev/monopod/internal/devices/source"
+)
+
+// answerOf makes an answer of what a plugin allocated for the one container that it was asked for. The error names the field that is wrong.
+func answerOf(resp *v1beta1.AllocateResponse) (source.Answer, error) {
+	responses := resp.GetContainerResponses()
+	if len(responses) != 1 {
+		return source.Answer{}, fmt.Errorf("container_responses has %d entries for a request with 1 container", len(responses))
+	}
+	r := responses[0]
+	a := source.Answer{Envs: maps.Clone(r.GetEnvs()), Annotations: maps.Clone(r.GetAnnotations())}
+	if err := checkEnvs(a.Envs); err != nil {
+		return source.Answer{}, err
+	}
+	if _, ok := a.Annotations[""]; ok {
+		return source.Answer{}, fmt.Errorf("annotations: a key is empty (its value is %s)", brief(a.Annotations[""]))
+	}
+	for i, m := range r.GetMounts() {
+		mount := source.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), ReadOnly: m.GetReadOnly()}
+		err := checkPaths(mount.HostPath, mount.ContainerPath)
+		if err == nil {
+			a.Mounts, err = addOnce(a.Mounts, mount, func(m source.Mount) string { return m.ContainerPath })
+		}
+		if err != nil {
+			return source.Answer{}, fmt.Errorf("mounts[%d]: %w", i, err)
+		}
+	}
+	for i, d := range r.GetDevices() {
+		node := source.Node{HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath()}
+		err := checkPaths(node.HostPath, node.ContainerPath)
+		if err == nil {
+			node.Permissions, err = permissionsOf(d.GetPermissions())
+		}
+		if err == nil {
+			a.Nodes, err = addOnce(a.Nodes, node, func(n source.Node) string { return n.ContainerPath })
+		}
+		if err != nil {
+			return source.Answer{}, fmt.Errorf("devices[%d]: %w", i, err)
+		}
+	}
+	for i, d := range r.GetCdiDevices() {
+		if _, _, _, err := parser.ParseQualifiedName(d.GetName()); err != nil {
+			return source.Answer{}, fmt.Errorf("cdi_devices[%d].name %s is not a CDI name like \"vendor.com/class=name\": %w", i, brief(d.GetName()), err)
+		}
+		if !slices.Contains(a.CDIDevices, d.GetName()) {
+			a.CDIDevices = append(a.CDIDevices, d.GetName())
+		}
+	}
+	return a, nil
+}
+
+func checkEnvs(envs map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(envs)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return fmt.Errorf("envs: %s is not the name of an environment variable: it must not be empty and have no '=' and no zero byte", brief(name))
+		}
+		if strings.ContainsRune(envs[name], 0) {
+			return fmt.Errorf("envs: the value of %s has a zero byte: %s", brief(name), brief(envs[name]))
+		}
+	}
+	return nil
+}
+
+func checkPaths(host, container string) error {
+	for _, p := range []struct{ field, path string }{{"host_path", host}, {"container_path", container}} {
+		if !filepath.IsAbs(p.path) || strings.ContainsRune(p.path, 0) {
+			return fmt.Errorf("%s %s must be an absolute path", p.field, brief(p.path))
+		}
+	}
+	if filepath.Clean(container) == "/" {
+		return fmt.Errorf("container_path %s is the container's root", brief(container))
+	}
+	return nil
+}
+
+// permissionsOf puts the letters into their usual order.
+func permissionsOf(s string) (string, error) {
+	if s == "" || strings.Trim(s, "rwm") != "" {
+		return "", fmt.Errorf("permissions %s must be one or more of the letters r, w and m", brief(s))
+	}
+	var p strings.Builder
+	for _, letter := range "rwm" {
+		if strings.ContainsRune(s, letter) {
+			p.WriteRune(letter)
+		}
+	}
+	return p.String(), nil
+}
+
+// addOnce adds what is not there yet. Two things at one place of the container contradict each other.
+func addOnce[T comparable](list []T, one T, place func(T) string) ([]T, error) {
+	for _, other := range list {
+		if other == one {
+			return list, nil
+		}
+		if filepath.Clean(place(other)) == filepath.Clean(place(one)) {
+			return nil, fmt.Errorf("container_path %s is that of an earlier entry, which is not the same", brief(place(one)))
+		}
+	}
+	return append(list, one), nil
+}

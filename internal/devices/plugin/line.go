@@ -1,0 +1,120 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"sync/atomic"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// maxMessage bounds what a plugin may send at once: more than 65,536 devices with everything that the API has for them.
+const maxMessage = 64 << 20
+
+// file is which file a path leads to. A plugin that is started again binds a new one, which may be given the same inode number.
+type file struct {
+	dev, ino uint64
+	born     unix.StatxTimestamp
+}
+
+func fileAt(path string) (id file, mode uint32, err error) {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
+		return file{}, 0, &fs.PathError{Op: "statx", Path: path, Err: err}
+	}
+	return file{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, st.Btime}, uint32(st.Mode) & unix.S_IFMT, nil
+}
+
+// connection is a gRPC connection to whom a socket led once: it never becomes one with another process that has come to the same path.
+type connection struct {
+	*grpc.ClientConn
+	conn net.Conn
+}
+
+func (c *connection) close() {
+	_ = c.ClientConn.Close()
+	_ = c.conn.Close() // gRPC has closed it, unless it was never used
+}
+
+func connect(ctx context.Context, path string) (*connection, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	var used atomic.Bool
+	client, err := grpc.NewClient("passthrough:///plugin",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"), // what gRPC says on sockets; some servers take no other
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			if used.Swap(true) {
+				return nil, errors.New("the connection has ended")
+			}
+			return conn, nil
+		}),
+		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	client.Connect()
+	return &connection{client, conn}, nil
+}
+
+// line is what a plugin is talked to through.
+type line struct {
+	plugin  v1beta1.DevicePluginClient
+	options *v1beta1.DevicePluginOptions
+}
+
+// optionsOf asks for a plugin's options. One that does not know the question is older than it: what it said when it registered holds.
+func optionsOf(ctx context.Context, c v1beta1.DevicePluginClient, registered *v1beta1.DevicePluginOptions) (*v1beta1.DevicePluginOptions, error) {
+	options, err := c.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
+	switch status.Code(err) {
+	case codes.OK:
+		return options, nil
+	case codes.Unimplemented:
+		return registered, nil
+	default:
+		return nil, fmt.Errorf("GetDevicePluginOptions: %w", plain(err))
+	}
+}
+
+// mayPass says that a call's error is that of the way to the plugin, not the plugin's answer.
+func mayPass(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return true
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// plain strips gRPC's frame off an error; what may pass is an errdefs.ErrUnavailable.
+func plain(err error) error {
+	const most = 1000 // bytes of a plugin's words that go into messages
+	words := err.Error()
+	if st, ok := status.FromError(err); ok {
+		words = st.Message()
+		if words == "" {
+			words = "an error without words, of code " + st.Code().String()
+		}
+	}
+	if len(words) > most {
+		words = strings.ToValidUTF8(words[:most], "") + "..."
+	}
+	if mayPass(err) {
+		return fmt.Errorf("%s: %w", words, errdefs.ErrUnavailable)
+	}
+	return errors.New(words)
+}

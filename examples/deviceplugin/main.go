@@ -49,7 +49,7 @@ func parse(args []string) (*settings, error) {
 	f.BoolVar(&s.makeNodes, "make-nodes", false, "make the nodes of --device-path that are missing, as copies of /dev/null")
 	f.StringVar(&s.CDIKind, "cdi-kind", "", "answer Allocate with CDI names of this kind, VENDOR/CLASS=ID, in place of device nodes")
 	f.StringVar(&s.control, "control", "", "a folder whose files set the devices' health: echo Unhealthy > FOLDER/dev-0")
-	f.BoolVar(&s.ServeFirst, "register-after-serving", false, "serve before registering, as many plugins do; the API says: after")
+	f.BoolVar(&s.RegisterBeforeServing, "register-before-serving", false, "serve only after a registration that succeeded, as the API says; most plugins serve first")
 	f.BoolVar(&s.IgnoreKubeletSocket, "ignore-kubelet-socket", false, "do not register again when kubelet.sock is new, only when the plugin's own socket is removed")
 	f.BoolVar(&s.IgnoreOwnSocket, "ignore-own-socket", false, "do not register again when the plugin's own socket is removed, only when kubelet.sock is new")
 	f.BoolVar(&s.NoOptions, "no-options", false, "do not know GetDevicePluginOptions, as old plugins")
@@ -119,23 +119,29 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	p := emulator.New(s.Config)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if s.control != "" {
-		if err := os.MkdirAll(s.control, 0o755); err != nil {
-			return err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	followed := make(chan error, 1)
+	go func() {
+		defer cancel()
+		if s.control == "" {
+			<-ctx.Done()
+			followed <- nil
+			return
 		}
-		go func() {
-			if err := p.FollowFolder(ctx, s.control); err != nil {
-				cancel(fmt.Errorf("--control %s: %w", s.control, err))
-			}
-		}()
-	}
-	if err := p.Run(ctx); err != nil {
+		followed <- follow(ctx, p, s.control)
+	}()
+	err = p.Run(ctx)
+	cancel()
+	return errors.Join(err, <-followed)
+}
+
+func follow(ctx context.Context, p *emulator.Plugin, folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
+	if err := p.FollowFolder(ctx, folder); err != nil {
+		return fmt.Errorf("--control %s: %w", folder, err)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ type Config struct {
 	// Devices are offered at first; Devices(n) makes some.
 	Devices []*v1beta1.Device
 
-	// ServeFirst has the plugin serve before it registers. The API says that it may serve only after a registration that succeeded.
-	ServeFirst bool
+	// RegisterBeforeServing is what the API says: a plugin may serve only after a registration that succeeded. Most plugins serve first.
+	RegisterBeforeServing bool
 	// NoRegistration leaves the registration to calls of Register.
 	NoRegistration bool
 	// IgnoreKubeletSocket and IgnoreOwnSocket turn off what makes the plugin register again: a new kubelet.sock, the removal of its own socket.
@@ -193,7 +193,7 @@ func (p *Plugin) once(ctx context.Context, w *watch) error {
 	}
 	w.drain()
 	watcherFinds := p.cfg.RegistryDir != ""
-	if !p.cfg.ServeFirst && !p.cfg.NoRegistration && !watcherFinds {
+	if p.cfg.RegisterBeforeServing && !p.cfg.NoRegistration && !watcherFinds {
 		if err := p.Register(ctx); err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (p *Plugin) once(ctx context.Context, w *watch) error {
 	go func() { ended <- server.Serve(l) }()
 	defer func() { server.Stop(); <-ended }()
 	p.log.Info("the plugin serves", "socket", p.socket)
-	if p.cfg.ServeFirst && !p.cfg.NoRegistration && !watcherFinds {
+	if !p.cfg.RegisterBeforeServing && !p.cfg.NoRegistration && !watcherFinds {
 		if err := p.Register(ctx); err != nil {
 			return err
 		}

@@ -1,0 +1,123 @@
+package plugin
+
+import (
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"monopod.dev/monopod/internal/devices/source"
+)
+
+func answerWith(c *v1beta1.ContainerAllocateResponse) *v1beta1.AllocateResponse {
+	return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{c}}
+}
+
+func TestAnswerIsTakenWhole(t *testing.T) {
+	got, err := answerOf(answerWith(&v1beta1.ContainerAllocateResponse{
+		Envs:        map[string]string{"A": "1", "B": ""},
+		Annotations: map[string]string{"vendor.com/x": "y"},
+		Mounts: []*v1beta1.Mount{{HostPath: "/lib/v", ContainerPath: "/v", ReadOnly: true}, {HostPath: "/lib/w", ContainerPath: "/w"},
+			{HostPath: "/lib/w", ContainerPath: "/w"}},
+		Devices:    []*v1beta1.DeviceSpec{{HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "mwr"}, {HostPath: "/dev/c", ContainerPath: "/dev/c", Permissions: "r"}},
+		CdiDevices: []*v1beta1.CDIDevice{{Name: "v.com/c=1"}, {Name: "v.com/c=0"}, {Name: "v.com/c=1"}},
+	}))
+	want := source.Answer{
+		Envs:        map[string]string{"A": "1", "B": ""},
+		Annotations: map[string]string{"vendor.com/x": "y"},
+		Mounts:      []source.Mount{{HostPath: "/lib/v", ContainerPath: "/v", ReadOnly: true}, {HostPath: "/lib/w", ContainerPath: "/w"}},
+		Nodes:       []source.Node{{HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "rwm"}, {HostPath: "/dev/c", ContainerPath: "/dev/c", Permissions: "r"}},
+		CDIDevices:  []string{"v.com/c=1", "v.com/c=0"},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("answer %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestBadAnswerNamesTheField(t *testing.T) {
+	mount := func(host, container string) *v1beta1.AllocateResponse {
+		return answerWith(&v1beta1.ContainerAllocateResponse{Mounts: []*v1beta1.Mount{{HostPath: "/a", ContainerPath: "/a"}, {HostPath: host, ContainerPath: container}}})
+	}
+	node := func(host, container, permissions string) *v1beta1.AllocateResponse {
+		return answerWith(&v1beta1.ContainerAllocateResponse{Devices: []*v1beta1.DeviceSpec{
+			{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "r"}, {HostPath: host, ContainerPath: container, Permissions: permissions}}})
+	}
+	env := func(k, v string) *v1beta1.AllocateResponse {
+		return answerWith(&v1beta1.ContainerAllocateResponse{Envs: map[string]string{k: v}})
+	}
+	for name, c := range map[string]struct {
+		resp *v1beta1.AllocateResponse
+		want string
+	}{
+		"no response":             {&v1beta1.AllocateResponse{}, "container_responses has 0 entries"},
+		"two responses":           {&v1beta1.AllocateResponse{ContainerResponses: make([]*v1beta1.ContainerAllocateResponse, 2)}, "container_responses has 2 entries"},
+		"env without a name":      {env("", "x"), `envs: "" is not the name`},
+		"env with =":              {env("A=B", "x"), `envs: "A=B" is not the name`},
+		"env with a zero byte":    {env("A", "x\x00"), `envs: the value of "A" has a zero byte`},
+		"annotation without key":  {answerWith(&v1beta1.ContainerAllocateResponse{Annotations: map[string]string{"": "x"}}), "annotations: a key is empty"},
+		"relative mount":          {mount("/b", "b"), `mounts[1]: container_path "b" must be an absolute path`},
+		"mount of nothing":        {mount("", "/b"), `mounts[1]: host_path "" must be an absolute path`},
+		"mount over the root":     {mount("/b", "/x/.."), `mounts[1]: container_path "/x/.." is the container's root`},
+		"two mounts at one place": {mount("/b", "/a/"), `mounts[1]: container_path "/a/" is that of an earlier entry`},
+		"relative device":         {node("/dev/b", "dev/b", "r"), `devices[1]: container_path "dev/b" must be an absolute path`},
+		"device of nothing":       {node("", "/dev/b", "r"), `devices[1]: host_path ""`},
+		"device with a zero byte": {node("/dev/\x00", "/dev/b", "r"), `devices[1]: host_path "/dev/\x00"`},
+		"no permissions":          {node("/dev/b", "/dev/b", ""), `devices[1]: permissions "" must be one or more of the letters r, w and m`},
+		"other permissions":       {node("/dev/b", "/dev/b", "rx"), `devices[1]: permissions "rx"`},
+		"two nodes at one place":  {node("/dev/b", "/dev/a", "r"), `devices[1]: container_path "/dev/a" is that of an earlier entry`},
+		"CDI name":                {answerWith(&v1beta1.ContainerAllocateResponse{CdiDevices: []*v1beta1.CDIDevice{{Name: "gpu0"}}}), `cdi_devices[0].name "gpu0" is not a CDI name`},
+		"CDI name of nothing":     {answerWith(&v1beta1.ContainerAllocateResponse{CdiDevices: []*v1beta1.CDIDevice{{}}}), `cdi_devices[0].name "" is not a CDI name`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := answerOf(c.resp); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("answer %+v, error %v, want one with %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	for _, c := range []*v1beta1.ContainerAllocateResponse{
+		{}, {Envs: map[string]string{"A": "B"}, Mounts: []*v1beta1.Mount{{HostPath: "/a", ContainerPath: "/b"}}},
+		{Devices: []*v1beta1.DeviceSpec{{HostPath: "/a", ContainerPath: "/b", Permissions: "rw"}}, CdiDevices: []*v1beta1.CDIDevice{{Name: "a.b/c=d"}}},
+	} {
+		raw, err := proto.Marshal(answerWith(c))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var resp v1beta1.AllocateResponse
+		if proto.Unmarshal(raw, &resp) != nil {
+			return
+		}
+		a, err := answerOf(&resp)
+		if err != nil {
+			return
+		}
+		places := map[string]bool{}
+		for _, m := range a.Mounts {
+			if !filepath.IsAbs(m.HostPath) || !filepath.IsAbs(m.ContainerPath) || places[m.ContainerPath] {
+				t.Errorf("mount %+v", m)
+			}
+			places[m.ContainerPath] = true
+		}
+		clear(places)
+		for _, n := range a.Nodes {
+			if !filepath.IsAbs(n.HostPath) || !filepath.IsAbs(n.ContainerPath) || places[n.ContainerPath] || n.Permissions == "" || !strings.Contains("rwm rm wm", n.Permissions) {
+				t.Errorf("node %+v", n)
+			}
+			places[n.ContainerPath] = true
+		}
+		for _, name := range a.CDIDevices {
+			if !parser.IsQualifiedName(name) {
+				t.Errorf("CDI name %q", name)
+			}
+		}
+	})
+}

@@ -32,9 +32,11 @@ type node struct {
 	ticked chan struct{} // closed at the next change
 }
 
-// folder is a temporary folder with a path that has room for a socket's name.
+// folder is a temporary folder with a path that has room for a socket's name. When the test has ended nothing of it must run on.
 func folder(t *testing.T) string {
 	t.Helper()
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 	dir, err := os.MkdirTemp("", "dp")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +50,7 @@ func start(t *testing.T, change ...func(*Source)) *node {
 	return startIn(t, folder(t), change...)
 }
 
-// startIn starts a source, and stops it with the test; nothing of it must be left then.
+// startIn starts a source, and stops it with the test.
 func startIn(t *testing.T, dir string, change ...func(*Source)) *node {
 	t.Helper()
 	s, err := New(Config{Dir: dir, Log: slog.New(slog.NewTextHandler(logTo{t}, nil))})
@@ -61,7 +63,6 @@ func startIn(t *testing.T, dir string, change ...func(*Source)) *node {
 		f(s)
 	}
 	n := &node{Source: s, t: t, ticked: make(chan struct{})}
-	ignore := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, n.tick) }()
@@ -74,10 +75,7 @@ func startIn(t *testing.T, dir string, change ...func(*Source)) *node {
 			}
 		})
 	}
-	t.Cleanup(func() {
-		n.stop()
-		goleak.VerifyNone(t, ignore)
-	})
+	t.Cleanup(n.stop)
 	n.awaitSocket()
 	return n
 }

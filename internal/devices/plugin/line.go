@@ -38,7 +38,21 @@ func fileAt(path string) (id file, mode uint32, err error) {
 // connection is a gRPC connection to whom a socket led once: it never becomes one with another process that has come to the same path.
 type connection struct {
 	*grpc.ClientConn
-	conn net.Conn
+	conn *watchedConn
+}
+
+// watchedConn knows that it has ended before gRPC tells anybody in its own words.
+type watchedConn struct {
+	net.Conn
+	ended atomic.Bool
+}
+
+func (c *watchedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.ended.Store(true)
+	}
+	return n, err
 }
 
 func (c *connection) close() {
@@ -48,10 +62,11 @@ func (c *connection) close() {
 
 func connect(ctx context.Context, path string) (*connection, error) {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", path)
+	socket, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
+	conn := &watchedConn{Conn: socket}
 	var used atomic.Bool
 	client, err := grpc.NewClient("passthrough:///plugin",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -100,6 +115,12 @@ func mayPass(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// awayError is an errdefs.ErrUnavailable in words of its own.
+type awayError struct{ words string }
+
+func (e *awayError) Error() string { return e.words }
+func (e *awayError) Unwrap() error { return errdefs.ErrUnavailable }
+
 // plain strips gRPC's frame off an error; what may pass is an errdefs.ErrUnavailable.
 func plain(err error) error {
 	const most = 1000 // bytes of a plugin's words that go into messages
@@ -114,7 +135,7 @@ func plain(err error) error {
 		words = strings.ToValidUTF8(words[:most], "") + "..."
 	}
 	if mayPass(err) {
-		return fmt.Errorf("%s: %w", words, errdefs.ErrUnavailable)
+		return &awayError{words}
 	}
 	return errors.New(words)
 }

@@ -105,7 +105,8 @@ func (g *registry) introduce(ctx context.Context, path string, at file) {
 	defer g.trouble(key, path, "")
 	for pause := g.pace.retryMin; ; pause = min(2*pause, g.pace.retryMax) {
 		err := g.ask(ctx, path, key)
-		if ctx.Err() == nil {
+		early := errdefs.IsUnavailable(err) && pause < 4*g.pace.retryMin // a socket is there a moment before it is served
+		if ctx.Err() == nil && !early {
 			g.trouble(key, path, words(err))
 		}
 		if err == nil || !errdefs.IsUnavailable(err) && !errdefs.IsAlreadyExists(err) && !errdefs.IsResourceExhausted(err) {
@@ -125,13 +126,13 @@ func (g *registry) ask(ctx context.Context, path, key string) error {
 	defer cancel()
 	conn, err := connect(brief, path)
 	if err != nil {
-		return fmt.Errorf("the plugin does not answer: %w: %w", err, errdefs.ErrUnavailable)
+		return &awayError{fmt.Sprintf("the plugin does not answer: %v", err)}
 	}
 	defer conn.close()
 	client := registerapi.NewRegistrationClient(conn)
 	info, err := client.GetInfo(brief, &registerapi.InfoRequest{})
 	if err != nil {
-		return fmt.Errorf("the plugin does not say what it is: GetInfo: %v: %w", plain(err), errdefs.ErrUnavailable)
+		return &awayError{fmt.Sprintf("the plugin does not say what it is: GetInfo: %v", plain(err))}
 	}
 	refused := g.register(ctx, path, key, info)
 	answer := &registerapi.RegistrationStatus{PluginRegistered: refused == nil, Error: words(refused)}

@@ -100,6 +100,7 @@ func (s *session) run(ctx context.Context) {
 }
 
 var (
+	errHungUp      = errors.New("it has closed its connection: it was stopped, or has crashed")
 	errStreamEnded = errors.New("it ended its stream of devices")
 	errAgain       = errors.New("it registers again")
 	errOtherSocket = errors.New("another program serves its socket now, which has not registered")
@@ -133,7 +134,11 @@ func (s *session) attempt(ctx context.Context) (attempt int, err error) {
 		return attempt, ended(err)
 	}
 	s.source.opened(s, attempt, &line{plugin: client, options: options})
-	return attempt, s.follow(ctx, attempt, at, stream)
+	err = s.follow(ctx, attempt, at, stream)
+	if conn.conn.ended.Load() && ctx.Err() == nil {
+		return attempt, errHungUp
+	}
+	return attempt, err
 }
 
 // follow takes the lists of a stream until it ends.

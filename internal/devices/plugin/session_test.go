@@ -82,6 +82,9 @@ func TestStreamThatEndsMakesDevicesUnhealthyAndThenAbsent(t *testing.T) {
 		t.Errorf("devices: %+v", d)
 	}
 	n.awaitProblem("is gone since")
+	if !strings.HasSuffix(snap.Devices[0].Unhealthy, ": it has closed its connection: it was stopped, or has crashed") {
+		t.Errorf("why: %s", snap.Devices[0].Unhealthy)
+	}
 	if err := n.Check(resource, "dev-0", false); err == nil || !strings.Contains(err.Error(), "is gone since") {
 		t.Errorf("Check: %v", err)
 	}

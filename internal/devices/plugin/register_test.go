@@ -231,8 +231,8 @@ func TestManyRegistrationsCostNothing(t *testing.T) {
 		t.Errorf("%d goroutines, and %d before", most, before)
 	}
 	n.awaitHealthy(resource, 2)
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Source.mu.Lock()
+	defer n.Source.mu.Unlock()
 	if len(n.plugins) != 2 {
 		t.Errorf("%d plugins", len(n.plugins))
 	}

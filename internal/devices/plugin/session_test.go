@@ -126,6 +126,26 @@ func TestPluginThatRefusesIsTriedBeyondTheGracePeriod(t *testing.T) {
 	n.awaitHealthy(resource, 1)
 }
 
+// A plugin that was given up and registers again has a grace period again: it may serve only after that.
+func TestRegistrationRenewsTheGracePeriod(t *testing.T) {
+	n := start(t, func(s *Source) { s.cfg.Grace = time.Hour })
+	req := &v1beta1.RegisterRequest{Version: "v1beta1", Endpoint: "emulator.sock", ResourceName: resource}
+	if err := n.register(req); err != nil {
+		t.Fatal(err)
+	}
+	n.Source.mu.Lock()
+	waiting := n.plugins[resource].next
+	waiting.reached = true // it answers, and refuses
+	n.Source.mu.Unlock()
+	n.expire(waiting)
+	if err := n.register(req); err != nil {
+		t.Fatal(err)
+	}
+	n.awaitProblem("cannot be used yet")
+	n.plug(emulator.Config{Devices: emulator.Devices(1, 0), NoRegistration: true})
+	n.awaitHealthy(resource, 1)
+}
+
 // The stream alone has ended: the plugin serves the same socket, and its devices are well again.
 func TestStreamIsOpenedAgain(t *testing.T) {
 	n := start(t)

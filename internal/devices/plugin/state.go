@@ -57,6 +57,8 @@ func (r *runner) install(o offer) {
 // again has a session that has no devices to lose begin anew. source.mu is held.
 func (s *session) again(o offer) {
 	s.registered, s.from, s.anew, s.dismissed = o.options, o.from, true, nil
+	s.expired = false
+	s.expiry.Reset(s.source.cfg.Grace) // it may serve only after this registration
 	s.stop()
 	select {
 	case s.kick <- struct{}{}:
@@ -160,7 +162,11 @@ func (s *Source) failed(one *session, attempt int, err error) bool {
 	if news {
 		s.touch()
 	}
-	return !one.over()
+	if one.over() {
+		s.drop(one)
+		return false
+	}
+	return true
 }
 
 // over says that nothing is to be expected of a session any more. source.mu is held.
@@ -175,7 +181,7 @@ func (s *Source) expire(one *session) {
 	}
 	one.expired, one.devices = true, nil
 	if one.over() {
-		one.cancel()
+		s.drop(one)
 	}
 	s.touch()
 }
@@ -184,6 +190,12 @@ func (s *Source) expire(one *session) {
 func (s *Source) forget(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.drop(one)
+}
+
+// drop ends a session, in one step with its place: a registration that comes now is a new session's. s.mu is held.
+func (s *Source) drop(one *session) {
+	one.cancel()
 	one.expiry.Stop()
 	one.line = nil
 	p := s.plugins[one.resource]

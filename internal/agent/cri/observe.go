@@ -194,14 +194,12 @@ func (c *Client) Pods(ctx context.Context) (map[string]podspec.Ref, error) {
 			found[ref.UID] = ref
 		}
 	}
-	containers, err := c.ListContainers(ctx, &cri.ListContainersRequest{})
+	containers, err := c.Containers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list all containers: %w", err)
+		return nil, err
 	}
-	for _, s := range containers.Containers {
-		if ref, ok := podspec.RefOf(s.Labels); ok {
-			found[ref.UID] = ref
-		}
+	for _, o := range containers {
+		found[o.Pod.UID] = o.Pod
 	}
 	return found, nil
 }

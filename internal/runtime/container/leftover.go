@@ -1,8 +1,10 @@
 package container
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -39,8 +41,12 @@ func (m *Manager) dropCgroup(path string) error {
 	return m.cfg.Cgroups.RemoveTree(path)
 }
 
-// killIn kills the processes of a cgroup. Each is held by a descriptor before it is looked for again, so that nobody else's is
-// killed who has got the number meanwhile.
+// killedWithin is how long a process may take to end that has been killed. On a machine with no processor to spare, one of a pod that may use
+// next to nothing of it takes seconds to come to its end.
+const killedWithin = 30 * time.Second
+
+// killIn kills the processes of a cgroup, and waits for their end. Each is held by a descriptor before it is looked for again, so that nobody
+// else's is killed who has got the number meanwhile.
 func (m *Manager) killIn(path string) error {
 	pids, err := m.cfg.Cgroups.Processes(path)
 	if err != nil {
@@ -71,5 +77,15 @@ func (m *Manager) killIn(path string) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killedWithin)
+	defer cancel()
+	for _, fd := range held {
+		if slices.Contains(pids, fd.PID()) && fd.Wait(ctx) != nil {
+			break // who removes the cgroup says which processes are left
+		}
+	}
+	return nil
 }

@@ -110,7 +110,7 @@ func TestHostileNullOfVolumes(t *testing.T) {
 		evil := p.launch(mounted(shell(sleeper), dev, "/shared"))
 		for _, way := range hostileNull {
 			evil.exec("sh", "-c", "rm -rf /shared/null && mknod -m 666 /shared/null c 1 3")
-			victim := p.launch(mounted(shell(sleeper), dev, "/dev"))
+			victim := p.launch(mounted(shell(idler), dev, "/dev"))
 			evil.exec("sh", "-c", "p=/shared/null; rm -rf /fifo $p; "+way.script)
 			var seen *opens
 			if way.opened {
@@ -118,7 +118,7 @@ func TestHostileNullOfVolumes(t *testing.T) {
 			}
 			begin := time.Now()
 			victim.stillExecutes(way.name)
-			late := p.try(mounted(shell(sleeper), dev, "/dev"))
+			late := p.try(mounted(shell(idler), dev, "/dev"))
 			if late.err == nil { // that it is refused is right, too: there is nothing to mask files with
 				late.stillExecutes(way.name)
 			}
@@ -136,7 +136,7 @@ func TestHostileNullOfVolumes(t *testing.T) {
 func (p *pod) attackDevice(path string, tty bool) {
 	p.Helper()
 	for _, way := range hostileNull {
-		c := p.launch(shell(sleeper))
+		c := p.launch(shell(idler))
 		c.exec("sh", "-c", "p="+path+"; rm -rf $p; "+way.script)
 		var seen *opens
 		if way.opened {

@@ -196,6 +196,10 @@ func shell(script string) *cri.ContainerConfig { return command("sh", "-c", scri
 // sleeper ends at once when it is asked to.
 const sleeper = "trap 'exit 0' TERM; sleep 3600 & wait"
 
+// idler does nothing from its first moment on. The sleeper's shell opens /dev/null for what it starts in the background, which may come after the
+// attack on it, and ends when it cannot.
+const idler = "exec sleep 3600"
+
 // of lets a container run an image instead of the base, with its own command.
 func of(image string, cfg *cri.ContainerConfig) *cri.ContainerConfig {
 	cfg.Image.Image = image

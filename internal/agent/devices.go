@@ -13,13 +13,14 @@ import (
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
 )
 
 // DeviceManager grants the machine's devices to containers. All methods are safe for concurrent use.
 type DeviceManager interface {
-	// Resources are the capacities by resource name.
-	Resources() map[string]int64
+	// Resources are how much there is, by resource name.
+	Resources() map[string]inventory.Quantity
 	// Subscribe returns a channel that ticks after Resources, a device's health or what is free has changed, until stop is called.
 	Subscribe() (ticks <-chan struct{}, stop func())
 	// Admit gives a pod all its devices or none; it is idempotent by pod, and what it gives is on record before it returns.
@@ -80,8 +81,8 @@ func (g grants) Release(ctx context.Context, podUID string) error {
 	return g.manager.Release(ctx, podUID)
 }
 
-// resources are the capacities of the devices, none without a manager.
-func (a *Agent) resources() map[string]int64 {
+// resources are how many devices there are, none without a manager.
+func (a *Agent) resources() map[string]inventory.Quantity {
 	if a.cfg.Devices == nil {
 		return nil
 	}

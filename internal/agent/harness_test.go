@@ -26,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/testcerts"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
 )
 
@@ -288,10 +289,11 @@ func (f *fakeDevices) tick() {
 	}
 }
 
-func (f *fakeDevices) Resources() map[string]int64 {
+func (f *fakeDevices) Resources() map[string]inventory.Quantity {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return map[string]int64{"example.com/widget": int64(f.n)}
+	n := int64(f.n)
+	return map[string]inventory.Quantity{"example.com/widget": {Capacity: n, Allocatable: n}}
 }
 
 func (f *fakeDevices) Subscribe() (ticks <-chan struct{}, stop func()) { return f.changed, func() {} }

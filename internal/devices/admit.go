@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/topology"
 	"monopod.dev/monopod/internal/failpoint"
 )
 
@@ -91,7 +92,10 @@ func (m *Manager) Admit(ctx context.Context, req PodRequest) (Verdict, error) {
 	err = m.admit(ctx, req, needs)
 	var refused *source.RefusedError
 	var wait *NotReadyError
+	var unaligned *topology.AffinityError
 	switch {
+	case errors.As(err, &unaligned):
+		return Verdict{Phase: Failed, Reason: unaligned.Reason(), Message: unaligned.Message() + ": " + err.Error()}, nil
 	case errors.As(err, &refused):
 		return Verdict{Phase: Failed, Reason: ReasonRefused, Message: err.Error()}, nil
 	case errors.As(err, &wait):
@@ -179,6 +183,7 @@ func (m *Manager) prepare(ctx context.Context, req PodRequest, fresh bool) error
 	m.mu.Lock()
 	rec := m.granted[req.UID]
 	m.mu.Unlock()
+	defer m.unreserve(req.UID)
 	next, err := m.ask(ctx, req.UID, rec, false)
 	var refused *source.RefusedError
 	if errors.As(err, &refused) && fresh {
@@ -226,6 +231,12 @@ func (m *Manager) ask(ctx context.Context, uid string, rec podRecord, effectless
 				return rec, mayPass(resource, err)
 			}
 			g.Answer, g.Boot = &a, m.boot
+			if starter, ok := src.(source.Starter); ok {
+				g.StartRequired, _ = starter.StartRequired(resource)
+			}
+			if g, err = m.claim(uid, rec, name, resource, g); err != nil {
+				return rec, err
+			}
 			c = c.withGrant(resource, g)
 		}
 		if _, err := c.answer(); err != nil {
@@ -234,6 +245,53 @@ func (m *Manager) ask(ctx context.Context, uid string, rec podRecord, effectless
 		next[name] = c
 	}
 	return rec.with(next), nil
+}
+
+// claim notes which hardware is behind a new answer of a source that does not tell it device by device, if no other source has given it to
+// somebody. What one source shares between its own devices is its own business. The note is in reserved, until the record is kept.
+func (m *Manager) claim(uid string, rec podRecord, container, resource string, g resourceGrant) (resourceGrant, error) {
+	if slices.ContainsFunc(g.Devices, func(d grantedDevice) bool { return len(d.Nodes) > 0 }) {
+		return g, nil
+	}
+	g.Nodes = nil
+	for _, s := range m.worlds.sources {
+		if id, ok := s.(source.Identifier); ok && s.Name() != g.Source {
+			g.Nodes = slices.Concat(g.Nodes, id.Identify(*g.Answer))
+		}
+	}
+	if len(g.Nodes) == 0 {
+		return g, nil
+	}
+	slices.Sort(g.Nodes)
+	g.Nodes = slices.Compact(g.Nodes)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, records := range []map[string]podRecord{m.granted, m.reserved} {
+		other, ok := holderOf(records, uid, g)
+		if !ok {
+			continue
+		}
+		return g, &NotReadyError{resource, fmt.Errorf("its answer gives %s, which pod %s/%s has by another resource", strings.Join(g.Nodes, ", "), other.Namespace, other.Name)}
+	}
+	claimed := m.reserved[uid].with(map[string]containerRecord{container + " " + resource: {Grants: map[string]resourceGrant{resource: g}}})
+	claimed.Namespace, claimed.Name = rec.Namespace, rec.Name
+	m.reserved[uid] = claimed
+	return g, nil
+}
+
+// holderOf finds another pod that has hardware of a grant by another source.
+func holderOf(records map[string]podRecord, uid string, g resourceGrant) (holder podRecord, found bool) {
+	for other, rec := range sorted(records) {
+		if other == uid {
+			continue
+		}
+		rec.each(func(resource string, o resourceGrant) {
+			if o.Source != g.Source && alloc.NewHeld(o.hardware(resource)...).Overlays(g.Nodes) {
+				holder, found = rec, true
+			}
+		})
+	}
+	return holder, found
 }
 
 // sourceOf is the source that has given the devices.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
+
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
@@ -274,7 +276,11 @@ type starter struct {
 	*benchSource
 	err    error
 	starts []string
+	// required and known are what StartRequired says.
+	required, known bool
 }
+
+func (s *starter) StartRequired(string) (required, known bool) { return s.required, s.known }
 
 func (s *starter) BeforeStart(_ context.Context, c source.Container, _ string, names []string) error {
 	s.starts = append(s.starts, fmt.Sprint(c.Name, names))
@@ -282,7 +288,7 @@ func (s *starter) BeforeStart(_ context.Context, c source.Container, _ string, n
 }
 
 func TestSourcesAreToldBeforeEachStart(t *testing.T) {
-	src := &starter{benchSource: &benchSource{}}
+	src := &starter{benchSource: &benchSource{}, required: true, known: true}
 	src.set("w0")
 	m := settledManager(t, open(t, filepath.Join(t.TempDir(), "agent.db")), src)
 	req := request("a", "c", 1)
@@ -297,4 +303,25 @@ func TestSourcesAreToldBeforeEachStart(t *testing.T) {
 	if !errors.As(err, &failed) || err.Error() != widget+" does not let the container start: reset failed" || len(src.starts) != 2 {
 		t.Errorf("%v after %q", err, src.starts)
 	}
+	src.required = false
+	given(t, m, req, "c")
+	if len(src.starts) != 2 {
+		t.Errorf("told though it did not want to be: %q", src.starts)
+	}
+	// It is away, and nobody knows what it wants: what it wanted at the admission counts.
+	src.known, src.err = false, fmt.Errorf("no plugin: %w", errdefs.ErrUnavailable)
+	withheld(t, m, req, "c", "no plugin")
+	if len(src.starts) != 3 {
+		t.Errorf("told %q", src.starts)
+	}
+}
+
+func TestAnAbsentSourceThatWantedNothingHoldsNoStart(t *testing.T) {
+	src := &starter{benchSource: &benchSource{}, known: true, err: errors.New("nobody wants to know")}
+	src.set("w0")
+	m := settledManager(t, open(t, filepath.Join(t.TempDir(), "agent.db")), src)
+	req := request("a", "c", 1)
+	admit(t, m, req)
+	src.known = false
+	given(t, m, req, "c")
 }

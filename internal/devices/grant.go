@@ -24,7 +24,7 @@ const Annotation = "monopod.dev/devices"
 
 // Grant returns what a container of an admitted pod is to be started with, each time that it is. It is always what the pod was admitted with:
 // a device that has gone, that does not fit its definition any more, or that is other hardware under the old name is an error, and
-// never replaced by another.
+// never replaced by another. What a source.Lasting has answered in this boot is not looked at again.
 //
 // Errors: *NotReadyError (an errdefs.ErrUnavailable) when a device is away now; errdefs.ErrNotFound when the container has no grant;
 // a *StartError when a source does not let it start.
@@ -57,9 +57,13 @@ func (m *Manager) Grant(ctx context.Context, c source.Container) (Grant, error) 
 
 // refresh compares what the container has with what there is, and fetches answers of an earlier boot anew.
 func (m *Manager) refresh(ctx context.Context, c source.Container, pod podRecord) (podRecord, error) {
+	defer m.unreserve(c.PodUID)
 	w := m.worlds.now()
 	rec := pod.Containers[c.Name]
 	for resource, g := range sorted(rec.Grants) {
+		if m.lasts(g) {
+			continue
+		}
 		devices := slices.Clone(g.Devices)
 		for i, had := range devices {
 			d, ok := w.Find(resource, had.Name)
@@ -71,7 +75,8 @@ func (m *Manager) refresh(ctx context.Context, c source.Container, pod podRecord
 			} else if !slices.Equal(had.Nodes, d.Nodes) {
 				return pod, &NotReadyError{resource, changed(had, d)}
 			}
-			if err := m.check(w, d, true); err != nil {
+			// A record without a boot is of a version that knew none: its container may be running.
+			if err := m.check(w, d, g.Boot == "" || g.Boot == m.boot); err != nil {
 				return pod, &NotReadyError{resource, fmt.Errorf("a device that this container was granted cannot be used: %w", err)}
 			}
 		}
@@ -84,6 +89,12 @@ func (m *Manager) refresh(ctx context.Context, c source.Container, pod podRecord
 	}
 	next = pod.with(next.Containers)
 	return next, m.keep(c.PodUID, pod, next)
+}
+
+// lasts says that a grant holds whatever is known of its devices now.
+func (m *Manager) lasts(g resourceGrant) bool {
+	_, lasting := m.worlds.named(g.Source).(source.Lasting)
+	return lasting && g.Answer != nil && g.Boot == m.boot
 }
 
 func changed(had grantedDevice, d inventory.Device) error {
@@ -106,18 +117,26 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // beforeStart has the sources do what is to be done before each start.
 func (m *Manager) beforeStart(ctx context.Context, c source.Container, rec containerRecord) error {
-	w := m.worlds.now()
 	for resource, g := range sorted(rec.Grants) {
-		src, err := m.sourceOf(w, resource, g)
-		if err != nil {
-			return err
-		}
-		starter, ok := src.(source.Starter)
+		starter, ok := m.worlds.named(g.Source).(source.Starter)
 		if !ok {
 			continue
 		}
-		if err := starter.BeforeStart(ctx, c, resource, g.names()); err != nil {
-			return errors.Join(&StartError{resource, err}, ctx.Err())
+		required, known := starter.StartRequired(resource)
+		if !known {
+			required = g.StartRequired
+		}
+		if !required {
+			continue
+		}
+		switch err := starter.BeforeStart(ctx, c, resource, g.names()); {
+		case err == nil:
+		case ctx.Err() != nil:
+			return errors.Join(err, ctx.Err())
+		case errdefs.IsUnavailable(err):
+			return &NotReadyError{resource, err}
+		default:
+			return &StartError{resource, err}
 		}
 	}
 	return nil

@@ -46,6 +46,11 @@ type resourceGrant struct {
 	Answer *source.Answer `json:"answer,omitempty"`
 	// Boot is the boot of the machine in which it was asked.
 	Boot string `json:"boot,omitempty"`
+	// Nodes are the host's device nodes that the answer gives, as far as they are some device's own. They are known of sources that do not tell
+	// the nodes of each device.
+	Nodes []string `json:"nodes,omitempty"`
+	// StartRequired: the source wants to be told before each start. It is what it said when it was asked.
+	StartRequired bool `json:"startRequired,omitempty"`
 }
 
 // grantedDevice is a device by name, and what it was when it was granted.
@@ -117,15 +122,25 @@ func (p podRecord) with(containers map[string]containerRecord) podRecord {
 	return p
 }
 
-// hardware is what the pod has.
-func (p podRecord) hardware(yield func(alloc.Hardware)) {
+// each goes through the grants of all containers.
+func (p podRecord) each(yield func(resource string, g resourceGrant)) {
 	for _, c := range p.Containers {
 		for resource, g := range c.Grants {
-			for _, d := range g.Devices {
-				yield(alloc.Hardware{Resource: resource, Name: d.Name, Nodes: d.Nodes})
-			}
+			yield(resource, g)
 		}
 	}
+}
+
+// hardware is what is granted.
+func (g resourceGrant) hardware(resource string) []alloc.Hardware {
+	var all []alloc.Hardware
+	for _, d := range g.Devices {
+		all = append(all, alloc.Hardware{Resource: resource, Name: d.Name, Nodes: d.Nodes})
+	}
+	if len(g.Nodes) > 0 {
+		all = append(all, alloc.Hardware{Nodes: g.Nodes})
+	}
+	return all
 }
 
 // equal compares what is stored.

@@ -12,7 +12,9 @@ import (
 
 	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/devices/plugin"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/topology"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -23,8 +25,12 @@ type Problem = inventory.Problem
 type Config struct {
 	// DB holds the ledger.
 	DB *state.DB
-	// CDISpecDirs are the folders of CDI specs, the later winning over the earlier.
-	CDISpecDirs []string
+	// Plugins are where device plugins are looked for; with no Dir there are none. Its Log is not needed.
+	Plugins plugin.Config
+	// CDI says which specs are looked at. Its Log is not needed.
+	CDI cdi.Config
+	// Topology is the policy by which devices are near to each other, on which host.
+	Topology topology.Config
 	// Boot names the boot of the machine: what was prepared in another one is prepared again.
 	Boot string
 	Log  *slog.Logger
@@ -32,11 +38,12 @@ type Config struct {
 
 // Manager counts and grants the devices of the host. Its methods are safe for concurrent use.
 type Manager struct {
-	worlds *worlds
-	ledger ledger
-	boot   string
-	log    *slog.Logger
-	now    func() time.Time
+	worlds  *worlds
+	ledger  ledger
+	aligner *topology.Aligner
+	boot    string
+	log     *slog.Logger
+	now     func() time.Time
 
 	subscribers subscribers
 	pods        keyedLock // serializes what is done for one pod
@@ -63,19 +70,37 @@ type deviceKey struct{ resource, name string }
 func keyOf(d inventory.Device) deviceKey { return deviceKey{d.Resource, d.Name} }
 
 // New reads the ledger and the CDI folders. It writes nothing. Records of the ledger that cannot be read are a problem, not
-// an error. It grants nothing before the first Reconcile.
+// an error; a topology policy that does not fit the host is one. It grants nothing before the first Reconcile.
 func New(cfg Config) (*Manager, error) {
 	if cfg.DB == nil || cfg.Log == nil {
 		return nil, errors.New("devices: Config.DB and Config.Log must be set")
 	}
-	return newManager(cfg, cdi.New(cdi.Config{Dirs: cfg.CDISpecDirs, Log: cfg.Log})), nil
+	aligner, err := topology.New(cfg.Topology)
+	if err != nil {
+		return nil, fmt.Errorf("devices: %w", err)
+	}
+	// A resource that a plugin and a CDI spec know is the plugin's: it can do more.
+	var sources []source.Source
+	if cfg.Plugins.Dir != "" {
+		cfg.Plugins.Log = cfg.Log
+		p, err := plugin.New(cfg.Plugins)
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, p)
+	}
+	cfg.CDI.Log = cfg.Log
+	m := newManager(cfg, append(sources, cdi.New(cfg.CDI))...)
+	m.aligner = aligner
+	return m, nil
 }
 
-// newManager takes the sources in the order of their precedence.
+// newManager takes the sources in the order of their precedence. It aligns nothing.
 func newManager(cfg Config, sources ...source.Source) *Manager {
 	m := &Manager{
 		worlds:   &worlds{sources: sources},
 		ledger:   newLedger(cfg.DB),
+		aligner:  new(topology.Aligner),
 		boot:     cfg.Boot,
 		log:      cfg.Log,
 		now:      time.Now,
@@ -105,15 +130,23 @@ func (m *Manager) Run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// Resources returns the capacity: how many devices each resource has, granted or not. A resource that is defined but
-// has no usable device is there with 0.
-func (m *Manager) Resources() map[string]int64 {
+// Resources returns how many devices each resource has. A resource that is defined but has no usable device is there with 0.
+func (m *Manager) Resources() map[string]inventory.Quantity {
 	snap := m.worlds.now()
-	count := make(map[string]int64, len(snap.Resources))
+	all := make(map[string]inventory.Quantity, len(snap.Resources))
 	for _, r := range snap.Resources {
-		count[r] = int64(len(inventory.Units(snap.Of(r))))
+		var q inventory.Quantity
+		for _, d := range inventory.Units(snap.Of(r)) {
+			if !d.Absent {
+				q.Capacity++
+			}
+			if d.Unhealthy == "" {
+				q.Allocatable++
+			}
+		}
+		all[r] = q
 	}
-	return count
+	return all
 }
 
 // Problems returns all that is wrong now: with spec files, with devices that failed their last check, with the ledger.

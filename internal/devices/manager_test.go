@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/failpoint"
@@ -310,8 +311,8 @@ func TestAVanishedDeviceIsSaidAndNeverReplaced(t *testing.T) {
 	if g := m.Grants()[0].Devices[0]; !g.Missing || g.Source != "cdi" {
 		t.Errorf("listed as %+v", g)
 	}
-	if n := m.Resources()[widget]; n != 1 {
-		t.Errorf("capacity %d", n)
+	if n := m.Resources()[widget]; n != (inventory.Quantity{Capacity: 1, Allocatable: 1}) {
+		t.Errorf("resources: %+v", n)
 	}
 	grant(t, m, request("b", "c", 1), "w1")
 	src.set("w0", "w1")
@@ -466,8 +467,8 @@ func TestASlowCheckHoldsUpOnlyItsOwnPod(t *testing.T) {
 	src.block = nil
 	src.mu.Unlock()
 	grant(t, m, request("b", "c", 1), "w1") // w0 is spoken for
-	if n := m.Resources()[widget]; n != 2 {
-		t.Errorf("capacity %d", n)
+	if n := m.Resources()[widget]; n != (inventory.Quantity{Capacity: 2, Allocatable: 2}) {
+		t.Errorf("resources: %+v", n)
 	}
 	if g := m.Grants(); len(g) != 1 {
 		t.Errorf("published before it is durable: %+v", g)
@@ -552,7 +553,7 @@ func TestADamagedRecordStopsNewGrantsWhileItsPodLives(t *testing.T) {
 func TestCDIDevicesEndToEnd(t *testing.T) {
 	root := t.TempDir()
 	etc, run := filepath.Join(root, "etc"), filepath.Join(root, "run")
-	m, err := New(Config{DB: open(t, filepath.Join(root, "agent.db")), CDISpecDirs: []string{etc, run}, Log: quiet()})
+	m, err := New(Config{DB: open(t, filepath.Join(root, "agent.db")), CDI: cdi.Config{Dirs: []string{etc, run}}, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -583,7 +584,7 @@ func TestCDIDevicesEndToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	timeout := time.After(time.Minute)
-	for m.Resources()[widget] != 2 {
+	for m.Resources()[widget] != (inventory.Quantity{Capacity: 1, Allocatable: 1}) { // the other has no node
 		select {
 		case <-ticks:
 		case <-timeout:

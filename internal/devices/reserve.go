@@ -10,19 +10,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
-	"monopod.dev/monopod/internal/devices/source"
 )
-
-// question is what a source is asked for advice about.
-type question struct {
-	place
-	adviser         source.Adviser
-	available, must []string
-	n               int
-}
-
-// place is where advice is followed.
-type place struct{ container, resource string }
 
 // reserve chooses devices for the containers, and notes them, so that nobody else is given them meanwhile. A device that turns out
 // not to be usable is left out, and the choice is made again.
@@ -63,13 +51,16 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 	if err := m.unknown(); err != nil {
 		return nil, &NotReadyError{slices.Min(slices.Collect(maps.Keys(self.resources))), err}
 	}
-	pool := alloc.Pool{Devices: w.Of, Held: m.heldByOthers(req.UID), Unfit: func(d inventory.Device) string { return unfit[keyOf(d)] }}
-	chosen, ask, err := m.allocate(w, pool, m.granted[req.UID], needs, advice)
+	c := choice{w: w, has: m.granted[req.UID], needs: needs, advice: advice, aligner: m.aligner, at: m.now().UTC()}
+	c.pool = alloc.Pool{
+		Devices: w.Of, Held: m.heldByOthers(w, req.UID), Withheld: m.withheldFrom(w, req.UID),
+		Unfit: func(d inventory.Device) string { return unfit[keyOf(d)] },
+	}
 	var short *alloc.Shortage
-	if errors.As(err, &short) {
+	if _, err := c.plain(); errors.As(err, &short) {
 		m.turnedAway = m.turnedAway || len(m.reserved) > 0
-		pool.Held = alloc.NewHeld()
-		if _, _, never := m.allocate(w, pool, m.granted[req.UID], needs, advice); never != nil {
+		c.pool.Held, c.pool.Withheld = alloc.NewHeld(), nil
+		if _, never := c.plain(); never != nil {
 			m.leave(req.UID)
 			return nil, m.shortage(w, short, unfit, "; that is more than the node has, so the pod does not stand in line")
 		}
@@ -80,6 +71,15 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 		m.queue.enter(self)
 		resource := slices.Min(slices.DeleteFunc(slices.Collect(maps.Keys(self.resources)), func(r string) bool { return !o.resources[r] }))
 		return nil, &NotReadyError{resource, fmt.Errorf("pod %s/%s, which came first, waits for it", o.namespace, o.name)}
+	}
+	chosen, ask, err := c.aligned()
+	switch {
+	case errors.As(err, &short): // what is near to each other excludes each other
+		m.queue.enter(self)
+		return nil, m.shortage(w, short, unfit, "")
+	case err != nil:
+		m.leave(req.UID)
+		return nil, err
 	}
 	m.reserved[req.UID] = podRecord{Containers: chosen} // with a question open, what it would be given without the answer
 	return ask, nil
@@ -96,71 +96,42 @@ func (m *Manager) unknown() error {
 	return nil
 }
 
-// heldByOthers is what pods but the one have, or are about to have. m.mu is held.
-func (m *Manager) heldByOthers(uid string) *alloc.Held {
-	h := alloc.NewHeld()
+// othersGrants goes through what pods but the one have, or are about to have. m.mu is held.
+func (m *Manager) othersGrants(uid string, yield func(resource string, g resourceGrant)) {
 	for _, records := range []map[string]podRecord{m.granted, m.reserved} {
 		for other, rec := range records {
 			if other != uid {
-				rec.hardware(h.Add)
+				rec.each(yield)
 			}
 		}
 	}
+}
+
+// heldByOthers is the hardware that pods but the one have. m.mu is held.
+func (m *Manager) heldByOthers(w *world, uid string) *alloc.Held {
+	h := alloc.NewHeld()
+	m.othersGrants(uid, func(resource string, g resourceGrant) {
+		foreign := w.isForeign(resource, g)
+		for _, hw := range g.hardware(resource) {
+			if foreign {
+				hw.Name = "" // names of two sources have nothing to do with each other
+			}
+			h.Add(hw)
+		}
+	})
 	return h
 }
 
-// allocate chooses for all needs of a pod, of which some containers have theirs already. ask is the first question that has no answer yet.
-func (m *Manager) allocate(w *world, pool alloc.Pool, has podRecord, needs []need, advice map[place][]string) (chosen map[string]containerRecord, ask *question, err error) {
-	a := alloc.Begin(pool)
-	for _, role := range []alloc.Role{alloc.Init, alloc.Sidecar, alloc.Main} {
-		for _, c := range sorted(has.Containers) {
-			for resource, g := range sorted(c.Grants) {
-				if c.Role == role {
-					a.Given(role, resource, g.devices(w, resource))
-				}
-			}
+// withheldFrom counts the devices of resources that have changed their source while pods but the one have some by the source before: the new one's
+// devices become free as those end. What is known by its nodes is compared, and need not be counted. m.mu is held.
+func (m *Manager) withheldFrom(w *world, uid string) func(resource string) int {
+	n := map[string]int{}
+	m.othersGrants(uid, func(resource string, g resourceGrant) {
+		if w.isForeign(resource, g) && !(w.knowsNodes(resource) && slices.ContainsFunc(g.hardware(resource), func(h alloc.Hardware) bool { return len(h.Nodes) > 0 })) {
+			n[resource] += len(g.Devices)
 		}
-	}
-	chosen = map[string]containerRecord{}
-	at := m.now().UTC()
-	for _, n := range needs {
-		rec := containerRecord{Role: n.role, Grants: map[string]resourceGrant{}, GrantedAt: at}
-		chosen[n.name] = rec
-		for resource, count := range sorted(n.want) {
-			p := place{n.name, resource}
-			names, asked := advice[p]
-			if adviser, ok := w.of[resource].(source.Adviser); ok && !asked && ask == nil {
-				ask = questionFor(a.Candidates(resource), p, adviser, count)
-			}
-			devices, err := a.Take(n.role, resource, count, names)
-			if err != nil {
-				return nil, nil, err
-			}
-			g := resourceGrant{Source: w.of[resource].Name()}
-			for _, d := range devices {
-				g.Devices = append(g.Devices, grantedDevice{d.Name, d.Nodes})
-			}
-			rec.Grants[resource] = g
-		}
-	}
-	return chosen, ask, nil
-}
-
-// questionFor is nil where there is no choice.
-func questionFor(c alloc.Candidates, p place, adviser source.Adviser, n int) *question {
-	must := c.Handed[:min(n, len(c.Handed))]
-	if len(must) == n || len(must)+len(c.Free) <= n {
-		return nil
-	}
-	q := &question{place: p, adviser: adviser, n: n}
-	for _, d := range must {
-		q.must = append(q.must, d.Name)
-	}
-	q.available = slices.Clone(q.must)
-	for _, d := range c.Free {
-		q.available = append(q.available, d.Name)
-	}
-	return q
+	})
+	return func(resource string) int { return n[resource] }
 }
 
 // shortage explains why there are too few devices.

@@ -15,12 +15,33 @@ type world struct {
 	of    map[string]source.Source // by resource
 }
 
+// isForeign says that a grant is by another source than the one that has the resource now.
+func (w *world) isForeign(resource string, g resourceGrant) bool {
+	src := w.of[resource]
+	return src != nil && src.Name() != g.Source
+}
+
+// knowsNodes says that the devices of a resource are known by their nodes.
+func (w *world) knowsNodes(resource string) bool {
+	return slices.ContainsFunc(w.Of(resource), func(d inventory.Device) bool { return len(d.Nodes) > 0 })
+}
+
 // worlds makes worlds, and keeps the last one as long as no source has a new snapshot.
 type worlds struct {
 	sources []source.Source // the earlier has a resource that two know
 
 	mu   sync.Mutex
 	last *world
+}
+
+// named is the source of a name, nil when there is none.
+func (w *worlds) named(name string) source.Source {
+	for _, s := range w.sources {
+		if s.Name() == name {
+			return s
+		}
+	}
+	return nil
 }
 
 func (w *worlds) now() *world {

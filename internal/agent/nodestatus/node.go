@@ -10,12 +10,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/devices/inventory"
 )
 
 // state is all that the node's status is computed from.
 type state struct {
 	machine  Machine
-	devices  map[string]int64
+	devices  map[string]inventory.Quantity
 	pressure pressure
 	// fault is why the runtime can't run pods; empty: it can.
 	fault          string
@@ -35,8 +37,8 @@ func (r *Reporter) labels() map[string]string {
 // apply writes the agent's part into a copy of the node's status.
 func (r *Reporter) apply(old v1.NodeStatus, s state) v1.NodeStatus {
 	st := *old.DeepCopy()
-	st.Capacity = r.capacity(old.Capacity, s)
-	st.Allocatable = r.capacity(old.Allocatable, s)
+	st.Capacity = r.resources(old.Capacity, s, capacity)
+	st.Allocatable = r.resources(old.Allocatable, s, allocatable)
 	st.Addresses = r.addresses()
 	st.NodeInfo = s.machine.Info
 	st.NodeInfo.ContainerRuntimeVersion = s.runtimeVersion
@@ -48,9 +50,9 @@ func (r *Reporter) apply(old v1.NodeStatus, s state) v1.NodeStatus {
 	return st
 }
 
-// capacity is the machine's resources and its devices. Extended resources that somebody else has written to the node
+// resources are the machine's and, as many as of says, its devices. Extended resources that somebody else has written to the node
 // stay; those that were devices and are no more go.
-func (r *Reporter) capacity(old v1.ResourceList, s state) v1.ResourceList {
+func (r *Reporter) resources(old v1.ResourceList, s state, of func(inventory.Quantity) int64) v1.ResourceList {
 	all := s.machine.Resources.DeepCopy()
 	all[v1.ResourcePods] = *resource.NewQuantity(int64(r.cfg.MaxPods), resource.DecimalSI)
 	for name, q := range old {
@@ -58,11 +60,14 @@ func (r *Reporter) capacity(old v1.ResourceList, s state) v1.ResourceList {
 			all[name] = q
 		}
 	}
-	for name, n := range s.devices {
-		all[v1.ResourceName(name)] = *resource.NewQuantity(n, resource.DecimalSI)
+	for name, q := range s.devices {
+		all[v1.ResourceName(name)] = *resource.NewQuantity(of(q), resource.DecimalSI)
 	}
 	return all
 }
+
+func capacity(q inventory.Quantity) int64    { return q.Capacity }
+func allocatable(q inventory.Quantity) int64 { return q.Allocatable }
 
 func (r *Reporter) addresses() []v1.NodeAddress {
 	addrs := []v1.NodeAddress{}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"monopod.dev/monopod/internal/devices/inventory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is what a reporter is told.
 type world struct {
 	mu      sync.Mutex // guards what follows
-	devices map[string]int64
+	devices map[string]inventory.Quantity
 	fault   string
 	err     error
 }
@@ -31,7 +33,7 @@ func (w *world) set(f func()) {
 	f()
 }
 
-func (w *world) Devices() map[string]int64 {
+func (w *world) Devices() map[string]inventory.Quantity {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.devices
@@ -128,7 +130,7 @@ func TestForeignParts(t *testing.T) {
 
 // TestDevicesGo: a device resource that was taken away goes, also when that happened while the agent was not running.
 func TestDevicesGo(t *testing.T) {
-	kube, w := fake.NewClientset(), &world{devices: map[string]int64{"v/a": 1, "v/b": 2, "v/c": 3}}
+	kube, w := fake.NewClientset(), &world{devices: map[string]inventory.Quantity{"v/a": {Capacity: 1, Allocatable: 1}, "v/b": {Capacity: 2, Allocatable: 1}, "v/c": {Capacity: 3}}}
 	has := func(names ...v1.ResourceName) func(*v1.Node) bool {
 		return func(n *v1.Node) bool {
 			found := 0
@@ -147,11 +149,17 @@ func TestDevicesGo(t *testing.T) {
 	}
 	r, stop := run(t, kube, w)
 	eventually(t, kube, "all are there", has("v/a", "v/b", "v/c"))
-	w.set(func() { w.devices = map[string]int64{"v/b": 2, "v/c": 3} })
+	eventually(t, kube, "those that are not healthy are capacity", func(n *v1.Node) bool {
+		c, a := n.Status.Capacity["v/b"], n.Status.Allocatable["v/b"]
+		return c.Value() == 2 && a.Value() == 1
+	})
+	w.set(func() {
+		w.devices = map[string]inventory.Quantity{"v/b": {Capacity: 2, Allocatable: 1}, "v/c": {Capacity: 3}}
+	})
 	r.Changed()
 	eventually(t, kube, "a is gone", has("v/b", "v/c"))
 	stop()
-	w.set(func() { w.devices = map[string]int64{"v/c": 3} })
+	w.set(func() { w.devices = map[string]inventory.Quantity{"v/c": {Capacity: 4, Allocatable: 3}} })
 	r, stop = run(t, kube, w)
 	defer stop()
 	eventually(t, kube, "b is gone", has("v/c"))

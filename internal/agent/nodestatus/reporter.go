@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
+
+	"monopod.dev/monopod/internal/devices/inventory"
 )
 
 const (
@@ -48,7 +50,7 @@ type Config struct {
 	// RuntimeVersion is NAME://VERSION, as the runtime told of itself when it was last asked for its fault.
 	RuntimeVersion func() string
 	// Devices are the present device resources, by name.
-	Devices func() map[string]int64
+	Devices func() map[string]inventory.Quantity
 	Log     *slog.Logger
 }
 
@@ -80,7 +82,7 @@ func New(cfg Config) (*Reporter, error) {
 		cfg: cfg, machine: m, poke: make(chan struct{}, 1), ready: make(chan struct{}),
 		registered: make(chan struct{}), seen: map[string]bool{},
 	}
-	r.allocatable = r.capacity(nil, state{machine: m})
+	r.allocatable = r.resources(nil, state{machine: m}, allocatable)
 	return r, nil
 }
 
@@ -252,7 +254,7 @@ const annotationDevices = "monopod.dev/device-resources"
 
 // own puts the names of the devices on record before they appear in the status; one that is gone stays on record until it
 // has disappeared from the status.
-func (r *Reporter) own(ctx context.Context, devices map[string]int64) error {
+func (r *Reporter) own(ctx context.Context, devices map[string]inventory.Quantity) error {
 	for _, name := range strings.Split(r.node.Annotations[annotationDevices], ",") {
 		r.seen[name] = true
 	}
@@ -274,7 +276,7 @@ func (r *Reporter) own(ctx context.Context, devices map[string]int64) error {
 }
 
 // ownedNames lists the devices and those former devices that the status still has.
-func (r *Reporter) ownedNames(devices map[string]int64, capacity v1.ResourceList) string {
+func (r *Reporter) ownedNames(devices map[string]inventory.Quantity, capacity v1.ResourceList) string {
 	var names []string
 	for name := range devices {
 		r.seen[name] = true

@@ -33,6 +33,8 @@ type Pool struct {
 	Held *Held
 	// Unfit says why a device must not be given now; empty: it may.
 	Unfit func(d inventory.Device) string
+	// Withheld is how many devices of a resource are not to be given, whichever they are; nil: none.
+	Withheld func(resource string) int
 }
 
 // Candidates are what a container may have of a resource.
@@ -68,12 +70,17 @@ type Allocation struct {
 	pool   Pool
 	own    *Held // what the pod has been given
 	handed map[string][]inventory.Device
+	order  func([]inventory.Device) []inventory.Device
 }
 
 // Begin begins the choice for a pod.
 func Begin(pool Pool) *Allocation {
 	return &Allocation{pool: pool, own: NewHeld(), handed: map[string][]inventory.Device{}}
 }
+
+// OrderBy sets how candidates are ordered from now on. The function is given those that are handed down and those that are free apart, and
+// returns them in the order in which they are to be chosen; nil: as they are in the pool.
+func (a *Allocation) OrderBy(order func([]inventory.Device) []inventory.Device) { a.order = order }
 
 // Candidates says what the next container may have of a resource.
 func (a *Allocation) Candidates(resource string) Candidates {
@@ -94,6 +101,14 @@ func (a *Allocation) Candidates(resource string) Candidates {
 		default:
 			c.Free = append(c.Free, d)
 		}
+	}
+	if a.order != nil {
+		c.Handed, c.Free = a.order(c.Handed), a.order(c.Free)
+	}
+	if a.pool.Withheld != nil {
+		left := max(0, len(c.Free)-a.pool.Withheld(resource))
+		c.Taken += len(c.Free) - left
+		c.Free = c.Free[:left]
 	}
 	return c
 }

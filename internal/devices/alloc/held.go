@@ -4,7 +4,7 @@ import "monopod.dev/monopod/internal/devices/inventory"
 
 // Hardware is what a grant holds: a device by its name and by what it is.
 type Hardware struct {
-	Resource, Name string
+	Resource, Name string // no name: it is only its nodes
 	// Nodes are the host's device nodes that are its own, sorted; none: it is its name.
 	Nodes []string
 }
@@ -28,7 +28,9 @@ func NewHeld(all ...Hardware) *Held {
 
 // Add puts hardware into the set.
 func (h *Held) Add(hw Hardware) {
-	h.names[key{hw.Resource, hw.Name}] = true
+	if hw.Name != "" {
+		h.names[key{hw.Resource, hw.Name}] = true
+	}
 	for _, n := range hw.Nodes {
 		h.nodes[n] = append(h.nodes[n], hw.Nodes)
 	}
@@ -52,12 +54,14 @@ func (h *Held) Has(d inventory.Device) bool {
 // Excludes says that the device cannot be given: somebody has it, or has hardware that it contains, or that contains it (a card and a
 // partition of it, and the name for all of them). Hardware that only overlaps does not exclude: siblings share control nodes.
 func (h *Held) Excludes(d inventory.Device) bool {
-	if h.Has(d) {
-		return true
-	}
-	for _, n := range d.Nodes {
+	return h.Has(d) || h.Overlays(d.Nodes)
+}
+
+// Overlays says that somebody has hardware that contains these nodes, or is contained in them.
+func (h *Held) Overlays(nodes []string) bool {
+	for _, n := range nodes {
 		for _, other := range h.nodes[n] {
-			if contains(d.Nodes, other) || contains(other, d.Nodes) {
+			if contains(nodes, other) || contains(other, nodes) {
 				return true
 			}
 		}

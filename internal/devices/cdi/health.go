@@ -36,8 +36,13 @@ func (c *catalog) look(h cdispec.Host, id *identifier) *catalog {
 		e := c.byName[inventory.CDIName(d.Resource, d.Name)]
 		var found []string
 		for _, n := range slices.Concat(e.Edits.DeviceNodes, e.File.Spec.ContainerEdits.DeviceNodes) {
-			if f := check(n); f != nil && !slices.Contains(found, f.Path+" "+f.Detail) {
-				found = append(found, f.Path+" "+f.Detail)
+			f := check(n)
+			if f == nil {
+				continue
+			}
+			d.Absent = d.Absent || f.Missing
+			if text := f.Path + " " + f.Detail; !slices.Contains(found, text) {
+				found = append(found, text)
 			}
 		}
 		d.Nodes, d.Unhealthy = id.nodes(e), unhealthy(found)
@@ -58,6 +63,6 @@ func unhealthy(faults []string) string {
 // sameHealth says whether two snapshots of the same specs agree on what the host has.
 func sameHealth(a, b *inventory.Snapshot) bool {
 	return slices.EqualFunc(a.Devices, b.Devices, func(x, y inventory.Device) bool {
-		return x.Unhealthy == y.Unhealthy && slices.Equal(x.Nodes, y.Nodes)
+		return x.Unhealthy == y.Unhealthy && x.Absent == y.Absent && slices.Equal(x.Nodes, y.Nodes)
 	})
 }

@@ -3,12 +3,12 @@ package cdi
 import (
 	"encoding/json"
 	"os"
-
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"monopod.dev/monopod/internal/cdispec"
+	"monopod.dev/monopod/internal/devices/source"
 )
 
 // DefaultSharedNodes are the host nodes that belong to no device of its own, because every device of their driver needs them, or because
@@ -54,6 +54,25 @@ func (i *identifier) nodes(d *cdispec.Device) []string {
 		p := cdispec.HostPath(n)
 		real := i.resolve(p)
 		if !i.shared.match(p) && !i.shared.match(real) {
+			nodes = append(nodes, real)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// Identify returns the host nodes behind an answer that are some device's own: those of its CDI devices, also of kinds that are no
+// resources, and its device nodes.
+func (s *Source) Identify(a source.Answer) []string {
+	id, c := newIdentifier(s.shared), s.catalog.Load()
+	var nodes []string
+	for _, name := range a.CDIDevices {
+		if d, ok := c.byName[name]; ok {
+			nodes = append(nodes, id.nodes(d)...)
+		}
+	}
+	for _, n := range a.Nodes {
+		if real := id.resolve(n.HostPath); !s.shared.match(n.HostPath) && !s.shared.match(real) {
 			nodes = append(nodes, real)
 		}
 	}
@@ -109,7 +128,7 @@ func (i *identifier) resolveDir(dir string) string {
 }
 
 // sameHardware is the key under which names are one device: those of one file with the very same edits, device nodes or network
-// interfaces among them. Empty: thd *cdispec.Device has no hardware of which it could be another name.
+// interfaces among them. Empty: the device has no hardware of which it could be another name.
 func sameHardware(d *cdispec.Device) string {
 	if len(d.Edits.DeviceNodes)+len(d.Edits.NetDevices) == 0 {
 		return ""

@@ -10,6 +10,7 @@ import (
 var (
 	_ source.Source     = (*Source)(nil)
 	_ source.Effectless = (*Source)(nil)
+	_ source.Identifier = (*Source)(nil)
 )
 
 // Name implements source.Source.

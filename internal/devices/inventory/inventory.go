@@ -27,6 +27,8 @@ type Device struct {
 	Nodes []string `json:"nodes,omitempty"`
 	// Unhealthy says why the device must not be granted now; empty: it is healthy.
 	Unhealthy string `json:"unhealthy,omitempty"`
+	// Absent says that it is unhealthy because the hardware is not there: it does not count as capacity.
+	Absent bool `json:"absent,omitempty"`
 	// NUMA are the NUMA nodes that the device is near; none: it is not known, or does not matter.
 	NUMA []int `json:"numa,omitempty"`
 }
@@ -42,6 +44,12 @@ func (d Device) Is(name string) bool {
 		}
 	}
 	return false
+}
+
+// Quantity is how much there is of a resource, granted or not.
+type Quantity struct {
+	// Capacity is the number of devices that are there, Allocatable that of those which are healthy.
+	Capacity, Allocatable int64
 }
 
 // Problem is something that is wrong with what defines the devices, in words for the person who can mend it.

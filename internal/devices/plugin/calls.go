@@ -15,8 +15,7 @@ import (
 
 const preStartTimeout = v1beta1.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
 
-// Check says whether a device can be granted right now: its plugin is there and says that it is healthy. The container that has it may be started
-// with it again whatever becomes of the plugin, for it is given the stored answer, as by kubelets; then only a device that is not known is an error.
+// Check says whether a device can be granted right now: its plugin is there and says that it is healthy, or, inUse, that it is.
 func (s *Source) Check(resource, name string, inUse bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

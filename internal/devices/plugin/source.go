@@ -88,6 +88,7 @@ var (
 	_ source.Source  = (*Source)(nil)
 	_ source.Adviser = (*Source)(nil)
 	_ source.Starter = (*Source)(nil)
+	_ source.Lasting = (*Source)(nil)
 )
 
 // New returns a source without devices. It touches nothing: Run does.
@@ -121,6 +122,9 @@ func (s *Source) Name() string { return "device-plugin" }
 
 // Snapshot returns the devices as the plugins told them last. It is not to be changed.
 func (s *Source) Snapshot() *inventory.Snapshot { return s.snapshot.Load() }
+
+// AnswersLast makes it a source.Lasting: a container that restarts is given what the plugin answered when it was admitted, as by kubelets.
+func (s *Source) AnswersLast() {}
 
 // Run serves the registration socket and keeps up with the plugins until ctx ends; kubelet.sock is then gone, and everything that Run started
 // has ended. It is called once. A folder that cannot be used is a problem of the snapshot, and is tried again.

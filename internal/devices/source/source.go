@@ -35,11 +35,22 @@ type Adviser interface {
 	Prefer(ctx context.Context, resource string, available, must []string, n int) []string
 }
 
-// Starter is a Source that is told before each start of a container.
+// Starter is a Source that is told before each start of a container, where it wants to be.
 type Starter interface {
-	// BeforeStart returns when the container may be started with the devices that it was granted.
+	// StartRequired says whether BeforeStart is to be called for the containers of a resource, and whether that is known now.
+	StartRequired(resource string) (required, known bool)
+	// BeforeStart returns when the container may be started with the devices that it was granted. An errdefs.ErrUnavailable says that the
+	// source cannot be asked now; any other error is its refusal.
 	BeforeStart(ctx context.Context, c Container, resource string, names []string) error
 }
+
+// Lasting is a Source whose answers hold for as long as the machine runs: a container is started again with what is on record, whatever
+// has become of its devices or of the source meanwhile.
+type Lasting interface{ AnswersLast() }
+
+// Identifier is a Source that knows which hardware is behind an answer, whoever has given it: the host's device nodes that are the
+// devices' own, sorted.
+type Identifier interface{ Identify(a Answer) []string }
 
 // Effectless is a Source whose Prepare changes nothing and asks nobody: what it has said need not be on record before it is asked.
 type Effectless interface{ PreparesWithoutEffect() }

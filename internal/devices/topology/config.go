@@ -63,7 +63,7 @@ type Config struct {
 	Nodes []Node
 }
 
-// Aligner decides for one host and one policy. It does not change, and is safe for concurrent use.
+// Aligner decides for one host and one policy. It does not change, and is safe for concurrent use. The zero value has the policy None.
 type Aligner struct {
 	policy Policy
 	scope  Scope
@@ -111,10 +111,10 @@ func New(cfg Config) (*Aligner, error) {
 }
 
 // Policy is the policy in force.
-func (a *Aligner) Policy() Policy { return a.policy }
+func (a *Aligner) Policy() Policy { return cmp.Or(a.policy, None) }
 
 // Scope is the scope in force.
-func (a *Aligner) Scope() Scope { return a.scope }
+func (a *Aligner) Scope() Scope { return cmp.Or(a.scope, PerContainer) }
 
 type options struct {
 	closest  bool

@@ -40,7 +40,7 @@ type Hints struct {
 func (a *Aligner) Hints(req Request) Hints {
 	h := Hints{Resource: req.Resource, Count: req.Count}
 	masks, near := a.masksOf(units(req.Devices))
-	if a.policy == None || req.Count <= 0 || near == 0 {
+	if a.Policy() == None || req.Count <= 0 || near == 0 {
 		h.Any = true
 		return h
 	}

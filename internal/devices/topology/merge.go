@@ -19,7 +19,7 @@ func (a *Aligner) Align(reqs []Request) (Affinity, error) {
 
 // Merge finds the best that the requests have in common, each of them with its Hints. The error, an *AffinityError, is the policy's refusal.
 func (a *Aligner) Merge(hints []Hints) (Affinity, error) {
-	if a.policy == None {
+	if a.Policy() == None {
 		return Affinity{}, nil
 	}
 	var picky []Hints

@@ -1,0 +1,154 @@
+package devices
+
+import (
+	"slices"
+	"time"
+
+	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/topology"
+)
+
+// choice chooses devices for all containers of a pod that lack them. It changes nothing, and may be made again and again.
+type choice struct {
+	w    *world
+	pool alloc.Pool
+	// has is what containers of the pod have already, needs are those of the others, in the order of their start.
+	has     podRecord
+	needs   []need
+	advice  map[place][]string
+	aligner *topology.Aligner
+	at      time.Time
+}
+
+// place is where advice is followed.
+type place struct{ container, resource string }
+
+// question is what a source is asked for advice about.
+type question struct {
+	place
+	adviser         source.Adviser
+	available, must []string
+	n               int
+}
+
+// begin is the choice with what the pod has already.
+func (c choice) begin() *alloc.Allocation {
+	a := alloc.Begin(c.pool)
+	for _, role := range []alloc.Role{alloc.Init, alloc.Sidecar, alloc.Main} {
+		for _, rec := range sorted(c.has.Containers) {
+			for resource, g := range sorted(rec.Grants) {
+				if rec.Role == role {
+					a.Given(role, resource, g.devices(c.w, resource))
+				}
+			}
+		}
+	}
+	return a
+}
+
+// plain chooses by number alone. The error is an *alloc.Shortage.
+func (c choice) plain() (*alloc.Allocation, error) {
+	a := c.begin()
+	for _, n := range c.needs {
+		for resource, count := range sorted(n.want) {
+			if _, err := a.Take(n.role, resource, count, nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return a, nil
+}
+
+// aligned chooses with regard to NUMA nodes and to the sources' advice. ask is the first question that has no answer yet. The error is an
+// *alloc.Shortage or a *topology.AffinityError.
+func (c choice) aligned() (chosen map[string]containerRecord, ask *question, err error) {
+	a := c.begin()
+	var to topology.Affinity
+	if c.aligner.Scope() == topology.PerPod {
+		if to, err = c.aligner.Align(c.requests(a, topology.PodCounts(c.containers()))); err != nil {
+			return nil, nil, err
+		}
+	}
+	chosen = map[string]containerRecord{}
+	for _, n := range c.needs {
+		if c.aligner.Scope() == topology.PerContainer {
+			a.OrderBy(nil)
+			if to, err = c.aligner.Align(c.requests(a, n.want)); err != nil {
+				return nil, nil, err
+			}
+		}
+		if to.Mask != 0 {
+			a.OrderBy(func(devices []inventory.Device) []inventory.Device { return c.aligner.Split(devices, to).Ordered() })
+		}
+		rec := containerRecord{Role: n.role, Grants: map[string]resourceGrant{}, GrantedAt: c.at}
+		chosen[n.name] = rec
+		for resource, count := range sorted(n.want) {
+			p := place{n.name, resource}
+			names, asked := c.advice[p]
+			if adviser, ok := c.w.of[resource].(source.Adviser); ok && !asked && ask == nil {
+				ask = c.question(a.Candidates(resource), to, p, adviser, count)
+			}
+			devices, err := a.Take(n.role, resource, count, names)
+			if err != nil {
+				return nil, nil, err
+			}
+			rec.Grants[resource] = newGrant(c.w.of[resource].Name(), devices)
+		}
+	}
+	return chosen, ask, nil
+}
+
+func newGrant(source string, devices []inventory.Device) resourceGrant {
+	g := resourceGrant{Source: source}
+	for _, d := range devices {
+		g.Devices = append(g.Devices, grantedDevice{d.Name, d.Nodes})
+	}
+	return g
+}
+
+// requests are what the aligner is asked about.
+func (c choice) requests(a *alloc.Allocation, counts map[string]int) []topology.Request {
+	if c.aligner.Policy() == topology.None {
+		return nil
+	}
+	var all []topology.Request
+	for resource, n := range sorted(counts) {
+		can := a.Candidates(resource)
+		all = append(all, topology.Request{Resource: resource, Count: n, Devices: c.w.Of(resource), Available: can.Free, HandedDown: can.Handed})
+	}
+	return all
+}
+
+// containers are those that lack devices, as the aligner counts them.
+func (c choice) containers() []topology.Container {
+	var all []topology.Container
+	for _, n := range c.needs {
+		all = append(all, topology.Container{Counts: n.want, Init: n.role != alloc.Main, Restartable: n.role == alloc.Sidecar})
+	}
+	return all
+}
+
+// question is nil where there is no choice. The candidates are in order.
+func (c choice) question(can alloc.Candidates, to topology.Affinity, p place, adviser source.Adviser, n int) *question {
+	handed := can.Handed[:min(n, len(can.Handed))]
+	if len(handed) == n || len(handed)+len(can.Free) <= n {
+		return nil
+	}
+	available, must := c.aligner.Split(can.Free, to).Offer(n - len(handed))
+	q := &question{place: p, adviser: adviser, n: n, must: names(handed, must), available: names(handed, available)}
+	if len(q.must) == n {
+		return nil
+	}
+	return q
+}
+
+// names are those of devices, in order.
+func names(lists ...[]inventory.Device) []string {
+	var all []string
+	for _, d := range slices.Concat(lists...) {
+		all = append(all, d.Name)
+	}
+	return all
+}

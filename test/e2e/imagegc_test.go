@@ -58,8 +58,9 @@ func TestImageGarbageCollection(t *testing.T) {
 		n.LoadImage(harness.Archive(t, fmt.Sprintf(name, id), largeImage))
 	}
 	n.LoadImage(harness.Archive(t, busybox, images.Busybox))
+	// Without a grace period the object is gone at once, and the image is in use until some time later.
 	manifest := func(pod, image, script string) string {
-		return strings.Replace(podOf(pod, script, `"restartPolicy": "Never", "terminationGracePeriodSeconds": 0,`), busybox, fmt.Sprintf(name, image), 1)
+		return strings.Replace(podOf(pod, script, `"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,`), busybox, fmt.Sprintf(name, image), 1)
 	}
 	n.Apply(manifest("running", "running", "exec sleep 3600"))
 	n.Apply(podOf("shown", "cat /shown/data/name; exec sleep 3600", fmt.Sprintf(`"terminationGracePeriodSeconds": 0,

@@ -63,6 +63,14 @@ func number(field func(*v1alpha1.NodeConfiguration) **int32) func(*v1alpha1.Node
 	}
 }
 
+// list makes the setter of a key that is a list.
+func list(field func(*v1alpha1.NodeConfiguration) *[]string) func(*v1alpha1.NodeConfiguration, string) error {
+	return func(c *v1alpha1.NodeConfiguration, v string) error {
+		*field(c) = strings.Split(v, ",")
+		return nil
+	}
+}
+
 // boolean makes the setter of a key that is true or false.
 func boolean(field func(*v1alpha1.NodeConfiguration) *bool) func(*v1alpha1.NodeConfiguration, string) error {
 	return func(c *v1alpha1.NodeConfiguration, v string) (err error) {
@@ -186,17 +194,11 @@ var settings = []setting{
 	{"cni-conf-dir", "DIR", "configurations of CNI (default /etc/cni/net.d)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.CNI.ConfDir })},
 	{"cni-bin-dirs", "DIR,...", "plugins of CNI, the first folder that has one wins (default /opt/cni/bin,/usr/lib/cni)", roleRuntime,
-		func(c *v1alpha1.NodeConfiguration, v string) error {
-			c.Network.CNI.BinDirs = strings.Split(v, ",")
-			return nil
-		}},
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.CNI.BinDirs })},
 	{"bridge", "NAME", "name of the pods' bridge (default monopod0)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Bridge })},
 	{"pod-cidrs", "PREFIX,...", "ranges of pod addresses, IPv4 and IPv6 (default 10.61.0.0/16 and, with IPv6, a unique local /64)", roleRuntime,
-		func(c *v1alpha1.NodeConfiguration, v string) error {
-			c.Network.PodCIDRs = strings.Split(v, ",")
-			return nil
-		}},
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.PodCIDRs })},
 	{"pod-cidr", "PREFIX", "the only range of pod addresses", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.PodCIDR })},
 	{"source-guard", "MODE", "enabled (pods on the bridge send with their own addresses only) or disabled (default enabled)", roleRuntime,
@@ -206,8 +208,35 @@ var settings = []setting{
 	{"foreign-rules", "MODE", "enabled (others' chains that drop forwarded packets get rules that accept the pods') or disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForeignRules })},
 	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISpecDirs })},
+	{"cdi-allow", "PATTERN,...", "CDI kinds that are resources though cdi-deny, or a list of kinds that others write for themselves, says no", roleDevices,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDIAllow })},
+	{"cdi-deny", "PATTERN,...", "CDI kinds that are no resources of the node, such as vendor.com/*", roleDevices,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDIDeny })},
+	{"cdi-shared-nodes", "PATTERN,...", "host device nodes that are no device's own, beside those that are known", roleDevices,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISharedNodes })},
+	{"device-plugin-dir", "DIR", "where device plugins register (default /var/lib/kubelet/device-plugins; with --ephemeral RUN-DIR/device-plugins)", roleDevices,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.PluginDir })},
+	{"device-plugin-registry-dir", "DIR", "where plugins are looked for (default /var/lib/kubelet/plugins_registry; with --ephemeral RUN-DIR/plugins_registry)", roleDevices,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.PluginRegistryDir })},
+	{"device-plugin-grace-period", "DURATION", "how long the devices of a device plugin that is gone stay known, unhealthy (default 5m)", roleDevices,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
-			c.Devices.CDISpecDirs = strings.Split(v, ",")
+			return c.Devices.PluginGracePeriod.UnmarshalText([]byte(v))
+		}},
+	{"topology-manager-policy", "POLICY", "NUMA nodes of devices: none, best-effort, restricted or single-numa-node (default none)", roleDevices,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.TopologyManagerPolicy })},
+	{"topology-manager-scope", "SCOPE", "whose devices are aligned with each other: container or pod (default container)", roleDevices,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.TopologyManagerScope })},
+	{"topology-manager-policy-options", "NAME=VALUE,...", "prefer-closest-numa-nodes=true, max-allowable-numa-nodes=8 to 16", roleDevices,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Devices.TopologyManagerPolicyOptions = map[string]string{}
+			for _, item := range strings.Split(v, ",") {
+				name, value, ok := strings.Cut(item, "=")
+				if !ok {
+					return fmt.Errorf("%q is no option: use NAME=VALUE, such as prefer-closest-numa-nodes=true", item)
+				}
+				c.Devices.TopologyManagerPolicyOptions[name] = value
+			}
 			return nil
 		}},
 	{"log-level", "LEVEL", "debug, info, warn or error (default info)", roleAny,
@@ -220,6 +249,8 @@ var settings = []setting{
 type configuration struct {
 	file  string
 	given []func(*v1alpha1.NodeConfiguration) error
+	// ephemeral is the flag of commands that may run a node which leaves nothing behind; nil: it is none of them.
+	ephemeral *bool
 }
 
 // addConfiguration gives a command the flags of the roles.
@@ -271,6 +302,9 @@ func (c *configuration) load() (*v1alpha1.NodeConfiguration, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return nil, err
+	}
+	if c.ephemeral != nil && *c.ephemeral {
+		config.DefaultEphemeral(&n)
 	}
 	config.Default(&n, hostname)
 	if err := config.Validate(&n); err != nil {

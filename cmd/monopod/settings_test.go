@@ -11,7 +11,7 @@ import (
 )
 
 // samples are values that each kind of setting takes.
-var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true"}
+var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "NAME=VALUE,...": "a=b"}
 
 // TestEverySettingIsAFlagAndIsDocumented: a key of the file, its flag and its row in docs/CONFIGURATION.md go together.
 func TestEverySettingIsAFlagAndIsDocumented(t *testing.T) {
@@ -67,6 +67,10 @@ func leaves(prefix string, tree map[string]any) []string {
 	for k, v := range tree {
 		switch v := v.(type) {
 		case map[string]any:
+			if strings.HasSuffix(k, "Options") { // a map is the value of one key
+				keys = append(keys, prefix+k)
+				continue
+			}
 			keys = append(keys, leaves(prefix+k+".", v)...)
 		default:
 			if v != "" && v != "0s" {
@@ -87,7 +91,9 @@ func allKeys(t *testing.T) []string {
 		Runtime: v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x", Handlers: []v1alpha1.RuntimeHandler{{Name: "x"}}, SELinux: "x", DefaultMaskedPaths: true, IgnoreCDIAnnotations: true, LogRotation: v1alpha1.LogRotation{MaxSize: "x", MaxFiles: 2},
 			ImagePullProgressTimeout: &v1alpha1.Duration{Duration: 1},
 			Streaming:                v1alpha1.Streaming{Address: "x", Port: &port, IdleTimeout: &v1alpha1.Duration{Duration: 1}}},
-		Network: v1alpha1.Network{Mode: "x", CNI: v1alpha1.CNI{ConfDir: "x", BinDirs: []string{"x"}}, Bridge: "x", PodCIDRs: []string{"x"}, PodCIDR: "x", SourceGuard: "x", ForwardGuard: "x", ForeignRules: "x"}, Devices: v1alpha1.Devices{CDISpecDirs: []string{"x"}},
+		Network: v1alpha1.Network{Mode: "x", CNI: v1alpha1.CNI{ConfDir: "x", BinDirs: []string{"x"}}, Bridge: "x", PodCIDRs: []string{"x"}, PodCIDR: "x", SourceGuard: "x", ForwardGuard: "x", ForeignRules: "x"},
+		Devices: v1alpha1.Devices{CDISpecDirs: []string{"x"}, CDIAllow: []string{"x"}, CDIDeny: []string{"x"}, CDISharedNodes: []string{"x"}, PluginDir: "x", PluginRegistryDir: "x", PluginGracePeriod: v1alpha1.Duration{Duration: 1},
+			TopologyManagerPolicy: "x", TopologyManagerScope: "x", TopologyManagerPolicyOptions: map[string]string{"x": "x"}},
 		Logging: v1alpha1.Logging{Level: "x", Format: "x"}}
 	return set(t, c)
 }

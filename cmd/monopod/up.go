@@ -28,7 +28,7 @@ READY=1 as well. The log goes to standard error.`,
 		Args: noArgs,
 	}
 	cfg := addConfiguration(cmd, roleAny)
-	ephemeral := ephemeralFlag(cmd)
+	cfg.ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
@@ -37,7 +37,7 @@ READY=1 as well. The log goes to standard error.`,
 		if err := preflight(cmd.Context(), c, roleAny); err != nil {
 			return err
 		}
-		o := options(c, *ephemeral)
+		o := options(c, *cfg.ephemeral)
 		o.OnReady = func() {
 			fmt.Printf("The node %s is ready. Try: kubectl --kubeconfig %s get nodes,pods -A -o wide\n", c.NodeName, c.APIServer.Kubeconfig)
 			notifyReady()
@@ -58,7 +58,7 @@ func newRuntimeCommand() *cobra.Command {
 		Args: noArgs,
 	}
 	cfg := addConfiguration(cmd, roleRuntime)
-	ephemeral := ephemeralFlag(cmd)
+	cfg.ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
@@ -67,7 +67,7 @@ func newRuntimeCommand() *cobra.Command {
 		if err := preflight(cmd.Context(), c, roleRuntime); err != nil {
 			return err
 		}
-		o := options(c, *ephemeral)
+		o := options(c, *cfg.ephemeral)
 		o.OnReady = func() {
 			fmt.Printf("CRI v1 is served at unix://%s\n", c.Runtime.Socket)
 			notifyReady()
@@ -84,7 +84,7 @@ func newAPIServerCommand() *cobra.Command {
 		Args:  noArgs,
 	}
 	cfg := addConfiguration(cmd, roleAPIServer)
-	ephemeral := ephemeralFlag(cmd)
+	cfg.ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
@@ -93,7 +93,7 @@ func newAPIServerCommand() *cobra.Command {
 		if err := preflight(cmd.Context(), c, roleAPIServer); err != nil {
 			return err
 		}
-		o := options(c, *ephemeral)
+		o := options(c, *cfg.ephemeral)
 		o.OnReady = func() {
 			fmt.Printf("The API server is ready. Try: kubectl --kubeconfig %s get namespaces\n", c.APIServer.Kubeconfig)
 			notifyReady()

@@ -65,12 +65,21 @@ const (
 	Disabled = "disabled"
 )
 
+// DefaultEphemeral fills those keys that are empty whose usual default names what outlives the node, and others use. Default fills the rest.
+func DefaultEphemeral(c *v1alpha1.NodeConfiguration) {
+	set(&c.RunDir, defaultRunDir)
+	set(&c.Devices.PluginDir, filepath.Join(c.RunDir, "device-plugins"))
+	set(&c.Devices.PluginRegistryDir, filepath.Join(c.RunDir, "plugins_registry"))
+}
+
+const defaultRunDir = "/run/monopod"
+
 // Default fills every key that is empty. hostname is the machine's name.
 func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	c.APIVersion, c.Kind = v1alpha1.APIVersion, v1alpha1.Kind
 	set(&c.NodeName, strings.ToLower(hostname))
 	set(&c.DataDir, "/var/lib/monopod")
-	set(&c.RunDir, "/run/monopod")
+	set(&c.RunDir, defaultRunDir)
 	set(&c.CgroupRoot, "/monopod")
 	set(&c.APIServer.BindAddress, "127.0.0.1")
 	setNumber(&c.APIServer.Port, DefaultAPIPort)
@@ -114,6 +123,13 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	if len(c.Devices.CDISpecDirs) == 0 {
 		c.Devices.CDISpecDirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
+	set(&c.Devices.PluginDir, "/var/lib/kubelet/device-plugins")
+	set(&c.Devices.PluginRegistryDir, "/var/lib/kubelet/plugins_registry")
+	if c.Devices.PluginGracePeriod.Duration == 0 {
+		c.Devices.PluginGracePeriod.Duration = 5 * time.Minute
+	}
+	set(&c.Devices.TopologyManagerPolicy, "none")
+	set(&c.Devices.TopologyManagerScope, "container")
 	set(&c.Logging.Level, "info")
 	set(&c.Logging.Format, "text")
 }
@@ -146,9 +162,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if c.Runtime.Executor != "" {
 		v.absolute("runtime.executor", c.Runtime.Executor)
 	}
-	for _, dir := range c.Devices.CDISpecDirs {
-		v.absolute("devices.cdiSpecDirs", dir)
-	}
+	v.devices(&c.Devices)
 	v.cgroup(c.CgroupRoot)
 	v.socket("runDir", filepath.Join(c.RunDir, "executor.sock"))
 	v.socket("runtime.socket", c.Runtime.Socket)

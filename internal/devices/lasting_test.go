@@ -280,3 +280,18 @@ func TestAPreferenceIsAskedForWithinTheAlignment(t *testing.T) {
 		t.Errorf("chosen %q after %q", got, p.asked)
 	}
 }
+
+// A resource with thousands of devices that are gone fills no pod's status.
+func TestFaultsAreFew(t *testing.T) {
+	var devices []inventory.Device
+	for i := range 2000 {
+		devices = append(devices, inventory.Device{Resource: gadget, Name: fmt.Sprint("g", i), Origin: "/p.sock", Unhealthy: "gone"})
+	}
+	if got, want := faults(devices, nil), `; device "g0", "g1", "g2", and 1997 more of /p.sock: gone`; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	devices[0].Unhealthy = "on fire"
+	if got, want := faults(devices[:2], map[deviceKey]string{keyOf(devices[1]): "g1 is broken"}), `; g1 is broken; device "g0" of /p.sock: on fire`; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

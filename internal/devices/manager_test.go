@@ -592,7 +592,7 @@ func TestCDIDevicesEndToEnd(t *testing.T) {
 		}
 	}
 	grant(t, m, request("a", "c", 1), "w0")
-	notReady(t, m, request("b", "c", 1), filepath.Join(etc, "widget.json"), `, device "w1": `, root+"/node does not exist")
+	notReady(t, m, request("b", "c", 1), `; device "w1" of `+filepath.Join(etc, "widget.json")+": "+root+"/node does not exist")
 }
 
 func TestNewNeedsItsConfig(t *testing.T) {

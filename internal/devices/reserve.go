@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"monopod.dev/monopod/internal/devices/alloc"
@@ -62,7 +63,7 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 		c.pool.Held, c.pool.Withheld = alloc.NewHeld(), nil
 		if _, never := c.plain(); never != nil {
 			m.leave(req.UID)
-			return nil, m.shortage(w, short, unfit, "; that is more than the node has, so the pod does not stand in line")
+			return nil, m.shortage(w, short, unfit, "; that is more than the node has now, so the pod does not stand in line")
 		}
 		m.queue.enter(self)
 		return nil, m.shortage(w, short, unfit, "")
@@ -139,15 +140,44 @@ func (m *Manager) shortage(w *world, short *alloc.Shortage, unfit map[deviceKey]
 	if w.of[short.Resource] == nil {
 		return &NotReadyError{short.Resource, fmt.Errorf("no device of this resource is defined (looked in %s)%s", strings.Join(w.Places, ", "), remarks(w, short.Resource))}
 	}
-	var faults strings.Builder
-	for _, d := range w.Of(short.Resource) {
+	return &NotReadyError{short.Resource, fmt.Errorf("%w%s%s%s", short, more, faults(w.Of(short.Resource), unfit), remarks(w, short.Resource))}
+}
+
+// mostFaults bounds what is told of a resource's devices: there may be thousands.
+const mostFaults = 3
+
+// faults are what is wrong with devices, those with the same fault together.
+func faults(devices []inventory.Device, unfit map[deviceKey]string) string {
+	var texts []string // what is unfit says itself what it is about
+	var kinds []string
+	names := map[string][]string{}
+	for _, d := range devices {
 		if why := unfit[keyOf(d)]; why != "" {
-			faults.WriteString("; " + why)
+			texts = append(texts, why)
 		} else if d.Unhealthy != "" {
-			fmt.Fprintf(&faults, "; %s, device %q: %s", d.Origin, d.Name, d.Unhealthy)
+			kind := d.Origin + ": " + d.Unhealthy
+			if names[kind] == nil {
+				kinds = append(kinds, kind)
+			}
+			names[kind] = append(names[kind], strconv.Quote(d.Name))
 		}
 	}
-	return &NotReadyError{short.Resource, fmt.Errorf("%w%s%s%s", short, more, faults.String(), remarks(w, short.Resource))}
+	for _, kind := range kinds {
+		texts = append(texts, fmt.Sprintf("device %s of %s", some(names[kind], ", "), kind))
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "; " + some(texts, "; ")
+}
+
+// some are the first of many words.
+func some(words []string, between string) string {
+	text := strings.Join(words[:min(len(words), mostFaults)], between)
+	if more := len(words) - mostFaults; more > 0 {
+		text += fmt.Sprintf("%sand %d more", between, more)
+	}
+	return text
 }
 
 // remarks are the problems that may be why a resource lacks a device: its own, and those of files whose content is not

@@ -190,10 +190,14 @@ func (o *Options) newDevices() (*devices.Manager, func(), error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
-	dev, err := devices.New(devices.Config{DB: db, CDISpecDirs: o.Config.Devices.CDISpecDirs, Boot: boot, Log: o.Log.With("role", "devices")})
+	cfg, err := o.devices()
 	if err != nil {
-		db.Close()
-		return nil, nil, err
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	cfg.DB, cfg.Boot = db, boot
+	dev, err := devices.New(cfg)
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
 	}
 	return dev, func() { db.Close() }, nil
 }

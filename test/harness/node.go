@@ -141,14 +141,15 @@ func (n *Node) arguments(command string) []string {
 	args := []string{command, "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--log-level", "debug", "--node-name", n.Name}
 	runtime := []string{"--cgroup-root", n.CgroupRoot, "--bridge", n.Bridge, "--pod-cidr", n.PodCIDR,
 		"--cni-conf-dir", n.Dir + "/cni", "--registry-config-dir", n.Dir + "/certs.d", "--executor", Bin(n.t, "monopod-executor")}
-	devices := []string{"--cdi-spec-dirs", n.Dir + "/cdi"}
+	specs := []string{"--cdi-spec-dirs", n.Dir + "/cdi"}
+	devices := append([]string{"--device-plugin-dir", n.PluginDir(), "--device-plugin-registry-dir", n.Dir + "/plugins_registry"}, specs...)
 	api := []string{"--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms"}
 	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods"}
 	switch command {
 	case "apiserver":
 		return slices.Concat(args, api)
 	case "runtime":
-		return slices.Concat(args, runtime, devices)
+		return slices.Concat(args, runtime, specs)
 	case "node":
 		return slices.Concat(args, agent, devices)
 	}
@@ -165,6 +166,9 @@ func StartNode(t testing.TB, o Options) *Node {
 
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (n *Node) Kubeconfig() string { return filepath.Join(n.Dir, "kubeconfig") }
+
+// PluginDir is the folder in which device plugins register.
+func (n *Node) PluginDir() string { return filepath.Join(n.Dir, "plugins") }
 
 // CRISocket is the path of the runtime's socket.
 func (n *Node) CRISocket() string { return filepath.Join(n.Dir, "run", "cri.sock") }

@@ -175,6 +175,27 @@ type CNI struct {
 type Devices struct {
 	// CDISpecDirs are the folders of CDI specs, the later winning over the earlier. Default /etc/cdi, /var/run/cdi.
 	CDISpecDirs []string `json:"cdiSpecDirs,omitempty"`
+	// CDIAllow and CDIDeny are patterns (path.Match) of CDI kinds that are resources of the node, and of those that are not. What matches
+	// CDIAllow is one; of the others, what matches CDIDeny, and the kinds that device plugins and drivers write for their own use, are not.
+	CDIAllow []string `json:"cdiAllow,omitempty"`
+	CDIDeny  []string `json:"cdiDeny,omitempty"`
+	// CDISharedNodes are patterns (path.Match) of host device nodes that belong to no device of its own, beside those that are known.
+	CDISharedNodes []string `json:"cdiSharedNodes,omitempty"`
+	// PluginDir is the folder in which device plugins register (kubelet.sock). Default /var/lib/kubelet/device-plugins; with --ephemeral
+	// RUN-DIR/device-plugins.
+	PluginDir string `json:"pluginDir,omitempty"`
+	// PluginRegistryDir is the folder in which plugins are looked for (the kubelet's plugin watcher). Default
+	// /var/lib/kubelet/plugins_registry; with --ephemeral RUN-DIR/plugins_registry.
+	PluginRegistryDir string `json:"pluginRegistryDir,omitempty"`
+	// PluginGracePeriod is for how long the devices of a device plugin that is gone stay known, unhealthy. Default 5m.
+	PluginGracePeriod Duration `json:"pluginGracePeriod,omitempty"`
+	// TopologyManagerPolicy is none, best-effort, restricted or single-numa-node: what is done about the NUMA nodes of devices, as by
+	// kubelets. Default none.
+	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"`
+	// TopologyManagerScope is container or pod: whose devices are aligned with each other. Default container.
+	TopologyManagerScope string `json:"topologyManagerScope,omitempty"`
+	// TopologyManagerPolicyOptions are prefer-closest-numa-nodes (true, false) and max-allowable-numa-nodes (8 to 16).
+	TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions,omitempty"`
 }
 
 // Logging configures Monopod's own log, which goes to standard error.

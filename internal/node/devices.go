@@ -1,0 +1,36 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+
+	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/devices/cdi"
+	"monopod.dev/monopod/internal/devices/plugin"
+	"monopod.dev/monopod/internal/devices/topology"
+	"monopod.dev/monopod/internal/host/numa"
+)
+
+// devices is the configuration of the role devices, without its ledger.
+func (o *Options) devices() (devices.Config, error) {
+	d := &o.Config.Devices
+	cfg := devices.Config{
+		Plugins: plugin.Config{Dir: d.PluginDir, RegistryDir: d.PluginRegistryDir, Grace: d.PluginGracePeriod.Duration},
+		CDI:     cdi.Config{Dirs: d.CDISpecDirs, Allow: d.CDIAllow, Deny: d.CDIDeny, SharedNodes: slices.Concat(cdi.DefaultSharedNodes, d.CDISharedNodes)},
+		Topology: topology.Config{
+			Policy: topology.Policy(d.TopologyManagerPolicy), Scope: topology.Scope(d.TopologyManagerScope), Options: d.TopologyManagerPolicyOptions,
+		},
+		Log: o.Log.With("role", "devices"),
+	}
+	if cfg.Topology.Policy == topology.None {
+		return cfg, nil // the host's nodes make no difference
+	}
+	nodes, err := numa.Nodes()
+	if err != nil {
+		return cfg, fmt.Errorf("read the host's NUMA nodes, for topology manager policy %s: %w", cfg.Topology.Policy, err)
+	}
+	for _, n := range nodes {
+		cfg.Topology.Nodes = append(cfg.Topology.Nodes, topology.Node{ID: n.ID, Distances: n.Distances})
+	}
+	return cfg, nil
+}

@@ -4,36 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"strings"
 	"sync/atomic"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"monopod.dev/monopod/internal/host/unixsocket"
 )
 
 // maxMessage bounds what a plugin may send at once: more than 65,536 devices with everything that the API has for them.
 const maxMessage = 64 << 20
 
-// file is which file a path leads to. A plugin that is started again binds a new one, which may be given the same inode number.
-type file struct {
-	dev, ino uint64
-	born     unix.StatxTimestamp
-}
+// file is which file a path leads to.
+type file = unixsocket.ID
 
-func fileAt(path string) (id file, mode uint32, err error) {
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
-		return file{}, 0, &fs.PathError{Op: "statx", Path: path, Err: err}
-	}
-	return file{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, st.Btime}, uint32(st.Mode) & unix.S_IFMT, nil
-}
+func fileAt(path string) (id file, mode uint32, err error) { return unixsocket.At(path) }
 
 // connection is a gRPC connection to whom a socket led once: it never becomes one with another process that has come to the same path.
 type connection struct {

@@ -9,12 +9,14 @@ import (
 	"github.com/containerd/errdefs"
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"monopod.dev/monopod/internal/host/unixsocket"
 )
 
 const (
 	kubeletSocket = "kubelet.sock"
 	// hiddenPrefix begins the names that our own socket has before it is served.
-	hiddenPrefix = ".k-"
+	hiddenPrefix = unixsocket.HiddenPrefix
 	// maxSocketPath is the size of sockaddr_un's sun_path, without its last zero (unix(7)).
 	maxSocketPath = 107
 )

@@ -2,8 +2,6 @@ package plugin
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"monopod.dev/monopod/internal/host/unixsocket"
 )
 
 // maxRegistration bounds what a Register may weigh.
@@ -77,7 +77,7 @@ func (d *door) open() error {
 		return nil
 	case mode != unix.S_IFSOCK:
 		return errors.New("device plugins cannot register: this is no socket: remove it")
-	case served(d.ctx, d.path):
+	case unixsocket.Served(d.ctx, d.path):
 		return errors.New("device plugins register with another program, which serves this socket (a kubelet?): stop it, or give this node another folder")
 	}
 	var left []leftover
@@ -95,35 +95,10 @@ func (d *door) open() error {
 	return nil
 }
 
-// served says whether somebody accepts connections at a socket.
-func served(ctx context.Context, path string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", path)
-	if err != nil {
-		// A socket whose queue is full is served, by somebody who is slow.
-		return !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
-	}
-	conn.Close()
-	return true
-}
-
-// make serves a new socket under another name and then gives it the name that plugins know: by a link, because plugins look out for the creation
-// of the name, which a rename is not to all of them.
+// make serves a new socket before it has the name that plugins know.
 func (d *door) make() error {
-	var random [4]byte
-	_, _ = rand.Read(random[:]) // never fails
-	hidden := filepath.Join(d.cfg.Dir, hiddenPrefix+hex.EncodeToString(random[:]))
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	listener, hidden, at, err := unixsocket.Hidden(d.cfg.Dir)
 	if err != nil {
-		return err
-	}
-	listener.SetUnlinkOnClose(false) // it will not have the name that it was made with
-	defer os.Remove(hidden)
-	at, _, err := fileAt(hidden)
-	if err := errors.Join(err, os.Chmod(hidden, 0o600)); err != nil {
-		listener.Close()
 		return err
 	}
 	old := d.listener
@@ -132,12 +107,7 @@ func (d *door) make() error {
 	if old != nil {
 		old.Close()
 	}
-	os.Remove(d.path)
-	err = os.Link(hidden, d.path)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) {
-		err = os.Rename(hidden, d.path) // a file system without links
-	}
-	return err
+	return unixsocket.Show(hidden, d.path)
 }
 
 // leftover is a socket that was in the folder before ours.

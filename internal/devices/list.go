@@ -2,7 +2,9 @@ package devices
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"monopod.dev/monopod/internal/devices/alloc"
@@ -20,14 +22,33 @@ type GrantRecord struct {
 	Devices      []GrantedDevice `json:"devices"`
 }
 
+// Health is how a device is that was granted.
+type Health string
+
+// The healths of granted devices.
+const (
+	Healthy Health = "Healthy"
+	// Unhealthy: whoever knows the device says that something is wrong with it.
+	Unhealthy Health = "Unhealthy"
+	// Unknown: nobody knows the device any more, or its name is another's now.
+	Unknown Health = "Unknown"
+)
+
 // GrantedDevice is one device of a grant.
 type GrantedDevice struct {
 	Resource string `json:"resource"`
 	Name     string `json:"name"`
+	// Aliases are the device's other names in the resource.
+	Aliases []string `json:"aliases,omitempty"`
 	// Source is the name of the source that it was granted by, such as "cdi".
 	Source string `json:"source"`
 	// Missing: nobody knows the device any more.
 	Missing bool `json:"missing,omitempty"`
+	// Health is that of the device now; Why tells of one that is not healthy.
+	Health Health `json:"health"`
+	Why    string `json:"why,omitempty"`
+	// NUMA are the NUMA nodes that the device is near; none: it is not known, or does not matter.
+	NUMA []int `json:"numa,omitempty"`
 }
 
 // Grants lists all grants by namespace, pod and container.
@@ -37,22 +58,75 @@ func (m *Manager) Grants() []GrantRecord {
 	defer m.mu.Unlock()
 	grants := []GrantRecord{}
 	for uid, pod := range m.granted {
-		for container, rec := range pod.Containers {
-			g := GrantRecord{PodUID: uid, PodNamespace: pod.Namespace, PodName: pod.Name, Container: container, Role: rec.Role, GrantedAt: rec.GrantedAt}
-			for resource, has := range sorted(rec.Grants) {
-				for _, d := range has.Devices {
-					_, found := snap.Find(resource, d.Name)
-					g.Devices = append(g.Devices, GrantedDevice{Resource: resource, Name: d.Name, Source: has.Source, Missing: !found})
-				}
+		grants = append(grants, pod.list(snap, uid)...)
+	}
+	slices.SortFunc(grants, compareGrants)
+	return grants
+}
+
+// GrantsOf lists what one pod has, by container.
+func (m *Manager) GrantsOf(podUID string) []GrantRecord {
+	m.mu.Lock()
+	pod := m.granted[podUID]
+	m.mu.Unlock()
+	if len(pod.Containers) == 0 {
+		return nil
+	}
+	grants := pod.list(m.worlds.now(), podUID)
+	slices.SortFunc(grants, compareGrants)
+	return grants
+}
+
+func compareGrants(a, b GrantRecord) int {
+	return cmp.Or(cmp.Compare(a.PodNamespace, b.PodNamespace), cmp.Compare(a.PodName, b.PodName),
+		cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
+}
+
+// list tells what the containers of a pod have, in no order.
+func (p podRecord) list(w *world, uid string) (grants []GrantRecord) {
+	for container, rec := range p.Containers {
+		g := GrantRecord{PodUID: uid, PodNamespace: p.Namespace, PodName: p.Name, Container: container, Role: rec.Role, GrantedAt: rec.GrantedAt}
+		for resource, has := range sorted(rec.Grants) {
+			for _, d := range has.Devices {
+				g.Devices = append(g.Devices, d.now(w, resource, has.Source))
 			}
-			grants = append(grants, g)
+		}
+		grants = append(grants, g)
+	}
+	return grants
+}
+
+// now tells how a device is that was granted.
+func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
+	out := GrantedDevice{Resource: resource, Name: g.Name, Source: source}
+	d, found := w.Find(resource, g.Name)
+	switch {
+	case !found:
+		out.Missing, out.Health = true, Unknown
+		out.Why = "the device is not there any more"
+		return out
+	case g.Nodes != nil && !slices.Equal(g.Nodes, d.Nodes):
+		out.Health, out.Why = Unknown, fmt.Sprintf("the name is that of other hardware now (%s; it was %s)", nodes(d.Nodes), nodes(g.Nodes))
+		return out
+	case d.Unhealthy != "":
+		out.Health, out.Why = Unhealthy, d.Unhealthy
+	default:
+		out.Health = Healthy
+	}
+	for _, name := range append([]string{d.Name}, d.Aliases...) {
+		if name != g.Name {
+			out.Aliases = append(out.Aliases, name)
 		}
 	}
-	slices.SortFunc(grants, func(a, b GrantRecord) int {
-		return cmp.Or(cmp.Compare(a.PodNamespace, b.PodNamespace), cmp.Compare(a.PodName, b.PodName),
-			cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
-	})
-	return grants
+	out.NUMA = d.NUMA
+	return out
+}
+
+func nodes(paths []string) string {
+	if len(paths) == 0 {
+		return "without device nodes"
+	}
+	return strings.Join(paths, ", ")
 }
 
 // DeviceStatus is one device as it stands.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +36,7 @@ type Config struct {
 // long as another program serves the path, or something else is there, that is told, and it is tried again. At the end the socket is closed
 // and, where it is still this one, removed. Keep returns when every Serve has.
 func Keep(ctx context.Context, cfg Config) {
-	k := keeper{Config: cfg, ended: make(chan struct{})}
+	k := keeper{Config: cfg}
 	told := "not yet"
 	for {
 		err := k.open(ctx)
@@ -66,7 +67,7 @@ type keeper struct {
 	Config
 	listener *net.UnixListener // nil: there is none yet
 	id       ID                // the listener's socket
-	ended    chan struct{}     // closed when the listener's Serve has returned
+	serving  sync.WaitGroup
 }
 
 // open returns nil when the socket is ours. The error says who is in the way, or what failed.
@@ -118,21 +119,12 @@ func (k *keeper) make() error {
 		listener.Close()
 		return err
 	}
-	k.stop()
-	k.listener, k.id, k.ended = listener, id, make(chan struct{})
-	go func() {
-		defer close(k.ended)
-		k.Serve(listener)
-	}()
-	return nil
-}
-
-// stop ends the listener that there is.
-func (k *keeper) stop() {
 	if k.listener != nil {
 		k.listener.Close()
-		<-k.ended
 	}
+	k.listener, k.id = listener, id
+	k.serving.Go(func() { k.Serve(listener) })
+	return nil
 }
 
 func (k *keeper) close() {
@@ -142,5 +134,6 @@ func (k *keeper) close() {
 	if id, _, err := At(k.Path); err == nil && id == k.id {
 		os.Remove(k.Path) // a socket that nobody serves would only hold up those who find it
 	}
-	k.stop()
+	k.listener.Close()
+	k.serving.Wait()
 }

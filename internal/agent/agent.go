@@ -40,6 +40,9 @@ type Config struct {
 	CRISocket string
 	// Devices grants devices; nil: a pod that asks for an extended resource waits.
 	Devices DeviceManager
+	// PodResourcesSocket is where the kubelet's PodResources API is served, such as podresources.DefaultSocket: an absolute path of at most
+	// 107 bytes. Empty: it is not served.
+	PodResourcesSocket string
 	// CgroupRoot is the cgroup below which pods' cgroups are, in cgroupfs syntax.
 	CgroupRoot string
 	// PodLogsDir is the directory of all pods' logs, DataDir the directory in which the agent has its files.
@@ -151,6 +154,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer providers.Wait()
 	defer cancel()
 	p := a.newPods(ctx, client, reporter, recorder, worker.Config{Images: images, Providers: providers})
+	resources, err := a.podResources(p)
+	if err != nil {
+		return err
+	}
 	srv, err := server.New(server.Config{
 		Listener: listener, Cert: a.cfg.ServingCert, Key: a.cfg.ServingKey, ClientCA: a.cfg.ClientCA,
 		Kube: a.kube, Runtime: client, Pods: p, Log: a.log,
@@ -164,6 +171,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	wg.Go(func() { reporter.Run(ctx) })
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter.Registered()) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
+	wg.Go(func() { servePodResources(ctx, p, resources) })
 	wg.Go(func() { client.Watch(ctx, cri.Observers{Pod: p.poke, All: p.pokeAll, Lost: reporter.Changed}) })
 	wg.Go(func() {
 		// Pods' statuses name the runtime, so they wait for it; the node says meanwhile what it lacks.

@@ -19,6 +19,7 @@ import (
 
 // DeviceManager grants the machine's devices to containers. All methods are safe for concurrent use.
 type DeviceManager interface {
+	DeviceLists
 	// Resources are how much there is, by resource name.
 	Resources() map[string]inventory.Quantity
 	// Subscribe returns a channel that ticks after Resources, a device's health or what is free has changed, until stop is called.
@@ -31,6 +32,15 @@ type DeviceManager interface {
 	Release(ctx context.Context, podUID string) error
 	// Reconcile gives back what pods have that are not live any more, and learns what the containers of the others have. Nobody is admitted before.
 	Reconcile(ctx context.Context, live map[string]bool, holdings []devices.Holding) error
+}
+
+// DeviceLists tells what devices there are, and who has them. All methods are safe for concurrent use, and return at once.
+type DeviceLists interface {
+	// Devices are all devices by resource and name.
+	Devices() []devices.DeviceStatus
+	// Grants are what all containers have, GrantsOf those of one pod.
+	Grants() []devices.GrantRecord
+	GrantsOf(podUID string) []devices.GrantRecord
 }
 
 var _ DeviceManager = (*devices.Manager)(nil)
@@ -71,6 +81,14 @@ func (g grants) Grant(ctx context.Context, pod *v1.Pod, container string) (devic
 		return devices.Grant{}, fmt.Errorf("container %s asks for devices, and this node has no device manager", container)
 	}
 	return g.manager.Grant(ctx, source.Container{PodUID: string(pod.UID), PodNamespace: pod.Namespace, PodName: pod.Name, Name: container})
+}
+
+// GrantsOf implements worker.Devices.
+func (g grants) GrantsOf(podUID string) []devices.GrantRecord {
+	if g.manager == nil {
+		return nil
+	}
+	return g.manager.GrantsOf(podUID)
 }
 
 // Release implements worker.Devices.

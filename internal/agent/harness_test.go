@@ -1,11 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -270,6 +273,10 @@ type fakeDevices struct {
 	n       int
 	granted map[string]bool
 	refuse  string // the words of a refusal; empty: none
+	// asked are the requests of the pods that have devices; each of their containers has device 0, whose health and why that is are:
+	asked  map[string]devices.PodRequest
+	health devices.Health // empty: healthy
+	why    string
 	// reconciled says that Reconcile was called, with these.
 	reconciled bool
 	holdings   []devices.Holding
@@ -310,8 +317,52 @@ func (f *fakeDevices) Admit(_ context.Context, req devices.PodRequest) (devices.
 	if f.granted == nil {
 		f.granted = map[string]bool{}
 	}
-	f.granted[req.UID] = true
+	if f.asked == nil {
+		f.asked = map[string]devices.PodRequest{}
+	}
+	f.granted[req.UID], f.asked[req.UID] = true, req
 	return devices.Verdict{Phase: devices.Admitted}, nil
+}
+
+// turns changes the health of device 0.
+func (f *fakeDevices) turns(health devices.Health, why string) {
+	f.mu.Lock()
+	f.health, f.why = health, why
+	f.mu.Unlock()
+	f.tick()
+}
+
+func (f *fakeDevices) Devices() (all []devices.DeviceStatus) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.n {
+		all = append(all, devices.DeviceStatus{Device: inventory.Device{Resource: "example.com/widget", Name: strconv.Itoa(i)}})
+	}
+	return all
+}
+
+func (f *fakeDevices) GrantsOf(uid string) (all []devices.GrantRecord) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.granted[uid] {
+		return nil
+	}
+	req := f.asked[uid]
+	for _, c := range req.Containers {
+		d := devices.GrantedDevice{Resource: "example.com/widget", Name: "0", Aliases: []string{"uuid-0"}, Health: cmp.Or(f.health, devices.Healthy), Why: f.why}
+		all = append(all, devices.GrantRecord{PodUID: uid, PodNamespace: req.Namespace, PodName: req.Name, Container: c.Name, Devices: []devices.GrantedDevice{d}})
+	}
+	return all
+}
+
+func (f *fakeDevices) Grants() (all []devices.GrantRecord) {
+	f.mu.Lock()
+	uids := slices.Sorted(maps.Keys(f.granted))
+	f.mu.Unlock()
+	for _, uid := range uids {
+		all = append(all, f.GrantsOf(uid)...)
+	}
+	return all
 }
 
 func (f *fakeDevices) Grant(_ context.Context, c source.Container) (devices.Grant, error) {

@@ -31,7 +31,9 @@ type pods struct {
 	controller cache.Controller
 	// relist asks for a look at what the runtime holds beside the known pods.
 	relist chan struct{}
-	wg     sync.WaitGroup
+	// known is closed when the pods, and what they have, are known.
+	known chan struct{}
+	wg    sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows
 	ctx      context.Context
@@ -41,7 +43,7 @@ type pods struct {
 
 func newPods(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev DeviceManager) *pods {
 	p := &pods{
-		cfg: cfg, devices: dev, relist: make(chan struct{}, 1), workers: map[types.UID]*worker.Worker{},
+		cfg: cfg, devices: dev, relist: make(chan struct{}, 1), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
 		watchers: map[types.UID][]chan struct{}{},
 	}
 	p.cfg.Ports = &hostPorts{known: p.Pods}
@@ -84,6 +86,7 @@ func (p *pods) run(ctx context.Context) {
 	p.wg.Go(func() { p.controller.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), p.controller.HasSynced) {
 		if p.adopt(ctx) {
+			close(p.known)
 			p.lookAround(ctx)
 		}
 	}

@@ -23,6 +23,9 @@ type Input struct {
 	Failures map[Key]Failure
 	// Granted: the pod needs no devices, or the grants are all on record.
 	Granted bool
+	// Devices are the devices that the containers have been granted, by the container's name; none of a container: it has none, or they
+	// have been given back.
+	Devices map[string][]Device
 	// Unsupported names the fields of the specification that this agent does not honour; a pod that has any fails at once.
 	Unsupported []string
 	// Rejection: the pod is never to have what it asks for of the node, such as devices; it fails at once. Nil: that was not said.

@@ -47,6 +47,22 @@ func (w *Worker) devicesOf(ctx context.Context, pod *v1.Pod, c *v1.Container) (d
 	return grant, because(plan.ReasonDevicesNotReady, err)
 }
 
+// deviceHealth tells of the devices that the pod's containers have.
+func (w *Worker) deviceHealth(pod *v1.Pod) map[string][]plan.Device {
+	if w.released || !asksForDevices(pod) {
+		return nil
+	}
+	all := map[string][]plan.Device{}
+	for _, g := range w.cfg.Devices.GrantsOf(w.uid) {
+		for _, d := range g.Devices {
+			all[g.Container] = append(all[g.Container], plan.Device{
+				Resource: d.Resource, ID: d.Name, Health: v1.ResourceHealthStatus(d.Health), Message: d.Why,
+			})
+		}
+	}
+	return all
+}
+
 // tellOverridden tells of what a device brings and the container has otherwise by its specification.
 func (w *Worker) tellOverridden(pod *v1.Pod, c *v1.Container, names []string) {
 	for _, name := range names {

@@ -22,6 +22,9 @@ func (w *Worker) publish(pod *v1.Pod, in *plan.Input) {
 	}
 	w.published = pod
 	w.tellBackOffs(pod, w.prior, &st)
+	for _, e := range plan.DeviceEvents(&in.Prior, &st) {
+		w.event(pod, "", e.Type, e.Reason, e.Message)
+	}
 	if st.Phase == v1.PodFailed && in.Prior.Phase != v1.PodFailed && st.Reason != "" {
 		w.event(pod, "", v1.EventTypeWarning, st.Reason, st.Message)
 	}

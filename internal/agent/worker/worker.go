@@ -36,6 +36,8 @@ type Devices interface {
 	Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
 	// Grant returns what a container of an admitted pod is started with. Any error means that it cannot be now.
 	Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error)
+	// GrantsOf tells what the pod's containers have, and how it is; none: they have nothing.
+	GrantsOf(podUID string) []devices.GrantRecord
 	// Release gives back what the pod has. It is idempotent.
 	Release(ctx context.Context, podUID string) error
 }
@@ -194,12 +196,15 @@ func (w *Worker) Gone() {
 // Poke tells that the runtime's state of the pod may have changed.
 func (w *Worker) Poke() { w.poke() }
 
-// DevicesChanged tells that devices have come, gone or got free.
+// DevicesChanged tells that devices have come, gone or got free, or that their health has changed.
 func (w *Worker) DevicesChanged() {
 	w.mu.Lock()
-	w.devices = true
+	concerns := asksForDevices(w.pod)
+	w.devices = concerns
 	w.mu.Unlock()
-	w.poke()
+	if concerns {
+		w.poke()
+	}
 }
 
 // objectsChanged tells that a ConfigMap or Secret of the pod has changed.
@@ -376,6 +381,12 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Released:     w.released, Removed: w.removed, Deleted: w.deleted,
 		Hashes:      map[string]string{},
 		RuntimeName: w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
+	}
+	in.Devices = w.deviceHealth(wish.pod)
+	if w.rejection == nil {
+		// Once said it holds: a device that recovers while the pod is being stopped does not bring it back.
+		w.rejection = plan.FailedByDevices(&in)
+		in.Rejection = w.rejection
 	}
 	in.PortsTaken = !w.takePorts(wish, &in)
 	for k, op := range w.ongoing {

@@ -88,7 +88,6 @@ func TestDeviceHealth(t *testing.T) {
 	if e := b.events(); e["DeviceUnhealthy"] != 1 || e["DeviceUnknown"] != 1 || e["DeviceHealthy"] != 1 {
 		t.Errorf("events %v", e)
 	}
-
 }
 
 // TestFinishedPodKeepsTheHealthOfItsDevices: they are given back, and may be another's.
@@ -112,9 +111,15 @@ func TestFinishedPodKeepsTheHealthOfItsDevices(t *testing.T) {
 
 // TestUnhealthyDevicesFail: a pod that wants to fails when its device is unhealthy, also if that has recovered before the pod has ended.
 func TestUnhealthyDevicesFail(t *testing.T) {
+	for _, policy := range []string{"fail", "fail-after=200ms"} {
+		t.Run(policy, func(t *testing.T) { unhealthyDevicesFail(t, policy) })
+	}
+}
+
+func unhealthyDevicesFail(t *testing.T, policy string) {
 	b := newBench(t)
 	b.devices.set(1)
-	b.create(pod("p", wantsWidget, func(p *v1.Pod) { p.Annotations = map[string]string{"monopod.dev/unhealthy-devices": "fail"} }))
+	b.create(pod("p", wantsWidget, func(p *v1.Pod) { p.Annotations = map[string]string{"monopod.dev/unhealthy-devices": policy} }))
 	b.status("p", "is ready", isReady)
 	b.devices.turns(devices.Unhealthy, "it is hot")
 	st := b.phase("p", v1.PodFailed)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +17,8 @@ type Device struct {
 	Health       v1.ResourceHealthStatus
 	// Message tells of a device that is not healthy; it may be empty.
 	Message string
+	// Since is when it was first seen not to be healthy, without a break since.
+	Since time.Time
 }
 
 // Reasons of the events about granted devices.
@@ -30,10 +33,22 @@ const (
 )
 
 // UnhealthyDevicesAnnotation is the pod's annotation that says what becomes of it when a device of it is not healthy any more. With the value
-// "fail" the pod fails; otherwise it goes on.
+// "fail" the pod fails at once, with "fail-after=DURATION" (as Go writes them: 30s, 5m) when that has lasted so long; otherwise it goes on.
 const UnhealthyDevicesAnnotation = "monopod.dev/unhealthy-devices"
 
-const unhealthyDevicesFail = "fail"
+// patience is how long a pod goes on with a device that is not healthy; false: for ever.
+func patience(pod *v1.Pod) (time.Duration, bool) {
+	policy := pod.Annotations[UnhealthyDevicesAnnotation]
+	if policy == "fail" {
+		return 0, true
+	}
+	after, ok := strings.CutPrefix(policy, "fail-after=")
+	if !ok {
+		return 0, false
+	}
+	d, err := time.ParseDuration(after)
+	return d, err == nil
+}
 
 // allocatedResources tells the health of a container's devices (KEP-4680). What was told last stays when the devices have been given back, so
 // that a pod's end can be understood from its status.
@@ -194,12 +209,12 @@ func sentence(resource string, ids, containers []string, state, why string) stri
 	return text
 }
 
-// FailedByDevices says why a pod is to fail that wants to when a device of it is not healthy any more; nil: it goes on. The devices of init
-// containers that have done their work count only if others have them.
-func FailedByDevices(in *Input) *Rejection {
-	over := in.Prior.Phase == v1.PodSucceeded || in.Prior.Phase == v1.PodFailed
-	if in.Pod.Annotations[UnhealthyDevicesAnnotation] != unhealthyDevicesFail || over || in.terminating() {
-		return nil
+// FailedByDevices says why a pod is to fail that wants to when a device of it is not healthy any more; nil: it goes on, and is to be looked
+// at again at wake, unless that is zero. The devices of init containers that have done their work count only if others have them.
+func FailedByDevices(in *Input) (why *Rejection, wake time.Time) {
+	limit, wants := patience(in.Pod)
+	if over := in.Prior.Phase == v1.PodSucceeded || in.Prior.Phase == v1.PodFailed; over || !wants || in.terminating() {
+		return nil, time.Time{}
 	}
 	done := map[string]bool{}
 	for _, c := range in.Prior.InitContainerStatuses {
@@ -210,12 +225,19 @@ func FailedByDevices(in *Input) *Rejection {
 			if done[c.Name] || d.Health == v1.ResourceHealthStatusHealthy {
 				continue
 			}
+			if at := d.Since.Add(limit); in.Now.Before(at) {
+				if wake.IsZero() || at.Before(wake) {
+					wake = at
+				}
+				continue
+			}
 			state := "not healthy any more"
 			if d.Health == v1.ResourceHealthStatusUnknown {
 				state = "not known any more"
 			}
-			return &Rejection{Reason: ReasonUnhealthyDevices, Message: shortened(sentence(d.Resource, []string{d.ID}, []string{c.Name}, state, d.Message))}
+			message := sentence(d.Resource, []string{d.ID}, []string{c.Name}, state, d.Message)
+			return &Rejection{Reason: ReasonUnhealthyDevices, Message: shortened(message)}, time.Time{}
 		}
 	}
-	return nil
+	return nil, wake
 }

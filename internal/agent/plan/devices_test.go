@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -24,7 +25,7 @@ func holds(container string, devices ...string) option {
 		for _, text := range devices {
 			part := strings.SplitN(text+"   ", " ", 4)
 			in.Devices[container] = append(in.Devices[container],
-				Device{part[0], part[1], v1.ResourceHealthStatus(part[2]), strings.TrimSpace(part[3])})
+				Device{part[0], part[1], v1.ResourceHealthStatus(part[2]), strings.TrimSpace(part[3]), ago(time.Minute)})
 		}
 	}
 }
@@ -167,6 +168,8 @@ func TestFailedByDevices(t *testing.T) {
 		"all are healthy":               {[]option{holds("a", "x/gpu 0 Healthy"), wants("fail")}, ""},
 		"no devices":                    {[]option{wants("fail")}, ""},
 		"unhealthy":                     {[]option{broken, wants("fail")}, hot},
+		"for long enough":               {[]option{broken, wants("fail-after=1m")}, hot},
+		"for no time that can be read":  {[]option{broken, wants("fail-after=soon")}, ""},
 		"unknown":                       {[]option{holds("a", "x/gpu 0 Unknown"), wants("fail")}, "device 0 of x/gpu, granted to container a, is not known any more"},
 		"it has ended":                  {[]option{broken, wants("fail"), over}, ""},
 		"it is being deleted":           {[]option{broken, wants("fail"), deleted(0)}, ""},
@@ -176,14 +179,23 @@ func TestFailedByDevices(t *testing.T) {
 		"handed down":                   {[]option{inits("i"), holds("i", "x/gpu 1 Unhealthy"), initEnded(0), broken, wants("fail")}, hot},
 	} {
 		in := given(c.opts...)
-		got := FailedByDevices(&in)
+		got, wake := FailedByDevices(&in)
+		if !wake.IsZero() {
+			t.Errorf("%s: woken at %s", name, wake)
+		}
 		if (got == nil) != (c.want == "") || got != nil && (got.Message != c.want || got.Reason != "UnhealthyDevices") {
 			t.Errorf("%s: %+v, want %q", name, got, c.want)
 		}
 	}
+	// It is looked at again when its time has come.
+	in := given(broken, holds("b", "x/gpu 2 Unknown"), mains("a", "b"), wants("fail-after=90s"))
+	in.Devices["b"][0].Since = ago(time.Second)
+	if got, wake := FailedByDevices(&in); got != nil || !wake.Equal(now.Add(30*time.Second)) {
+		t.Errorf("%+v, woken at %s", got, wake)
+	}
 	// The pod is stopped, and has failed when nothing of it runs.
-	in := given(broken, wants("fail"), sandbox("s", 0, true), has("a", 0, "s", Running))
-	in.Rejection = FailedByDevices(&in)
+	in = given(broken, wants("fail"), sandbox("s", 0, true), has("a", 0, "s", Running))
+	in.Rejection, _ = FailedByDevices(&in)
 	if got := said(Plan(in)); got != "StopContainer a0 within 30s" {
 		t.Errorf("decided %s", got)
 	}
@@ -191,7 +203,7 @@ func TestFailedByDevices(t *testing.T) {
 		t.Errorf("status %s %s %q", st.Phase, st.Reason, st.Message)
 	}
 	in = given(broken, wants("fail"), sandbox("s", 0, true), has("a", 0, "s", Exited))
-	in.Rejection = FailedByDevices(&in)
+	in.Rejection, _ = FailedByDevices(&in)
 	if st := Status(in); st.Phase != v1.PodFailed {
 		t.Errorf("status %s", st.Phase)
 	}

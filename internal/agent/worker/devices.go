@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -47,20 +48,36 @@ func (w *Worker) devicesOf(ctx context.Context, pod *v1.Pod, c *v1.Container) (d
 	return grant, because(plan.ReasonDevicesNotReady, err)
 }
 
-// deviceHealth tells of the devices that the pod's containers have.
-func (w *Worker) deviceHealth(pod *v1.Pod) map[string][]plan.Device {
-	if w.released || !asksForDevices(pod) {
-		return nil
+// deviceID names a device.
+type deviceID struct{ resource, name string }
+
+// lookAtDevices tells of the devices that the pod's containers have, and whether the pod fails by them.
+func (w *Worker) lookAtDevices(in *plan.Input) {
+	w.failsAt = time.Time{}
+	if w.released || !asksForDevices(in.Pod) {
+		return
 	}
-	all := map[string][]plan.Device{}
+	in.Devices = map[string][]plan.Device{}
+	sick := map[deviceID]time.Time{}
 	for _, g := range w.cfg.Devices.GrantsOf(w.uid) {
 		for _, d := range g.Devices {
-			all[g.Container] = append(all[g.Container], plan.Device{
-				Resource: d.Resource, ID: d.Name, Health: v1.ResourceHealthStatus(d.Health), Message: d.Why,
-			})
+			now := plan.Device{Resource: d.Resource, ID: d.Name, Health: v1.ResourceHealthStatus(d.Health), Message: d.Why}
+			if id := (deviceID{d.Resource, d.Name}); d.Health != devices.Healthy {
+				now.Since = in.Now
+				if since, was := w.sick[id]; was {
+					now.Since = since
+				}
+				sick[id] = now.Since
+			}
+			in.Devices[g.Container] = append(in.Devices[g.Container], now)
 		}
 	}
-	return all
+	w.sick = sick
+	if w.rejection == nil {
+		// Once said it holds: a device that recovers while the pod is being stopped does not bring it back.
+		w.rejection, w.failsAt = plan.FailedByDevices(in)
+		in.Rejection = w.rejection
+	}
 }
 
 // tellOverridden tells of what a device brings and the container has otherwise by its specification.

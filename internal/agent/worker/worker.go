@@ -108,6 +108,9 @@ type Worker struct {
 	// pulls are the last failures to pull, by image.
 	pulls   map[string]plan.Failure
 	granted bool
+	// sick says since when devices of the pod have not been healthy; failsAt is when it is to be looked again whether the pod fails by that.
+	sick    map[deviceID]time.Time
+	failsAt time.Time
 	// rejection is why the pod is never to run; nil: it may.
 	rejection *plan.Rejection
 	released  bool
@@ -296,7 +299,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 	if !wish.gone {
 		w.publish(wish.pod, &in)
 	}
-	return earlier(res.Wake, due), res.Done
+	return earlier(earlier(res.Wake, due), w.failsAt), res.Done
 }
 
 // blind is when to try to look again after the runtime could not be asked.
@@ -382,12 +385,7 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Hashes:      map[string]string{},
 		RuntimeName: w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
 	}
-	in.Devices = w.deviceHealth(wish.pod)
-	if w.rejection == nil {
-		// Once said it holds: a device that recovers while the pod is being stopped does not bring it back.
-		w.rejection = plan.FailedByDevices(&in)
-		in.Rejection = w.rejection
-	}
+	w.lookAtDevices(&in)
 	in.PortsTaken = !w.takePorts(wish, &in)
 	for k, op := range w.ongoing {
 		in.Ongoing[k] = plan.Ongoing{StopBy: op.action.StopBy}

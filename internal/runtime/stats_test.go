@@ -152,7 +152,7 @@ func TestStatsOfRunning(t *testing.T) {
 		var second *cri.CpuUsage
 		n.eventually("a rate", func() bool {
 			second = n.containerStats(id).GetCpu()
-			return second.GetUsageNanoCores() != nil
+			return second.GetUsageNanoCores().GetValue() > 0 // it works once a second: on a busy machine not in each
 		})
 		if span := second.GetTimestamp() - first.GetTimestamp(); span < int64(time.Second) {
 			t.Errorf("a rate over %v", time.Duration(span))

@@ -223,6 +223,8 @@ var settings = []setting{
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.Devices.PluginGracePeriod.UnmarshalText([]byte(v))
 		}},
+	{"pod-resources-socket", "FILE", "unix socket of the PodResources API (default /var/lib/kubelet/pod-resources/kubelet.sock; with --ephemeral RUN-DIR/pod-resources.sock)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.PodResourcesSocket })},
 	{"topology-manager-policy", "POLICY", "NUMA nodes of devices: none, best-effort, restricted or single-numa-node (default none)", roleDevices,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.TopologyManagerPolicy })},
 	{"topology-manager-scope", "SCOPE", "whose devices are aligned with each other: container or pod (default container)", roleDevices,

@@ -70,6 +70,7 @@ func DefaultEphemeral(c *v1alpha1.NodeConfiguration) {
 	set(&c.RunDir, defaultRunDir)
 	set(&c.Devices.PluginDir, filepath.Join(c.RunDir, "device-plugins"))
 	set(&c.Devices.PluginRegistryDir, filepath.Join(c.RunDir, "plugins_registry"))
+	set(&c.Devices.PodResourcesSocket, filepath.Join(c.RunDir, "pod-resources.sock"))
 }
 
 const defaultRunDir = "/run/monopod"
@@ -128,6 +129,7 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	if c.Devices.PluginGracePeriod.Duration == 0 {
 		c.Devices.PluginGracePeriod.Duration = 5 * time.Minute
 	}
+	set(&c.Devices.PodResourcesSocket, "/var/lib/kubelet/pod-resources/kubelet.sock")
 	set(&c.Devices.TopologyManagerPolicy, "none")
 	set(&c.Devices.TopologyManagerScope, "container")
 	set(&c.Logging.Level, "info")

@@ -18,6 +18,8 @@ func (v *faults) devices(d *v1alpha1.Devices) {
 	v.absolute("devices.pluginDir", d.PluginDir)
 	v.socket("devices.pluginDir", filepath.Join(d.PluginDir, "kubelet.sock"))
 	v.absolute("devices.pluginRegistryDir", d.PluginRegistryDir)
+	v.absolute("devices.podResourcesSocket", d.PodResourcesSocket)
+	v.socket("devices.podResourcesSocket", d.PodResourcesSocket)
 	if t := d.PluginGracePeriod.Duration; t < 0 {
 		v.add("devices.pluginGracePeriod", t, "be a time, such as 5m")
 	}

@@ -142,7 +142,7 @@ func (n *Node) arguments(command string) []string {
 	runtime := []string{"--cgroup-root", n.CgroupRoot, "--bridge", n.Bridge, "--pod-cidr", n.PodCIDR,
 		"--cni-conf-dir", n.Dir + "/cni", "--registry-config-dir", n.Dir + "/certs.d", "--executor", Bin(n.t, "monopod-executor")}
 	specs := []string{"--cdi-spec-dirs", n.Dir + "/cdi"}
-	devices := append([]string{"--device-plugin-dir", n.PluginDir(), "--device-plugin-registry-dir", n.Dir + "/plugins_registry"}, specs...)
+	devices := append([]string{"--device-plugin-dir", n.PluginDir(), "--device-plugin-registry-dir", n.Dir + "/plugins_registry", "--pod-resources-socket", n.PodResourcesSocket()}, specs...)
 	api := []string{"--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms"}
 	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods"}
 	switch command {
@@ -169,6 +169,9 @@ func (n *Node) Kubeconfig() string { return filepath.Join(n.Dir, "kubeconfig") }
 
 // PluginDir is the folder in which device plugins register.
 func (n *Node) PluginDir() string { return filepath.Join(n.Dir, "plugins") }
+
+// PodResourcesSocket is the path of the PodResources API's socket.
+func (n *Node) PodResourcesSocket() string { return filepath.Join(n.Dir, "pod-resources.sock") }
 
 // CRISocket is the path of the runtime's socket.
 func (n *Node) CRISocket() string { return filepath.Join(n.Dir, "run", "cri.sock") }

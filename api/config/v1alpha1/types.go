@@ -189,6 +189,9 @@ type Devices struct {
 	PluginRegistryDir string `json:"pluginRegistryDir,omitempty"`
 	// PluginGracePeriod is for how long the devices of a device plugin that is gone stay known, unhealthy. Default 5m.
 	PluginGracePeriod Duration `json:"pluginGracePeriod,omitempty"`
+	// PodResourcesSocket is where the kubelet's PodResources API is served, for exporters. Default
+	// /var/lib/kubelet/pod-resources/kubelet.sock; with --ephemeral RUN-DIR/pod-resources.sock.
+	PodResourcesSocket string `json:"podResourcesSocket,omitempty"`
 	// TopologyManagerPolicy is none, best-effort, restricted or single-numa-node: what is done about the NUMA nodes of devices, as by
 	// kubelets. Default none.
 	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"`

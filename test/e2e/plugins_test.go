@@ -11,8 +11,11 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"monopod.dev/monopod/examples/deviceplugin/emulator"
 	"monopod.dev/monopod/test/harness"
@@ -202,4 +205,52 @@ func TestDevicePluginRefuses(t *testing.T) {
 	preStart.Store(nil)
 	n.Kubectl("wait", "--for=condition=Ready", "pod/waits", "--timeout=60s")
 	awaitLog(t, n, "waits", "has dev-0, sees emulated-*")
+}
+
+// TestDeviceHealthIsTold: pod status, events and exporters tell of the devices that a pod has.
+func TestDeviceHealthIsTold(t *testing.T) {
+	n := harness.StartNode(t, harness.Options{})
+	n.LoadImage(archive(t))
+	p, _ := runPlugin(t, emulator.Config{Dir: n.PluginDir(), Resource: emulated, Devices: emulator.Devices(2, 1)})
+	awaitResource(t, n, 2, 2)
+	n.Apply(pluginPod(n.Name, "a", 1))
+	n.Kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=60s")
+	health := func(want string) {
+		t.Helper()
+		harness.Eventually(t, "the pod's status tells "+want, func() (bool, string) {
+			var pod corev1.Pod
+			getPod(t, n, "a", &pod)
+			got := fmt.Sprint(pod.Status.ContainerStatuses[0].AllocatedResourcesStatus)
+			if all := pod.Status.ContainerStatuses[0].AllocatedResourcesStatus; len(all) == 1 && len(all[0].Resources) == 1 {
+				got = fmt.Sprintf("%s %s %s", all[0].Name, all[0].Resources[0].ResourceID, all[0].Resources[0].Health)
+			}
+			return got == want, got
+		})
+	}
+	health(emulated + " dev-0 Healthy")
+	p.SetHealth("dev-0", v1beta1.Unhealthy)
+	health(emulated + " dev-0 Unhealthy")
+	p.SetHealth("dev-0", v1beta1.Healthy)
+	health(emulated + " dev-0 Healthy")
+	harness.Eventually(t, "events tell of both changes", func() (bool, string) {
+		reasons := n.Kubectl("get", "events", "--field-selector", "involvedObject.name=a", "-o", "jsonpath={.items[*].reason}")
+		return strings.Contains(reasons, "DeviceUnhealthy") && strings.Contains(reasons, "DeviceHealthy"), reasons
+	})
+
+	conn, err := grpc.NewClient("unix://"+n.PodResourcesSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	list, err := podresources.NewPodResourcesListerClient(conn).List(t.Context(), &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.PodResources) != 1 || len(list.PodResources[0].Containers) != 1 || len(list.PodResources[0].Containers[0].Devices) != 1 {
+		t.Fatalf("exporters are told %v", list)
+	}
+	d := list.PodResources[0].Containers[0].Devices[0]
+	if list.PodResources[0].Name != "a" || d.ResourceName != emulated || len(d.DeviceIds) != 1 || d.DeviceIds[0] != "dev-0" || len(d.GetTopology().GetNodes()) != 1 {
+		t.Errorf("exporters are told %v", list)
+	}
 }

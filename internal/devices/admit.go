@@ -170,6 +170,8 @@ func (m *Manager) commit(ctx context.Context, req PodRequest) error {
 	m.mu.Unlock()
 	if waited {
 		m.subscribers.tick() // for those behind it
+	} else {
+		m.subscribers.tickWatchers()
 	}
 	if err := failpoint.Hit("devices/grant/persisted"); err != nil {
 		return err

@@ -216,10 +216,14 @@ func (m *Manager) check(w *world, d inventory.Device, inUse bool) error {
 	err := w.of[d.Resource].Check(d.Resource, d.Name, inUse)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	was := m.unfit[keyOf(d)]
 	if err == nil {
 		delete(m.unfit, keyOf(d))
 	} else {
 		m.unfit[keyOf(d)] = err
+	}
+	if fmt.Sprint(was) != fmt.Sprint(err) {
+		m.subscribers.tickWatchers()
 	}
 	return err
 }

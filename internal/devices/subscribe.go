@@ -5,20 +5,24 @@ import "sync"
 // subscribers are told that something has changed. The zero value has none.
 type subscribers struct {
 	mu  sync.Mutex
-	all map[chan struct{}]bool
+	all map[chan struct{}]bool // true: also of what changes nothing for anybody but those who look on
 }
 
-// Subscribe returns a channel that ticks when Resources, Devices or Grants may have changed, or when Admit may decide otherwise about a pod
-// that is held. One tick stands for any number of changes. stop ends it.
-func (m *Manager) Subscribe() (ticks <-chan struct{}, stop func()) {
-	s := &m.subscribers
+// Subscribe returns a channel that ticks when Resources or Devices may have changed, when devices were given back, or when Admit may decide
+// otherwise about a pod that is held. One tick stands for any number of changes. stop ends it.
+func (m *Manager) Subscribe() (ticks <-chan struct{}, stop func()) { return m.subscribers.add(false) }
+
+// Watch is Subscribe for those who look on: it ticks also when a device was granted, or failed a check: nobody can wait for that.
+func (m *Manager) Watch() (ticks <-chan struct{}, stop func()) { return m.subscribers.add(true) }
+
+func (s *subscribers) add(watches bool) (ticks <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
 		s.all = map[chan struct{}]bool{}
 	}
-	s.all[c] = true
+	s.all[c] = watches
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -26,10 +30,18 @@ func (m *Manager) Subscribe() (ticks <-chan struct{}, stop func()) {
 	}
 }
 
-func (s *subscribers) tick() {
+func (s *subscribers) tick() { s.tell(false) }
+
+// tickWatchers tells those who look on, and nobody else.
+func (s *subscribers) tickWatchers() { s.tell(true) }
+
+func (s *subscribers) tell(watchersOnly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.all {
+	for c, watches := range s.all {
+		if watchersOnly && !watches {
+			continue
+		}
 		select {
 		case c <- struct{}{}:
 		default:

@@ -25,15 +25,19 @@ type layer struct {
 var base = []string{"internal/failpoint", "internal/atomicfile", "internal/ballast", "internal/bootfile"}
 
 var layers = []layer{
-	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report"},
-		"the command line knows the composition root and the clients of a running node, never a role"},
+	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report",
+		"internal/admin/client", "internal/admin/protocol", "internal/cdispec"},
+		"the command line knows the composition root, the clients of a running node and files that people write, never a role"},
 	{"cmd/monopod-executor", []string{"internal/executor"}, "the executor outlives monopod and must stay small"},
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
 	{"api", nil, "configuration types hold no logic"},
 	{"internal/config", []string{"api"}, "reading a configuration needs nothing of the node"},
-	{"internal/node", []string{"api", "internal/config", "internal/apiserver", "internal/agent", "internal/runtime", "internal/devices",
+	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/agent", "internal/runtime", "internal/devices",
 		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host"},
 		"the composition root is the only package that knows every role"},
+	{"internal/admin", append([]string{"internal/devices", "internal/host"}, base...), "what a running node tells: values of the devices, and what the composition root says of the rest"},
+	{"internal/admin/client", []string{"internal/admin/protocol", "internal/devices/report"}, "a client knows what is spoken, not who speaks it"},
+	{"internal/admin/protocol", nil, "what is spoken over the administration socket, for both sides"},
 	{"internal/apiserver", base, "a role reaches another one only through a public protocol"},
 	{"internal/agent", append([]string{"internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},

@@ -1,0 +1,135 @@
+// Package protocol is what a running node and those who administrate it say to each other: JSON over HTTP/1.1 on a unix socket that only root
+// reaches.
+//
+//	GET /v1/devices[?resource=NAME]             -> report.List; 404 for a resource that has no devices
+//	GET /v1/devices?watch=true[&resource=NAME]  -> report.Event, report.Event, ...: a line each, until one side ends it
+//	GET /v1/status                              -> Status
+//
+// An answer that is no 200 has an Error. A field that one side does not know is passed over, so that a command and a node of different versions
+// understand each other; what would change the meaning of a field gets a path of another version.
+package protocol
+
+import "time"
+
+// SocketName is the socket's name in the node's run directory.
+const SocketName = "admin.sock"
+
+// The paths, with the version that is their first element.
+const (
+	DevicesPath = "/v1/devices"
+	StatusPath  = "/v1/status"
+)
+
+// The parameters of DevicesPath.
+const (
+	// ResourceParam narrows the answer to one resource.
+	ResourceParam = "resource"
+	// WatchParam, "true", asks for a stream of events.
+	WatchParam = "watch"
+)
+
+// Error is the body of an answer that is no success. Its class is the HTTP status, as github.com/containerd/errdefs/pkg/errhttp has it.
+type Error struct {
+	Message string `json:"error"`
+}
+
+// The states of a role.
+const (
+	Starting = "starting"
+	Ready    = "ready"
+)
+
+// Status is a node on one screen. What a node does not know, because the role that does is not run by it, or cannot be asked now, is nil, and
+// NotAsked says so.
+type Status struct {
+	// Node is the name of the node; PID is its process, which runs since Started.
+	Node     string    `json:"node"`
+	PID      int       `json:"pid"`
+	Started  time.Time `json:"started"`
+	Versions Versions  `json:"versions"`
+	Roles    []Role    `json:"roles"`
+	Pods     *Pods     `json:"pods,omitempty"`
+	Devices  *Devices  `json:"devices,omitempty"`
+	Images   *Images   `json:"images,omitempty"`
+	Disks    []Disk    `json:"disks"`
+	// Problems are all that is known to be wrong.
+	Problems []Problem `json:"problems"`
+	NotAsked []Unknown `json:"notAsked"`
+}
+
+// Versions are what runs here.
+type Versions struct {
+	Monopod string `json:"monopod"`
+	// Kubernetes is the version of the API that the node speaks, or serves.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	Kernel     string `json:"kernel"`
+}
+
+// Role is one part of the node.
+type Role struct {
+	Name string `json:"name"`
+	// State is Starting or Ready.
+	State string `json:"state"`
+	// Address is where it is reached: a URL or a socket's path; empty: it is reached through others.
+	Address string `json:"address,omitempty"`
+}
+
+// Pods counts the pods of the node by their phase.
+type Pods struct {
+	Running   int `json:"running"`
+	Pending   int `json:"pending"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Unknown   int `json:"unknown"`
+}
+
+// Devices counts devices; those that stand for several others do not count.
+type Devices struct {
+	Counts
+	Resources []Resource `json:"resources"`
+}
+
+// Counts are numbers of devices. Missing are those that were granted and are not known any more: they count as granted, and not in the total.
+type Counts struct {
+	Total   int `json:"total"`
+	Healthy int `json:"healthy"`
+	Granted int `json:"granted"`
+	Missing int `json:"missing"`
+}
+
+// Resource counts the devices of one resource.
+type Resource struct {
+	Name string `json:"name"`
+	Counts
+}
+
+// Images is what the image store has.
+type Images struct {
+	Count int `json:"count"`
+	// Bytes is what they take on disk.
+	Bytes uint64 `json:"bytes"`
+}
+
+// Disk is a directory of the node, and the file system that it is in.
+type Disk struct {
+	// Name is data or run.
+	Name string `json:"name"`
+	Path string `json:"path"`
+	// Size, Used and Free are bytes of the file system; Free is what root may still write.
+	Size uint64 `json:"size"`
+	Used uint64 `json:"used"`
+	Free uint64 `json:"free"`
+}
+
+// Problem is something that is wrong, and whose.
+type Problem struct {
+	// About is what it concerns: a role, devices, disk.
+	About   string `json:"about"`
+	Message string `json:"message"`
+}
+
+// Unknown is a part of Status that is left out.
+type Unknown struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}

@@ -1,0 +1,143 @@
+// Package admin is the administration socket of a running node: what `monopod device ls`, `monopod status` and their like ask. Package protocol
+// says what is spoken, package client speaks it.
+//
+// The socket is root's alone (0600) and there is one a run directory. It tells; it changes nothing. It takes a bounded number of requests at a
+// time, none of which has a body. A socket that a killed node has left is replaced, and one of a node that ends is removed.
+//
+// It asks the roles by small interfaces of its own, so that a process that runs some of them serves what those know, and says what it does not.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/host/private"
+)
+
+// Devices is what the server asks of the device manager. Its methods are safe for concurrent use.
+type Devices interface {
+	Devices() []devices.DeviceStatus
+	Grants() []devices.GrantRecord
+	Problems() []devices.Problem
+	// Watch returns a channel that ticks when one of the others may answer otherwise; one tick stands for any number of changes.
+	Watch() (ticks <-chan struct{}, stop func())
+}
+
+// Config configures a Server.
+type Config struct {
+	// Socket is the path to serve at, in a directory that is there.
+	Socket string
+	// Devices are the node's devices; nil: the role devices does not run in this process.
+	Devices Devices
+	// Status tells how the node is. What it cannot find out before its context ends it leaves out, and says so in the answer.
+	Status func(context.Context) protocol.Status
+	Log    *slog.Logger
+}
+
+// Server serves the administration socket.
+type Server struct {
+	cfg      Config
+	requests chan struct{} // a place for each request that is taken
+	ready    chan struct{} // closed when requests are taken
+}
+
+// The limits of what is taken.
+const (
+	maxRequests = 64       // at a time, watches included
+	maxHeader   = 16 << 10 // bytes
+	headerTime  = 10 * time.Second
+	idleTime    = time.Minute
+	writeTime   = time.Minute // how long a client may take to read what is sent at once
+	statusTime  = 10 * time.Second
+	closeTime   = time.Second // for requests under way when the server ends
+)
+
+// New checks the configuration; nothing is made before Run.
+func New(cfg Config) (*Server, error) {
+	switch {
+	case cfg.Socket == "":
+		return nil, errors.New("admin: Config.Socket must be set")
+	case cfg.Status == nil:
+		return nil, errors.New("admin: Config.Status must be set")
+	case cfg.Log == nil:
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{cfg: cfg, requests: make(chan struct{}, maxRequests), ready: make(chan struct{})}, nil
+}
+
+// Ready is closed when the socket is there.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Run serves until ctx ends, and returns when all requests have ended; a watch ends with ctx. It is called once.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := listen(s.cfg.Socket)
+	if err != nil {
+		return fmt.Errorf("administration socket %s: %w", s.cfg.Socket, err)
+	}
+	close(s.ready)
+	defer os.Remove(s.cfg.Socket) // best effort: the next one replaces it
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		_ = server.Shutdown(bounded) // what it has not ended, Close does
+		err = server.Close()
+		<-ended
+	}
+	for range maxRequests { // every place is taken back, and none is given any more
+		s.requests <- struct{}{}
+	}
+	return err
+}
+
+// listen makes the socket where nobody else can reach it, and gives it its name when it has its mode: whoever finds it is answered, and it was
+// never anybody's but root's.
+func listen(path string) (net.Listener, error) {
+	dir := path + ".new"
+	if err := errors.Join(os.RemoveAll(dir), private.Dir(dir)); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	hidden := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", hidden)
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by then the socket has another name
+	if err := errors.Join(notOther(path), os.Chmod(hidden, 0o600), os.Rename(hidden, path)); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// notOther refuses to replace what is no socket.
+func notOther(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("something else is there: remove it")
+	}
+	return nil
+}

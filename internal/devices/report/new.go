@@ -1,0 +1,106 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+
+	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/inventory"
+)
+
+type key struct{ resource, name string }
+
+// New makes a list of what the manager knows. A grant may be of a device that is not among all, or that is there under another name: so it is
+// told under the first name of the device, and what nobody knows is told as missing.
+func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []devices.Problem) List {
+	l := List{Devices: make([]Device, 0, len(all)), Problems: make([]Problem, 0, len(problems))}
+	at := make(map[key]int, len(all))
+	for _, d := range all {
+		i := len(l.Devices)
+		at[key{d.Resource, d.Name}] = i
+		for _, alias := range d.Aliases {
+			at[key{d.Resource, alias}] = i
+		}
+		l.Devices = append(l.Devices, device(d))
+	}
+	markWhole(l.Devices)
+	for _, g := range grants {
+		holder := Holder{Namespace: g.PodNamespace, Pod: g.PodName, PodUID: g.PodUID, Container: g.Container, Role: string(g.Role), GrantedAt: g.GrantedAt}
+		for _, d := range g.Devices {
+			k := key{d.Resource, d.Name}
+			i, ok := at[k]
+			if !ok {
+				i = len(l.Devices)
+				at[k] = i
+				l.Devices = append(l.Devices, Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: d.Source, Holders: []Holder{},
+					Reason: "it was granted, and nothing defines it any more"})
+			}
+			l.Devices[i].Holders = append(l.Devices[i].Holders, holder)
+		}
+	}
+	for i := range l.Devices {
+		slices.SortStableFunc(l.Devices[i].Holders, compareHolders)
+	}
+	exclude(l.Devices, all)
+	slices.SortStableFunc(l.Devices, func(a, b Device) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), inventory.CompareNames(a.Name, b.Name))
+	})
+	for _, p := range problems {
+		l.Problems = append(l.Problems, Problem{Resource: p.Resource, Paths: p.Paths, Message: p.Message})
+	}
+	return l
+}
+
+func device(d devices.DeviceStatus) Device {
+	r := Device{Resource: d.Resource, Name: d.Name, Aliases: d.Aliases, Whole: d.Whole, Health: Healthy, NUMA: d.NUMA, Source: d.Origin, Nodes: d.Nodes, Holders: []Holder{}}
+	if reason := cmp.Or(d.Unhealthy, d.Fault); reason != "" {
+		r.Health, r.Reason = Unhealthy, reason
+	}
+	return r
+}
+
+// markWhole keeps the mark where there are other devices in the resource: one that is all there is, is a unit (inventory.Units).
+func markWhole(all []Device) {
+	parts := map[string]bool{}
+	for _, d := range all {
+		parts[d.Resource] = parts[d.Resource] || !d.Whole
+	}
+	for i := range all {
+		all[i].Whole = all[i].Whole && parts[all[i].Resource]
+	}
+}
+
+// compareHolders puts the containers that run to the pod's end first.
+func compareHolders(a, b Holder) int {
+	rank := map[string]int{string(alloc.Main): 0, string(alloc.Sidecar): 1, string(alloc.Init): 2}
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.PodUID, b.PodUID),
+		cmp.Compare(rank[a.Role], rank[b.Role]), cmp.Compare(a.Container, b.Container))
+}
+
+// exclude finds the devices that are nobody's and are not granted all the same, by the rule that the manager grants by.
+func exclude(reported []Device, all []devices.DeviceStatus) {
+	held := map[string][]Device{} // by each node
+	for _, d := range reported {
+		if len(d.Holders) == 0 {
+			continue
+		}
+		for _, n := range d.Nodes {
+			held[n] = append(held[n], d)
+		}
+	}
+	for i := range all { // reported begins with these
+		d := &reported[i]
+		if len(d.Holders) > 0 || d.Whole {
+			continue
+		}
+		for _, n := range d.Nodes {
+			for _, other := range held[n] {
+				name := other.Resource + "=" + other.Name
+				if !slices.Contains(d.ExcludedBy, name) && alloc.NewHeld(alloc.Hardware{Resource: other.Resource, Name: other.Name, Nodes: other.Nodes}).Excludes(all[i].Device) {
+					d.ExcludedBy = append(d.ExcludedBy, name)
+				}
+			}
+		}
+	}
+}

@@ -54,7 +54,9 @@ through the Kubernetes API with the machine's devices in them.
 
   monopod check                      does this machine have what a node needs?
   monopod up                         run the node: API server, agent, runtime
+  monopod status                     how is the node?
   monopod image load FILE            give the node an image from an archive
+  monopod device ls                  which devices are there, and who has them?
 
 Each role also runs alone: 'monopod runtime' is a CRI runtime for anybody's kubelet, 'monopod node' an agent for
 anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
@@ -66,7 +68,7 @@ anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
 		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
-		newCheckCommand(), newFsckCommand(), newResetCommand(), newImageCommand())
+		newStatusCommand(), newCheckCommand(), newFsckCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand())
 	return root
 }
 

@@ -73,6 +73,7 @@ func Up(ctx context.Context, o Options) (err error) {
 
 	// The roles stop in the order agent, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
+	stages.run("admin", o.serveAdmin(facts{api: api, runtime: rt, devices: dev, kube: api.NodeConfig(o.Config.NodeName), agent: true}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
 	bind := binder.New(binder.Config{Kube: api.AdminConfig(), Log: o.Log.With("role", "binder")})
@@ -109,6 +110,7 @@ func Runtime(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	stages := newStages(ctx)
+	stages.run("admin", o.serveAdmin(facts{runtime: rt}))
 	stages.run("runtime", rt.run)
 	stages.run("ready", func(ctx context.Context) error {
 		if await(ctx, rt.server.Ready()) {
@@ -137,6 +139,7 @@ func APIServer(ctx context.Context, o Options) (err error) {
 	}
 	bind := binder.New(binder.Config{Kube: api.AdminConfig(), Log: o.Log.With("role", "binder")})
 	stages := newStages(ctx)
+	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig()}))
 	stages.run("apiserver", api.Run)
 	stages.run("binder", func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) {
@@ -164,6 +167,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	}
 	defer closeDevices()
 	stages := newStages(ctx)
+	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: kube, agent: true}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		return o.runAgent(ctx, kube, dev, cred.ServingCert, cred.ServingKey, cred.ClientCA)

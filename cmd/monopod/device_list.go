@@ -1,0 +1,263 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/internal/admin/client"
+	"monopod.dev/monopod/internal/devices/report"
+)
+
+func newDeviceListCommand(socket *string) *cobra.Command {
+	var format string
+	var watch bool
+	cmd := &cobra.Command{
+		Use:     "ls [RESOURCE]",
+		Aliases: []string{"list"},
+		Short:   "List the devices, and who has them",
+		Long: `Lists the devices of a running node, of one RESOURCE or of all. A line is a device:
+
+  RESOURCE   the extended resource that counts it
+  DEVICE     its name; long ones are shortened in the middle, -o wide has them whole
+  HEALTH     Healthy, Unhealthy (it is known and cannot be granted), or Missing (a container was granted it, and nothing defines it any more)
+  NUMA       the NUMA nodes that it is near
+  SOURCE     the file of the CDI spec, or the socket of the device plugin, that defines it; -o wide has the path
+  HOLDER     the container that has it, NAMESPACE/POD/CONTAINER; +N where N more have it, such as init containers, from which it passes on.
+             "free": nobody. "excluded": it is the same hardware as, or a part of, a device that somebody has. "-": it stands for all
+             devices of its resource and is never granted beside them
+
+-o wide adds the other names of a device, its nodes on the host, and the reason why it is not healthy. -o json and -o yaml have all that is known.
+
+With --watch the list is followed by a line for each change, or, with -o json, an object: {"type": "listed" | "synced" | "added" | "changed" |
+"removed" | "problem" | "solved", "device": ..., "problem": ...}, of which those before "synced" are what there was at first; -o yaml has the
+same as documents. It ends with Ctrl-C, or with an error when the node ends.
+
+What is wrong with what defines devices, such as a CDI spec that cannot be read, goes to standard error after the list.
+
+Exit codes: 0 when the list was printed, or a watch ended by Ctrl-C; 1 when no node runs, or it knows no such RESOURCE, or it ended during a
+watch; 2 for a command line that cannot be used.`,
+		Example: `  monopod device ls
+  monopod device ls -o wide nvidia.com/gpu
+  monopod device ls -o json | jq -r '.devices[] | select(.holders == [] and .health == "Healthy") | .resource + "=" + .name'
+  monopod device ls --watch`,
+		Args: oneResource,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			resource := strings.Join(args, "")
+			return withNode(*socket, func(c *client.Client) error {
+				if watch {
+					w := deviceWatch{out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), format: format}
+					if err := c.WatchDevices(cmd.Context(), resource, w.event); !interrupted(cmd.Context(), err) {
+						return err
+					}
+					return nil
+				}
+				list, err := c.Devices(cmd.Context(), resource)
+				if err != nil {
+					return err
+				}
+				return printDevices(cmd.OutOrStdout(), cmd.ErrOrStderr(), format, list)
+			})
+		},
+	}
+	formatFlag(cmd, &format, asTable, asWide, asJSON, asYAML)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and tell each change")
+	return cmd
+}
+
+// oneResource takes a RESOURCE, or nothing.
+func oneResource(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return &usageError{fmt.Errorf("name one resource, or none for all, not %d; see '%s --help'", len(args), cmd.CommandPath())}
+	}
+	return nil
+}
+
+func printDevices(out, problems io.Writer, format string, l report.List) error {
+	if format == asJSON || format == asYAML {
+		return printValue(out, format, l)
+	}
+	if _, err := io.WriteString(out, deviceTable(l.Devices, format == asWide)); err != nil {
+		return err
+	}
+	for _, p := range l.Problems {
+		fmt.Fprintln(problems, "problem:", oneLine(p.String()))
+	}
+	return nil
+}
+
+// deviceTable is the table, with its head.
+func deviceTable(all []report.Device, wide bool) string {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(deviceHead(wide), "\t"))
+	for _, d := range all {
+		fmt.Fprintln(tw, strings.Join(deviceRow(d, wide), "\t"))
+	}
+	tw.Flush() // into memory
+	return b.String()
+}
+
+func deviceHead(wide bool) []string {
+	head := []string{"RESOURCE", "DEVICE", "HEALTH", "NUMA", "SOURCE", "HOLDER"}
+	if wide {
+		head = append(head, "ALIASES", "NODES", "REASON")
+	}
+	return head
+}
+
+// maxDeviceName is how much of a device's name a table shows: with the usual widths of the others a line has 80 to 100 columns.
+const maxDeviceName = 24
+
+func deviceRow(d report.Device, wide bool) []string {
+	name, source := shorten(d.Name, maxDeviceName), filepath.Base(d.Source)
+	if wide {
+		name, source = d.Name, d.Source
+	}
+	row := []string{d.Resource, name, string(d.Health), numaNodes(d.NUMA), source, holderOf(d, wide)}
+	if wide {
+		row = append(row, orDash(strings.Join(d.Aliases, ",")), orDash(strings.Join(d.Nodes, ",")), orDash(d.Reason))
+	}
+	for i := range row {
+		row[i] = oneLine(row[i])
+	}
+	return row
+}
+
+// shorten leaves the begin and the end of a name, by which people know it.
+func shorten(s string, width int) string {
+	const gap = "..."
+	if len(s) <= width {
+		return s
+	}
+	end := (width - len(gap)) / 3
+	return s[:width-len(gap)-end] + gap + s[len(s)-end:]
+}
+
+func numaNodes(nodes []int) string {
+	var text []string
+	for _, n := range nodes {
+		text = append(text, strconv.Itoa(n))
+	}
+	return orDash(strings.Join(text, ","))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func holderOf(d report.Device, wide bool) string {
+	switch {
+	case len(d.Holders) > 1 && !wide:
+		return fmt.Sprintf("%s +%d", d.Holders[0], len(d.Holders)-1)
+	case len(d.Holders) > 0:
+		var all []string
+		for _, h := range d.Holders {
+			all = append(all, h.String())
+		}
+		return strings.Join(all, ",")
+	case d.Whole:
+		return "-"
+	case len(d.ExcludedBy) > 0 && wide:
+		return "excluded by " + strings.Join(d.ExcludedBy, ",")
+	case len(d.ExcludedBy) > 0:
+		return "excluded"
+	}
+	return "free"
+}
+
+// deviceWatch prints what a watch tells.
+type deviceWatch struct {
+	out, err io.Writer
+	format   string
+	listed   []report.Device
+	problems []report.Problem
+	synced   bool
+	widths   []int // of the table's columns, which only grow
+}
+
+func (w *deviceWatch) event(e report.Event) error {
+	switch w.format {
+	case asJSON:
+		return printCompact(w.out, e)
+	case asYAML:
+		if _, err := io.WriteString(w.out, "---\n"); err != nil {
+			return err
+		}
+		return printValue(w.out, w.format, e)
+	}
+	switch {
+	case e.Type == report.Synced:
+		w.synced = true
+		return w.begin()
+	case e.Device != nil && !w.synced:
+		w.listed = append(w.listed, *e.Device)
+	case e.Device != nil:
+		return w.line(deviceRow(*e.Device, w.format == asWide), e.Type == report.Removed)
+	case e.Problem != nil && !w.synced:
+		w.problems = append(w.problems, *e.Problem)
+	case e.Problem != nil:
+		word := map[report.EventType]string{report.Arisen: "problem:", report.Solved: "solved:"}[e.Type]
+		fmt.Fprintln(w.err, word, oneLine(e.Problem.String()))
+	}
+	return nil
+}
+
+// begin prints what there was at first, in columns that leave room for what may come.
+func (w *deviceWatch) begin() error {
+	wide := w.format == asWide
+	w.grow(deviceHead(wide))
+	w.grow([]string{"", "", string(report.Unhealthy)})
+	for _, d := range w.listed {
+		w.grow(deviceRow(d, wide))
+	}
+	if err := w.line(deviceHead(wide), false); err != nil {
+		return err
+	}
+	for _, d := range w.listed {
+		if err := w.line(deviceRow(d, wide), false); err != nil {
+			return err
+		}
+	}
+	for _, p := range w.problems {
+		fmt.Fprintln(w.err, "problem:", oneLine(p.String()))
+	}
+	w.listed, w.problems = nil, nil
+	return nil
+}
+
+func (w *deviceWatch) grow(row []string) {
+	for i, cell := range row {
+		if i == len(w.widths) {
+			w.widths = append(w.widths, 0)
+		}
+		w.widths[i] = max(w.widths[i], len(cell))
+	}
+}
+
+// healthColumn is where a device that has gone is said to be.
+const healthColumn = 2
+
+func (w *deviceWatch) line(row []string, gone bool) error {
+	if gone {
+		row[healthColumn] = "removed"
+	}
+	w.grow(row)
+	var b strings.Builder
+	for i, cell := range row {
+		if i < len(row)-1 {
+			cell = fmt.Sprintf("%-*s", w.widths[i]+2, cell)
+		}
+		b.WriteString(cell)
+	}
+	_, err := fmt.Fprintln(w.out, b.String())
+	return err
+}

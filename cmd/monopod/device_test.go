@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/report"
+)
+
+const widgets, gpus = "example.com/widget", "vendor.example/gpu"
+
+var grantTimes = regexp.MustCompile(`grantedAt: .*`)
+
+// busyRig has a bit of everything.
+func busyRig(t *testing.T) *adminRig {
+	t.Helper()
+	r := newAdminRig(t, protocol.Status{})
+	if err := os.Remove(r.path("w2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "cdi", "bad.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs := newLines(), newLines()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- commandInto(ctx, out, errs, "device", "--admin-socket", r.socket, "ls", "-w", "-o", "json")
+	}()
+	out.await(t, "synced")
+	r.spec("bits.json", "example.com/bit", "GPU-half")
+	r.admit("train-0", asks("main", alloc.Main, gpus, 1))
+	r.admit("build", asks("fetch", alloc.Init, widgets, 1), asks("main", alloc.Main, widgets, 1))
+	out.await(t, `"resource":"example.com/bit"`)
+	out.await(t, `"name":"w2","health":"Unhealthy"`)
+	out.await(t, "bad.json")
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestDeviceList(t *testing.T) {
+	r := busyRig(t)
+	for _, format := range []string{"table", "wide", "yaml"} {
+		out, errs, err := command(t.Context(), "device", "ls", "--admin-socket", r.socket, "-o", format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := r.neutral(out.String())
+		if format == "table" {
+			for _, line := range strings.Split(text, "\n") {
+				if len(line) > 100 {
+					t.Errorf("%d columns: %q", len(line), line)
+				}
+			}
+			if got := r.neutral(errs.String()); !strings.HasPrefix(got, "problem: DIR/cdi/bad.json: ") || strings.Count(got, "\n") != 1 {
+				t.Errorf("problems: %q", got)
+			}
+		}
+		if format == "yaml" {
+			text = grantTimes.ReplaceAllString(text, "grantedAt: TIME")
+		}
+		golden(t, "device-ls-"+format, text)
+	}
+	out, errs, err := command(t.Context(), "device", "list", "--admin-socket", r.socket, "-o", "json", widgets)
+	var l report.List
+	if err != nil || json.Unmarshal([]byte(out.String()), &l) != nil || len(l.Devices) != 3 || len(l.Problems) != 1 || errs.String() != "" {
+		t.Errorf("%v, %s, %s", err, out, errs)
+	}
+}
+
+func TestDeviceListOfNothing(t *testing.T) {
+	r := newAdminRig(t, protocol.Status{})
+	if _, _, err := command(t.Context(), "device", "ls", "--admin-socket", r.socket, "example.com/none"); err == nil || err.Error() != "no device of example.com/none is known here" {
+		t.Error(err)
+	}
+	absent := r.path("absent.sock")
+	for _, args := range [][]string{{"device", "ls"}, {"device", "ls", "--watch"}, {"status"}} {
+		_, _, err := command(t.Context(), append(args, "--admin-socket", absent)...)
+		if u := (*usageError)(nil); !errors.Is(err, fs.ErrNotExist) || errors.As(err, &u) || !strings.Contains(err.Error(), "no node runs at "+absent+": start 'monopod up', or name the socket") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	for _, args := range [][]string{{"device", "ls", "a", "b"}, {"device", "ls", "-o", "xml"}, {"status", "-o", "wide"}, {"status", "x"}, {"device", "ls", "--colour"}} {
+		_, _, err := command(t.Context(), append(args, "--admin-socket", r.socket)...)
+		if u := (*usageError)(nil); !errors.As(err, &u) {
+			t.Errorf("%q is taken: %v", args, err)
+		}
+	}
+}
+
+// A watch prints the table, and then a line for each change; Ctrl-C is no failure, the node's end is one.
+func TestDeviceWatch(t *testing.T) {
+	r := newAdminRig(t, protocol.Status{})
+	out, errs := newLines(), newLines()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- commandInto(ctx, out, errs, "device", "ls", "--watch", "--admin-socket", r.socket, widgets)
+	}()
+	out.await(t, "w2")
+	r.admit("train", asks("main", alloc.Main, widgets, 1))
+	out.await(t, "default/train/main")
+	if err := os.Remove(r.path("w1")); err != nil {
+		t.Fatal(err)
+	}
+	out.await(t, "Unhealthy")
+	r.spec("widget.json", widgets, "w0", "w1")
+	out.await(t, "removed")
+	if err := os.WriteFile(filepath.Join(r.dir, "cdi", "bad.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	errs.await(t, "problem: ")
+	if err := os.Remove(filepath.Join(r.dir, "cdi", "bad.json")); err != nil {
+		t.Fatal(err)
+	}
+	errs.await(t, "solved: ")
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ended by Ctrl-C: %v", err)
+	}
+	golden(t, "device-ls-watch", r.neutral(out.String()))
+
+	go func() {
+		done <- commandInto(t.Context(), out, errs, "device", "ls", "--watch", "-o", "yaml", "--admin-socket", r.socket, widgets)
+	}()
+	out.await(t, "type: synced")
+	r.stop()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "has ended the watch") {
+		t.Errorf("ended by the node: %v", err)
+	}
+}
+
+// The usual widths of all columns together fit a terminal.
+func TestDeviceTableWidth(t *testing.T) {
+	table := deviceTable([]report.Device{{Resource: "nvidia.com/gpu", Name: "GPU-5c6e2c1a-1f6b-44a0-8f1d-0a7f3e21b9c4", Health: report.Unhealthy, NUMA: []int{0, 1}, Source: "/var/run/cdi/nvidia.yaml",
+		Holders: []report.Holder{{Namespace: "default", Pod: "train-0", Container: "main"}, {Namespace: "default", Pod: "train-0", Container: "fetch"}}}}, false)
+	golden(t, "device-ls-wide-cells", table)
+	for _, line := range strings.Split(table, "\n") {
+		if len(line) > 100 {
+			t.Errorf("%d columns: %q", len(line), line)
+		}
+	}
+	for s, want := range map[string]string{"short": "short", strings.Repeat("x", 24): strings.Repeat("x", 24), "0123456789012345678901234": "01234567890123...8901234"} {
+		if got := shorten(s, 24); got != want {
+			t.Errorf("%q is shortened to %q", s, got)
+		}
+	}
+}

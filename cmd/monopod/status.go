@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/internal/admin/client"
+	"monopod.dev/monopod/internal/admin/protocol"
+)
+
+func newStatusCommand() *cobra.Command {
+	var socket, format string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "How is the running node?",
+		Long: `Tells on one screen how a running node is: its roles and versions, its pods, devices and images, its disks, and all that is known to be
+wrong with it. It asks the node over its administration socket, which only root reaches.
+
+What the process does not know, because another one runs that role ('monopod runtime' knows no pods), or because it cannot be asked now, is
+left out, and said to be. Devices that are missing were granted to a container, and nothing defines them any more.
+
+Exit codes: 0 when the node has answered, whatever it says; 1 when no node runs, or it does not answer; 2 for a command line that cannot be
+used. Scripts may look at -o json: .problems is empty when nothing is known to be wrong.`,
+		Example: `  monopod status
+  monopod status -o json | jq -e '.problems == []'
+  monopod status --admin-socket /run/other/admin.sock`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withNode(socket, func(c *client.Client) error {
+				s, err := c.Status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if format != asTable {
+					return printValue(cmd.OutOrStdout(), format, s)
+				}
+				_, err = io.WriteString(cmd.OutOrStdout(), statusScreen(s, time.Now()))
+				return err
+			})
+		},
+	}
+	adminSocketFlag(cmd, &socket)
+	formatFlag(cmd, &format, asTable, asJSON, asYAML)
+	return cmd
+}
+
+// screen is lines of a key and what is said of it; the key is written once.
+type screen struct {
+	tw  *tabwriter.Writer
+	key string
+}
+
+func (s *screen) row(key string, cells ...string) {
+	if key == s.key {
+		key = ""
+	} else {
+		s.key = key
+	}
+	for i := range cells {
+		cells[i] = oneLine(cells[i])
+	}
+	fmt.Fprintf(s.tw, "%s\t%s\n", key, strings.Join(cells, "\t"))
+}
+
+func statusScreen(s protocol.Status, now time.Time) string {
+	var b strings.Builder
+	// Each part has columns of its own: a part ends where the writer is flushed.
+	part := func(f func(*screen)) {
+		w := &screen{tw: tabwriter.NewWriter(&b, 12, 0, 2, ' ', 0)}
+		f(w)
+		w.tw.Flush() // into memory
+	}
+	part(func(w *screen) {
+		w.row("NODE", fmt.Sprintf("%s, process %d, started %s", s.Node, s.PID, humanAge(s.Started, now)))
+		w.row("VERSIONS", versionsLine(s.Versions))
+	})
+	part(func(w *screen) {
+		for _, r := range s.Roles {
+			w.row("ROLES", r.Name, r.State, r.Address)
+		}
+	})
+	part(func(w *screen) {
+		if p := s.Pods; p != nil {
+			w.row("PODS", podsLine(*p))
+		}
+	})
+	part(func(w *screen) { devicesPart(w, s.Devices) })
+	part(func(w *screen) {
+		if i := s.Images; i != nil {
+			w.row("IMAGES", fmt.Sprintf("%d, %s on disk", i.Count, humanSize(i.Bytes)))
+		}
+	})
+	part(func(w *screen) {
+		for _, d := range s.Disks {
+			w.row("DISK", d.Name, d.Path, fmt.Sprintf("%s used", humanSize(d.Used)), fmt.Sprintf("%s free of %s", humanSize(d.Free), humanSize(d.Size)))
+		}
+	})
+	part(func(w *screen) {
+		for _, u := range s.NotAsked {
+			w.row("NOT ASKED", u.What+": "+u.Why)
+		}
+		if len(s.Problems) == 0 {
+			w.row("PROBLEMS", "none known")
+		}
+		for _, p := range s.Problems {
+			w.row("PROBLEMS", p.About+": "+p.Message)
+		}
+	})
+	return trimLines(b.String())
+}
+
+// trimLines takes the blanks off the lines' ends, which a table leaves where its last cells are empty.
+func trimLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func versionsLine(v protocol.Versions) string {
+	parts := []string{"monopod " + v.Monopod}
+	if v.Kubernetes != "" {
+		parts = append(parts, "Kubernetes API "+v.Kubernetes)
+	}
+	return strings.Join(append(parts, "kernel "+v.Kernel), ", ")
+}
+
+func podsLine(p protocol.Pods) string {
+	line := fmt.Sprintf("%d running, %d pending, %d failed", p.Running, p.Pending, p.Failed)
+	if p.Succeeded > 0 {
+		line += fmt.Sprintf(", %d succeeded", p.Succeeded)
+	}
+	if p.Unknown > 0 {
+		line += fmt.Sprintf(", %d unknown", p.Unknown)
+	}
+	return line
+}
+
+func devicesPart(w *screen, d *protocol.Devices) {
+	if d == nil {
+		return
+	}
+	if len(d.Resources) == 0 {
+		w.row("DEVICES", "none")
+		return
+	}
+	w.row("DEVICES", countsLine(d.Counts))
+	for _, r := range d.Resources {
+		w.row("DEVICES", r.Name+": "+countsLine(r.Counts))
+	}
+}
+
+func countsLine(c protocol.Counts) string {
+	line := fmt.Sprintf("%d, %d healthy, %d granted", c.Total, c.Healthy, c.Granted)
+	if c.Missing > 0 {
+		line += fmt.Sprintf(", %d missing", c.Missing)
+	}
+	return line
+}

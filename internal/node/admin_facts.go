@@ -1,0 +1,95 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/devices/report"
+)
+
+func unmarshal(raw []byte, to any) error {
+	if err := json.Unmarshal(raw, to); err != nil {
+		return fmt.Errorf("it does not answer as an API server does: %w", err)
+	}
+	return nil
+}
+
+// kernel is the running kernel's release, as uname has it.
+func kernel() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// summarize counts devices, and finds what is wrong with them.
+func summarize(l report.List) (all protocol.Devices, problems []protocol.Problem) {
+	all.Resources = []protocol.Resource{}
+	for _, d := range l.Devices {
+		if d.Whole {
+			continue
+		}
+		if n := len(all.Resources); n == 0 || all.Resources[n-1].Name != d.Resource {
+			all.Resources = append(all.Resources, protocol.Resource{Name: d.Resource})
+		}
+		count(&all.Counts, d)
+		count(&all.Resources[len(all.Resources)-1].Counts, d)
+		if d.Health != report.Healthy && len(d.Holders) > 0 {
+			problems = append(problems, protocol.Problem{About: "devices", Message: fmt.Sprintf("%s=%s, which %s has, is %s: %s", d.Resource, d.Name, d.Holders[0], d.Health, d.Reason)})
+		}
+	}
+	for _, p := range l.Problems {
+		problems = append(problems, protocol.Problem{About: "devices", Message: p.String()})
+	}
+	return all, problems
+}
+
+func count(n *protocol.Counts, d report.Device) {
+	if d.Health == report.Missing {
+		n.Missing++
+	} else {
+		n.Total++
+	}
+	if d.Health == report.Healthy {
+		n.Healthy++
+	}
+	if len(d.Holders) > 0 {
+		n.Granted++
+	}
+}
+
+// The share of a disk, in per cent, below which its free room is a problem.
+const littleRoom = 5
+
+func (t *teller) disks(s *protocol.Status) {
+	for _, dir := range []struct{ name, path string }{{"data", t.config.Config.DataDir}, {"run", t.config.Config.RunDir}} {
+		var st unix.Statfs_t
+		if err := unix.Statfs(dir.path, &st); err != nil {
+			s.Problems = append(s.Problems, protocol.Problem{About: "disk", Message: fmt.Sprintf("%s: %v", dir.path, err)})
+			continue
+		}
+		block := uint64(st.Bsize) //nolint:gosec // a block's size is not negative
+		d := protocol.Disk{Name: dir.name, Path: dir.path, Size: st.Blocks * block, Free: st.Bfree * block, Used: (st.Blocks - st.Bfree) * block}
+		s.Disks = append(s.Disks, d)
+		if d.Size > 0 && d.Free*100/d.Size < littleRoom {
+			s.Problems = append(s.Problems, protocol.Problem{About: "disk", Message: fmt.Sprintf("the file system of %s has less than %d%% free: remove images ('monopod image prune --all') or give it more room", dir.path, littleRoom)})
+		}
+	}
+}
+
+// setAside are the state files that were damaged when the node started, and were put aside for people to look at.
+func setAside(dir string) (problems []protocol.Problem) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.damaged-*"))
+	if err != nil {
+		return nil // the pattern is what it is
+	}
+	for _, f := range files {
+		problems = append(problems, protocol.Problem{About: "state", Message: fmt.Sprintf("%s was damaged and is set aside; a new one was begun: remove it when you have no use for it", f)})
+	}
+	return problems
+}

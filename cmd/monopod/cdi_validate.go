@@ -43,7 +43,7 @@ Exit codes: 0 when all files are valid, with warnings or not; 1 when one is not,
 			return nil
 		},
 	}
-	formatFlag(cmd, &format, asTable, asJSON, asYAML)
+	formatFlag(cmd, &format, asText, asJSON, asYAML)
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		all := []cdiVerdict{}
 		bad := 0
@@ -55,7 +55,7 @@ Exit codes: 0 when all files are valid, with warnings or not; 1 when one is not,
 			all = append(all, v)
 		}
 		print := func(w io.Writer) error { return printVerdicts(w, all) }
-		if format != asTable {
+		if format != asText {
 			print = func(w io.Writer) error { return printValue(w, format, all) }
 		}
 		if err := print(cmd.OutOrStdout()); err != nil {

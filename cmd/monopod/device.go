@@ -64,6 +64,7 @@ func withNode(socket string, f func(*client.Client) error) error {
 // The values of -o of commands that have all of them.
 const (
 	asTable = "table"
+	asText  = "text"
 	asWide  = "wide"
 	asJSON  = "json"
 	asYAML  = "yaml"

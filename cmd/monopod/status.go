@@ -157,7 +157,7 @@ func devicesPart(w *screen, d *protocol.Devices) {
 }
 
 func countsLine(c protocol.Counts) string {
-	line := fmt.Sprintf("%d, %d healthy, %d granted", c.Total, c.Healthy, c.Granted)
+	line := fmt.Sprintf("%d in total, %d healthy, %d granted", c.Total, c.Healthy, c.Granted)
 	if c.Missing > 0 {
 		line += fmt.Sprintf(", %d missing", c.Missing)
 	}

@@ -290,6 +290,8 @@ func TestAWatchEndsWithTheNode(t *testing.T) {
 }
 
 func TestTheSocket(t *testing.T) {
+	old := syscall.Umask(0) // the worst that there is
+	defer syscall.Umask(old)
 	r := newRig(t)
 	info, err := os.Lstat(r.socket)
 	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
@@ -311,7 +313,7 @@ func TestTheSocket(t *testing.T) {
 	if _, err := c.Status(t.Context()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("of a socket that nobody serves: %v", err)
 	}
-	if err := os.MkdirAll(filepath.Join(stale+".new", "of a killed one"), 0o777); err != nil {
+	if err := os.WriteFile(stale+".new", []byte("of a killed one"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	r.serve(admin.Config{Socket: stale, Status: status})
@@ -328,6 +330,9 @@ func TestTheSocket(t *testing.T) {
 	}
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), file+": something else is there") {
 		t.Errorf("over a file: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(r.dir, "*.new")); len(left) > 0 {
+		t.Errorf("left: %q", left)
 	}
 	absent := client.New(filepath.Join(r.dir, "absent"))
 	defer absent.Close()

@@ -16,12 +16,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/devices"
-	"monopod.dev/monopod/internal/host/private"
 )
 
 // Devices is what the server asks of the device manager. Its methods are safe for concurrent use.
@@ -80,7 +81,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Run serves until ctx ends, and returns when all requests have ended; a watch ends with ctx. It is called once.
 func (s *Server) Run(ctx context.Context) error {
-	listener, err := listen(s.cfg.Socket)
+	listener, err := listen(ctx, s.cfg.Socket)
 	if err != nil {
 		return fmt.Errorf("administration socket %s: %w", s.cfg.Socket, err)
 	}
@@ -108,22 +109,27 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// listen makes the socket where nobody else can reach it, and gives it its name when it has its mode: whoever finds it is answered, and it was
-// never anybody's but root's.
-func listen(path string) (net.Listener, error) {
-	dir := path + ".new"
-	if err := errors.Join(os.RemoveAll(dir), private.Dir(dir)); err != nil {
+// listen serves the socket before it has its name, so that nobody finds one that does not answer. It has its mode from the begin: bind(2) makes
+// it with the mode of the descriptor's own inode.
+func listen(ctx context.Context, path string) (net.Listener, error) {
+	hidden := path + ".new"
+	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	hidden := filepath.Join(dir, "s")
-	l, err := net.Listen("unix", hidden)
+	rootOnly := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, cerr)
+	}}
+	l, err := rootOnly.Listen(ctx, "unix", hidden)
 	if err != nil {
 		return nil, err
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // by then the socket has another name
-	if err := errors.Join(notOther(path), os.Chmod(hidden, 0o600), os.Rename(hidden, path)); err != nil {
-		return nil, errors.Join(err, l.Close())
+	if err = notOther(path); err == nil {
+		err = os.Rename(hidden, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), os.Remove(hidden))
 	}
 	return l, nil
 }

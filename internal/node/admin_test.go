@@ -1,0 +1,150 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/admin/client"
+	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/devices/report"
+)
+
+func TestSummarize(t *testing.T) {
+	held := []report.Holder{{Namespace: "default", Pod: "p", Container: "c"}}
+	all, problems := summarize(report.List{
+		Devices: []report.Device{
+			{Resource: "a.com/b", Name: "0", Health: report.Healthy, Holders: held},
+			{Resource: "a.com/b", Name: "1", Health: report.Unhealthy, Reason: "it is gone", Holders: held},
+			{Resource: "a.com/b", Name: "2", Health: report.Unhealthy},
+			{Resource: "a.com/b", Name: "3", Health: report.Missing, Reason: "nobody knows it", Holders: held},
+			{Resource: "a.com/b", Name: "all", Health: report.Healthy, Whole: true},
+			{Resource: "c.com/d", Name: "0", Health: report.Healthy},
+		},
+		Problems: []report.Problem{{Paths: []string{"/etc/cdi/x.json"}, Message: "it is bad"}},
+	})
+	if all.Counts != (protocol.Counts{Total: 4, Healthy: 2, Granted: 3, Missing: 1}) || len(all.Resources) != 2 ||
+		all.Resources[0] != (protocol.Resource{Name: "a.com/b", Counts: protocol.Counts{Total: 3, Healthy: 1, Granted: 3, Missing: 1}}) ||
+		all.Resources[1] != (protocol.Resource{Name: "c.com/d", Counts: protocol.Counts{Total: 1, Healthy: 1}}) {
+		t.Errorf("%+v", all)
+	}
+	want := []string{"a.com/b=1, which default/p/c has, is Unhealthy: it is gone", "a.com/b=3, which default/p/c has, is Missing: nobody knows it", "/etc/cdi/x.json: it is bad"}
+	for i, p := range problems {
+		if p.About != "devices" || i >= len(want) || p.Message != want[i] {
+			t.Errorf("problem %d: %+v", i, p)
+		}
+	}
+	if len(problems) != len(want) {
+		t.Errorf("%d problems", len(problems))
+	}
+}
+
+func TestCountPods(t *testing.T) {
+	var all []v1.Pod
+	for _, phase := range []v1.PodPhase{v1.PodRunning, v1.PodPending, "", v1.PodFailed, v1.PodSucceeded, v1.PodSucceeded, v1.PodUnknown} {
+		all = append(all, v1.Pod{Status: v1.PodStatus{Phase: phase}})
+	}
+	if n := countPods(all); *n != (protocol.Pods{Running: 1, Pending: 2, Succeeded: 2, Failed: 1, Unknown: 1}) {
+		t.Errorf("%+v", n)
+	}
+}
+
+// An API server alone tells what it knows over its administration socket, and what it does not.
+func TestTheStatusOfAnAPIServer(t *testing.T) {
+	dir, err := os.MkdirTemp("", "n") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	none := int32(0)
+	c := &v1alpha1.NodeConfiguration{NodeName: "edge-1", DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run")}
+	c.APIServer.Port, c.APIServer.Kubeconfig, c.APIServer.EtcdTick.Duration = &none, filepath.Join(dir, "kubeconfig"), 10*time.Millisecond
+	config.Default(c, "edge-1")
+	aside := filepath.Join(c.DataDir, "state", "agent.db.damaged-20260101T000000.000000000Z")
+	if err := os.MkdirAll(filepath.Dir(aside), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(aside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- APIServer(ctx, Options{Config: c, Version: "0.9", Log: slog.New(slog.DiscardHandler), OnReady: func() { close(ready) }})
+	}()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(filepath.Join(c.RunDir, protocol.SocketName)); !os.IsNotExist(err) {
+			t.Errorf("the socket is left: %v", err)
+		}
+	}()
+	select {
+	case <-ready:
+	case err := <-done:
+		done <- nil
+		t.Fatal(err)
+	case <-time.After(5 * time.Minute):
+		t.Fatal("it does not become ready")
+	}
+	createPod(t, c.APIServer.Kubeconfig)
+
+	asked := client.New(filepath.Join(c.RunDir, protocol.SocketName))
+	defer asked.Close()
+	s, err := asked.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Node != "edge-1" || s.PID != os.Getpid() || s.Versions.Monopod != "0.9" || !strings.HasPrefix(s.Versions.Kubernetes, "v1.") || s.Versions.Kernel == "" {
+		t.Errorf("%+v", s)
+	}
+	if len(s.Roles) != 1 || s.Roles[0].Name != "apiserver" || s.Roles[0].State != protocol.Ready || !strings.HasPrefix(s.Roles[0].Address, "https://127.0.0.1:") {
+		t.Errorf("roles %+v", s.Roles)
+	}
+	if s.Pods == nil || *s.Pods != (protocol.Pods{Pending: 1}) || s.Devices != nil || s.Images != nil {
+		t.Errorf("pods %+v, devices %+v, images %+v", s.Pods, s.Devices, s.Images)
+	}
+	if len(s.NotAsked) != 2 || s.NotAsked[0] != (protocol.Unknown{What: "devices", Why: "the role devices does not run in this process"}) || s.NotAsked[1].What != "images" {
+		t.Errorf("not asked: %+v", s.NotAsked)
+	}
+	if len(s.Disks) != 2 || s.Disks[0].Path != c.DataDir || s.Disks[0].Size == 0 || s.Disks[0].Used+s.Disks[0].Free != s.Disks[0].Size {
+		t.Errorf("disks %+v", s.Disks)
+	}
+	found := false
+	for _, p := range s.Problems {
+		found = found || p.About == "state" && strings.Contains(p.Message, aside)
+	}
+	if !found {
+		t.Errorf("problems %+v", s.Problems)
+	}
+}
+
+func createPod(t *testing.T, kubeconfig string) {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := false
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1.PodSpec{AutomountServiceAccountToken: &off, Containers: []v1.Container{{Name: "a", Image: "a"}}}}
+	if _, err := kube.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -221,6 +221,6 @@ func cdiTable(all []cdiDevice, wide bool) string {
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
-	tw.Flush() // into memory
+	_ = tw.Flush() // into memory
 	return b.String()
 }

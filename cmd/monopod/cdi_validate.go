@@ -54,11 +54,11 @@ Exit codes: 0 when all files are valid, with warnings or not; 1 when one is not,
 			}
 			all = append(all, v)
 		}
-		print := func(w io.Writer) error { return printVerdicts(w, all) }
+		write := func(w io.Writer) error { return printVerdicts(w, all) }
 		if format != asText {
-			print = func(w io.Writer) error { return printValue(w, format, all) }
+			write = func(w io.Writer) error { return printValue(w, format, all) }
 		}
-		if err := print(cmd.OutOrStdout()); err != nil {
+		if err := write(cmd.OutOrStdout()); err != nil {
 			return err
 		}
 		if bad > 0 {

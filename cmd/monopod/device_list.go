@@ -99,7 +99,7 @@ func deviceTable(all []report.Device, wide bool) string {
 	for _, d := range all {
 		fmt.Fprintln(tw, strings.Join(deviceRow(d, wide), "\t"))
 	}
-	tw.Flush() // into memory
+	_ = tw.Flush() // into memory
 	return b.String()
 }
 

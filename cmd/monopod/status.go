@@ -73,7 +73,7 @@ func statusScreen(s protocol.Status, now time.Time) string {
 	part := func(f func(*screen)) {
 		w := &screen{tw: tabwriter.NewWriter(&b, 12, 0, 2, ' ', 0)}
 		f(w)
-		w.tw.Flush() // into memory
+		_ = w.tw.Flush() // into memory
 	}
 	part(func(w *screen) {
 		w.row("NODE", fmt.Sprintf("%s, process %d, started %s", s.Node, s.PID, humanAge(s.Started, now)))

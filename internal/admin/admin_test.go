@@ -297,7 +297,7 @@ func TestTheSocket(t *testing.T) {
 	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if left, _ := filepath.Glob(r.socket + ".new*"); len(left) > 0 {
+	if left, _ := filepath.Glob(r.socket + "~"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	stale := filepath.Join(r.dir, "stale.sock")
@@ -313,7 +313,7 @@ func TestTheSocket(t *testing.T) {
 	if _, err := c.Status(t.Context()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("of a socket that nobody serves: %v", err)
 	}
-	if err := os.WriteFile(stale+".new", []byte("of a killed one"), 0o666); err != nil {
+	if err := os.WriteFile(stale+"~", []byte("of a killed one"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	r.serve(admin.Config{Socket: stale, Status: status})
@@ -331,7 +331,7 @@ func TestTheSocket(t *testing.T) {
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), file+": something else is there") {
 		t.Errorf("over a file: %v", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(r.dir, "*.new")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(r.dir, "*~")); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	absent := client.New(filepath.Join(r.dir, "absent"))

@@ -112,7 +112,7 @@ func (s *Server) Run(ctx context.Context) error {
 // listen serves the socket before it has its name, so that nobody finds one that does not answer. It has its mode from the begin: bind(2) makes
 // it with the mode of the descriptor's own inode.
 func listen(ctx context.Context, path string) (net.Listener, error) {
-	hidden := path + ".new"
+	hidden := path + "~" // no longer than the names of the others in the directory: a socket's path is short
 	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

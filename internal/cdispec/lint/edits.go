@@ -42,23 +42,23 @@ func (l *linter) edits(n *yaml.Node, where string) (empty bool) {
 	all := l.fields(n, where, keysOf(specs.ContainerEdits{})...)
 	for i, e := range l.list(all["env"].value, where+", env") {
 		var text string
+		if !l.more() {
+			break
+		}
 		if in := fmt.Sprintf("%s, env[%d]", where, i); l.decode(e, in, &text) {
 			l.piece(e, in, "", specs.ContainerEdits{Env: []string{text}})
 		}
 	}
-	entries(l, all["deviceNodes"].value, where, "deviceNodes", "hostPath", func(d *specs.DeviceNode) specs.ContainerEdits {
-		return specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{d}}
-	})
-	entries(l, all["mounts"].value, where, "mounts", "type", func(m *specs.Mount) specs.ContainerEdits {
-		return specs.ContainerEdits{Mounts: []*specs.Mount{m}}
-	})
-	entries(l, all["hooks"].value, where, "hooks", "", func(h *specs.Hook) specs.ContainerEdits {
-		return specs.ContainerEdits{Hooks: []*specs.Hook{h}}
-	})
+	deviceNodes.look(l, all["deviceNodes"].value, where)
+	mounts.look(l, all["mounts"].value, where)
+	hooks.look(l, all["hooks"].value, where)
 	l.netDevices(all["netDevices"].value, where)
 	l.intelRdt(all["intelRdt"], where)
 	for i, e := range l.list(all["additionalGids"].value, where+", additionalGids") {
 		var gid uint32
+		if !l.more() {
+			break
+		}
 		if in := fmt.Sprintf("%s, additionalGids[%d]", where, i); l.decode(e, in, &gid) {
 			l.piece(e, in, "additionalGids", specs.ContainerEdits{AdditionalGIDs: []uint32{gid}})
 		}
@@ -66,40 +66,19 @@ func (l *linter) edits(n *yaml.Node, where string) (empty bool) {
 	return all != nil && len(all) == 0
 }
 
-// entries looks at each entry of a list of structs; newer is their field that only later versions have.
-func entries[T any](l *linter, list *yaml.Node, where, name, newer string, as func(*T) specs.ContainerEdits) {
-	for i, e := range l.list(list, where+", "+name) {
-		in := fmt.Sprintf("%s, %s[%d]", where, name, i)
-		if v := entry[T](l, e, in); v != nil {
-			l.piece(resolve(e), in, newer, as(v))
-		}
-	}
-}
-
-// entry reads one entry of a list; nil: it cannot be.
-func entry[T any](l *linter, n *yaml.Node, in string) *T {
-	if n = resolve(n); isNull(n) {
-		l.add(n, false, in, "it is empty (null)")
-		return nil
-	}
-	var v T
-	if l.fields(n, in, keysOf(v)...) == nil || !l.decode(n, in, &v) {
-		return nil
-	}
-	return &v
-}
-
 // netDevices may not have one interface, or one name, twice.
 func (l *linter) netDevices(list *yaml.Node, where string) {
 	hosts, names := map[string]int{}, map[string]int{}
 	for i, e := range l.list(list, where+", netDevices") {
 		in := fmt.Sprintf("%s, netDevices[%d]", where, i)
-		d := entry[specs.LinuxNetDevice](l, e, in)
-		if d == nil {
+		if !l.more() {
+			break
+		}
+		d, whole := netDevices.entry(l, e, in)
+		if !whole {
 			continue
 		}
 		at := resolve(e)
-		l.piece(at, in, "netDevices", specs.ContainerEdits{NetDevices: []*specs.LinuxNetDevice{d}})
 		for _, of := range []struct {
 			what, value string
 			seen        map[string]int
@@ -137,16 +116,19 @@ func (l *linter) intelRdt(f field, where string) {
 	}
 }
 
-// piece checks one piece of containerEdits by the node's own rules, by the file's version, and against the host.
+// piece checks one piece of containerEdits by the node's own rules, by the file's version, and against the host. what is the field that later
+// versions have.
 func (l *linter) piece(at *yaml.Node, where, what string, e specs.ContainerEdits) {
-	if l.looked++; l.looked > maxPieces {
-		return
-	}
 	if err := cdispec.CheckEdits(&e); err != nil {
 		l.fault(at, where, err)
 		return
 	}
 	l.needs(at, where, what, specs.Spec{ContainerEdits: e})
+	l.drift(at, where, e)
+}
+
+// drift warns of what is not on this host.
+func (l *linter) drift(at *yaml.Node, where string, e specs.ContainerEdits) {
 	d := &cdispec.Device{File: &cdispec.File{Spec: &specs.Spec{}}, Edits: &e}
 	drift := (*cdispec.DriftError)(nil)
 	if errors.As(l.host.Check(d, false), &drift) {

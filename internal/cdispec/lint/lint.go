@@ -91,6 +91,12 @@ func (l *linter) add(at *yaml.Node, warning bool, where, message string) {
 	}
 }
 
+// more says that there is room for another piece.
+func (l *linter) more() bool {
+	l.looked++
+	return l.looked <= maxPieces
+}
+
 func (l *linter) fault(at *yaml.Node, where string, err error) {
 	if err != nil {
 		l.add(at, false, where, err.Error())
@@ -162,6 +168,9 @@ func (l *linter) spec(root *yaml.Node) {
 	}
 	first := map[string]int{}
 	for i, n := range devices {
+		if !l.more() {
+			break
+		}
 		l.device(i, resolve(n), first)
 	}
 }

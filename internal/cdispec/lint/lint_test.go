@@ -76,6 +76,7 @@ devices:
     - path: /dev/null
       major: many
       permissions: rwx
+      type: y
     - path: /dev/w
       hostPath: /dev/null
     - null
@@ -96,30 +97,32 @@ devices:
 3:1 there is no field "colour" here; there are cdiVersion, kind, annotations, devices, containerEdits
 5:9 containerEdits, env[0]: invalid container edits: invalid environment variable "A"
 5:17 containerEdits, env[2]: invalid container edits: invalid environment variable "=d"
-7:5 containerEdits, hooks[0]: invalid hook name "never"
-8:5 containerEdits, hooks[1]: the path "bin/true" of a poststop hook is not absolute
-9:5 containerEdits, hooks[2]: the timeout of the poststop hook /bin/true is 0; it must be greater than zero, or not be there
+7:16 containerEdits, hooks[0]: invalid hook name "never"
+8:32 containerEdits, hooks[1]: the path "bin/true" of a poststop hook is not absolute
+11:14 containerEdits, hooks[2]: the timeout of the poststop hook /bin/true is 0; it must be greater than zero, or not be there
 12:5 containerEdits, hooks[2]: there is no field "shade" here; there are hookName, path, args, env, timeout
-17:7 device "w0", deviceNodes[0]: device "/dev/null": invalid type "x"
-20:0 device "w0", deviceNodes[1]: cannot unmarshal !!str `+"`many`"+` into int64
-22:7 device "w0", deviceNodes[2]: hostPath needs cdiVersion 0.5.0 at least, the file says 0.3.0
-24:7 device "w0", deviceNodes[3]: it is empty (null)
-26:7 device "w0", mounts[0]: invalid mount, empty host path
-27:7 device "w0", mounts[1]: type needs cdiVersion 0.4.0 at least, the file says 0.3.0
-28:22 device "w0", additionalGids[0]: additionalGids needs cdiVersion 0.7.0 at least, the file says 0.3.0
-28:25 device "w0", additionalGids[1]: cannot unmarshal !!int `+"`-1`"+` into uint32
-? 29:3 device "w0": it has no containerEdits: other runtimes refuse the file
-29:9 device "w0": there are several of this name: the first is in line 14
-30:16 device "w0": cannot unmarshal !!seq into string
-? 31:3 device "-x": it has no containerEdits: other runtimes refuse the file
-31:10 device "-x": invalid class "-x", should start with a letter or digit
-32:3 devices[3]: invalid (empty) device name
-32:19 devices[3]: it must have fields: env, deviceNodes, netDevices, hooks, mounts, intelRdt, additionalGids
-35:18 device "n", netDevices[0]: netDevices needs cdiVersion 1.1.0 at least, the file says 0.3.0
-35:52 device "n", netDevices[1]: netDevices needs cdiVersion 1.1.0 at least, the file says 0.3.0
-35:52 device "n", netDevices[1]: hostInterfaceName "lo" is there twice: first in line 35
-36:5 device "n", intelRdt: intelRdt needs cdiVersion 0.7.0 at least, the file says 0.3.0
-36:38 device "n", intelRdt: cannot unmarshal !!str `+"`maybe`"+` into bool
+18:13 device "w0", deviceNodes[0]: device "/dev/null": invalid type "x"
+20:14 device "w0", deviceNodes[1]: cannot unmarshal !!str `+"`many`"+` into int64
+21:20 device "w0", deviceNodes[1]: device "/dev/null": invalid permissions "rwx"
+22:13 device "w0", deviceNodes[1]: device "/dev/null": invalid type "y"
+24:17 device "w0", deviceNodes[2]: hostPath needs cdiVersion 0.5.0 at least, the file says 0.3.0
+25:7 device "w0", deviceNodes[3]: it is empty (null)
+27:18 device "w0", mounts[0]: invalid mount, empty host path
+28:46 device "w0", mounts[1]: type needs cdiVersion 0.4.0 at least, the file says 0.3.0
+29:22 device "w0", additionalGids[0]: additionalGids needs cdiVersion 0.7.0 at least, the file says 0.3.0
+29:25 device "w0", additionalGids[1]: cannot unmarshal !!int `+"`-1`"+` into uint32
+? 30:3 device "w0": it has no containerEdits: other runtimes refuse the file
+30:9 device "w0": there are several of this name: the first is in line 14
+31:16 device "w0": cannot unmarshal !!seq into string
+? 32:3 device "-x": it has no containerEdits: other runtimes refuse the file
+32:10 device "-x": invalid class "-x", should start with a letter or digit
+33:3 devices[3]: invalid (empty) device name
+33:19 devices[3]: it must have fields: env, deviceNodes, netDevices, hooks, mounts, intelRdt, additionalGids
+36:18 device "n", netDevices[0]: netDevices needs cdiVersion 1.1.0 at least, the file says 0.3.0
+36:52 device "n", netDevices[1]: netDevices needs cdiVersion 1.1.0 at least, the file says 0.3.0
+36:52 device "n", netDevices[1]: hostInterfaceName "lo" is there twice: first in line 36
+37:5 device "n", intelRdt: intelRdt needs cdiVersion 0.7.0 at least, the file says 0.3.0
+37:38 device "n", intelRdt: cannot unmarshal !!str `+"`maybe`"+` into bool
 `)
 }
 
@@ -196,6 +199,22 @@ devices:
 7:33 device "b", env[0]: invalid container edits: invalid environment variable "A"
 7:33 device "c", env[0]: invalid container edits: invalid environment variable "A"
 `)
+}
+
+// A few kilobytes that stand for a billion pieces are looked at in bounded time, and the node's parser has the last word.
+func TestBombs(t *testing.T) {
+	many := func(s string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(s+", ", n), ", ") + "]" }
+	for name, text := range map[string]string{
+		"entries": "x: &e {env: " + many("A", 1000) + "}\ny: &d {name: a, containerEdits: *e}\ncdiVersion: 1.1.0\nkind: v.com/w\ndevices: " + many("*d", 3000),
+		"merges": "a: &a {env: [A]}\nb: &b {<<: " + many("*a", 100) + "}\nc: &c {<<: " + many("*b", 100) + "}\nd: &d {<<: " + many("*c", 100) + "}\n" +
+			"cdiVersion: 1.1.0\nkind: v.com/w\ncontainerEdits: {<<: " + many("*d", 100) + "}\ndevices: [{name: a}]\n",
+	} {
+		l := &linter{host: cdispec.ThisHost(), result: Result{Devices: []string{}, Faults: []Fault{}}}
+		l.read([]byte(text))
+		if l.looked > 2*maxPieces || len(l.result.Faults) == 0 {
+			t.Errorf("%s: looked at %d pieces, found %d faults", name, l.looked, len(l.result.Faults))
+		}
+	}
 }
 
 // FuzzCheck: an error is found exactly where the node refuses the file.

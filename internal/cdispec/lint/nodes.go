@@ -53,9 +53,6 @@ func (f fields) text(l *linter, name, where string) (s string) {
 
 // fields are those of a mapping that may have these; others are told. nil: it is no mapping.
 func (l *linter) fields(n *yaml.Node, where string, known ...string) fields {
-	if l.looked++; l.looked > maxPieces {
-		return nil
-	}
 	if isNull(n) || n.Kind != yaml.MappingNode {
 		l.add(n, false, where, "it must have fields: "+strings.Join(known, ", "))
 		return nil
@@ -67,6 +64,9 @@ func (l *linter) fields(n *yaml.Node, where string, known ...string) fields {
 
 // collect adds a mapping's fields, and those that are merged into it, which its own go before.
 func (l *linter) collect(all fields, n *yaml.Node, where string, known []string, depth int) {
+	if !l.more() {
+		return
+	}
 	var merged []*yaml.Node
 	own := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

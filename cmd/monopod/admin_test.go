@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/admin"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/state"
 )
@@ -124,7 +125,7 @@ func newAdminRig(t *testing.T, status protocol.Status) *adminRig {
 	}
 	t.Cleanup(func() { db.Close() })
 	log := slog.New(slog.DiscardHandler)
-	if r.manager, err = devices.New(devices.Config{DB: db, CDISpecDirs: []string{filepath.Join(dir, "cdi")}, Boot: "one", Log: log}); err != nil {
+	if r.manager, err = devices.New(devices.Config{DB: db, CDI: cdi.Config{Dirs: []string{filepath.Join(dir, "cdi")}}, Boot: "one", Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.manager.Reconcile(t.Context(), nil, nil); err != nil {

@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/report"
 	"monopod.dev/monopod/internal/state"
@@ -64,7 +65,7 @@ func newRig(t *testing.T) *rig {
 	}
 	t.Cleanup(func() { db.Close() })
 	log := slog.New(slog.DiscardHandler)
-	if r.manager, err = devices.New(devices.Config{DB: db, CDISpecDirs: []string{filepath.Join(dir, "cdi")}, Boot: "one", Log: log}); err != nil {
+	if r.manager, err = devices.New(devices.Config{DB: db, CDI: cdi.Config{Dirs: []string{filepath.Join(dir, "cdi")}}, Boot: "one", Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.manager.Reconcile(t.Context(), nil, nil); err != nil {

@@ -25,8 +25,8 @@ import (
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/devices"
-	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/report"
 	"monopod.dev/monopod/internal/state"
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -236,6 +237,15 @@ func TestDeviceHealthIsTold(t *testing.T) {
 		reasons := n.Kubectl("get", "events", "--field-selector", "involvedObject.name=a", "-o", "jsonpath={.items[*].reason}")
 		return strings.Contains(reasons, "DeviceUnhealthy") && strings.Contains(reasons, "DeviceHealthy"), reasons
 	})
+
+	socket := filepath.Join(n.Dir, "run", "admin.sock")
+	table := strings.Fields(n.Monopod("device", "ls", "--admin-socket", socket, emulated))
+	if want := strings.Fields(`RESOURCE DEVICE HEALTH NUMA SOURCE HOLDER ` + emulated + ` dev-0 Healthy 0 emulator.sock default/a/c ` + emulated + ` dev-1 Healthy 0 emulator.sock free`); !slices.Equal(table, want) {
+		t.Errorf("monopod device ls: %q, want %q", table, want)
+	}
+	if status := n.Monopod("status", "--admin-socket", socket); !strings.Contains(status, emulated+": 2 in total, 2 healthy, 1 granted") || !strings.Contains(status, "1 running") {
+		t.Errorf("monopod status:\n%s", status)
+	}
 
 	conn, err := grpc.NewClient("unix://"+n.PodResourcesSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -36,6 +36,9 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 				l.Devices = append(l.Devices, Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: d.Source, Holders: []Holder{},
 					Reason: "it was granted, and nothing defines it any more"})
 			}
+			if l.Devices[i].Reason == "" {
+				l.Devices[i].Reason = d.Why // such as that its name is other hardware's now
+			}
 			l.Devices[i].Holders = append(l.Devices[i].Holders, holder)
 		}
 	}

@@ -32,7 +32,7 @@ type Device struct {
 	// Whole: the name stands for all devices of the resource, which are there by themselves. It is no unit and never granted.
 	Whole  bool   `json:"whole,omitempty"`
 	Health Health `json:"health"`
-	// Reason says why it is not healthy.
+	// Reason says why it is not healthy, or what is wrong with a grant of it.
 	Reason string `json:"reason,omitempty"`
 	// NUMA are the NUMA nodes that it is near; none: not known, or it does not matter.
 	NUMA []int `json:"numa,omitempty"`

@@ -33,6 +33,9 @@ type settings struct {
 	devices, numa                                                  int
 	control, failAllocate, failOptions, failPreStart               string
 	hangAllocate, hangOptions, hangPreStart, noResponse, makeNodes bool
+	bad                                                            string
+	ignoreSigterm                                                  bool
+	answers                                                        []func(ids []string, r *v1beta1.ContainerAllocateResponse)
 }
 
 func parse(args []string) (*settings, error) {
@@ -62,6 +65,7 @@ func parse(args []string) (*settings, error) {
 	f.BoolVar(&s.hangOptions, "hang-options", false, "never answer a GetDevicePluginOptions")
 	f.BoolVar(&s.hangPreStart, "hang-pre-start", false, "never answer a PreStartContainer")
 	f.BoolVar(&s.noResponse, "no-response", false, "answer each Allocate without a container_response")
+	f.StringVar(&s.bad, "bad", "", "break the contract of the API, in ways with commas between them: "+faultNames())
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -70,7 +74,7 @@ func parse(args []string) (*settings, error) {
 	}
 	s.Devices = emulator.Devices(s.devices, s.numa)
 	s.hook()
-	return &s, nil
+	return &s, s.breakIt()
 }
 
 // hook sets the failures.
@@ -117,6 +121,9 @@ func run(ctx context.Context, args []string) error {
 		if err := makeNodes(s); err != nil {
 			return err
 		}
+	}
+	if s.ignoreSigterm {
+		ctx = context.WithoutCancel(ctx)
 	}
 	p := emulator.New(s.Config)
 	ctx, cancel := context.WithCancel(ctx)

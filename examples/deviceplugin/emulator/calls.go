@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -24,16 +25,26 @@ func (p *Plugin) GetDevicePluginOptions(ctx context.Context, _ *v1beta1.Empty) (
 
 // ListAndWatch tells the devices, and again after each change.
 func (p *Plugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
-	p.Streams.Add(1)
+	number := p.Streams.Add(1)
 	p.mu.Lock()
 	cut := p.cut
 	p.mu.Unlock()
+	if q := p.cfg.Quirks; q.NoList || q.OneStream && number > 1 {
+		<-stream.Context().Done()
+		return nil
+	}
 	for {
 		p.mu.Lock()
 		devices, changed := p.devices, p.changed
 		p.mu.Unlock()
+		if p.cfg.Quirks.NewIDs {
+			devices = renamed(devices, number)
+		}
 		if err := stream.Send(&v1beta1.ListAndWatchResponse{Devices: devices}); err != nil {
 			return err
+		}
+		if p.cfg.Quirks.EndStream {
+			return nil
 		}
 		select {
 		case <-stream.Context().Done():
@@ -45,6 +56,39 @@ func (p *Plugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServe
 	}
 }
 
+// renamed gives devices other IDs.
+func renamed(devices []*v1beta1.Device, number int64) []*v1beta1.Device {
+	all := make([]*v1beta1.Device, len(devices))
+	for i, d := range devices {
+		all[i] = &v1beta1.Device{ID: fmt.Sprintf("%s-of-%d", d.ID, number), Health: d.Health, Topology: d.Topology}
+	}
+	return all
+}
+
+// check says which of the devices there is not.
+func (p *Plugin) check(ids []string) error {
+	q := p.cfg.Quirks
+	if q.AcceptUnknown || q.NewIDs {
+		return nil
+	}
+	p.mu.Lock()
+	known := make(map[string]bool, len(p.devices))
+	for _, d := range p.devices {
+		known[d.ID] = true
+	}
+	p.mu.Unlock()
+	for _, id := range ids {
+		if known[id] {
+			continue
+		}
+		if q.Unknown != nil {
+			q.Unknown(id)
+		}
+		return status.Errorf(codes.NotFound, "there is no device %.80q", id)
+	}
+	return nil
+}
+
 // Allocate answers with a device node, or a CDI name, for each device, and with one variable that names them all.
 func (p *Plugin) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
 	p.Allocations.Add(1)
@@ -53,6 +97,9 @@ func (p *Plugin) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 		p.log.Info("Allocate", "devices", c.GetDevicesIds())
 		if f := p.cfg.Hooks.Allocate; f != nil {
 			return f(ctx, c.GetDevicesIds())
+		}
+		if err := p.check(c.GetDevicesIds()); err != nil {
+			return nil, err
 		}
 		answer := &v1beta1.ContainerAllocateResponse{Envs: map[string]string{"EMULATED_DEVICES": strings.Join(c.GetDevicesIds(), ",")}}
 		for _, id := range c.GetDevicesIds() {
@@ -63,6 +110,9 @@ func (p *Plugin) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 			answer.Devices = append(answer.Devices, &v1beta1.DeviceSpec{
 				HostPath: strings.ReplaceAll(p.cfg.NodePath, "%s", id), ContainerPath: "/dev/emulated-" + id, Permissions: "rw",
 			})
+		}
+		if f := p.cfg.Quirks.Answer; f != nil {
+			f(c.GetDevicesIds(), answer)
 		}
 		resp.ContainerResponses = append(resp.ContainerResponses, answer)
 	}

@@ -57,7 +57,9 @@ type Config struct {
 
 	// Hooks replace what the calls do by themselves. They may block, until ctx ends.
 	Hooks Hooks
-	Log   *slog.Logger
+	// Quirks are ways to break the contract of the API in what the calls do by themselves.
+	Quirks Quirks
+	Log    *slog.Logger
 }
 
 // Hooks replace calls, where they are set.
@@ -71,6 +73,21 @@ type Hooks struct {
 	Notified func(*registerapi.RegistrationStatus)
 	// Registered is told what came of each Register.
 	Registered func(error)
+}
+
+// Quirks break the contract.
+type Quirks struct {
+	// NoList never sends a list, EndStream ends each stream after its first list, OneStream has only the first stream get a list, and NewIDs
+	// gives the devices other IDs for each stream.
+	NoList, EndStream, OneStream, NewIDs bool
+	// AcceptUnknown has Allocate answer for IDs that are not in the list. Unknown, where it is set, is called with such an ID.
+	AcceptUnknown bool
+	Unknown       func(id string)
+	// Answer changes the answer for a container, where it is set.
+	Answer func(ids []string, r *v1beta1.ContainerAllocateResponse)
+	// Restarted is called when there is a reason to register again; StaleSocket registers without serving a new socket.
+	Restarted   func()
+	StaleSocket bool
 }
 
 // Devices makes n healthy devices, "dev-0" and so on, on so many NUMA nodes in turn; 0: without topology.
@@ -216,7 +233,20 @@ func (p *Plugin) once(ctx context.Context, w *watch) error {
 			return err
 		}
 	}
-	return w.wait(ctx)
+	for {
+		if err := w.wait(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+		if f := p.cfg.Quirks.Restarted; f != nil {
+			f()
+		}
+		if !p.cfg.Quirks.StaleSocket {
+			return nil
+		}
+		if err := p.Register(ctx); err != nil {
+			p.log.Warn("the plugin is not registered", "error", err)
+		}
+	}
 }
 
 // Register registers at kubelet.sock.

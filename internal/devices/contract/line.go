@@ -1,0 +1,219 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"monopod.dev/monopod/internal/devices/contract/judge"
+	"monopod.dev/monopod/internal/devices/plugin"
+)
+
+// maxMessage is what the node takes.
+const maxMessage = 64 << 20
+
+// connection is a gRPC connection to who serves a socket now, and to nobody else later.
+type connection struct {
+	*grpc.ClientConn
+	socket net.Conn
+}
+
+func (c *connection) close() {
+	_ = c.ClientConn.Close()
+	_ = c.socket.Close() // gRPC has closed it, unless it was never used
+}
+
+func connect(ctx context.Context, path string) (*connection, error) {
+	var dialer net.Dialer
+	socket, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	var used atomic.Bool
+	client, err := grpc.NewClient("passthrough:///plugin", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			if used.Swap(true) {
+				return nil, errors.New("the connection has ended")
+			}
+			return socket, nil
+		}),
+		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+	if err != nil {
+		socket.Close()
+		return nil, err
+	}
+	return &connection{client, socket}, nil
+}
+
+// call calls the plugin, for at most the time of a step.
+func (r *run) call(ctx context.Context, f func(context.Context) error) judge.Call {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	began := time.Now()
+	err := f(ctx)
+	c := judge.Call{Took: time.Since(began)}
+	if err == nil {
+		return c
+	}
+	c.Error = plugin.Words(err)
+	switch code := status.Code(err); {
+	case ctx.Err() != nil:
+		c.Hung = true
+	case code == codes.Unavailable:
+		c.Lost = true
+	case code == codes.Unimplemented:
+		c.Unknown = true
+	}
+	return c
+}
+
+// reach waits until a socket takes connections.
+func (r *run) reach(ctx context.Context, path string, most time.Duration) judge.Call {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	began := time.Now()
+	for {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "unix", path)
+		if err == nil {
+			conn.Close()
+			return judge.Call{Took: time.Since(began)}
+		}
+		select {
+		case <-ctx.Done():
+			return judge.Call{Took: time.Since(began), Error: err.Error()}
+		case <-time.After(10 * time.Millisecond):
+		}
+		if r.program != nil {
+			if how, ended := r.program.ended(); ended {
+				return judge.Call{Took: time.Since(began), Error: "the plugin has ended: " + how}
+			}
+		}
+	}
+}
+
+// line is a connection with a stream of devices.
+type line struct {
+	conn   *connection
+	client v1beta1.DevicePluginClient
+	cancel context.CancelFunc
+	closed chan struct{}
+	began  time.Time
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next list, and at the end
+	lists   int
+	devices []*v1beta1.Device
+	bytes   int
+	ended   error
+	until   time.Time // of the end
+}
+
+// open connects and asks for the devices.
+func (r *run) open(ctx context.Context, socket string) (*line, error) {
+	if call := r.reach(ctx, socket, r.cfg.Timeout); call.Failed() {
+		return nil, errors.New(call.Error)
+	}
+	conn, err := connect(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	return &line{conn: conn, client: v1beta1.NewDevicePluginClient(conn), changed: make(chan struct{}), closed: make(chan struct{})}, nil
+}
+
+// listen asks for the devices and follows the stream until close.
+func (l *line) listen(ctx context.Context) error {
+	ctx, l.cancel = context.WithCancel(ctx)
+	l.began = time.Now()
+	stream, err := l.client.ListAndWatch(ctx, &v1beta1.Empty{})
+	if err != nil {
+		l.cancel()
+		l.cancel = nil
+		return err
+	}
+	go func() {
+		defer close(l.closed)
+		for {
+			msg, err := stream.Recv()
+			l.took(msg, err)
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+func (l *line) took(msg *v1beta1.ListAndWatchResponse, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.lists++
+		l.devices, l.bytes = msg.GetDevices(), proto.Size(msg)
+	} else {
+		l.ended, l.until = err, time.Now()
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// await waits for a list that is as wanted; ctx bounds it.
+func (l *line) await(ctx context.Context, is func(devices []*v1beta1.Device) bool) error {
+	for {
+		l.mu.Lock()
+		changed, ok, ended := l.changed, l.lists > 0 && is(l.devices), l.ended
+		l.mu.Unlock()
+		switch {
+		case ok:
+			return nil
+		case errors.Is(ended, io.EOF):
+			return errors.New("the stream has ended")
+		case ended != nil:
+			return ended
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *line) close() {
+	if l.cancel != nil {
+		l.cancel()
+		<-l.closed
+	}
+	l.conn.close()
+}
+
+func (l *line) state() judge.Stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := judge.Stream{Open: time.Since(l.began), Lists: l.lists}
+	switch {
+	case errors.Is(l.ended, io.EOF):
+		s.Open, s.Ended = l.until.Sub(l.began), "ListAndWatch returned"
+	case l.ended != nil:
+		s.Open, s.Ended = l.until.Sub(l.began), plugin.Words(l.ended)
+	}
+	return s
+}
+
+func (l *line) list() (devices []*v1beta1.Device, bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.devices, l.bytes
+}

@@ -1,0 +1,60 @@
+package contract
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"monopod.dev/monopod/internal/devices/contract/judge"
+)
+
+// nameWidth is the column of the checks' names.
+const nameWidth = 22
+
+// PrintCheck writes a check for people: a line, and below it, where something is wrong, what the API says and what to do.
+func PrintCheck(w io.Writer, c judge.Check) error {
+	verdict := string(c.Verdict)
+	if c.Verdict == judge.Fail {
+		verdict = "FAIL"
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%-4s  %-*s  %s\n", verdict, nameWidth, c.Name, oneLine(c.Found))
+	if c.Remedy != "" {
+		indent := strings.Repeat(" ", 6+nameWidth+2)
+		fmt.Fprintf(&out, "%sAPI: %s\n%s->   %s\n", indent, c.API, indent, c.Remedy)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// PrintEnd writes what comes after the checks.
+func (r *Report) PrintEnd(w io.Writer) error {
+	var out strings.Builder
+	if len(r.Output) > 0 {
+		out.WriteString("\nThe plugin's last words:\n")
+		for _, line := range r.Output {
+			out.WriteString("    " + oneLine(line) + "\n")
+		}
+	}
+	out.WriteString("\n")
+	for _, res := range r.Resources {
+		name := res.Name
+		if name == "" {
+			name = "the plugin's resource"
+		}
+		fmt.Fprintf(&out, "%s: %d devices, %d healthy, at %s\n", name, res.Devices, res.Healthy, res.Socket)
+	}
+	fmt.Fprintf(&out, "%d checks: %d ok, %d warn, %d FAIL, %d skip\n", len(r.Checks), r.Count(judge.OK), r.Count(judge.Warn), r.Count(judge.Fail), r.Count(judge.Skip))
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// oneLine keeps what a plugin sent from being more than a cell.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}

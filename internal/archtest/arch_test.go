@@ -26,7 +26,7 @@ var base = []string{"internal/failpoint", "internal/atomicfile", "internal/balla
 
 var layers = []layer{
 	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report",
-		"internal/admin/client", "internal/admin/protocol", "internal/cdispec"},
+		"internal/admin/client", "internal/admin/protocol", "internal/cdispec", "internal/devices/contract"},
 		"the command line knows the composition root, the clients of a running node and files that people write, never a role"},
 	{"cmd/monopod-executor", []string{"internal/executor"}, "the executor outlives monopod and must stay small"},
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
@@ -47,6 +47,9 @@ var layers = []layer{
 	{"internal/devices", append([]string{"internal/cdispec", "internal/state", "internal/host"}, base...), "devices are usable without the agent"},
 	{"internal/devices/alloc", []string{"internal/devices/inventory"}, "the choice of devices is a pure function"},
 	{"internal/devices/topology", []string{"internal/devices/inventory"}, "which NUMA nodes devices come from is a pure function"},
+	{"internal/devices/contract", []string{"internal/cdispec", "internal/devices/plugin", "internal/devices/inventory", "internal/devices/source", "internal/host/standin"},
+		"what a device plugin is tried with is the node's own code, without a node"},
+	{"internal/devices/contract/judge", nil, "what is right and wrong about a plugin is a pure function of what was observed"},
 	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
 	{"internal/runtime", append([]string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network", "internal/executor/client", "internal/executor/launch",
 		"internal/executor/protocol", "internal/state", "internal/host"}, base...),
@@ -62,13 +65,15 @@ var layers = []layer{
 	{"internal/bootfile", []string{"internal/ballast"}, "the lowest layer"},
 	{"internal/failpoint", nil, "the lowest layer"},
 	{"internal/archtest", nil, "a test only"},
+	{"devicetest", []string{"internal/devices/plugin", "internal/devices/source"}, "authors of device plugins get the node's own code, and nothing else of the node"},
 	{"examples", []string{"internal/image/ociarchive"}, "the example is a user's program"},
 	{"hack", nil, "tools of the build"},
 	{"test", []string{"api", "internal", "cmd", "examples"}, "tests may use anything"},
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/ocispec"}
+var pure = []string{"internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
+	"internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

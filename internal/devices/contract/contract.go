@@ -235,7 +235,7 @@ func (r *run) registered(ctx context.Context, names []string) (all []*subject) {
 		call := r.reach(ctx, s.socket, r.cfg.Timeout)
 		j := judge.Registration{Resource: name, Version: reg.version, Endpoint: reg.endpoint, Watched: reg.watched,
 			VersionError: errorWords(plugin.CheckVersion(reg.versions()...)), ResourceError: errorWords(plugin.CheckResource(name)),
-			ServedAfter: time.Since(reg.at), SocketError: call.Error}
+			Waited: call.Took, SocketError: call.Error}
 		if reg.options != nil {
 			j.Options = *reg.options
 		}

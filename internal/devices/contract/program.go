@@ -98,7 +98,10 @@ type tail struct {
 	b    []byte
 }
 
-const tailSize = 64 << 10
+const (
+	tailSize    = 64 << 10
+	longestLine = 400
+)
 
 // Write never fails: a plugin must not be stopped by its output.
 func (t *tail) Write(p []byte) (int, error) {
@@ -122,7 +125,13 @@ func (t *tail) last(lines int) []string {
 		return nil
 	}
 	all := strings.Split(strings.ToValidUTF8(text, "?"), "\n")
-	return all[max(0, len(all)-lines):]
+	all = all[max(0, len(all)-lines):]
+	for i, line := range all {
+		if len(line) > longestLine {
+			all[i] = strings.ToValidUTF8(line[:longestLine], "") + "..."
+		}
+	}
+	return all
 }
 
 // settle waits a moment for the end of a program whose connections have ended. It returns how it ended, or nothing when it did not.

@@ -66,15 +66,17 @@ func (r *run) tryRestarts(ctx context.Context, subjects []*subject) error {
 		return errors.New("it does not register again")
 	}
 	for _, s := range subjects {
-		r.add(judge.ListedAgain("restart/serves", s.name, r.relist(ctx, s)))
+		r.add(judge.ListedAgain("restart/serves", s.name, r.relistUntil(ctx, s)))
 		if s.line != nil {
 			s.line.close()
 			s.line = nil
 		}
 	}
 	if whole.Ended != "" {
-		r.skip("", "the plugin ends when the node starts", "restart/kubelet-socket", "restart/own-socket")
-	} else if err := r.trySigns(ctx, subjects, whole.Within); err != nil {
+		r.skip("", "the plugin ends when the node starts", "restart/kubelet-socket", "restart/own-socket", "restart/refused")
+		return r.tryNode(ctx, subjects)
+	}
+	if err := r.trySigns(ctx, subjects, whole.Within); err != nil {
 		return err
 	}
 	if err := r.tryRefusal(ctx, subjects); err != nil {
@@ -118,6 +120,7 @@ func (r *run) trySigns(ctx context.Context, subjects []*subject, took time.Durat
 				return err
 			}
 		}
+		r.quiet(ctx)
 	}
 	return nil
 }
@@ -164,6 +167,21 @@ func (r *run) tryRefusal(ctx context.Context, subjects []*subject) error {
 // nodePatience is how long the node may take at least: it waits for plugins to register by themselves before it gives them the second sign.
 const nodePatience = 15 * time.Second
 
+// again is how long a program that ends at once is left alone before it is started again.
+const again = 200 * time.Millisecond
+
+// sleep returns false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
 // tryNode has the node's own code take the plugin.
 func (r *run) tryNode(ctx context.Context, subjects []*subject) (err error) {
 	r.desk.shut()
@@ -190,6 +208,19 @@ func (r *run) tryNode(ctx context.Context, subjects []*subject) (err error) {
 		for healthy(src.Snapshot(), s.name) != len(s.ids) && ctx.Err() == nil {
 			select {
 			case <-changed:
+			case <-r.program.done():
+				// Plugins that end when the node starts are started again by others.
+				if _, err := r.program.kill(); err != nil {
+					return err
+				}
+				next, err := startWith(r.cfg, r.program.place, r.program.words)
+				if err != nil {
+					return err
+				}
+				r.program = next
+				if _, ended := r.program.ended(); ended && !sleep(ctx, again) {
+					return ctx.Err()
+				}
 			case <-ctx.Done():
 			}
 		}

@@ -161,6 +161,34 @@ func (r *run) relist(ctx context.Context, s *subject) judge.Again {
 	return again
 }
 
+// relistUntil lists the devices again and again until the plugin has settled: one that sees both signs of a node's start serves and registers
+// twice.
+func (r *run) relistUntil(ctx context.Context, s *subject) judge.Again {
+	before := s.devices
+	for end := time.Now().Add(r.cfg.Timeout); ; {
+		r.quiet(ctx)
+		if reg, ok := r.desk.latest(s.name, 0); ok {
+			s.socket = r.seen(reg).socket
+		}
+		again := r.relist(ctx, s)
+		again.Before = before
+		if !again.Failed() || again.Hung || ctx.Err() != nil || time.Now().After(end) {
+			return again
+		}
+	}
+}
+
+// quiet waits until nothing registers any more, or not for long.
+func (r *run) quiet(ctx context.Context) {
+	const pause, most = 250 * time.Millisecond, 10
+	for range most {
+		n := len(r.desk.list(0))
+		if !r.desk.await(ctx, pause, r.program.done(), func(all []registration) bool { return len(all) > n }) {
+			return
+		}
+	}
+}
+
 // revive starts a program that has ended although nobody had told it to, so that the rest can be tried.
 func (r *run) revive(ctx context.Context, s *subject, during string) {
 	if r.program == nil {

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,9 +46,12 @@ const outputPatience = time.Second
 
 // Process is a program that runs, or has ended. Its methods are safe for concurrent use. It leads a process group of its own.
 type Process struct {
-	cmd       *exec.Cmd
-	namespace string // as /proc/PID/ns/mnt shows it
-	done      chan struct{}
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	namespace string   // as /proc/PID/ns/mnt shows it
+	held      *os.File // the namespace: while it is open, its number is not given to another one
+	empty     sync.Once
 	how       string // how it has ended; set when done is closed
 	failed    bool
 }
@@ -125,6 +129,9 @@ func (p *Process) enter(folders []Folder) error {
 		}
 	}
 	var err error
+	if p.held, err = os.Open("/proc/thread-self/ns/mnt"); err != nil {
+		return err
+	}
 	p.namespace, err = os.Readlink("/proc/thread-self/ns/mnt")
 	return err
 }
@@ -150,8 +157,16 @@ func (p *Process) Signal(sig unix.Signal) error {
 }
 
 // Kill ends the program and all other processes in its mount namespace, and waits for that. It returns the names of those that had outlived
-// the program. A ctx that ends first is the error.
+// the program. A ctx that ends first is the error. It is called once, at the end: a second call does nothing.
 func (p *Process) Kill(ctx context.Context) (outlived []string, err error) {
+	p.empty.Do(func() {
+		outlived, err = p.kill(ctx)
+		p.held.Close()
+	})
+	return outlived, err
+}
+
+func (p *Process) kill(ctx context.Context) (outlived []string, err error) {
 	running := true
 	select {
 	case <-p.done:

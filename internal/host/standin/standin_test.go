@@ -202,13 +202,34 @@ func TestKillLeavesNothing(t *testing.T) {
 	if len(outlived) != 2 {
 		t.Errorf("outlived: %q", outlived)
 	}
-	left, err := p.inhabitants()
-	if err != nil || len(left) != 0 {
-		t.Errorf("left: %v, %v", left, err)
+	if _, err := os.Stat(p.Path("/")); err == nil {
+		t.Error("the program is still there")
 	}
 	p, _ = runs(t, "sleep 1000 & sleep 1000")
 	if outlived := kill(t, p); len(outlived) != 0 {
 		t.Errorf("killed with the program, and named: %q", outlived)
+	}
+}
+
+// TestOthersLive: the kernel gives the number of a namespace that is gone to the next one, whose processes are nobody's to kill.
+func TestOthersLive(t *testing.T) {
+	host(t)
+	first, _ := runs(t, "true")
+	ended(t, first)
+	var others []*Process
+	for range 20 {
+		p, _ := runs(t, "exec sleep 1000")
+		others = append(others, p)
+	}
+	kill(t, first)
+	for _, p := range others {
+		select {
+		case <-p.Done():
+			how, _ := p.Ended()
+			t.Fatalf("another program ended: %s", how)
+		default:
+		}
+		must(t, p.Signal(0))
 	}
 }
 

@@ -62,9 +62,9 @@ type Registration struct {
 	Options                     Options
 	// VersionError, ResourceError and EndpointError are why a node would refuse it.
 	VersionError, ResourceError, EndpointError string
-	// ServedAfter is how long after the registration the socket took connections; SocketError why it did not within that time.
-	ServedAfter time.Duration
+	// SocketError is why the socket took no connections in the time Waited; empty: it did.
 	SocketError string
+	Waited      time.Duration
 	// Watched says that it was in the plugin watcher's folder, where options are not told.
 	Watched bool
 }
@@ -80,9 +80,9 @@ func Registered(r Registration) []Check {
 	case r.EndpointError != "":
 		all = append(all, check(Fail, name, r.Resource, "%s", r.EndpointError))
 	case r.SocketError != "":
-		all = append(all, check(Fail, name, r.Resource, "%s takes no connections within %s: %s", brief(r.Endpoint), Time(r.ServedAfter), r.SocketError))
+		all = append(all, check(Fail, name, r.Resource, "%s takes no connections within %s: %s", brief(r.Endpoint), Time(r.Waited), r.SocketError))
 	default:
-		all = append(all, check(OK, name, r.Resource, "%s takes connections %s after the registration", brief(r.Endpoint), Time(r.ServedAfter)))
+		all = append(all, check(OK, name, r.Resource, "%s takes connections", brief(r.Endpoint)))
 	}
 	return all
 }

@@ -30,11 +30,12 @@ the CDI specs of the host say is told by 'monopod cdi', with or without a runnin
 
 Exit codes: 0 when all was done, 1 when something failed (standard error says what), 2 for a command line that cannot be used.`,
 		Example: `  monopod device ls
-  monopod device ls --watch example.com/widget`,
+  monopod device ls --watch example.com/widget
+  monopod device test -- ./my-device-plugin`,
 	}
 	var socket string
 	adminSocketFlag(cmd, &socket)
-	cmd.AddCommand(newDeviceListCommand(&socket))
+	cmd.AddCommand(newDeviceListCommand(&socket), newDeviceTestCommand())
 	return cmd
 }
 

@@ -102,7 +102,8 @@ func contractTarget(cmd *cobra.Command, args []string, cfg *contract.Config) err
 func testContract(cmd *cobra.Command, cfg contract.Config, output string) error {
 	var printed error
 	if output != "json" {
-		cfg.Tell = func(c judge.Check) { printed = errors.Join(printed, contract.PrintCheck(os.Stdout, c)) }
+		p := contract.Printer{W: os.Stdout}
+		cfg.Tell = func(c judge.Check) { printed = errors.Join(printed, p.Check(c)) }
 	}
 	began := time.Now()
 	report, err := contract.Run(cmd.Context(), cfg)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,31 +19,24 @@ import (
 	"monopod.dev/monopod/internal/devices/contract/judge"
 )
 
-// build builds the emulated plugin once.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "emulated")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "deviceplugin")
-	cmd := exec.Command("go", "build", "-o", path, "monopod.dev/monopod/examples/deviceplugin")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", errors.Join(err, errors.New(string(out)))
-	}
-	return path, nil
-})
-
-// TestPlugins runs the emulated plugin, in good and in bad ways, and looks at what the report says is wrong. Nothing may be left.
-func TestPlugins(t *testing.T) {
+// build builds the emulated plugin.
+func build(t *testing.T) string {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
+	path := filepath.Join(t.TempDir(), "deviceplugin")
+	cmd := exec.Command("go", "build", "-o", path, "monopod.dev/monopod/examples/deviceplugin")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	t.Cleanup(func() { os.RemoveAll(filepath.Dir(path)) })
+	return path
+}
+
+// TestPlugins runs the emulated plugin, in good and in bad ways, and looks at what the report says is wrong. Nothing may be left.
+func TestPlugins(t *testing.T) {
+	path := build(t)
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 	cdi := t.TempDir()
@@ -198,8 +190,9 @@ func try(t *testing.T, cfg Config) *Report {
 
 func text(r *Report) string {
 	var b strings.Builder
+	p := Printer{W: &b}
 	for _, c := range r.Checks {
-		_ = PrintCheck(&b, c)
+		_ = p.Check(c)
 	}
 	_ = r.PrintEnd(&b)
 	return b.String()
@@ -243,5 +236,33 @@ func TestSocketOfOneThatRuns(t *testing.T) {
 	_, err = Run(t.Context(), Config{Socket: filepath.Join(dir, "none.sock"), Timeout: 50 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), "none.sock") {
 		t.Errorf("nobody at the socket: %v", err)
+	}
+}
+
+// TestSeveralResources: each resource is tried, and named.
+func TestSeveralResources(t *testing.T) {
+	path := build(t)
+	script := path + " --resource example.com/a --endpoint a.sock & " + path + " --resource example.com/b --endpoint b.sock --bad long-id & wait"
+	report := try(t, Config{Command: []string{"sh", "-c", script}, CDIDirs: []string{}, Timeout: 30 * time.Second})
+	expect(t, report, judge.Fail, []string{"list/ids"}, false)
+	expect(t, report, judge.Warn, []string{"end/processes", "node/used"}, false) // the shell does not end its children
+	if !strings.Contains(text(report), "FAIL  list/ids                example.com/b: ") || len(report.Resources) != 2 {
+		t.Error(text(report))
+	}
+}
+
+// TestGivenUp: a test that is interrupted leaves nothing.
+func TestGivenUp(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := Config{Command: []string{"sleep", "1000"}, Timeout: time.Hour}
+	time.AfterFunc(100*time.Millisecond, cancel)
+	report, err := Run(ctx, cfg)
+	if !errors.Is(err, context.Canceled) || len(report.Checks) != 0 {
+		t.Errorf("%v: %+v", err, report.Checks)
 	}
 }

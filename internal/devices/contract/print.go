@@ -11,19 +11,35 @@ import (
 // nameWidth is the column of the checks' names.
 const nameWidth = 22
 
-// PrintCheck writes a check for people: a line, and below it, where something is wrong, what the API says and what to do.
-func PrintCheck(w io.Writer, c judge.Check) error {
-	verdict := string(c.Verdict)
+// Printer writes checks for people, as they come.
+type Printer struct {
+	W    io.Writer
+	seen map[string]bool // the resources so far
+}
+
+// Check writes a check: a line, and below it, where something is wrong, what the API says and what to do. The resource is named where there are
+// several.
+func (p *Printer) Check(c judge.Check) error {
+	if p.seen == nil {
+		p.seen = map[string]bool{}
+	}
+	verdict, found := string(c.Verdict), c.Found
 	if c.Verdict == judge.Fail {
 		verdict = "FAIL"
 	}
+	if c.Resource != "" {
+		p.seen[c.Resource] = true
+		if len(p.seen) > 1 {
+			found = c.Resource + ": " + found
+		}
+	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "%-4s  %-*s  %s\n", verdict, nameWidth, c.Name, oneLine(c.Found))
+	fmt.Fprintf(&out, "%-4s  %-*s  %s\n", verdict, nameWidth, c.Name, oneLine(found))
 	if c.Remedy != "" {
 		indent := strings.Repeat(" ", 6+nameWidth+2)
 		fmt.Fprintf(&out, "%sAPI: %s\n%s->   %s\n", indent, c.API, indent, c.Remedy)
 	}
-	_, err := io.WriteString(w, out.String())
+	_, err := io.WriteString(p.W, out.String())
 	return err
 }
 

@@ -107,7 +107,7 @@ func OptionsOf(resource string, a Asked) Check {
 	const name = "register/options"
 	switch {
 	case a.Unknown:
-		return check(Warn, name, resource, "GetDevicePluginOptions %s, as in plugins of before Kubernetes 1.9; the registration's count: %s", a.Call, optionsOr(a.Registered))
+		return check(Warn, name, resource, "GetDevicePluginOptions %s, as with old plugins; the registration's count: %s", a.Call, optionsOr(a.Registered))
 	case a.Failed():
 		return check(Fail, name, resource, "GetDevicePluginOptions %s; nodes do not use a plugin that does not tell", a.Call)
 	case a.Registered != nil && *a.Registered != a.Options:

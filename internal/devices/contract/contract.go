@@ -86,13 +86,27 @@ type run struct {
 	desk    *desk    // nil: the plugin runs already
 	program *program // nil: the plugin runs already
 	died    bool
+	pace    pace
+	over    func() error // why the run is given up; nil: it is not
 }
+
+// pace is for how long it is waited for what need not come; tests have more time.
+type pace struct {
+	settle  time.Duration // for another resource to be registered
+	sign    time.Duration // for one of the two signs of a node's start to be noticed, at least
+	refused time.Duration // for a plugin that was refused: how often it tries again
+	retry   time.Duration // the same, for it to try again at all
+}
+
+var usual = pace{settle: 500 * time.Millisecond, sign: 2 * time.Second, refused: 2 * time.Second, retry: 15 * time.Second}
 
 // Run tries a plugin. The error says why nothing, or not all, could be tried: the report has what was found until then. A plugin that breaks
 // the contract is no error.
 //
 // Errors: errdefs.ErrInvalidArgument, ErrPermissionDenied (not root).
-func Run(ctx context.Context, cfg Config) (*Report, error) {
+func Run(ctx context.Context, cfg Config) (*Report, error) { return runAt(ctx, cfg, usual) }
+
+func runAt(ctx context.Context, cfg Config, pace pace) (*Report, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	if cfg.CDIDirs == nil {
 		cfg.CDIDirs = DefaultCDIDirs
@@ -100,7 +114,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &run{cfg: cfg, report: &Report{Command: cfg.Command, Socket: cfg.Socket, Resources: []Resource{}, Checks: []judge.Check{}}}
+	r := &run{cfg: cfg, pace: pace, over: ctx.Err, report: &Report{Command: cfg.Command, Socket: cfg.Socket, Resources: []Resource{}, Checks: []judge.Check{}}}
 	switch {
 	case len(cfg.Command) == 0 && cfg.Socket == "", len(cfg.Command) > 0 && cfg.Socket != "":
 		return r.report, fmt.Errorf("either a command or a socket is tried: %w", errdefs.ErrInvalidArgument)
@@ -112,8 +126,11 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return r.report, r.runCommand(ctx)
 }
 
-// add puts checks into the report.
+// add puts checks into the report. What is found when the run was given up is nobody's fault.
 func (r *run) add(checks ...judge.Check) {
+	if r.over() != nil {
+		return
+	}
 	for _, c := range checks {
 		r.report.Checks = append(r.report.Checks, c)
 		if r.cfg.Tell != nil {
@@ -203,10 +220,10 @@ func (r *run) awaitStart(ctx context.Context, began time.Time) []string {
 		waited = all[0].at.Sub(began)
 	}
 	// A plugin may have several resources, which it registers one after the other.
-	const quiet, most = 500 * time.Millisecond, 20
+	const most = 20
 	for n, times := 0, 0; ctx.Err() == nil && len(r.desk.list(0)) > n && times < most; times++ {
 		n = len(r.desk.list(0))
-		r.desk.await(ctx, quiet, r.program.done(), func(all []registration) bool { return len(all) > n })
+		r.desk.await(ctx, r.pace.settle, r.program.done(), func(all []registration) bool { return len(all) > n })
 	}
 	var names []string
 	watched := false

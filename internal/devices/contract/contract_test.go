@@ -49,11 +49,14 @@ func TestPlugins(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout := 30 * time.Second
+			timeout, at := 60*time.Second, usual
 			if c.hangs {
 				timeout = 3 * time.Second
 			}
-			report := try(t, Config{Command: append([]string{path}, c.args(name)...), CDIDirs: []string{cdi}, Timeout: timeout})
+			if c.notices {
+				at.sign = 60 * time.Second
+			}
+			report := try(t, Config{Command: append([]string{path}, c.args(name)...), CDIDirs: []string{cdi}, Timeout: timeout}, at)
 			expect(t, report, judge.Fail, c.fail, c.hangs)
 			expect(t, report, judge.Warn, c.warn, c.hangs)
 			for name, part := range c.says {
@@ -80,10 +83,11 @@ type plug struct {
 	fail, warn []string
 	says       map[string]string
 	hangs      bool
+	notices    bool // both signs of a node's start, however long it takes
 }
 
 var cases = map[string]plug{
-	"good": {says: map[string]string{"register/call": "example.com/emulated", "list/first": "2 devices, 2 of them healthy", "answer/host-paths": "/dev/null",
+	"good": {notices: true, says: map[string]string{"register/call": "example.com/emulated", "list/first": "2 devices, 2 of them healthy", "answer/host-paths": "/dev/null",
 		"restart/kubelet-socket": "noticed: ", "restart/own-socket": "noticed: ", "node/used": "2 healthy devices", "prefer/answers": "not offered", "end/signal": "exit status 0"}},
 	"all that there is":        {flags: "--preferred --pre-start --numa 1 --devices 5", says: map[string]string{"prefer/fits": "answers fit", "start/answers": "3 calls", "list/topology": "told"}},
 	"serves late":              {flags: "--register-before-serving"},
@@ -172,11 +176,11 @@ func expect(t *testing.T, r *Report, v judge.Verdict, want []string, atLeast boo
 	}
 }
 
-func try(t *testing.T, cfg Config) *Report {
+func try(t *testing.T, cfg Config, at pace) *Report {
 	t.Helper()
 	var log bytes.Buffer
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-	report, err := Run(t.Context(), cfg)
+	report, err := runAt(t.Context(), cfg, at)
 	if err != nil {
 		t.Errorf("Run: %v", err)
 	}
@@ -217,7 +221,7 @@ func TestSocketOfOneThatRuns(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	report := try(t, Config{Socket: p.Socket(), CDIDirs: []string{}, Timeout: 60 * time.Second})
+	report := try(t, Config{Socket: p.Socket(), CDIDirs: []string{}, Timeout: 60 * time.Second}, usual)
 	expect(t, report, judge.Fail, nil, false)
 	expect(t, report, judge.Warn, nil, false)
 	var skipped []string
@@ -243,7 +247,9 @@ func TestSocketOfOneThatRuns(t *testing.T) {
 func TestSeveralResources(t *testing.T) {
 	path := build(t)
 	script := path + " --resource example.com/a --endpoint a.sock & " + path + " --resource example.com/b --endpoint b.sock --bad long-id & wait"
-	report := try(t, Config{Command: []string{"sh", "-c", script}, CDIDirs: []string{}, Timeout: 30 * time.Second})
+	at := usual
+	at.settle = 10 * time.Second
+	report := try(t, Config{Command: []string{"sh", "-c", script}, CDIDirs: []string{}, Timeout: 60 * time.Second}, at)
 	expect(t, report, judge.Fail, []string{"list/ids"}, false)
 	expect(t, report, judge.Warn, []string{"end/processes", "node/used"}, false) // the shell does not end its children
 	if !strings.Contains(text(report), "FAIL  list/ids                example.com/b: ") || len(report.Resources) != 2 {
@@ -251,18 +257,25 @@ func TestSeveralResources(t *testing.T) {
 	}
 }
 
-// TestGivenUp: a test that is interrupted leaves nothing.
+// TestGivenUp: a test that is interrupted, before or while the plugin is tried, leaves nothing, and blames nobody.
 func TestGivenUp(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	path := build(t)
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
-	ctx, cancel := context.WithCancel(t.Context())
-	cfg := Config{Command: []string{"sleep", "1000"}, Timeout: time.Hour}
-	time.AfterFunc(100*time.Millisecond, cancel)
-	report, err := Run(ctx, cfg)
-	if !errors.Is(err, context.Canceled) || len(report.Checks) != 0 {
-		t.Errorf("%v: %+v", err, report.Checks)
+	for at, command := range map[string][]string{"": {"sleep", "1000"}, "list/first": {path}, "restart/node": {path}, "restart/refused": {path}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cfg := Config{Command: command, Timeout: time.Hour, Tell: func(c judge.Check) {
+			if c.Name == at {
+				cancel()
+			}
+		}}
+		if at == "" {
+			time.AfterFunc(100*time.Millisecond, cancel)
+		}
+		report, err := Run(ctx, cfg)
+		if !errors.Is(err, context.Canceled) || report.Count(judge.Fail)+report.Count(judge.Warn) != 0 {
+			t.Errorf("%q: %v\n%s", at, err, text(report))
+		}
+		cancel()
 	}
 }

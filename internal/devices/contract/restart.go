@@ -12,12 +12,6 @@ import (
 	"monopod.dev/monopod/internal/devices/source"
 )
 
-// signPatience is how long one of the two signs of a node's start is waited for at least, and refusedFor how long a plugin is watched that was refused.
-const (
-	signPatience = 2 * time.Second
-	refusedFor   = 2 * time.Second
-)
-
 // restarts plays a node that starts again, in several ways.
 func (r *run) restarts(ctx context.Context, subjects []*subject) {
 	names := append(append([]string{}, ofRestarts...), "node/used")
@@ -102,7 +96,7 @@ func (r *run) sign(ctx context.Context, subjects []*subject, most time.Duration,
 
 // trySigns gives the two signs one at a time.
 func (r *run) trySigns(ctx context.Context, subjects []*subject, took time.Duration) error {
-	most := min(r.cfg.Timeout, max(signPatience, 5*took))
+	most := min(r.cfg.Timeout, max(r.pace.sign, 5*took))
 	for _, one := range []struct {
 		name string
 		give func() error
@@ -152,8 +146,10 @@ func (r *run) tryRefusal(ctx context.Context, subjects []*subject) error {
 	if !r.desk.await(ctx, r.cfg.Timeout, r.program.done(), tried) {
 		r.skip("", "the plugin did not register again", "restart/refused")
 	} else {
-		r.desk.await(ctx, refusedFor, r.program.done(), func([]registration) bool { return false })
-		res := judge.Refusal{Tried: len(r.desk.list(after)), Within: refusedFor}
+		began := time.Now()
+		r.desk.await(ctx, r.pace.refused, r.program.done(), func([]registration) bool { return false })
+		r.desk.await(ctx, r.pace.retry, r.program.done(), func(all []registration) bool { return len(all) > after+1 })
+		res := judge.Refusal{Tried: len(r.desk.list(after)), Within: time.Since(began)}
 		res.Ended, _ = r.program.ended()
 		r.add(judge.Refused(res))
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
@@ -221,4 +222,35 @@ func TestOthers(t *testing.T) {
 			t.Errorf("%d: %+v, want %s", i, c.check, c.want)
 		}
 	}
+}
+
+// FuzzJudge: whatever a plugin sends is judged.
+func FuzzJudge(f *testing.F) {
+	seed := func(m proto.Message) {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	seed(&v1beta1.ListAndWatchResponse{Devices: numa(0, -1, 5000)})
+	seed(&v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{
+		Envs: map[string]string{"A": "1"}, Mounts: []*v1beta1.Mount{{HostPath: "/a", ContainerPath: "b"}}, Devices: []*v1beta1.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "rwx"}},
+		CdiDevices: []*v1beta1.CDIDevice{{Name: "v.com/c=1"}},
+	}}})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var list v1beta1.ListAndWatchResponse
+		if proto.Unmarshal(b, &list) == nil {
+			Listed("r", List{Devices: list.GetDevices(), Bytes: len(b)})
+			ListedAgain("list/again", "r", Again{Before: list.GetDevices(), After: nil})
+		}
+		var resp v1beta1.AllocateResponse
+		if proto.Unmarshal(b, &resp) == nil {
+			a := Allocation{Containers: 1, Response: &resp}
+			Answers("r", []Allocation{a}, Host{})
+			if c := Same("r", a, a); c.Verdict != OK {
+				t.Errorf("an answer is not the same as itself: %+v", c)
+			}
+		}
+	})
 }

@@ -27,11 +27,12 @@ func answerOf(resp *v1beta1.AllocateResponse) (source.Answer, error) {
 	if _, ok := a.Annotations[""]; ok {
 		return source.Answer{}, fmt.Errorf("annotations: a key is empty (its value is %s)", brief(a.Annotations[""]))
 	}
+	mounts, nodes := map[string]source.Mount{}, map[string]source.Node{} // by where they are in the container
 	for i, m := range r.GetMounts() {
 		mount := source.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), ReadOnly: m.GetReadOnly()}
 		err := checkPaths(mount.HostPath, mount.ContainerPath)
 		if err == nil {
-			a.Mounts, err = addOnce(a.Mounts, mount, func(m source.Mount) string { return m.ContainerPath })
+			a.Mounts, err = addOnce(a.Mounts, mounts, mount, mount.ContainerPath)
 		}
 		if err != nil {
 			return source.Answer{}, fmt.Errorf("mounts[%d]: %w", i, err)
@@ -44,7 +45,7 @@ func answerOf(resp *v1beta1.AllocateResponse) (source.Answer, error) {
 			node.Permissions, err = permissionsOf(d.GetPermissions())
 		}
 		if err == nil {
-			a.Nodes, err = addOnce(a.Nodes, node, func(n source.Node) string { return n.ContainerPath })
+			a.Nodes, err = addOnce(a.Nodes, nodes, node, node.ContainerPath)
 		}
 		if err != nil {
 			return source.Answer{}, fmt.Errorf("devices[%d]: %w", i, err)
@@ -100,14 +101,14 @@ func permissionsOf(s string) (string, error) {
 }
 
 // addOnce adds what is not there yet. Two things at one place of the container contradict each other.
-func addOnce[T comparable](list []T, one T, place func(T) string) ([]T, error) {
-	for _, other := range list {
-		if other == one {
-			return list, nil
-		}
-		if filepath.Clean(place(other)) == filepath.Clean(place(one)) {
-			return nil, fmt.Errorf("container_path %s is that of an earlier entry, which is not the same", brief(place(one)))
-		}
+func addOnce[T comparable](list []T, places map[string]T, one T, place string) ([]T, error) {
+	other, taken := places[filepath.Clean(place)]
+	switch {
+	case !taken:
+		places[filepath.Clean(place)] = one
+		return append(list, one), nil
+	case other == one:
+		return list, nil
 	}
-	return append(list, one), nil
+	return nil, fmt.Errorf("container_path %s is that of an earlier entry, which is not the same", brief(place))
 }

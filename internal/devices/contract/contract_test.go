@@ -50,6 +50,7 @@ func TestPlugins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			timeout, at := 60*time.Second, usual
+			at.refused = 100 * time.Millisecond // the emulated plugin tries again after a second
 			if c.hangs {
 				timeout = 3 * time.Second
 			}

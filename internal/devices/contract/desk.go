@@ -65,10 +65,17 @@ func openDesk(ctx context.Context, p place) (*desk, error) {
 	return d, nil
 }
 
-// open serves kubelet.sock.
+// open serves kubelet.sock. The name is there when the socket is served, not a moment before: a plugin that sees it come registers once.
 func (d *desk) open() error {
-	l, err := net.Listen("unix", filepath.Join(d.plugins, kubeletSocket))
+	hidden := filepath.Join(d.plugins, ".desk")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
 	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false) // it will not have the name that it was made with
+	defer os.Remove(hidden)
+	if err := os.Link(hidden, filepath.Join(d.plugins, kubeletSocket)); err != nil { // plugins look out for a creation, which a rename is not
+		l.Close()
 		return err
 	}
 	d.server, d.served = grpc.NewServer(), make(chan struct{})
@@ -86,6 +93,7 @@ func (d *desk) shut() {
 		d.server.Stop()
 		<-d.served
 		d.server = nil
+		_ = os.Remove(filepath.Join(d.plugins, kubeletSocket)) // it is ours; what is left goes with the folder
 	}
 }
 

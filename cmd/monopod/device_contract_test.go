@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -109,8 +110,15 @@ func TestDeviceTestSocket(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	p := emulator.New(emulator.Config{Dir: dir, Resource: "example.com/x", NoRegistration: true, Devices: emulator.Devices(2, 0)})
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- p.Run(t.Context()) }()
+	go func() { ended <- p.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
 	text, err := deviceTest(t, "unix://"+p.Socket())
 	if err != nil || !strings.Contains(text, "skip  register/call           the plugin was started by somebody else: '-- COMMAND' tries this, too") {
 		t.Errorf("%v\n%s", err, text)

@@ -96,9 +96,10 @@ type pace struct {
 	sign    time.Duration // for one of the two signs of a node's start to be noticed, at least
 	refused time.Duration // for a plugin that was refused: how often it tries again
 	retry   time.Duration // the same, for it to try again at all
+	node    time.Duration // for the node to know all devices, at least: it waits for plugins to register by themselves before it gives them the second sign
 }
 
-var usual = pace{settle: 500 * time.Millisecond, sign: 2 * time.Second, refused: 2 * time.Second, retry: 15 * time.Second}
+var usual = pace{settle: 500 * time.Millisecond, sign: 2 * time.Second, refused: 2 * time.Second, retry: 15 * time.Second, node: 15 * time.Second}
 
 // Run tries a plugin. The error says why nothing, or not all, could be tried: the report has what was found until then. A plugin that breaks
 // the contract is no error.

@@ -52,7 +52,7 @@ func TestPlugins(t *testing.T) {
 			timeout, at := 60*time.Second, usual
 			at.refused = 100 * time.Millisecond // the emulated plugin tries again after a second
 			if c.hangs {
-				timeout = 3 * time.Second
+				timeout, at.node = 3*time.Second, 0
 			}
 			if c.notices {
 				at.sign = 60 * time.Second

@@ -160,9 +160,6 @@ func (r *run) tryRefusal(ctx context.Context, subjects []*subject) error {
 	return r.recover(ctx, subjects)
 }
 
-// nodePatience is how long the node may take at least: it waits for plugins to register by themselves before it gives them the second sign.
-const nodePatience = 15 * time.Second
-
 // again is how long a program that ends at once is left alone before it is started again.
 const again = 200 * time.Millisecond
 
@@ -185,7 +182,7 @@ func (r *run) tryNode(ctx context.Context, subjects []*subject) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(nodePatience, r.cfg.Timeout))
+	ctx, cancel := context.WithTimeout(ctx, max(r.pace.node, r.cfg.Timeout))
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
 	began := time.Now()
 	go func() {

@@ -261,8 +261,11 @@ func TestStatsOfSharedParent(t *testing.T) {
 	n.launch(ids[0], shell("b", sleeper))
 	n.launch(ids[1], shell("c", sleeper))
 	for i, want := range []uint64{4, 2} {
-		l := n.sandboxStats(ids[i]).GetLinux()
-		within(t, "processes", l.GetProcess().GetProcessCount(), want, want)
+		var l *cri.LinuxPodSandboxStats
+		n.eventually("each shell to have started its sleep", func() bool {
+			l = n.sandboxStats(ids[i]).GetLinux()
+			return l.GetProcess().GetProcessCount().GetValue() == want
+		})
 		var cpu, memory uint64
 		for _, c := range l.GetContainers() {
 			cpu += c.GetCpu().GetUsageCoreNanoSeconds().GetValue()

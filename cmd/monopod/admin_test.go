@@ -19,8 +19,8 @@ import (
 	"monopod.dev/monopod/internal/admin"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/devices"
-	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/state"
 )
 

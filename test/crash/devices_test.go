@@ -338,13 +338,6 @@ func (c *churn) awaitNothing() {
 		for _, h := range c.check() {
 			left = append(left, "process of "+h.String())
 		}
-		entries, err := os.ReadDir(filepath.Join(c.n.Dir, "pods"))
-		if err != nil {
-			left = append(left, err.Error())
-		}
-		for _, e := range entries {
-			left = append(left, "logs "+e.Name())
-		}
 		return len(left) == 0, strings.Join(left, ", ")
 	})
 }

@@ -40,6 +40,7 @@ func conditions(in *Input, a *assessment, st *v1.PodStatus) {
 	for _, c := range []v1.PodCondition{sandbox, init, ready, containers} {
 		setCondition(in, st, c)
 	}
+	devicesCondition(in, a, st)
 }
 
 func names(all []v1.ContainerStatus, match func(v1.ContainerStatus) bool) string {

@@ -61,7 +61,7 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	st.Phase = livePhase(a)
 	switch a.verdict {
 	case goesOn:
-		if why := in.withoutDevices(); why != "" && !in.terminating() && a.anyDue() {
+		if why := a.awaits(in); why != "" && (st.Phase == v1.PodPending || !in.Granted) {
 			st.Reason, st.Message = ReasonDevicesNotReady, why
 		} else if f, ok := in.Failures[Key{Verb: CreateSandbox}]; ok && a.sandbox == nil && !in.terminating() {
 			st.Message = f.Message
@@ -87,14 +87,6 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	if a.verdict == allSucceeded || a.verdict == goesOn && allExitedZero(st) {
 		st.Phase = v1.PodSucceeded
 	}
-}
-
-// withoutDevices says why the pod does not get its devices now; empty: it has them, or they were not asked for yet.
-func (in *Input) withoutDevices() string {
-	if in.Granted {
-		return ""
-	}
-	return in.Failures[Key{Verb: GrantDevices}].Message
 }
 
 func (a *assessment) anyDue() bool {
@@ -191,6 +183,9 @@ func (in *Input) waitingAgain(a *assessment, f *fate) (reason, message string) {
 	if !f.notBefore.IsZero() && in.Now.Before(f.notBefore) {
 		return ReasonCrashLoopBackOff, crashLoopMessage(in, f)
 	}
+	if why := in.lacksDevices(a, f); why != "" {
+		return ReasonDevicesNotReady, why
+	}
 	if fail, ok := in.Failures[Key{StartContainer, f.spec.Name}]; ok {
 		return in.failed(f, fail)
 	}
@@ -205,8 +200,8 @@ func (in *Input) waitingFirst(a *assessment, f *fate) (reason, message string) {
 	switch fail, failed := in.Failures[Key{StartContainer, f.spec.Name}]; {
 	case f.last != nil && f.last.State == Unknown:
 		return ReasonStatusUnknown, "the runtime cannot tell the state of the container; it will be stopped"
-	case a.verdict == goesOn && in.withoutDevices() != "":
-		return ReasonDevicesNotReady, in.withoutDevices()
+	case a.verdict == goesOn && in.lacksDevices(a, f) != "":
+		return ReasonDevicesNotReady, in.lacksDevices(a, f)
 	case failed && a.sandbox != nil:
 		return in.failed(f, fail)
 	case !f.isInit && len(a.init) > 0 && !a.initialized:
@@ -290,5 +285,5 @@ func Merge(api v1.PodStatus, own *v1.PodStatus) v1.PodStatus {
 
 // owned says that a condition is written by the node's agent.
 func owned(t v1.PodConditionType) bool {
-	return t == v1.PodReadyToStartContainers || t == v1.PodInitialized || t == v1.PodReady || t == v1.ContainersReady
+	return t == v1.PodReadyToStartContainers || t == v1.PodInitialized || t == v1.PodReady || t == v1.ContainersReady || t == DevicesReady
 }

@@ -47,12 +47,15 @@ type Client struct {
 	conn *grpc.ClientConn
 	log  *slog.Logger
 	// identity is what the runtime said of itself last.
-	identity atomic.Pointer[Identity]
+	identity    atomic.Pointer[Identity]
+	connections *connections
 }
 
 // Dial makes the client; nothing is sent before the first call.
 func Dial(cfg Config) (*Client, error) {
+	made := &connections{}
 	conn, err := grpc.NewClient("unix://"+cfg.Socket,
+		grpc.WithStatsHandler(made),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
@@ -68,6 +71,7 @@ func Dial(cfg Config) (*Client, error) {
 		Images:               cri.NewImageServiceClient(conn),
 		conn:                 conn,
 		log:                  cfg.Log,
+		connections:          made,
 	}, nil
 }
 

@@ -28,6 +28,11 @@ func (r *Runtime) CreateContainer(_ context.Context, req *cri.CreateContainerReq
 			return nil, status.Errorf(codes.AlreadyExists, "container %v exists", cfg.Metadata)
 		}
 	}
+	for _, d := range cfg.CDIDevices {
+		if !r.ignoresCDI && !r.cdi[d.Name] {
+			return nil, status.Errorf(codes.Unknown, "CDI device injection failed: unresolvable CDI devices %s", d.Name)
+		}
+	}
 	id := r.id("c")
 	r.configs[id] = cfg
 	r.containers[id] = &container{sandbox: req.PodSandboxId, ended: make(chan struct{}), status: &cri.ContainerStatus{

@@ -47,6 +47,10 @@ type Runtime struct {
 	calls      []string
 	listeners  map[chan *cri.ContainerEventResponse]bool
 	notReady   string
+	cdi        map[string]bool // CDI devices that there are
+	ignoresCDI bool
+	name       string
+	version    string
 	// Configs are the configurations of the containers, by container ID.
 	configs map[string]*cri.ContainerConfig
 }
@@ -63,6 +67,7 @@ func Start(t testing.TB, socket string) *Runtime {
 		Socket: socket, sandboxes: map[string]*cri.PodSandboxStatus{}, containers: map[string]*container{},
 		images: map[string]bool{}, pulls: map[string]error{}, deaf: map[string]bool{}, failures: map[string]error{},
 		listeners: map[chan *cri.ContainerEventResponse]bool{}, configs: map[string]*cri.ContainerConfig{},
+		cdi: map[string]bool{}, name: "fake", version: "1.0",
 	}
 	r.Serve(t)
 	t.Cleanup(r.Stop)
@@ -98,6 +103,15 @@ func (r *Runtime) Stop() {
 
 // HaveImage makes an image present.
 func (r *Runtime) HaveImage(ref string) { r.locked(func() { r.images[ref] = true }) }
+
+// HaveCDI makes a CDI device known. Containers that ask for others are refused.
+func (r *Runtime) HaveCDI(name string) { r.locked(func() { r.cdi[name] = true }) }
+
+// IgnoreCDI makes the runtime create containers without the CDI devices that they ask for, as old runtimes do.
+func (r *Runtime) IgnoreCDI(ignores bool) { r.locked(func() { r.ignoresCDI = ignores }) }
+
+// Is makes the runtime say that it is another one.
+func (r *Runtime) Is(name, version string) { r.locked(func() { r.name, r.version = name, version }) }
 
 // PullFails makes pulls of an image fail; nil: succeed. Images that this was never called for can't be pulled.
 func (r *Runtime) PullFails(ref string, err error) { r.locked(func() { r.pulls[ref] = err }) }
@@ -225,7 +239,9 @@ func (r *Runtime) tell(id string, kind cri.ContainerEventType) {
 
 // Version implements CRI.
 func (r *Runtime) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
-	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "1.0", RuntimeApiVersion: "v1"}, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: r.name, RuntimeVersion: r.version, RuntimeApiVersion: "v1"}, nil
 }
 
 // RuntimeConfig implements CRI.

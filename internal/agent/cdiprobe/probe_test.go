@@ -1,0 +1,201 @@
+package cdiprobe
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/crifake"
+)
+
+// bench is a prober of a fake runtime, and how a container with a device is about to be created in it.
+type bench struct {
+	*testing.T
+	rt     *crifake.Runtime
+	client *cri.Client
+	prober *Prober
+	req    *criv1.CreateContainerRequest
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	dir, err := os.MkdirTemp("/tmp", "mpq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	rt := crifake.Start(t, filepath.Join(dir, "cri.sock"))
+	log := slog.New(slog.DiscardHandler)
+	client, err := cri.Dial(cri.Config{Socket: rt.Socket, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	sandbox := &criv1.PodSandboxConfig{Metadata: &criv1.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"}}
+	s, err := client.RunPodSandbox(t.Context(), &criv1.RunPodSandboxRequest{Config: sandbox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt.HaveCDI("example.com/widget=0")
+	rt.Calls()
+	return &bench{t, rt, client, New(Config{Runtime: client, Log: log}), &criv1.CreateContainerRequest{
+		PodSandboxId: s.PodSandboxId, SandboxConfig: sandbox, Config: &criv1.ContainerConfig{
+			Metadata: &criv1.ContainerMetadata{Name: "a", Attempt: 3}, Image: &criv1.ImageSpec{Image: "img"},
+			CDIDevices: []*criv1.CDIDevice{{Name: "example.com/widget=0"}},
+		},
+	}}
+}
+
+// ask expects an answer, and returns how often something was created for it.
+func (b *bench) ask(want Answer) (created int) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	v, err := b.prober.Ask(ctx, b.req)
+	if err != nil || v.Answer != want {
+		b.Errorf("answer %d, %v, want %d", v.Answer, err, want)
+	}
+	return b.settled()
+}
+
+// identified returns when the runtime has said who it is.
+func (b *bench) identified() {
+	b.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		_, err := b.client.Identify(b.Context())
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			b.Fatal(err)
+		}
+	}
+}
+
+// settled checks that nothing is left, and returns how often something was to be created.
+func (b *bench) settled() (created int) {
+	b.Helper()
+	if _, left := b.rt.Count(); left != 0 {
+		b.Errorf("%d containers are left", left)
+	}
+	for _, c := range b.rt.Calls() {
+		if strings.HasPrefix(c, "CreateContainer") {
+			created++
+		}
+	}
+	return created
+}
+
+func TestItIsAskedOncePerGeneration(t *testing.T) {
+	b := newBench(t)
+	if n := b.ask(Honours); n != 3 {
+		t.Errorf("%d attempts", n)
+	}
+	if n := b.ask(Honours); n != 0 {
+		t.Errorf("%d attempts for what is known", n)
+	}
+	if len(b.req.Config.CDIDevices) != 1 || b.req.Config.CDIDevices[0].Name != "example.com/widget=0" {
+		t.Errorf("the request was changed: %v", b.req.Config.CDIDevices)
+	}
+	// It is started with another configuration.
+	before := b.client.Generation()
+	b.rt.Stop()
+	b.rt.IgnoreCDI(true)
+	b.rt.Serve(t)
+	b.identified() // a call may fail with the old connection
+	if after := b.client.Generation(); after.Connection == before.Connection || after.Name != "fake" {
+		t.Errorf("it was %+v, it is %+v", before, after)
+	}
+	if n := b.ask(Ignores); n != 1 {
+		t.Errorf("%d attempts", n)
+	}
+	if n := b.ask(Ignores); n != 0 {
+		t.Errorf("%d attempts for what is known", n)
+	}
+	// It is another one, behind the same connection.
+	b.rt.IgnoreCDI(false)
+	b.rt.Is("fake", "2.0")
+	b.identified()
+	if n := b.ask(Honours); n != 3 {
+		t.Errorf("%d attempts", n)
+	}
+}
+
+func TestTheOwnRuntimeIsNotProbed(t *testing.T) {
+	b := newBench(t)
+	b.rt.Is("monopod", "v0.1.0")
+	if n := b.ask(Honours); n != 0 {
+		t.Errorf("%d attempts", n)
+	}
+}
+
+// TestOtherErrorsAreNoAnswer: they are told in the runtime's words, and it is asked again.
+func TestOtherErrorsAreNoAnswer(t *testing.T) {
+	b := newBench(t)
+	for _, code := range []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.NotFound, codes.Unknown, codes.Internal} {
+		b.rt.Fail("CreateContainer", status.Error(code, "image img: not found"))
+		if v, err := b.prober.Ask(t.Context(), b.req); err == nil || !strings.Contains(err.Error(), "image img: not found") || v.Answer != Unknown {
+			t.Errorf("%s: answer %d, %v", code, v.Answer, err)
+		}
+	}
+	b.rt.Fail("CreateContainer", nil)
+	b.settled()
+	b.ask(Honours)
+}
+
+// TestWhatIsNotRemovedIsNoRefusal: the name that is taken by it is not mistaken for an answer.
+func TestWhatIsNotRemovedIsNoRefusal(t *testing.T) {
+	b := newBench(t)
+	b.rt.Fail("RemoveContainer", status.Error(codes.Internal, "busy"))
+	for range 2 { // the second time the name is taken from the start
+		if v, err := b.prober.Ask(t.Context(), b.req); err == nil || v.Answer != Unknown {
+			t.Errorf("answer %d, %v", v.Answer, err)
+		}
+	}
+	b.rt.Fail("RemoveContainer", nil)
+	list, err := b.client.ListContainers(t.Context(), &criv1.ListContainersRequest{})
+	if err != nil || len(list.Containers) != 1 {
+		t.Fatalf("left %v, %v", list, err)
+	}
+	if err := b.prober.remove(t.Context(), list.Containers[0].Id); err != nil {
+		t.Fatal(err)
+	}
+	b.ask(Honours)
+}
+
+func TestManyAskAtOnce(t *testing.T) {
+	b := newBench(t)
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if v, err := b.prober.Ask(t.Context(), b.req); err != nil || v.Answer != Honours {
+				t.Errorf("answer %d, %v", v.Answer, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := b.settled(); n != 3 {
+		t.Errorf("%d attempts", n)
+	}
+}
+
+func TestHeldSaysWhatHelps(t *testing.T) {
+	text := Held("a", "example.com/widget=0", cri.Generation{Name: "containerd", Version: "1.6.20"})
+	for _, want := range []string{"container a", "example.com/widget=0", "containerd 1.6.20", "enable_cdi", "CRI-O 1.28"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q does not say %s", text, want)
+		}
+	}
+}

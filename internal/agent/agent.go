@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/imagekeep"
@@ -224,7 +225,7 @@ func (a *Agent) newPods(ctx context.Context, client *cri.Client, node *nodestatu
 		hostIPs = append(hostIPs, ip.String())
 	}
 	return newPods(a.cfg.NodeName, a.kube, worker.Config{
-		Runtime: client, Kube: a.kube, Devices: grants{a.cfg.Devices},
+		Runtime: client, Kube: a.kube, Devices: grants{a.cfg.Devices}, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: a.log}),
 		Volumes: volumes.New(volumes.Config{
 			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,
 		}),

@@ -74,6 +74,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.kube.PrependReactor("patch", "pods", countVersions(b.kube.Tracker()))
 	b.rt.HaveImage("img")
+	b.rt.HaveCDI("example.com/widget=0")
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	return b

@@ -41,14 +41,12 @@ func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	created, err := w.cfg.Runtime.CreateContainer(ctx, &criv1.CreateContainerRequest{
-		PodSandboxId: a.Sandbox.ID, Config: cfg, SandboxConfig: sandbox,
-	})
+	id, err := w.createContainer(ctx, c, &criv1.CreateContainerRequest{PodSandboxId: a.Sandbox.ID, Config: cfg, SandboxConfig: sandbox})
 	if err != nil {
-		return w.failedToStart(ctx, pod, c, because(plan.ReasonCreateError, errors.New(text(err))))
+		return w.failedToStart(ctx, pod, c, err)
 	}
 	w.event(pod, c.Name, v1.EventTypeNormal, "Created", "Container created")
-	if _, err := w.cfg.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+	if _, err := w.cfg.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: id}); err != nil {
 		return w.failedToStart(ctx, pod, c, because(plan.ReasonRunError, errors.New(text(err))))
 	}
 	w.event(pod, c.Name, v1.EventTypeNormal, "Started", "Container started")

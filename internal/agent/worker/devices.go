@@ -7,7 +7,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/devices"
@@ -48,6 +50,43 @@ func (w *Worker) devicesOf(ctx context.Context, pod *v1.Pod, c *v1.Container) (d
 	return grant, because(plan.ReasonDevicesNotReady, err)
 }
 
+// createContainer creates a container; one with CDI devices only by a runtime that is known not to leave them out.
+func (w *Worker) createContainer(ctx context.Context, c *v1.Container, req *criv1.CreateContainerRequest) (id string, err error) {
+	var verdict cdiprobe.Verdict
+	asks := len(req.Config.CDIDevices) > 0
+	if asks {
+		switch verdict, err = w.cfg.CDI.Ask(ctx, req); {
+		case err != nil:
+			return "", because(plan.ReasonCreateError, fmt.Errorf("it is not known whether the runtime honours CDI devices: %s", text(err)))
+		case verdict.Answer != cdiprobe.Honours:
+			return "", because(plan.ReasonDevicesNotReady, errors.New(cdiprobe.Held(c.Name, req.Config.CDIDevices[0].Name, verdict.Generation)))
+		}
+	}
+	created, err := w.cfg.Runtime.CreateContainer(ctx, req)
+	if err != nil {
+		return "", because(plan.ReasonCreateError, errors.New(text(err)))
+	}
+	if asks && w.cfg.Runtime.Generation() != verdict.Generation {
+		// Another one may have created it than the one that was asked. It is made anew: one that was not started is removed before.
+		return "", because(plan.ReasonCreateError, errors.New("the container runtime was restarted while the container was created"))
+	}
+	return created.ContainerId, nil
+}
+
+// noteRuntime lets what waited for another runtime be tried again at once when there is one.
+func (w *Worker) noteRuntime() {
+	now := w.cfg.Runtime.Generation()
+	if now == w.runtime {
+		return
+	}
+	w.runtime = now
+	for k, f := range w.failures {
+		if k.Verb == plan.StartContainer && f.Reason == plan.ReasonDevicesNotReady {
+			delete(w.failures, k)
+		}
+	}
+}
+
 // deviceID names a device.
 type deviceID struct{ resource, name string }
 
@@ -57,6 +96,7 @@ func (w *Worker) lookAtDevices(in *plan.Input) {
 	if w.released || !asksForDevices(in.Pod) {
 		return
 	}
+	w.checkDeadline(in)
 	in.Devices = map[string][]plan.Device{}
 	sick := map[deviceID]time.Time{}
 	for _, g := range w.cfg.Devices.GrantsOf(w.uid) {
@@ -75,8 +115,23 @@ func (w *Worker) lookAtDevices(in *plan.Input) {
 	w.sick = sick
 	if w.rejection == nil {
 		// Once said it holds: a device that recovers while the pod is being stopped does not bring it back.
-		w.rejection, w.failsAt = plan.FailedByDevices(in)
+		var unhealthyAt, deadline time.Time
+		w.rejection, unhealthyAt = plan.FailedByDevices(in)
+		if w.rejection == nil {
+			w.rejection, deadline = plan.FailedByDeadline(in)
+		}
+		w.failsAt = earlier(unhealthyAt, deadline)
 		in.Rejection = w.rejection
+	}
+}
+
+// checkDeadline tells once of an annotation that has no effect: when the pod is first seen on this node, and when it is changed.
+func (w *Worker) checkDeadline(in *plan.Input) {
+	text := in.Pod.Annotations[plan.DevicesDeadlineAnnotation]
+	isNew := w.deadline == nil && in.Prior.StartTime == nil || w.deadline != nil && *w.deadline != text
+	w.deadline = &text
+	if err := plan.CheckDevicesDeadline(in.Pod); err != nil && isNew && !in.Gone {
+		w.event(in.Pod, "", v1.EventTypeWarning, plan.ReasonInvalidAnnotation, err.Error())
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/objects"
@@ -56,6 +57,8 @@ type Config struct {
 	Runtime *cri.Client
 	Kube    kubernetes.Interface
 	Devices Devices
+	// CDI knows whether the runtime honours CDI devices.
+	CDI     *cdiprobe.Prober
 	Ports   Ports
 	Volumes *volumes.Manager
 	Objects *objects.Store
@@ -108,9 +111,13 @@ type Worker struct {
 	// pulls are the last failures to pull, by image.
 	pulls   map[string]plan.Failure
 	granted bool
+	// runtime is the runtime that was seen last.
+	runtime cri.Generation
 	// sick says since when devices of the pod have not been healthy; failsAt is when it is to be looked again whether the pod fails by that.
 	sick    map[deviceID]time.Time
 	failsAt time.Time
+	// deadline is the annotation with the pod's deadline for devices as it was seen last; nil: it was not looked at.
+	deadline *string
 	// rejection is why the pod is never to run; nil: it may.
 	rejection *plan.Rejection
 	released  bool
@@ -284,6 +291,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 		return w.blind(ctx, err), false
 	}
 	w.unseen = 0
+	w.noteRuntime()
 	w.forgetFailures(&observed)
 	w.noteImages(&observed)
 	due := w.follow(&wish)

@@ -6,7 +6,7 @@
 //	     |   status, nodestatus, events        |  +-- the runtime's events
 //	     +-------------------------------------+
 //
-// Its parts: plan decides and is pure, worker acts, cri observes, podspec translates, volumes, env and objects resolve what
+// Its parts: plan decides and is pure, worker acts, cri observes, cdiprobe tries out what CRI does not tell of a runtime, podspec translates, volumes, env and objects resolve what
 // a container refers to, pullauth finds credentials for pulls, imagekeep removes images by what imagegc decides, status and
 // nodestatus tell, server serves logs and streams, podlog reads logs.
 //

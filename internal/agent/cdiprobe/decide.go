@@ -82,7 +82,7 @@ func passes(c codes.Code) bool {
 // Held says why a container waits whose runtime ignores CDI devices, and what helps. device is one of those that it has.
 func Held(container, device string, runtime cri.Generation) string {
 	return fmt.Sprintf("container %s has CDI devices (%s), and the container runtime %s %s ignores them without a word: it has created a container with one that "+
-		"does not exist. It waits for a runtime that honours them: containerd 2, a late containerd 1.7 with enable_cdi = true in the configuration of its CRI "+
+		"does not exist. It waits for a runtime that honours them: containerd 2, containerd 1.7.2 with enable_cdi = true in the configuration of its CRI "+
 		"plugin, CRI-O 1.28 (those from 1.23 on know the annotations only), or monopod; upgrade or configure the runtime, and restart it",
 		container, device, runtime.Name, runtime.Version)
 }

@@ -1,6 +1,6 @@
 // Package cdiprobe finds out whether a container runtime honours ContainerConfig.CDIDevices.
 //
-// Runtimes that do not know the field (containerd before 1.7, CRI-O before 1.28), or have it switched off, ignore it in silence: a pod would
+// Runtimes that do not know the field (containerd before 1.7.2, CRI-O before 1.28), or have it switched off, ignore it in silence: a pod would
 // start without its devices. CRI has no way to ask, so it is tried with a device that cannot exist.
 //
 // It guarantees that an answer holds for the runtime that is connected now, that nothing is taken for an answer that may be about something

@@ -13,9 +13,14 @@ import (
 
 // CreateContainer implements CRI: a name is unique by sandbox and attempt.
 func (r *Runtime) CreateContainer(_ context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+	var creating func(*cri.ContainerConfig)
+	r.locked(func() { creating = r.creating })
+	cfg := req.Config
+	if creating != nil {
+		creating(cfg)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cfg := req.Config
 	if err := r.begin("CreateContainer", cfg.Metadata.Name); err != nil {
 		return nil, err
 	}

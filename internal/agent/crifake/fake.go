@@ -49,6 +49,7 @@ type Runtime struct {
 	notReady   string
 	cdi        map[string]bool // CDI devices that there are
 	ignoresCDI bool
+	creating   func(*cri.ContainerConfig)
 	name       string
 	version    string
 	// Configs are the configurations of the containers, by container ID.
@@ -109,6 +110,9 @@ func (r *Runtime) HaveCDI(name string) { r.locked(func() { r.cdi[name] = true })
 
 // IgnoreCDI makes the runtime create containers without the CDI devices that they ask for, as old runtimes do.
 func (r *Runtime) IgnoreCDI(ignores bool) { r.locked(func() { r.ignoresCDI = ignores }) }
+
+// Creating has f called before each container is created; f may use the runtime.
+func (r *Runtime) Creating(f func(*cri.ContainerConfig)) { r.locked(func() { r.creating = f }) }
 
 // Is makes the runtime say that it is another one.
 func (r *Runtime) Is(name, version string) { r.locked(func() { r.name, r.version = name, version }) }

@@ -128,12 +128,13 @@ func checkHook(path string) *Drift {
 }
 
 // CheckNode checks a device node. A spec may describe a node in full (type and major number); then CDI lets its host
-// path be absent, and the driver that owns the number must be there instead.
+// path be absent, and the driver that owns the number must be there instead. Symbolic links are followed: udev's stable names are links, and
+// one that leads nowhere is a device that is away.
 func (h Host) CheckNode(n *specs.DeviceNode) *Drift {
 	path := HostPath(n)
 	full := n.Type != "" && (n.Major != 0 || n.Type == "p")
 	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
+	if err := unix.Stat(path, &st); err != nil {
 		if full && errors.Is(err, fs.ErrNotExist) {
 			return h.checkDriver(path, n)
 		}
@@ -177,8 +178,6 @@ func fileType(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return "directory"
-	case unix.S_IFLNK:
-		return "symbolic link"
 	case unix.S_IFSOCK:
 		return "socket"
 	}

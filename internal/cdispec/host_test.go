@@ -33,6 +33,9 @@ func hostWith(t *testing.T) (h Host, dev string) {
 	if err := os.Symlink("char", filepath.Join(dev, "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("nowhere", filepath.Join(dev, "astray")); err != nil {
+		t.Fatal(err)
+	}
 	sock, err := net.Listen("unix", filepath.Join(dev, "sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +60,9 @@ func TestCheckNode(t *testing.T) {
 		{node: specs.DeviceNode{Path: "/dev/char", Major: 195}, fault: "has device number 195:3, the spec says 195:0"},
 		{node: specs.DeviceNode{Path: "/dev/char", Type: "b"}, fault: `has type "c", the spec says "b"`},
 		{node: specs.DeviceNode{Path: "/dev/plain"}, fault: "is a regular file, not a device node"},
-		{node: specs.DeviceNode{Path: "/dev/link"}, fault: "is a symbolic link, not a device node"},
+		{node: specs.DeviceNode{Path: "/dev/link"}},
+		{node: specs.DeviceNode{Path: "/dev/link", Type: "c", Major: 195, Minor: 4}, fault: "has device number 195:3, the spec says 195:4"},
+		{node: specs.DeviceNode{Path: "/dev/astray"}, fault: "does not exist", missing: true},
 		{node: specs.DeviceNode{Path: "/dev/sock"}, fault: "is a socket, not a device node"},
 		{node: specs.DeviceNode{Path: "/dev"}, fault: "is a directory, not a device node"},
 		{node: specs.DeviceNode{Path: "/dev/none"}, fault: "does not exist", missing: true},

@@ -2,6 +2,7 @@ package container
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -122,6 +123,24 @@ func TestCDIBecomesOCI(t *testing.T) {
 				t.Errorf("got\n%s\nwant %s (go test -run %s -rewrite)", got, path, t.Name())
 			}
 		})
+	}
+}
+
+// A node that is known by a link is the one to which the link leads when the container is made.
+func TestCDIFollowsLinks(t *testing.T) {
+	m, dir := injector(t, map[string]string{"a/x.json": `{"cdiVersion": "0.5.0", "kind": "v.com/w", "devices": [{"name": "w",
+		"containerEdits": {"deviceNodes": [{"path": "/dev/w", "hostPath": "%DIR%/link", "type": "c", "permissions": "rw"}]}}]}`})
+	for target, minor := range map[string]int64{"/dev/zero": 5, "/dev/full": 7} {
+		if err := errors.Join(os.RemoveAll(filepath.Join(dir, "link")), os.Symlink(target, filepath.Join(dir, "link"))); err != nil {
+			t.Fatal(err)
+		}
+		spec := plain()
+		if err := m.injectCDI(spec, asked("v.com/w=w"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if d := spec.Linux.Devices; len(d) != 1 || d[0].Path != "/dev/w" || d[0].Type != "c" || d[0].Major != 1 || d[0].Minor != minor {
+			t.Errorf("%s becomes %+v", target, d)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	cdilib "tags.cncf.io/container-device-interface/pkg/cdi"
 	cdi "tags.cncf.io/container-device-interface/specs-go"
+
+	"monopod.dev/monopod/internal/cdispec"
 )
 
 // cdiEdits are edits of an OCI specification, of a CDI file or of one of its devices.
@@ -40,12 +42,16 @@ func (e cdiEdits) apply(spec *specs.Spec, uids, gids *cri.IDMapping) error {
 }
 
 // complete returns a copy of the edits, because the library fills in device nodes, with what the CDI specification leaves to the
-// runtime: a mount of a host's path is a bind mount unless it has a file system's type, as there was no type before CDI 0.4.
+// runtime: a mount of a host's path is a bind mount unless it has a file system's type, as there was no type before CDI 0.4. A node that is
+// known by a symbolic link is the one to which the link leads now; the library follows none.
 func (e cdiEdits) complete() *cdi.ContainerEdits {
 	c := *e.ContainerEdits
 	c.DeviceNodes, c.Mounts, c.Hooks = slices.Clone(c.DeviceNodes), slices.Clone(c.Mounts), slices.Clone(c.Hooks)
 	for i, n := range c.DeviceNodes {
 		node := *n
+		if real, err := filepath.EvalSymlinks(cdispec.HostPath(n)); err == nil { // what is not there is told by whoever looks for it
+			node.HostPath = real
+		}
 		c.DeviceNodes[i] = &node
 	}
 	for i, m := range c.Mounts {

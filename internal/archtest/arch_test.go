@@ -26,7 +26,8 @@ var base = []string{"internal/failpoint", "internal/atomicfile", "internal/balla
 
 var layers = []layer{
 	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report",
-		"internal/admin/client", "internal/admin/protocol", "internal/cdispec", "internal/devices/contract"},
+		"internal/admin/client", "internal/admin/protocol", "internal/cdispec", "internal/devices/contract",
+		"internal/devices/hostdevice", "internal/devices/hostnode", "internal/devices/hostspecs"},
 		"the command line knows the composition root, the clients of a running node and files that people write, never a role"},
 	{"cmd/monopod-executor", []string{"internal/executor"}, "the executor outlives monopod and must stay small"},
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
@@ -51,6 +52,7 @@ var layers = []layer{
 		"what a device plugin is tried with is the node's own code, without a node"},
 	{"internal/devices/contract/judge", nil, "what is right and wrong about a plugin is a pure function of what was observed"},
 	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
+	{"internal/devices/hostdevice", nil, "what spec comes of a host's device is a pure function"},
 	{"internal/runtime", append([]string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network", "internal/executor/client", "internal/executor/launch",
 		"internal/executor/protocol", "internal/state", "internal/host"}, base...),
 		"the runtime is usable under anybody's kubelet"},
@@ -73,7 +75,7 @@ var layers = []layer{
 
 // pure packages decide and do nothing else.
 var pure = []string{"internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
-	"internal/ocispec"}
+	"internal/devices/hostdevice", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

@@ -34,6 +34,7 @@ func (c *catalog) look(h cdispec.Host, id *identifier) *catalog {
 	for i := range snapshot.Devices {
 		d := &snapshot.Devices[i]
 		e := c.byName[inventory.CDIName(d.Resource, d.Name)]
+		d.Absent = false // what it was before is in the copy
 		var found []string
 		for _, n := range slices.Concat(e.Edits.DeviceNodes, e.File.Spec.ContainerEdits.DeviceNodes) {
 			f := check(n)

@@ -56,9 +56,19 @@ func TestADeviceIsAsHealthyAsItsNodes(t *testing.T) {
 	awaitHealth(t, s, ticks, "w0", dev+"/w0 does not exist")
 	write(t, dev+"/w0", "")
 	awaitHealth(t, s, ticks, "w0", dev+"/w0 is a regular file, not a device node")
+	if d, _ := s.Snapshot().Find("v.com/w", "w0"); d.Absent {
+		t.Error("the device is absent though something is at its path")
+	}
 	must(t, os.Remove(dev+"/w0"))
+	awaitHealth(t, s, ticks, "w0", dev+"/w0 does not exist")
+	if d, _ := s.Snapshot().Find("v.com/w", "w0"); !d.Absent {
+		t.Error("the device is not absent though nothing is at its path")
+	}
 	mknod(t, dev+"/w0", 1, 3)
 	awaitHealth(t, s, ticks, "w0", "")
+	if d, _ := s.Snapshot().Find("v.com/w", "w0"); d.Absent {
+		t.Error("the device is still absent though it has come again")
+	}
 
 	mknod(t, dev+"/sub/w1", 1, 3) // what is there is another device
 	awaitHealth(t, s, ticks, "w1", dev+"/sub/w1 has device number 1:3, the spec says 1:5")

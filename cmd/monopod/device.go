@@ -17,13 +17,15 @@ import (
 
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/devices/hostnode"
 )
 
 func newDeviceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "device",
-		Short: "Work with a running node's devices",
-		Long: `Works with the devices of a running node, over its administration socket ('monopod up' or 'monopod node'), which only root reaches.
+		Short: "Work with devices",
+		Long: `Works with devices: ls asks a running node, over its administration socket ('monopod up' or 'monopod node'), which only root reaches; add
+and rm give a device of the host to pods, and take it back; test tries a device plugin.
 
 A device belongs to a resource (example.com/widget), which pods ask for in their limits. It comes from a CDI spec or a device plugin. What
 the CDI specs of the host say is told by 'monopod cdi', with or without a running node.
@@ -35,7 +37,7 @@ Exit codes: 0 when all was done, 1 when something failed (standard error says wh
 	}
 	var socket string
 	adminSocketFlag(cmd, &socket)
-	cmd.AddCommand(newDeviceListCommand(&socket), newDeviceTestCommand())
+	cmd.AddCommand(newDeviceListCommand(&socket), newDeviceAddCommand(hostnode.ThisHost()), newDeviceRemoveCommand(&socket), newDeviceTestCommand())
 	return cmd
 }
 

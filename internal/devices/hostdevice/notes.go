@@ -18,15 +18,15 @@ func notes(req Request, n Node, p Plan) (all []string) {
 	case p.Follows == ByLink && n.USB != nil && n.USB.Serial == "" && strings.HasPrefix(path.Base(path.Dir(p.HostPath)), "by-id"):
 		say("the USB device %s has no serial number: where a second one of its model is plugged in, %s is either of them%s", *n.USB, p.HostPath, elsewhere(n, "by-path"))
 	case p.Follows == ByNumber && len(n.Links) > 0 && n.USB != nil:
-		say("plugged in again it may get another number, and another device this one. %s is a name that stays: to follow it, add that path, or say --usb %s, with --replace",
-			n.Links[0], *n.USB)
+		say("plugged in again it may get another number, and another device this one. It has a name that stays; to follow that: %s", again(req, p, n.Links[0]))
 	case p.Follows == ByNumber && len(n.Links) > 0:
-		say("%s is a name of the same device that stays when the kernel finds its devices in another order: to follow it, add that path with --replace", n.Links[0])
+		say("after a reboot the kernel may find its devices in another order. It has a name that stays; to follow that: %s", again(req, p, n.Links[0]))
 	case p.Follows == ByNumber && n.Subsystem == "usb":
-		say("the number of %s is another one each time the device is plugged in, and this host makes no other name for it: %s", n.Real, remedy(req, n, p))
+		say("the device must stay plugged in: the number of %s is another one each time, and this host makes no other name for it", n.Real)
+		all = append(all, remedy(req, n, p)...)
 	case p.Follows == ByNumber && n.USB != nil:
-		say("the device must keep its number: this host makes no name for it that stays, so plugged in again it may be another than %s, and another device be %s: %s",
-			n.Real, n.Real, remedy(req, n, p))
+		say("the device must keep its number: this host makes no name for it that stays, so plugged in again it may not be %s, and another device may", n.Real)
+		all = append(all, remedy(req, n, p)...)
 	}
 	if n.Type == "b" && strings.Contains(p.Permissions, "w") {
 		say("whoever has it writes to the disk itself: it must not be mounted on the host at the same time")
@@ -69,11 +69,23 @@ const plain = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.
 // LinkFolder is the folder below the host's /dev in which Rule makes its links.
 const LinkFolder = "monopod"
 
-func remedy(req Request, n Node, p Plan) string {
+// remedy tells how a device is followed for which the host makes no name.
+func remedy(req Request, n Node, p Plan) []string {
 	rule := Rule(n, p.Name)
 	if rule == "" {
-		return "leave it where it is plugged in"
+		return nil
 	}
-	return fmt.Sprintf("leave it plugged in; or, where udev runs, write the line '%s' to /etc/udev/rules.d/70-monopod.rules, run 'udevadm control --reload && udevadm trigger', and add %s with --name %s --replace",
-		rule, path.Join(req.Dev, LinkFolder, p.Name), p.Name)
+	return []string{
+		"where udev runs, this line in /etc/udev/rules.d/70-monopod.rules makes a name: " + rule,
+		"and then: udevadm control --reload && udevadm trigger && udevadm settle && " + again(req, p, path.Join(req.Dev, LinkFolder, p.Name)),
+	}
+}
+
+// again is the command that lets the device be followed by another path, and leaves all else of it as it is.
+func again(req Request, p Plan, link string) string {
+	words := []string{"monopod device add", link, "--name", p.Name, "--class", strings.TrimPrefix(p.Kind, Vendor+"/"), "--container-path", p.ContainerPath}
+	if req.Permissions != "" && req.Permissions != "rw" {
+		words = append(words, "--permissions", req.Permissions)
+	}
+	return strings.Join(append(words, "--replace"), " ")
 }

@@ -101,7 +101,7 @@ func (n *Node) run() {
 	if err != nil {
 		n.t.Fatalf("devicetest: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // Stop ends it: t.Context ends before the plugin may have
+	ctx, cancel := context.WithCancel(context.WithoutCancel(n.t.Context())) // Stop ends it: the test's context ends before the plugin may have
 	ended := make(chan error, 1)
 	go func() { ended <- source.Run(ctx, n.tick) }()
 	n.mu.Lock()

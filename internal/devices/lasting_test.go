@@ -18,10 +18,7 @@ import (
 const gadget = "example.com/gadget"
 
 // pluginLike is a source as device plugins are: its answers last, and tell the nodes that its devices do not.
-type pluginLike struct {
-	benchSource
-	healthy map[string]bool
-}
+type pluginLike struct{ benchSource }
 
 func (s *pluginLike) Name() string { return "device-plugin" }
 func (s *pluginLike) AnswersLast() {}

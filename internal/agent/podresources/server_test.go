@@ -283,9 +283,9 @@ func TestLivingServerIsLeft(t *testing.T) {
 func TestConfig(t *testing.T) {
 	w := &world{}
 	for name, cfg := range map[string]Config{
-		"not absolute": {Socket: "kubelet.sock", Pods: w, Log: slog.Default()},
-		"107":          {Socket: "/" + strings.Repeat("x", 107), Pods: w, Log: slog.Default()},
-		"Config.Pods":  {Socket: DefaultSocket, Log: slog.Default()},
+		"not absolute": {Socket: "kubelet.sock", Pods: w, Log: slog.New(slog.DiscardHandler)},
+		"107":          {Socket: "/" + strings.Repeat("x", 107), Pods: w, Log: slog.New(slog.DiscardHandler)},
+		"Config.Pods":  {Socket: DefaultSocket, Log: slog.New(slog.DiscardHandler)},
 		"Config.Log":   {Socket: DefaultSocket, Pods: w},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), name) {

@@ -198,7 +198,7 @@ func (r *run) revive(ctx context.Context, s *subject, during string) {
 	how, ended := r.program.ended()
 	if !ended {
 		// It serves no more, or not as before: a restart brings it back to where it was.
-		how = r.program.stop(ctx, r.cfg.Timeout)
+		r.program.stop(ctx, r.cfg.Timeout)
 	} else {
 		r.died = true
 		r.add(judge.Died(during, how))

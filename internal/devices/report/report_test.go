@@ -143,7 +143,7 @@ func TestDiff(t *testing.T) {
 	} {
 		var got []string
 		for _, e := range Diff(c.last, c.next) {
-			what := ""
+			var what string
 			if e.Device != nil {
 				what = e.Device.Name
 			} else {

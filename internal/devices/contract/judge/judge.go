@@ -37,10 +37,7 @@ type Check struct {
 
 // check makes one by the rule of that name.
 func check(v Verdict, name, resource, format string, args ...any) Check {
-	r, known := ruleOf(name)
-	if !known {
-		panic("judge: no rule for the check " + name)
-	}
+	r, _ := ruleOf(name) // there is one for each name that is used here: see the tests
 	c := Check{Name: name, Resource: resource, Verdict: v, Found: fmt.Sprintf(format, args...), API: r.api}
 	if v == Warn || v == Fail {
 		c.Remedy = r.remedy

@@ -169,6 +169,21 @@ func TestAddressesGoRoundAndEnd(t *testing.T) {
 	}
 }
 
+// TestAddressThatGetsFreeMeanwhileIsFound: a range is not used up when its last address gets free just as it is looked for.
+func TestAddressThatGetsFreeMeanwhileIsFound(t *testing.T) {
+	h := newHost(t)
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: ranges("10.202.0.0/30")})
+	for i := range 100 {
+		id := fmt.Sprint("s", i)
+		ns := h.sandbox(id)
+		if a := h.setup(b, id, ns); a.String() != "10.202.0.2" {
+			t.Fatalf("the only address is %s", a)
+		}
+		h.must(b.Teardown(t.Context(), id))
+		h.drop(ns) // the kernel tells when the interface has ended with it
+	}
+}
+
 func TestFailedSetupLeavesNothing(t *testing.T) {
 	h := newHost(t)
 	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})

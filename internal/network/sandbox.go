@@ -31,8 +31,9 @@ func (b *Bridge) Setup(ctx context.Context, req Request) (Result, error) {
 	}
 	req.HostPorts = ports
 	res, err := b.setup(req)
-	if errdefs.IsResourceExhausted(err) && b.leaving.some() {
-		// Addresses that are about to be free can be had now. This takes other sandboxes' locks, so not under this one's.
+	if errdefs.IsResourceExhausted(err) {
+		// Addresses that are about to be free can be had now, and others may have become free since. This takes other sandboxes' locks, so not
+		// under this one's.
 		if err = b.leaving.now(); err == nil {
 			res, err = b.setup(req)
 		}

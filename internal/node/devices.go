@@ -1,8 +1,13 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/cdi"
@@ -33,4 +38,26 @@ func (o *Options) devices() (devices.Config, error) {
 		cfg.Topology.Nodes = append(cfg.Topology.Nodes, topology.Node{ID: n.ID, Distances: n.Distances})
 	}
 	return cfg, nil
+}
+
+// deviceFolders are the folders of the role devices that others use too, and that are not there yet: who starts makes them.
+func (o *Options) deviceFolders() (missing []string) {
+	d := &o.Config.Devices
+	for _, dir := range []string{d.PluginDir, d.PluginRegistryDir, filepath.Dir(d.PodResourcesSocket)} {
+		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !slices.Contains(missing, dir) {
+			missing = append(missing, dir)
+		}
+	}
+	return missing
+}
+
+// removeUnused removes folders as far as nobody has put anything into them.
+func removeUnused(dirs []string) error {
+	var errs []error
+	for _, dir := range dirs {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

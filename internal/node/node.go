@@ -65,6 +65,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	if err := start.Wait(); err != nil {
 		return errors.Join(err, o.abandon(api, rt))
 	}
+	made := o.deviceFolders()
 	dev, closeDevices, err := o.newDevices()
 	if err != nil {
 		return errors.Join(err, o.abandon(api, rt))
@@ -93,7 +94,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	})
 	err = stages.wait()
 	if o.Ephemeral {
-		err = errors.Join(err, o.removeAll(rt))
+		err = errors.Join(err, o.removeAll(rt), removeUnused(made))
 	}
 	return errors.Join(err, rt.close())
 }

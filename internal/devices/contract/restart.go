@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"monopod.dev/monopod/internal/devices/contract/judge"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/plugin"
@@ -217,7 +219,11 @@ func (r *run) tryNode(ctx context.Context, subjects []*subject) (err error) {
 			case <-ctx.Done():
 			}
 		}
-		r.add(judge.UsedByNode(s.name, used(ctx, src, s, time.Since(began))))
+		u, away := used(ctx, src, s, began)
+		for away && sleep(ctx, again) { // it may be registering once more: it has seen several signs
+			u, away = used(ctx, src, s, began)
+		}
+		r.add(judge.UsedByNode(s.name, u))
 	}
 	return nil
 }
@@ -231,17 +237,17 @@ func healthy(snap *inventory.Snapshot, resource string) (n int) {
 	return n
 }
 
-// used has the node grant a device.
-func used(ctx context.Context, src *plugin.Source, s *subject, took time.Duration) judge.Used {
+// used has the node grant a device. away: the plugin was not there for it at the moment.
+func used(ctx context.Context, src *plugin.Source, s *subject, began time.Time) (u judge.Used, away bool) {
 	snap := src.Snapshot()
-	u := judge.Used{Within: took, Healthy: healthy(snap, s.name), Want: len(s.ids)}
+	u = judge.Used{Within: time.Since(began), Healthy: healthy(snap, s.name), Want: len(s.ids)}
 	for _, p := range snap.Problems {
 		if p.Resource == s.name || p.Resource == "" {
 			u.Problems = append(u.Problems, p.Message)
 		}
 	}
 	if u.Healthy != u.Want || u.Want == 0 {
-		return u
+		return u, u.Want > 0
 	}
 	id := s.ids[0]
 	if advice := src.Prefer(ctx, s.name, s.ids, nil, 1); len(advice) == 1 {
@@ -256,5 +262,5 @@ func used(ctx context.Context, src *plugin.Source, s *subject, took time.Duratio
 		err = src.BeforeStart(ctx, c, s.name, []string{id})
 	}
 	u.Error, u.Granted = errorWords(err), fmt.Sprintf(", and %.80q was granted", id)
-	return u
+	return u, errdefs.IsUnavailable(err)
 }

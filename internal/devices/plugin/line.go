@@ -69,7 +69,6 @@ func connect(ctx context.Context, path string) (*connection, error) {
 			return conn, nil
 		}),
 		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
-		grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(0), // 64 kB a plugin, for what is nearly always silent
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
 	if err != nil {
 		conn.Close()

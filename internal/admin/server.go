@@ -16,13 +16,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/host/unixsocket"
 )
 
 // Devices is what the server asks of the device manager. Its methods are safe for concurrent use.
@@ -109,22 +107,16 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// listen serves the socket before it has its name, so that nobody finds one that does not answer. It has its mode from the begin: bind(2) makes
-// it with the mode of the descriptor's own inode.
+// listen serves the socket before it has its name, so that nobody finds one that does not answer.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	hidden := path + "~" // no longer than the names of the others in the directory: a socket's path is short
 	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	rootOnly := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
-		return errors.Join(err, cerr)
-	}}
-	l, err := rootOnly.Listen(ctx, "unix", hidden)
+	l, err := unixsocket.Listen(ctx, hidden)
 	if err != nil {
 		return nil, err
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // by then the socket has another name
 	if err = notOther(path); err == nil {
 		err = os.Rename(hidden, path)
 	}

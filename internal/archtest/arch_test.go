@@ -36,7 +36,7 @@ var layers = []layer{
 	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/agent", "internal/runtime", "internal/devices",
 		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host"},
 		"the composition root is the only package that knows every role"},
-	{"internal/admin", []string{"internal/devices"}, "what a running node tells: values of the devices, and what the composition root says of the rest"},
+	{"internal/admin", []string{"internal/devices", "internal/host/unixsocket"}, "what a running node tells: values of the devices, and what the composition root says of the rest"},
 	{"internal/admin/client", []string{"internal/admin/protocol", "internal/devices/report"}, "a client knows what is spoken, not who speaks it"},
 	{"internal/admin/protocol", nil, "what is spoken over the administration socket, for both sides"},
 	{"internal/apiserver", base, "a role reaches another one only through a public protocol"},

@@ -97,7 +97,7 @@ func (d *door) open() error {
 
 // make serves a new socket before it has the name that plugins know.
 func (d *door) make() error {
-	listener, hidden, at, err := unixsocket.Hidden(d.cfg.Dir)
+	listener, hidden, at, err := unixsocket.Hidden(d.ctx, d.cfg.Dir)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (k *keeper) open(ctx context.Context) error {
 	if k.listener == nil {
 		k.sweep()
 	}
-	return k.make()
+	return k.make(ctx)
 }
 
 // sweep removes what a process that was killed has left under a hidden name.
@@ -110,8 +110,8 @@ func (k *keeper) sweep() {
 	}
 }
 
-func (k *keeper) make() error {
-	listener, hidden, id, err := Hidden(filepath.Dir(k.Path))
+func (k *keeper) make(ctx context.Context) error {
+	listener, hidden, id, err := Hidden(ctx, filepath.Dir(k.Path))
 	if err != nil {
 		return err
 	}

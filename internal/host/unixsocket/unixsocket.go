@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -75,19 +76,32 @@ func Served(ctx context.Context, path string) bool {
 	return true
 }
 
+// Listen makes a socket that is root's alone, and accepts connections there. It has its mode from the begin: bind(2) makes it with the mode of
+// the descriptor's own inode. Closing the listener does not remove it.
+func Listen(ctx context.Context, path string) (*net.UnixListener, error) {
+	rootOnly := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, cerr)
+	}}
+	l, err := rootOnly.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	listener := l.(*net.UnixListener)
+	listener.SetUnlinkOnClose(false) // it may have another name by then
+	return listener, nil
+}
+
 // Hidden makes a socket of mode 0600 in a folder, under a name that begins with HiddenPrefix, and accepts connections there. Show gives it
 // the name that others know; closing the listener removes neither name.
-func Hidden(dir string) (listener *net.UnixListener, hidden string, id ID, err error) {
+func Hidden(ctx context.Context, dir string) (listener *net.UnixListener, hidden string, id ID, err error) {
 	var random [randomBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
 	hidden = filepath.Join(dir, HiddenPrefix+hex.EncodeToString(random[:]))
-	listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
-	if err != nil {
+	if listener, err = Listen(ctx, hidden); err != nil {
 		return nil, "", ID{}, err
 	}
-	listener.SetUnlinkOnClose(false) // it will not have the name that it was made with
-	id, _, err = At(hidden)
-	if err := errors.Join(err, os.Chmod(hidden, 0o600)); err != nil {
+	if id, _, err = At(hidden); err != nil {
 		listener.Close()
 		os.Remove(hidden)
 		return nil, "", ID{}, err

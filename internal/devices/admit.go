@@ -268,32 +268,19 @@ func (m *Manager) claim(uid string, rec podRecord, container, resource string, g
 	g.Nodes = slices.Compact(g.Nodes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, records := range []map[string]podRecord{m.granted, m.reserved} {
-		other, ok := holderOf(records, uid, g)
-		if !ok {
-			continue
+	var holder *podRecord
+	m.othersGrants(uid, func(pod podRecord, resource string, o resourceGrant) {
+		if o.Source != g.Source && alloc.NewHeld(o.hardware(resource)...).Overlays(g.Nodes) {
+			holder = &pod
 		}
-		return g, &NotReadyError{resource, fmt.Errorf("its answer gives %s, which pod %s/%s has by another resource", strings.Join(g.Nodes, ", "), other.Namespace, other.Name)}
+	})
+	if holder != nil {
+		return g, &NotReadyError{resource, fmt.Errorf("its answer gives %s, which pod %s/%s has by another resource", strings.Join(g.Nodes, ", "), holder.Namespace, holder.Name)}
 	}
 	claimed := m.reserved[uid].with(map[string]containerRecord{container + " " + resource: {Grants: map[string]resourceGrant{resource: g}}})
 	claimed.Namespace, claimed.Name = rec.Namespace, rec.Name
 	m.reserved[uid] = claimed
 	return g, nil
-}
-
-// holderOf finds another pod that has hardware of a grant by another source.
-func holderOf(records map[string]podRecord, uid string, g resourceGrant) (holder podRecord, found bool) {
-	for other, rec := range sorted(records) {
-		if other == uid {
-			continue
-		}
-		rec.each(func(resource string, o resourceGrant) {
-			if o.Source != g.Source && alloc.NewHeld(o.hardware(resource)...).Overlays(g.Nodes) {
-				holder, found = rec, true
-			}
-		})
-	}
-	return holder, found
 }
 
 // sourceOf is the source that has given the devices.

@@ -48,17 +48,17 @@ func (c choice) begin() *alloc.Allocation {
 	return a
 }
 
-// plain chooses by number alone. The error is an *alloc.Shortage.
-func (c choice) plain() (*alloc.Allocation, error) {
+// plain says whether there is enough, by number alone. The error is an *alloc.Shortage.
+func (c choice) plain() error {
 	a := c.begin()
 	for _, n := range c.needs {
 		for resource, count := range sorted(n.want) {
 			if _, err := a.Take(n.role, resource, count, nil); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return a, nil
+	return nil
 }
 
 // aligned chooses with regard to NUMA nodes and to the sources' advice. ask is the first question that has no answer yet. The error is an

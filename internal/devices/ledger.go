@@ -122,15 +122,6 @@ func (p podRecord) with(containers map[string]containerRecord) podRecord {
 	return p
 }
 
-// each goes through the grants of all containers.
-func (p podRecord) each(yield func(resource string, g resourceGrant)) {
-	for _, c := range p.Containers {
-		for resource, g := range c.Grants {
-			yield(resource, g)
-		}
-	}
-}
-
 // hardware is what is granted.
 func (g resourceGrant) hardware(resource string) []alloc.Hardware {
 	var all []alloc.Hardware

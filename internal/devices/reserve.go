@@ -58,10 +58,10 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 		Unfit: func(d inventory.Device) string { return unfit[keyOf(d)] },
 	}
 	var short *alloc.Shortage
-	if _, err := c.plain(); errors.As(err, &short) {
+	if errors.As(c.plain(), &short) {
 		m.turnedAway = m.turnedAway || len(m.reserved) > 0
 		c.pool.Held, c.pool.Withheld = alloc.NewHeld(), nil
-		if _, never := c.plain(); never != nil {
+		if never := c.plain(); never != nil {
 			m.leave(req.UID)
 			return nil, m.shortage(w, short, unfit, "; that is more than the node has now, so the pod does not stand in line")
 		}
@@ -98,11 +98,16 @@ func (m *Manager) unknown() error {
 }
 
 // othersGrants goes through what pods but the one have, or are about to have. m.mu is held.
-func (m *Manager) othersGrants(uid string, yield func(resource string, g resourceGrant)) {
+func (m *Manager) othersGrants(uid string, yield func(pod podRecord, resource string, g resourceGrant)) {
 	for _, records := range []map[string]podRecord{m.granted, m.reserved} {
 		for other, rec := range records {
-			if other != uid {
-				rec.each(yield)
+			if other == uid {
+				continue
+			}
+			for _, c := range rec.Containers {
+				for resource, g := range c.Grants {
+					yield(rec, resource, g)
+				}
 			}
 		}
 	}
@@ -111,7 +116,7 @@ func (m *Manager) othersGrants(uid string, yield func(resource string, g resourc
 // heldByOthers is the hardware that pods but the one have. m.mu is held.
 func (m *Manager) heldByOthers(w *world, uid string) *alloc.Held {
 	h := alloc.NewHeld()
-	m.othersGrants(uid, func(resource string, g resourceGrant) {
+	m.othersGrants(uid, func(_ podRecord, resource string, g resourceGrant) {
 		foreign := w.isForeign(resource, g)
 		for _, hw := range g.hardware(resource) {
 			if foreign {
@@ -127,7 +132,7 @@ func (m *Manager) heldByOthers(w *world, uid string) *alloc.Held {
 // devices become free as those end. What is known by its nodes is compared, and need not be counted. m.mu is held.
 func (m *Manager) withheldFrom(w *world, uid string) func(resource string) int {
 	n := map[string]int{}
-	m.othersGrants(uid, func(resource string, g resourceGrant) {
+	m.othersGrants(uid, func(_ podRecord, resource string, g resourceGrant) {
 		if w.isForeign(resource, g) && !(w.knowsNodes(resource) && slices.ContainsFunc(g.hardware(resource), func(h alloc.Hardware) bool { return len(h.Nodes) > 0 })) {
 			n[resource] += len(g.Devices)
 		}

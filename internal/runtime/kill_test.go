@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -63,7 +64,11 @@ func (n *node) stepCreate(p *pod) (err error) {
 
 func (n *node) stepStart(p *pod) error { return n.tryStart(p.container) }
 
-func (n *node) stepStop(p *pod) error { return n.tryStop(p.container, 30) }
+// stepStop comes when the container has its handler, as launch says.
+func (n *node) stepStop(p *pod) error {
+	n.eventually("the handler of SIGTERM", func() bool { return n.catches(p.container, syscall.SIGTERM) })
+	return n.tryStop(p.container, 30)
+}
 
 func (n *node) stepRemove(p *pod) error {
 	_, err := n.rt.RemoveContainer(n.ctx, &cri.RemoveContainerRequest{ContainerId: p.container})

@@ -232,7 +232,7 @@ func (n *node) checkNothingLeft() {
 	}
 	// Where others bind the host's root, there may be copies of what is mounted here; those are theirs.
 	for line := range strings.Lines(readFile("/proc/self/mounts")) {
-		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], n.dir) {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1]+"/", n.dir+"/") {
 			t.Errorf("mount left: %s", line)
 		}
 	}

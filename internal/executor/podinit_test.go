@@ -203,7 +203,7 @@ func TestPodInitDies(t *testing.T) {
 			t.Error("delete: ", err)
 		}
 	}
-	if mounts := readFile("/proc/self/mounts"); strings.Contains(mounts, pod.Pin) {
+	if mounts := readFile("/proc/self/mounts"); strings.Contains(mounts, " "+pod.Pin+" ") {
 		t.Error("deleted, it is still pinned")
 	}
 	pid := n.startInit(pod) // the id and the pin are free

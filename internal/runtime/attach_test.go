@@ -69,9 +69,12 @@ func TestAttachments(t *testing.T) {
 		id := reader("several", false)
 		a, b := n.attach(id, dialSPDY, both(), nil), n.attach(id, dialWebSocket, both(), nil)
 		a.write(n, "a\n")
+		n.eventually("its line at the first", a.out.has("got a\n"))
 		b.write(n, "b\n")
+		n.eventually("its line at the second", b.out.has("got b\n")) // from here on both are attached
+		a.write(n, "to both\n")
 		for _, c := range []*attachment{a, b} {
-			n.eventually("both lines at both", func() bool { return c.out.has("got a\n")() && c.out.has("got b\n")() })
+			n.eventually("a line at both", c.out.has("got to both\n"))
 		}
 		a.leave()
 		<-a.ended

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -32,7 +33,12 @@ type testHost struct {
 func newHost(t testing.TB) *testHost {
 	t.Helper()
 	harness.NewNetwork(t)
-	h := &testHost{t: t, dir: t.TempDir(), running: map[*state.DB]*Bridge{}}
+	dir, err := os.MkdirTemp("/tmp", "mpnet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &testHost{t: t, dir: dir, running: map[*state.DB]*Bridge{}}
+	t.Cleanup(func() { h.must(mount.RemoveAll(dir)) }) // somebody beside this test may have a copy of the host's mounts for a moment
 	h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0))
 	h.must(os.WriteFile(ip6ForwardFile, []byte("0\n"), 0))
 	harness.CheckHost(t, harness.Place{Dirs: []string{h.dir}})

@@ -42,8 +42,10 @@ type addedDevice struct {
 	Permissions   string             `json:"permissions"`
 	Follows       hostdevice.Follows `json:"follows"`
 	USB           *hostdevice.USB    `json:"usb,omitempty"`
-	Replaced      bool               `json:"replaced"`
-	Notes         []string           `json:"notes"`
+	// Shares is how many containers may have it at a time.
+	Shares   int      `json:"shares"`
+	Replaced bool     `json:"replaced"`
+	Notes    []string `json:"notes"`
 	// Resources are what goes into a pod's container.
 	Resources containerResources `json:"resources"`
 }
@@ -70,6 +72,9 @@ A pod that asks for a resource gets any one of its devices. A device that is mea
 Without --class it is serial, video, hid, input, block, usb and so on, or host. Without --name it is the last part of the device's path. In a pod it has the
 path that was given, or --container-path, which lets all devices of a class have the same. It belongs to the container's user there.
 
+With --share N as many containers have it at a time, and a node counts N devices. That divides nothing: each of them has the device as if it were alone,
+and is to get along with the others. It is for devices that can be opened more than once, such as /dev/kvm, not for a serial line.
+
 What is written is a CDI spec, monopod-device-NAME.yaml, in the first folder of the configuration (devices.cdiSpecDirs) that survives a reboot, /etc/cdi
 where there is no configuration. No node has to run.
 
@@ -78,6 +83,7 @@ cannot be used.`,
 		Example: `  monopod device add /dev/ttyUSB0
   monopod device add /dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0 --name modem --class modem
   monopod device add --usb 0403:6001:A50285BI --name modem --container-path /dev/modem
+  monopod device add /dev/kvm --share 100
   monopod device add /dev/watchdog1 --permissions w --class watchdog`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -95,6 +101,7 @@ cannot be used.`,
 	cmd.Flags().StringVar(&add.usb, "usb", "", "`VENDOR:PRODUCT[:SERIAL]` of a USB device, by which it is found and followed")
 	cmd.Flags().StringVar(&add.request.Permissions, "permissions", "rw", "what containers may do with it: `LETTERS` of r (read), w (write), m (make its node)")
 	cmd.Flags().StringVar(&add.request.ContainerPath, "container-path", "", "`PATH` of the device in containers (default: PATH, or that by which it is followed)")
+	cmd.Flags().IntVar(&add.request.Shares, "share", 1, "how many containers may have it at a time (`N`); nothing keeps them apart")
 	cmd.Flags().BoolVar(&add.replace, "replace", false, "a device of this name is replaced")
 	formatFlag(cmd, &add.format, asText, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -120,6 +127,9 @@ func asUsage(err error) error {
 
 func (a *deviceAdd) run(path string) (*addedDevice, error) {
 	req := a.request
+	if req.Shares < 1 {
+		return nil, fmt.Errorf("--share is %d: give a number of containers, from 1: %w", req.Shares, errdefs.ErrInvalidArgument)
+	}
 	req.ByPath = path != ""
 	if a.usb != "" {
 		usb, err := hostdevice.ParseUSB(a.usb)
@@ -153,7 +163,7 @@ func (a *deviceAdd) run(path string) (*addedDevice, error) {
 		return nil, err
 	}
 	return &addedDevice{Device: plan.Qualified(), Resource: plan.Kind, Name: plan.Name, File: added.File, HostPath: plan.HostPath, Node: node.Real,
-		ContainerPath: plan.ContainerPath, Permissions: plan.Permissions, Follows: plan.Follows, USB: node.USB, Replaced: added.Replaced,
+		ContainerPath: plan.ContainerPath, Permissions: plan.Permissions, Follows: plan.Follows, USB: node.USB, Shares: max(1, req.Shares), Replaced: added.Replaced,
 		Notes:     append(slices.Concat([]string{}, plan.Notes), addNotes(plan, added, dir, dirs)...),
 		Resources: containerResources{Limits: map[string]string{plan.Kind: "1"}}}, nil
 }

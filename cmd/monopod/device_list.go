@@ -29,8 +29,11 @@ func newDeviceListCommand(socket *string) *cobra.Command {
   NUMA       the NUMA nodes that it is near
   SOURCE     the file of the CDI spec, or the socket of the device plugin, that defines it; -o wide has the path
   HOLDER     the container that has it, NAMESPACE/POD/CONTAINER; +N where N more have it, such as init containers, from which it passes on.
-             "free": nobody. "excluded": it is the same hardware as, or a part of, a device that somebody has. "-": it stands for all
+             "free": nobody, and +N: N more shares of the device are free. "excluded": it is the same hardware as, or a part of, a device that somebody has. "-": it stands for all
              devices of its resource and is never granted beside them
+
+A device that several containers may have at a time (devices.sharing, 'monopod device add --share') has a line for each share that somebody has, DEVICE,
+DEVICE#2 and so on, and one for those that are free; -o wide, json and yaml have all.
 
 -o wide adds the other names of a device, its nodes on the host, and the reason why it is not healthy. -o json and -o yaml have all that is known.
 
@@ -96,12 +99,30 @@ func deviceTable(all []report.Device, wide bool) string {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(deviceHead(wide), "\t"))
+	free, told := map[string]int{}, map[string]bool{} // shares, by the device
 	for _, d := range all {
-		fmt.Fprintln(tw, strings.Join(deviceRow(d, wide), "\t"))
+		if d.ShareOf != "" && d.Free() {
+			free[shareOf(d)]++
+		}
+	}
+	for _, d := range all {
+		row := deviceRow(d, wide)
+		if more := free[shareOf(d)]; d.ShareOf != "" && d.Free() && !wide {
+			if told[shareOf(d)] {
+				continue
+			}
+			told[shareOf(d)] = true
+			if more > 1 {
+				row[holderColumn] += fmt.Sprintf(" +%d", more-1)
+			}
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
 	_ = tw.Flush() // into memory
 	return b.String()
 }
+
+func shareOf(d report.Device) string { return d.Resource + "=" + d.ShareOf }
 
 func deviceHead(wide bool) []string {
 	head := []string{"RESOURCE", "DEVICE", "HEALTH", "NUMA", "SOURCE", "HOLDER"}
@@ -243,8 +264,11 @@ func (w *deviceWatch) grow(row []string) {
 	}
 }
 
-// healthColumn is where a device that has gone is said to be.
-const healthColumn = 2
+// healthColumn is where a device that has gone is said to be, holderColumn where it is said who has it.
+const (
+	healthColumn = 2
+	holderColumn = 5
+)
 
 func (w *deviceWatch) line(row []string, gone bool) error {
 	if gone {

@@ -215,6 +215,19 @@ var settings = []setting{
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDIDeny })},
 	{"cdi-shared-nodes", "PATTERN,...", "host device nodes that are no device's own, beside those that are known", roleDevices,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISharedNodes })},
+	{"device-sharing", "PATTERN:N,...", "CDI kinds, or devices (KIND=NAME), of which N containers may have each at a time; nothing keeps them apart", roleDevices,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Devices.Sharing = nil
+			for _, item := range strings.Split(v, ",") {
+				at := strings.LastIndexByte(item, ':')
+				n, err := strconv.ParseInt(item[at+1:], 10, 32)
+				if at < 1 || err != nil {
+					return fmt.Errorf("%q says nothing: use PATTERN:N, such as vendor.com/gpu:4", item)
+				}
+				c.Devices.Sharing = append(c.Devices.Sharing, v1alpha1.DeviceSharing{Devices: item[:at], Shares: int32(n)})
+			}
+			return nil
+		}},
 	{"device-plugin-dir", "DIR", "where device plugins register (default /var/lib/kubelet/device-plugins; with --ephemeral RUN-DIR/device-plugins)", roleDevices,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.PluginDir })},
 	{"device-plugin-registry-dir", "DIR", "where plugins are looked for (default /var/lib/kubelet/plugins_registry; with --ephemeral RUN-DIR/plugins_registry)", roleDevices,

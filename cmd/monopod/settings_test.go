@@ -11,7 +11,7 @@ import (
 )
 
 // samples are values that each kind of setting takes.
-var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "NAME=VALUE,...": "a=b"}
+var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "NAME=VALUE,...": "a=b", "PATTERN:N,...": "vendor.com/gpu=0:0:4,*/*:1"}
 
 // TestEverySettingIsAFlagAndIsDocumented: a key of the file, its flag and its row in docs/CONFIGURATION.md go together.
 func TestEverySettingIsAFlagAndIsDocumented(t *testing.T) {
@@ -92,7 +92,7 @@ func allKeys(t *testing.T) []string {
 			ImagePullProgressTimeout: &v1alpha1.Duration{Duration: 1},
 			Streaming:                v1alpha1.Streaming{Address: "x", Port: &port, IdleTimeout: &v1alpha1.Duration{Duration: 1}}},
 		Network: v1alpha1.Network{Mode: "x", CNI: v1alpha1.CNI{ConfDir: "x", BinDirs: []string{"x"}}, Bridge: "x", PodCIDRs: []string{"x"}, PodCIDR: "x", SourceGuard: "x", ForwardGuard: "x", ForeignRules: "x"},
-		Devices: v1alpha1.Devices{CDISpecDirs: []string{"x"}, CDIAllow: []string{"x"}, CDIDeny: []string{"x"}, CDISharedNodes: []string{"x"}, PluginDir: "x", PluginRegistryDir: "x", PodResourcesSocket: "x", PluginGracePeriod: v1alpha1.Duration{Duration: 1},
+		Devices: v1alpha1.Devices{CDISpecDirs: []string{"x"}, CDIAllow: []string{"x"}, CDIDeny: []string{"x"}, CDISharedNodes: []string{"x"}, Sharing: []v1alpha1.DeviceSharing{{Devices: "x", Shares: 1}}, PluginDir: "x", PluginRegistryDir: "x", PodResourcesSocket: "x", PluginGracePeriod: v1alpha1.Duration{Duration: 1},
 			TopologyManagerPolicy: "x", TopologyManagerScope: "x", TopologyManagerPolicyOptions: map[string]string{"x": "x"}},
 		Logging: v1alpha1.Logging{Level: "x", Format: "x"}}
 	return set(t, c)

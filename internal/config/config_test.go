@@ -98,6 +98,9 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"one family":    {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDRs = []string{"10.0.0.0/24", "10.1.0.0/24"} }, []string{"podCIDRs", "10.0.0.0/24"}},
 		"cidr small":    {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
 		"socket":        {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},
+		"sharing": {func(c *v1alpha1.NodeConfiguration) {
+			c.Devices.Sharing = []v1alpha1.DeviceSharing{{Devices: "a.com/b", Shares: 1025}, {Devices: "", Shares: 2}}
+		}, []string{"devices.sharing", `"a.com/b:1025"`, "from 1 to 1024 shares", `devices.sharing is ""`}},
 		"level":         {func(c *v1alpha1.NodeConfiguration) { c.Logging.Level = "loud" }, []string{"logging.level", "loud", "debug"}},
 		"pull":          {func(c *v1alpha1.NodeConfiguration) { c.Runtime.ImagePullProgressTimeout.Duration = -1 }, []string{"runtime.imagePullProgressTimeout", "0s"}},
 		"gc high":       {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCHighThresholdPercent = port(101) }, []string{"agent.imageGCHighThresholdPercent", "101"}},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path"
 	"path/filepath"
 
@@ -15,6 +16,12 @@ func (v *faults) devices(d *v1alpha1.Devices) {
 	v.patterns("devices.cdiAllow", d.CDIAllow)
 	v.patterns("devices.cdiDeny", d.CDIDeny)
 	v.patterns("devices.cdiSharedNodes", d.CDISharedNodes)
+	for _, s := range d.Sharing {
+		v.patterns("devices.sharing", []string{s.Devices})
+		if s.Shares < 1 || s.Shares > v1alpha1.MaxDeviceShares {
+			v.add("devices.sharing", fmt.Sprintf("%s:%d", s.Devices, s.Shares), fmt.Sprintf("have from 1 to %d shares", v1alpha1.MaxDeviceShares))
+		}
+	}
 	v.absolute("devices.pluginDir", d.PluginDir)
 	v.socket("devices.pluginDir", filepath.Join(d.PluginDir, "kubelet.sock"))
 	v.absolute("devices.pluginRegistryDir", d.PluginRegistryDir)

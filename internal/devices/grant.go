@@ -66,7 +66,7 @@ func (m *Manager) refresh(ctx context.Context, c source.Container, pod podRecord
 		}
 		devices := slices.Clone(g.Devices)
 		for i, had := range devices {
-			d, ok := w.Find(resource, had.Name)
+			d, ok := had.find(w, resource)
 			if !ok {
 				return pod, &NotReadyError{resource, fmt.Errorf("device %q, which this container was granted, is not there any more%s", had.Name, remarks(w, resource))}
 			}

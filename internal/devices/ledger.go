@@ -58,6 +58,8 @@ type grantedDevice struct {
 	Name string `json:"name"`
 	// Nodes are inventory.Device.Nodes; none: the device is its name, or the record is of version 1.
 	Nodes []string `json:"nodes,omitempty"`
+	// ShareOf is inventory.Device.ShareOf: it is what was granted, whatever is shared now.
+	ShareOf string `json:"shareOf,omitempty"`
 }
 
 // UnmarshalJSON reads records of all versions.
@@ -126,7 +128,7 @@ func (p podRecord) with(containers map[string]containerRecord) podRecord {
 func (g resourceGrant) hardware(resource string) []alloc.Hardware {
 	var all []alloc.Hardware
 	for _, d := range g.Devices {
-		all = append(all, alloc.Hardware{Resource: resource, Name: d.Name, Nodes: d.Nodes})
+		all = append(all, alloc.Hardware{Resource: resource, Name: d.Name, ShareOf: d.ShareOf, Nodes: d.Nodes})
 	}
 	if len(g.Nodes) > 0 {
 		all = append(all, alloc.Hardware{Nodes: g.Nodes})
@@ -152,13 +154,22 @@ func (p podRecord) summary() map[string][]string {
 func (g resourceGrant) devices(w *world, resource string) []inventory.Device {
 	var all []inventory.Device
 	for _, d := range g.Devices {
-		now, ok := w.Find(resource, d.Name)
+		now, ok := d.find(w, resource)
 		if !ok {
-			now = inventory.Device{Resource: resource, Name: d.Name, Nodes: d.Nodes}
+			now = inventory.Device{Resource: resource, Name: d.Name, ShareOf: d.ShareOf, Nodes: d.Nodes}
 		}
 		all = append(all, now)
 	}
 	return all
+}
+
+// find is the device as the inventory has it. A share that is one too many now is still of its device.
+func (g grantedDevice) find(w *world, resource string) (inventory.Device, bool) {
+	d, ok := w.Find(resource, g.Name)
+	if !ok && g.ShareOf != "" {
+		d, ok = w.Find(resource, g.ShareOf)
+	}
+	return d, ok
 }
 
 func (g resourceGrant) names() []string {

@@ -38,8 +38,10 @@ const (
 type GrantedDevice struct {
 	Resource string `json:"resource"`
 	Name     string `json:"name"`
-	// Aliases are the device's other names in the resource.
+	// Aliases are the device's other names in the resource; of a share, that of the device too.
 	Aliases []string `json:"aliases,omitempty"`
+	// ShareOf is the name of the device of which it was granted as a share; empty: nobody else was to have it.
+	ShareOf string `json:"shareOf,omitempty"`
 	// Source is the name of the source that it was granted by, such as "cdi".
 	Source string `json:"source"`
 	// Missing: nobody knows the device any more.
@@ -98,8 +100,8 @@ func (p podRecord) list(w *world, uid string) (grants []GrantRecord) {
 
 // now tells how a device is that was granted.
 func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
-	out := GrantedDevice{Resource: resource, Name: g.Name, Source: source}
-	d, found := w.Find(resource, g.Name)
+	out := GrantedDevice{Resource: resource, Name: g.Name, ShareOf: g.ShareOf, Source: source}
+	d, found := g.find(w, resource)
 	switch {
 	case !found:
 		out.Missing, out.Health = true, Unknown
@@ -113,8 +115,8 @@ func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
 	default:
 		out.Health = Healthy
 	}
-	for _, name := range append([]string{d.Name}, d.Aliases...) {
-		if name != g.Name {
+	for _, name := range append([]string{d.Name, d.ShareOf}, d.Aliases...) {
+		if name != g.Name && name != "" && !slices.Contains(out.Aliases, name) {
 			out.Aliases = append(out.Aliases, name)
 		}
 	}

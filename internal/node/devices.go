@@ -27,6 +27,9 @@ func (o *Options) devices() (devices.Config, error) {
 		},
 		Log: o.Log.With("role", "devices"),
 	}
+	for _, s := range d.Sharing {
+		cfg.CDI.Sharing = append(cfg.CDI.Sharing, cdi.Share{Devices: s.Devices, Count: int(s.Shares)})
+	}
 	if cfg.Topology.Policy == topology.None {
 		return cfg, nil // the host's nodes make no difference
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/test/harness"
@@ -90,4 +91,40 @@ func TestALostLedgerGivesNoDeviceAway(t *testing.T) {
 	if c := n.Kubectl("logs", "c"); c == logs {
 		t.Errorf("pod c has the device of pod b: %q", c)
 	}
+}
+
+// TestADeviceIsShared: as many containers have a device of the host as it is shared by, and whoever comes later waits for one of them.
+func TestADeviceIsShared(t *testing.T) {
+	n := harness.StartNode(t, harness.Options{})
+	n.LoadImage(archive(t))
+	thing := filepath.Join(n.Dir, "thing")
+	if err := unix.Mknod(thing, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))); err != nil {
+		t.Fatal(err)
+	}
+	out := n.Monopod("device", "add", thing, "--class", "thing", "--container-path", "/dev/thing", "--spec-dir", filepath.Join(n.Dir, "cdi"), "--share", "2")
+	if !strings.Contains(out, "up to 2 containers have it at a time, each as if it were alone") {
+		t.Errorf("it does not say that nothing is kept apart:\n%s", out)
+	}
+	pod := func(name string) string {
+		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": %q}, "spec": {"nodeName": %q, "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": %q,
+			"imagePullPolicy": "Never", "command": ["sh", "-c", "head -c 3 /dev/thing | tr '\\0' z; echo; exec sleep 3600"], "resources": {"limits": {"device.monopod.dev/thing": 1}}}]}}`,
+			name, n.Name, busybox)
+	}
+	n.Apply(pod("a"))
+	n.Apply(pod("b"))
+	n.Kubectl("wait", "--for=condition=Ready", "pod/a", "pod/b", "--timeout=60s")
+	awaitLog(t, n, "a", "zzz")
+	awaitLog(t, n, "b", "zzz")
+	n.Kill()
+	n.Start()
+	n.Apply(pod("c"))
+	awaitHeld(t, n, "c", "1 wanted, 0 free (of 2, 2 in use)")
+	ls := n.Monopod("device", "--admin-socket", filepath.Join(n.Dir, "run", "admin.sock"), "ls", "device.monopod.dev/thing")
+	for _, holder := range []string{"default/a/c", "default/b/c", "thing#2"} {
+		if strings.Count(ls, holder) != 1 {
+			t.Errorf("'device ls' does not have %s once:\n%s", holder, ls)
+		}
+	}
+	n.Kubectl("delete", "pod", "a", "--timeout=60s")
+	n.Kubectl("wait", "--for=condition=Ready", "pod/c", "--timeout=60s")
 }

@@ -181,6 +181,9 @@ type Devices struct {
 	CDIDeny  []string `json:"cdiDeny,omitempty"`
 	// CDISharedNodes are patterns (path.Match) of host device nodes that belong to no device of its own, beside those that are known.
 	CDISharedNodes []string `json:"cdiSharedNodes,omitempty"`
+	// Sharing says which CDI devices several containers may have at a time, each as if it had the device alone: nothing keeps them apart. The
+	// first entry that matches a device counts; for those without one, what their specs say (the annotation monopod.dev/shares). Default: none.
+	Sharing []DeviceSharing `json:"sharing,omitempty"`
 	// PluginDir is the folder in which device plugins register (kubelet.sock). Default /var/lib/kubelet/device-plugins; with --ephemeral
 	// RUN-DIR/device-plugins.
 	PluginDir string `json:"pluginDir,omitempty"`
@@ -200,6 +203,18 @@ type Devices struct {
 	// TopologyManagerPolicyOptions are prefer-closest-numa-nodes (true, false) and max-allowable-numa-nodes (8 to 16).
 	TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions,omitempty"`
 }
+
+// DeviceSharing says how devices are shared.
+type DeviceSharing struct {
+	// Devices is a pattern (path.Match) of CDI kinds, "vendor.com/class", or of devices, "vendor.com/class=name".
+	Devices string `json:"devices"`
+	// Shares is of how many containers each may be at a time, from 1 (not shared) to MaxDeviceShares. Each share counts as a device of the
+	// resource; a container gets one share of a device.
+	Shares int32 `json:"shares"`
+}
+
+// MaxDeviceShares is the most that a device is shared.
+const MaxDeviceShares = 1024
 
 // Logging configures Monopod's own log, which goes to standard error.
 type Logging struct {

@@ -3,10 +3,12 @@
 //
 // An Allocation goes through the containers of a pod in the order in which they start. For each resource that one asks for, Candidates says
 // what it may have; whoever has a preference among these gives it to Take as advice, which Take follows if it can be followed, and no
-// further. Devices of an init container pass on to those that start after its end.
+// further. Devices of an init container pass on to those that start after its end. Of a device that is shared a container gets one share, and of
+// several such devices that which the fewest have.
 package alloc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -52,13 +54,18 @@ type Candidates struct {
 type Shortage struct {
 	Resource          string
 	Want, Have, Taken int
+	// Alike is how many more would be free, but are the same hardware as those that are counted.
+	Alike int
 	// Unfit are the names of the devices that are left out because something is wrong with them, in order.
 	Unfit []string
 }
 
 // Error tells the numbers.
 func (s *Shortage) Error() string {
-	text := fmt.Sprintf("%d wanted, %d free (of %d, %d in use", s.Want, s.Have, s.Have+s.Taken+len(s.Unfit), s.Taken)
+	text := fmt.Sprintf("%d wanted, %d free (of %d, %d in use", s.Want, s.Have, s.Have+s.Alike+s.Taken+len(s.Unfit), s.Taken)
+	if s.Alike > 0 {
+		text += fmt.Sprintf(", %d of the same hardware", s.Alike)
+	}
 	if len(s.Unfit) > 0 {
 		text += fmt.Sprintf(", %d unfit", len(s.Unfit))
 	}
@@ -102,6 +109,10 @@ func (a *Allocation) Candidates(resource string) Candidates {
 			c.Free = append(c.Free, d)
 		}
 	}
+	if slices.ContainsFunc(c.Free, func(d inventory.Device) bool { return d.ShareOf != "" }) {
+		sharers := func(d inventory.Device) int { return a.pool.Held.sharers(d) + a.own.sharers(d) }
+		slices.SortStableFunc(c.Free, func(x, y inventory.Device) int { return cmp.Compare(sharers(x), sharers(y)) })
+	}
 	if a.order != nil {
 		c.Handed, c.Free = a.order(c.Handed), a.order(c.Free)
 	}
@@ -123,29 +134,40 @@ func (a *Allocation) Take(role Role, resource string, n int, advice []string) ([
 		chosen = a.pick(must, c.Free, n)
 	}
 	if len(chosen) < n {
-		return nil, &Shortage{Resource: resource, Want: n, Have: len(c.Handed) + len(c.Free), Taken: c.Taken, Unfit: c.Unfit}
+		return nil, &Shortage{Resource: resource, Want: n, Have: len(chosen), Alike: len(c.Handed) + len(c.Free) - len(chosen), Taken: c.Taken, Unfit: c.Unfit}
 	}
 	a.Given(role, resource, chosen)
 	return chosen, nil
 }
 
-// pick takes n devices: all of must, and of the free ones those that do not exclude each other.
+// pick takes n devices: all of must, and of the free ones those that do not exclude each other. Shares of one device do here.
 func (a *Allocation) pick(must, free []inventory.Device, n int) []inventory.Device {
 	chosen := slices.Clone(must)
 	if len(chosen) == n {
 		return chosen
 	}
 	mine := NewHeld()
+	for _, d := range must {
+		mine.addDevice(entire(d))
+	}
 	for _, d := range free {
-		if mine.Excludes(d) {
+		if mine.Excludes(entire(d)) {
 			continue
 		}
-		mine.addDevice(d)
+		mine.addDevice(entire(d))
 		if chosen = append(chosen, d); len(chosen) == n {
 			break
 		}
 	}
 	return chosen
+}
+
+// entire is the device of which d is a share.
+func entire(d inventory.Device) inventory.Device {
+	if d.ShareOf != "" {
+		d.Name, d.Aliases, d.ShareOf = d.ShareOf, nil, ""
+	}
+	return d
 }
 
 // follow returns the devices of the advice, or nil.

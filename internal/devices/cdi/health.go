@@ -19,7 +19,7 @@ const maxFaults = 3
 func (c *catalog) look(h cdispec.Host, id *identifier) *catalog {
 	next := *c
 	snapshot := *c.snapshot
-	snapshot.Devices = slices.Clone(snapshot.Devices)
+	units := slices.Clone(c.units)
 	faults := map[*specs.DeviceNode]*cdispec.Drift{} // a file's own nodes come with each of its devices
 	next.paths = nil
 	check := func(n *specs.DeviceNode) *cdispec.Drift {
@@ -31,10 +31,9 @@ func (c *catalog) look(h cdispec.Host, id *identifier) *catalog {
 		}
 		return f
 	}
-	for i := range snapshot.Devices {
-		d := &snapshot.Devices[i]
+	for i := range units {
+		d := &units[i]
 		e := c.byName[inventory.CDIName(d.Resource, d.Name)]
-		d.Absent = false // what it was before is in the copy
 		var found []string
 		for _, n := range slices.Concat(e.Edits.DeviceNodes, e.File.Spec.ContainerEdits.DeviceNodes) {
 			f := check(n)
@@ -48,6 +47,7 @@ func (c *catalog) look(h cdispec.Host, id *identifier) *catalog {
 		}
 		d.Nodes, d.Unhealthy = id.nodes(e), unhealthy(found)
 	}
+	snapshot.Devices = split(units, func(d inventory.Device) int { return c.shares[inventory.CDIName(d.Resource, d.Name)] })
 	slices.Sort(next.paths)
 	next.paths = slices.Compact(next.paths)
 	next.snapshot = &snapshot

@@ -18,6 +18,9 @@ const nameOfAll = "all"
 // catalog is the folders' content at one time. It is not changed after load; look makes another one of it.
 type catalog struct {
 	snapshot *inventory.Snapshot
+	// units are the devices without regard to how often each may be given; shares are the numbers of those that are shared, by CDI name.
+	units  []inventory.Device
+	shares map[string]int
 	// byName has the device of every CDI name that can be injected, of aliases and of kinds that are no resources too.
 	byName map[string]*cdispec.Device
 	// paths are the host paths on which the devices' health depends.
@@ -54,16 +57,38 @@ func load(r *cdispec.Reader, dirs []string, kinds advertiser) *catalog {
 	}
 	for kind, names := range byKind {
 		c.snapshot.Resources = append(c.snapshot.Resources, kind)
-		c.snapshot.Devices = append(c.snapshot.Devices, c.unify(kind, names)...)
+		c.units = append(c.units, c.unify(kind, names)...)
 	}
 	slices.Sort(c.snapshot.Resources)
-	slices.SortFunc(c.snapshot.Devices, func(a, b inventory.Device) int {
-		return cmp.Or(cmp.Compare(a.Resource, b.Resource), inventory.CompareNames(a.Name, b.Name))
-	})
+	slices.SortFunc(c.units, inventory.Compare)
+	c.snapshot.Devices = c.units
+	c.sortProblems()
+	return c
+}
+
+func (c *catalog) sortProblems() {
 	slices.SortFunc(c.problems, func(a, b inventory.Problem) int {
 		return cmp.Or(slices.Compare(a.Paths, b.Paths), cmp.Compare(a.Message, b.Message))
 	})
 	c.snapshot.Problems = c.problems
+}
+
+// share finds out how the units are shared, and completes the catalog with it. The name for the whole of a kind is not.
+func (c *catalog) share(s sharer) *catalog {
+	c.shares = map[string]int{}
+	for _, d := range c.units {
+		if d.Whole {
+			continue
+		}
+		name := inventory.CDIName(d.Resource, d.Name)
+		n, err := s.shares(d.Resource, d.Name, c.byName[name])
+		if err != nil {
+			c.problems = append(c.problems, inventory.Problem{Resource: d.Resource, Paths: []string{d.Origin}, Message: err.Error()})
+		} else if n > 1 {
+			c.shares[name] = n
+		}
+	}
+	c.sortProblems()
 	return c
 }
 

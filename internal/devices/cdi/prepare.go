@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"context"
+	"slices"
 
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
@@ -19,7 +20,9 @@ func (s *Source) Name() string { return "cdi" }
 // Prepare implements source.Source: the runtime injects CDI devices by their names.
 func (s *Source) Prepare(_ context.Context, _ source.Container, resource string, names []string) (a source.Answer, _ error) {
 	for _, n := range names {
-		a.CDIDevices = append(a.CDIDevices, inventory.CDIName(resource, n))
+		if name := inventory.CDIName(resource, device(n)); !slices.Contains(a.CDIDevices, name) {
+			a.CDIDevices = append(a.CDIDevices, name)
+		}
 	}
 	return a, nil
 }

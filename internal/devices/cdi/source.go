@@ -10,6 +10,8 @@
 //   - What a device is, is the set of host nodes of its own edits, whatever it is called; nodes that all devices of a
 //     driver need (/dev/nvidiactl) do not count, nor do those of the file's edits. A device without nodes is its name.
 //
+//   - A device that is shared N times, by the configuration or an annotation of its spec, is N units: its shares, "gpu0", "gpu0#2" and so on.
+//
 //   - A device called "all" stands for the whole of its kind. It is no unit, except where its kind has no other device.
 //
 //   - A device that a later folder defines too is the later folder's. A device that two files of one folder define is
@@ -53,7 +55,9 @@ type Config struct {
 	// Allow and Deny are patterns (package path's) of kinds that are resources, and that are not. Allow goes first; what is in neither is
 	// one unless DefaultDeny has it.
 	Allow, Deny []string
-	Log         *slog.Logger
+	// Sharing says which devices several containers may have at a time; the first that matches counts. See inventory.ShareAnnotation for the others.
+	Sharing []Share
+	Log     *slog.Logger
 }
 
 // Source is the CDI devices of a host. Its methods are safe for concurrent use.
@@ -61,6 +65,7 @@ type Source struct {
 	dirs   []string
 	shared patterns
 	kinds  advertiser
+	sharer sharer
 	log    *slog.Logger
 	host   cdispec.Host
 	reader *cdispec.Reader
@@ -82,15 +87,19 @@ func New(cfg Config) *Source {
 		dirs:    cfg.Dirs,
 		shared:  newPatterns(shared),
 		kinds:   newAdvertiser(cfg.Allow, cfg.Deny),
+		sharer:  newSharer(cfg.Sharing),
 		log:     cfg.Log,
 		host:    cdispec.ThisHost(),
 		reader:  new(cdispec.Reader),
 		wake:    make(chan struct{}, 1),
 		awaited: map[string]bool{},
 	}
-	s.catalog.Store(load(s.reader, s.dirs, s.kinds).look(s.host, newIdentifier(s.shared)))
+	s.catalog.Store(s.load().look(s.host, newIdentifier(s.shared)))
 	return s
 }
+
+// load reads the folders.
+func (s *Source) load() *catalog { return load(s.reader, s.dirs, s.kinds).share(s.sharer) }
 
 // Snapshot returns the devices as they were last read. It is not to be changed.
 func (s *Source) Snapshot() *inventory.Snapshot { return s.catalog.Load().snapshot }
@@ -102,7 +111,7 @@ func (s *Source) Run(ctx context.Context, changed func()) error {
 	w, err := newWatcher()
 	if err != nil {
 		// A node whose folders do not change serves all the same: say what is missing and go on.
-		s.publish(load(s.reader, s.dirs, s.kinds).look(s.host, newIdentifier(s.shared)), err)
+		s.publish(s.load().look(s.host, newIdentifier(s.shared)), err)
 		changed()
 		<-ctx.Done()
 		return nil
@@ -125,7 +134,7 @@ func (s *Source) refresh(w *watcher, about scope) bool {
 	next := last
 	_, err := w.aim(s.dirs, s.targets(last)) // first, so that no change is missed
 	if about&ofFolders != 0 {
-		next = load(s.reader, s.dirs, s.kinds)
+		next = s.load()
 	}
 	next = next.look(s.host, newIdentifier(s.shared))
 	// Links may lead elsewhere now, and specs name other nodes: what was not watched while it was looked at is looked at again.
@@ -152,7 +161,7 @@ func (s *Source) publish(next *catalog, watchErr error) {
 // Check compares a device with the host as it is now. The error is a *cdispec.DriftError, or a plain one for a name that has no
 // device. inUse says that the caller's container has been given the device before.
 func (s *Source) Check(resource, name string, inUse bool) error {
-	d, ok := s.catalog.Load().byName[inventory.CDIName(resource, name)]
+	d, ok := s.catalog.Load().byName[inventory.CDIName(resource, device(name))]
 	if !ok {
 		return fmt.Errorf("%s: no CDI spec in %v defines it: %w", inventory.CDIName(resource, name), s.dirs, fs.ErrNotExist)
 	}

@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"monopod.dev/monopod/internal/devices/inventory"
 )
 
 // Vendor is the vendor of every kind that is planned here.
@@ -63,6 +66,8 @@ type Request struct {
 	Name, Class   string
 	Permissions   string
 	ContainerPath string
+	// Shares is how many containers may have it at a time; 0: one.
+	Shares int
 	// USB is the USB device that the node has to be a part of, and by which it is to be followed.
 	USB *USB
 	// ByPath says that the user has named Node.Path; else it was found by USB.
@@ -104,6 +109,9 @@ func Decide(req Request, n Node) (Plan, error) {
 	if n.Type != "c" && n.Type != "b" {
 		return Plan{}, fmt.Errorf("%s is no character or block device: name a device node: %w", n.Path, errdefs.ErrInvalidArgument)
 	}
+	if req.Shares < 0 || req.Shares > inventory.MaxShares {
+		return Plan{}, fmt.Errorf("--share is %d: give a number of containers from 1 to %d: %w", req.Shares, inventory.MaxShares, errdefs.ErrInvalidArgument)
+	}
 	if req.USB != nil && (n.USB == nil || !n.USB.Is(*req.USB)) {
 		found := "no USB device that is known here"
 		if n.USB != nil {
@@ -135,6 +143,9 @@ func Decide(req Request, n Node) (Plan, error) {
 	p.File = FileOf(p.Name)
 	p.Spec = &specs.Spec{Kind: p.Kind, Devices: []specs.Device{{Name: p.Name, ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{
 		{Path: p.ContainerPath, HostPath: p.HostPath, Type: n.Type, Permissions: p.Permissions}}}}}}
+	if req.Shares > 1 {
+		p.Spec.Devices[0].Annotations = map[string]string{inventory.ShareAnnotation: strconv.Itoa(req.Shares)}
+	}
 	version, err := specs.MinimumRequiredVersion(p.Spec)
 	if err != nil {
 		return Plan{}, err

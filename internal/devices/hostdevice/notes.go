@@ -3,6 +3,7 @@ package hostdevice
 import (
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -27,6 +28,10 @@ func notes(req Request, n Node, p Plan) (all []string) {
 	case p.Follows == ByNumber && n.USB != nil:
 		say("the device must keep its number: this host makes no name for it that stays, so plugged in again it may not be %s, and another device may", n.Real)
 		all = append(all, remedy(req, n, p)...)
+	}
+	if req.Shares > 1 {
+		say("up to %d containers have it at a time, each as if it were alone: nothing keeps them apart or divides it between them, and what one does to it the others see",
+			req.Shares)
 	}
 	if n.Type == "b" && strings.Contains(p.Permissions, "w") {
 		say("whoever has it writes to the disk itself: it must not be mounted on the host at the same time")
@@ -86,6 +91,9 @@ func again(req Request, p Plan, link string) string {
 	words := []string{"monopod device add", link, "--name", p.Name, "--class", strings.TrimPrefix(p.Kind, Vendor+"/"), "--container-path", p.ContainerPath}
 	if req.Permissions != "" && req.Permissions != "rw" {
 		words = append(words, "--permissions", req.Permissions)
+	}
+	if req.Shares > 1 {
+		words = append(words, "--share", strconv.Itoa(req.Shares))
 	}
 	return strings.Join(append(words, "--replace"), " ")
 }

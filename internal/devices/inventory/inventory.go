@@ -21,6 +21,9 @@ type Device struct {
 	// Whole says that the name stands for all the hardware of its resource at once. Such a device is not a unit: it is
 	// never offered beside the others, only when it is all that the resource has (see Units).
 	Whole bool `json:"whole,omitempty"`
+	// ShareOf is set on the shares of a device that several containers may have at a time, each of which is a unit: it is the device's own
+	// name, which the first share has too.
+	ShareOf string `json:"shareOf,omitempty"`
 	// Origin is where the device is defined: for CDI the spec's path, for a device plugin its endpoint.
 	Origin string `json:"origin"`
 	// Nodes are the paths of the host's device nodes that are the device's own, sorted: what it is, whatever it is called. None: it is its name.
@@ -32,6 +35,13 @@ type Device struct {
 	// NUMA are the NUMA nodes that the device is near; none: it is not known, or does not matter.
 	NUMA []int `json:"numa,omitempty"`
 }
+
+// ShareAnnotation is the annotation of a device in its CDI spec, or of the spec for all of its devices, that says of how many containers each may
+// be at a time.
+const ShareAnnotation = "monopod.dev/shares"
+
+// MaxShares is the most that a device is shared: each share is a device of its own to all who count them.
+const MaxShares = 1024
 
 // Is says whether name is one of the device's names.
 func (d Device) Is(name string) bool {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"monopod.dev/monopod/internal/devices"
@@ -20,16 +21,22 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 		i := len(l.Devices)
 		at[key{d.Resource, d.Name}] = i
 		for _, alias := range d.Aliases {
-			at[key{d.Resource, alias}] = i
+			if d.ShareOf == "" || d.ShareOf == d.Name {
+				at[key{d.Resource, alias}] = i
+			}
 		}
 		l.Devices = append(l.Devices, device(d))
 	}
+	held := map[int][]alloc.Hardware{} // by the place of the device
 	markWhole(l.Devices)
 	for _, g := range grants {
 		holder := Holder{Namespace: g.PodNamespace, Pod: g.PodName, PodUID: g.PodUID, Container: g.Container, Role: string(g.Role), GrantedAt: g.GrantedAt}
 		for _, d := range g.Devices {
 			k := key{d.Resource, d.Name}
 			i, ok := at[k]
+			if !ok && d.ShareOf != "" { // it is shared less than it was
+				i, ok = at[key{d.Resource, d.ShareOf}]
+			}
 			if !ok {
 				i = len(l.Devices)
 				at[k] = i
@@ -40,12 +47,13 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 				l.Devices[i].Reason = d.Why // such as that its name is other hardware's now
 			}
 			l.Devices[i].Holders = append(l.Devices[i].Holders, holder)
+			held[i] = append(held[i], alloc.Hardware{Resource: d.Resource, Name: l.Devices[i].Name, ShareOf: d.ShareOf, Nodes: l.Devices[i].Nodes})
 		}
 	}
 	for i := range l.Devices {
 		slices.SortStableFunc(l.Devices[i].Holders, compareHolders)
 	}
-	exclude(l.Devices, all)
+	exclude(l.Devices, all, held)
 	slices.SortStableFunc(l.Devices, func(a, b Device) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), inventory.CompareNames(a.Name, b.Name))
 	})
@@ -56,7 +64,7 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 }
 
 func device(d devices.DeviceStatus) Device {
-	r := Device{Resource: d.Resource, Name: d.Name, Aliases: d.Aliases, Whole: d.Whole, Health: Healthy, NUMA: d.NUMA, Source: d.Origin, Nodes: d.Nodes, Holders: []Holder{}}
+	r := Device{Resource: d.Resource, Name: d.Name, Aliases: d.Aliases, ShareOf: d.ShareOf, Whole: d.Whole, Health: Healthy, NUMA: d.NUMA, Source: d.Origin, Nodes: d.Nodes, Holders: []Holder{}}
 	if reason := cmp.Or(d.Unhealthy, d.Fault); reason != "" {
 		r.Health, r.Reason = Unhealthy, reason
 	}
@@ -81,28 +89,30 @@ func compareHolders(a, b Holder) int {
 		cmp.Compare(rank[a.Role], rank[b.Role]), cmp.Compare(a.Container, b.Container))
 }
 
-// exclude finds the devices that are nobody's and are not granted all the same, by the rule that the manager grants by.
-func exclude(reported []Device, all []devices.DeviceStatus) {
-	held := map[string][]Device{} // by each node
-	for _, d := range reported {
-		if len(d.Holders) == 0 {
-			continue
+// exclude finds the devices that are nobody's and are not granted all the same, by the rule that the manager grants by. Only those can be
+// the reason that have a node, or the name, of the device.
+func exclude(reported []Device, all []devices.DeviceStatus, held map[int][]alloc.Hardware) {
+	near := map[key][]int{} // by node and by name, without a resource and with it
+	for _, i := range slices.Sorted(maps.Keys(held)) {
+		for _, n := range reported[i].Nodes {
+			near[key{"", n}] = append(near[key{"", n}], i)
 		}
-		for _, n := range d.Nodes {
-			held[n] = append(held[n], d)
-		}
+		name := key{reported[i].Resource, cmp.Or(reported[i].ShareOf, reported[i].Name)}
+		near[name] = append(near[name], i)
 	}
 	for i := range all { // reported begins with these
 		d := &reported[i]
 		if len(d.Holders) > 0 || d.Whole {
 			continue
 		}
+		candidates := slices.Clone(near[key{d.Resource, cmp.Or(d.ShareOf, d.Name)}])
 		for _, n := range d.Nodes {
-			for _, other := range held[n] {
-				name := other.Resource + "=" + other.Name
-				if !slices.Contains(d.ExcludedBy, name) && alloc.NewHeld(alloc.Hardware{Resource: other.Resource, Name: other.Name, Nodes: other.Nodes}).Excludes(all[i].Device) {
-					d.ExcludedBy = append(d.ExcludedBy, name)
-				}
+			candidates = append(candidates, near[key{"", n}]...)
+		}
+		for _, other := range candidates {
+			name := reported[other].Resource + "=" + reported[other].Name
+			if !slices.Contains(d.ExcludedBy, name) && alloc.NewHeld(held[other]...).Excludes(all[i].Device) {
+				d.ExcludedBy = append(d.ExcludedBy, name)
 			}
 		}
 	}

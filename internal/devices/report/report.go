@@ -29,6 +29,8 @@ type Device struct {
 	Name     string `json:"name"`
 	// Aliases are its other names in the resource.
 	Aliases []string `json:"aliases,omitempty"`
+	// ShareOf is set on the shares of a device that several containers may have at a time: the device's own name, which the first share has too.
+	ShareOf string `json:"shareOf,omitempty"`
 	// Whole: the name stands for all devices of the resource, which are there by themselves. It is no unit and never granted.
 	Whole  bool   `json:"whole,omitempty"`
 	Health Health `json:"health"`

@@ -177,3 +177,34 @@ func TestTheFormat(t *testing.T) {
 		t.Errorf("read as %+v, %v", got, err)
 	}
 }
+
+// Who has a share leaves the others free; who has it alone leaves none.
+func TestShares(t *testing.T) {
+	of := func(device string) func(*devices.DeviceStatus) {
+		return func(s *devices.DeviceStatus) { s.ShareOf = device }
+	}
+	shared := func(g devices.GrantRecord, device string) devices.GrantRecord {
+		g.Devices[0].ShareOf = device
+		return g
+	}
+	all := []devices.DeviceStatus{status("a", of("a")), status("a#2", of("a")), status("b", of("b"), nodes("/dev/b")), status("b#2", of("b"), nodes("/dev/b")), status("c", nodes("/dev/b"))}
+	l := New(all, []devices.GrantRecord{shared(grantOf("p", "c", alloc.Main, "b"), "b"), grantOf("q", "c", alloc.Main, "a")}, nil)
+	for name, want := range map[string]string{"a": "held", "a#2": "excluded by [example.com/widget=a]", "b": "held", "b#2": "free", "c": "excluded by [example.com/widget=b]"} {
+		d := find(t, l, name)
+		got := "held"
+		switch {
+		case d.Free():
+			got = "free"
+		case len(d.ExcludedBy) > 0:
+			got = "excluded by [" + strings.Join(d.ExcludedBy, " ") + "]"
+		}
+		if got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	// It is shared less than it was: who has a share that is one too many is a holder of the device.
+	l = New([]devices.DeviceStatus{status("a")}, []devices.GrantRecord{shared(grantOf("p", "c", alloc.Main, "a"), "a"), shared(grantOf("q", "c", alloc.Main, "a#2"), "a")}, nil)
+	if d := find(t, l, "a"); len(d.Holders) != 2 || len(l.Devices) != 1 {
+		t.Errorf("%+v", l.Devices)
+	}
+}

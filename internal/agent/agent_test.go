@@ -297,6 +297,27 @@ func TestAgentRestart(t *testing.T) {
 	}
 }
 
+// TestNothingIsLeftOfAPodThatNobodyKnows: an agent was killed before it had made a pod's sandbox, or after it had removed it, and the pod's
+// object went meanwhile. Files that are no pod's of ours stay.
+func TestNothingIsLeftOfAPodThatNobodyKnows(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("stays"))
+	b.phase("stays", v1.PodRunning)
+	b.stop()
+	for _, dir := range []string{filepath.Join(b.dir, "pods", "uid-gone"), filepath.Join(b.cfg.PodLogsDir, "default_gone_uid-gone", "c"), filepath.Join(b.cfg.PodLogsDir, "default_other_uid-other")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.start()
+	b.nothingLeft("gone")
+	for _, dir := range []string{"default_stays_uid-stays", "default_other_uid-other"} {
+		if _, err := os.Stat(filepath.Join(b.cfg.PodLogsDir, dir)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestRuntimeRestart: the agent goes on after the runtime was away.
 func TestRuntimeRestart(t *testing.T) {
 	b := newBench(t)

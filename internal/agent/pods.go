@@ -2,7 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -141,13 +145,33 @@ func (p *pods) tryAdopt(ctx context.Context) error {
 		p.cfg.Log.Error("the pods' directories can't be listed", "error", err)
 	}
 	for _, uid := range left {
-		if !live[uid] {
-			if err := p.cfg.Volumes.Remove(uid); err != nil {
-				p.cfg.Log.Error("the directory of a pod that is gone was not removed", "podUID", uid, "error", err)
-			}
+		if live[uid] {
+			continue
+		}
+		err := p.removeLogs(uid)
+		if err == nil {
+			err = p.cfg.Volumes.Remove(uid)
+		}
+		if err != nil {
+			p.cfg.Log.Error("the directories of a pod that is gone were not removed", "podUID", uid, "error", err)
 		}
 	}
 	return nil
+}
+
+// removeLogs removes the logs of a pod whose name is not known any more.
+func (p *pods) removeLogs(uid string) error {
+	entries, err := os.ReadDir(p.cfg.LogsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if podspec.IsLogDir(e.Name(), uid) {
+			errs = append(errs, os.RemoveAll(filepath.Join(p.cfg.LogsDir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // holdings are the containers that may hold devices: a pod that has finished has given its own back, but for what still runs.

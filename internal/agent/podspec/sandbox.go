@@ -164,6 +164,11 @@ func portMappings(pod *v1.Pod) []*cri.PortMapping {
 // LogDir is the name of a pod's log directory, below the directory of all pods' logs.
 func LogDir(ref Ref) string { return ref.Namespace + "_" + ref.Name + "_" + ref.UID }
 
+// IsLogDir says that a name is that of the log directory of the pod of that UID.
+func IsLogDir(name, uid string) bool {
+	return uid != "" && strings.HasSuffix(name, "_"+uid) && strings.Count(name, "_") == 2
+}
+
 // CgroupParent is the pod's cgroup below root, in the syntax of the runtime's cgroup driver.
 func CgroupParent(root string, pod *v1.Pod, systemd bool) string {
 	qos := strings.ToLower(string(QOS(pod)))

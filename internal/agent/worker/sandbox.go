@@ -114,7 +114,11 @@ func (w *Worker) release(ctx context.Context, pod *v1.Pod, final bool) error {
 		errs = append(errs, w.cfg.Devices.Release(ctx, w.uid))
 	}
 	if final {
-		errs = append(errs, w.cfg.Volumes.Remove(w.uid), os.RemoveAll(w.logDir(pod)))
+		// The logs go first: by the pod's directory the next start knows of a pod that is gone, if we end in between.
+		if err := os.RemoveAll(w.logDir(pod)); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, w.cfg.Volumes.Remove(w.uid))
 	} else {
 		errs = append(errs, w.cfg.Volumes.Release(w.uid))
 	}

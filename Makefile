@@ -22,7 +22,7 @@ TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd c
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-e2e test-escape test-compat test-kubelet test-vm test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
+.PHONY: help run build test check test-unit test-e2e test-escape test-compat test-kubelet test-vm test-podman test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -52,13 +52,13 @@ $(BIN)/hello: FORCE need-go
 $(BIN)/hello.tar: $(BIN)/hello
 	$(PLAIN) $(GO) run ./examples/hello/mkimage -binary $(BIN)/hello -o $@
 
-test: need-root check build test-unit test-e2e test-vm ## run all tests, as CI does
+test: need-root check build test-unit test-e2e test-vm test-podman ## run all tests, as CI does
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
 test-unit: need-root test-deps ## tests of the packages
-	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench -e /test/escape)
+	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench -e /test/escape -e /test/podman)
 	$(CGO) $(GO_TEST) -p 1 -timeout 10m -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl, and a part of test-escape
@@ -71,6 +71,9 @@ test-escape: need-root vm-deps test-deps build ## attack a node from inside its 
 
 test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a part of the tests on pure cgroup v2, in a virtual machine
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 30m -count 1 -- ./test/vm/...
+
+test-podman: need-root vm-deps test-deps build ## the CDI specs of the examples with Debian's podman, which is not installed for it
+	$(PLAIN) $(GO_TEST) -timeout 10m -count 1 -- ./test/podman
 
 test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests that touch the host on pure cgroup v2, in virtual machines
 	$(PLAIN) $(GO) run ./test/vm/all -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(ARGS)

@@ -22,6 +22,7 @@ var apart = []struct{ part, why string }{
 	{"test/run", "runs the go command, as test/flakes does"},
 	{"test/flakes", "runs the go command"},
 	{"test/vm", "is the machine"},
+	{"test/podman", "fetches podman from Debian"},
 }
 
 // long are the packages that take minutes, the longest first. Each has a machine of its own; the others share some.

@@ -95,6 +95,14 @@ func systemdWithLibraries(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
+// Unpacked returns a directory with the content of packages, by the name of as in the cache.
+func Unpacked(ctx context.Context, cache, as string, packages ...string) (string, error) {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	return unpacked(ctx, cache, as, func(context.Context) ([]string, error) { return packages, nil })
+}
+
 // unpacked returns the directory cache/as with the content of packages. It comes into being whole.
 func unpacked(ctx context.Context, cache, as string, resolve func(context.Context) ([]string, error)) (string, error) {
 	dir := filepath.Join(cache, as)

@@ -14,9 +14,9 @@ import (
 // maxFaults bounds what is told of one device: a card may have a hundred nodes.
 const maxFaults = 3
 
-// look completes the devices with what depends on the host: their real nodes, and whether all nodes are there as the specs say, those
+// look completes the devices with what depends on the host: their real nodes and the NUMA nodes of these, and whether all nodes are there as the specs say, those
 // of the file's edits included, because each device brings them along. It returns a new catalog.
-func (c *catalog) look(h cdispec.Host, id *identifier) *catalog {
+func (c *catalog) look(h cdispec.Host, id *identifier, near *locality) *catalog {
 	next := *c
 	snapshot := *c.snapshot
 	units := slices.Clone(c.units)
@@ -46,6 +46,7 @@ func (c *catalog) look(h cdispec.Host, id *identifier) *catalog {
 			}
 		}
 		d.Nodes, d.Unhealthy = id.nodes(e), unhealthy(found)
+		d.NUMA = near.of(d.Nodes, e.Edits)
 	}
 	snapshot.Devices = split(units, func(d inventory.Device) int { return c.shares[inventory.CDIName(d.Resource, d.Name)] })
 	slices.Sort(next.paths)

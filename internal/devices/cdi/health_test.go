@@ -184,6 +184,6 @@ func BenchmarkLook2000Devices(b *testing.B) {
 	s := New(Config{Dirs: []string{dir}, Log: slog.New(slog.DiscardHandler)})
 	c := s.catalog.Load()
 	for b.Loop() {
-		c.look(s.host, newIdentifier(s.shared))
+		c.look(s.host, newIdentifier(s.shared), s.near)
 	}
 }

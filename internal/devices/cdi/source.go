@@ -44,6 +44,7 @@ import (
 
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/host/numa"
 )
 
 // Config says where to look.
@@ -69,6 +70,7 @@ type Source struct {
 	log    *slog.Logger
 	host   cdispec.Host
 	reader *cdispec.Reader
+	near   *locality // New's, and then Run's
 
 	catalog atomic.Pointer[catalog]
 	wake    chan struct{} // tells Run that awaited has grown
@@ -91,10 +93,11 @@ func New(cfg Config) *Source {
 		log:     cfg.Log,
 		host:    cdispec.ThisHost(),
 		reader:  new(cdispec.Reader),
+		near:    newLocality(numa.DevicesOfThisHost()),
 		wake:    make(chan struct{}, 1),
 		awaited: map[string]bool{},
 	}
-	s.catalog.Store(s.load().look(s.host, newIdentifier(s.shared)))
+	s.catalog.Store(s.load().look(s.host, newIdentifier(s.shared), s.near))
 	return s
 }
 
@@ -111,7 +114,7 @@ func (s *Source) Run(ctx context.Context, changed func()) error {
 	w, err := newWatcher()
 	if err != nil {
 		// A node whose folders do not change serves all the same: say what is missing and go on.
-		s.publish(s.load().look(s.host, newIdentifier(s.shared)), err)
+		s.publish(s.load().look(s.host, newIdentifier(s.shared), s.near), err)
 		changed()
 		<-ctx.Done()
 		return nil
@@ -136,11 +139,11 @@ func (s *Source) refresh(w *watcher, about scope) bool {
 	if about&ofFolders != 0 {
 		next = s.load()
 	}
-	next = next.look(s.host, newIdentifier(s.shared))
+	next = next.look(s.host, newIdentifier(s.shared), s.near)
 	// Links may lead elsewhere now, and specs name other nodes: what was not watched while it was looked at is looked at again.
 	for grown, tries := true, 0; grown && tries < maxLinks; tries++ {
 		if grown, err = w.aim(s.dirs, s.targets(next)); grown {
-			next = next.look(s.host, newIdentifier(s.shared))
+			next = next.look(s.host, newIdentifier(s.shared), s.near)
 		}
 	}
 	s.publish(next, err)

@@ -58,11 +58,11 @@ check: need-go deps ## formatting, vet, golangci-lint, the import rules, generat
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
 test-unit: need-root test-deps ## tests of the packages
-	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench -e /test/escape -e /test/podman)
+	$(PLAIN) $(GO_TEST) -p 2 -timeout 10m -- $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e /test/e2e -e /test/crash -e /test/vm -e /test/bench -e /test/escape -e /test/podman)
 	$(CGO) $(GO_TEST) -p 1 -timeout 10m -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl, and a part of test-escape
-	$(PLAIN) $(GO_TEST) -p 1 -timeout 20m -count 1 -- ./test/e2e/... ./test/crash/...
+	$(PLAIN) $(GO_TEST) -p 2 -timeout 20m -count 1 -- ./test/e2e/... ./test/crash/...
 	$(PLAIN) $(GO_TEST) -timeout 10m -count 1 -short -- ./test/escape
 
 test-escape: need-root vm-deps test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)

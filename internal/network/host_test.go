@@ -192,10 +192,14 @@ func (h *testHost) askWithin(path, addr string, limit time.Duration) (seen netip
 	h.t.Helper()
 	h.at(path, func() error {
 		var c net.Conn
-		if c, err = net.DialTimeout("tcp", addr, limit); err != nil {
+		end := time.Now().Add(limit)
+		if c, err = (&net.Dialer{Deadline: end}).Dial("tcp", addr); err != nil {
 			return nil
 		}
 		defer c.Close()
+		if err = c.SetDeadline(end); err != nil { // packets may be dropped from now on
+			return nil
+		}
 		var raw []byte
 		if raw, err = io.ReadAll(c); err != nil {
 			return nil

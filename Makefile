@@ -62,15 +62,14 @@ test-unit: need-root test-deps ## tests of the packages
 	$(CGO) $(GO_TEST) -p 1 -timeout 10m -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl, and a part of test-escape
-	$(PLAIN) $(GO_TEST) -p 2 -timeout 20m -count 1 -- ./test/e2e/... ./test/crash/...
-	$(PLAIN) $(GO_TEST) -timeout 10m -count 1 -short -- ./test/escape
+	$(PLAIN) $(GO_TEST) -p 2 -timeout 20m -count 1 -short -- ./test/escape ./test/e2e/... ./test/crash/...
 
 test-escape: need-root vm-deps test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
 	$(PLAIN) $(GO) test -timeout 60m -count 1 ./test/escape $(ARGS)
 	$(PLAIN) $(GO) test -timeout 30m -count 1 -run '^TestEscapeOnCgroupV2$$' ./test/vm
 
 test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a part of the tests on pure cgroup v2, in a virtual machine
-	$(PLAIN) $(GO_TEST) -p 1 -timeout 30m -count 1 -- ./test/vm/...
+	$(PLAIN) $(GO_TEST) -p 2 -timeout 30m -count 1 -- ./test/vm/...
 
 test-podman: need-root vm-deps test-deps build ## the CDI specs of the examples with Debian's podman, which is not installed for it
 	$(PLAIN) $(GO_TEST) -timeout 10m -count 1 -- ./test/podman

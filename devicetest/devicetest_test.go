@@ -115,7 +115,7 @@ func TestPluginWatcher(t *testing.T) {
 }
 
 func TestGrace(t *testing.T) {
-	n, ctx := start(t, devicetest.Config{Grace: time.Millisecond})
+	n, ctx := start(t, devicetest.Config{Grace: time.Nanosecond}) // which ends before the plugin can be asked
 	_, stop := run(t, emulator.Config{Dir: n.Dir(), Devices: emulator.Devices(1, 0)})
 	n.WaitForHealthy(ctx, resource, 1)
 	stop()

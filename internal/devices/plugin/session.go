@@ -34,7 +34,7 @@ type session struct {
 	attempts   int                          // of them, the last is the one under way
 	abort      context.CancelFunc           // ends it
 	dismissed  error                        // why it is to be gone, although its stream may be open
-	reached    bool                         // the last attempt got a connection
+	reached    bool                         // the last attempt got a connection, or the first after a registration has not ended
 	at         file                         // what the socket was when the plugin told its devices
 	line       *line                        // while the stream is open
 	options    *v1beta1.DevicePluginOptions // as they were last known

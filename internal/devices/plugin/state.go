@@ -43,7 +43,7 @@ func (r *runner) install(o offer) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	p.next = &session{
 		source: r.Source, resource: o.resource, socket: o.socket, cancel: cancel, kick: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		registered: o.options, from: o.from, anew: true, abort: func() {}, since: time.Now(),
+		registered: o.options, from: o.from, anew: true, reached: true, abort: func() {}, since: time.Now(),
 	}
 	next := p.next
 	next.expiry = time.AfterFunc(r.cfg.Grace, func() { r.expire(next) })
@@ -57,7 +57,7 @@ func (r *runner) install(o offer) {
 // again has a session that has no devices to lose begin anew. source.mu is held.
 func (s *session) again(o offer) {
 	s.registered, s.from, s.anew, s.dismissed = o.options, o.from, true, nil
-	s.expired = false
+	s.expired, s.reached = false, true
 	s.expiry.Reset(s.source.cfg.Grace) // it may serve only after this registration
 	s.stop()
 	select {

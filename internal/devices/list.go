@@ -44,6 +44,8 @@ type GrantedDevice struct {
 	ShareOf string `json:"shareOf,omitempty"`
 	// Source is the name of the source that it was granted by, such as "cdi".
 	Source string `json:"source"`
+	// Pending: the source has not answered yet how the container is to get it, so no container has it; it is nobody else's meanwhile.
+	Pending bool `json:"pending,omitempty"`
 	// Missing: nobody knows the device any more.
 	Missing bool `json:"missing,omitempty"`
 	// Health is that of the device now; Why tells of one that is not healthy.
@@ -90,7 +92,9 @@ func (p podRecord) list(w *world, uid string) (grants []GrantRecord) {
 		g := GrantRecord{PodUID: uid, PodNamespace: p.Namespace, PodName: p.Name, Container: container, Role: rec.Role, GrantedAt: rec.GrantedAt}
 		for resource, has := range sorted(rec.Grants) {
 			for _, d := range has.Devices {
-				g.Devices = append(g.Devices, d.now(w, resource, has.Source))
+				now := d.now(w, resource, has.Source)
+				now.Pending = has.Answer == nil
+				g.Devices = append(g.Devices, now)
 			}
 		}
 		grants = append(grants, g)

@@ -14,14 +14,18 @@ import (
 // held is what the containers of a pod have, by name.
 type held map[string][]devices.GrantedDevice
 
-// byPod sorts grants by the pod's UID.
+// byPod sorts grants by the pod's UID. As with kubelets, what a plugin is still being asked for is not told: it may refuse it.
 func byPod(grants []devices.GrantRecord) map[string]held {
 	all := map[string]held{}
 	for _, g := range grants {
 		if all[g.PodUID] == nil {
 			all[g.PodUID] = held{}
 		}
-		all[g.PodUID][g.Container] = g.Devices
+		for _, d := range g.Devices {
+			if !d.Pending {
+				all[g.PodUID][g.Container] = append(all[g.PodUID][g.Container], d)
+			}
+		}
 	}
 	return all
 }

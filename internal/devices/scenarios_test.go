@@ -171,8 +171,8 @@ func TestAPluginIsNotUsedWhenGetDevicePluginOptionsFails(t *testing.T) {
 		return nil, errors.New("no driver yet")
 	}}})
 	l.awaitProblem("GetDevicePluginOptions: no driver yet")
-	if q := l.Resources()[gadget]; q != (inventory.Quantity{}) || p.Streams.Load() != 0 {
-		t.Errorf("the node has %+v, after %d calls of ListAndWatch", q, p.Streams.Load())
+	if q, ok := l.Resources()[gadget]; !ok || q != (inventory.Quantity{}) || p.Streams.Load() != 0 {
+		t.Errorf("the node has %+v (%v), after %d calls of ListAndWatch", q, ok, p.Streams.Load())
 	}
 	req := podOf("a", asksFor("c", gadget, 1))
 	notReady(t, l.Manager, req, "no driver yet")

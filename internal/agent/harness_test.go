@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -73,6 +74,7 @@ func newBench(t *testing.T) *bench {
 		Version: "0.1", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	b.kube.PrependReactor("patch", "pods", countVersions(b.kube.Tracker()))
+	b.kube.PrependWatchReactor("pods", watchCopies(b.kube.Tracker()))
 	b.rt.HaveImage("img")
 	b.rt.HaveCDI("example.com/widget=0")
 	b.start()
@@ -105,6 +107,46 @@ func countVersions(tracker clienttesting.ObjectTracker) clienttesting.ReactionFu
 		patch.Patch = raw
 		return react(patch)
 	}
+}
+
+// copied is a watch that gives away copies, as an API server does. The fake's begins with the objects that it keeps.
+type copied struct {
+	watch.Interface
+	events chan watch.Event
+	ended  chan struct{}
+	end    func()
+}
+
+func watchCopies(tracker clienttesting.ObjectTracker) clienttesting.WatchReactionFunc {
+	return func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := tracker.Watch(a.GetResource(), a.GetNamespace(), a.(clienttesting.WatchActionImpl).ListOptions)
+		if err != nil {
+			return true, nil, err
+		}
+		c := &copied{Interface: w, events: make(chan watch.Event), ended: make(chan struct{})}
+		c.end = sync.OnceFunc(func() { close(c.ended) })
+		go c.copy()
+		return true, c, nil
+	}
+}
+
+func (c *copied) copy() {
+	defer close(c.events)
+	for e := range c.Interface.ResultChan() {
+		e.Object = e.Object.DeepCopyObject()
+		select {
+		case c.events <- e:
+		case <-c.ended:
+			return
+		}
+	}
+}
+
+func (c *copied) ResultChan() <-chan watch.Event { return c.events }
+
+func (c *copied) Stop() {
+	c.end()
+	c.Interface.Stop()
 }
 
 // start runs an agent; b.stop ends it.

@@ -1,0 +1,73 @@
+//go:build plugins
+
+package plugins
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"monopod.dev/monopod/test/harness"
+)
+
+// startGeneric starts squat/generic-device-plugin with devices as its flag describes them.
+func startGeneric(t *testing.T, n *harness.Node, devices ...string) *plugin {
+	t.Helper()
+	command := []string{binary(t, "MONOPOD_PLUGIN_GENERIC"), "--plugin-directory", n.PluginDir(), "--listen", "127.0.0.1:0", "--domain", "example.com"}
+	for _, d := range devices {
+		command = append(command, "--device", d)
+	}
+	return start(t, n, nil, command...)
+}
+
+// TestGeneric: device nodes of a folder, as many as lie there.
+func TestGeneric(t *testing.T) {
+	binary(t, "MONOPOD_PLUGIN_GENERIC")
+	n := startNode(t)
+	dir := filepath.Join(n.Dir, "nodes")
+	devNodes(t, dir+"/dev-0", dir+"/dev-1", dir+"/dev-2")
+	const resource = "example.com/plugged"
+	describe := fmt.Sprintf(`{"name": "plugged", "groups": [{"paths": [{"path": "%s/dev-*", "mountPath": "/dev/plugged/"}]}]}`, dir)
+	p := tryOut(t, n, subject{resource: resource, devices: 3, use: "ls /dev/plugged && echo x > $(ls -d /dev/plugged/* | head -n 1)",
+		start: func() *plugin { return startGeneric(t, n, describe) }})
+
+	// Devices come and go; it looks every five seconds.
+	devNodes(t, dir+"/dev-3", dir+"/dev-4")
+	awaitResource(t, n, resource, 5, 5)
+	apply(n, "all", resource, 4, "echo $(ls /dev/plugged) && for d in /dev/plugged/*; do echo x > $d || exit 1; done")
+	awaitUsed(t, n, "all")
+	n.Kubectl("delete", "pod", "all", "--timeout=60s")
+	for _, name := range []string{"dev-0", "dev-1", "dev-2", "dev-3"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitResource(t, n, resource, 1, 1)
+	has := holdings(t, n, resource)["a"]
+	apply(n, "last", resource, 1, "ls /dev/plugged")
+	t.Logf("pod a has %q, and its node is gone: %s", has, n.Monopod("device", "ls", "--admin-socket", filepath.Join(n.Dir, "run", "admin.sock"), resource))
+	awaitUsed(t, n, "last")
+	p.stop()
+}
+
+// TestGenericCount: one node of the host is many devices, and a pod may have more than one of them.
+func TestGenericCount(t *testing.T) {
+	binary(t, "MONOPOD_PLUGIN_GENERIC")
+	n := startNode(t)
+	const resource = "example.com/fuse"
+	tryOut(t, n, subject{resource: resource, devices: 3, use: "exec 3<>/dev/fuse",
+		start: func() *plugin {
+			return startGeneric(t, n, `{"name": "fuse", "groups": [{"count": 3, "paths": [{"path": "/dev/fuse"}]}]}`, `{"name": "null", "groups": [{"paths": [{"path": "/dev/null"}]}]}`)
+		}})
+	awaitResource(t, n, "example.com/null", 1, 1)
+	apply(n, "null", "example.com/null", 1, "echo x > /dev/null")
+	awaitUsed(t, n, "null")
+	// Its container may make the device's node itself, as the permission m says.
+	apply(n, "mknod", resource, 1, "mknod /tmp/fuse c 10 229 && exec 3<>/tmp/fuse")
+	awaitUsed(t, n, "mknod")
+	if have := holdings(t, n, resource); slices.Equal(have["a"], have["mknod"]) {
+		t.Errorf("two pods have %q", have["a"])
+	}
+}

@@ -5,7 +5,6 @@ package plugins
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -27,7 +26,7 @@ func tryOut(t *testing.T, n *harness.Node, s subject) *plugin {
 	p := s.start()
 	awaitResource(t, n, s.resource, s.devices, s.devices)
 	apply(n, "a", s.resource, 1, s.use)
-	t.Logf("pod a said: %s", awaitUsed(t, n, "a"))
+	awaitUsed(t, n, "a")
 	a := container(t, n, "a")
 
 	// Without the plugin what runs keeps its device, and nothing is given.
@@ -35,7 +34,6 @@ func tryOut(t *testing.T, n *harness.Node, s subject) *plugin {
 	awaitResource(t, n, s.resource, s.devices, 0)
 	apply(n, "b", s.resource, s.devices-1, s.use)
 	awaitHeld(t, n, "b", fmt.Sprintf("%s is not ready: %d wanted, 0 free (of %d, 1 in use, %d unfit)", s.resource, s.devices-1, s.devices, s.devices-1))
-	t.Logf("pod b waits: %s", getPod(t, n, "b").Status.Message)
 	p = s.start()
 	awaitResource(t, n, s.resource, s.devices, s.devices)
 	awaitUsed(t, n, "b")
@@ -68,7 +66,5 @@ func tryOut(t *testing.T, n *harness.Node, s subject) *plugin {
 	if container(t, n, "a") != a {
 		t.Error("pod a was touched")
 	}
-	sockets, _ := filepath.Glob(filepath.Join(n.PluginDir(), "*"))
-	t.Logf("in the folder: %q", sockets)
 	return p
 }

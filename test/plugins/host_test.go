@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -57,32 +58,76 @@ mount -t tmpfs plugin /run; mkdir /run/cdi; mount --bind "$2" /run/cdi
 shift 2; exec "$@"`
 
 // plugin is a program that runs.
-type plugin struct{ cmd *exec.Cmd }
+type plugin struct {
+	make func() *exec.Cmd
+	kept bool          // started again when it ends by itself, as pods of a DaemonSet are
+	over chan struct{} // it has ended and is not started again
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended bool // on our word
+	ends  int  // by itself
+}
 
 // start runs a plugin until it is killed, or the test ends. Its environment is env alone, since some take their settings from it.
 func start(t *testing.T, n *harness.Node, env []string, command ...string) *plugin {
 	t.Helper()
-	log, err := os.CreateTemp(t.TempDir(), "plugin")
+	return begin(t, n, &plugin{}, env, command...)
+}
+
+// keep is start for a plugin that may end by itself, and is then started again.
+func keep(t *testing.T, n *harness.Node, env []string, command ...string) *plugin {
+	t.Helper()
+	return begin(t, n, &plugin{kept: true}, env, command...)
+}
+
+func begin(t *testing.T, n *harness.Node, p *plugin, env []string, command ...string) *plugin {
+	t.Helper()
+	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/bin/sh", append([]string{"-c", place, "sh", n.PluginDir(), cdiDir(n)}, command...)...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
-	cmd.Dir = t.TempDir()
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if err := cmd.Start(); err != nil {
+	p.over = make(chan struct{})
+	p.make = func() *exec.Cmd {
+		cmd := exec.Command("/bin/sh", append([]string{"-c", place, "sh", n.PluginDir(), cdiDir(n)}, command...)...)
+		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+		cmd.Dir = dir
+		cmd.Stdout, cmd.Stderr = log, log
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		return cmd
+	}
+	p.cmd = p.make()
+	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &plugin{cmd: cmd}
+	go p.run()
 	t.Cleanup(func() {
 		p.kill()
 		log.Close()
 		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
-			t.Logf("plugin %d said:\n%s", cmd.Process.Pid, said)
+			t.Logf("%s said:\n%s", command[0], said)
 		}
 	})
 	return p
+}
+
+func (p *plugin) run() {
+	defer close(p.over)
+	for {
+		_ = p.cmd.Wait() // the tests see what a plugin does
+		p.mu.Lock()
+		p.ends++
+		again := p.kept && !p.ended
+		if again {
+			p.cmd = p.make()
+			again = p.cmd.Start() == nil
+		}
+		p.mu.Unlock()
+		if !again {
+			return
+		}
+	}
 }
 
 // kill ends the plugin as if it crashed, and waits for its end.
@@ -92,10 +137,11 @@ func (p *plugin) kill() { p.end(syscall.SIGKILL) }
 func (p *plugin) stop() { p.end(syscall.SIGTERM) }
 
 func (p *plugin) end(sig syscall.Signal) {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Signal(sig)
-		_ = p.cmd.Wait()
-	}
+	p.mu.Lock()
+	p.ended = true
+	_ = p.cmd.Process.Signal(sig)
+	p.mu.Unlock()
+	<-p.over
 }
 
 // devNodes makes character devices that are /dev/null under other names.
@@ -111,7 +157,7 @@ func devNodes(t *testing.T, paths ...string) {
 	}
 }
 
-// awaitResource waits for what the node says of a resource.
+// awaitResource waits for what the node says of a resource, and that it is a plugin's.
 func awaitResource(t *testing.T, n *harness.Node, resource string, capacity, allocatable int) {
 	t.Helper()
 	want := fmt.Sprintf("%d %d", capacity, allocatable)
@@ -119,6 +165,14 @@ func awaitResource(t *testing.T, n *harness.Node, resource string, capacity, all
 		name := strings.ReplaceAll(resource, ".", `\.`)
 		got := n.Kubectl("get", "node", n.Name, "-o", fmt.Sprintf("jsonpath={.status.capacity.%s} {.status.allocatable.%s}", name, name))
 		return got == want, got
+	})
+	harness.Eventually(t, resource+" is a plugin's", func() (bool, string) {
+		for _, d := range devices(t, n) {
+			if d.Resource == resource && filepath.Dir(d.Source) != n.PluginDir() && len(d.Holders) == 0 {
+				return false, fmt.Sprintf("%+v", d)
+			}
+		}
+		return true, ""
 	})
 }
 
@@ -170,18 +224,26 @@ func container(t *testing.T, n *harness.Node, pod string) string {
 	return s[0].ContainerID
 }
 
-// holdings are the names of the devices that each pod has, sorted, as `monopod device ls` tells.
-func holdings(t *testing.T, n *harness.Node, resource string) map[string][]string {
+// devices are all devices, as `monopod device ls` tells them.
+func devices(t *testing.T, n *harness.Node) []report.Device {
 	t.Helper()
 	var list struct{ Devices []report.Device }
-	out := n.Monopod("device", "ls", "--admin-socket", filepath.Join(n.Dir, "run", "admin.sock"), "-o", "json", resource)
+	out := n.Monopod("device", "ls", "--admin-socket", filepath.Join(n.Dir, "run", "admin.sock"), "-o", "json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return list.Devices
+}
+
+// holdings are the names of the devices of a resource that each pod has, sorted.
+func holdings(t *testing.T, n *harness.Node, resource string) map[string][]string {
+	t.Helper()
 	have := map[string][]string{}
-	for _, d := range list.Devices {
+	for _, d := range devices(t, n) {
 		for _, h := range d.Holders {
-			have[h.Pod] = append(have[h.Pod], d.Name)
+			if d.Resource == resource {
+				have[h.Pod] = append(have[h.Pod], d.Name)
+			}
 		}
 	}
 	for _, names := range have {

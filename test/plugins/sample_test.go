@@ -4,6 +4,7 @@ package plugins
 
 import (
 	"os"
+	"syscall"
 	"testing"
 
 	"monopod.dev/monopod/test/harness"
@@ -16,9 +17,9 @@ func startSample(t *testing.T, n *harness.Node, env ...string) *plugin {
 }
 
 // sampleFiles removes what the plugin leaves when the test is over, and makes sure that it is nobody else's.
-func sampleFiles(t *testing.T) {
+func sampleFiles(t *testing.T, more ...string) {
 	t.Helper()
-	for _, path := range []string{"/tmp/Dev-1", "/tmp/Dev-2"} {
+	for _, path := range append(more, "/tmp/Dev-1", "/tmp/Dev-2") {
 		if _, err := os.Lstat(path); err == nil {
 			t.Fatalf("%s exists already: it is of another run, or of the plugin's own; remove it", path)
 		}
@@ -36,10 +37,16 @@ func TestSample(t *testing.T) {
 		start: func() *plugin { return startSample(t, n) }})
 }
 
-// TestSampleWithCDI: a plugin of a resource writes a CDI spec of the same name, and names its devices in what it answers.
+// TestSampleWithCDI: the plugin of a resource writes a CDI spec of the same name, and names its devices in what it answers. Its devices are
+// blocks of memory (1:0, 1:1), which a host has that has loaded the driver, or whose administrator has made the nodes.
 func TestSampleWithCDI(t *testing.T) {
-	sampleFiles(t)
+	sampleFiles(t, "/tmp/CDI-Dev-1", "/tmp/CDI-Dev-2")
+	for i, path := range []string{"/tmp/CDI-Dev-1", "/tmp/CDI-Dev-2"} {
+		if err := syscall.Mknod(path, syscall.S_IFBLK|0o600, 1<<8|i); err != nil {
+			t.Fatal(&os.PathError{Op: "mknod", Path: path, Err: err})
+		}
+	}
 	n := startNode(t)
-	tryOut(t, n, subject{resource: sampled, devices: 2, use: "echo $CDI_DEVICE && test -n \"$CDI_DEVICE\" && test -b /tmp/$CDI_DEVICE && ls /tmp",
+	tryOut(t, n, subject{resource: sampled, devices: 2, use: `echo $CDI_DEVICE && test -b "/tmp/$CDI_DEVICE" && test -f "/tmp/${CDI_DEVICE#CDI-}"`,
 		start: func() *plugin { return startSample(t, n, "CDI_ENABLED=1") }})
 }

@@ -5,23 +5,31 @@ package plugins
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
-// TestSmarter: smarter-project/smarter-device-manager, a resource for each device node, with an API of 2020. It has one place for sockets.
+// TestSmarter: smarter-project/smarter-device-manager has a resource for each device node, and speaks the API of 2020.
 func TestSmarter(t *testing.T) {
 	bin := binary(t, "MONOPOD_PLUGIN_SMARTER")
 	n := startNode(t)
 	config := filepath.Join(n.Dir, "smarter.yaml")
-	if err := os.WriteFile(config, []byte("- devicematch: ^fuse$\n  nummaxdevices: 3\n- devicematch: ^kmsg$\n  nummaxdevices: 2\n"), 0o644); err != nil {
+	if err := os.WriteFile(config, []byte("- devicematch: ^fuse$\n  nummaxdevices: 3\n- devicematch: ^net/tun$\n  nummaxdevices: 2\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	tryOut(t, n, subject{resource: "smarter-devices/fuse", devices: 3, use: "exec 3<>/dev/fuse",
 		start: func() *plugin { return start(t, n, nil, bin, "-logtostderr", "-config", config) }})
-	awaitResource(t, n, "smarter-devices/kmsg", 2, 2)
-	apply(n, "kmsg", "smarter-devices/kmsg", 2, "exec 3</dev/kmsg")
-	awaitUsed(t, n, "kmsg")
-	t.Logf("%s", n.Monopod("device", "ls", "--admin-socket", filepath.Join(n.Dir, "run", "admin.sock")))
-	t.Logf("%s", n.Kubectl("get", "pod", "kmsg", "-o", "jsonpath={.status.containerStatuses[0].allocatedResourcesStatus}"))
-	t.Logf("%s", n.Monopod("status", "--admin-socket", filepath.Join(n.Dir, "run", "admin.sock")))
+
+	// A pod may have the same node more than once. The names of the devices are control characters, from NUL on: they are kept as they are.
+	const tun = "smarter-devices/net_tun"
+	awaitResource(t, n, tun, 2, 2)
+	apply(n, "tun", tun, 2, "exec 3<>/dev/net/tun")
+	awaitUsed(t, n, "tun")
+	if have := holdings(t, n, tun)["tun"]; !slices.Equal(have, []string{"\x00", "\x01"}) {
+		t.Errorf("the pod has %q", have)
+	}
+	status := getPod(t, n, "tun").Status.ContainerStatuses[0].AllocatedResourcesStatus
+	if len(status) != 1 || len(status[0].Resources) != 2 || status[0].Resources[0].ResourceID != "\x00" {
+		t.Errorf("the pod's status tells %+v", status)
+	}
 }

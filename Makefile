@@ -16,13 +16,16 @@ GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky --
 # The upstream kubelet of test-kubelet, unless another one is named.
 KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
+# Kubernetes' own device plugin of test-plugins, unless another build of it is named. The plugins of others are named only (test/plugins/README.md).
+PLUGIN_VERSION := v1.36.3
+MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-e2e test-escape test-compat test-kubelet test-vm test-podman test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
+.PHONY: help run build test check test-unit test-e2e test-escape test-compat test-kubelet test-plugins test-vm test-podman test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +48,10 @@ $(BIN)/kubectl: FORCE need-go
 $(BIN)/test/kubelet-$(KUBELET_VERSION):
 	@mkdir -p $(@D)
 	test/kubelet/build.sh $(KUBELET_VERSION) $@
+
+$(BIN)/test/plugins/sample-$(PLUGIN_VERSION):
+	@mkdir -p $(@D)
+	test/plugins/build.sh sample $(PLUGIN_VERSION) $@
 
 $(BIN)/hello: FORCE need-go
 	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./examples/hello
@@ -79,10 +86,13 @@ test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests tha
 	$(PLAIN) MONOPOD_VM_ALL=1 $(GO) test -timeout 30m -count 1 -run '^TestSELinux$$' ./test/vm
 
 # Tests with programs of others that nobody installs for `make test`: built here, pinned by version. None of them is in CI.
-test-compat: test-kubelet ## tests with other programs: an upstream kubelet
+test-compat: test-kubelet test-plugins ## tests with other programs: an upstream kubelet, device plugins
 
 test-kubelet: need-root test-deps build $(MONOPOD_KUBELET) ## an upstream kubelet on our runtime; test/kubelet/README.md
 	$(PLAIN) MONOPOD_KUBELET='$(abspath $(MONOPOD_KUBELET))' $(GO) test -tags kubelet -timeout 30m -count 1 ./test/kubelet $(ARGS)
+
+test-plugins: need-root test-deps build $(MONOPOD_PLUGIN_SAMPLE) ## device plugins of others; test/plugins/README.md
+	$(PLAIN) MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags plugins -timeout 15m -count 1 ./test/plugins $(ARGS)
 
 flakes: need-root test-deps vm-deps build $(BIN)/hello.tar ## run tests again and again, to find the flaky ones: [PKG=...] [TIME=30m] [ROUNDS=n, 0 shows the tally]
 	@$(PLAIN) $(GO) run ./test/flakes -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(TIME),-time $(TIME)) $(if $(FORGET),-forget '$(FORGET)') $(PKG)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# build.sh NAME VERSION FILE  builds an unmodified device plugin of a published version from its Go module.
-# sample: Kubernetes' own. k8s.io/kubernetes needs the modules of its staging folder, each at the version v0.X.Y that was published for v1.X.Y.
+# build.sh NAME VERSION FILE  builds an unmodified device plugin of a published version (sample v1.36.3) from its Go module.
+# sample is Kubernetes' own; k8s.io/kubernetes needs the modules of its staging folder, each at the version v0.X.Y that was published for v1.X.Y.
 set -eu
 name=$1
 version=$2
@@ -24,4 +24,4 @@ sample)
 	;;
 esac
 go mod edit -require "$module@$version"
-go build ${GO_BUILD_FLAGS:-} -ldflags "-s -w" -o "$file" "$package"
+go build -ldflags "-s -w" -o "$file" "$package"

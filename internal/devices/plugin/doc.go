@@ -12,7 +12,7 @@
 //
 // A kubelet that starts deletes every socket of the folder. Some plugins wait for that sign to register again, others for kubelet.sock to be
 // created anew, and the deletion may hit the socket of one that has just been started. So nothing is deleted here at the start; the sockets of
-// device plugins that are alive and have not registered a little later are then removed, as a kubelet would have.
+// device plugins that are alive and have not registered a little later are then removed, as a kubelet would have, and so are those that nobody serves.
 //
 // Nothing is stored: kubelet.sock is new after each start, so plugins register again. Who has which device, and what the plugin answered for
 // it, is the manager's to keep.

@@ -135,19 +135,28 @@ func (d *door) leftovers() []leftover {
 }
 
 // wake removes the sockets of device plugins that live and have not registered a while after kubelet.sock was created. Kubelets remove all
-// sockets when they start, and some plugins wait for that, not for kubelet.sock.
+// sockets when they start, and some plugins wait for that, not for kubelet.sock. Those that nobody serves go with them: a plugin whose socket
+// has another name each time it starts leaves one whenever it is killed.
 func (d *door) wake(left []leftover) {
 	if len(left) == 0 || !sleep(d.ctx, d.pace.silence) {
 		return
 	}
 	for _, l := range left {
-		if d.known(l.path) || !isDevicePlugin(d.ctx, l.path, d.pace.active) || d.ctx.Err() != nil {
+		if d.known(l.path) {
+			continue
+		}
+		is, dead := isDevicePlugin(d.ctx, l.path, d.pace.active)
+		if !is && !dead || d.ctx.Err() != nil {
 			continue
 		}
 		if at, _, err := fileAt(l.path); err != nil || at != l.at || d.known(l.path) {
 			continue
 		}
 		os.Remove(l.path)
+		if dead {
+			d.log.Info("socket was removed, for nobody serves it", "socket", l.path)
+			continue
+		}
 		d.log.Info("device plugin's socket was removed, for it has not registered again", "socket", l.path)
 	}
 }
@@ -164,14 +173,15 @@ func (s *Source) known(socket string) bool {
 	return false
 }
 
-func isDevicePlugin(ctx context.Context, path string, most time.Duration) bool {
+// isDevicePlugin asks who serves a socket; dead: nobody does.
+func isDevicePlugin(ctx context.Context, path string, most time.Duration) (is, dead bool) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	conn, err := connect(ctx, path)
 	if err != nil {
-		return false
+		return false, errors.Is(err, unix.ECONNREFUSED)
 	}
 	defer conn.close()
 	_, err = optionsOf(ctx, v1beta1.NewDevicePluginClient(conn), nil)
-	return err == nil
+	return err == nil, false
 }

@@ -19,12 +19,7 @@ import (
 // A plugin that looks out for IN_CREATE alone sees the socket come, and whoever sees it is served.
 func TestSocketIsServedBeforeItIsVisible(t *testing.T) {
 	dir := folder(t)
-	if l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, kubeletSocket), Net: "unix"}); err != nil {
-		t.Fatal(err)
-	} else {
-		l.SetUnlinkOnClose(false)
-		l.Close() // what a killed node leaves
-	}
+	deadSocket(t, filepath.Join(dir, kubeletSocket)) // what a killed node leaves
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
@@ -205,15 +200,39 @@ func TestSocketThatIsNoPluginIsKept(t *testing.T) {
 	l.Close()
 }
 
-func TestHiddenSocketOfAKilledNodeIsRemoved(t *testing.T) {
+// generic-device-plugin's socket has the time of its start in its name. One that was killed leaves it, and so do all that follow.
+func TestSocketOfAKilledPluginIsRemoved(t *testing.T) {
 	dir := folder(t)
-	hidden := filepath.Join(dir, hiddenPrefix+"00000000")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	dead, mine := filepath.Join(dir, "gdp-1795414654.sock"), filepath.Join(dir, "gdp-1795414654.txt")
+	deadSocket(t, dead)
+	if err := os.WriteFile(mine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startIn(t, dir)
+	eventually(t, "the socket is gone", func() bool {
+		_, err := os.Lstat(dead)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	if _, err := os.Lstat(mine); err != nil {
+		t.Errorf("what is no socket has gone too: %v", err)
+	}
+}
+
+// deadSocket leaves a socket that nobody serves.
+func deadSocket(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
+}
+
+func TestHiddenSocketOfAKilledNodeIsRemoved(t *testing.T) {
+	dir := folder(t)
+	hidden := filepath.Join(dir, hiddenPrefix+"00000000")
+	deadSocket(t, hidden)
 	startIn(t, dir)
 	if _, err := os.Lstat(hidden); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", hidden, err)

@@ -33,6 +33,11 @@ func TestGeneric(t *testing.T) {
 	tryOut(t, n, subject{resource: resource, devices: 3, use: "echo x > $(ls -d /dev/plugged/* | head -n 1)",
 		start: func() *plugin { return startGeneric(t, n, describe) }})
 
+	// Each of its starts had a socket of another name; what the one that was killed has left is gone.
+	if sockets, _ := filepath.Glob(n.PluginDir() + "/gdp-*"); len(sockets) != 1 {
+		t.Errorf("the plugin has the sockets %q", sockets)
+	}
+
 	// Devices come and go; it looks every five seconds.
 	devNodes(t, dir+"/dev-3", dir+"/dev-4")
 	awaitResource(t, n, resource, 5, 5)

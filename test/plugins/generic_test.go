@@ -7,18 +7,24 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"monopod.dev/monopod/internal/devices/report"
 	"monopod.dev/monopod/test/harness"
 )
 
-// startGeneric starts squat/generic-device-plugin with devices as its flag describes them.
+// startGeneric starts squat/generic-device-plugin with devices as its flag describes them. Its socket is named by the second, and it does not get over one
+// that a killed one has left.
 func startGeneric(t *testing.T, n *harness.Node, devices ...string) *plugin {
 	t.Helper()
 	command := []string{binary(t, "MONOPOD_PLUGIN_GENERIC"), "--plugin-directory", n.PluginDir(), "--listen", "127.0.0.1:0", "--domain", "example.com"}
 	for _, d := range devices {
 		command = append(command, "--device", d)
 	}
+	harness.Eventually(t, "no socket has the name of this second", func() (bool, string) {
+		left, _ := filepath.Glob(fmt.Sprintf("%s/gdp-*-%d.sock", n.PluginDir(), time.Now().Unix()))
+		return len(left) == 0, fmt.Sprint(left)
+	})
 	return start(t, n, nil, command...)
 }
 

@@ -24,7 +24,7 @@ func newDeviceListCommand(socket *string) *cobra.Command {
 		Long: `Lists the devices of a running node, of one RESOURCE or of all. A line is a device:
 
   RESOURCE   the extended resource that counts it
-  DEVICE     its name; long ones are shortened in the middle, -o wide has them whole
+  DEVICE     its name; long ones are shortened in the middle, -o wide has them whole; one with control characters is quoted
   HEALTH     Healthy, Unhealthy (it is known and cannot be granted), or Missing (a container was granted it, and nothing defines it any more)
   NUMA       the NUMA nodes that it is near
   SOURCE     the file of the CDI spec, or the socket of the device plugin, that defines it; -o wide has the path
@@ -136,9 +136,12 @@ func deviceHead(wide bool) []string {
 const maxDeviceName = 24
 
 func deviceRow(d report.Device, wide bool) []string {
-	name, source := shorten(d.Name, maxDeviceName), filepath.Base(d.Source)
-	if wide {
-		name, source = d.Name, d.Source
+	name, source := d.Name, d.Source
+	if oneLine(name) != name { // some plugins count in control characters
+		name = strconv.Quote(name)
+	}
+	if !wide {
+		name, source = shorten(name, maxDeviceName), filepath.Base(source)
 	}
 	row := []string{d.Resource, name, string(d.Health), numaNodes(d.NUMA), source, holderOf(d, wide)}
 	if wide {

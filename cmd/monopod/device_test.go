@@ -150,6 +150,16 @@ func TestDeviceWatch(t *testing.T) {
 	}
 }
 
+// Free shares of a device are one line, and all lines with -o wide.
+func TestSharesInTheTable(t *testing.T) {
+	var all []report.Device
+	for _, name := range []string{"kvm", "kvm#2", "kvm#3", "kvm#4"} {
+		all = append(all, report.Device{Resource: "v.com/host", Name: name, ShareOf: "kvm", Health: report.Healthy, Source: "/etc/cdi/kvm.yaml"})
+	}
+	all[1].Holders = []report.Holder{{Namespace: "default", Pod: "vm", Container: "main"}}
+	golden(t, "device-ls-shares", deviceTable(all, false)+"\n"+deviceTable(all, true))
+}
+
 // The usual widths of all columns together fit a terminal.
 func TestDeviceTableWidth(t *testing.T) {
 	table := deviceTable([]report.Device{{Resource: "nvidia.com/gpu", Name: "GPU-5c6e2c1a-1f6b-44a0-8f1d-0a7f3e21b9c4", Health: report.Unhealthy, NUMA: []int{0, 1}, Source: "/var/run/cdi/nvidia.yaml",
@@ -159,6 +169,9 @@ func TestDeviceTableWidth(t *testing.T) {
 		if len(line) > 100 {
 			t.Errorf("%d columns: %q", len(line), line)
 		}
+	}
+	if got := deviceRow(report.Device{Resource: "smarter-devices/fuse", Name: "\x00", Source: "smarter.sock"}, true)[1]; got != `"\x00"` {
+		t.Errorf("a control character is shown as %q", got)
 	}
 	for s, want := range map[string]string{"short": "short", strings.Repeat("x", 24): strings.Repeat("x", 24), "0123456789012345678901234": "01234567890123...8901234"} {
 		if got := shorten(s, 24); got != want {

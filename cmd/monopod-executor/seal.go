@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,10 +50,24 @@ func sealedCopy(path string) (*os.File, error) {
 	if err := dst.Chmod(0o511); err != nil {
 		return nil, err
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE); err != nil {
-		return nil, os.NewSyscallError("fcntl(F_ADD_SEALS)", err)
+	if err := seal(fd); err != nil {
+		return nil, err
 	}
 	return dst, nil
+}
+
+// sealPatience is for how long seal tries.
+const sealPatience = time.Minute
+
+// seal makes a file that nobody can change. The kernel refuses it with EBUSY while it holds pages of the file for something else (moving or
+// scanning memory), for which it waits a fraction of a second only.
+func seal(fd int) error {
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+		if !errors.Is(err, unix.EBUSY) || time.Since(begin) > sealPatience {
+			return os.NewSyscallError("fcntl(F_ADD_SEALS)", err)
+		}
+	}
 }
 
 // nameProcess sets the name that ps shows, which after an execution by descriptor is a number. Without it things only

@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -478,4 +479,27 @@ func TestReadOnlySysctls(t *testing.T) {
 		}
 		return errors.Join(b.Status(t.Context()), b.Remove(t.Context()))
 	})
+}
+
+// TestALateDepartureIsNotTheNextOne: what was noted of a sandbox's departure does not free its address when it has been connected again
+// meanwhile, and leaves once more: its interface is there still.
+func TestALateDepartureIsNotTheNextOne(t *testing.T) {
+	h := newHost(t)
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	ns := h.sandbox("one")
+	h.setup(b, "one", ns)
+	h.must(b.Teardown(t.Context(), "one"))
+	b.leaving.mu.Lock()
+	late := maps.Clone(b.leaving.pending)
+	b.leaving.mu.Unlock()
+	h.setup(b, "one", ns)
+	h.must(b.Teardown(t.Context(), "one"))
+	h.must(b.leaving.finish(late, nil))
+	if rec, ok := b.ledger.get("one"); !ok || !rec.Leaving {
+		t.Error("its address is free")
+	}
+	h.must(b.leaving.now())
+	if _, ok := b.ledger.get("one"); ok {
+		t.Error("its address is in use")
+	}
 }

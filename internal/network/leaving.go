@@ -31,10 +31,13 @@ type leaving struct {
 
 	mu      sync.Mutex
 	pending map[string]departure // by the name of the host's end
+	begun   uint64               // how many have been added
 }
 
 type departure struct {
 	sandboxID string
+	number    uint64 // tells it from the next one of the same sandbox, which may be connected again and leave once more
+	index     int    // of the interface; 0: there was none
 	deadline  time.Time
 	gone      bool
 }
@@ -80,15 +83,16 @@ func (l *leaving) add(sandboxID, name string) error {
 	if _, ok := l.pending[name]; ok {
 		return nil
 	}
-	l.pending[name] = departure{sandboxID: sandboxID, deadline: time.Now().Add(grace)}
+	l.begun++
+	l.pending[name] = departure{sandboxID: sandboxID, number: l.begun, deadline: time.Now().Add(grace)}
 	// Looked for after it is in the list: an event from here on is not missed.
-	_, found, err := l.bridge.rt.link(name)
+	info, found, err := l.bridge.rt.link(name)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", name, err)
 	}
-	if !found {
-		l.markGone(name)
-	}
+	d := l.pending[name]
+	d.index, d.gone = info.index, !found
+	l.pending[name] = d
 	l.schedule()
 	return nil
 }
@@ -150,9 +154,14 @@ func (l *leaving) take(b []byte) {
 		if typ != unix.RTM_DELLINK || len(body) < unix.SizeofIfInfomsg || body[0] != unix.AF_UNSPEC {
 			return
 		}
+		index := int(int32(binary.NativeEndian.Uint32(body[4:])))
 		eachAttr(body[unix.SizeofIfInfomsg:], func(typ uint16, data []byte) {
-			if typ == unix.IFLA_IFNAME {
-				l.markGone(nl.BytesToString(data))
+			if typ != unix.IFLA_IFNAME {
+				return
+			}
+			// An event may be that of an earlier interface of the name.
+			if name := nl.BytesToString(data); l.pending[name].index == index {
+				l.markGone(name)
 			}
 		})
 	})
@@ -194,7 +203,7 @@ func (l *leaving) free() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, d := range due {
-		if l.pending[name].sandboxID != d.sandboxID {
+		if l.pending[name].number != d.number {
 			continue
 		}
 		if err == nil {
@@ -217,20 +226,35 @@ func (l *leaving) finish(due map[string]departure, overdue []string) error {
 	for _, id := range ids {
 		defer l.bridge.locks.lock(id)()
 	}
-	// Meanwhile one may have been connected again.
+	// Meanwhile one may have been connected again, and even be leaving once more.
+	stale := l.stale(due)
 	recs := map[string]lease{}
 	ids = slices.DeleteFunc(ids, func(id string) bool {
 		rec, ok := l.bridge.ledger.get(id)
-		if ok && rec.Leaving {
-			recs[id] = rec
+		if !ok || !rec.Leaving || stale[id] {
+			return true
 		}
-		return !ok || !rec.Leaving
+		recs[id] = rec
+		return false
 	})
 	overdue = slices.DeleteFunc(overdue, func(name string) bool { return !slices.Contains(ids, due[name].sandboxID) })
 	if err := l.bridge.deleteLinks(overdue); err != nil {
 		return err
 	}
 	return l.bridge.release(recs)
+}
+
+// stale are the sandboxes of departures that are not waited for any more.
+func (l *leaving) stale(due map[string]departure) map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := map[string]bool{}
+	for name, d := range due {
+		if l.pending[name].number != d.number {
+			ids[d.sandboxID] = true
+		}
+	}
+	return ids
 }
 
 // some says whether anything is pending.
@@ -254,7 +278,7 @@ func (l *leaving) now() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, d := range due {
-		if l.pending[name].sandboxID == d.sandboxID {
+		if l.pending[name].number == d.number {
 			delete(l.pending, name)
 		}
 	}

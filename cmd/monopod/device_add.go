@@ -163,7 +163,7 @@ func (a *deviceAdd) run(path string) (*addedDevice, error) {
 		return nil, err
 	}
 	return &addedDevice{Device: plan.Qualified(), Resource: plan.Kind, Name: plan.Name, File: added.File, HostPath: plan.HostPath, Node: node.Real,
-		ContainerPath: plan.ContainerPath, Permissions: plan.Permissions, Follows: plan.Follows, USB: node.USB, Shares: max(1, req.Shares), Replaced: added.Replaced,
+		ContainerPath: plan.ContainerPath, Permissions: plan.Permissions, Follows: plan.Follows, USB: node.USB, Shares: req.Shares, Replaced: added.Replaced,
 		Notes:     append(slices.Concat([]string{}, plan.Notes), addNotes(plan, added, dir, dirs)...),
 		Resources: containerResources{Limits: map[string]string{plan.Kind: "1"}}}, nil
 }

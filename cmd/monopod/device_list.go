@@ -99,7 +99,7 @@ func deviceTable(all []report.Device, wide bool) string {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(deviceHead(wide), "\t"))
-	free, told := map[string]int{}, map[string]bool{} // shares, by the device
+	free := map[string]int{} // shares that no line tells of yet, by the device
 	for _, d := range all {
 		if d.ShareOf != "" && d.Free() {
 			free[shareOf(d)]++
@@ -107,14 +107,14 @@ func deviceTable(all []report.Device, wide bool) string {
 	}
 	for _, d := range all {
 		row := deviceRow(d, wide)
-		if more := free[shareOf(d)]; d.ShareOf != "" && d.Free() && !wide {
-			if told[shareOf(d)] {
+		if d.ShareOf != "" && d.Free() && !wide {
+			switch n := free[shareOf(d)]; {
+			case n == 0:
 				continue
+			case n > 1:
+				row[holderColumn] += fmt.Sprintf(" +%d", n-1)
 			}
-			told[shareOf(d)] = true
-			if more > 1 {
-				row[holderColumn] += fmt.Sprintf(" +%d", more-1)
-			}
+			free[shareOf(d)] = 0
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}

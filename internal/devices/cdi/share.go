@@ -73,7 +73,7 @@ func annotated(name string, spec *specs.Spec) (text string, ok bool) {
 	return text, ok
 }
 
-// split makes the shares of devices; n says how many.
+// split makes the shares of devices, which are in order, as what is returned; n says how many.
 func split(devices []inventory.Device, n func(inventory.Device) int) []inventory.Device {
 	all := make([]inventory.Device, 0, len(devices))
 	for _, d := range devices {
@@ -88,6 +88,8 @@ func split(devices []inventory.Device, n func(inventory.Device) int) []inventory
 			all = append(all, share)
 		}
 	}
-	slices.SortFunc(all, inventory.Compare)
+	if len(all) > len(devices) {
+		slices.SortFunc(all, inventory.Compare)
+	}
 	return all
 }

@@ -46,11 +46,11 @@ type GrantedDevice struct {
 	Source string `json:"source"`
 	// Pending: the source has not answered yet how the container is to get it, so no container has it; it is nobody else's meanwhile.
 	Pending bool `json:"pending,omitempty"`
-	// Missing: nobody knows the device any more.
-	Missing bool `json:"missing,omitempty"`
 	// Health is that of the device now; Why tells of one that is not healthy.
 	Health Health `json:"health"`
 	Why    string `json:"why,omitempty"`
+	// Awaited: the resource's devices are not known yet after a start of the node. The device is what it was before, as far as anybody knows.
+	Awaited bool `json:"awaited,omitempty"`
 	// NUMA are the NUMA nodes that the device is near; none: it is not known, or does not matter.
 	NUMA []int `json:"numa,omitempty"`
 }
@@ -107,9 +107,11 @@ func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
 	out := GrantedDevice{Resource: resource, Name: g.Name, ShareOf: g.ShareOf, Source: source}
 	d, found := g.find(w, resource)
 	switch {
+	case !found && w.awaits(resource):
+		out.Awaited, out.Health, out.Why = true, Unknown, "its plugin has not told its devices again since the node was started"
+		return out
 	case !found:
-		out.Missing, out.Health = true, Unknown
-		out.Why = "the device is not there any more"
+		out.Health, out.Why = Unknown, "the device is not there any more"
 		return out
 	case g.Nodes != nil && !slices.Equal(g.Nodes, d.Nodes):
 		out.Health, out.Why = Unknown, fmt.Sprintf("the name is that of other hardware now (%s; it was %s)", nodes(d.Nodes), nodes(g.Nodes))

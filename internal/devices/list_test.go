@@ -59,11 +59,11 @@ func TestGrantsTellHowDevicesAre(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	src.change("00", func(d *inventory.Device) { d.Nodes = []string{"/dev/w7"} })
-	if d := one(); d.Health != Unknown || d.Missing || d.Aliases != nil || d.NUMA != nil || !strings.Contains(d.Why, "other hardware") {
+	if d := one(); d.Health != Unknown || d.Aliases != nil || d.NUMA != nil || !strings.Contains(d.Why, "other hardware") {
 		t.Errorf("%+v", d)
 	}
 	src.set("1")
-	if d := one(); d.Health != Unknown || !d.Missing || d.Why == "" {
+	if d := one(); d.Health != Unknown || d.Awaited || d.Why != "the device is not there any more" {
 		t.Errorf("%+v", d)
 	}
 	if g := m.GrantsOf("other"); g != nil {

@@ -25,7 +25,7 @@ type Problem = inventory.Problem
 type Config struct {
 	// DB holds the ledger.
 	DB *state.DB
-	// Plugins are where device plugins are looked for; with no Dir there are none. Its Log is not needed.
+	// Plugins are where device plugins are looked for; with no Dir there are none. Its Log and its Memory are not needed.
 	Plugins plugin.Config
 	// CDI says which specs are looked at. Its Log is not needed.
 	CDI cdi.Config
@@ -82,7 +82,7 @@ func New(cfg Config) (*Manager, error) {
 	// A resource that a plugin and a CDI spec know is the plugin's: it can do more.
 	var sources []source.Source
 	if cfg.Plugins.Dir != "" {
-		cfg.Plugins.Log = cfg.Log
+		cfg.Plugins.Log, cfg.Plugins.Memory = cfg.Log, newPluginMemory(cfg.DB)
 		p, err := plugin.New(cfg.Plugins)
 		if err != nil {
 			return nil, err

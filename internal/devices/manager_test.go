@@ -308,7 +308,7 @@ func TestAVanishedDeviceIsSaidAndNeverReplaced(t *testing.T) {
 	src.set("w1")
 	withheld(t, m, request("a", "c", 1), "c", `device "w0", which this container was granted, is not there any more`)
 	admit(t, m, request("a", "c", 1)) // it has what it asks for, and waits for that
-	if g := m.Grants()[0].Devices[0]; !g.Missing || g.Source != "cdi" {
+	if g := m.Grants()[0].Devices[0]; g.Health != Unknown || g.Source != "cdi" {
 		t.Errorf("listed as %+v", g)
 	}
 	if n := m.Resources()[widget]; n != (inventory.Quantity{Capacity: 1, Allocatable: 1}) {

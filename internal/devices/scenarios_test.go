@@ -408,7 +408,7 @@ func TestPodsBeforeTheirPluginHasRegisteredAgain(t *testing.T) {
 	l.end()
 
 	l = s.start("one", "a") // the process was restarted
-	notReady(t, l.Manager, late, "no device of this resource is defined")
+	notReady(t, l.Manager, late, "0 free (of 0, 0 in use)", "the plugin of example.com/gadget has not told its devices again since the node was started")
 	admit(t, l.Manager, old) // its answer is on record
 	if got := l.has("a"); got != "dev-0" {
 		t.Errorf("the pod has %q", got)
@@ -416,8 +416,8 @@ func TestPodsBeforeTheirPluginHasRegisteredAgain(t *testing.T) {
 	l.end()
 
 	l = s.start("two", "a") // the machine was
-	notReady(t, l.Manager, old, "which does not have the resource now")
-	notReady(t, l.Manager, late, "no device of this resource is defined")
+	notReady(t, l.Manager, old, "no device plugin has registered it: start its plugin")
+	notReady(t, l.Manager, late, "has not told its devices again since the node was started")
 	if got := l.has("a"); got != "dev-0" || l.GrantsOf("a")[0].Devices[0].Pending {
 		t.Errorf("the pod has %+v", l.GrantsOf("a"))
 	}

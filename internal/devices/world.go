@@ -21,6 +21,12 @@ func (w *world) isForeign(resource string, g resourceGrant) bool {
 	return src != nil && src.Name() != g.Source
 }
 
+// awaits says that the devices of a resource are not known yet after a start of the node.
+func (w *world) awaits(resource string) bool {
+	_, is := slices.BinarySearch(w.Awaited, resource)
+	return is
+}
+
 // knowsNodes says that the devices of a resource are known by their nodes.
 func (w *world) knowsNodes(resource string) bool {
 	return slices.ContainsFunc(w.Of(resource), func(d inventory.Device) bool { return len(d.Nodes) > 0 })
@@ -70,6 +76,11 @@ func merge(sources []source.Source, parts []*inventory.Snapshot) *world {
 				w.Resources = append(w.Resources, r)
 			}
 		}
+		for _, r := range part.Awaited {
+			if mine[r] {
+				w.Awaited = append(w.Awaited, r)
+			}
+		}
 		for _, d := range part.Devices {
 			if mine[d.Resource] {
 				w.Devices = append(w.Devices, d)
@@ -77,6 +88,7 @@ func merge(sources []source.Source, parts []*inventory.Snapshot) *world {
 		}
 	}
 	slices.Sort(w.Resources)
+	slices.Sort(w.Awaited)
 	slices.SortFunc(w.Devices, inventory.Compare)
 	return w
 }

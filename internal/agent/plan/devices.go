@@ -19,6 +19,8 @@ type Device struct {
 	Message string
 	// Since is when it was first seen not to be healthy, without a break since.
 	Since time.Time
+	// Awaited: how it is is not known yet after a start of the node. What was told of it last holds meanwhile.
+	Awaited bool
 }
 
 // Reasons of the events about granted devices.
@@ -61,18 +63,45 @@ func (in *Input) allocatedResources(f *fate) (all []v1.ResourceStatus) {
 		return nil
 	}
 	for _, d := range has {
+		h, told := d.health(), true
+		if d.Awaited {
+			h, told = toldLast(f.prior, d)
+		}
+		if !told {
+			continue
+		}
 		i := slices.IndexFunc(all, func(r v1.ResourceStatus) bool { return r.Name == v1.ResourceName(d.Resource) })
 		if i < 0 {
 			i, all = len(all), append(all, v1.ResourceStatus{Name: v1.ResourceName(d.Resource)})
 		}
-		h := v1.ResourceHealth{ResourceID: v1.ResourceID(d.ID), Health: d.Health}
-		if d.Message != "" {
-			message := shortened(d.Message)
-			h.Message = &message
-		}
 		all[i].Resources = append(all[i].Resources, h)
 	}
 	return all
+}
+
+// health is what a status tells of a device.
+func (d Device) health() v1.ResourceHealth {
+	h := v1.ResourceHealth{ResourceID: v1.ResourceID(d.ID), Health: d.Health}
+	if d.Message != "" {
+		message := shortened(d.Message)
+		h.Message = &message
+	}
+	return h
+}
+
+// toldLast is what a container's status has told of a device.
+func toldLast(st *v1.ContainerStatus, d Device) (h v1.ResourceHealth, told bool) {
+	if st == nil {
+		return h, false
+	}
+	for _, r := range st.AllocatedResourcesStatus {
+		for _, h := range r.Resources {
+			if r.Name == v1.ResourceName(d.Resource) && h.ResourceID == v1.ResourceID(d.ID) {
+				return h, true
+			}
+		}
+	}
+	return h, false
 }
 
 // shortened is a text of at most as many bytes as the API allows.
@@ -222,7 +251,7 @@ func FailedByDevices(in *Input) (why *Rejection, wake time.Time) {
 	}
 	for _, c := range slices.Concat(in.Pod.Spec.InitContainers, in.Pod.Spec.Containers) {
 		for _, d := range in.Devices[c.Name] {
-			if done[c.Name] || d.Health == v1.ResourceHealthStatusHealthy {
+			if done[c.Name] || d.Awaited || d.Health == v1.ResourceHealthStatusHealthy {
 				continue
 			}
 			if at := d.Since.Add(limit); in.Now.Before(at) {

@@ -25,7 +25,7 @@ func holds(container string, devices ...string) option {
 		for _, text := range devices {
 			part := strings.SplitN(text+"   ", " ", 4)
 			in.Devices[container] = append(in.Devices[container],
-				Device{part[0], part[1], v1.ResourceHealthStatus(part[2]), strings.TrimSpace(part[3]), ago(time.Minute)})
+				Device{Resource: part[0], ID: part[1], Health: v1.ResourceHealthStatus(part[2]), Message: strings.TrimSpace(part[3]), Since: ago(time.Minute), Awaited: part[2] == ""})
 		}
 	}
 }
@@ -65,6 +65,8 @@ func TestStatusTellsTheHealthOfDevices(t *testing.T) {
 		"it follows":                           {[]option{before, holds("a", "x/gpu 0 Healthy")}, "a: x/gpu/0 Healthy"},
 		"what was told stays when it is over":  {[]option{before}, "a: x/gpu/0 Unhealthy"},
 		"devices of a container that is not":   {[]option{holds("z", "x/gpu 0 Healthy")}, ""},
+		"not known yet after a start":          {[]option{before, holds("a", "x/gpu 0", "x/nic n Healthy")}, "a: x/gpu/0 Unhealthy; a: x/nic/n Healthy"},
+		"neither known yet nor told":           {[]option{before, holds("a", "x/gpu 1")}, ""},
 		"other devices than those told before": {[]option{before, holds("a", "x/gpu 1 Healthy")}, "a: x/gpu/1 Healthy"},
 	} {
 		st := Status(given(c.opts...))
@@ -176,6 +178,7 @@ func TestFailedByDevices(t *testing.T) {
 		"of an init container":          {[]option{inits("i"), holds("i", "x/gpu 0 Unknown"), wants("fail")}, "device 0 of x/gpu, granted to container i, is not known any more"},
 		"of one that has done its work": {[]option{inits("i"), holds("i", "x/gpu 0 Unknown"), initEnded(0), wants("fail")}, ""},
 		"of one that has failed":        {[]option{inits("i"), holds("i", "x/gpu 0 Unknown"), initEnded(1), wants("fail")}, "device 0 of x/gpu, granted to container i, is not known any more"},
+		"not known yet":                 {[]option{holds("a", "x/gpu 0"), wants("fail")}, ""},
 		"handed down":                   {[]option{inits("i"), holds("i", "x/gpu 1 Unhealthy"), initEnded(0), broken, wants("fail")}, hot},
 	} {
 		in := given(c.opts...)

@@ -101,7 +101,7 @@ func (w *Worker) lookAtDevices(in *plan.Input) {
 	sick := map[deviceID]time.Time{}
 	for _, g := range w.cfg.Devices.GrantsOf(w.uid) {
 		for _, d := range g.Devices {
-			now := plan.Device{Resource: d.Resource, ID: d.Name, Health: v1.ResourceHealthStatus(d.Health), Message: d.Why}
+			now := plan.Device{Resource: d.Resource, ID: d.Name, Health: v1.ResourceHealthStatus(d.Health), Message: d.Why, Awaited: d.Awaited}
 			if id := (deviceID{d.Resource, d.Name}); d.Health != devices.Healthy {
 				now.Since = in.Now
 				if since, was := w.sick[id]; was {

@@ -81,6 +81,8 @@ type Snapshot struct {
 	Places []string
 	// Resources are the names of all resources that are defined, also of those without a single usable device.
 	Resources []string
+	// Awaited are those of Resources, sorted, whose devices are not known yet after a start of the node, as they were before it.
+	Awaited []string
 	// Devices are sorted by resource, and then in the natural order of their names.
 	Devices []Device
 	// Problems are sorted by path.

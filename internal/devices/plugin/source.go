@@ -40,7 +40,9 @@ type Config struct {
 	Grace time.Duration
 	// AllocateTimeout is how long an Allocate may take; 0: 30 s.
 	AllocateTimeout time.Duration
-	Log             *slog.Logger
+	// Memory remembers over restarts which resources are plugins'; nil: that is not known before they register.
+	Memory Memory
+	Log    *slog.Logger
 }
 
 // pace is how often things are done; tests hurry.
@@ -71,9 +73,14 @@ type Source struct {
 
 	snapshot atomic.Pointer[inventory.Snapshot]
 	dirty    chan struct{} // has a value when the snapshot is older than what follows
+	// remembered are the resources that Memory has, sorted. It is touched by New and by the publisher only.
+	remembered []string
+	started    time.Time
 
 	mu      sync.Mutex // never held over I/O
 	plugins map[string]*plugin
+	// awaited are resources that were plugins' when the node ended, and of which no plugin has told its devices since.
+	awaited map[string]bool
 	// troubles are the problems that are no plugin's, by whose they are.
 	troubles map[string]inventory.Problem
 }
@@ -111,8 +118,9 @@ func New(cfg Config) (*Source, error) {
 	}
 	s := &Source{
 		cfg: cfg, log: cfg.Log, pace: usual, dirty: make(chan struct{}, 1),
-		plugins: map[string]*plugin{}, troubles: map[string]inventory.Problem{},
+		plugins: map[string]*plugin{}, awaited: map[string]bool{}, troubles: map[string]inventory.Problem{}, started: time.Now(),
 	}
+	s.recall()
 	s.snapshot.Store(s.build())
 	return s, nil
 }
@@ -130,6 +138,7 @@ func (s *Source) AnswersLast() {}
 // has ended. It is called once. A folder that cannot be used is a problem of the snapshot, and is tried again.
 func (s *Source) Run(ctx context.Context, changed func()) error {
 	r := &runner{Source: s, ctx: ctx}
+	defer time.AfterFunc(s.cfg.Grace, s.giveUp).Stop()
 	r.wg.Go(func() { r.serveSocket() })
 	if s.cfg.RegistryDir != "" {
 		r.wg.Go(func() { r.followRegistry() })
@@ -170,7 +179,9 @@ func (s *Source) publish(ctx context.Context, changed func()) {
 		default:
 		}
 		began := time.Now()
-		s.snapshot.Store(s.build())
+		snap := s.build()
+		s.remember(snap.Resources)
+		s.snapshot.Store(snap)
 		changed()
 		if !sleep(ctx, max(s.pace.spacing, 9*time.Since(began))) {
 			return
@@ -210,7 +221,13 @@ func (s *Source) build() *inventory.Snapshot {
 		}
 	}
 	snap.Problems = slices.AppendSeq(snap.Problems, maps.Values(s.troubles))
+	var late []inventory.Problem
+	snap.Awaited, late = s.stillAwaited()
 	s.mu.Unlock()
+	for _, name := range snap.Awaited {
+		lists[name] = append(lists[name], nil...) // it is there, without a device
+	}
+	snap.Problems = append(snap.Problems, late...)
 
 	snap.Resources = slices.Sorted(maps.Keys(lists))
 	for _, name := range snap.Resources {

@@ -128,6 +128,7 @@ func (s *Source) told(one *session, attempt int, at file, devices []inventory.De
 		}
 	}
 	one.expiry.Stop()
+	delete(s.awaited, one.resource)
 	one.listed, one.anew, one.expired, one.since = true, false, false, time.Time{}
 	one.at, one.devices, one.notes = at, devices, wrong
 	s.touch()

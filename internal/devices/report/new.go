@@ -40,8 +40,11 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 			if !ok {
 				i = len(l.Devices)
 				at[k] = i
-				l.Devices = append(l.Devices, Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: d.Source, Holders: []Holder{},
-					Reason: "it was granted, and nothing defines it any more"})
+				missing := Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: d.Source, Holders: []Holder{}, Reason: "it was granted, and nothing defines it any more"}
+				if d.Awaited {
+					missing.Reason = d.Why
+				}
+				l.Devices = append(l.Devices, missing)
 			}
 			if l.Devices[i].Reason == "" {
 				l.Devices[i].Reason = d.Why // such as that its name is other hardware's now

@@ -103,8 +103,10 @@ func TestDevicePlugin(t *testing.T) {
 	n.Kubectl("wait", "--for=condition=Ready", "pod/b", "--timeout=60s")
 	awaitLog(t, n, "b", "has dev-0, sees emulated-dev-0")
 
-	// The node dies: what runs keeps running with what it has, and nothing is given twice.
+	// The node dies: what runs keeps running with what it has, and nothing is given twice. That the plugin has not registered again yet is no reason
+	// for b to fail, which wants to when its device is not healthy any more.
 	var before, after corev1.Pod
+	n.Kubectl("annotate", "pod", "b", "monopod.dev/unhealthy-devices=fail")
 	getPod(t, n, "a", &before)
 	n.Kill()
 	n.Start()
@@ -115,6 +117,13 @@ func TestDevicePlugin(t *testing.T) {
 	if before.Status.ContainerStatuses[0].ContainerID != after.Status.ContainerStatuses[0].ContainerID {
 		t.Errorf("pod a was touched: %+v", after.Status.ContainerStatuses)
 	}
+	if getPod(t, n, "b", &after); after.Status.Phase != corev1.PodRunning {
+		t.Errorf("pod b: %+v", after.Status)
+	}
+	if said := n.Kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"); strings.Contains(said, "DeviceUnknown") {
+		t.Errorf("events: %s", said)
+	}
+	n.Kubectl("annotate", "pod", "b", "monopod.dev/unhealthy-devices-")
 	// A restart has the same devices, without being allocated again.
 	allocated := p.Allocations.Load()
 	endContainer(n, "a")

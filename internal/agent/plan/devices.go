@@ -53,13 +53,17 @@ func patience(pod *v1.Pod) (time.Duration, bool) {
 }
 
 // allocatedResources tells the health of a container's devices (KEP-4680). What was told last stays when the devices have been given back, so
-// that a pod's end can be understood from its status.
-func (in *Input) allocatedResources(f *fate) (all []v1.ResourceStatus) {
+// that a pod's end can be understood from its status. Of healthy devices nothing is told before there is a sandbox: that would be a write of its own.
+func (in *Input) allocatedResources(a *assessment, f *fate) (all []v1.ResourceStatus) {
 	has, known := in.Devices[f.spec.Name]
 	if !known {
 		if f.prior != nil {
 			return f.prior.AllocatedResourcesStatus
 		}
+		return nil
+	}
+	told := f.prior != nil && len(f.prior.AllocatedResourcesStatus) > 0
+	if !told && a.sandbox == nil && !slices.ContainsFunc(has, func(d Device) bool { return d.Health != v1.ResourceHealthStatusHealthy }) {
 		return nil
 	}
 	for _, d := range has {

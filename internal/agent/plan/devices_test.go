@@ -65,6 +65,8 @@ func TestStatusTellsTheHealthOfDevices(t *testing.T) {
 		"it follows":                           {[]option{before, holds("a", "x/gpu 0 Healthy")}, "a: x/gpu/0 Healthy"},
 		"what was told stays when it is over":  {[]option{before}, "a: x/gpu/0 Unhealthy"},
 		"devices of a container that is not":   {[]option{holds("z", "x/gpu 0 Healthy")}, ""},
+		"healthy ones before the sandbox":      {[]option{holds("a", "x/gpu 0 Healthy")}, ""},
+		"unhealthy ones before the sandbox":    {[]option{holds("a", "x/gpu 0 Healthy", "x/gpu 1 Unhealthy")}, "a: x/gpu/0 Healthy; a: x/gpu/1 Unhealthy"},
 		"not known yet after a start":          {[]option{before, holds("a", "x/gpu 0", "x/nic n Healthy")}, "a: x/gpu/0 Unhealthy; a: x/nic/n Healthy"},
 		"neither known yet nor told":           {[]option{before, holds("a", "x/gpu 1")}, ""},
 		"other devices than those told before": {[]option{before, holds("a", "x/gpu 1 Healthy")}, "a: x/gpu/1 Healthy"},
@@ -97,7 +99,7 @@ func TestHealthMessagesAreShortened(t *testing.T) {
 
 func TestDeviceEvents(t *testing.T) {
 	status := func(opts ...option) *v1.PodStatus {
-		st := Status(given(append([]option{inits("i"), mains("a", "b")}, opts...)...))
+		st := Status(given(append([]option{inits("i"), mains("a", "b"), sandbox("s", 0, true)}, opts...)...))
 		return &st
 	}
 	many := []string{}

@@ -150,7 +150,7 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 		}
 		started = l.State == Running
 	}
-	cs.AllocatedResourcesStatus = in.allocatedResources(f)
+	cs.AllocatedResourcesStatus = in.allocatedResources(a, f)
 	cs.State = in.containerState(a, f, &cs)
 	cs.Ready = started && cs.State.Running != nil || f.isInit && f.state == succeeded
 	cs.Started = &started

@@ -24,9 +24,9 @@ type DeviceManager interface {
 	Resources() map[string]inventory.Quantity
 	// Subscribe returns a channel that ticks after Resources, a device's health or what is free has changed, until stop is called.
 	Subscribe() (ticks <-chan struct{}, stop func())
-	// Admit gives a pod all its devices or none; it is idempotent by pod, and what it gives is on record before it returns.
+	// Admit gives a pod all its devices or none; it is idempotent by pod.
 	Admit(context.Context, devices.PodRequest) (devices.Verdict, error)
-	// Grant returns what a container of an admitted pod is to be started with. Any error means that it must not be started.
+	// Grant returns what a container of an admitted pod is to be started with, when that is on record. Any error means that it must not be started.
 	Grant(context.Context, source.Container) (devices.Grant, error)
 	// Release gives back all that a pod has. It is idempotent.
 	Release(ctx context.Context, podUID string) error

@@ -77,6 +77,9 @@ func (r PodRequest) needs() (needs []need, err error) {
 // already, and a retry after a time-out waits for the first attempt. A pod that is held is to ask again when a subscription ticks; as long
 // as it is not released, it keeps its place before those that came later.
 //
+// What is given may still be on its way to the disk when Admit returns: nobody else is given it, but no container is to have it before Grant has
+// returned, which waits for that.
+//
 // Errors are no verdict: errdefs.ErrInvalidArgument for a request that makes no sense; errdefs.ErrFailedPrecondition when a container has a
 // grant and now asks for something else; what the disk or the context says.
 func (m *Manager) Admit(ctx context.Context, req PodRequest) (Verdict, error) {
@@ -107,6 +110,9 @@ func (m *Manager) Admit(ctx context.Context, req PodRequest) (Verdict, error) {
 }
 
 func (m *Manager) admit(ctx context.Context, req PodRequest, needs []need) error {
+	if err := m.settle(req.UID); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	before := m.granted[req.UID]
 	m.mu.Unlock()
@@ -118,7 +124,7 @@ func (m *Manager) admit(ctx context.Context, req PodRequest, needs []need) error
 		if err := m.reserve(ctx, req, missing); err != nil {
 			return err
 		}
-		if err := m.commit(ctx, req); err != nil {
+		if written, err := m.commit(ctx, req); err != nil || !written {
 			return err
 		}
 	}
@@ -144,29 +150,62 @@ func missingIn(rec podRecord, req PodRequest, needs []need) (missing []need, err
 	return missing, nil
 }
 
-// commit makes the reservation a grant, on disk first. Sources that are asked without effect are asked before that, which spares a write.
-func (m *Manager) commit(ctx context.Context, req PodRequest) error {
+// commit makes the reservation a grant, on disk first. Sources that are asked without effect are asked before that, which spares a write. Where
+// nobody else is to be asked it returns before the disk has it, with written false: the pod's sandbox can be made meanwhile.
+func (m *Manager) commit(ctx context.Context, req PodRequest) (written bool, err error) {
 	m.mu.Lock()
 	pod := m.granted[req.UID].with(m.reserved[req.UID].Containers)
 	m.mu.Unlock()
 	pod.Namespace, pod.Name = req.Namespace, req.Name
-	pod, err := m.ask(ctx, req.UID, pod, true)
-	if err == nil {
-		err = failpoint.Hit("devices/grant/before-persist")
-	}
-	if err == nil {
-		if err = m.ledger.put(req.UID, pod); err != nil {
-			err = fmt.Errorf("persist the devices of %s: %w", req, err)
-		}
-	}
-	if err != nil {
+	if pod, err = m.ask(ctx, req.UID, pod, true); err != nil {
 		m.unreserve(req.UID)
-		return err
+		return false, err
 	}
 	m.mu.Lock()
-	m.granted[req.UID] = pod
-	delete(m.reserved, req.UID)
-	waited := m.queue.leave(req.UID)
+	m.unwritten[req.UID], m.reserved[req.UID] = pod, pod
+	m.mu.Unlock()
+	if pod.answered(m.boot) {
+		m.writes.Go(func() { m.settleLater(req.UID) })
+		return false, nil
+	}
+	if err := m.settle(req.UID); err != nil {
+		m.unreserve(req.UID)
+		return false, err
+	}
+	return true, nil
+}
+
+// settleLater is settle for one who has not got the pod's lock. What fails is tried again, and told, when the pod's devices are asked for.
+func (m *Manager) settleLater(uid string) {
+	unlock, err := m.pods.lock(context.Background(), uid)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	if err := m.settle(uid); err != nil {
+		m.log.Warn("devices granted, and not on record yet; no container gets them before they are", "podUID", uid, "error", err)
+	}
+}
+
+// settle puts on disk what a pod was given and what is not there yet. The pod's lock is held.
+func (m *Manager) settle(uid string) error {
+	m.mu.Lock()
+	pod, is := m.unwritten[uid]
+	m.mu.Unlock()
+	if !is {
+		return nil
+	}
+	if err := failpoint.Hit("devices/grant/before-persist"); err != nil {
+		return err
+	}
+	if err := m.ledger.put(uid, pod); err != nil {
+		return fmt.Errorf("persist the devices of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	m.mu.Lock()
+	m.granted[uid] = pod
+	delete(m.reserved, uid)
+	delete(m.unwritten, uid)
+	waited := m.queue.leave(uid)
 	m.mu.Unlock()
 	if waited {
 		m.subscribers.tick() // for those behind it
@@ -176,7 +215,7 @@ func (m *Manager) commit(ctx context.Context, req PodRequest) error {
 	if err := failpoint.Hit("devices/grant/persisted"); err != nil {
 		return err
 	}
-	m.log.Info("devices granted", "pod", req.Namespace+"/"+req.Name, "podUID", req.UID, "devices", pod.summary())
+	m.log.Info("devices granted", "pod", pod.Namespace+"/"+pod.Name, "podUID", uid, "devices", pod.summary())
 	return nil
 }
 

@@ -34,6 +34,9 @@ func (m *Manager) Grant(ctx context.Context, c source.Container) (Grant, error) 
 		return Grant{}, fmt.Errorf("devices of %s: another call for this pod is not done: %w", c, err)
 	}
 	defer unlock()
+	if err := m.settle(c.PodUID); err != nil {
+		return Grant{}, err
+	}
 	m.mu.Lock()
 	pod, ok := m.granted[c.PodUID]
 	m.mu.Unlock()

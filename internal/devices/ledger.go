@@ -137,6 +137,18 @@ func (g resourceGrant) hardware(resource string) []alloc.Hardware {
 }
 
 // equal compares what is stored.
+// answered says that every source has answered for what the pod has, in this boot.
+func (p podRecord) answered(boot string) bool {
+	for _, c := range p.Containers {
+		for _, g := range c.Grants {
+			if g.Answer == nil || g.Boot != boot {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func (p podRecord) equal(o podRecord) bool { return reflect.DeepEqual(p, o) }
 
 // summary is what the log says of a grant: names by resource, of all containers.

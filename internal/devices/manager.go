@@ -47,6 +47,7 @@ type Manager struct {
 
 	subscribers subscribers
 	pods        keyedLock // serializes what is done for one pod
+	writes      sync.WaitGroup
 
 	mu sync.Mutex // guards what follows; never held over I/O
 	// settled: Reconcile has compared the ledger with what runs. Until then nothing new is granted.
@@ -56,7 +57,9 @@ type Manager struct {
 	granted map[string]podRecord
 	// reserved is what an Admit under way has chosen, by pod UID.
 	reserved map[string]podRecord
-	queue    queue
+	// unwritten are those of reserved that their pods have been told of, by pod UID: all that is missing is the disk.
+	unwritten map[string]podRecord
+	queue     queue
 	// turnedAway: somebody was told of a shortage while devices were reserved that may become free again.
 	turnedAway bool
 	// unreadable are the records that cannot be read and may be those of living pods, by pod UID; under an empty one: the whole ledger.
@@ -104,8 +107,8 @@ func newManager(cfg Config, sources ...source.Source) *Manager {
 		boot:     cfg.Boot,
 		log:      cfg.Log,
 		now:      time.Now,
-		reserved: map[string]podRecord{},
-		unfit:    map[deviceKey]error{},
+		reserved: map[string]podRecord{}, unwritten: map[string]podRecord{},
+		unfit: map[deviceKey]error{},
 	}
 	m.granted, m.unreadable = m.ledger.load()
 	for uid, err := range m.unreadable {
@@ -116,6 +119,7 @@ func newManager(cfg Config, sources ...source.Source) *Manager {
 
 // Run follows the changes of the host's devices until ctx ends. Grants work without it, on what was found last.
 func (m *Manager) Run(ctx context.Context) error {
+	defer m.writes.Wait()
 	all, ctx := errgroup.WithContext(ctx)
 	for _, s := range m.worlds.sources {
 		all.Go(func() error {

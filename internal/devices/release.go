@@ -27,6 +27,7 @@ func (m *Manager) drop(podUID string) error {
 	_, damaged := m.unreadable[podUID]
 	m.leave(podUID)
 	m.mu.Unlock()
+	m.unreserve(podUID)
 	if !ok && !damaged {
 		return nil // most pods have no devices: spare them the write
 	}

@@ -238,6 +238,7 @@ func (m *Manager) unreserve(uid string) {
 	m.mu.Lock()
 	_, had := m.reserved[uid]
 	delete(m.reserved, uid)
+	delete(m.unwritten, uid)
 	tell := had && m.turnedAway
 	if tell {
 		m.turnedAway = false

@@ -21,7 +21,7 @@ type Input struct {
 	// Ongoing are the actions under way, Failures the last failures of those that did not succeed since.
 	Ongoing  map[Key]Ongoing
 	Failures map[Key]Failure
-	// Granted: the pod needs no devices, or the grants are all on record.
+	// Granted: the pod needs no devices, or has been given all of them.
 	Granted bool
 	// Devices are the devices that the containers have been granted, by the container's name; none of a container: it has none, or they
 	// have been given back.
@@ -56,7 +56,7 @@ type Verb string
 
 // The verbs. Each action is idempotent: a worker that does not know whether one was carried out repeats it.
 const (
-	// GrantDevices has the pod admitted with the devices of all its containers, which puts them on record.
+	// GrantDevices has the pod admitted with the devices of all its containers.
 	GrantDevices Verb = "GrantDevices"
 	// CreateSandbox prepares the pod's directories and volumes and makes its sandbox, after it has stopped those it
 	// replaces.

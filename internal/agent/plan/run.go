@@ -84,7 +84,7 @@ func (d *decision) runInit() {
 // runContainer starts a container when it is due, and stops one whose specification has changed.
 func (d *decision) runContainer(f *fate) {
 	if !d.in.Granted {
-		// A restarted agent finds the sandbox there; the grant is on record and is only asked for again.
+		// A restarted agent finds the sandbox there; the grant is on record, unless it ended just then, and is asked for again.
 		d.do(Action{Verb: GrantDevices})
 		return
 	}

@@ -33,9 +33,9 @@ import (
 
 // Devices grants devices to containers.
 type Devices interface {
-	// Admit gives a pod that asks for devices all of them, and puts them on record, or says whether it waits or fails. It is idempotent.
+	// Admit gives a pod that asks for devices all of them, or says whether it waits or fails. It is idempotent.
 	Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
-	// Grant returns what a container of an admitted pod is started with. Any error means that it cannot be now.
+	// Grant returns what a container of an admitted pod is started with, when that is on record. Any error means that it cannot be now.
 	Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error)
 	// GrantsOf tells what the pod's containers have, and how it is; none: they have nothing.
 	GrantsOf(podUID string) []devices.GrantRecord

@@ -208,7 +208,7 @@ func TestDeviceAssignmentsAreKept(t *testing.T) {
 	}
 	s.expect("after the sandboxes were lost", told)
 	n.Apply(s.manifest("late", ""))
-	awaitHeld(t, n, "late", "no device of this resource is defined")
+	awaitHeld(t, n, "late", "has not told its devices again since the node was started")
 }
 
 // removeSandboxes has the runtime remove all pods, as nobody but its agent should.
@@ -263,7 +263,7 @@ func TestDevicesOfPodsInEveryPhase(t *testing.T) {
 	n.Kill()
 	n.Start()
 	n.Apply(s.manifest("slow", ""))
-	awaitHeld(t, n, "slow", "no device of this resource is defined")
+	awaitHeld(t, n, "slow", "has not told its devices again since the node was started")
 	var done corev1.Pod
 	if getPod(t, n, "done", &done); done.Status.Phase != corev1.PodSucceeded || done.Status.Reason != "" {
 		t.Errorf("the pod is %s, %s", done.Status.Phase, done.Status.Reason)

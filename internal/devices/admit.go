@@ -116,6 +116,10 @@ func (m *Manager) admit(ctx context.Context, req PodRequest, needs []need) error
 	m.mu.Lock()
 	before := m.granted[req.UID]
 	m.mu.Unlock()
+	before, err := m.withdraw(req, before)
+	if err != nil {
+		return err
+	}
 	missing, err := missingIn(before, req, needs)
 	if err != nil {
 		return err
@@ -129,6 +133,35 @@ func (m *Manager) admit(ctx context.Context, req PodRequest, needs []need) error
 		}
 	}
 	return m.prepare(ctx, req, len(before.Containers) == 0)
+}
+
+// withdraw takes back what a container was to have and never got, because its source has not answered, and which it cannot get any more: others are
+// chosen in its place.
+func (m *Manager) withdraw(req PodRequest, pod podRecord) (podRecord, error) {
+	w := m.worlds.now()
+	left := maps.Clone(pod.Containers)
+	maps.DeleteFunc(left, func(_ string, c containerRecord) bool {
+		for resource, g := range c.Grants {
+			src := m.worlds.named(g.Source)
+			if _, lasting := src.(source.Lasting); g.Answer != nil || !lasting || w.of[resource] != src || w.awaits(g.Source, resource) {
+				continue
+			}
+			if _, err := m.usable(w, resource, g); err != nil {
+				return true
+			}
+		}
+		return false
+	})
+	if len(left) == len(pod.Containers) {
+		return pod, nil
+	}
+	m.log.Info("devices that no container has got, and that are not there any more, are taken back", "pod", req.Namespace+"/"+req.Name, "podUID", req.UID)
+	if len(left) == 0 {
+		return podRecord{}, m.drop(req.UID)
+	}
+	next := pod
+	next.Containers = left
+	return next, m.keep(req.UID, pod, next)
 }
 
 // missingIn returns the needs for which the pod has no grant.
@@ -164,8 +197,11 @@ func (m *Manager) commit(ctx context.Context, req PodRequest) (written bool, err
 	m.mu.Lock()
 	m.unwritten[req.UID], m.reserved[req.UID] = pod, pod
 	m.mu.Unlock()
+	later := false
 	if pod.answered(m.boot) {
-		m.writes.Go(func() { m.settleLater(req.UID) })
+		later = m.later(func() { m.settleLater(req.UID) })
+	}
+	if later {
 		return false, nil
 	}
 	if err := m.settle(req.UID); err != nil {
@@ -173,6 +209,16 @@ func (m *Manager) commit(ctx context.Context, req PodRequest) (written bool, err
 		return false, err
 	}
 	return true, nil
+}
+
+// later has something done in the background, or not at all: when Run has ended.
+func (m *Manager) later(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closing {
+		m.writes.Go(f)
+	}
+	return !m.closing
 }
 
 // settleLater is settle for one who has not got the pod's lock. What fails is tried again, and told, when the pod's devices are asked for.
@@ -225,6 +271,11 @@ func (m *Manager) prepare(ctx context.Context, req PodRequest, fresh bool) error
 	rec := m.granted[req.UID]
 	m.mu.Unlock()
 	defer m.unreserve(req.UID)
+	if !fresh {
+		if err := m.stillThere(rec); err != nil {
+			return err
+		}
+	}
 	next, err := m.ask(ctx, req.UID, rec, false)
 	var refused *source.RefusedError
 	if errors.As(err, &refused) && fresh {
@@ -234,6 +285,22 @@ func (m *Manager) prepare(ctx context.Context, req PodRequest, fresh bool) error
 		return err
 	}
 	return m.keep(req.UID, rec, next)
+}
+
+// stillThere says whether the devices can be used for which the sources are to be asked: what was chosen just now is, what is on record may have gone.
+func (m *Manager) stillThere(pod podRecord) error {
+	w := m.worlds.now()
+	for _, c := range sorted(pod.Containers) {
+		for resource, g := range sorted(c.Grants) {
+			if g.Answer != nil && g.Boot == m.boot {
+				continue
+			}
+			if _, err := m.usable(w, resource, g); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // keep puts a record in the place of another one, if it is another.
@@ -267,6 +334,9 @@ func (m *Manager) ask(ctx context.Context, uid string, rec podRecord, effectless
 			if _, ok := src.(source.Effectless); effectless && !ok {
 				continue
 			}
+			if g, err = m.identified(w, uid, resource, g); err != nil {
+				return rec, err
+			}
 			a, err := src.Prepare(ctx, source.Container{PodUID: uid, PodNamespace: rec.Namespace, PodName: rec.Name, Name: name}, resource, g.names())
 			if err != nil {
 				return rec, mayPass(resource, err)
@@ -288,12 +358,39 @@ func (m *Manager) ask(ctx context.Context, uid string, rec podRecord, effectless
 	return rec.with(next), nil
 }
 
+// identified is a grant of an earlier boot that is about to be answered anew, with the hardware that its devices are now, if that is nobody's
+// else: its device nodes may have got the numbers of another's.
+func (m *Manager) identified(w *world, uid, resource string, g resourceGrant) (resourceGrant, error) {
+	g = m.current(w, resource, g)
+	if g.Boot == "" || g.Boot == m.boot {
+		return g, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var err error
+	for _, had := range g.Devices {
+		d, ok := had.find(w.part(g.Source), resource)
+		if !ok || len(d.Nodes) == 0 {
+			continue
+		}
+		d.ShareOf = had.ShareOf
+		m.othersGrants(w, uid, func(pod podRecord, other string, o resourceGrant) {
+			held := alloc.NewHeld(w.hardware(other, o)...)
+			if w.isForeign(resource, g) && held.Overlays(d.Nodes) || !w.isForeign(resource, g) && held.Excludes(d) {
+				err = &NotReadyError{resource, fmt.Errorf("device %q is %s since the machine was restarted, which pod %s/%s has", had.Name, nodes(d.Nodes), pod.Namespace, pod.Name)}
+			}
+		})
+	}
+	return g, err
+}
+
 // claim notes which hardware is behind a new answer of a source that does not tell it device by device, if no other source has given it to
 // somebody. What one source shares between its own devices is its own business. The note is in reserved, until the record is kept.
 func (m *Manager) claim(uid string, rec podRecord, container, resource string, g resourceGrant) (resourceGrant, error) {
 	if slices.ContainsFunc(g.Devices, func(d grantedDevice) bool { return len(d.Nodes) > 0 }) {
 		return g, nil
 	}
+	w := m.worlds.now()
 	g.Nodes = nil
 	for _, s := range m.worlds.sources {
 		if id, ok := s.(source.Identifier); ok && s.Name() != g.Source {
@@ -308,7 +405,7 @@ func (m *Manager) claim(uid string, rec podRecord, container, resource string, g
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var holder *podRecord
-	m.othersGrants(uid, func(pod podRecord, resource string, o resourceGrant) {
+	m.othersGrants(w, uid, func(pod podRecord, resource string, o resourceGrant) {
 		if o.Source != g.Source && alloc.NewHeld(o.hardware(resource)...).Overlays(g.Nodes) {
 			holder = &pod
 		}
@@ -316,7 +413,7 @@ func (m *Manager) claim(uid string, rec podRecord, container, resource string, g
 	if holder != nil {
 		return g, &NotReadyError{resource, fmt.Errorf("its answer gives %s, which pod %s/%s has by another resource", strings.Join(g.Nodes, ", "), holder.Namespace, holder.Name)}
 	}
-	claimed := m.reserved[uid].with(map[string]containerRecord{container + " " + resource: {Grants: map[string]resourceGrant{resource: g}}})
+	claimed := m.reserved[uid].with(map[string]containerRecord{container + " " + resource: {Grants: map[string]resourceGrant{resource: {Source: g.Source, Nodes: g.Nodes}}}})
 	claimed.Namespace, claimed.Name = rec.Namespace, rec.Name
 	m.reserved[uid] = claimed
 	return g, nil
@@ -324,7 +421,7 @@ func (m *Manager) claim(uid string, rec podRecord, container, resource string, g
 
 // sourceOf is the source that has given the devices.
 func (m *Manager) sourceOf(w *world, resource string, g resourceGrant) (source.Source, error) {
-	if src := w.of[resource]; src != nil && src.Name() == g.Source {
+	if src := m.worlds.named(g.Source); src != nil && slices.Contains(w.part(g.Source).Resources, resource) {
 		return src, nil
 	}
 	return nil, &NotReadyError{resource, fmt.Errorf("its devices are of source %q, which does not have the resource now%s", g.Source, remarks(w, resource))}

@@ -64,7 +64,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 // Who asks for more than there is would keep the others waiting for ever.
 func TestWhoAsksForMoreThanThereIsDoesNotQueue(t *testing.T) {
 	m, src := newTestManager(t, "w0", "w1")
-	notReady(t, m, request("a", "c", 3), "3 wanted, 2 free", "more than the node has now, so the pod does not stand in line")
+	notReady(t, m, request("a", "c", 3), "3 wanted, 2 free", "more than the node has, so the pod does not stand in line")
 	grant(t, m, request("b", "c", 2), "w0", "w1")
 	if err := m.Release(t.Context(), "b"); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestOtherResourcesAreNotHeldUp(t *testing.T) {
 	m, src := newTestManager(t, "w0")
 	const gadget = "example.com/gadget"
 	src.snap.Resources = append(src.snap.Resources, gadget)
-	src.snap.Devices = append(src.snap.Devices, inventory.Device{Resource: gadget, Name: "g0"})
+	src.snap.Devices = append([]inventory.Device{{Resource: gadget, Name: "g0"}}, src.snap.Devices...)
 	grant(t, m, request("a", "c", 1), "w0")
 	notReady(t, m, request("b", "c", 1))
 	other := podOf("c", ContainerRequest{Name: "c", Role: alloc.Main, Resources: map[string]int64{gadget: 1}})
@@ -231,8 +231,7 @@ func TestAdviceOfTheSource(t *testing.T) {
 // Two sources' answers to one container that contradict each other fail the pod before it has anything.
 func TestAnswersThatContradictEachOther(t *testing.T) {
 	const gadget = "example.com/gadget"
-	other := &benchSource{}
-	other.set()
+	other := &benchSource{name: "other"}
 	other.snap = inventory.Snapshot{Resources: []string{gadget}, Devices: []inventory.Device{{Resource: gadget, Name: "g0"}}}
 	src := &benchSource{}
 	src.set("w0")
@@ -256,7 +255,7 @@ func TestAnswersThatContradictEachOther(t *testing.T) {
 // What two sources know is one piece of hardware.
 func TestHardwareOfTwoSourcesIsGivenOnce(t *testing.T) {
 	const partition = "example.com/partition"
-	src, other := &benchSource{}, &benchSource{}
+	src, other := &benchSource{}, &benchSource{name: "other"}
 	src.set("card")
 	src.nodes("card", "/dev/p0", "/dev/p1")
 	other.snap = inventory.Snapshot{Resources: []string{partition}, Devices: []inventory.Device{{Resource: partition, Name: "p0", Nodes: []string{"/dev/p0"}}}}

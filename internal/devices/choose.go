@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -39,7 +40,7 @@ func (c choice) begin() *alloc.Allocation {
 	for _, role := range []alloc.Role{alloc.Init, alloc.Sidecar, alloc.Main} {
 		for _, rec := range sorted(c.has.Containers) {
 			for resource, g := range sorted(rec.Grants) {
-				if rec.Role == role {
+				if rec.Role == role && !c.w.isForeign(resource, g) { // another source's are handed down to nobody
 					a.Given(role, resource, g.devices(c.w, resource))
 				}
 			}
@@ -59,6 +60,26 @@ func (c choice) plain() error {
 		}
 	}
 	return nil
+}
+
+// isTooMuch says that the node does not have so much, whoever has what and however it is: a device that is not healthy may get well. What a resource
+// has that is still awaited is not known.
+func (c choice) isTooMuch() bool {
+	w := c.w
+	c.pool = alloc.Pool{
+		Held: alloc.NewHeld(), Unfit: func(inventory.Device) string { return "" },
+		Devices: func(resource string) []inventory.Device {
+			devices := slices.Clone(w.Of(resource))
+			for i := range devices {
+				if !devices[i].Absent {
+					devices[i].Unhealthy = ""
+				}
+			}
+			return devices
+		},
+	}
+	var short *alloc.Shortage
+	return errors.As(c.plain(), &short) && !(w.of[short.Resource] != nil && w.awaits(w.of[short.Resource].Name(), short.Resource))
 }
 
 // aligned chooses with regard to NUMA nodes and to the sources' advice. ask is the first question that has no answer yet. The error is an

@@ -111,7 +111,7 @@ func TestAStoredAnswerOutlivesItsPlugin(t *testing.T) {
 	}
 	next.forget()
 	notReady(t, m, req, `source "device-plugin", which does not have the resource now`)
-	withheld(t, m, req, "c", `"g0", which this container was granted, is not there any more`)
+	withheld(t, m, req, "c", `source "device-plugin", which does not have the resource now`)
 	next.snap = newPluginLike(gadget, "g0", "g1").snap
 	next.faults = map[string]error{"g0": errors.New("on fire")}
 	withheld(t, m, req, "c", "on fire")

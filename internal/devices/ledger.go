@@ -136,7 +136,6 @@ func (g resourceGrant) hardware(resource string) []alloc.Hardware {
 	return all
 }
 
-// equal compares what is stored.
 // answered says that every source has answered for what the pod has, in this boot.
 func (p podRecord) answered(boot string) bool {
 	for _, c := range p.Containers {
@@ -149,6 +148,7 @@ func (p podRecord) answered(boot string) bool {
 	return true
 }
 
+// equal compares what is stored.
 func (p podRecord) equal(o podRecord) bool { return reflect.DeepEqual(p, o) }
 
 // summary is what the log says of a grant: names by resource, of all containers.
@@ -166,7 +166,7 @@ func (p podRecord) summary() map[string][]string {
 func (g resourceGrant) devices(w *world, resource string) []inventory.Device {
 	var all []inventory.Device
 	for _, d := range g.Devices {
-		now, ok := d.find(w, resource)
+		now, ok := d.find(w.part(g.Source), resource)
 		if !ok {
 			now = inventory.Device{Resource: resource, Name: d.Name, ShareOf: d.ShareOf, Nodes: d.Nodes}
 		}
@@ -175,11 +175,11 @@ func (g resourceGrant) devices(w *world, resource string) []inventory.Device {
 	return all
 }
 
-// find is the device as the inventory has it. A share that is one too many now is still of its device.
-func (g grantedDevice) find(w *world, resource string) (inventory.Device, bool) {
-	d, ok := w.Find(resource, g.Name)
+// find is the device as its source knows it now. A share that is one too many now is still of its device.
+func (g grantedDevice) find(s *inventory.Snapshot, resource string) (inventory.Device, bool) {
+	d, ok := s.Find(resource, g.Name)
 	if !ok && g.ShareOf != "" {
-		d, ok = w.Find(resource, g.ShareOf)
+		d, ok = s.Find(resource, g.ShareOf)
 	}
 	return d, ok
 }

@@ -62,7 +62,7 @@ func (m *Manager) Grants() []GrantRecord {
 	defer m.mu.Unlock()
 	grants := []GrantRecord{}
 	for uid, pod := range m.granted {
-		grants = append(grants, pod.list(snap, uid)...)
+		grants = append(grants, m.list(snap, uid, pod)...)
 	}
 	slices.SortFunc(grants, compareGrants)
 	return grants
@@ -76,7 +76,7 @@ func (m *Manager) GrantsOf(podUID string) []GrantRecord {
 	if len(pod.Containers) == 0 {
 		return nil
 	}
-	grants := pod.list(m.worlds.now(), podUID)
+	grants := m.list(m.worlds.now(), podUID, pod)
 	slices.SortFunc(grants, compareGrants)
 	return grants
 }
@@ -87,10 +87,11 @@ func compareGrants(a, b GrantRecord) int {
 }
 
 // list tells what the containers of a pod have, in no order.
-func (p podRecord) list(w *world, uid string) (grants []GrantRecord) {
+func (m *Manager) list(w *world, uid string, p podRecord) (grants []GrantRecord) {
 	for container, rec := range p.Containers {
 		g := GrantRecord{PodUID: uid, PodNamespace: p.Namespace, PodName: p.Name, Container: container, Role: rec.Role, GrantedAt: rec.GrantedAt}
 		for resource, has := range sorted(rec.Grants) {
+			has = m.current(w, resource, has)
 			for _, d := range has.Devices {
 				now := d.now(w, resource, has.Source)
 				now.Pending = has.Answer == nil
@@ -105,9 +106,9 @@ func (p podRecord) list(w *world, uid string) (grants []GrantRecord) {
 // now tells how a device is that was granted.
 func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
 	out := GrantedDevice{Resource: resource, Name: g.Name, ShareOf: g.ShareOf, Source: source}
-	d, found := g.find(w, resource)
+	d, found := g.find(w.part(source), resource)
 	switch {
-	case !found && w.awaits(resource):
+	case !found && w.awaits(source, resource):
 		out.Awaited, out.Health, out.Why = true, Unknown, "its plugin has not told its devices again since the node was started"
 		return out
 	case !found:

@@ -47,7 +47,6 @@ type Manager struct {
 
 	subscribers subscribers
 	pods        keyedLock // serializes what is done for one pod
-	writes      sync.WaitGroup
 
 	mu sync.Mutex // guards what follows; never held over I/O
 	// settled: Reconcile has compared the ledger with what runs. Until then nothing new is granted.
@@ -59,7 +58,10 @@ type Manager struct {
 	reserved map[string]podRecord
 	// unwritten are those of reserved that their pods have been told of, by pod UID: all that is missing is the disk.
 	unwritten map[string]podRecord
-	queue     queue
+	// writes are those of unwritten that are on their way; when closing, there are no more.
+	writes  sync.WaitGroup
+	closing bool
+	queue   queue
 	// turnedAway: somebody was told of a shortage while devices were reserved that may become free again.
 	turnedAway bool
 	// unreadable are the records that cannot be read and may be those of living pods, by pod UID; under an empty one: the whole ledger.
@@ -119,7 +121,12 @@ func newManager(cfg Config, sources ...source.Source) *Manager {
 
 // Run follows the changes of the host's devices until ctx ends. Grants work without it, on what was found last.
 func (m *Manager) Run(ctx context.Context) error {
-	defer m.writes.Wait()
+	defer func() {
+		m.mu.Lock()
+		m.closing = true
+		m.mu.Unlock()
+		m.writes.Wait()
+	}()
 	all, ctx := errgroup.WithContext(ctx)
 	for _, s := range m.worlds.sources {
 		all.Go(func() error {

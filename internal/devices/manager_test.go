@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ const widget = "example.com/widget"
 
 // benchSource is a source whose devices the test lays out.
 type benchSource struct {
+	name   string // empty: cdi
 	mu     sync.Mutex
 	snap   inventory.Snapshot
 	faults map[string]error // by name
@@ -39,7 +41,7 @@ type benchSource struct {
 	prepared []string // the calls of Prepare
 }
 
-func (s *benchSource) Name() string { return "cdi" }
+func (s *benchSource) Name() string { return cmp.Or(s.name, "cdi") }
 
 func (s *benchSource) Prepare(_ context.Context, c source.Container, resource string, names []string) (a source.Answer, err error) {
 	s.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/devices/source"
 )
 
 // reserve chooses devices for the containers, and notes them, so that nobody else is given them meanwhile. A device that turns out
@@ -60,10 +61,9 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 	var short *alloc.Shortage
 	if errors.As(c.plain(), &short) {
 		m.turnedAway = m.turnedAway || len(m.reserved) > 0
-		c.pool.Held, c.pool.Withheld = alloc.NewHeld(), nil
-		if never := c.plain(); never != nil {
+		if c.isTooMuch() {
 			m.leave(req.UID)
-			return nil, m.shortage(w, short, unfit, "; that is more than the node has now, so the pod does not stand in line")
+			return nil, m.shortage(w, short, unfit, "; that is more than the node has, so the pod does not stand in line")
 		}
 		m.queue.enter(self)
 		return nil, m.shortage(w, short, unfit, "")
@@ -98,15 +98,15 @@ func (m *Manager) unknown() error {
 }
 
 // othersGrants goes through what pods but the one have, or are about to have. m.mu is held.
-func (m *Manager) othersGrants(uid string, yield func(pod podRecord, resource string, g resourceGrant)) {
-	for _, records := range []map[string]podRecord{m.granted, m.reserved} {
+func (m *Manager) othersGrants(w *world, uid string, yield func(pod podRecord, resource string, g resourceGrant)) {
+	for i, records := range []map[string]podRecord{m.granted, m.reserved} {
 		for other, rec := range records {
-			if other == uid {
-				continue
+			if _, whole := m.unwritten[other]; other == uid || i == 0 && whole {
+				continue // itself, or what it is about to have has all of it
 			}
 			for _, c := range rec.Containers {
 				for resource, g := range c.Grants {
-					yield(rec, resource, g)
+					yield(rec, resource, m.current(w, resource, g))
 				}
 			}
 		}
@@ -116,12 +116,8 @@ func (m *Manager) othersGrants(uid string, yield func(pod podRecord, resource st
 // heldByOthers is the hardware that pods but the one have. m.mu is held.
 func (m *Manager) heldByOthers(w *world, uid string) *alloc.Held {
 	h := alloc.NewHeld()
-	m.othersGrants(uid, func(_ podRecord, resource string, g resourceGrant) {
-		foreign := w.isForeign(resource, g)
-		for _, hw := range g.hardware(resource) {
-			if foreign {
-				hw.Name = "" // names of two sources have nothing to do with each other
-			}
+	m.othersGrants(w, uid, func(_ podRecord, resource string, g resourceGrant) {
+		for _, hw := range w.hardware(resource, g) {
 			h.Add(hw)
 		}
 	})
@@ -131,13 +127,18 @@ func (m *Manager) heldByOthers(w *world, uid string) *alloc.Held {
 // withheldFrom counts the devices of resources that have changed their source while pods but the one have some by the source before: the new one's
 // devices become free as those end. What is known by its nodes is compared, and need not be counted. m.mu is held.
 func (m *Manager) withheldFrom(w *world, uid string) func(resource string) int {
-	n := map[string]int{}
-	m.othersGrants(uid, func(_ podRecord, resource string, g resourceGrant) {
+	held := map[string]map[string]bool{} // by name: an init container and who it hands its device to have the same one
+	m.othersGrants(w, uid, func(_ podRecord, resource string, g resourceGrant) {
 		if w.isForeign(resource, g) && !(w.knowsNodes(resource) && slices.ContainsFunc(g.hardware(resource), func(h alloc.Hardware) bool { return len(h.Nodes) > 0 })) {
-			n[resource] += len(g.Devices)
+			if held[resource] == nil {
+				held[resource] = map[string]bool{}
+			}
+			for _, d := range g.Devices {
+				held[resource][d.Name] = true
+			}
 		}
 	})
-	return func(resource string) int { return n[resource] }
+	return func(resource string) int { return len(held[resource]) }
 }
 
 // shortage explains why there are too few devices.
@@ -206,7 +207,7 @@ func (m *Manager) checkAll(w *world, uid string, unfit map[deviceKey]string) boo
 	for _, c := range rec.Containers {
 		for resource, g := range c.Grants {
 			for _, d := range g.devices(w, resource) {
-				if err := m.check(w, d, false); err != nil {
+				if err := m.check(w.of[resource], d, false); err != nil {
 					ok = false
 					unfit[keyOf(d)] = err.Error()
 				}
@@ -217,8 +218,8 @@ func (m *Manager) checkAll(w *world, uid string, unfit map[deviceKey]string) boo
 }
 
 // check asks the source, and remembers the answer for Problems.
-func (m *Manager) check(w *world, d inventory.Device, inUse bool) error {
-	err := w.of[d.Resource].Check(d.Resource, d.Name, inUse)
+func (m *Manager) check(src source.Source, d inventory.Device, inUse bool) error {
+	err := src.Check(d.Resource, d.Name, inUse)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.unfit[keyOf(d)]

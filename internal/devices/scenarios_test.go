@@ -416,7 +416,7 @@ func TestPodsBeforeTheirPluginHasRegisteredAgain(t *testing.T) {
 	l.end()
 
 	l = s.start("two", "a") // the machine was
-	notReady(t, l.Manager, old, "no device plugin has registered it: start its plugin")
+	notReady(t, l.Manager, old, "has not told its devices again since the node was started")
 	notReady(t, l.Manager, late, "has not told its devices again since the node was started")
 	if got := l.has("a"); got != "dev-0" || l.GrantsOf("a")[0].Devices[0].Pending {
 		t.Errorf("the pod has %+v", l.GrantsOf("a"))

@@ -36,7 +36,7 @@ func TestASharedDeviceIsGivenToSeveral(t *testing.T) {
 		grant(t, m, req, "gpu")
 	}
 	notReady(t, m, fourth, "1 wanted, 0 free (of 3, 3 in use)")
-	notReady(t, m, request("e", "c", 2), "more than the node has now")
+	notReady(t, m, request("e", "c", 2), "more than the node has")
 	if err := m.Release(t.Context(), second.UID); err != nil {
 		t.Fatal(err)
 	}

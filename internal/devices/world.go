@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
 )
@@ -12,7 +13,16 @@ import (
 type world struct {
 	*inventory.Snapshot
 	parts []*inventory.Snapshot
-	of    map[string]source.Source // by resource
+	by    map[string]*inventory.Snapshot // parts by the name of their source
+	of    map[string]source.Source       // by resource
+}
+
+// part is what a source knows, of its own resources and of those that are another's now.
+func (w *world) part(source string) *inventory.Snapshot {
+	if p := w.by[source]; p != nil {
+		return p
+	}
+	return &inventory.Snapshot{}
 }
 
 // isForeign says that a grant is by another source than the one that has the resource now.
@@ -21,9 +31,20 @@ func (w *world) isForeign(resource string, g resourceGrant) bool {
 	return src != nil && src.Name() != g.Source
 }
 
-// awaits says that the devices of a resource are not known yet after a start of the node.
-func (w *world) awaits(resource string) bool {
-	_, is := slices.BinarySearch(w.Awaited, resource)
+// hardware is what a grant holds, as those compare it who choose now: names of two sources have nothing to do with each other.
+func (w *world) hardware(resource string, g resourceGrant) []alloc.Hardware {
+	all := g.hardware(resource)
+	if w.isForeign(resource, g) {
+		for i := range all {
+			all[i].Name = ""
+		}
+	}
+	return all
+}
+
+// awaits says that a source does not know its devices of a resource yet after a start of the node.
+func (w *world) awaits(source, resource string) bool {
+	_, is := slices.BinarySearch(w.part(source).Awaited, resource)
 	return is
 }
 
@@ -65,8 +86,9 @@ func (w *worlds) now() *world {
 
 // merge gives each resource to the first source that knows it.
 func merge(sources []source.Source, parts []*inventory.Snapshot) *world {
-	w := &world{Snapshot: &inventory.Snapshot{}, parts: parts, of: map[string]source.Source{}}
+	w := &world{Snapshot: &inventory.Snapshot{}, parts: parts, by: map[string]*inventory.Snapshot{}, of: map[string]source.Source{}}
 	for i, part := range parts {
+		w.by[sources[i].Name()] = part
 		mine := map[string]bool{}
 		w.Places = append(w.Places, part.Places...)
 		w.Problems = append(w.Problems, part.Problems...)
@@ -76,11 +98,6 @@ func merge(sources []source.Source, parts []*inventory.Snapshot) *world {
 				w.Resources = append(w.Resources, r)
 			}
 		}
-		for _, r := range part.Awaited {
-			if mine[r] {
-				w.Awaited = append(w.Awaited, r)
-			}
-		}
 		for _, d := range part.Devices {
 			if mine[d.Resource] {
 				w.Devices = append(w.Devices, d)
@@ -88,7 +105,6 @@ func merge(sources []source.Source, parts []*inventory.Snapshot) *world {
 		}
 	}
 	slices.Sort(w.Resources)
-	slices.Sort(w.Awaited)
 	slices.SortFunc(w.Devices, inventory.Compare)
 	return w
 }

@@ -41,8 +41,11 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 				i = len(l.Devices)
 				at[k] = i
 				missing := Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: d.Source, Holders: []Holder{}, Reason: "it was granted, and nothing defines it any more"}
-				if d.Awaited {
+				switch {
+				case d.Awaited:
 					missing.Reason = d.Why
+				case d.Health == devices.Healthy, d.Health == devices.Unhealthy: // the resource is another source's now
+					missing.Health, missing.Reason = Health(d.Health), d.Why
 				}
 				l.Devices = append(l.Devices, missing)
 			}

@@ -48,16 +48,23 @@ func find(t *testing.T, l List, name string) Device {
 }
 
 func TestHealth(t *testing.T) {
+	of := func(d devices.GrantedDevice) devices.GrantRecord {
+		d.Resource = widget
+		return devices.GrantRecord{PodName: d.Name, Devices: []devices.GrantedDevice{d}}
+	}
 	l := New([]devices.DeviceStatus{
 		status("fine"),
 		status("broken", func(s *devices.DeviceStatus) { s.Unhealthy = "/dev/w does not exist" }),
 		status("unfit", func(s *devices.DeviceStatus) { s.Fault = "failed its check" }),
-	}, []devices.GrantRecord{grantOf("p", "c", alloc.Main, "gone")}, nil)
+	}, []devices.GrantRecord{grantOf("p", "c", alloc.Main, "gone"), of(devices.GrantedDevice{Name: "foreign", Health: devices.Healthy}),
+		of(devices.GrantedDevice{Name: "awaited", Health: devices.Unknown, Awaited: true, Why: "its plugin is away"})}, nil)
 	for name, want := range map[string]Device{
-		"fine":   {Health: Healthy},
-		"broken": {Health: Unhealthy, Reason: "/dev/w does not exist"},
-		"unfit":  {Health: Unhealthy, Reason: "failed its check"},
-		"gone":   {Health: Missing, Reason: "it was granted, and nothing defines it any more"},
+		"fine":    {Health: Healthy},
+		"foreign": {Health: Healthy},
+		"awaited": {Health: Missing, Reason: "its plugin is away"},
+		"broken":  {Health: Unhealthy, Reason: "/dev/w does not exist"},
+		"unfit":   {Health: Unhealthy, Reason: "failed its check"},
+		"gone":    {Health: Missing, Reason: "it was granted, and nothing defines it any more"},
 	} {
 		if d := find(t, l, name); d.Health != want.Health || d.Reason != want.Reason {
 			t.Errorf("%s is %s: %q", name, d.Health, d.Reason)

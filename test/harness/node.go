@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +68,8 @@ type Node struct {
 	args []string
 	// netns is the path of the network namespace in which it runs; empty: the test's.
 	netns string
+	// sees is Options.Sees.
+	sees map[string]string
 	// leaves: the command makes things on the host that outlive it, which `monopod reset` removes.
 	leaves bool
 
@@ -93,6 +96,9 @@ type Options struct {
 	Args []string
 	// NetNS is the path of the network namespace that plays the host for the node; empty: the test's own.
 	NetNS string
+	// Sees are folders that the node sees in the place of the host's, by the paths of those. It has a mount namespace of its own then, and nobody
+	// sees what it mounts: it is for commands that make no containers.
+	Sees map[string]string
 	// CDISpecs are files to put into the node's CDI folder, by name.
 	CDISpecs map[string]string
 	// HostsTOML are registry configurations by host.
@@ -130,7 +136,7 @@ func NewNode(t testing.TB, o Options) *Node {
 		command = "up"
 	}
 	n.args = append(n.arguments(command), o.Args...)
-	n.netns = o.NetNS
+	n.netns, n.sees = o.NetNS, o.Sees
 	n.leaves = command != "apiserver" && command != "node"
 	t.Cleanup(n.end)
 	return n
@@ -254,12 +260,21 @@ func (n *Node) Command(extra ...string) *exec.Cmd {
 	return n.monopod(append(append([]string{}, n.args...), extra...))
 }
 
-// monopod prepares a monopod process in the node's network namespace.
+// monopod prepares a monopod process in the node's network namespace, which sees the node's folders. Whatever is between becomes monopod: the
+// process id is its own.
 func (n *Node) monopod(args []string) *exec.Cmd {
-	if n.netns == "" {
-		return exec.Command(Bin(n.t, "monopod"), args...)
+	line := append([]string{Bin(n.t, "monopod")}, args...)
+	if len(n.sees) > 0 {
+		var script strings.Builder
+		for _, host := range slices.Sorted(maps.Keys(n.sees)) {
+			fmt.Fprintf(&script, "mount --bind '%s' '%s' && ", n.sees[host], host)
+		}
+		line = append([]string{"unshare", "--mount", "sh", "-c", script.String() + `exec "$@"`, "sh"}, line...)
 	}
-	return exec.Command("nsenter", append([]string{"--net=" + n.netns, Bin(n.t, "monopod")}, args...)...)
+	if n.netns != "" {
+		line = append([]string{"nsenter", "--net=" + n.netns}, line...)
+	}
+	return exec.Command(line[0], line[1:]...)
 }
 
 func (n *Node) signal(sig syscall.Signal) {

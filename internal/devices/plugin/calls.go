@@ -28,7 +28,7 @@ func (s *Source) Check(resource, name string, inUse bool) error {
 	case !ok:
 		return fmt.Errorf("%s: the plugin at %s has no device %s: %w", resource, p.live.socket, brief(name), fs.ErrNotExist)
 	case !inUse && d.Unhealthy != "":
-		return fmt.Errorf("%s: device %s is unhealthy: %s: %w", resource, brief(name), d.Unhealthy, errdefs.ErrUnavailable)
+		return fmt.Errorf("%s: device %s of the plugin at %s is unhealthy: %s: %w", resource, brief(name), d.Origin, d.Unhealthy, errdefs.ErrUnavailable)
 	}
 	return nil
 }

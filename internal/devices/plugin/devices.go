@@ -74,9 +74,9 @@ func devicesOf(resource, socket string, sent []*v1beta1.Device) ([]inventory.Dev
 		switch health := d.GetHealth(); health {
 		case v1beta1.Healthy:
 		case v1beta1.Unhealthy:
-			device.Unhealthy = fmt.Sprintf("the plugin at %s says that it is unhealthy", socket)
+			device.Unhealthy = "its plugin says that it is unhealthy"
 		default:
-			device.Unhealthy = fmt.Sprintf("the plugin at %s says %s about its health, not %q", socket, brief(health), v1beta1.Healthy)
+			device.Unhealthy = fmt.Sprintf("its plugin says %s about its health, not %q", brief(health), v1beta1.Healthy)
 			wrong.add(fmt.Sprintf("a health other than %q and %q counts as unhealthy", v1beta1.Healthy, v1beta1.Unhealthy), brief(id)+": "+brief(health))
 		}
 		device.NUMA = numaOf(id, d.GetTopology(), &wrong)

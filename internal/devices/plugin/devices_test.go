@@ -31,9 +31,9 @@ func TestListBecomesDevices(t *testing.T) {
 		device("gpu3", "sick", 5000), device(long, "Healthy"), device("", ""), device("gpu1", ""),
 	})
 	want := []inventory.Device{
-		{Name: "gpu1", Unhealthy: `the plugin at /s says "" about its health, not "Healthy"`},
-		{Name: "gpu2", Unhealthy: "the plugin at /s says that it is unhealthy"},
-		{Name: "gpu3", Unhealthy: `the plugin at /s says "sick" about its health, not "Healthy"`},
+		{Name: "gpu1", Unhealthy: `its plugin says "" about its health, not "Healthy"`},
+		{Name: "gpu2", Unhealthy: "its plugin says that it is unhealthy"},
+		{Name: "gpu3", Unhealthy: `its plugin says "sick" about its health, not "Healthy"`},
 		{Name: "gpu10", NUMA: []int{0, 1}},
 		{Name: long},
 	}

@@ -133,9 +133,9 @@ func healthy(s *inventory.Snapshot, name string) (count int) {
 	return count
 }
 
-func (n *node) awaitProblem(text string) {
+func (n *node) awaitProblem(text string) *inventory.Snapshot {
 	n.t.Helper()
-	n.await("problem with "+text, func(s *inventory.Snapshot) bool {
+	return n.await("problem with "+text, func(s *inventory.Snapshot) bool {
 		for _, p := range s.Problems {
 			if strings.Contains(p.String(), text) {
 				return true

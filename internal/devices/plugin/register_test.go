@@ -42,7 +42,7 @@ func TestPluginThatServesLate(t *testing.T) {
 	if err := n.register(&v1beta1.RegisterRequest{Version: "v1beta1", Endpoint: "emulator.sock", ResourceName: resource}); err != nil {
 		t.Fatal(err)
 	}
-	n.awaitProblem("emulator.sock: the plugin has registered example.com/widget and cannot be used yet: dial unix")
+	n.awaitProblem("emulator.sock: the plugin has registered example.com/widget and cannot be used yet: its socket is not there")
 	n.plug(emulator.Config{Devices: emulator.Devices(1, 0), NoRegistration: true})
 	snap := n.awaitHealthy(resource, 1)
 	if len(snap.Problems) > 0 {

@@ -117,7 +117,7 @@ func (g *registry) introduce(ctx context.Context, path string, at file) {
 		}
 	}
 	<-ctx.Done()
-	g.dismissFrom(key, fmt.Errorf("its socket %s was removed", path))
+	g.dismissFrom(key, path)
 }
 
 // ask takes what a socket says about itself, and tells it what came of that.
@@ -126,7 +126,7 @@ func (g *registry) ask(ctx context.Context, path, key string) error {
 	defer cancel()
 	conn, err := connect(brief, path)
 	if err != nil {
-		return &awayError{fmt.Sprintf("the plugin does not answer: %v", err)}
+		return &awayError{fmt.Sprintf("the plugin does not answer: %v", unnamed(err))}
 	}
 	defer conn.close()
 	client := registerapi.NewRegistrationClient(conn)

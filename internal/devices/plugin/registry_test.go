@@ -75,9 +75,10 @@ func TestWatcherDropsAPluginWhoseSocketGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	snap := n.awaitHealthy(resource, 0)
-	if d := snap.Of(resource); len(d) != 2 || !strings.Contains(d[0].Unhealthy, "was removed") {
+	if d := snap.Of(resource); len(d) != 2 || !strings.HasSuffix(d[0].Unhealthy, ": its socket was removed") {
 		t.Errorf("devices: %+v", d)
 	}
+	wantNamedOnce(t, snap, p.Socket())
 }
 
 // Drivers have folders of their own there, and sockets elsewhere.

@@ -1,11 +1,15 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -42,6 +46,7 @@ type session struct {
 	devices    []inventory.Device           // unhealthy while it is gone
 	notes      []note
 	failure    string    // why there is no stream
+	end        string    // how the last stream ended
 	since      time.Time // of the registration, or of the stream's end
 	expired    bool
 	expiry     *time.Timer
@@ -61,11 +66,21 @@ func (s *session) problems() []inventory.Problem {
 			add("the plugin's list of devices: %s", n.text)
 		}
 	case s.listed:
-		add("the plugin of %s is gone since %s: %s", s.resource, s.since.Format(time.RFC3339), s.failure)
+		add("%s", s.absence())
 	case s.failure != "":
 		add("the plugin has registered %s and cannot be used yet: %s", s.resource, s.failure)
 	}
 	return all
+}
+
+// absence says of a plugin that is gone since when, how it went, and what is in the way of its return. It does not name the socket: whoever tells
+// of the devices, or of the problem, begins with that. source.mu is held.
+func (s *session) absence() string {
+	text := fmt.Sprintf("the plugin of %s is gone since %s: %s", s.resource, s.since.Format(time.RFC3339), s.end)
+	if s.failure != s.end {
+		text += "; " + s.failure
+	}
+	return text
 }
 
 // run has the plugin's devices told, until nothing more is to be expected of it.
@@ -104,7 +119,26 @@ var (
 	errStreamEnded = errors.New("it ended its stream of devices")
 	errAgain       = errors.New("it registers again")
 	errOtherSocket = errors.New("another program serves its socket now, which has not registered")
+	errNoSocket    = errors.New("its socket is not there")
+	errNotServed   = errors.New("nobody serves its socket")
 )
+
+// unnamed is an error of the socket without its path.
+func unnamed(err error) error {
+	var op *net.OpError
+	var path *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errNoSocket
+	case errors.Is(err, unix.ECONNREFUSED):
+		return errNotServed
+	case errors.As(err, &op):
+		return op.Err
+	case errors.As(err, &path):
+		return path.Err
+	}
+	return err
+}
 
 // attempt connects, and follows the stream until it ends, which it does with an error.
 func (s *session) attempt(ctx context.Context) (attempt int, err error) {
@@ -121,7 +155,7 @@ func (s *session) attempt(ctx context.Context) (attempt int, err error) {
 		defer conn.close()
 	}
 	at, _, statErr := fileAt(s.socket)
-	if err := s.source.reached(s, at, errors.Join(err, statErr)); err != nil {
+	if err := s.source.reached(s, at, unnamed(cmp.Or(err, statErr))); err != nil {
 		return attempt, err
 	}
 	client := v1beta1.NewDevicePluginClient(conn)

@@ -78,10 +78,10 @@ func TestStreamThatEndsMakesDevicesUnhealthyAndThenAbsent(t *testing.T) {
 	n.awaitHealthy(resource, 2)
 	kill()
 	snap := n.awaitHealthy(resource, 0)
-	if d := snap.Of(resource); len(d) != 2 || !strings.HasPrefix(d[0].Unhealthy, "the plugin at "+p.Socket()+" is gone since 2") {
+	if d := snap.Of(resource); len(d) != 2 || !strings.HasPrefix(d[0].Unhealthy, "the plugin of "+resource+" is gone since 2") {
 		t.Errorf("devices: %+v", d)
 	}
-	n.awaitProblem("is gone since")
+	wantNamedOnce(t, snap, p.Socket())
 	if !strings.HasSuffix(snap.Devices[0].Unhealthy, ": it has closed its connection: it was stopped, or has crashed") {
 		t.Errorf("why: %s", snap.Devices[0].Unhealthy)
 	}
@@ -97,6 +97,56 @@ func TestStreamThatEndsMakesDevicesUnhealthyAndThenAbsent(t *testing.T) {
 	}
 	n.plug(emulator.Config{Devices: emulator.Devices(4, 0)})
 	n.awaitHealthy(resource, 4)
+}
+
+// wantNamedOnce: whoever is told of the problem with a plugin, or of a device of it, with where the device is from, reads the plugin's socket
+// once. Of a plugin that is gone both say the same, so that they need not be told side by side.
+func wantNamedOnce(t *testing.T, snap *inventory.Snapshot, socket string) {
+	t.Helper()
+	if len(snap.Problems) != 1 || strings.Count(snap.Problems[0].String(), socket) != 1 {
+		t.Fatalf("problems: %v", snap.Problems)
+	}
+	for _, d := range snap.Devices {
+		if told := d.Origin + ": " + d.Unhealthy; told != snap.Problems[0].String() {
+			t.Errorf("device %s: %q, and the problem is %q", d.Name, told, snap.Problems[0])
+		}
+	}
+}
+
+// What is in the way of a plugin that does not serve is told without its socket's path, which the problem begins with.
+func TestSocketThatNobodyServes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		make func(t *testing.T, path string)
+		want string
+	}{
+		"none": {func(*testing.T, string) {}, "cannot be used yet: its socket is not there"},
+		"dead": {deadSocket, "cannot be used yet: nobody serves its socket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := start(t)
+			path := filepath.Join(n.cfg.Dir, "x.sock")
+			tc.make(t, path)
+			if err := n.register(&v1beta1.RegisterRequest{Version: "v1beta1", Endpoint: "x.sock", ResourceName: resource}); err != nil {
+				t.Fatal(err)
+			}
+			wantNamedOnce(t, n.awaitProblem(tc.want), path)
+		})
+	}
+}
+
+// What came after the end of a plugin is told with it: who left first, and what is in the way now.
+func TestWhatIsInTheWayOfAPluginThatIsGone(t *testing.T) {
+	n := start(t)
+	p, kill := n.plug(emulator.Config{Devices: emulator.Devices(2, 0)})
+	n.awaitHealthy(resource, 2)
+	kill()
+	n.awaitHealthy(resource, 0)
+	other, _ := n.plug(emulator.Config{Resource: "example.com/other", NoRegistration: true})
+	snap := n.awaitProblem("crashed; another program serves its socket now, which has not registered")
+	if other.Socket() != p.Socket() {
+		t.Fatal(other.Socket())
+	}
+	wantNamedOnce(t, snap, p.Socket())
 }
 
 // A plugin that registers and never serves is forgotten as well.

@@ -150,17 +150,23 @@ func (s *Source) failed(one *session, attempt int, err error) bool {
 		err = errAgain
 	}
 	why := err.Error()
-	news := one.failure != why
-	one.line, one.failure, one.abort = nil, why, func() {}
+	one.line, one.abort = nil, func() {}
 	if one.listed && one.since.IsZero() {
-		one.since = time.Now()
-		one.devices = gone(one.devices, fmt.Sprintf("the plugin at %s is gone since %s: %v", one.socket, one.since.Format(time.RFC3339), why))
+		one.since, one.end, one.failure = time.Now(), why, ""
 		one.expiry = time.AfterFunc(s.cfg.Grace, func() { s.expire(one) })
 		s.log.Warn("device plugin is gone", "resource", one.resource, "socket", one.socket, "error", err)
-	} else if news && !one.listed {
+	} else if one.listed && (errors.Is(err, errNoSocket) || errors.Is(err, errNotServed) || errors.Is(err, errAgain)) {
+		why = one.end // that it is away, or on its way back, is what being gone means
+	}
+	news := one.failure != why
+	one.failure = why
+	if news && !one.listed {
 		s.log.Info("device plugin does not answer yet", "resource", one.resource, "socket", one.socket, "error", err)
 	}
 	if news {
+		if one.listed {
+			one.devices = gone(one.devices, one.absence())
+		}
 		s.touch()
 	}
 	if one.over() {
@@ -223,8 +229,8 @@ func (s *Source) dismiss(one *session, why error) {
 	one.stop()
 }
 
-// dismissFrom dismisses what a registration that ended had brought.
-func (s *Source) dismissFrom(key string, why error) {
+// dismissFrom dismisses what a registration had brought that has ended with its socket.
+func (s *Source) dismissFrom(key, path string) {
 	s.mu.Lock()
 	var from []*session
 	for _, p := range s.plugins {
@@ -236,6 +242,10 @@ func (s *Source) dismissFrom(key string, why error) {
 	}
 	s.mu.Unlock()
 	for _, one := range from {
+		why := errors.New("its socket was removed")
+		if one.socket != path {
+			why = fmt.Errorf("the socket %s, by which it has registered, was removed", path)
+		}
 		s.dismiss(one, why)
 	}
 }

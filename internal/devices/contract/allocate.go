@@ -39,11 +39,7 @@ func (r *run) allocate(ctx context.Context, s *subject, what string, containers 
 
 // tryAllocations goes through the ways to allocate.
 func (r *run) tryAllocations(ctx context.Context, s *subject) {
-	why := s.lost
-	if why == "" && len(s.ids) == 0 {
-		why = "no device is healthy"
-	}
-	if why != "" {
+	if why := s.hindrance(); why != "" {
 		r.skip(s.name, why, ofAllocations...)
 		r.skip(s.name, why, ofAnswers...)
 		r.skip(s.name, why, "allocate/unknown", "allocate/odd")

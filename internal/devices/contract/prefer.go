@@ -31,16 +31,12 @@ func (r *run) prefer(ctx context.Context, s *subject, available, must []string, 
 
 // tryPreferences asks for advice, where it is offered.
 func (r *run) tryPreferences(ctx context.Context, s *subject) {
-	names := append(slices.Clone(ofPreferences), "prefer/odd")
-	switch {
-	case !s.options.Preferred:
-		r.skip(s.name, "not offered: get_preferred_allocation_available is not set", names...)
-		return
-	case s.lost != "":
-		r.skip(s.name, s.lost, names...)
-		return
-	case len(s.ids) == 0:
-		r.skip(s.name, "no device is healthy", names...)
+	why := s.hindrance()
+	if !s.options.Preferred {
+		why = "not offered: get_preferred_allocation_available is not set"
+	}
+	if why != "" {
+		r.skip(s.name, why, append(slices.Clone(ofPreferences), "prefer/odd")...)
 		return
 	}
 	count := len(s.ids)
@@ -81,16 +77,12 @@ func (r *run) tryPreferences(ctx context.Context, s *subject) {
 
 // tryStarts calls what is called before a container's start, where the plugin wants it.
 func (r *run) tryStarts(ctx context.Context, s *subject) {
-	names := []string{"start/answers", "start/odd"}
-	switch {
-	case !s.options.PreStart:
-		r.skip(s.name, "not asked for: pre_start_required is not set", names...)
-		return
-	case s.lost != "":
-		r.skip(s.name, s.lost, names...)
-		return
-	case len(s.ids) == 0:
-		r.skip(s.name, "no device is healthy", names...)
+	why := s.hindrance()
+	if !s.options.PreStart {
+		why = "not asked for: pre_start_required is not set"
+	}
+	if why != "" {
+		r.skip(s.name, why, "start/answers", "start/odd")
 		return
 	}
 	begin := func(ids []string) judge.Call {

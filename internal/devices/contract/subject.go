@@ -31,6 +31,14 @@ func (s *subject) summary(socket string) Resource {
 	return Resource{Name: s.name, Socket: socket, Devices: len(s.devices), Healthy: len(s.ids)}
 }
 
+// hindrance says why the calls about devices cannot be tried; empty: they can.
+func (s *subject) hindrance() string {
+	if s.lost == "" && len(s.ids) == 0 {
+		return "no device is healthy"
+	}
+	return s.lost
+}
+
 // take takes a list of devices over.
 func (s *subject) take(devices []*v1beta1.Device) {
 	s.devices, s.ids = devices, nil

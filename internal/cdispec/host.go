@@ -140,9 +140,9 @@ func (h Host) CheckNode(n *specs.DeviceNode) *Drift {
 		}
 		return &Drift{Path: path, Missing: errors.Is(err, fs.ErrNotExist), Detail: describe(err)}
 	}
-	kind := nodeType(st.Mode)
+	kind := NodeType(st.Mode)
 	if kind == "" {
-		return &Drift{Path: path, Detail: "is a " + fileType(st.Mode) + ", not a device node"}
+		return &Drift{Path: path, Detail: "is a " + FileType(st.Mode) + ", not a device node"}
 	}
 	if n.Type != "" && kind != strings.Replace(n.Type, "u", "c", 1) {
 		return &Drift{Path: path, Detail: fmt.Sprintf("has type %q, the spec says %q", kind, n.Type)}
@@ -162,7 +162,8 @@ func HostPath(n *specs.DeviceNode) string {
 	return n.Path
 }
 
-func nodeType(mode uint32) string {
+// NodeType is the type that CDI and OCI give a device node of this st_mode: "b", "c", or "p" for a pipe. Empty: it is none.
+func NodeType(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFBLK:
 		return "b"
@@ -174,10 +175,13 @@ func nodeType(mode uint32) string {
 	return ""
 }
 
-func fileType(mode uint32) string {
+// FileType is what a file of this st_mode is called that is not the device node it should be.
+func FileType(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return "directory"
+	case unix.S_IFIFO:
+		return "pipe"
 	case unix.S_IFSOCK:
 		return "socket"
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/hostdevice"
 )
 
@@ -45,14 +46,9 @@ func (h Host) Look(path string) (hostdevice.Node, error) {
 		}
 		return hostdevice.Node{}, fmt.Errorf("%s cannot be looked at: %w", abs, err)
 	}
-	n := hostdevice.Node{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFCHR:
-		n.Type = "c"
-	case unix.S_IFBLK:
-		n.Type = "b"
-	default:
-		return hostdevice.Node{}, fmt.Errorf("%s is a %s, no character or block device: name a device node, such as /dev/ttyUSB0%s: %w", abs, fileType(st.Mode), insteadOf(st.Mode), errdefs.ErrInvalidArgument)
+	n := hostdevice.Node{Type: cdispec.NodeType(st.Mode), Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}
+	if n.Type != "b" && n.Type != "c" {
+		return hostdevice.Node{}, fmt.Errorf("%s is a %s, no character or block device: name a device node, such as /dev/ttyUSB0%s: %w", abs, cdispec.FileType(st.Mode), insteadOf(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	if n.Path, n.Hops, err = follow(abs); err != nil {
 		return hostdevice.Node{}, err
@@ -71,18 +67,6 @@ func (h Host) absent(path string) error {
 		return fmt.Errorf("%s is a link to %s, which does not exist: plug the device in, or load its driver: %w", path, target, errdefs.ErrNotFound)
 	}
 	return fmt.Errorf("%s does not exist: plug the device in, or load its driver ('dmesg' tells the name that it gets): %w", path, errdefs.ErrNotFound)
-}
-
-func fileType(mode uint32) string {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return "directory"
-	case unix.S_IFIFO:
-		return "pipe"
-	case unix.S_IFSOCK:
-		return "socket"
-	}
-	return "regular file"
 }
 
 // insteadOf tells what does for things that are no devices.

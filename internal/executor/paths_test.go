@@ -143,6 +143,49 @@ func TestPrograms(t *testing.T) {
 	n.exit("a")
 }
 
+// A poststart hook that fails ends the container before its program runs. The start tells which hook it was, and how it has failed, and does not
+// blame the program.
+func TestPoststartHooksThatFail(t *testing.T) {
+	n := newNode(t)
+	for name, c := range map[string]struct {
+		path, script, fault string
+	}{
+		"exits":    {"/bin/sh", "echo looking; echo the card is on fire >&2; exit 3", "exit status 3, stdout: looking\n, stderr: the card is on fire"},
+		"killed":   {"/bin/sh", "kill -9 $$", "signal: killed"},
+		"not-here": {"/no/such", "", "no such file or directory"},
+		"talks":    {"/bin/sh", "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 3", "exit status 3, stdout: , stderr: xxxxxx"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := filepath.Join(n.dir, name+"-ran")
+			req := n.bundle(name, func(s *specs.Spec) {
+				s.Hooks = &specs.Hooks{Poststart: []specs.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", "cat > " + ran}}, {Path: c.path, Args: []string{"sh", "-c", c.script}}}}
+			}, "echo", "the program ran")
+			if resp, err := n.c.Create(n.ctx(), req); err != nil || resp.PID != 0 {
+				t.Fatalf("create: %+v %v", resp, err)
+			}
+			for range 2 {
+				_, err := n.c.Start(n.ctx(), name)
+				if want := "error running poststart hook #1 (" + c.path + "): "; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.fault) ||
+					strings.Contains(err.Error(), "cannot be executed") || len(err.Error()) > 8<<10 {
+					t.Errorf("start: %v, want %q with %q", err, want, c.fault)
+				}
+			}
+			if e := n.exit(name); e.Code != 128 || e.Reason != protocol.ReasonStartError || !strings.Contains(e.Message, c.fault) {
+				t.Errorf("exit %+v", e)
+			}
+			if state := readFile(ran); !strings.Contains(state, `"id":"`+name+`"`) || !strings.Contains(state, `"status":"created"`) {
+				t.Errorf("the hook before it got the state %q", state)
+			}
+			if lines := readLog(t, req.LogPath); len(lines) > 0 {
+				t.Errorf("log %q", texts(lines))
+			}
+			if err := n.c.Delete(n.ctx(), name); err != nil {
+				t.Error("delete: ", err)
+			}
+		})
+	}
+}
+
 // Where a user's home is.
 func TestHome(t *testing.T) {
 	n := newNode(t)

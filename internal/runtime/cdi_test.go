@@ -217,7 +217,8 @@ func TestCDIHooksThatFail(t *testing.T) {
 	sb := n.run("cdi")
 	for _, kind := range []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart"} {
 		for name, hook := range map[string]struct{ script, timeout, fault string }{
-			"fails":   {"echo the card is on fire >&2; exit 3", "", "the card is on fire"},
+			"fails":   {"echo the card is on fire >&2; exit 3", "", "exit status 3, stdout: , stderr: the card is on fire"},
+			"killed":  {"kill -9 $$", "", "signal: killed"},
 			"timeout": {"exec sleep 1000", `, "timeout": 1`, "timeout of 1.0s"},
 		} {
 			t.Run(kind+" "+name, func(t *testing.T) {
@@ -230,8 +231,11 @@ func TestCDIHooksThatFail(t *testing.T) {
 					err = n.tryStart(id)
 				}
 				wantCode(t, err, codes.Unknown, kind+" hook", hook.fault, "example.com/w=w", path, kind+" /bin/sh")
+				if strings.Contains(err.Error(), "program cannot be executed") {
+					t.Errorf("the program is blamed: %v", err)
+				}
 				if id != "" {
-					if st := n.wait(id); st.GetExitCode() == 0 {
+					if st := n.wait(id); st.GetExitCode() == 0 || !strings.Contains(st.GetMessage(), hook.fault) {
 						t.Errorf("status %v", st)
 					}
 					n.remove(id)

@@ -13,8 +13,8 @@
 //	state ID
 //	executable --bundle DIR | --process FILE --pid PID
 //
-// The last is of our own: it tells whether a process's program may be there to be executed. Exit codes are 0; CodeProgram, when nothing but
-// the program was at fault; and 1 for all else, with the reason in the log, as runc writes it.
+// The last is of our own: it tells whether a process's program may be there to be executed. Exit codes are 0; CodeProgram, when the container
+// was complete and nothing but the program, or a poststart hook, was at fault; and 1 for all else, with the reason in the log, as runc writes it.
 package ocicmd
 
 import (
@@ -27,6 +27,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/specconv"
@@ -36,7 +37,8 @@ import (
 	"monopod.dev/monopod/internal/atomicfile"
 )
 
-// CodeProgram is the exit code of a command that failed for its program only, which is not there or cannot be executed: as shells have it.
+// CodeProgram is the exit code of a command that failed for what is the start's to tell: the program is not there or cannot be executed (then
+// shells have this code, too), or a poststart hook has failed.
 const CodeProgram = 126
 
 // errProgram says that the program is at fault.
@@ -68,11 +70,21 @@ func Main(args []string) int {
 	if err == nil {
 		return 0
 	}
-	logrus.Error(err)
-	if errors.Is(err, errProgram) {
+	logrus.Error(brief(err.Error()))
+	var hook *hookError
+	if errors.Is(err, errProgram) || errors.As(err, &hook) {
 		return CodeProgram
 	}
 	return 1
+}
+
+// brief bounds a reason: hooks may write as much as they like, and all of it is in the error.
+func brief(reason string) string {
+	const most = 3 << 10 // bytes
+	if len(reason) <= most {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:most], "") + fmt.Sprintf("... (%d bytes)", len(reason))
 }
 
 func parse(args []string) (*command, error) {
@@ -192,6 +204,7 @@ func (c *command) create() error {
 		return err
 	}
 	defer done()
+	hooks := takePoststart(config)
 	lc, err := libcontainer.Create(c.root, c.id, config)
 	if err != nil {
 		return err
@@ -202,6 +215,12 @@ func (c *command) create() error {
 		if _, serr := os.Stat(filepath.Join(c.root, c.id, "state.json")); serr == nil {
 			return fmt.Errorf("%w: %w", errProgram, err)
 		}
+		return err
+	}
+	if err := runPoststart(lc, hooks); err != nil {
+		// As libcontainer does it; an error of either says that the process has ended by itself.
+		_ = process.Signal(os.Kill)
+		_, _ = process.Wait()
 		return err
 	}
 	return c.leave(process)

@@ -81,7 +81,8 @@ func canMknod(scratch string) bool {
 	return err == nil
 }
 
-// ProgramError says that the program cannot be executed: there is no process, and all else was well.
+// ProgramError says that the program cannot be executed, or must not be because a poststart hook has failed: there is no process, and all else
+// was well.
 type ProgramError struct{ Text string }
 
 func (e *ProgramError) Error() string { return e.Text }

@@ -111,7 +111,7 @@ func (c *commands) name(rec record) string {
 }
 
 // run runs a command that changes the container, and returns when it has ended. A spawn.ProgramError says that it has failed for the
-// program.
+// program, or a poststart hook.
 func (c *commands) run(ctx context.Context, rec record, stdio [3]*os.File, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
@@ -206,8 +206,12 @@ func flock(f *os.File) error {
 	return errors.Join(err, ferr)
 }
 
-// ociMessageLimit bounds what is read of a runtime's log, and what of it becomes part of an error.
-const ociMessageLimit = 4 << 10
+const (
+	// ociLogLimit bounds what is read of a runtime's log: with JSON's escapes, six times what a reason of ours may have, and more.
+	ociLogLimit = 64 << 10
+	// ociMessageLimit bounds what of it becomes part of an error.
+	ociMessageLimit = 4 << 10
+)
 
 // ociMessage returns the last error in a runtime's log, after a colon.
 func ociMessage(path string) string {
@@ -215,7 +219,7 @@ func ociMessage(path string) string {
 	if err != nil {
 		return ""
 	}
-	raw = raw[max(0, len(raw)-ociMessageLimit):]
+	raw = raw[max(0, len(raw)-ociLogLimit):]
 	last := ""
 	for line := range bytes.Lines(raw) {
 		var entry struct{ Level, Msg string }
@@ -225,6 +229,9 @@ func ociMessage(path string) string {
 	}
 	if last == "" {
 		return ""
+	}
+	if len(last) > ociMessageLimit {
+		last = strings.ToValidUTF8(last[:ociMessageLimit], "") + "..."
 	}
 	return ": " + last
 }

@@ -158,7 +158,7 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 	rec.Stage, rec.CreatedAt = stageCreated, time.Now().UTC()
 	var programErr *spawn.ProgramError
 	if errors.As(err, &programErr) {
-		// The container was complete, and only its program cannot be executed. CRI's callers look for that at Start.
+		// The container was complete, and only its program cannot be executed, or a poststart hook has failed. CRI's callers look for that at Start.
 		rec.StartError = programErr.Text
 		return 0, w.settle(c, rec, nil, log, ends)
 	}

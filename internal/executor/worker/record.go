@@ -76,7 +76,7 @@ type record struct {
 	Adopted   bool      `json:"adopted,omitempty"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
-	// StartError: the program cannot be executed. The container exists without a process; Start returns the error.
+	// StartError: the program cannot be executed, or a poststart hook has failed. The container exists without a process; Start returns the error.
 	StartError string         `json:"startError,omitempty"`
 	Exit       *protocol.Exit `json:"exit,omitempty"`
 }

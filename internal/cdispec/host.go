@@ -57,13 +57,18 @@ func ThisHost() Host {
 // container already has the device, so that its network interfaces are in the container's namespace, not here. The error is a
 // *DriftError.
 func (h Host) Check(d *Device, inUse bool) error {
-	if faults := h.check([]*specs.ContainerEdits{&d.File.Spec.ContainerEdits, d.Edits}, inUse); len(faults) > 0 {
+	return h.CheckBut(d, func(*specs.LinuxNetDevice) bool { return inUse })
+}
+
+// CheckBut is Check for a container whose pod has those of the device's network interfaces for which has is true.
+func (h Host) CheckBut(d *Device, has func(*specs.LinuxNetDevice) bool) error {
+	if faults := h.check([]*specs.ContainerEdits{&d.File.Spec.ContainerEdits, d.Edits}, has); len(faults) > 0 {
 		return &DriftError{Spec: d.File.Path, Device: d.Name, Faults: faults}
 	}
 	return nil
 }
 
-func (h Host) check(edits []*specs.ContainerEdits, inUse bool) []Drift {
+func (h Host) check(edits []*specs.ContainerEdits, has func(*specs.LinuxNetDevice) bool) []Drift {
 	var faults []Drift
 	add := func(f *Drift) {
 		if f != nil && !slices.Contains(faults, *f) {
@@ -83,7 +88,7 @@ func (h Host) check(edits []*specs.ContainerEdits, inUse bool) []Drift {
 			add(checkHook(hook.Path))
 		}
 		for _, n := range e.NetDevices {
-			if !inUse {
+			if !has(n) {
 				add(checkExistsAs(filepath.Join(h.SysClassNet, n.HostInterfaceName), "network interface "+n.HostInterfaceName))
 			}
 		}

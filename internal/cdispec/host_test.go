@@ -82,7 +82,7 @@ func TestCheckNode(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %d:%d", tc.node.Path, tc.node.Type, tc.node.Major, tc.node.Minor), func(t *testing.T) {
 			tc.node.HostPath = strings.Replace(tc.node.Path, "/dev", dev, 1)
-			faults := h.check([]*specs.ContainerEdits{{DeviceNodes: []*specs.DeviceNode{&tc.node, &tc.node}}}, false)
+			faults := h.check([]*specs.ContainerEdits{{DeviceNodes: []*specs.DeviceNode{&tc.node, &tc.node}}}, nil)
 			switch {
 			case tc.fault == "" && len(faults) > 0:
 				t.Errorf("got %+v, want none", faults)
@@ -123,7 +123,7 @@ func TestCheckOfEverythingElse(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			for _, f := range h.check([]*specs.ContainerEdits{{}, &tc.edits}, tc.inUse) {
+			for _, f := range h.check([]*specs.ContainerEdits{{}, &tc.edits}, func(*specs.LinuxNetDevice) bool { return tc.inUse }) {
 				got = append(got, f.Path+" "+f.Detail)
 			}
 			if strings.Join(got, "; ") != tc.want {

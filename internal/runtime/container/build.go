@@ -152,7 +152,14 @@ func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, 
 		// The profile depends on the capabilities that the specification ended up with.
 		spec.Linux.Seccomp = withoutX32(seccomp.DefaultProfile(spec))
 	}
-	if err := m.injectCDI(spec, cfg, sb.Config()); err != nil {
+	lent, err := m.sandboxes.Lent(sb)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.injectCDI(spec, cfg, sb.Config(), lent); err != nil {
+		return nil, err
+	}
+	if err := m.sandboxes.Lend(sb, netDevices(spec)); err != nil {
 		return nil, err
 	}
 	return spec, m.giveDevices(rec, sb, spec)

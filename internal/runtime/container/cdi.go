@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	cdi "tags.cncf.io/container-device-interface/specs-go"
 
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/ocispec"
@@ -18,7 +20,10 @@ import (
 // injectCDI adds what the CDI specs say of a container's devices, in the order in which it asks for them: for each device first the
 // edits of its file, once, then its own. The folders are read anew each time, so what is injected is what is true now. Nothing is
 // injected of a container one of whose devices cannot be.
-func (m *Manager) injectCDI(spec *specs.Spec, cfg *cri.ContainerConfig, sandbox *cri.PodSandboxConfig) error {
+//
+// lent are the host's network interfaces that the pod has from an earlier container, with their names there. They stay as they are: the OCI
+// runtime would look for them on the host.
+func (m *Manager) injectCDI(spec *specs.Spec, cfg *cri.ContainerConfig, sandbox *cri.PodSandboxConfig, lent map[string]string) error {
 	names, err := cdiNames(cfg, !m.cfg.IgnoreCDIAnnotations)
 	if err != nil || len(names) == 0 {
 		return err
@@ -27,8 +32,9 @@ func (m *Manager) injectCDI(spec *specs.Spec, cfg *cri.ContainerConfig, sandbox 
 	if err != nil {
 		return err
 	}
+	has := func(n *cdi.LinuxNetDevice) bool { return lent[n.HostInterfaceName] == n.Name } // no name is empty
 	for _, d := range devices {
-		if err := cdispec.ThisHost().Check(d, false); err != nil {
+		if err := cdispec.ThisHost().CheckBut(d, has); err != nil {
 			return fmt.Errorf("CDI device %s: %w: %w", d.Name, err, errdefs.ErrFailedPrecondition)
 		}
 	}
@@ -46,7 +52,21 @@ func (m *Manager) injectCDI(spec *specs.Spec, cfg *cri.ContainerConfig, sandbox 
 			}
 		}
 	}
+	for host, name := range netDevices(spec) {
+		if lent[host] == name {
+			delete(spec.Linux.NetDevices, host)
+		}
+	}
 	return nil
+}
+
+// netDevices are the host's network interfaces that a container is to get, with the names that they get.
+func netDevices(spec *specs.Spec) map[string]string {
+	all := map[string]string{}
+	for host, n := range spec.Linux.NetDevices {
+		all[host] = cmp.Or(n.Name, host)
+	}
+	return all
 }
 
 // cdiAnnotations begin the keys of annotations whose values are lists of CDI devices.

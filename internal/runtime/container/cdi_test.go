@@ -93,16 +93,16 @@ func TestCDIBecomesOCI(t *testing.T) {
 			}
 			for range 2 { // what is remembered of the files is not what was injected
 				again := *spec
-				if err := m.injectCDI(&again, &cri.ContainerConfig{}, tc.pod); err != nil {
+				if err := m.injectCDI(&again, &cri.ContainerConfig{}, tc.pod, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := m.injectCDI(spec, asked(tc.devices...), tc.pod); err != nil {
+			if err := m.injectCDI(spec, asked(tc.devices...), tc.pod, nil); err != nil {
 				t.Fatal(err)
 			}
 			second := plain()
 			second.Linux.Namespaces = spec.Linux.Namespaces
-			if err := m.injectCDI(second, asked(tc.devices...), tc.pod); err != nil {
+			if err := m.injectCDI(second, asked(tc.devices...), tc.pod, nil); err != nil {
 				t.Fatal(err)
 			}
 			got, again := golden(t, spec, dir), golden(t, second, dir)
@@ -135,7 +135,7 @@ func TestCDIFollowsLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		spec := plain()
-		if err := m.injectCDI(spec, asked("v.com/w=w"), nil); err != nil {
+		if err := m.injectCDI(spec, asked("v.com/w=w"), nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		if d := spec.Linux.Devices; len(d) != 1 || d[0].Path != "/dev/w" || d[0].Type != "c" || d[0].Major != 1 || d[0].Minor != minor {
@@ -171,10 +171,10 @@ func TestCDIOwnersInAUserNamespace(t *testing.T) {
 				"file":   `{"cdiVersion": "0.7.0", "kind": "v.com/w", "containerEdits": {` + tc.edits + `}, "devices": [{"name": "w"}]}`,
 			} {
 				m, dir := injector(t, map[string]string{"a/x.json": text})
-				if err := m.injectCDI(plain(), asked("v.com/w=w"), nil); err != nil {
+				if err := m.injectCDI(plain(), asked("v.com/w=w"), nil, nil); err != nil {
 					t.Errorf("%s, without a user namespace: %v", level, err)
 				}
-				err := m.injectCDI(plain(), asked("v.com/w=w"), userPod())
+				err := m.injectCDI(plain(), asked("v.com/w=w"), userPod(), nil)
 				switch {
 				case tc.fault == "" && err != nil:
 					t.Errorf("%s: %v", level, err)
@@ -212,7 +212,7 @@ func TestCDINamesAreTakenOnce(t *testing.T) {
 			m.cfg.IgnoreCDIAnnotations = tc.ignore
 			spec, cfg := plain(), asked(tc.devices...)
 			cfg.Annotations = tc.annotations
-			err := m.injectCDI(spec, cfg, nil)
+			err := m.injectCDI(spec, cfg, nil, nil)
 			if tc.fault != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.fault) {
 					t.Errorf("error %v, want %q", err, tc.fault)
@@ -263,7 +263,7 @@ func TestCDIErrorsLetTheUserMendIt(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m, dir := injector(t, tc.files)
 			spec := plain()
-			err := m.injectCDI(spec, asked(tc.asked...), nil)
+			err := m.injectCDI(spec, asked(tc.asked...), nil, nil)
 			if err == nil {
 				t.Fatal("there is no error")
 			}
@@ -287,7 +287,7 @@ func TestCDIErrorsAreBounded(t *testing.T) {
 		files[fmt.Sprintf("a/good%d.json", i)] = fmt.Sprintf(`{"cdiVersion": "0.5.0", "kind": "v.com/w", "devices": [{"name": "w%d"}]}`, i)
 	}
 	m, _ := injector(t, files)
-	err := m.injectCDI(plain(), asked("v.com/w=none"), nil)
+	err := m.injectCDI(plain(), asked("v.com/w=none"), nil, nil)
 	for _, part := range []string{"w0", "and 180 more", "and 180 more faults", "found 200 specs"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v lacks %q", err, part)

@@ -98,6 +98,8 @@ type Manager struct {
 	// restored are the records that were taken from their copies; Recover stores them.
 	restored []Record
 
+	lendMu sync.Mutex // held to change the file of a sandbox's lent interfaces
+
 	mu   sync.RWMutex
 	recs map[string]Record // by id; what is stored, and nothing else
 	// levels are those of SELinux which sandboxes have whose records are not stored yet; the sandboxes' ids by level.

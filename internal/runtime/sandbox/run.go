@@ -200,10 +200,11 @@ func (m *Manager) undo(ctx context.Context, rec *Record) error {
 	return m.forget(rec.ID)
 }
 
-// reclaim ends the init and gives back the address and the namespaces. Every step that can be runs, and may be repeated.
+// reclaim ends the init and gives back the address, the host's interfaces and the namespaces. Every step that can be runs, and may be repeated.
 func (m *Manager) reclaim(ctx context.Context, rec *Record) error {
 	errs := []error{m.endInit(ctx, rec)}
 	if !rec.HostNetwork() {
+		m.giveBack(rec)
 		errs = append(errs, m.cfg.Network.Teardown(ctx, rec.ID))
 	}
 	if errs[0] != nil {

@@ -132,7 +132,7 @@ func (s *Source) Prepare(ctx context.Context, c source.Container, resource strin
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AllocateTimeout)
 	defer cancel()
 	resp, err := line.plugin.Allocate(ctx, &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: names}}})
-	switch {
+	switch err = inTime(ctx, err); {
 	case err != nil && mayPass(err):
 		return source.Answer{}, fmt.Errorf("%s: Allocate by the plugin at %s: %w", resource, one.socket, plain(err))
 	case err != nil:
@@ -169,7 +169,8 @@ func (s *Source) BeforeStart(ctx context.Context, _ source.Container, resource s
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.pace.start)
 	defer cancel()
-	if _, err := line.plugin.PreStartContainer(ctx, &v1beta1.PreStartContainerRequest{DevicesIds: names}); err != nil {
+	_, err = line.plugin.PreStartContainer(ctx, &v1beta1.PreStartContainerRequest{DevicesIds: names})
+	if err = inTime(ctx, err); err != nil {
 		return fmt.Errorf("%s: PreStartContainer by the plugin at %s: %w", resource, one.socket, plain(err))
 	}
 	return nil

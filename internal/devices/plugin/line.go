@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"google.golang.org/grpc"
@@ -104,6 +105,14 @@ func mayPass(err error) bool {
 		return true
 	}
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// inTime makes a call's error the time-out's when its time is over: the plugin knows the deadline too, and its own words about it may come first.
+func inTime(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(deadline) {
+		return status.FromContextError(context.DeadlineExceeded).Err()
+	}
+	return err
 }
 
 // awayError is an errdefs.ErrUnavailable in words of its own.

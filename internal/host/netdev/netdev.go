@@ -27,35 +27,58 @@ func Has(path, name string) (has bool, err error) {
 	return has, err
 }
 
-// Up says whether an interface of this process's network namespace is up; one that is not there is not.
-func Up(name string) (bool, error) {
+// State is what an interface was on the host, and is to be there again.
+type State struct {
+	// Kind and Parent are what it is: the driver's kind, "device" for hardware, and the hardware's name on its bus. Neither can be chosen by
+	// who may do as he likes in another network namespace.
+	Kind   string `json:"kind"`
+	Parent string `json:"parent,omitempty"`
+	Up     bool   `json:"up,omitempty"`
+	// Addresses are the permanent ones of global scope, with their prefix lengths; the kernel drops them when an interface is moved.
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// StateOf is the state of an interface of this process's network namespace; one that is not there has none.
+func StateOf(name string) (s State, err error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return false, fmt.Errorf("netlink socket: %w", err)
+		return s, fmt.Errorf("netlink socket: %w", err)
 	}
 	defer h.Close()
 	link, has, err := find(h, name)
-	return has && link.Attrs().Flags&net.FlagUp != 0, err
+	if err != nil || !has {
+		return s, err
+	}
+	addresses, err := h.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return s, fmt.Errorf("its addresses: %w", err)
+	}
+	s = State{Kind: link.Type(), Parent: link.Attrs().ParentDev, Up: link.Attrs().Flags&net.FlagUp != 0}
+	for _, a := range addresses {
+		if a.Flags&unix.IFA_F_PERMANENT != 0 && a.Scope == unix.RT_SCOPE_UNIVERSE {
+			s.Addresses = append(s.Addresses, a.IPNet.String())
+		}
+	}
+	return s, nil
 }
 
-// Return moves the interface called name in the network namespace at the path to this process's, where it is called as, and gives it its addresses
-// again: the permanent ones of global scope, which the kernel drops. One that is not there any more is no error. Where as is taken,
-// the error is an errdefs.ErrAlreadyExists, and nothing has changed but that the interface is down.
-func Return(path, name, as string, up bool) error {
+// Return moves the interface called name in the network namespace at the path to this process's, where it is called as, and is again what it was: what
+// has been done to its addresses in between is of no account. One that is not there any more is no error. Where as is taken, the error is an
+// errdefs.ErrAlreadyExists; where another interface has the name, an errdefs.ErrFailedPrecondition: it is left where it is.
+func Return(path, name, as string, was State) error {
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return err
 	}
 	defer home.Close()
-	var addresses []netlink.Addr
 	moved := false
 	err = inside(path, func(h *netlink.Handle) error {
 		link, has, err := find(h, name)
 		if err != nil || !has {
 			return err
 		}
-		if addresses, err = h.AddrList(link, netlink.FAMILY_ALL); err != nil {
-			return fmt.Errorf("its addresses: %w", err)
+		if link.Type() != was.Kind || link.Attrs().ParentDev != was.Parent {
+			return fmt.Errorf("it is another one now (%s %s; it was %s %s): %w", link.Type(), link.Attrs().ParentDev, was.Kind, was.Parent, errdefs.ErrFailedPrecondition)
 		}
 		if err := h.LinkSetDown(link); err != nil {
 			return fmt.Errorf("set it down: %w", err)
@@ -76,12 +99,14 @@ func Return(path, name, as string, up bool) error {
 		return named(name, err)
 	}
 	var errs []error
-	for _, a := range addresses {
-		if a.Flags&unix.IFA_F_PERMANENT != 0 && a.Scope == unix.RT_SCOPE_UNIVERSE {
-			errs = append(errs, h.AddrAdd(link, &netlink.Addr{IPNet: a.IPNet}))
+	for _, text := range was.Addresses {
+		addr, err := netlink.ParseAddr(text)
+		if err == nil {
+			err = h.AddrAdd(link, &netlink.Addr{IPNet: addr.IPNet})
 		}
+		errs = append(errs, err)
 	}
-	if up {
+	if was.Up {
 		errs = append(errs, h.LinkSetUp(link))
 	}
 	return named(name, errors.Join(errs...))

@@ -26,8 +26,8 @@ type lent struct {
 type lentInterface struct {
 	// Name is what it is called in the sandbox.
 	Name string `json:"name"`
-	// Up says that it was up on the host.
-	Up bool `json:"up,omitempty"`
+	// Host is what it was on the host.
+	Host netdev.State `json:"host"`
 }
 
 func (m *Manager) lentFile(id string) string { return filepath.Join(m.Dir(id), "netdevices.json") }
@@ -90,11 +90,11 @@ func (m *Manager) Lend(rec *Record, names map[string]string) error {
 		if has {
 			return fmt.Errorf("network interface %s cannot be moved to the pod: that has another one called %s: %w", host, name, errdefs.ErrFailedPrecondition)
 		}
-		up, err := netdev.Up(host)
+		was, err := netdev.StateOf(host)
 		if err != nil {
 			return fmt.Errorf("network interface %s: %w", host, err)
 		}
-		next.Interfaces[host] = lentInterface{Name: name, Up: up}
+		next.Interfaces[host] = lentInterface{Name: name, Host: was}
 	}
 	if err := bootfile.Write(m.lentFile(rec.ID), next); err != nil {
 		return fmt.Errorf("network interfaces of sandbox %s: %w", rec.ID, err)
@@ -114,7 +114,7 @@ func (m *Manager) giveBack(rec *Record) {
 	}
 	errs := []error{err}
 	for host, l := range all {
-		errs = append(errs, netdev.Return(m.Namespace(rec, ns.Network), l.Name, host, l.Up))
+		errs = append(errs, netdev.Return(m.Namespace(rec, ns.Network), l.Name, host, l.Host))
 	}
 	if err := errors.Join(errs...); err != nil {
 		m.cfg.Log.Warn("network interfaces of a pod could not be returned to the host; the kernel returns physical ones", "sandbox", rec.ID, "error", err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -207,6 +209,17 @@ func (k *keyedLock) lock(ctx context.Context, key string) (unlock func(), err er
 		case <-wait:
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		}
+	}
+}
+
+// sorted ranges over a map in the order of its keys.
+func sorted[V any](m map[string]V) func(yield func(string, V) bool) {
+	return func(yield func(string, V) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
+				return
+			}
 		}
 	}
 }

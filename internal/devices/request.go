@@ -1,0 +1,67 @@
+package devices
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/devices/alloc"
+)
+
+// PodRequest asks for the devices of a pod.
+type PodRequest struct {
+	UID, Namespace, Name string
+	// Created is when the pod was: of those that wait for the same devices, the oldest gets them first.
+	Created time.Time
+	// Containers are in the order in which they start. Those that ask for nothing may be left out.
+	Containers []ContainerRequest
+}
+
+// ContainerRequest is what one container asks for.
+type ContainerRequest struct {
+	Name string
+	Role alloc.Role
+	// Resources are the extended resources of the container, by name; entries of 0 ask for nothing.
+	Resources map[string]int64
+}
+
+// String names the pod.
+func (r PodRequest) String() string {
+	return fmt.Sprintf("pod %s/%s (%s)", r.Namespace, r.Name, r.UID)
+}
+
+// need is a checked ContainerRequest that asks for something.
+type need struct {
+	name string
+	role alloc.Role
+	want map[string]int
+}
+
+func (r PodRequest) needs() (needs []need, err error) {
+	if r.UID == "" {
+		return nil, fmt.Errorf("a pod that asks for devices needs a UID, got %s: %w", r, errdefs.ErrInvalidArgument)
+	}
+	for _, c := range r.Containers {
+		if c.Name == "" || c.Role != alloc.Main && c.Role != alloc.Init && c.Role != alloc.Sidecar {
+			return nil, fmt.Errorf("container %q of %s, with role %q: each needs a name and one of the roles: %w", c.Name, r, c.Role, errdefs.ErrInvalidArgument)
+		}
+		n := need{c.Name, c.Role, map[string]int{}}
+		for resource, count := range c.Resources {
+			switch {
+			case !strings.Contains(resource, "/"):
+				return nil, fmt.Errorf("%q in container %q of %s is not an extended resource (domain/name): %w", resource, c.Name, r, errdefs.ErrInvalidArgument)
+			case count < 0 || count > math.MaxInt32:
+				return nil, fmt.Errorf("%s: %d in container %q of %s is not a number of devices: %w", resource, count, c.Name, r, errdefs.ErrInvalidArgument)
+			case count > 0:
+				n.want[resource] = int(count)
+			}
+		}
+		if len(n.want) > 0 {
+			needs = append(needs, n)
+		}
+	}
+	return needs, nil
+}

@@ -65,11 +65,11 @@ func (m *Manager) refresh(ctx context.Context, c source.Container, pod podRecord
 		if m.lasts(g) {
 			continue
 		}
-		if g, err := m.usable(w, resource, g); err != nil {
+		now, err := m.usable(w, resource, g)
+		if err != nil {
 			return pod, err
-		} else {
-			rec = rec.withGrant(resource, g)
 		}
+		rec = rec.withGrant(resource, now)
 	}
 	next, err := m.ask(ctx, c.PodUID, podRecord{Namespace: pod.Namespace, Name: pod.Name}.with(map[string]containerRecord{c.Name: rec}), false)
 	if err != nil {

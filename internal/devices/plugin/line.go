@@ -52,6 +52,9 @@ func (c *connection) close() {
 	_ = c.conn.Close() // gRPC has closed it, unless it was never used
 }
 
+// readBuffer is the bytes that are kept for what a plugin may say; frames that are larger pass it by.
+const readBuffer = 4 << 10
+
 func connect(ctx context.Context, path string) (*connection, error) {
 	var dialer net.Dialer
 	socket, err := dialer.DialContext(ctx, "unix", path)
@@ -69,6 +72,8 @@ func connect(ctx context.Context, path string) (*connection, error) {
 			}
 			return conn, nil
 		}),
+		// Buffers of 32 kB each would be most of what a plugin costs: it is silent nearly always.
+		grpc.WithReadBufferSize(readBuffer), grpc.WithSharedWriteBuffer(true),
 		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
 	if err != nil {

@@ -91,6 +91,20 @@ func (h holder) lives() bool {
 	return ok && started == h.started
 }
 
+// ends says that a process is on its way out, or has exited: its folders are gone before it is a zombie, which the first process of a container
+// becomes only when all others in there have ended.
+func ends(pid int) bool {
+	const exiting = 0x4 // PF_EXITING, of the flags in proc_pid_stat(5)
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(raw), ") ")
+	fields := strings.Fields(rest)
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err != nil || flags&exiting != 0
+}
+
 // startOf is the start time of a process that has not exited (proc_pid_stat(5)).
 func startOf(pid int) (started string, ok bool) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -149,7 +163,7 @@ func (c *churn) holders() (all []holder) {
 			continue
 		}
 		h := holder{pid: pid, started: started}
-		if err := h.read(dir, environ); h.lives() { // whatever was read while it ended means nothing
+		if err := h.read(dir, environ); h.lives() && !ends(pid) { // whatever was read while it ended means nothing
 			if err != nil {
 				c.Errorf("process %d: %v", pid, err)
 			}
@@ -186,14 +200,19 @@ func (h *holder) read(dir string, environ []byte) error {
 			told = append(told, value)
 		}
 	}
-	entries, err := os.ReadDir(dir + "/root/dev")
+	dev, err := os.Open(dir + "/root/dev") // it stays what it is when the process ends
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	entries, err := dev.ReadDir(-1)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		var st unix.Stat_t
-		if err := unix.Stat(filepath.Join(dir, "root/dev", e.Name()), &st); err != nil {
-			continue // a link to what is not there, such as /dev/core
+		if err := unix.Fstatat(int(dev.Fd()), e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
 		}
 		name, minor := "", unix.Minor(st.Rdev)
 		switch unix.Major(st.Rdev) {

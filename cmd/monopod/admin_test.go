@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/cdi"
+	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -180,11 +181,17 @@ func (r *adminRig) spec(file, kind string, names ...string) {
 	}
 }
 
+// admit grants a pod its devices, and returns when they are on record: they are told of from then on.
 func (r *adminRig) admit(pod string, containers ...devices.ContainerRequest) {
 	r.t.Helper()
 	v, err := r.manager.Admit(r.t.Context(), devices.PodRequest{UID: "uid-" + pod, Namespace: "default", Name: pod, Created: time.Unix(1, 0), Containers: containers})
 	if err != nil || v.Phase != devices.Admitted {
 		r.t.Fatalf("%+v, %v", v, err)
+	}
+	for _, c := range containers {
+		if _, err := r.manager.Grant(r.t.Context(), source.Container{PodUID: "uid-" + pod, PodNamespace: "default", PodName: pod, Name: c.Name}); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 }
 

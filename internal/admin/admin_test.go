@@ -28,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/report"
+	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -137,12 +138,16 @@ func (r *rig) spec(names ...string) {
 	}
 }
 
+// admit grants a pod so many widgets, and returns when they are on record: they are told of from then on.
 func (r *rig) admit(pod string, n int64) {
 	r.t.Helper()
 	v, err := r.manager.Admit(r.t.Context(), devices.PodRequest{UID: "uid-" + pod, Namespace: "default", Name: pod, Created: time.Unix(1, 0),
 		Containers: []devices.ContainerRequest{{Name: "main", Role: alloc.Main, Resources: map[string]int64{widget: n}}}})
 	if err != nil || v.Phase != devices.Admitted {
 		r.t.Fatalf("%+v, %v", v, err)
+	}
+	if _, err := r.manager.Grant(r.t.Context(), source.Container{PodUID: "uid-" + pod, PodNamespace: "default", PodName: pod, Name: "main"}); err != nil {
+		r.t.Fatal(err)
 	}
 }
 

@@ -3,7 +3,6 @@ package binder
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,6 +54,7 @@ type Binder struct {
 	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	recorder record.EventRecorder
 	assumed  assumed
+	line     line
 }
 
 // New returns a Binder that does nothing until it is run.
@@ -143,20 +143,29 @@ func (b *Binder) watch(ctx context.Context) ([]informers.SharedInformerFactory, 
 	return factories, nil
 }
 
-// podChanged queues a pod that waits for a node, and looks at the others again when resources may have become free.
+// podChanged queues a pod that waits for a node, and looks at those in line again when somebody may have left it.
 func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	if old != nil && old.UID != pod.UID { // deleted and made again under the same name between two looks
 		b.podGone(old)
 		old = nil
 	}
 	if isOurs(pod) {
-		if old == nil || !apiequality.Semantic.DeepEqual(old.Spec, pod.Spec) {
+		b.line.enter(pod.UID)
+		deadlineChanged := old != nil && old.Annotations[devicesDeadline] != pod.Annotations[devicesDeadline]
+		if old == nil || deadlineChanged || !apiequality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 			b.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		}
+		if deadlineChanged {
+			b.checkDeadline(pod)
 		}
 		return
 	}
+	b.line.leave(pod.UID)
 	if pod.Spec.NodeName != "" {
 		b.assumed.forget(pod.UID)
+	}
+	if old == nil || isOurs(old) { // it has left the line, or what it takes puts somebody out of it
+		b.retry(func(p *corev1.Pod) bool { return len(devices(p)) > 0 })
 	}
 }
 
@@ -169,6 +178,7 @@ func (b *Binder) podGone(obj any) {
 		return
 	}
 	b.assumed.forget(pod.UID)
+	b.line.leave(pod.UID)
 	b.retryWaiting()
 }
 
@@ -185,13 +195,21 @@ func (b *Binder) nodeChanged(old, node *corev1.Node) {
 
 // retryWaiting queues all pods that wait for a node, the oldest first.
 func (b *Binder) retryWaiting() {
-	waiting := slices.DeleteFunc(b.podsOn(""), func(p *corev1.Pod) bool { return !isOurs(p) })
-	slices.SortStableFunc(waiting, func(x, y *corev1.Pod) int {
-		return x.CreationTimestamp.Compare(y.CreationTimestamp.Time)
-	})
-	for _, pod := range waiting {
+	b.retry(func(*corev1.Pod) bool { return true })
+}
+
+// retry queues some of them.
+func (b *Binder) retry(which func(*corev1.Pod) bool) {
+	for _, pod := range b.waiting(which) {
 		b.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 	}
+}
+
+// waiting returns some of the pods that wait for a node, the oldest first.
+func (b *Binder) waiting(which func(*corev1.Pod) bool) []*corev1.Pod {
+	pods := slices.DeleteFunc(b.podsOn(""), func(p *corev1.Pod) bool { return !isOurs(p) || !which(p) })
+	slices.SortFunc(pods, b.line.compare)
+	return pods
 }
 
 // podsOn returns the pods that the watch shows on a node. The slice is the caller's.
@@ -244,27 +262,26 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	node, reasons := b.choose(pod, nodes)
+	places := make([]place, len(nodes))
+	for i, node := range nodes {
+		places[i] = place{node: node, pods: b.assumed.with(b.podsOn(node.Name), node.Name)}
+	}
+	node, lacks := choose(pod, places, b.olderThan(pod))
 	if node == "" {
-		return b.explainWaiting(ctx, pod, explain(reasons))
+		return b.keepWaiting(ctx, pod, explain(pod, places, lacks), lacksDevices(lacks))
 	}
 	return b.bind(ctx, pod, node)
 }
 
-// choose returns the node with the fewest pods among those where pod fits, or why it fits on none.
-func (b *Binder) choose(pod *corev1.Pod, nodes []*corev1.Node) (name string, reasons [][]string) {
-	fewest := -1
-	for _, node := range nodes {
-		podsOnNode := b.assumed.with(b.podsOn(node.Name), node.Name)
-		if r := fit(pod, node, podsOnNode); r != nil {
-			reasons = append(reasons, r)
-			continue
-		}
-		if fewest < 0 || len(podsOnNode) < fewest || (len(podsOnNode) == fewest && node.Name < name) {
-			name, fewest = node.Name, len(podsOnNode)
-		}
+// olderThan returns the pods that wait for a node and came before one that asks for devices, the oldest first. Nobody asks who came before others.
+func (b *Binder) olderThan(pod *corev1.Pod) []*corev1.Pod {
+	asks := devices(pod)
+	if len(asks) == 0 {
+		return nil
 	}
-	return name, reasons
+	return b.waiting(func(o *corev1.Pod) bool {
+		return common(asks, o) != "" && !b.assumed.has(o.UID) && b.line.compare(o, pod) < 0
+	})
 }
 
 func (b *Binder) bind(ctx context.Context, pod *corev1.Pod, node string) error {
@@ -286,42 +303,4 @@ func (b *Binder) bind(ctx context.Context, pod *corev1.Pod, node string) error {
 		b.assumed.forget(pod.UID)
 		return fmt.Errorf("bind to node %s: %w", node, err)
 	}
-}
-
-// explainWaiting tells in the pod's status, and in an event, why it waits; once for every reason.
-func (b *Binder) explainWaiting(ctx context.Context, pod *corev1.Pod, message string) error {
-	condition := corev1.PodCondition{
-		Type:               corev1.PodScheduled,
-		Status:             corev1.ConditionFalse,
-		Reason:             corev1.PodReasonUnschedulable,
-		Message:            message,
-		LastTransitionTime: metav1.Now(),
-		ObservedGeneration: pod.Generation,
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type != condition.Type || c.Status != condition.Status {
-			continue
-		}
-		if c.Reason == condition.Reason && c.Message == condition.Message {
-			return nil
-		}
-		condition.LastTransitionTime = c.LastTransitionTime
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID}, // a pod of the same name made since is not meant
-		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = b.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
-		metav1.PatchOptions{}, "status")
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("write why it waits (%s): %w", message, err)
-	}
-	b.recorder.Event(pod, corev1.EventTypeWarning, "FailedScheduling", message)
-	return nil
 }

@@ -25,7 +25,7 @@ import (
 
 const (
 	widget  = "example.com/widget"
-	timeout = 20 * time.Second
+	timeout = 60 * time.Second
 )
 
 // world is a real API server.
@@ -216,8 +216,9 @@ func TestAPodWaitsForWhatItAsksFor(t *testing.T) {
 
 	w.node("n", "cpu", "4")
 	const insufficient = "0/1 nodes are available: 1 Insufficient example.com/widget."
-	w.untilWaiting("first", insufficient)
-	w.untilEvent("first", "FailedScheduling", insufficient)
+	const none = insufficient + " No node has 1 of example.com/widget now, so the pod does not stand in line."
+	w.untilWaiting("first", none)
+	w.untilEvent("first", "FailedScheduling", none)
 
 	w.node("n", "cpu", "4", widget, "1")
 	w.untilBound("first", "n")

@@ -11,27 +11,39 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// fit tells why pod cannot run on node, on which podsOnNode have their place already (pods that have ended are not
-// among them); nil says that it can. The reasons are kube-scheduler's, and like there the first rule that is broken
+// place is a node with the pods that have their place on it already; pods that have ended are not among them.
+type place struct {
+	node *corev1.Node
+	pods []*corev1.Pod
+}
+
+// lack is one reason why a pod cannot run on a node now.
+type lack struct {
+	why string
+	// devices: it is for want of devices, for which pods stand in line.
+	devices bool
+}
+
+// fit tells why pod cannot run on a node; nil says that it can. The reasons are kube-scheduler's, and like there the first rule that is broken
 // speaks, since a node that is cordoned need not be told that it is also short of memory.
-func fit(pod *corev1.Pod, node *corev1.Node, podsOnNode []*corev1.Pod) (reasons []string) {
-	for _, rule := range []func(*corev1.Pod, *corev1.Node, []*corev1.Pod) []string{
-		nodeIsReady, nodeIsSchedulable, taintsAreTolerated, selectorMatches, portsAreFree, resourcesSuffice,
+func fit(pod *corev1.Pod, at place) []lack {
+	for _, rule := range []func(*corev1.Pod, place) string{
+		nodeIsReady, nodeIsSchedulable, taintsAreTolerated, selectorMatches, portsAreFree,
 	} {
-		if reasons := rule(pod, node, podsOnNode); len(reasons) > 0 {
-			return reasons
+		if why := rule(pod, at); why != "" {
+			return []lack{{why: why}}
 		}
 	}
-	return nil
+	return resourcesSuffice(pod, at)
 }
 
 // nodeIsReady stands for the taint node.kubernetes.io/not-ready, which a cluster's node controller would set.
-func nodeIsReady(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) []string {
+func nodeIsReady(pod *corev1.Pod, at place) string {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
-	if isReady(node) || tolerates(pod, &notReady) {
-		return nil
+	if isReady(at.node) || tolerates(pod, &notReady) {
+		return ""
 	}
-	return []string{"node(s) were not ready"}
+	return "node(s) were not ready"
 }
 
 func isReady(node *corev1.Node) bool {
@@ -43,23 +55,23 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-func nodeIsSchedulable(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) []string {
+func nodeIsSchedulable(pod *corev1.Pod, at place) string {
 	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if !node.Spec.Unschedulable || tolerates(pod, &cordoned) {
-		return nil
+	if !at.node.Spec.Unschedulable || tolerates(pod, &cordoned) {
+		return ""
 	}
-	return []string{"node(s) were unschedulable"}
+	return "node(s) were unschedulable"
 }
 
-func taintsAreTolerated(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) []string {
-	for i := range node.Spec.Taints {
-		taint := &node.Spec.Taints[i]
+func taintsAreTolerated(pod *corev1.Pod, at place) string {
+	for i := range at.node.Spec.Taints {
+		taint := &at.node.Spec.Taints[i]
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule || tolerates(pod, taint) {
 			continue
 		}
-		return []string{fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)}
+		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
 	}
-	return nil
+	return ""
 }
 
 func tolerates(pod *corev1.Pod, taint *corev1.Taint) bool {
@@ -77,11 +89,11 @@ func tolerates(pod *corev1.Pod, taint *corev1.Taint) bool {
 	})
 }
 
-func selectorMatches(pod *corev1.Pod, node *corev1.Node, _ []*corev1.Pod) []string {
-	if labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(node.Labels)) {
-		return nil
+func selectorMatches(pod *corev1.Pod, at place) string {
+	if labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(at.node.Labels)) {
+		return ""
 	}
-	return []string{"node(s) didn't match Pod's node affinity/selector"}
+	return "node(s) didn't match Pod's node affinity/selector"
 }
 
 // hostPort is a port of the node; without an address it is that at all addresses.
@@ -95,19 +107,19 @@ func (p hostPort) conflicts(with hostPort) bool {
 	return p.protocol == with.protocol && p.port == with.port && (p.ip == with.ip || p.ip == "" || with.ip == "")
 }
 
-func portsAreFree(pod *corev1.Pod, _ *corev1.Node, podsOnNode []*corev1.Pod) []string {
+func portsAreFree(pod *corev1.Pod, at place) string {
 	wanted := hostPorts(pod)
 	if len(wanted) == 0 {
-		return nil
+		return ""
 	}
-	for _, other := range podsOnNode {
+	for _, other := range at.pods {
 		for _, theirs := range hostPorts(other) {
 			if slices.ContainsFunc(wanted, theirs.conflicts) {
-				return []string{"node(s) didn't have free ports for the requested pod ports"}
+				return "node(s) didn't have free ports for the requested pod ports"
 			}
 		}
 	}
-	return nil
+	return ""
 }
 
 func hostPorts(pod *corev1.Pod) (ports []hostPort) {
@@ -126,17 +138,18 @@ func hostPorts(pod *corev1.Pod) (ports []hostPort) {
 	return ports
 }
 
-func resourcesSuffice(pod *corev1.Pod, node *corev1.Node, podsOnNode []*corev1.Pod) []string {
-	var reasons []string
-	allocatable := node.Status.Allocatable
-	if places := allocatable[corev1.ResourcePods]; int64(len(podsOnNode)+1) > places.Value() {
-		reasons = append(reasons, "Too many pods")
+func resourcesSuffice(pod *corev1.Pod, at place) (lacks []lack) {
+	allocatable := at.node.Status.Allocatable
+	if places := allocatable[corev1.ResourcePods]; int64(len(at.pods)+1) > places.Value() {
+		lacks = append(lacks, lack{why: "Too many pods"})
 	}
 	wanted := requests(pod)
 	used := corev1.ResourceList{}
-	for _, other := range podsOnNode {
-		for name, quantity := range requests(other) {
-			if _, ok := wanted[name]; !ok {
+	for _, other := range at.pods {
+		theirs := requests(other)
+		inVain := waitsInVain(other, theirs, allocatable)
+		for name, quantity := range theirs {
+			if _, ok := wanted[name]; !ok || inVain && isDevice(name) {
 				continue
 			}
 			sum := used[name]
@@ -153,14 +166,34 @@ func resourcesSuffice(pod *corev1.Pod, node *corev1.Node, podsOnNode []*corev1.P
 		sum := used[name]
 		sum.Add(want)
 		if sum.Cmp(allocatable[name]) > 0 {
-			reasons = append(reasons, "Insufficient "+string(name))
+			lacks = append(lacks, lack{why: "Insufficient " + string(name), devices: isDevice(name)})
 		}
 	}
-	return reasons
+	return lacks
+}
+
+// waitsInVain says of a pod on a node that it has no devices and stands in nobody's way, because it asks for more than there are. Only pods that name
+// their node by themselves get there with that, and those whose devices have fallen ill since.
+func waitsInVain(pod *corev1.Pod, wanted, allocatable corev1.ResourceList) bool {
+	if pod.Status.Phase == corev1.PodRunning {
+		return false
+	}
+	for name, want := range wanted {
+		if isDevice(name) && want.Cmp(allocatable[name]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func requests(pod *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+}
+
+// isDevice says that a resource is one of those that nodes grant as devices: its name has a domain, which is not Kubernetes' own.
+func isDevice(name corev1.ResourceName) bool {
+	domain, _, ok := strings.Cut(string(name), "/")
+	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
 }
 
 // computeFirst orders cpu, memory and other plain names before extended resources, which have a domain.
@@ -174,23 +207,4 @@ func computeFirst(a, b corev1.ResourceName) int {
 	default:
 		return -1
 	}
-}
-
-// explain puts the reasons of all nodes (one list a node) into one sentence.
-func explain(reasons [][]string) string {
-	if len(reasons) == 0 {
-		return "no nodes available to schedule pods"
-	}
-	count := map[string]int{}
-	for _, ofNode := range reasons {
-		for _, r := range ofNode {
-			count[r]++
-		}
-	}
-	var parts []string
-	for reason, n := range count {
-		parts = append(parts, fmt.Sprintf("%d %s", n, reason))
-	}
-	slices.Sort(parts)
-	return fmt.Sprintf("0/%d nodes are available: %s.", len(reasons), strings.Join(parts, ", "))
 }

@@ -2,6 +2,7 @@ package binder
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,6 +90,12 @@ func TestFit(t *testing.T) {
 			others: []*corev1.Pod{podWith(nil, "cpu", "1", widget, "1")}},
 		{name: "a resource that is overbooked but not asked for", pod: podWith(nil, "cpu", "1"),
 			others: []*corev1.Pod{podWith(nil, widget, "5")}},
+		{name: "a pod on the node that asks for more than there is has nothing", pod: podWith(nil, widget, "2"),
+			others: []*corev1.Pod{podWith(nil, widget, "3")}},
+		{name: "but its memory", pod: podWith(nil, "memory", "1Mi", widget, "2"),
+			others: []*corev1.Pod{podWith(nil, "memory", "1Gi", widget, "3")}, want: []string{"Insufficient memory"}},
+		{name: "one that runs has got what it asks for, before a device fell ill", pod: podWith(nil, widget, "1"),
+			others: []*corev1.Pod{podWith(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, widget, "3")}, want: []string{"Insufficient " + widget}},
 		{name: "places", others: []*corev1.Pod{podWith(nil), podWith(nil), podWith(nil)}, want: []string{"Too many pods"}},
 		{name: "init containers count with their maximum", pod: podWith(func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list("cpu", "3")}}}
@@ -134,26 +141,17 @@ func TestFit(t *testing.T) {
 			if node == nil {
 				node = nodeWith(nil)
 			}
-			if got := fit(pod, node, tc.others); !slices.Equal(got, tc.want) {
+			var got []string
+			for _, l := range fit(pod, place{node, tc.others}) {
+				got = append(got, l.why)
+				if want := strings.HasPrefix(l.why, "Insufficient ") && strings.Contains(l.why, "/"); l.devices != want {
+					t.Errorf("%q is for want of devices: %v, want %v", l.why, l.devices, want)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
 				t.Errorf("reasons %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestExplain(t *testing.T) {
-	for _, tc := range []struct {
-		reasons [][]string
-		want    string
-	}{
-		{nil, "no nodes available to schedule pods"},
-		{[][]string{{"Insufficient " + widget}}, "0/1 nodes are available: 1 Insufficient example.com/widget."},
-		{[][]string{{"Too many pods", "Insufficient cpu"}, {"Insufficient cpu"}, {"node(s) were unschedulable"}},
-			"0/3 nodes are available: 1 Too many pods, 1 node(s) were unschedulable, 2 Insufficient cpu."},
-	} {
-		if got := explain(tc.reasons); got != tc.want {
-			t.Errorf("%q, want %q", got, tc.want)
-		}
 	}
 }
 

@@ -1,0 +1,125 @@
+package binder
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// choose returns the node with the fewest pods among those that can have the pod, or what it lacks on each node. older are those of the pods that
+// wait for a node which came before it, the oldest first.
+//
+// First come, first served: a node where one of these stands in line for a device that the pod asks for is not for the pod, be the device free or
+// not. So one that asks for many devices gets them as they become free, and is not passed by those that ask for few.
+func choose(pod *corev1.Pod, places []place, older []*corev1.Pod) (name string, lacks [][]lack) {
+	fewest := -1
+	for _, at := range places {
+		l := fit(pod, at)
+		if l == nil {
+			l = keptFor(older, pod, at)
+		}
+		if l != nil {
+			lacks = append(lacks, l)
+			continue
+		}
+		if n := len(at.pods); fewest < 0 || n < fewest || n == fewest && at.node.Name < name {
+			name, fewest = at.node.Name, n
+		}
+	}
+	if name != "" {
+		return name, nil
+	}
+	return "", lacks
+}
+
+// keptFor tells which older pod stands in line on a node for a device that the pod asks for; nil: none.
+func keptFor(older []*corev1.Pod, pod *corev1.Pod, at place) []lack {
+	asks := devices(pod)
+	if len(asks) == 0 {
+		return nil
+	}
+	for _, o := range older {
+		if resource := common(asks, o); resource != "" && inLine(o, at) {
+			return []lack{{why: fmt.Sprintf("node(s) kept %s for pod %s/%s, which came first", resource, o.Namespace, o.Name), devices: true}}
+		}
+	}
+	return nil
+}
+
+// inLine says whether a pod that has no node waits for nothing on this one but those who have devices of the kinds that it asks for: it could run if
+// they were gone. Somebody who asks for more than there is, or for whom the node is wrong or full anyhow, would keep the others waiting for nothing.
+func inLine(pod *corev1.Pod, at place) bool {
+	asks := devices(pod)
+	at.pods = slices.DeleteFunc(slices.Clone(at.pods), func(o *corev1.Pod) bool { return common(asks, o) != "" })
+	return fit(pod, at) == nil
+}
+
+// devices are the device resources that the containers of a pod ask for.
+func devices(pod *corev1.Pod) map[corev1.ResourceName]bool {
+	asks := map[corev1.ResourceName]bool{}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for name, q := range containers[i].Resources.Requests {
+				if isDevice(name) && !q.IsZero() {
+					asks[name] = true
+				}
+			}
+		}
+	}
+	return asks
+}
+
+// common is the first of the device resources that a pod asks for as well; empty: there is none.
+func common(asks map[corev1.ResourceName]bool, pod *corev1.Pod) (first corev1.ResourceName) {
+	for name := range devices(pod) {
+		if asks[name] && (first == "" || name < first) {
+			first = name
+		}
+	}
+	return first
+}
+
+// lacksDevices says whether devices are among what a pod lacks somewhere.
+func lacksDevices(lacks [][]lack) bool {
+	return slices.ContainsFunc(lacks, func(onNode []lack) bool {
+		return slices.ContainsFunc(onNode, func(l lack) bool { return l.devices })
+	})
+}
+
+// explain puts what a pod lacks on each node into one sentence, in kube-scheduler's words, and adds one where no node has so many devices.
+func explain(pod *corev1.Pod, places []place, lacks [][]lack) string {
+	if len(lacks) == 0 {
+		return "no nodes available to schedule pods"
+	}
+	count := map[string]int{}
+	for _, onNode := range lacks {
+		for _, l := range onNode {
+			count[l.why]++
+		}
+	}
+	var parts []string
+	for why, n := range count {
+		parts = append(parts, fmt.Sprintf("%d %s", n, why))
+	}
+	slices.Sort(parts)
+	text := fmt.Sprintf("0/%d nodes are available: %s.", len(lacks), strings.Join(parts, ", "))
+	if more := beyond(pod, places); lacksDevices(lacks) && len(more) > 0 {
+		text += fmt.Sprintf(" No node has %s now, so the pod does not stand in line.", strings.Join(more, " and "))
+	}
+	return text
+}
+
+// beyond are the devices that the pod asks for and of which no node has so many.
+func beyond(pod *corev1.Pod, places []place) (more []string) {
+	wanted := requests(pod)
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		want := wanted[name]
+		if isDevice(name) && !slices.ContainsFunc(places, func(at place) bool { return want.Cmp(at.node.Status.Allocatable[name]) <= 0 }) {
+			more = append(more, fmt.Sprintf("%s of %s", want.String(), name))
+		}
+	}
+	return more
+}

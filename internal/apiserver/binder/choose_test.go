@@ -1,0 +1,133 @@
+package binder
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// gadget is another device resource.
+const gadget = "example.com/gadget"
+
+// named is a pod that asks for something.
+func named(name string, requests ...string) *corev1.Pod {
+	return podWith(func(p *corev1.Pod) { p.Name = name }, requests...)
+}
+
+// at is a node with four CPUs, two widgets and two gadgets, and pods.
+func at(name string, pods ...*corev1.Pod) place {
+	return place{nodeWith(func(n *corev1.Node) {
+		n.Name = name
+		n.Status.Allocatable = list("cpu", "4", "pods", "10", widget, "2", gadget, "2")
+	}), pods}
+}
+
+func TestChoose(t *testing.T) {
+	one, two, three := named("one", widget, "1"), named("two", widget, "2"), named("three", widget, "3")
+	const (
+		insufficient = "0/1 nodes are available: 1 Insufficient example.com/widget."
+		kept         = "0/1 nodes are available: 1 node(s) kept example.com/widget for pod default/two, which came first."
+	)
+	elsewhere := named("elsewhere", widget, "2")
+	elsewhere.Spec.NodeSelector = map[string]string{"disk": "tape"}
+	port := podWith(func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} })
+	wantsPort := named("two", widget, "1")
+	wantsPort.Spec.Containers[0].Ports = port.Spec.Containers[0].Ports
+	hasPort := one.DeepCopy()
+	hasPort.Spec.Containers[0].Ports = port.Spec.Containers[0].Ports
+	initial := named("two")
+	initial.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list(widget, "2")}}}
+
+	for _, tc := range []struct {
+		name   string
+		pod    *corev1.Pod
+		older  []*corev1.Pod
+		places []place
+		want   string // the node's name, or why there is none
+	}{
+		{name: "no nodes", pod: one, want: "no nodes available to schedule pods"},
+		{name: "free", pod: two, places: []place{at("n")}, want: "n"},
+		{name: "in use", pod: two, places: []place{at("n", one)}, want: insufficient},
+		{name: "more than there is", pod: three, places: []place{at("n")}, want: insufficient + " No node has 3 of example.com/widget now, so the pod does not stand in line."},
+		{name: "what nobody has heard of", pod: named("p", "a.example/x", "1", widget, "3"), places: []place{at("n")},
+			want: "0/1 nodes are available: 1 Insufficient a.example/x, 1 Insufficient example.com/widget. No node has 1 of a.example/x and 3 of example.com/widget now, so the pod does not stand in line."},
+		{name: "less is had by nobody else", pod: three, places: []place{at("n"), {nodeWith(func(n *corev1.Node) { n.Status.Allocatable[widget] = list("x", "3")["x"]; n.Spec.Unschedulable = true }), nil}},
+			want: "0/2 nodes are available: 1 Insufficient example.com/widget, 1 node(s) were unschedulable."},
+
+		{name: "an older one waits for more", pod: one, older: []*corev1.Pod{two}, places: []place{at("n", one)}, want: kept},
+		{name: "an older one is about to get them", pod: one, older: []*corev1.Pod{two}, places: []place{at("n")}, want: kept},
+		{name: "the oldest is named", pod: one, older: []*corev1.Pod{two, named("next", widget, "2")}, places: []place{at("n", one)}, want: kept},
+		{name: "for its init container", pod: one, older: []*corev1.Pod{initial}, places: []place{at("n", one)}, want: kept},
+		{name: "with other devices too", pod: one, older: []*corev1.Pod{named("two", widget, "1", gadget, "2")}, places: []place{at("n", named("g", gadget, "1"))}, want: kept},
+		{name: "the older one waits for other devices", pod: one, older: []*corev1.Pod{named("g", gadget, "2")}, places: []place{at("n", named("h", gadget, "1"))}, want: "n"},
+		{name: "the younger one wants no devices", pod: named("p", "cpu", "1"), older: []*corev1.Pod{two}, places: []place{at("n", one)}, want: "n"},
+		{name: "the older one asks for more than there is", pod: one, older: []*corev1.Pod{three}, places: []place{at("n", one)}, want: "n"},
+		{name: "and one behind it does not", pod: one, older: []*corev1.Pod{three, two}, places: []place{at("n", one)}, want: kept},
+		{name: "the older one belongs elsewhere", pod: one, older: []*corev1.Pod{elsewhere}, places: []place{at("n", one)}, want: "n"},
+		{name: "the older one waits for a CPU that others have", pod: one, older: []*corev1.Pod{named("two", widget, "1", "cpu", "2")},
+			places: []place{at("n", named("busy", "cpu", "3"))}, want: "n"},
+		{name: "the older one waits for a CPU that those have who have the devices", pod: one, older: []*corev1.Pod{named("two", widget, "2", "cpu", "4")},
+			places: []place{at("n", named("busy", widget, "1", "cpu", "2"))}, want: kept},
+		{name: "so with ports", pod: one, older: []*corev1.Pod{wantsPort}, places: []place{at("n", hasPort)}, want: kept},
+		{name: "a port that others have", pod: one, older: []*corev1.Pod{wantsPort}, places: []place{at("n", port)}, want: "n"},
+
+		{name: "the emptier node", pod: one, places: []place{at("b", named("x"), named("y")), at("c", named("x")), at("a", named("x"))}, want: "a"},
+		{name: "the node with free devices, however full", pod: one, places: []place{at("a", two), at("b", named("x"), named("y"))}, want: "b"},
+		{name: "an older one may get them on either", pod: one, older: []*corev1.Pod{two}, places: []place{at("a", one), at("b", one)},
+			want: "0/2 nodes are available: 2 node(s) kept example.com/widget for pod default/two, which came first."},
+		{name: "an older one belongs to one of two", pod: one, older: []*corev1.Pod{elsewhere}, places: []place{at("a", one), func() place {
+			p := at("b", one)
+			p.node.Labels = map[string]string{"disk": "tape"}
+			return p
+		}()}, want: "a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, lacks := choose(tc.pod, tc.places, tc.older)
+			if got == "" {
+				got = explain(tc.pod, tc.places, lacks)
+			}
+			if got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	busy := at("n", named("x", "cpu", "4"))
+	cordoned := at("m")
+	cordoned.node.Spec.Unschedulable = true
+	full := at("o", named("x", "cpu", "4"))
+	full.node.Status.Allocatable["pods"] = list("pods", "1")["pods"]
+	pod := named("p", "cpu", "1")
+	places := []place{busy, cordoned, full}
+	_, lacks := choose(pod, places, nil)
+	if got, want := explain(pod, places, lacks), "0/3 nodes are available: 1 Too many pods, 1 node(s) were unschedulable, 2 Insufficient cpu."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if lacksDevices(lacks) {
+		t.Error("it waits for devices")
+	}
+}
+
+func TestLine(t *testing.T) {
+	var l line
+	old, z, a := named("old"), named("z"), named("a")
+	old.UID, z.UID, a.UID = "old", "z", "a"
+	old.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
+	z.CreationTimestamp = metav1.NewTime(time.Unix(2, 0))
+	a.CreationTimestamp = z.CreationTimestamp
+	for _, p := range []*corev1.Pod{z, a, old, z} {
+		l.enter(p.UID)
+	}
+	if l.compare(old, z) >= 0 || l.compare(z, a) >= 0 || l.compare(a, z) <= 0 || l.compare(a, a) != 0 {
+		t.Errorf("who was created first, and of one second who was seen first, comes first: %v", l.turns)
+	}
+	l.leave(z.UID)
+	l.enter(z.UID)
+	if l.compare(a, z) >= 0 {
+		t.Error("who has left comes last")
+	}
+}

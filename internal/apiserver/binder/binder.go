@@ -165,7 +165,7 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 		b.assumed.forget(pod.UID)
 	}
 	if old == nil || isOurs(old) { // it has left the line, or what it takes puts somebody out of it
-		b.retry(func(p *corev1.Pod) bool { return len(devices(p)) > 0 })
+		b.retry(b.line.keeps)
 	}
 }
 
@@ -258,6 +258,7 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	if !isOurs(pod) || b.assumed.has(pod.UID) {
 		return nil
 	}
+	b.line.keep(pod.UID, true) // as far as is known: who leaves the line from here on has it looked at again
 	nodes, err := b.nodes.List(labels.Everything())
 	if err != nil {
 		return err
@@ -266,21 +267,35 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	for i, node := range nodes {
 		places[i] = place{node: node, pods: b.assumed.with(b.podsOn(node.Name), node.Name)}
 	}
-	node, lacks := choose(pod, places, b.olderThan(pod))
-	if node == "" {
-		return b.keepWaiting(ctx, pod, explain(pod, places, lacks), lacksDevices(lacks))
+	node, lacks := b.choose(pod, places)
+	first := behind(lacks)
+	b.line.keep(pod.UID, first != nil)
+	switch {
+	case node != "":
+		return b.bind(ctx, pod, node)
+	case first != nil:
+		// That one may have its turn now, and just not have been looked at yet: nobody is to be told of such a wait.
+		if node, _ := b.choose(first, places); node != "" {
+			b.queue.Add(key)
+			return b.bind(ctx, first, node)
+		}
 	}
-	return b.bind(ctx, pod, node)
+	return b.keepWaiting(ctx, pod, explain(pod, places, lacks), lacksDevices(lacks))
 }
 
-// olderThan returns the pods that wait for a node and came before one that asks for devices, the oldest first. Nobody asks who came before others.
-func (b *Binder) olderThan(pod *corev1.Pod) []*corev1.Pod {
-	asks := devices(pod)
-	if len(asks) == 0 {
-		return nil
+// choose asks who came before only for a pod that could have a node: it takes time where many wait.
+func (b *Binder) choose(pod *corev1.Pod, places []place) (node string, lacks [][]lack) {
+	node, lacks = choose(pod, places, nil)
+	if asks := devices(pod); node != "" && len(asks) > 0 {
+		return choose(pod, places, b.olderThan(pod, asks))
 	}
+	return node, lacks
+}
+
+// olderThan returns those of the pods without a node that came before one and ask for some of the same devices, the oldest first.
+func (b *Binder) olderThan(pod *corev1.Pod, asks map[corev1.ResourceName]bool) []*corev1.Pod {
 	return b.waiting(func(o *corev1.Pod) bool {
-		return common(asks, o) != "" && !b.assumed.has(o.UID) && b.line.compare(o, pod) < 0
+		return b.line.compare(o, pod) < 0 && common(asks, o) != "" && !b.assumed.has(o.UID)
 	})
 }
 

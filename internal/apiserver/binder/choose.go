@@ -43,7 +43,7 @@ func keptFor(older []*corev1.Pod, pod *corev1.Pod, at place) []lack {
 	}
 	for _, o := range older {
 		if resource := common(asks, o); resource != "" && inLine(o, at) {
-			return []lack{{why: fmt.Sprintf("node(s) kept %s for pod %s/%s, which came first", resource, o.Namespace, o.Name), devices: true}}
+			return []lack{{why: fmt.Sprintf("node(s) kept %s for pod %s/%s, which came first", resource, o.Namespace, o.Name), devices: true, behind: o}}
 		}
 	}
 	return nil
@@ -87,6 +87,18 @@ func lacksDevices(lacks [][]lack) bool {
 	return slices.ContainsFunc(lacks, func(onNode []lack) bool {
 		return slices.ContainsFunc(onNode, func(l lack) bool { return l.devices })
 	})
+}
+
+// behind is the first pod that stands in line before one with these lacks, on a node where it could be otherwise; nil: there is none.
+func behind(lacks [][]lack) *corev1.Pod {
+	for _, onNode := range lacks {
+		for _, l := range onNode {
+			if l.behind != nil {
+				return l.behind
+			}
+		}
+	}
+	return nil
 }
 
 // explain puts what a pod lacks on each node into one sentence, in kube-scheduler's words, and adds one where no node has so many devices.

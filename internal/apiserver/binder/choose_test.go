@@ -125,7 +125,17 @@ func TestLine(t *testing.T) {
 	if l.compare(old, z) >= 0 || l.compare(z, a) >= 0 || l.compare(a, z) <= 0 || l.compare(a, a) != 0 {
 		t.Errorf("who was created first, and of one second who was seen first, comes first: %v", l.turns)
 	}
+	l.keep(a.UID, true)
+	l.keep(z.UID, true)
+	l.keep(a.UID, false)
+	if l.keeps(a) || !l.keeps(z) {
+		t.Errorf("kept are %v", l.kept)
+	}
 	l.leave(z.UID)
+	l.keep(z.UID, true)
+	if l.keeps(z) {
+		t.Error("who has left is kept")
+	}
 	l.enter(z.UID)
 	if l.compare(a, z) >= 0 {
 		t.Error("who has left comes last")

@@ -101,10 +101,10 @@ func TestTheLineGoesOn(t *testing.T) {
 	next("cpu")
 	w.pod("busy", nil, "cpu", "2") // has nothing to do with devices, and may be there for ever
 	w.untilBound("cpu", "n")
+	w.end("cpu")
 	w.until("big", "without CPU, too", func(p *corev1.Pod) bool {
 		return strings.Contains(p.Status.Message, "Insufficient cpu") && p.Status.Reason == "DevicesNotReady"
 	})
-	w.end("cpu")
 	w.end("first")
 	w.until("big", "without CPU alone", func(p *corev1.Pod) bool {
 		return len(p.Status.Conditions) > 0 && p.Status.Reason == "" && p.Status.Message == ""
@@ -171,6 +171,28 @@ func TestADeadlineOutlivesTheBinder(t *testing.T) {
 	w.annotate("p", "1ms")
 	w.bind()
 	w.untilFailed("p", "so the pod does not stand in line.")
+}
+
+// TestTheOldestIsDecidedFirst, in whatever order the pods are looked at; and who is looked at before it is not told of a wait that is none.
+func TestTheOldestIsDecidedFirst(t *testing.T) {
+	w := newWorld(t)
+	w.node("n", "cpu", "4", widget, "2")
+	old := w.pod("z-old", nil, widget, "2")
+	for w.pod("a-young", nil, widget, "1").CreationTimestamp.Equal(&old.CreationTimestamp) { // known to the second
+		w.end("a-young")
+	}
+	w.bind() // which looks at them by their names
+	w.untilBound("z-old", "n")
+	w.untilEvent("a-young", "FailedScheduling", insufficient)
+	events, err := w.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=a-young"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events.Items) != 1 {
+		t.Errorf("the younger one was told %v", events.Items)
+	}
+	w.end("z-old")
+	w.untilBound("a-young", "n")
 }
 
 // TestAPodIsNotTiedToAFullNode: it waits for all nodes that could have it, and who came later does not get what it waits for.

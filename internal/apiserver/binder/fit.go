@@ -22,6 +22,8 @@ type lack struct {
 	why string
 	// devices: it is for want of devices, for which pods stand in line.
 	devices bool
+	// behind is the pod that stands before it in line, where that is all.
+	behind *corev1.Pod
 }
 
 // fit tells why pod cannot run on a node; nil says that it can. The reasons are kube-scheduler's, and like there the first rule that is broken

@@ -14,6 +14,8 @@ type line struct {
 	mu      sync.Mutex
 	turns   map[types.UID]int
 	entered int // how many ever were
+	// kept are those that could have a node, but for another one that came before them.
+	kept map[types.UID]bool
 }
 
 // enter gives a pod its turn, unless it has one.
@@ -34,6 +36,27 @@ func (l *line) leave(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.turns, uid)
+	delete(l.kept, uid)
+}
+
+// keep notes whether it is only another one in line for which a pod waits.
+func (l *line) keep(uid types.UID, kept bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, in := l.turns[uid]; !in || !kept {
+		delete(l.kept, uid)
+		return
+	}
+	if l.kept == nil {
+		l.kept = map[types.UID]bool{}
+	}
+	l.kept[uid] = true
+}
+
+func (l *line) keeps(pod *corev1.Pod) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept[pod.UID]
 }
 
 // compare is negative if x came before y.

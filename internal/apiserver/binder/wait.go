@@ -20,17 +20,21 @@ const (
 	reasonInvalidAnnotation = "InvalidAnnotation"
 )
 
-// waiting is the status of a pod that gets no node now, and why; forDevices: devices are among what it lacks. The condition devicesReady stays when it
-// lacks something else for a while, since it has no devices all the same.
+// waiting is the status of a pod that gets no node now, and why; forDevices: devices are among what it lacks. When they no longer are, the wait for
+// them has ended: whatever else it lacks does not bring its deadline nearer.
 func waiting(pod *corev1.Pod, why string, forDevices bool, now time.Time) corev1.PodStatus {
 	st := *pod.Status.DeepCopy()
 	setCondition(&st, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 		Message: why, ObservedGeneration: pod.Generation}, now)
-	switch {
-	case forDevices:
+	if forDevices {
 		setCondition(&st, corev1.PodCondition{Type: devicesReady, Status: corev1.ConditionFalse, Reason: reasonDevicesNotReady, Message: why}, now)
 		st.Reason, st.Message = reasonDevicesNotReady, why
-	case st.Reason == reasonDevicesNotReady:
+		return st
+	}
+	if condition(&st, devicesReady).Status == corev1.ConditionFalse {
+		setCondition(&st, corev1.PodCondition{Type: devicesReady, Status: corev1.ConditionTrue}, now)
+	}
+	if st.Reason == reasonDevicesNotReady {
 		st.Reason, st.Message = "", ""
 	}
 	return st

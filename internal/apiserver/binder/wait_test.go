@@ -34,9 +34,15 @@ func TestTheStatusOfAPodThatWaits(t *testing.T) {
 	if pod.Status.Reason != "" || pod.Status.Message != "" || condition(&pod.Status, corev1.PodScheduled).Message != "no memory" {
 		t.Errorf("without memory: %+v", pod.Status)
 	}
+	if c := condition(&pod.Status, devicesReady); c.Status != corev1.ConditionTrue || c.Reason != "" || c.Message != "" {
+		t.Errorf("without memory alone it still waits for devices: %+v", c)
+	}
 	pod.Status = waiting(pod, "less widgets", true, start.Add(2*time.Hour))
-	if c := condition(&pod.Status, devicesReady); !c.LastTransitionTime.Time.Equal(start) || c.Message != "less widgets" {
-		t.Errorf("a wait goes on while the pod has no devices: %+v", c)
+	if c := condition(&pod.Status, devicesReady); !c.LastTransitionTime.Time.Equal(start.Add(2*time.Hour)) || c.Message != "less widgets" {
+		t.Errorf("a new wait counts from its own beginning: %+v", c)
+	}
+	if c := condition(&pod.Status, corev1.PodScheduled); !c.LastTransitionTime.Time.Equal(start) {
+		t.Errorf("it has had no node all the time: %+v", c)
 	}
 
 	plain := named("q", "cpu", "1")

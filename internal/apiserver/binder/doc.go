@@ -1,10 +1,17 @@
 // Package binder gives pods a node.
 //
 // It watches pods and nodes through the Kubernetes API, as anybody could. For a pod that names no node and asks for the
-// default scheduler it looks for a node where the pod fits (fit.go, pure) and binds it there through pods/binding. When
-// there is none, it says why, in the words of kube-scheduler: in the pod's condition PodScheduled and in an event
-// FailedScheduling. The pod is looked at again when a node or a pod changes, so that a pod that asks for a device waits
-// for it, and is bound in the moment that somebody offers the device.
+// default scheduler it looks for a node where the pod fits (fit.go and choose.go, pure) and binds it there through
+// pods/binding. When there is none, it says why, in the words of kube-scheduler: in the pod's condition PodScheduled and in
+// an event FailedScheduling. The pod is looked at again when a node or a pod changes, so that a pod that asks for a device
+// waits for it, and is bound in the moment that somebody offers the device.
+//
+// Devices are given first come, first served: a node on which an older pod stands in line for a device is not given to a
+// younger one that asks for the same resource. Pods that wait for devices say so as they do on a node (reason DevicesNotReady,
+// condition monopod.dev/DevicesReady), and fail when their annotation monopod.dev/devices-deadline wants it. They wait
+// unbound, because a bound pod would hold CPU, memory and a place that others could use, and would be tied to one of
+// several nodes. Which devices are really free only the node knows: what the binder counts are requests, and a pod may have to
+// wait once more on its node.
 //
 // It guarantees that two pods are never bound on the strength of the same free resource, as long as one binder runs.
 // It does not preempt, rank by affinity or move pods, and it leaves pods of other schedulers alone.

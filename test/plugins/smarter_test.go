@@ -3,22 +3,17 @@
 package plugins
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
+
+	"monopod.dev/monopod/test/plugins/plugin"
 )
 
-// TestSmarter: smarter-project/smarter-device-manager has a resource for each device node, and speaks the API of 2020.
+// TestSmarter: a resource for each device node, and the API of 2020.
 func TestSmarter(t *testing.T) {
-	bin := binary(t, "MONOPOD_PLUGIN_SMARTER")
+	plugin.Need(t, plugin.SmarterProgram)
 	n := startNode(t)
-	config := filepath.Join(n.Dir, "smarter.yaml")
-	if err := os.WriteFile(config, []byte("- devicematch: ^fuse$\n  nummaxdevices: 3\n- devicematch: ^net/tun$\n  nummaxdevices: 2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	tryOut(t, n, subject{resource: "smarter-devices/fuse", devices: 3, use: "exec 3<>/dev/fuse",
-		start: func() *plugin { return start(t, n, nil, bin, "-logtostderr", "-config", config) }})
+	tryOut(t, n, plugin.Smarter(t, place(n)))
 
 	// A pod may have the same node more than once. The names of the devices are control characters, from NUL on: they are kept as they are.
 	const tun = "smarter-devices/net_tun"

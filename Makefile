@@ -16,7 +16,7 @@ GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky --
 # The upstream kubelet of test-kubelet, unless another one is named.
 KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
-# Kubernetes' own device plugin of test-plugins, unless another build of it is named. The plugins of others are named only (test/plugins/README.md).
+# Kubernetes' own device plugin of test-plugins and test-kubelet, unless another build of it is named. The plugins of others are named only (test/plugins/README.md).
 PLUGIN_VERSION := v1.36.3
 MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 
@@ -91,8 +91,8 @@ test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests tha
 # Tests with programs of others that nobody installs for `make test`: built here, pinned by version. None of them is in CI.
 test-compat: test-kubelet test-plugins ## tests with other programs: an upstream kubelet, device plugins
 
-test-kubelet: need-root test-deps build $(MONOPOD_KUBELET) ## an upstream kubelet on our runtime; test/kubelet/README.md
-	$(PLAIN) MONOPOD_KUBELET='$(abspath $(MONOPOD_KUBELET))' $(GO) test -tags kubelet -timeout 30m -count 1 ./test/kubelet $(ARGS)
+test-kubelet: need-root test-deps build $(MONOPOD_KUBELET) $(MONOPOD_PLUGIN_SAMPLE) ## an upstream kubelet on our runtime; test/kubelet/README.md
+	$(PLAIN) MONOPOD_KUBELET='$(abspath $(MONOPOD_KUBELET))' MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags kubelet -timeout 30m -count 1 ./test/kubelet $(ARGS)
 
 test-plugins: need-root test-deps build $(MONOPOD_PLUGIN_SAMPLE) ## device plugins of others; test/plugins/README.md
 	$(PLAIN) MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags plugins -timeout 15m -count 1 ./test/plugins $(ARGS)

@@ -59,3 +59,25 @@ func (n *node) gone(pod string) {
 		return pods[pod] == nil && !strings.Contains(running, "CONTAINER_RUNNING") && !strings.Contains(running, "SANDBOX_READY"), running
 	})
 }
+
+// stopContainers kills the containers of a pod, as a reboot does.
+func (n *node) stopContainers(pod string) {
+	n.Helper()
+	conn, err := grpc.NewClient("unix://"+n.rt.CRISocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	rt := cri.NewRuntimeServiceClient(conn)
+	containers, err := rt.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": pod + "-" + nodeName}}})
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, c := range containers.Containers {
+		if _, err := rt.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.Id}); err != nil {
+			n.Fatal(err)
+		}
+	}
+}

@@ -56,8 +56,8 @@ func start(t testing.TB, extra map[string]any) *node {
 		t.Fatal(err)
 	}
 	n.dir = filepath.Join(n.rt.Dir, "kubelet")
-	for _, d := range []string{"manifests", "root", "logs", "host"} {
-		if err := os.MkdirAll(filepath.Join(n.dir, d), 0o755); err != nil {
+	for _, d := range []string{n.dir + "/manifests", n.dir + "/root", n.dir + "/logs", n.dir + "/host", n.place().CDI} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,6 +81,7 @@ func start(t testing.TB, extra map[string]any) *node {
 	n.rt.Start()
 	t.Cleanup(func() {
 		n.stopKubelet(syscall.SIGTERM)
+		forgetPlugins(t)
 		if err := mount.UnmountBelow(n.dir); err != nil {
 			t.Errorf("unmount the kubelet's volumes: %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,10 +27,11 @@ import (
 // pluginDir is where plugins register with a kubelet; it cannot be configured.
 const pluginDir = "/var/lib/kubelet/device-plugins"
 
-// startForPlugins starts a kubelet, and returns when it takes registrations: when it starts it removes all sockets of the folder.
+// startForPlugins starts a kubelet that logs what becomes of devices, and returns when it takes registrations: when it starts it removes all sockets of
+// the folder.
 func startForPlugins(t testing.TB) *node {
 	t.Helper()
-	n := start(t, nil)
+	n := start(t, map[string]any{"logging": map[string]any{"verbosity": 2}})
 	harness.Eventually(n, "plugins can register", func() (bool, string) {
 		conn, err := net.Dial("unix", filepath.Join(pluginDir, "kubelet.sock"))
 		if err != nil {
@@ -58,23 +60,47 @@ func podResources[R any](n *node, call func(podresources.PodResourcesListerClien
 	return call(podresources.NewPodResourcesListerClient(conn), ctx)
 }
 
-// awaitDevices waits until so many devices of a resource are healthy, granted or not.
+// allocatable are the healthy devices of a resource that the PodResources API tells, granted or not.
+func (n *node) allocatable(resource string) (ids []string) {
+	n.Helper()
+	all, err := podResources(n, func(c podresources.PodResourcesListerClient, ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
+		return c.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	})
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, d := range all.Devices {
+		if d.ResourceName == resource {
+			ids = append(ids, d.DeviceIds...)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+var healthyCount = regexp.MustCompile(`healthyCount=(\d+)`)
+
+// awaitDevices waits until so many devices of a resource are healthy, granted or not. The kubelet that runs says so in its log, where else its node's status
+// would: it has no API server, and what PodResources tells lacks devices (TestEmptyTopology).
 func (n *node) awaitDevices(resource string, want int) {
 	n.Helper()
 	harness.Eventually(n, fmt.Sprintf("%s has %d healthy devices", resource, want), func() (bool, string) {
-		all, err := podResources(n, func(c podresources.PodResourcesListerClient, ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
-			return c.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-		})
+		log, err := os.ReadFile(n.dir + "/log")
 		if err != nil {
 			return false, err.Error()
 		}
-		var ids []string
-		for _, d := range all.Devices {
-			if d.ResourceName == resource {
-				ids = append(ids, d.DeviceIds...)
+		have := "0"
+		for line := range strings.Lines(string(log[n.logged:])) {
+			if !strings.Contains(line, fmt.Sprintf("=%q", resource)) {
+				continue
+			}
+			if m := healthyCount.FindStringSubmatch(line); m != nil {
+				have = m[1]
+			} else if strings.Contains(line, "Mark all resources Unhealthy") {
+				have = "0"
 			}
 		}
-		return len(ids) == want, fmt.Sprintf("%q", ids)
+		return have == fmt.Sprint(want), have
 	})
 }
 
@@ -135,6 +161,14 @@ func (n *node) awaitRejected(name, words string) {
 	n.await(name, "is rejected: "+words, func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "UnexpectedAdmissionError" && strings.Contains(p.Status.Message, words)
 	})
+}
+
+// decided waits until a pod runs or has been rejected, and returns its phase.
+func (n *node) decided(name string) corev1.PodPhase {
+	n.Helper()
+	return n.await(name, "runs or is rejected", func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodFailed
+	}).Status.Phase
 }
 
 // clear removes pods and waits for their end.

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"monopod.dev/monopod/examples/deviceplugin/emulator"
@@ -223,20 +225,40 @@ func TestPluginThatServesOnceRegistered(t *testing.T) {
 	t.Logf("the plugin was told: %v", err)
 }
 
-// TestUnknownResource: a pod that asks for what no plugin has registered starts without it.
+// TestEmptyTopology: a device whose topology names no NUMA node, as those of Intel's plugin on machines without, can be had but is not told as allocatable.
+func TestEmptyTopology(t *testing.T) {
+	n := startForPlugins(t)
+	p, _ := n.emulate("widgets.sock", 2, emulator.Config{})
+	p.SetDevices([]*v1beta1.Device{{ID: "dev-0", Health: v1beta1.Healthy, Topology: &v1beta1.TopologyInfo{}}, {ID: "dev-1", Health: v1beta1.Healthy}})
+	n.register(p)
+	n.awaitDevices(widget, 2)
+	if told := n.allocatable(widget); !slices.Equal(told, []string{"dev-1"}) {
+		t.Errorf("the devices %q are told", told)
+	}
+	n.apply("a", widget, 2, useWidget)
+	n.awaitUsed("a")
+	if have := n.holdings(widget)["a"]; !slices.Equal(have, []string{"dev-0", "dev-1"}) {
+		t.Errorf("the pod has %q", have)
+	}
+	n.clear("a")
+}
+
+// TestUnknownResource: a pod that asks for what no plugin has registered starts without it, and is counted as if it had it.
 func TestUnknownResource(t *testing.T) {
 	n := startForPlugins(t)
 	n.apply("bare", widget, 1, "test -z \"$EMULATED_DEVICES\"")
 	bare := n.awaitUsed("bare")
-	p, _ := n.emulate("widgets.sock", 1, emulator.Config{})
+	p, _ := n.emulate("widgets.sock", 2, emulator.Config{})
 	n.register(p)
-	n.awaitDevices(widget, 1)
+	n.awaitDevices(widget, 2)
 	n.apply("a", widget, 1, useWidget)
 	n.awaitUsed("a")
 	if have := n.holdings(widget); len(have["bare"]) != 0 || len(have["a"]) != 1 || n.runs("bare") != bare {
 		t.Errorf("the pods have %q", have)
 	}
-	n.clear("bare", "a")
+	n.apply("b", widget, 1, useWidget)
+	n.awaitRejected("b", "no set of running pods found to reclaim resources: [(res: example.com/widget, q: 1)")
+	n.clear("bare", "a", "b")
 }
 
 // TestStoppedContainer: a container that does not run when the kubelet starts, as after a reboot, asks for its device before a plugin can have registered:
@@ -256,10 +278,17 @@ func TestStoppedContainer(t *testing.T) {
 	n.awaitRejected("a", words)
 	p = s.Start()
 	n.awaitDevices(s.Resource, s.Devices)
-	n.apply("b", s.Resource, s.Devices, s.Use)
-	n.awaitUsed("b") // with the device that was a's
+	// Its device is free once the kubelet has cleared away what is left of it. Whoever asks too early is rejected, too.
+	name := "b0"
+	n.apply(name, s.Resource, s.Devices, s.Use)
+	for i := 1; n.decided(name) == corev1.PodFailed; i++ {
+		n.clear(name)
+		name = fmt.Sprintf("b%d", i)
+		n.apply(name, s.Resource, s.Devices, s.Use)
+	}
+	n.awaitUsed(name)
 	n.awaitRejected("a", words)
-	n.clear("a", "b")
+	n.clear("a", name)
 }
 
 // TestDeviceOfEndingPod: when a static pod's manifest is removed its devices are free, whether its containers have ended or not.

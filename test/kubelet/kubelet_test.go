@@ -5,6 +5,7 @@ package kubelet
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -38,8 +39,8 @@ type node struct {
 	dir        string
 	port       int
 	cgroupRoot string
-	flags      []string
 	api        *api
+	logged     int64 // how long the log was when the kubelet was started
 
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -140,8 +141,11 @@ func (n *node) startKubelet() {
 		n.Fatal(err)
 	}
 	defer log.Close()
-	n.cmd = exec.Command(os.Getenv("MONOPOD_KUBELET"), append([]string{"--config", n.dir + "/config.yaml", "--root-dir", n.dir + "/root",
-		"--hostname-override", nodeName, "--node-ip", nodeIP}, n.flags...)...)
+	if n.logged, err = log.Seek(0, io.SeekEnd); err != nil {
+		n.Fatal(err)
+	}
+	n.cmd = exec.Command(os.Getenv("MONOPOD_KUBELET"), "--config", n.dir+"/config.yaml", "--root-dir", n.dir+"/root",
+		"--hostname-override", nodeName, "--node-ip", nodeIP)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := n.cmd.Start(); err != nil {

@@ -68,10 +68,10 @@ func tryOut(n *node, s plugin.Subject) {
 
 	// A plugin registers again with a kubelet that has died, and nobody's device has become another's.
 	n.stopKubelet(syscall.SIGKILL)
-	n.startKubelet()
 	began := time.Now()
+	n.startKubelet()
 	n.awaitDevices(s.Resource, s.Devices)
-	n.Logf("%s is registered %.1f s after a kubelet has started again", s.Resource, time.Since(began).Seconds())
+	n.Logf("%s is registered again %.1f s after the kubelet was started", s.Resource, time.Since(began).Seconds())
 	if got := n.runs("a"); got != a {
 		n.Errorf("pod a was container %s, and is %s", a, got)
 	}

@@ -64,6 +64,9 @@ func (w Place) begin(t testing.TB, p *Process, env, command []string) *Process {
 	t.Cleanup(func() {
 		p.Kill()
 		log.Close()
+		if ends := p.Ends(); ends > 0 {
+			t.Logf("%s ended by itself %d times", filepath.Base(command[0]), ends)
+		}
 		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
 			t.Logf("%s said:\n%s", command[0], said)
 		}

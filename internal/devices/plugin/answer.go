@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	"tags.cncf.io/container-device-interface/pkg/parser"
 
+	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/source"
 )
 
@@ -24,8 +24,8 @@ func answerOf(resp *v1beta1.AllocateResponse) (source.Answer, error) {
 	if err := checkEnvs(a.Envs); err != nil {
 		return source.Answer{}, err
 	}
-	if _, ok := a.Annotations[""]; ok {
-		return source.Answer{}, fmt.Errorf("annotations: a key is empty (its value is %s)", brief(a.Annotations[""]))
+	if err := checkAnnotations(a.Annotations); err != nil {
+		return source.Answer{}, err
 	}
 	mounts, nodes := map[string]source.Mount{}, map[string]source.Node{} // by where they are in the container
 	for i, m := range r.GetMounts() {
@@ -52,8 +52,8 @@ func answerOf(resp *v1beta1.AllocateResponse) (source.Answer, error) {
 		}
 	}
 	for i, d := range r.GetCdiDevices() {
-		if _, _, _, err := parser.ParseQualifiedName(d.GetName()); err != nil {
-			return source.Answer{}, fmt.Errorf("cdi_devices[%d].name %s is not a CDI name like \"vendor.com/class=name\": %w", i, brief(d.GetName()), err)
+		if _, _, err := cdispec.ParseName(d.GetName()); err != nil {
+			return source.Answer{}, fmt.Errorf("cdi_devices[%d].name is not a CDI name: %w", i, plain(err))
 		}
 		if !slices.Contains(a.CDIDevices, d.GetName()) {
 			a.CDIDevices = append(a.CDIDevices, d.GetName())
@@ -69,6 +69,19 @@ func checkEnvs(envs map[string]string) error {
 		}
 		if strings.ContainsRune(envs[name], 0) {
 			return fmt.Errorf("envs: the value of %s has a zero byte: %s", brief(name), brief(envs[name]))
+		}
+	}
+	return nil
+}
+
+// checkAnnotations: those that ask for CDI devices must name some, for no runtime that reads them would create the container otherwise.
+func checkAnnotations(annotations map[string]string) error {
+	if value, ok := annotations[""]; ok {
+		return fmt.Errorf("annotations: a key is empty (its value is %s)", brief(value))
+	}
+	for key, name := range cdispec.Annotated(annotations) {
+		if _, _, err := cdispec.ParseName(name); err != nil {
+			return fmt.Errorf("annotations: the value of %s is not a list of CDI names: %w", brief(key), plain(err))
 		}
 	}
 	return nil

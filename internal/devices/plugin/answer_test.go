@@ -3,13 +3,14 @@ package plugin
 import (
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	"tags.cncf.io/container-device-interface/pkg/parser"
 
+	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/source"
 )
 
@@ -49,34 +50,57 @@ func TestBadAnswerNamesTheField(t *testing.T) {
 	env := func(k, v string) *v1beta1.AllocateResponse {
 		return answerWith(&v1beta1.ContainerAllocateResponse{Envs: map[string]string{k: v}})
 	}
+	cdi := func(name string) *v1beta1.AllocateResponse {
+		return answerWith(&v1beta1.ContainerAllocateResponse{CdiDevices: []*v1beta1.CDIDevice{{Name: name}}})
+	}
+	annotated := func(list string) *v1beta1.AllocateResponse {
+		return answerWith(&v1beta1.ContainerAllocateResponse{Annotations: map[string]string{"cdi.k8s.io/x": list}})
+	}
 	for name, c := range map[string]struct {
 		resp *v1beta1.AllocateResponse
 		want string
 	}{
-		"no response":             {&v1beta1.AllocateResponse{}, "container_responses has 0 entries"},
-		"two responses":           {&v1beta1.AllocateResponse{ContainerResponses: make([]*v1beta1.ContainerAllocateResponse, 2)}, "container_responses has 2 entries"},
-		"env without a name":      {env("", "x"), `envs: "" is not the name`},
-		"env with =":              {env("A=B", "x"), `envs: "A=B" is not the name`},
-		"env with a zero byte":    {env("A", "x\x00"), `envs: the value of "A" has a zero byte`},
-		"annotation without key":  {answerWith(&v1beta1.ContainerAllocateResponse{Annotations: map[string]string{"": "x"}}), "annotations: a key is empty"},
-		"relative mount":          {mount("/b", "b"), `mounts[1]: container_path "b" must be an absolute path`},
-		"mount of nothing":        {mount("", "/b"), `mounts[1]: host_path "" must be an absolute path`},
-		"mount over the root":     {mount("/b", "/x/.."), `mounts[1]: container_path "/x/.." is the container's root`},
-		"two mounts at one place": {mount("/b", "/a/"), `mounts[1]: container_path "/a/" is that of an earlier entry`},
-		"relative device":         {node("/dev/b", "dev/b", "r"), `devices[1]: container_path "dev/b" must be an absolute path`},
-		"device of nothing":       {node("", "/dev/b", "r"), `devices[1]: host_path ""`},
-		"device with a zero byte": {node("/dev/\x00", "/dev/b", "r"), `devices[1]: host_path "/dev/\x00"`},
-		"no permissions":          {node("/dev/b", "/dev/b", ""), `devices[1]: permissions "" must be one or more of the letters r, w and m`},
-		"other permissions":       {node("/dev/b", "/dev/b", "rx"), `devices[1]: permissions "rx"`},
-		"two nodes at one place":  {node("/dev/b", "/dev/a", "r"), `devices[1]: container_path "/dev/a" is that of an earlier entry`},
-		"CDI name":                {answerWith(&v1beta1.ContainerAllocateResponse{CdiDevices: []*v1beta1.CDIDevice{{Name: "gpu0"}}}), `cdi_devices[0].name "gpu0" is not a CDI name`},
-		"CDI name of nothing":     {answerWith(&v1beta1.ContainerAllocateResponse{CdiDevices: []*v1beta1.CDIDevice{{}}}), `cdi_devices[0].name "" is not a CDI name`},
+		"no response":               {&v1beta1.AllocateResponse{}, "container_responses has 0 entries"},
+		"two responses":             {&v1beta1.AllocateResponse{ContainerResponses: make([]*v1beta1.ContainerAllocateResponse, 2)}, "container_responses has 2 entries"},
+		"env without a name":        {env("", "x"), `envs: "" is not the name`},
+		"env with =":                {env("A=B", "x"), `envs: "A=B" is not the name`},
+		"env with a zero byte":      {env("A", "x\x00"), `envs: the value of "A" has a zero byte`},
+		"annotation without key":    {answerWith(&v1beta1.ContainerAllocateResponse{Annotations: map[string]string{"": "x"}}), "annotations: a key is empty"},
+		"relative mount":            {mount("/b", "b"), `mounts[1]: container_path "b" must be an absolute path`},
+		"mount of nothing":          {mount("", "/b"), `mounts[1]: host_path "" must be an absolute path`},
+		"mount over the root":       {mount("/b", "/x/.."), `mounts[1]: container_path "/x/.." is the container's root`},
+		"two mounts at one place":   {mount("/b", "/a/"), `mounts[1]: container_path "/a/" is that of an earlier entry`},
+		"relative device":           {node("/dev/b", "dev/b", "r"), `devices[1]: container_path "dev/b" must be an absolute path`},
+		"device of nothing":         {node("", "/dev/b", "r"), `devices[1]: host_path ""`},
+		"device with a zero byte":   {node("/dev/\x00", "/dev/b", "r"), `devices[1]: host_path "/dev/\x00"`},
+		"no permissions":            {node("/dev/b", "/dev/b", ""), `devices[1]: permissions "" must be one or more of the letters r, w and m`},
+		"other permissions":         {node("/dev/b", "/dev/b", "rx"), `devices[1]: permissions "rx"`},
+		"two nodes at one place":    {node("/dev/b", "/dev/a", "r"), `devices[1]: container_path "/dev/a" is that of an earlier entry`},
+		"CDI name":                  {cdi("gpu0"), `cdi_devices[0].name is not a CDI name: "gpu0": a device's name looks like vendor.com/class=device`},
+		"CDI name of nothing":       {cdi(""), `cdi_devices[0].name is not a CDI name: ""`},
+		"CDI kind that is too long": {cdi("v.com/" + strings.Repeat("n", 64) + "=0"), "has 64 characters, 63 are allowed"},
+		"CDI vendor, no DNS name":   {cdi("v_v.com/c=0"), `cdi_devices[0].name is not a CDI name: "v_v.com/c=0"`},
+		"annotated, no CDI name":    {annotated("nvidia0"), `annotations: the value of "cdi.k8s.io/x" is not a list of CDI names: "nvidia0"`},
+		"annotated, empty":          {annotated(""), `annotations: the value of "cdi.k8s.io/x" is not a list of CDI names: ""`},
+		"annotated, a second one":   {annotated("v.com/c=0,v.com/c=1,"), `annotations: the value of "cdi.k8s.io/x" is not a list of CDI names: ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := answerOf(c.resp); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("answer %+v, error %v, want one with %s", got, err, c.want)
 			}
 		})
+	}
+}
+
+// What the CDI specification allows, and the runtime injects, may be in an answer, whatever the CDI library says of it.
+func TestAnswerMayHaveEveryCDIName(t *testing.T) {
+	names := []string{"vendor.com/3d=x", "3dfx.com/gpu=0", "v.com/" + strings.Repeat("n", 63) + "=1:0"}
+	r := &v1beta1.ContainerAllocateResponse{Annotations: map[string]string{"cdi.k8s.io/x": strings.Join(names, ", "), "example.com/cdi.k8s.io": "nvidia0"}}
+	for _, name := range names {
+		r.CdiDevices = append(r.CdiDevices, &v1beta1.CDIDevice{Name: name})
+	}
+	if got, err := answerOf(answerWith(r)); err != nil || !slices.Equal(got.CDIDevices, names) || len(got.Annotations) != 2 {
+		t.Errorf("answer %+v, %v", got, err)
 	}
 }
 
@@ -115,8 +139,13 @@ func FuzzAnswer(f *testing.F) {
 			places[n.ContainerPath] = true
 		}
 		for _, name := range a.CDIDevices {
-			if !parser.IsQualifiedName(name) {
-				t.Errorf("CDI name %q", name)
+			if _, _, err := cdispec.ParseName(name); err != nil {
+				t.Error(err)
+			}
+		}
+		for key, name := range cdispec.Annotated(a.Annotations) {
+			if _, _, err := cdispec.ParseName(name); err != nil {
+				t.Errorf("annotation %q: %v", key, err)
 			}
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -69,9 +68,6 @@ func netDevices(spec *specs.Spec) map[string]string {
 	return all
 }
 
-// cdiAnnotations begin the keys of annotations whose values are lists of CDI devices.
-const cdiAnnotations = "cdi.k8s.io/"
-
 // cdiNames are the devices that a container asks for, each once: those of CRI's CDI_devices, then those of its annotations, by key.
 func cdiNames(cfg *cri.ContainerConfig, annotations bool) ([]string, error) {
 	var names []string
@@ -92,14 +88,9 @@ func cdiNames(cfg *cri.ContainerConfig, annotations bool) ([]string, error) {
 	if !annotations {
 		return names, nil
 	}
-	for _, key := range slices.Sorted(maps.Keys(cfg.GetAnnotations())) {
-		if !strings.HasPrefix(key, cdiAnnotations) {
-			continue
-		}
-		for name := range strings.SplitSeq(cfg.GetAnnotations()[key], ",") {
-			if err := add(strings.TrimSpace(name), "annotation "+key); err != nil {
-				return nil, err
-			}
+	for key, name := range cdispec.Annotated(cfg.GetAnnotations()) {
+		if err := add(name, "annotation "+key); err != nil {
+			return nil, err
 		}
 	}
 	return names, nil

@@ -62,14 +62,20 @@ func (i *identifier) nodes(d *cdispec.Device) []string {
 }
 
 // Identify returns the host nodes behind an answer that are some device's own: those of its CDI devices, also of kinds that are no
-// resources, and its device nodes.
+// resources and of those that only its annotations name, and its device nodes.
 func (s *Source) Identify(a source.Answer) []string {
 	id, c := newIdentifier(s.shared), s.catalog.Load()
 	var nodes []string
-	for _, name := range a.CDIDevices {
+	add := func(name string) {
 		if d, ok := c.byName[name]; ok {
 			nodes = append(nodes, id.nodes(d)...)
 		}
+	}
+	for _, name := range a.CDIDevices {
+		add(name)
+	}
+	for _, name := range cdispec.Annotated(a.Annotations) {
+		add(name)
 	}
 	for _, n := range a.Nodes {
 		if real := id.resolve(n.HostPath); !s.shared.match(n.HostPath) && !s.shared.match(real) {

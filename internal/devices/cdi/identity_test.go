@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"monopod.dev/monopod/internal/cdispec"
+	"monopod.dev/monopod/internal/devices/source"
 )
 
 // A device is the host nodes that are its own, by their real paths.
@@ -94,6 +95,36 @@ func TestIdentityOfRealSpecs(t *testing.T) {
 		d, ok := s.Snapshot().Find(tc.resource, tc.name)
 		if !ok || d.Name != tc.name || !slices.Equal(d.Nodes, tc.nodes) || !slices.Equal(d.Aliases, tc.aliases) {
 			t.Errorf("%s=%s: got %+v, want the nodes %q and the aliases %q", tc.resource, tc.name, d, tc.nodes, tc.aliases)
+		}
+	}
+}
+
+// An answer's hardware is the same by whichever way it asks for its CDI devices.
+func TestIdentifyReadsEveryWayIn(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x.json"), `{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
+		{"name": "g0", "containerEdits": {"deviceNodes": [{"path": "/dev/g0"}, {"path": "/dev/nvidiactl"}]}},
+		{"name": "g1", "containerEdits": {"deviceNodes": [{"path": "/dev/g1"}]}}]}`)
+	write(t, filepath.Join(dir, "own.json"), `{"cdiVersion": "0.5.0", "kind": "k8s.device-plugin.nvidia.com/gpu", "devices": [
+		{"name": "g2", "containerEdits": {"deviceNodes": [{"path": "/dev/x", "hostPath": "/dev/g2"}]}}]}`)
+	s := New(Config{Dirs: []string{dir}, SharedNodes: DefaultSharedNodes, Log: slog.New(slog.DiscardHandler)})
+	annotated := func(key, list string) source.Answer { return source.Answer{Annotations: map[string]string{key: list}} }
+	for name, c := range map[string]struct {
+		answer source.Answer
+		want   []string
+	}{
+		"field":                      {source.Answer{CDIDevices: []string{"nvidia.com/gpu=g0"}}, []string{"/dev/g0"}},
+		"node":                       {source.Answer{Nodes: []source.Node{{HostPath: "/dev/g0"}, {HostPath: "/dev/nvidiactl"}}}, []string{"/dev/g0"}},
+		"annotation":                 {annotated("cdi.k8s.io/x", "nvidia.com/gpu=g0"), []string{"/dev/g0"}},
+		"annotation of two":          {annotated("cdi.k8s.io/x", "nvidia.com/gpu=g1, nvidia.com/gpu=g0"), []string{"/dev/g0", "/dev/g1"}},
+		"kind that is no resource":   {annotated("cdi.k8s.io/nvidia-device-plugin_uuid", "k8s.device-plugin.nvidia.com/gpu=g2"), []string{"/dev/g2"}},
+		"other annotation":           {annotated("example.com/x", "nvidia.com/gpu=g0"), nil},
+		"annotation that names none": {annotated("cdi.k8s.io/x", "nvidia.com/gpu=g7,,nothing"), nil},
+		"all ways": {source.Answer{CDIDevices: []string{"nvidia.com/gpu=g0"}, Nodes: []source.Node{{HostPath: "/dev/g1"}},
+			Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=g0", "cdi.k8s.io/y": "k8s.device-plugin.nvidia.com/gpu=g2"}}, []string{"/dev/g0", "/dev/g1", "/dev/g2"}},
+	} {
+		if got := s.Identify(c.answer); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Contain
 		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts,
 		NodeMemory: w.cfg.NodeMemory,
 	})
-	overridden, err := podspec.AddDevices(cfg, grant.Answer, grant.Record)
+	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)
 	if err != nil {
 		return nil, because(plan.ReasonCreateConfigError, err)
 	}

@@ -27,29 +27,8 @@ func answerOf(resp *v1beta1.AllocateResponse) (source.Answer, error) {
 	if err := checkAnnotations(a.Annotations); err != nil {
 		return source.Answer{}, err
 	}
-	mounts, nodes := map[string]source.Mount{}, map[string]source.Node{} // by where they are in the container
-	for i, m := range r.GetMounts() {
-		mount := source.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), ReadOnly: m.GetReadOnly()}
-		err := checkPaths(mount.HostPath, mount.ContainerPath)
-		if err == nil {
-			a.Mounts, err = addOnce(a.Mounts, mounts, mount, mount.ContainerPath)
-		}
-		if err != nil {
-			return source.Answer{}, fmt.Errorf("mounts[%d]: %w", i, err)
-		}
-	}
-	for i, d := range r.GetDevices() {
-		node := source.Node{HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath()}
-		err := checkPaths(node.HostPath, node.ContainerPath)
-		if err == nil {
-			node.Permissions, err = permissionsOf(d.GetPermissions())
-		}
-		if err == nil {
-			a.Nodes, err = addOnce(a.Nodes, nodes, node, node.ContainerPath)
-		}
-		if err != nil {
-			return source.Answer{}, fmt.Errorf("devices[%d]: %w", i, err)
-		}
+	if err := addPaths(&a, r); err != nil {
+		return source.Answer{}, err
 	}
 	for i, d := range r.GetCdiDevices() {
 		if _, _, err := cdispec.ParseName(d.GetName()); err != nil {
@@ -69,6 +48,43 @@ func checkEnvs(envs map[string]string) error {
 		}
 		if strings.ContainsRune(envs[name], 0) {
 			return fmt.Errorf("envs: the value of %s has a zero byte: %s", brief(name), brief(envs[name]))
+		}
+	}
+	return nil
+}
+
+// addPaths adds what is to be at a path of the container. What is said twice is given once; two things at one path contradict each other.
+func addPaths(a *source.Answer, r *v1beta1.ContainerAllocateResponse) error {
+	var places source.Places
+	taken := func(c *source.Clash) error {
+		return fmt.Errorf("%s: container_path %s is that of %s, which is not the same: %s", c.New.Of, brief(c.Path), c.Old.Of, c.Old)
+	}
+	for i, m := range r.GetMounts() {
+		field, mount := fmt.Sprintf("mounts[%d]", i), source.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), ReadOnly: m.GetReadOnly()}
+		if err := checkPaths(mount.HostPath, mount.ContainerPath); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		switch known, clash := places.AddMount(mount, field); {
+		case clash != nil:
+			return taken(clash)
+		case !known:
+			a.Mounts = append(a.Mounts, mount)
+		}
+	}
+	for i, d := range r.GetDevices() {
+		field, node := fmt.Sprintf("devices[%d]", i), source.Node{HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath()}
+		err := checkPaths(node.HostPath, node.ContainerPath)
+		if err == nil {
+			node.Permissions, err = permissionsOf(d.GetPermissions())
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		switch known, clash := places.AddNode(node, field); {
+		case clash != nil:
+			return taken(clash)
+		case !known:
+			a.Nodes = append(a.Nodes, node)
 		}
 	}
 	return nil
@@ -111,17 +127,4 @@ func permissionsOf(s string) (string, error) {
 		}
 	}
 	return p.String(), nil
-}
-
-// addOnce adds what is not there yet. Two things at one place of the container contradict each other.
-func addOnce[T comparable](list []T, places map[string]T, one T, place string) ([]T, error) {
-	other, taken := places[filepath.Clean(place)]
-	switch {
-	case !taken:
-		places[filepath.Clean(place)] = one
-		return append(list, one), nil
-	case other == one:
-		return list, nil
-	}
-	return nil, fmt.Errorf("container_path %s is that of an earlier entry, which is not the same", brief(place))
 }

@@ -60,22 +60,27 @@ func TestBadAnswerNamesTheField(t *testing.T) {
 		resp *v1beta1.AllocateResponse
 		want string
 	}{
-		"no response":               {&v1beta1.AllocateResponse{}, "container_responses has 0 entries"},
-		"two responses":             {&v1beta1.AllocateResponse{ContainerResponses: make([]*v1beta1.ContainerAllocateResponse, 2)}, "container_responses has 2 entries"},
-		"env without a name":        {env("", "x"), `envs: "" is not the name`},
-		"env with =":                {env("A=B", "x"), `envs: "A=B" is not the name`},
-		"env with a zero byte":      {env("A", "x\x00"), `envs: the value of "A" has a zero byte`},
-		"annotation without key":    {answerWith(&v1beta1.ContainerAllocateResponse{Annotations: map[string]string{"": "x"}}), "annotations: a key is empty"},
-		"relative mount":            {mount("/b", "b"), `mounts[1]: container_path "b" must be an absolute path`},
-		"mount of nothing":          {mount("", "/b"), `mounts[1]: host_path "" must be an absolute path`},
-		"mount over the root":       {mount("/b", "/x/.."), `mounts[1]: container_path "/x/.." is the container's root`},
-		"two mounts at one place":   {mount("/b", "/a/"), `mounts[1]: container_path "/a/" is that of an earlier entry`},
-		"relative device":           {node("/dev/b", "dev/b", "r"), `devices[1]: container_path "dev/b" must be an absolute path`},
-		"device of nothing":         {node("", "/dev/b", "r"), `devices[1]: host_path ""`},
-		"device with a zero byte":   {node("/dev/\x00", "/dev/b", "r"), `devices[1]: host_path "/dev/\x00"`},
-		"no permissions":            {node("/dev/b", "/dev/b", ""), `devices[1]: permissions "" must be one or more of the letters r, w and m`},
-		"other permissions":         {node("/dev/b", "/dev/b", "rx"), `devices[1]: permissions "rx"`},
-		"two nodes at one place":    {node("/dev/b", "/dev/a", "r"), `devices[1]: container_path "/dev/a" is that of an earlier entry`},
+		"no response":             {&v1beta1.AllocateResponse{}, "container_responses has 0 entries"},
+		"two responses":           {&v1beta1.AllocateResponse{ContainerResponses: make([]*v1beta1.ContainerAllocateResponse, 2)}, "container_responses has 2 entries"},
+		"env without a name":      {env("", "x"), `envs: "" is not the name`},
+		"env with =":              {env("A=B", "x"), `envs: "A=B" is not the name`},
+		"env with a zero byte":    {env("A", "x\x00"), `envs: the value of "A" has a zero byte`},
+		"annotation without key":  {answerWith(&v1beta1.ContainerAllocateResponse{Annotations: map[string]string{"": "x"}}), "annotations: a key is empty"},
+		"relative mount":          {mount("/b", "b"), `mounts[1]: container_path "b" must be an absolute path`},
+		"mount of nothing":        {mount("", "/b"), `mounts[1]: host_path "" must be an absolute path`},
+		"mount over the root":     {mount("/b", "/x/.."), `mounts[1]: container_path "/x/.." is the container's root`},
+		"two mounts at one place": {mount("/b", "/a/"), `mounts[1]: container_path "/a/" is that of mounts[0], which is not the same: a mount of "/a" (rw)`},
+		"relative device":         {node("/dev/b", "dev/b", "r"), `devices[1]: container_path "dev/b" must be an absolute path`},
+		"device of nothing":       {node("", "/dev/b", "r"), `devices[1]: host_path ""`},
+		"device with a zero byte": {node("/dev/\x00", "/dev/b", "r"), `devices[1]: host_path "/dev/\x00"`},
+		"no permissions":          {node("/dev/b", "/dev/b", ""), `devices[1]: permissions "" must be one or more of the letters r, w and m`},
+		"other permissions":       {node("/dev/b", "/dev/b", "rx"), `devices[1]: permissions "rx"`},
+		"two nodes at one place":  {node("/dev/b", "/dev/a", "r"), `devices[1]: container_path "/dev/a" is that of devices[0], which is not the same: the device node "/dev/a" (r)`},
+		"two nodes, not cleaned":  {node("/dev/b", "/dev//a/", "r"), `devices[1]: container_path "/dev//a/" is that of devices[0]`},
+		"other permissions there": {node("/dev/a", "/dev/a", "rw"), `devices[1]: container_path "/dev/a" is that of devices[0]`},
+		"a node over a mount": {answerWith(&v1beta1.ContainerAllocateResponse{Mounts: []*v1beta1.Mount{{HostPath: "/lib", ContainerPath: "/dev/x/"}},
+			Devices: []*v1beta1.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "rw"}}}),
+			`devices[0]: container_path "/dev/x" is that of mounts[0], which is not the same: a mount of "/lib" (rw)`},
 		"CDI name":                  {cdi("gpu0"), `cdi_devices[0].name is not a CDI name: "gpu0": a device's name looks like vendor.com/class=device`},
 		"CDI name of nothing":       {cdi(""), `cdi_devices[0].name is not a CDI name: ""`},
 		"CDI kind that is too long": {cdi("v.com/" + strings.Repeat("n", 64) + "=0"), "has 64 characters, 63 are allowed"},
@@ -104,6 +109,22 @@ func TestAnswerMayHaveEveryCDIName(t *testing.T) {
 	}
 }
 
+// What an answer says twice is given once. A mount of the very node that is there is nothing else.
+func TestAnswerMaySayTheSameTwice(t *testing.T) {
+	got, err := answerOf(answerWith(&v1beta1.ContainerAllocateResponse{
+		Mounts: []*v1beta1.Mount{{HostPath: "/lib/v", ContainerPath: "/v"}, {HostPath: "/lib/v/", ContainerPath: "/v/"}, {HostPath: "/dev/a", ContainerPath: "/dev/a"}},
+		Devices: []*v1beta1.DeviceSpec{{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "rw"}, {HostPath: "/dev/a", ContainerPath: "/dev/./a", Permissions: "wr"},
+			{HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "rw"}},
+	}))
+	want := source.Answer{
+		Mounts: []source.Mount{{HostPath: "/lib/v", ContainerPath: "/v"}, {HostPath: "/dev/a", ContainerPath: "/dev/a"}},
+		Nodes:  []source.Node{{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "rw"}, {HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "rw"}},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("answer %+v, %v, want %+v", got, err, want)
+	}
+}
+
 func FuzzAnswer(f *testing.F) {
 	for _, c := range []*v1beta1.ContainerAllocateResponse{
 		{}, {Envs: map[string]string{"A": "B"}, Mounts: []*v1beta1.Mount{{HostPath: "/a", ContainerPath: "/b"}}},
@@ -124,19 +145,23 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		places := map[string]bool{}
+		mounts, nodes := map[string]string{}, map[string]string{} // by where they are, what of the host
 		for _, m := range a.Mounts {
-			if !filepath.IsAbs(m.HostPath) || !filepath.IsAbs(m.ContainerPath) || places[m.ContainerPath] {
+			at := filepath.Clean(m.ContainerPath)
+			if !filepath.IsAbs(m.HostPath) || !filepath.IsAbs(m.ContainerPath) || mounts[at] != "" {
 				t.Errorf("mount %+v", m)
 			}
-			places[m.ContainerPath] = true
+			mounts[at] = filepath.Clean(m.HostPath)
 		}
-		clear(places)
 		for _, n := range a.Nodes {
-			if !filepath.IsAbs(n.HostPath) || !filepath.IsAbs(n.ContainerPath) || places[n.ContainerPath] || n.Permissions == "" || !strings.Contains("rwm rm wm", n.Permissions) {
+			at := filepath.Clean(n.ContainerPath)
+			if !filepath.IsAbs(n.HostPath) || !filepath.IsAbs(n.ContainerPath) || nodes[at] != "" || n.Permissions == "" || !strings.Contains("rwm rm wm", n.Permissions) {
 				t.Errorf("node %+v", n)
 			}
-			places[n.ContainerPath] = true
+			nodes[at] = filepath.Clean(n.HostPath)
+			if m := mounts[at]; m != "" && m != nodes[at] {
+				t.Errorf("node %+v and a mount of %q", n, m)
+			}
 		}
 		for _, name := range a.CDIDevices {
 			if _, _, err := cdispec.ParseName(name); err != nil {

@@ -13,8 +13,8 @@ type Part struct {
 }
 
 // Merge makes one answer of those of all resources of a container. What two of them say in the same way is given once; where they
-// contradict each other (one variable with two values, one path in the container for two of the host), the error is a *RefusedError that names
-// both resources: a container never gets the one in the place of the other.
+// contradict each other (one variable with two values, one path in the container for two things of the host), the error is a *RefusedError that
+// names both resources: a container never gets the one in the place of the other.
 func Merge(parts []Part) (Answer, error) {
 	m := merging{from: map[string]string{}}
 	for _, p := range parts {
@@ -26,13 +26,9 @@ func Merge(parts []Part) (Answer, error) {
 }
 
 type merging struct {
-	all  Answer
-	from map[string]string // by what it is, the resource that has said it
-}
-
-// clash is the error of two that contradict each other.
-func (m *merging) clash(what string) error {
-	return fmt.Errorf("%s is given by %s as well, in another way", what, m.from[what])
+	all    Answer
+	places Places
+	from   map[string]string // by variable or annotation, the resource that has said it
 }
 
 func (m *merging) add(p Part) error {
@@ -42,27 +38,30 @@ func (m *merging) add(p Part) error {
 		}
 	}
 	for _, n := range p.Answer.Nodes {
-		what := "device node " + n.ContainerPath
-		switch i := slices.IndexFunc(m.all.Nodes, func(o Node) bool { return o.ContainerPath == n.ContainerPath }); {
-		case i < 0:
-			m.all.Nodes, m.from[what] = append(m.all.Nodes, n), p.Resource
-		case m.all.Nodes[i] != n:
-			return m.clash(what)
+		switch known, clash := m.places.AddNode(n, p.Resource); {
+		case clash != nil:
+			return clash.between()
+		case !known:
+			m.all.Nodes = append(m.all.Nodes, n)
 		}
 	}
 	for _, n := range p.Answer.Mounts {
-		what := "mount " + n.ContainerPath
-		switch i := slices.IndexFunc(m.all.Mounts, func(o Mount) bool { return o.ContainerPath == n.ContainerPath }); {
-		case i < 0:
-			m.all.Mounts, m.from[what] = append(m.all.Mounts, n), p.Resource
-		case m.all.Mounts[i] != n:
-			return m.clash(what)
+		switch known, clash := m.places.AddMount(n, p.Resource); {
+		case clash != nil:
+			return clash.between()
+		case !known:
+			m.all.Mounts = append(m.all.Mounts, n)
 		}
 	}
 	if err := m.addPairs("variable ", &m.all.Envs, p.Answer.Envs, p.Resource); err != nil {
 		return err
 	}
 	return m.addPairs("annotation ", &m.all.Annotations, p.Answer.Annotations, p.Resource)
+}
+
+// between is the error of two resources.
+func (c *Clash) between() error {
+	return fmt.Errorf("%.256q cannot be %s: by %s it is %s", c.Path, c.New, c.Old.Of, c.Old)
 }
 
 func (m *merging) addPairs(kind string, to *map[string]string, from map[string]string, resource string) error {
@@ -73,7 +72,7 @@ func (m *merging) addPairs(kind string, to *map[string]string, from map[string]s
 		}
 		has, ok := (*to)[k]
 		if ok && has != v {
-			return m.clash(kind + k)
+			return fmt.Errorf("%s%s is given by %s as well, in another way", kind, k, m.from[kind+k])
 		}
 		(*to)[k], m.from[kind+k] = v, resource
 	}

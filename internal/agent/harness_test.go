@@ -320,6 +320,7 @@ type fakeDevices struct {
 	asked  map[string]devices.PodRequest
 	health devices.Health // empty: healthy
 	why    string
+	answer *source.Answer // what a container is given; nil: a bit of everything
 	// reconciled says that Reconcile was called, with these.
 	reconciled bool
 	holdings   []devices.Holding
@@ -330,6 +331,13 @@ func (f *fakeDevices) set(n int) {
 	f.n = n
 	f.mu.Unlock()
 	f.tick()
+}
+
+// answers has containers be given this from now on.
+func (f *fakeDevices) answers(a source.Answer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = &a
 }
 
 func (f *fakeDevices) tick() {
@@ -413,6 +421,9 @@ func (f *fakeDevices) Grant(_ context.Context, c source.Container) (devices.Gran
 	defer f.mu.Unlock()
 	if !f.granted[c.PodUID] {
 		return devices.Grant{}, errdefs.ErrNotFound
+	}
+	if f.answer != nil {
+		return devices.Grant{Answer: *f.answer, Record: "record of " + c.Name}, nil
 	}
 	return devices.Grant{
 		Answer: source.Answer{

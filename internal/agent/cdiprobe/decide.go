@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/devices/source"
 )
 
 // Answer is what is known of a runtime.
@@ -79,10 +79,14 @@ func passes(c codes.Code) bool {
 	return false
 }
 
-// Held says why a container waits whose runtime ignores CDI devices, and what helps. device is one of those that it has.
-func Held(container, device string, runtime cri.Generation) string {
-	return fmt.Sprintf("container %s has CDI devices (%s), and the container runtime %s %s ignores them without a word: it has created a container with one that "+
-		"does not exist. It waits for a runtime that honours them: containerd 2, containerd 1.7.2 with enable_cdi = true in the configuration of its CRI "+
-		"plugin, CRI-O 1.28 (those from 1.23 on know the annotations only), or monopod; upgrade or configure the runtime, and restart it",
-		container, device, runtime.Name, runtime.Version)
+// Held says why a container waits for which the verdict is Ignores, and what helps.
+func Held(container string, v Verdict) string {
+	by, help := "", "containerd 2, containerd 1.7.2 with enable_cdi = true in the configuration of its CRI plugin, CRI-O 1.28 (those from 1.23 on know the "+
+		"annotations only), or monopod; upgrade or configure the runtime, and restart it"
+	if v.Annotated {
+		by, help = " by annotations "+source.CDIAnnotations+"...", "containerd 2, containerd 1.7 with enable_cdi = true in the configuration of its CRI plugin, "+
+			"CRI-O 1.23, or monopod without runtime.ignoreCDIAnnotations; upgrade or configure the runtime, and restart it, or have the device plugin answer with cdi_devices"
+	}
+	return fmt.Sprintf("container %s has CDI devices%s (%s), and the container runtime %s %s ignores them without a word: it has created a container with one that "+
+		"does not exist. It waits for a runtime that honours them: %s", container, by, v.Device, v.Generation.Name, v.Generation.Version, help)
 }

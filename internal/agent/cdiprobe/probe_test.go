@@ -2,6 +2,7 @@ package cdiprobe
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cri"
@@ -191,11 +193,132 @@ func TestManyAskAtOnce(t *testing.T) {
 	}
 }
 
+// annotated has the container ask by an annotation, and by CRI's field for those of field.
+func (b *bench) annotated(list string, field ...string) {
+	b.req.Config.Annotations = map[string]string{"cdi.k8s.io/vendor_class": list, "example.com/other": "x"}
+	b.req.Config.CDIDevices = nil
+	for _, name := range field {
+		b.req.Config.CDIDevices = append(b.req.Config.CDIDevices, &criv1.CDIDevice{Name: name})
+	}
+}
+
+// TestEachWayIsTriedByItself: what is known of CRI's field says nothing of annotations, nor the other way round.
+func TestEachWayIsTriedByItself(t *testing.T) {
+	const widget, other = "example.com/widget=0", "example.com/widget=1"
+	for name, c := range map[string]struct {
+		ignoresField, ignoresAnnotations bool
+		field                            []string
+		annotation                       string
+		created                          int // how often something is created to find it out
+		lost                             string
+		annotated                        bool // what is lost is asked for by an annotation only
+	}{
+		"annotation honoured":                        {annotation: widget, created: 3},
+		"annotation ignored":                         {ignoresAnnotations: true, annotation: other + "," + widget, created: 1, lost: other, annotated: true},
+		"annotation, only the field is":              {ignoresField: true, annotation: widget, created: 3},
+		"field, only annotations are":                {ignoresAnnotations: true, field: []string{widget}, created: 3},
+		"both, both honoured":                        {field: []string{widget}, annotation: widget, created: 3}, // one of them is enough
+		"both, other devices":                        {field: []string{widget}, annotation: other, created: 6},
+		"both, field ignored":                        {ignoresField: true, field: []string{widget}, annotation: widget + ", " + other, created: 4},
+		"both, annotations ignored":                  {ignoresAnnotations: true, field: []string{widget}, annotation: widget, created: 3},
+		"both, another by annotation":                {ignoresAnnotations: true, field: []string{widget}, annotation: widget + "," + other, created: 4, lost: other, annotated: true},
+		"both, another by the field":                 {ignoresField: true, field: []string{other, widget}, annotation: widget, created: 4, lost: other},
+		"both ignored":                               {ignoresField: true, ignoresAnnotations: true, field: []string{widget}, annotation: widget, created: 2, lost: widget},
+		"an annotation that lists nonsense, ignored": {ignoresAnnotations: true, annotation: "nvidia0", created: 1, lost: "nvidia0", annotated: true},
+		"an annotation that lists nonsense":          {annotation: "nvidia0", created: 3}, // what is wrong with it the runtime says
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.rt.IgnoreCDI(c.ignoresField)
+			b.rt.IgnoreCDIAnnotations(c.ignoresAnnotations)
+			b.annotated(c.annotation, c.field...)
+			before := proto.CloneOf(b.req)
+			want := Verdict{Answer: Honours, Device: c.lost, Annotated: c.annotated}
+			if c.lost != "" || c.annotated {
+				want.Answer = Ignores
+			}
+			for i := range 2 {
+				v, err := b.prober.Ask(t.Context(), b.req)
+				if want.Generation = b.client.Generation(); err != nil || v != want {
+					t.Errorf("%+v, %v, want %+v", v, err, want)
+				}
+				if n := b.settled(); n != c.created*(1-i) {
+					t.Errorf("attempt %d: %d containers", i, n)
+				}
+			}
+			if !proto.Equal(b.req, before) {
+				t.Errorf("the request was changed: %v", b.req)
+			}
+		})
+	}
+}
+
+// TestTheOwnRuntimeIsProbedByAnnotations: they can be switched off there.
+func TestTheOwnRuntimeIsProbedByAnnotations(t *testing.T) {
+	for ignores, want := range map[bool]Answer{false: Honours, true: Ignores} {
+		t.Run(fmt.Sprintf("ignored %t", ignores), func(t *testing.T) {
+			b := newBench(t)
+			b.rt.Is("monopod", "v0.1.0")
+			b.rt.IgnoreCDIAnnotations(ignores)
+			b.annotated("example.com/widget=0")
+			b.ask(want)
+		})
+	}
+}
+
+// TestRestartedBetweenTheWays: an answer is not made of what two runtimes have said.
+func TestRestartedBetweenTheWays(t *testing.T) {
+	b := newBench(t)
+	b.annotated("example.com/widget=1", "example.com/widget=0")
+	b.rt.Creating(func(cfg *criv1.ContainerConfig) {
+		if cfg.Annotations[probeAnnotation] == "" {
+			return
+		}
+		b.rt.Creating(nil)
+		b.rt.Is("fake", "2.0")
+		if _, err := b.client.Identify(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if v, err := b.prober.Ask(t.Context(), b.req); err == nil || !strings.Contains(err.Error(), "restarted") {
+		t.Errorf("%+v, %v", v, err)
+	}
+	b.ask(Honours) // the one that is there now
+}
+
+func TestAsks(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  *criv1.ContainerConfig
+		want bool
+	}{
+		"nothing":           {&criv1.ContainerConfig{}, false},
+		"field":             {&criv1.ContainerConfig{CDIDevices: []*criv1.CDIDevice{{Name: "v/c=a"}}}, true},
+		"annotation":        {&criv1.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/x": "v/c=a"}}, true},
+		"empty annotation":  {&criv1.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/x": " ,"}}, false},
+		"no CDI device":     {&criv1.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/x": "nvidia0"}}, true},
+		"other annotations": {&criv1.ContainerConfig{Annotations: map[string]string{"monopod.dev/devices": "v/c=a", "cdi.k8s.io": "v/c=a"}}, false},
+	} {
+		if got := Asks(c.cfg); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestHeldSaysWhatHelps(t *testing.T) {
-	text := Held("a", "example.com/widget=0", cri.Generation{Name: "containerd", Version: "1.6.20"})
-	for _, want := range []string{"container a", "example.com/widget=0", "containerd 1.6.20", "enable_cdi", "CRI-O 1.28"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q does not say %s", text, want)
+	old := cri.Generation{Name: "containerd", Version: "1.6.20"}
+	for _, c := range []struct {
+		v     Verdict
+		wants []string
+	}{
+		{Verdict{Device: "example.com/widget=0", Generation: old}, []string{"has CDI devices (example.com/widget=0)", "enable_cdi", "CRI-O 1.28"}},
+		{Verdict{Device: "example.com/widget=0", Generation: old, Annotated: true}, []string{"has CDI devices by annotations cdi.k8s.io/... (example.com/widget=0)", "enable_cdi",
+			"CRI-O 1.23", "monopod without runtime.ignoreCDIAnnotations", "cdi_devices"}},
+	} {
+		text := Held("a", c.v)
+		for _, want := range append(c.wants, "container a", "containerd 1.6.20") {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q does not say %s", text, want)
+			}
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/devices/source"
 )
 
 // CreateContainer implements CRI: a name is unique by sandbox and attempt.
@@ -33,9 +35,18 @@ func (r *Runtime) CreateContainer(_ context.Context, req *cri.CreateContainerReq
 			return nil, status.Errorf(codes.AlreadyExists, "container %v exists", cfg.Metadata)
 		}
 	}
-	for _, d := range cfg.CDIDevices {
-		if !r.ignoresCDI && !r.cdi[d.Name] {
-			return nil, status.Errorf(codes.Unknown, "CDI device injection failed: unresolvable CDI devices %s", d.Name)
+	var devices []string
+	if !r.ignoresCDI {
+		for _, d := range cfg.CDIDevices {
+			devices = append(devices, d.Name)
+		}
+	}
+	if !r.ignoresAnnotations {
+		devices = append(devices, source.AnnotatedCDI(cfg.Annotations)...)
+	}
+	for _, d := range devices {
+		if !r.cdi[d] {
+			return nil, status.Errorf(codes.Unknown, "CDI device injection failed: unresolvable CDI devices %s", d)
 		}
 	}
 	id := r.id("c")

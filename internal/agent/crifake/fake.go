@@ -49,9 +49,11 @@ type Runtime struct {
 	notReady   string
 	cdi        map[string]bool // CDI devices that there are
 	ignoresCDI bool
-	creating   func(*cri.ContainerConfig)
-	name       string
-	version    string
+	// ignoresAnnotations: those that ask for CDI devices.
+	ignoresAnnotations bool
+	creating           func(*cri.ContainerConfig)
+	name               string
+	version            string
 	// Configs are the configurations of the containers, by container ID.
 	configs map[string]*cri.ContainerConfig
 }
@@ -108,7 +110,12 @@ func (r *Runtime) HaveImage(ref string) { r.locked(func() { r.images[ref] = true
 // HaveCDI makes a CDI device known. Containers that ask for others are refused.
 func (r *Runtime) HaveCDI(name string) { r.locked(func() { r.cdi[name] = true }) }
 
-// IgnoreCDI makes the runtime create containers without the CDI devices that they ask for, as old runtimes do.
+// IgnoreCDIAnnotations makes the runtime create containers without the CDI devices that their annotations ask for.
+func (r *Runtime) IgnoreCDIAnnotations(ignores bool) {
+	r.locked(func() { r.ignoresAnnotations = ignores })
+}
+
+// IgnoreCDI makes the runtime create containers without the CDI devices that they ask for by CRI's field, as old runtimes do.
 func (r *Runtime) IgnoreCDI(ignores bool) { r.locked(func() { r.ignoresCDI = ignores }) }
 
 // Creating has f called before each container is created; f may use the runtime.

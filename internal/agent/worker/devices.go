@@ -50,16 +50,16 @@ func (w *Worker) devicesOf(ctx context.Context, pod *v1.Pod, c *v1.Container) (d
 	return grant, because(plan.ReasonDevicesNotReady, err)
 }
 
-// createContainer creates a container; one with CDI devices only by a runtime that is known not to leave them out.
+// createContainer creates a container; one with CDI devices, in whichever way it asks for them, only by a runtime that is known not to leave them out.
 func (w *Worker) createContainer(ctx context.Context, c *v1.Container, req *criv1.CreateContainerRequest) (id string, err error) {
 	var verdict cdiprobe.Verdict
-	asks := len(req.Config.CDIDevices) > 0
+	asks := cdiprobe.Asks(req.Config)
 	if asks {
 		switch verdict, err = w.cfg.CDI.Ask(ctx, req); {
 		case err != nil:
 			return "", because(plan.ReasonCreateError, fmt.Errorf("it is not known whether the runtime honours CDI devices: %s", text(err)))
 		case verdict.Answer != cdiprobe.Honours:
-			return "", because(plan.ReasonDevicesNotReady, errors.New(cdiprobe.Held(c.Name, req.Config.CDIDevices[0].Name, verdict.Generation)))
+			return "", because(plan.ReasonDevicesNotReady, errors.New(cdiprobe.Held(c.Name, verdict)))
 		}
 	}
 	created, err := w.cfg.Runtime.CreateContainer(ctx, req)

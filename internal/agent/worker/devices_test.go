@@ -18,9 +18,16 @@ import (
 	"monopod.dev/monopod/internal/agent/plan"
 )
 
-// TestTheAnswerIsOfWhoCreates: a container with CDI devices is not started when another runtime may have created it than the one that was asked
-// whether it honours them; the next attempt asks that.
-func TestTheAnswerIsOfWhoCreates(t *testing.T) {
+// bench is a worker of a fake runtime, with a sandbox.
+type bench struct {
+	rt      *crifake.Runtime
+	client  *cri.Client
+	w       *Worker
+	request func(attempt uint32) *criv1.CreateContainerRequest // for a container with a CDI device
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	dir, err := os.MkdirTemp("/tmp", "mpw")
 	if err != nil {
@@ -41,12 +48,19 @@ func TestTheAnswerIsOfWhoCreates(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &Worker{cfg: Config{Runtime: client, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: log})}}
-	request := func(attempt uint32) *criv1.CreateContainerRequest {
+	return &bench{rt, client, w, func(attempt uint32) *criv1.CreateContainerRequest {
 		return &criv1.CreateContainerRequest{PodSandboxId: s.PodSandboxId, SandboxConfig: sandbox, Config: &criv1.ContainerConfig{
 			Metadata: &criv1.ContainerMetadata{Name: "a", Attempt: attempt}, Image: &criv1.ImageSpec{Image: "img"},
 			CDIDevices: []*criv1.CDIDevice{{Name: "example.com/widget=0"}},
 		}}
-	}
+	}}
+}
+
+// TestTheAnswerIsOfWhoCreates: a container with CDI devices is not started when another runtime may have created it than the one that was asked
+// whether it honours them; the next attempt asks that.
+func TestTheAnswerIsOfWhoCreates(t *testing.T) {
+	b := newBench(t)
+	rt, client, w, request := b.rt, b.client, b.w, b.request
 	// It is replaced by one that ignores them, after it was asked and before it creates.
 	rt.Creating(func(cfg *criv1.ContainerConfig) {
 		if d := cfg.CDIDevices; len(d) == 1 && d[0].Name == "example.com/widget=0" {
@@ -70,5 +84,43 @@ func TestTheAnswerIsOfWhoCreates(t *testing.T) {
 	without.Config.CDIDevices = nil
 	if _, err := w.createContainer(t.Context(), c, without); err != nil {
 		t.Errorf("without devices: %v", err)
+	}
+}
+
+// TestAnnotationsAskForDevices: a container whose device plugin has answered with annotations is not created by a runtime that ignores those either.
+func TestAnnotationsAskForDevices(t *testing.T) {
+	b := newBench(t)
+	asks := func(attempt uint32) *criv1.CreateContainerRequest {
+		req := b.request(attempt)
+		req.Config.CDIDevices, req.Config.Annotations = nil, map[string]string{"cdi.k8s.io/vendor_class": "example.com/widget=0"}
+		return req
+	}
+	c := &v1.Container{Name: "a"}
+	b.rt.Is("containerd", "1.6.20")
+	b.rt.IgnoreCDIAnnotations(true)
+	var why *failedBecause
+	_, err := b.w.createContainer(t.Context(), c, asks(0))
+	if !errors.As(err, &why) || why.reason != plan.ReasonDevicesNotReady {
+		t.Fatalf("created by one that ignores annotations: %v", err)
+	}
+	for _, want := range []string{"containerd 1.6.20", "by annotations cdi.k8s.io/... (example.com/widget=0)", "enable_cdi"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+	if _, left := b.rt.Count(); left != 0 {
+		t.Errorf("%d containers are left", left)
+	}
+	b.rt.IgnoreCDIAnnotations(false)
+	b.rt.Is("containerd", "2.1.0")
+	if _, err := b.client.Identify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id, err := b.w.createContainer(t.Context(), c, asks(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.rt.Config(id); len(got.CDIDevices) != 0 || got.Annotations["cdi.k8s.io/vendor_class"] != "example.com/widget=0" {
+		t.Errorf("created as %v", got)
 	}
 }

@@ -4,8 +4,26 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"monopod.dev/monopod/internal/devices/source"
 )
+
+// saidOf are the messages of a pod's events of one reason.
+func (b *bench) saidOf(name, reason string) (messages []string) {
+	b.Helper()
+	list, err := b.kube.CoreV1().Events("").List(b.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.InvolvedObject.Name == name && e.Reason == reason {
+			messages = append(messages, e.Message)
+		}
+	}
+	return messages
+}
 
 // TestRuntimeIgnoresCDIAnnotations: a pod whose plugin asks for CDI devices by annotations does not start without them either.
 func TestRuntimeIgnoresCDIAnnotations(t *testing.T) {
@@ -30,4 +48,35 @@ func TestRuntimeIgnoresCDIAnnotations(t *testing.T) {
 	if a := b.rt.Config(b.running("a")).Annotations; a["cdi.k8s.io/vendor_class"] != "example.com/widget=0" {
 		t.Errorf("it runs with the annotations %v", a)
 	}
+}
+
+// TestADeviceWhereThePodHasAVolume: the pod's status and event name both, and nothing is created; it starts when the plugin has moved.
+func TestADeviceWhereThePodHasAVolume(t *testing.T) {
+	b := newBench(t)
+	node := func(at string) source.Answer {
+		return source.Answer{Nodes: []source.Node{{HostPath: "/dev/ttyUSB0", ContainerPath: at, Permissions: "rw"}}}
+	}
+	b.devices.answers(node("/dev/modem"))
+	b.devices.set(1)
+	b.create(pod("p", wantsWidget, func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{{Name: "files", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "files", MountPath: "/dev/modem/"}}
+	}))
+	const words = `a device of the container (example.com/widget) brings the device node "/dev/ttyUSB0" (rw) to /dev/modem, where the pod mounts its volume "files": mount that elsewhere`
+	b.status("p", "is not created", func(st v1.PodStatus) bool {
+		if st.Phase != v1.PodPending || len(st.ContainerStatuses) == 0 {
+			return false
+		}
+		w := st.ContainerStatuses[0].State.Waiting
+		return w != nil && w.Reason == "CreateContainerConfigError" && w.Message == words
+	})
+	b.eventually("an event tells it", func() bool {
+		said := b.saidOf("p", "Failed")
+		return len(said) > 0 && said[0] == "Error: "+words
+	})
+	if _, c := b.rt.Count(); c != 0 {
+		t.Errorf("%d containers", c)
+	}
+	b.devices.answers(node("/dev/modem0"))
+	b.status("p", "is ready", isReady)
 }

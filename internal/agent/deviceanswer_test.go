@@ -2,10 +2,12 @@ package agent
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/devices/source"
 )
@@ -79,4 +81,45 @@ func TestADeviceWhereThePodHasAVolume(t *testing.T) {
 	}
 	b.devices.answers(node("/dev/modem0"))
 	b.status("p", "is ready", isReady)
+}
+
+// TestAPodsAnnotationsReachNoDevice: nobody gets a device by annotating a pod; what is copied to its containers is the agent's own alone.
+func TestAPodsAnnotationsReachNoDevice(t *testing.T) {
+	b := newBench(t)
+	b.rt.HaveCDI("example.com/widget=1")
+	var mu sync.Mutex // guards created
+	created := map[string]int{}
+	b.rt.Creating(func(cfg *cri.ContainerConfig) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, d := range cfg.CDIDevices {
+			created[d.Name]++
+		}
+		for key, value := range cfg.Annotations {
+			created[key+"="+value]++
+		}
+	})
+	annotated := func(p *v1.Pod) {
+		p.Annotations = map[string]string{"cdi.k8s.io/mine": "example.com/widget=1", "monopod.dev/devices": "mine", "example.com/mine": "x", "example.com/w": "1"}
+		p.Spec.InitContainers = []v1.Container{{Name: "i", Image: "img"}}
+	}
+	b.devices.answers(source.Answer{Annotations: map[string]string{"example.com/w": "0"}})
+	b.devices.set(1)
+	for name, change := range map[string]func(*v1.Pod){"with": wantsWidget, "without": func(*v1.Pod) {}} {
+		b.create(pod(name, annotated, change))
+		b.rt.Exit(b.running("i"), 0)
+		b.status(name, "is ready", isReady)
+		b.delete(name, 0)
+		b.noPod(name)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if created["example.com/w=0"] != 1 || created["monopod.dev/devices=record of a"] != 1 {
+		t.Errorf("the device's own annotations: %v", created)
+	}
+	for said := range created {
+		if strings.HasPrefix(said, "cdi.k8s.io/") || said == "example.com/widget=1" || said == "example.com/mine=x" || said == "example.com/w=1" || said == "monopod.dev/devices=mine" {
+			t.Errorf("a container is created with %s", said)
+		}
+	}
 }

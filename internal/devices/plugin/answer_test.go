@@ -1,15 +1,22 @@
 package plugin
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"monopod.dev/monopod/examples/deviceplugin/emulator"
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/source"
 )
@@ -123,6 +130,83 @@ func TestAnswerMaySayTheSameTwice(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("answer %+v, %v, want %+v", got, err, want)
 	}
+}
+
+// What is wrong with a preference is told, with its plugin: whoever wonders why it is not followed finds it in the log.
+func TestAPreferenceThatIsIgnoredIsLogged(t *testing.T) {
+	var said syncBuffer
+	var reply atomic.Pointer[func(context.Context) (*v1beta1.PreferredAllocationResponse, error)]
+	n := start(t, func(s *Source) {
+		s.pace.prefer = 500 * time.Millisecond
+		s.log = slog.New(slog.NewTextHandler(&said, nil))
+	})
+	p, _ := n.plug(emulator.Config{Devices: emulator.Devices(4, 0), Preferred: true, Hooks: emulator.Hooks{
+		Prefer: func(ctx context.Context, _ *v1beta1.ContainerPreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+			return (*reply.Load())(ctx)
+		}}})
+	n.awaitHealthy(resource, 4)
+	ids := func(ids ...string) func(context.Context) (*v1beta1.PreferredAllocationResponse, error) {
+		return func(context.Context) (*v1beta1.PreferredAllocationResponse, error) {
+			return &v1beta1.PreferredAllocationResponse{ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: ids}}}, nil
+		}
+	}
+	for name, c := range map[string]struct {
+		reply func(context.Context) (*v1beta1.PreferredAllocationResponse, error)
+		want  string
+	}{
+		"lacks one that it must have": {ids("dev-0", "dev-2"), `problem="it lacks device \"dev-1\", which it had to have"`},
+		"one that is not available":   {ids("dev-1", "dev-3"), `problem="device \"dev-3\" was not offered, or is named twice"`},
+		"one twice":                   {ids("dev-1", "dev-1"), `problem="device \"dev-1\" was not offered, or is named twice"`},
+		"too few":                     {ids("dev-1"), `problem="it has 1 devices where 2 were asked for"`},
+		"too many":                    {ids("dev-0", "dev-1", "dev-2"), `problem="it has 3 devices where 2 were asked for"`},
+		"nothing": {func(context.Context) (*v1beta1.PreferredAllocationResponse, error) {
+			return &v1beta1.PreferredAllocationResponse{}, nil
+		}, `problem="container_responses has 0 entries for a request with 1 container"`},
+		"an error": {func(context.Context) (*v1beta1.PreferredAllocationResponse, error) {
+			return nil, errors.New("no idea")
+		}, `error="no idea"`},
+		"no answer in time": {func(ctx context.Context) (*v1beta1.PreferredAllocationResponse, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, "deadline exceeded"},
+	} {
+		reply.Store(&c.reply)
+		said.take()
+		if got := n.Prefer(t.Context(), resource, []string{"dev-0", "dev-1", "dev-2"}, []string{"dev-1"}, 2); got != nil {
+			t.Errorf("%s: preference %v", name, got)
+		}
+		line := said.take()
+		for _, want := range []string{"level=WARN", `msg="device plugin's preference is ignored"`, "resource=" + resource, p.Socket(), c.want} {
+			if !strings.Contains(line, want) {
+				t.Errorf("%s: %q does not say %s", name, line, want)
+			}
+		}
+	}
+	good := ids("dev-1", "dev-2")
+	reply.Store(&good)
+	if got := n.Prefer(t.Context(), resource, []string{"dev-0", "dev-1", "dev-2"}, []string{"dev-1"}, 2); !slices.Equal(got, []string{"dev-1", "dev-2"}) || strings.Contains(said.take(), "preference") {
+		t.Errorf("preference %v", got)
+	}
+}
+
+// syncBuffer is a log that several write to.
+type syncBuffer struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take returns what was written since the last time.
+func (b *syncBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
 }
 
 func FuzzAnswer(f *testing.F) {

@@ -111,7 +111,7 @@ func resolveCDI(set *cdispec.Set, names []string) ([]*cdispec.Device, error) {
 	if len(errs) == 0 {
 		return devices, nil
 	}
-	return nil, fmt.Errorf("%w%s: %w", joinLine(errs), cdiReport(set), errdefs.ErrInvalidArgument)
+	return nil, fmt.Errorf("%w%s: %w", joinLine(errs), cdiReport(set, names), errdefs.ErrInvalidArgument)
 }
 
 // unresolvedCDI says why a name has no device: files contradict each other, nobody knows its kind, or its kind has others.
@@ -141,8 +141,8 @@ func unresolvedCDI(set *cdispec.Set, name string) error {
 // maxListed bounds the lists of an error.
 const maxListed = 20
 
-// cdiReport says where devices were looked for, and what is wrong with each file there.
-func cdiReport(set *cdispec.Set) string {
+// cdiReport says where devices were looked for, and what is wrong with each file there, but for what was said of the names that were asked for.
+func cdiReport(set *cdispec.Set, names []string) string {
 	var report strings.Builder
 	fmt.Fprintf(&report, "; looked in %s, found %d specs", strings.Join(set.Dirs, ", "), len(set.Files))
 	var files []string
@@ -156,9 +156,10 @@ func cdiReport(set *cdispec.Set) string {
 	if len(files) > 0 {
 		fmt.Fprintf(&report, " (%s)", strings.Join(files, ", "))
 	}
-	for i, f := range set.Faults {
+	faults := slices.DeleteFunc(slices.Clone(set.Faults), func(f cdispec.Fault) bool { return slices.Contains(names, f.Device) })
+	for i, f := range faults {
 		if i == maxListed {
-			fmt.Fprintf(&report, "; and %d more faults", len(set.Faults)-maxListed)
+			fmt.Fprintf(&report, "; and %d more faults", len(faults)-maxListed)
 			break
 		}
 		fmt.Fprintf(&report, "; %s", f)

@@ -272,6 +272,9 @@ func TestCDIErrorsLetTheUserMendIt(t *testing.T) {
 					t.Errorf("%q lacks %q", err, part)
 				}
 			}
+			if n := strings.Count(err.Error(), "each of these files"); n > 1 {
+				t.Errorf("%q says %d times which files contradict each other", err, n)
+			}
 			if golden(t, spec, dir) != golden(t, plain(), dir) {
 				t.Error("something was injected")
 			}

@@ -232,3 +232,31 @@ func TestFailingHookOfACDIDeviceIsTold(t *testing.T) {
 		})
 	}
 }
+
+// TestADeviceNodeThatIsMountedToo: a plugin that answers with a node and a mount of the same file at the same path has said one thing; the container may use
+// it. Where the pod has a volume of something else, both are named, and nothing is created.
+func TestADeviceNodeThatIsMountedToo(t *testing.T) {
+	f := newFaults(t, "")
+	thing := f.path("thing")
+	// A number for local use, without a driver: who may open it hears that nothing is there.
+	if err := unix.Mknod(thing, unix.S_IFCHR|0o666, int(unix.Mkdev(240, 77))); err != nil {
+		t.Fatal(err)
+	}
+	cfg := emulator.Config{Dir: f.n.PluginDir(), Resource: emulated, Devices: emulator.Devices(2, 0)}
+	cfg.Hooks.Allocate = func(context.Context, []string) (*v1beta1.AllocateResponse, error) {
+		return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{
+			Mounts: []*v1beta1.Mount{{HostPath: thing, ContainerPath: "/dev/thing"}}, Devices: []*v1beta1.DeviceSpec{{HostPath: thing, ContainerPath: "/dev/thing", Permissions: "rw"}},
+		}}}, nil
+	}
+	runPlugin(t, cfg)
+	awaitResource(t, f.n, 2, 2)
+	pod := func(name, volumes, mounts string) string {
+		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": %q}, "spec": {"nodeName": %q, "terminationGracePeriodSeconds": 0, "volumes": [%s], "containers": [{"name": "c",
+			"image": %q, "imagePullPolicy": "Never", "resources": {"limits": {%q: 1}}, "volumeMounts": [%s], "command": ["sh", "-c", "cat /dev/thing 2>&1; exec sleep 3600"]}]}}`,
+			name, f.n.Name, volumes, busybox, emulated, mounts)
+	}
+	f.n.Apply(pod("uses", "", ""))
+	awaitLog(t, f.n, "uses", "No such device or address")
+	f.n.Apply(pod("clashes", `{"name": "files", "emptyDir": {}}`, `{"name": "files", "mountPath": "/dev/thing/"}`))
+	f.waits("clashes", "CreateContainerConfigError", "a device of the container ("+emulated+") brings ", thing, `to /dev/thing, where the pod mounts its volume "files": mount that elsewhere`)
+}

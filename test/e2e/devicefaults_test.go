@@ -260,3 +260,23 @@ func TestADeviceNodeThatIsMountedToo(t *testing.T) {
 	f.n.Apply(pod("clashes", `{"name": "files", "emptyDir": {}}`, `{"name": "files", "mountPath": "/dev/thing/"}`))
 	f.waits("clashes", "CreateContainerConfigError", "a device of the container ("+emulated+") brings ", thing, `to /dev/thing, where the pod mounts its volume "files": mount that elsewhere`)
 }
+
+// TestAnnotatedCDIDevicesThatAreIgnored: a plugin that asks by annotations alone gets its pod no container without devices from a node that ignores those;
+// the pod says what helps, and has its device once that was done.
+func TestAnnotatedCDIDevicesThatAreIgnored(t *testing.T) {
+	f := &faults{T: t, n: harness.NewNode(t, harness.Options{})}
+	f.n.Start("--ignore-cdi-annotations", "true")
+	f.n.LoadImage(archive(t))
+	f.spec("card.json", "k8s.vendor.example.com/card", "c0", `"env": ["DEVICE=c0"]`)
+	cfg := emulator.Config{Dir: f.n.PluginDir(), Resource: emulated, Devices: emulator.Devices(2, 0)}
+	cfg.Hooks.Allocate = func(context.Context, []string) (*v1beta1.AllocateResponse, error) {
+		return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{Annotations: map[string]string{"cdi.k8s.io/card": "k8s.vendor.example.com/card=c0"}}}}, nil
+	}
+	runPlugin(t, cfg)
+	awaitResource(t, f.n, 2, 2)
+	f.run("p", emulated)
+	f.waits("p", "DevicesNotReady", "by annotations cdi.k8s.io/... (k8s.vendor.example.com/card=c0)", "container runtime monopod", "runtime.ignoreCDIAnnotations")
+	f.n.Kill()
+	f.n.Start()
+	f.runs("p", "c0")
+}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,4 +82,45 @@ func TestEveryStoredFieldIsSerializable(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestADamagedRecordStopsNewGrantsWhileItsPodLives(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.db")
+	db := open(t, path)
+	src := &benchSource{}
+	src.set("w0", "w1")
+	m := settledManager(t, db, src)
+	grant(t, m, request("good", "c", 1), "w0")
+	if err := state.NewTable[string](db, tableName).Put("bad", "not a record"); err != nil {
+		t.Fatal(err)
+	}
+
+	m = settledManager(t, db, src)
+	grant(t, m, request("good", "c", 1), "w0")
+	notReady(t, m, request("new", "c", 1), "damaged ledger record", `"bad"`)
+	if p := m.Problems(); len(p) != 1 || !strings.Contains(p[0].Message, `"bad"`) {
+		t.Errorf("problems: %v", p)
+	}
+	if err := m.Reconcile(t.Context(), map[string]bool{"good": true, "bad": true, "new": true}, []Holding{{PodUID: "bad", Container: "c"}}); err != nil {
+		t.Fatal(err)
+	}
+	notReady(t, m, request("new", "c", 1), `"bad"`)
+	ticked := watch(t, m)
+	if err := m.Release(t.Context(), "bad"); err != nil || !ticked() {
+		t.Fatalf("release: %v", err)
+	}
+	grant(t, m, request("new", "c", 1), "w1")
+
+	// A record of a pod that is long gone stops nobody for longer than the first Reconcile.
+	if err := state.NewTable[string](db, tableName).Put("ghost", "not a record"); err != nil {
+		t.Fatal(err)
+	}
+	src.set("w0", "w1", "w2")
+	m = settledManager(t, db, src)
+	notReady(t, m, request("newer", "c", 1), `"ghost"`)
+	ticked = watch(t, m)
+	if err := m.Reconcile(t.Context(), map[string]bool{"good": true, "new": true, "newer": true}, nil); err != nil || !ticked() {
+		t.Fatalf("reconcile: %v", err)
+	}
+	grant(t, m, request("newer", "c", 1), "w2")
 }

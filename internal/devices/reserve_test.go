@@ -1,0 +1,154 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+func TestAShortResourceHoldsThePodUntilADeviceComesFree(t *testing.T) {
+	m, src := newTestManager(t, "w0")
+	grant(t, m, request("a", "c", 1), "w0")
+	notReady(t, m, request("b", "c", 1), "0 free")
+	unknown := request("u", "c", 0)
+	unknown.Containers[0].Resources["other.com/gpu"] = 1
+	src.snap.Problems = []Problem{{Paths: []string{"/etc/cdi/bad.json"}, Message: "is not JSON"}, {Resource: widget, Paths: []string{"/x"}, Message: "not this"}}
+	v, err := m.Admit(t.Context(), unknown)
+	if want := "other.com/gpu is not ready: no device of this resource is defined (looked in /etc/cdi); /etc/cdi/bad.json: is not JSON"; err != nil || v.Message != want {
+		t.Errorf("got  %+v %v\nwant %s", v, err, want)
+	}
+
+	ticked := watch(t, m)
+	if ticked() {
+		t.Error("a tick too early")
+	}
+	if err := m.Release(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if !ticked() {
+		t.Error("no tick when a device came free")
+	}
+	grant(t, m, request("b", "c", 1), "w0")
+	ticked()
+	for range 2 { // idempotent, and nothing to tell
+		if err := m.Release(t.Context(), "a"); err != nil || ticked() {
+			t.Errorf("release of nothing: %v", err)
+		}
+	}
+}
+
+func TestAnUnfitDeviceIsPassedOver(t *testing.T) {
+	m, src := newTestManager(t, "w0", "w1", "w2")
+	src.faults["w0"] = errors.New("/dev/w0 has device number 1:2, the spec says 3:4")
+	grant(t, m, request("a", "c", 1), "w1")
+	notReady(t, m, request("b", "c", 2), "2 wanted, 1 free (of 3, 1 in use, 1 unfit)", "/dev/w0 has device number 1:2")
+	if p := m.Problems(); len(p) != 1 || p[0].Resource != widget || !strings.Contains(p[0].String(), "/etc/cdi/w.json: /dev/w0 has") {
+		t.Errorf("problems: %v", p)
+	}
+	if d := m.Devices(); len(d) != 3 || d[0].Fault == "" || d[1].Fault != "" {
+		t.Errorf("devices: %+v", d)
+	}
+	delete(src.faults, "w0")
+	grant(t, m, request("b", "c", 2), "w0", "w2") // looked at again, without a tick
+	if p := m.Problems(); len(p) != 0 {
+		t.Errorf("problems: %v", p)
+	}
+}
+
+func TestConcurrentGrantsNeverShareADevice(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	var names []string
+	for i := range 16 {
+		names = append(names, fmt.Sprintf("w%d", i))
+	}
+	m, _ := newTestManager(t, names...)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		for range 2 { // a retry
+			wg.Go(func() {
+				if v, err := m.Admit(t.Context(), podOf(fmt.Sprint(i), asks("c", 1), asks("d", 1))); err != nil || v.Phase != Admitted {
+					t.Error(v, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	seen := map[string]bool{}
+	for _, g := range m.Grants() {
+		for _, d := range g.Devices {
+			seen[d.Name] = true
+		}
+	}
+	if len(seen) != 16 {
+		t.Errorf("%d different devices granted, want 16: %v", len(seen), slices.Sorted(maps.Keys(seen)))
+	}
+}
+
+// While one call's device is being looked at, which may take long, everybody else goes on; a call for the same pod waits,
+// as long as its context lets it.
+func TestASlowCheckHoldsUpOnlyItsOwnPod(t *testing.T) {
+	m, src := newTestManager(t, "w0", "w1")
+	checks, block := make(chan string, 10), make(chan struct{})
+	src.block, src.checks = block, checks
+	first := make(chan error, 1)
+	go func() {
+		_, err := m.Admit(t.Context(), request("a", "c", 1))
+		first <- err
+	}()
+	<-checks
+
+	src.mu.Lock()
+	src.block = nil
+	src.mu.Unlock()
+	grant(t, m, request("b", "c", 1), "w1") // w0 is spoken for
+	if n := m.Resources()[widget]; n != (inventory.Quantity{Capacity: 2, Allocatable: 2}) {
+		t.Errorf("resources: %+v", n)
+	}
+	if g := m.Grants(); len(g) != 1 {
+		t.Errorf("published before it is durable: %+v", g)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := m.Release(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("release during a grant: %v", err)
+	}
+	notReady(t, m, request("c", "c", 1))
+	src.faults["w0"] = errors.New("broken after all")
+	close(block)
+	if err := <-first; err != nil { // the fault came after its check
+		t.Error(err)
+	}
+}
+
+func TestOneTurnedAwayIsToldWhenAReservationEnds(t *testing.T) {
+	m, src := newTestManager(t, "w0")
+	checks, block := make(chan string, 10), make(chan struct{})
+	src.block, src.checks = block, checks
+	defer failpoint.Arm("devices/grant/before-persist", func() error { return errors.New("disk gone") })()
+	first := make(chan error, 1)
+	go func() {
+		_, err := m.Admit(t.Context(), request("a", "c", 1))
+		first <- err
+	}()
+	<-checks
+	notReady(t, m, request("b", "c", 1))
+	ticked := watch(t, m)
+	close(block)
+	if err := <-first; err == nil {
+		t.Error("no error")
+	}
+	if !ticked() {
+		t.Error("no tick")
+	}
+}

@@ -31,10 +31,17 @@ func listing(change func(devices []*v1beta1.Device) []*v1beta1.Device) func(*set
 	return func(s *settings) { s.Devices = change(s.Devices) }
 }
 
+// later changes the devices of all lists but the first.
+func later(change func(devices []*v1beta1.Device) []*v1beta1.Device) func(*settings) {
+	return func(s *settings) { s.Quirks.Later = change }
+}
+
 var calls atomic.Int64 // of Allocate, for answers that change
 
+func twice(d []*v1beta1.Device) []*v1beta1.Device { return append(slices.Clone(d), d[0]) }
+
 var faults = []fault{
-	{"duplicate-id", "the first ID is in the list twice", listing(func(d []*v1beta1.Device) []*v1beta1.Device { return append(d, d[0]) })},
+	{"duplicate-id", "the first ID is in the list twice", listing(twice)},
 	{"empty-id", "a device has no ID", listing(func(d []*v1beta1.Device) []*v1beta1.Device {
 		return append(d, &v1beta1.Device{Health: v1beta1.Healthy})
 	})},
@@ -49,6 +56,12 @@ var faults = []fault{
 	})},
 	{"negative-numa-node", "a device is on NUMA node -1", listing(func(d []*v1beta1.Device) []*v1beta1.Device {
 		return append(d, &v1beta1.Device{ID: "far", Health: v1beta1.Healthy, Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: -1}}}})
+	})},
+	{"later-duplicate-id", "all lists but the first have the first ID twice", later(twice)},
+	{"later-numa-node", "in all lists but the first a device is on NUMA node 5000", later(func(d []*v1beta1.Device) []*v1beta1.Device {
+		d = slices.Clone(d)
+		d[0] = &v1beta1.Device{ID: d[0].ID, Health: d[0].Health, Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: 5000}}}}
+		return d
 	})},
 	{"no-list", "ListAndWatch never sends anything", func(s *settings) { s.Quirks.NoList = true }},
 	{"end-stream", "ListAndWatch returns after its first list", func(s *settings) { s.Quirks.EndStream = true }},

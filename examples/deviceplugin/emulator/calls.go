@@ -33,18 +33,25 @@ func (p *Plugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServe
 		<-stream.Context().Done()
 		return nil
 	}
-	for {
+	for first := true; ; first = false {
 		p.mu.Lock()
 		devices, changed := p.devices, p.changed
 		p.mu.Unlock()
 		if p.cfg.Quirks.NewIDs {
 			devices = renamed(devices, number)
 		}
+		later := p.cfg.Quirks.Later
+		if later != nil && !first {
+			devices = later(devices)
+		}
 		if err := stream.Send(&v1beta1.ListAndWatchResponse{Devices: devices}); err != nil {
 			return err
 		}
 		if p.cfg.Quirks.EndStream {
 			return nil
+		}
+		if later != nil && first {
+			continue
 		}
 		select {
 		case <-stream.Context().Done():

@@ -80,6 +80,8 @@ type Quirks struct {
 	// NoList never sends a list, EndStream ends each stream after its first list, OneStream has only the first stream get a list, and NewIDs
 	// gives the devices other IDs for each stream.
 	NoList, EndStream, OneStream, NewIDs bool
+	// Later changes the devices of a stream's second list and those after it, where it is set; the second one comes at once.
+	Later func([]*v1beta1.Device) []*v1beta1.Device
 	// AcceptUnknown has Allocate answer for IDs that are not in the list. Unknown, where it is set, is called with such an ID.
 	AcceptUnknown bool
 	Unknown       func(id string)

@@ -111,26 +111,28 @@ type line struct {
 	cancel context.CancelFunc
 	closed chan struct{}
 	began  time.Time
+	numa   []int // of the host
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next list, and at the end
 	lists   int
-	devices []*v1beta1.Device
-	bytes   int
+	devices []*v1beta1.Device // of the last list
+	first   judge.List        // the first list that has devices in it; until there is one the last of those that are empty
+	later   *judge.Later      // of the lists after that
 	ended   error
 	until   time.Time // of the end
 }
 
-// open connects and asks for the devices.
-func (r *run) open(ctx context.Context, socket string) (*line, error) {
-	if call := r.reach(ctx, socket, r.cfg.Timeout); call.Failed() {
+// open connects to a subject.
+func (r *run) open(ctx context.Context, s *subject) (*line, error) {
+	if call := r.reach(ctx, s.socket, r.cfg.Timeout); call.Failed() {
 		return nil, errors.New(call.Error)
 	}
-	conn, err := connect(ctx, socket)
+	conn, err := connect(ctx, s.socket)
 	if err != nil {
 		return nil, err
 	}
-	return &line{conn: conn, client: v1beta1.NewDevicePluginClient(conn), changed: make(chan struct{}), closed: make(chan struct{})}, nil
+	return &line{conn: conn, client: v1beta1.NewDevicePluginClient(conn), numa: hostNUMA(), later: &s.later, changed: make(chan struct{}), closed: make(chan struct{})}, nil
 }
 
 // listen asks for the devices and follows the stream until close.
@@ -161,7 +163,13 @@ func (l *line) took(msg *v1beta1.ListAndWatchResponse, err error) {
 	defer l.mu.Unlock()
 	if err == nil {
 		l.lists++
-		l.devices, l.bytes = msg.GetDevices(), proto.Size(msg)
+		l.devices = msg.GetDevices()
+		list := judge.List{Devices: l.devices, Bytes: proto.Size(msg), HostNUMA: l.numa}
+		if len(l.first.Devices) == 0 { // some plugins look for their devices while they serve
+			l.first = list
+		} else {
+			l.later.Add(list)
+		}
 	} else {
 		l.ended, l.until = err, time.Now()
 	}
@@ -212,8 +220,16 @@ func (l *line) state() judge.Stream {
 	return s
 }
 
-func (l *line) list() (devices []*v1beta1.Device, bytes int) {
+// list is the last list, and the first.
+func (l *line) list() (devices []*v1beta1.Device, first judge.List) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.devices, l.bytes
+	return l.devices, l.first
+}
+
+// laters are the lists after the first one, of this line and of those before.
+func (l *line) laters() judge.Later {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return *l.later
 }

@@ -22,7 +22,9 @@ type subject struct {
 	told         *judge.Options // by the registration; nil: nothing was
 	options      judge.Options
 	devices      []*v1beta1.Device
-	ids          []string // of those that can be granted, in the order of the list
+	first        judge.List  // the list that the plugin told first
+	later        judge.Later // those that came on a connection that was there
+	ids          []string    // of those that can be granted, in the order of the list
 	line         *line
 	lost         string // why nothing more can be tried
 }
@@ -58,6 +60,7 @@ var (
 	ofAllocations = []string{"allocate/one", "allocate/each", "allocate/several", "allocate/all", "allocate/same", "allocate/containers"}
 	ofAnswers     = []string{"answer/responses", "answer/content", "answer/envs", "answer/paths", "answer/permissions", "answer/host-paths", "answer/cdi", "answer/usable"}
 	ofPreferences = []string{"prefer/answers", "prefer/fits"}
+	ofTheStream   = []string{"list/later", "list/stream"}
 )
 
 // try goes through all that concerns one resource.
@@ -71,7 +74,7 @@ func (r *run) try(ctx context.Context, s *subject) {
 	if !r.tryList(ctx, s) {
 		why := "the plugin tells no devices"
 		r.skip(s.name, why, "list/again")
-		for _, names := range [][]string{ofAllocations, {"allocate/unknown", "allocate/odd"}, ofAnswers, ofPreferences, {"prefer/odd", "start/answers", "start/odd", "list/stream"}} {
+		for _, names := range [][]string{ofAllocations, {"allocate/unknown", "allocate/odd"}, ofAnswers, ofPreferences, {"prefer/odd", "start/answers", "start/odd"}, ofTheStream} {
 			r.skip(s.name, why, names...)
 		}
 		return
@@ -81,15 +84,16 @@ func (r *run) try(ctx context.Context, s *subject) {
 	r.tryPreferences(ctx, s)
 	r.tryStarts(ctx, s)
 	if s.lost != "" {
-		r.skip(s.name, s.lost, "list/stream")
+		r.skip(s.name, s.lost, ofTheStream...)
 		return
 	}
+	r.add(judge.ListedLater(s.name, s.first, s.line.laters()))
 	r.add(judge.Streamed(s.name, s.line.state()))
 }
 
 // tryList asks for the options and the devices. It returns false when there are none to go on with.
 func (r *run) tryList(ctx context.Context, s *subject) bool {
-	l, err := r.open(ctx, s.socket)
+	l, err := r.open(ctx, s)
 	if err != nil {
 		r.skip(s.name, "the plugin is not there: "+err.Error(), "register/options")
 		r.skip(s.name, "the plugin is not there", ofTheList[:5]...)
@@ -110,9 +114,11 @@ func (r *run) tryList(ctx context.Context, s *subject) bool {
 		s.options = *s.told
 	}
 	first := r.listFrom(ctx, l)
-	devices, bytes := l.list()
+	devices, list := l.list()
+	list.Call = first
+	s.first = list
 	s.take(devices)
-	r.add(judge.Listed(s.name, judge.List{Call: first, Devices: devices, Bytes: bytes, HostNUMA: hostNUMA()})...)
+	r.add(judge.Listed(s.name, list)...)
 	if first.Failed() {
 		r.skip(s.name, "there is no list", ofTheList[1:5]...)
 	}
@@ -154,7 +160,7 @@ func (r *run) relist(ctx context.Context, s *subject) judge.Again {
 		s.line.close()
 		s.line = nil
 	}
-	l, err := r.open(ctx, s.socket)
+	l, err := r.open(ctx, s)
 	if err != nil {
 		again.Error = err.Error()
 		return again
@@ -162,9 +168,9 @@ func (r *run) relist(ctx context.Context, s *subject) judge.Again {
 	s.line = l
 	again.Call = r.listFrom(ctx, l)
 	if !again.Failed() {
-		devices, _ := l.list()
+		devices, first := l.list()
 		s.take(devices)
-		again.After = devices
+		again.After = first.Devices
 	}
 	return again
 }

@@ -39,11 +39,14 @@ type Check struct {
 func check(v Verdict, name, resource, format string, args ...any) Check {
 	r, _ := ruleOf(name) // there is one for each name that is used here: see the tests
 	c := Check{Name: name, Resource: resource, Verdict: v, Found: fmt.Sprintf(format, args...), API: r.api}
-	if v == Warn || v == Fail {
+	if c.bad() {
 		c.Remedy = r.remedy
 	}
 	return c
 }
+
+// bad says that something is wrong.
+func (c Check) bad() bool { return c.Verdict == Warn || c.Verdict == Fail }
 
 // NotDone is a check that was left out, with the reason.
 func NotDone(name, resource, why string) Check { return check(Skip, name, resource, "%s", why) }

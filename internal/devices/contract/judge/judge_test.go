@@ -109,6 +109,63 @@ func TestListAgain(t *testing.T) {
 	}
 }
 
+// TestListAgainWithOtherFaults: the IDs are the same, and the list is worse all the same, unless it was before.
+func TestListAgainWithOtherFaults(t *testing.T) {
+	good, twice := devices("a"), devices("a", "a")
+	word := []*v1beta1.Device{{ID: "a", Health: "OK"}}
+	for i, c := range []struct {
+		before, after []*v1beta1.Device
+		want          Verdict
+	}{{good, twice, Fail}, {twice, twice, OK}, {twice, good, OK}, {good, word, Fail}, {good, numa(-1), Warn}, {twice, word, Fail}} {
+		if got := ListedAgain("restart/serves", "r", Again{Before: c.before, After: c.after}); got.Verdict != c.want {
+			t.Errorf("%d: %+v, want %s", i, got, c.want)
+		}
+	}
+}
+
+// TestLaterLists are judged as the first one is; what was wrong with that already is not said again.
+func TestLaterLists(t *testing.T) {
+	good, twice, none := List{Devices: devices("a", "b")}, List{Devices: devices("a", "a")}, List{Devices: devices("")}
+	word := List{Devices: []*v1beta1.Device{{ID: "a", Health: "Degraded"}}}
+	far, negative := List{Devices: numa(5000)}, List{Devices: numa(-1)}
+	large := List{Devices: devices("a"), Bytes: 5 << 20}
+	for i, c := range []struct {
+		first List
+		later []List
+		want  Verdict
+		says  []string
+	}{
+		{good, nil, OK, []string{"none was sent"}},
+		{good, []List{good, {}}, OK, []string{"2 lists, as good as the first"}},
+		{good, []List{good, twice}, Fail, []string{"of 2 lists after the first, number 2 (as list/ids): an ID is in the list more than once", `"a"`}},
+		{good, []List{none}, Fail, []string{"of 1 list after", "without an ID"}},
+		{good, []List{word, good}, Fail, []string{"number 1 (as list/health): words", `"Degraded"`}},
+		{good, []List{far}, Fail, []string{"(as list/topology): NUMA nodes that no machine has"}},
+		{good, []List{negative, large}, Warn, []string{"number 1 (as list/topology)", "number 2 (as list/size)"}},
+		{good, []List{word, negative}, Fail, []string{"list/health", "list/topology"}},
+		{good, []List{negative, word}, Fail, []string{"list/health", "list/topology"}},
+		{twice, []List{twice, none}, OK, []string{"nothing that was not wrong with the first"}},
+		{twice, []List{word}, Fail, []string{"list/health"}},
+		{negative, []List{far}, Fail, []string{"no machine has"}},
+	} {
+		var all Later
+		for _, l := range c.later {
+			all.Add(l)
+		}
+		got := ListedLater("r", c.first, all)
+		if got.Verdict != c.want || slices.ContainsFunc(c.says, func(part string) bool { return !strings.Contains(got.Found, part) }) {
+			t.Errorf("%d: %+v, want %s with %q", i, got, c.want, c.says)
+		}
+	}
+	var many Later
+	for range 1000 {
+		many.Add(twice)
+	}
+	if got := ListedLater("r", good, many); strings.Count(got.Found, "list/ids") != 1 {
+		t.Errorf("a thousand of the same kind: %s", got.Found)
+	}
+}
+
 func TestStream(t *testing.T) {
 	for i, c := range []struct {
 		s    Stream

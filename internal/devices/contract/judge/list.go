@@ -30,7 +30,12 @@ func Listed(resource string, l List) []Check {
 	if l.Failed() {
 		return []Check{check(Fail, "list/first", resource, "ListAndWatch %s", l.Call)}
 	}
-	return []Check{listed(resource, l), ids(resource, l.Devices), health(resource, l.Devices), topology(resource, l), size(resource, l)}
+	return append([]Check{listed(resource, l)}, contents(resource, l)...)
+}
+
+// contents are the checks of what a list has in it, whichever it is of those that a plugin sends.
+func contents(resource string, l List) []Check {
+	return []Check{ids(resource, l.Devices), health(resource, l.Devices), topology(resource, l), size(resource, l)}
 }
 
 func listed(resource string, l List) Check {
@@ -166,6 +171,11 @@ func ListedAgain(name, resource string, a Again) Check {
 		return check(Fail, name, resource, "other IDs than before: %s have gone, %s have come: containers hold devices that nobody has", some(gone), some(come))
 	case len(gone)+len(come) > 0:
 		return check(Warn, name, resource, "other devices than before: gone %s; come %s", orNone(gone), orNone(come))
+	}
+	for i, c := range contents(resource, List{Devices: a.After}) {
+		if c.bad() && c.Verdict != contents(resource, List{Devices: a.Before})[i].Verdict {
+			return check(c.Verdict, name, resource, "this list is worse than the one before (as %s): %s", c.Name, c.Found)
+		}
 	}
 	return check(OK, name, resource, "the same %s, after %s", count(len(after), "device"), Time(a.Took))
 }

@@ -45,6 +45,8 @@ var rules = []rule{
 		"use shorter IDs, or offer fewer devices"},
 	{"list/again", "DevicePlugin.ListAndWatch: a node that connects anew calls it again, and is told all devices again",
 		"let each call of ListAndWatch send the whole list first; end the old call when stream.Context() is done, and share no channel of which only one call gets each value"},
+	{"list/later", "ListAndWatchResponse: each list replaces the one before, and has to be as the first one: IDs, health, topology",
+		"make every list by the same code, from all devices, and not by appending to the last one"},
 	{"list/stream", "DevicePlugin.ListAndWatch: a new list is sent when a device changes or goes; the stream stays open for as long as the plugin runs",
 		"return from ListAndWatch only when stream.Context() is done or the plugin ends, and send a list only when something has changed"},
 

@@ -74,6 +74,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.cfg.MemoryMiB, "memory", 0, "the machine's memory in MiB (default 2048)")
 	flags.IntVar(&o.cfg.DiskMiB, "disk", 0, "the machine's disk in MiB, a sparse file (default 8192)")
 	flags.IntVar(&o.cfg.CPUs, "cpus", 0, "the machine's processors (default 2)")
+	flags.IntVar(&o.cfg.Boots, "boots", 1, "how often the machine may boot; the command is started anew each time, on the same disk")
 	flags.StringVar(&o.cfg.Cache, "cache", machine.DefaultCache(), "where Debian's packages are kept")
 	if err := flags.Parse(args); err != nil {
 		return o, err

@@ -129,9 +129,14 @@ func copyFile(from, to string, mode fs.FileMode) (err error) {
 	return errors.Join(err, out.Close(), os.Chmod(to, mode))
 }
 
-// makeDisk makes an ext4 file system of a directory, in a sparse file. It has no journal: the disk lives for one run.
-func makeDisk(ctx context.Context, path, dir string, mebibytes int) error {
-	_, err := runTool(ctx, "", "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0,lazy_itable_init=1",
+// makeDisk makes an ext4 file system of a directory, in a sparse file. A disk that lives for one boot needs no journal; without one another boot would not
+// find what was synced before a power cut.
+func makeDisk(ctx context.Context, path, dir string, mebibytes int, journal bool) error {
+	feature := "^has_journal"
+	if journal {
+		feature = "has_journal"
+	}
+	_, err := runTool(ctx, "", "mke2fs", "-q", "-t", "ext4", "-O", feature, "-E", "root_owner=0:0,lazy_itable_init=1,lazy_journal_init=1",
 		"-m", "0", "-L", "monopod-vm", "-d", dir, path, fmt.Sprintf("%dm", mebibytes))
 	return err
 }

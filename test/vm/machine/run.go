@@ -64,13 +64,16 @@ type Config struct {
 	MemoryMiB, DiskMiB, CPUs int
 	// BootTimeout bounds the time until the job starts, 0 is two minutes. The job itself is bounded by Run's context.
 	BootTimeout time.Duration
+	// Boots is how often the machine may boot, 0 is once: one that restarts has ended. Else it boots again, with its disk as the restart has
+	// left it, and the job is started anew; whether it was there before it has to find out by what is on the disk.
+	Boots int
 }
 
 // Result is how a run went.
 type Result struct {
 	// Code is the job's exit code, or 128 plus the number of the signal that ended it.
 	Code int
-	// Prepare is the time for the disk, Boot that from the machine's start to the job's start, Job the job's.
+	// Prepare is the time for the disk, Boot that from the machine's start to the job's first start, Job that from there to its end.
 	Prepare, Boot, Job time.Duration
 }
 
@@ -78,7 +81,7 @@ func (c *Config) setDefaults() {
 	for _, d := range []struct {
 		field *int
 		value int
-	}{{&c.MemoryMiB, 2048}, {&c.DiskMiB, 8192}, {&c.CPUs, 2}} {
+	}{{&c.MemoryMiB, 2048}, {&c.DiskMiB, 8192}, {&c.CPUs, 2}, {&c.Boots, 1}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
@@ -153,7 +156,7 @@ func prepare(ctx context.Context, cfg Config, work string) (Debian, error) {
 			return debian, err
 		}
 	}
-	if err := makeDisk(ctx, filepath.Join(work, diskFile), root, cfg.DiskMiB); err != nil {
+	if err := makeDisk(ctx, filepath.Join(work, diskFile), root, cfg.DiskMiB, cfg.Boots > 1); err != nil {
 		return debian, err
 	}
 	return debian, os.RemoveAll(root)
@@ -210,7 +213,7 @@ func boot(ctx context.Context, cfg Config, work string, debian Debian) (Result, 
 	if err != nil {
 		return Result{}, err
 	}
-	w := &watch{begin: begin, log: cfg.Log, started: make(chan struct{}), exited: make(chan struct{})}
+	w := &watch{begin: begin, log: cfg.Log, most: cfg.Boots, started: make(chan struct{}), exited: make(chan struct{}), tooOften: make(chan struct{})}
 	var copying sync.WaitGroup
 	copying.Go(func() { events.copy(w.read) })
 	copying.Go(func() { output.copy(func(r io.Reader) { _, _ = io.Copy(cfg.Output, r) }) })
@@ -267,6 +270,8 @@ func superviseUntilEnd(ctx context.Context, cfg Config, w *watch, ended <-chan e
 			return nil
 		case <-off:
 			return nil
+		case <-w.tooOften:
+			return nil
 		case <-started:
 			booting.Stop()
 			started = nil
@@ -279,12 +284,16 @@ func superviseUntilEnd(ctx context.Context, cfg Config, w *watch, ended <-chan e
 }
 
 func arguments(cfg Config, work string, debian Debian) []string {
+	restart := "shutdown"
+	if cfg.Boots > 1 {
+		restart = "reset"
+	}
 	return []string{
 		"-machine", "pc,hpet=off,vmport=off", "-accel", "tcg,thread=multi,tb-size=512",
 		// Five-level page tables, which "max" has, only make the emulated walk longer.
 		"-cpu", "max,la57=off",
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB),
-		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
+		"-nodefaults", "-no-user-config", "-action", "reboot=" + restart, "-display", "none", "-serial", "stdio",
 		"-kernel", debian.Kernel, "-initrd", filepath.Join(work, ramdiskFile),
 		"-append", "console=ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check cgroup_no_v1=all systemd.log_target=kmsg systemd.log_level=notice systemd.show_status=false" + strings.Join(append([]string{""}, cfg.KernelArgs...), " "),
 		"-drive", "if=none,id=root,format=raw,cache=unsafe,discard=unmap,file=" + filepath.Join(work, diskFile),
@@ -297,12 +306,15 @@ func arguments(cfg Config, work string, debian Debian) []string {
 type watch struct {
 	begin           time.Time
 	log             func(format string, args ...any)
+	most            int // boots
 	started, exited chan struct{}
+	tooOften        chan struct{} // closed when it boots once more
 
-	mu   sync.Mutex
-	boot time.Duration
-	exit *guest.Event
-	job  time.Duration
+	mu    sync.Mutex
+	boots int
+	boot  time.Duration
+	exit  *guest.Event
+	job   time.Duration
 }
 
 func (w *watch) read(r io.Reader) {
@@ -316,10 +328,16 @@ func (w *watch) read(r io.Reader) {
 		w.mu.Lock()
 		since := time.Since(w.begin)
 		switch {
-		case e.Kind == guest.Started && w.boot == 0:
-			w.boot = since
-			close(w.started)
+		case e.Kind == guest.Started:
+			w.boots++
 			w.log("job started %.1fs after the machine (%.1fs of the guest's clock)", since.Seconds(), e.Uptime)
+			switch w.boots {
+			case 1:
+				w.boot = since
+				close(w.started)
+			case w.most + 1:
+				close(w.tooOften)
+			}
 		case e.Kind == guest.Exited && w.exit == nil:
 			w.exit, w.job = &e, since-w.boot
 			close(w.exited)
@@ -342,6 +360,8 @@ func (w *watch) result(ctx context.Context, cfg Config, ended *errMachineEnded, 
 		what = fmt.Sprintf("the job had not started after %s", cfg.BootTimeout)
 	case w.boot == 0:
 		what = "the job had not started"
+	case w.boots > w.most:
+		what = fmt.Sprintf("the machine booted more than %d times", w.most)
 	}
 	var why error = errors.New("it was stopped")
 	if ended != nil {

@@ -115,6 +115,27 @@ func TestAllOutputArrives(t *testing.T) {
 	}
 }
 
+// A machine may boot as often as it is said, on the disk that the boot before has left: what was synced is there, what was in memory is not.
+func TestARebootKeepsTheDisk(t *testing.T) {
+	leftovers(t)
+	cfg, out := shell(t, `set -e
+		test ! -e /run/here
+		touch /run/here
+		[ ! -e /root/synced ] || { echo again; cat /root/synced; }
+		echo content > /root/synced
+		sync
+		echo cut
+		echo b > /proc/sysrq-trigger
+		sleep 1000`)
+	cfg.Boots = 2
+	if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "the machine booted more than 2 times") {
+		t.Errorf("a third boot: %v", err)
+	}
+	if !strings.HasPrefix(out.String(), "cut\nagain\ncontent\ncut\n") {
+		t.Errorf("output\n%s", out)
+	}
+}
+
 // writer calls itself for everything that is written to it.
 type writer func()
 

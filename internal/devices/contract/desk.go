@@ -51,13 +51,15 @@ type desk struct {
 	all     []registration
 	changed chan struct{} // closed at the next registration
 	watcher *watcher
+	watch   func() *watcher // starts one
 }
 
 const kubeletSocket = "kubelet.sock"
 
 func openDesk(ctx context.Context, p place) (*desk, error) {
 	d := &desk{place: p, changed: make(chan struct{})}
-	d.watcher = watch(ctx, d)
+	d.watch = func() *watcher { return watch(ctx, d) }
+	d.watcher = d.watch()
 	if err := d.open(); err != nil {
 		d.watcher.stop()
 		return nil, err
@@ -95,6 +97,13 @@ func (d *desk) shut() {
 		d.server = nil
 		_ = os.Remove(filepath.Join(d.plugins, kubeletSocket)) // it is ours; what is left goes with the folder
 	}
+}
+
+// watchAgain does what a kubelet's start does with the plugin watcher's folder: each socket is new to it.
+func (d *desk) watchAgain() error {
+	d.watcher.stop()
+	d.watcher = d.watch()
+	return nil
 }
 
 func (d *desk) close() {

@@ -17,17 +17,26 @@ import (
 // restarts plays a node that starts again, in several ways.
 func (r *run) restarts(ctx context.Context, subjects []*subject) {
 	names := append(append([]string{}, ofRestarts...), "node/used")
+	watched := 0
 	for _, s := range subjects {
 		if s.watched {
-			r.skip("", "the plugin is in the plugin watcher's folder: the node comes to it", names...)
-			return
+			watched++
 		}
 		if s.lost != "" {
 			r.skip("", s.lost, names...)
 			return
 		}
 	}
-	if err := r.tryRestarts(ctx, subjects); err != nil && ctx.Err() == nil {
+	try := r.tryRestarts
+	switch watched {
+	case 0:
+	case len(subjects):
+		try = r.tryWatched
+	default:
+		r.skip("", "some resources are in the plugin watcher's folder, and some register by themselves", names...)
+		return
+	}
+	if err := try(ctx, subjects); err != nil && ctx.Err() == nil {
 		r.cfg.Log.Warn("the node's restarts", "error", err)
 		r.skip("", err.Error(), r.undone(names)...)
 	}
@@ -61,13 +70,7 @@ func (r *run) tryRestarts(ctx context.Context, subjects []*subject) error {
 	case len(whole.Missing) > 0:
 		return errors.New("it does not register again")
 	}
-	for _, s := range subjects {
-		r.add(judge.ListedAgain("restart/serves", s.name, r.relistUntil(ctx, s)))
-		if s.line != nil {
-			s.line.close()
-			s.line = nil
-		}
-	}
+	r.listAgain(ctx, subjects)
 	if whole.Ended != "" {
 		r.skip("", "the plugin ends when the node starts", "restart/kubelet-socket", "restart/own-socket", "restart/refused")
 		return r.tryNode(ctx, subjects)
@@ -79,6 +82,34 @@ func (r *run) tryRestarts(ctx context.Context, subjects []*subject) error {
 		return err
 	}
 	return r.tryNode(ctx, subjects)
+}
+
+// tryWatched plays a node that starts again to plugins in the plugin watcher's folder. It removes nothing there: it asks each socket what it is.
+func (r *run) tryWatched(ctx context.Context, subjects []*subject) error {
+	whole, err := r.sign(ctx, subjects, r.cfg.Timeout, r.desk.watchAgain)
+	if err != nil {
+		return err
+	}
+	whole.Watched = true
+	r.add(judge.NodeRestarted(whole))
+	if len(whole.Missing) > 0 {
+		return errors.New("it does not answer the plugin watcher again")
+	}
+	r.listAgain(ctx, subjects)
+	r.skip("", "the plugin is in the plugin watcher's folder: the node comes to it", "restart/kubelet-socket", "restart/own-socket", "restart/refused")
+	r.skip("", "the plugin tells the plugin watcher a path that only it sees here", "node/used")
+	return nil
+}
+
+// listAgain lists the devices of all after the node's start.
+func (r *run) listAgain(ctx context.Context, subjects []*subject) {
+	for _, s := range subjects {
+		r.add(judge.ListedAgain("restart/serves", s.name, r.relistUntil(ctx, s)))
+		if s.line != nil {
+			s.line.close()
+			s.line = nil
+		}
+	}
 }
 
 // sign gives a sign and waits for what comes of it.

@@ -263,6 +263,7 @@ func TestOthers(t *testing.T) {
 		{OptionsOf("r", Asked{Call: Call{Error: "x", Hung: true}}), Fail},
 		{Started(Start{Registered: []string{"a"}}), OK}, {Started(Start{Ended: "exit status 1"}), Fail}, {Started(Start{Sockets: []string{"x"}}), Fail}, {Started(Start{}), Fail},
 		{NodeRestarted(Restart{}), OK}, {NodeRestarted(Restart{Missing: []string{"a"}}), Fail}, {NodeRestarted(Restart{Missing: []string{"a"}, Ended: "exit"}), Warn},
+		{NodeRestarted(Restart{Watched: true}), OK}, {NodeRestarted(Restart{Watched: true, Missing: []string{"a"}}), Fail},
 		{Refused(Refusal{Tried: 1, Within: time.Second}), Warn}, {Refused(Refusal{Tried: 1, Ended: "exit"}), OK}, {Refused(Refusal{Tried: 20, Within: 2 * time.Second}), OK},
 		{Refused(Refusal{Tried: 21, Within: 2 * time.Second}), Warn},
 		{UsedByNode("r", Used{Healthy: 1, Want: 1}), OK}, {UsedByNode("r", Used{Want: 1}), Fail}, {UsedByNode("r", Used{Error: "x"}), Fail}, {UsedByNode("r", Used{Problems: []string{"x"}}), Warn},

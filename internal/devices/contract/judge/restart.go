@@ -13,6 +13,8 @@ type Restart struct {
 	Missing []string
 	// Ended is how the program ended meanwhile; empty: it did not.
 	Ended string
+	// Watched says that the plugin is in the plugin watcher's folder, where a node that starts comes to it.
+	Watched bool
 }
 
 // NodeRestarted judges what follows a kubelet's start: all sockets of the folder removed, kubelet.sock made anew.
@@ -23,6 +25,12 @@ func NodeRestarted(r Restart) Check {
 		c := check(Warn, name, "", "the plugin ended %s after the restart (%s): it works where something starts it again, such as a DaemonSet", Time(r.Within), r.Ended)
 		c.Remedy = "have it started again by whoever runs it, or " + c.Remedy
 		return c
+	case r.Watched && len(r.Missing) > 0:
+		c := check(Fail, name, "", "it told the plugin watcher once what it is, and not again within %s: %s; a node that starts asks anew", Time(r.Within), some(r.Missing))
+		c.Remedy = "serve the Registration service of pluginregistration/v1 for as long as the plugin runs, and answer each GetInfo"
+		return c
+	case r.Watched:
+		return check(OK, name, "", "told the plugin watcher again what it is, after %s", Time(r.Within))
 	case len(r.Missing) > 0:
 		return check(Fail, name, "", "not registered again within %s: %s; the plugin notices neither that its socket was removed nor that kubelet.sock is new", Time(r.Within), some(r.Missing))
 	}

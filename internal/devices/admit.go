@@ -108,7 +108,7 @@ func (m *Manager) commit(ctx context.Context, req PodRequest) (written bool, err
 	m.mu.Lock()
 	m.unwritten[req.UID], m.reserved[req.UID] = pod, pod
 	m.mu.Unlock()
-	if pod.answered(m.boot) && m.later(func() { m.settleLater(req.UID) }) {
+	if pod.answered(m.boot) && m.later(func() { m.settleLater(context.WithoutCancel(ctx), req.UID) }) {
 		return false, nil
 	}
 	if err := m.settle(req.UID); err != nil {

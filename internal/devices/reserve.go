@@ -146,7 +146,8 @@ func (m *Manager) shortage(w *world, short *alloc.Shortage, unfit map[deviceKey]
 	if w.of[short.Resource] == nil {
 		return &NotReadyError{short.Resource, fmt.Errorf("no device of this resource is defined (looked in %s)%s", strings.Join(w.Places, ", "), remarks(w, short.Resource))}
 	}
-	return &NotReadyError{short.Resource, fmt.Errorf("%w%s%s%s", short, more, faults(w.Of(short.Resource), unfit), remarks(w, short.Resource))}
+	told := faults(w.Of(short.Resource), unfit)
+	return &NotReadyError{short.Resource, fmt.Errorf("%w%s%s%s", short, more, told, remarksBeside(w, short.Resource, told))}
 }
 
 // mostFaults bounds what is told of a resource's devices: there may be thousands.
@@ -188,10 +189,13 @@ func some(words []string, between string) string {
 
 // remarks are the problems that may be why a resource lacks a device: its own, and those of files whose content is not
 // known.
-func remarks(w *world, resource string) string {
+func remarks(w *world, resource string) string { return remarksBeside(w, resource, "") }
+
+// remarksBeside leaves out what is told already: a plugin that is gone is the fault of each of its devices.
+func remarksBeside(w *world, resource, told string) string {
 	var text strings.Builder
 	for _, p := range w.Problems {
-		if p.Resource == resource || p.Resource == "" {
+		if (p.Resource == resource || p.Resource == "") && !strings.Contains(told, p.String()) {
 			text.WriteString("; " + p.String())
 		}
 	}

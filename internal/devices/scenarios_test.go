@@ -86,6 +86,8 @@ func (s *scenario) start(boot string, pods ...string) *life {
 		}
 	})
 	s.Cleanup(l.end)
+	// A plugin that begins while kubelet.sock comes finds it new, and begins anew in the middle of the test.
+	s.awaitRegistrar()
 	return l
 }
 

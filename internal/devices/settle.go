@@ -40,8 +40,8 @@ func (m *Manager) settle(uid string) error {
 }
 
 // settleLater is settle for one who has not got the pod's lock. What fails is tried again, and told, when the pod's devices are asked for.
-func (m *Manager) settleLater(uid string) {
-	unlock, err := m.pods.lock(context.Background(), uid)
+func (m *Manager) settleLater(ctx context.Context, uid string) {
+	unlock, err := m.pods.lock(ctx, uid)
 	if err != nil {
 		return
 	}

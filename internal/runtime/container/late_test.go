@@ -30,11 +30,13 @@ func TestLate(t *testing.T) {
 		synctest.Wait()
 		l.add(protocol.ContainerState{ID: "a", Phase: protocol.Exited})
 		time.Sleep(5 * lateAgain)
+		synctest.Wait()
 		if len(taken) != 0 {
 			t.Errorf("taken in %v", taken)
 		}
 		full = false
 		time.Sleep(2 * lateAgain)
+		synctest.Wait()
 		if len(taken) != 2 || taken["a"] != protocol.Exited || taken["b"] != protocol.Running || len(l.states) != 0 {
 			t.Errorf("taken in %v, left %v", taken, l.states)
 		}

@@ -102,3 +102,23 @@ func TestADamagedRecordIsLearntFromWhatRuns(t *testing.T) {
 		})
 	}
 }
+
+// A pod that has given its devices back, since the caller listed the containers, does not get them again by what its containers said then.
+func TestWhatWasReleasedBeforeIsNotLearnt(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "agent.db"))
+	src := &benchSource{}
+	src.set("w0")
+	old := settledManager(t, db, src)
+	a := request("a", "c", 1)
+	grant(t, old, a, "w0")
+	listed := []Holding{holding(t, old, a, "c")}
+
+	m := newManager(Config{DB: db, Log: quiet(), Boot: "two"}, src)
+	if err := m.Release(t.Context(), "a"); err != nil { // it has ended: the machine was rebooted, and it is not started again
+		t.Fatal(err)
+	}
+	if err := m.Reconcile(t.Context(), map[string]bool{"a": true}, listed); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, m, request("b", "c", 1), "w0")
+}

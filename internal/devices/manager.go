@@ -68,6 +68,8 @@ type Manager struct {
 	turnedAway bool
 	// unreadable are the records that cannot be read and may be those of living pods, by pod UID; under an empty one: the whole ledger.
 	unreadable map[string]error
+	// released are the pods that were released before Reconcile was: what their containers said when the caller looked at them is over. nil: it has been.
+	released map[string]bool
 	// unfit are the devices that failed their last check, with why.
 	unfit map[deviceKey]error
 }
@@ -115,6 +117,7 @@ func newManager(cfg Config, sources ...source.Source) *Manager {
 		unfit: map[deviceKey]error{},
 	}
 	m.granted, m.unreadable = m.ledger.load()
+	m.released = map[string]bool{}
 	for uid, err := range m.unreadable {
 		m.log.Error("device ledger: a record cannot be read; no devices are granted to new pods until it is known which devices its pod has", "podUID", uid, "error", err)
 	}

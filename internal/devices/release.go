@@ -26,6 +26,9 @@ func (m *Manager) drop(podUID string) error {
 	pod, ok := m.granted[podUID]
 	_, damaged := m.unreadable[podUID]
 	m.leave(podUID)
+	if m.released != nil {
+		m.released[podUID] = true
+	}
 	m.mu.Unlock()
 	m.unreserve(podUID)
 	if !ok && !damaged {
@@ -84,7 +87,7 @@ func (m *Manager) Reconcile(ctx context.Context, live map[string]bool, holdings 
 		return err
 	}
 	m.mu.Lock()
-	m.settled = true
+	m.settled, m.released = true, nil
 	m.mu.Unlock()
 	m.subscribers.tick()
 	return nil
@@ -99,8 +102,11 @@ func (m *Manager) learn(ctx context.Context, uid string, holdings []Holding) err
 	defer unlock()
 	m.mu.Lock()
 	rec := m.granted[uid]
-	damaged := m.unreadable[uid]
+	damaged, released := m.unreadable[uid], m.released[uid]
 	m.mu.Unlock()
+	if released {
+		return nil // it has ended since its containers were listed
+	}
 	found := map[string]containerRecord{}
 	silent := false
 	for _, h := range holdings {

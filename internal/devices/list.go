@@ -42,6 +42,8 @@ type GrantedDevice struct {
 	Aliases []string `json:"aliases,omitempty"`
 	// ShareOf is the name of the device of which it was granted as a share; empty: nobody else was to have it.
 	ShareOf string `json:"shareOf,omitempty"`
+	// Nodes are the host's device nodes that it was when it was granted; none: it is its name.
+	Nodes []string `json:"nodes,omitempty"`
 	// Source is the name of the source that it was granted by, such as "cdi".
 	Source string `json:"source"`
 	// Pending: the source has not answered yet how the container is to get it, so no container has it; it is nobody else's meanwhile.
@@ -105,7 +107,7 @@ func (m *Manager) list(w *world, uid string, p podRecord) (grants []GrantRecord)
 
 // now tells how a device is that was granted.
 func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
-	out := GrantedDevice{Resource: resource, Name: g.Name, ShareOf: g.ShareOf, Source: source}
+	out := GrantedDevice{Resource: resource, Name: g.Name, ShareOf: g.ShareOf, Nodes: g.Nodes, Source: source}
 	d, found := g.find(w.part(source), resource)
 	switch {
 	case !found && w.awaits(source, resource):

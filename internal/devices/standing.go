@@ -22,7 +22,7 @@ func (m *Manager) usable(w *world, resource string, g resourceGrant) (resourceGr
 	for _, had := range g.Devices {
 		d, ok := had.find(w.part(g.Source), resource)
 		if !ok {
-			return g, &NotReadyError{resource, fmt.Errorf("device %q, which this container was granted, is not there any more%s", had.Name, remarks(w, resource))}
+			return g, &NotReadyError{resource, fmt.Errorf("device %q, which this container was granted, is not there any more: bring it back, or delete the pod%s", had.Name, remarks(w, resource))}
 		}
 		if !slices.Equal(had.Nodes, d.Nodes) {
 			return g, &NotReadyError{resource, changed(had, d)}

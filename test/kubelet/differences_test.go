@@ -276,7 +276,7 @@ func TestStoppedContainer(t *testing.T) {
 	n.startKubelet()
 	words := "no healthy devices present"
 	n.awaitRejected("a", words)
-	p = s.Start()
+	s.Start()
 	n.awaitDevices(s.Resource, s.Devices)
 	// Its device is free once the kubelet has cleared away what is left of it. Whoever asks too early is rejected, too.
 	name := "b0"
@@ -331,7 +331,7 @@ func TestUnresponsiveAllocate(t *testing.T) {
 	n.apply("stuck", widget, 1, useWidget)
 	<-asked
 	n.write("other", "  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: BUSYBOX, command: [sleep, \"100000\"]}]\n")
-	time.Sleep(5 * time.Second) // what does not happen tells nobody
+	time.Sleep(5 * time.Second) //nolint:forbidigo // what does not happen tells nobody
 	if running := n.inRuntime("other"); len(running) > 0 {
 		t.Errorf("another pod was started meanwhile: %q", running)
 	}

@@ -89,7 +89,7 @@ func tryOut(n *node, s plugin.Subject) {
 	// It goes as it is meant to, and comes again.
 	p.Stop()
 	n.awaitDevices(s.Resource, 0)
-	p = s.Start()
+	s.Start()
 	n.awaitDevices(s.Resource, s.Devices)
 	if got := n.runs("a"); got != a {
 		n.Errorf("pod a was container %s, and is %s", a, got)

@@ -72,8 +72,8 @@ func connect(ctx context.Context, path string) (*connection, error) {
 			}
 			return conn, nil
 		}),
-		// Buffers of 32 kB each would be most of what a plugin costs: it is silent nearly always.
-		grpc.WithReadBufferSize(readBuffer), grpc.WithSharedWriteBuffer(true),
+		// The usual 32 kB would be most of what a plugin costs: it is silent nearly always.
+		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
 	if err != nil {

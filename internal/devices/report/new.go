@@ -40,7 +40,7 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 			if !ok {
 				i = len(l.Devices)
 				at[k] = i
-				missing := Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: d.Source, Holders: []Holder{}, Reason: "it was granted, and nothing defines it any more"}
+				missing := Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: d.Source, Nodes: d.Nodes, Holders: []Holder{}, Reason: "it was granted, and nothing defines it any more"}
 				switch {
 				case d.Awaited:
 					missing.Reason = d.Why

@@ -107,6 +107,11 @@ func TestWhatIsExcluded(t *testing.T) {
 	if d := find(t, l, "other"); !d.Free() {
 		t.Errorf("a sibling: %+v", d)
 	}
+	missing := devices.GrantRecord{PodName: "p", Devices: []devices.GrantedDevice{{Resource: widget, Name: "by-uuid", Health: devices.Unknown, Nodes: []string{"/dev/a"}}}}
+	again := New([]devices.DeviceStatus{status("0", nodes("/dev/a")), status("1", nodes("/dev/b"))}, []devices.GrantRecord{missing}, nil)
+	if d := find(t, again, "0"); d.Free() || !slices.Equal(d.ExcludedBy, []string{widget + "=by-uuid"}) || !find(t, again, "1").Free() {
+		t.Errorf("what somebody has under a name that is gone: %+v", d)
+	}
 	alone := New([]devices.DeviceStatus{status("all", whole)}, nil, nil)
 	if d := find(t, alone, "all"); d.Whole || !d.Free() {
 		t.Errorf("what is all there is, is a unit: %+v", d)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +17,12 @@ func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		var mu sync.Mutex // guards what follows
 		full, taken := true, map[string]protocol.Phase{}
 		l := newLate()
 		go l.run(ctx, func(s protocol.ContainerState) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if full {
 				return errors.New("no space left on device")
 			}
@@ -34,7 +38,9 @@ func TestLate(t *testing.T) {
 		if len(taken) != 0 {
 			t.Errorf("taken in %v", taken)
 		}
+		mu.Lock()
 		full = false
+		mu.Unlock()
 		time.Sleep(2 * lateAgain)
 		synctest.Wait()
 		if len(taken) != 2 || taken["a"] != protocol.Exited || taken["b"] != protocol.Running || len(l.states) != 0 {

@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"monopod.dev/monopod/internal/failpoint"
 )
@@ -51,14 +52,23 @@ func (m *Manager) settleLater(ctx context.Context, uid string) {
 	}
 }
 
+// writeBehind is how long a record may wait for its way to the disk; who needs it there sooner writes it himself. A pod's sandbox is begun in that
+// time: with few processors all of them can be in a write, of the pod's first status too, and that takes Go's scheduler milliseconds to see.
+const writeBehind = 3 * time.Millisecond
+
 // later has something done in the background, or not at all: when Run has ended.
 func (m *Manager) later(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.closing {
-		m.writes.Go(f)
+	if m.closing {
+		return false
 	}
-	return !m.closing
+	m.writes.Add(1)
+	time.AfterFunc(writeBehind, func() {
+		defer m.writes.Done()
+		f()
+	})
+	return true
 }
 
 // keep puts a record in the place of another one, if it is another.

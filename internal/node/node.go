@@ -115,7 +115,7 @@ func Runtime(ctx context.Context, o Options) (err error) {
 	stages.run("runtime", rt.run)
 	stages.run("ready", func(ctx context.Context) error {
 		if await(ctx, rt.server.Ready()) {
-			o.ready()
+			o.ready(ctx)
 		}
 		<-ctx.Done()
 		return nil
@@ -146,7 +146,7 @@ func APIServer(ctx context.Context, o Options) (err error) {
 		if !await(ctx, api.Ready()) {
 			return nil
 		}
-		o.ready()
+		o.ready(ctx)
 		return bind.Run(ctx)
 	})
 	return stages.wait()
@@ -220,7 +220,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, dev *devices.
 	}
 	go func() {
 		if await(ctx, a.Ready()) {
-			o.ready()
+			o.ready(ctx)
 		}
 	}()
 	return a.Run(ctx)
@@ -237,13 +237,14 @@ func agentImages(a *v1alpha1.Agent) agent.Images {
 	}
 }
 
-func (o *Options) ready() {
+func (o *Options) ready(ctx context.Context) {
 	if o.OnReady != nil {
 		o.OnReady()
 	}
 	if err := proc.Slim(); err != nil {
 		o.Log.Debug("memory of the start is kept", "error", err)
 	}
+	go proc.Tidy(ctx)
 }
 
 // openState opens one state file; a damaged one is set aside and said so.

@@ -101,7 +101,7 @@ flakes: need-root test-deps vm-deps build $(BIN)/hello.tar ## run tests again an
 	@$(PLAIN) $(GO) run ./test/flakes -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(TIME),-time $(TIME)) $(if $(FORGET),-forget '$(FORGET)') $(PKG)
 
 bench: need-root build test-deps bench-deps ## measure: pod up and down, create to Running, memory, sizes
-	$(PLAIN) $(GO) test -run "^$$" -bench . -benchtime 30x -timeout 20m ./test/bench $(ARGS)
+	$(PLAIN) $(GO) test -run "^$$" -bench . -benchtime 30x -timeout 40m ./test/bench $(ARGS)
 
 generate: need-go ## regenerate what is generated (OpenAPI definitions)
 	@hack/generate.sh

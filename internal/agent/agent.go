@@ -154,7 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer providers.Wait()
 	defer cancel()
-	p := a.newPods(ctx, client, reporter, recorder, worker.Config{Images: images, Providers: providers})
+	p := a.newRoster(ctx, client, reporter, recorder, worker.Config{Images: images, Providers: providers})
 	resources, err := a.podResources(p)
 	if err != nil {
 		return err
@@ -218,13 +218,13 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 	}
 }
 
-func (a *Agent) newPods(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventRecorder, cfg worker.Config) *pods {
+func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventRecorder, cfg worker.Config) *roster {
 	store := objects.New(ctx, a.kube)
 	var hostIPs []string
 	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
 		hostIPs = append(hostIPs, ip.String())
 	}
-	return newPods(a.cfg.NodeName, a.kube, worker.Config{
+	return newRoster(a.cfg.NodeName, a.kube, worker.Config{
 		Runtime: client, Kube: a.kube, Devices: grants{a.cfg.Devices}, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: a.log}),
 		Volumes: volumes.New(volumes.Config{
 			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // DeviceManager grants the machine's devices to containers. All methods are safe for concurrent use.
@@ -56,16 +57,16 @@ func (g grants) Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
 			req.Containers = append(req.Containers, devices.ContainerRequest{Name: c.Name, Role: role, Resources: resources})
 		}
 	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			add(c, alloc.Sidecar)
-		} else {
+	for role, c := range pods.Containers(&pod.Spec) {
+		switch role {
+		case pods.Init:
 			add(c, alloc.Init)
+		case pods.Sidecar:
+			add(c, alloc.Sidecar)
+		case pods.App:
+			add(c, alloc.Main)
+		case pods.Ephemeral: // they have no resources
 		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i], alloc.Main)
 	}
 	if g.manager == nil {
 		c := req.Containers[0]
@@ -108,7 +109,7 @@ func (a *Agent) resources() map[string]inventory.Quantity {
 }
 
 // watchDevices tells the pods that wait, and the node's status, of each change.
-func (a *Agent) watchDevices(ctx context.Context, p *pods, r *nodestatus.Reporter) {
+func (a *Agent) watchDevices(ctx context.Context, p *roster, r *nodestatus.Reporter) {
 	if a.cfg.Devices == nil {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // hostPorts knows which pods have which ports of the host. All methods are safe for concurrent use.
@@ -15,12 +15,12 @@ type hostPorts struct {
 	known func() []*v1.Pod
 
 	mu    sync.Mutex
-	taken map[types.UID][]plan.HostPort
+	taken map[types.UID][]pods.HostPort
 }
 
 // Take implements worker.Ports.
 func (h *hostPorts) Take(pod *v1.Pod, begun bool) bool {
-	ports := plan.HostPorts(pod)
+	ports := pods.HostPorts(&pod.Spec)
 	if len(ports) == 0 {
 		return true
 	}
@@ -33,7 +33,7 @@ func (h *hostPorts) Take(pod *v1.Pod, begun bool) bool {
 		return false
 	}
 	if h.taken == nil {
-		h.taken = map[types.UID][]plan.HostPort{}
+		h.taken = map[types.UID][]pods.HostPort{}
 	}
 	h.taken[pod.UID] = ports
 	return true
@@ -41,15 +41,15 @@ func (h *hostPorts) Take(pod *v1.Pod, begun bool) bool {
 
 // conflicts says that another pod has one of the ports, those too that were begun before this agent's start and that it
 // has not looked at yet. h.mu is held.
-func (h *hostPorts) conflicts(uid types.UID, ports []plan.HostPort) bool {
+func (h *hostPorts) conflicts(uid types.UID, ports []pods.HostPort) bool {
 	for _, others := range h.taken {
-		if plan.Conflict(ports, others) {
+		if pods.Conflict(ports, others) {
 			return true
 		}
 	}
 	for _, other := range h.known() {
 		over := other.Status.Phase == v1.PodSucceeded || other.Status.Phase == v1.PodFailed
-		if other.UID != uid && !over && other.Status.StartTime != nil && plan.Conflict(ports, plan.HostPorts(other)) {
+		if other.UID != uid && !over && other.Status.StartTime != nil && pods.Conflict(ports, pods.HostPorts(&other.Spec)) {
 			return true
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // podResources is the PodResources API; nil: it is not to be served.
-func (a *Agent) podResources(p *pods) (*podresources.Server, error) {
+func (a *Agent) podResources(p *roster) (*podresources.Server, error) {
 	if a.cfg.PodResourcesSocket == "" {
 		return nil, nil
 	}
@@ -20,7 +20,7 @@ func (a *Agent) podResources(p *pods) (*podresources.Server, error) {
 
 // servePodResources serves until ctx ends, once it is known which pods there are: those who find no socket wait for it, those who are told of
 // no pods believe it.
-func servePodResources(ctx context.Context, p *pods, s *podresources.Server) {
+func servePodResources(ctx context.Context, p *roster, s *podresources.Server) {
 	if s == nil {
 		return
 	}

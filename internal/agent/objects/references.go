@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // References are the objects that a pod's specification names.
@@ -15,7 +17,7 @@ func References(pod *v1.Pod) []Name {
 			names = append(names, n)
 		}
 	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for _, c := range pods.Containers(&pod.Spec) {
 		for _, e := range c.EnvFrom {
 			if e.ConfigMapRef != nil {
 				add(ConfigMap, e.ConfigMapRef.Name)

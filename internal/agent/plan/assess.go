@@ -4,6 +4,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Reasons and codes that appear in statuses.
@@ -16,6 +18,9 @@ const (
 	// UnknownExitCode stands, with ReasonStatusUnknown, for a code that nobody knows.
 	UnknownExitCode = 255
 )
+
+// NodePortsMessage tells why a pod is not admitted.
+const NodePortsMessage = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 
 // verdict says whether, and why, a pod is at its end.
 type verdict string
@@ -50,9 +55,9 @@ const (
 
 // fate is what has become of one container of the specification.
 type fate struct {
-	spec   *v1.Container
-	isInit bool
-	prior  *v1.ContainerStatus
+	spec  *v1.Container
+	role  pods.Role
+	prior *v1.ContainerStatus
 	// last is its newest container, dead the newest dead one before that; nil: none.
 	last, dead *Container
 	state      fateState
@@ -82,11 +87,14 @@ func assess(in *Input) assessment {
 	if s := in.Pod.Spec.ActiveDeadlineSeconds; s != nil {
 		a.deadline = a.startTime.Add(time.Duration(*s) * time.Second)
 	}
-	for i := range in.Pod.Spec.InitContainers {
-		a.init = append(a.init, initFate(in, a.sandbox, &in.Pod.Spec.InitContainers[i]))
-	}
-	for i := range in.Pod.Spec.Containers {
-		a.main = append(a.main, mainFate(in, &in.Pod.Spec.Containers[i]))
+	for role, c := range pods.Containers(&in.Pod.Spec) {
+		switch role {
+		case pods.Init, pods.Sidecar:
+			a.init = append(a.init, initFate(in, a.sandbox, role, c))
+		case pods.App:
+			a.main = append(a.main, mainFate(in, role, c))
+		case pods.Ephemeral: // a pod that has one is refused
+		}
 	}
 	a.initialized = initialized(&a)
 	a.verdict = a.judge(in)
@@ -111,8 +119,8 @@ func initialized(a *assessment) bool {
 	return true
 }
 
-func newFate(in *Input, c *v1.Container, isInit bool, priors []v1.ContainerStatus) fate {
-	f := fate{spec: c, isInit: isInit}
+func newFate(in *Input, role pods.Role, c *v1.Container, priors []v1.ContainerStatus) fate {
+	f := fate{spec: c, role: role}
 	for i := range priors {
 		if priors[i].Name == c.Name {
 			f.prior = &priors[i]
@@ -134,15 +142,15 @@ func newFate(in *Input, c *v1.Container, isInit bool, priors []v1.ContainerStatu
 }
 
 // mainFate judges a container that runs beside the others.
-func mainFate(in *Input, c *v1.Container) fate {
-	f := newFate(in, c, false, in.Prior.ContainerStatuses)
+func mainFate(in *Input, role pods.Role, c *v1.Container) fate {
+	f := newFate(in, role, c, in.Prior.ContainerStatuses)
 	f.judge(in.Pod.Spec.RestartPolicy)
 	return f
 }
 
 // initFate judges an init container. Those of earlier sandboxes count as not run: what they set up is gone.
-func initFate(in *Input, sandbox *Sandbox, c *v1.Container) fate {
-	f := newFate(in, c, true, in.Prior.InitContainerStatuses)
+func initFate(in *Input, sandbox *Sandbox, role pods.Role, c *v1.Container) fate {
+	f := newFate(in, role, c, in.Prior.InitContainerStatuses)
 	policy := in.Pod.Spec.RestartPolicy
 	if policy == v1.RestartPolicyAlways {
 		policy = v1.RestartPolicyOnFailure

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Device is a device that a container has been granted, as it is now.
@@ -253,7 +255,7 @@ func FailedByDevices(in *Input) (why *Rejection, wake time.Time) {
 	for _, c := range in.Prior.InitContainerStatuses {
 		done[c.Name] = c.State.Terminated != nil && c.State.Terminated.ExitCode == 0
 	}
-	for _, c := range slices.Concat(in.Pod.Spec.InitContainers, in.Pod.Spec.Containers) {
+	for _, c := range pods.Containers(&in.Pod.Spec) {
 		for _, d := range in.Devices[c.Name] {
 			if done[c.Name] || d.Awaited || d.Health == v1.ResourceHealthStatusHealthy {
 				continue

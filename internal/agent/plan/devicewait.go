@@ -91,7 +91,7 @@ func (in *Input) lacksDevices(a *assessment, f *fate) string {
 	if why := in.withoutDevices(); why != "" {
 		return why
 	}
-	if !in.Granted || a.sandbox == nil || !f.isInit && !a.initialized {
+	if !in.Granted || a.sandbox == nil || !f.role.AmongInit() && !a.initialized {
 		return "" // it is not its turn; what was said before was about the grant, which comes before the sandbox
 	}
 	if fail, failed := in.Failures[Key{StartContainer, f.spec.Name}]; failed {

@@ -92,7 +92,7 @@ func (d *decision) runContainer(f *fate) {
 	case up:
 		if c := f.last; c.State == Unknown {
 			d.stop(c, d.in.Now, fmt.Sprintf("Container %s is in an unknown state, it will be killed", c.Name))
-		} else if h := d.in.Hashes[f.spec.Name]; !f.isInit && h != "" && c.Hash != "" && c.Hash != h {
+		} else if h := d.in.Hashes[f.spec.Name]; !f.role.AmongInit() && h != "" && c.Hash != "" && c.Hash != h {
 			d.stop(c, d.in.Now.Add(grace(d.in.Pod)),
 				fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
 		}

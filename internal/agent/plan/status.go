@@ -152,7 +152,7 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 	}
 	cs.AllocatedResourcesStatus = in.allocatedResources(a, f)
 	cs.State = in.containerState(a, f, &cs)
-	cs.Ready = started && cs.State.Running != nil || f.isInit && f.state == succeeded
+	cs.Ready = started && cs.State.Running != nil || f.role.AmongInit() && f.state == succeeded
 	cs.Started = &started
 	return cs
 }
@@ -204,7 +204,7 @@ func (in *Input) waitingFirst(a *assessment, f *fate) (reason, message string) {
 		return ReasonDevicesNotReady, in.lacksDevices(a, f)
 	case failed && a.sandbox != nil:
 		return in.failed(f, fail)
-	case !f.isInit && len(a.init) > 0 && !a.initialized:
+	case !f.role.AmongInit() && len(a.init) > 0 && !a.initialized:
 		return ReasonPodInitializing, ""
 	default:
 		return ReasonContainerCreating, ""

@@ -9,6 +9,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // held is what the containers of a pod have, by name.
@@ -57,13 +58,10 @@ func resourcesOf(pod *v1.Pod, has held) *api.PodResources {
 		}
 		out.Containers = append(out.Containers, c)
 	}
-	for _, c := range pod.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+	for role, c := range pods.Containers(&pod.Spec) {
+		if role == pods.Sidecar || role == pods.App {
 			add(c.Name)
 		}
-	}
-	for _, c := range pod.Spec.Containers {
-		add(c.Name)
 	}
 	return out
 }

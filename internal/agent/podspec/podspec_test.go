@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 func TestExpand(t *testing.T) {
@@ -81,7 +83,7 @@ func TestResources(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := QOS(c.pod); got != c.qos {
+			if got := pods.QOS(c.pod); got != c.qos {
 				t.Errorf("QoS %s, want %s", got, c.qos)
 			}
 			r := containerResources(&ContainerInput{Pod: c.pod, Container: &c.pod.Spec.Containers[0], NodeMemory: node})

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 const (
@@ -21,41 +23,10 @@ const (
 	bestEffortAdj = 1000
 )
 
-// QOS is the pod's quality of service class: the one in its status, which the API server sets, else as computed from its
-// requests and limits of cpu and memory.
-func QOS(pod *v1.Pod) v1.PodQOSClass {
-	if pod.Status.QOSClass != "" {
-		return pod.Status.QOSClass
-	}
-	any, guaranteed := false, true
-	judge := func(r v1.ResourceRequirements) {
-		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			request, limit := r.Requests[name], r.Limits[name]
-			any = any || !request.IsZero() || !limit.IsZero()
-			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Cmp(limit) == 0)
-		}
-	}
-	if pod.Spec.Resources != nil {
-		judge(*pod.Spec.Resources)
-	} else {
-		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			judge(c.Resources)
-		}
-	}
-	switch {
-	case !any:
-		return v1.PodQOSBestEffort
-	case guaranteed:
-		return v1.PodQOSGuaranteed
-	default:
-		return v1.PodQOSBurstable
-	}
-}
-
 // oomScoreAdj grades containers for the kernel's choice when memory is short: the larger its request in the node's
 // memory, the later a burstable one goes.
 func oomScoreAdj(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
-	switch QOS(pod) {
+	switch pods.QOS(pod) {
 	case v1.PodQOSGuaranteed:
 		return guaranteedAdj
 	case v1.PodQOSBestEffort:

@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // SandboxInput is what a sandbox's configuration is made of.
@@ -171,7 +173,7 @@ func IsLogDir(name, uid string) bool {
 
 // CgroupParent is the pod's cgroup below root, in the syntax of the runtime's cgroup driver.
 func CgroupParent(root string, pod *v1.Pod, systemd bool) string {
-	qos := strings.ToLower(string(QOS(pod)))
+	qos := strings.ToLower(string(pods.QOS(pod)))
 	if !systemd {
 		return path.Join("/", root, "pods", qos, "pod"+string(pod.UID))
 	}

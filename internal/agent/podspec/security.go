@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 func namespaces(pod *v1.Pod) *cri.NamespaceOption {
@@ -43,11 +45,9 @@ func sandboxSecurity(pod *v1.Pod) *cri.LinuxSandboxSecurityContext {
 }
 
 func anyPrivileged(pod *v1.Pod) bool {
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for _, c := range list {
-			if c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged {
-				return true
-			}
+	for _, c := range pods.Containers(&pod.Spec) {
+		if c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged {
+			return true
 		}
 	}
 	return false

@@ -13,6 +13,7 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // pod is the pod that a request names.
@@ -31,12 +32,8 @@ func (s *Server) podAndContainer(r *http.Request) (*v1.Pod, string, error) {
 		return nil, "", err
 	}
 	name := r.PathValue("container")
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return pod, name, nil
-			}
-		}
+	if _, c := pods.ContainerNamed(&pod.Spec, name); c != nil {
+		return pod, name, nil
 	}
 	return nil, "", failf(http.StatusNotFound, "container %q not found in pod %q", name, pod.Name)
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod.dev/monopod/internal/agent/env"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // file is one file of a written volume.
@@ -138,7 +139,7 @@ func (m *Manager) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolu
 		case it.FieldRef != nil:
 			value, err = env.Field(pod, it.FieldRef.FieldPath, nil, m.cfg.HostIPs)
 		case it.ResourceFieldRef != nil:
-			c := containerOf(pod, it.ResourceFieldRef.ContainerName)
+			_, c := pods.ContainerNamed(&pod.Spec, it.ResourceFieldRef.ContainerName)
 			if c == nil {
 				return fmt.Errorf("file %s: the pod has no container %q", it.Path, it.ResourceFieldRef.ContainerName)
 			}
@@ -149,17 +150,6 @@ func (m *Manager) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolu
 		}
 		if err := p.add(it.Path, []byte(value), mode(it.Mode, fallback)); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-func containerOf(pod *v1.Pod, name string) *v1.Container {
-	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
 		}
 	}
 	return nil

@@ -16,11 +16,12 @@ import (
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/volumes"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // startContainer gets the image, creates the container and starts it.
 func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) error {
-	c, _ := containerNamed(pod, a.Container)
+	_, c := pods.ContainerNamed(&pod.Spec, a.Container)
 	if c == nil {
 		return errors.New("the pod has no container " + a.Container)
 	}
@@ -65,15 +66,6 @@ func (w *Worker) failedToStart(ctx context.Context, pod *v1.Pod, c *v1.Container
 		w.event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+message)
 	}
 	return err
-}
-
-func containerNamed(pod *v1.Pod, name string) (found *v1.Container, isInit bool) {
-	for c, init := range containers(pod) {
-		if c.Name == name {
-			return c, init
-		}
-	}
-	return nil, false
 }
 
 // containerConfig resolves all that the container's configuration refers to. shown are the images of its volumes.

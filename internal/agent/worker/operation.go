@@ -10,6 +10,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // operation is an action that is being carried out.
@@ -128,7 +129,7 @@ func (w *Worker) havePulled(op *operation, failed string) {
 	if op.action.Verb != plan.StartContainer {
 		return
 	}
-	c, _ := containerNamed(op.pod, op.action.Container)
+	_, c := pods.ContainerNamed(&op.pod.Spec, op.action.Container)
 	if c == nil {
 		return
 	}

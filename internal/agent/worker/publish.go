@@ -12,6 +12,7 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podlog"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // publish tells the pod's status, and the events that follow from a change of it.
@@ -66,7 +67,7 @@ func (w *Worker) event(pod *v1.Pod, container, kind, reason, message string) {
 	}
 	if container != "" {
 		ref.FieldPath = "spec.containers{" + container + "}"
-		if _, isInit := containerNamed(pod, container); isInit {
+		if role, c := pods.ContainerNamed(&pod.Spec, container); c != nil && role.AmongInit() {
 			ref.FieldPath = "spec.initContainers{" + container + "}"
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Devices grants devices to containers.
@@ -343,7 +344,7 @@ func (w *Worker) noteChanges(wish *wish) {
 
 // stillWants says that a container needs an image; its own may be changed in the specification.
 func stillWants(pod *v1.Pod, container, image string) bool {
-	c, _ := containerNamed(pod, container)
+	_, c := pods.ContainerNamed(&pod.Spec, container)
 	return c != nil && slices.Contains(imageRefs(pod, c), image)
 }
 
@@ -418,28 +419,12 @@ func (w *Worker) takePorts(wish *wish, in *plan.Input) bool {
 }
 
 func asksForDevices(pod *v1.Pod) bool {
-	for c := range containers(pod) {
+	for _, c := range pods.Containers(&pod.Spec) {
 		if len(podspec.ExtendedResources(c)) > 0 {
 			return true
 		}
 	}
 	return false
-}
-
-// containers yields the pod's containers, the init containers first; the value says whether it is one of those.
-func containers(pod *v1.Pod) func(yield func(c *v1.Container, init bool) bool) {
-	return func(yield func(*v1.Container, bool) bool) {
-		for i := range pod.Spec.InitContainers {
-			if !yield(&pod.Spec.InitContainers[i], true) {
-				return
-			}
-		}
-		for i := range pod.Spec.Containers {
-			if !yield(&pod.Spec.Containers[i], false) {
-				return
-			}
-		}
-	}
 }
 
 // follow has the worker told of changes of the objects that the pod refers to, and notes when its volumes are out of

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // choose returns the node with the fewest pods among those that can have the pod, or what it lacks on each node. older are those of the pods that
@@ -60,12 +62,10 @@ func inLine(pod *corev1.Pod, at place) bool {
 // devices are the device resources that the containers of a pod ask for.
 func devices(pod *corev1.Pod) map[corev1.ResourceName]bool {
 	asks := map[corev1.ResourceName]bool{}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			for name, q := range containers[i].Resources.Requests {
-				if isDevice(name) && !q.IsZero() {
-					asks[name] = true
-				}
+	for _, c := range pods.Containers(&pod.Spec) {
+		for name, q := range c.Resources.Requests {
+			if isDevice(name) && !q.IsZero() {
+				asks[name] = true
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // place is a node with the pods that have their place on it already; pods that have ended are not among them.
@@ -98,46 +100,17 @@ func selectorMatches(pod *corev1.Pod, at place) string {
 	return "node(s) didn't match Pod's node affinity/selector"
 }
 
-// hostPort is a port of the node; without an address it is that at all addresses.
-type hostPort struct {
-	protocol corev1.Protocol
-	port     int32
-	ip       string
-}
-
-func (p hostPort) conflicts(with hostPort) bool {
-	return p.protocol == with.protocol && p.port == with.port && (p.ip == with.ip || p.ip == "" || with.ip == "")
-}
-
 func portsAreFree(pod *corev1.Pod, at place) string {
-	wanted := hostPorts(pod)
+	wanted := pods.HostPorts(&pod.Spec)
 	if len(wanted) == 0 {
 		return ""
 	}
 	for _, other := range at.pods {
-		for _, theirs := range hostPorts(other) {
-			if slices.ContainsFunc(wanted, theirs.conflicts) {
-				return "node(s) didn't have free ports for the requested pod ports"
-			}
+		if pods.Conflict(wanted, pods.HostPorts(&other.Spec)) {
+			return "node(s) didn't have free ports for the requested pod ports"
 		}
 	}
 	return ""
-}
-
-func hostPorts(pod *corev1.Pod) (ports []hostPort) {
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
-			if p.HostPort == 0 {
-				continue
-			}
-			ip := p.HostIP
-			if ip == "0.0.0.0" || ip == "::" {
-				ip = ""
-			}
-			ports = append(ports, hostPort{p.Protocol, p.HostPort, ip})
-		}
-	}
-	return ports
 }
 
 func resourcesSuffice(pod *corev1.Pod, at place) (lacks []lack) {

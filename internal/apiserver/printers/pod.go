@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Pods returns the table of corev1.Pod: NAME READY STATUS RESTARTS AGE, and when wide IP NODE NOMINATED NODE READINESS
@@ -122,8 +124,8 @@ func summarize(pod *corev1.Pod) podSummary {
 // restartable names the init containers that go on beside the containers (sidecars).
 func restartable(pod *corev1.Pod) map[string]bool {
 	sidecars := map[string]bool{}
-	for _, c := range pod.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+	for role, c := range pods.Containers(&pod.Spec) {
+		if role == pods.Sidecar {
 			sidecars[c.Name] = true
 		}
 	}

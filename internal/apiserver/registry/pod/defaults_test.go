@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 func TestDefaults(t *testing.T) {
@@ -158,7 +160,7 @@ func TestQOSClass(t *testing.T) {
 				pod.Spec.Containers = append(pod.Spec.Containers, c)
 			}
 			setPodDefaults(&pod)
-			if got := qosClass(&pod.Spec); got != tc.want {
+			if got := pods.QOSClass(&pod.Spec); got != tc.want {
 				t.Errorf("%s, want %s", got, tc.want)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"monopod.dev/monopod/internal/apiserver/registry/base"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // strategy rules the creation, the update and the deletion of pods.
@@ -40,7 +41,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	pod.Generation = 1
 	pod.Status = corev1.PodStatus{
 		Phase:    corev1.PodPending,
-		QOSClass: qosClass(&pod.Spec),
+		QOSClass: pods.QOSClass(&pod.Spec),
 	}
 }
 

@@ -1,11 +1,10 @@
-package plan
+package pods
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 )
-
-// NodePortsMessage tells why a pod is not admitted.
-const NodePortsMessage = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 
 // HostPort is a port of the host that a pod asks for.
 type HostPort struct {
@@ -15,10 +14,14 @@ type HostPort struct {
 	Port int32
 }
 
-// HostPorts are the ports of the host that a pod asks for, those too at which a pod of the host's network listens.
-func HostPorts(pod *v1.Pod) (ports []HostPort) {
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
+// HostPorts are the ports of the host that a pod asks for, those too at which a pod of the host's network listens. Init containers that end
+// have none: their ports are nobody's by the time the others run.
+func HostPorts(spec *v1.PodSpec) (ports []HostPort) {
+	for role, c := range Containers(spec) {
+		if role != App && role != Sidecar {
+			continue
+		}
+		for _, p := range c.Ports {
 			if p.HostPort == 0 {
 				continue
 			}
@@ -37,12 +40,9 @@ func HostPorts(pod *v1.Pod) (ports []HostPort) {
 
 // Conflict says that two pods cannot have their ports of the host at the same time.
 func Conflict(a, b []HostPort) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if x.Protocol == y.Protocol && x.Port == y.Port && (x.IP == y.IP || x.IP == "" || y.IP == "") {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(a, func(x HostPort) bool {
+		return slices.ContainsFunc(b, func(y HostPort) bool {
+			return x.Protocol == y.Protocol && x.Port == y.Port && (x.IP == y.IP || x.IP == "" || y.IP == "")
+		})
+	})
 }

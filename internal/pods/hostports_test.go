@@ -1,4 +1,4 @@
-package plan
+package pods
 
 import (
 	"testing"
@@ -7,8 +7,8 @@ import (
 )
 
 func TestHostPortConflicts(t *testing.T) {
-	port := func(p v1.ContainerPort) *v1.Pod {
-		return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{}, {Ports: []v1.ContainerPort{{ContainerPort: 80}, p}}}}}
+	port := func(p v1.ContainerPort) *v1.PodSpec {
+		return &v1.PodSpec{Containers: []v1.Container{{}, {Ports: []v1.ContainerPort{{ContainerPort: 80}, p}}}}
 	}
 	tcp := v1.ContainerPort{HostPort: 8080, Protocol: v1.ProtocolTCP}
 	at := func(ip string) v1.ContainerPort { p := tcp; p.HostIP = ip; return p }

@@ -26,9 +26,9 @@ import (
 	"monopod.dev/monopod/internal/devices"
 )
 
-// pods gives each pod of the node its worker: those that the API server has bound to the node, and those that only the
+// roster gives each pod of the node its worker: those that the API server has bound to the node, and those that only the
 // runtime still knows.
-type pods struct {
+type roster struct {
 	cfg        worker.Config
 	devices    DeviceManager
 	store      cache.Store
@@ -45,8 +45,8 @@ type pods struct {
 	watchers map[types.UID][]chan struct{}
 }
 
-func newPods(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev DeviceManager) *pods {
-	p := &pods{
+func newRoster(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev DeviceManager) *roster {
+	p := &roster{
 		cfg: cfg, devices: dev, relist: make(chan struct{}, 1), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
 		watchers: map[types.UID][]chan struct{}{},
 	}
@@ -83,7 +83,7 @@ func slim(obj any) (any, error) {
 }
 
 // run watches until ctx ends, and returns when all workers have ended.
-func (p *pods) run(ctx context.Context) {
+func (p *roster) run(ctx context.Context) {
 	p.mu.Lock()
 	p.ctx = ctx
 	p.mu.Unlock()
@@ -102,7 +102,7 @@ const adoptPause = time.Second
 
 // adopt gives up what pods left that are gone from both the API server and the runtime, and has the devices' ledger compared with what
 // runs, before which no pod gets a device. It tries until it has succeeded; false: ctx has ended.
-func (p *pods) adopt(ctx context.Context) bool {
+func (p *roster) adopt(ctx context.Context) bool {
 	for told := false; ; told = true {
 		err := p.tryAdopt(ctx)
 		if err == nil {
@@ -119,7 +119,7 @@ func (p *pods) adopt(ctx context.Context) bool {
 	}
 }
 
-func (p *pods) tryAdopt(ctx context.Context) error {
+func (p *roster) tryAdopt(ctx context.Context) error {
 	held, err := p.cfg.Runtime.Pods(ctx)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (p *pods) tryAdopt(ctx context.Context) error {
 }
 
 // removeLogs removes the logs of a pod whose name is not known any more.
-func (p *pods) removeLogs(uid string) error {
+func (p *roster) removeLogs(uid string) error {
 	entries, err := os.ReadDir(p.cfg.LogsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -175,7 +175,7 @@ func (p *pods) removeLogs(uid string) error {
 }
 
 // holdings are the containers that may hold devices: a pod that has finished has given its own back, but for what still runs.
-func (p *pods) holdings(containers []cri.Container) (all []devices.Holding) {
+func (p *roster) holdings(containers []cri.Container) (all []devices.Holding) {
 	finished := map[string]bool{}
 	for _, pod := range p.Pods() {
 		finished[string(pod.UID)] = pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
@@ -190,7 +190,7 @@ func (p *pods) holdings(containers []cri.Container) (all []devices.Holding) {
 }
 
 // lookAround removes pods that the runtime holds and the API server does not know.
-func (p *pods) lookAround(ctx context.Context) {
+func (p *roster) lookAround(ctx context.Context) {
 	p.pokeAll()
 	for {
 		select {
@@ -211,7 +211,7 @@ func (p *pods) lookAround(ctx context.Context) {
 	}
 }
 
-func (p *pods) orphan(uid types.UID, ref podspec.Ref) {
+func (p *roster) orphan(uid types.UID, ref podspec.Ref) {
 	known := p.uids()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,7 +223,7 @@ func (p *pods) orphan(uid types.UID, ref podspec.Ref) {
 }
 
 // start runs a worker. p.mu is held.
-func (p *pods) start(uid types.UID, w *worker.Worker) {
+func (p *roster) start(uid types.UID, w *worker.Worker) {
 	p.workers[uid] = w
 	ctx := p.ctx
 	p.wg.Go(func() {
@@ -235,7 +235,7 @@ func (p *pods) start(uid types.UID, w *worker.Worker) {
 }
 
 // seen takes a version of a pod.
-func (p *pods) seen(pod *v1.Pod) {
+func (p *roster) seen(pod *v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.workers[pod.UID]; w != nil {
@@ -245,7 +245,7 @@ func (p *pods) seen(pod *v1.Pod) {
 	p.start(pod.UID, worker.New(p.cfg, pod))
 }
 
-func (p *pods) updated(old, now any) {
+func (p *roster) updated(old, now any) {
 	// After a gap in the watch a pod may have been replaced by another of the same name.
 	if o, n := old.(*v1.Pod), now.(*v1.Pod); o.UID != n.UID {
 		p.goneFor(o.UID)
@@ -253,7 +253,7 @@ func (p *pods) updated(old, now any) {
 	p.seen(now.(*v1.Pod))
 }
 
-func (p *pods) deleted(obj any) {
+func (p *roster) deleted(obj any) {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
 	}
@@ -262,7 +262,7 @@ func (p *pods) deleted(obj any) {
 	}
 }
 
-func (p *pods) goneFor(uid types.UID) {
+func (p *roster) goneFor(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.workers[uid]; w != nil {
@@ -271,7 +271,7 @@ func (p *pods) goneFor(uid types.UID) {
 }
 
 // poke tells a pod's worker to look at the runtime again.
-func (p *pods) poke(uid string) {
+func (p *roster) poke(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.workers[types.UID(uid)]; w != nil {
@@ -281,7 +281,7 @@ func (p *pods) poke(uid string) {
 }
 
 // tell ticks for those who watch the pod. p.mu is held.
-func (p *pods) tell(uid types.UID) {
+func (p *roster) tell(uid types.UID) {
 	for _, c := range p.watchers[uid] {
 		select {
 		case c <- struct{}{}:
@@ -291,7 +291,7 @@ func (p *pods) tell(uid types.UID) {
 }
 
 // Watch ticks whenever the runtime's state of the pod may have changed, until stop is called.
-func (p *pods) Watch(uid types.UID) (ticks <-chan struct{}, stop func()) {
+func (p *roster) Watch(uid types.UID) (ticks <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,7 +307,7 @@ func (p *pods) Watch(uid types.UID) (ticks <-chan struct{}, stop func()) {
 }
 
 // pokeAll tells all workers, and has the runtime's other pods looked at.
-func (p *pods) pokeAll() {
+func (p *roster) pokeAll() {
 	p.each((*worker.Worker).Poke)
 	p.mu.Lock()
 	for uid := range p.watchers {
@@ -320,9 +320,9 @@ func (p *pods) pokeAll() {
 	}
 }
 
-func (p *pods) devicesChanged() { p.each((*worker.Worker).DevicesChanged) }
+func (p *roster) devicesChanged() { p.each((*worker.Worker).DevicesChanged) }
 
-func (p *pods) each(f func(*worker.Worker)) {
+func (p *roster) each(f func(*worker.Worker)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.workers {
@@ -330,7 +330,7 @@ func (p *pods) each(f func(*worker.Worker)) {
 	}
 }
 
-func (p *pods) uids() []types.UID {
+func (p *roster) uids() []types.UID {
 	var uids []types.UID
 	for _, obj := range p.store.List() {
 		uids = append(uids, obj.(*v1.Pod).UID)
@@ -339,7 +339,7 @@ func (p *pods) uids() []types.UID {
 }
 
 // Pod returns the pod as the API server told of it last.
-func (p *pods) Pod(namespace, name string) (*v1.Pod, bool) {
+func (p *roster) Pod(namespace, name string) (*v1.Pod, bool) {
 	obj, ok, err := p.store.GetByKey(namespace + "/" + name)
 	if err != nil || !ok {
 		return nil, false
@@ -348,7 +348,7 @@ func (p *pods) Pod(namespace, name string) (*v1.Pod, bool) {
 }
 
 // Pods returns all pods of the node.
-func (p *pods) Pods() []*v1.Pod {
+func (p *roster) Pods() []*v1.Pod {
 	var all []*v1.Pod
 	for _, obj := range p.store.List() {
 		all = append(all, obj.(*v1.Pod))

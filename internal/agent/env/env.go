@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Objects gives the ConfigMaps and Secrets that variables refer to. A missing one is the API's NotFound error.
@@ -115,8 +116,10 @@ func (r *resolver) value(ctx context.Context, e v1.EnvVar) (value string, found 
 		return value, true, err
 	case src.ResourceFieldRef != nil:
 		c := r.in.Container
-		if name := src.ResourceFieldRef.ContainerName; name != "" && name != c.Name {
-			return "", false, fmt.Errorf("resourceFieldRef.containerName is %q: a variable can only name its own container", name)
+		if name := src.ResourceFieldRef.ContainerName; name != "" {
+			if _, c = pods.ContainerNamed(&r.in.Pod.Spec, name); c == nil {
+				return "", false, fmt.Errorf("resourceFieldRef.containerName: the pod has no container %q", name)
+			}
 		}
 		value, err = Resource(c, src.ResourceFieldRef, r.in.Allocatable)
 		return value, true, err

@@ -188,7 +188,8 @@ func (a *assessment) judge(in *Input) verdict {
 	if p := in.Prior.Phase; p == v1.PodSucceeded || p == v1.PodFailed {
 		return alreadyFinal
 	}
-	if len(in.Unsupported) > 0 {
+	// A pod that has begun was taken by an agent that did not mind, or got an ephemeral container since: it is not killed for that.
+	if len(in.Unsupported) > 0 && len(in.Observed.Sandboxes)+len(in.Observed.Containers) == 0 {
 		return unsupported
 	}
 	if in.PortsTaken {

@@ -26,7 +26,8 @@ type Input struct {
 	// Devices are the devices that the containers have been granted, by the container's name; none of a container: it has none, or they
 	// have been given back.
 	Devices map[string][]Device
-	// Unsupported names the fields of the specification that this agent does not honour; a pod that has any fails at once.
+	// Unsupported names the fields of the specification that this agent does not honour; a pod that has any fails at once, unless it
+	// has begun.
 	Unsupported []string
 	// Rejection: the pod is never to have what it asks for of the node, such as devices; it fails at once. Nil: that was not said.
 	Rejection *Rejection

@@ -162,6 +162,8 @@ func TestPlan(t *testing.T) {
 		{"a pull is cancelled by the deadline", given(sandbox("s", 0, true), ongoing(StartContainer, "a"), deadline(50)), "cancel StartContainer a", ""},
 		{"what is not honoured fails at once", given(func(in *Input) { in.Unsupported = []string{"spec.x"} }), "Release",
 			"Failed(UnsupportedField) a#0=ContainerCreating Initialized"},
+		{"but not once the pod runs", given(sandbox("s", 0, true), has("a", 0, "s", Running), func(in *Input) { in.Unsupported = []string{"spec.x"} }), "",
+			"Running a#0=running PodReadyToStartContainers Initialized ContainersReady Ready"},
 		{"and what is never to have its devices", given(wantsDevice(false), func(in *Input) { in.Rejection = &Rejection{"UnexpectedAdmissionError", "too old"} }), "Release",
 			"Failed(UnexpectedAdmissionError) a#0=ContainerCreating Initialized"},
 		{"so does what another pod has", given(func(in *Input) { in.PortsTaken = true }), "Release",

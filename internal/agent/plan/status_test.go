@@ -109,25 +109,3 @@ func TestMerge(t *testing.T) {
 		t.Errorf("a final phase of the API server was replaced by %s", got.Phase)
 	}
 }
-
-func TestUnsupported(t *testing.T) {
-	yes := true
-	pod := &v1.Pod{Spec: v1.PodSpec{
-		RuntimeClassName: new(string),
-		HostUsers:        &yes,
-		Containers: []v1.Container{{
-			Name: "a", ReadinessProbe: &v1.Probe{}, Lifecycle: &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}},
-			VolumeMounts: []v1.VolumeMount{{Name: "v", SubPath: "x"}, {Name: "i", SubPath: "x"}},
-		}},
-		Volumes: []v1.Volume{
-			{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
-			{Name: "n", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}},
-			{Name: "i", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "img"}}},
-		},
-	}}
-	got := strings.Join(Unsupported(pod), " ")
-	want := "spec.containers[0].readinessProbe spec.containers[0].lifecycle.preStop spec.containers[0].volumeMounts[0].subPath spec.volumes[1] (the volume's kind)"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}

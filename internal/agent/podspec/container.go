@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -63,8 +64,11 @@ func Container(in ContainerInput) *cri.ContainerConfig {
 	return cfg
 }
 
+// criNames writes a signal as CRI's enumeration does: SIGRTMIN+3 is SIGRTMINPLUS3 there.
+var criNames = strings.NewReplacer("+", "PLUS", "-", "MINUS")
+
 func stopSignal(s v1.Signal) cri.Signal {
-	return cri.Signal(cri.Signal_value["SIGNAL_"+string(s)])
+	return cri.Signal(cri.Signal_value["SIGNAL_"+criNames.Replace(string(s))])
 }
 
 func expandAll(in []string, expand func(string) string) []string {

@@ -274,3 +274,18 @@ func TestSecurity(t *testing.T) {
 		t.Errorf("namespaces %v", ns)
 	}
 }
+
+// Each signal that the API knows has a number of CRI's.
+func TestStopSignals(t *testing.T) {
+	numbers := map[cri.Signal]string{}
+	for _, name := range pods.Signals() {
+		n := stopSignal(v1.Signal(name))
+		if n == 0 || numbers[n] != "" {
+			t.Errorf("%s is %v, as %q is", name, n, numbers[n])
+		}
+		numbers[n] = name
+	}
+	if got := stopSignal("SIGRTMIN+3"); got != cri.Signal_SIGNAL_SIGRTMINPLUS3 {
+		t.Errorf("SIGRTMIN+3 is %v", got)
+	}
+}

@@ -125,7 +125,7 @@ func (m *Manager) hostsFile(in MountInput) (string, error) {
 
 func hosts(in MountInput) string {
 	var b strings.Builder
-	b.WriteString("# Managed by the node's agent.\n127.0.0.1\tlocalhost\n" +
+	b.WriteString("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n" +
 		"::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\n" +
 		"fe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
 	for _, ip := range in.PodIPs {

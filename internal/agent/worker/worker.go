@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
@@ -30,6 +31,7 @@ import (
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/fields"
 )
 
 // Devices grants devices to containers.
@@ -387,7 +389,7 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Observed: observed,
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
 		Granted:      w.granted || !asksForDevices(wish.pod),
-		Unsupported:  plan.Unsupported(wish.pod),
+		Unsupported:  notHonoured(wish.pod),
 		Rejection:    w.rejection,
 		VolumesStale: w.stale,
 		Released:     w.released, Removed: w.removed, Deleted: w.deleted,
@@ -416,6 +418,15 @@ func (w *Worker) takePorts(wish *wish, in *plan.Input) bool {
 	}
 	w.cfg.Events.Event(wish.pod, v1.EventTypeWarning, plan.ReasonNodePorts, plan.NodePortsMessage)
 	return false
+}
+
+// notHonoured names the fields of a pod's specification that the agent does not honour. A pod that uses one is failed, by name, rather than run as
+// something else than was asked for.
+func notHonoured(pod *v1.Pod) (names []string) {
+	for _, r := range fields.Refused(fields.Agent, &pod.Spec, field.NewPath("spec")) {
+		names = append(names, r.String())
+	}
+	return names
 }
 
 func asksForDevices(pod *v1.Pod) bool {

@@ -12,6 +12,8 @@ const (
 	defaultGracePeriodSeconds = 30
 	// defaultFileMode is the mode of a file in a configMap or secret volume.
 	defaultFileMode = 0o644
+	// defaultTokenSeconds is how long a token of a service account in a volume is good for.
+	defaultTokenSeconds = 3600
 )
 
 // AddDefaults registers the defaulting of pods with a scheme: what is decoded through it, from a client or from the
@@ -59,8 +61,8 @@ func setContainerDefaults(c *corev1.Container, hostNetwork bool) {
 		}
 	}
 	for i := range c.Env {
-		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
-			setDefault(&from.FieldRef.APIVersion, "v1")
+		if from := c.Env[i].ValueFrom; from != nil {
+			setFieldRefDefaults(from.FieldRef)
 		}
 	}
 	roundUp(c.Resources.Limits)
@@ -83,6 +85,12 @@ func setContainerDefaults(c *corev1.Container, hostNetwork bool) {
 				setHTTPGetDefaults(hook.HTTPGet)
 			}
 		}
+	}
+}
+
+func setFieldRefDefaults(ref *corev1.ObjectFieldSelector) {
+	if ref != nil {
+		setDefault(&ref.APIVersion, "v1")
 	}
 }
 
@@ -118,11 +126,33 @@ func setVolumeDefaults(v *corev1.Volume) {
 	if v.ConfigMap != nil {
 		setDefaultPointer(&v.ConfigMap.DefaultMode, defaultFileMode)
 	}
+	if v.DownwardAPI != nil {
+		setDefaultPointer(&v.DownwardAPI.DefaultMode, defaultFileMode)
+		setDownwardDefaults(v.DownwardAPI.Items)
+	}
+	if v.Projected != nil {
+		setDefaultPointer(&v.Projected.DefaultMode, defaultFileMode)
+		for i := range v.Projected.Sources {
+			s := &v.Projected.Sources[i]
+			if s.DownwardAPI != nil {
+				setDownwardDefaults(s.DownwardAPI.Items)
+			}
+			if s.ServiceAccountToken != nil {
+				setDefaultPointer(&s.ServiceAccountToken.ExpirationSeconds, defaultTokenSeconds)
+			}
+		}
+	}
 	if v.Image != nil {
 		setDefault(&v.Image.PullPolicy, pullPolicyFor(v.Image.Reference))
 	}
 	if v.Secret != nil {
 		setDefaultPointer(&v.Secret.DefaultMode, defaultFileMode)
+	}
+}
+
+func setDownwardDefaults(items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		setFieldRefDefaults(items[i].FieldRef)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 // strategy rules the creation, the update and the deletion of pods.
 type strategy struct {
 	base.Strategy
-	support supportRules
 }
 
 var (
@@ -28,7 +27,7 @@ var (
 )
 
 func newStrategy() strategy {
-	return strategy{Strategy: base.New(), support: newSupportRules()}
+	return strategy{Strategy: base.New()}
 }
 
 // NamespaceScoped implements rest.RESTCreateStrategy.
@@ -46,8 +45,8 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 }
 
 // Validate implements rest.RESTCreateStrategy.
-func (s strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	return validatePod(obj.(*corev1.Pod), s.support)
+func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	return validatePod(obj.(*corev1.Pod))
 }
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.

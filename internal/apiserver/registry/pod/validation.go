@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -14,21 +13,39 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods/fields"
 )
 
 // Limits of dnsConfig, those of the resolver that most images have.
 const (
+	// maxHostname is the kernel's limit (sethostname(2)).
+	maxHostname       = 64
 	maxNameservers    = 3
 	maxSearchDomains  = 32
 	maxSearchListSize = 2048
 )
 
 // validatePod tells what is wrong with a pod that a client wants to create.
-func validatePod(pod *corev1.Pod, support supportRules) field.ErrorList {
+func validatePod(pod *corev1.Pod) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	errs = append(errs, support.check(reflect.ValueOf(&pod.Spec), spec)...)
+	errs = append(errs, notHonoured(&pod.Spec, spec)...)
 	return append(errs, validateSpec(&pod.Spec, spec)...)
+}
+
+// notSupported is what a client is told of a field or a value that Monopod does not honour.
+const notSupported = "not supported by Monopod yet"
+
+func notHonoured(spec *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	for _, r := range fields.Refused(fields.Server, spec, path) {
+		message := notSupported
+		if r.Unless != "" {
+			message += " unless " + r.Unless
+		}
+		errs = append(errs, field.Forbidden(r.Path, message))
+	}
+	return errs
 }
 
 func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
@@ -47,12 +64,40 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, invalidIf(spec.NodeName != "", spec.NodeName, path.Child("nodeName"), validation.IsDNS1123Subdomain)...)
 	errs = append(errs, invalidIf(spec.Hostname != "", spec.Hostname, path.Child("hostname"), validation.IsDNS1123Label)...)
+	errs = append(errs, validateHostnameOverride(spec, path.Child("hostnameOverride"))...)
+	errs = append(errs, validateHostAliases(spec.HostAliases, path.Child("hostAliases"))...)
+	for i, gate := range spec.ReadinessGates {
+		errs = append(errs, invalidIf(true, string(gate.ConditionType), path.Child("readinessGates").Index(i).Child("conditionType"), validation.IsQualifiedName)...)
+	}
 	errs = append(errs, invalidIf(true, spec.SchedulerName, path.Child("schedulerName"), validation.IsDNS1123Subdomain)...)
 	if share := spec.ShareProcessNamespace; spec.HostPID && share != nil && *share {
 		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "must not be true when `hostPID` is true"))
 	}
 	errs = append(errs, validateTolerations(spec.Tolerations, path.Child("tolerations"))...)
 	return append(errs, validatePodSecurity(spec, path.Child("securityContext"))...)
+}
+
+// validateHostnameOverride: the name is the whole of what the kernel calls the pod's host.
+func validateHostnameOverride(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
+	name := spec.HostnameOverride
+	if name == nil {
+		return nil
+	}
+	errs := invalidIf(true, *name, at, validation.IsDNS1123Subdomain)
+	if len(*name) > maxHostname {
+		errs = append(errs, field.TooLong(at, *name, maxHostname))
+	}
+	if spec.HostNetwork {
+		errs = append(errs, field.Invalid(at, *name, "may not be specified when `hostNetwork` is true"))
+	}
+	return errs
+}
+
+func isIP(s string) []string {
+	if addr, err := netip.ParseAddr(s); err != nil || addr.Zone() != "" {
+		return []string{"must be an IPv4 or IPv6 address"}
+	}
+	return nil
 }
 
 func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // validateContainers validates the init containers and the containers of a pod. volumes are its volumes, by name.
@@ -50,7 +52,8 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
-	errs = append(errs, validateMounts(c.VolumeMounts, volumes, at.Child("volumeMounts"))...)
+	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
+	errs = append(errs, validateStopSignal(c, spec, at.Child("lifecycle", "stopSignal"))...)
 	return append(errs, validateContainerSecurity(c.SecurityContext, at.Child("securityContext"))...)
 }
 
@@ -122,11 +125,11 @@ func validatePorts(ports []corev1.ContainerPort, hostNetwork bool, at *field.Pat
 	return errs
 }
 
-func validateMounts(mounts []corev1.VolumeMount, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
+func validateMounts(c *corev1.Container, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	places := sets.New[string]()
-	for i := range mounts {
-		m, at := &mounts[i], at.Index(i)
+	for i := range c.VolumeMounts {
+		m, at := &c.VolumeMounts[i], at.Index(i)
 		switch {
 		case m.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), ""))
@@ -145,17 +148,43 @@ func validateMounts(mounts []corev1.VolumeMount, volumes map[string]*corev1.Volu
 		}
 		places.Insert(path.Clean(m.MountPath))
 		if m.SubPath != "" {
-			errs = append(errs, validateSubPath(m.SubPath, volumes[m.Name], at.Child("subPath"))...)
+			errs = append(errs, validateSubPath(m.SubPath, at.Child("subPath"))...)
+		}
+		if m.MountPropagation != nil {
+			errs = append(errs, validatePropagation(*m.MountPropagation, c, at.Child("mountPropagation"))...)
 		}
 	}
 	return errs
 }
 
+// validatePropagation: what a container mounts reaches the host only from one that may do everything there anyway.
+func validatePropagation(mode corev1.MountPropagationMode, c *corev1.Container, at *field.Path) field.ErrorList {
+	errs := oneOf(mode, at, corev1.MountPropagationNone, corev1.MountPropagationHostToContainer, corev1.MountPropagationBidirectional)
+	privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+	if mode == corev1.MountPropagationBidirectional && !privileged {
+		errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
+	}
+	return errs
+}
+
+// validateStopSignal: which signals there are depends on the system, so the API wants it named.
+func validateStopSignal(c *corev1.Container, spec *corev1.PodSpec, at *field.Path) field.ErrorList {
+	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
+		return nil
+	}
+	if spec.OS == nil {
+		return field.ErrorList{field.Forbidden(at, "may not be set unless `spec.os.name` is set")}
+	}
+	name := string(*c.Lifecycle.StopSignal)
+	if !pods.IsSignal(name) {
+		return field.ErrorList{field.Invalid(at, name, "must be the name of a signal of Linux, such as SIGUSR1 or SIGRTMIN+3")}
+	}
+	return nil
+}
+
 // validateSubPath is about the part of a volume that a container sees.
-func validateSubPath(sub string, v *corev1.Volume, at *field.Path) field.ErrorList {
+func validateSubPath(sub string, at *field.Path) field.ErrorList {
 	switch {
-	case v != nil && v.Image == nil:
-		return field.ErrorList{field.Forbidden(at, notSupported+" unless the volume is an image")}
 	case path.IsAbs(sub):
 		return field.ErrorList{field.Invalid(at, sub, "must be a relative path")}
 	case hasBackstep(sub):

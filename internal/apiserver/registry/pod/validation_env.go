@@ -38,7 +38,7 @@ func validateValueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList {
 	from, sources := e.ValueFrom, 0
 	if ref := from.FieldRef; ref != nil {
 		sources++
-		errs = append(errs, validateFieldRef(ref, at.Child("fieldRef"))...)
+		errs = append(errs, validateFieldRef(ref, envFieldPaths(), at.Child("fieldRef"))...)
 	}
 	if ref := from.ConfigMapKeyRef; ref != nil {
 		sources++
@@ -48,21 +48,26 @@ func validateValueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList {
 		sources++
 		errs = append(errs, validateKeyRef(ref.Name, ref.Key, at.Child("secretKeyRef"))...)
 	}
-	if from.ResourceFieldRef != nil || from.FileKeyRef != nil {
+	if ref := from.ResourceFieldRef; ref != nil {
+		sources++
+		errs = append(errs, validateResourceFieldRef(ref, at.Child("resourceFieldRef"))...)
+	}
+	if from.FileKeyRef != nil {
 		sources++ // refused by name elsewhere
 	}
 	switch {
 	case e.Value != "" && sources > 0:
 		errs = append(errs, field.Invalid(at, "", "may not be specified when `value` is not empty"))
 	case sources == 0:
-		errs = append(errs, field.Invalid(at, "", "must specify one of: `fieldRef`, `configMapKeyRef` or `secretKeyRef`"))
+		errs = append(errs, field.Invalid(at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"))
 	case sources > 1:
 		errs = append(errs, field.Invalid(at, "", "may not have more than one field specified at a time"))
 	}
 	return errs
 }
 
-func validateFieldRef(ref *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
+// validateFieldRef is about a reference to a field of the pod, of those allowed.
+func validateFieldRef(ref *corev1.ObjectFieldSelector, allowed []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, oneOf(ref.APIVersion, at.Child("apiVersion"), "v1")...)
 	if key, ok := subscript(ref.FieldPath, "metadata.labels"); ok {
@@ -71,7 +76,7 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, at *field.Path) field.Err
 	if key, ok := subscript(ref.FieldPath, "metadata.annotations"); ok {
 		return append(errs, invalidIf(true, strings.ToLower(key), at.Child("fieldPath"), validation.IsQualifiedName)...)
 	}
-	return append(errs, oneOf(ref.FieldPath, at.Child("fieldPath"), envFieldPaths()...)...)
+	return append(errs, oneOf(ref.FieldPath, at.Child("fieldPath"), allowed...)...)
 }
 
 // subscript takes KEY out of "prefix['KEY']".

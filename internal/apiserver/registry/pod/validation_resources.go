@@ -22,10 +22,6 @@ func validateResources(r *corev1.ResourceRequirements, at *field.Path) field.Err
 	limits, requests := at.Child("limits"), at.Child("requests")
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 		errs = append(errs, validateQuantity(name, r.Limits[name], limits.Key(string(name)))...)
-		if name == corev1.ResourceEphemeralStorage {
-			// A request is counted when the pod is bound; a limit would take an eviction, and nobody evicts yet.
-			errs = append(errs, field.Forbidden(limits.Key(string(name)), notSupported))
-		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		request := r.Requests[name]

@@ -74,6 +74,43 @@ func imageVolume(s *corev1.PodSpec, ref string, policy corev1.PullPolicy, sub st
 	s.Containers[0].VolumeMounts[0].SubPath = sub
 }
 
+func resourceRef(s *corev1.PodSpec, name, divisor string) {
+	s.Containers[0].Env[1].ValueFrom = &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: name, Divisor: resource.MustParse(divisor)}}
+}
+
+func fieldFile(path, name string) corev1.DownwardAPIVolumeFile {
+	return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: name}}
+}
+
+func limitFile(path, container, name string) corev1.DownwardAPIVolumeFile {
+	return corev1.DownwardAPIVolumeFile{Path: path, ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: name}}
+}
+
+func downward(s *corev1.PodSpec, files ...corev1.DownwardAPIVolumeFile) {
+	s.Volumes[0].VolumeSource = corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: files}}
+}
+
+func projected(s *corev1.PodSpec, sources ...corev1.VolumeProjection) {
+	s.Volumes[0].VolumeSource = corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}
+}
+
+func configMapFile(path string) corev1.VolumeProjection {
+	return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "k", Path: path}}}}
+}
+
+func secretFile(path string) corev1.VolumeProjection {
+	return corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Items: []corev1.KeyToPath{{Key: "k", Path: path}}}}
+}
+
+func downwardSource(files ...corev1.DownwardAPIVolumeFile) corev1.VolumeProjection {
+	return corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: files}}
+}
+
+func stopSignal(s *corev1.PodSpec, name corev1.Signal) {
+	s.OS = &corev1.PodOS{Name: corev1.Linux}
+	s.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: &name}
+}
+
 func TestValidatePod(t *testing.T) {
 	const c = "spec.containers[0]."
 	quantity := resource.MustParse
@@ -149,6 +186,73 @@ func TestValidatePod(t *testing.T) {
 			s.Volumes[0].EmptyDir = &corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: &q}
 		}, nil},
 
+		"downward files": {func(s *corev1.PodSpec) {
+			downward(s, fieldFile("a/labels", "metadata.labels"), limitFile("cpu", "web", "limits.cpu"))
+		}, nil},
+		"file of the node": {func(s *corev1.PodSpec) { downward(s, fieldFile("node", "spec.nodeName")) },
+			[]string{"spec.volumes[0].downwardAPI.items[0].fieldRef.fieldPath: FieldValueNotSupported"}},
+		"file of nobody's": {func(s *corev1.PodSpec) { downward(s, limitFile("cpu", "", "limits.cpu")) },
+			[]string{"spec.volumes[0].downwardAPI.items[0].resourceFieldRef.containerName: FieldValueRequired"}},
+		"file without source": {func(s *corev1.PodSpec) { downward(s, corev1.DownwardAPIVolumeFile{Path: "../a"}) },
+			[]string{"spec.volumes[0].downwardAPI.items[0].path: FieldValueInvalid", "spec.volumes[0].downwardAPI.items[0]: FieldValueRequired"}},
+		"file of two sources": {func(s *corev1.PodSpec) {
+			f := limitFile("a", "web", "limits.cpu")
+			f.FieldRef = &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}
+			downward(s, f)
+		}, []string{"spec.volumes[0].downwardAPI.items[0]: FieldValueInvalid"}},
+		"projected": {func(s *corev1.PodSpec) {
+			projected(s, configMapFile("a"), secretFile("b"), downwardSource(fieldFile("c", "metadata.name")))
+		}, nil},
+		"projected to one path": {func(s *corev1.PodSpec) {
+			projected(s, configMapFile("a"), downwardSource(fieldFile("a", "metadata.name")))
+		},
+			[]string{"spec.volumes[0].projected.sources[1].downwardAPI.items[0].path: FieldValueInvalid"}},
+		"projected nothing": {func(s *corev1.PodSpec) { projected(s, corev1.VolumeProjection{}) }, []string{"spec.volumes[0].projected.sources[0]: FieldValueRequired"}},
+		"projected two": {func(s *corev1.PodSpec) {
+			both := configMapFile("a")
+			both.Secret = secretFile("b").Secret
+			projected(s, both)
+		}, []string{"spec.volumes[0].projected.sources[0]: FieldValueForbidden"}},
+		"token": {func(s *corev1.PodSpec) {
+			projected(s, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}})
+		}, []string{"spec.volumes[0].projected.sources[0].serviceAccountToken: FieldValueForbidden"}},
+		"propagation": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationHostToContainer)
+		}, nil},
+		"propagation to the host": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationBidirectional)
+		}, []string{c + "volumeMounts[0].mountPropagation: FieldValueForbidden"}},
+		"propagation to the host, privileged": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationBidirectional)
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+		}, nil},
+		"unknown propagation": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationMode("Up"))
+		}, []string{c + "volumeMounts[0].mountPropagation: FieldValueNotSupported"}},
+		"aliases": {func(s *corev1.PodSpec) {
+			s.HostAliases = []corev1.HostAlias{{IP: "10.1.2.3", Hostnames: []string{"a", "b.example"}}, {IP: "::1"}}
+		}, nil},
+		"bad aliases": {func(s *corev1.PodSpec) { s.HostAliases = []corev1.HostAlias{{IP: "host", Hostnames: []string{"a b"}}} },
+			[]string{"spec.hostAliases[0].ip: FieldValueInvalid", "spec.hostAliases[0].hostnames[0]: FieldValueInvalid"}},
+		"gates": {func(s *corev1.PodSpec) {
+			s.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/lb"}}
+		}, nil},
+		"bad gate":        {func(s *corev1.PodSpec) { s.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a b"}} }, []string{"spec.readinessGates[0].conditionType: FieldValueInvalid"}},
+		"whole host name": {func(s *corev1.PodSpec) { s.HostnameOverride = new("db.example.com") }, nil},
+		"host name override": {func(s *corev1.PodSpec) {
+			s.HostnameOverride, s.HostNetwork, s.SecurityContext = new("a_b"), true, nil
+			s.Containers[0].Ports = nil
+		},
+			[]string{"spec.hostnameOverride: FieldValueInvalid", "spec.hostnameOverride: FieldValueInvalid"}},
+		"long host name": {func(s *corev1.PodSpec) { s.HostnameOverride = new(strings.Repeat("a", 63) + ".bc") }, []string{"spec.hostnameOverride: FieldValueTooLong"}},
+		"stop signal":    {func(s *corev1.PodSpec) { stopSignal(s, "SIGRTMIN+3") }, nil},
+		"stop signal of no system": {func(s *corev1.PodSpec) { stopSignal(s, "SIGUSR1"); s.OS = nil },
+			[]string{c + "lifecycle.stopSignal: FieldValueForbidden"}},
+		"no signal": {func(s *corev1.PodSpec) { stopSignal(s, "SIGNAL") }, []string{c + "lifecycle.stopSignal: FieldValueInvalid"}},
+		"hook": {func(s *corev1.PodSpec) {
+			s.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
+		}, []string{c + "lifecycle.preStop: FieldValueForbidden"}},
+
 		"image volume": {func(s *corev1.PodSpec) { imageVolume(s, "r.io/a:1", corev1.PullNever, "a/b") }, nil},
 		"image volume without reference": {func(s *corev1.PodSpec) { imageVolume(s, "", corev1.PullAlways, "") },
 			[]string{"spec.volumes[0].image.reference: FieldValueRequired"}},
@@ -170,6 +274,11 @@ func TestValidatePod(t *testing.T) {
 		"env name":             {func(s *corev1.PodSpec) { s.Containers[0].Env[0].Name = "a=b" }, []string{c + "env[0].name: FieldValueInvalid"}},
 		"value and source":     {func(s *corev1.PodSpec) { s.Containers[0].Env[1].Value = "v" }, []string{c + "env[1].valueFrom: FieldValueInvalid"}},
 		"empty source":         {func(s *corev1.PodSpec) { s.Containers[0].Env[1].ValueFrom = &corev1.EnvVarSource{} }, []string{c + "env[1].valueFrom: FieldValueInvalid"}},
+		"resource":             {func(s *corev1.PodSpec) { resourceRef(s, "limits.cpu", "1m") }, nil},
+		"unknown resource ref": {func(s *corev1.PodSpec) { resourceRef(s, "limits.color", "1") }, []string{c + "env[1].valueFrom.resourceFieldRef.resource: FieldValueNotSupported"}},
+		"neither limit":        {func(s *corev1.PodSpec) { resourceRef(s, "cpu", "1") }, []string{c + "env[1].valueFrom.resourceFieldRef.resource: FieldValueNotSupported"}},
+		"no resource":          {func(s *corev1.PodSpec) { resourceRef(s, "", "1") }, []string{c + "env[1].valueFrom.resourceFieldRef.resource: FieldValueRequired"}},
+		"divisor":              {func(s *corev1.PodSpec) { resourceRef(s, "requests.memory", "1m") }, []string{c + "env[1].valueFrom.resourceFieldRef.divisor: FieldValueInvalid"}},
 		"unknown field":        {func(s *corev1.PodSpec) { s.Containers[0].Env[1].ValueFrom.FieldRef.FieldPath = "spec.color" }, []string{c + "env[1].valueFrom.fieldRef.fieldPath: FieldValueNotSupported"}},
 		"all labels":           {func(s *corev1.PodSpec) { s.Containers[0].Env[1].ValueFrom.FieldRef.FieldPath = "metadata.labels" }, []string{c + "env[1].valueFrom.fieldRef.fieldPath: FieldValueNotSupported"}},
 		"version of the field": {func(s *corev1.PodSpec) { s.Containers[0].Env[1].ValueFrom.FieldRef.APIVersion = "v2" }, []string{c + "env[1].valueFrom.fieldRef.apiVersion: FieldValueNotSupported"}},
@@ -242,7 +351,7 @@ func TestValidatePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := validPod()
 			tc.change(&pod.Spec)
-			errs := validatePod(pod, newSupportRules())
+			errs := validatePod(pod)
 			if got := summary(errs); !slices.Equal(got, tc.want) {
 				t.Errorf("errors %v, want %v", errs, tc.want)
 			}

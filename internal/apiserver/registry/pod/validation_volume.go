@@ -50,6 +50,10 @@ func validateVolumeSource(s *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		errs := validateObjectName(s.ConfigMap.Name, at.Child("name"))
 		return append(errs, validateFiles(s.ConfigMap.Items, s.ConfigMap.DefaultMode, at)...)
 	})
+	source(s.DownwardAPI != nil, "downwardAPI", func(at *field.Path) field.ErrorList {
+		return append(validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode")), validateDownwardFiles(s.DownwardAPI.Items, at.Child("items"))...)
+	})
+	source(s.Projected != nil, "projected", func(at *field.Path) field.ErrorList { return validateProjected(s.Projected, at) })
 	source(s.Image != nil, "image", func(at *field.Path) field.ErrorList { return validateImageVolume(s.Image, at) })
 	return errs
 }
@@ -62,14 +66,8 @@ func validateEmptyDir(e *corev1.EmptyDirVolumeSource, at *field.Path) field.Erro
 		errs = append(errs, field.NotSupported(at.Child("medium"), e.Medium,
 			[]corev1.StorageMedium{corev1.StorageMediumDefault, corev1.StorageMediumMemory}))
 	}
-	if limit := e.SizeLimit; limit != nil {
-		switch {
-		case limit.Sign() < 0:
-			errs = append(errs, field.Invalid(at.Child("sizeLimit"), limit.String(), "must be greater than or equal to 0"))
-		case e.Medium != corev1.StorageMediumMemory && !limit.IsZero():
-			// On the disk it would take an eviction when the volume has outgrown it, and nobody evicts yet.
-			errs = append(errs, field.Forbidden(at.Child("sizeLimit"), notSupported+" unless the medium is Memory"))
-		}
+	if limit := e.SizeLimit; limit != nil && limit.Sign() < 0 {
+		errs = append(errs, field.Invalid(at.Child("sizeLimit"), limit.String(), "must be greater than or equal to 0"))
 	}
 	return errs
 }
@@ -100,28 +98,37 @@ func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.Erro
 
 // validateFiles is about the files that a configMap or secret volume makes of keys.
 func validateFiles(items []corev1.KeyToPath, defaultMode *int32, at *field.Path) field.ErrorList {
-	errs := validateMode(defaultMode, at.Child("defaultMode"))
+	return append(validateMode(defaultMode, at.Child("defaultMode")), validateItems(items, at.Child("items"))...)
+}
+
+func validateItems(items []corev1.KeyToPath, at *field.Path) (errs field.ErrorList) {
 	for i := range items {
-		item, at := &items[i], at.Child("items").Index(i)
+		item, at := &items[i], at.Index(i)
 		if item.Key == "" {
 			errs = append(errs, field.Required(at.Child("key"), ""))
 		} else {
 			errs = append(errs, invalidIf(true, item.Key, at.Child("key"), validation.IsConfigMapKey)...)
 		}
-		switch {
-		case item.Path == "":
-			errs = append(errs, field.Required(at.Child("path"), ""))
-		case path.IsAbs(item.Path):
-			errs = append(errs, field.Invalid(at.Child("path"), item.Path, "must be a relative path"))
-		case hasBackstep(item.Path):
-			errs = append(errs, field.Invalid(at.Child("path"), item.Path, "must not contain '..'"))
-		case strings.HasPrefix(item.Path, ".."):
-			// The agent keeps the versions of a volume under such names.
-			errs = append(errs, field.Invalid(at.Child("path"), item.Path, "must not start with '..'"))
-		}
+		errs = append(errs, validateFilePath(item.Path, at.Child("path"))...)
 		errs = append(errs, validateMode(item.Mode, at.Child("mode"))...)
 	}
 	return errs
+}
+
+// validateFilePath is about where a file is in its volume.
+func validateFilePath(name string, at *field.Path) field.ErrorList {
+	switch {
+	case name == "":
+		return field.ErrorList{field.Required(at, "")}
+	case path.IsAbs(name):
+		return field.ErrorList{field.Invalid(at, name, "must be a relative path")}
+	case hasBackstep(name):
+		return field.ErrorList{field.Invalid(at, name, "must not contain '..'")}
+	case strings.HasPrefix(name, ".."):
+		// The agent keeps the versions of a volume under such names.
+		return field.ErrorList{field.Invalid(at, name, "must not start with '..'")}
+	}
+	return nil
 }
 
 func validateMode(mode *int32, at *field.Path) field.ErrorList {

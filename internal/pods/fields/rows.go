@@ -1,0 +1,171 @@
+package fields
+
+import (
+	"maps"
+	"reflect"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+type rows = map[string]row
+
+// table has the rows of every struct, by the names of its fields.
+var table = func() map[reflect.Type]rows {
+	all := map[reflect.Type]rows{}
+	for _, part := range []map[reflect.Type]rows{podRows(), containerRows(), volumeRows(), securityRows()} {
+		maps.Copy(all, part)
+	}
+	return all
+}()
+
+// all makes rows of fields that are honoured.
+func all(names ...string) rows {
+	r := rows{}
+	for _, name := range names {
+		r[name] = honoured
+	}
+	return r
+}
+
+// with adds rows to those of fields that are honoured.
+func (r rowsOf) with(more rows) rows {
+	maps.Copy(r, more)
+	return rows(r)
+}
+
+type rowsOf rows
+
+func podRows() map[reflect.Type]rows {
+	return map[reflect.Type]rows{
+		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
+			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
+			"NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
+			"HostAliases", "ReadinessGates",
+		)).with(rows{
+			"EphemeralContainers": refused,
+			// The binder's, or a cluster's scheduler's.
+			"NodeSelector":              {Agent: left},
+			"SchedulerName":             {Agent: left},
+			"Tolerations":               {Agent: left},
+			"Affinity":                  {Server: unless(nothing), Agent: left},
+			"TopologySpreadConstraints": refusedHere,
+			"SchedulingGates":           refusedHere,
+			"SchedulingGroup":           refusedHere,
+			"PriorityClassName":         refusedHere,
+			"Priority":                  {Server: unless(values(int32(0))), Agent: left},
+			"PreemptionPolicy":          {Server: unless(values(v1.PreemptLowerPriority)), Agent: left},
+			"EvictionResponders":        refusedHere,
+			// A token is a volume, which a cluster's admission adds.
+			"ServiceAccountName":           {Server: unless(values("default"))},
+			"DeprecatedServiceAccount":     {Server: unless(values("default")), Agent: left},
+			"AutomountServiceAccountToken": {Agent: left},
+			// Variables of services, and names of pods in them, come with services. In a cluster that has some a pod goes without: most have the
+			// field set, by a default or by a StatefulSet, and hardly any asks for it.
+			"EnableServiceLinks": {Agent: left},
+			"Subdomain":          refusedHere,
+			"SetHostnameAsFQDN":  both(unless(values(false))),
+			"RuntimeClassName":   both(unless(values(""))),
+			"OS":                 both(unless(values(v1.PodOS{Name: v1.Linux}))),
+			"HostUsers":          both(unless(values(true))),
+			"ResourceClaims":     refused,
+			"Overhead":           onlyAgent,
+			"Resources":          onlyAgent,
+		}),
+		reflect.TypeFor[v1.LocalObjectReference]():  all("Name"),
+		reflect.TypeFor[v1.PodDNSConfig]():          all("Nameservers", "Searches", "Options"),
+		reflect.TypeFor[v1.PodDNSConfigOption]():    all("Name", "Value"),
+		reflect.TypeFor[v1.HostAlias]():             all("IP", "Hostnames"),
+		reflect.TypeFor[v1.PodReadinessGate]():      all("ConditionType"),
+		reflect.TypeFor[v1.Toleration]():            all("Key", "Operator", "Value", "Effect", "TolerationSeconds"),
+		reflect.TypeFor[v1.ResourceRequirements]():  rowsOf(all("Limits", "Requests")).with(rows{"Claims": refused}),
+		reflect.TypeFor[v1.ResourceFieldSelector](): all("ContainerName", "Resource", "Divisor"),
+		reflect.TypeFor[v1.ObjectFieldSelector]():   all("APIVersion", "FieldPath"),
+	}
+}
+
+func containerRows() map[reflect.Type]rows {
+	return map[reflect.Type]rows{
+		reflect.TypeFor[v1.Container](): rowsOf(all(
+			"Name", "Image", "Command", "Args", "WorkingDir", "Ports", "EnvFrom", "Env", "Resources", "VolumeMounts", "TerminationMessagePath",
+			"TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY", "Lifecycle",
+		)).with(rows{
+			// It is about a later change of the resources, which no agent of ours carries out. API servers set it by default.
+			"ResizePolicy":       refusedHere,
+			"RestartPolicy":      refused,
+			"RestartPolicyRules": refused,
+			"VolumeDevices":      refused,
+			"LivenessProbe":      refused,
+			"ReadinessProbe":     refused,
+			"StartupProbe":       refused,
+		}),
+		reflect.TypeFor[v1.Lifecycle]():            rowsOf(all("StopSignal")).with(rows{"PostStart": refused, "PreStop": refused}),
+		reflect.TypeFor[v1.ContainerPort]():        all("Name", "HostPort", "ContainerPort", "Protocol", "HostIP"),
+		reflect.TypeFor[v1.EnvFromSource]():        all("Prefix", "ConfigMapRef", "SecretRef"),
+		reflect.TypeFor[v1.ConfigMapEnvSource]():   all("LocalObjectReference", "Optional"),
+		reflect.TypeFor[v1.SecretEnvSource]():      all("LocalObjectReference", "Optional"),
+		reflect.TypeFor[v1.EnvVar]():               all("Name", "Value", "ValueFrom"),
+		reflect.TypeFor[v1.EnvVarSource]():         rowsOf(all("FieldRef", "ResourceFieldRef", "ConfigMapKeyRef", "SecretKeyRef")).with(rows{"FileKeyRef": refused}),
+		reflect.TypeFor[v1.ConfigMapKeySelector](): all("LocalObjectReference", "Key", "Optional"),
+		reflect.TypeFor[v1.SecretKeySelector]():    all("LocalObjectReference", "Key", "Optional"),
+		reflect.TypeFor[v1.VolumeMount](): rowsOf(all("Name", "ReadOnly", "MountPath", "SubPath", "MountPropagation")).with(rows{
+			"RecursiveReadOnly": both(unless(values(v1.RecursiveReadOnlyDisabled))),
+			"SubPathExpr":       refused,
+			"BindMountOptions":  refused,
+		}),
+	}
+}
+
+func volumeRows() map[reflect.Type]rows {
+	sources := all("HostPath", "EmptyDir", "Secret", "ConfigMap", "Image", "DownwardAPI", "Projected")
+	for _, name := range []string{
+		"GCEPersistentDisk", "AWSElasticBlockStore", "GitRepo", "NFS", "ISCSI", "Glusterfs", "PersistentVolumeClaim", "RBD", "FlexVolume", "Cinder", "CephFS",
+		"Flocker", "FC", "AzureFile", "VsphereVolume", "Quobyte", "AzureDisk", "PhotonPersistentDisk", "PortworxVolume", "ScaleIO", "StorageOS", "CSI", "Ephemeral",
+	} {
+		sources[name] = refused
+	}
+	return map[reflect.Type]rows{
+		reflect.TypeFor[v1.Volume]():               all("Name", "VolumeSource"),
+		reflect.TypeFor[v1.VolumeSource]():         sources,
+		reflect.TypeFor[v1.HostPathVolumeSource](): all("Path", "Type"),
+		reflect.TypeFor[v1.ImageVolumeSource]():    all("Reference", "PullPolicy"),
+		reflect.TypeFor[v1.EmptyDirVolumeSource](): rowsOf(all("SizeLimit")).with(rows{
+			"Medium": {Agent: unless(values(v1.StorageMediumDefault, v1.StorageMediumMemory))}, // the server's validation says which there are
+			"Mode":   refused,
+		}),
+		reflect.TypeFor[v1.KeyToPath]():                     rowsOf(all("Key", "Path", "Mode")).with(rows{"User": refused}),
+		reflect.TypeFor[v1.ConfigMapVolumeSource]():         rowsOf(all("LocalObjectReference", "Items", "DefaultMode", "Optional")).with(rows{"DefaultUser": refused}),
+		reflect.TypeFor[v1.SecretVolumeSource]():            rowsOf(all("SecretName", "Items", "DefaultMode", "Optional")).with(rows{"DefaultUser": refused}),
+		reflect.TypeFor[v1.DownwardAPIVolumeSource]():       rowsOf(all("Items", "DefaultMode")).with(rows{"DefaultUser": refused}),
+		reflect.TypeFor[v1.DownwardAPIVolumeFile]():         rowsOf(all("Path", "FieldRef", "ResourceFieldRef", "Mode")).with(rows{"User": refused}),
+		reflect.TypeFor[v1.ProjectedVolumeSource]():         rowsOf(all("Sources", "DefaultMode")).with(rows{"DefaultUser": refused}),
+		reflect.TypeFor[v1.VolumeProjection]():              rowsOf(all("ConfigMap", "Secret", "DownwardAPI")).with(rows{"ServiceAccountToken": onlyAgent, "ClusterTrustBundle": refused, "PodCertificate": refused}),
+		reflect.TypeFor[v1.ConfigMapProjection]():           all("LocalObjectReference", "Items", "Optional"),
+		reflect.TypeFor[v1.SecretProjection]():              all("LocalObjectReference", "Items", "Optional"),
+		reflect.TypeFor[v1.DownwardAPIProjection]():         all("Items"),
+		reflect.TypeFor[v1.ServiceAccountTokenProjection](): rowsOf(all("Audience", "ExpirationSeconds", "Path")).with(rows{"User": refused}),
+	}
+}
+
+func securityRows() map[reflect.Type]rows {
+	return map[reflect.Type]rows{
+		reflect.TypeFor[v1.SecurityContext](): rowsOf(all(
+			"Capabilities", "Privileged", "RunAsUser", "RunAsGroup", "RunAsNonRoot", "ReadOnlyRootFilesystem", "AllowPrivilegeEscalation", "SeccompProfile",
+			"AppArmorProfile", "SELinuxOptions",
+		)).with(rows{
+			"WindowsOptions": refused, // it may ask for less than a Linux container would have
+			// The API wants hostUsers: false beside Unmasked. Under an API server that does not, the agent does it.
+			"ProcMount": {Server: unless(values(v1.DefaultProcMount))},
+		}),
+		reflect.TypeFor[v1.PodSecurityContext](): rowsOf(all(
+			"RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups", "SupplementalGroupsPolicy", "Sysctls", "SeccompProfile", "AppArmorProfile",
+			"SELinuxOptions", "FSGroup",
+			// By the API they are about volumes of storage systems only, of which there are none: they change nothing for the others.
+			"FSGroupChangePolicy", "SELinuxChangePolicy",
+		)).with(rows{"WindowsOptions": refused}),
+		reflect.TypeFor[v1.SELinuxOptions]():  all("User", "Role", "Type", "Level"),
+		reflect.TypeFor[v1.Capabilities]():    all("Add", "Drop"),
+		reflect.TypeFor[v1.SeccompProfile]():  all("Type", "LocalhostProfile"),
+		reflect.TypeFor[v1.AppArmorProfile](): all("Type", "LocalhostProfile"),
+		reflect.TypeFor[v1.Sysctl]():          all("Name", "Value"),
+	}
+}

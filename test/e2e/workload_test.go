@@ -268,7 +268,7 @@ func testUnschedulable(t *testing.T, n *harness.Node) {
 
 func testRefused(t *testing.T, n *harness.Node) {
 	for field, spec := range map[string]string{
-		"spec.hostAliases":      `"hostAliases": [{"ip": "127.0.0.1", "hostnames": ["a"]}],`,
+		"spec.subdomain":        `"subdomain": "web",`,
 		"spec.affinity":         `"affinity": {"nodeAffinity": {}},`,
 		"spec.runtimeClassName": `"runtimeClassName": "other",`,
 	} {

@@ -67,7 +67,7 @@ that is all
 
 	// It is ready when whoever sees to the gate says so.
 	n.Kubectl("wait", "--for=jsonpath={.status.conditions[?(@.type=='Ready')].reason}=ReadinessGatesNotReady", "pod/self", "--timeout=60s")
-	if row := n.Kubectl("get", "pod", "self", "-o", "wide"); !strings.Contains(row, "0/1 ") {
+	if row := n.Kubectl("get", "pod", "self", "-o", "wide"); !strings.HasSuffix(strings.TrimSpace(row), "0/1") {
 		t.Errorf("the gate is not in\n%s", row)
 	}
 	n.Kubectl("patch", "pod", "self", "--subresource=status", "-p", `{"status": {"conditions": [{"type": "example.com/lb", "status": "True"}]}}`)

@@ -45,6 +45,9 @@ func TestEventsAreNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(events.Destroy)
+	if err := objects.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 
 	ctx := genericrequest.WithNamespace(genericrequest.NewContext(), "ns")
 	for _, reason := range []string{"Started", "Failed"} {

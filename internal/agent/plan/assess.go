@@ -183,13 +183,18 @@ func (f *fate) judge(policy v1.RestartPolicy) {
 	}
 }
 
+// begun says that an agent has taken the pod before, one that did not mind its fields, or that it got an ephemeral container since: it is not ended
+// for that.
+func (in *Input) begun() bool {
+	return in.Prior.StartTime != nil || len(in.Observed.Sandboxes)+len(in.Observed.Containers) > 0
+}
+
 // judge says whether the pod as a whole is at its end.
 func (a *assessment) judge(in *Input) verdict {
 	if p := in.Prior.Phase; p == v1.PodSucceeded || p == v1.PodFailed {
 		return alreadyFinal
 	}
-	// A pod that has begun was taken by an agent that did not mind, or got an ephemeral container since: it is not killed for that.
-	if len(in.Unsupported) > 0 && len(in.Observed.Sandboxes)+len(in.Observed.Containers) == 0 {
+	if len(in.Unsupported) > 0 && !in.begun() {
 		return unsupported
 	}
 	if in.PortsTaken {

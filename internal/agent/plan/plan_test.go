@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -162,6 +163,7 @@ func TestPlan(t *testing.T) {
 		{"a pull is cancelled by the deadline", given(sandbox("s", 0, true), ongoing(StartContainer, "a"), deadline(50)), "cancel StartContainer a", ""},
 		{"what is not honoured fails at once", given(func(in *Input) { in.Unsupported = []string{"spec.x"} }), "Release",
 			"Failed(UnsupportedField) a#0=ContainerCreating Initialized"},
+		{"nor after a reboot", given(func(in *Input) { in.Unsupported = []string{"spec.x"} }, prior(v1.PodStatus{StartTime: &metav1.Time{Time: now}})), "CreateSandbox #0", ""},
 		{"but not once the pod runs", given(sandbox("s", 0, true), has("a", 0, "s", Running), func(in *Input) { in.Unsupported = []string{"spec.x"} }), "",
 			"Running a#0=running PodReadyToStartContainers Initialized ContainersReady Ready"},
 		{"and what is never to have its devices", given(wantsDevice(false), func(in *Input) { in.Rejection = &Rejection{"UnexpectedAdmissionError", "too old"} }), "Release",

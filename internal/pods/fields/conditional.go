@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// conditional are the fields of which something else in the specification says whether they are honoured. It is the same for all roles.
-func conditional(spec *v1.PodSpec, path *field.Path) (refused []Refusal) {
+// conditional are the fields of which something else in the specification says whether they are honoured.
+func conditional(role Role, spec *v1.PodSpec, path *field.Path) (refused []Refusal) {
 	lists := []struct {
 		name       string
 		containers []v1.Container
@@ -19,9 +19,29 @@ func conditional(spec *v1.PodSpec, path *field.Path) (refused []Refusal) {
 		}
 	}
 	for i, v := range spec.Volumes {
+		path := path.Child("volumes").Index(i)
+		if role == Agent {
+			refused = append(refused, unknownSources(&v, path)...)
+		}
 		// On the disk it would take an eviction when the volume has outgrown it, and nobody evicts yet.
 		if e := v.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 && e.Medium != v1.StorageMediumMemory {
-			refused = append(refused, Refusal{Path: path.Child("volumes").Index(i).Child("emptyDir", "sizeLimit"), Unless: "the medium is Memory"})
+			refused = append(refused, Refusal{Path: path.Child("emptyDir", "sizeLimit"), Unless: "the medium is Memory"})
+		}
+	}
+	return refused
+}
+
+// unknownSources: API servers let no volume be without a source, so one that has none came with a kind that is newer than this agent.
+func unknownSources(v *v1.Volume, path *field.Path) (refused []Refusal) {
+	const known = "its kind is one that this version knows"
+	if v.VolumeSource == (v1.VolumeSource{}) {
+		return []Refusal{{Path: path, Unless: known}}
+	}
+	if v.Projected != nil {
+		for i, s := range v.Projected.Sources {
+			if s == (v1.VolumeProjection{}) {
+				refused = append(refused, Refusal{Path: path.Child("projected", "sources").Index(i), Unless: known})
+			}
 		}
 	}
 	return refused

@@ -97,7 +97,7 @@ func (r Refusal) String() string {
 // Refused are the fields of a specification that a role does not honour, in the order of the API's structs.
 func Refused(role Role, spec *v1.PodSpec, path *field.Path) []Refusal {
 	all := byType[role].check(reflect.ValueOf(spec), path)
-	return append(all, conditional(spec, path)...)
+	return append(all, conditional(role, spec, path)...)
 }
 
 // columns is a role's column: for each struct, a verdict for each of its fields, by index.

@@ -65,7 +65,8 @@ func TestEveryRowIsApplied(t *testing.T) {
 			if f.Anonymous {
 				continue
 			}
-			value := something(f.Type)
+			value, before := something(f.Type), reflect.New(f.Type).Elem()
+			before.Set(parent.FieldByName(name))
 			for role := range Role(roles) {
 				verdict := row[role]
 				set := value
@@ -74,7 +75,7 @@ func TestEveryRowIsApplied(t *testing.T) {
 				}
 				parent.FieldByName(name).Set(set)
 				refusals := Refused(role, spec, field.NewPath("spec"))
-				parent.FieldByName(name).SetZero()
+				parent.FieldByName(name).Set(before)
 				jsonName, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 				path := prefix + jsonName
 				own := slices.DeleteFunc(slices.Clone(refusals), func(r Refusal) bool { return r.Path.String() != path })
@@ -89,7 +90,7 @@ func TestEveryRowIsApplied(t *testing.T) {
 	spec = &v1.PodSpec{InitContainers: []v1.Container{{}, {Lifecycle: &v1.Lifecycle{}}}}
 	try(spec, reflect.ValueOf(spec.InitContainers[1].Lifecycle).Elem(), "spec.initContainers[1].lifecycle.")
 	try(spec, reflect.ValueOf(&spec.InitContainers[0]).Elem(), "spec.initContainers[0].")
-	spec = &v1.PodSpec{Volumes: []v1.Volume{{}}}
+	spec = &v1.PodSpec{Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{}}}}}
 	try(spec, reflect.ValueOf(&spec.Volumes[0].VolumeSource).Elem(), "spec.volumes[0].")
 }
 
@@ -120,7 +121,7 @@ func something(typ reflect.Type) reflect.Value {
 	return v
 }
 
-// refused writes what a role refuses of a specification.
+// refusedBy writes what a role refuses of a specification.
 func refusedBy(role Role, spec *v1.PodSpec) string {
 	var all []string
 	for _, r := range Refused(role, spec, field.NewPath("spec")) {
@@ -148,6 +149,15 @@ func TestValuesThatAskForNothing(t *testing.T) {
 		if got := refusedBy(role, &v1.PodSpec{HostUsers: &no}); got != "spec.hostUsers: false" {
 			t.Errorf("role %d: hostUsers: false: %q", role, got)
 		}
+	}
+}
+
+// What the agent's version of the API does not know is not decoded, so that nothing is there.
+func TestKindsOfVolumesThatAreNewer(t *testing.T) {
+	spec := &v1.PodSpec{Volumes: []v1.Volume{{Name: "new"}, {Name: "p", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: make([]v1.VolumeProjection, 1)}}}}}
+	want := "spec.volumes[0] (unless its kind is one that this version knows), spec.volumes[1].projected.sources[0] (unless its kind is one that this version knows)"
+	if got := refusedBy(Agent, spec); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -67,6 +67,11 @@ func roleAmongInit(c *v1.Container) Role {
 	return Init
 }
 
+// Privileged says that a container may do everything that its host may.
+func Privileged(c *v1.Container) bool {
+	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+}
+
 // ContainerNamed is the container of a pod that has the name, and its role; nil if there is none.
 func ContainerNamed(spec *v1.PodSpec, name string) (Role, *v1.Container) {
 	for role, c := range Containers(spec) {

@@ -46,7 +46,7 @@ func sandboxSecurity(pod *v1.Pod) *cri.LinuxSandboxSecurityContext {
 
 func anyPrivileged(pod *v1.Pod) bool {
 	for _, c := range pods.Containers(&pod.Spec) {
-		if c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged {
+		if pods.Privileged(c) {
 			return true
 		}
 	}

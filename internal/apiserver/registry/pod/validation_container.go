@@ -2,7 +2,6 @@ package pod
 
 import (
 	"fmt"
-	"net/netip"
 	"path"
 	"strings"
 
@@ -115,11 +114,7 @@ func validatePorts(ports []corev1.ContainerPort, hostNetwork bool, at *field.Pat
 					fmt.Sprintf("must be equal to containerPort (%d) when `hostNetwork` is true", p.ContainerPort)))
 			}
 		}
-		if p.HostIP != "" {
-			if _, err := netip.ParseAddr(p.HostIP); err != nil || strings.Contains(p.HostIP, "%") {
-				errs = append(errs, field.Invalid(at.Child("hostIP"), p.HostIP, "must be an IPv4 or IPv6 address"))
-			}
-		}
+		errs = append(errs, invalidIf(p.HostIP != "", p.HostIP, at.Child("hostIP"), isIP)...)
 		errs = append(errs, oneOf(p.Protocol, at.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
 	}
 	return errs
@@ -160,8 +155,7 @@ func validateMounts(c *corev1.Container, volumes map[string]*corev1.Volume, at *
 // validatePropagation: what a container mounts reaches the host only from one that may do everything there anyway.
 func validatePropagation(mode corev1.MountPropagationMode, c *corev1.Container, at *field.Path) field.ErrorList {
 	errs := oneOf(mode, at, corev1.MountPropagationNone, corev1.MountPropagationHostToContainer, corev1.MountPropagationBidirectional)
-	privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
-	if mode == corev1.MountPropagationBidirectional && !privileged {
+	if mode == corev1.MountPropagationBidirectional && !pods.Privileged(c) {
 		errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
 	}
 	return errs

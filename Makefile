@@ -61,7 +61,10 @@ $(BIN)/hello: FORCE need-go
 $(BIN)/hello.tar: $(BIN)/hello
 	$(PLAIN) $(GO) run ./examples/hello/mkimage -binary $(BIN)/hello -o $@
 
-test: need-root check build test-unit test-e2e test-vm test-podman ## run all tests, as CI does
+# The machines of test-vm take a processor and nothing of the host, the others wait for most of their time and look at the host: side by side they take
+# three quarters of the time. Everything is installed and built before, so that the two do not do it at once.
+test: need-root check build deps test-deps vm-deps $(BIN)/hello.tar ## run all tests, as CI does
+	@hack/beside.sh _out/test-vm.log '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-vm' '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-unit test-e2e test-podman'
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)

@@ -149,11 +149,11 @@ func (o options) again(ctx context.Context, failed []*gotest.Result) (green bool
 		return false, fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
 	flaky := named(attempts)
-	before, err := remember(o.file, o.id, flaky)
+	all, err := remember(o.file, o.id, flaky)
 	if err != nil {
 		return false, fmt.Errorf("FLAKY tests cannot be written down: %w", err)
 	}
-	if all := append(before, flaky...); len(all) > 1 {
+	if len(all) > 1 {
 		fmt.Fprintf(o.out, "=== red: %d FLAKY in one run, one at most is let pass: %q\n", len(all), all)
 		return false, nil
 	}

@@ -25,8 +25,10 @@ import (
 func resources(gv schema.GroupVersion, storages map[string]rest.Storage) (all []resource.Resource) {
 	for name, storage := range storages {
 		all = append(all, resource.Made{
-			At:       []schema.GroupVersionResource{gv.WithResource(name)},
-			Storages: func(generic.RESTOptionsGetter) (map[string]rest.Storage, error) { return map[string]rest.Storage{name: storage}, nil },
+			At: []schema.GroupVersionResource{gv.WithResource(name)},
+			Storages: func(generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+				return map[string]rest.Storage{name: storage}, nil
+			},
 		})
 	}
 	return all

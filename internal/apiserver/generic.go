@@ -34,7 +34,6 @@ import (
 	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/openapi"
 	"monopod.dev/monopod/internal/apiserver/scheme"
-	"monopod.dev/monopod/internal/apiserver/store"
 )
 
 // shutdownGrace bounds how long requests in flight may take, and watches to be told, when the server ends.
@@ -42,17 +41,17 @@ const shutdownGrace = 2 * time.Second
 
 // build makes the HTTP side of the server: the library's, with what is not used here left out.
 func (s *Server) build() error {
-	set, err := newScheme()
-	if err != nil {
-		return err
-	}
-	s.store = store.New(store.Config{Client: s.etcd.Client(), Codecs: set.Codecs, Uncached: uncached()})
 	tokens, err := s.tokens()
 	if err != nil {
 		return err
 	}
 	authorizer := authz.New()
-	if s.resources, err = s.newResources(tokens, authorizer); err != nil {
+	resources, err := s.list(tokens, authorizer)
+	if err != nil {
+		return err
+	}
+	set, err := s.open(resources)
+	if err != nil {
 		return err
 	}
 
@@ -70,13 +69,13 @@ func (s *Server) build() error {
 		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens))
 	config.Authorization.Authorizer = authorizer
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
-		Getter:   s.resources.namespaces.Namespace,
+		Getter:   s.namespaces(),
 		Immortal: namespaces.System(),
 	})
 	namer := apiopenapi.NewDefinitionNamer(set.Wire)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.Definitions, namer)
 	config.OpenAPIConfig.Info.Title = "Monopod"
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.Definitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Monopod"
 	config.SkipOpenAPIInstallation = true // install does it, lazily
 
@@ -107,7 +106,7 @@ func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Se
 		return fmt.Errorf("make the API server: %w", err)
 	}
 	s.generic.ShutdownTimeout = shutdownGrace
-	core, groups := s.resources.groups(set)
+	core, groups := s.groups(set)
 	if err := s.generic.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, core); err != nil {
 		return fmt.Errorf("install the core API: %w", err)
 	}

@@ -1,13 +1,13 @@
 package apiserver
 
 import (
-	"errors"
+	"context"
+	"fmt"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -24,81 +24,77 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/review"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
+	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
+	"monopod.dev/monopod/internal/apiserver/store"
 )
 
-// newScheme is the scheme of all resources.
-func newScheme() (*scheme.Set, error) {
-	return scheme.New(
-		configmap.AddFields,
-		event.AddToScheme,
-		lease.AddFields,
-		namespace.AddToScheme,
-		node.AddFields,
-		pod.AddToScheme,
-		secret.AddToScheme,
-	)
-}
-
-// uncached: events are many and hardly watched, so a cache would cost more than it saves.
-func uncached() []schema.GroupResource { return []schema.GroupResource{corev1.Resource("events")} }
-
-// resources are the storages of all that is served, by API group and path.
-type resources struct {
-	namespaces namespace.Storage
-	byGroup    map[string]map[string]rest.Storage
-}
-
-// newResources opens all storages.
-func (s *Server) newResources(tokens authenticator.Request, authz authorizer.Authorizer) (*resources, error) {
-	var errs []error
-	must := func(m map[string]rest.Storage, err error) map[string]rest.Storage {
-		errs = append(errs, err)
-		return m
-	}
-	ns, err := namespace.NewStorage(s.store)
-	errs = append(errs, err)
-	nodes, err := node.NewStorage(s.store)
-	errs = append(errs, err)
-	events, err := event.NewStorage(s.store)
-	errs = append(errs, err)
-	configmaps, secrets, leases := must(configmap.NewStorage(s.store)), must(secret.NewStorage(s.store)), must(lease.NewStorage(s.store))
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	connections, err := agents.New(agents.Config{Nodes: nodes.Node, CA: s.pki.CA, ClientCertFile: s.pki.APIServerAgent.CertFile, ClientKeyFile: s.pki.APIServerAgent.KeyFile})
-	if err != nil {
-		return nil, err
-	}
-	pods, err := pod.NewStorage(s.store, connections)
-	if err != nil {
-		return nil, err
-	}
-	r := &resources{namespaces: ns, byGroup: map[string]map[string]rest.Storage{
-		corev1.GroupName: merge(ns.Map(), nodes.Map(), pods.Map(), configmaps, secrets,
-			map[string]rest.Storage{"events": events}),
-		eventsv1.GroupName:         {"events": events},
-		coordinationv1.GroupName:   leases,
-		authenticationv1.GroupName: review.NewAuthentication(tokens),
-		authorizationv1.GroupName:  review.NewAuthorization(authz),
-	}}
-	s.deleter = namespaces.NewDeleter(namespaces.Config{
-		Namespaces: ns.Namespace, Finalize: ns.Finalize, Contents: r.inNamespaces(), Log: s.cfg.Log,
+// list is all that is served.
+func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer) ([]resource.Resource, error) {
+	connections, err := agents.New(agents.Config{
+		Nodes:          storageOf{s, corev1.SchemeGroupVersion.WithResource("nodes")},
+		CA:             s.pki.CA,
+		ClientCertFile: s.pki.APIServerAgent.CertFile, ClientKeyFile: s.pki.APIServerAgent.KeyFile,
 	})
-	return r, nil
+	if err != nil {
+		return nil, err
+	}
+	all := []resource.Resource{
+		configmap.Resource(),
+		event.Resource(),
+		lease.Resource(),
+		namespace.Resource(),
+		node.Resource(),
+		pod.Resource(connections),
+		secret.Resource(),
+	}
+	all = append(all, review.Authentication(tokens)...)
+	return append(all, review.Authorization(authz)...), nil
+}
+
+// open makes the scheme, the store and the storages of all resources.
+func (s *Server) open(resources []resource.Resource) (*scheme.Set, error) {
+	config := store.Config{Client: s.etcd.Client(), Versions: map[schema.GroupResource]schema.GroupVersion{}}
+	var hooks []scheme.Hook
+	for _, r := range resources {
+		hooks = append(hooks, r.AddToScheme)
+		stored := r.Served()[0]
+		config.Versions[stored.GroupResource()] = stored.GroupVersion()
+		if r.Uncached() {
+			config.Uncached = append(config.Uncached, stored.GroupResource())
+		}
+	}
+	set, err := scheme.New(hooks...)
+	if err != nil {
+		return nil, err
+	}
+	config.Codecs = set.Codecs
+	s.store = store.New(config)
+	if s.storages, err = resource.Open(resources, s.store); err != nil {
+		return nil, err
+	}
+	s.deleter = namespaces.NewDeleter(namespaces.Config{
+		Namespaces: s.namespaces(), Finalize: s.storages[corev1.SchemeGroupVersion]["namespaces/finalize"].(rest.Updater),
+		Contents: s.inNamespaces(), Log: s.cfg.Log,
+	})
+	return set, nil
+}
+
+func (s *Server) namespaces() *namespace.REST {
+	return s.storages[corev1.SchemeGroupVersion]["namespaces"].(*namespace.REST)
 }
 
 // inNamespaces are the resources whose objects go with their namespace.
-func (r *resources) inNamespaces() map[string]namespaces.Contents {
+func (s *Server) inNamespaces() map[string]namespaces.Contents {
 	all := map[string]namespaces.Contents{}
-	for group, storages := range r.byGroup {
+	for gv, storages := range s.storages {
 		for path, storage := range storages {
 			scoper, ok := storage.(rest.Scoper)
 			if !ok || !scoper.NamespaceScoped() {
 				continue
 			}
 			if contents, ok := storage.(namespaces.Contents); ok {
-				all[schema.GroupResource{Group: group, Resource: path}.String()] = contents
+				all[gv.WithResource(path).GroupResource().String()] = contents
 			}
 		}
 	}
@@ -106,25 +102,34 @@ func (r *resources) inNamespaces() map[string]namespaces.Contents {
 }
 
 // groups are the API groups as the library installs them: the one without a name, and the others.
-func (r *resources) groups(set *scheme.Set) (core *genericapiserver.APIGroupInfo, others []*genericapiserver.APIGroupInfo) {
-	for group, storages := range r.byGroup {
-		info := genericapiserver.NewDefaultAPIGroupInfo(group, set.Scheme, set.ParameterCodec, set.Codecs)
-		info.VersionedResourcesStorageMap["v1"] = storages
-		if group == corev1.GroupName {
-			core = &info
-		} else {
-			others = append(others, &info)
+func (s *Server) groups(set *scheme.Set) (core *genericapiserver.APIGroupInfo, others []*genericapiserver.APIGroupInfo) {
+	infos := map[string]*genericapiserver.APIGroupInfo{}
+	for gv, storages := range s.storages {
+		info := infos[gv.Group]
+		if info == nil {
+			made := genericapiserver.NewDefaultAPIGroupInfo(gv.Group, set.Scheme, set.ParameterCodec, set.Codecs)
+			info = &made
+			infos[gv.Group] = info
+			if gv.Group != corev1.GroupName {
+				others = append(others, info)
+			}
 		}
+		info.VersionedResourcesStorageMap[gv.Version] = storages
 	}
-	return core, others
+	return infos[corev1.GroupName], others
 }
 
-func merge(maps ...map[string]rest.Storage) map[string]rest.Storage {
-	all := map[string]rest.Storage{}
-	for _, m := range maps {
-		for path, storage := range m {
-			all[path] = storage
-		}
+// storageOf reads objects of a resource whose storage is opened later than whoever reads is made.
+type storageOf struct {
+	server   *Server
+	resource schema.GroupVersionResource
+}
+
+// Get implements rest.Getter.
+func (s storageOf) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	getter, ok := s.server.storages[s.resource.GroupVersion()][s.resource.Resource].(rest.Getter)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("%s cannot be read", s.resource.Resource))
 	}
-	return all
+	return getter.Get(ctx, name, options)
 }

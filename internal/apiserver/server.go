@@ -27,6 +27,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/pki"
+	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/store"
 )
 
@@ -61,7 +62,7 @@ type Server struct {
 	// have been.
 	serving, ready chan struct{}
 	drained        <-chan struct{}
-	resources      *resources
+	storages       resource.Storages
 	deleter        *namespaces.Deleter
 
 	mu sync.Mutex
@@ -195,7 +196,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if err := s.store.Wait(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if err := namespaces.Create(ctx, s.resources.namespaces.Namespace, namespaces.System()); err != nil {
+	if err := namespaces.Create(ctx, s.namespaces(), namespaces.System()); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	if err := s.writeKubeconfig(s.pki.Admin); err != nil {

@@ -1,17 +1,8 @@
 // Package registry holds the resources that the API server serves, a folder each.
 //
-// A resource plugs in with one exported constructor
+// A folder exports one function, Resource, that gives a resource.Of: what is particular to the resource. What it needs of others it takes as arguments,
+// as interfaces that it declares itself. Package apiserver has the list of all resources and installs them.
 //
-//	func NewStorage(opts generic.RESTOptionsGetter, ...) (..., error)
-//
-// that gives its storages by their paths below the API group: "configmaps", or "nodes" and "nodes/status". What else
-// the resource needs follows as interfaces that it declares itself. Package apiserver calls it and installs what it
-// returns.
-//
-// What a resource knows about its kinds beyond the types of k8s.io/api it exports as a scheme.Hook: AddDefaults,
-// AddConversions, AddFields. Package apiserver builds the scheme of them: there is no global one. Where a strategy needs
-// a typer only to name a kind, it takes client-go's scheme.
-//
-// In each folder: storage.go (NewStorage), strategy.go (what may change, and when), validation.go (pure), table.go
-// (what kubectl prints).
+// In each folder: resource.go (the declaration), validation.go (pure), table.go (what kubectl prints, where that takes more than a line a column). What
+// is unlike others follows in files of its own. docs/recipes/add-a-resource.md shows how one is added.
 package registry

@@ -11,15 +11,11 @@ package scheme
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
-	"sort"
+	"slices"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -37,7 +33,7 @@ type Set struct {
 }
 
 // Hook adds to the scheme what a resource knows about its own kinds: defaults (AddTypeDefaultingFunc), conversions
-// (AddConversionFunc), the fields that a selector may use (SelectableFields).
+// (AddConversionFunc), the fields that a selector may use (AddFieldLabelConversionFunc).
 type Hook func(*runtime.Scheme) error
 
 // New makes a Set of all served kinds and runs the hooks on its scheme.
@@ -70,14 +66,8 @@ func build(hooks ...Hook) (*runtime.Scheme, error) {
 }
 
 func addVersioned(s *runtime.Scheme) error {
-	for _, add := range []Hook{
-		corev1.AddToScheme,
-		eventsv1.AddToScheme,
-		coordinationv1.AddToScheme,
-		authenticationv1.AddToScheme,
-		authorizationv1.AddToScheme,
-	} {
-		if err := add(s); err != nil {
+	for _, g := range groups() {
+		if err := g.add(s); err != nil {
 			return err
 		}
 	}
@@ -86,38 +76,40 @@ func addVersioned(s *runtime.Scheme) error {
 
 // addInternal registers the versioned types as the internal ones too.
 func addInternal(s *runtime.Scheme) error {
-	for _, gv := range []schema.GroupVersion{
-		corev1.SchemeGroupVersion,
-		coordinationv1.SchemeGroupVersion,
-		authenticationv1.SchemeGroupVersion,
-		authorizationv1.SchemeGroupVersion,
-	} {
-		internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
-		known := s.KnownTypes(gv)
-		kinds := make([]string, 0, len(known))
-		for kind, t := range known {
-			// The kinds of the meta group (ListOptions, WatchEvent, ...) are in every version and have their own hub.
-			if strings.HasPrefix(t.PkgPath(), "k8s.io/api/") {
-				kinds = append(kinds, kind)
+	versions := map[string][]schema.GroupVersion{}
+	for _, g := range groups() {
+		internal := schema.GroupVersion{Group: g.Group, Version: runtime.APIVersionInternal}
+		switch {
+		case g.memory != nil:
+			s.AddKnownTypes(internal, g.memory...)
+		case len(versions[g.Group]) == 0:
+			if err := addAs(s, g.GroupVersion, internal); err != nil {
+				return err
 			}
 		}
-		sort.Strings(kinds)
-		for _, kind := range kinds {
-			obj, ok := reflect.New(known[kind]).Interface().(runtime.Object)
-			if !ok {
-				return fmt.Errorf("%s of %s: %s is not a runtime.Object", kind, gv, known[kind])
-			}
-			s.AddKnownTypeWithName(internal.WithKind(kind), obj)
-		}
+		versions[g.Group] = append(versions[g.Group], g.GroupVersion)
 	}
-	events := schema.GroupVersion{Group: eventsv1.GroupName, Version: runtime.APIVersionInternal}
-	s.AddKnownTypes(events, &corev1.Event{}, &corev1.EventList{})
-
-	for _, group := range []string{corev1.GroupName, eventsv1.GroupName, coordinationv1.GroupName,
-		authenticationv1.GroupName, authorizationv1.GroupName} {
-		if err := s.SetVersionPriority(schema.GroupVersion{Group: group, Version: "v1"}); err != nil {
+	for _, ordered := range versions {
+		if err := s.SetVersionPriority(ordered...); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addAs registers the types of one version as those of another.
+func addAs(s *runtime.Scheme, gv, as schema.GroupVersion) error {
+	known := s.KnownTypes(gv)
+	for _, kind := range slices.Sorted(maps.Keys(known)) {
+		// The kinds of the meta group (ListOptions, WatchEvent, ...) are in every version and have their own hub.
+		if !strings.HasPrefix(known[kind].PkgPath(), "k8s.io/api/") {
+			continue
+		}
+		obj, ok := reflect.New(known[kind]).Interface().(runtime.Object)
+		if !ok {
+			return fmt.Errorf("%s of %s: %s is not a runtime.Object", kind, gv, known[kind])
+		}
+		s.AddKnownTypeWithName(as.WithKind(kind), obj)
 	}
 	return nil
 }

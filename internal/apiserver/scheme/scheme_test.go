@@ -61,17 +61,3 @@ func TestWireHasNoInternalVersion(t *testing.T) {
 		}
 	}
 }
-
-func TestSelectableFields(t *testing.T) {
-	pod := corev1.SchemeGroupVersion.WithKind("Pod")
-	set, err := scheme.New(scheme.SelectableFields(pod, "spec.nodeName"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if l, v, err := set.Scheme.ConvertFieldLabel(pod, "spec.nodeName", "n"); err != nil || l != "spec.nodeName" || v != "n" {
-		t.Errorf("spec.nodeName: %q %q %v", l, v, err)
-	}
-	if _, _, err := set.Scheme.ConvertFieldLabel(pod, "spec.color", "red"); err == nil || !strings.Contains(err.Error(), "spec.nodeName") {
-		t.Errorf("spec.color: error %v, want one that lists the fields there are", err)
-	}
-}

@@ -46,6 +46,8 @@ type Config struct {
 	Codecs serializer.CodecFactory
 	// Uncached names the resources that are read from etcd each time: many objects, few readers.
 	Uncached []schema.GroupResource
+	// Versions are those in which resources are stored; one that is not named is stored in its group's v1.
+	Versions map[schema.GroupResource]schema.GroupVersion
 }
 
 // Store implements generic.RESTOptionsGetter.
@@ -53,6 +55,7 @@ type Store struct {
 	client   *kubernetes.Client
 	codecs   serializer.CodecFactory
 	uncached map[schema.GroupResource]bool
+	versions map[schema.GroupResource]schema.GroupVersion
 	// compactor tells the caches from which revision on etcd still has the history.
 	compactor etcd3.Compactor
 	stop      func()
@@ -72,7 +75,7 @@ func New(cfg Config) *Store {
 	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
 
 	compactor := etcd3.NewCompactor(cfg.Client, compactionInterval, clock.RealClock{}, nil)
-	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, compactor: compactor, stop: compactor.Stop}
+	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, versions: cfg.Versions, compactor: compactor, stop: compactor.Stop}
 	for _, gr := range cfg.Uncached {
 		s.uncached[gr] = true
 	}
@@ -106,7 +109,7 @@ func (s *Store) Close() { s.stop() }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (s *Store) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	codec, versioner, err := s.codec(resource.Group)
+	codec, versioner, err := s.codec(resource)
 	if err != nil {
 		return generic.RESTOptions{}, err
 	}
@@ -120,14 +123,17 @@ func (s *Store) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) 
 	}, nil
 }
 
-// codec writes the group's v1 and reads it into the in-memory form.
-func (s *Store) codec(group string) (runtime.Codec, runtime.GroupVersioner, error) {
+// codec writes the version that is stored and reads it into the in-memory form.
+func (s *Store) codec(resource schema.GroupResource) (runtime.Codec, runtime.GroupVersioner, error) {
 	protobuf, ok := runtime.SerializerInfoForMediaType(s.codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	if !ok {
 		return nil, nil, errors.New("the scheme's codecs have no protobuf")
 	}
-	stored := schema.GroupVersion{Group: group, Version: "v1"}
-	memory := schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
+	stored, known := s.versions[resource]
+	if !known {
+		stored = schema.GroupVersion{Group: resource.Group, Version: "v1"}
+	}
+	memory := schema.GroupVersion{Group: stored.Group, Version: runtime.APIVersionInternal}
 	return s.codecs.CodecForVersions(protobuf.Serializer, s.codecs.UniversalDeserializer(), stored, memory), stored, nil
 }
 

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -14,8 +13,7 @@ import (
 // maxSize bounds the sum of the values, in bytes: etcd takes requests of up to 1.5 MiB.
 const maxSize = 1 << 20
 
-func validate(c *corev1.ConfigMap) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&c.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+func validate(c *corev1.ConfigMap) (errs field.ErrorList) {
 	data, binary := field.NewPath("data"), field.NewPath("binaryData")
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
@@ -42,8 +40,7 @@ func validateKey(path *field.Path, key string) (errs field.ErrorList) {
 	return errs
 }
 
-func validateUpdate(c, old *corev1.ConfigMap) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&c.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+func validateUpdate(c, old *corev1.ConfigMap) (errs field.ErrorList) {
 	if old.Immutable != nil && *old.Immutable {
 		const why = "may not be changed when `immutable` is set: delete the ConfigMap and create it anew"
 		if c.Immutable == nil || !*c.Immutable {

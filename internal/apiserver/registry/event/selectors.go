@@ -8,13 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/storage"
 )
 
-// selectable returns the fields that a field selector may name, by core/v1's words, with their values in e.
+// selectable returns the fields that a field selector may name, by core/v1's words, with their values in e, beside name and namespace.
 func selectable(e *corev1.Event) fields.Set {
 	source := cmp.Or(e.Source.Component, e.ReportingController)
 	set := fields.Set{
@@ -30,7 +27,7 @@ func selectable(e *corev1.Event) fields.Set {
 		"source":                         source,
 		"type":                           e.Type,
 	}
-	return generic.AddObjectMetaFieldsSet(set, &e.ObjectMeta, true)
+	return set
 }
 
 // v1Fields maps the words of events.k8s.io/v1 to those of core/v1, by which events are selected in the store.
@@ -51,6 +48,7 @@ func v1Fields() map[string]string {
 // events.k8s.io/v1 the words of core/v1 are understood too, since clients use them there.
 func AddFieldLabelConversions(scheme *runtime.Scheme) error {
 	known, translated := selectable(&corev1.Event{}), v1Fields()
+	known["metadata.name"], known["metadata.namespace"] = "", "" // of which the resource itself says the values
 	refuse := func(label string) error { return fmt.Errorf("events cannot be selected by the field %q", label) }
 	return errors.Join(
 		scheme.AddFieldLabelConversionFunc(corev1.SchemeGroupVersion.WithKind("Event"),
@@ -69,16 +67,4 @@ func AddFieldLabelConversions(scheme *runtime.Scheme) error {
 				return label, value, nil
 			}),
 	)
-}
-
-func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
-	e, ok := obj.(*corev1.Event)
-	if !ok {
-		return nil, nil, fmt.Errorf("expected an Event, found %T", obj)
-	}
-	return e.Labels, selectable(e), nil
-}
-
-func matchEvent(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: getAttrs}
 }

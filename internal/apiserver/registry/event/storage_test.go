@@ -40,10 +40,11 @@ func TestEventsAreNotKept(t *testing.T) {
 	}
 	objects := store.New(store.Config{Client: server.Client(), Codecs: set.Codecs})
 	t.Cleanup(objects.Close)
-	events, err := NewStorage(objects)
+	storages, err := Resource().Open(objects)
 	if err != nil {
 		t.Fatal(err)
 	}
+	events := storages["events"].(rest.StandardStorage)
 	t.Cleanup(events.Destroy)
 	if err := objects.Wait(t.Context()); err != nil {
 		t.Fatal(err)

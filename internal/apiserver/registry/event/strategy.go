@@ -10,12 +10,12 @@ import (
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"monopod.dev/monopod/internal/apiserver/registry/base"
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 // strategy rules the creation, the update and the deletion of events. Which rules apply depends on the API group of the
 // request: core/v1 has always taken almost anything, events.k8s.io/v1 is strict.
-type strategy struct{ base.Strategy }
+type strategy struct{ resource.Plain }
 
 var (
 	_ rest.RESTCreateStrategy = strategy{}

@@ -2,12 +2,10 @@ package lease
 
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func validate(l *coordinationv1.Lease) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&l.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+func validate(l *coordinationv1.Lease) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if s := l.Spec.LeaseDurationSeconds; s != nil && *s <= 0 {
 		errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *s, "must be greater than 0"))
@@ -22,9 +20,4 @@ func validate(l *coordinationv1.Lease) field.ErrorList {
 		errs = append(errs, field.Forbidden(spec.Child("preferredHolder"), "coordinated leader election is not supported"))
 	}
 	return errs
-}
-
-func validateUpdate(l, old *coordinationv1.Lease) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&l.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	return append(errs, validate(l)...)
 }

@@ -1,9 +1,3 @@
-// Package namespace serves the resource namespaces of core/v1 and its subresources status and finalize.
-//
-// A namespace is deleted in three steps. Deletion marks it: deletionTimestamp is set, its phase is Terminating, and from
-// then on nothing is created in it. Somebody empties it (package apiserver's namespace deleter) and then takes the
-// finalizer "kubernetes" out of spec.finalizers through the subresource finalize. The update that takes the last
-// finalizer out removes the object.
 package namespace
 
 import (
@@ -13,88 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	storageerrors "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
-
-	"monopod.dev/monopod/internal/apiserver/printers"
-	"monopod.dev/monopod/internal/apiserver/registry/base"
-	"monopod.dev/monopod/internal/apiserver/scheme"
 )
-
-// Storage holds the REST storages of namespaces.
-type Storage struct {
-	Namespace *REST
-	Status    *base.Part
-	Finalize  *base.Part
-}
-
-// NewStorage opens the storages of namespaces.
-func NewStorage(opts generic.RESTOptionsGetter) (Storage, error) {
-	s := newStrategy()
-	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return &corev1.Namespace{} },
-		NewListFunc:               func() runtime.Object { return &corev1.NamespaceList{} },
-		DefaultQualifiedResource:  corev1.Resource("namespaces"),
-		SingularQualifiedResource: corev1.Resource("namespace"),
-		ReturnDeletedObject:       true,
-		ShouldDeleteDuringUpdate:  removable,
-		TableConvertor:            printers.Namespaces(),
-	}
-	if err := base.Open(store, s, &generic.StoreOptions{RESTOptions: opts, AttrFunc: getAttrs}); err != nil {
-		return Storage{}, err
-	}
-	return Storage{
-		Namespace: &REST{store},
-		Status:    base.NewPart(store, statusStrategy{s}),
-		Finalize:  base.NewPart(store, finalizeStrategy{s}),
-	}, nil
-}
-
-// Map returns the storages by the path of their resource.
-func (s Storage) Map() map[string]rest.Storage {
-	return map[string]rest.Storage{
-		"namespaces":          s.Namespace,
-		"namespaces/status":   s.Status,
-		"namespaces/finalize": s.Finalize,
-	}
-}
-
-// AddToScheme is the scheme.Hook of namespaces.
-func AddToScheme(s *runtime.Scheme) error {
-	s.AddTypeDefaultingFunc(&corev1.Namespace{}, func(obj any) { label(obj.(*corev1.Namespace)) })
-	return scheme.SelectableFields(corev1.SchemeGroupVersion.WithKind("Namespace"), "status.phase")(s)
-}
-
-// label gives a namespace the label by which selectors find it by name (core/v1, LabelMetadataName).
-func label(ns *corev1.Namespace) {
-	if ns.Name == "" {
-		return // it will be generated; the strategy comes here again
-	}
-	if ns.Labels == nil {
-		ns.Labels = map[string]string{}
-	}
-	ns.Labels[corev1.LabelMetadataName] = ns.Name
-}
-
-func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
-	ns, ok := obj.(*corev1.Namespace)
-	if !ok {
-		return nil, nil, fmt.Errorf("expected a Namespace, found %T", obj)
-	}
-	set := fields.Set{
-		"status.phase": string(ns.Status.Phase),
-		// v1 clients have selected by "name" too.
-		"name": ns.Name,
-	}
-	return ns.Labels, generic.AddObjectMetaFieldsSet(set, &ns.ObjectMeta, false), nil
-}
 
 // removable says that an update has finished a deletion.
 func removable(ctx context.Context, key string, obj, existing runtime.Object) bool {

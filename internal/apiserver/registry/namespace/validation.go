@@ -8,17 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func validate(ns *corev1.Namespace) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&ns.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
-	return append(errs, validateFinalizers(ns)...)
-}
-
-func validateUpdate(ns, old *corev1.Namespace) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&ns.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	return append(errs, validateFinalizers(ns)...)
-}
-
-func validateFinalizers(ns *corev1.Namespace) (errs field.ErrorList) {
+func validate(ns *corev1.Namespace) (errs field.ErrorList) {
 	finalizers := field.NewPath("spec", "finalizers")
 	for i, f := range ns.Spec.Finalizers {
 		path := finalizers.Index(i)
@@ -31,8 +21,7 @@ func validateFinalizers(ns *corev1.Namespace) (errs field.ErrorList) {
 	return errs
 }
 
-func validateStatusUpdate(ns, old *corev1.Namespace) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&ns.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+func validateStatusUpdate(ns, _ *corev1.Namespace) (errs field.ErrorList) {
 	phase := field.NewPath("status", "phase")
 	want := corev1.NamespaceActive
 	if ns.DeletionTimestamp != nil {

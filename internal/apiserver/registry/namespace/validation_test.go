@@ -27,7 +27,7 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := active()
 			tc.change(n)
-			check(t, validate(n).ToAggregate(), tc.want)
+			check(t, Resource().Check(n).ToAggregate(), tc.want)
 		})
 	}
 	for name, tc := range map[string]struct {

@@ -13,13 +13,11 @@ import (
 )
 
 func validate(n *corev1.Node) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&n.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	errs = append(errs, validateSpec(&n.Spec, field.NewPath("spec"))...)
+	errs := validateSpec(&n.Spec, field.NewPath("spec"))
 	return append(errs, validateStatus(&n.Status, field.NewPath("status"))...)
 }
 
-func validateUpdate(n, old *corev1.Node) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&n.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+func validateUpdate(n, old *corev1.Node) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	// Set once, by whoever gives the node its range or its identity: what was derived from them cannot follow a change.
 	if old.Spec.PodCIDR != "" {

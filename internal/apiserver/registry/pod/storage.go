@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -9,14 +11,13 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/apiserver/printers"
-	"monopod.dev/monopod/internal/apiserver/registry/base"
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 // Storage holds the REST storages of pods and their subresources. They share one connection to the store.
 type Storage struct {
 	Pod         *REST
-	Status      *base.Part
+	Status      *resource.PartREST
 	Binding     *BindingREST
 	Log         *LogREST
 	Exec        *ExecREST
@@ -35,7 +36,7 @@ func NewStorage(opts generic.RESTOptionsGetter, agents ConnectionInfo) (Storage,
 		DefaultQualifiedResource:  corev1.Resource("pods"),
 		SingularQualifiedResource: corev1.Resource("pod"),
 		ReturnDeletedObject:       true,
-		TableConvertor:            printers.Pods(),
+		TableConvertor:            Table(),
 	}
 	options := &generic.StoreOptions{
 		RESTOptions: opts,
@@ -44,13 +45,14 @@ func NewStorage(opts generic.RESTOptionsGetter, agents ConnectionInfo) (Storage,
 		TriggerFunc: storage.IndexerFuncs{nodeNameField: nodeNameOf},
 		Indexers:    &cache.Indexers{storage.FieldIndex(nodeNameField): nodeNameIndex},
 	}
-	if err := base.Open(store, s, options); err != nil {
-		return Storage{}, err
+	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy, store.ResetFieldsStrategy = s, s, s, s
+	if err := store.CompleteWithOptions(options); err != nil {
+		return Storage{}, fmt.Errorf("storage of pods: %w", err)
 	}
 	locator := locator{pods: store, agents: agents}
 	return Storage{
 		Pod:         &REST{store},
-		Status:      base.NewPart(store, statusStrategy{s}),
+		Status:      resource.NewPartREST(store, statusStrategy{s}),
 		Binding:     &BindingREST{store},
 		Log:         &LogREST{locator: locator},
 		Exec:        &ExecREST{locator: locator},

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"monopod.dev/monopod/internal/apiserver/registry/base"
+	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/pods"
 )
 
 // strategy rules the creation, the update and the deletion of pods.
 type strategy struct {
-	base.Strategy
+	resource.Plain
 }
 
 var (
@@ -27,7 +27,7 @@ var (
 )
 
 func newStrategy() strategy {
-	return strategy{Strategy: base.New()}
+	return strategy{Plain: resource.NewPlain()}
 }
 
 // NamespaceScoped implements rest.RESTCreateStrategy.
@@ -71,13 +71,16 @@ func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field
 
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return base.Reset("v1", "status")
+	return resource.Reset("v1", "status")
 }
 
 // statusStrategy rules updates through pods/status.
 type statusStrategy struct{ strategy }
 
-var _ base.PartStrategy = statusStrategy{}
+var (
+	_ rest.RESTUpdateStrategy  = statusStrategy{}
+	_ rest.ResetFieldsStrategy = statusStrategy{}
+)
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy: the spec and the owners are not changed by this way.
 func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {

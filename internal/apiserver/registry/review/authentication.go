@@ -11,11 +11,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
-// NewAuthentication makes the storages of authentication.k8s.io/v1.
-func NewAuthentication(requests authenticator.Request) map[string]rest.Storage {
-	return map[string]rest.Storage{
+// Authentication are the resources of authentication.k8s.io/v1.
+func Authentication(requests authenticator.Request) []resource.Resource {
+	return resources(authenticationv1.SchemeGroupVersion, map[string]rest.Storage{
 		"tokenreviews": storage(kind[authenticationv1.TokenReview]{
 			singular: "TokenReview",
 			answer: func(ctx context.Context, review *authenticationv1.TokenReview) error {
@@ -33,7 +35,7 @@ func NewAuthentication(requests authenticator.Request) map[string]rest.Storage {
 				return nil
 			},
 		}),
-	}
+	})
 }
 
 // reviewToken asks the authenticators of the API server itself, with a request that bears nothing but the token.

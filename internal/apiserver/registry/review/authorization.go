@@ -11,11 +11,13 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
-// NewAuthorization makes the storages of authorization.k8s.io/v1.
-func NewAuthorization(authz authorizer.Authorizer) map[string]rest.Storage {
-	return map[string]rest.Storage{
+// Authorization are the resources of authorization.k8s.io/v1.
+func Authorization(authz authorizer.Authorizer) []resource.Resource {
+	return resources(authorizationv1.SchemeGroupVersion, map[string]rest.Storage{
 		"subjectaccessreviews": storage(kind[authorizationv1.SubjectAccessReview]{
 			singular: "SubjectAccessReview",
 			answer: func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error {
@@ -54,7 +56,7 @@ func NewAuthorization(authz authorizer.Authorizer) map[string]rest.Storage {
 				return nil
 			},
 		}),
-	}
+	})
 }
 
 func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {

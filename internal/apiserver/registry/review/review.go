@@ -14,8 +14,25 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
+
+// resources are reviews by their names, a resource each.
+func resources(gv schema.GroupVersion, storages map[string]rest.Storage) (all []resource.Resource) {
+	for name, storage := range storages {
+		all = append(all, resource.Made{
+			At: []schema.GroupVersionResource{gv.WithResource(name)},
+			Storages: func(generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+				return map[string]rest.Storage{name: storage}, nil
+			},
+		})
+	}
+	return all
+}
 
 // kind is what all reviews have in common: they can be created, and that is all.
 type kind[T any] struct {

@@ -44,7 +44,7 @@ func TestValidate(t *testing.T) {
 		"docker that is no JSON": {of(corev1.SecretTypeDockerConfigJson, map[string][]byte{".dockerconfigjson": []byte("hush")}), "must be JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := validate(tc.secret).ToAggregate()
+			err := Resource().Check(tc.secret).ToAggregate()
 			if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
@@ -74,7 +74,7 @@ func TestValidateUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := old.DeepCopy()
 			tc.change(s)
-			err := validateUpdate(s, old).ToAggregate()
+			err := Resource().CheckUpdate(s, old).ToAggregate()
 			if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}

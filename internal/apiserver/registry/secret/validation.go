@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func validate(s *corev1.Secret) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&s.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+func validate(s *corev1.Secret) (errs field.ErrorList) {
 	data := field.NewPath("data")
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
@@ -70,8 +69,7 @@ func validateType(s *corev1.Secret) (errs field.ErrorList) {
 }
 
 func validateUpdate(s, old *corev1.Secret) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&s.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	errs = append(errs, apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))...)
+	errs := apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
 	if old.Immutable != nil && *old.Immutable {
 		const why = "may not be changed when `immutable` is set: delete the Secret and create it anew"
 		if s.Immutable == nil || !*s.Immutable {

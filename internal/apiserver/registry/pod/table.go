@@ -1,4 +1,4 @@
-package printers
+package pod
 
 import (
 	"fmt"
@@ -10,34 +10,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/pods"
 )
 
-// Pods returns the table of corev1.Pod: NAME READY STATUS RESTARTS AGE, and when wide IP NODE NOMINATED NODE READINESS
-// GATES. A pod that has ended carries the row condition Completed, which lets clients dim it.
-func Pods() rest.TableConvertor {
+// Table is the table of pods. A pod that has ended carries the row condition Completed, which lets clients dim it.
+func Table() rest.TableConvertor {
 	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
-	return table[corev1.Pod]{
-		columns: []metav1.TableColumnDefinition{
-			nameColumn(),
-			column("Ready", "string", "How many of the pod's containers are ready"),
-			column("Status", "string", "The aggregate state of the containers in this pod"),
-			column("Restarts", "string", "How often the pod's containers were restarted, and when the last time was"),
-			ageColumn(),
-			wideColumn("IP", "string", status["podIP"]),
-			wideColumn("Node", "string", spec["nodeName"]),
-			wideColumn("Nominated Node", "string", status["nominatedNodeName"]),
-			wideColumn("Readiness Gates", "string", spec["readinessGates"]),
-		},
-		row: podRow,
-	}
+	return resource.NewTable([]resource.Column[*corev1.Pod]{
+		{Name: "Name"},
+		{Name: "Ready", Doc: "How many of the pod's containers are ready"},
+		{Name: "Status", Doc: "The aggregate state of the containers in this pod"},
+		{Name: "Restarts", Doc: "How often the pod's containers were restarted, and when the last time was"},
+		{Name: "Age"},
+		{Name: "IP", Doc: status["podIP"], Wide: true},
+		{Name: "Node", Doc: spec["nodeName"], Wide: true},
+		{Name: "Nominated Node", Doc: status["nominatedNodeName"], Wide: true},
+		{Name: "Readiness Gates", Doc: spec["readinessGates"], Wide: true},
+	}, podRow)
 }
 
 func podRow(pod *corev1.Pod, now time.Time) ([]any, []metav1.TableRowCondition) {
 	s := summarize(pod)
 	restarts := strconv.Itoa(s.restarts)
 	if s.restarts > 0 && !s.lastRestart.IsZero() {
-		restarts = fmt.Sprintf("%d (%s ago)", s.restarts, age(s.lastRestart, now))
+		restarts = fmt.Sprintf("%d (%s ago)", s.restarts, resource.Age(s.lastRestart, now))
 	}
 	ip := pod.Status.PodIP
 	if len(pod.Status.PodIPs) > 0 {
@@ -48,10 +45,10 @@ func podRow(pod *corev1.Pod, now time.Time) ([]any, []metav1.TableRowCondition) 
 		fmt.Sprintf("%d/%d", s.ready, s.total),
 		s.status,
 		restarts,
-		age(pod.CreationTimestamp.Time, now),
-		orNone(ip),
-		orNone(pod.Spec.NodeName),
-		orNone(pod.Status.NominatedNodeName),
+		resource.Age(pod.CreationTimestamp.Time, now),
+		resource.OrNone(ip),
+		resource.OrNone(pod.Spec.NodeName),
+		resource.OrNone(pod.Status.NominatedNodeName),
 		readinessGates(pod),
 	}, completion(pod.Status.Phase)
 }
@@ -71,7 +68,7 @@ func completion(phase corev1.PodPhase) []metav1.TableRowCondition {
 
 func readinessGates(pod *corev1.Pod) string {
 	if len(pod.Spec.ReadinessGates) == 0 {
-		return none
+		return resource.None
 	}
 	met := 0
 	for _, gate := range pod.Spec.ReadinessGates {

@@ -1,18 +1,12 @@
-package printers
+package pod
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/registry/rest"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -128,121 +122,5 @@ func TestPodRowSaysThatItHasEnded(t *testing.T) {
 		if got != want {
 			t.Errorf("phase %s: row conditions %v, want reason %q", phase, conditions, want)
 		}
-	}
-}
-
-// render writes a table as kubectl does, without its padding.
-func render(t *testing.T, convertor rest.TableConvertor, obj runtime.Object, wide bool) string {
-	t.Helper()
-	table, err := convertor.ConvertToTable(context.Background(), obj, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown []int
-	var lines []string
-	var heads []string
-	for i, c := range table.ColumnDefinitions {
-		if c.Description == "" {
-			t.Errorf("column %s has no description", c.Name)
-		}
-		if c.Priority == 0 || wide {
-			shown = append(shown, i)
-			heads = append(heads, strings.ToUpper(c.Name))
-		}
-	}
-	lines = append(lines, strings.Join(heads, "|"))
-	for _, row := range table.Rows {
-		if len(row.Cells) != len(table.ColumnDefinitions) {
-			t.Fatalf("%d cells for %d columns", len(row.Cells), len(table.ColumnDefinitions))
-		}
-		var cells []string
-		for _, i := range shown {
-			cells = append(cells, fmt.Sprint(row.Cells[i]))
-		}
-		lines = append(lines, strings.Join(cells, "|"))
-	}
-	return strings.Join(lines, "\n")
-}
-
-func TestTables(t *testing.T) {
-	born := metav1.NewTime(time.Now().Add(-3*time.Hour - time.Second))
-	meta := metav1.ObjectMeta{Name: "x", CreationTimestamp: born}
-	holder := "me"
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: born, Labels: map[string]string{
-			"node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/agent": "", "kubernetes.io/role": "agent"}},
-		Spec: corev1.NodeSpec{Unschedulable: true},
-		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1", OSImage: "Debian", KernelVersion: "6.1", ContainerRuntimeVersion: "monopod://1"},
-		},
-	}
-	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "e"}, Type: "Warning", Reason: "Failed", Message: " no luck\n", Count: 4,
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", FieldPath: "spec.containers{c}"},
-		Source:         corev1.EventSource{Component: "agent", Host: "n1"},
-		FirstTimestamp: metav1.NewTime(time.Now().Add(-2*time.Hour - time.Second)), LastTimestamp: born,
-	}
-	fresh := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "f"}, Type: "Normal", Reason: "Made", Message: "made",
-		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n1"},
-		EventTime:      metav1.NewMicroTime(born.Time), ReportingController: "c", ReportingInstance: "c-1",
-		Series: &corev1.EventSeries{Count: 3, LastObservedTime: metav1.NewMicroTime(time.Now().Add(-time.Hour - time.Second))},
-	}
-	for _, tc := range []struct {
-		name      string
-		convertor rest.TableConvertor
-		obj       runtime.Object
-		wide      bool
-		want      string
-	}{
-		{"namespace", Namespaces(), &corev1.Namespace{ObjectMeta: meta, Status: corev1.NamespaceStatus{Phase: "Active"}}, false, "NAME|STATUS|AGE\nx|Active|3h"},
-		{"configmap", ConfigMaps(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"b": nil}}, false, "NAME|DATA|AGE\nx|2|3h"},
-		{"secret", Secrets(), &corev1.Secret{ObjectMeta: meta, Type: "Opaque", Data: map[string][]byte{"a": nil}}, false, "NAME|TYPE|DATA|AGE\nx|Opaque|1|3h"},
-		{"service account", ServiceAccounts(), &corev1.ServiceAccount{ObjectMeta: meta}, false, "NAME|SECRETS|AGE\nx|0|3h"},
-		{"lease", Leases(), &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, false, "NAME|HOLDER|AGE\nx|me|3h"},
-		{"pod without anything", Pods(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, true,
-			"NAME|READY|STATUS|RESTARTS|AGE|IP|NODE|NOMINATED NODE|READINESS GATES\np|0/0||0|<unknown>|<none>|<none>|<none>|<none>"},
-		{"list of pods", Pods(), &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta}, {ObjectMeta: meta}}}, false,
-			"NAME|READY|STATUS|RESTARTS|AGE\nx|0/0||0|3h\nx|0/0||0|3h"},
-		{"node", Nodes(), node, true,
-			"NAME|STATUS|ROLES|AGE|VERSION|INTERNAL-IP|EXTERNAL-IP|OS-IMAGE|KERNEL-VERSION|CONTAINER-RUNTIME\n" +
-				"n1|Ready,SchedulingDisabled|agent,control-plane|3h|v1|10.0.0.1|<none>|Debian|6.1|monopod://1"},
-		{"node that nobody heard of", Nodes(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, false,
-			"NAME|STATUS|ROLES|AGE|VERSION\nn2|Unknown|<none>|<unknown>|"},
-		{"events", Events(), &corev1.EventList{Items: []corev1.Event{*event, *fresh}}, false,
-			"LAST SEEN|TYPE|REASON|OBJECT|MESSAGE\n3h|Warning|Failed|pod/p|no luck\n60m|Normal|Made|node/n1|made"},
-		{"events, wide", Events(), &corev1.EventList{Items: []corev1.Event{*event, *fresh}}, true,
-			"LAST SEEN|TYPE|REASON|OBJECT|SUBOBJECT|SOURCE|MESSAGE|FIRST SEEN|COUNT|NAME\n" +
-				"3h|Warning|Failed|pod/p|spec.containers{c}|agent, n1|no luck|120m|4|e\n60m|Normal|Made|node/n1||c, c-1|made|3h|3|f"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := render(t, tc.convertor, tc.obj, tc.wide); got != tc.want {
-				t.Errorf("table:\n%s\nwant:\n%s", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestTableKeepsTheListsMetadata(t *testing.T) {
-	left := int64(7)
-	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "12", Continue: "more", RemainingItemCount: &left}}
-	table, err := Pods().ConvertToTable(context.Background(), list, &metav1.TableOptions{NoHeaders: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if table.ResourceVersion != "12" || table.Continue != "more" || *table.RemainingItemCount != 7 {
-		t.Errorf("list metadata %+v", table.ListMeta)
-	}
-	if table.ColumnDefinitions != nil {
-		t.Error("headers, although the client has them already")
-	}
-}
-
-func TestTableOfSomethingElseIsNotAcceptable(t *testing.T) {
-	_, err := Pods().ConvertToTable(context.Background(), &corev1.Node{}, nil)
-	if apierrors.ReasonForError(err) != metav1.StatusReasonNotAcceptable {
-		t.Errorf("error %v, want reason NotAcceptable", err)
 	}
 }

@@ -1,4 +1,4 @@
-package printers
+package node
 
 import (
 	"slices"
@@ -7,7 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 const (
@@ -17,25 +18,20 @@ const (
 	roleLabel = "kubernetes.io/role"
 )
 
-// Nodes returns the table of corev1.Node: NAME STATUS ROLES AGE VERSION, and when wide INTERNAL-IP EXTERNAL-IP OS-IMAGE
-// KERNEL-VERSION CONTAINER-RUNTIME.
-func Nodes() rest.TableConvertor {
+func columns() []resource.Column[*corev1.Node] {
 	info := corev1.NodeSystemInfo{}.SwaggerDoc()
 	addresses := corev1.NodeStatus{}.SwaggerDoc()["addresses"]
-	return table[corev1.Node]{
-		columns: []metav1.TableColumnDefinition{
-			nameColumn(),
-			column("Status", "string", "The status of the node"),
-			column("Roles", "string", "The roles of the node"),
-			ageColumn(),
-			column("Version", "string", info["kubeletVersion"]),
-			wideColumn("Internal-IP", "string", addresses),
-			wideColumn("External-IP", "string", addresses),
-			wideColumn("OS-Image", "string", info["osImage"]),
-			wideColumn("Kernel-Version", "string", info["kernelVersion"]),
-			wideColumn("Container-Runtime", "string", info["containerRuntimeVersion"]),
-		},
-		row: nodeRow,
+	return []resource.Column[*corev1.Node]{
+		{Name: "Name"},
+		{Name: "Status", Doc: "The status of the node"},
+		{Name: "Roles", Doc: "The roles of the node"},
+		{Name: "Age"},
+		{Name: "Version", Doc: info["kubeletVersion"]},
+		{Name: "Internal-IP", Doc: addresses, Wide: true},
+		{Name: "External-IP", Doc: addresses, Wide: true},
+		{Name: "OS-Image", Doc: info["osImage"], Wide: true},
+		{Name: "Kernel-Version", Doc: info["kernelVersion"], Wide: true},
+		{Name: "Container-Runtime", Doc: info["containerRuntimeVersion"], Wide: true},
 	}
 }
 
@@ -45,7 +41,7 @@ func nodeRow(node *corev1.Node, now time.Time) ([]any, []metav1.TableRowConditio
 		node.Name,
 		nodeStatus(node),
 		nodeRoles(node),
-		age(node.CreationTimestamp.Time, now),
+		resource.Age(node.CreationTimestamp.Time, now),
 		sys.KubeletVersion,
 		nodeAddress(node, corev1.NodeInternalIP),
 		nodeAddress(node, corev1.NodeExternalIP),
@@ -83,7 +79,7 @@ func nodeRoles(node *corev1.Node) string {
 		}
 	}
 	slices.Sort(roles)
-	return orNone(strings.Join(slices.Compact(roles), ","))
+	return resource.OrNone(strings.Join(slices.Compact(roles), ","))
 }
 
 func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) string {
@@ -92,12 +88,12 @@ func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) string {
 			return a.Address
 		}
 	}
-	return none
+	return resource.None
 }
 
 func orUnknown(s string) string {
 	if s == "" {
-		return unknown
+		return resource.Unknown
 	}
 	return s
 }

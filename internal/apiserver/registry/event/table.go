@@ -1,4 +1,4 @@
-package printers
+package event
 
 import (
 	"fmt"
@@ -7,46 +7,38 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
-// Events returns the table of corev1.Event: LAST SEEN TYPE REASON OBJECT MESSAGE, and when wide SUBOBJECT SOURCE FIRST
-// SEEN COUNT NAME. Events of events.k8s.io/v1 are stored as core/v1 and so are shown by the same table.
-func Events() rest.TableConvertor {
+// columns are those of core/v1's events. Events of events.k8s.io/v1 are stored as such and so are shown by the same table.
+func columns() []resource.Column[*corev1.Event] {
 	doc := corev1.Event{}.SwaggerDoc()
-	return table[corev1.Event]{
-		columns: []metav1.TableColumnDefinition{
-			column("Last Seen", "string", doc["lastTimestamp"]),
-			column("Type", "string", doc["type"]),
-			column("Reason", "string", doc["reason"]),
-			column("Object", "string", doc["involvedObject"]),
-			wideColumn("Subobject", "string", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"]),
-			wideColumn("Source", "string", doc["source"]),
-			column("Message", "string", doc["message"]),
-			wideColumn("First Seen", "string", doc["firstTimestamp"]),
-			wideColumn("Count", "string", doc["count"]),
-			withPriority(nameColumn(), 1),
-		},
-		row: eventRow,
+	return []resource.Column[*corev1.Event]{
+		{Name: "Last Seen", Doc: doc["lastTimestamp"]},
+		{Name: "Type", Doc: doc["type"]},
+		{Name: "Reason", Doc: doc["reason"]},
+		{Name: "Object", Doc: doc["involvedObject"]},
+		{Name: "Subobject", Doc: corev1.ObjectReference{}.SwaggerDoc()["fieldPath"], Wide: true},
+		{Name: "Source", Doc: doc["source"], Wide: true},
+		{Name: "Message", Doc: doc["message"]},
+		{Name: "First Seen", Doc: doc["firstTimestamp"], Wide: true},
+		{Name: "Count", Doc: doc["count"], Wide: true},
+		{Name: "Name", Wide: true},
 	}
-}
-
-func withPriority(c metav1.TableColumnDefinition, priority int32) metav1.TableColumnDefinition {
-	c.Priority = priority
-	return c
 }
 
 func eventRow(e *corev1.Event, now time.Time) ([]any, []metav1.TableRowCondition) {
 	seen := observed(e)
 	return []any{
-		age(seen.last, now),
+		resource.Age(seen.last, now),
 		e.Type,
 		e.Reason,
 		strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
 		e.InvolvedObject.FieldPath,
 		eventSource(e),
 		strings.TrimSpace(e.Message),
-		age(seen.first, now),
+		resource.Age(seen.first, now),
 		int64(seen.count),
 		e.Name,
 	}, nil

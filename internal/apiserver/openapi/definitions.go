@@ -1,0 +1,46 @@
+package openapi
+
+import (
+	"strings"
+
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"monopod.dev/monopod/internal/apiserver/openapi/authentication"
+	"monopod.dev/monopod/internal/apiserver/openapi/authorization"
+	"monopod.dev/monopod/internal/apiserver/openapi/coordination"
+	"monopod.dev/monopod/internal/apiserver/openapi/core"
+	"monopod.dev/monopod/internal/apiserver/openapi/events"
+	"monopod.dev/monopod/internal/apiserver/openapi/meta"
+)
+
+// Definitions are those of the types of all API groups.
+func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	all := map[string]common.OpenAPIDefinition{}
+	byModel := func(name string) spec.Ref { return ref(model(name)) }
+	for _, of := range []common.GetOpenAPIDefinitions{
+		authentication.GetOpenAPIDefinitions,
+		authorization.GetOpenAPIDefinitions,
+		coordination.GetOpenAPIDefinitions,
+		core.GetOpenAPIDefinitions,
+		events.GetOpenAPIDefinitions,
+		meta.GetOpenAPIDefinitions,
+	} {
+		for name, definition := range of(byModel) {
+			for i, dependency := range definition.Dependencies {
+				definition.Dependencies[i] = model(dependency)
+			}
+			all[name] = definition
+		}
+	}
+	return all
+}
+
+// model is the name of a type in OpenAPI. Types of another package of definitions are named by their Go packages there.
+func model(name string) string {
+	if strings.Contains(name, "/") {
+		return util.ToRESTFriendlyName(name)
+	}
+	return name
+}

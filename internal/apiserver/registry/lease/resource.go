@@ -1,0 +1,35 @@
+// Package lease serves the resource leases of coordination.k8s.io/v1: heartbeats of nodes, locks of controllers.
+package lease
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
+)
+
+// Resource is the resource leases.
+func Resource() resource.Of[*coordinationv1.Lease, *coordinationv1.LeaseList] {
+	return resource.Of[*coordinationv1.Lease, *coordinationv1.LeaseList]{
+		Group:      coordinationv1.GroupName,
+		Plural:     "leases",
+		Namespaced: true,
+		ReadBy:     resource.Viewer,
+		WrittenBy:  resource.Editor,
+		Create:     validate,
+		// A holder may PUT its lease without asking first. A lease is a lock, so an update names what it replaces.
+		CreateOnUpdate: true,
+		NamedUpdate:    true,
+		Columns: []resource.Column[*coordinationv1.Lease]{
+			{Name: "Name"},
+			{Name: "Holder", Doc: coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"], Value: holder},
+			{Name: "Age"},
+		},
+	}
+}
+
+func holder(l *coordinationv1.Lease) any {
+	if l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}

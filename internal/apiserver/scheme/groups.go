@@ -1,0 +1,31 @@
+package scheme
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// group is an API group in one version.
+type group struct {
+	schema.GroupVersion
+	// add registers its Go types.
+	add Hook
+	// memory are the kinds of the objects in memory; nil: those that add registers.
+	memory []runtime.Object
+}
+
+// groups are all that are served. Where a group has more than one version, the first one is that of its objects in memory.
+func groups() []group {
+	return []group{
+		{corev1.SchemeGroupVersion, corev1.AddToScheme, nil},
+		{authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, nil},
+		{authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme, nil},
+		{coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme, nil},
+		{eventsv1.SchemeGroupVersion, eventsv1.AddToScheme, []runtime.Object{&corev1.Event{}, &corev1.EventList{}}},
+	}
+}

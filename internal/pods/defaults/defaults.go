@@ -47,6 +47,14 @@ func Spec(spec *corev1.PodSpec) {
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
+	// The account has two names, and the older one is an alias.
+	setDefault(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	spec.DeprecatedServiceAccount = spec.ServiceAccountName
+	roundUp(spec.Overhead)
+	if spec.Resources != nil {
+		roundUp(spec.Resources.Limits)
+		roundUp(spec.Resources.Requests)
+	}
 	for _, c := range pods.Containers(spec) {
 		setContainerDefaults(c)
 	}

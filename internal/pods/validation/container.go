@@ -37,7 +37,7 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]*corev1.Volume,
 }
 
 func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
-	errs := Image(c.Image, at.Child("image"))
+	errs := requiredImage(c.Image, at.Child("image"))
 	errs = append(errs, oneOf(c.ImagePullPolicy, at.Child("imagePullPolicy"),
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	if c.TerminationMessagePath == "" {
@@ -54,16 +54,25 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	return append(errs, validateContainerSecurity(c.SecurityContext, at.Child("securityContext"))...)
 }
 
-// Image tells what is wrong with the name of a container's image.
+// Image tells what is wrong with the name of a pod's image.
 func Image(image string, at *field.Path) field.ErrorList {
-	switch {
-	case image == "":
+	return append(requiredImage(image, at), noBlanks(image, at)...)
+}
+
+func requiredImage(image string, at *field.Path) field.ErrorList {
+	if image == "" {
 		return field.ErrorList{field.Required(at, "")}
-	case strings.TrimSpace(image) != image:
-		return field.ErrorList{field.Invalid(at, image, "must not have leading or trailing whitespace")}
-	default:
-		return nil
 	}
+	return nil
+}
+
+func padded(image string) bool { return strings.TrimSpace(image) != image }
+
+func noBlanks(image string, at *field.Path) field.ErrorList {
+	if padded(image) {
+		return field.ErrorList{field.Invalid(at, image, "must not have leading or trailing whitespace")}
+	}
+	return nil
 }
 
 // validateHostPorts refuses a port of the host that a pod asks for twice.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/internal/pods/fields"
 )
 
@@ -20,11 +21,22 @@ const NotSupported = "not supported by Monopod yet"
 
 // Spec tells what is wrong with the specification of a pod that a client wants to create, with its defaults set. path is where it stands.
 func Spec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
-	errs := notHonoured(spec, path)
-	return append(errs, validateSpec(spec, path)...)
+	errs := anywhere(spec, path)
+	for at, c := range pods.ContainersAt(spec, path) {
+		if padded(c.Image) {
+			errs = append(errs, noBlanks(c.Image, at.Path().Child("image"))...)
+		}
+	}
+	return errs
 }
 
-// Template tells what is wrong with a template that pods are made from, with its defaults set. path is where it stands.
+// anywhere tells what is wrong with a specification wherever it stands.
+func anywhere(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	return append(notHonoured(spec, path), validateSpec(spec, path)...)
+}
+
+// Template tells what is wrong with a template that pods are made from, with its defaults set. path is where it stands. Blanks around the name of an image
+// are let be, as by other API servers: there are people whose templates have a blank until something puts the name in its place.
 func Template(template *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabels(template.Labels, path.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(template.Annotations, path.Child("annotations"))...)
@@ -35,7 +47,7 @@ func Template(template *corev1.PodTemplateSpec, path *field.Path) field.ErrorLis
 		rest.EphemeralContainers = nil
 		spec = &rest
 	}
-	return append(errs, Spec(spec, at)...)
+	return append(errs, anywhere(spec, at)...)
 }
 
 func notHonoured(spec *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
@@ -64,6 +76,7 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, validateDNS(spec, path)...)
 	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, invalidIf(spec.NodeName != "", spec.NodeName, path.Child("nodeName"), validation.IsDNS1123Subdomain)...)
+	errs = append(errs, invalidIf(spec.ServiceAccountName != "", spec.ServiceAccountName, path.Child("serviceAccountName"), validation.IsDNS1123Subdomain)...)
 	errs = append(errs, invalidIf(spec.Hostname != "", spec.Hostname, path.Child("hostname"), validation.IsDNS1123Label)...)
 	errs = append(errs, validateHostnameOverride(spec, path.Child("hostnameOverride"))...)
 	errs = append(errs, validateHostAliases(spec.HostAliases, path.Child("hostAliases"))...)

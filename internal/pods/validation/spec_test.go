@@ -136,8 +136,10 @@ func TestSpec(t *testing.T) {
 		"node name":               {func(s *corev1.PodSpec) { s.NodeName = "Node_1" }, []string{"spec.nodeName: FieldValueInvalid"}},
 		"node selector":           {func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a b": "c"} }, []string{"spec.nodeSelector: FieldValueInvalid"}},
 		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "robot" }, []string{"spec.serviceAccountName: FieldValueForbidden"}},
-		"probe":                   {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
-		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
+		"service account's name": {func(s *corev1.PodSpec) { s.ServiceAccountName = "a b" },
+			[]string{"spec.serviceAccountName: FieldValueForbidden", "spec.serviceAccountName: FieldValueInvalid"}},
+		"probe":    {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
+		"sub path": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
 		"host port": {func(s *corev1.PodSpec) {
 			s.Containers[0].Ports[0].HostPort, s.Containers[0].Ports[0].HostIP = 80, "::1"
 		}, nil},
@@ -218,6 +220,15 @@ func TestSpec(t *testing.T) {
 		"token": {func(s *corev1.PodSpec) {
 			projected(s, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}})
 		}, []string{"spec.volumes[0].projected.sources[0].serviceAccountToken: FieldValueForbidden"}},
+		"token's bounds": {func(s *corev1.PodSpec) {
+			projected(s, configMapFile("t"), corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t", ExpirationSeconds: new(int64(599))}},
+				corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "../t", ExpirationSeconds: new(int64(600))}})
+		}, []string{
+			"spec.volumes[0].projected.sources[1].serviceAccountToken: FieldValueForbidden", "spec.volumes[0].projected.sources[2].serviceAccountToken: FieldValueForbidden",
+			"spec.volumes[0].projected.sources[1].serviceAccountToken.expirationSeconds: FieldValueInvalid",
+			"spec.volumes[0].projected.sources[1].serviceAccountToken.path: FieldValueInvalid",
+			"spec.volumes[0].projected.sources[2].serviceAccountToken.path: FieldValueInvalid",
+		}},
 		"propagation": {func(s *corev1.PodSpec) {
 			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationHostToContainer)
 		}, nil},
@@ -312,6 +323,9 @@ func TestSpec(t *testing.T) {
 			s.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Localhost"}
 			s.Containers[0].SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Some"}
 		}, []string{c + "securityContext.appArmorProfile.type: FieldValueNotSupported", "spec.securityContext.appArmorProfile.localhostProfile: FieldValueRequired"}},
+		"apparmor's name": {func(s *corev1.PodSpec) {
+			s.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Localhost", LocalhostProfile: new(strings.Repeat("a", 4096))}
+		}, []string{"spec.securityContext.appArmorProfile.localhostProfile: FieldValueTooLong"}},
 		"groups policy": {func(s *corev1.PodSpec) {
 			s.SecurityContext.SupplementalGroupsPolicy = new(corev1.SupplementalGroupsPolicyStrict)
 		}, nil},
@@ -342,13 +356,14 @@ func TestSpec(t *testing.T) {
 			s.SecurityContext.Sysctls = append(s.SecurityContext.Sysctls, corev1.Sysctl{Name: "net/core/somaxconn"})
 		}, []string{"spec.securityContext.sysctls[1].name: FieldValueDuplicate"}},
 
-		"toleration of nothing":  {func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{}} }, []string{"spec.tolerations[0].operator: FieldValueInvalid"}},
-		"toleration operator":    {func(s *corev1.PodSpec) { s.Tolerations[0].Operator = "Lt" }, []string{"spec.tolerations[0].operator: FieldValueNotSupported"}},
-		"toleration for a while": {func(s *corev1.PodSpec) { s.Tolerations[0].Effect = corev1.TaintEffectNoSchedule }, []string{"spec.tolerations[0].effect: FieldValueInvalid"}},
-		"dns policy":             {func(s *corev1.PodSpec) { s.DNSPolicy = "Guess" }, []string{"spec.dnsPolicy: FieldValueNotSupported"}},
-		"dns without server":     {func(s *corev1.PodSpec) { s.DNSConfig = nil }, []string{"spec.dnsConfig.nameservers: FieldValueRequired"}},
-		"dns server":             {func(s *corev1.PodSpec) { s.DNSConfig.Nameservers[0] = "dns.example" }, []string{"spec.dnsConfig.nameservers[0]: FieldValueInvalid"}},
-		"dns search":             {func(s *corev1.PodSpec) { s.DNSConfig.Searches[0] = "a b" }, []string{"spec.dnsConfig.searches[0]: FieldValueInvalid"}},
+		"toleration of nothing":      {func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{}} }, []string{"spec.tolerations[0].operator: FieldValueInvalid"}},
+		"toleration operator":        {func(s *corev1.PodSpec) { s.Tolerations[0].Operator = "Lt" }, []string{"spec.tolerations[0].operator: FieldValueNotSupported"}},
+		"toleration for a while":     {func(s *corev1.PodSpec) { s.Tolerations[0].Effect = corev1.TaintEffectNoSchedule }, []string{"spec.tolerations[0].effect: FieldValueInvalid"}},
+		"dns policy":                 {func(s *corev1.PodSpec) { s.DNSPolicy = "Guess" }, []string{"spec.dnsPolicy: FieldValueNotSupported"}},
+		"dns without server":         {func(s *corev1.PodSpec) { s.DNSConfig = nil }, []string{"spec.dnsConfig.nameservers: FieldValueRequired"}},
+		"dns server":                 {func(s *corev1.PodSpec) { s.DNSConfig.Nameservers[0] = "dns.example" }, []string{"spec.dnsConfig.nameservers[0]: FieldValueInvalid"}},
+		"dns server of an interface": {func(s *corev1.PodSpec) { s.DNSConfig.Nameservers[0] = "fe80::1%eth0" }, []string{"spec.dnsConfig.nameservers[0]: FieldValueInvalid"}},
+		"dns search":                 {func(s *corev1.PodSpec) { s.DNSConfig.Searches[0] = "a b" }, []string{"spec.dnsConfig.searches[0]: FieldValueInvalid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := validPod()

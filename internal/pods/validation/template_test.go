@@ -26,6 +26,8 @@ func TestTemplate(t *testing.T) {
 		"ephemeral container": {func(p *corev1.PodTemplateSpec) {
 			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
 		}, []string{at + "spec.ephemeralContainers: FieldValueForbidden"}},
+		"blanks around an image": {func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = " " }, nil},
+		"no image":               {func(p *corev1.PodTemplateSpec) { p.Spec.InitContainers[0].Image = "" }, []string{at + "spec.initContainers[0].image: FieldValueRequired"}},
 		"ports of the host's network": {func(p *corev1.PodTemplateSpec) {
 			p.Spec.HostNetwork, p.Spec.Containers[0].Ports[0].HostPort = true, 0
 		}, nil},

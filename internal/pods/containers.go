@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Role is the part that a container plays in its pod.
@@ -37,6 +38,10 @@ func (r Role) String() string {
 // AmongInit says that a container of the role is one of spec.initContainers.
 func (r Role) AmongInit() bool { return r == Init || r == Sidecar }
 
+// Main says that containers of the role run beside each other for the time of the pod: the app containers and the sidecars. The ports of the host are
+// theirs, and the pod is ready when they are.
+func (r Role) Main() bool { return r == Sidecar || r == App }
+
 // Containers are the containers of a pod with their roles: the init containers, the app containers, the ephemeral ones, each in their order. What is
 // given out are the specification's own: who changes one changes the pod.
 func Containers(spec *v1.PodSpec) iter.Seq2[Role, *v1.Container] {
@@ -65,6 +70,44 @@ func roleAmongInit(c *v1.Container) Role {
 		return Sidecar
 	}
 	return Init
+}
+
+// Place is where a container stands in a specification.
+type Place struct {
+	Role  Role
+	spec  *field.Path
+	index int
+}
+
+// Path is the path of the container, made at each call: most are never asked for.
+func (p Place) Path() *field.Path { return p.spec.Child(p.Role.list()).Index(p.index) }
+
+// ContainersAt are the containers of Containers, each with its place below the path of the specification.
+func ContainersAt(spec *v1.PodSpec, path *field.Path) iter.Seq2[Place, *v1.Container] {
+	return func(yield func(Place, *v1.Container) bool) {
+		at, list := Place{spec: path}, ""
+		for role, c := range Containers(spec) {
+			if at.Role = role; role.list() != list {
+				at.index, list = 0, role.list()
+			}
+			if !yield(at, c) {
+				return
+			}
+			at.index++
+		}
+	}
+}
+
+// list is the field of a specification that holds the containers of the role.
+func (r Role) list() string {
+	switch r {
+	case Init, Sidecar:
+		return "initContainers"
+	case App:
+		return "containers"
+	default:
+		return "ephemeralContainers"
+	}
 }
 
 // Privileged says that a container may do everything that its host may.

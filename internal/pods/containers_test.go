@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // every is a specification with a container of each role.
@@ -47,6 +48,25 @@ func TestContainers(t *testing.T) {
 	}
 	if spec.InitContainers[1].Image != "new" || spec.EphemeralContainers[0].Image != "new" {
 		t.Error("what is given out is a copy")
+	}
+}
+
+func TestContainersAt(t *testing.T) {
+	spec := every()
+	var got []string
+	for at, c := range ContainersAt(spec, field.NewPath("spec", "template", "spec")) {
+		got = append(got, at.Path().Child("image").String()+" "+c.Name+" "+at.Role.String())
+	}
+	const prefix = "spec.template.spec."
+	want := []string{
+		prefix + "initContainers[0].image first init", prefix + "initContainers[1].image proxy sidecar", prefix + "initContainers[2].image second init",
+		prefix + "containers[0].image web app", prefix + "containers[1].image log app", prefix + "ephemeralContainers[0].image debug ephemeral",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for range ContainersAt(spec, field.NewPath("spec")) {
+		break // and nothing is given out after it
 	}
 }
 

@@ -18,7 +18,7 @@ type HostPort struct {
 // have none: their ports are nobody's by the time the others run.
 func HostPorts(spec *v1.PodSpec) (ports []HostPort) {
 	for role, c := range Containers(spec) {
-		if role != App && role != Sidecar {
+		if !role.Main() {
 			continue
 		}
 		for _, p := range c.Ports {

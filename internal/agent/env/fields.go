@@ -9,11 +9,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Field is the value of one field of the pod, by the path that the downward API uses.
 func Field(pod *v1.Pod, path string, podIPs, hostIPs []string) (string, error) {
-	if base, key, ok := subscript(path); ok {
+	if base, key, ok := pods.Subscript(path); ok {
 		switch base {
 		case "metadata.labels":
 			return pod.Labels[key], nil
@@ -47,16 +49,6 @@ func Field(pod *v1.Pod, path string, podIPs, hostIPs []string) (string, error) {
 		return strings.Join(hostIPs, ","), nil
 	}
 	return "", fmt.Errorf("field path %q is not one that a pod can refer to", path)
-}
-
-// subscript splits metadata.labels['KEY'].
-func subscript(path string) (base, key string, ok bool) {
-	base, rest, ok := strings.Cut(path, "['")
-	if !ok {
-		return "", "", false
-	}
-	key, ok = strings.CutSuffix(rest, "']")
-	return base, key, ok
 }
 
 func pairs(m map[string]string) string {

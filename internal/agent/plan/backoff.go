@@ -62,7 +62,6 @@ const (
 	ReasonPodInitializing     = "PodInitializing"
 	ReasonFailedSandbox       = "FailedCreatePodSandBox"
 	ReasonFailedVolumes       = "FailedMount"
-	ReasonContainersNotReady  = "ContainersNotReady"
 )
 
 // RetryAt is when the action may be tried again.

@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // conditions sets the conditions that the node's agent owns. Others, such as PodScheduled, stay as they are.
@@ -21,22 +21,7 @@ func conditions(in *Input, a *assessment, st *v1.PodStatus) {
 		init.Message = "containers with incomplete status: " + names(st.InitContainerStatuses, func(c v1.ContainerStatus) bool { return !c.Ready })
 	}
 
-	containers := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue}
-	switch unready := names(st.ContainerStatuses, func(c v1.ContainerStatus) bool { return !c.Ready }); {
-	case st.Phase == v1.PodSucceeded:
-		containers.Status, containers.Reason = v1.ConditionFalse, "PodCompleted"
-	case st.Phase == v1.PodFailed:
-		containers.Status, containers.Reason = v1.ConditionFalse, "PodFailed"
-	case unready != "[]":
-		containers.Status, containers.Reason = v1.ConditionFalse, ReasonContainersNotReady
-		containers.Message = "containers with unready status: " + unready
-	}
-
-	ready := containers
-	ready.Type = v1.PodReady
-	if missing := missingGates(in.Pod, st); ready.Status == v1.ConditionTrue && missing != "" {
-		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, "ReadinessGatesNotReady", missing
-	}
+	containers, ready := pods.Readiness(&in.Pod.Spec, st)
 	for _, c := range []v1.PodCondition{sandbox, init, ready, containers} {
 		setCondition(in, st, c)
 	}
@@ -53,30 +38,7 @@ func names(all []v1.ContainerStatus, match func(v1.ContainerStatus) bool) string
 	return "[" + strings.Join(found, " ") + "]"
 }
 
-func missingGates(pod *v1.Pod, st *v1.PodStatus) string {
-	var missing []string
-	for _, g := range pod.Spec.ReadinessGates {
-		ok := slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool {
-			return c.Type == g.ConditionType && c.Status == v1.ConditionTrue
-		})
-		if !ok {
-			missing = append(missing, `the status of pod readiness gate "`+string(g.ConditionType)+`" is not "True"`)
-		}
-	}
-	return strings.Join(missing, ", ")
-}
-
 func setCondition(in *Input, st *v1.PodStatus, c v1.PodCondition) {
 	c.ObservedGeneration = in.Pod.Generation
-	c.LastTransitionTime = metav1.NewTime(in.Now)
-	i := slices.IndexFunc(st.Conditions, func(o v1.PodCondition) bool { return o.Type == c.Type })
-	if i < 0 {
-		st.Conditions = append(st.Conditions, c)
-		return
-	}
-	if st.Conditions[i].Status == c.Status {
-		c.LastTransitionTime = st.Conditions[i].LastTransitionTime
-	}
-	c.LastProbeTime = st.Conditions[i].LastProbeTime
-	st.Conditions[i] = c
+	pods.SetCondition(st, c, in.Now)
 }

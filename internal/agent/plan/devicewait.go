@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // DevicesReady is the condition of a pod that has waited for its devices: False while it waits, since its transition; it outlives the agent.
@@ -63,11 +65,10 @@ func FailedByDeadline(in *Input) (why *Rejection, wake time.Time) {
 
 // waited is the condition of a pod that has begun to wait for its devices, and has not got them as far as is known; nil: it has not.
 func (in *Input) waited() *v1.PodCondition {
-	i := slices.IndexFunc(in.Prior.Conditions, func(c v1.PodCondition) bool { return c.Type == DevicesReady && c.Status == v1.ConditionFalse })
-	if i < 0 {
-		return nil
+	if c := pods.Condition(&in.Prior, DevicesReady); c != nil && c.Status == v1.ConditionFalse {
+		return c
 	}
-	return &in.Prior.Conditions[i]
+	return nil
 }
 
 // withoutDevices says why the pod does not get its devices now; empty: it has them, or they were not asked for yet. While they are asked for again

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/pods"
@@ -51,21 +50,8 @@ func containerResources(in *ContainerInput) *cri.LinuxContainerResources {
 }
 
 func podResources(pod *v1.Pod) *cri.LinuxContainerResources {
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
-	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
-	// A sum of limits is a limit only where every container has one.
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		if pod.Spec.Resources != nil && !pod.Spec.Resources.Limits.Name(name, resource.DecimalSI).IsZero() {
-			continue
-		}
-		unlimited := slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
-			return c.Resources.Limits.Name(name, resource.DecimalSI).IsZero()
-		})
-		if unlimited {
-			delete(limits, name)
-		}
-	}
-	return linuxResources(requests, limits)
+	r := pods.Resources(pod)
+	return linuxResources(r.Requests, r.Limits)
 }
 
 func overhead(pod *v1.Pod) *cri.LinuxContainerResources {
@@ -110,8 +96,7 @@ func pageSizeName(bytes int64) string {
 func ExtendedResources(c *v1.Container) map[string]int64 {
 	var found map[string]int64
 	for name, q := range c.Resources.Limits {
-		domain, _, ok := strings.Cut(string(name), "/")
-		if !ok || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || q.IsZero() {
+		if !pods.IsExtended(name) || q.IsZero() {
 			continue
 		}
 		if found == nil {

@@ -143,9 +143,9 @@ func ParseResolvConf(content string) DNS {
 
 func portMappings(pod *v1.Pod) []*cri.PortMapping {
 	var all []*cri.PortMapping
-	for _, c := range pod.Spec.Containers {
+	for role, c := range pods.Containers(&pod.Spec) {
 		for _, p := range c.Ports {
-			if p.HostPort == 0 {
+			if p.HostPort == 0 || !role.Main() {
 				continue
 			}
 			m := &cri.PortMapping{ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP}

@@ -401,9 +401,10 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	for k, op := range w.ongoing {
 		in.Ongoing[k] = plan.Ongoing{StopBy: op.action.StopBy}
 	}
-	for i := range wish.pod.Spec.Containers {
-		c := &wish.pod.Spec.Containers[i]
-		in.Hashes[c.Name] = podspec.Hash(c)
+	for role, c := range pods.Containers(&wish.pod.Spec) {
+		if role == pods.App { // no other is started again for a change
+			in.Hashes[c.Name] = podspec.Hash(c)
+		}
 	}
 	return in
 }

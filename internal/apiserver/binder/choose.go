@@ -126,7 +126,7 @@ func explain(pod *corev1.Pod, places []place, lacks [][]lack) string {
 
 // beyond are the devices that the pod asks for and of which no node has so many.
 func beyond(pod *corev1.Pod, places []place) (more []string) {
-	wanted := requests(pod)
+	wanted := pods.Requests(pod)
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		want := wanted[name]
 		if isDevice(name) && !slices.ContainsFunc(places, func(at place) bool { return want.Cmp(at.node.Status.Allocatable[name]) <= 0 }) {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"monopod.dev/monopod/internal/pods"
 )
@@ -118,10 +117,10 @@ func resourcesSuffice(pod *corev1.Pod, at place) (lacks []lack) {
 	if places := allocatable[corev1.ResourcePods]; int64(len(at.pods)+1) > places.Value() {
 		lacks = append(lacks, lack{why: "Too many pods"})
 	}
-	wanted := requests(pod)
+	wanted := pods.Requests(pod)
 	used := corev1.ResourceList{}
 	for _, other := range at.pods {
-		theirs := requests(other)
+		theirs := pods.Requests(other)
 		inVain := waitsInVain(other, theirs, allocatable)
 		for name, quantity := range theirs {
 			if _, ok := wanted[name]; !ok || inVain && isDevice(name) {
@@ -161,15 +160,8 @@ func waitsInVain(pod *corev1.Pod, wanted, allocatable corev1.ResourceList) bool 
 	return false
 }
 
-func requests(pod *corev1.Pod) corev1.ResourceList {
-	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-}
-
-// isDevice says that a resource is one of those that nodes grant as devices: its name has a domain, which is not Kubernetes' own.
-func isDevice(name corev1.ResourceName) bool {
-	domain, _, ok := strings.Cut(string(name), "/")
-	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
-}
+// isDevice says that a resource is one of those that nodes grant as devices.
+func isDevice(name corev1.ResourceName) bool { return pods.IsExtended(name) }
 
 // computeFirst orders cpu, memory and other plain names before extended resources, which have a domain.
 func computeFirst(a, b corev1.ResourceName) int {

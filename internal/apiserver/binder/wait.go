@@ -2,11 +2,11 @@ package binder
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // What a pod says and is told while it waits for devices is the same with and without a node: these are also of the node's agent (package plan
@@ -24,15 +24,15 @@ const (
 // them has ended: whatever else it lacks does not bring its deadline nearer.
 func waiting(pod *corev1.Pod, why string, forDevices bool, now time.Time) corev1.PodStatus {
 	st := *pod.Status.DeepCopy()
-	setCondition(&st, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+	pods.SetCondition(&st, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 		Message: why, ObservedGeneration: pod.Generation}, now)
 	if forDevices {
-		setCondition(&st, corev1.PodCondition{Type: devicesReady, Status: corev1.ConditionFalse, Reason: reasonDevicesNotReady, Message: why}, now)
+		pods.SetCondition(&st, corev1.PodCondition{Type: devicesReady, Status: corev1.ConditionFalse, Reason: reasonDevicesNotReady, Message: why}, now)
 		st.Reason, st.Message = reasonDevicesNotReady, why
 		return st
 	}
 	if condition(&st, devicesReady).Status == corev1.ConditionFalse {
-		setCondition(&st, corev1.PodCondition{Type: devicesReady, Status: corev1.ConditionTrue}, now)
+		pods.SetCondition(&st, corev1.PodCondition{Type: devicesReady, Status: corev1.ConditionTrue}, now)
 	}
 	if st.Reason == reasonDevicesNotReady {
 		st.Reason, st.Message = "", ""
@@ -40,23 +40,9 @@ func waiting(pod *corev1.Pod, why string, forDevices bool, now time.Time) corev1
 	return st
 }
 
-// setCondition puts c in the place of the condition of its type. The time of the last transition stays while the status does.
-func setCondition(st *corev1.PodStatus, c corev1.PodCondition, now time.Time) {
-	c.LastTransitionTime = metav1.NewTime(now)
-	i := slices.IndexFunc(st.Conditions, func(o corev1.PodCondition) bool { return o.Type == c.Type })
-	if i < 0 {
-		st.Conditions = append(st.Conditions, c)
-		return
-	}
-	if st.Conditions[i].Status == c.Status {
-		c.LastTransitionTime = st.Conditions[i].LastTransitionTime
-	}
-	st.Conditions[i] = c
-}
-
 func condition(st *corev1.PodStatus, of corev1.PodConditionType) (c corev1.PodCondition) {
-	if i := slices.IndexFunc(st.Conditions, func(c corev1.PodCondition) bool { return c.Type == of }); i >= 0 {
-		return st.Conditions[i]
+	if has := pods.Condition(st, of); has != nil {
+		c = *has
 	}
 	return c
 }

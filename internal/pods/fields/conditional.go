@@ -5,17 +5,15 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // conditional are the fields of which something else in the specification says whether they are honoured.
 func conditional(role Role, spec *v1.PodSpec, path *field.Path) (list []Refusal) {
-	containers := []struct {
-		name       string
-		containers []v1.Container
-	}{{"initContainers", spec.InitContainers}, {"containers", spec.Containers}}
-	for _, of := range containers {
-		for i := range of.containers {
-			list = append(list, ofContainer(spec, &of.containers[i], path.Child(of.name).Index(i))...)
+	for at, c := range pods.ContainersAt(spec, path) {
+		if at.Role != pods.Ephemeral { // refused as a whole
+			list = append(list, ofContainer(spec, c, at.Path())...)
 		}
 	}
 	for i, v := range spec.Volumes {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/dryrun"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // BindingREST is the storage of pods/binding: creating a Binding gives the pod its node, once.
@@ -80,7 +83,7 @@ func (r *BindingREST) bind(ctx context.Context, name string, binding *corev1.Bin
 	err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, preconditions,
 		storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
 			pod := obj.(*corev1.Pod)
-			refusal = assign(pod, binding, metav1.Now())
+			refusal = assign(pod, binding, time.Now())
 			return pod, refusal
 		}), dryRun, nil)
 	switch {
@@ -97,7 +100,7 @@ func (r *BindingREST) bind(ctx context.Context, name string, binding *corev1.Bin
 }
 
 // assign changes pod as binding says, or tells why it cannot.
-func assign(pod *corev1.Pod, binding *corev1.Binding, now metav1.Time) error {
+func assign(pod *corev1.Pod, binding *corev1.Binding, now time.Time) error {
 	if pod.DeletionTimestamp != nil {
 		return fmt.Errorf("pod %s is being deleted and cannot be assigned to a node", pod.Name)
 	}
@@ -111,30 +114,12 @@ func assign(pod *corev1.Pod, binding *corev1.Binding, now metav1.Time) error {
 		}
 		maps.Copy(pod.Annotations, binding.Annotations)
 	}
-	setCondition(&pod.Status, corev1.PodCondition{
+	pods.SetCondition(&pod.Status, corev1.PodCondition{
 		Type:               corev1.PodScheduled,
 		Status:             corev1.ConditionTrue,
-		LastTransitionTime: now,
 		ObservedGeneration: pod.Generation,
-	})
+	}, now)
 	return nil
-}
-
-// setCondition puts c in the place of the condition of its type. The time of the last transition stays when the status
-// does.
-func setCondition(status *corev1.PodStatus, c corev1.PodCondition) {
-	for i := range status.Conditions {
-		old := &status.Conditions[i]
-		if old.Type != c.Type {
-			continue
-		}
-		if old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
-		}
-		*old = c
-		return
-	}
-	status.Conditions = append(status.Conditions, c)
 }
 
 func validateBinding(binding *corev1.Binding) field.ErrorList {

@@ -1,190 +1,21 @@
 package pod
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
-)
 
-const (
-	defaultGracePeriodSeconds = 30
-	// defaultFileMode is the mode of a file in a configMap or secret volume.
-	defaultFileMode = 0o644
-	// defaultTokenSeconds is how long a token of a service account in a volume is good for.
-	defaultTokenSeconds = 3600
+	"monopod.dev/monopod/internal/pods/defaults"
 )
 
 // AddDefaults registers the defaulting of pods with a scheme: what is decoded through it, from a client or from the
 // store, has every default that core/v1 documents for the fields that are honoured.
 func AddDefaults(scheme *runtime.Scheme) error {
-	scheme.AddTypeDefaultingFunc(&corev1.Pod{}, func(obj any) { setPodDefaults(obj.(*corev1.Pod)) })
+	scheme.AddTypeDefaultingFunc(&corev1.Pod{}, func(obj any) { defaults.Pod(obj.(*corev1.Pod)) })
 	scheme.AddTypeDefaultingFunc(&corev1.PodList{}, func(obj any) {
 		list := obj.(*corev1.PodList)
 		for i := range list.Items {
-			setPodDefaults(&list.Items[i])
+			defaults.Pod(&list.Items[i])
 		}
 	})
 	return nil
-}
-
-func setPodDefaults(pod *corev1.Pod) {
-	spec := &pod.Spec
-	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
-	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
-	setDefault(&spec.SchedulerName, corev1.DefaultSchedulerName)
-	setDefaultPointer(&spec.TerminationGracePeriodSeconds, defaultGracePeriodSeconds)
-	setDefaultPointer(&spec.EnableServiceLinks, true)
-	if spec.SecurityContext == nil {
-		spec.SecurityContext = &corev1.PodSecurityContext{}
-	}
-	for i := range spec.InitContainers {
-		setContainerDefaults(&spec.InitContainers[i], spec.HostNetwork)
-	}
-	for i := range spec.Containers {
-		setContainerDefaults(&spec.Containers[i], spec.HostNetwork)
-	}
-	for i := range spec.Volumes {
-		setVolumeDefaults(&spec.Volumes[i])
-	}
-}
-
-func setContainerDefaults(c *corev1.Container, hostNetwork bool) {
-	setDefault(&c.ImagePullPolicy, pullPolicyFor(c.Image))
-	setDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
-	for i := range c.Ports {
-		setDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
-		if hostNetwork {
-			setDefault(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
-		}
-	}
-	for i := range c.Env {
-		if from := c.Env[i].ValueFrom; from != nil {
-			setFieldRefDefaults(from.FieldRef)
-		}
-	}
-	roundUp(c.Resources.Limits)
-	roundUp(c.Resources.Requests)
-	for name, limit := range c.Resources.Limits {
-		if _, ok := c.Resources.Requests[name]; ok {
-			continue
-		}
-		if c.Resources.Requests == nil {
-			c.Resources.Requests = corev1.ResourceList{}
-		}
-		c.Resources.Requests[name] = limit.DeepCopy()
-	}
-	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-		setProbeDefaults(probe)
-	}
-	if c.Lifecycle != nil {
-		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
-			if hook != nil {
-				setHTTPGetDefaults(hook.HTTPGet)
-			}
-		}
-	}
-}
-
-func setFieldRefDefaults(ref *corev1.ObjectFieldSelector) {
-	if ref != nil {
-		setDefault(&ref.APIVersion, "v1")
-	}
-}
-
-func setProbeDefaults(p *corev1.Probe) {
-	if p == nil {
-		return
-	}
-	setDefault(&p.TimeoutSeconds, 1)
-	setDefault(&p.PeriodSeconds, 10)
-	setDefault(&p.SuccessThreshold, 1)
-	setDefault(&p.FailureThreshold, 3)
-	setHTTPGetDefaults(p.HTTPGet)
-	if p.GRPC != nil {
-		setDefaultPointer(&p.GRPC.Service, "")
-	}
-}
-
-func setHTTPGetDefaults(h *corev1.HTTPGetAction) {
-	if h == nil {
-		return
-	}
-	setDefault(&h.Path, "/")
-	setDefault(&h.Scheme, corev1.URISchemeHTTP)
-}
-
-func setVolumeDefaults(v *corev1.Volume) {
-	if v.VolumeSource == (corev1.VolumeSource{}) {
-		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
-	}
-	if v.HostPath != nil {
-		setDefaultPointer(&v.HostPath.Type, corev1.HostPathUnset)
-	}
-	if v.ConfigMap != nil {
-		setDefaultPointer(&v.ConfigMap.DefaultMode, defaultFileMode)
-	}
-	if v.DownwardAPI != nil {
-		setDefaultPointer(&v.DownwardAPI.DefaultMode, defaultFileMode)
-		setDownwardDefaults(v.DownwardAPI.Items)
-	}
-	if v.Projected != nil {
-		setDefaultPointer(&v.Projected.DefaultMode, defaultFileMode)
-		for i := range v.Projected.Sources {
-			s := &v.Projected.Sources[i]
-			if s.DownwardAPI != nil {
-				setDownwardDefaults(s.DownwardAPI.Items)
-			}
-			if s.ServiceAccountToken != nil {
-				setDefaultPointer(&s.ServiceAccountToken.ExpirationSeconds, defaultTokenSeconds)
-			}
-		}
-	}
-	if v.Image != nil {
-		setDefault(&v.Image.PullPolicy, pullPolicyFor(v.Image.Reference))
-	}
-	if v.Secret != nil {
-		setDefaultPointer(&v.Secret.DefaultMode, defaultFileMode)
-	}
-}
-
-func setDownwardDefaults(items []corev1.DownwardAPIVolumeFile) {
-	for i := range items {
-		setFieldRefDefaults(items[i].FieldRef)
-	}
-}
-
-// pullPolicyFor is the pull policy of an image for which none is given: an image whose tag is moved about is looked up
-// each time, all others are pulled once.
-func pullPolicyFor(image string) corev1.PullPolicy {
-	name, _, hasDigest := strings.Cut(image, "@")
-	// A colon before the last slash is that of a registry's port.
-	_, tag, hasTag := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
-	if tag == "latest" || (!hasTag && !hasDigest) {
-		return corev1.PullAlways
-	}
-	return corev1.PullIfNotPresent
-}
-
-// roundUp rounds quantities up to the thousandths that the API keeps.
-func roundUp(list corev1.ResourceList) {
-	for name, quantity := range list {
-		quantity.RoundUp(resource.Milli)
-		list[name] = quantity
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-func setDefaultPointer[T any](field **T, value T) {
-	if *field == nil {
-		*field = &value
-	}
 }

@@ -4,7 +4,7 @@
 // What it guarantees:
 //   - spec and status have separate writers: pods changes metadata and the few mutable fields of the spec,
 //     pods/status changes the status;
-//   - a field that Monopod does not honour is refused by name, never ignored (support.go lists every field);
+//   - a field that Monopod does not honour is refused by name, never ignored (internal/pods/fields lists every field);
 //   - a pod is bound to a node once;
 //   - a pod that is bound and still running is deleted in two steps: its deletionTimestamp is set first, and the agent
 //     of its node removes the object, with a grace period of zero, when the containers are gone.

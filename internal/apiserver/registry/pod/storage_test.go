@@ -226,7 +226,7 @@ func TestDeletion(t *testing.T) {
 		t.Fatalf("bound: immediate %v, %v", immediate, err)
 	}
 	pod := f.get("bound")
-	if pod.DeletionTimestamp == nil || *pod.DeletionGracePeriodSeconds != defaultGracePeriodSeconds || pod.Generation != 2 {
+	if pod.DeletionTimestamp == nil || *pod.DeletionGracePeriodSeconds != corev1.DefaultTerminationGracePeriodSeconds || pod.Generation != 2 {
 		t.Errorf("being deleted: %+v, want the grace period of the spec and generation 2", pod.ObjectMeta)
 	}
 	if err := f.bind("bound", "m", nil, nil); !apierrors.IsConflict(err) {

@@ -12,6 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/validation"
 )
 
 // strategy rules the creation, the update and the deletion of pods.
@@ -51,7 +52,7 @@ func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList 
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.
 func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return warnings(obj.(*corev1.Pod))
+	return validation.Warnings(&obj.(*corev1.Pod).Spec, field.NewPath("spec"))
 }
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy: the status is not changed by this way, and a change of the spec

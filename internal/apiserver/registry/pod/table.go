@@ -72,7 +72,7 @@ func readinessGates(pod *corev1.Pod) string {
 	}
 	met := 0
 	for _, gate := range pod.Spec.ReadinessGates {
-		if conditionTrue(pod, gate.ConditionType) {
+		if pods.IsTrue(&pod.Status, gate.ConditionType) {
 			met++
 		}
 	}
@@ -95,16 +95,14 @@ func summarize(pod *corev1.Pod) podSummary {
 	if pod.Status.Reason != "" {
 		s.status = pod.Status.Reason
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonSchedulingGated {
-			s.status = corev1.PodReasonSchedulingGated
-		}
+	if c := pods.Condition(&pod.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonSchedulingGated {
+		s.status = corev1.PodReasonSchedulingGated
 	}
 	sidecars := restartable(pod)
 	s.total += len(sidecars)
 
 	initializing := s.addInitContainers(pod, sidecars)
-	if !initializing || conditionTrue(pod, corev1.PodInitialized) {
+	if !initializing || pods.IsTrue(&pod.Status, corev1.PodInitialized) {
 		s.addContainers(pod)
 	}
 	if pod.DeletionTimestamp != nil {
@@ -179,7 +177,7 @@ func (s *podSummary) addContainers(pod *corev1.Pod) {
 	}
 	// "Completed" is the truth for the whole pod only when none of its containers is still at work.
 	if s.status == "Completed" && running {
-		if conditionTrue(pod, corev1.PodReady) {
+		if pods.IsTrue(&pod.Status, corev1.PodReady) {
 			s.status = "Running"
 		} else {
 			s.status = "NotReady"
@@ -203,13 +201,4 @@ func terminatedReason(t *corev1.ContainerStateTerminated) string {
 	default:
 		return fmt.Sprintf("ExitCode:%d", t.ExitCode)
 	}
-}
-
-func conditionTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == kind {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -11,11 +11,19 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods/validation"
 )
 
 // mutableFields is what the error about an immutable field tells to be mutable.
 const mutableFields = "pod updates may not change fields other than `spec.containers[*].image`, " +
 	"`spec.initContainers[*].image`, `spec.activeDeadlineSeconds` and `spec.tolerations` (only additions)"
+
+// validatePod tells what is wrong with a pod that a client wants to create.
+func validatePod(pod *corev1.Pod) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	return append(errs, validation.Spec(&pod.Spec, field.NewPath("spec"))...)
+}
 
 // validatePodUpdate tells what is wrong with a change of a pod's metadata and spec.
 func validatePodUpdate(newPod, oldPod *corev1.Pod) field.ErrorList {
@@ -38,7 +46,7 @@ func validateImageUpdate(newList, oldList []corev1.Container, at *field.Path) fi
 	var errs field.ErrorList
 	for i := range newList {
 		if newList[i].Image != oldList[i].Image {
-			errs = append(errs, validateImage(newList[i].Image, at.Index(i).Child("image"))...)
+			errs = append(errs, validation.Image(newList[i].Image, at.Index(i).Child("image"))...)
 		}
 	}
 	return errs
@@ -67,7 +75,7 @@ func validateTolerationsUpdate(newList, oldList []corev1.Toleration, at *field.P
 			return field.ErrorList{field.Forbidden(at, "existing toleration can not be modified except its tolerationSeconds")}
 		}
 	}
-	return validateTolerations(newList, at)
+	return validation.Tolerations(newList, at)
 }
 
 // validateImmutable names the fields of the spec that were changed beside the mutable ones.
@@ -107,9 +115,9 @@ func validateStatusUpdate(newPod, oldPod *corev1.Pod) field.ErrorList {
 	at := field.NewPath("status")
 	errs := apivalidation.ValidateObjectMetaUpdate(&newPod.ObjectMeta, &oldPod.ObjectMeta, field.NewPath("metadata"))
 	status := &newPod.Status
-	if status.Phase != "" {
-		errs = append(errs, oneOf(status.Phase, at.Child("phase"),
-			corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown)...)
+	phases := []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
+	if !slices.Contains(phases, status.Phase) {
+		errs = append(errs, field.NotSupported(at.Child("phase"), status.Phase, phases[1:]))
 	}
 	if status.QOSClass != oldPod.Status.QOSClass {
 		errs = append(errs, field.Invalid(at.Child("qosClass"), status.QOSClass, apivalidation.FieldImmutableErrorMsg))

@@ -1,4 +1,4 @@
-package pod
+package validation
 
 import (
 	"slices"
@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods/defaults"
 )
 
 // validPod is a pod that uses most of what is honoured, with its defaults set.
@@ -53,7 +55,7 @@ func validPod() *corev1.Pod {
 			DNSPolicy:    corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"10.0.0.1"}, Searches: []string{"a.b.", "."}},
 		},
 	}
-	setPodDefaults(pod)
+	defaults.Pod(pod)
 	return pod
 }
 
@@ -111,7 +113,7 @@ func stopSignal(s *corev1.PodSpec, name corev1.Signal) {
 	s.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: &name}
 }
 
-func TestValidatePod(t *testing.T) {
+func TestSpec(t *testing.T) {
 	const c = "spec.containers[0]."
 	quantity := resource.MustParse
 	for name, tc := range map[string]struct {
@@ -134,8 +136,10 @@ func TestValidatePod(t *testing.T) {
 		"node name":               {func(s *corev1.PodSpec) { s.NodeName = "Node_1" }, []string{"spec.nodeName: FieldValueInvalid"}},
 		"node selector":           {func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a b": "c"} }, []string{"spec.nodeSelector: FieldValueInvalid"}},
 		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "robot" }, []string{"spec.serviceAccountName: FieldValueForbidden"}},
-		"probe":                   {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
-		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
+		"service account's name": {func(s *corev1.PodSpec) { s.ServiceAccountName = "a b" },
+			[]string{"spec.serviceAccountName: FieldValueForbidden", "spec.serviceAccountName: FieldValueInvalid"}},
+		"probe":    {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
+		"sub path": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
 		"host port": {func(s *corev1.PodSpec) {
 			s.Containers[0].Ports[0].HostPort, s.Containers[0].Ports[0].HostIP = 80, "::1"
 		}, nil},
@@ -216,6 +220,15 @@ func TestValidatePod(t *testing.T) {
 		"token": {func(s *corev1.PodSpec) {
 			projected(s, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}})
 		}, []string{"spec.volumes[0].projected.sources[0].serviceAccountToken: FieldValueForbidden"}},
+		"token's bounds": {func(s *corev1.PodSpec) {
+			projected(s, configMapFile("t"), corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t", ExpirationSeconds: new(int64(599))}},
+				corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "../t", ExpirationSeconds: new(int64(600))}})
+		}, []string{
+			"spec.volumes[0].projected.sources[1].serviceAccountToken: FieldValueForbidden", "spec.volumes[0].projected.sources[2].serviceAccountToken: FieldValueForbidden",
+			"spec.volumes[0].projected.sources[1].serviceAccountToken.expirationSeconds: FieldValueInvalid",
+			"spec.volumes[0].projected.sources[1].serviceAccountToken.path: FieldValueInvalid",
+			"spec.volumes[0].projected.sources[2].serviceAccountToken.path: FieldValueInvalid",
+		}},
 		"propagation": {func(s *corev1.PodSpec) {
 			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationHostToContainer)
 		}, nil},
@@ -310,6 +323,9 @@ func TestValidatePod(t *testing.T) {
 			s.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Localhost"}
 			s.Containers[0].SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Some"}
 		}, []string{c + "securityContext.appArmorProfile.type: FieldValueNotSupported", "spec.securityContext.appArmorProfile.localhostProfile: FieldValueRequired"}},
+		"apparmor's name": {func(s *corev1.PodSpec) {
+			s.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Localhost", LocalhostProfile: new(strings.Repeat("a", 4096))}
+		}, []string{"spec.securityContext.appArmorProfile.localhostProfile: FieldValueTooLong"}},
 		"groups policy": {func(s *corev1.PodSpec) {
 			s.SecurityContext.SupplementalGroupsPolicy = new(corev1.SupplementalGroupsPolicyStrict)
 		}, nil},
@@ -340,94 +356,19 @@ func TestValidatePod(t *testing.T) {
 			s.SecurityContext.Sysctls = append(s.SecurityContext.Sysctls, corev1.Sysctl{Name: "net/core/somaxconn"})
 		}, []string{"spec.securityContext.sysctls[1].name: FieldValueDuplicate"}},
 
-		"toleration of nothing":  {func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{}} }, []string{"spec.tolerations[0].operator: FieldValueInvalid"}},
-		"toleration operator":    {func(s *corev1.PodSpec) { s.Tolerations[0].Operator = "Lt" }, []string{"spec.tolerations[0].operator: FieldValueNotSupported"}},
-		"toleration for a while": {func(s *corev1.PodSpec) { s.Tolerations[0].Effect = corev1.TaintEffectNoSchedule }, []string{"spec.tolerations[0].effect: FieldValueInvalid"}},
-		"dns policy":             {func(s *corev1.PodSpec) { s.DNSPolicy = "Guess" }, []string{"spec.dnsPolicy: FieldValueNotSupported"}},
-		"dns without server":     {func(s *corev1.PodSpec) { s.DNSConfig = nil }, []string{"spec.dnsConfig.nameservers: FieldValueRequired"}},
-		"dns server":             {func(s *corev1.PodSpec) { s.DNSConfig.Nameservers[0] = "dns.example" }, []string{"spec.dnsConfig.nameservers[0]: FieldValueInvalid"}},
-		"dns search":             {func(s *corev1.PodSpec) { s.DNSConfig.Searches[0] = "a b" }, []string{"spec.dnsConfig.searches[0]: FieldValueInvalid"}},
+		"toleration of nothing":      {func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{}} }, []string{"spec.tolerations[0].operator: FieldValueInvalid"}},
+		"toleration operator":        {func(s *corev1.PodSpec) { s.Tolerations[0].Operator = "Lt" }, []string{"spec.tolerations[0].operator: FieldValueNotSupported"}},
+		"toleration for a while":     {func(s *corev1.PodSpec) { s.Tolerations[0].Effect = corev1.TaintEffectNoSchedule }, []string{"spec.tolerations[0].effect: FieldValueInvalid"}},
+		"dns policy":                 {func(s *corev1.PodSpec) { s.DNSPolicy = "Guess" }, []string{"spec.dnsPolicy: FieldValueNotSupported"}},
+		"dns without server":         {func(s *corev1.PodSpec) { s.DNSConfig = nil }, []string{"spec.dnsConfig.nameservers: FieldValueRequired"}},
+		"dns server":                 {func(s *corev1.PodSpec) { s.DNSConfig.Nameservers[0] = "dns.example" }, []string{"spec.dnsConfig.nameservers[0]: FieldValueInvalid"}},
+		"dns server of an interface": {func(s *corev1.PodSpec) { s.DNSConfig.Nameservers[0] = "fe80::1%eth0" }, []string{"spec.dnsConfig.nameservers[0]: FieldValueInvalid"}},
+		"dns search":                 {func(s *corev1.PodSpec) { s.DNSConfig.Searches[0] = "a b" }, []string{"spec.dnsConfig.searches[0]: FieldValueInvalid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := validPod()
 			tc.change(&pod.Spec)
-			errs := validatePod(pod)
-			if got := summary(errs); !slices.Equal(got, tc.want) {
-				t.Errorf("errors %v, want %v", errs, tc.want)
-			}
-		})
-	}
-}
-
-func TestValidatePodUpdate(t *testing.T) {
-	five, ten := int64(5), int64(10)
-	for name, tc := range map[string]struct {
-		old, change func(*corev1.Pod)
-		want        []string
-	}{
-		"nothing":             {nil, func(*corev1.Pod) {}, nil},
-		"labels":              {nil, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, nil},
-		"bad label":           {nil, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b c"} }, []string{"metadata.labels: FieldValueInvalid"}},
-		"image":               {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image, p.Spec.InitContainers[0].Image = "x", "y" }, nil},
-		"no image":            {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "" }, []string{"spec.containers[0].image: FieldValueRequired"}},
-		"command":             {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }, []string{"spec.containers: FieldValueForbidden"}},
-		"container added":     {nil, func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "n"}) }, []string{"spec.containers: FieldValueForbidden"}},
-		"node":                {nil, func(p *corev1.Pod) { p.Spec.NodeName = "n" }, []string{"spec.nodeName: FieldValueForbidden"}},
-		"restart policy":      {nil, func(p *corev1.Pod) { p.Spec.RestartPolicy = "Never" }, []string{"spec.restartPolicy: FieldValueForbidden"}},
-		"deadline set":        {nil, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, nil},
-		"deadline nearer":     {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &five }, nil},
-		"deadline farther":    {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &five }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, []string{"spec.activeDeadlineSeconds: FieldValueInvalid"}},
-		"deadline taken away": {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &five }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = nil }, []string{"spec.activeDeadlineSeconds: FieldValueInvalid"}},
-		"toleration added": {nil, func(p *corev1.Pod) {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
-		}, nil},
-		"toleration seconds": {nil, func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = &ten }, nil},
-		"toleration dropped": {nil, func(p *corev1.Pod) { p.Spec.Tolerations = nil }, []string{"spec.tolerations: FieldValueForbidden"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			old := validPod()
-			old.ResourceVersion = "1"
-			if tc.old != nil {
-				tc.old(old)
-			}
-			pod := old.DeepCopy()
-			tc.change(pod)
-			errs := validatePodUpdate(pod, old)
-			if got := summary(errs); !slices.Equal(got, tc.want) {
-				t.Errorf("errors %v, want %v", errs, tc.want)
-			}
-		})
-	}
-}
-
-func TestValidateStatusUpdate(t *testing.T) {
-	ended := func(code int32) corev1.PodStatus {
-		return corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}}
-	}
-	again := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-		Name: "web", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
-	for name, tc := range map[string]struct {
-		policy   corev1.RestartPolicy
-		old, new corev1.PodStatus
-		want     []string
-	}{
-		"running":          {corev1.RestartPolicyAlways, corev1.PodStatus{}, again, nil},
-		"phase":            {corev1.RestartPolicyAlways, corev1.PodStatus{}, corev1.PodStatus{Phase: "Fine"}, []string{"status.phase: FieldValueNotSupported"}},
-		"quality":          {corev1.RestartPolicyAlways, corev1.PodStatus{QOSClass: "Burstable"}, corev1.PodStatus{QOSClass: "Guaranteed"}, []string{"status.qosClass: FieldValueInvalid"}},
-		"address":          {corev1.RestartPolicyAlways, corev1.PodStatus{}, corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "here"}}}, []string{"status.podIPs[0]: FieldValueInvalid"}},
-		"restart":          {corev1.RestartPolicyAlways, ended(0), again, nil},
-		"never":            {corev1.RestartPolicyNever, ended(1), again, []string{"status.containerStatuses[0].state: FieldValueForbidden"}},
-		"after a failure":  {corev1.RestartPolicyOnFailure, ended(1), again, nil},
-		"after no failure": {corev1.RestartPolicyOnFailure, ended(0), again, []string{"status.containerStatuses[0].state: FieldValueForbidden"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			old := validPod()
-			old.ResourceVersion = "1"
-			old.Spec.RestartPolicy = tc.policy
-			pod := old.DeepCopy()
-			old.Status, pod.Status = tc.old, tc.new
-			errs := validateStatusUpdate(pod, old)
+			errs := Spec(&pod.Spec, field.NewPath("spec"))
 			if got := summary(errs); !slices.Equal(got, tc.want) {
 				t.Errorf("errors %v, want %v", errs, tc.want)
 			}
@@ -439,11 +380,11 @@ func TestWarnsOfAnEnvironmentVariableThatHidesAnother(t *testing.T) {
 	pod := validPod()
 	pod.Spec.Containers[0].Env[2].Name = "A"
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}, {Name: "a"}, {}}
-	if got := strings.Join(warnings(pod), "; "); !strings.Contains(got, `spec.imagePullSecrets[1].name: duplicate name "a"; spec.imagePullSecrets[2].name: invalid empty name ""`) {
+	if got := strings.Join(Warnings(&pod.Spec, field.NewPath("spec")), "; "); !strings.Contains(got, `spec.imagePullSecrets[1].name: duplicate name "a"; spec.imagePullSecrets[2].name: invalid empty name ""`) {
 		t.Errorf("warnings about pull secrets: %q", got)
 	}
 	pod.Spec.ImagePullSecrets = nil
-	if got := warnings(pod); len(got) != 1 || !strings.Contains(got[0], "spec.containers[0].env[2]") {
+	if got := Warnings(&pod.Spec, field.NewPath("spec")); len(got) != 1 || !strings.Contains(got[0], "spec.containers[0].env[2]") {
 		t.Errorf("warnings %q", got)
 	}
 }

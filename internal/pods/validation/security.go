@@ -1,4 +1,4 @@
-package pod
+package validation
 
 import (
 	"path"
@@ -12,7 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-const maxSysctlName = 253
+const (
+	maxSysctlName = 253
+	// maxProfileName is the longest name of an AppArmor profile, which may be a path.
+	maxProfileName = 4095
+)
 
 // sysctlName is a sysctl with dots or slashes between its segments.
 var sysctlName = regexp.MustCompile(`^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*$`)
@@ -125,6 +129,8 @@ func validateAppArmor(p *corev1.AppArmorProfile, at *field.Path) field.ErrorList
 		}
 	case p.LocalhostProfile == nil || *p.LocalhostProfile == "":
 		errs = append(errs, field.Required(local, "must be set when AppArmor type is Localhost"))
+	case len(*p.LocalhostProfile) > maxProfileName:
+		errs = append(errs, field.TooLong(local, *p.LocalhostProfile, maxProfileName))
 	case strings.TrimSpace(*p.LocalhostProfile) != *p.LocalhostProfile:
 		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must not be padded with whitespace"))
 	}

@@ -1,4 +1,4 @@
-package pod
+package validation
 
 import (
 	"fmt"
@@ -19,27 +19,25 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]*corev1.Volume,
 	if len(spec.Containers) == 0 {
 		errs = append(errs, field.Required(at.Child("containers"), "a pod has at least one container"))
 	}
-	errs = append(errs, validateHostPorts(spec.Containers, at.Child("containers"))...)
-	names := sets.New[string]() // unique over both lists
-	for _, list := range []struct {
-		name       string
-		containers []corev1.Container
-	}{{"initContainers", spec.InitContainers}, {"containers", spec.Containers}} {
-		for i := range list.containers {
-			c, at := &list.containers[i], at.Child(list.name).Index(i)
-			errs = append(errs, requiredName(c.Name, at.Child("name"))...)
-			if c.Name != "" && names.Has(c.Name) {
-				errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
-			}
-			names.Insert(c.Name)
-			errs = append(errs, validateContainer(c, spec, volumes, at)...)
+	errs = append(errs, validateHostPorts(spec, at)...)
+	names := sets.New[string]() // unique over all lists
+	for at, c := range pods.ContainersAt(spec, at) {
+		if at.Role == pods.Ephemeral { // refused as a whole
+			continue
 		}
+		path := at.Path()
+		errs = append(errs, requiredName(c.Name, path.Child("name"))...)
+		if c.Name != "" && names.Has(c.Name) {
+			errs = append(errs, field.Duplicate(path.Child("name"), c.Name))
+		}
+		names.Insert(c.Name)
+		errs = append(errs, validateContainer(c, spec, volumes, path)...)
 	}
 	return errs
 }
 
 func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
-	errs := validateImage(c.Image, at.Child("image"))
+	errs := requiredImage(c.Image, at.Child("image"))
 	errs = append(errs, oneOf(c.ImagePullPolicy, at.Child("imagePullPolicy"),
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	if c.TerminationMessagePath == "" {
@@ -56,29 +54,42 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	return append(errs, validateContainerSecurity(c.SecurityContext, at.Child("securityContext"))...)
 }
 
-func validateImage(image string, at *field.Path) field.ErrorList {
-	switch {
-	case image == "":
+// Image tells what is wrong with the name of a pod's image.
+func Image(image string, at *field.Path) field.ErrorList {
+	return append(requiredImage(image, at), noBlanks(image, at)...)
+}
+
+func requiredImage(image string, at *field.Path) field.ErrorList {
+	if image == "" {
 		return field.ErrorList{field.Required(at, "")}
-	case strings.TrimSpace(image) != image:
-		return field.ErrorList{field.Invalid(at, image, "must not have leading or trailing whitespace")}
-	default:
-		return nil
 	}
+	return nil
+}
+
+func padded(image string) bool { return strings.TrimSpace(image) != image }
+
+func noBlanks(image string, at *field.Path) field.ErrorList {
+	if padded(image) {
+		return field.ErrorList{field.Invalid(at, image, "must not have leading or trailing whitespace")}
+	}
+	return nil
 }
 
 // validateHostPorts refuses a port of the host that a pod asks for twice.
-func validateHostPorts(containers []corev1.Container, at *field.Path) field.ErrorList {
+func validateHostPorts(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]()
-	for i := range containers {
-		for j, p := range containers[i].Ports {
+	for at, c := range pods.ContainersAt(spec, at) {
+		if !at.Role.Main() {
+			continue
+		}
+		for i, p := range c.Ports {
 			if p.HostPort == 0 {
 				continue
 			}
 			port := fmt.Sprintf("%s/%s/%d", p.Protocol, p.HostIP, p.HostPort)
 			if seen.Has(port) {
-				errs = append(errs, field.Duplicate(at.Index(i).Child("ports").Index(j).Child("hostPort"), port))
+				errs = append(errs, field.Duplicate(at.Path().Child("ports").Index(i).Child("hostPort"), port))
 			}
 			seen.Insert(port)
 		}

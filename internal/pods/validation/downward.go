@@ -1,4 +1,4 @@
-package pod
+package validation
 
 import (
 	"fmt"
@@ -9,6 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// How long a token of a service account is good for, in seconds: the API's bounds.
+const (
+	minTokenSeconds = 10 * 60
+	maxTokenSeconds = 1 << 32
 )
 
 // volumeFieldPaths returns the fields of a pod that a file may show. Beside them are the single labels and annotations.
@@ -109,7 +115,13 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 				taken(item.Path, items.Index(i).Child("path"))
 			}
 		}
-		if s.ServiceAccountToken != nil || s.ClusterTrustBundle != nil || s.PodCertificate != nil {
+		if s.ServiceAccountToken != nil {
+			kinds++
+			token := at.Child("serviceAccountToken")
+			errs = append(errs, validateToken(s.ServiceAccountToken, token)...)
+			taken(s.ServiceAccountToken.Path, token.Child("path"))
+		}
+		if s.ClusterTrustBundle != nil || s.PodCertificate != nil {
 			kinds++ // refused by name elsewhere
 		}
 		switch {
@@ -118,6 +130,15 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 		case kinds > 1:
 			errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
 		}
+	}
+	return errs
+}
+
+// validateToken is about a token of the pod's service account, and how long it is good for.
+func validateToken(token *corev1.ServiceAccountTokenProjection, at *field.Path) field.ErrorList {
+	errs := validateFilePath(token.Path, at.Child("path"))
+	if s := token.ExpirationSeconds; s != nil && (*s < minTokenSeconds || *s > maxTokenSeconds) {
+		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, validation.InclusiveRangeError(minTokenSeconds, maxTokenSeconds)))
 	}
 	return errs
 }

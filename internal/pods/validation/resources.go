@@ -1,4 +1,4 @@
-package pod
+package validation
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // maxExtendedName is the longest name of an extended resource: quotas write it behind "requests.".
@@ -28,10 +30,10 @@ func validateResources(r *corev1.ResourceRequirements, at *field.Path) field.Err
 		errs = append(errs, validateQuantity(name, request, requests.Key(string(name)))...)
 		limit, limited := r.Limits[name]
 		switch {
-		case isExtended(name) && !limited:
+		case pods.IsExtended(name) && !limited:
 			errs = append(errs, field.Required(limits.Key(string(name)),
 				"an extended resource cannot be overcommitted, so its limit must be set"))
-		case isExtended(name) && request.Cmp(limit) != 0:
+		case pods.IsExtended(name) && request.Cmp(limit) != 0:
 			errs = append(errs, field.Invalid(requests, request.String(),
 				fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case limited && request.Cmp(limit) > 0:
@@ -47,7 +49,7 @@ func validateQuantity(name corev1.ResourceName, q resource.Quantity, at *field.P
 	if q.Sign() < 0 {
 		errs = append(errs, field.Invalid(at, q.String(), "must be greater than or equal to 0"))
 	}
-	if isExtended(name) && q.MilliValue()%1000 != 0 {
+	if pods.IsExtended(name) && q.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(at, q.String(), "must be an integer"))
 	}
 	return errs
@@ -59,8 +61,8 @@ func validateResourceName(name corev1.ResourceName, at *field.Path) field.ErrorL
 	case len(errs) > 0:
 		return errs
 	case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
-		return field.ErrorList{field.Forbidden(at, notSupported)}
-	case isExtended(name):
+		return field.ErrorList{field.Forbidden(at, NotSupported)}
+	case pods.IsExtended(name):
 		if len(name) > maxExtendedName {
 			errs = append(errs, field.TooLong(at, string(name), maxExtendedName))
 		}
@@ -75,11 +77,4 @@ func validateResourceName(name corev1.ResourceName, at *field.Path) field.ErrorL
 
 func computeResources() []corev1.ResourceName {
 	return []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
-}
-
-// isExtended tells a resource that somebody outside Kubernetes defines: its name has a domain, which is not
-// Kubernetes' own.
-func isExtended(name corev1.ResourceName) bool {
-	domain, _, qualified := strings.Cut(string(name), "/")
-	return qualified && !strings.HasSuffix("."+domain, ".kubernetes.io") && !strings.HasPrefix(domain, "requests.")
 }

@@ -1,4 +1,4 @@
-package pod
+package validation
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // envFieldPaths returns the fields of a pod that an environment variable may take its value from. Beside them are the
@@ -70,22 +72,13 @@ func validateValueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList {
 func validateFieldRef(ref *corev1.ObjectFieldSelector, allowed []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, oneOf(ref.APIVersion, at.Child("apiVersion"), "v1")...)
-	if key, ok := subscript(ref.FieldPath, "metadata.labels"); ok {
+	switch base, key, _ := pods.Subscript(ref.FieldPath); base {
+	case "metadata.labels":
 		return append(errs, invalidIf(true, key, at.Child("fieldPath"), validation.IsQualifiedName)...)
-	}
-	if key, ok := subscript(ref.FieldPath, "metadata.annotations"); ok {
+	case "metadata.annotations":
 		return append(errs, invalidIf(true, strings.ToLower(key), at.Child("fieldPath"), validation.IsQualifiedName)...)
 	}
 	return append(errs, oneOf(ref.FieldPath, at.Child("fieldPath"), allowed...)...)
-}
-
-// subscript takes KEY out of "prefix['KEY']".
-func subscript(fieldPath, prefix string) (key string, ok bool) {
-	rest, ok := strings.CutPrefix(fieldPath, prefix+"['")
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(rest, "']")
 }
 
 func validateKeyRef(name, key string, at *field.Path) field.ErrorList {

@@ -1,0 +1,49 @@
+package pods
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// Requests are what a node must have for a pod: what its containers request, and the overhead of its sandbox. Of each resource the containers request
+// what the app containers and the sidecars do together, or an init container with the sidecars started before it, whichever is more (KEP-753); where
+// the pod has resources of its own, these count (KEP-2837). The sum is that of k8s.io/component-helpers, as the scheduler and the kubelet have it.
+func Requests(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+}
+
+// Resources are what the containers of a pod request and are limited to together, without the overhead of its sandbox. Cpu and memory are
+// limited only where each container is, or the pod as a whole: one without a limit may use what there is.
+func Resources(pod *v1.Pod) v1.ResourceRequirements {
+	whole := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+	r := v1.ResourceRequirements{Requests: resourcehelper.PodRequests(pod, whole), Limits: resourcehelper.PodLimits(pod, whole)}
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if !limited(&pod.Spec, name) {
+			delete(r.Limits, name)
+		}
+	}
+	return r
+}
+
+func limited(spec *v1.PodSpec, name v1.ResourceName) bool {
+	if spec.Resources != nil {
+		if q := spec.Resources.Limits[name]; !q.IsZero() {
+			return true
+		}
+	}
+	for role, c := range Containers(spec) {
+		if q := c.Resources.Limits[name]; role != Ephemeral && q.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// IsExtended says of a resource that somebody outside Kubernetes defines it, such as a device: its name has a domain, which is not Kubernetes' own.
+// Quotas write "requests." before names.
+func IsExtended(name v1.ResourceName) bool {
+	domain, _, qualified := strings.Cut(string(name), "/")
+	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasPrefix(domain, v1.DefaultResourceRequestsPrefix)
+}

@@ -1,0 +1,56 @@
+package validation
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods/defaults"
+)
+
+// A template is told of by where it stands, and what only a pod has is not asked of it.
+func TestTemplate(t *testing.T) {
+	const at = "spec.template."
+	for name, tc := range map[string]struct {
+		change func(*corev1.PodTemplateSpec)
+		want   []string
+	}{
+		"valid":          {func(*corev1.PodTemplateSpec) {}, nil},
+		"label":          {func(p *corev1.PodTemplateSpec) { p.Labels = map[string]string{"app": "a b"} }, []string{at + "labels: FieldValueInvalid"}},
+		"annotation":     {func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{"a b": ""} }, []string{at + "annotations: FieldValueInvalid"}},
+		"container name": {func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Name = "A" }, []string{at + "spec.containers[0].name: FieldValueInvalid"}},
+		"refused field":  {func(p *corev1.PodTemplateSpec) { p.Spec.Subdomain = "a" }, []string{at + "spec.subdomain: FieldValueForbidden"}},
+		"refused value":  {func(p *corev1.PodTemplateSpec) { p.Spec.HostUsers = new(false) }, []string{at + "spec.hostUsers: FieldValueForbidden"}},
+		"ephemeral container": {func(p *corev1.PodTemplateSpec) {
+			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
+		}, []string{at + "spec.ephemeralContainers: FieldValueForbidden"}},
+		"blanks around an image": {func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = " " }, nil},
+		"no image":               {func(p *corev1.PodTemplateSpec) { p.Spec.InitContainers[0].Image = "" }, []string{at + "spec.initContainers[0].image: FieldValueRequired"}},
+		"ports of the host's network": {func(p *corev1.PodTemplateSpec) {
+			p.Spec.HostNetwork, p.Spec.Containers[0].Ports[0].HostPort = true, 0
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := validPod()
+			template := &corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+			template.Spec.SecurityContext = nil // sysctls of the network do not go with the host's
+			defaults.Template(template)
+			tc.change(template)
+			errs := Template(template, field.NewPath("spec", "template"))
+			if got := summary(errs); !slices.Equal(got, tc.want) {
+				t.Errorf("errors %v, want %v", errs, tc.want)
+			}
+		})
+	}
+}
+
+func BenchmarkSpec(b *testing.B) {
+	pod := validPod()
+	for b.Loop() {
+		if errs := Spec(&pod.Spec, field.NewPath("spec")); len(errs) > 0 {
+			b.Fatal(errs)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package validation
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods"
+)
+
+// Warnings tells what is legal in a specification, but hardly meant. path is where it stands.
+func Warnings(spec *corev1.PodSpec, path *field.Path) []string {
+	var list []string
+	secrets := sets.New[string]()
+	for i, s := range spec.ImagePullSecrets {
+		at := path.Child("imagePullSecrets").Index(i).Child("name")
+		switch {
+		case s.Name == "":
+			list = append(list, fmt.Sprintf("%s: invalid empty name %q", at, s.Name))
+		case secrets.Has(s.Name):
+			list = append(list, fmt.Sprintf("%s: duplicate name %q", at, s.Name))
+		}
+		secrets.Insert(s.Name)
+	}
+	for at, c := range pods.ContainersAt(spec, path) {
+		seen := sets.New[string]()
+		for i := range c.Env {
+			if name := c.Env[i].Name; seen.Has(name) {
+				list = append(list, fmt.Sprintf("%s: hides previous definition of %q", at.Path().Child("env").Index(i), name))
+			} else {
+				seen.Insert(name)
+			}
+		}
+	}
+	return list
+}

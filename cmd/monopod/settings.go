@@ -98,6 +98,14 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Kubeconfig })},
 	{"token-auth-file", "FILE", `bearer tokens, CSV lines of token,user,uid,"group1,group2"`, roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.TokenAuthFile })},
+	{"encryption-config-file", "FILE", "how objects are encrypted in the store (default: secrets are, with a key made at the first start)", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.EncryptionConfigFile })},
+	{"allowed-origins", "ORIGIN,...", "origins whose pages may open WebSockets, beside the API server's own", roleAPIServer,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.AllowedOrigins })},
+	{"audit-policy-file", "FILE", "which requests are written down, a Policy of audit.k8s.io/v1", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Audit.PolicyFile })},
+	{"audit-log-path", "FILE", `where they are written down, "-": standard output`, roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Audit.LogPath })},
 	{"etcd-tick", "DURATION", "heartbeat of the embedded etcd (default 100ms)", roleAPIServer,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.EtcdTick.UnmarshalText([]byte(v))

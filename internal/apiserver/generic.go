@@ -72,6 +72,12 @@ func (s *Server) build() error {
 		Getter:   s.namespaces(),
 		Immortal: namespaces.System(),
 	})
+	if config.AuditPolicyRuleEvaluator, config.AuditBackend, err = s.cfg.Audit.open(); err != nil {
+		return err
+	}
+	config.BuildHandlerChainFunc = func(apiHandler http.Handler, c *genericapiserver.Config) http.Handler {
+		return withOrigins(genericapiserver.DefaultBuildHandlerChain(apiHandler, c), s.cfg.AllowedOrigins, set.Codecs)
+	}
 	namer := apiopenapi.NewDefinitionNamer(set.Wire)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.Definitions, namer)
 	config.OpenAPIConfig.Info.Title = "Monopod"

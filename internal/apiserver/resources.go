@@ -54,7 +54,9 @@ func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer)
 
 // open makes the scheme, the store and the storages of all resources.
 func (s *Server) open(resources []resource.Resource) (*scheme.Set, error) {
-	config := store.Config{Client: s.etcd.Client(), Versions: map[schema.GroupResource]schema.GroupVersion{}}
+	config := store.Config{
+		Client: s.etcd.Client(), Transformer: s.encryption.Transformer, Versions: map[schema.GroupResource]schema.GroupVersion{},
+	}
 	var hooks []scheme.Hook
 	for _, r := range resources {
 		hooks = append(hooks, r.AddToScheme)

@@ -24,6 +24,7 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"monopod.dev/monopod/internal/apiserver/encryption"
 	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/pki"
@@ -42,6 +43,13 @@ type Config struct {
 	Kubeconfig string
 	// TokenAuthFile lists bearer tokens: CSV lines of token,user,uid,"group1,group2". Empty: no tokens.
 	TokenAuthFile string
+	// EncryptionConfigFile says how objects are encrypted in the store (apiserver.config.k8s.io/v1, EncryptionConfiguration). Empty: secrets are, with a
+	// key that is made at the first start and kept in DataDir/pki.
+	EncryptionConfigFile string
+	// Audit says what is written down of who did what.
+	Audit Audit
+	// AllowedOrigins are the origins, beside the API server's own, whose pages may open WebSockets: "https://console.example.com".
+	AllowedOrigins []string
 	// EtcdTick is etcd's heartbeat (see etcd.Config).
 	EtcdTick time.Duration
 	// NodeName is the node whose agent gets credentials, NodeAddresses are the names and addresses of that node.
@@ -57,6 +65,8 @@ type Server struct {
 	listener *listener
 	etcd     *etcd.Server
 	store    *store.Store
+	// encryption is what secrets are stored with.
+	encryption *encryption.Encryption
 	generic  *genericapiserver.GenericAPIServer
 	// serving is closed when requests are accepted, ready when they can all be answered, drained when, at the end, all
 	// have been.
@@ -87,6 +97,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	if err := s.startStore(ctx); err != nil {
+		return nil, err
+	}
+	if s.encryption, err = encryption.Open(ctx, s.pkiConfig().Dir, cfg.EncryptionConfigFile); err != nil {
 		return nil, err
 	}
 	if err := s.build(); err != nil {
@@ -170,6 +183,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		}
 		if err := s.becomeReady(ctx); err != nil {
 			return err
+		}
+		if err := s.encryptAnew(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error("not all objects are encrypted as configured; trying again at the next start", "configuration", s.encryption.File(), "error", err)
 		}
 		s.deleter.Run(ctx)
 		return nil

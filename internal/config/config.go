@@ -84,6 +84,7 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	set(&c.CgroupRoot, "/monopod")
 	set(&c.APIServer.BindAddress, "127.0.0.1")
 	setNumber(&c.APIServer.Port, DefaultAPIPort)
+	setAudit(&c.APIServer.Audit)
 	set(&c.APIServer.Kubeconfig, "/etc/monopod/kubeconfig")
 	if c.APIServer.EtcdTick.Duration == 0 {
 		c.APIServer.EtcdTick.Duration = 100 * time.Millisecond
@@ -161,6 +162,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if c.APIServer.TokenAuthFile != "" {
 		v.absolute("apiServer.tokenAuthFile", c.APIServer.TokenAuthFile)
 	}
+	v.access(&c.APIServer)
 	if c.Runtime.Executor != "" {
 		v.absolute("runtime.executor", c.Runtime.Executor)
 	}

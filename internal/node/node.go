@@ -181,6 +181,11 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	return apiserver.New(ctx, apiserver.Config{
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
+		EncryptionConfigFile: c.APIServer.EncryptionConfigFile, AllowedOrigins: c.APIServer.AllowedOrigins,
+		Audit: apiserver.Audit{
+			PolicyFile: c.APIServer.Audit.PolicyFile, LogPath: c.APIServer.Audit.LogPath, MaxSize: int(c.APIServer.Audit.LogMaxSize),
+			MaxBackups: int(*c.APIServer.Audit.LogMaxBackups), MaxAge: int(c.APIServer.Audit.LogMaxAge),
+		},
 		EtcdTick: c.APIServer.EtcdTick.Duration, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
 		Log: o.Log.With("role", "apiserver"),
 	})

@@ -43,9 +43,29 @@ type APIServer struct {
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// TokenAuthFile names a CSV file of bearer tokens (token,user,uid,"group1,group2"); empty: none.
 	TokenAuthFile string `json:"tokenAuthFile,omitempty"`
+	// EncryptionConfigFile says how objects are encrypted in the store (EncryptionConfiguration of apiserver.config.k8s.io/v1); empty: secrets are, with
+	// a key that is made at the first start.
+	EncryptionConfigFile string `json:"encryptionConfigFile,omitempty"`
+	// AllowedOrigins are origins whose pages may open WebSockets, beside the API server's own. Default none.
+	AllowedOrigins []string `json:"allowedOrigins,omitempty"`
+	// Audit says what is written down of who did what. Default nothing.
+	Audit Audit `json:"audit,omitempty"`
 	// EtcdTick is the embedded etcd's heartbeat interval. Default 100ms; 10ms starts 0.2 s faster and costs about
 	// one per cent of a core when idle.
 	EtcdTick Duration `json:"etcdTick,omitempty"`
+}
+
+// Audit configures the audit log of the role apiserver.
+type Audit struct {
+	// PolicyFile says which requests are written down (Policy of audit.k8s.io/v1), LogPath the file to which they are, "-" for standard output. Both or
+	// none.
+	PolicyFile string `json:"policyFile,omitempty"`
+	LogPath    string `json:"logPath,omitempty"`
+	// LogMaxSize is the size in MiB at which another file is begun, LogMaxBackups how many older ones are kept, LogMaxAge for how many days, 0: for ever.
+	// Defaults 100, 5 and 0.
+	LogMaxSize    int32  `json:"logMaxSize,omitempty"`
+	LogMaxBackups *int32 `json:"logMaxBackups,omitempty"`
+	LogMaxAge     int32  `json:"logMaxAge,omitempty"`
 }
 
 // Agent configures the role agent.

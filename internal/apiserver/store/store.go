@@ -27,6 +27,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -46,6 +47,8 @@ type Config struct {
 	Codecs serializer.CodecFactory
 	// Uncached names the resources that are read from etcd each time: many objects, few readers.
 	Uncached []schema.GroupResource
+	// Transformer encrypts what is stored of a resource; nil: nothing is encrypted.
+	Transformer func(resource schema.GroupResource) value.Transformer
 	// Versions are those in which resources are stored; one that is not named is stored in its group's v1.
 	Versions map[schema.GroupResource]schema.GroupVersion
 }
@@ -56,6 +59,8 @@ type Store struct {
 	codecs   serializer.CodecFactory
 	uncached map[schema.GroupResource]bool
 	versions map[schema.GroupResource]schema.GroupVersion
+	// transformer encrypts and decrypts.
+	transformer func(schema.GroupResource) value.Transformer
 	// compactor tells the caches from which revision on etcd still has the history.
 	compactor etcd3.Compactor
 	stop      func()
@@ -75,7 +80,10 @@ func New(cfg Config) *Store {
 	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
 
 	compactor := etcd3.NewCompactor(cfg.Client, compactionInterval, clock.RealClock{}, nil)
-	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, versions: cfg.Versions, compactor: compactor, stop: compactor.Stop}
+	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, versions: cfg.Versions, transformer: cfg.Transformer, compactor: compactor, stop: compactor.Stop}
+	if s.transformer == nil {
+		s.transformer = func(schema.GroupResource) value.Transformer { return identity.NewEncryptCheckTransformer() }
+	}
 	for _, gr := range cfg.Uncached {
 		s.uncached[gr] = true
 	}
@@ -151,7 +159,7 @@ func (s *Store) open(config *storagebackend.ConfigForResource, resourcePrefix st
 ) (storage.Interface, factory.DestroyFunc, error) {
 	versioner := storage.APIObjectVersioner{}
 	// The wrappers make a record that cannot be decoded an error that names it, and let an administrator delete it.
-	transformer := etcd3.WithCorruptObjErrorHandlingTransformer(identity.NewEncryptCheckTransformer())
+	transformer := etcd3.WithCorruptObjErrorHandlingTransformer(s.transformer(config.GroupResource))
 	decoder := etcd3.WithCorruptObjErrorHandlingDecoder(etcd3.NewDefaultDecoder(config.Codec, versioner))
 	raw, err := etcd3.New(s.client, s.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
 		transformer, config.LeaseManagerConfig, decoder, versioner)

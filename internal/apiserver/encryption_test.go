@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -44,6 +43,8 @@ type logged struct {
 	done    chan struct{}
 }
 
+func (*logged) Enabled(context.Context, slog.Level) bool { return true }
+
 func (l *logged) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == l.message {
 		close(l.done)
@@ -56,7 +57,7 @@ const encrypted = "all objects are encrypted with the first provider"
 // runUntilEncrypted runs a server until all is stored as configured, and something has been done with it.
 func runUntilEncrypted(t *testing.T, cfg apiserver.Config, do func(*instance)) {
 	t.Helper()
-	l := &logged{Handler: slog.NewTextHandler(io.Discard, nil), message: encrypted, done: make(chan struct{})}
+	l := &logged{Handler: slog.DiscardHandler, message: encrypted, done: make(chan struct{})}
 	cfg.Log = slog.New(l)
 	i := start(t, cfg)
 	defer i.end(t)

@@ -67,7 +67,7 @@ type Server struct {
 	store    *store.Store
 	// encryption is what secrets are stored with.
 	encryption *encryption.Encryption
-	generic  *genericapiserver.GenericAPIServer
+	generic    *genericapiserver.GenericAPIServer
 	// serving is closed when requests are accepted, ready when they can all be answered, drained when, at the end, all
 	// have been.
 	serving, ready chan struct{}

@@ -55,6 +55,17 @@ func TestPodRuns(t *testing.T) {
 	})
 }
 
+// TestAPodThatNobodyBound: one that was created with its node has the condition of one that a binder gave its node.
+func TestAPodThatNobodyBound(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) { p.Status.Conditions = nil }))
+	b.status("p", "is scheduled", func(st v1.PodStatus) bool {
+		return slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && !c.LastTransitionTime.IsZero()
+		})
+	})
+}
+
 func TestDeletion(t *testing.T) {
 	b := newBench(t)
 	b.create(pod("p"))

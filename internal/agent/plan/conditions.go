@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditions sets the conditions that the node's agent owns. Others, such as PodScheduled, stay as they are.
+// conditions sets the conditions that the node's agent owns; others stay as they are. PodScheduled is told by whoever binds a pod, and by the
+// agent too: a pod that was created with its node passed no binder.
 func conditions(in *Input, a *assessment, st *v1.PodStatus) {
 	sandbox := v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: v1.ConditionFalse}
 	if a.sandbox != nil && (len(a.sandbox.IPs) > 0 || in.Pod.Spec.HostNetwork) {
@@ -37,7 +38,8 @@ func conditions(in *Input, a *assessment, st *v1.PodStatus) {
 	if missing := missingGates(in.Pod, st); ready.Status == v1.ConditionTrue && missing != "" {
 		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, "ReadinessGatesNotReady", missing
 	}
-	for _, c := range []v1.PodCondition{sandbox, init, ready, containers} {
+	scheduled := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue}
+	for _, c := range []v1.PodCondition{sandbox, init, ready, containers, scheduled} {
 		setCondition(in, st, c)
 	}
 	devicesCondition(in, a, st)

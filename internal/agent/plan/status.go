@@ -285,5 +285,9 @@ func Merge(api v1.PodStatus, own *v1.PodStatus) v1.PodStatus {
 
 // owned says that a condition is written by the node's agent.
 func owned(t v1.PodConditionType) bool {
-	return t == v1.PodReadyToStartContainers || t == v1.PodInitialized || t == v1.PodReady || t == v1.ContainersReady || t == DevicesReady
+	switch t {
+	case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, DevicesReady:
+		return true
+	}
+	return false
 }

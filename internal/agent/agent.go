@@ -193,6 +193,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // awaitRuntime waits until the runtime has said who it is; false: ctx ended first.
 func (a *Agent) awaitRuntime(ctx context.Context, client *cri.Client) bool {
+	again := retry()
 	for told := false; ctx.Err() == nil; told = true {
 		// The call itself waits for the socket to be served.
 		_, err := client.Identify(ctx)
@@ -204,7 +205,7 @@ func (a *Agent) awaitRuntime(ctx context.Context, client *cri.Client) bool {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Second):
+		case <-time.After(again.Step()):
 		}
 	}
 	return false

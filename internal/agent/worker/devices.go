@@ -34,7 +34,7 @@ func (w *Worker) grantDevices(ctx context.Context, pod *v1.Pod) error {
 	if v.Phase == devices.Failed {
 		return &rejectedError{plan.Rejection{Reason: v.Reason, Message: v.Message}}
 	}
-	return because(v.Reason, errors.New(v.Message))
+	return &failedBecause{reason: v.Reason, fault: err != nil, err: errors.New(v.Message)}
 }
 
 // devicesOf are the devices that a container is started with; it may have none.

@@ -101,12 +101,11 @@ func TestRolesBesideEachOther(t *testing.T) {
 func served(t *testing.T, socket string) <-chan struct{} {
 	there := make(chan struct{})
 	go func() {
-		for t.Context().Err() == nil {
+		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
 			if _, err := os.Lstat(socket); err == nil {
 				close(there)
 				return
 			}
-			time.Sleep(time.Millisecond)
 		}
 	}()
 	return there

@@ -46,12 +46,16 @@ func (w *world) Fault(context.Context) (string, error) {
 }
 
 // run runs a reporter until stop is called.
-func run(t *testing.T, kube *fake.Clientset, w *world) (r *Reporter, stop func()) {
+func run(t *testing.T, kube *fake.Clientset, w *world, change ...func(*Config)) (r *Reporter, stop func()) {
 	t.Helper()
-	r, err := New(Config{
+	cfg := Config{
 		Client: kube, NodeName: "n", Address: "10.1.2.3", Port: 10250, MaxPods: 7, Version: "v1.0.0", DataDir: t.TempDir(),
 		Fault: w.Fault, Devices: w.Devices, RuntimeVersion: func() string { return "rt://1" }, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	r, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/devices/inventory"
 )
@@ -52,7 +53,10 @@ type Config struct {
 	RuntimeVersion func() string
 	// Devices are the present device resources, by name.
 	Devices func() map[string]inventory.Quantity
-	Log     *slog.Logger
+	// Events tells of the node, which Ref names; nil: nobody is told.
+	Events record.EventRecorder
+	Ref    *v1.ObjectReference
+	Log    *slog.Logger
 }
 
 // Reporter keeps the Node object.
@@ -75,6 +79,8 @@ type Reporter struct {
 	// of Run's goroutine only
 	node     *v1.Node
 	patience patience
+	// told is the status that events have told of; nil: none yet.
+	told *v1.NodeStatus
 	// seen are the resources that are, or were, devices of this agent.
 	seen map[string]bool
 }
@@ -129,6 +135,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.watch(ctx) })
 	defer wg.Wait()
+	r.tell(v1.EventTypeNormal, "Starting", "Starting kubelet.")
 	delay := retryFirst
 	var written, asked time.Time
 	s := state{machine: r.machine, fault: "the runtime was not asked yet"}
@@ -210,6 +217,10 @@ func (r *Reporter) report(ctx context.Context, s state, must bool, written *time
 		}
 		*written = s.now
 	}
+	for _, e := range changes(r.cfg.NodeName, r.told, &want) {
+		r.tell(e.kind, e.reason, e.message)
+	}
+	r.told = &want
 	if s.fault == "" {
 		r.announce()
 	}
@@ -242,6 +253,7 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 		created, err := nodes.Create(ctx, node, metav1.CreateOptions{})
 		if err == nil {
 			r.patience.made(time.Now())
+			r.told = &v1.NodeStatus{}
 			r.found(created)
 		}
 		return err
@@ -263,6 +275,10 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 		if node, err = nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("labels of node %s: %w", r.cfg.NodeName, err)
 		}
+	}
+	if r.told == nil {
+		// An earlier run has told of it.
+		r.told = node.Status.DeepCopy()
 	}
 	r.found(node)
 	return nil

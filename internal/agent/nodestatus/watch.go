@@ -13,7 +13,7 @@ import (
 )
 
 // watch follows the node's own object until ctx ends, so that its deletion is seen at once and not by the next heartbeat, minutes later. Of the object
-// only what names it is kept.
+// only what names it is kept, and whether it takes pods.
 func (r *Reporter) watch(ctx context.Context) {
 	nodes := r.cfg.Client.CoreV1().Nodes()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, r.cfg.NodeName).String()
@@ -31,14 +31,19 @@ func (r *Reporter) watch(ctx context.Context) {
 		ObjectType: &v1.Node{},
 		Transform: func(obj any) (any, error) {
 			if n, ok := obj.(*v1.Node); ok {
-				return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion}}, nil
+				slim := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion}}
+				slim.Spec.Unschedulable = n.Spec.Unschedulable
+				return slim, nil
 			}
 			return obj, nil
 		},
 		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(now any) { r.cordoned(false, now.(*v1.Node).Spec.Unschedulable) },
 			UpdateFunc: func(old, now any) {
+				was, is := old.(*v1.Node), now.(*v1.Node)
+				r.cordoned(was.Spec.Unschedulable, is.Spec.Unschedulable)
 				// After a gap in the watch it may be another object of the same name.
-				if old.(*v1.Node).UID != now.(*v1.Node).UID {
+				if was.UID != is.UID {
 					r.lose()
 				}
 			},

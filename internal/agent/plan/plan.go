@@ -143,7 +143,7 @@ type Failure struct {
 	Message string
 	// Fault: of what the pod waits for, such as devices, it is not known whether it is there, so nobody tells when it is.
 	Fault bool
-	At      time.Time
+	At    time.Time
 	// Count is the number of failures in a row, from 1.
 	Count int
 }

@@ -109,6 +109,10 @@ func (w *Worker) finished(r result) {
 		f = f.After(w.failures[key])
 	}
 	w.failures[key] = f
+	switch key.Verb {
+	case plan.StopContainer, plan.StopSandbox, plan.RemoveSandbox:
+		w.event(r.op.pod, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+r.err.Error())
+	}
 	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On, "reason", f.Reason,
 		"failures", f.Count, "error", r.err, "again", time.Until(f.RetryAt()).Round(time.Millisecond))
 }

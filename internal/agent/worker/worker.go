@@ -419,11 +419,7 @@ func (w *Worker) takePorts(wish *wish, in *plan.Input) bool {
 	if over := in.Prior.Phase == v1.PodSucceeded || in.Prior.Phase == v1.PodFailed; over || wish.gone || wish.pod.DeletionTimestamp != nil {
 		return true
 	}
-	if w.cfg.Ports.Take(wish.pod, in.Prior.StartTime != nil || len(in.Observed.Sandboxes) > 0) {
-		return true
-	}
-	w.cfg.Events.Event(wish.pod, v1.EventTypeWarning, plan.ReasonNodePorts, plan.NodePortsMessage)
-	return false
+	return w.cfg.Ports.Take(wish.pod, in.Prior.StartTime != nil || len(in.Observed.Sandboxes) > 0)
 }
 
 // notHonoured names the fields of a pod's specification that the agent does not honour. A pod that uses one is failed, by name, rather than run as

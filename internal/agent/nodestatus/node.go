@@ -31,6 +31,9 @@ func (r *Reporter) labels() map[string]string {
 		v1.LabelHostname:   r.cfg.NodeName,
 		v1.LabelOSStable:   r.machine.Info.OperatingSystem,
 		v1.LabelArchStable: r.machine.Info.Architecture,
+		// Kubelets still set the names of before 1.14, too.
+		"beta.kubernetes.io/os":   r.machine.Info.OperatingSystem,
+		"beta.kubernetes.io/arch": r.machine.Info.Architecture,
 	}
 }
 

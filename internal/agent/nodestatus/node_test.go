@@ -127,6 +127,14 @@ func TestForeignParts(t *testing.T) {
 	if n.Labels["x"] != "y" || n.Annotations["a"] != "b" || n.Spec.PodCIDR == "" || len(n.Spec.Taints) != 1 || len(n.Status.Conditions) != 5 || dongles.Value() != 5 {
 		t.Errorf("what others have written is gone: %+v", n)
 	}
+	for _, label := range []string{v1.LabelOSStable, "beta.kubernetes.io/os"} {
+		if n.Labels[label] != "linux" {
+			t.Errorf("label %s is %q", label, n.Labels[label])
+		}
+	}
+	if swap, err := memInfo("SwapTotal"); err != nil || (swap > 0) != (n.Status.NodeInfo.Swap != nil) || swap > 0 && *n.Status.NodeInfo.Swap.Capacity != swap {
+		t.Errorf("swap %+v of %d bytes, %v", n.Status.NodeInfo.Swap, swap, err)
+	}
 	if n.Labels[v1.LabelHostname] != "n" || n.Status.Addresses[0].Address != "10.1.2.3" || n.Status.Capacity.Pods().Value() != 7 {
 		t.Errorf("what is the agent's is missing: %+v", n)
 	}

@@ -51,15 +51,18 @@ The exit code is 1 when a node would not start.`,
 	return cmd
 }
 
-// preflight refuses to start on a machine that lacks something, before anything is made.
-func preflight(ctx context.Context, c *v1alpha1.NodeConfiguration, roles role) error {
-	return probe.Err(probe.Run(ctx, probeConfig(c, roles)))
+// preflight refuses to start on a machine that lacks something, before anything is made. files are those that the command reads beside the
+// configuration.
+func preflight(ctx context.Context, c *v1alpha1.NodeConfiguration, roles role, files ...probe.Place) error {
+	p := probeConfig(c, roles)
+	p.Files = files
+	return probe.Err(probe.Run(ctx, p))
 }
 
 // probeConfig says what the roles will use of this machine.
 func probeConfig(c *v1alpha1.NodeConfiguration, roles role) probe.Config {
 	p := probe.Config{
-		Containers: roles&(roleAgent|roleRuntime) != 0, DataDir: c.DataDir, CgroupRoot: c.CgroupRoot,
+		Containers: roles&roleRuntime != 0, Agent: roles&roleAgent != 0, DataDir: c.DataDir, CgroupRoot: c.CgroupRoot,
 		Dirs: []probe.Place{{Name: "data", Path: c.DataDir, Flag: "--data-dir"}, {Name: "run", Path: c.RunDir, Flag: "--run-dir"}},
 	}
 	if roles&roleAPIServer != 0 {
@@ -69,6 +72,9 @@ func probeConfig(c *v1alpha1.NodeConfiguration, roles role) probe.Config {
 	if roles&roleAgent != 0 {
 		p.Dirs = append(p.Dirs, probe.Place{Name: "pod logs", Path: c.Agent.PodLogsDir, Flag: "--pod-logs-dir"})
 		p.Ports = append(p.Ports, probe.Port{Name: "agent", Address: c.Agent.Address, Port: int(*c.Agent.Port), Flag: "--agent-port"})
+	}
+	if roles&(roleAgent|roleRuntime) == roleAgent {
+		p.Sockets = append(p.Sockets, probe.Socket{Name: "cri", Path: c.Runtime.Socket, Flag: "--cri-socket", Asked: true})
 	}
 	if roles&roleRuntime != 0 {
 		flag := "--cri-socket"

@@ -1,9 +1,16 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -19,7 +26,8 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "How is the running node?",
 		Long: `Tells on one screen how a running node is: its roles and versions, its pods, devices and images, its disks, and all that is known to be
-wrong with it. It asks the node over its administration socket, which only root reaches.
+wrong with it. It asks the node over its administration socket, which only root reaches. Of roles that were started apart with one run
+directory ('monopod runtime', 'monopod node', 'monopod apiserver') all are asked, and shown as the one node that they are.
 
 What the process does not know, because another one runs that role ('monopod runtime' knows no pods), or because it cannot be asked now, is
 left out, and said to be. Devices that are missing were granted to a container, and nothing defines them any more.
@@ -31,22 +39,79 @@ used. Scripts may look at -o json: .problems is empty when nothing is known to b
   monopod status --admin-socket /run/other/admin.sock`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withNode(socket, func(c *client.Client) error {
-				s, err := c.Status(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if format != asTable {
-					return printValue(cmd.OutOrStdout(), format, s)
-				}
-				_, err = io.WriteString(cmd.OutOrStdout(), statusScreen(s, time.Now()))
+			s, err := askStatus(cmd.Context(), socket)
+			if err != nil {
 				return err
-			})
+			}
+			if format != asTable {
+				return printValue(cmd.OutOrStdout(), format, s)
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), statusScreen(s, time.Now()))
+			return err
 		},
 	}
 	adminSocketFlag(cmd, &socket)
 	formatFlag(cmd, &format, asTable, asJSON, asYAML)
 	return cmd
+}
+
+// askStatus asks the process at a socket; where that is where a node is looked for, also those that run other roles of it in the same directory.
+func askStatus(ctx context.Context, socket string) (protocol.Status, error) {
+	sockets := []string{socket}
+	if dir, name := filepath.Split(socket); name == protocol.SocketName {
+		sockets = append(sockets, filepath.Join(dir, protocol.APIServerSocketName), filepath.Join(dir, protocol.RuntimeSocketName))
+	}
+	var all []protocol.Status
+	var first error
+	for _, path := range sockets {
+		err := withNode(path, func(c *client.Client) error {
+			s, err := c.Status(ctx)
+			if err == nil {
+				all = append(all, s)
+			}
+			return err
+		})
+		if first == nil {
+			first = err
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+			return protocol.Status{}, err
+		}
+	}
+	if len(all) == 0 {
+		return protocol.Status{}, first
+	}
+	return oneNode(all), nil
+}
+
+// oneNode puts together what the processes of one node say. Where several know the same, the first is believed.
+func oneNode(all []protocol.Status) protocol.Status {
+	s := all[0]
+	for _, o := range all[1:] {
+		s.Versions.Kubernetes = cmp.Or(s.Versions.Kubernetes, o.Versions.Kubernetes)
+		s.Roles = append(s.Roles, o.Roles...)
+		s.Pods, s.Devices, s.Images = cmp.Or(s.Pods, o.Pods), cmp.Or(s.Devices, o.Devices), cmp.Or(s.Images, o.Images)
+		s.Disks = with(s.Disks, o.Disks, func(a, b protocol.Disk) bool { return a.Path == b.Path }) // their use may have changed meanwhile
+		s.Problems = with(s.Problems, o.Problems, func(a, b protocol.Problem) bool { return a == b })
+		s.NotAsked = append(s.NotAsked, o.NotAsked...)
+	}
+	known := map[string]bool{"pods": s.Pods != nil, "devices": s.Devices != nil, "images": s.Images != nil}
+	s.NotAsked = slices.DeleteFunc(s.NotAsked, func(u protocol.Unknown) bool {
+		gone := known[u.What]
+		known[u.What] = true // once is enough
+		return gone
+	})
+	return s
+}
+
+// with adds what is not there yet.
+func with[T any](all, more []T, same func(a, b T) bool) []T {
+	for _, m := range more {
+		if !slices.ContainsFunc(all, func(a T) bool { return same(a, m) }) {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // screen is lines of a key and what is said of it; the key is written once.

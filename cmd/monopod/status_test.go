@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"monopod.dev/monopod/internal/admin"
 	"monopod.dev/monopod/internal/admin/protocol"
 )
 
@@ -49,5 +52,56 @@ func TestStatusCommand(t *testing.T) {
 	}
 	if out, _, err = command(t.Context(), "status", "--admin-socket", r.socket, "-o", "yaml"); err != nil || !strings.Contains(out.String(), "kernel: 6.1.0-30-amd64") {
 		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// TestStatusOfRolesApart: processes that run the roles of one node beside each other are shown as that node.
+func TestStatusOfRolesApart(t *testing.T) {
+	disks := []protocol.Disk{{Name: "data", Path: "/var/lib/monopod", Size: 1, Used: 1}}
+	agent := protocol.Status{Node: "edge-1", PID: 1, Versions: protocol.Versions{Monopod: "0.9.0", Kernel: "6.1.0"}, Disks: disks,
+		Roles: []protocol.Role{{Name: "devices"}, {Name: "agent"}}, Pods: &protocol.Pods{Running: 2}, Devices: &protocol.Devices{},
+		Problems: []protocol.Problem{{About: "disk", Message: "full"}}, NotAsked: []protocol.Unknown{{What: "images", Why: "not here"}}}
+	runtime := protocol.Status{Node: "edge-1", PID: 3, Versions: protocol.Versions{Monopod: "0.9.0", Kernel: "6.1.0"}, Disks: disks,
+		Roles: []protocol.Role{{Name: "runtime"}}, Images: &protocol.Images{Count: 3}, Problems: []protocol.Problem{{About: "disk", Message: "full"}, {About: "runtime", Message: "no network"}},
+		NotAsked: []protocol.Unknown{{What: "pods", Why: "not here"}, {What: "devices", Why: "not here"}}}
+	api := protocol.Status{Node: "edge-1", PID: 2, Versions: protocol.Versions{Monopod: "0.9.0", Kubernetes: "v1.37.2", Kernel: "6.1.0"}, Disks: disks,
+		Roles: []protocol.Role{{Name: "apiserver"}}, Pods: &protocol.Pods{Running: 7},
+		NotAsked: []protocol.Unknown{{What: "devices", Why: "not here"}, {What: "images", Why: "not here"}}}
+
+	r := newAdminRig(t, agent)
+	serve := func(name string, s protocol.Status) {
+		srv, err := admin.New(admin.Config{Socket: filepath.Join(r.dir, name), Status: func(context.Context) protocol.Status { return s }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.background(name, srv.Run)
+		<-srv.Ready()
+	}
+	ask := func() (got protocol.Status) {
+		t.Helper()
+		out, _, err := command(t.Context(), "status", "--admin-socket", r.socket, "-o", "json")
+		if err == nil {
+			err = json.Unmarshal([]byte(out.String()), &got)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := ask(); len(got.Roles) != 2 || len(got.NotAsked) != 1 {
+		t.Errorf("the agent alone: %+v", got)
+	}
+	serve(protocol.RuntimeSocketName, runtime)
+	serve(protocol.APIServerSocketName, api)
+	want := protocol.Status{Node: "edge-1", PID: 1, Versions: api.Versions, Disks: disks,
+		Roles: []protocol.Role{{Name: "devices"}, {Name: "agent"}, {Name: "apiserver"}, {Name: "runtime"}}, Pods: &protocol.Pods{Running: 2}, Devices: &protocol.Devices{},
+		Images: runtime.Images, Problems: runtime.Problems, NotAsked: []protocol.Unknown{}}
+	if got := ask(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	// Without the agent the others are still the node.
+	r.stop()
+	if got := ask(); len(got.Roles) != 2 || got.Pods.Running != 7 || len(got.NotAsked) != 1 || got.NotAsked[0].What != "devices" {
+		t.Errorf("without the agent: %+v", got)
 	}
 }

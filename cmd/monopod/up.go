@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/host/probe"
 	"monopod.dev/monopod/internal/node"
 )
 
@@ -127,6 +128,12 @@ against the API server by their token.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
+			return err
+		}
+		if err := preflight(cmd.Context(), c, roleAgent|roleDevices, probe.Place{Name: "kubeconfig", Path: kubeconfig, Flag: "--kubeconfig"},
+			probe.Place{Name: "serving certificate", Path: cred.ServingCert, Flag: "--serving-cert"},
+			probe.Place{Name: "serving key", Path: cred.ServingKey, Flag: "--serving-key"},
+			probe.Place{Name: "client authorities", Path: cred.ClientCA, Flag: "--client-ca"}); err != nil {
 			return err
 		}
 		kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -128,25 +128,24 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
+	events := record.NewBroadcaster()
+	events.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: a.kube.CoreV1().Events("")})
+	defer events.Shutdown()
+	recorder := events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
+	// The UID of a node in its agent's events is its name, by which kubectl finds them.
+	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
 	reporter, err := nodestatus.New(nodestatus.Config{
 		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
 		Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: client.Condition,
 		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
-		Devices:        a.resources, Log: a.log,
+		Devices:        a.resources, Events: recorder, Ref: ref, Log: a.log,
 	})
 	if err != nil {
 		return err
 	}
-	events := record.NewBroadcaster()
-	events.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: a.kube.CoreV1().Events("")})
-	defer events.Shutdown()
-
-	recorder := events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	images := imagekeep.New(imagekeep.Config{
 		Runtime: client, Policy: a.cfg.Images.GC, Period: a.cfg.Images.GCPeriod, File: filepath.Join(a.cfg.DataDir, "state", "images.json"),
-		// The UID of a node in its agent's events is its name, by which kubectl finds them.
-		Node:   &v1.ObjectReference{Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)},
-		Events: recorder, Log: a.log,
+		Node: ref, Events: recorder, Log: a.log,
 	})
 	providers, err := pullauth.LoadProviders(ctx, a.cfg.Images.CredentialProviders)
 	if err != nil {
@@ -170,7 +169,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.cfg.Status.Run(ctx) })
 	wg.Go(func() { reporter.Run(ctx) })
-	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter.Registered()) })
+	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
 	wg.Go(func() { servePodResources(ctx, p, resources) })
 	wg.Go(func() { client.Watch(ctx, cri.Observers{Pod: p.poke, All: p.pokeAll, Lost: reporter.Changed}) })
@@ -193,6 +192,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // awaitRuntime waits until the runtime has said who it is; false: ctx ended first.
 func (a *Agent) awaitRuntime(ctx context.Context, client *cri.Client) bool {
+	again := retry()
 	for told := false; ctx.Err() == nil; told = true {
 		// The call itself waits for the socket to be served.
 		_, err := client.Identify(ctx)
@@ -204,7 +204,7 @@ func (a *Agent) awaitRuntime(ctx context.Context, client *cri.Client) bool {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Second):
+		case <-time.After(again.Step()):
 		}
 	}
 	return false

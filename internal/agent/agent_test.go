@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
 
 	"monopod.dev/monopod/internal/devices"
 )
@@ -52,6 +53,17 @@ func TestPodRuns(t *testing.T) {
 	b.eventually("events are told", func() bool {
 		e := b.events()
 		return e["Pulled"] == 1 && e["Created"] == 1 && e["Started"] == 1
+	})
+}
+
+// TestAPodThatNobodyBound: one that was created with its node has the condition of one that a binder gave its node.
+func TestAPodThatNobodyBound(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) { p.Status.Conditions = nil }))
+	b.status("p", "is scheduled", func(st v1.PodStatus) bool {
+		return slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && !c.LastTransitionTime.IsZero()
+		})
 	})
 }
 
@@ -454,6 +466,32 @@ func TestNode(t *testing.T) {
 	})
 	if node.Labels["mine"] != "x" || len(node.Spec.Taints) != 1 {
 		t.Errorf("others' labels and taints: %v %v", node.Labels, node.Spec.Taints)
+	}
+}
+
+// TestTheNodeIsDeleted: the node comes back, and its pods do not notice.
+func TestTheNodeIsDeleted(t *testing.T) {
+	b := newBench(t)
+	// The fake tells a watch nothing of what happened between its list and its beginning; a second agent finds the node there.
+	b.stop()
+	b.kube.ClearActions()
+	b.start()
+	b.eventually("the node is watched", func() bool {
+		return slices.ContainsFunc(b.kube.Actions(), func(a clienttesting.Action) bool { return a.Matches("watch", "nodes") })
+	})
+	b.create(pod("p"))
+	b.status("p", "is ready", isReady)
+	id := b.running("a")
+	nodes := b.kube.CoreV1().Nodes()
+	if err := nodes.Delete(t.Context(), "node", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the node is ready again", func() bool {
+		n, err := nodes.Get(t.Context(), "node", metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue })
+	})
+	if now := b.running("a"); now != id {
+		t.Errorf("the container is %s, was %s", now, id)
 	}
 }
 

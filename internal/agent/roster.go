@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -97,12 +98,15 @@ func (p *roster) run(ctx context.Context) {
 	p.wg.Wait()
 }
 
-// adoptPause is how long adopt waits before it tries again.
-const adoptPause = time.Second
+// retry is how the agent waits for what it asks the runtime again after an error: hardly at first, then longer and longer.
+func retry() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 32, Cap: 10 * time.Second}
+}
 
 // adopt gives up what pods left that are gone from both the API server and the runtime, and has the devices' ledger compared with what
 // runs, before which no pod gets a device. It tries until it has succeeded; false: ctx has ended.
 func (p *roster) adopt(ctx context.Context) bool {
+	again := retry()
 	for told := false; ; told = true {
 		err := p.tryAdopt(ctx)
 		if err == nil {
@@ -114,7 +118,7 @@ func (p *roster) adopt(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(adoptPause):
+		case <-time.After(again.Step()):
 		}
 	}
 }
@@ -192,19 +196,24 @@ func (p *roster) holdings(containers []cri.Container) (all []devices.Holding) {
 // lookAround removes pods that the runtime holds and the API server does not know.
 func (p *roster) lookAround(ctx context.Context) {
 	p.pokeAll()
+	var failed <-chan time.Time // nil: the last look has succeeded
+	again := retry()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.relist:
+		case <-failed:
 		}
 		held, err := p.cfg.Runtime.Pods(ctx)
 		if err != nil {
-			if ctx.Err() == nil {
-				p.cfg.Log.Warn("the runtime's pods can't be listed", "error", err)
+			if ctx.Err() == nil && failed == nil {
+				p.cfg.Log.Warn("the runtime's pods can't be listed; it is tried again", "error", err)
 			}
+			failed = time.After(again.Step())
 			continue
 		}
+		failed, again = nil, retry()
 		for uid, ref := range held {
 			p.orphan(types.UID(uid), ref)
 		}

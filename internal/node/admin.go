@@ -33,11 +33,22 @@ type facts struct {
 	agent bool
 }
 
+// socketName is the name of this process's socket: processes that run roles of one node beside each other have one each.
+func (f *facts) socketName() string {
+	switch {
+	case f.agent:
+		return protocol.SocketName
+	case f.api != nil:
+		return protocol.APIServerSocketName
+	}
+	return protocol.RuntimeSocketName
+}
+
 // serveAdmin serves the administration socket. It is to be called before the agent is started: it notes when that is ready.
 func (o *Options) serveAdmin(f facts) func(context.Context) error {
 	t := &teller{config: o, facts: f, started: time.Now(), agentReady: o.noteReady()}
 	return func(ctx context.Context) error {
-		cfg := admin.Config{Socket: filepath.Join(o.Config.RunDir, protocol.SocketName), Status: t.status, Log: o.Log.With("role", "admin")}
+		cfg := admin.Config{Socket: filepath.Join(o.Config.RunDir, f.socketName()), Status: t.status, Log: o.Log.With("role", "admin")}
 		if f.devices != nil {
 			cfg.Devices = f.devices
 		}

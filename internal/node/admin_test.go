@@ -88,7 +88,7 @@ func TestTheStatusOfAnAPIServer(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if _, err := os.Lstat(filepath.Join(c.RunDir, protocol.SocketName)); !os.IsNotExist(err) {
+		if _, err := os.Lstat(filepath.Join(c.RunDir, protocol.APIServerSocketName)); !os.IsNotExist(err) {
 			t.Errorf("the socket is left: %v", err)
 		}
 	}()
@@ -102,7 +102,7 @@ func TestTheStatusOfAnAPIServer(t *testing.T) {
 	}
 	createPod(t, c.APIServer.Kubeconfig)
 
-	asked := client.New(filepath.Join(c.RunDir, protocol.SocketName))
+	asked := client.New(filepath.Join(c.RunDir, protocol.APIServerSocketName))
 	defer asked.Close()
 	s, err := asked.Status(t.Context())
 	if err != nil {

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/private"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
@@ -87,31 +84,17 @@ func (o *Options) inspect(ctx context.Context, how FsckOptions, report *FsckRepo
 	return nil
 }
 
-// stopped takes the lock of the node, so that none runs meanwhile. To look it makes no file: a run directory without a lock is one
-// that no node has used in this boot.
+// stopped takes the locks of the node, so that no part of it runs meanwhile. To look it makes no file.
 func (o *Options) stopped(write bool) (unlock func(), err error) {
-	path := filepath.Join(o.Config.RunDir, "monopod.lock")
-	if write {
-		if err := private.Passage(o.Config.RunDir); err != nil {
-			return nil, err
-		}
-		return lock(path)
+	dir := o.Config.RunDir
+	if !write {
+		unlock, err = idle(dir)
+	} else if err = private.Passage(dir); err == nil {
+		unlock, err = lock(dir, allParts...)
 	}
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return func() {}, nil
+	if runs := (*runsError)(nil); errors.As(err, &runs) {
+		return nil, fmt.Errorf("a node (process %s, role %s) runs with the run directory %s: stop it first; its pods run on meanwhile (lock %s)",
+			runs.pid, runs.part, runs.dir, runs.lock)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			holder, _ := os.ReadFile(path)
-			return nil, fmt.Errorf("a node (process %s) runs with this run directory: stop it first; its pods run on meanwhile (lock %s)",
-				strings.TrimSpace(string(holder)), path)
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { f.Close() }, nil
+	return unlock, err
 }

@@ -50,7 +50,7 @@ const cleanupTime = 60 * time.Second
 
 // Up runs the whole node: API server, binder, devices, runtime and agent.
 func Up(ctx context.Context, o Options) (err error) {
-	unlock, err := o.enter()
+	unlock, err := o.enter(allParts...)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func Up(ctx context.Context, o Options) (err error) {
 
 // Runtime runs the CRI runtime alone, for anybody's kubelet.
 func Runtime(ctx context.Context, o Options) (err error) {
-	unlock, err := o.enter()
+	unlock, err := o.enter(partRuntime)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func Runtime(ctx context.Context, o Options) (err error) {
 
 // APIServer runs the API server and the binder alone, for anybody's client.
 func APIServer(ctx context.Context, o Options) (err error) {
-	unlock, err := o.enter()
+	unlock, err := o.enter(partAPIServer)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ type Credentials struct{ ServingCert, ServingKey, ClientCA string }
 
 // Agent runs the agent and the devices alone, against an API server and a CRI runtime of anybody's.
 func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) (err error) {
-	unlock, err := o.enter()
+	unlock, err := o.enter(partAgent)
 	if err != nil {
 		return err
 	}
@@ -293,8 +293,8 @@ func await(ctx context.Context, ready <-chan struct{}) bool {
 	}
 }
 
-// enter hides this process's memory, takes the node's lock and makes its directories.
-func (o *Options) enter() (unlock func(), err error) {
+// enter hides this process's memory, makes the node's directories and takes the locks of the parts that it runs.
+func (o *Options) enter(parts ...part) (unlock func(), err error) {
 	if err := proc.Hide(); err != nil { // it is to hold credentials, and what pods have in their environments
 		return nil, err
 	}
@@ -310,5 +310,9 @@ func (o *Options) enter() (unlock func(), err error) {
 	if err := errors.Join(private.Dir(c.DataDir), private.Passage(c.RunDir)); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
-	return lock(filepath.Join(c.RunDir, "monopod.lock"))
+	if o.Ephemeral {
+		// It removes the directories at the end, so nobody else may be in them.
+		parts = allParts
+	}
+	return lock(c.RunDir, parts...)
 }

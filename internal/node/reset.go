@@ -6,10 +6,10 @@ import (
 )
 
 // Reset removes all that a node with this configuration has made on the host: its pods, the executor, the network and
-// the directories. The node itself must be stopped (the lock says so otherwise). It may be repeated.
+// the directories. The node itself must be stopped (its locks say so otherwise). It may be repeated.
 func Reset(ctx context.Context, o Options) (err error) {
 	o.Ephemeral = false // the directories need not be empty
-	unlock, err := o.enter()
+	unlock, err := o.enter(allParts...)
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,9 @@ package node
 import (
 	"context"
 	"errors"
-	"path/filepath"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -47,19 +48,66 @@ func TestAStageThatEndsByItselfIsAFault(t *testing.T) {
 	}
 }
 
-func TestLockIsExclusiveAndNamesItsHolder(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lock(path)
+// TestLocks: parts that were started apart work beside each other in one run directory; two of the same do not, and a whole node is alone.
+func TestLocks(t *testing.T) {
+	dir := t.TempDir()
+	refused := func(role part, parts ...part) {
+		t.Helper()
+		unlock, err := lock(dir, parts...)
+		if err == nil {
+			unlock()
+			t.Errorf("%v got the lock of %s", parts, role)
+			return
+		}
+		for _, say := range []string{"process " + strconv.Itoa(os.Getpid()) + ")", "role " + string(role) + " ", dir + ":", "--run-dir"} {
+			if !strings.Contains(err.Error(), say) {
+				t.Errorf("%v: %q does not say %q", parts, err, say)
+			}
+		}
+	}
+	var unlocks []func()
+	for _, p := range []part{partRuntime, partAgent} {
+		unlock, err := lock(dir, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlocks = append(unlocks, unlock)
+	}
+	refused(partRuntime, partRuntime)
+	refused(partAgent, partAgent)
+	refused(partRuntime, allParts...)
+	if _, err := idle(dir); err == nil {
+		t.Error("a node that runs is taken for one that does not")
+	}
+	// The refusal of the whole has left nothing locked.
+	unlock, err := lock(dir, partAPIServer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock(path); err == nil || !strings.Contains(err.Error(), "--run-dir") {
-		t.Errorf("a second lock: %v, want a refusal with its remedy", err)
+	for _, u := range append(unlocks, unlock) {
+		u()
 	}
+	if unlock, err = idle(dir); err != nil {
+		t.Fatal(err)
+	}
+	refused(partAPIServer, allParts...)
 	unlock()
-	unlock, err = lock(path)
+	if unlock, err = lock(dir, allParts...); err != nil {
+		t.Fatal(err)
+	}
+	refused(partAgent, partAgent)
+	unlock()
+}
+
+// TestAStoppedNodeIsLookedAtWithoutATrace: no file is made to find that no node runs.
+func TestAStoppedNodeIsLookedAtWithoutATrace(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := idle(dir)
 	if err != nil {
-		t.Errorf("after the release: %v", err)
+		t.Fatal(err)
 	}
 	unlock()
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("files %v, %v", files, err)
+	}
 }

@@ -11,8 +11,14 @@ package protocol
 
 import "time"
 
-// SocketName is the socket's name in the node's run directory.
-const SocketName = "admin.sock"
+// The sockets' names in the node's run directory.
+const (
+	// SocketName is that of the process that runs the agent, alone or with all of the node.
+	SocketName = "admin.sock"
+	// RuntimeSocketName and APIServerSocketName are those of processes that run such a role alone.
+	RuntimeSocketName   = "admin-runtime.sock"
+	APIServerSocketName = "admin-apiserver.sock"
+)
 
 // The paths, with the version that is their first element.
 const (

@@ -96,6 +96,9 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *cri.PodSandboxStatusR
 func (r *Runtime) ListPodSandbox(_ context.Context, req *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.failures["ListPodSandbox"]; err != nil {
+		return nil, err
+	}
 	resp := &cri.ListPodSandboxResponse{}
 	for _, s := range r.sandboxes {
 		f := req.GetFilter()

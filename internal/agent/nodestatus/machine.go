@@ -52,6 +52,13 @@ func ReadMachine(dataDir string) (Machine, error) {
 		OperatingSystem: runtime.GOOS,
 		Architecture:    runtime.GOARCH,
 	}
+	swap, err := memInfo("SwapTotal")
+	if err != nil {
+		return Machine{}, err
+	}
+	if swap > 0 {
+		m.Info.Swap = &v1.NodeSwapStatus{Capacity: &swap}
+	}
 	return m, nil
 }
 

@@ -31,6 +31,9 @@ func (r *Reporter) labels() map[string]string {
 		v1.LabelHostname:   r.cfg.NodeName,
 		v1.LabelOSStable:   r.machine.Info.OperatingSystem,
 		v1.LabelArchStable: r.machine.Info.Architecture,
+		// Kubelets still set the names of before 1.14, too.
+		"beta.kubernetes.io/os":   r.machine.Info.OperatingSystem,
+		"beta.kubernetes.io/arch": r.machine.Info.Architecture,
 	}
 }
 
@@ -85,15 +88,15 @@ func conditions(s state) []v1.NodeCondition {
 		return v1.NodeCondition{Type: t, Status: v1.ConditionFalse, Reason: good, Message: fine}
 	}
 	ready := v1.NodeCondition{
-		Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "the agent is posting ready status",
+		Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
 	}
 	if s.fault != "" {
 		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, "KubeletNotReady", s.fault
 	}
 	return []v1.NodeCondition{
-		short(v1.NodeMemoryPressure, s.pressure.memory, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory", "there is sufficient memory available"),
-		short(v1.NodeDiskPressure, s.pressure.disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "there is no disk pressure"),
-		short(v1.NodePIDPressure, s.pressure.pids, "KubeletHasInsufficientPID", "KubeletHasSufficientPID", "there are sufficient process ids available"),
+		short(v1.NodeMemoryPressure, s.pressure.memory, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		short(v1.NodeDiskPressure, s.pressure.disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+		short(v1.NodePIDPressure, s.pressure.pids, "KubeletHasInsufficientPID", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 		ready,
 	}
 }

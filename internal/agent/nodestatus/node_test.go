@@ -46,12 +46,16 @@ func (w *world) Fault(context.Context) (string, error) {
 }
 
 // run runs a reporter until stop is called.
-func run(t *testing.T, kube *fake.Clientset, w *world) (r *Reporter, stop func()) {
+func run(t *testing.T, kube *fake.Clientset, w *world, change ...func(*Config)) (r *Reporter, stop func()) {
 	t.Helper()
-	r, err := New(Config{
+	cfg := Config{
 		Client: kube, NodeName: "n", Address: "10.1.2.3", Port: 10250, MaxPods: 7, Version: "v1.0.0", DataDir: t.TempDir(),
 		Fault: w.Fault, Devices: w.Devices, RuntimeVersion: func() string { return "rt://1" }, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	r, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +127,14 @@ func TestForeignParts(t *testing.T) {
 	if n.Labels["x"] != "y" || n.Annotations["a"] != "b" || n.Spec.PodCIDR == "" || len(n.Spec.Taints) != 1 || len(n.Status.Conditions) != 5 || dongles.Value() != 5 {
 		t.Errorf("what others have written is gone: %+v", n)
 	}
+	for _, label := range []string{v1.LabelOSStable, "beta.kubernetes.io/os"} {
+		if n.Labels[label] != "linux" {
+			t.Errorf("label %s is %q", label, n.Labels[label])
+		}
+	}
+	if swap, err := memInfo("SwapTotal"); err != nil || (swap > 0) != (n.Status.NodeInfo.Swap != nil) || swap > 0 && *n.Status.NodeInfo.Swap.Capacity != swap {
+		t.Errorf("swap %+v of %d bytes, %v", n.Status.NodeInfo.Swap, swap, err)
+	}
 	if n.Labels[v1.LabelHostname] != "n" || n.Status.Addresses[0].Address != "10.1.2.3" || n.Status.Capacity.Pods().Value() != 7 {
 		t.Errorf("what is the agent's is missing: %+v", n)
 	}
@@ -179,7 +191,7 @@ func TestQuiet(t *testing.T) {
 	stop()
 	writes := 0
 	for _, a := range kube.Actions() {
-		if a.GetVerb() != "get" {
+		if v := a.GetVerb(); v != "get" && v != "list" && v != "watch" {
 			writes++
 		}
 	}

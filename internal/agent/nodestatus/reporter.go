@@ -3,6 +3,7 @@ package nodestatus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/devices/inventory"
 )
@@ -51,7 +53,10 @@ type Config struct {
 	RuntimeVersion func() string
 	// Devices are the present device resources, by name.
 	Devices func() map[string]inventory.Quantity
-	Log     *slog.Logger
+	// Events tells of the node, which Ref names; nil: nobody is told.
+	Events record.EventRecorder
+	Ref    *v1.ObjectReference
+	Log    *slog.Logger
 }
 
 // Reporter keeps the Node object.
@@ -63,11 +68,19 @@ type Reporter struct {
 	// registered is closed when the object was first seen or made.
 	registered chan struct{}
 
-	mu          sync.Mutex // guards allocatable
+	mu          sync.Mutex // guards what follows
 	allocatable v1.ResourceList
+	// lost: the object is gone, or another one, as far as the watch knows.
+	lost bool
+	// uid is the object's; replaced is closed, and made anew, when it changes.
+	uid      types.UID
+	replaced chan struct{}
 
 	// of Run's goroutine only
-	node *v1.Node
+	node     *v1.Node
+	patience patience
+	// told is the status that events have told of; nil: none yet.
+	told *v1.NodeStatus
 	// seen are the resources that are, or were, devices of this agent.
 	seen map[string]bool
 }
@@ -80,7 +93,7 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	r := &Reporter{
 		cfg: cfg, machine: m, poke: make(chan struct{}, 1), ready: make(chan struct{}),
-		registered: make(chan struct{}), seen: map[string]bool{},
+		registered: make(chan struct{}), replaced: make(chan struct{}), seen: map[string]bool{},
 	}
 	r.allocatable = r.resources(nil, state{machine: m}, allocatable)
 	return r, nil
@@ -102,6 +115,13 @@ func (r *Reporter) Ready() <-chan struct{} { return r.ready }
 // Registered is closed when the Node object exists.
 func (r *Reporter) Registered() <-chan struct{} { return r.registered }
 
+// Object is the UID of the Node object as it was last found or made, and a channel that is closed when it is another one.
+func (r *Reporter) Object() (uid types.UID, replaced <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.uid, r.replaced
+}
+
 // Changed tells that devices or the runtime have changed.
 func (r *Reporter) Changed() {
 	select {
@@ -110,8 +130,12 @@ func (r *Reporter) Changed() {
 	}
 }
 
-// Run keeps the object until ctx ends.
+// Run keeps the object until ctx ends. One that somebody deletes is made anew at once: the node is still there.
 func (r *Reporter) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { r.watch(ctx) })
+	defer wg.Wait()
+	r.tell(v1.EventTypeNormal, "Starting", "Starting kubelet.")
 	delay := retryFirst
 	var written, asked time.Time
 	s := state{machine: r.machine, fault: "the runtime was not asked yet"}
@@ -126,6 +150,9 @@ func (r *Reporter) Run(ctx context.Context) {
 			poked = true
 		case <-timer.C:
 		}
+		if r.lostObject() {
+			r.node = nil
+		}
 		s.now = time.Now()
 		if poked || s.fault != "" || s.now.Sub(asked) >= runtimeEvery {
 			s.fault, asked = r.fault(ctx), s.now
@@ -134,6 +161,11 @@ func (r *Reporter) Run(ctx context.Context) {
 		err := r.report(ctx, s, s.now.Sub(written) >= heartbeatEvery, &written)
 		if ctx.Err() != nil {
 			return
+		}
+		if soon := (*tooSoon)(nil); errors.As(err, &soon) {
+			r.cfg.Log.Warn("the Node object is gone", "node", r.cfg.NodeName, "error", err)
+			timer.Reset(time.Until(soon.until))
+			continue
 		}
 		if err != nil {
 			r.cfg.Log.Warn("the node's status could not be written; it is tried again", "node", r.cfg.NodeName, "error", err, "in", delay)
@@ -185,6 +217,10 @@ func (r *Reporter) report(ctx context.Context, s state, must bool, written *time
 		}
 		*written = s.now
 	}
+	for _, e := range changes(r.cfg.NodeName, r.told, &want) {
+		r.tell(e.kind, e.reason, e.message)
+	}
+	r.told = &want
 	if s.fault == "" {
 		r.announce()
 	}
@@ -206,6 +242,9 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 	nodes := r.cfg.Client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, r.cfg.NodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		if until := r.patience.until(); time.Now().Before(until) {
+			return &tooSoon{until}
+		}
 		node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.NodeName, Labels: r.labels()}}
 		if names := r.ownedNames(s.devices, nil); names != "" {
 			node.Annotations = map[string]string{annotationDevices: names}
@@ -213,6 +252,8 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 		node.Status = r.apply(v1.NodeStatus{}, s)
 		created, err := nodes.Create(ctx, node, metav1.CreateOptions{})
 		if err == nil {
+			r.patience.made(time.Now())
+			r.told = &v1.NodeStatus{}
 			r.found(created)
 		}
 		return err
@@ -235,12 +276,26 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 			return fmt.Errorf("labels of node %s: %w", r.cfg.NodeName, err)
 		}
 	}
+	if r.told == nil {
+		// An earlier run has told of it.
+		r.told = node.Status.DeepCopy()
+	}
 	r.found(node)
 	return nil
 }
 
 func (r *Reporter) found(node *v1.Node) {
 	r.node = node
+	r.mu.Lock()
+	if r.uid != node.UID {
+		if r.uid != "" {
+			r.cfg.Log.Info("the Node object is another one", "node", r.cfg.NodeName, "uid", node.UID, "was", r.uid)
+		}
+		r.uid = node.UID
+		close(r.replaced)
+		r.replaced = make(chan struct{})
+	}
+	r.mu.Unlock()
 	select {
 	case <-r.registered:
 	default:

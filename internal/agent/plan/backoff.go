@@ -8,9 +8,13 @@ const (
 	backoffMax   = 300 * time.Second
 	backoffReset = 10 * time.Minute
 
-	// retryFirst and retryMax bound the waits after failures that are not about images.
-	retryFirst = time.Second
+	// retryFirst doubles with each failure in a row up to retryMax. Most of what fails once succeeds when it is tried again at once: another change
+	// of the same thing was under way, the runtime was being restarted.
+	retryFirst = 50 * time.Millisecond
 	retryMax   = time.Minute
+
+	// imageFirst is the first wait after failures about images that are no pulls; it doubles up to retryMax.
+	imageFirst = time.Second
 
 	// devicesRetry is how often devices are asked for again when nothing tells that they have changed.
 	devicesRetry = 30 * time.Second
@@ -64,15 +68,35 @@ const (
 	ReasonFailedVolumes       = "FailedMount"
 )
 
-// RetryAt is when the action may be tried again.
-func (f Failure) RetryAt() time.Time {
+// rule says how long to wait after a failure: first, which doubles with each one in a row up to limit.
+type rule struct{ first, limit time.Duration }
+
+func (f Failure) rule() rule {
 	switch {
 	case f.Pulls():
-		return f.At.Add(doubled(backoffFirst, f.Count-1, backoffMax))
-	case f.Reason == ReasonDevicesNotReady:
-		return f.At.Add(devicesRetry)
+		return rule{backoffFirst, backoffMax}
+	case f.Reason == ReasonDevicesNotReady && !f.Fault:
+		return rule{devicesRetry, devicesRetry}
+	case f.Reason == ReasonErrImageNeverPull, f.Reason == ReasonInvalidImageName, f.Reason == ReasonImageInspect:
+		return rule{imageFirst, retryMax}
 	}
-	return f.At.Add(doubled(retryFirst, f.Count-1, retryMax))
+	return rule{retryFirst, retryMax}
+}
+
+// RetryAt is when the action may be tried again.
+func (f Failure) RetryAt() time.Time {
+	r := f.rule()
+	return f.At.Add(doubled(r.first, f.Count-1, r.limit))
+}
+
+// After is the failure as the next one of its action in a row after last. It counts from 1 where another rule holds for how long it is waited for: the
+// action got further than the last time, or less far.
+func (f Failure) After(last Failure) Failure {
+	f.Count = 1
+	if f.rule() == last.rule() {
+		f.Count += last.Count
+	}
+	return f
 }
 
 // Pulls says that it is the failure of a pull. They are counted, and waited for, by image.

@@ -8,7 +8,8 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// conditions sets the conditions that the node's agent owns. Others, such as PodScheduled, stay as they are.
+// conditions sets the conditions that the node's agent owns; others stay as they are. PodScheduled is told by whoever binds a pod, and by the
+// agent too: a pod that was created with its node passed no binder.
 func conditions(in *Input, a *assessment, st *v1.PodStatus) {
 	sandbox := v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: v1.ConditionFalse}
 	if a.sandbox != nil && (len(a.sandbox.IPs) > 0 || in.Pod.Spec.HostNetwork) {
@@ -22,7 +23,8 @@ func conditions(in *Input, a *assessment, st *v1.PodStatus) {
 	}
 
 	containers, ready := pods.Readiness(&in.Pod.Spec, st)
-	for _, c := range []v1.PodCondition{sandbox, init, ready, containers} {
+	scheduled := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue}
+	for _, c := range []v1.PodCondition{sandbox, init, ready, containers, scheduled} {
 		setCondition(in, st, c)
 	}
 	devicesCondition(in, a, st)

@@ -141,7 +141,9 @@ type Failure struct {
 	// Image is the image that was not to be had; empty: it is not about an image.
 	Image   string
 	Message string
-	At      time.Time
+	// Fault: of what the pod waits for, such as devices, it is not known whether it is there, so nobody tells when it is.
+	Fault bool
+	At    time.Time
 	// Count is the number of failures in a row, from 1.
 	Count int
 }

@@ -34,9 +34,9 @@ func TestPlan(t *testing.T) {
 		{"a new pod gets a sandbox", given(), "CreateSandbox #0", "Pending a#0=ContainerCreating Initialized"},
 		{"while the sandbox is made nothing else is done", given(ongoing(CreateSandbox, "")), "",
 			"Pending a#0=ContainerCreating Initialized"},
-		{"a failed sandbox is tried again after a while", given(failure(CreateSandbox, "", ReasonFailedSandbox, 0, 3)), "wake +4s",
+		{"a failed sandbox is tried again after a while", given(failure(CreateSandbox, "", ReasonFailedSandbox, 0, 7)), "wake +3.2s",
 			"Pending a#0=ContainerCreating Initialized"},
-		{"and when that has passed", given(failure(CreateSandbox, "", ReasonFailedSandbox, 4*time.Second, 3)), "CreateSandbox #0", ""},
+		{"and when that has passed", given(failure(CreateSandbox, "", ReasonFailedSandbox, 3200*time.Millisecond, 7)), "CreateSandbox #0", ""},
 		{"containers start side by side", given(mains("a", "b"), sandbox("s", 0, true)),
 			"StartContainer a #0 step 0 in s; StartContainer b #0 step 0 in s",
 			"Pending a#0=ContainerCreating b#0=ContainerCreating PodReadyToStartContainers Initialized"},
@@ -109,7 +109,7 @@ func TestPlan(t *testing.T) {
 			"StartContainer a #0 step 0 in s", ""},
 		{"an image that must not be pulled", given(sandbox("s", 0, true), failure(StartContainer, "a", ReasonErrImageNeverPull, 0, 1)), "wake +1s",
 			"Pending a#0=ErrImageNeverPull PodReadyToStartContainers Initialized"},
-		{"a failure to restart", given(sandbox("s", 0, true), has("a", 0, "s", Exited, code(1)), failure(StartContainer, "a", ReasonCreateConfigError, 0, 1)), "wake +1s",
+		{"a failure to restart", given(sandbox("s", 0, true), has("a", 0, "s", Exited, code(1)), failure(StartContainer, "a", ReasonCreateConfigError, 0, 1)), "wake +50ms",
 			"Running a#0=CreateContainerConfigError<Error(1) PodReadyToStartContainers Initialized"},
 
 		// Devices.

@@ -77,7 +77,7 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	case portsTaken:
 		// In a kubelet's words, which controllers and people know.
 		st.Reason = ReasonNodePorts
-		st.Message = "Pod was rejected: " + NodePortsMessage
+		st.Message = saidRejected + NodePortsMessage
 	}
 	over := a.verdict.final() || in.terminating() && ended(st)
 	if !over || in.Observed.anyAlive() || slices.ContainsFunc(keys(in.Ongoing), func(k Key) bool { return k.begins() }) {
@@ -87,6 +87,19 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	if a.verdict == allSucceeded || a.verdict == goesOn && allExitedZero(st) {
 		st.Phase = v1.PodSucceeded
 	}
+}
+
+// saidRejected is how the message begins of a pod that a kubelet does not admit.
+const saidRejected = "Pod was rejected: "
+
+// EndEvent is the event that tells why a pod has failed as a whole, as its status says. It is a kubelet's: a deadline is what was asked for, and no
+// cause to warn; that it was a rejection the event says by its reason.
+func EndEvent(st *v1.PodStatus) (kind, reason, message string) {
+	kind = v1.EventTypeWarning
+	if st.Reason == ReasonDeadlineExceeded {
+		kind = v1.EventTypeNormal
+	}
+	return kind, st.Reason, strings.TrimPrefix(st.Message, saidRejected)
 }
 
 func (a *assessment) anyDue() bool {
@@ -285,5 +298,9 @@ func Merge(api v1.PodStatus, own *v1.PodStatus) v1.PodStatus {
 
 // owned says that a condition is written by the node's agent.
 func owned(t v1.PodConditionType) bool {
-	return t == v1.PodReadyToStartContainers || t == v1.PodInitialized || t == v1.PodReady || t == v1.ContainersReady || t == DevicesReady
+	switch t {
+	case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, DevicesReady:
+		return true
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func hash(container, h string) option { return func(in *Input) { in.Hashes[conta
 func hashed(h string) func(*Container) { return func(c *Container) { c.Hash = h } }
 
 func TestStatusFields(t *testing.T) {
-	foreign := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Hour))}
+	foreign := v1.PodCondition{Type: "example.com/open", Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Hour))}
 	in := given(sandbox("s", 0, true), has("a", 4, "s", Running, func(c *Container) { c.ImageID = "sha256:1" }), prior(v1.PodStatus{
 		Conditions: []v1.PodCondition{foreign}, QOSClass: v1.PodQOSBurstable, StartTime: metaTime(ago(time.Hour)),
 	}))
@@ -36,6 +37,33 @@ func TestStatusFields(t *testing.T) {
 		t.Error("what others wrote has changed", st.QOSClass, st.Conditions[0])
 	case c.ContainerID != "rt://a4" || c.ImageID != "sha256:1" || c.RestartCount != 4 || !c.Ready || !*c.Started:
 		t.Errorf("container %+v", c)
+	}
+}
+
+// TestPodScheduled: a pod that was created with its node is told to have one; the words of who bound another one stand.
+func TestPodScheduled(t *testing.T) {
+	bound := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(ago(time.Hour))}
+	waited := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "Unschedulable", LastTransitionTime: metav1.NewTime(ago(time.Hour))}
+	for name, c := range map[string]struct {
+		prior []v1.PodCondition
+		since time.Time
+	}{
+		"never bound": {nil, now}, "bound": {[]v1.PodCondition{bound}, ago(time.Hour)}, "not told to be bound": {[]v1.PodCondition{waited}, now},
+	} {
+		in := given(prior(v1.PodStatus{Conditions: c.prior}))
+		want := bound
+		want.LastTransitionTime = metav1.NewTime(c.since)
+		st := Status(in)
+		i := slices.IndexFunc(st.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled })
+		if i < 0 || !equality.Semantic.DeepEqual(st.Conditions[i], want) {
+			t.Errorf("%s: conditions %+v", name, st.Conditions)
+			continue
+		}
+		// The API server's version of before the agent's first write changes nothing.
+		in.Now, in.Prior = now.Add(time.Hour), Merge(in.Prior, &st)
+		if again := Status(in); !equality.Semantic.DeepEqual(again.Conditions, st.Conditions) {
+			t.Errorf("%s: later %+v", name, again.Conditions)
+		}
 	}
 }
 
@@ -94,12 +122,12 @@ func TestMerge(t *testing.T) {
 	}
 	api := v1.PodStatus{
 		Phase: v1.PodPending, QOSClass: v1.PodQOSGuaranteed,
-		Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}, {Type: "x", Status: v1.ConditionTrue}, {Type: v1.PodScheduled, Status: v1.ConditionTrue}},
+		Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}, {Type: "x", Status: v1.ConditionTrue}, {Type: "y", Status: v1.ConditionTrue}},
 	}
 	got := Merge(api, &own)
 	want := v1.PodStatus{
 		Phase: v1.PodRunning, PodIP: "1.2.3.4", QOSClass: v1.PodQOSGuaranteed,
-		Conditions: []v1.PodCondition{{Type: "x", Status: v1.ConditionTrue}, {Type: v1.PodScheduled, Status: v1.ConditionTrue}, {Type: v1.PodReady, Status: v1.ConditionTrue}},
+		Conditions: []v1.PodCondition{{Type: "x", Status: v1.ConditionTrue}, {Type: "y", Status: v1.ConditionTrue}, {Type: v1.PodReady, Status: v1.ConditionTrue}},
 	}
 	if !equality.Semantic.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -1,8 +1,8 @@
 // Package status writes pods' statuses to the API server.
 //
 // It guarantees that the last status that was set for a pod is written as soon as the API server takes it, that only the
-// difference to what the API server has is sent, and that a status never reaches another pod of the same name. Statuses
-// in between may be left out.
+// difference to what the API server has is sent, and that a status never reaches another pod of the same name: it names
+// the pod's UID, and that it is another's is found out by the first answer. Statuses in between may be left out.
 package status
 
 import (
@@ -148,8 +148,7 @@ func (w *Writer) process(ctx context.Context, uid types.UID) {
 
 	written, err := w.write(ctx, base, want)
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		// The pod is gone, or another of the same name is in its place.
+	case err != nil && w.gone(ctx, base, err):
 		w.Forget(uid)
 	case err != nil:
 		if ctx.Err() == nil {
@@ -169,6 +168,21 @@ func (w *Writer) process(ctx context.Context, uid types.UID) {
 		close(e.settled)
 		e.settled = make(chan struct{})
 	}
+}
+
+// gone says that the API server refused the status because the pod is gone, or another one of the same name is in its place. Of the latter
+// API servers tell in more than one way: by a conflict, which may also be one with another writer, or as a change of a field that cannot be changed.
+func (w *Writer) gone(ctx context.Context, base *v1.Pod, err error) bool {
+	if apierrors.IsNotFound(err) {
+		return true
+	}
+	if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	now, err := w.client.CoreV1().Pods(base.Namespace).Get(ctx, base.Name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err) || err == nil && now.UID != base.UID
 }
 
 // write sends the difference; nil: there was none.

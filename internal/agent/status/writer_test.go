@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -109,6 +113,55 @@ func TestAPodThatIsGone(t *testing.T) {
 	flush(t, w, "u")
 	w.Forget("u")
 	flush(t, w, "never seen")
+}
+
+// TestAPodThatWasMadeAnew: that another pod has the name is found out at the first attempt, however the API server says so; the other one's status is
+// left alone.
+func TestAPodThatWasMadeAnew(t *testing.T) {
+	kind := schema.GroupKind{Kind: "Pod"}
+	for name, refusal := range map[string]error{
+		"an immutable field": apierrors.NewInvalid(kind, "p", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "old", "field is immutable")}),
+		"a conflict":         apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("the UID is another's")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, kube, fail := start(t, pod("new"))
+			fail.Store(&refusal)
+			w.Set(pod("old"), v1.PodStatus{Phase: v1.PodRunning})
+			flush(t, w, "old")
+			patches := 0
+			for _, a := range kube.Actions() {
+				if a.GetVerb() == "patch" {
+					patches++
+				}
+			}
+			if patches != 1 {
+				t.Errorf("%d attempts", patches)
+			}
+		})
+	}
+}
+
+// TestAConflict: another writer was faster; the pod is still the same one, so its status is written.
+func TestAConflict(t *testing.T) {
+	p := pod("u")
+	w, kube, fail := start(t, p)
+	conflict := error(apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("the object has been modified")))
+	fail.Store(&conflict)
+	asked := make(chan struct{})
+	var once sync.Once
+	kube.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		once.Do(func() { close(asked) })
+		return false, nil, nil
+	})
+	st := *p.Status.DeepCopy()
+	st.Phase = v1.PodRunning
+	w.Set(p, st)
+	<-asked
+	fail.Store(nil)
+	flush(t, w, p.UID)
+	if got, err := kube.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{}); err != nil || got.Status.Phase != v1.PodRunning {
+		t.Errorf("status %+v, %v", got.Status, err)
+	}
 }
 
 func TestNothingToWrite(t *testing.T) {

@@ -84,10 +84,15 @@ func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
 			err = m.written(ctx, pod, v)
 		}
 		if err != nil {
-			return fmt.Errorf("volume %s: %w", v.Name, err)
+			return failedSetUp(v.Name, err)
 		}
 	}
 	return nil
+}
+
+// failedSetUp says which volume is not there, in a kubelet's words, which people know.
+func failedSetUp(volume string, err error) error {
+	return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume, err)
 }
 
 // Update brings volumes that are written from objects up to date; all the others stay as they are.
@@ -103,7 +108,7 @@ func (m *Manager) Update(ctx context.Context, pod *v1.Pod) error {
 			continue
 		}
 		if err := m.written(ctx, pod, v); err != nil {
-			errs = append(errs, fmt.Errorf("volume %s: %w", v.Name, err))
+			errs = append(errs, failedSetUp(v.Name, err))
 		}
 	}
 	return errors.Join(errs...)

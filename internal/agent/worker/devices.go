@@ -30,11 +30,12 @@ func (w *Worker) grantDevices(ctx context.Context, pod *v1.Pod) error {
 	case v.Phase == devices.Admitted:
 		return nil
 	}
-	w.event(pod, "", v1.EventTypeWarning, v.Reason, v.Message)
 	if v.Phase == devices.Failed {
+		// The pod's end tells of it.
 		return &rejectedError{plan.Rejection{Reason: v.Reason, Message: v.Message}}
 	}
-	return because(v.Reason, errors.New(v.Message))
+	w.event(pod, "", v1.EventTypeWarning, v.Reason, v.Message)
+	return &failedBecause{reason: v.Reason, fault: err != nil, err: errors.New(v.Message)}
 }
 
 // devicesOf are the devices that a container is started with; it may have none.

@@ -34,6 +34,8 @@ type failedBecause struct {
 	reason string
 	// image is the image that was not to be had; empty: it is not about an image.
 	image string
+	// fault: see plan.Failure.
+	fault bool
 	err   error
 }
 
@@ -98,15 +100,19 @@ func (w *Worker) finished(r result) {
 	f := plan.Failure{Message: r.err.Error(), At: time.Now(), Count: 1}
 	var why *failedBecause
 	if errors.As(r.err, &why) {
-		f.Reason, f.Image = why.reason, why.image
+		f.Reason, f.Image, f.Fault = why.reason, why.image, why.fault
 	}
 	w.havePulled(r.op, f.Image)
-	if last := w.failures[key]; f.Pulls() {
+	if f.Pulls() {
 		f.At, f.Count = w.pullFailed(r.op, f)
-	} else if last.Reason == f.Reason {
-		f.Count += last.Count
+	} else {
+		f = f.After(w.failures[key])
 	}
 	w.failures[key] = f
+	switch key.Verb {
+	case plan.StopContainer, plan.StopSandbox, plan.RemoveSandbox:
+		w.event(r.op.pod, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+r.err.Error())
+	}
 	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On, "reason", f.Reason,
 		"failures", f.Count, "error", r.err, "again", time.Until(f.RetryAt()).Round(time.Millisecond))
 }

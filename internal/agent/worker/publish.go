@@ -27,7 +27,8 @@ func (w *Worker) publish(pod *v1.Pod, in *plan.Input) {
 		w.event(pod, "", e.Type, e.Reason, e.Message)
 	}
 	if st.Phase == v1.PodFailed && in.Prior.Phase != v1.PodFailed && st.Reason != "" {
-		w.event(pod, "", v1.EventTypeWarning, st.Reason, st.Message)
+		kind, reason, message := plan.EndEvent(&st)
+		w.event(pod, "", kind, reason, message)
 	}
 	w.prior = &st
 	w.cfg.Status.Set(pod, st)

@@ -67,7 +67,7 @@ func (w *Worker) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) 
 func (w *Worker) updateVolumes(ctx context.Context, pod *v1.Pod) error {
 	err := w.cfg.Volumes.Update(ctx, pod)
 	if err != nil && ctx.Err() == nil {
-		w.event(pod, "", v1.EventTypeWarning, plan.ReasonFailedVolumes, "volumes were not brought up to date: "+err.Error())
+		w.event(pod, "", v1.EventTypeWarning, plan.ReasonFailedVolumes, err.Error())
 	}
 	return because(plan.ReasonFailedVolumes, err)
 }

@@ -319,7 +319,13 @@ func (w *Worker) blind(ctx context.Context, err error) time.Time {
 	if ctx.Err() == nil && w.unseen == 1 {
 		w.log.Warn("the runtime can't be asked about the pod; it is tried again", "error", err)
 	}
-	return time.Now().Add(min(time.Duration(w.unseen)*time.Second, 10*time.Second))
+	return time.Now().Add(lookAgain(w.unseen))
+}
+
+// lookAgain is how long to wait after so many observations in a row that failed, from 1.
+func lookAgain(unseen int) time.Duration {
+	const first, limit = 50 * time.Millisecond, 10 * time.Second
+	return min(first<<min(unseen-1, 10), limit)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -414,11 +420,7 @@ func (w *Worker) takePorts(wish *wish, in *plan.Input) bool {
 	if over := in.Prior.Phase == v1.PodSucceeded || in.Prior.Phase == v1.PodFailed; over || wish.gone || wish.pod.DeletionTimestamp != nil {
 		return true
 	}
-	if w.cfg.Ports.Take(wish.pod, in.Prior.StartTime != nil || len(in.Observed.Sandboxes) > 0) {
-		return true
-	}
-	w.cfg.Events.Event(wish.pod, v1.EventTypeWarning, plan.ReasonNodePorts, plan.NodePortsMessage)
-	return false
+	return w.cfg.Ports.Take(wish.pod, in.Prior.StartTime != nil || len(in.Observed.Sandboxes) > 0)
 }
 
 // notHonoured names the fields of a pod's specification that the agent does not honour. A pod that uses one is failed, by name, rather than run as

@@ -28,8 +28,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// component is the binder's name in events.
-const component = "monopod-binder"
+// userAgent is the binder's name towards the API server. In events it is the scheduler that it is to pods, by whose name people and tools look for them.
+const userAgent = "monopod-binder"
 
 // byNode is the index of pods by the node that they are bound to; unbound pods are under "".
 const byNode = "spec.nodeName"
@@ -69,7 +69,7 @@ func (b *Binder) Run(ctx context.Context) error {
 	config.QPS = -1
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config = rest.AddUserAgent(config, component)
+	config = rest.AddUserAgent(config, userAgent)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("binder: client of %s: %w", config.Host, err)
@@ -80,7 +80,7 @@ func (b *Binder) Run(ctx context.Context) error {
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	b.recorder = broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: component})
+	b.recorder = broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: corev1.DefaultSchedulerName})
 
 	b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
 	factories, err := b.watch(ctx)

@@ -195,13 +195,19 @@ func (w *world) untilEvent(pod, reason, message string) {
 		w.Fatal(err)
 	}
 	defer watcher.Stop()
-	for _, e := range list.Items {
-		if e.Message == message {
+	found := func(e *corev1.Event) bool {
+		if e.Message == message && (e.Source.Component != "default-scheduler" || e.ReportingController != "default-scheduler") {
+			w.Errorf("the event %s of pod %s is told by %q, %q", reason, pod, e.Source.Component, e.ReportingController)
+		}
+		return e.Message == message
+	}
+	for i := range list.Items {
+		if found(&list.Items[i]) {
 			return
 		}
 	}
 	for event := range watcher.ResultChan() {
-		if e, ok := event.Object.(*corev1.Event); ok && e.Message == message {
+		if e, ok := event.Object.(*corev1.Event); ok && found(e) {
 			return
 		}
 	}

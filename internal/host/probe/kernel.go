@@ -83,8 +83,17 @@ var knownCapabilities = []capability{
 	{unix.CAP_KILL, "CAP_KILL", "containers of other users cannot be stopped", true},
 }
 
-// capabilities compares what this process has with what the kernel knows. A container gets at most what is found here.
-func (sys system) capabilities() Result {
+// agentCapabilities are those that an agent needs beside a runtime of somebody else's.
+var agentCapabilities = []capability{
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "volumes in memory cannot be mounted", true},
+	{unix.CAP_CHOWN, "CAP_CHOWN", "volumes cannot be given to the pods' groups", true},
+	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "volumes and logs of pods cannot be written", true},
+	{unix.CAP_FOWNER, "CAP_FOWNER", "volumes cannot be given to the pods' groups", true},
+}
+
+// capabilities compares what this process has with what the kernel knows, and with those that matter to it. A container of ours gets at most what is
+// found here.
+func (sys system) capabilities(matter []capability) Result {
 	const name = "capabilities"
 	has, err := sys.effectiveCapabilities()
 	if err != nil {
@@ -99,7 +108,7 @@ func (sys system) capabilities() Result {
 	var missing, effects []string
 	needed := false
 	known := map[int]bool{}
-	for _, c := range knownCapabilities {
+	for _, c := range matter {
 		known[c.bit] = true
 		if has&(1<<c.bit) == 0 {
 			missing = append(missing, c.name)
@@ -116,7 +125,7 @@ func (sys system) capabilities() Result {
 		return ok(name, "all %d", last+1)
 	}
 	f := bad(name, "%s missing", strings.Join(missing, ", "))
-	effect := strings.Join(append(effects, "containers never get what is missing here"), "; ")
+	effect := strings.Join(append(effects, "containers that it starts never get what is missing here"), "; ")
 	if needed {
 		return f.fail("start it with full privileges: %s", effect)
 	}

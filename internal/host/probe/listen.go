@@ -24,6 +24,8 @@ func socket(s Socket) Result {
 	}
 	info, err := os.Lstat(s.Path)
 	switch {
+	case errors.Is(err, unix.ENOENT) && s.Asked:
+		return bad(name, "%s is not there yet", s.Path).warn("pods wait until a runtime serves it: start that, or name its socket with %s", s.Flag)
 	case errors.Is(err, unix.ENOENT):
 		return ok(name, "%s", s.Path)
 	case err != nil:
@@ -32,6 +34,9 @@ func socket(s Socket) Result {
 		return bad(name, "%s is there and not a socket", s.Path).fail("remove it, or choose another with %s", s.Flag)
 	}
 	conn, err := net.Dial("unix", s.Path)
+	if err != nil && s.Asked {
+		return bad(name, "%s: nobody answers (%v)", s.Path, err).warn("pods wait until a runtime serves it: start that, or name its socket with %s", s.Flag)
+	}
 	if err != nil {
 		return ok(name, "%s (a stale one will be replaced)", s.Path)
 	}
@@ -40,7 +45,7 @@ func socket(s Socket) Result {
 	if pid := peer(conn.(*net.UnixConn)); pid != 0 {
 		owner = process("/proc", pid)
 	}
-	if s.Shared {
+	if s.Shared || s.Asked {
 		return ok(name, "%s, served by %s (will be used)", s.Path, owner)
 	}
 	return bad(name, "%s is served by %s", s.Path, owner).fail("a node runs already: stop it, or choose another place with %s", s.Flag)

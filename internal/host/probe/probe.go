@@ -40,22 +40,25 @@ type Result struct {
 
 // Config says what the node that is to start will use.
 type Config struct {
-	// Containers asks for all that running containers needs, on top of the places below: the roles runtime and agent do,
-	// an API server alone does not.
+	// Containers asks for all that running containers needs, on top of the places below: the role runtime does.
 	Containers bool
+	// Agent asks for what an agent needs whose containers a runtime of somebody else's runs. Containers asks for all of it and more.
+	Agent bool
 	// DataDir is where image layers will be: overlay and free space are looked at there.
 	DataDir string
 	// CgroupRoot is the cgroup under which the node's will be, in cgroupfs syntax.
 	CgroupRoot string
 	// Dirs are the directories to write in. Those that are missing will be made.
 	Dirs []Place
+	// Files are the files to read.
+	Files []Place
 	// Ports are the TCP ports to listen at; port 0 is always free.
 	Ports []Port
 	// Sockets are the unix sockets to listen at.
 	Sockets []Socket
 }
 
-// Place is a directory.
+// Place is a directory or a file.
 type Place struct {
 	Name string // for people: "data"
 	Path string
@@ -70,13 +73,15 @@ type Port struct {
 	Flag    string // "--api-port"
 }
 
-// Socket is a unix socket to listen at.
+// Socket is a unix socket to listen at, or to ask at.
 type Socket struct {
 	Name string // "cri"
 	Path string
 	Flag string // "--cri-socket"
 	// Shared: a server may be there already, and will be used (the executor outlives the node).
 	Shared bool
+	// Asked: a server of somebody else's is asked there. It may come later.
+	Asked bool
 }
 
 // Run runs all checks that the configuration asks for, in a fixed order, and returns a result for each. It takes some
@@ -100,8 +105,11 @@ func hostSystem() system {
 
 func run(ctx context.Context, cfg Config, sys system) []Result {
 	var checks []func() Result
+	if cfg.Agent && !cfg.Containers {
+		checks = append(checks, sys.root, sys.kernel, func() Result { return sys.capabilities(agentCapabilities) })
+	}
 	if cfg.Containers {
-		checks = append(checks, sys.root, sys.kernel, sys.capabilities)
+		checks = append(checks, sys.root, sys.kernel, func() Result { return sys.capabilities(knownCapabilities) })
 		for _, ns := range namespaces {
 			checks = append(checks, func() Result { return sys.namespace(ns) })
 		}
@@ -113,6 +121,9 @@ func run(ctx context.Context, cfg Config, sys system) []Result {
 	checks = append(checks, sys.inotify, func() Result { return space(cfg.DataDir) })
 	for _, d := range cfg.Dirs {
 		checks = append(checks, func() Result { return writable(d) })
+	}
+	for _, f := range cfg.Files {
+		checks = append(checks, func() Result { return readable(f) })
 	}
 	for _, s := range cfg.Sockets {
 		checks = append(checks, func() Result { return socket(s) })

@@ -185,6 +185,31 @@ func TestAnAPIServerAloneAsksForLess(t *testing.T) {
 	}
 }
 
+// An agent whose containers somebody else's runtime runs needs root, its directories, its files and its port, and nothing that containers are made of.
+func TestAnAgentAloneAsksForLess(t *testing.T) {
+	dir := t.TempDir()
+	cfg := wholeConfig(dir)
+	cfg.Containers, cfg.Agent = false, true
+	cfg.Files = []Place{{Name: "serving key", Path: filepath.Join(dir, "key"), Flag: "--serving-key"}}
+	cfg.Sockets[0].Asked = true
+	results := Run(t.Context(), cfg)
+	var names []string
+	for _, r := range results {
+		names = append(names, r.Name)
+	}
+	want := []string{"root", "kernel", "capabilities", "inotify", "disk space", "directory data", "file serving key", "socket cri", "port api"}
+	if !slices.Equal(names, want) {
+		t.Errorf("checks %q\nwant   %q", names, want)
+	}
+	expect(t, one(t, results, "file serving key"), Fail, filepath.Join(dir, "key"), "--serving-key")
+	expect(t, one(t, results, "socket cri"), Warn, "not there yet", "--cri-socket")
+	expect(t, readable(Place{"serving key", dir, "--serving-key"}), Fail, "is no file")
+	if err := os.WriteFile(filepath.Join(dir, "key"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, readable(cfg.Files[0]), OK, "key")
+}
+
 // expect checks a result's status, and that it says what it should.
 func expect(t *testing.T, r Result, status Status, parts ...string) {
 	t.Helper()
@@ -232,13 +257,17 @@ func TestCapabilities(t *testing.T) {
 	with := func(eff string) system {
 		return procWith(t, map[string]string{"self/status": "Name:\tx\nCapEff:\t" + eff + "\n", "sys/kernel/cap_last_cap": "40\n"})
 	}
-	expect(t, with("000001ffffffffff").capabilities(), OK, "all 41")
-	expect(t, with("000001fffeffffff").capabilities(), Warn, "CAP_SYS_RESOURCE missing", "oom_score_adj")
-	expect(t, with("000000ffffffffff").capabilities(), Warn, "capability 40 missing")
-	expect(t, with("000001ffffdfffff").capabilities(), Fail, "CAP_SYS_ADMIN missing", "no container can be made")
-	expect(t, procWith(t, nil).capabilities(), Fail, "mount proc")
-	expect(t, procWith(t, map[string]string{"self/status": "CapEff:\tzz\n"}).capabilities(), Fail)
-	expect(t, procWith(t, map[string]string{"self/status": "Name: x\n"}).capabilities(), Fail, "no line CapEff")
+	expect(t, with("000001ffffffffff").capabilities(knownCapabilities), OK, "all 41")
+	expect(t, with("000001fffeffffff").capabilities(knownCapabilities), Warn, "CAP_SYS_RESOURCE missing", "oom_score_adj")
+	expect(t, with("000000ffffffffff").capabilities(knownCapabilities), Warn, "capability 40 missing")
+	expect(t, with("000001ffffdfffff").capabilities(knownCapabilities), Fail, "CAP_SYS_ADMIN missing", "no container can be made")
+	expect(t, procWith(t, nil).capabilities(knownCapabilities), Fail, "mount proc")
+	expect(t, procWith(t, map[string]string{"self/status": "CapEff:\tzz\n"}).capabilities(knownCapabilities), Fail)
+	expect(t, procWith(t, map[string]string{"self/status": "Name: x\n"}).capabilities(knownCapabilities), Fail, "no line CapEff")
+	// An agent needs less.
+	expect(t, with("000001ffffffefff").capabilities(knownCapabilities), Fail, "CAP_NET_ADMIN missing", "no pod network")
+	expect(t, with("000001ffffffefff").capabilities(agentCapabilities), Warn, "capability 12 missing")
+	expect(t, with("000001ffffdfffff").capabilities(agentCapabilities), Fail, "CAP_SYS_ADMIN missing", "volumes in memory")
 }
 
 func TestNamespaceErrorsHaveRemedies(t *testing.T) {
@@ -362,9 +391,12 @@ func TestSockets(t *testing.T) {
 	expect(t, socket(s), Fail, path+" is served by "+me, "--cri-socket")
 	s.Shared = true
 	expect(t, socket(s), OK, "served by "+me+" (will be used)")
+	s.Shared, s.Asked = false, true
+	expect(t, socket(s), OK, "served by "+me+" (will be used)")
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	s.Shared = false
+	expect(t, socket(s), Warn, "nobody answers", "--cri-socket")
+	s.Asked = false
 	expect(t, socket(s), OK, "stale")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

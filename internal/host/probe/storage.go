@@ -66,6 +66,20 @@ func tryOverlay(at string) (err error) {
 	})
 }
 
+// readable looks whether a file can be read.
+func readable(p Place) Result {
+	name := "file " + p.Name
+	f, err := os.Open(p.Path)
+	if err != nil {
+		return bad(name, "%v", err).fail("name another with %s", p.Flag)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return bad(name, "%s is no file", p.Path).fail("name another with %s", p.Flag)
+	}
+	return ok(name, "%s", p.Path)
+}
+
 // Free space below which a node does not start, and below which it soon has pods to evict.
 const (
 	spaceNeeded = 256 << 20

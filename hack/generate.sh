@@ -23,6 +23,7 @@ groups='
 meta k8s.io/apimachinery/pkg/api/resource k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/runtime k8s.io/apimachinery/pkg/util/intstr k8s.io/apimachinery/pkg/version
 authentication k8s.io/api/authentication/v1
 authorization k8s.io/api/authorization/v1
+certificates k8s.io/api/certificates/v1
 coordination k8s.io/api/coordination/v1
 core k8s.io/api/core/v1
 events k8s.io/api/events/v1

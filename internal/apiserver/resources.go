@@ -16,6 +16,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/agents"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
+	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
@@ -40,6 +41,7 @@ func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer)
 		return nil, err
 	}
 	all := []resource.Resource{
+		certificatesigningrequest.Resource(),
 		configmap.Resource(),
 		event.Resource(),
 		lease.Resource(),

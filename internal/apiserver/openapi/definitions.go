@@ -9,6 +9,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/openapi/authentication"
 	"monopod.dev/monopod/internal/apiserver/openapi/authorization"
+	"monopod.dev/monopod/internal/apiserver/openapi/certificates"
 	"monopod.dev/monopod/internal/apiserver/openapi/coordination"
 	"monopod.dev/monopod/internal/apiserver/openapi/core"
 	"monopod.dev/monopod/internal/apiserver/openapi/events"
@@ -22,6 +23,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	for _, of := range []common.GetOpenAPIDefinitions{
 		authentication.GetOpenAPIDefinitions,
 		authorization.GetOpenAPIDefinitions,
+		certificates.GetOpenAPIDefinitions,
 		coordination.GetOpenAPIDefinitions,
 		core.GetOpenAPIDefinitions,
 		events.GetOpenAPIDefinitions,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -39,6 +40,8 @@ type Of[T Object, L runtime.Object] struct {
 
 	// Default fills in what a client may leave out. It is called with what comes from a client or the store and must change nothing the second time.
 	Default func(obj T)
+	// Made is called with a new object and whoever makes it, before Prepare.
+	Made func(obj T, by user.Info)
 	// Prepare is called with a new object before it is checked, PrepareUpdate with one that replaces old. They set what is not the client's to say.
 	Prepare       func(obj T)
 	PrepareUpdate func(obj, old T)

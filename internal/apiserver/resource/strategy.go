@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -81,13 +82,16 @@ func at(obj any, index []int) reflect.Value { return reflect.ValueOf(obj).Elem()
 func (s strategy[T, L]) NamespaceScoped() bool { return s.of.Namespaced }
 
 // PrepareForCreate implements rest.RESTCreateStrategy.
-func (s strategy[T, L]) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (s strategy[T, L]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	typed := obj.(T)
 	if st := s.of.Status; st != nil && !st.OnCreate {
 		at(typed, s.status).SetZero()
 	}
 	if s.of.Generation {
 		typed.SetGeneration(1)
+	}
+	if who, ok := genericrequest.UserFrom(ctx); ok && s.of.Made != nil {
+		s.of.Made(typed, who)
 	}
 	if s.of.Prepare != nil {
 		s.of.Prepare(typed)

@@ -3,6 +3,7 @@ package scheme
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -25,6 +26,7 @@ func groups() []group {
 		{corev1.SchemeGroupVersion, corev1.AddToScheme, nil},
 		{authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, nil},
 		{authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme, nil},
+		{certificatesv1.SchemeGroupVersion, certificatesv1.AddToScheme, nil},
 		{coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme, nil},
 		{eventsv1.SchemeGroupVersion, eventsv1.AddToScheme, []runtime.Object{&corev1.Event{}, &corev1.EventList{}}},
 	}

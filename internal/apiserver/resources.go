@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"monopod.dev/monopod/internal/apiserver/agents"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
+	"monopod.dev/monopod/internal/apiserver/reach"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
@@ -66,11 +66,11 @@ func (s *Server) newResources(tokens authenticator.Request, authz authorizer.Aut
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	connections, err := agents.New(agents.Config{Nodes: nodes.Node, CA: s.pki.CA, ClientCertFile: s.pki.APIServerAgent.CertFile, ClientKeyFile: s.pki.APIServerAgent.KeyFile})
+	agents, err := reach.New(reach.Config{Nodes: nodes.Node, CA: s.pki.CA, ClientCertFile: s.pki.APIServerAgent.CertFile, ClientKeyFile: s.pki.APIServerAgent.KeyFile})
 	if err != nil {
 		return nil, err
 	}
-	pods, err := pod.NewStorage(s.store, connections)
+	pods, err := pod.NewStorage(s.store, agents)
 	if err != nil {
 		return nil, err
 	}

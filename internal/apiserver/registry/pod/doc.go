@@ -9,8 +9,8 @@
 //   - a pod that is bound and still running is deleted in two steps: its deletionTimestamp is set first, and the agent
 //     of its node removes the object, with a grace period of zero, when the containers are gone.
 //
-// log, exec, attach and portforward are carried to the HTTPS API of the agent on the pod's node, by the kubelet's
-// paths; this package never reaches a container by itself.
+// log, exec, attach and portforward are carried to the HTTPS API of the agent on the pod's node by package reach; this
+// package never reaches a container by itself.
 //
 // The type in memory and the type on disk are k8s.io/api/core/v1.Pod alike: there is no internal version.
 package pod

@@ -26,7 +26,7 @@ type Storage struct {
 
 // NewStorage opens the storages of pods. agents tells how to reach the agent of a node; it is asked when a request
 // needs it, not before.
-func NewStorage(opts generic.RESTOptionsGetter, agents ConnectionInfo) (Storage, error) {
+func NewStorage(opts generic.RESTOptionsGetter, agents Agents) (Storage, error) {
 	s := newStrategy()
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &corev1.Pod{} },

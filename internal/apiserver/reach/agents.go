@@ -1,6 +1,4 @@
-// Package agents finds the HTTPS APIs of the nodes' agents, as their Node objects publish them, and holds the transport
-// with which the API server and an agent authenticate each other.
-package agents
+package reach
 
 import (
 	"context"
@@ -17,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"monopod.dev/monopod/internal/apiserver/registry/pod"
 )
 
 // NodeGetter reads Node objects.
@@ -36,21 +32,19 @@ type Config struct {
 	ClientCertFile, ClientKeyFile string
 }
 
-// Connections implements pod.ConnectionInfo.
-type Connections struct {
+// Agents finds the agents of nodes.
+type Agents struct {
 	nodes     NodeGetter
 	transport *http.Transport
 }
 
-var _ pod.ConnectionInfo = (*Connections)(nil)
-
-// New makes Connections; nothing is connected before a request needs it.
-func New(cfg Config) (*Connections, error) {
+// New makes Agents; nothing is connected before a request needs it.
+func New(cfg Config) (*Agents, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(cfg.CA) {
 		return nil, errors.New("the certificate authority of the agents has no PEM certificate")
 	}
-	return &Connections{nodes: cfg.Nodes, transport: &http.Transport{
+	return &Agents{nodes: cfg.Nodes, transport: &http.Transport{
 		DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12,
@@ -69,29 +63,30 @@ func New(cfg Config) (*Connections, error) {
 	}}, nil
 }
 
-// AgentConnection implements pod.ConnectionInfo.
-func (c *Connections) AgentConnection(ctx context.Context, nodeName string) (pod.Connection, error) {
-	obj, err := c.nodes.Get(ctx, nodeName, &metav1.GetOptions{})
+// Agent returns the way to the agent of the named node. Its error is an API error (NotFound for a node that does not
+// exist, ServiceUnavailable for one that has published no address) and is for the client to see.
+func (a *Agents) Agent(ctx context.Context, nodeName string) (Agent, error) {
+	obj, err := a.nodes.Get(ctx, nodeName, &metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		// The getter's own error would name the resource of the request.
-		return pod.Connection{}, apierrors.NewNotFound(corev1.Resource("nodes"), nodeName)
+		return Agent{}, apierrors.NewNotFound(corev1.Resource("nodes"), nodeName)
 	}
 	if err != nil {
-		return pod.Connection{}, err
+		return Agent{}, err
 	}
 	node, ok := obj.(*corev1.Node)
 	if !ok {
-		return pod.Connection{}, apierrors.NewInternalError(fmt.Errorf("node %s: the store holds a %T", nodeName, obj))
+		return Agent{}, apierrors.NewInternalError(fmt.Errorf("node %s: the store holds a %T", nodeName, obj))
 	}
 	host, err := address(node)
 	if err != nil {
-		return pod.Connection{}, apierrors.NewServiceUnavailable(err.Error())
+		return Agent{}, apierrors.NewServiceUnavailable(err.Error())
 	}
 	port := int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	if port == 0 {
-		return pod.Connection{}, apierrors.NewServiceUnavailable(fmt.Sprintf("node %s has published no port of its agent (status.daemonEndpoints.kubeletEndpoint)", nodeName))
+		return Agent{}, apierrors.NewServiceUnavailable(fmt.Sprintf("node %s has published no port of its agent (status.daemonEndpoints.kubeletEndpoint)", nodeName))
 	}
-	return pod.Connection{Scheme: "https", Host: host, Port: strconv.Itoa(port), Transport: c.transport}, nil
+	return Agent{Scheme: "https", Host: host, Port: strconv.Itoa(port), Transport: a.transport}, nil
 }
 
 // address chooses the node's address for the API server: an address before a name, which would have to be resolved.

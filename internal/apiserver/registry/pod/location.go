@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/reach"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Agents finds the agents of nodes.
@@ -59,34 +60,21 @@ func (l locator) agent(ctx context.Context, pod *corev1.Pod) (reach.Agent, error
 	return l.agents.Agent(ctx, pod.Spec.NodeName)
 }
 
-// chooseContainer returns the name of the container that is meant: the named one, which must exist, or the only one.
+// chooseContainer returns the name of the container that is meant: the named one, which must exist, or the only app
+// container, whatever others there are beside it.
 func chooseContainer(pod *corev1.Pod, name string) (string, error) {
-	names, inits := containerNames(pod.Spec.Containers), containerNames(pod.Spec.InitContainers)
-	if name == "" {
-		switch {
-		case len(names) == 1 && len(inits) == 0:
-			return names[0], nil
-		case len(inits) > 0:
-			return "", apierrors.NewBadRequest(fmt.Sprintf(
-				"a container name must be specified for pod %s, choose one of: %s or one of the init containers: %s",
-				pod.Name, names, inits))
-		default:
-			return "", apierrors.NewBadRequest(fmt.Sprintf(
-				"a container name must be specified for pod %s, choose one of: %s", pod.Name, names))
+	switch {
+	case name != "":
+		if _, c := pods.ContainerNamed(&pod.Spec, name); c == nil {
+			return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
 		}
+		return name, nil
+	case len(pod.Spec.Containers) == 1:
+		return pod.Spec.Containers[0].Name, nil
 	}
-	for _, known := range append(names, inits...) {
-		if known == name {
-			return name, nil
-		}
+	var names []string
+	for _, c := range pods.Containers(&pod.Spec) {
+		names = append(names, c.Name)
 	}
-	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
-}
-
-func containerNames(containers []corev1.Container) []string {
-	names := make([]string, 0, len(containers))
-	for i := range containers {
-		names = append(names, containers[i].Name)
-	}
-	return names
+	return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %s", pod.Name, names))
 }

@@ -13,13 +13,16 @@ import (
 )
 
 func TestChooseContainer(t *testing.T) {
-	pod := func(inits, containers string) *corev1.Pod {
+	pod := func(inits, containers, ephemeral string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 		for name := range strings.FieldsSeq(inits) {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: name})
 		}
 		for name := range strings.FieldsSeq(containers) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name})
+		}
+		for name := range strings.FieldsSeq(ephemeral) {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name}})
 		}
 		return p
 	}
@@ -28,12 +31,14 @@ func TestChooseContainer(t *testing.T) {
 		named, want string
 		err         string
 	}{
-		{pod: pod("", "c"), want: "c"},
-		{pod: pod("", "c d"), named: "d", want: "d"},
-		{pod: pod("i", "c"), named: "i", want: "i"},
-		{pod: pod("", "c d"), err: "a container name must be specified for pod p, choose one of: [c d]"},
-		{pod: pod("i", "c"), err: "choose one of: [c] or one of the init containers: [i]"},
-		{pod: pod("", "c"), named: "x", err: "container x is not valid for pod p"},
+		{pod: pod("", "c", ""), want: "c"},
+		{pod: pod("i j", "c", "e"), want: "c"},
+		{pod: pod("", "c d", ""), named: "d", want: "d"},
+		{pod: pod("i", "c", ""), named: "i", want: "i"},
+		{pod: pod("i", "c", "e"), named: "e", want: "e"},
+		{pod: pod("", "c d", ""), err: "a container name must be specified for pod p, choose one of: [c d]"},
+		{pod: pod("i", "c d", "e"), err: "a container name must be specified for pod p, choose one of: [i c d e]"},
+		{pod: pod("", "c", ""), named: "x", err: "container x is not valid for pod p"},
 	} {
 		got, err := chooseContainer(tc.pod, tc.named)
 		if got != tc.want || (tc.err == "") != (err == nil) {

@@ -70,7 +70,7 @@ func (s *Server) newResources(tokens authenticator.Request, authz authorizer.Aut
 	if err != nil {
 		return nil, err
 	}
-	pods, err := pod.NewStorage(s.store, agents)
+	pods, err := pod.NewStorage(s.store, pod.Config{Agents: agents, Authorizer: authz})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@
 //     pods/status changes the status;
 //   - a field that Monopod does not honour is refused by name, never ignored (support.go lists every field);
 //   - a pod is bound to a node once;
+//   - to act inside a pod (exec, attach, portforward) takes the verb create, whatever method the protocol begins with;
 //   - a pod that is bound and still running is deleted in two steps: its deletionTimestamp is set first, and the agent
 //     of its node removes the object, with a grace period of zero, when the containers are gone.
 //

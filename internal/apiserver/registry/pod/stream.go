@@ -8,11 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/apiserver/reach"
 )
 
 // connector is what the streaming storages have in common.
-type connector struct{}
+type connector struct {
+	locator
+	authorizer authorizer.UnconditionalAuthorizer
+}
 
 // Destroy implements rest.Storage. REST owns the store and destroys it.
 func (connector) Destroy() {}
@@ -21,22 +27,13 @@ func (connector) Destroy() {}
 func (connector) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
 
 // ExecREST serves pods/exec.
-type ExecREST struct {
-	connector
-	locator locator
-}
+type ExecREST struct{ connector }
 
 // AttachREST serves pods/attach.
-type AttachREST struct {
-	connector
-	locator locator
-}
+type AttachREST struct{ connector }
 
 // PortForwardREST serves pods/portforward.
-type PortForwardREST struct {
-	connector
-	locator locator
-}
+type PortForwardREST struct{ connector }
 
 var (
 	_ rest.Connecter = &ExecREST{}
@@ -54,6 +51,9 @@ func (*ExecREST) NewConnectOptions() (runtime.Object, bool, string) {
 
 // Connect implements rest.Connecter.
 func (r *ExecREST) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+	if err := reach.PermitCreate(ctx, r.authorizer); err != nil {
+		return nil, err
+	}
 	opts, ok := options.(*corev1.PodExecOptions)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected PodExecOptions, found %T", options))
@@ -61,7 +61,7 @@ func (r *ExecREST) Connect(ctx context.Context, name string, options runtime.Obj
 	if len(opts.Command) == 0 {
 		return nil, apierrors.NewBadRequest("you must specify at least one command for the container")
 	}
-	pod, container, agent, err := r.locator.container(ctx, name, opts.Container)
+	pod, container, agent, err := r.container(ctx, name, opts.Container)
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +78,14 @@ func (*AttachREST) NewConnectOptions() (runtime.Object, bool, string) {
 
 // Connect implements rest.Connecter.
 func (r *AttachREST) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+	if err := reach.PermitCreate(ctx, r.authorizer); err != nil {
+		return nil, err
+	}
 	opts, ok := options.(*corev1.PodAttachOptions)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected PodAttachOptions, found %T", options))
 	}
-	pod, container, agent, err := r.locator.container(ctx, name, opts.Container)
+	pod, container, agent, err := r.container(ctx, name, opts.Container)
 	if err != nil {
 		return nil, err
 	}
@@ -99,15 +102,18 @@ func (*PortForwardREST) NewConnectOptions() (runtime.Object, bool, string) {
 
 // Connect implements rest.Connecter.
 func (r *PortForwardREST) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+	if err := reach.PermitCreate(ctx, r.authorizer); err != nil {
+		return nil, err
+	}
 	opts, ok := options.(*corev1.PodPortForwardOptions)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected PodPortForwardOptions, found %T", options))
 	}
-	pod, err := r.locator.pod(ctx, name)
+	pod, err := r.pod(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	agent, err := r.locator.agent(ctx, pod)
+	agent, err := r.agent(ctx, pod)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (s *Server) build() error {
 
 	// Requests of these take as long as they take.
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
-		sets.NewString("watch"), sets.NewString("attach", "exec", "log", "portforward"))
+		sets.NewString("watch"), sets.NewString("attach", "exec", "log", "portforward", "proxy"))
 	config.RESTOptionsGetter = s.store
 	s.drained = config.DrainedNotify()
 	config.ShutdownWatchTerminationGracePeriod = shutdownGrace

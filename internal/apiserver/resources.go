@@ -34,7 +34,7 @@ func newScheme() (*scheme.Set, error) {
 		event.AddToScheme,
 		lease.AddFields,
 		namespace.AddToScheme,
-		node.AddFields,
+		node.AddToScheme,
 		pod.AddToScheme,
 		secret.AddToScheme,
 	)
@@ -76,7 +76,7 @@ func (s *Server) newResources(tokens authenticator.Request, authz authorizer.Aut
 	}
 	r := &resources{namespaces: ns, byGroup: map[string]map[string]rest.Storage{
 		corev1.GroupName: merge(ns.Map(), nodes.Map(), pods.Map(), configmaps, secrets,
-			map[string]rest.Storage{"events": events}),
+			map[string]rest.Storage{"events": events, "nodes/proxy": node.NewProxy(agents, authz)}),
 		eventsv1.GroupName:         {"events": events},
 		coordinationv1.GroupName:   leases,
 		authenticationv1.GroupName: review.NewAuthentication(tokens),

@@ -1,7 +1,8 @@
-// Package node serves the resource nodes of core/v1 and its subresource status.
+// Package node serves the resource nodes of core/v1 and its subresources status and proxy.
 package node
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -56,9 +57,9 @@ func (s Storage) Map() map[string]rest.Storage {
 // ShortNames implements rest.ShortNamesProvider.
 func (*REST) ShortNames() []string { return []string{"no"} }
 
-// AddFields is the scheme.Hook of nodes.
-func AddFields(s *runtime.Scheme) error {
-	return scheme.SelectableFields(corev1.SchemeGroupVersion.WithKind("Node"), "spec.unschedulable")(s)
+// AddToScheme is the scheme.Hook of nodes.
+func AddToScheme(s *runtime.Scheme) error {
+	return errors.Join(scheme.SelectableFields(corev1.SchemeGroupVersion.WithKind("Node"), "spec.unschedulable")(s), AddOptions(s))
 }
 
 func getAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {

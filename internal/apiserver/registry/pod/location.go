@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,11 +14,13 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// Agents finds the agents of nodes.
+// Agents finds the agents of nodes, and their pods.
 type Agents interface {
 	// Agent returns the way to the agent of the named node. Its error is an API error (NotFound for a node that does not
 	// exist, ServiceUnavailable for one that has published no address) and is shown to the client.
 	Agent(ctx context.Context, nodeName string) (reach.Agent, error)
+	// ProxyToPod serves what a pod serves. Its error is an API error, too.
+	ProxyToPod(ctx context.Context, pod *corev1.Pod, to reach.Backend, responder rest.Responder) (http.Handler, error)
 }
 
 // locator turns a request for a subresource of a pod into the pod, the container and the agent that it is about.

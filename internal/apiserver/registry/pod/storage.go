@@ -23,6 +23,7 @@ type Storage struct {
 	Exec        *ExecREST
 	Attach      *AttachREST
 	PortForward *PortForwardREST
+	Proxy       *ProxyREST
 }
 
 // Config is what the subresources of pods need. It is asked when a request needs it, not before.
@@ -65,6 +66,7 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 		Exec:        &ExecREST{connector},
 		Attach:      &AttachREST{connector},
 		PortForward: &PortForwardREST{connector},
+		Proxy:       &ProxyREST{locator},
 	}, nil
 }
 
@@ -78,6 +80,7 @@ func (s Storage) Map() map[string]rest.Storage {
 		"pods/exec":        s.Exec,
 		"pods/attach":      s.Attach,
 		"pods/portforward": s.PortForward,
+		"pods/proxy":       s.Proxy,
 	}
 }
 

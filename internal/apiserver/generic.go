@@ -66,8 +66,8 @@ func (s *Server) build() error {
 	if err := s.secure(config, clientCA); err != nil {
 		return err
 	}
-	config.Authentication.Authenticator = group.NewAuthenticatedGroupAdder(
-		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens))
+	config.Authentication.Authenticator = s.listener.Authenticator(group.NewAuthenticatedGroupAdder(
+		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens)))
 	config.Authorization.Authorizer = authorizer
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
 		Getter:   s.resources.namespaces.Namespace,

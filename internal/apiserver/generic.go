@@ -65,8 +65,8 @@ func (s *Server) build() error {
 	if err := s.secure(config, clientCA); err != nil {
 		return err
 	}
-	config.Authentication.Authenticator = group.NewAuthenticatedGroupAdder(
-		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens))
+	config.Authentication.Authenticator = s.listener.Authenticator(group.NewAuthenticatedGroupAdder(
+		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens)))
 	config.Authorization.Authorizer = authorizer
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
 		Getter:   s.namespaces(),
@@ -87,7 +87,7 @@ func (s *Server) build() error {
 
 	// Requests of these take as long as they take.
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
-		sets.NewString("watch"), sets.NewString("attach", "exec", "log", "portforward"))
+		sets.NewString("watch"), sets.NewString("attach", "exec", "log", "portforward", "proxy"))
 	config.RESTOptionsGetter = s.store
 	s.drained = config.DrainedNotify()
 	config.ShutdownWatchTerminationGracePeriod = shutdownGrace

@@ -6,12 +6,14 @@ import (
 	"net"
 	"slices"
 	"sync"
+
+	"monopod.dev/monopod/internal/probation"
 )
 
 // listener remembers its connections, so that the end of the server is theirs, too: the library's HTTP server waits for
 // idle ones for a while and then leaves them, and it does not know of those that carry a stream (exec, port-forward).
 type listener struct {
-	net.Listener
+	*probation.Listener
 
 	mu sync.Mutex
 	// conns are the open connections; nil after closeAll.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"monopod.dev/monopod/internal/apiserver/agents"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
+	"monopod.dev/monopod/internal/apiserver/reach"
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
@@ -32,7 +32,7 @@ import (
 
 // list is all that is served.
 func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer) ([]resource.Resource, error) {
-	connections, err := agents.New(agents.Config{
+	agents, err := reach.New(reach.Config{
 		Nodes:          storageOf{s, corev1.SchemeGroupVersion.WithResource("nodes")},
 		CA:             s.pki.CA,
 		ClientCertFile: s.pki.APIServerAgent.CertFile, ClientKeyFile: s.pki.APIServerAgent.KeyFile,
@@ -46,8 +46,8 @@ func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer)
 		event.Resource(),
 		lease.Resource(),
 		namespace.Resource(),
-		node.Resource(),
-		pod.Resource(connections),
+		node.Resource(agents, authz),
+		pod.Resource(pod.Config{Agents: agents, Authorizer: authz}),
 		secret.Resource(),
 	}
 	all = append(all, review.Authentication(tokens)...)

@@ -4,7 +4,7 @@
 // It guarantees:
 //   - all its durable state is etcd's and the certificates' (DataDir/etcd, DataDir/pki): a server that starts on the data
 //     of another, however that one ended, continues it;
-//   - nobody without credentials gets any answer but 401;
+//   - nobody without credentials gets any answer but 401, or holds the port;
 //   - when Run returns, etcd is closed and nothing of the server is left but its files.
 //
 // It reaches pods only through the HTTPS API of the agent of their node.
@@ -30,6 +30,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/store"
+	"monopod.dev/monopod/internal/probation"
 )
 
 // Config says how to serve.
@@ -55,7 +56,9 @@ type Config struct {
 	// NodeName is the node whose agent gets credentials, NodeAddresses are the names and addresses of that node.
 	NodeName      string
 	NodeAddresses []string
-	Log           *slog.Logger
+	// Strangers bounds who connects and does not authenticate.
+	Strangers probation.Limits
+	Log       *slog.Logger
 }
 
 // Server is an API server.
@@ -93,7 +96,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.listener, err = listen(ctx, cfg.BindAddress, cfg.Port); err != nil {
+	if s.listener, err = listen(ctx, cfg.BindAddress, cfg.Port, cfg.Strangers); err != nil {
 		return nil, err
 	}
 	if err := s.startStore(ctx); err != nil {
@@ -310,7 +313,7 @@ func await(ctx context.Context, done <-chan struct{}) bool {
 }
 
 // listen opens the API's port.
-func listen(ctx context.Context, address string, port int) (*listener, error) {
+func listen(ctx context.Context, address string, port int, strangers probation.Limits) (*listener, error) {
 	at := net.JoinHostPort(address, strconv.Itoa(port))
 	l, err := (&net.ListenConfig{KeepAlive: 3 * time.Minute}).Listen(ctx, "tcp", at)
 	switch {
@@ -321,5 +324,5 @@ func listen(ctx context.Context, address string, port int) (*listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the Kubernetes API cannot be served on %s: %w", at, err)
 	}
-	return &listener{Listener: l, conns: map[net.Conn]bool{}}, nil
+	return &listener{Listener: probation.New(l, strangers), conns: map[net.Conn]bool{}}, nil
 }

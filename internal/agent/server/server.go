@@ -3,7 +3,8 @@
 //
 // It guarantees that nobody is served without a client certificate of the configured authority or a token that the API
 // server vouches for, and without the API server's consent to the act (SubjectAccessReview on the node's
-// subresources). To act inside a container takes the verb create, whatever method the client's protocol begins with.
+// subresources); who is not let in does not hold the port either. To act inside a container takes the verb create,
+// whatever method the client's protocol begins with.
 package server
 
 import (
@@ -23,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/probation"
 )
 
 // Pods are the node's pods.
@@ -44,14 +47,17 @@ type Config struct {
 	Kube    kubernetes.Interface
 	Runtime criv1.RuntimeServiceClient
 	Pods    Pods
-	Log     *slog.Logger
+	// Strangers bounds who connects and does not authenticate.
+	Strangers probation.Limits
+	Log       *slog.Logger
 }
 
 // Server is the agent's API.
 type Server struct {
-	cfg   Config
-	guard *guard
-	certs certificate
+	cfg      Config
+	listener *probation.Listener
+	guard    *guard
+	certs    certificate
 }
 
 // New reads the certificates. Nothing is served before Run.
@@ -60,20 +66,28 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, guard: guard, certs: certificate{certFile: cfg.Cert, keyFile: cfg.Key}}
+	listener := probation.New(cfg.Listener, cfg.Strangers)
+	guard.authn = listener.Authenticator(guard.authn)
+	s := &Server{cfg: cfg, listener: listener, guard: guard, certs: certificate{certFile: cfg.Cert, keyFile: cfg.Key}}
 	if _, err := s.certs.get(nil); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-const readHeaderTimeout = 30 * time.Second
+// What a client gets that is known, as of the API server: until a request's header is whole, and until the next request.
+// Strangers have less (package probation).
+const (
+	readHeaderTimeout = 32 * time.Second
+	idleTimeout       = 90 * time.Second
+)
 
 // Run serves until ctx ends; streams that are open then are cut.
 func (s *Server) Run(ctx context.Context) error {
 	httpServer := &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 		TLSConfig: &tls.Config{
@@ -95,7 +109,7 @@ func (s *Server) Run(ctx context.Context) error {
 			s.cfg.Log.Debug("the agent's API was not closed in order", "error", err)
 		}
 	}()
-	err := httpServer.ServeTLS(s.cfg.Listener, "", "")
+	err := httpServer.ServeTLS(s.listener, "", "")
 	if ctx.Err() == nil {
 		return fmt.Errorf("the agent's API at %s: %w", s.cfg.Listener.Addr(), err)
 	}

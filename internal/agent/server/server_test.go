@@ -32,6 +32,7 @@ import (
 	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/testcerts"
+	"monopod.dev/monopod/internal/probation"
 )
 
 // bench is a server with one pod "p" of one container "a" that runs and has a log.
@@ -50,6 +51,11 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
+	t.Helper()
+	return newBenchWith(t, probation.Limits{})
+}
+
+func newBenchWith(t *testing.T, strangers probation.Limits) *bench {
 	t.Helper()
 	t.Cleanup(func() {
 		goleak.VerifyNone(t,
@@ -76,7 +82,7 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(func() { client.Close() })
 	b.id = b.startContainer(client, dir)
 	b.log = filepath.Join(dir, podspec.LogPath("a", 0))
-	b.serve(client)
+	b.serve(client, strangers)
 	return b
 }
 
@@ -105,7 +111,7 @@ func (b *bench) startContainer(client *cri.Client, logDir string) string {
 	return c.ContainerId
 }
 
-func (b *bench) serve(client *cri.Client) {
+func (b *bench) serve(client *cri.Client, strangers probation.Limits) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -113,7 +119,8 @@ func (b *bench) serve(client *cri.Client) {
 	cert, key := b.ca.Serving(b)
 	s, err := New(Config{
 		Listener: listener, Cert: cert, Key: key, ClientCA: b.ca.CAFile(), Kube: b.reviewer(), Runtime: client, Pods: b,
-		Log: slog.New(slog.DiscardHandler),
+		Strangers: strangers,
+		Log:       slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)

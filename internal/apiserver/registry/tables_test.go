@@ -96,10 +96,10 @@ func TestTables(t *testing.T) {
 			"NAME|READY|STATUS|RESTARTS|AGE|IP|NODE|NOMINATED NODE|READINESS GATES\np|0/0||0|<unknown>|<none>|<none>|<none>|<none>"},
 		{"list of pods", pod.Table(), &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta}, {ObjectMeta: meta}}}, false,
 			"NAME|READY|STATUS|RESTARTS|AGE\nx|0/0||0|3h\nx|0/0||0|3h"},
-		{"node", node.Resource().Table(), n, true,
+		{"node", node.Resource(nil, nil).Table(), n, true,
 			"NAME|STATUS|ROLES|AGE|VERSION|INTERNAL-IP|EXTERNAL-IP|OS-IMAGE|KERNEL-VERSION|CONTAINER-RUNTIME\n" +
 				"n1|Ready,SchedulingDisabled|agent,control-plane|3h|v1|10.0.0.1|<none>|Debian|6.1|monopod://1"},
-		{"node that nobody heard of", node.Resource().Table(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, false,
+		{"node that nobody heard of", node.Resource(nil, nil).Table(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, false,
 			"NAME|STATUS|ROLES|AGE|VERSION\nn2|Unknown|<none>|<unknown>|"},
 		{"events", event.Resource().Table(), &corev1.EventList{Items: []corev1.Event{*old, *fresh}}, false,
 			"LAST SEEN|TYPE|REASON|OBJECT|MESSAGE\n3h|Warning|Failed|pod/p|no luck\n60m|Normal|Made|node/n1|made"},

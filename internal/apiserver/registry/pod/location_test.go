@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,13 +13,16 @@ import (
 )
 
 func TestChooseContainer(t *testing.T) {
-	pod := func(inits, containers string) *corev1.Pod {
+	pod := func(inits, containers, ephemeral string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 		for name := range strings.FieldsSeq(inits) {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: name})
 		}
 		for name := range strings.FieldsSeq(containers) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name})
+		}
+		for name := range strings.FieldsSeq(ephemeral) {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name}})
 		}
 		return p
 	}
@@ -29,12 +31,14 @@ func TestChooseContainer(t *testing.T) {
 		named, want string
 		err         string
 	}{
-		{pod: pod("", "c"), want: "c"},
-		{pod: pod("", "c d"), named: "d", want: "d"},
-		{pod: pod("i", "c"), named: "i", want: "i"},
-		{pod: pod("", "c d"), err: "a container name must be specified for pod p, choose one of: [c d]"},
-		{pod: pod("i", "c"), err: "choose one of: [c] or one of the init containers: [i]"},
-		{pod: pod("", "c"), named: "x", err: "container x is not valid for pod p"},
+		{pod: pod("", "c", ""), want: "c"},
+		{pod: pod("i j", "c", "e"), want: "c"},
+		{pod: pod("", "c d", ""), named: "d", want: "d"},
+		{pod: pod("i", "c", ""), named: "i", want: "i"},
+		{pod: pod("i", "c", "e"), named: "e", want: "e"},
+		{pod: pod("", "c d", ""), err: "a container name must be specified for pod p, choose one of: [c d]"},
+		{pod: pod("i", "c d", "e"), err: "a container name must be specified for pod p, choose one of: [i c d e]"},
+		{pod: pod("", "c", ""), named: "x", err: "container x is not valid for pod p"},
 	} {
 		got, err := chooseContainer(tc.pod, tc.named)
 		if got != tc.want || (tc.err == "") != (err == nil) {
@@ -42,28 +46,6 @@ func TestChooseContainer(t *testing.T) {
 		}
 		if err != nil && (!apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), tc.err)) {
 			t.Errorf("%q: error %v, want a bad request with %q", tc.named, err, tc.err)
-		}
-	}
-}
-
-func TestQueriesToTheAgent(t *testing.T) {
-	one, tail, stdout, all := int64(1), int64(5), corev1.LogStreamStdout, corev1.LogStreamAll
-	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)))
-	for _, tc := range []struct {
-		got  url.Values
-		want string
-	}{
-		{logQuery(&corev1.PodLogOptions{}), ""},
-		{logQuery(&corev1.PodLogOptions{Follow: true, Previous: true, Timestamps: true, SinceTime: &since, TailLines: &tail, LimitBytes: &one}),
-			"follow=true&limitBytes=1&previous=true&sinceTime=2026-01-02T03:04:05+01:00&tailLines=5&timestamps=true"},
-		{logQuery(&corev1.PodLogOptions{SinceSeconds: &one, Stream: &stdout}), "sinceSeconds=1&stream=Stdout"},
-		{logQuery(&corev1.PodLogOptions{Stream: &all}), ""},
-		{streamQuery(true, true, false, true, []string{"a b", "c"}), "command=a b&command=c&input=1&output=1&tty=1"},
-		{streamQuery(false, false, true, false, nil), "error=1"},
-	} {
-		got, err := url.QueryUnescape(strings.ReplaceAll(tc.got.Encode(), "+", "%20"))
-		if err != nil || got != tc.want {
-			t.Errorf("query %q, want %q", got, tc.want)
 		}
 	}
 }

@@ -76,11 +76,11 @@ func (r *LogREST) Get(ctx context.Context, name string, options runtime.Object) 
 	if pod.Spec.NodeName == "" {
 		return streamer, nil
 	}
-	to, err := r.locator.agentURL(ctx, pod, logQuery(opts), "containerLogs", pod.Namespace, pod.Name, container)
+	agent, err := r.locator.agent(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	streamer.Location, streamer.Transport = to.location, to.transport
+	streamer.Location, streamer.Transport = agent.Log(pod, container, opts)
 	return streamer, nil
 }
 

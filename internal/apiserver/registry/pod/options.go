@@ -42,6 +42,9 @@ func AddOptions(scheme *runtime.Scheme) error {
 		addQueryConversion(func(q *query, o *corev1.PodPortForwardOptions) {
 			o.Ports = q.ports("ports")
 		}),
+		addQueryConversion(func(q *query, o *corev1.PodProxyOptions) {
+			o.Path = q.string("path")
+		}),
 	} {
 		if err := register(scheme); err != nil {
 			return err

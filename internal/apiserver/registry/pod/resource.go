@@ -12,13 +12,13 @@ import (
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
-// Resource is the resource pods. agents tells how to reach the agent of a node; it is asked when a request needs it, not before.
-func Resource(agents ConnectionInfo) resource.Resource {
+// Resource is the resource pods.
+func Resource(cfg Config) resource.Resource {
 	return resource.Made{
 		At:     []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("pods")},
 		Scheme: AddToScheme,
 		Storages: func(options generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-			s, err := NewStorage(options, agents)
+			s, err := NewStorage(options, cfg)
 			return s.Map(), err
 		},
 	}

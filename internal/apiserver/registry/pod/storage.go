@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -23,11 +24,19 @@ type Storage struct {
 	Exec        *ExecREST
 	Attach      *AttachREST
 	PortForward *PortForwardREST
+	Proxy       *ProxyREST
 }
 
-// NewStorage opens the storages of pods. agents tells how to reach the agent of a node; it is asked when a request
-// needs it, not before.
-func NewStorage(opts generic.RESTOptionsGetter, agents ConnectionInfo) (Storage, error) {
+// Config is what the subresources of pods need. It is asked when a request needs it, not before.
+type Config struct {
+	// Agents tells how to reach the agent of a node.
+	Agents Agents
+	// Authorizer is that of the server: some requests for a subresource need more than their own verb.
+	Authorizer authorizer.UnconditionalAuthorizer
+}
+
+// NewStorage opens the storages of pods.
+func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 	s := newStrategy()
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &corev1.Pod{} },
@@ -49,15 +58,17 @@ func NewStorage(opts generic.RESTOptionsGetter, agents ConnectionInfo) (Storage,
 	if err := store.CompleteWithOptions(options); err != nil {
 		return Storage{}, fmt.Errorf("storage of pods: %w", err)
 	}
-	locator := locator{pods: store, agents: agents}
+	locator := locator{pods: store, agents: cfg.Agents}
+	connector := connector{locator, cfg.Authorizer}
 	return Storage{
 		Pod:         &REST{store},
 		Status:      resource.NewPartREST(store, statusStrategy{s}),
 		Binding:     &BindingREST{store},
 		Log:         &LogREST{locator: locator},
-		Exec:        &ExecREST{locator: locator},
-		Attach:      &AttachREST{locator: locator},
-		PortForward: &PortForwardREST{locator: locator},
+		Exec:        &ExecREST{connector},
+		Attach:      &AttachREST{connector},
+		PortForward: &PortForwardREST{connector},
+		Proxy:       &ProxyREST{locator},
 	}, nil
 }
 
@@ -71,6 +82,7 @@ func (s Storage) Map() map[string]rest.Storage {
 		"pods/exec":        s.Exec,
 		"pods/attach":      s.Attach,
 		"pods/portforward": s.PortForward,
+		"pods/proxy":       s.Proxy,
 	}
 }
 

@@ -52,7 +52,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	objects := store.New(store.Config{Client: server.Client(), Codecs: set.Codecs})
 	t.Cleanup(objects.Close)
-	storage, err := NewStorage(objects, nil)
+	storage, err := NewStorage(objects, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package apiserver
 
 import (
 	"context"
+	"crypto"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
@@ -31,6 +33,14 @@ func (s *Server) url() string {
 
 // AdminConfig is a client configuration that may do everything.
 func (s *Server) AdminConfig() *rest.Config { return s.clientConfig(s.pki.Admin) }
+
+// ControllersConfig is the client configuration of the controllers.
+func (s *Server) ControllersConfig() *rest.Config { return s.clientConfig(s.pki.Controllers) }
+
+// Sign issues a certificate for a key of somebody else's, by a template, valid for the given time at most; it is PEM.
+func (s *Server) Sign(template *x509.Certificate, key crypto.PublicKey, life time.Duration) ([]byte, error) {
+	return s.pki.Sign(template, key, life)
+}
 
 // NodeConfig is the client configuration of the agent of the named node.
 func (s *Server) NodeConfig(nodeName string) *rest.Config {

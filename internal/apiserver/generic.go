@@ -71,7 +71,7 @@ func (s *Server) build() error {
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
 		Getter:   s.namespaces(),
 		Immortal: namespaces.System(),
-	})
+	}, admission.Certificates{Authorizer: authorizer})
 	if config.AuditPolicyRuleEvaluator, config.AuditBackend, err = s.cfg.Audit.open(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -103,6 +104,27 @@ func (ca *authority) issue(about subject, now time.Time) (Pair, error) {
 	return pair, nil
 }
 
+// signFor signs what somebody else has the key of.
+func (ca *authority) signFor(template *x509.Certificate, key crypto.PublicKey, life time.Duration, now time.Time) ([]byte, error) {
+	template.NotBefore, template.NotAfter = now.Add(-clockSkew), now.Add(life)
+	if template.NotAfter.After(ca.cert.NotAfter) {
+		template.NotAfter = ca.cert.NotAfter
+	}
+	template.BasicConstraintsValid, template.IsCA = true, false
+	var err error
+	if template.SerialNumber, err = serial(); err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key, ca.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign a certificate for %q: %w", template.Subject.CommonName, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: der}), nil
+}
+
+// serial is a number for a certificate. RFC 5280, 4.1.2.2: positive, unique for each certificate of the authority, at most 20 octets.
+func serial() (*big.Int, error) { return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)) }
+
 // sign makes a key and a certificate for it. Without a parent it is self-signed.
 func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -112,8 +134,7 @@ func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (Pair
 	if parent == nil {
 		parent, parentKey = template, key
 	}
-	// RFC 5280, 4.1.2.2: positive, unique for each certificate of the authority, at most 20 octets.
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+	if template.SerialNumber, err = serial(); err != nil {
 		return Pair{}, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)

@@ -7,6 +7,7 @@
 //	node.crt               the agent as a client (CN=system:node:NAME, O=system:nodes)
 //	agent.crt              the agent's HTTPS
 //	apiserver-agent.crt    the API server as a client of the agents
+//	controllers.crt        the controllers (CN=system:monopod:controllers), with the rights of their roles
 //
 // each with its .key of mode 0600.
 //
@@ -19,6 +20,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/x509"
 	"errors"
@@ -56,6 +58,9 @@ type Config struct {
 	Now func() time.Time
 }
 
+// ControllersUser is who the controllers are.
+const ControllersUser = "system:monopod:controllers"
+
 // PKI is the authority and its certificates.
 type PKI struct {
 	// CAFile is the authority's certificate.
@@ -63,7 +68,7 @@ type PKI struct {
 	// CA is its content.
 	CA []byte
 	// Server and Agent are serving certificates, the others are clients'.
-	Server, Admin, Node, Agent, APIServerAgent Pair
+	Server, Admin, Node, Agent, APIServerAgent, Controllers Pair
 
 	authority *authority
 	now       func() time.Time
@@ -105,6 +110,7 @@ func Ensure(cfg Config) (p *PKI, renewed []string, err error) {
 		{&p.Admin, "admin", client("kubernetes-admin", "system:masters")},
 		{&p.Node, "node", nodeSubject(cfg.NodeName)},
 		{&p.Agent, "agent", agentSubject(cfg)},
+		{&p.Controllers, "controllers", client(ControllersUser, "")},
 		{&p.APIServerAgent, "apiserver-agent", client("kube-apiserver-kubelet-client", "system:masters")},
 	} {
 		file := files{dir: cfg.Dir, name: w.name}
@@ -123,6 +129,12 @@ func Ensure(cfg Config) (p *PKI, renewed []string, err error) {
 // NodeClient issues a client certificate for the agent of a node, without storing it.
 func (p *PKI) NodeClient(nodeName string) (Pair, error) {
 	return p.authority.issue(nodeSubject(nodeName), p.now())
+}
+
+// Sign issues a certificate for a key that is somebody else's, as a template says: its subject, names and usages. It is valid for the given time, at most
+// until the authority's own end, and is returned as PEM.
+func (p *PKI) Sign(template *x509.Certificate, key crypto.PublicKey, life time.Duration) ([]byte, error) {
+	return p.authority.signFor(template, key, life, p.now())
 }
 
 func serverSubject(cfg Config) subject {

@@ -31,7 +31,7 @@ func ensure(t *testing.T, cfg pki.Config) (*pki.PKI, []string) {
 func TestEnsureMakesThenKeeps(t *testing.T) {
 	cfg := config(t)
 	first, renewed := ensure(t, cfg)
-	if len(renewed) != 6 {
+	if len(renewed) != 7 {
 		t.Errorf("first start issued %q, want six", renewed)
 	}
 	second, renewed := ensure(t, cfg)
@@ -103,7 +103,7 @@ func TestEnsureReissues(t *testing.T) {
 		{"a new node name", func(_ *testing.T, cfg *pki.Config, _ *pki.PKI) { cfg.NodeName = "n2" }, []string{"server.crt", "node.crt", "agent.crt"}},
 		{"near the end", func(_ *testing.T, cfg *pki.Config, _ *pki.PKI) {
 			cfg.Now = func() time.Time { return time.Now().Add(300 * 24 * time.Hour) }
-		}, []string{"server.crt", "admin.crt", "node.crt", "agent.crt", "apiserver-agent.crt"}},
+		}, []string{"server.crt", "admin.crt", "node.crt", "agent.crt", "controllers.crt", "apiserver-agent.crt"}},
 		{"a crash between key and certificate", func(t *testing.T, _ *pki.Config, p *pki.PKI) {
 			write(t, p.Admin.KeyFile, p.Node.Key)
 		}, []string{"admin.crt"}},
@@ -170,7 +170,7 @@ func TestCrashInTheFirstStart(t *testing.T) {
 			os.Remove(filepath.Join(cfg.Dir, e.Name()))
 		}
 	}
-	if _, renewed := ensure(t, cfg); len(renewed) != 6 {
+	if _, renewed := ensure(t, cfg); len(renewed) != 7 {
 		t.Errorf("issued %q, want all six", renewed)
 	}
 }

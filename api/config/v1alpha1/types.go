@@ -26,12 +26,13 @@ type NodeConfiguration struct {
 	// CgroupRoot is the cgroup under which all of Monopod's cgroups are made, in cgroupfs syntax. Default /monopod.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
 
-	APIServer APIServer `json:"apiServer,omitempty"`
-	Agent     Agent     `json:"agent,omitempty"`
-	Runtime   Runtime   `json:"runtime,omitempty"`
-	Network   Network   `json:"network,omitempty"`
-	Devices   Devices   `json:"devices,omitempty"`
-	Logging   Logging   `json:"logging,omitempty"`
+	APIServer   APIServer   `json:"apiServer,omitempty"`
+	Controllers Controllers `json:"controllers,omitempty"`
+	Agent       Agent       `json:"agent,omitempty"`
+	Runtime     Runtime     `json:"runtime,omitempty"`
+	Network     Network     `json:"network,omitempty"`
+	Devices     Devices     `json:"devices,omitempty"`
+	Logging     Logging     `json:"logging,omitempty"`
 }
 
 // APIServer configures the role apiserver.
@@ -46,6 +47,12 @@ type APIServer struct {
 	// EtcdTick is the embedded etcd's heartbeat interval. Default 100ms; 10ms starts 0.2 s faster and costs about
 	// one per cent of a core when idle.
 	EtcdTick Duration `json:"etcdTick,omitempty"`
+}
+
+// Controllers configures the role controllers.
+type Controllers struct {
+	// Enabled says which controllers run: names, "*" for all, "-NAME" for all but that one. The first entry that names one counts. Default *.
+	Enabled []string `json:"enabled,omitempty"`
 }
 
 // Agent configures the role agent.

@@ -31,8 +31,8 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/admission"
 	"monopod.dev/monopod/internal/apiserver/authz"
-	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/openapi"
+	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 	"monopod.dev/monopod/internal/apiserver/store"
 )
@@ -71,7 +71,7 @@ func (s *Server) build() error {
 	config.Authorization.Authorizer = authorizer
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
 		Getter:   s.resources.namespaces.Namespace,
-		Immortal: namespaces.System(),
+		Immortal: namespace.System(),
 	})
 	namer := apiopenapi.NewDefinitionNamer(set.Wire)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)

@@ -15,7 +15,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"monopod.dev/monopod/internal/apiserver/agents"
-	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
@@ -74,35 +73,14 @@ func (s *Server) newResources(tokens authenticator.Request, authz authorizer.Aut
 	if err != nil {
 		return nil, err
 	}
-	r := &resources{namespaces: ns, byGroup: map[string]map[string]rest.Storage{
+	return &resources{namespaces: ns, byGroup: map[string]map[string]rest.Storage{
 		corev1.GroupName: merge(ns.Map(), nodes.Map(), pods.Map(), configmaps, secrets,
 			map[string]rest.Storage{"events": events}),
 		eventsv1.GroupName:         {"events": events},
 		coordinationv1.GroupName:   leases,
 		authenticationv1.GroupName: review.NewAuthentication(tokens),
 		authorizationv1.GroupName:  review.NewAuthorization(authz),
-	}}
-	s.deleter = namespaces.NewDeleter(namespaces.Config{
-		Namespaces: ns.Namespace, Finalize: ns.Finalize, Contents: r.inNamespaces(), Log: s.cfg.Log,
-	})
-	return r, nil
-}
-
-// inNamespaces are the resources whose objects go with their namespace.
-func (r *resources) inNamespaces() map[string]namespaces.Contents {
-	all := map[string]namespaces.Contents{}
-	for group, storages := range r.byGroup {
-		for path, storage := range storages {
-			scoper, ok := storage.(rest.Scoper)
-			if !ok || !scoper.NamespaceScoped() {
-				continue
-			}
-			if contents, ok := storage.(namespaces.Contents); ok {
-				all[schema.GroupResource{Group: group, Resource: path}.String()] = contents
-			}
-		}
-	}
-	return all
+	}}, nil
 }
 
 // groups are the API groups as the library installs them: the one without a name, and the others.

@@ -25,8 +25,8 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"monopod.dev/monopod/internal/apiserver/etcd"
-	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/pki"
+	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/store"
 )
 
@@ -62,7 +62,6 @@ type Server struct {
 	serving, ready chan struct{}
 	drained        <-chan struct{}
 	resources      *resources
-	deleter        *namespaces.Deleter
 
 	mu sync.Mutex
 	// closing is closed by Close; ended is non-nil from Run's begin and closed at its end.
@@ -167,11 +166,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		if !await(ctx, s.serving) {
 			return nil
 		}
-		if err := s.becomeReady(ctx); err != nil {
-			return err
-		}
-		s.deleter.Run(ctx)
-		return nil
+		return s.becomeReady(ctx)
 	})
 	task(s.renewCertificates)
 	stopped := make(chan error, 1)
@@ -195,7 +190,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if err := s.store.Wait(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if err := namespaces.Create(ctx, s.resources.namespaces.Namespace, namespaces.System()); err != nil {
+	if err := namespace.Create(ctx, s.resources.namespaces.Namespace, namespace.System()); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	if err := s.writeKubeconfig(s.pki.Admin); err != nil {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/binder"
+	"monopod.dev/monopod/internal/controllers/namespace"
 )
 
 // userAgent is the role's name at the API server.
@@ -119,7 +120,11 @@ func early() []controller {
 }
 
 func late() []controller {
-	return nil
+	return []controller{{Namespace, func(s *shared, log *slog.Logger) (runner, error) {
+		return namespace.New(namespace.Config{
+			Client: s.client, Metadata: s.metadata, Discovery: s.discovery, Namespaces: s.informers.Core().V1().Namespaces(), Log: log,
+		})
+	}}}
 }
 
 // shared is what the controllers have in common: connections, what is known of the API's objects, and the way of events.

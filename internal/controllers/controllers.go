@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/binder"
+	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/namespace"
 )
 
@@ -124,6 +125,10 @@ func late() []controller {
 		return namespace.New(namespace.Config{
 			Client: s.client, Metadata: s.metadata, Discovery: s.discovery, Namespaces: s.informers.Core().V1().Namespaces(), Log: log,
 		})
+	}}, {GarbageCollector, func(s *shared, log *slog.Logger) (runner, error) {
+		return garbage.New(garbage.Config{
+			Metadata: s.metadata, Discovery: s.discovery, Events: s.recorder("garbage-collector-controller"), Log: log,
+		}), nil
 	}}}
 }
 

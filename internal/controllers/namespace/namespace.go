@@ -54,7 +54,6 @@ type Config struct {
 type Controller struct {
 	config Config
 	queue  *queue.Queue[string]
-	known  cache.DoneChecker
 
 	watches sync.WaitGroup
 	mu      sync.Mutex
@@ -70,7 +69,7 @@ func New(config Config) (*Controller, error) {
 			c.queue.Add(ns.Name)
 		}
 	}
-	handler, err := config.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := config.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: look,
 		UpdateFunc: func(old, obj any) {
 			// Conditions that change are this controller's own doing.
@@ -87,7 +86,6 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
 	}
-	c.known = handler.HasSyncedChecker()
 	return c, nil
 }
 

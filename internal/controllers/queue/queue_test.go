@@ -3,7 +3,10 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +17,14 @@ func run(t *testing.T, q *Queue[string], work func(string) error) (worked func()
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, start := make(chan struct{}), time.Now()
+	var mu sync.Mutex
 	all := map[string][]time.Duration{}
 	go func() {
 		defer close(ended)
 		q.Run(ctx, 1, func(_ context.Context, item string) error {
+			mu.Lock()
 			all[item] = append(all[item], time.Since(start))
+			mu.Unlock()
 			return work(item)
 		}, func(string, error) {})
 	}()
@@ -28,16 +34,18 @@ func run(t *testing.T, q *Queue[string], work func(string) error) (worked func()
 	})
 	return func() map[string][]time.Duration {
 		synctest.Wait()
-		return all
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(all)
 	}
 }
 
 func TestWhatFailsIsTriedAgainLaterEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[string]()
-		fails := true
+		var succeeds atomic.Bool
 		worked := run(t, q, func(string) error {
-			if fails {
+			if !succeeds.Load() {
 				return errors.New("no")
 			}
 			return nil
@@ -53,10 +61,10 @@ func TestWhatFailsIsTriedAgainLaterEachTime(t *testing.T) {
 		if last := got[len(got)-1] - got[len(got)-2]; last != time.Minute {
 			t.Errorf("the longest delay is %v", last)
 		}
-		fails = false
+		succeeds.Store(true)
 		time.Sleep(time.Minute)
 		n := len(worked()["a"])
-		fails = true
+		succeeds.Store(false)
 		q.Add("a")
 		time.Sleep(6 * time.Millisecond)
 		if got := len(worked()["a"]) - n; got != 2 {

@@ -16,7 +16,7 @@ import (
 func newUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Run the node: API server, agent, devices and runtime",
+		Short: "Run the node: API server, controllers, agent, devices and runtime",
 		Long: `Runs the node in the foreground until SIGTERM or Ctrl-C. Pods keep running when it stops, and the next
 'monopod up' with the same directories finds them; with --ephemeral a stop removes the pods and all that the
 node has made on the machine.
@@ -81,7 +81,7 @@ func newRuntimeCommand() *cobra.Command {
 func newAPIServerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apiserver",
-		Short: "Run the API server and the binder alone, for anybody's client",
+		Short: "Run the API server and the controllers alone, for anybody's client",
 		Args:  noArgs,
 	}
 	cfg := addConfiguration(cmd, roleAPIServer)

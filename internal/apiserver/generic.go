@@ -31,8 +31,8 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/admission"
 	"monopod.dev/monopod/internal/apiserver/authz"
-	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/openapi"
+	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 )
 
@@ -70,7 +70,7 @@ func (s *Server) build() error {
 	config.Authorization.Authorizer = authorizer
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
 		Getter:   s.namespaces(),
-		Immortal: namespaces.System(),
+		Immortal: namespace.System(),
 	}, admission.Certificates{Authorizer: authorizer})
 	if config.AuditPolicyRuleEvaluator, config.AuditBackend, err = s.cfg.Audit.open(); err != nil {
 		return err

@@ -30,10 +30,11 @@ status:
 func TestKubectl(t *testing.T) {
 	i := start(t, newConfig(t))
 	defer i.end(t)
+	defer i.control(t)()
 	for name, test := range map[string]func(*testing.T, kubectl){
 		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode,
 		"discovery": kubectlDiscovery, "server-side apply": kubectlServerSideApply, "bad input": kubectlBadInput,
-		"events": kubectlEvents,
+		"events": kubectlEvents, "cascade": kubectlCascade,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i.kubectl(t)) })
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/reach"
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
@@ -77,32 +76,11 @@ func (s *Server) open(resources []resource.Resource) (*scheme.Set, error) {
 	if s.storages, err = resource.Open(resources, s.store); err != nil {
 		return nil, err
 	}
-	s.deleter = namespaces.NewDeleter(namespaces.Config{
-		Namespaces: s.namespaces(), Finalize: s.storages[corev1.SchemeGroupVersion]["namespaces/finalize"].(rest.Updater),
-		Contents: s.inNamespaces(), Log: s.cfg.Log,
-	})
 	return set, nil
 }
 
 func (s *Server) namespaces() *namespace.REST {
 	return s.storages[corev1.SchemeGroupVersion]["namespaces"].(*namespace.REST)
-}
-
-// inNamespaces are the resources whose objects go with their namespace.
-func (s *Server) inNamespaces() map[string]namespaces.Contents {
-	all := map[string]namespaces.Contents{}
-	for gv, storages := range s.storages {
-		for path, storage := range storages {
-			scoper, ok := storage.(rest.Scoper)
-			if !ok || !scoper.NamespaceScoped() {
-				continue
-			}
-			if contents, ok := storage.(namespaces.Contents); ok {
-				all[gv.WithResource(path).GroupResource().String()] = contents
-			}
-		}
-	}
-	return all
 }
 
 // groups are the API groups as the library installs them: the one without a name, and the others.

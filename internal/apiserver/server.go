@@ -26,9 +26,9 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/encryption"
 	"monopod.dev/monopod/internal/apiserver/etcd"
-	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/store"
 	"monopod.dev/monopod/internal/probation"
 )
@@ -76,7 +76,6 @@ type Server struct {
 	serving, ready chan struct{}
 	drained        <-chan struct{}
 	storages       resource.Storages
-	deleter        *namespaces.Deleter
 
 	mu sync.Mutex
 	// closing is closed by Close; ended is non-nil from Run's begin and closed at its end.
@@ -190,7 +189,6 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		if err := s.encryptAnew(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error("not all objects are encrypted as configured; trying again at the next start", "configuration", s.encryption.File(), "error", err)
 		}
-		s.deleter.Run(ctx)
 		return nil
 	})
 	task(s.renewCertificates)
@@ -215,7 +213,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if err := s.store.Wait(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if err := namespaces.Create(ctx, s.namespaces(), namespaces.System()); err != nil {
+	if err := namespace.Create(ctx, s.namespaces(), namespace.System()); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	if err := s.writeKubeconfig(s.pki.Admin); err != nil {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/controllers"
 )
 
 // instance is a running server.
@@ -48,6 +49,23 @@ func (i *instance) client(t testing.TB, cfg *rest.Config) kubernetes.Interface {
 }
 
 func (i *instance) admin(t testing.TB) kubernetes.Interface { return i.client(t, i.AdminConfig()) }
+
+// control runs the controllers that finish what the API begins until stop is called. No pod gets a node.
+func (i *instance) control(t testing.TB) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() {
+		done <- controllers.New(controllers.Config{Kube: i.AdminConfig(), Choice: []string{"*", "-binder"}, Log: i.cfg.Log}).Run(ctx)
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the controllers ended with %v", err)
+		}
+	}
+}
 
 // directory is short, because etcd's socket is in it, and the kernel bounds the paths of sockets.
 func directory(t testing.TB) string {
@@ -177,6 +195,7 @@ func TestRestart(t *testing.T) {
 
 	i = start(t, cfg)
 	defer i.end(t)
+	defer i.control(t)()
 	k.run("get", "configmap", "first", "second", "third")
 	// The deletion that was cut off goes on.
 	k.run("-n", "doomed", "patch", "cm", "held", "--type=json", "-p", `[{"op":"remove","path":"/metadata/finalizers"}]`)

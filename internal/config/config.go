@@ -89,6 +89,9 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	if c.APIServer.EtcdTick.Duration == 0 {
 		c.APIServer.EtcdTick.Duration = 100 * time.Millisecond
 	}
+	if len(c.Controllers.Enabled) == 0 {
+		c.Controllers.Enabled = []string{"*"}
+	}
 	setNumber(&c.Agent.Port, DefaultAgentPort)
 	set(&c.Agent.PodLogsDir, "/var/log/pods")
 	if c.Agent.MaxPods == 0 {
@@ -196,6 +199,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
 	}
+	v.controllers(c.Controllers.Enabled)
 	v.handlers(c.Runtime.Handlers)
 	v.logRotation(c.Runtime.LogRotation)
 	v.oneOf("runtime.selinux", c.Runtime.SELinux, "auto", "enabled", "disabled")

@@ -81,6 +81,7 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"port":         {func(c *v1alpha1.NodeConfiguration) { c.APIServer.Port = port(70000) }, []string{"apiServer.port", "70000"}},
 		"same port":    {func(c *v1alpha1.NodeConfiguration) { c.Agent.Port = port(6443) }, []string{"agent.port", "6443"}},
 		"address":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.BindAddress = "here" }, []string{"bindAddress", "here"}},
+		"controllers":  {func(c *v1alpha1.NodeConfiguration) { c.Controllers.Enabled = []string{"*", "-namespaces"} }, []string{"controllers.enabled", "-namespaces", "binder, namespace"}},
 		"selinux":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.SELinux = "true" }, []string{"runtime.selinux", "true", "auto, enabled, disabled"}},
 		"mode":         {func(c *v1alpha1.NodeConfiguration) { c.Network.Mode = "CNI" }, []string{"network.mode", "CNI", "auto, bridge, cni"}},
 		"cni conf":     {func(c *v1alpha1.NodeConfiguration) { c.Network.CNI.ConfDir = "net.d" }, []string{"network.cni.confDir", "net.d"}},

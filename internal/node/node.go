@@ -25,7 +25,7 @@ import (
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/apiserver"
-	"monopod.dev/monopod/internal/apiserver/binder"
+	"monopod.dev/monopod/internal/controllers"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
@@ -48,7 +48,7 @@ type Options struct {
 // cleanupTime bounds what is done after the context has ended.
 const cleanupTime = 60 * time.Second
 
-// Up runs the whole node: API server, binder, devices, runtime and agent.
+// Up runs the whole node: API server, controllers, devices, runtime and agent.
 func Up(ctx context.Context, o Options) (err error) {
 	unlock, err := o.enter(allParts...)
 	if err != nil {
@@ -77,13 +77,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	stages.run("admin", o.serveAdmin(facts{api: api, runtime: rt, devices: dev, kube: api.NodeConfig(o.Config.NodeName), agent: true}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
-	bind := binder.New(binder.Config{Kube: api.AdminConfig(), Log: o.Log.With("role", "binder")})
-	stages.run("binder", func(ctx context.Context) error {
-		if !await(ctx, api.Ready()) {
-			return nil
-		}
-		return bind.Run(ctx)
-	})
+	stages.run("controllers", o.controllers(api.AdminConfig(), api.Ready(), o.noteReady()))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) || !await(ctx, rt.server.Ready()) {
@@ -127,7 +121,7 @@ func Runtime(ctx context.Context, o Options) (err error) {
 	return errors.Join(err, rt.close())
 }
 
-// APIServer runs the API server and the binder alone, for anybody's client.
+// APIServer runs the API server and the controllers alone, for anybody's client.
 func APIServer(ctx context.Context, o Options) (err error) {
 	unlock, err := o.enter(partAPIServer)
 	if err != nil {
@@ -138,16 +132,16 @@ func APIServer(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	bind := binder.New(binder.Config{Kube: api.AdminConfig(), Log: o.Log.With("role", "binder")})
 	stages := newStages(ctx)
 	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig()}))
 	stages.run("apiserver", api.Run)
-	stages.run("binder", func(ctx context.Context) error {
-		if !await(ctx, api.Ready()) {
-			return nil
+	stages.run("controllers", o.controllers(api.AdminConfig(), api.Ready(), nil))
+	stages.run("ready", func(ctx context.Context) error {
+		if await(ctx, api.Ready()) {
+			o.ready(ctx)
 		}
-		o.ready(ctx)
-		return bind.Run(ctx)
+		<-ctx.Done()
+		return nil
 	})
 	return stages.wait()
 }
@@ -189,6 +183,18 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 		EtcdTick: c.APIServer.EtcdTick.Duration, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
 		Log: o.Log.With("role", "apiserver"),
 	})
+}
+
+// controllers runs the controllers that the configuration chooses, with the rights of kube, from when the API server is ready. What nobody waits for
+// while the node starts begins when it has settled; nil: at once.
+func (o *Options) controllers(kube *rest.Config, api, settled <-chan struct{}) func(context.Context) error {
+	c := controllers.New(controllers.Config{Kube: kube, Choice: o.Config.Controllers.Enabled, Settled: settled, Log: o.Log.With("role", "controllers")})
+	return func(ctx context.Context) error {
+		if !await(ctx, api) {
+			return nil
+		}
+		return c.Run(ctx)
+	}
 }
 
 func (o *Options) newDevices() (*devices.Manager, func(), error) {

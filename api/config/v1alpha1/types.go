@@ -26,12 +26,13 @@ type NodeConfiguration struct {
 	// CgroupRoot is the cgroup under which all of Monopod's cgroups are made, in cgroupfs syntax. Default /monopod.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
 
-	APIServer APIServer `json:"apiServer,omitempty"`
-	Agent     Agent     `json:"agent,omitempty"`
-	Runtime   Runtime   `json:"runtime,omitempty"`
-	Network   Network   `json:"network,omitempty"`
-	Devices   Devices   `json:"devices,omitempty"`
-	Logging   Logging   `json:"logging,omitempty"`
+	APIServer   APIServer   `json:"apiServer,omitempty"`
+	Controllers Controllers `json:"controllers,omitempty"`
+	Agent       Agent       `json:"agent,omitempty"`
+	Runtime     Runtime     `json:"runtime,omitempty"`
+	Network     Network     `json:"network,omitempty"`
+	Devices     Devices     `json:"devices,omitempty"`
+	Logging     Logging     `json:"logging,omitempty"`
 }
 
 // APIServer configures the role apiserver.
@@ -66,6 +67,12 @@ type Audit struct {
 	LogMaxSize    int32  `json:"logMaxSize,omitempty"`
 	LogMaxBackups *int32 `json:"logMaxBackups,omitempty"`
 	LogMaxAge     int32  `json:"logMaxAge,omitempty"`
+}
+
+// Controllers configures the role controllers.
+type Controllers struct {
+	// Enabled says which controllers run: names, "*" for all, "-NAME" for all but that one. The first entry that names one counts. Default *.
+	Enabled []string `json:"enabled,omitempty"`
 }
 
 // Agent configures the role agent.

@@ -128,6 +128,8 @@ func (s *Store) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) 
 		Decorator:               s.open,
 		DeleteCollectionWorkers: 1,
 		ResourcePrefix:          resourcePrefix(resource),
+		// A deletion that is to wait for dependents, or to orphan them, leaves the object with a finalizer for the garbage collector (role controllers).
+		EnableGarbageCollection: true,
 	}, nil
 }
 

@@ -18,10 +18,17 @@ import (
 type strategy struct{ resource.Plain }
 
 var (
-	_ rest.RESTCreateStrategy = strategy{}
-	_ rest.RESTUpdateStrategy = strategy{}
-	_ rest.RESTDeleteStrategy = strategy{}
+	_ rest.RESTCreateStrategy              = strategy{}
+	_ rest.RESTUpdateStrategy              = strategy{}
+	_ rest.RESTDeleteStrategy              = strategy{}
+	_ rest.GarbageCollectionDeleteStrategy = strategy{}
 )
+
+// DefaultGarbageCollectionPolicy implements rest.GarbageCollectionDeleteStrategy: garbage collectors do not watch events, so nobody would take a finalizer
+// off again.
+func (strategy) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageCollectionPolicy {
+	return rest.Unsupported
+}
 
 // NamespaceScoped implements rest.RESTCreateStrategy.
 func (strategy) NamespaceScoped() bool { return true }

@@ -1,7 +1,7 @@
 // Package namespace serves the resource namespaces of core/v1 and its subresources status and finalize.
 //
 // A namespace is deleted in three steps. Deletion marks it: deletionTimestamp is set, its phase is Terminating, and from
-// then on nothing is created in it. Somebody empties it (package apiserver's namespace deleter) and then takes the
+// then on nothing is created in it. Somebody empties it (package controllers/namespace, or upstream's controller) and then takes the
 // finalizer "kubernetes" out of spec.finalizers through the subresource finalize. The update that takes the last
 // finalizer out removes the object.
 package namespace

@@ -59,7 +59,7 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 		}
 	}
 	if ns.DeletionTimestamp.IsZero() {
-		return r.beginDelete(ctx, name, validate, pre, dryrun.IsDryRun(options.DryRun))
+		return r.beginDelete(ctx, name, validate, pre, options)
 	}
 	if len(ns.Spec.Finalizers) > 0 {
 		return ns, false, nil
@@ -68,7 +68,8 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 }
 
 // beginDelete marks the namespace as terminating.
-func (r *REST) beginDelete(ctx context.Context, name string, validate rest.ValidateObjectFunc, pre storage.Preconditions, dryRun bool) (runtime.Object, bool, error) {
+func (r *REST) beginDelete(ctx context.Context, name string, validate rest.ValidateObjectFunc, pre storage.Preconditions,
+	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, false, err
@@ -85,10 +86,34 @@ func (r *REST) beginDelete(ctx context.Context, name string, validate rest.Valid
 				ns.DeletionTimestamp = &now
 			}
 			ns.Status.Phase = corev1.NamespaceTerminating
+			ns.Finalizers = collectorFinalizers(ns.Finalizers, options)
 			return ns, nil
-		}), dryRun, nil)
+		}), dryrun.IsDryRun(options.DryRun), nil)
 	if err != nil {
 		return nil, false, storageerrors.InterpretGetError(err, corev1.Resource("namespaces"), name)
 	}
 	return out, false, nil
+}
+
+// collectorFinalizers gives a namespace the finalizers for the garbage collector that a deletion asks for. Without a wish it keeps those that it has.
+func collectorFinalizers(has []string, options *metav1.DeleteOptions) []string {
+	var want string
+	switch orphan, policy := options.OrphanDependents, options.PropagationPolicy; { //nolint:staticcheck // older clients say it so
+	case orphan == nil && policy == nil:
+		return has
+	case orphan != nil && *orphan, policy != nil && *policy == metav1.DeletePropagationOrphan:
+		want = metav1.FinalizerOrphanDependents
+	case orphan != nil, *policy == metav1.DeletePropagationForeground:
+		want = metav1.FinalizerDeleteDependents
+	}
+	var finalizers []string
+	for _, f := range has {
+		if f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents {
+			finalizers = append(finalizers, f)
+		}
+	}
+	if want != "" {
+		finalizers = append(finalizers, want)
+	}
+	return finalizers
 }

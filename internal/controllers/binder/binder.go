@@ -7,125 +7,70 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
+
+	"monopod.dev/monopod/internal/controllers/queue"
 )
 
-// userAgent is the binder's name towards the API server. In events it is the scheduler that it is to pods, by whose name people and tools look for them.
-const userAgent = "monopod-binder"
-
-// byNode is the index of pods by the node that they are bound to; unbound pods are under "".
-const byNode = "spec.nodeName"
+// byNode is the index of pods by the node that they are bound to; unbound pods are under "". Pods that have ended hold nothing, and are not in it.
+const byNode = "monopod.dev/alive-by-node"
 
 // Config is what a Binder needs.
 type Config struct {
-	// Kube reaches the API server with the right to watch pods and nodes, to create pods/binding and events, and to
-	// patch pods/status.
-	Kube *rest.Config
-	// Log; nil is slog.Default().
+	// Client has the right to create pods/binding and to patch pods/status.
+	Client kubernetes.Interface
+	// Pods and Nodes are watched by others, too; who made the Binder starts them.
+	Pods  coreinformers.PodInformer
+	Nodes coreinformers.NodeInformer
+	// Events is where it says what becomes of a pod.
+	Events record.EventRecorder
+	// Log; nil: none.
 	Log *slog.Logger
 }
 
 // Binder binds pods to nodes. See the package's documentation.
 type Binder struct {
-	config Config
-	log    *slog.Logger
-
+	log      *slog.Logger
 	client   kubernetes.Interface
 	pods     cache.SharedIndexInformer
 	nodes    listers.NodeLister
-	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	known    []cache.DoneChecker
+	queue    *queue.Queue[types.NamespacedName]
 	recorder record.EventRecorder
 	assumed  assumed
 	line     line
 }
 
-// New returns a Binder that does nothing until it is run.
-func New(config Config) *Binder {
-	return &Binder{config: config, log: cmp.Or(config.Log, slog.New(slog.DiscardHandler))}
-}
-
-// Run binds pods until ctx ends, which is no error. A Binder is run once.
-func (b *Binder) Run(ctx context.Context) error {
-	// Binding is on the way of every pod to its start: no client-side rate limit, and the compact wire format.
-	config := rest.CopyConfig(b.config.Kube)
-	config.QPS = -1
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config = rest.AddUserAgent(config, userAgent)
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("binder: client of %s: %w", config.Host, err)
+// New returns a Binder that binds nothing until it is run.
+func New(config Config) (*Binder, error) {
+	b := &Binder{
+		log: cmp.Or(config.Log, slog.New(slog.DiscardHandler)), client: config.Client, recorder: config.Events,
+		pods: config.Pods.Informer(), nodes: config.Nodes.Lister(), queue: queue.New[types.NamespacedName](),
 	}
-	b.client = client
-
-	// The worker tells of its last pod when ctx has ended already, so the broadcaster ends after the worker instead.
-	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
-	defer broadcaster.Shutdown()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	b.recorder = broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: corev1.DefaultSchedulerName})
-
-	b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
-	factories, err := b.watch(ctx)
-	if err != nil {
-		return err
-	}
-	var worker sync.WaitGroup
-	worker.Go(func() {
-		for b.next(ctx) {
-		}
-	})
-	<-ctx.Done()
-	b.queue.ShutDown()
-	worker.Wait()
-	for _, f := range factories {
-		f.Shutdown()
-	}
-	return nil
-}
-
-// watch starts the informers and waits until they know all pods and nodes: a decision before that would count
-// resources free that are not.
-func (b *Binder) watch(ctx context.Context) ([]informers.SharedInformerFactory, error) {
-	// A pod that has ended holds no resources. The selector turns its end into a deletion from this watch.
-	alive := fields.AndSelectors(
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)))
-	podFactory := informers.NewSharedInformerFactoryWithOptions(b.client, 0,
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = alive.String() }))
-	nodeFactory := informers.NewSharedInformerFactory(b.client, 0)
-
-	b.pods = podFactory.Core().V1().Pods().Informer()
-	b.nodes = nodeFactory.Core().V1().Nodes().Lister()
-	err := b.pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
-		return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
-	}})
-	if err != nil {
+	if err := b.pods.AddIndexers(cache.Indexers{byNode: aliveByNode}); err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
-	_, podErr := b.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { b.podChanged(nil, obj.(*corev1.Pod)) },
-		UpdateFunc: func(old, obj any) { b.podChanged(old.(*corev1.Pod), obj.(*corev1.Pod)) },
-		DeleteFunc: b.podGone,
+	// A pod that has ended holds no resources: the filter turns its end into a deletion.
+	pods, podErr := b.pods.AddEventHandler(cache.FilteringResourceEventHandler{
+		FilterFunc: isAlive,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { b.podChanged(nil, obj.(*corev1.Pod)) },
+			UpdateFunc: func(old, obj any) { b.podChanged(old.(*corev1.Pod), obj.(*corev1.Pod)) },
+			DeleteFunc: b.podGone,
+		},
 	})
-	_, nodeErr := nodeFactory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	nodes, nodeErr := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { b.retryWaiting() },
 		UpdateFunc: func(old, obj any) { b.nodeChanged(old.(*corev1.Node), obj.(*corev1.Node)) },
 		DeleteFunc: func(any) { b.retryWaiting() },
@@ -133,14 +78,35 @@ func (b *Binder) watch(ctx context.Context) ([]informers.SharedInformerFactory, 
 	if err := errors.Join(podErr, nodeErr); err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
-	factories := []informers.SharedInformerFactory{podFactory, nodeFactory}
-	for _, f := range factories {
-		f.Start(ctx.Done())
+	b.known = []cache.DoneChecker{pods.HasSyncedChecker(), nodes.HasSyncedChecker()}
+	return b, nil
+}
+
+// Run binds pods until ctx ends, which is no error. A Binder is run once.
+func (b *Binder) Run(ctx context.Context) error {
+	// A decision before all pods and nodes are known would count resources free that are not.
+	cache.WaitFor(ctx, "", b.known...)
+	// One worker: decisions are made one after the other.
+	b.queue.Run(ctx, 1, b.sync, func(key types.NamespacedName, err error) {
+		b.log.Warn("cannot bind pod, trying again", "namespace", key.Namespace, "pod", key.Name, "error", err)
+	})
+	return nil
+}
+
+func aliveByNode(obj any) ([]string, error) {
+	if !isAlive(obj) {
+		return nil, nil
 	}
-	for _, f := range factories {
-		f.WaitForCacheSync(ctx.Done()) // ends early only when ctx does
+	return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
+}
+
+// isAlive says of what an informer tells that it is a pod that has not ended.
+func isAlive(obj any) bool {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
 	}
-	return factories, nil
+	pod, ok := obj.(*corev1.Pod)
+	return ok && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
 // podChanged queues a pod that waits for a node, and looks at those in line again when somebody may have left it.
@@ -227,28 +193,10 @@ func (b *Binder) podsOn(node string) []*corev1.Pod {
 
 // isOurs reports whether a pod waits for the binder.
 func isOurs(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Spec.SchedulerName == corev1.DefaultSchedulerName
+	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Spec.SchedulerName == corev1.DefaultSchedulerName && isAlive(pod)
 }
 
-// next works on one pod of the queue. It is called by one goroutine, so decisions are made one after the other.
-func (b *Binder) next(ctx context.Context) bool {
-	key, shutdown := b.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer b.queue.Done(key)
-	switch err := b.sync(ctx, key); {
-	case ctx.Err() != nil:
-		return false
-	case err != nil:
-		b.log.Warn("cannot bind pod, trying again", "namespace", key.Namespace, "pod", key.Name, "error", err)
-		b.queue.AddRateLimited(key)
-	default:
-		b.queue.Forget(key)
-	}
-	return true
-}
-
+// sync decides about one pod.
 func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	obj, found, err := b.pods.GetStore().GetByKey(key.String())
 	if err != nil || !found {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/internal/apiserver"
-	"monopod.dev/monopod/internal/apiserver/binder"
+	"monopod.dev/monopod/internal/controllers"
 )
 
 const (
@@ -76,7 +76,9 @@ func newWorld(t *testing.T) *world {
 func (w *world) bind() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- binder.New(binder.Config{Kube: w.config}).Run(ctx) }()
+	go func() {
+		ended <- controllers.New(controllers.Config{Kube: w.config, Choice: []string{controllers.Binder}}).Run(ctx)
+	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -1,0 +1,17 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// Controllers are the names of the controllers that can be chosen.
+func Controllers() []string { return []string{"binder", "namespace", "garbage-collector"} }
+
+func (v *faults) controllers(choice []string) {
+	for _, c := range choice {
+		if c != "*" && !slices.Contains(Controllers(), strings.TrimPrefix(c, "-")) {
+			v.add("controllers.enabled", c, "be * (all), or one of "+strings.Join(Controllers(), ", ")+", or one of these behind a - (all but that one)")
+		}
+	}
+}

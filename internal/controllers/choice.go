@@ -1,0 +1,27 @@
+package controllers
+
+import "slices"
+
+// The names of the controllers.
+const (
+	Binder           = "binder"
+	Namespace        = "namespace"
+	GarbageCollector = "garbage-collector"
+)
+
+// Names are the names of all controllers.
+func Names() []string { return []string{Binder, Namespace, GarbageCollector} }
+
+// enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's
+// --controllers.
+func enabled(name string, choice []string) bool {
+	for _, c := range choice {
+		switch c {
+		case name:
+			return true
+		case "-" + name:
+			return false
+		}
+	}
+	return slices.Contains(choice, "*")
+}

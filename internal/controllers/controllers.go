@@ -1,0 +1,179 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	"monopod.dev/monopod/internal/controllers/binder"
+	"monopod.dev/monopod/internal/controllers/garbage"
+	"monopod.dev/monopod/internal/controllers/namespace"
+)
+
+// userAgent is the role's name at the API server.
+const userAgent = "monopod-controllers"
+
+// Config is what the role needs.
+type Config struct {
+	// Kube reaches the API server, with the rights of all controllers that are chosen.
+	Kube *rest.Config
+	// Choice says which controllers run: names, "*" for all, "-NAME" for all but that one.
+	Choice []string
+	// Settled is closed when the node has started. What nobody waits for meanwhile begins then; nil: at once.
+	Settled <-chan struct{}
+	// Log; nil: none.
+	Log *slog.Logger
+}
+
+// Controllers are the controllers of a configuration.
+type Controllers struct {
+	config Config
+	log    *slog.Logger
+}
+
+// New returns the controllers, which do nothing until they are run.
+func New(config Config) *Controllers {
+	log := config.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Controllers{config: config, log: log}
+}
+
+// Run runs the controllers until ctx ends, which is no error. It is called once, and when it returns nothing of the controllers is at work.
+func (c *Controllers) Run(ctx context.Context) error {
+	s, err := c.share()
+	if err != nil {
+		return err
+	}
+	// Workers tell of their last object when ctx has ended already, so the broadcaster ends after them.
+	s.events = record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	defer s.events.Shutdown()
+	s.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
+
+	running, runCtx := errgroup.WithContext(ctx)
+	defer s.informers.Shutdown() // their context has ended then
+	start := func(which ...controller) error {
+		for _, one := range which {
+			if !enabled(one.name, c.config.Choice) {
+				continue
+			}
+			made, err := one.make(s, c.log.With("controller", one.name))
+			if err != nil {
+				return fmt.Errorf("controller %s: %w", one.name, err)
+			}
+			running.Go(func() error { return made.Run(runCtx) })
+		}
+		s.informers.StartWithContext(runCtx)
+		return nil
+	}
+	running.Go(func() error {
+		// Pods wait for the binder from the first moment on.
+		if err := start(early()...); err != nil {
+			return err
+		}
+		if c.config.Settled != nil {
+			select {
+			case <-c.config.Settled:
+			case <-runCtx.Done():
+				return nil
+			}
+		}
+		if err := start(late()...); err != nil {
+			return err
+		}
+		<-runCtx.Done()
+		return nil
+	})
+	return running.Wait()
+}
+
+// controller is one of the role.
+type controller struct {
+	name string
+	make func(s *shared, log *slog.Logger) (runner, error)
+}
+
+// runner works until its context ends, which is no error.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+func early() []controller {
+	return []controller{{Binder, func(s *shared, log *slog.Logger) (runner, error) {
+		return binder.New(binder.Config{
+			Client: s.client, Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Events: s.recorder(corev1.DefaultSchedulerName), Log: log,
+		})
+	}}}
+}
+
+func late() []controller {
+	return []controller{{Namespace, func(s *shared, log *slog.Logger) (runner, error) {
+		return namespace.New(namespace.Config{
+			Client: s.client, Metadata: s.metadata, Discovery: s.discovery, Namespaces: s.informers.Core().V1().Namespaces(), Log: log,
+		})
+	}}, {GarbageCollector, func(s *shared, log *slog.Logger) (runner, error) {
+		return garbage.New(garbage.Config{
+			Metadata: s.metadata, Discovery: s.discovery, Events: s.recorder("garbage-collector-controller"), Log: log,
+		}), nil
+	}}}
+}
+
+// shared is what the controllers have in common: connections, what is known of the API's objects, and the way of events.
+type shared struct {
+	client    kubernetes.Interface
+	metadata  metadata.Interface
+	discovery *discovery.DiscoveryClient
+	informers informers.SharedInformerFactory
+	events    record.EventBroadcaster
+}
+
+func (c *Controllers) share() (*shared, error) {
+	config := rest.CopyConfig(c.config.Kube)
+	config.QPS = -1 // what they do is bounded by how many they are: it is on the way of pods to their start, and of people who wait for a deletion
+	config = rest.AddUserAgent(config, userAgent)
+	connection, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
+	}
+	typed := rest.CopyConfig(config)
+	typed.ContentType = runtime.ContentTypeProtobuf
+	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	s := &shared{}
+	if s.client, err = kubernetes.NewForConfigAndClient(typed, connection); err != nil {
+		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
+	}
+	if s.metadata, err = metadata.NewForConfigAndClient(config, connection); err != nil {
+		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
+	}
+	if s.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, connection); err != nil {
+		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
+	}
+	s.informers = informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTransform(withoutManagedFields))
+	return s, nil
+}
+
+// withoutManagedFields drops what no controller reads, and what may be most of an object.
+func withoutManagedFields(obj any) (any, error) {
+	if m, err := meta.Accessor(obj); err == nil && len(m.GetManagedFields()) > 0 {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func (s *shared) recorder(component string) record.EventRecorder {
+	return s.events.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: component})
+}

@@ -1,0 +1,134 @@
+package garbage
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	sets  = newKind("Set", "sets")
+	parts = newKind("Part", "parts")
+)
+
+func newKind(name, resource string) *kind {
+	gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
+	return &kind{gvk: gv.WithKind(name), gvr: gv.WithResource(resource), namespaced: true}
+}
+
+// meta is an object whose name is its UID; its owners are sets, which it blocks.
+func meta(uid types.UID, owners ...types.UID) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: "ns", Name: string(uid)}}
+	for _, o := range owners {
+		yes := true
+		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Set", Name: string(o), UID: o, BlockOwnerDeletion: &yes})
+	}
+	return m
+}
+
+func deleting(m *metav1.PartialObjectMetadata, finalizer string) *metav1.PartialObjectMetadata {
+	now := metav1.NewTime(time.Now())
+	m.DeletionTimestamp, m.Finalizers = &now, []string{finalizer}
+	return m
+}
+
+func expect(t *testing.T, what string, got []types.UID, want ...types.UID) {
+	t.Helper()
+	got = slices.Clone(got)
+	slices.Sort(got)
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		t.Errorf("%s: looked at are %v, want %v", what, got, want)
+	}
+}
+
+// TestGraph: who is to be looked at when something changes.
+func TestGraph(t *testing.T) {
+	g := newGraph()
+	expect(t, "an owner that nobody has seen", g.observe(parts, meta("p1", "s1")), "p1")
+	expect(t, "the same again", g.observe(parts, meta("p1", "s1")))
+	expect(t, "the owner", g.observe(sets, meta("s1")))
+	expect(t, "an owner that was seen", g.observe(parts, meta("p2", "s1")))
+	if v, ok := g.view("p1"); !ok || !v.owned {
+		t.Errorf("%+v", v)
+	}
+	expect(t, "the owner goes", g.remove("s1"), "p1", "p2")
+	if v, _ := g.view("p1"); v.owned || !g.isMissing("s1", place{}) {
+		t.Errorf("%+v", v)
+	}
+	expect(t, "one of an owner that has gone", g.observe(parts, meta("p3", "s1")), "p3")
+	expect(t, "a watch that lags behind", g.observe(sets, meta("s1")))
+	for _, p := range []types.UID{"p1", "p2", "p3"} {
+		expect(t, "a dependent goes", g.remove(p))
+	}
+	if len(g.nodes) > 0 {
+		t.Errorf("left are %v", g.nodes)
+	}
+}
+
+func TestGraphInTheForeground(t *testing.T) {
+	g := newGraph()
+	g.observe(sets, meta("s1"))
+	g.observe(parts, meta("p1", "s1"))
+	g.observe(parts, meta("p2", "s1"))
+	expect(t, "the deletion begins", g.observe(sets, deleting(meta("s1"), metav1.FinalizerDeleteDependents)), "p1", "p2", "s1")
+	if v, _ := g.view("s1"); !v.foreground || !v.waiting || len(v.blocking) != 2 || v.circular {
+		t.Errorf("%+v", v)
+	}
+	if v, _ := g.view("p1"); v.owned {
+		t.Error("an owner that waits for its dependents keeps them")
+	}
+	expect(t, "a new dependent", g.observe(parts, meta("p3", "s1")), "p3")
+	unblocked := meta("p1", "s1")
+	unblocked.OwnerReferences[0].BlockOwnerDeletion = nil
+	// It is looked at, too, because its reference has changed.
+	expect(t, "one blocks no more", g.observe(parts, unblocked), "p1", "s1")
+	expect(t, "one goes", g.remove("p2"), "s1")
+	expect(t, "one is orphaned", g.observe(parts, meta("p3")), "s1")
+	if v, _ := g.view("s1"); v.waiting || len(v.dependents) != 1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestGraphAfterAGap: what has gone, has come or has become another one while nobody watched.
+func TestGraphAfterAGap(t *testing.T) {
+	g := newGraph()
+	g.observe(sets, meta("s1"))
+	g.observe(sets, meta("s2"))
+	g.observe(parts, meta("p1", "s1"))
+	g.observe(parts, meta("p2", "s2"))
+	g.observe(parts, meta("p3", "s3")) // nobody has seen s3
+	expect(t, "all sets are listed", g.replace(sets, []*metav1.PartialObjectMetadata{meta("s2"), meta("s4")}), "p1", "p3")
+	expect(t, "all parts are listed", g.replace(parts, []*metav1.PartialObjectMetadata{meta("p2", "s2")}))
+	if len(g.nodes) != 3 {
+		t.Errorf("left are %v", g.nodes)
+	}
+	expect(t, "nobody watches sets any more", g.lose(sets), "p2")
+	expect(t, "and then somebody does", g.replace(sets, []*metav1.PartialObjectMetadata{meta("s2")}))
+	if v, _ := g.view("p2"); !v.owned {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestGraphWithWrongWords: a reference has the UID of an owner, and says something else about it.
+func TestGraphWithWrongWords(t *testing.T) {
+	g := newGraph()
+	wrong := meta("p1", "s1")
+	wrong.OwnerReferences[0].Name = "other"
+	far := meta("p2", "s1")
+	far.Namespace = "far"
+	g.observe(parts, wrong)
+	g.observe(parts, far)
+	expect(t, "the owner shows itself", g.observe(sets, meta("s1")), "p1", "p2")
+	if !g.isElsewhere("s1", "far") || g.isElsewhere("s1", "ns") {
+		t.Error("the namespace of an owner is not known")
+	}
+	at := place{"example.com/v1", "Set", "ns", "other"}
+	g.missing("s1", at)
+	if !g.isMissing("s1", at) || g.isMissing("s1", place{"example.com/v1", "Set", "ns", "s1"}) {
+		t.Error("who is not in one place may be in another")
+	}
+}

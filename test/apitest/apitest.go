@@ -1,0 +1,141 @@
+// Package apitest runs an API server of ours, on a free port and in directories of its own, for tests of what uses one.
+package apitest
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/controllers"
+)
+
+// Timeout ends what does not happen. It is no measure.
+const Timeout = time.Minute
+
+// API is an API server that runs until the test ends.
+type API struct {
+	testing.TB
+	// Config has all rights.
+	Config     *rest.Config
+	Kubeconfig string
+	Client     kubernetes.Interface
+	Metadata   metadata.Interface
+}
+
+// Start starts an API server.
+func Start(t testing.TB) *API {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "api") // short: it holds a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &API{TB: t, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	server, err := apiserver.New(ctx, apiserver.Config{
+		DataDir: filepath.Join(dir, "d"), RunDir: filepath.Join(dir, "r"), Kubeconfig: a.Kubeconfig,
+		BindAddress: "127.0.0.1", NodeName: "n", EtcdTick: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the API server ended with %v", err)
+		}
+		os.RemoveAll(dir)
+	})
+	select {
+	case <-server.Ready():
+	case <-time.After(Timeout):
+		t.Fatal("the API server does not become ready")
+	}
+	a.Config = rest.CopyConfig(server.AdminConfig())
+	a.Config.QPS = -1
+	if a.Client, err = kubernetes.NewForConfig(a.Config); err != nil {
+		t.Fatal(err)
+	}
+	if a.Metadata, err = metadata.NewForConfig(a.Config); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Control runs controllers until the test ends or stop is called, which returns when nothing of them is at work.
+func (a *API) Control(choice ...string) (stop func()) {
+	a.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	log := slog.New(slog.NewTextHandler(a.Output(), nil))
+	go func() {
+		ended <- controllers.New(controllers.Config{Kube: a.Config, Choice: choice, Log: log}).Run(ctx)
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			a.Errorf("the controllers ended with %v", err)
+		}
+	})
+	a.Cleanup(stop)
+	return stop
+}
+
+// Await waits until an object is as wanted; nil: it is not there. namespace is empty for one that is in none.
+func (a *API) Await(gvr schema.GroupVersionResource, namespace, name, what string, wanted func(*metav1.PartialObjectMetadata) bool) {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(a.Context(), Timeout)
+	defer cancel()
+	objects := a.Metadata.Resource(gvr).Namespace(namespace)
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	list, err := objects.List(ctx, options)
+	if err != nil {
+		a.Fatal(err)
+	}
+	var last *metav1.PartialObjectMetadata
+	if len(list.Items) > 0 {
+		last = &list.Items[0]
+	}
+	if wanted(last) {
+		return
+	}
+	options.ResourceVersion = list.ResourceVersion
+	w, err := objects.Watch(ctx, options)
+	if err != nil {
+		a.Fatal(err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		object, ok := e.Object.(*metav1.PartialObjectMetadata)
+		if !ok {
+			a.Fatalf("the watch of %s ended with %v", gvr.Resource, e.Object)
+		}
+		if last = object; e.Type == watch.Deleted {
+			last = nil
+		}
+		if wanted(last) {
+			return
+		}
+	}
+	a.Fatalf("%s %s/%s does not become %s; it is %+v", gvr.Resource, namespace, name, what, last)
+}
+
+// AwaitGone waits until an object is not there.
+func (a *API) AwaitGone(gvr schema.GroupVersionResource, namespace, name string) {
+	a.Helper()
+	a.Await(gvr, namespace, name, "gone", func(o *metav1.PartialObjectMetadata) bool { return o == nil })
+}

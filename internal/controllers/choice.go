@@ -7,10 +7,11 @@ const (
 	Binder           = "binder"
 	Namespace        = "namespace"
 	GarbageCollector = "garbage-collector"
+	Certificates     = "certificates"
 )
 
 // Names are the names of all controllers.
-func Names() []string { return []string{Binder, Namespace, GarbageCollector} }
+func Names() []string { return []string{Binder, Namespace, GarbageCollector, Certificates} }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's
 // --controllers.

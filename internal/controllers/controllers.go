@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/binder"
+	"monopod.dev/monopod/internal/controllers/certificates"
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/namespace"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	Kube *rest.Config
 	// Choice says which controllers run: names, "*" for all, "-NAME" for all but that one.
 	Choice []string
+	// Authority signs certificates; nil: nobody here does.
+	Authority certificates.Authority
 	// Settled is closed when the node has started. What nobody waits for meanwhile begins then; nil: at once.
 	Settled <-chan struct{}
 	// Log; nil: none.
@@ -112,6 +115,14 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
+// idle is a controller that has nothing to work with.
+type idle struct{}
+
+func (idle) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
 func early() []controller {
 	return []controller{{Binder, func(s *shared, log *slog.Logger) (runner, error) {
 		return binder.New(binder.Config{
@@ -129,6 +140,13 @@ func late() []controller {
 		return garbage.New(garbage.Config{
 			Metadata: s.metadata, Discovery: s.discovery, Events: s.recorder("garbage-collector-controller"), Log: log,
 		}), nil
+	}}, {Certificates, func(s *shared, log *slog.Logger) (runner, error) {
+		if s.authority == nil {
+			return idle{}, nil
+		}
+		return certificates.New(certificates.Config{
+			Client: s.client, Requests: s.informers.Certificates().V1().CertificateSigningRequests(), Authority: s.authority, Log: log,
+		})
 	}}}
 }
 
@@ -138,6 +156,7 @@ type shared struct {
 	metadata  metadata.Interface
 	discovery *discovery.DiscoveryClient
 	informers informers.SharedInformerFactory
+	authority certificates.Authority
 	events    record.EventBroadcaster
 }
 
@@ -152,7 +171,7 @@ func (c *Controllers) share() (*shared, error) {
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	s := &shared{}
+	s := &shared{authority: c.config.Authority}
 	if s.client, err = kubernetes.NewForConfigAndClient(typed, connection); err != nil {
 		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
 	}

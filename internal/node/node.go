@@ -77,7 +77,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	stages.run("admin", o.serveAdmin(facts{api: api, runtime: rt, devices: dev, kube: api.NodeConfig(o.Config.NodeName), agent: true}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
-	stages.run("controllers", o.controllers(api.AdminConfig(), api.Ready(), o.noteReady()))
+	stages.run("controllers", o.controllers(api, o.noteReady()))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) || !await(ctx, rt.server.Ready()) {
@@ -135,7 +135,7 @@ func APIServer(ctx context.Context, o Options) (err error) {
 	stages := newStages(ctx)
 	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig()}))
 	stages.run("apiserver", api.Run)
-	stages.run("controllers", o.controllers(api.AdminConfig(), api.Ready(), nil))
+	stages.run("controllers", o.controllers(api, nil))
 	stages.run("ready", func(ctx context.Context) error {
 		if await(ctx, api.Ready()) {
 			o.ready(ctx)
@@ -185,12 +185,14 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	})
 }
 
-// controllers runs the controllers that the configuration chooses, with the rights of kube, from when the API server is ready. What nobody waits for
+// controllers runs the controllers that the configuration chooses, from when the API server is ready. What nobody waits for
 // while the node starts begins when it has settled; nil: at once.
-func (o *Options) controllers(kube *rest.Config, api, settled <-chan struct{}) func(context.Context) error {
-	c := controllers.New(controllers.Config{Kube: kube, Choice: o.Config.Controllers.Enabled, Settled: settled, Log: o.Log.With("role", "controllers")})
+func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}) func(context.Context) error {
+	c := controllers.New(controllers.Config{
+		Kube: api.AdminConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Log: o.Log.With("role", "controllers"),
+	})
 	return func(ctx context.Context) error {
-		if !await(ctx, api) {
+		if !await(ctx, api.Ready()) {
 			return nil
 		}
 		return c.Run(ctx)

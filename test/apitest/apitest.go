@@ -32,6 +32,7 @@ type API struct {
 	Kubeconfig string
 	Client     kubernetes.Interface
 	Metadata   metadata.Interface
+	server     *apiserver.Server
 }
 
 // Start starts an API server.
@@ -60,6 +61,7 @@ func Start(t testing.TB) *API {
 		}
 		os.RemoveAll(dir)
 	})
+	a.server = server
 	select {
 	case <-server.Ready():
 	case <-time.After(Timeout):
@@ -83,7 +85,7 @@ func (a *API) Control(choice ...string) (stop func()) {
 	ended := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(a.Output(), nil))
 	go func() {
-		ended <- controllers.New(controllers.Config{Kube: a.Config, Choice: choice, Log: log}).Run(ctx)
+		ended <- controllers.New(controllers.Config{Kube: a.Config, Authority: a.server, Choice: choice, Log: log}).Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

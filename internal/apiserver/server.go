@@ -27,8 +27,8 @@ import (
 	"monopod.dev/monopod/internal/apiserver/encryption"
 	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/apiserver/pki"
-	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
+	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/store"
 	"monopod.dev/monopod/internal/probation"
 )

@@ -6,7 +6,9 @@ import (
 )
 
 // Controllers are the names of the controllers that can be chosen.
-func Controllers() []string { return []string{"binder", "namespace", "garbage-collector", "certificates"} }
+func Controllers() []string {
+	return []string{"binder", "namespace", "garbage-collector", "certificates"}
+}
 
 func (v *faults) controllers(choice []string) {
 	for _, c := range choice {

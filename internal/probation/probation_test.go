@@ -241,7 +241,7 @@ func TestWhoWaitsLongestGoesFirst(t *testing.T) {
 	s := newServer(t, probation.Limits{Handshake: never, Header: never, Idle: never, PerSource: 2})
 	first := s.dial("127.0.0.1").secure(0)
 	second := s.dial("127.0.0.1").secure(0) // a handshake, so it has been accepted
-	first.ask("") // now the second has waited longer
+	first.ask("")                           // now the second has waited longer
 	third := s.dial("127.0.0.1")
 	second.closed()
 

@@ -190,4 +190,3 @@ func TestRequests(t *testing.T) {
 		}
 	})
 }
-

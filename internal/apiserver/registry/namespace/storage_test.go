@@ -8,7 +8,9 @@ import (
 )
 
 func TestCollectorFinalizers(t *testing.T) {
-	policy := func(p metav1.DeletionPropagation) *metav1.DeleteOptions { return &metav1.DeleteOptions{PropagationPolicy: &p} }
+	policy := func(p metav1.DeletionPropagation) *metav1.DeleteOptions {
+		return &metav1.DeleteOptions{PropagationPolicy: &p}
+	}
 	orphan := func(o bool) *metav1.DeleteOptions { return &metav1.DeleteOptions{OrphanDependents: &o} } //nolint:staticcheck // older clients say it so
 	for name, tc := range map[string]struct {
 		options *metav1.DeleteOptions

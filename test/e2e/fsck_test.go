@@ -38,7 +38,7 @@ func TestFsck(t *testing.T) {
 	n.Apply(pod("stays", "echo up; exec sleep 3600", `"terminationGracePeriodSeconds": 0,`))
 	n.Kubectl("wait", "--for=condition=Ready", "pod/stays", "--timeout=60s")
 
-	if out, errout, code := fsckCommand(t, n); code != 1 || !strings.Contains(errout, fmt.Sprintf("a node (process %d) runs", n.PID())) || out != "" {
+	if out, errout, code := fsckCommand(t, n); code != 1 || !strings.Contains(errout, fmt.Sprintf("a node (process %d, role ", n.PID())) || out != "" {
 		t.Errorf("a node that runs: %d, %q, %q", code, out, errout)
 	}
 	if _, errout, code := fsckCommand(t, n, "-o", "yaml"); code != 2 {

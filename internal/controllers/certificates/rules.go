@@ -53,7 +53,7 @@ func ofNode(r *x509.CertificateRequest) error {
 		return errors.New("organization is not system:nodes")
 	}
 	if !strings.HasPrefix(r.Subject.CommonName, nodeUserPrefix) {
-		return errors.New("subject common name does not begin with system:node:")
+		return errors.New("the common name is not that of a node, system:node:NAME")
 	}
 	return nil
 }

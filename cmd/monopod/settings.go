@@ -98,10 +98,12 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Kubeconfig })},
 	{"token-auth-file", "FILE", `bearer tokens, CSV lines of token,user,uid,"group1,group2"`, roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.TokenAuthFile })},
-	{"etcd-tick", "DURATION", "heartbeat of the embedded etcd (default 100ms)", roleAPIServer,
+	{"etcd-tick", "DURATION", "heartbeat of the embedded etcd (default 1s)", roleAPIServer,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.EtcdTick.UnmarshalText([]byte(v))
 		}},
+	{"etcd-quota", "SIZE", "what objects and their old revisions may take on the disk (default 2Gi)", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.EtcdQuota })},
 	{"agent-address", "IP", "address of the agent's HTTPS API (default: the host's address)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.Address })},
 	{"agent-port", "PORT", "port of the agent's HTTPS API (default 10250; 0: any free one)", roleAgent,

@@ -43,6 +43,8 @@ type Config struct {
 	TokenAuthFile string
 	// EtcdTick is etcd's heartbeat (see etcd.Config).
 	EtcdTick time.Duration
+	// EtcdQuota bounds what objects take, in bytes (see etcd.Config); 0: the default.
+	EtcdQuota int64
 	// NodeName is the node whose agent gets credentials, NodeAddresses are the names and addresses of that node.
 	NodeName      string
 	NodeAddresses []string
@@ -111,6 +113,7 @@ func (s *Server) startStore(ctx context.Context) error {
 		DataDir:   filepath.Join(s.cfg.DataDir, "etcd"),
 		SocketDir: filepath.Join(s.cfg.RunDir, "etcd"),
 		Tick:      s.cfg.EtcdTick,
+		Quota:     s.cfg.EtcdQuota,
 		Log:       s.cfg.Log,
 	})
 	return errors.Join(<-certificates, err)

@@ -86,8 +86,9 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	setNumber(&c.APIServer.Port, DefaultAPIPort)
 	set(&c.APIServer.Kubeconfig, "/etc/monopod/kubeconfig")
 	if c.APIServer.EtcdTick.Duration == 0 {
-		c.APIServer.EtcdTick.Duration = 100 * time.Millisecond
+		c.APIServer.EtcdTick.Duration = time.Second
 	}
+	set(&c.APIServer.EtcdQuota, "2Gi")
 	setNumber(&c.Agent.Port, DefaultAgentPort)
 	set(&c.Agent.PodLogsDir, "/var/log/pods")
 	if c.Agent.MaxPods == 0 {
@@ -193,6 +194,9 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.images(&c.Agent)
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
+	}
+	if n, err := ParseSize(c.APIServer.EtcdQuota); err != nil || n < leastQuota || n > mostQuota {
+		v.add("apiServer.etcdQuota", c.APIServer.EtcdQuota, `be a size from "16Mi" to "8Gi"`)
 	}
 	v.handlers(c.Runtime.Handlers)
 	v.logRotation(c.Runtime.LogRotation)

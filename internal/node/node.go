@@ -26,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/apiserver/binder"
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
@@ -178,10 +179,14 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 
 func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	c := o.Config
+	quota, err := config.ParseSize(c.APIServer.EtcdQuota)
+	if err != nil {
+		return nil, fmt.Errorf("apiServer.etcdQuota: %w", err)
+	}
 	return apiserver.New(ctx, apiserver.Config{
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
-		EtcdTick: c.APIServer.EtcdTick.Duration, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
+		EtcdTick: c.APIServer.EtcdTick.Duration, EtcdQuota: quota, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
 		Log: o.Log.With("role", "apiserver"),
 	})
 }

@@ -11,12 +11,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -36,7 +40,7 @@ const (
 	// prefix is where a Kubernetes API server keeps its objects.
 	prefix = "/registry"
 	// compactionInterval is how often revisions are dropped that are older than one interval: a watch, or a paged list,
-	// may go on from a revision that is up to that old.
+	// may go on from a revision that is up to that old. When the store is nearly full, package etcd drops them earlier.
 	compactionInterval = 5 * time.Minute
 )
 
@@ -66,7 +70,7 @@ var _ generic.RESTOptionsGetter = (*Store)(nil)
 // New makes a Store and begins to compact etcd. Close ends that; it does not close the client.
 func New(cfg Config) *Store {
 	client := &kubernetes.Client{Client: cfg.Client}
-	client.Kubernetes = client
+	client.Kubernetes = explained{client}
 	// The library asks each endpoint of the client whether it can report the progress of a watch, which lists from the
 	// watch cache need. An in-process client has no endpoint to ask.
 	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
@@ -78,6 +82,23 @@ func New(cfg Config) *Store {
 	}
 	return s
 }
+
+// explained makes errors of the store that people can do something about errors of the API.
+type explained struct{ kubernetes.Interface }
+
+// OptimisticPut implements kubernetes.Interface.
+func (e explained) OptimisticPut(ctx context.Context, key string, value []byte, expectedRevision int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
+	resp, err := e.Interface.OptimisticPut(ctx, key, value, expectedRevision, opts)
+	if errdefs.IsResourceExhausted(err) {
+		err = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: reasonFull, Message: err.Error(),
+		}}
+	}
+	return resp, err
+}
+
+// reasonFull is the reason in the status of a request that is refused for lack of room.
+const reasonFull metav1.StatusReason = "InsufficientStorage"
 
 // embedded answers for the etcd of this process: it is of the version that it was linked with.
 type embedded struct{}

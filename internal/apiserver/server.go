@@ -56,9 +56,11 @@ type Server struct {
 	cfg      Config
 	pki      *pki.PKI
 	listener *listener
-	etcd     *etcd.Server
-	store    *store.Store
-	generic  *genericapiserver.GenericAPIServer
+	// certificate is the one that is served.
+	certificate servingCert
+	etcd        *etcd.Server
+	store       *store.Store
+	generic     *genericapiserver.GenericAPIServer
 	// serving is closed when requests are accepted, ready when they can all be answered, drained when, at the end, all
 	// have been.
 	serving, ready chan struct{}

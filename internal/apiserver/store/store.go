@@ -60,6 +60,8 @@ type Store struct {
 	// compactor tells the caches from which revision on etcd still has the history.
 	compactor etcd3.Compactor
 	stop      func()
+	// clock is that of all caches.
+	clock *beat
 
 	mu      sync.Mutex
 	cachers []*cacher.Cacher
@@ -76,7 +78,7 @@ func New(cfg Config) *Store {
 	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
 
 	compactor := etcd3.NewCompactor(cfg.Client, compactionInterval, clock.RealClock{}, nil)
-	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, compactor: compactor, stop: compactor.Stop}
+	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, compactor: compactor, stop: compactor.Stop, clock: newBeat()}
 	for _, gr := range cfg.Uncached {
 		s.uncached[gr] = true
 	}
@@ -190,6 +192,7 @@ func (s *Store) open(config *storagebackend.ConfigForResource, resourcePrefix st
 		IndexerFuncs:        triggers,
 		Indexers:            indexers,
 		Codec:               config.Codec,
+		Clock:               s.clock,
 	})
 	if err != nil {
 		raw.Close()

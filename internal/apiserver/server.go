@@ -27,6 +27,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/pki"
+	"monopod.dev/monopod/internal/apiserver/snapshot"
 	"monopod.dev/monopod/internal/apiserver/store"
 )
 
@@ -100,6 +101,13 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 
 // startStore makes the certificates and starts etcd, at once: the one waits for the disk, the other for its clock.
 func (s *Server) startStore(ctx context.Context) error {
+	aside, err := snapshot.Finish(s.cfg.DataDir)
+	if err != nil {
+		return fmt.Errorf("finish the restoration of a snapshot: %w", err)
+	}
+	if aside != "" {
+		s.cfg.Log.Info("a snapshot was restored", "before", aside)
+	}
 	certificates := make(chan error, 1)
 	go func() {
 		var renewed []string
@@ -110,7 +118,6 @@ func (s *Server) startStore(ctx context.Context) error {
 		}
 		certificates <- err
 	}()
-	var err error
 	s.etcd, err = etcd.Start(ctx, etcd.Config{
 		DataDir:   filepath.Join(s.cfg.DataDir, "etcd"),
 		SocketDir: filepath.Join(s.cfg.RunDir, "etcd"),

@@ -36,7 +36,8 @@ space; the next start of the node would remove it, too).
              checked again, and what remains is shown.
 
 The exit code is 0 when nothing is wrong (with --repair: any more), 1 when something is, or the check failed, and 2 for a command line
-or a configuration that cannot be used. The objects of the API are not looked at: etcd checks its own store.`,
+or a configuration that cannot be used. The objects of the API are not looked at: etcd checks its own store
+(and 'monopod snapshot' saves it).`,
 		Example: `  monopod fsck
   monopod fsck --deep --data-dir /srv/monopod
   monopod fsck --repair

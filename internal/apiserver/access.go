@@ -95,8 +95,8 @@ func (s *Server) writeKubeconfig(admin pki.Pair) error {
 	return nil
 }
 
-// renewCertificates replaces certificates that come near their end while the server runs. The server and the clients of
-// this process read the files again by themselves.
+// renewCertificates replaces certificates that come near their end while the server runs. The clients of this process
+// read the files again by themselves.
 func (s *Server) renewCertificates(ctx context.Context) error {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
@@ -121,5 +121,6 @@ func (s *Server) renew() (renewed []string, err error) {
 	if err != nil || len(renewed) == 0 {
 		return nil, err
 	}
+	s.certificate.pair.Store(&p.Server)
 	return renewed, s.writeKubeconfig(p.Admin)
 }

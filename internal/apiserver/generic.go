@@ -2,11 +2,13 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -32,6 +34,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/admission"
 	"monopod.dev/monopod/internal/apiserver/authz"
 	"monopod.dev/monopod/internal/apiserver/openapi"
+	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 )
@@ -92,6 +95,8 @@ func (s *Server) build() error {
 	s.drained = config.DrainedNotify()
 	config.ShutdownWatchTerminationGracePeriod = shutdownGrace
 	config.EnableProfiling = false
+	// It keeps a metric of how many requests are in flight, once a second; that nobody is idle then costs more than it tells.
+	config.DisabledPostStartHooks = sets.NewString("max-in-flight-filter")
 	config.StorageObjectCountTracker = nil // it serves priority and fairness, which is off
 	// The library's own clients of itself (informers for plugins) are not used, but it insists on a configuration.
 	config.LoopbackClientConfig = &rest.Config{Host: s.url()}
@@ -129,13 +134,31 @@ func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Se
 }
 
 func (s *Server) secure(config *genericapiserver.Config, clientCA dynamiccertificates.CAContentProvider) error {
-	cert, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving", s.pki.Server.CertFile, s.pki.Server.KeyFile)
-	if err != nil {
+	if _, err := tls.X509KeyPair(s.pki.Server.Cert, s.pki.Server.Key); err != nil {
 		return fmt.Errorf("serving certificate: %w", err)
 	}
-	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: cert, ClientCA: clientCA}
+	s.certificate.pair.Store(&s.pki.Server)
+	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: &s.certificate, ClientCA: clientCA}
 	return nil
 }
+
+// servingCert is the certificate that is served. The library asks for it once a minute. Its own way, to watch the files, wakes an idle machine
+// twice a second; who writes them is this process.
+type servingCert struct{ pair atomic.Pointer[pki.Pair] }
+
+var _ dynamiccertificates.CertKeyContentProvider = (*servingCert)(nil)
+
+// Name implements dynamiccertificates.CertKeyContentProvider.
+func (*servingCert) Name() string { return "serving" }
+
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
+func (c *servingCert) CurrentCertKeyContent() (cert, key []byte) {
+	p := c.pair.Load()
+	return p.Cert, p.Key
+}
+
+// AddListener implements dynamiccertificates.Notifier.
+func (*servingCert) AddListener(dynamiccertificates.Listener) {}
 
 // tokens authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol.
 // Without a token file it knows nobody.

@@ -29,6 +29,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/apiserver/snapshot"
 	"monopod.dev/monopod/internal/apiserver/store"
 	"monopod.dev/monopod/internal/probation"
 )
@@ -53,6 +54,8 @@ type Config struct {
 	AllowedOrigins []string
 	// EtcdTick is etcd's heartbeat (see etcd.Config).
 	EtcdTick time.Duration
+	// EtcdQuota bounds what objects take, in bytes (see etcd.Config); 0: the default.
+	EtcdQuota int64
 	// NodeName is the node whose agent gets credentials, NodeAddresses are the names and addresses of that node.
 	NodeName      string
 	NodeAddresses []string
@@ -66,8 +69,10 @@ type Server struct {
 	cfg      Config
 	pki      *pki.PKI
 	listener *listener
-	etcd     *etcd.Server
-	store    *store.Store
+	// certificate is the one that is served.
+	certificate servingCert
+	etcd        *etcd.Server
+	store       *store.Store
 	// encryption is what secrets are stored with.
 	encryption *encryption.Encryption
 	generic    *genericapiserver.GenericAPIServer
@@ -112,6 +117,13 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 
 // startStore makes the certificates and starts etcd, at once: the one waits for the disk, the other for its clock.
 func (s *Server) startStore(ctx context.Context) error {
+	aside, err := snapshot.Finish(s.cfg.DataDir)
+	if err != nil {
+		return fmt.Errorf("finish the restoration of a snapshot: %w", err)
+	}
+	if aside != "" {
+		s.cfg.Log.Info("a snapshot was restored", "before", aside)
+	}
 	certificates := make(chan error, 1)
 	go func() {
 		var renewed []string
@@ -122,11 +134,11 @@ func (s *Server) startStore(ctx context.Context) error {
 		}
 		certificates <- err
 	}()
-	var err error
 	s.etcd, err = etcd.Start(ctx, etcd.Config{
 		DataDir:   filepath.Join(s.cfg.DataDir, "etcd"),
 		SocketDir: filepath.Join(s.cfg.RunDir, "etcd"),
 		Tick:      s.cfg.EtcdTick,
+		Quota:     s.cfg.EtcdQuota,
 		Log:       s.cfg.Log,
 	})
 	return errors.Join(<-certificates, err)

@@ -87,11 +87,12 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	setAudit(&c.APIServer.Audit)
 	set(&c.APIServer.Kubeconfig, "/etc/monopod/kubeconfig")
 	if c.APIServer.EtcdTick.Duration == 0 {
-		c.APIServer.EtcdTick.Duration = 100 * time.Millisecond
+		c.APIServer.EtcdTick.Duration = time.Second
 	}
 	if len(c.Controllers.Enabled) == 0 {
 		c.Controllers.Enabled = []string{"*"}
 	}
+	set(&c.APIServer.EtcdQuota, "2Gi")
 	setNumber(&c.Agent.Port, DefaultAgentPort)
 	set(&c.Agent.PodLogsDir, "/var/log/pods")
 	if c.Agent.MaxPods == 0 {
@@ -200,6 +201,9 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
 	}
 	v.controllers(c.Controllers.Enabled)
+	if n, err := ParseSize(c.APIServer.EtcdQuota); err != nil || n < leastQuota || n > mostQuota {
+		v.add("apiServer.etcdQuota", c.APIServer.EtcdQuota, `be a size from "16Mi" to "8Gi"`)
+	}
 	v.handlers(c.Runtime.Handlers)
 	v.logRotation(c.Runtime.LogRotation)
 	v.oneOf("runtime.selinux", c.Runtime.SELinux, "auto", "enabled", "disabled")

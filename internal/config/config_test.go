@@ -126,6 +126,8 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"cgroup driver": {func(c *v1alpha1.NodeConfiguration) { c.Runtime.CgroupDriver = "v2" }, []string{"runtime.cgroupDriver", "v2", "cgroupfs, systemd"}},
 		"log size":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxSize = "1Ki" }, []string{"logRotation.maxSize", "1Ki", "64Ki"}},
 		"log unit":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxSize = "10MB" }, []string{"logRotation.maxSize", "10MB"}},
+		"small quota":   {func(c *v1alpha1.NodeConfiguration) { c.APIServer.EtcdQuota = "1Mi" }, []string{"apiServer.etcdQuota", "1Mi", "16Mi"}},
+		"quota unit":    {func(c *v1alpha1.NodeConfiguration) { c.APIServer.EtcdQuota = "2GB" }, []string{"apiServer.etcdQuota", "2GB"}},
 		"log files":     {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxFiles = 1 }, []string{"logRotation.maxFiles", "at least 2"}},
 		"relative cdi":  {func(c *v1alpha1.NodeConfiguration) { c.Devices.CDISpecDirs = []string{"cdi"} }, []string{"cdiSpecDirs"}},
 	} {

@@ -29,6 +29,12 @@ const (
 	leastLogFiles = 2
 )
 
+// The quota of the API's store: enough for etcd to work with, and not more than it works well with.
+const (
+	leastQuota = 16 << 20
+	mostQuota  = 8 << 30
+)
+
 func (v *faults) logRotation(r v1alpha1.LogRotation) {
 	if r.MaxFiles < leastLogFiles {
 		v.add("runtime.logRotation.maxFiles", r.MaxFiles, fmt.Sprintf("be at least %d", leastLogFiles))

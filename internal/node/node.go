@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/controllers"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/host/private"
@@ -172,6 +173,10 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 
 func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	c := o.Config
+	quota, err := config.ParseSize(c.APIServer.EtcdQuota)
+	if err != nil {
+		return nil, fmt.Errorf("apiServer.etcdQuota: %w", err)
+	}
 	return apiserver.New(ctx, apiserver.Config{
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
@@ -180,7 +185,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 			PolicyFile: c.APIServer.Audit.PolicyFile, LogPath: c.APIServer.Audit.LogPath, MaxSize: int(c.APIServer.Audit.LogMaxSize),
 			MaxBackups: int(*c.APIServer.Audit.LogMaxBackups), MaxAge: int(c.APIServer.Audit.LogMaxAge),
 		},
-		EtcdTick: c.APIServer.EtcdTick.Duration, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
+		EtcdTick: c.APIServer.EtcdTick.Duration, EtcdQuota: quota, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
 		Log: o.Log.With("role", "apiserver"),
 	})
 }

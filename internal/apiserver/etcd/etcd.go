@@ -7,10 +7,13 @@
 //   - from outside of the process the store is reached through a unix socket in a directory of mode 0700 only: there is
 //     no TCP port;
 //   - what a client was told is written has been synced to the disk (no setting here trades that away);
-//   - data that another process uses is refused with an error, not waited for.
+//   - data that another process uses is refused with an error, not waited for;
+//   - what is in use is bounded by the quota. A full store refuses new objects, and objects that grow, with an error that says so;
+//     it answers reads, takes deletions and the updates that lead to them, and takes objects again as soon as there is room;
+//   - the file is written anew, while all is served, when most of it is free.
 //
-// It does not compact: the API server knows for how long revisions are needed and asks for it. It bounds the size of the
-// store (Quota): a full store refuses writes and goes on answering reads.
+// The API server knows for how long revisions are needed and asks for their compaction. Only when the use comes near the quota all but
+// the present ones are dropped here, earlier.
 package etcd
 
 import (
@@ -28,15 +31,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
-	// Quota bounds the store's file, in bytes.
-	Quota = 2 << 30
+	// DefaultQuota and MinQuota are in bytes.
+	DefaultQuota, MinQuota = 2 << 30, 16 << 20
 	// snapshotCount and catchUp bound the log entries that are kept in memory: up to their sum. A single member has no
 	// follower that would have to catch up.
 	snapshotCount, catchUp = 2000, 10
+	// DefaultTick is etcd's heartbeat.
+	DefaultTick = time.Second
+	// backstop is how long a write that the keeper does not know of may wait for etcd's commit to its database. It is in the log on the
+	// disk at once.
+	backstop = 10 * time.Second
 	// memberName is written into the store when it is made.
 	memberName = "monopod"
 	// maxSocketPath is what the kernel's sockaddr_un holds (unix(7)), less its final zero.
@@ -49,10 +62,19 @@ type Config struct {
 	DataDir string
 	// SocketDir holds the socket; it is made with mode 0700 when it is missing.
 	SocketDir string
-	// Tick is the heartbeat of the consensus. A short one makes the start quick (the single member elects itself after
-	// one to nine ticks) and costs processor time for ever; 0 is 100 ms.
+	// Tick is the heartbeat of the consensus, by which a single member does nothing; it costs processor time for ever. Seven of it are
+	// the shortest time to live of etcd's own leases. 0 is DefaultTick.
 	Tick time.Duration
-	Log  *slog.Logger
+	// Quota bounds what objects and their old revisions take, in bytes; 0 is DefaultQuota. The file may become half as large again.
+	Quota int64
+	Log   *slog.Logger
+}
+
+func (c Config) quota() int64 {
+	if c.Quota == 0 {
+		return DefaultQuota
+	}
+	return c.Quota
 }
 
 // Server is a running etcd.
@@ -61,6 +83,8 @@ type Server struct {
 	client *clientv3.Client
 	log    core
 	lock   *os.File
+	// stopKeeper ends the keeper and returns when it has ended.
+	stopKeeper func()
 	// closing is closed when Close begins.
 	closing chan struct{}
 	once    sync.Once
@@ -69,7 +93,8 @@ type Server struct {
 // Start starts etcd and returns when it answers, or fails, or ctx ends.
 func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	log := newCore(cfg.Log)
-	ec, err := embedConfig(cfg, log)
+	var outside door
+	ec, err := embedConfig(cfg, log, &outside)
 	if err != nil {
 		return nil, err
 	}
@@ -82,26 +107,77 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 			lock.Close()
 		}
 	}()
+	if err := removeTemporary(cfg.DataDir); err != nil {
+		return nil, err
+	}
 	e, err := embed.StartEtcd(ec)
 	if err != nil {
 		return nil, explain(err, cfg)
 	}
-	s := &Server{etcd: e, log: log, lock: lock, closing: make(chan struct{})}
-	select {
-	case <-e.Server.ReadyNotify():
-	case err := <-e.Err():
-		e.Close()
-		return nil, explain(err, cfg)
-	case <-ctx.Done():
+	if err := awaitReady(ctx, e); err != nil {
 		log.closing.Store(true)
 		e.Close()
-		return nil, ctx.Err()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, explain(err, cfg)
 	}
-	s.client = v3client.New(e.Server)
+	s := &Server{etcd: e, log: log, lock: lock, closing: make(chan struct{})}
+	s.keep(ctx, cfg, &outside)
 	if err := release(cfg.DataDir); err != nil {
 		log.log.Debug("etcd's memory stays as it is", "error", err)
 	}
 	return s, nil
+}
+
+// keep starts the keeper and makes the client whose writes it admits.
+func (s *Server) keep(ctx context.Context, cfg Config, outside *door) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // until Close
+	k := &keeper{
+		etcd: s.etcd.Server, kv: v3rpc.NewKVServer(s.etcd.Server), limits: limitsOf(cfg.quota()), dir: cfg.DataDir, log: s.log.log,
+		ctx: ctx, first: make(chan struct{}, 1), asks: make(chan ask), dropped: time.Now(),
+	}
+	s.client = v3client.New(s.etcd.Server)
+	s.client.KV = clientv3.NewKVFromKVClient(adapter.KvServerToKvClient(&gate{k.kv, k}), s.client)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.run()
+	}()
+	outside.keeper.Store(k)
+	k.wrote(0) // the store may be full, and the alarm on, since the last time
+	s.stopKeeper = func() {
+		cancel()
+		<-ended
+	}
+}
+
+// electInterval is how long an election is waited for before it is asked for again. It takes a write to the disk.
+const electInterval = 10 * time.Millisecond
+
+// awaitReady has the member elected, and waits until etcd answers.
+func awaitReady(ctx context.Context, e *embed.Etcd) error {
+	again := time.NewTicker(electInterval)
+	defer again.Stop()
+	for {
+		// By itself a member waits some ticks for a leader to tell of itself, before it stands for election. This message is what a leader
+		// sends when it hands over: stand at once. It is ignored while the log's first entries are read.
+		if e.Server.Leader() != e.Server.MemberID() {
+			err := e.Server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: proto.Uint64(uint64(e.Server.MemberID()))})
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("elect the member: %w", err)
+			}
+		}
+		select {
+		case <-e.Server.ReadyNotify():
+			return nil
+		case err := <-e.Err():
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again.C:
+		}
+	}
 }
 
 // Client is a client of the store. It is closed by Close.
@@ -130,13 +206,14 @@ func (s *Server) Close() {
 	s.once.Do(func() {
 		close(s.closing)
 		s.log.closing.Store(true)
+		s.stopKeeper()
 		_ = s.client.Close() // its error says that streams were cut, which is what is wanted
 		s.etcd.Close()
 		_ = s.lock.Close() // nothing was written to it
 	})
 }
 
-func embedConfig(cfg Config, log core) (*embed.Config, error) {
+func embedConfig(cfg Config, log core, outside *door) (*embed.Config, error) {
 	for _, dir := range []string{cfg.DataDir, cfg.SocketDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make etcd's directory: %w", err)
@@ -154,7 +231,10 @@ func embedConfig(cfg Config, log core) (*embed.Config, error) {
 	}
 	tick := cfg.Tick
 	if tick == 0 {
-		tick = 100 * time.Millisecond
+		tick = DefaultTick
+	}
+	if cfg.quota() < MinQuota {
+		return nil, fmt.Errorf("etcd's quota is %s: use %s or more", size(cfg.Quota), size(MinQuota))
 	}
 	if tick < time.Millisecond || tick > 5*time.Second {
 		return nil, fmt.Errorf("etcd's tick is %v: use 1ms to 5s", tick)
@@ -164,13 +244,20 @@ func embedConfig(cfg Config, log core) (*embed.Config, error) {
 	ec.Name = memberName
 	ec.Dir = cfg.DataDir
 	ec.TickMs = uint(tick.Milliseconds())
-	// Five ticks are the least that etcd accepts; nobody else can win the election.
+	// Five ticks are the least that etcd accepts; awaitReady does not wait for them.
 	ec.ElectionMs = 5 * ec.TickMs
 	ec.PreVote = false
-	ec.QuotaBackendBytes = Quota
+	ec.QuotaBackendBytes = limitsOf(cfg.quota()).file
+	// The keeper commits what is written. This is for what etcd itself writes.
+	ec.BackendBatchInterval = backstop
+	// There are no versions of other members to follow, and none whose hashes could be compared.
+	ec.DowngradeCheckTime, ec.CompactHashCheckTime = 0, 24*time.Hour
 	ec.SnapshotCount, ec.SnapshotCatchUpEntries = snapshotCount, catchUp
 	ec.BackendFreelistType = "map"
+	// A compaction holds everybody up while it reads so many revisions, which may be large.
+	ec.CompactionBatchLimit = 200
 	ec.EnableGRPCGateway = false
+	ec.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(outside.intercept)}
 
 	u := url.URL{Scheme: "unix", Path: socket}
 	ec.ListenClientUrls = []url.URL{u}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
 	"monopod.dev/monopod/internal/apiserver/etcd"
@@ -166,5 +167,30 @@ func BenchmarkPut(b *testing.B) {
 		if _, err := s.Client().Put(b.Context(), fmt.Sprint("k", i), "v"); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// etcd's loop over watches that are behind runs as rarely as is set here, by a name that etcd does not promise.
+func TestIdleLoopIsSlow(t *testing.T) {
+	c := start(t, config(t)).Client()
+	first, err := c.Put(t.Context(), "k", "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Put(t.Context(), "k", "w"); err != nil {
+		t.Fatal(err)
+	}
+	var took time.Duration
+	for range 2 { // the first one ends when the loop runs, and the second waits for its next time
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if r := <-c.Watch(ctx, "k", clientv3.WithRev(first.Header.Revision)); r.Err() != nil || len(r.Events) != 2 {
+			t.Errorf("%v, %v", r.Events, r.Err())
+		}
+		cancel()
+		took = time.Since(begin)
+	}
+	if took < 500*time.Millisecond {
+		t.Errorf("a watch of the past got its first event after %v: the loop runs as often as etcd has it", took)
 	}
 }

@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
+	"syscall"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -30,6 +32,9 @@ func newCore(log *slog.Logger) core {
 const premature = "failed to update storage version"
 
 func (c core) level(l zapcore.Level) slog.Level {
+	if l > zapcore.ErrorLevel {
+		return slog.LevelError // the process ends with it
+	}
 	if l < zapcore.ErrorLevel || c.closing.Load() {
 		return slog.LevelDebug
 	}
@@ -61,8 +66,22 @@ func (c core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Message == premature {
 		l = slog.LevelDebug
 	}
-	c.log.Log(context.Background(), l, e.Message, attributes(fields)...) //nolint:forbidigo,sloglint // as above; the message is the library's
+	attrs := attributes(fields)
+	if e.Level > zapcore.ErrorLevel {
+		attrs = append(attrs, "hint", hint(fields))
+	}
+	c.log.Log(context.Background(), l, e.Message, attrs...) //nolint:forbidigo,sloglint // as above; the message is the library's
 	return nil
+}
+
+// hint is what to do after etcd has ended the process, because it could not write.
+func hint(fields []zapcore.Field) string {
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok && errors.Is(err, syscall.ENOSPC) {
+			return "the disk is full: make room on the file system of the data directory and start again; nothing that was acknowledged is lost, and pods run on"
+		}
+	}
+	return "the API server's store cannot go on, so the process ends; pods run on"
 }
 
 // Sync implements zapcore.Core.

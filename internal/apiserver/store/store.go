@@ -11,12 +11,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -37,7 +41,7 @@ const (
 	// prefix is where a Kubernetes API server keeps its objects.
 	prefix = "/registry"
 	// compactionInterval is how often revisions are dropped that are older than one interval: a watch, or a paged list,
-	// may go on from a revision that is up to that old.
+	// may go on from a revision that is up to that old. When the store is nearly full, package etcd drops them earlier.
 	compactionInterval = 5 * time.Minute
 )
 
@@ -64,6 +68,8 @@ type Store struct {
 	// compactor tells the caches from which revision on etcd still has the history.
 	compactor etcd3.Compactor
 	stop      func()
+	// clock is that of all caches.
+	clock *beat
 
 	mu      sync.Mutex
 	cachers []*cacher.Cacher
@@ -74,13 +80,13 @@ var _ generic.RESTOptionsGetter = (*Store)(nil)
 // New makes a Store and begins to compact etcd. Close ends that; it does not close the client.
 func New(cfg Config) *Store {
 	client := &kubernetes.Client{Client: cfg.Client}
-	client.Kubernetes = client
+	client.Kubernetes = explained{client}
 	// The library asks each endpoint of the client whether it can report the progress of a watch, which lists from the
 	// watch cache need. An in-process client has no endpoint to ask.
 	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
 
 	compactor := etcd3.NewCompactor(cfg.Client, compactionInterval, clock.RealClock{}, nil)
-	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, versions: cfg.Versions, transformer: cfg.Transformer, compactor: compactor, stop: compactor.Stop}
+	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, versions: cfg.Versions, transformer: cfg.Transformer, compactor: compactor, stop: compactor.Stop, clock: newBeat()}
 	if s.transformer == nil {
 		s.transformer = func(schema.GroupResource) value.Transformer { return identity.NewEncryptCheckTransformer() }
 	}
@@ -89,6 +95,23 @@ func New(cfg Config) *Store {
 	}
 	return s
 }
+
+// explained makes errors of the store that people can do something about errors of the API.
+type explained struct{ kubernetes.Interface }
+
+// OptimisticPut implements kubernetes.Interface.
+func (e explained) OptimisticPut(ctx context.Context, key string, value []byte, expectedRevision int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
+	resp, err := e.Interface.OptimisticPut(ctx, key, value, expectedRevision, opts)
+	if errdefs.IsResourceExhausted(err) {
+		err = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: reasonFull, Message: err.Error(),
+		}}
+	}
+	return resp, err
+}
+
+// reasonFull is the reason in the status of a request that is refused for lack of room.
+const reasonFull metav1.StatusReason = "InsufficientStorage"
 
 // embedded answers for the etcd of this process: it is of the version that it was linked with.
 type embedded struct{}
@@ -185,6 +208,7 @@ func (s *Store) open(config *storagebackend.ConfigForResource, resourcePrefix st
 		IndexerFuncs:        triggers,
 		Indexers:            indexers,
 		Codec:               config.Codec,
+		Clock:               s.clock,
 	})
 	if err != nil {
 		raw.Close()

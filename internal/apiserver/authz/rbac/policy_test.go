@@ -46,7 +46,9 @@ func (s *stored) Watch(ctx context.Context, _ *metainternalversion.ListOptions) 
 type cluster struct{ roles, bindings, clusterRoles, clusterBindings *stored }
 
 func newCluster() cluster {
-	at := func(list runtime.Object) *stored { return &stored{list: list, watches: make(chan *watch.FakeWatcher, 1)} }
+	at := func(list runtime.Object) *stored {
+		return &stored{list: list, watches: make(chan *watch.FakeWatcher, 1)}
+	}
 	meta := metav1.ListMeta{ResourceVersion: "1"}
 	return cluster{
 		at(&rbacv1.RoleList{ListMeta: meta}), at(&rbacv1.RoleBindingList{ListMeta: meta}),
@@ -115,7 +117,9 @@ func to(all ...string) (made []rbacv1.Subject) {
 	return made
 }
 
-func ref(kind, name string) rbacv1.RoleRef { return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name} }
+func ref(kind, name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+}
 
 // example has a cluster role for everybody of dev, a role in the namespace web, and a cluster role bound there only.
 func example() cluster {

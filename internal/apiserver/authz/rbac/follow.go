@@ -97,8 +97,11 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 	defer w.Stop()
 	for e := range w.ResultChan() {
-		if e.Type == watch.Error {
+		switch e.Type {
+		case watch.Error:
 			return fmt.Errorf("watch %s: %w", f.resource, apierrors.FromObject(e.Object))
+		case watch.Bookmark:
+			continue
 		}
 		obj := e.Object
 		if shared, ok := obj.(runtime.CacheableObject); ok {

@@ -196,9 +196,15 @@ func (p *Policy) visit(who user.Info, namespace string, see func(g *grant, rules
 
 // rulesOf are the rules of the role that a binding in a namespace names.
 func (p *Policy) rulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
-	at, resource := key{namespace, ref.Name}, "roles"
-	if ref.Kind == "ClusterRole" {
+	var at key
+	var resource string
+	switch {
+	case ref.Kind == "ClusterRole":
 		at, resource = key{"", ref.Name}, "clusterroles"
+	case ref.Kind == "Role" && namespace != "":
+		at, resource = key{namespace, ref.Name}, "roles"
+	default:
+		return nil, fmt.Errorf("unsupported role reference kind: %q", ref.Kind)
 	}
 	rules, ok := p.roles[at]
 	if !ok {

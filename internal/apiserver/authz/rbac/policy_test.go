@@ -221,6 +221,22 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
+// A cluster role binding to a role, which validation refuses, does not give the cluster role of that name.
+func TestReferences(t *testing.T) {
+	p := example().run(t)
+	for _, tc := range []struct {
+		kind, name, namespace string
+		want                  bool
+	}{
+		{"ClusterRole", "all", "", true}, {"ClusterRole", "all", "web", true}, {"Role", "secrets", "web", true},
+		{"Role", "all", "", false}, {"Role", "all", "web", false}, {"Role", "secrets", "other", false}, {"Other", "all", "", false}, {"Other", "secrets", "web", false},
+	} {
+		if rules, err := p.RulesOf(ref(tc.kind, tc.name), tc.namespace); (err == nil) != tc.want || (len(rules) > 0) != tc.want {
+			t.Errorf("%+v: %v, %v", tc, rules, err)
+		}
+	}
+}
+
 func TestRulesFor(t *testing.T) {
 	p := example().run(t)
 	both := &user.DefaultInfo{Name: "joe", Groups: []string{"dev"}}

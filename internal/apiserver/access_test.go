@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,26 +49,7 @@ func withToken(i *instance, token string) *rest.Config {
 func TestAccess(t *testing.T) {
 	i := startWithTokens(t)
 	defer i.end(t)
-	t.Run("nobody gets anything but 401", func(t *testing.T) {
-		for name, cfg := range map[string]*rest.Config{"anonymous": anonymous(i), "a wrong token": withToken(i, "guess"), "a stranger's certificate": stranger(t, i)} {
-			transport, err := rest.TransportFor(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, path := range []string{"/", "/api", "/api/v1/namespaces", "/apis", "/healthz", "/livez", "/readyz", "/version", "/metrics", "/openapi/v3", "/nonsense"} {
-				resp, err := (&http.Client{Transport: transport}).Get(cfg.Host + path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				body, _ := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				var status metav1.Status
-				if err := json.Unmarshal(body, &status); resp.StatusCode != http.StatusUnauthorized || err != nil || status.Reason != metav1.StatusReasonUnauthorized {
-					t.Errorf("%s, %s: %d %s", name, path, resp.StatusCode, body)
-				}
-			}
-		}
-	})
+	t.Run("who is nobody", func(t *testing.T) { nobodysAccess(t, i) })
 	t.Run("a user of no group", func(t *testing.T) {
 		k := kubectl{t: t, kubeconfig: tokenKubeconfig(t, i, "joes"), home: t.TempDir()}
 		k.fail(`User "joe" cannot list resource "pods"`, "", "get", "pods")
@@ -101,6 +83,36 @@ func TestAccess(t *testing.T) {
 			t.Errorf("mode %v (%v), want 0600", info.Mode(), err)
 		}
 	})
+}
+
+// nobodysAccess: health and version are told to who shows no credentials. All else, and who shows wrong ones, gets 401.
+func nobodysAccess(t *testing.T, i *instance) {
+	public := []string{"/healthz", "/livez", "/readyz", "/version"}
+	closed := []string{"/", "/api", "/api/v1/namespaces", "/apis", "/healthz/etcd", "/livez/ping", "/readyz/startup", "/version/", "/metrics", "/openapi/v3", "/nonsense"}
+	for name, cfg := range map[string]*rest.Config{"anonymous": anonymous(i), "a wrong token": withToken(i, "guess"), "a stranger's certificate": stranger(t, i)} {
+		transport, err := rest.TransportFor(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range append(closed, public...) {
+			resp, err := (&http.Client{Transport: transport}).Get(cfg.Host + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if name == "anonymous" && slices.Contains(public, path) {
+				if resp.StatusCode != http.StatusOK {
+					t.Errorf("%s, %s: %d %s", name, path, resp.StatusCode, body)
+				}
+				continue
+			}
+			var status metav1.Status
+			if err := json.Unmarshal(body, &status); resp.StatusCode != http.StatusUnauthorized || err != nil || status.Reason != metav1.StatusReasonUnauthorized {
+				t.Errorf("%s, %s: %d %s", name, path, resp.StatusCode, body)
+			}
+		}
+	}
 }
 
 // stranger has a certificate of another authority, for a name that would be an administrator's here.

@@ -15,11 +15,9 @@ import (
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -33,6 +31,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/admission"
 	"monopod.dev/monopod/internal/apiserver/authz"
+	"monopod.dev/monopod/internal/apiserver/authz/rbac"
 	"monopod.dev/monopod/internal/apiserver/openapi"
 	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
@@ -48,7 +47,8 @@ func (s *Server) build() error {
 	if err != nil {
 		return err
 	}
-	authorizer := authz.New()
+	s.policy = rbac.New(s.cfg.Log)
+	authorizer := authz.New(s.policy)
 	resources, err := s.list(tokens, authorizer)
 	if err != nil {
 		return err
@@ -68,8 +68,7 @@ func (s *Server) build() error {
 	if err := s.secure(config, clientCA); err != nil {
 		return err
 	}
-	config.Authentication.Authenticator = s.listener.Authenticator(group.NewAuthenticatedGroupAdder(
-		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens)))
+	config.Authentication.Authenticator = s.listener.Authenticator(authentication(clientCA.VerifyOptions, tokens))
 	config.Authorization.Authorizer = authorizer
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
 		Getter:   s.namespaces(),

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
@@ -22,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
+	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/review"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/resource"
@@ -30,7 +30,7 @@ import (
 )
 
 // list is all that is served.
-func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer) ([]resource.Resource, error) {
+func (s *Server) list(tokens authenticator.Request, authz review.Authorizer) ([]resource.Resource, error) {
 	agents, err := reach.New(reach.Config{
 		Nodes:          storageOf{s, corev1.SchemeGroupVersion.WithResource("nodes")},
 		CA:             s.pki.CA,
@@ -49,6 +49,7 @@ func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer)
 		pod.Resource(pod.Config{Agents: agents, Authorizer: authz}),
 		secret.Resource(),
 	}
+	all = append(all, rbac.Resources(rbac.Guard{Authorizer: authz, Policy: s.policy})...)
 	all = append(all, review.Authentication(tokens)...)
 	return append(all, review.Authorization(authz)...), nil
 }
@@ -61,6 +62,7 @@ func (s *Server) open(resources []resource.Resource) (*scheme.Set, error) {
 	var hooks []scheme.Hook
 	for _, r := range resources {
 		hooks = append(hooks, r.AddToScheme)
+		s.rights = append(s.rights, r.Rights()...)
 		stored := r.Served()[0]
 		config.Versions[stored.GroupResource()] = stored.GroupVersion()
 		if r.Uncached() {

@@ -4,7 +4,7 @@
 // It guarantees:
 //   - all its durable state is etcd's and the certificates' (DataDir/etcd, DataDir/pki): a server that starts on the data
 //     of another, however that one ended, continues it;
-//   - nobody without credentials gets any answer but 401, or holds the port;
+//   - nobody without credentials gets any answer but 401, other than from /healthz, /livez, /readyz and /version, or holds the port;
 //   - when Run returns, etcd is closed and nothing of the server is left but its files.
 //
 // It reaches pods only through the HTTPS API of the agent of their node.
@@ -24,6 +24,7 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"monopod.dev/monopod/internal/apiserver/authz/rbac"
 	"monopod.dev/monopod/internal/apiserver/encryption"
 	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/apiserver/pki"
@@ -81,6 +82,9 @@ type Server struct {
 	serving, ready chan struct{}
 	drained        <-chan struct{}
 	storages       resource.Storages
+	// policy is what roles and bindings say, rights what the cluster's own roles have of the resources that are served.
+	policy *rbac.Policy
+	rights []resource.Right
 
 	mu sync.Mutex
 	// closing is closed by Close; ended is non-nil from Run's begin and closed at its end.
@@ -153,8 +157,8 @@ func (s *Server) pkiConfig() pki.Config {
 	}
 }
 
-// Ready is closed when the API answers all requests: the caches are filled, the system's namespaces exist and the
-// administrator's kubeconfig is written.
+// Ready is closed when the API answers all requests: the caches are filled, the system's namespaces and roles
+// exist and the administrator's kubeconfig is written.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Port is the port that the API is served on.
@@ -203,6 +207,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		}
 		return nil
 	})
+	task(s.authorize)
 	task(s.renewCertificates)
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.etcd.Wait() }()
@@ -227,6 +232,9 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	}
 	if err := namespace.Create(ctx, s.namespaces(), namespace.System()); err != nil {
 		return ignoreEnd(ctx, err)
+	}
+	if !await(ctx, s.policy.Synced()) {
+		return nil
 	}
 	if err := s.writeKubeconfig(s.pki.Admin); err != nil {
 		return err

@@ -182,3 +182,27 @@ func pages(t *testing.T, c kubernetes.Interface, ns string) {
 		t.Errorf("pages of three gave %d objects, want 7", seen)
 	}
 }
+
+// A watch of what has no cache begins after the newest revision, and says nothing for as long as nothing is written.
+func TestListsBesideIdleWatches(t *testing.T) {
+	i := start(t, newConfig(t))
+	defer i.end(t)
+	c := i.admin(t)
+	events, err := c.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.CoreV1().Events("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: events.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	begin := time.Now()
+	if _, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The library's watch cache gives up to wait for etcd after 3 s.
+	if took := time.Since(begin); took > 2500*time.Millisecond {
+		t.Errorf("a list took %v: the caches wait for a stream that they share with a client's watch", took)
+	}
+}

@@ -8,10 +8,11 @@ const (
 	Namespace        = "namespace"
 	GarbageCollector = "garbage-collector"
 	Certificates     = "certificates"
+	Aggregation      = "clusterrole-aggregation"
 )
 
 // Names are the names of all controllers.
-func Names() []string { return []string{Binder, Namespace, GarbageCollector, Certificates} }
+func Names() []string { return []string{Binder, Namespace, GarbageCollector, Certificates, Aggregation} }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's
 // --controllers.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/controllers/aggregate"
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
 	"monopod.dev/monopod/internal/controllers/garbage"
@@ -140,6 +141,8 @@ func late() []controller {
 		return garbage.New(garbage.Config{
 			Metadata: s.metadata, Discovery: s.discovery, Events: s.recorder("garbage-collector-controller"), Log: log,
 		}), nil
+	}}, {Aggregation, func(s *shared, log *slog.Logger) (runner, error) {
+		return aggregate.New(aggregate.Config{Client: s.client.RbacV1(), ClusterRoles: s.informers.Rbac().V1().ClusterRoles(), Log: log})
 	}}, {Certificates, func(s *shared, log *slog.Logger) (runner, error) {
 		if s.authority == nil {
 			return idle{}, nil

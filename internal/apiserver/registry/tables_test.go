@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
+	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 )
 
@@ -106,6 +108,14 @@ func TestTables(t *testing.T) {
 		{"events, wide", event.Resource().Table(), &corev1.EventList{Items: []corev1.Event{*old, *fresh}}, true,
 			"LAST SEEN|TYPE|REASON|OBJECT|SUBOBJECT|SOURCE|MESSAGE|FIRST SEEN|COUNT|NAME\n" +
 				"3h|Warning|Failed|pod/p|spec.containers{c}|agent, n1|no luck|120m|4|e\n60m|Normal|Made|node/n1||c, c-1|made|3h|3|f"},
+		{"role", rbac.Roles(rbac.Guard{}).Table(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r", CreationTimestamp: metav1.Unix(1, 0)}}, false,
+			"NAME|CREATED AT\nr|1970-01-01T00:00:01Z"},
+		{"role binding", rbac.RoleBindings(rbac.Guard{}).Table(), &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "r"}}, false,
+			"NAME|ROLE|AGE\nx|Role/r|3h"},
+		{"cluster role binding, wide", rbac.ClusterRoleBindings(rbac.Guard{}).Table(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "r"},
+			Subjects: []rbacv1.Subject{{Kind: "User", Name: "a"}, {Kind: "Group", Name: "g"}, {Kind: "User", Name: "b"}, {Kind: "ServiceAccount", Namespace: "n", Name: "s"}},
+		}, true, "NAME|ROLE|AGE|USERS|GROUPS|SERVICEACCOUNTS\nx|ClusterRole/r|3h|a, b|g|n/s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := render(t, tc.convertor, tc.obj, tc.wide); got != tc.want {

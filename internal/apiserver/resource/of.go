@@ -37,6 +37,8 @@ type Of[T Object, L runtime.Object] struct {
 	Namespaced        bool
 	// ReadBy and WrittenBy are the least of the cluster's roles that may.
 	ReadBy, WrittenBy Role
+	// Grants are rights of the cluster's roles beside reading and writing ("impersonate"), without Group and Resource.
+	Grants []Right
 
 	// Default fills in what a client may leave out. It is called with what comes from a client or the store and must change nothing the second time.
 	Default func(obj T)
@@ -119,6 +121,10 @@ func (o Of[T, L]) Rights() []Right {
 	var all []Right
 	for _, at := range o.Served() {
 		all = append(all, rights(at.Group, o.Plural, o.ReadBy, o.WrittenBy)...)
+		for _, r := range o.Grants {
+			r.Group, r.Resource = at.Group, o.Plural
+			all = append(all, r)
+		}
 		if o.Status != nil {
 			all = append(all, rights(at.Group, o.Plural+"/status", o.ReadBy, Nobody)...)
 		}

@@ -193,7 +193,7 @@ func (s *Store) open(config *storagebackend.ConfigForResource, resourcePrefix st
 	}
 	deletable := etcd3.NewStoreWithUnsafeCorruptObjectDeletion(raw, config.GroupResource)
 	if s.uncached[config.GroupResource] {
-		return deletable, raw.Close, nil
+		return apart{deletable}, raw.Close, nil
 	}
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             deletable,

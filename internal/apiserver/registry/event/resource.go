@@ -23,6 +23,7 @@ func Resource() resource.Of[*corev1.Event, *corev1.EventList] {
 		Short:      []string{"ev"},
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
+		WrittenBy:  resource.Editor,
 		Fields:     selectable,
 		Columns:    columns(),
 		Row:        eventRow,

@@ -13,7 +13,7 @@ func Resource() resource.Of[*coordinationv1.Lease, *coordinationv1.LeaseList] {
 		Group:      coordinationv1.GroupName,
 		Plural:     "leases",
 		Namespaced: true,
-		ReadBy:     resource.Viewer,
+		ReadBy:     resource.Editor,
 		WrittenBy:  resource.Editor,
 		Create:     validate,
 		// A holder may PUT its lease without asking first. A lease is a lock, so an update names what it replaces.

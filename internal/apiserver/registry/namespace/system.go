@@ -11,9 +11,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// System are the namespaces that always exist: users' default, the system's own, and that of nodes' leases.
+// System are the namespaces that always exist: users' default, the system's own, what everybody may read of it, and that of nodes' leases.
 func System() []string {
-	return []string{corev1.NamespaceDefault, metav1.NamespaceSystem, corev1.NamespaceNodeLease}
+	return []string{corev1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 }
 
 // Create makes the given namespaces, where they do not exist yet.

@@ -21,7 +21,22 @@ func Resource(cfg Config) resource.Resource {
 			s, err := NewStorage(options, cfg)
 			return s.Map(), err
 		},
+		Roles: rights(),
 	}
+}
+
+// rights: who may see pods does not see into their containers, because what they hold (secrets, identities) is more than a pod says.
+func rights() (all []resource.Right) {
+	add := func(role resource.Role, verbs []string, paths ...string) {
+		for _, path := range paths {
+			all = append(all, resource.Right{Role: role, Group: corev1.GroupName, Resource: path, Verbs: verbs})
+		}
+	}
+	add(resource.Viewer, resource.ReadVerbs, "pods", "pods/log", "pods/status")
+	add(resource.Editor, resource.ReadVerbs, "pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
+	add(resource.Editor, resource.WriteVerbs, "pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
+	add(resource.Editor, []string{"create"}, "pods/eviction")
+	return all
 }
 
 // AddToScheme adds to a scheme that knows core/v1 all that serving pods needs: defaults, the fields that can be

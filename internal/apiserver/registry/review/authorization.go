@@ -15,8 +15,14 @@ import (
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
+// Authorizer decides, and tells the rules by which it does.
+type Authorizer interface {
+	authorizer.Authorizer
+	authorizer.RuleResolver
+}
+
 // Authorization are the resources of authorization.k8s.io/v1.
-func Authorization(authz authorizer.Authorizer) []resource.Resource {
+func Authorization(authz Authorizer) []resource.Resource {
 	return resources(authorizationv1.SchemeGroupVersion, map[string]rest.Storage{
 		"subjectaccessreviews": storage(kind[authorizationv1.SubjectAccessReview]{
 			singular: "SubjectAccessReview",
@@ -56,7 +62,43 @@ func Authorization(authz authorizer.Authorizer) []resource.Resource {
 				return nil
 			},
 		}),
+		"selfsubjectrulesreviews": storage(kind[authorizationv1.SelfSubjectRulesReview]{
+			singular: "SelfSubjectRulesReview",
+			answer: func(ctx context.Context, review *authorizationv1.SelfSubjectRulesReview) error {
+				caller, ok := genericrequest.UserFrom(ctx)
+				if !ok {
+					return apierrors.NewInternalError(errors.New("the request has no user"))
+				}
+				if review.Spec.Namespace == "" {
+					return apierrors.NewBadRequest("spec.namespace of the SelfSubjectRulesReview is empty: it must be the namespace whose rules are asked for")
+				}
+				review.Status = rules(ctx, authz, caller, review.Spec.Namespace)
+				return nil
+			},
+		}),
 	})
+}
+
+// rules asks for all that somebody may in a namespace.
+func rules(ctx context.Context, authz authorizer.RuleResolver, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
+	resources, paths, incomplete, err := authz.RulesFor(ctx, who, namespace)
+	status := authorizationv1.SubjectRulesReviewStatus{
+		ResourceRules:    make([]authorizationv1.ResourceRule, 0, len(resources)),
+		NonResourceRules: make([]authorizationv1.NonResourceRule, 0, len(paths)),
+		Incomplete:       incomplete,
+	}
+	for _, r := range resources {
+		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: r.GetResources(), ResourceNames: r.GetResourceNames(),
+		})
+	}
+	for _, r := range paths {
+		status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.GetVerbs(), NonResourceURLs: r.GetNonResourceURLs()})
+	}
+	if err != nil {
+		status.EvaluationError = err.Error()
+	}
+	return status
 }
 
 func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {

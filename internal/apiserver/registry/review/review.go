@@ -6,12 +6,14 @@
 //	authorization.k8s.io/v1    subjectaccessreviews   may they?
 //	                           localsubjectaccessreviews (the same within a namespace)
 //	                           selfsubjectaccessreviews  may I?
+//	                           selfsubjectrulesreviews   what may I?
 package review
 
 import (
 	"context"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,9 +31,15 @@ func resources(gv schema.GroupVersion, storages map[string]rest.Storage) (all []
 			Storages: func(generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 				return map[string]rest.Storage{name: storage}, nil
 			},
+			Roles: rights[name],
 		})
 	}
 	return all
+}
+
+// rights: who gives rights in a namespace may ask for others there.
+var rights = map[string][]resource.Right{
+	"localsubjectaccessreviews": {{Role: resource.Admin, Group: authorizationv1.GroupName, Resource: "localsubjectaccessreviews", Verbs: []string{"create"}}},
 }
 
 // kind is what all reviews have in common: they can be created, and that is all.

@@ -1,0 +1,172 @@
+package bootstrap
+
+import (
+	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// legacyUnknownSigner is the signer whose name certificates.k8s.io/v1 no longer has.
+const legacyUnknownSigner = "kubernetes.io/legacy-unknown"
+
+// reviews are the questions that whoever serves an API of their own asks.
+func reviews() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{on("create", authenticated, "tokenreviews"), on("create", authorized, "subjectaccessreviews")}
+}
+
+// system are the roles of a cluster's own parts.
+func (p *Policy) system() {
+	p.clusterRole("system:monitoring", nil,
+		at("/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/*"), on("get", core, "nodes/metrics"))
+	p.bindCluster("system:monitoring", group(user.MonitoringGroup))
+	p.clusterRole("system:auth-delegator", nil, reviews()...)
+
+	p.nodes()
+	p.scheduler()
+
+	p.clusterRole("system:kube-controller-manager", nil, append(reviews(),
+		tell(),
+		on("create", coordination, "leases"), named("get update", coordination, "leases", "kube-controller-manager"),
+		on("create", core, "secrets serviceaccounts"), on("delete", core, "secrets"),
+		on("get", core, "namespaces secrets serviceaccounts configmaps"), on("update", core, "secrets serviceaccounts"),
+		on("list watch", everyGroup, "*"), // informers
+		on("create", core, "serviceaccounts/token"),
+	)...)
+	p.bindCluster("system:kube-controller-manager", userNamed(user.KubeControllerManager))
+
+	p.clusterRole("system:kube-aggregator", nil, on(read, core, "services endpoints"))
+	p.clusterRole("system:kube-dns", nil, on("list watch", core, "endpoints services"))
+	p.bindCluster("system:kube-dns", account("kube-dns"))
+}
+
+// nodes are the roles of agents of nodes and of what runs beside them.
+func (p *Policy) nodes() {
+	// The authorizer of nodes narrows this to a node's own objects, so the role is bound to nobody. The binding is there for tools that look for it.
+	p.clusterRole("system:node", nil,
+		on("create", authenticated, "tokenreviews"), on("create", authorized, "subjectaccessreviews localsubjectaccessreviews"),
+		on(read, core, "services"),
+		on("create get list watch", core, "nodes"), on("update patch", core, "nodes/status"), on("update patch", core, "nodes"),
+		tell(),
+		on(read, core, "pods"), on("create delete", core, "pods"), on("update patch", core, "pods/status"), on("create", core, "pods/eviction"),
+		on(read, core, "secrets configmaps"), on("get", core, "persistentvolumeclaims persistentvolumes"), on("get", core, "endpoints"),
+		on("create get list watch", certificates, "certificatesigningrequests"),
+		on("get create update patch delete", coordination, "leases"),
+		on("get", storage, "volumeattachments"), on("create", core, "serviceaccounts/token"), on("get", core, "serviceaccounts"),
+		on("get update patch", core, "persistentvolumeclaims/status"),
+		on(read, storage, "csidrivers"), on("get create update patch delete", storage, "csinodes"),
+		on(read, "node.k8s.io", "runtimeclasses"),
+		on("get", "resource.k8s.io", "resourceclaims"), on("deletecollection", "resource.k8s.io", "resourceslices"),
+	)
+	p.bindCluster("system:node")
+	p.clusterRole("system:node-bootstrapper", nil, on("create get list watch", certificates, "certificatesigningrequests"))
+	p.clusterRole("system:node-problem-detector", nil, on("get", core, "nodes"), on("patch", core, "nodes/status"), tell())
+	p.clusterRole("system:node-proxier", nil,
+		on("list watch", core, "services endpoints"), on(read, core, "nodes"), tell(),
+		on("list watch", "networking.k8s.io", "servicecidrs"), on("list watch", discovery, "endpointslices"))
+	p.bindCluster("system:node-proxier", userNamed(user.KubeProxy))
+	p.clusterRole("system:kubelet-api-admin", nil,
+		on(read, core, "nodes"), on("proxy", core, "nodes"),
+		on("*", core, "nodes/proxy nodes/metrics nodes/stats nodes/log"), on("*", core, "nodes/pods nodes/healthz nodes/configz"))
+
+	const requests = "system:certificates.k8s.io:certificatesigningrequests:"
+	p.clusterRole(requests+"nodeclient", nil, on("create", certificates, "certificatesigningrequests/nodeclient"))
+	p.clusterRole(requests+"selfnodeclient", nil, on("create", certificates, "certificatesigningrequests/selfnodeclient"))
+	for name, signer := range map[string]string{
+		"legacy-unknown":                legacyUnknownSigner,
+		"kubelet-serving":               certificatesv1.KubeletServingSignerName,
+		"kube-apiserver-client":         certificatesv1.KubeAPIServerClientSignerName,
+		"kube-apiserver-client-kubelet": certificatesv1.KubeAPIServerClientKubeletSignerName,
+	} {
+		p.clusterRole("system:certificates.k8s.io:"+name+"-approver", nil, named("approve", certificates, "signers", signer))
+	}
+}
+
+// scheduler are the roles of who gives pods a node: upstream's scheduler needs all of it, ours some.
+func (p *Policy) scheduler() {
+	p.clusterRole("system:kube-scheduler", nil, append(reviews(),
+		tell(),
+		on("create", coordination, "leases"), named("get update list watch", coordination, "leases", "kube-scheduler"),
+		on(readWrite, coordination, "leasecandidates"),
+		on(read, core, "nodes namespaces"), on("get list watch delete", core, "pods"),
+		on("create", core, "pods/binding bindings"), on("patch update", core, "pods/status"),
+		on(read, core, "services replicationcontrollers"), on(read, "apps", "replicasets statefulsets"), on(read, "policy", "poddisruptionbudgets"),
+		on(read, core, "persistentvolumeclaims persistentvolumes"),
+		on(read, storage, "csinodes volumeattachments csidrivers csistoragecapacities"),
+		on(read, "resource.k8s.io", "deviceclasses resourceslices"), on(readUpdate, "resource.k8s.io", "resourceclaims resourceclaims/status"),
+		on("update", core, "pods/finalizers"),
+	)...)
+	p.bindCluster("system:kube-scheduler", userNamed(user.KubeScheduler))
+	p.clusterRole("system:volume-scheduler", nil,
+		on(readUpdate, core, "persistentvolumes"), on(read, storage, "storageclasses"), on(readUpdate, core, "persistentvolumeclaims"))
+	p.bindCluster("system:volume-scheduler", userNamed(user.KubeScheduler))
+}
+
+const controller = "system:controller:"
+
+// controllers are the roles of controllers, each bound to the service account of its name.
+func (p *Policy) controllers() {
+	for name, rules := range map[string][]rbacv1.PolicyRule{
+		"certificate-controller": {
+			on("get list watch delete", certificates, "certificatesigningrequests"),
+			on("update", certificates, "certificatesigningrequests/status certificatesigningrequests/approval"),
+			named("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName),
+			named("sign", certificates, "signers", legacyUnknownSigner, certificatesv1.KubeAPIServerClientSignerName,
+				certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName),
+			on("create", authorized, "subjectaccessreviews"), tell(),
+		},
+		// It writes roles with more rights than its own.
+		"clusterrole-aggregation-controller": {on("escalate get list watch update patch", rbacv1.GroupName, "clusterroles")},
+		"endpoint-controller": {
+			on(read, core, "services pods"), on("get list watch create update delete", core, "endpoints"), on("create", core, "endpoints/restricted"), tell(),
+		},
+		"endpointslice-controller": {
+			on(read, core, "services pods nodes"), on("update", core, "services/finalizers"),
+			on("get list watch create update delete", discovery, "endpointslices"), tell(),
+		},
+		"endpointslicemirroring-controller": {
+			on(read, core, "services endpoints"), on("update", core, "services/finalizers endpoints/finalizers"),
+			on("get list watch create update delete", discovery, "endpointslices"), tell(),
+		},
+		"generic-garbage-collector": {on("get list watch patch update delete", everyGroup, "*"), tell()},
+		"namespace-controller": {
+			on("get list watch delete", core, "namespaces"), on("update", core, "namespaces/finalize namespaces/status"),
+			on("get list watch delete deletecollection", everyGroup, "*"),
+		},
+		"node-controller": {
+			on("get list watch update delete patch", core, "nodes"), on("patch update", core, "nodes/status pods/status"),
+			on("list watch get delete", core, "pods"), on(read, coordination, "leases"), tell(),
+		},
+		"pod-garbage-collector":      {on("list watch delete", core, "pods"), on(read, core, "nodes"), on("patch", core, "pods/status")},
+		"root-ca-cert-publisher":     {on("create update", core, "configmaps"), tell()},
+		"service-account-controller": {on("create", core, "serviceaccounts"), tell()},
+	} {
+		p.clusterRole(controller+name, nil, rules...)
+		p.bindCluster(controller+name, account(name))
+	}
+}
+
+// namespaced are the roles in the system's own namespaces.
+func (p *Policy) namespaced() {
+	const kubeSystem, kubePublic = metav1.NamespaceSystem, metav1.NamespacePublic
+	const authentication = "extension-apiserver-authentication"
+	p.role(kubeSystem, authentication+"-reader", named(read, core, "configmaps", authentication))
+	p.bind(kubeSystem, "system::"+authentication+"-reader", authentication+"-reader", userNamed(user.KubeControllerManager), userNamed(user.KubeScheduler))
+
+	for name, accounts := range map[string][]rbacv1.Subject{
+		"kube-controller-manager": {userNamed(user.KubeControllerManager), account("kube-controller-manager"), account("leader-election-controller")},
+		"kube-scheduler":          {userNamed(user.KubeScheduler), account("kube-scheduler")},
+	} {
+		lock := "system::leader-locking-" + name
+		p.role(kubeSystem, lock, on("get watch list create update", coordination, "leases leasecandidates"))
+		p.bind(kubeSystem, lock, lock, accounts...)
+	}
+
+	const signer, cleaner = controller + "bootstrap-signer", controller + "token-cleaner"
+	p.role(kubeSystem, signer, on(read, core, "secrets"))
+	p.bind(kubeSystem, signer, signer, account("bootstrap-signer"))
+	p.role(kubePublic, signer, on(read, core, "configmaps"), named("update", core, "configmaps", "cluster-info"), tell())
+	p.bind(kubePublic, signer, signer, account("bootstrap-signer"))
+	p.role(kubeSystem, cleaner, on("get list watch delete", core, "secrets"), tell())
+	p.bind(kubeSystem, cleaner, cleaner, account("token-cleaner"))
+}

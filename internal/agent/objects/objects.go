@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Kind is the kind of a held object.
@@ -24,8 +26,8 @@ type Kind string
 
 // The kinds.
 const (
-	ConfigMap Kind = "configmaps"
-	Secret    Kind = "secrets"
+	ConfigMap = Kind(pods.ConfigMap)
+	Secret    = Kind(pods.Secret)
 )
 
 // Name names an object.

@@ -41,6 +41,8 @@ var layers = []layer{
 	{"internal/admin/protocol", nil, "what is spoken over the administration socket, for both sides"},
 	{"internal/pods", nil, "what a pod says is a pure function, of which the roles know nothing but this"},
 	{"internal/apiserver", append([]string{"internal/pods"}, base...), "a role reaches another one only through a public protocol"},
+	{"internal/controllers", []string{"internal/pods"},
+		"upstream's controllers can stand in its place, and ours beside anybody's API server: it knows the Kubernetes API, by client-go, and nothing else"},
 	{"internal/agent", append([]string{"internal/pods", "internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -41,12 +42,12 @@ const shutdownGrace = 2 * time.Second
 
 // build makes the HTTP side of the server: the library's, with what is not used here left out.
 func (s *Server) build() error {
-	tokens, err := s.tokens()
+	bearers, err := s.bearers()
 	if err != nil {
 		return err
 	}
 	authorizer := authz.New()
-	resources, err := s.list(tokens, authorizer)
+	resources, err := s.list(group.NewAuthenticatedGroupAdder(bearers), authorizer)
 	if err != nil {
 		return err
 	}
@@ -66,12 +67,13 @@ func (s *Server) build() error {
 		return err
 	}
 	config.Authentication.Authenticator = group.NewAuthenticatedGroupAdder(
-		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens))
+		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), bearers))
+	config.Authentication.APIAudiences = s.tokens.Audiences()
 	config.Authorization.Authorizer = authorizer
-	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
-		Getter:   s.namespaces(),
-		Immortal: namespaces.System(),
-	})
+	config.AdmissionControl = genericadmission.NewChainHandler(
+		admission.Namespaces{Getter: s.namespaces(), Immortal: namespaces.System()},
+		admission.ServiceAccounts{Accounts: reader{s}},
+	)
 	namer := apiopenapi.NewDefinitionNamer(set.Wire)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.Definitions, namer)
 	config.OpenAPIConfig.Info.Title = "Monopod"
@@ -119,6 +121,13 @@ func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Se
 		config.OpenAPIConfig, config.OpenAPIV3Config); err != nil {
 		return fmt.Errorf("install OpenAPI: %w", err)
 	}
+	documents, err := s.tokens.Documents(s.url())
+	if err != nil {
+		return err
+	}
+	for path, handler := range documents {
+		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
+	}
 	return nil
 }
 
@@ -131,17 +140,19 @@ func (s *Server) secure(config *genericapiserver.Config, clientCA dynamiccertifi
 	return nil
 }
 
-// tokens authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol.
-// Without a token file it knows nobody.
-func (s *Server) tokens() (authenticator.Request, error) {
-	if s.cfg.TokenAuthFile == "" {
-		return union.New(), nil
+// bearers authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol: those of service accounts, and those
+// of the token file, which are for the API server alone.
+func (s *Server) bearers() (authenticator.Request, error) {
+	known := []authenticator.Token{s.tokens}
+	if s.cfg.TokenAuthFile != "" {
+		listed, err := tokenfile.NewCSV(s.cfg.TokenAuthFile)
+		if err != nil {
+			return nil, fmt.Errorf("token file %s: %w; its lines are token,user,uid,\"group1,group2\"", s.cfg.TokenAuthFile, err)
+		}
+		known = append(known, authenticator.WrapAudienceAgnosticToken(s.tokens.Audiences(), listed))
 	}
-	tokens, err := tokenfile.NewCSV(s.cfg.TokenAuthFile)
-	if err != nil {
-		return nil, fmt.Errorf("token file %s: %w; its lines are token,user,uid,\"group1,group2\"", s.cfg.TokenAuthFile, err)
-	}
-	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens)), nil
+	token := tokenunion.New(known...)
+	return union.New(bearertoken.New(token), websocket.NewProtocolAuthenticator(token)), nil
 }
 
 // checkStore is healthy when etcd answers.

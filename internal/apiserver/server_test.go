@@ -9,17 +9,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/controllers/rootca"
+	"monopod.dev/monopod/internal/controllers/serviceaccount"
 )
 
 // instance is a running server.
@@ -77,7 +81,8 @@ func start(t testing.TB, cfg apiserver.Config) *instance {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	i := &instance{Server: s, cfg: cfg, stop: func() error { cancel(); return <-done }}
+	endControllers := func() {}
+	i := &instance{Server: s, cfg: cfg, stop: func() error { endControllers(); cancel(); return <-done }}
 	select {
 	case <-s.Ready():
 	case err := <-done:
@@ -86,7 +91,43 @@ func start(t testing.TB, cfg apiserver.Config) *instance {
 		t.Fatal("the server is not ready after a minute")
 	}
 	t.Logf("ready after %v", time.Since(begin))
+	endControllers = runControllers(t, cfg.Kubeconfig)
 	return i
+}
+
+// runControllers runs those controllers without which no pod is let into a namespace. end returns when they have ended.
+func runControllers(t testing.TB, kubeconfig string) (end func()) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig) // unlike AdminConfig, it reads no files for ever
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	namespaces := factory.Core().V1().Namespaces()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	for _, c := range []interface{ Run(context.Context) error }{
+		serviceaccount.New(serviceaccount.Config{Client: client, Namespaces: namespaces}),
+		rootca.New(rootca.Config{Client: client, Namespaces: namespaces, CA: config.CAData}),
+	} {
+		all.Go(func() {
+			if err := c.Run(ctx); err != nil {
+				t.Errorf("a controller ended with %v", err)
+			}
+		})
+	}
+	namespaces.Informer() // the controllers may not have asked for it yet
+	factory.StartWithContext(ctx)
+	return func() {
+		cancel()
+		all.Wait()
+		factory.Shutdown()
+	}
 }
 
 func TestRunEndsCleanly(t *testing.T) {

@@ -67,7 +67,8 @@ var (
 
 // everybody who has authenticated may discover the API and ask about themselves.
 var everybody = rules{
-	{verbs: []string{"get"}, paths: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi/*", "/version", "/version/"}},
+	{verbs: []string{"get"}, paths: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi/*", "/version", "/version/",
+		"/.well-known/openid-configuration", "/openid/v1/jwks"}},
 	{group: "authentication.k8s.io", resources: []string{"selfsubjectreviews"}, verbs: []string{"create"}},
 	{group: "authorization.k8s.io", resources: []string{"selfsubjectaccessreviews"}, verbs: []string{"create"}},
 }

@@ -36,6 +36,9 @@ func setPodDefaults(pod *corev1.Pod) {
 	setDefault(&spec.SchedulerName, corev1.DefaultSchedulerName)
 	setDefaultPointer(&spec.TerminationGracePeriodSeconds, defaultGracePeriodSeconds)
 	setDefaultPointer(&spec.EnableServiceLinks, true)
+	// The older name of the field (core/v1, DeprecatedServiceAccount) says the same.
+	setDefault(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}

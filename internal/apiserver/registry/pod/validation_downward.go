@@ -109,15 +109,35 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 				taken(item.Path, items.Index(i).Child("path"))
 			}
 		}
-		if s.ServiceAccountToken != nil || s.ClusterTrustBundle != nil || s.PodCertificate != nil {
+		if s.ServiceAccountToken != nil {
+			kinds++
+			token := at.Child("serviceAccountToken")
+			errs = append(errs, validateToken(s.ServiceAccountToken, token)...)
+			taken(s.ServiceAccountToken.Path, token.Child("path"))
+		}
+		if s.ClusterTrustBundle != nil || s.PodCertificate != nil {
 			kinds++ // refused by name elsewhere
 		}
 		switch {
 		case kinds == 0:
-			errs = append(errs, field.Required(at, "must specify one of: `configMap`, `secret` or `downwardAPI`"))
+			errs = append(errs, field.Required(at, "must specify one of: `configMap`, `secret`, `downwardAPI` or `serviceAccountToken`"))
 		case kinds > 1:
 			errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
 		}
+	}
+	return errs
+}
+
+// validateToken is about the token of a service account in a file; its life has the bounds of a TokenRequest.
+func validateToken(s *corev1.ServiceAccountTokenProjection, at *field.Path) field.ErrorList {
+	errs := validateFilePath(s.Path, at.Child("path"))
+	switch seconds := at.Child("expirationSeconds"); {
+	case s.ExpirationSeconds == nil:
+		errs = append(errs, field.Required(seconds, ""))
+	case *s.ExpirationSeconds < 10*60:
+		errs = append(errs, field.Invalid(seconds, *s.ExpirationSeconds, "may not specify a duration less than 10 minutes"))
+	case *s.ExpirationSeconds > 1<<32:
+		errs = append(errs, field.Invalid(seconds, *s.ExpirationSeconds, "may not specify a duration larger than 2^32 seconds"))
 	}
 	return errs
 }

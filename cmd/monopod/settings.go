@@ -98,6 +98,12 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Kubeconfig })},
 	{"token-auth-file", "FILE", `bearer tokens, CSV lines of token,user,uid,"group1,group2"`, roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.TokenAuthFile })},
+	{"service-account-issuer", "URL,...", "issuers of service account tokens: the first one signs, all are taken (default https://kubernetes.default.svc.cluster.local)", roleAPIServer,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.ServiceAccountIssuers })},
+	{"service-account-max-token-expiration", "DURATION", "how long a service account token is good for at most (default 8760h)", roleAPIServer,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			return c.APIServer.ServiceAccountMaxTokenExpiration.UnmarshalText([]byte(v))
+		}},
 	{"etcd-tick", "DURATION", "heartbeat of the embedded etcd (default 100ms)", roleAPIServer,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.EtcdTick.UnmarshalText([]byte(v))

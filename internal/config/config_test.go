@@ -126,6 +126,12 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"log size":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxSize = "1Ki" }, []string{"logRotation.maxSize", "1Ki", "64Ki"}},
 		"log unit":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxSize = "10MB" }, []string{"logRotation.maxSize", "10MB"}},
 		"log files":     {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxFiles = 1 }, []string{"logRotation.maxFiles", "at least 2"}},
+		"token issuer": {func(c *v1alpha1.NodeConfiguration) {
+			c.APIServer.ServiceAccountIssuers = []string{"https://a", "http://b"}
+		}, []string{"apiServer.serviceAccountIssuers", `"http://b"`, "https"}},
+		"token life": {func(c *v1alpha1.NodeConfiguration) {
+			c.APIServer.ServiceAccountMaxTokenExpiration.Duration = time.Minute
+		}, []string{"apiServer.serviceAccountMaxTokenExpiration", "1m0s", "1h"}},
 		"relative cdi":  {func(c *v1alpha1.NodeConfiguration) { c.Devices.CDISpecDirs = []string{"cdi"} }, []string{"cdiSpecDirs"}},
 	} {
 		t.Run(name, func(t *testing.T) {

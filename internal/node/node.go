@@ -181,6 +181,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	return apiserver.New(ctx, apiserver.Config{
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
+		TokenIssuers: c.APIServer.ServiceAccountIssuers, MaxTokenLife: c.APIServer.ServiceAccountMaxTokenExpiration.Duration,
 		EtcdTick: c.APIServer.EtcdTick.Duration, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
 		Log: o.Log.With("role", "apiserver"),
 	})

@@ -43,6 +43,11 @@ type APIServer struct {
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// TokenAuthFile names a CSV file of bearer tokens (token,user,uid,"group1,group2"); empty: none.
 	TokenAuthFile string `json:"tokenAuthFile,omitempty"`
+	// ServiceAccountIssuers are the names (https URLs) by which this API server signs tokens of service accounts. The first one signs, all are
+	// taken, so that an issuer is changed by putting the new one before the old one. Default https://kubernetes.default.svc.cluster.local.
+	ServiceAccountIssuers []string `json:"serviceAccountIssuers,omitempty"`
+	// ServiceAccountMaxTokenExpiration is how long such a token is good for at most. Default 8760h.
+	ServiceAccountMaxTokenExpiration Duration `json:"serviceAccountMaxTokenExpiration,omitempty"`
 	// EtcdTick is the embedded etcd's heartbeat interval. Default 100ms; 10ms starts 0.2 s faster and costs about
 	// one per cent of a core when idle.
 	EtcdTick Duration `json:"etcdTick,omitempty"`

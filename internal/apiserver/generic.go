@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
+	authzunion "k8s.io/apiserver/pkg/authorization/union"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -31,7 +32,9 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 
 	"monopod.dev/monopod/internal/apiserver/admission"
+	"monopod.dev/monopod/internal/apiserver/admission/noderestriction"
 	"monopod.dev/monopod/internal/apiserver/authz"
+	"monopod.dev/monopod/internal/apiserver/authz/node"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/openapi"
 	"monopod.dev/monopod/internal/apiserver/scheme"
@@ -46,7 +49,12 @@ func (s *Server) build() error {
 	if err != nil {
 		return err
 	}
-	authorizer := authz.New()
+	authorizer, err := authzunion.New(
+		authzunion.NamedAuthorizer{AuthorizerName: "node", Authorizer: node.NewAuthorizer(reader{s})},
+		authzunion.NamedAuthorizer{AuthorizerName: "rules", Authorizer: authz.New()})
+	if err != nil {
+		return err
+	}
 	resources, err := s.list(group.NewAuthenticatedGroupAdder(bearers), authorizer)
 	if err != nil {
 		return err
@@ -73,6 +81,7 @@ func (s *Server) build() error {
 	config.AdmissionControl = genericadmission.NewChainHandler(
 		admission.Namespaces{Getter: s.namespaces(), Immortal: namespaces.System()},
 		admission.ServiceAccounts{Accounts: reader{s}},
+		noderestriction.Plugin{Objects: reader{s}},
 	)
 	namer := apiopenapi.NewDefinitionNamer(set.Wire)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.Definitions, namer)

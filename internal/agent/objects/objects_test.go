@@ -133,13 +133,13 @@ func TestToken(t *testing.T) {
 		want("1")
 		dueIn(48 * time.Minute)
 		want("1")
-		time.Sleep(48*time.Minute + time.Second)
+		<-time.After(48*time.Minute + time.Second)
 		want("2")
-		time.Sleep(49 * time.Minute)
+		<-time.After(49 * time.Minute)
 		fails = true
 		want("2") // until its end
 		dueIn(refreshPause)
-		time.Sleep(11*time.Minute + time.Second)
+		<-time.After(11*time.Minute + time.Second)
 		want("")
 		fails, life = false, 1000*time.Hour
 		want("3")

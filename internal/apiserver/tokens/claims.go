@@ -44,6 +44,6 @@ func newClaims(issuer string, audiences []string, s Subject, now time.Time, life
 			Issuer: issuer, Subject: serviceaccount.MakeUsername(s.Namespace, s.Account.Name), Audience: audiences, ID: uuid.NewString(),
 			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(life)),
 		},
-		Kubernetes: private{Namespace: s.Namespace, Account: s.Account, Pod: s.Pod, Secret: s.Secret, Node: s.Node},
+		Kubernetes: private(s),
 	}
 }

@@ -106,13 +106,19 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Audit.PolicyFile })},
 	{"audit-log-path", "FILE", `where they are written down, "-": standard output`, roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Audit.LogPath })},
+	{"service-account-issuer", "URL,...", "issuers of service account tokens: the first one signs, all are taken (default https://kubernetes.default.svc.cluster.local)", roleAPIServer,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.ServiceAccountIssuers })},
+	{"service-account-max-token-expiration", "DURATION", "how long a service account token is good for at most (default 8760h)", roleAPIServer,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			return c.APIServer.ServiceAccountMaxTokenExpiration.UnmarshalText([]byte(v))
+		}},
 	{"etcd-tick", "DURATION", "heartbeat of the embedded etcd (default 1s)", roleAPIServer,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.EtcdTick.UnmarshalText([]byte(v))
 		}},
 	{"etcd-quota", "SIZE", "what objects and their old revisions may take on the disk (default 2Gi)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.EtcdQuota })},
-	{"controllers", "NAME,...", "controllers that run: names (binder, namespace, garbage-collector, certificates, clusterrole-aggregation), * for all, -NAME for all but that one (default *)", roleAPIServer,
+	{"controllers", "NAME,...", "controllers that run: names (binder, service-account, root-ca, namespace, garbage-collector, certificates, clusterrole-aggregation), * for all, -NAME for all but that one (default *)", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Controllers.Enabled })},
 	{"agent-address", "IP", "address of the agent's HTTPS API (default: the host's address)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.Address })},

@@ -219,7 +219,7 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 }
 
 func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventRecorder, cfg worker.Config) *roster {
-	store := objects.New(ctx, a.kube)
+	store := objects.New(ctx, a.kube, a.log)
 	var hostIPs []string
 	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
 		hostIPs = append(hostIPs, ip.String())

@@ -20,7 +20,7 @@ apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-- {level: Request, resources: [{group: "", resources: [configmaps]}]}
+- {level: Request, resources: [{group: "", resources: [secrets]}]}
 - {level: None}
 `
 
@@ -34,7 +34,7 @@ func TestAudit(t *testing.T) {
 	cfg.Audit = apiserver.Audit{PolicyFile: policy, LogPath: filepath.Join(t.TempDir(), "log", "audit.log"), MaxSize: 1}
 	i := start(t, cfg)
 	c := i.admin(t).CoreV1()
-	if _, err := c.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "c"}, StringData: map[string]string{"k": "v"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -55,8 +55,8 @@ func TestAudit(t *testing.T) {
 		events = append(events, e)
 	}
 	if len(events) != 1 || events[0].Verb != "create" || events[0].ObjectRef.Name != "c" || events[0].User.Username != "kubernetes-admin" ||
-		!strings.Contains(string(events[0].RequestObject.Raw), `"k":"v"`) {
-		t.Errorf("written down: %+v, want the creation of the config map alone", events)
+		!strings.Contains(string(events[0].RequestObject.Raw), `"k":"dg=="`) {
+		t.Errorf("written down: %+v, want the creation of the secret alone", events)
 	}
 	if info, err := os.Stat(cfg.Audit.LogPath); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the log: %v, %v, want mode 0600", info, err)

@@ -15,10 +15,12 @@ import (
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -30,7 +32,9 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 
 	"monopod.dev/monopod/internal/apiserver/admission"
+	"monopod.dev/monopod/internal/apiserver/admission/noderestriction"
 	"monopod.dev/monopod/internal/apiserver/authz"
+	"monopod.dev/monopod/internal/apiserver/authz/node"
 	"monopod.dev/monopod/internal/apiserver/authz/rbac"
 	"monopod.dev/monopod/internal/apiserver/openapi"
 	"monopod.dev/monopod/internal/apiserver/pki"
@@ -43,13 +47,13 @@ const shutdownGrace = 2 * time.Second
 
 // build makes the HTTP side of the server: the library's, with what is not used here left out.
 func (s *Server) build() error {
-	tokens, err := s.tokens()
+	bearers, err := s.bearers()
 	if err != nil {
 		return err
 	}
 	s.policy = rbac.New(s.cfg.Log)
-	authorizer := authz.New(s.policy)
-	resources, err := s.list(tokens, authorizer)
+	authorizer := authz.New(node.NewAuthorizer(reader{s}), s.policy)
+	resources, err := s.list(group.NewAuthenticatedGroupAdder(bearers), authorizer)
 	if err != nil {
 		return err
 	}
@@ -68,12 +72,15 @@ func (s *Server) build() error {
 	if err := s.secure(config, clientCA); err != nil {
 		return err
 	}
-	config.Authentication.Authenticator = s.listener.Authenticator(authentication(clientCA.VerifyOptions, tokens))
+	config.Authentication.Authenticator = s.listener.Authenticator(authentication(clientCA.VerifyOptions, bearers))
+	config.Authentication.APIAudiences = s.tokens.Audiences()
 	config.Authorization.Authorizer = authorizer
-	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
-		Getter:   s.namespaces(),
-		Immortal: namespace.System(),
-	}, admission.Certificates{Authorizer: authorizer})
+	config.AdmissionControl = genericadmission.NewChainHandler(
+		admission.Namespaces{Getter: s.namespaces(), Immortal: namespace.System()},
+		admission.ServiceAccounts{Accounts: reader{s}},
+		noderestriction.Plugin{Objects: reader{s}},
+		admission.Certificates{Authorizer: authorizer},
+	)
 	if config.AuditPolicyRuleEvaluator, config.AuditBackend, err = s.cfg.Audit.open(); err != nil {
 		return err
 	}
@@ -129,6 +136,13 @@ func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Se
 		config.OpenAPIConfig, config.OpenAPIV3Config); err != nil {
 		return fmt.Errorf("install OpenAPI: %w", err)
 	}
+	documents, err := s.tokens.Documents(s.url())
+	if err != nil {
+		return err
+	}
+	for path, handler := range documents {
+		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
+	}
 	return nil
 }
 
@@ -159,17 +173,19 @@ func (c *servingCert) CurrentCertKeyContent() (cert, key []byte) {
 // AddListener implements dynamiccertificates.Notifier.
 func (*servingCert) AddListener(dynamiccertificates.Listener) {}
 
-// tokens authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol.
-// Without a token file it knows nobody.
-func (s *Server) tokens() (authenticator.Request, error) {
-	if s.cfg.TokenAuthFile == "" {
-		return union.New(), nil
+// bearers authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol: those of service accounts, and those
+// of the token file, which are for the API server alone.
+func (s *Server) bearers() (authenticator.Request, error) {
+	known := []authenticator.Token{s.tokens}
+	if s.cfg.TokenAuthFile != "" {
+		listed, err := tokenfile.NewCSV(s.cfg.TokenAuthFile)
+		if err != nil {
+			return nil, fmt.Errorf("token file %s: %w; its lines are token,user,uid,\"group1,group2\"", s.cfg.TokenAuthFile, err)
+		}
+		known = append(known, authenticator.WrapAudienceAgnosticToken(s.tokens.Audiences(), listed))
 	}
-	tokens, err := tokenfile.NewCSV(s.cfg.TokenAuthFile)
-	if err != nil {
-		return nil, fmt.Errorf("token file %s: %w; its lines are token,user,uid,\"group1,group2\"", s.cfg.TokenAuthFile, err)
-	}
-	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens)), nil
+	token := tokenunion.New(known...)
+	return union.New(bearertoken.New(token), websocket.NewProtocolAuthenticator(token)), nil
 }
 
 // checkStore is healthy when etcd answers.

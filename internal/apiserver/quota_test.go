@@ -63,6 +63,7 @@ func TestQuota(t *testing.T) {
 	if !ok || status.Status().Code != http.StatusInsufficientStorage || status.Status().Reason != "InsufficientStorage" || !strings.Contains(err.Error(), "--etcd-quota") {
 		t.Fatalf("the store is filled: %v", err)
 	}
+	defer i.control(t)()
 	deleteNamespace(ctx, t, c)
 	if _, err := maps.Create(ctx, big("again"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("after the namespace: %v", err)

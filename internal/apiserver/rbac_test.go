@@ -51,7 +51,7 @@ func rolesInForce(t *testing.T, admin, joe kubectl) {
 	joe.run("get", "nodes")
 	admin.run("get", "nodes", "--as", "ann", "--as-group", "ops")
 	admin.fail(`User "ann" cannot list`, "", "get", "nodes", "--as", "ann")
-	admin.run("delete", "namespace", "force")
+	admin.run("delete", "namespace", "force", "--wait=false") // nobody here empties it
 }
 
 func rolesView(t *testing.T, admin, joe kubectl) {

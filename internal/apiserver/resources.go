@@ -24,13 +24,14 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/review"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
+	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 	"monopod.dev/monopod/internal/apiserver/store"
 )
 
 // list is all that is served.
-func (s *Server) list(tokens authenticator.Request, authz review.Authorizer) ([]resource.Resource, error) {
+func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([]resource.Resource, error) {
 	agents, err := reach.New(reach.Config{
 		Nodes:          storageOf{s, corev1.SchemeGroupVersion.WithResource("nodes")},
 		CA:             s.pki.CA,
@@ -48,9 +49,12 @@ func (s *Server) list(tokens authenticator.Request, authz review.Authorizer) ([]
 		node.Resource(agents, authz),
 		pod.Resource(pod.Config{Agents: agents, Authorizer: authz}),
 		secret.Resource(),
+		serviceaccount.Resource(serviceaccount.TokenConfig{
+			Issuer: s.tokens, Audiences: s.tokens.Audiences(), MaxLife: s.cfg.MaxTokenLife, Bound: reader{s},
+		}),
 	}
 	all = append(all, rbac.Resources(rbac.Guard{Authorizer: authz, Policy: s.policy})...)
-	all = append(all, review.Authentication(tokens)...)
+	all = append(all, review.Authentication(bearers, s.tokens.Audiences())...)
 	return append(all, review.Authorization(authz)...), nil
 }
 

@@ -22,6 +22,11 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"monopod.dev/monopod/internal/apiserver/authz/rbac"
@@ -32,6 +37,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/snapshot"
 	"monopod.dev/monopod/internal/apiserver/store"
+	"monopod.dev/monopod/internal/apiserver/tokens"
 	"monopod.dev/monopod/internal/probation"
 )
 
@@ -53,6 +59,10 @@ type Config struct {
 	Audit Audit
 	// AllowedOrigins are the origins, beside the API server's own, whose pages may open WebSockets: "https://console.example.com".
 	AllowedOrigins []string
+	// TokenIssuers are the issuers of service account tokens (see tokens.Config); none: tokens.DefaultIssuer. MaxTokenLife is how long such a token is
+	// good for at most; 0: as long as was asked for.
+	TokenIssuers []string
+	MaxTokenLife time.Duration
 	// EtcdTick is etcd's heartbeat (see etcd.Config).
 	EtcdTick time.Duration
 	// EtcdQuota bounds what objects take, in bytes (see etcd.Config); 0: the default.
@@ -69,6 +79,7 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	pki      *pki.PKI
+	tokens   *tokens.Tokens
 	listener *listener
 	// certificate is the one that is served.
 	certificate servingCert
@@ -136,6 +147,9 @@ func (s *Server) startStore(ctx context.Context) error {
 		if len(renewed) > 0 {
 			s.cfg.Log.Info("certificates issued", "files", renewed)
 		}
+		if err == nil {
+			err = s.openTokens()
+		}
 		certificates <- err
 	}()
 	s.etcd, err = etcd.Start(ctx, etcd.Config{
@@ -146,6 +160,19 @@ func (s *Server) startStore(ctx context.Context) error {
 		Log:       s.cfg.Log,
 	})
 	return errors.Join(<-certificates, err)
+}
+
+// openTokens reads the keys of service account tokens, which are made at the first start.
+func (s *Server) openTokens() error {
+	keys, made, err := tokens.EnsureKeys(filepath.Join(s.cfg.DataDir, "pki"))
+	if err != nil {
+		return err
+	}
+	if made != "" {
+		s.cfg.Log.Info("key of service account tokens made", "file", made)
+	}
+	s.tokens, err = tokens.New(tokens.Config{Keys: keys, Issuers: s.cfg.TokenIssuers, Objects: reader{s}})
+	return err
 }
 
 func (s *Server) pkiConfig() pki.Config {
@@ -233,6 +260,9 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if err := namespace.Create(ctx, s.namespaces(), namespace.System()); err != nil {
 		return ignoreEnd(ctx, err)
 	}
+	if err := s.createAccounts(ctx, namespace.System()); err != nil {
+		return ignoreEnd(ctx, err)
+	}
 	if !await(ctx, s.policy.Synced()) {
 		return nil
 	}
@@ -241,6 +271,28 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	}
 	s.cfg.Log.Info("the Kubernetes API is ready", "url", s.url(), "kubeconfig", s.cfg.Kubeconfig)
 	close(s.ready)
+	return nil
+}
+
+// createAccounts makes the service account that pods have who name none, where there is none yet. A controller keeps it in all namespaces; in those that
+// the server makes, a pod can be created as soon as the server is ready.
+func (s *Server) createAccounts(ctx context.Context, namespaces []string) error {
+	const name = "default"
+	storage, ok := s.storages[corev1.SchemeGroupVersion]["serviceaccounts"].(rest.Creater)
+	if !ok {
+		return errors.New("service accounts cannot be created")
+	}
+	for _, ns := range namespaces {
+		if _, err := (reader{s}).ServiceAccount(ctx, ns, name, false); err == nil {
+			continue
+		}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
+		rest.FillObjectMetaSystemFields(account) // the handlers of requests do this for the others' objects
+		inside := genericrequest.WithNamespace(ctx, ns)
+		if _, err := storage.Create(inside, account, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("make service account %s/%s: %w", ns, name, err)
+		}
+	}
 	return nil
 }
 

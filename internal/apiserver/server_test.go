@@ -56,7 +56,7 @@ func (i *instance) control(t testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() {
-		done <- controllers.New(controllers.Config{Kube: i.AdminConfig(), Choice: []string{"*", "-binder"}, Log: i.cfg.Log}).Run(ctx)
+		done <- controllers.New(controllers.Config{Kube: i.AdminConfig(), Choice: []string{"*", "-binder", "-service-account", "-root-ca"}, Log: i.cfg.Log}).Run(ctx)
 	}()
 	return func() {
 		t.Helper()
@@ -95,7 +95,8 @@ func start(t testing.TB, cfg apiserver.Config) *instance {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	i := &instance{Server: s, cfg: cfg, stop: func() error { cancel(); return <-done }}
+	endControllers := func() {}
+	i := &instance{Server: s, cfg: cfg, stop: func() error { endControllers(); cancel(); return <-done }}
 	select {
 	case <-s.Ready():
 	case err := <-done:
@@ -104,7 +105,28 @@ func start(t testing.TB, cfg apiserver.Config) *instance {
 		t.Fatal("the server is not ready after a minute")
 	}
 	t.Logf("ready after %v", time.Since(begin))
+	endControllers = runControllers(t, cfg.Kubeconfig)
 	return i
+}
+
+// runControllers runs those controllers without which no pod is let into a namespace. end returns when they have ended.
+func runControllers(t testing.TB, kubeconfig string) (end func()) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig) // unlike AdminConfig, it reads no files for ever
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() {
+		done <- controllers.New(controllers.Config{Kube: config, Choice: []string{controllers.ServiceAccount, controllers.RootCA}}).Run(ctx)
+	}()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the controllers ended with %v", err)
+		}
+	}
 }
 
 func TestRunEndsCleanly(t *testing.T) {

@@ -86,6 +86,7 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	setNumber(&c.APIServer.Port, DefaultAPIPort)
 	setAudit(&c.APIServer.Audit)
 	set(&c.APIServer.Kubeconfig, "/etc/monopod/kubeconfig")
+	defaultTokens(&c.APIServer)
 	if c.APIServer.EtcdTick.Duration == 0 {
 		c.APIServer.EtcdTick.Duration = time.Second
 	}
@@ -197,6 +198,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 		v.add("agent.maxPods", c.Agent.MaxPods, "be at least 1")
 	}
 	v.images(&c.Agent)
+	v.tokens(&c.APIServer)
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
 	}

@@ -81,7 +81,7 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"port":         {func(c *v1alpha1.NodeConfiguration) { c.APIServer.Port = port(70000) }, []string{"apiServer.port", "70000"}},
 		"same port":    {func(c *v1alpha1.NodeConfiguration) { c.Agent.Port = port(6443) }, []string{"agent.port", "6443"}},
 		"address":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.BindAddress = "here" }, []string{"bindAddress", "here"}},
-		"controllers":  {func(c *v1alpha1.NodeConfiguration) { c.Controllers.Enabled = []string{"*", "-namespaces"} }, []string{"controllers.enabled", "-namespaces", "binder, namespace"}},
+		"controllers":  {func(c *v1alpha1.NodeConfiguration) { c.Controllers.Enabled = []string{"*", "-namespaces"} }, []string{"controllers.enabled", "-namespaces", "binder, service-account"}},
 		"selinux":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.SELinux = "true" }, []string{"runtime.selinux", "true", "auto, enabled, disabled"}},
 		"mode":         {func(c *v1alpha1.NodeConfiguration) { c.Network.Mode = "CNI" }, []string{"network.mode", "CNI", "auto, bridge, cni"}},
 		"cni conf":     {func(c *v1alpha1.NodeConfiguration) { c.Network.CNI.ConfDir = "net.d" }, []string{"network.cni.confDir", "net.d"}},
@@ -129,7 +129,13 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"small quota":   {func(c *v1alpha1.NodeConfiguration) { c.APIServer.EtcdQuota = "1Mi" }, []string{"apiServer.etcdQuota", "1Mi", "16Mi"}},
 		"quota unit":    {func(c *v1alpha1.NodeConfiguration) { c.APIServer.EtcdQuota = "2GB" }, []string{"apiServer.etcdQuota", "2GB"}},
 		"log files":     {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxFiles = 1 }, []string{"logRotation.maxFiles", "at least 2"}},
-		"relative cdi":  {func(c *v1alpha1.NodeConfiguration) { c.Devices.CDISpecDirs = []string{"cdi"} }, []string{"cdiSpecDirs"}},
+		"token issuer": {func(c *v1alpha1.NodeConfiguration) {
+			c.APIServer.ServiceAccountIssuers = []string{"https://a", "http://b"}
+		}, []string{"apiServer.serviceAccountIssuers", `"http://b"`, "https"}},
+		"token life": {func(c *v1alpha1.NodeConfiguration) {
+			c.APIServer.ServiceAccountMaxTokenExpiration.Duration = time.Minute
+		}, []string{"apiServer.serviceAccountMaxTokenExpiration", "1m0s", "1h"}},
+		"relative cdi": {func(c *v1alpha1.NodeConfiguration) { c.Devices.CDISpecDirs = []string{"cdi"} }, []string{"cdiSpecDirs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c v1alpha1.NodeConfiguration

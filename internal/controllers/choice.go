@@ -5,6 +5,8 @@ import "slices"
 // The names of the controllers.
 const (
 	Binder           = "binder"
+	ServiceAccount   = "service-account"
+	RootCA           = "root-ca"
 	Namespace        = "namespace"
 	GarbageCollector = "garbage-collector"
 	Certificates     = "certificates"
@@ -12,7 +14,9 @@ const (
 )
 
 // Names are the names of all controllers.
-func Names() []string { return []string{Binder, Namespace, GarbageCollector, Certificates, Aggregation} }
+func Names() []string {
+	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation}
+}
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's
 // --controllers.

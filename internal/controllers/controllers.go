@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,8 @@ import (
 	"monopod.dev/monopod/internal/controllers/certificates"
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/namespace"
+	"monopod.dev/monopod/internal/controllers/rootca"
+	"monopod.dev/monopod/internal/controllers/serviceaccount"
 )
 
 // userAgent is the role's name at the API server.
@@ -129,6 +132,12 @@ func early() []controller {
 		return binder.New(binder.Config{
 			Client: s.client, Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Events: s.recorder(corev1.DefaultSchedulerName), Log: log,
 		})
+	}}, {ServiceAccount, func(s *shared, log *slog.Logger) (runner, error) {
+		s.informers.Core().V1().Namespaces().Informer() // so that it is started with the others
+		return serviceaccount.New(serviceaccount.Config{Client: s.client, Namespaces: s.informers.Core().V1().Namespaces(), Log: log}), nil
+	}}, {RootCA, func(s *shared, log *slog.Logger) (runner, error) {
+		s.informers.Core().V1().Namespaces().Informer()
+		return rootca.New(rootca.Config{Client: s.client, Namespaces: s.informers.Core().V1().Namespaces(), CA: s.ca, Log: log}), nil
 	}}}
 }
 
@@ -161,6 +170,8 @@ type shared struct {
 	informers informers.SharedInformerFactory
 	authority certificates.Authority
 	events    record.EventBroadcaster
+	// ca is the authority of the API server's own certificate, as PEM.
+	ca []byte
 }
 
 func (c *Controllers) share() (*shared, error) {
@@ -175,6 +186,9 @@ func (c *Controllers) share() (*shared, error) {
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	s := &shared{authority: c.config.Authority}
+	if s.ca, err = authorityOf(config); err != nil {
+		return nil, err
+	}
 	if s.client, err = kubernetes.NewForConfigAndClient(typed, connection); err != nil {
 		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
 	}
@@ -186,6 +200,18 @@ func (c *Controllers) share() (*shared, error) {
 	}
 	s.informers = informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTransform(withoutManagedFields))
 	return s, nil
+}
+
+// authorityOf reads the authority by which a client knows the API server.
+func authorityOf(config *rest.Config) ([]byte, error) {
+	if len(config.CAData) > 0 || config.CAFile == "" {
+		return config.CAData, nil
+	}
+	ca, err := os.ReadFile(config.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("controllers: authority of %s: %w", config.Host, err)
+	}
+	return ca, nil
 }
 
 // withoutManagedFields drops what no controller reads, and what may be most of an object.

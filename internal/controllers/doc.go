@@ -1,6 +1,7 @@
 // Package controllers is the role controllers: what acts on objects of the Kubernetes API, as upstream's kube-controller-manager and scheduler do.
 //
 //   - binder gives pods a node;
+//   - service-account and root-ca keep an account, and the authority's certificate, in every namespace;
 //   - namespace empties namespaces that are deleted;
 //   - garbage-collector deletes objects whose owners are gone;
 //   - certificates approves and signs certificate signing requests of the kubelet's signers.

@@ -180,6 +180,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	return apiserver.New(ctx, apiserver.Config{
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
+		TokenIssuers: c.APIServer.ServiceAccountIssuers, MaxTokenLife: c.APIServer.ServiceAccountMaxTokenExpiration.Duration,
 		EncryptionConfigFile: c.APIServer.EncryptionConfigFile, AllowedOrigins: c.APIServer.AllowedOrigins,
 		Audit: apiserver.Audit{
 			PolicyFile: c.APIServer.Audit.PolicyFile, LogPath: c.APIServer.Audit.LogPath, MaxSize: int(c.APIServer.Audit.LogMaxSize),

@@ -52,6 +52,7 @@ func TestWorkloads(t *testing.T) {
 	t.Run("server-side apply", func(t *testing.T) { testServerSideApply(t, n) })
 	t.Run("a pod that does not fit", func(t *testing.T) { testUnschedulable(t, n) })
 	t.Run("a pod that asks about itself", func(t *testing.T) { testSelf(t, n) })
+	t.Run("a pod that has a token", func(t *testing.T) { testIdentity(t, n) })
 	t.Run("propagation of mounts", func(t *testing.T) { testPropagation(t, n) })
 	t.Run("refused by name", func(t *testing.T) { testRefused(t, n) })
 }

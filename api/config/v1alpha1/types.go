@@ -51,6 +51,11 @@ type APIServer struct {
 	AllowedOrigins []string `json:"allowedOrigins,omitempty"`
 	// Audit says what is written down of who did what. Default nothing.
 	Audit Audit `json:"audit,omitempty"`
+	// ServiceAccountIssuers are the names (https URLs) by which this API server signs tokens of service accounts. The first one signs, all are
+	// taken, so that an issuer is changed by putting the new one before the old one. Default https://kubernetes.default.svc.cluster.local.
+	ServiceAccountIssuers []string `json:"serviceAccountIssuers,omitempty"`
+	// ServiceAccountMaxTokenExpiration is how long such a token is good for at most. Default 8760h.
+	ServiceAccountMaxTokenExpiration Duration `json:"serviceAccountMaxTokenExpiration,omitempty"`
 	// EtcdTick is the embedded etcd's heartbeat interval, by which a single etcd does nothing: the longer, the less an idle node costs.
 	// Default 1s.
 	EtcdTick Duration `json:"etcdTick,omitempty"`

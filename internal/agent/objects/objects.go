@@ -8,15 +8,19 @@ package objects
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Kind is the kind of a held object.
@@ -24,8 +28,8 @@ type Kind string
 
 // The kinds.
 const (
-	ConfigMap Kind = "configmaps"
-	Secret    Kind = "secrets"
+	ConfigMap = Kind(pods.ConfigMap)
+	Secret    = Kind(pods.Secret)
 )
 
 // Name names an object.
@@ -38,6 +42,7 @@ type Name struct {
 type Store struct {
 	client kubernetes.Interface
 	ctx    context.Context
+	log    *slog.Logger
 	wg     sync.WaitGroup
 	tokens tokens
 
@@ -55,9 +60,9 @@ type entry struct {
 }
 
 // New makes an empty store; its watches end with ctx.
-func New(ctx context.Context, client kubernetes.Interface) *Store {
+func New(ctx context.Context, client kubernetes.Interface, log *slog.Logger) *Store {
 	return &Store{
-		client: client, ctx: ctx, entries: map[Name]*entry{}, held: map[string]map[Name]bool{},
+		client: client, ctx: ctx, log: log, entries: map[Name]*entry{}, held: map[string]map[Name]bool{},
 		tokens: tokens{held: map[tokenKey]token{}},
 	}
 }
@@ -88,7 +93,7 @@ func (s *Store) Hold(holder string, names []Name, changed func()) {
 // Release makes holder, which is a pod's UID, hold nothing.
 func (s *Store) Release(holder string) {
 	s.Hold(holder, nil, nil)
-	s.forgetTokens(holder)
+	s.forgetTokens(types.UID(holder))
 }
 
 // Wait returns when all watches have ended, after the store's context has.

@@ -3,12 +3,14 @@ package objects
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // tokens are the service account tokens that pods' volumes hold.
@@ -17,23 +19,61 @@ type tokens struct {
 	held map[tokenKey]token
 }
 
-type tokenKey struct{ podUID, audience, path string }
-
-type token struct {
-	value     string
-	refreshAt time.Time
+// tokenKey says for what a token was asked for; of one pod no two volumes differ in anything else.
+type tokenKey struct {
+	podUID         types.UID
+	audience, path string
+	seconds        int64
 }
 
-// Token returns a token of the pod's service account, bound to the pod: the held one until four fifths of its life are
-// over, then a new one.
-func (s *Store) Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTokenProjection) (string, error) {
-	key := tokenKey{string(pod.UID), src.Audience, src.Path}
-	s.tokens.mu.Lock()
-	t, ok := s.tokens.held[key]
-	s.tokens.mu.Unlock()
-	if ok && time.Now().Before(t.refreshAt) {
-		return t.value, nil
+// token is a token, or, where value is empty, that there is none.
+type token struct {
+	value           string
+	refreshAt, ends time.Time
+}
+
+// A token is asked for anew when four fifths of its life are over, and after a day at the latest, as a kubelet does it. When that fails it is tried again
+// after a while, and the old one serves until its end.
+const (
+	longestUse   = 24 * time.Hour
+	refreshPause = 30 * time.Second
+)
+
+func keyOf(pod *v1.Pod, src *v1.ServiceAccountTokenProjection) tokenKey {
+	key := tokenKey{podUID: pod.UID, audience: src.Audience, path: src.Path}
+	if src.ExpirationSeconds != nil {
+		key.seconds = *src.ExpirationSeconds
 	}
+	return key
+}
+
+// Token returns a token of the pod's service account, bound to the pod: the held one until it is due, then a new one.
+func (s *Store) Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTokenProjection) (string, error) {
+	key := keyOf(pod, src)
+	s.tokens.mu.Lock()
+	old := s.tokens.held[key]
+	s.tokens.mu.Unlock()
+	if old.value != "" && time.Now().Before(old.refreshAt) {
+		return old.value, nil
+	}
+	made, err := s.request(ctx, pod, src)
+	if err != nil {
+		now := time.Now()
+		if old.value == "" || !now.Before(old.ends) || ctx.Err() != nil {
+			return "", err
+		}
+		s.log.Warn("a token could not be renewed; it is tried again, and the old one serves until its end",
+			"pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID, "error", err, "ends", old.ends)
+		made = old
+		made.refreshAt = now.Add(refreshPause)
+	}
+	s.tokens.mu.Lock()
+	defer s.tokens.mu.Unlock()
+	s.tokens.held[key] = made
+	return made.value, nil
+}
+
+func (s *Store) request(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTokenProjection) (token, error) {
 	req := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{
 		ExpirationSeconds: src.ExpirationSeconds,
 		BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
@@ -45,30 +85,51 @@ func (s *Store) Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTo
 	asked := time.Now()
 	resp, err := s.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, account, req, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("token of service account %s/%s: %w", pod.Namespace, account, err)
+		return token{}, fmt.Errorf("token of service account %s/%s: %w", pod.Namespace, account, err)
 	}
 	life := resp.Status.ExpirationTimestamp.Sub(asked)
-	s.tokens.mu.Lock()
-	defer s.tokens.mu.Unlock()
-	s.tokens.held[key] = token{resp.Status.Token, asked.Add(life * 4 / 5)}
-	return resp.Status.Token, nil
+	return token{value: resp.Status.Token, refreshAt: asked.Add(min(life*4/5, longestUse)), ends: asked.Add(life)}, nil
 }
 
-// TokensDue is when the first of the pod's tokens wants to be renewed; zero: it holds none.
-func (s *Store) TokensDue(podUID string) time.Time {
+// TokensDue is when the first of the tokens in the pod's volumes wants to be renewed; zero: there is none in them. One that is not held is due: an agent
+// that was started anew does not know how old those are that its pods have.
+func (s *Store) TokensDue(pod *v1.Pod) (due time.Time) {
 	s.tokens.mu.Lock()
 	defer s.tokens.mu.Unlock()
-	var due time.Time
-	for k, t := range s.tokens.held {
-		if k.podUID == podUID && (due.IsZero() || t.refreshAt.Before(due)) {
+	now := time.Now()
+	for src := range tokensIn(pod) {
+		key := keyOf(pod, src)
+		t := s.tokens.held[key]
+		if t.value == "" && !now.Before(t.refreshAt) {
+			// If whoever is told now does not ask for it, it is due again after a while.
+			s.tokens.held[key] = token{refreshAt: now.Add(refreshPause)}
+			t.refreshAt = now
+		}
+		if due.IsZero() || t.refreshAt.Before(due) {
 			due = t.refreshAt
 		}
 	}
 	return due
 }
 
+// tokensIn are the tokens that a pod's volumes show.
+func tokensIn(pod *v1.Pod) iter.Seq[*v1.ServiceAccountTokenProjection] {
+	return func(yield func(*v1.ServiceAccountTokenProjection) bool) {
+		for _, v := range pod.Spec.Volumes {
+			if v.Projected == nil {
+				continue
+			}
+			for _, s := range v.Projected.Sources {
+				if s.ServiceAccountToken != nil && !yield(s.ServiceAccountToken) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // forgetTokens drops the pod's tokens; they end with the pod.
-func (s *Store) forgetTokens(podUID string) {
+func (s *Store) forgetTokens(podUID types.UID) {
 	s.tokens.mu.Lock()
 	defer s.tokens.mu.Unlock()
 	for k := range s.tokens.held {

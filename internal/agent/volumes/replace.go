@@ -68,6 +68,11 @@ func fill(dir string, p payload, gid int) error {
 		if err := os.WriteFile(full, f.data, 0o600); err != nil {
 			return err
 		}
+		if f.owner != nil {
+			if err := os.Chown(full, int(*f.owner), -1); err != nil {
+				return err
+			}
+		}
 		if err := own(full, effective(f.mode, gid), gid); err != nil {
 			return err
 		}

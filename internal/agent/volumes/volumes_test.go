@@ -155,6 +155,43 @@ func TestWrittenVolumes(t *testing.T) {
 	}
 }
 
+// TestWhoReadsTokens: a token is for the user of all containers, or the group of the volumes, and nobody else.
+func TestWhoReadsTokens(t *testing.T) {
+	one, two, group := int64(1001), int64(1002), int64(1003)
+	for name, tc := range map[string]struct {
+		change     func(s *v1.PodSpec)
+		mode       os.FileMode
+		owner, gid uint32
+	}{
+		"nobody is named": {func(*v1.PodSpec) {}, 0o644, 0, 0},
+		"the pod's user":  {func(s *v1.PodSpec) { s.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one} }, 0o600, 1001, 0},
+		"two users": {func(s *v1.PodSpec) {
+			s.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one}
+			s.InitContainers = []v1.Container{{Name: "i", SecurityContext: &v1.SecurityContext{RunAsUser: &two}}}
+		}, 0o644, 0, 0},
+		"a group":            {func(s *v1.PodSpec) { s.SecurityContext = &v1.PodSecurityContext{FSGroup: &group} }, 0o640, 0, 1003},
+		"a user and a group": {func(s *v1.PodSpec) { s.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one, FSGroup: &group} }, 0o640, 1001, 1003},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := manager(t, &objects{})
+			pod := podWith(v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "dir/token"}}}}})
+			tc.change(&pod.Spec)
+			for range 2 {
+				if err := m.Setup(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var stat unix.Stat_t
+			if err := unix.Stat(filepath.Join(m.volumeDir("u", "a"), "dir", "token"), &stat); err != nil {
+				t.Fatal(err)
+			}
+			if os.FileMode(stat.Mode&0o777) != tc.mode || stat.Uid != tc.owner || stat.Gid != tc.gid {
+				t.Errorf("mode %o, user %d, group %d; want %o, %d, %d", stat.Mode&0o777, stat.Uid, stat.Gid, tc.mode, tc.owner, tc.gid)
+			}
+		})
+	}
+}
+
 // TestReadersSeeOneVersion: whoever reads while a volume changes finds files of one version.
 func TestReadersSeeOneVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "v")
@@ -162,7 +199,7 @@ func TestReadersSeeOneVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	version := func(s string) payload {
-		return payload{"a": {[]byte(s), 0o644}, "b": {[]byte(s), 0o644}}
+		return payload{"a": {data: []byte(s), mode: 0o644}, "b": {data: []byte(s), mode: 0o644}}
 	}
 	if err := replace(dir, version("0"), -1); err != nil {
 		t.Fatal(err)

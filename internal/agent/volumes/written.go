@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod.dev/monopod/internal/agent/env"
+	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -18,6 +19,8 @@ import (
 type file struct {
 	data []byte
 	mode os.FileMode
+	// owner is the user whose it is; nil: root.
+	owner *int64
 }
 
 // payload is the content of a written volume, by path below its root.
@@ -74,8 +77,40 @@ func (p payload) add(path string, data []byte, mode os.FileMode) error {
 	if !filepath.IsLocal(clean) || strings.HasPrefix(clean, "..") || clean == "." {
 		return fmt.Errorf("path %q leads out of the volume", path)
 	}
-	p[clean] = file{data, mode}
+	p[clean] = file{data: data, mode: mode}
 	return nil
+}
+
+// addToken adds a token, which nobody reads but those for whom it is: the user of the containers, if all have the same one, and the group of the volumes.
+// Where neither is known it has the mode of the volume's other files.
+func (p payload) addToken(path, token string, pod *v1.Pod, fallback *int32) error {
+	owner := onlyUser(pod)
+	if owner == nil && fsGroup(pod) < 0 {
+		return p.add(path, []byte(token), mode(nil, fallback))
+	}
+	if err := p.add(path, []byte(token), 0o600); err != nil {
+		return err
+	}
+	clean := filepath.Clean(path)
+	f := p[clean]
+	f.owner = owner
+	p[clean] = f
+	return nil
+}
+
+// onlyUser is the user that all containers of a pod run as; nil: they differ, or the specification does not say.
+func onlyUser(pod *v1.Pod) (user *int64) {
+	for role, c := range pods.Containers(&pod.Spec) {
+		if role == pods.Ephemeral {
+			continue // they may look at the pod, and are nobody that it was made for
+		}
+		u := podspec.RunAsUser(pod, c)
+		if u == nil || user != nil && *user != *u {
+			return nil
+		}
+		user = u
+	}
+	return user
 }
 
 func (p payload) addKeys(kind string, data map[string][]byte, items []v1.KeyToPath, fallback *int32, optional *bool) error {
@@ -170,7 +205,7 @@ func (m *Manager) addProjected(ctx context.Context, p payload, pod *v1.Pod, v *v
 			secret = true
 			var token string
 			if token, err = m.cfg.Objects.Token(ctx, pod, s.ServiceAccountToken); err == nil {
-				err = p.add(s.ServiceAccountToken.Path, []byte(token), mode(nil, v.DefaultMode))
+				err = p.addToken(s.ServiceAccountToken.Path, token, pod, v.DefaultMode)
 			}
 		default:
 			err = fmt.Errorf("a projected source of this kind is not supported")

@@ -297,7 +297,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 	w.noteRuntime()
 	w.forgetFailures(&observed)
 	w.noteImages(&observed)
-	due := w.follow(&wish)
+	due := w.follow(&wish, &observed)
 	in := w.input(&wish, observed)
 	res := plan.Plan(in)
 	for _, k := range res.Cancel {
@@ -443,12 +443,15 @@ func asksForDevices(pod *v1.Pod) bool {
 
 // follow has the worker told of changes of the objects that the pod refers to, and notes when its volumes are out of
 // date. It returns when the next token in them is due.
-func (w *Worker) follow(wish *wish) time.Time {
+func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
 	if w.released || wish.gone || wish.pod.DeletionTimestamp != nil {
 		return time.Time{}
 	}
 	w.cfg.Objects.Hold(w.uid, objects.References(wish.pod), w.objectsChanged)
-	due := w.cfg.Objects.TokensDue(w.uid)
+	var due time.Time
+	if len(observed.Sandboxes) > 0 { // before, they are asked for when the volumes are made
+		due = w.cfg.Objects.TokensDue(wish.pod)
+	}
 	w.stale = w.stale || wish.objects || !due.IsZero() && !time.Now().Before(due)
 	if w.stale {
 		return time.Time{}

@@ -1,7 +1,7 @@
 // Package authz decides who may do what. Three are asked in turn, and the first that allows it has decided:
 //
 //   - members of the group system:masters may do everything, whatever else is stored or lost;
-//   - the agent of a node may do what an agent needs, by the table in this package;
+//   - the agent of a node may do what an agent needs, for its own node and the pods of it (package node);
 //   - roles and bindings (package rbac) say what everybody else may, and what agents may besides.
 //
 // What none of them allows is forbidden.
@@ -33,8 +33,8 @@ type Authorizer struct {
 var _ Roles = Authorizer{}
 
 // New makes the chain. It has no conditions on the content of requests.
-func New(roles Roles) Authorizer {
-	chain := []authorizer.AuthorizerFunc{masters, agent, roles.Authorize}
+func New(agents authorizer.UnconditionalAuthorizer, roles Roles) Authorizer {
+	chain := []authorizer.AuthorizerFunc{masters, agents.Authorize, roles.Authorize}
 	return Authorizer{roles: roles, AuthorizerFunc: func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		var reasons []string
 		var errs []error
@@ -66,4 +66,10 @@ func masters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, s
 		return authorizer.DecisionAllow, "group " + user.SystemPrivilegedGroup, nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// nodeOf returns the node whose agent the user is: user system:node:NAME in the group system:nodes.
+func nodeOf(who user.Info) (string, bool) {
+	name, ok := strings.CutPrefix(who.GetName(), "system:node:")
+	return name, ok && name != "" && slices.Contains(who.GetGroups(), user.NodesGroup)
 }

@@ -9,7 +9,7 @@
 //	apiserver-agent.crt    the API server as a client of the agents
 //	controllers.crt        the controllers (CN=system:monopod:controllers), with the rights of their roles
 //
-// each with its .key of mode 0600.
+// each with its .key of mode 0600. Beside them are the keys of service account tokens (package tokens).
 //
 // It guarantees that Ensure returns certificates that belong to the authority, bear the wanted names and stay valid for
 // at least RenewBefore; whatever does not is issued anew. The authority itself is never replaced in silence: when its

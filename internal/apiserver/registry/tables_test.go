@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
+	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
 )
 
 // render writes a table as kubectl does, without its padding.
@@ -93,6 +94,7 @@ func TestTables(t *testing.T) {
 		{"namespace", namespace.Resource().Table(), &corev1.Namespace{ObjectMeta: meta, Status: corev1.NamespaceStatus{Phase: "Active"}}, false, "NAME|STATUS|AGE\nx|Active|3h"},
 		{"configmap", configmap.Resource().Table(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"b": nil}}, false, "NAME|DATA|AGE\nx|2|3h"},
 		{"secret", secret.Resource().Table(), &corev1.Secret{ObjectMeta: meta, Type: "Opaque", Data: map[string][]byte{"a": nil}}, false, "NAME|TYPE|DATA|AGE\nx|Opaque|1|3h"},
+		{"service account", serviceaccount.Resource(serviceaccount.TokenConfig{}).Table(), &corev1.ServiceAccount{ObjectMeta: meta, Secrets: make([]corev1.ObjectReference, 1)}, false, "NAME|AGE\nx|3h"},
 		{"lease", lease.Resource().Table(), &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, false, "NAME|HOLDER|AGE\nx|me|3h"},
 		{"pod without anything", pod.Table(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, true,
 			"NAME|READY|STATUS|RESTARTS|AGE|IP|NODE|NOMINATED NODE|READINESS GATES\np|0/0||0|<unknown>|<none>|<none>|<none>|<none>"},

@@ -31,6 +31,10 @@ func (w world) namespace(name string) {
 	if _, err := w.Client.CoreV1().Namespaces().Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
+	// Pods want it, and the controller that makes it is another one.
+	if _, err := w.Client.CoreV1().ServiceAccounts(name).Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func (w world) configMap(namespace, name string, finalizers ...string) {

@@ -40,7 +40,7 @@ func podRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
 			"NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
-			"HostAliases", "ReadinessGates",
+			"HostAliases", "ReadinessGates", "ServiceAccountName",
 		)).with(rows{
 			"EphemeralContainers": refused,
 			// The binder's, or a cluster's scheduler's.
@@ -55,9 +55,8 @@ func podRows() map[reflect.Type]rows {
 			"Priority":                  {Server: unless(values(int32(0))), Agent: left},
 			"PreemptionPolicy":          {Server: unless(values(v1.PreemptLowerPriority)), Agent: left},
 			"EvictionResponders":        refusedHere,
-			// A token is a volume, which a cluster's admission adds.
-			"ServiceAccountName":           {Server: unless(values("default"))},
-			"DeprecatedServiceAccount":     {Server: unless(values("default")), Agent: left},
+			// A token is a volume, which admission adds. The agent makes the volume, and does not ask why it is there.
+			"DeprecatedServiceAccount":     {Agent: left},
 			"AutomountServiceAccountToken": {Agent: left},
 			// Variables of services, and names of pods in them, come with services. In a cluster that has some a pod goes without: most have the
 			// field set, by a default or by a StatefulSet, and hardly any asks for it.
@@ -138,7 +137,7 @@ func volumeRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.DownwardAPIVolumeSource]():       rowsOf(all("Items", "DefaultMode")).with(rows{"DefaultUser": refused}),
 		reflect.TypeFor[v1.DownwardAPIVolumeFile]():         rowsOf(all("Path", "FieldRef", "ResourceFieldRef", "Mode")).with(rows{"User": refused}),
 		reflect.TypeFor[v1.ProjectedVolumeSource]():         rowsOf(all("Sources", "DefaultMode")).with(rows{"DefaultUser": refused}),
-		reflect.TypeFor[v1.VolumeProjection]():              rowsOf(all("ConfigMap", "Secret", "DownwardAPI")).with(rows{"ServiceAccountToken": onlyAgent, "ClusterTrustBundle": refused, "PodCertificate": refused}),
+		reflect.TypeFor[v1.VolumeProjection]():              rowsOf(all("ConfigMap", "Secret", "DownwardAPI", "ServiceAccountToken")).with(rows{"ClusterTrustBundle": refused, "PodCertificate": refused}),
 		reflect.TypeFor[v1.ConfigMapProjection]():           all("LocalObjectReference", "Items", "Optional"),
 		reflect.TypeFor[v1.SecretProjection]():              all("LocalObjectReference", "Items", "Optional"),
 		reflect.TypeFor[v1.DownwardAPIProjection]():         all("Items"),

@@ -126,7 +126,7 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 		}
 		switch {
 		case kinds == 0:
-			errs = append(errs, field.Required(at, "must specify one of: `configMap`, `secret` or `downwardAPI`"))
+			errs = append(errs, field.Required(at, "must specify one of: `configMap`, `secret`, `downwardAPI` or `serviceAccountToken`"))
 		case kinds > 1:
 			errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
 		}

@@ -135,11 +135,9 @@ func TestSpec(t *testing.T) {
 		"host name":               {func(s *corev1.PodSpec) { s.Hostname = "a.b" }, []string{"spec.hostname: FieldValueInvalid"}},
 		"node name":               {func(s *corev1.PodSpec) { s.NodeName = "Node_1" }, []string{"spec.nodeName: FieldValueInvalid"}},
 		"node selector":           {func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a b": "c"} }, []string{"spec.nodeSelector: FieldValueInvalid"}},
-		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "robot" }, []string{"spec.serviceAccountName: FieldValueForbidden"}},
-		"service account's name": {func(s *corev1.PodSpec) { s.ServiceAccountName = "a b" },
-			[]string{"spec.serviceAccountName: FieldValueForbidden", "spec.serviceAccountName: FieldValueInvalid"}},
-		"probe":    {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
-		"sub path": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
+		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "r2_d2" }, []string{"spec.serviceAccountName: FieldValueInvalid"}},
+		"probe":                   {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
+		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
 		"host port": {func(s *corev1.PodSpec) {
 			s.Containers[0].Ports[0].HostPort, s.Containers[0].Ports[0].HostIP = 80, "::1"
 		}, nil},
@@ -218,17 +216,11 @@ func TestSpec(t *testing.T) {
 			projected(s, both)
 		}, []string{"spec.volumes[0].projected.sources[0]: FieldValueForbidden"}},
 		"token": {func(s *corev1.PodSpec) {
-			projected(s, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}})
-		}, []string{"spec.volumes[0].projected.sources[0].serviceAccountToken: FieldValueForbidden"}},
-		"token's bounds": {func(s *corev1.PodSpec) {
-			projected(s, configMapFile("t"), corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t", ExpirationSeconds: new(int64(599))}},
-				corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "../t", ExpirationSeconds: new(int64(600))}})
-		}, []string{
-			"spec.volumes[0].projected.sources[1].serviceAccountToken: FieldValueForbidden", "spec.volumes[0].projected.sources[2].serviceAccountToken: FieldValueForbidden",
-			"spec.volumes[0].projected.sources[1].serviceAccountToken.expirationSeconds: FieldValueInvalid",
-			"spec.volumes[0].projected.sources[1].serviceAccountToken.path: FieldValueInvalid",
-			"spec.volumes[0].projected.sources[2].serviceAccountToken.path: FieldValueInvalid",
-		}},
+			projected(s, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(600))}})
+		}, nil},
+		"token of a short life": {func(s *corev1.PodSpec) {
+			projected(s, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "../token", ExpirationSeconds: new(int64(599))}})
+		}, []string{"spec.volumes[0].projected.sources[0].serviceAccountToken.path: FieldValueInvalid", "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: FieldValueInvalid"}},
 		"propagation": {func(s *corev1.PodSpec) {
 			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationHostToContainer)
 		}, nil},

@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -15,13 +16,13 @@ import (
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
-// Authentication are the resources of authentication.k8s.io/v1.
-func Authentication(requests authenticator.Request) []resource.Resource {
+// Authentication are the resources of authentication.k8s.io/v1. audiences are the API server's own, for which a token is reviewed if none are named.
+func Authentication(requests authenticator.Request, audiences authenticator.Audiences) []resource.Resource {
 	return resources(authenticationv1.SchemeGroupVersion, map[string]rest.Storage{
 		"tokenreviews": storage(kind[authenticationv1.TokenReview]{
 			singular: "TokenReview",
 			answer: func(ctx context.Context, review *authenticationv1.TokenReview) error {
-				return reviewToken(ctx, requests, review)
+				return reviewToken(ctx, requests, audiences, review)
 			},
 		}),
 		"selfsubjectreviews": storage(kind[authenticationv1.SelfSubjectReview]{
@@ -39,23 +40,25 @@ func Authentication(requests authenticator.Request) []resource.Resource {
 }
 
 // reviewToken asks the authenticators of the API server itself, with a request that bears nothing but the token.
-func reviewToken(ctx context.Context, requests authenticator.Request, review *authenticationv1.TokenReview) error {
+func reviewToken(ctx context.Context, requests authenticator.Request, own authenticator.Audiences, review *authenticationv1.TokenReview) error {
 	if review.Spec.Token == "" {
 		return apierrors.NewBadRequest("spec.token of the TokenReview is empty: it must be the token to review")
 	}
-	if len(review.Spec.Audiences) > 0 {
-		// The tokens that this server knows are bound to no audience, so it cannot vouch for one.
-		return apierrors.NewBadRequest("spec.audiences of the TokenReview is not supported: leave it out")
+	audiences := authenticator.Audiences(review.Spec.Audiences)
+	if len(audiences) == 0 {
+		audiences = own
 	}
-	req := (&http.Request{Header: http.Header{"Authorization": []string{"Bearer " + review.Spec.Token}}}).WithContext(ctx)
+	req := (&http.Request{Header: http.Header{"Authorization": []string{"Bearer " + review.Spec.Token}}}).WithContext(authenticator.WithAudiences(ctx, audiences))
 	resp, ok, err := requests.AuthenticateRequest(req)
 	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
 	if err != nil {
-		// Not who knows the token, but that nobody does: the details are for the API server's log.
-		review.Status.Error = "the token is not valid"
+		review.Status.Error = err.Error()
 	}
 	if ok && resp != nil && resp.User != nil {
-		review.Status.User = userInfo(resp.User)
+		if len(audiences) > 0 && len(audiences.Intersect(resp.Audiences)) == 0 {
+			return apierrors.NewInternalError(fmt.Errorf("the token is for the audiences %q, and was reviewed for %q", resp.Audiences, audiences))
+		}
+		review.Status.User, review.Status.Audiences = userInfo(resp.User), resp.Audiences
 	}
 	// The answer does not repeat the secret.
 	review.Spec.Token = ""

@@ -1,0 +1,51 @@
+package node
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// rule allows verbs on resources, which are the same for all nodes, or on paths; one that ends in * is a prefix.
+type rule struct {
+	verbs, groups, resources, paths []string
+}
+
+// rules are those of Kubernetes' role system:node about what is no particular node's, as far as there is such a thing here.
+func rules() []rule {
+	read := []string{"get", "list", "watch"}
+	return []rule{
+		{verbs: []string{"get"}, paths: []string{"/healthz", "/livez", "/readyz", "/healthz/*", "/livez/*", "/readyz/*"}},
+		{verbs: read, groups: []string{""}, resources: []string{"services"}},
+		{verbs: []string{"get"}, groups: []string{""}, resources: []string{"persistentvolumes"}},
+		{verbs: []string{"create", "update", "patch"}, groups: []string{"", "events.k8s.io"}, resources: []string{"events"}},
+		{verbs: []string{"create"}, groups: []string{"authentication.k8s.io"}, resources: []string{"tokenreviews"}},
+		{verbs: []string{"create"}, groups: []string{"authorization.k8s.io"}, resources: []string{"subjectaccessreviews", "localsubjectaccessreviews"}},
+		{verbs: []string{"create", "get", "list", "watch"}, groups: []string{"certificates.k8s.io"}, resources: []string{"certificatesigningrequests"}},
+		{verbs: read, groups: []string{"node.k8s.io"}, resources: []string{"runtimeclasses"}},
+	}
+}
+
+var everyNode = rules()
+
+// others decides on what is no particular node's.
+func others(node string, a authorizer.Attributes) answer {
+	if slices.ContainsFunc(everyNode, func(r rule) bool { return r.allows(a) }) {
+		return yes
+	}
+	return notAllowed(node)
+}
+
+func (r rule) allows(a authorizer.Attributes) bool {
+	if !slices.Contains(r.verbs, a.GetVerb()) {
+		return false
+	}
+	if a.IsResourceRequest() {
+		return a.GetSubresource() == "" && slices.Contains(r.groups, a.GetAPIGroup()) && slices.Contains(r.resources, a.GetResource())
+	}
+	return slices.ContainsFunc(r.paths, func(path string) bool {
+		prefix, wild := strings.CutSuffix(path, "*")
+		return a.GetPath() == path || wild && strings.HasPrefix(a.GetPath(), prefix)
+	})
+}

@@ -1,0 +1,184 @@
+// Package everywhere keeps an object in every namespace.
+//
+// It guarantees that the object is looked at in each active namespace at the start, when the namespace comes or changes, and when the object is changed or
+// deleted; and that a failure is tried again, later each time. It holds nothing in memory but the kept objects themselves.
+package everywhere
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Config is what a Keeper needs.
+type Config struct {
+	// Namespaces is an informer that somebody else runs.
+	Namespaces coreinformers.NamespaceInformer
+	// Objects is an informer of the kept objects alone (Named), which the Keeper runs.
+	Objects cache.SharedIndexInformer
+	// Keep makes the object of a namespace as it is to be. known is what the informer knows of it, nil: that there is none. It may be out of date, and must
+	// not be changed.
+	Keep func(ctx context.Context, namespace string, known any) error
+	// Name is the objects' name, Log says what failed; nil: nobody is told.
+	Name string
+	Log  *slog.Logger
+}
+
+// Named has an informer see only the objects of that name, in all namespaces.
+func Named(name string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
+}
+
+// Keeper keeps the objects of a Config.
+type Keeper struct {
+	cfg   Config
+	queue workqueue.TypedInterface[string]
+
+	mu sync.Mutex
+	// failures is how often in a row a namespace has failed, retries are what is to be tried again.
+	failures map[string]int
+	retries  map[string]*time.Timer
+	ended    bool
+}
+
+// New makes a Keeper, which does nothing before Run.
+func New(cfg Config) *Keeper {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Keeper{cfg: cfg, queue: workqueue.NewTyped[string](), failures: map[string]int{}, retries: map[string]*time.Timer{}}
+}
+
+// Run keeps the objects until ctx ends, which is no error. It is called once, and when it returns nothing of it is at work.
+func (k *Keeper) Run(ctx context.Context) error {
+	namespaces, err := k.cfg.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { k.add(obj, metav1.Object.GetName) },
+		UpdateFunc: func(_, obj any) { k.add(obj, metav1.Object.GetName) },
+	})
+	if err != nil {
+		return err
+	}
+	objects, err := k.cfg.Objects.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { k.add(obj, metav1.Object.GetNamespace) },
+		UpdateFunc: func(_, obj any) { k.add(obj, metav1.Object.GetNamespace) },
+		DeleteFunc: func(obj any) { k.add(obj, metav1.Object.GetNamespace) },
+	})
+	if err != nil {
+		return errors.Join(err, k.cfg.Namespaces.Informer().RemoveEventHandler(namespaces))
+	}
+	var all sync.WaitGroup
+	all.Go(func() { k.cfg.Objects.RunWithContext(ctx) })
+	if cache.WaitForCacheSync(ctx.Done(), namespaces.HasSynced, objects.HasSynced) {
+		all.Go(func() {
+			for k.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	k.end()
+	all.Wait()
+	return k.cfg.Namespaces.Informer().RemoveEventHandler(namespaces)
+}
+
+// add puts the namespace that an object tells of in line.
+func (k *Keeper) add(obj any, namespace func(metav1.Object) string) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	if m, err := meta.Accessor(obj); err == nil {
+		k.queue.Add(namespace(m))
+	}
+}
+
+func (k *Keeper) next(ctx context.Context) bool {
+	namespace, shutdown := k.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer k.queue.Done(namespace)
+	err := k.look(ctx, namespace)
+	if ctx.Err() != nil {
+		return false // the next start looks again
+	}
+	if err != nil {
+		k.cfg.Log.Warn("an object that belongs into every namespace could not be put there; it is tried again",
+			"namespace", namespace, "name", k.cfg.Name, "error", err)
+	}
+	k.note(namespace, err)
+	return true
+}
+
+func (k *Keeper) look(ctx context.Context, namespace string) error {
+	ns, err := k.cfg.Namespaces.Lister().Get(namespace)
+	if apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known, exists, err := k.cfg.Objects.GetStore().GetByKey(namespace + "/" + k.cfg.Name)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		known = nil
+	}
+	err = k.cfg.Keep(ctx, namespace, known)
+	switch {
+	case apierrors.IsAlreadyExists(err) && known == nil, apierrors.IsConflict(err):
+		return nil // what is there is still on its way to the informer, and is looked at when it has come
+	case apierrors.IsNotFound(err) && known == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // the namespace goes
+	}
+	return err
+}
+
+// Delays of what fails: the first one, which doubles each time, and the longest.
+const (
+	firstDelay   = 10 * time.Millisecond
+	longestDelay = time.Minute
+)
+
+// note has a namespace looked at again, if that failed.
+func (k *Keeper) note(namespace string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		delete(k.failures, namespace)
+		return
+	}
+	delay := min(firstDelay<<min(k.failures[namespace], 20), longestDelay)
+	k.failures[namespace]++
+	if k.ended || k.retries[namespace] != nil {
+		return
+	}
+	k.retries[namespace] = time.AfterFunc(delay, func() {
+		k.mu.Lock()
+		delete(k.retries, namespace)
+		k.mu.Unlock()
+		k.queue.Add(namespace)
+	})
+}
+
+func (k *Keeper) end() {
+	k.mu.Lock()
+	k.ended = true
+	for _, t := range k.retries {
+		t.Stop()
+	}
+	k.mu.Unlock()
+	k.queue.ShutDown()
+}

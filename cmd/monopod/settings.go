@@ -110,7 +110,7 @@ var settings = []setting{
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.EtcdTick.UnmarshalText([]byte(v))
 		}},
-	{"controllers", "NAME,...", "controllers that run: names (binder, namespace, garbage-collector, certificates), * for all, -NAME for all but that one (default *)", roleAPIServer,
+	{"controllers", "NAME,...", "controllers that run: names (binder, namespace, garbage-collector, certificates, node-lifecycle, taint-eviction), * for all, -NAME for all but that one (default *)", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Controllers.Enabled })},
 	{"agent-address", "IP", "address of the agent's HTTPS API (default: the host's address)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.Address })},

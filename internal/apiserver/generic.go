@@ -71,7 +71,7 @@ func (s *Server) build() error {
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
 		Getter:   s.namespaces(),
 		Immortal: namespace.System(),
-	}, admission.Certificates{Authorizer: authorizer})
+	}, admission.Certificates{Authorizer: authorizer}, admission.DefaultTolerationSeconds{})
 	if config.AuditPolicyRuleEvaluator, config.AuditBackend, err = s.cfg.Audit.open(); err != nil {
 		return err
 	}

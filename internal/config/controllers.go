@@ -7,7 +7,7 @@ import (
 
 // Controllers are the names of the controllers that can be chosen.
 func Controllers() []string {
-	return []string{"binder", "namespace", "garbage-collector", "certificates"}
+	return []string{"binder", "namespace", "garbage-collector", "certificates", "node-lifecycle", "taint-eviction"}
 }
 
 func (v *faults) controllers(choice []string) {

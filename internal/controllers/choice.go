@@ -8,10 +8,12 @@ const (
 	Namespace        = "namespace"
 	GarbageCollector = "garbage-collector"
 	Certificates     = "certificates"
+	NodeLifecycle    = "node-lifecycle"
+	TaintEviction    = "taint-eviction"
 )
 
 // Names are the names of all controllers.
-func Names() []string { return []string{Binder, Namespace, GarbageCollector, Certificates} }
+func Names() []string { return []string{Binder, Namespace, GarbageCollector, Certificates, NodeLifecycle, TaintEviction} }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's
 // --controllers.

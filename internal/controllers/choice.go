@@ -13,7 +13,9 @@ const (
 )
 
 // Names are the names of all controllers.
-func Names() []string { return []string{Binder, Namespace, GarbageCollector, Certificates, NodeLifecycle, TaintEviction} }
+func Names() []string {
+	return []string{Binder, Namespace, GarbageCollector, Certificates, NodeLifecycle, TaintEviction}
+}
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's
 // --controllers.

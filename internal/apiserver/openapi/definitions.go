@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/openapi/core"
 	"monopod.dev/monopod/internal/apiserver/openapi/events"
 	"monopod.dev/monopod/internal/apiserver/openapi/meta"
+	"monopod.dev/monopod/internal/apiserver/openapi/policy"
 )
 
 // Definitions are those of the types of all API groups.
@@ -28,6 +29,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		core.GetOpenAPIDefinitions,
 		events.GetOpenAPIDefinitions,
 		meta.GetOpenAPIDefinitions,
+		policy.GetOpenAPIDefinitions,
 	} {
 		for name, definition := range of(byModel) {
 			for i, dependency := range definition.Dependencies {

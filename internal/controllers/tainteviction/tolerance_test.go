@@ -9,7 +9,9 @@ import (
 )
 
 func TestTolerance(t *testing.T) {
-	taint := func(key string, effect corev1.TaintEffect) corev1.Taint { return corev1.Taint{Key: key, Effect: effect} }
+	taint := func(key string, effect corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: key, Effect: effect}
+	}
 	toleration := func(key string, seconds ...int64) corev1.Toleration {
 		t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 		if len(seconds) > 0 {

@@ -27,6 +27,7 @@ certificates k8s.io/api/certificates/v1
 coordination k8s.io/api/coordination/v1
 core k8s.io/api/core/v1
 events k8s.io/api/events/v1
+policy k8s.io/api/policy/v1
 rbac k8s.io/api/rbac/v1
 '
 package=internal/apiserver/openapi

@@ -78,6 +78,7 @@ func (s *Server) build() error {
 	config.AdmissionControl = genericadmission.NewChainHandler(
 		admission.Namespaces{Getter: s.namespaces(), Immortal: namespace.System()},
 		admission.ServiceAccounts{Accounts: reader{s}},
+		admission.DefaultTolerationSeconds{},
 		noderestriction.Plugin{Objects: reader{s}},
 		admission.Certificates{Authorizer: authorizer},
 	)

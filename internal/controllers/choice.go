@@ -11,11 +11,13 @@ const (
 	GarbageCollector = "garbage-collector"
 	Certificates     = "certificates"
 	Aggregation      = "clusterrole-aggregation"
+	NodeLifecycle    = "node-lifecycle"
+	TaintEviction    = "taint-eviction"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
-	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation}
+	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

@@ -24,8 +24,10 @@ import (
 	"monopod.dev/monopod/internal/controllers/certificates"
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/namespace"
+	"monopod.dev/monopod/internal/controllers/nodelifecycle"
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
+	"monopod.dev/monopod/internal/controllers/tainteviction"
 )
 
 // userAgent is the role's name at the API server.
@@ -158,6 +160,14 @@ func late() []controller {
 		}
 		return certificates.New(certificates.Config{
 			Client: s.client, Requests: s.informers.Certificates().V1().CertificateSigningRequests(), Authority: s.authority, Log: log,
+		})
+	}}, {NodeLifecycle, func(s *shared, log *slog.Logger) (runner, error) {
+		return nodelifecycle.New(nodelifecycle.Config{
+			Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("node-controller"), Log: log,
+		})
+	}}, {TaintEviction, func(s *shared, log *slog.Logger) (runner, error) {
+		return tainteviction.New(tainteviction.Config{
+			Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("taint-eviction-controller"), Log: log,
 		})
 	}}}
 }

@@ -77,6 +77,32 @@ func TestTheNodeIsDeleted(t *testing.T) {
 	}
 }
 
+// TestTheNodeIsGivenUp: who is told to be silent says at once that it is not.
+func TestTheNodeIsGivenUp(t *testing.T) {
+	kube, w := fake.NewClientset(), &world{}
+	r, stop := run(t, kube, w)
+	defer stop()
+	<-r.Ready()
+	watched(t, kube)
+	for range 2 {
+		n := eventually(t, kube, "it is ready", func(n *v1.Node) bool { return ready(n).Status == v1.ConditionTrue }).DeepCopy()
+		for i := range n.Status.Conditions {
+			n.Status.Conditions[i].Status, n.Status.Conditions[i].Reason = v1.ConditionUnknown, "NodeStatusUnknown"
+		}
+		if _, err := kube.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, kube, "all conditions are known", func(n *v1.Node) bool {
+		for _, c := range n.Status.Conditions {
+			if c.Status == v1.ConditionUnknown {
+				return false
+			}
+		}
+		return ready(n).Reason == "KubeletReady"
+	})
+}
+
 func TestPatience(t *testing.T) {
 	var p patience
 	at := time.Now()

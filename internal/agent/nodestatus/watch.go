@@ -13,7 +13,7 @@ import (
 )
 
 // watch follows the node's own object until ctx ends, so that its deletion is seen at once and not by the next heartbeat, minutes later. Of the object
-// only what names it is kept, and whether it takes pods.
+// only what names it is kept, whether it takes pods, and whether it is ready.
 func (r *Reporter) watch(ctx context.Context) {
 	nodes := r.cfg.Client.CoreV1().Nodes()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, r.cfg.NodeName).String()
@@ -33,6 +33,11 @@ func (r *Reporter) watch(ctx context.Context) {
 			if n, ok := obj.(*v1.Node); ok {
 				slim := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion}}
 				slim.Spec.Unschedulable = n.Spec.Unschedulable
+				for _, c := range n.Status.Conditions {
+					if c.Type == v1.NodeReady {
+						slim.Status.Conditions = []v1.NodeCondition{{Type: c.Type, Status: c.Status}}
+					}
+				}
 				return slim, nil
 			}
 			return obj, nil
@@ -42,8 +47,9 @@ func (r *Reporter) watch(ctx context.Context) {
 			UpdateFunc: func(old, now any) {
 				was, is := old.(*v1.Node), now.(*v1.Node)
 				r.cordoned(was.Spec.Unschedulable, is.Spec.Unschedulable)
-				// After a gap in the watch it may be another object of the same name.
-				if was.UID != is.UID {
+				// After a gap in the watch it may be another object of the same name. And whoever heard nothing of this agent for too long has written
+				// that nothing is known of it, beside what it has written itself.
+				if was.UID != is.UID || !unknown(was) && unknown(is) {
 					r.lose()
 				}
 			},
@@ -60,6 +66,11 @@ func (r *Reporter) watch(ctx context.Context) {
 		r.lose()
 	}
 	<-done
+}
+
+// unknown says that somebody else gives the agent up.
+func unknown(n *v1.Node) bool {
+	return len(n.Status.Conditions) > 0 && n.Status.Conditions[0].Status == v1.ConditionUnknown
 }
 
 // lose has the object asked for anew, and made where there is none. It does no harm to say so without need.

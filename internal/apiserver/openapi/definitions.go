@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/openapi/core"
 	"monopod.dev/monopod/internal/apiserver/openapi/events"
 	"monopod.dev/monopod/internal/apiserver/openapi/meta"
+	"monopod.dev/monopod/internal/apiserver/openapi/policy"
 	"monopod.dev/monopod/internal/apiserver/openapi/rbac"
 )
 
@@ -29,6 +30,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		core.GetOpenAPIDefinitions,
 		events.GetOpenAPIDefinitions,
 		meta.GetOpenAPIDefinitions,
+		policy.GetOpenAPIDefinitions,
 		rbac.GetOpenAPIDefinitions,
 	} {
 		for name, definition := range of(byModel) {

@@ -150,7 +150,7 @@ func (b *Binder) podGone(obj any) {
 
 func (b *Binder) nodeChanged(old, node *corev1.Node) {
 	// Most changes of a node are heartbeats, which change no decision.
-	if isReady(old) == isReady(node) &&
+	if readiness(old) == readiness(node) &&
 		apiequality.Semantic.DeepEqual(old.Spec, node.Spec) &&
 		apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
 		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {

@@ -40,27 +40,32 @@ func fit(pod *corev1.Pod, at place) []lack {
 	return resourcesSuffice(pod, at)
 }
 
-// nodeIsReady stands for the taint node.kubernetes.io/not-ready, which a cluster's node controller would set.
+// nodeIsReady stands for the taints node.kubernetes.io/not-ready and unreachable until the node has them.
 func nodeIsReady(pod *corev1.Pod, at place) string {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
-	if isReady(at.node) || tolerates(pod, &notReady) {
+	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}
+	switch status := readiness(at.node); {
+	case status == corev1.ConditionTrue,
+		status == corev1.ConditionUnknown && pods.Tolerates(pod.Spec.Tolerations, &unreachable) != nil,
+		status != corev1.ConditionUnknown && pods.Tolerates(pod.Spec.Tolerations, &notReady) != nil:
 		return ""
 	}
 	return "node(s) were not ready"
 }
 
-func isReady(node *corev1.Node) bool {
+// readiness is the status of a node's condition Ready; empty: it has none.
+func readiness(node *corev1.Node) corev1.ConditionStatus {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
+			return c.Status
 		}
 	}
-	return false
+	return ""
 }
 
 func nodeIsSchedulable(pod *corev1.Pod, at place) string {
 	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if !at.node.Spec.Unschedulable || tolerates(pod, &cordoned) {
+	if !at.node.Spec.Unschedulable || pods.Tolerates(pod.Spec.Tolerations, &cordoned) != nil {
 		return ""
 	}
 	return "node(s) were unschedulable"
@@ -69,27 +74,12 @@ func nodeIsSchedulable(pod *corev1.Pod, at place) string {
 func taintsAreTolerated(pod *corev1.Pod, at place) string {
 	for i := range at.node.Spec.Taints {
 		taint := &at.node.Spec.Taints[i]
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule || tolerates(pod, taint) {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule || pods.Tolerates(pod.Spec.Tolerations, taint) != nil {
 			continue
 		}
 		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
 	}
 	return ""
-}
-
-func tolerates(pod *corev1.Pod, taint *corev1.Taint) bool {
-	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-		switch {
-		case t.Effect != "" && t.Effect != taint.Effect:
-			return false
-		case t.Key != "" && t.Key != taint.Key:
-			return false
-		case t.Operator == corev1.TolerationOpExists:
-			return true
-		default: // no operator is Equal; an empty key needs Exists
-			return t.Key != "" && t.Value == taint.Value
-		}
-	})
 }
 
 func selectorMatches(pod *corev1.Pod, at place) string {

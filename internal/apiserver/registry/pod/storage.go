@@ -20,6 +20,8 @@ type Storage struct {
 	Pod         *REST
 	Status      *resource.PartREST
 	Binding     *BindingREST
+	Eviction    *EvictionREST
+	Ephemeral   *EphemeralContainersREST
 	Log         *LogREST
 	Exec        *ExecREST
 	Attach      *AttachREST
@@ -60,10 +62,13 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 	}
 	locator := locator{pods: store, agents: cfg.Agents}
 	connector := connector{locator, cfg.Authorizer}
+	objects, status := &REST{store}, resource.NewPartREST(store, statusStrategy{s})
 	return Storage{
-		Pod:         &REST{store},
-		Status:      resource.NewPartREST(store, statusStrategy{s}),
+		Pod:         objects,
+		Status:      status,
 		Binding:     &BindingREST{store},
+		Eviction:    &EvictionREST{objects, status},
+		Ephemeral:   &EphemeralContainersREST{store},
 		Log:         &LogREST{locator: locator},
 		Exec:        &ExecREST{connector},
 		Attach:      &AttachREST{connector},
@@ -75,14 +80,16 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 // Map returns the storages by the path of their resource, as a generic API server installs them.
 func (s Storage) Map() map[string]rest.Storage {
 	return map[string]rest.Storage{
-		"pods":             s.Pod,
-		"pods/status":      s.Status,
-		"pods/binding":     s.Binding,
-		"pods/log":         s.Log,
-		"pods/exec":        s.Exec,
-		"pods/attach":      s.Attach,
-		"pods/portforward": s.PortForward,
-		"pods/proxy":       s.Proxy,
+		"pods":                     s.Pod,
+		"pods/status":              s.Status,
+		"pods/binding":             s.Binding,
+		"pods/eviction":            s.Eviction,
+		"pods/ephemeralcontainers": s.Ephemeral,
+		"pods/log":                 s.Log,
+		"pods/exec":                s.Exec,
+		"pods/attach":              s.Attach,
+		"pods/portforward":         s.PortForward,
+		"pods/proxy":               s.Proxy,
 	}
 }
 

@@ -1,0 +1,38 @@
+package tainteviction
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
+)
+
+// longest is more than anybody waits for; a time.Duration holds no more than that much again.
+const longest = 100 * 365 * 24 * time.Hour
+
+// evicts says that a node has a taint for whose sake pods go.
+func evicts(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
+}
+
+// tolerance is how long a pod may stay with the taints of its node; not bounded: for ever.
+func tolerance(tolerations []corev1.Toleration, taints []corev1.Taint) (stays time.Duration, bounded bool) {
+	for i := range taints {
+		if taints[i].Effect != corev1.TaintEffectNoExecute {
+			continue
+		}
+		by := pods.Tolerates(tolerations, &taints[i])
+		if by == nil {
+			return 0, true
+		}
+		if by.TolerationSeconds == nil {
+			continue
+		}
+		if d := time.Duration(min(max(*by.TolerationSeconds, 0), int64(longest/time.Second))) * time.Second; !bounded || d < stays {
+			stays, bounded = d, true
+		}
+	}
+	return stays, bounded
+}

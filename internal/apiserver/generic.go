@@ -66,7 +66,7 @@ func (s *Server) build() error {
 		return err
 	}
 	config.Authentication.Authenticator = s.listener.Authenticator(group.NewAuthenticatedGroupAdder(
-		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens)))
+		union.New(newCertificates(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion)), tokens)))
 	config.Authorization.Authorizer = authorizer
 	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
 		Getter:   s.namespaces(),

@@ -23,7 +23,7 @@ var anonymousPaths = []string{"/healthz", "/livez", "/readyz", "/version"}
 
 // authentication finds out who makes a request. Wrong credentials are refused everywhere, rather than taken for none.
 func authentication(certificates x509.VerifyOptionFunc, tokens authenticator.Request) authenticator.Request {
-	known := group.NewAuthenticatedGroupAdder(union.New(x509.NewDynamic(certificates, x509.CommonNameUserConversion), tokens))
+	known := group.NewAuthenticatedGroupAdder(union.New(newCertificates(x509.NewDynamic(certificates, x509.CommonNameUserConversion)), tokens))
 	var conditions []apiserverapi.AnonymousAuthCondition
 	for _, path := range anonymousPaths {
 		conditions = append(conditions, apiserverapi.AnonymousAuthCondition{Path: path})

@@ -86,7 +86,7 @@ func (s *Server) build() error {
 		return err
 	}
 	config.BuildHandlerChainFunc = func(apiHandler http.Handler, c *genericapiserver.Config) http.Handler {
-		return withOrigins(genericapiserver.DefaultBuildHandlerChain(apiHandler, c), s.cfg.AllowedOrigins, set.Codecs)
+		return withOrigins(genericapiserver.DefaultBuildHandlerChain(withPlainAnswers(apiHandler), c), s.cfg.AllowedOrigins, set.Codecs)
 	}
 	namer := apiopenapi.NewDefinitionNamer(set.Wire)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.Definitions, namer)

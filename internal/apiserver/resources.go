@@ -78,6 +78,9 @@ func (s *Server) open(resources []resource.Resource) (*scheme.Set, error) {
 		return nil, err
 	}
 	config.Codecs = set.Codecs
+	if err := store.SetFeatures(); err != nil {
+		return nil, fmt.Errorf("choose the library's features: %w", err)
+	}
 	s.store = store.New(config)
 	if s.storages, err = resource.Open(resources, s.store); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ var _ generic.RESTOptionsGetter = (*Store)(nil)
 // New makes a Store and begins to compact etcd. Close ends that; it does not close the client.
 func New(cfg Config) *Store {
 	client := &kubernetes.Client{Client: cfg.Client}
-	client.Kubernetes = explained{client}
+	client.Kubernetes = explained{oneMember{client, cfg.Client.KV}}
 	// The library asks each endpoint of the client whether it can report the progress of a watch, which lists from the
 	// watch cache need. An in-process client has no endpoint to ask.
 	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)

@@ -14,18 +14,39 @@ const (
 	tidyQuiet = 512 << 10
 	// tidyGarbage is how much has to be allocated, in bytes, until a collection is worth it: of a heap of 20 MB one takes about 20 ms of a processor.
 	tidyGarbage = 3 << 20
+	// slimQuiet is for how many looks nothing of note has to be done until the code is given back: what is needed again is faulted in.
+	slimQuiet = 5
+	// slimWork is how much has to have been allocated, in bytes, since that was done.
+	slimWork = 64 << 20
 )
 
 // Tidy gives back, until ctx ends, what the garbage collector keeps for the next work, each time the work is done: the collector alone lets the
 // garbage of a burst stay for up to two minutes, and a heap at twice its size.
-func Tidy(ctx context.Context) {
+//
+// room is how much garbage, in bytes, may be made between two collections while there is work, even if less than that is in use: the collector itself,
+// which lets as much be made as is in use, takes a small heap through many collections a second. With room, the code that the work has needed is given back as well (Slim), some time after
+// it. 0 leaves both as they are.
+func Tidy(ctx context.Context, room uint64) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
-	heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	for last, tidied := uint64(0), uint64(0); ; {
+	heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	pace, quiet := defaultPace, 0
+	for last, tidied, slimmed := uint64(0), uint64(0), uint64(0); ; {
 		metrics.Read(heap)
 		allocated := heap[0].Value.Uint64()
-		if worthTidying(allocated-last, allocated-tidied) {
+		// It is changed only if that makes a difference: everything stops for it.
+		if next := paceOf(heap[1].Value.Uint64(), room); room > 0 && (next > pace*5/4 || next < pace*4/5) {
+			debug.SetGCPercent(next)
+			pace = next
+		}
+		if quiet++; allocated-last >= tidyQuiet {
+			quiet = 0
+		}
+		switch {
+		case room > 0 && quiet >= slimQuiet && allocated-slimmed >= slimWork:
+			_ = Slim() // else the code stays where it is, which the kernel can take, too
+			slimmed, tidied = allocated, allocated
+		case worthTidying(allocated-last, allocated-tidied):
 			debug.FreeOSMemory()
 			tidied = allocated
 		}
@@ -36,6 +57,14 @@ func Tidy(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// defaultPace and maxPace are how much garbage may be made between two collections, in percent of what is in use.
+const defaultPace, maxPace = 100, 400
+
+// paceOf is the pace for a heap of which so many bytes are in use.
+func paceOf(live, room uint64) int {
+	return int(min(max(room*100/max(live, 1), defaultPace), maxPace))
 }
 
 // worthTidying says whether to collect now: when so many bytes were allocated since the last look, and so many since the last collection of Tidy's.

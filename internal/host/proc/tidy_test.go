@@ -24,13 +24,31 @@ func TestWorthTidying(t *testing.T) {
 	}
 }
 
+func TestPaceOf(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		live, room uint64
+		want       int
+	}{
+		{"before the first collection", 0, 64 << 20, maxPace},
+		{"a tiny heap", 4 << 20, 64 << 20, maxPace},
+		{"a small one", 32 << 20, 64 << 20, 200},
+		{"a large one", 512 << 20, 64 << 20, defaultPace},
+		{"no room", 4 << 20, 0, defaultPace},
+	} {
+		if got := paceOf(c.live, c.room); got != c.want {
+			t.Errorf("%s: %d%%, want %d%%", c.name, got, c.want)
+		}
+	}
+}
+
 // The garbage of a burst is gone soon after it, though the collector alone would let it be.
 func TestTidy(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Tidy(ctx)
+		Tidy(ctx, 0)
 	}()
 	kept := make([][]byte, 64) // so that the next collection is far away
 	for i := range kept {

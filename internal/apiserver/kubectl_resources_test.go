@@ -212,7 +212,7 @@ func kubectlBadInput(t *testing.T, k kubectl) {
 	k.fail("must not be a key of `binaryData` too", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"c"},"binaryData":{"a":"eA=="}}`, "create", "-f", "-")
 	k.fail("no matches for kind \"Deployment\"", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"x"}}`, "create", "-f", "-")
 	k.fail("Too long", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"`+strings.Repeat("x", 1<<20+1)+`"}}`, "create", "-f", "-")
-	k.fail("coordinated leader election is not supported",
+	k.fail("spec.preferredHolder: Forbidden: not supported by Monopod yet",
 		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"l"},"spec":{"preferredHolder":"me"}}`, "create", "-f", "-")
 }
 

@@ -17,12 +17,18 @@ import (
 	"monopod.dev/monopod/internal/apiserver/agents"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
+	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
+	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
+	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
+	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/review"
+	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
@@ -39,17 +45,27 @@ func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer)
 	if err != nil {
 		return nil, err
 	}
-	all := []resource.Resource{
+	all := append(declared(), pod.Resource(connections))
+	all = append(all, review.Authentication(tokens)...)
+	return append(all, review.Authorization(authz)...), nil
+}
+
+// declared are the resources that are nothing but a declaration.
+func declared() []resource.Resource {
+	return []resource.Resource{
 		configmap.Resource(),
+		controllerrevision.Resource(),
+		endpoints.Resource(),
+		endpointslice.Resource(),
 		event.Resource(),
 		lease.Resource(),
 		namespace.Resource(),
 		node.Resource(),
-		pod.Resource(connections),
+		podtemplate.Resource(),
+		priorityclass.Resource(),
+		runtimeclass.Resource(),
 		secret.Resource(),
 	}
-	all = append(all, review.Authentication(tokens)...)
-	return append(all, review.Authorization(authz)...), nil
 }
 
 // open makes the scheme, the store and the storages of all resources.

@@ -39,8 +39,9 @@ var layers = []layer{
 	{"internal/admin", []string{"internal/devices", "internal/host/unixsocket"}, "what a running node tells: values of the devices, and what the composition root says of the rest"},
 	{"internal/admin/client", []string{"internal/admin/protocol", "internal/devices/report"}, "a client knows what is spoken, not who speaks it"},
 	{"internal/admin/protocol", nil, "what is spoken over the administration socket, for both sides"},
-	{"internal/pods", nil, "what a pod says is a pure function, of which the roles know nothing but this"},
-	{"internal/apiserver", append([]string{"internal/pods"}, base...), "a role reaches another one only through a public protocol"},
+	{"internal/honours", nil, "which fields of an API type are honoured is said in one way, by every role"},
+	{"internal/pods", []string{"internal/honours"}, "what a pod says is a pure function, of which the roles know nothing but this"},
+	{"internal/apiserver", append([]string{"internal/pods", "internal/honours"}, base...), "a role reaches another one only through a public protocol"},
 	{"internal/agent", append([]string{"internal/pods", "internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},
@@ -75,7 +76,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/pods", "internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
+var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
 	"internal/devices/hostdevice", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/honours"
 )
 
 // Object is a pointer to an API type.
@@ -37,6 +39,8 @@ type Of[T Object, L runtime.Object] struct {
 	// ReadBy and WrittenBy are the least of the cluster's roles that may.
 	ReadBy, WrittenBy Role
 
+	// Honours has a verdict for each field of T, and of the structs below it: what is refused is refused by name. It does not rule what Strategy does.
+	Honours honours.Table
 	// Default fills in what a client may leave out. It is called with what comes from a client or the store and must change nothing the second time.
 	Default func(obj T)
 	// Prepare is called with a new object before it is checked, PrepareUpdate with one that replaces old. They set what is not the client's to say.
@@ -73,6 +77,8 @@ type Of[T Object, L runtime.Object] struct {
 	REST     func(store *genericregistry.Store) rest.Storage
 	Scheme   func(s *runtime.Scheme) error
 	Views    []schema.GroupVersion
+	// checked is Honours as it is asked.
+	checked honours.Checker
 	// NotCached: many objects that are hardly watched, so that a cache would cost more than it saves.
 	NotCached bool
 }
@@ -215,6 +221,7 @@ func (o Of[T, L]) Check(obj T) field.ErrorList {
 		names = apivalidation.NameIsDNSSubdomain
 	}
 	errs := apivalidation.ValidateObjectMetaAccessor(obj, o.Namespaced, names, field.NewPath("metadata"))
+	errs = append(errs, Forbid(o.refused(obj))...)
 	if o.Create != nil {
 		errs = append(errs, o.Create(obj)...)
 	}
@@ -224,6 +231,7 @@ func (o Of[T, L]) Check(obj T) field.ErrorList {
 // CheckUpdate tells what is wrong with an object that replaces old.
 func (o Of[T, L]) CheckUpdate(obj, old T) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))
+	errs = append(errs, Forbid(added(o.refused(obj), o.refused(old)))...)
 	switch {
 	case o.Update != nil:
 		errs = append(errs, o.Update(obj, old)...)

@@ -1,11 +1,15 @@
 package scheme
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -23,9 +27,13 @@ type group struct {
 func groups() []group {
 	return []group{
 		{corev1.SchemeGroupVersion, corev1.AddToScheme, nil},
+		{appsv1.SchemeGroupVersion, appsv1.AddToScheme, nil},
 		{authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, nil},
 		{authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme, nil},
 		{coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme, nil},
+		{discoveryv1.SchemeGroupVersion, discoveryv1.AddToScheme, nil},
 		{eventsv1.SchemeGroupVersion, eventsv1.AddToScheme, []runtime.Object{&corev1.Event{}, &corev1.EventList{}}},
+		{nodev1.SchemeGroupVersion, nodev1.AddToScheme, nil},
+		{schedulingv1.SchemeGroupVersion, schedulingv1.AddToScheme, nil},
 	}
 }

@@ -29,9 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 
-	"monopod.dev/monopod/internal/apiserver/admission"
 	"monopod.dev/monopod/internal/apiserver/authz"
-	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/openapi"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 )
@@ -68,10 +66,7 @@ func (s *Server) build() error {
 	config.Authentication.Authenticator = group.NewAuthenticatedGroupAdder(
 		union.New(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion), tokens))
 	config.Authorization.Authorizer = authorizer
-	config.AdmissionControl = genericadmission.NewChainHandler(admission.Namespaces{
-		Getter:   s.namespaces(),
-		Immortal: namespaces.System(),
-	})
+	config.AdmissionControl = genericadmission.NewChainHandler(s.admission()...)
 	namer := apiopenapi.NewDefinitionNamer(set.Wire)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.Definitions, namer)
 	config.OpenAPIConfig.Info.Title = "Monopod"

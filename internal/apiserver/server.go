@@ -126,7 +126,7 @@ func (s *Server) pkiConfig() pki.Config {
 	}
 }
 
-// Ready is closed when the API answers all requests: the caches are filled, the system's namespaces exist and the
+// Ready is closed when the API answers all requests: the caches are filled, the system's objects exist and the
 // administrator's kubeconfig is written.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
@@ -196,7 +196,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if err := s.store.Wait(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if err := namespaces.Create(ctx, s.namespaces(), namespaces.System()); err != nil {
+	if err := s.makeSystem(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	if err := s.writeKubeconfig(s.pki.Admin); err != nil {

@@ -76,6 +76,7 @@ var everybody = rules{
 var agents = rules{
 	{verbs: []string{"get"}, paths: []string{"/healthz", "/livez", "/readyz", "/healthz/*", "/livez/*", "/readyz/*"}},
 	{resources: []string{"nodes", "pods", "configmaps", "secrets", "namespaces", "services", "persistentvolumeclaims", "persistentvolumes"}, verbs: read},
+	{group: "node.k8s.io", resources: []string{"runtimeclasses"}, verbs: read},
 	// Creating one's own node is asked without its name (the name is in the body); the strategy of names is the node's own.
 	{resources: []string{"nodes"}, verbs: []string{"create"}},
 	{resources: []string{"nodes", "nodes/status"}, verbs: []string{"update", "patch", "delete"}, own: true},

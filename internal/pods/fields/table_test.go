@@ -172,14 +172,14 @@ func TestTheColumnsDiffer(t *testing.T) {
 	}
 	got := strings.Split(refusedBy(Server, spec), ", ")
 	for _, want := range []string{
-		"spec.affinity", "spec.priorityClassName", "spec.priority: 7", "spec.serviceAccountName: builder", "spec.subdomain", "spec.resources", "spec.overhead",
+		"spec.affinity", "spec.serviceAccountName: builder", "spec.subdomain", "spec.resources",
 		"spec.containers[0].resizePolicy", "spec.volumes[0].projected.sources[0].serviceAccountToken", "spec.volumes[0].projected.sources[1].podCertificate",
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("the API server does not refuse %s: %s", want, fmt.Sprint(got))
 		}
 	}
-	if len(got) != 10 {
+	if len(got) != 7 {
 		t.Errorf("the API server refuses %d fields: %s", len(got), fmt.Sprint(got))
 	}
 }

@@ -122,6 +122,7 @@ func (s *Server) secure(config *genericapiserver.Config, clientCA dynamiccertifi
 	if err != nil {
 		return fmt.Errorf("serving certificate: %w", err)
 	}
+	s.certificate = cert
 	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: cert, ClientCA: clientCA}
 	return nil
 }

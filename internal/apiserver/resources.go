@@ -30,6 +30,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/review"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 	"monopod.dev/monopod/internal/apiserver/store"
@@ -45,13 +46,13 @@ func (s *Server) list(tokens authenticator.Request, authz authorizer.Authorizer)
 	if err != nil {
 		return nil, err
 	}
-	all := append(declared(), pod.Resource(connections))
+	all := append(declared(s.services), pod.Resource(connections))
 	all = append(all, review.Authentication(tokens)...)
 	return append(all, review.Authorization(authz)...), nil
 }
 
 // declared are the resources that are nothing but a declaration.
-func declared() []resource.Resource {
+func declared(services *service.Allocations) []resource.Resource {
 	return []resource.Resource{
 		configmap.Resource(),
 		controllerrevision.Resource(),
@@ -65,6 +66,7 @@ func declared() []resource.Resource {
 		priorityclass.Resource(),
 		runtimeclass.Resource(),
 		secret.Resource(),
+		service.Resource(services),
 	}
 }
 

@@ -16,17 +16,21 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/apiserver/namespaces"
 	"monopod.dev/monopod/internal/apiserver/pki"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/store"
 )
@@ -38,6 +42,10 @@ type Config struct {
 	// BindAddress is the address to listen on; Port 0 is a free one.
 	BindAddress string
 	Port        int
+	// ServiceCIDRs are the ranges of services' addresses, at most one of each family; none: DefaultServiceCIDR.
+	ServiceCIDRs []netip.Prefix
+	// AdvertiseAddress is where pods reach the API: the endpoint of the service kubernetes. The zero Addr: it is BindAddress, or what Extend is told.
+	AdvertiseAddress netip.Addr
 	// Kubeconfig is the file to which the administrator's credentials are written, with mode 0600; empty: none is.
 	Kubeconfig string
 	// TokenAuthFile lists bearer tokens: CSV lines of token,user,uid,"group1,group2". Empty: no tokens.
@@ -49,6 +57,15 @@ type Config struct {
 	NodeAddresses []string
 	Log           *slog.Logger
 }
+
+// DefaultServiceCIDR is the range of services' addresses where none is configured.
+var DefaultServiceCIDR = netip.MustParsePrefix("10.43.0.0/16")
+
+// The range of services' node ports.
+const (
+	firstNodePort = 30000
+	lastNodePort  = 32767
+)
 
 // Server is an API server.
 type Server struct {
@@ -63,7 +80,11 @@ type Server struct {
 	serving, ready chan struct{}
 	drained        <-chan struct{}
 	storages       resource.Storages
-	deleter        *namespaces.Deleter
+	services       *service.Allocations
+	// serving is the certificate that the server shows, extra are the addresses that Extend has added.
+	certificate *dynamiccertificates.DynamicCertKeyPairContent
+	extra       []netip.Addr
+	deleter     *namespaces.Deleter
 
 	mu sync.Mutex
 	// closing is closed by Close; ended is non-nil from Run's begin and closed at its end.
@@ -83,6 +104,14 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if len(s.cfg.ServiceCIDRs) == 0 {
+		s.cfg.ServiceCIDRs = []netip.Prefix{DefaultServiceCIDR}
+	}
+	if s.services, err = service.NewAllocations(service.Config{
+		Ranges: s.cfg.ServiceCIDRs, FirstNodePort: firstNodePort, LastNodePort: lastNodePort,
+	}, cfg.Log); err != nil {
+		return nil, err
+	}
 	if s.listener, err = listen(ctx, cfg.BindAddress, cfg.Port); err != nil {
 		return nil, err
 	}
@@ -118,10 +147,16 @@ func (s *Server) startStore(ctx context.Context) error {
 }
 
 func (s *Server) pkiConfig() pki.Config {
+	serving := append([]string{s.cfg.BindAddress}, s.cfg.NodeAddresses...)
+	for _, a := range slices.Concat(s.services.First(), s.extra, []netip.Addr{s.cfg.AdvertiseAddress}) {
+		if a.IsValid() {
+			serving = append(serving, a.String())
+		}
+	}
 	return pki.Config{
 		Dir:             filepath.Join(s.cfg.DataDir, "pki"),
 		NodeName:        s.cfg.NodeName,
-		ServerAddresses: append([]string{s.cfg.BindAddress}, s.cfg.NodeAddresses...),
+		ServerAddresses: serving,
 		AgentAddresses:  s.cfg.NodeAddresses,
 	}
 }
@@ -172,6 +207,16 @@ func (s *Server) Run(ctx context.Context) (err error) {
 			return err
 		}
 		s.deleter.Run(ctx)
+		return nil
+	})
+	task(func(ctx context.Context) error {
+		s.services.Run(ctx)
+		return nil
+	})
+	task(func(ctx context.Context) error {
+		if await(ctx, s.ready) {
+			s.own().Run(ctx)
+		}
 		return nil
 	})
 	task(s.renewCertificates)
@@ -305,5 +350,5 @@ func listen(ctx context.Context, address string, port int) (*listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the Kubernetes API cannot be served on %s: %w", at, err)
 	}
-	return &listener{Listener: l, conns: map[net.Conn]bool{}}, nil
+	return &listener{Listener: newMany(l), conns: map[net.Conn]bool{}}, nil
 }

@@ -28,5 +28,5 @@ func (s *Server) makeSystem(ctx context.Context) error {
 			return fmt.Errorf("make PriorityClass %q: %w", class.Name, err)
 		}
 	}
-	return nil
+	return s.own().Ensure(ctx)
 }

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
@@ -54,6 +55,7 @@ func rulesOf[T resource.Object, L runtime.Object](of resource.Of[T, L]) rules {
 func TestRules(t *testing.T) {
 	class, handler := rulesOf(priorityclass.Resource()), rulesOf(runtimeclass.Resource())
 	slice, ep := rulesOf(endpointslice.Resource()), rulesOf(endpoints.Resource())
+	svc := rulesOf(service.Resource(nil))
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
 	for name, tc := range map[string]struct {
 		rules  rules
@@ -110,7 +112,44 @@ func TestRules(t *testing.T) {
 		"slice, two ports":          {slice, "{addressType: IPv4, endpoints: [], ports: [{port: 80}, {port: 81}]}", "", "ports[1].name: Duplicate value"},
 		"slice, hints twice":        {slice, "{addressType: IPv4, endpoints: [{addresses: [10.0.0.1], hints: {forZones: [{name: a}, {name: a}]}}]}", "", "endpoints[0].hints.forZones[1]: Duplicate value"},
 		"slice, too many":           {slice, "{addressType: IPv4, endpoints: [" + strings.Repeat("{addresses: [10.0.0.1]},", 1001) + "]}", "", "endpoints: Too many"},
-		"slice changes its kind":    {slice, "{addressType: IPv6, endpoints: []}", "{addressType: IPv4, endpoints: []}", "addressType: Invalid value"},
+		"service":                   {svc, "spec: {ports: [{port: 80}]}", "", ""},
+		"service of every field": {svc, `spec: {type: LoadBalancer, ports: [{name: a, port: 80, targetPort: web, appProtocol: kubernetes.io/h2c}, {name: b, port: 80, protocol: UDP}],
+			selector: {a: b}, sessionAffinity: ClientIP, externalIPs: [192.0.2.1], loadBalancerSourceRanges: [10.0.0.0/8], loadBalancerClass: example.com/x,
+			externalTrafficPolicy: Local, internalTrafficPolicy: Local, trafficDistribution: PreferSameNode, publishNotReadyAddresses: true}`, "", ""},
+		"service, name":                {svc, "{metadata: {name: 1web}, spec: {ports: [{port: 80}]}}", "", "metadata.name: Invalid value"},
+		"service without ports":        {svc, "spec: {}", "", "spec.ports: Required value"},
+		"headless without ports":       {svc, "spec: {clusterIP: None, clusterIPs: [None]}", "", ""},
+		"headless with node ports":     {svc, "spec: {type: NodePort, clusterIP: None, clusterIPs: [None], ports: [{port: 80}]}", "", "spec.clusterIPs[0]: Invalid value"},
+		"service of a kind":            {svc, "spec: {type: Magic, ports: [{port: 80}]}", "", `spec.type: Unsupported value: "Magic"`},
+		"external name":                {svc, "spec: {type: ExternalName, externalName: example.com.}", "", ""},
+		"external name is missing":     {svc, "spec: {type: ExternalName}", "", "spec.externalName: Required value"},
+		"external name with address":   {svc, "spec: {type: ExternalName, externalName: a.b, clusterIP: 10.43.0.1, clusterIPs: [10.43.0.1]}", "", "spec.clusterIPs: Forbidden"},
+		"service, ports without names": {svc, "spec: {ports: [{port: 80}, {port: 81, name: b}]}", "", "spec.ports[0].name: Required value"},
+		"service, ports of one name":   {svc, "spec: {ports: [{port: 80, name: b}, {port: 81, name: b}]}", "", "spec.ports[1].name: Duplicate value"},
+		"service, one port twice":      {svc, "spec: {ports: [{port: 80, name: a}, {port: 80, name: b}]}", "", "spec.ports[1]: Duplicate value"},
+		"service, port":                {svc, "spec: {ports: [{port: 65536, targetPort: 1}]}", "", "spec.ports[0].port: Invalid value"},
+		"service, target":              {svc, "spec: {ports: [{port: 80, targetPort: Bad_Name}]}", "", "spec.ports[0].targetPort: Invalid value"},
+		"service, node port of none":   {svc, "spec: {ports: [{port: 80, nodePort: 30080}]}", "", "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"},
+		"service, selector":            {svc, `spec: {ports: [{port: 80}], selector: {a: "b c"}}`, "", "spec.selector: Invalid value"},
+		"service, affinity":            {svc, "spec: {ports: [{port: 80}], sessionAffinity: Some}", "", "spec.sessionAffinity: Unsupported value"},
+		"service, affinity of days":    {svc, "spec: {ports: [{port: 80}], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}}", "", "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value"},
+		"service, external IP":         {svc, "spec: {ports: [{port: 80}], externalIPs: [127.0.0.1]}", "", "spec.externalIPs[0]: Invalid value"},
+		"service, external policy":     {svc, "spec: {ports: [{port: 80}], externalTrafficPolicy: Local}", "", "spec.externalTrafficPolicy: Invalid value"},
+		"service, internal policy":     {svc, "spec: {ports: [{port: 80}], internalTrafficPolicy: Some}", "", "spec.internalTrafficPolicy: Unsupported value"},
+		"service, distribution":        {svc, "spec: {ports: [{port: 80}], trafficDistribution: Far}", "", "spec.trafficDistribution: Unsupported value"},
+		"service, class":               {svc, "spec: {ports: [{port: 80}], loadBalancerClass: a.b/c}", "", "spec.loadBalancerClass: Forbidden"},
+		"service, source ranges":       {svc, "spec: {type: LoadBalancer, ports: [{port: 80}], loadBalancerSourceRanges: [10.0.0.0]}", "", "spec.loadBalancerSourceRanges[0]: Invalid value"},
+		"service, health check":        {svc, "spec: {type: NodePort, ports: [{port: 80}], healthCheckNodePort: 30000}", "", "spec.healthCheckNodePort: Invalid value"},
+		"service, addresses":           {svc, "spec: {ports: [{port: 80}], clusterIP: 10.43.0.9, clusterIPs: [10.43.0.8]}", "", "spec.clusterIPs: Invalid value"},
+		"service, address":             {svc, "spec: {ports: [{port: 80}], clusterIP: web, clusterIPs: [web]}", "", "spec.clusterIPs[0]: Invalid value"},
+		"service, None and more":       {svc, "spec: {ports: [{port: 80}], clusterIP: None, clusterIPs: [None, 'fd00::1']}", "", "spec.clusterIPs[0]: Invalid value"},
+		"service, two of a family":     {svc, "spec: {ports: [{port: 80}], clusterIP: 10.43.0.8, clusterIPs: [10.43.0.8, 10.43.0.9]}", "", "spec.clusterIPs: Invalid value"},
+		"service, family":              {svc, "spec: {ports: [{port: 80}], ipFamilies: [IPv5]}", "", "spec.ipFamilies[0]: Unsupported value"},
+		"service, policy of families":  {svc, "spec: {ports: [{port: 80}], ipFamilyPolicy: Some}", "", "spec.ipFamilyPolicy: Unsupported value"},
+		"the address changes":          {svc, "spec: {ports: [{port: 80}], clusterIP: 10.43.0.9, clusterIPs: [10.43.0.9]}", "spec: {ports: [{port: 80}], clusterIP: 10.43.0.8, clusterIPs: [10.43.0.8]}", "spec.clusterIPs[0]: Invalid value"},
+		"the second address goes":      {svc, "spec: {ports: [{port: 80}], clusterIP: 10.43.0.8, clusterIPs: [10.43.0.8]}", "spec: {ports: [{port: 80}], clusterIP: 10.43.0.8, clusterIPs: [10.43.0.8, 'fd00::8']}", ""},
+		"the class changes":            {svc, "spec: {type: LoadBalancer, ports: [{port: 80}], loadBalancerClass: a.b/c}", "spec: {type: LoadBalancer, ports: [{port: 80}]}", "spec.loadBalancerClass: Invalid value"},
+		"slice changes its kind":       {slice, "{addressType: IPv6, endpoints: []}", "{addressType: IPv4, endpoints: []}", "addressType: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := tc.rules(t, tc.object, tc.old)

@@ -30,6 +30,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
 )
 
 // render writes a table as kubectl does, without its padding.
@@ -122,6 +123,16 @@ func TestTables(t *testing.T) {
 			"NAME|ADDRESSTYPE|PORTS|ENDPOINTS|AGE\nx|IPv4|80,*|10.0.0.1,10.0.0.2|3h"},
 		{"endpoint slice without any", endpointslice.Resource().Table(), &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4"}, false,
 			"NAME|ADDRESSTYPE|PORTS|ENDPOINTS|AGE\nx|IPv4|<unset>|<unset>|3h"},
+		{"services", service.Resource(nil).Table(), &corev1.ServiceList{Items: []corev1.Service{
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: "10.43.0.9", ClusterIPs: []string{"10.43.0.9", "fd00::9"}, Selector: map[string]string{"a": "b"},
+				Ports: []corev1.ServicePort{{Port: 80, Protocol: "TCP"}, {Port: 53, NodePort: 30053, Protocol: "UDP"}}}},
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: "None", ClusterIPs: []string{"None"}, ExternalIPs: []string{"192.0.2.1"}}},
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.com"}},
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "LoadBalancer", ClusterIP: "10.43.0.8"}},
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "LoadBalancer"}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{
+				Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}, {Hostname: "lb.example.com"}}}}},
+		}}, true, "NAME|TYPE|CLUSTER-IP|EXTERNAL-IP|PORT(S)|AGE|SELECTOR\nx|ClusterIP|10.43.0.9|<none>|80/TCP,53:30053/UDP|3h|a=b\nx|ClusterIP|None|192.0.2.1|<none>|3h|<none>\n" +
+			"x|ExternalName|<none>|example.com|<none>|3h|<none>\nx|LoadBalancer|10.43.0.8|<pending>|<none>|3h|<none>\nx|LoadBalancer|<none>|192.0.2.7,lb.example.com|<none>|3h|<none>"},
 		{"pod without anything", pod.Table(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, true,
 			"NAME|READY|STATUS|RESTARTS|AGE|IP|NODE|NOMINATED NODE|READINESS GATES\np|0/0||0|<unknown>|<none>|<none>|<none>|<none>"},
 		{"list of pods", pod.Table(), &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta}, {ObjectMeta: meta}}}, false,

@@ -42,6 +42,7 @@ var layers = []layer{
 	{"internal/honours", nil, "which fields of an API type are honoured is said in one way, by every role"},
 	{"internal/pods", []string{"internal/honours"}, "what a pod says is a pure function, of which the roles know nothing but this"},
 	{"internal/apiserver", append([]string{"internal/pods", "internal/honours"}, base...), "a role reaches another one only through a public protocol"},
+	{"internal/controllers/endpoints", nil, "a controller knows the API, and nobody's inside"},
 	{"internal/agent", append([]string{"internal/pods", "internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +29,6 @@ import (
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/endpointslice/util"
-	"k8s.io/klog/v2"
 )
 
 // The values of the label endpointslice.kubernetes.io/managed-by, upstream's.
@@ -254,7 +254,7 @@ func (c *Controller) fillSlices(service *corev1.Service, pods []*corev1.Pod) err
 		slices[i] = slices[i].DeepCopy()
 	}
 	changed := c.sliceTimes.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, pods)
-	return c.filler.Reconcile(klog.Background(), service, pods, slices, changed)
+	return c.filler.Reconcile(logr.FromSlogHandler(c.cfg.Log.Handler()), service, pods, slices, changed)
 }
 
 // slicesOf are the slices of a service that a controller has made.

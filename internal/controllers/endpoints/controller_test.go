@@ -218,7 +218,7 @@ func TestEndpoints(t *testing.T) {
 	w.until("web", "endpointslice IPv4 [8080] 10.61.0.10,10.61.0.11!", "10.61.0.10,10.61.0.11!,:8080")
 
 	// A pod that ends is still served by, and not ready; one that has ended is gone.
-	a = w.status(a, false, "10.61.0.10", "fd00:61::10")
+	w.status(a, false, "10.61.0.10", "fd00:61::10")
 	w.until("web", "endpointslice IPv4 [8080] 10.61.0.10!,10.61.0.11!", "10.61.0.10!,10.61.0.11!,:8080")
 	if err := w.kube.CoreV1().Pods("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

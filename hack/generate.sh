@@ -21,14 +21,18 @@ esac
 # A package of definitions for each API group that is served, and one for what the types of all of them are made of: its name, and the Go packages.
 groups='
 meta k8s.io/apimachinery/pkg/api/resource k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/runtime k8s.io/apimachinery/pkg/util/intstr k8s.io/apimachinery/pkg/version
+apps k8s.io/api/apps/v1
 authentication k8s.io/api/authentication/v1
 authorization k8s.io/api/authorization/v1
 certificates k8s.io/api/certificates/v1
 coordination k8s.io/api/coordination/v1
 core k8s.io/api/core/v1
+discovery k8s.io/api/discovery/v1
 events k8s.io/api/events/v1
+node k8s.io/api/node/v1
 policy k8s.io/api/policy/v1
 rbac k8s.io/api/rbac/v1
+scheduling k8s.io/api/scheduling/v1
 '
 package=internal/apiserver/openapi
 file=zz_generated.openapi.go

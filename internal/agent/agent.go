@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -54,6 +55,9 @@ type Config struct {
 	// ServingCert, ServingKey and ClientCA are PEM files: the API's own certificate and key, and the authority of
 	// its clients' certificates.
 	ServingCert, ServingKey, ClientCA string
+	// API is where pods reach the API, which their containers are told (KUBERNETES_SERVICE_HOST, ...); the zero value: they do not. Nil: at the address of
+	// the Service kubernetes.
+	API *netip.AddrPort
 	// MaxPods is the node's capacity of pods.
 	MaxPods int
 	Images  Images
@@ -232,6 +236,7 @@ func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodesta
 		Objects: store, Status: status.New(a.kube, a.log),
 		Events: events, Images: cfg.Images, Providers: cfg.Providers,
 		NodeName: a.cfg.NodeName, HostIPs: hostIPs, NodeMemory: node.Memory(), Allocatable: node.Allocatable,
+		API:        (&apiAddress{kube: a.kube, given: a.cfg.API}).find,
 		CgroupRoot: a.cfg.CgroupRoot, LogsDir: a.cfg.PodLogsDir, ResolvConf: "/etc/resolv.conf", Log: a.log,
 	}, a.cfg.Devices)
 }

@@ -31,14 +31,11 @@ import (
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 
-	"monopod.dev/monopod/internal/apiserver/admission"
-	"monopod.dev/monopod/internal/apiserver/admission/noderestriction"
 	"monopod.dev/monopod/internal/apiserver/authz"
 	"monopod.dev/monopod/internal/apiserver/authz/node"
 	"monopod.dev/monopod/internal/apiserver/authz/rbac"
 	"monopod.dev/monopod/internal/apiserver/openapi"
 	"monopod.dev/monopod/internal/apiserver/pki"
-	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 )
 
@@ -75,13 +72,7 @@ func (s *Server) build() error {
 	config.Authentication.Authenticator = s.listener.Authenticator(authentication(clientCA.VerifyOptions, bearers))
 	config.Authentication.APIAudiences = s.tokens.Audiences()
 	config.Authorization.Authorizer = authorizer
-	config.AdmissionControl = genericadmission.NewChainHandler(
-		admission.Namespaces{Getter: s.namespaces(), Immortal: namespace.System()},
-		admission.ServiceAccounts{Accounts: reader{s}},
-		admission.DefaultTolerationSeconds{},
-		noderestriction.Plugin{Objects: reader{s}},
-		admission.Certificates{Authorizer: authorizer},
-	)
+	config.AdmissionControl = genericadmission.NewChainHandler(s.admission(authorizer)...)
 	if config.AuditPolicyRuleEvaluator, config.AuditBackend, err = s.cfg.Audit.open(); err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 // idle ones for a while and then leaves them, and it does not know of those that carry a stream (exec, port-forward).
 type listener struct {
 	*probation.Listener
+	// many are the listeners that connections come from.
+	many *many
 
 	mu sync.Mutex
 	// conns are the open connections; nil after closeAll.

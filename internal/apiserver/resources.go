@@ -16,14 +16,21 @@ import (
 	"monopod.dev/monopod/internal/apiserver/reach"
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
+	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
+	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
+	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
+	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/review"
+	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
@@ -40,22 +47,32 @@ func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([
 	if err != nil {
 		return nil, err
 	}
-	all := []resource.Resource{
-		certificatesigningrequest.Resource(),
-		configmap.Resource(),
-		event.Resource(),
-		lease.Resource(),
-		namespace.Resource(),
-		node.Resource(agents, authz),
-		pod.Resource(pod.Config{Agents: agents, Authorizer: authz}),
-		secret.Resource(),
+	all := append(declared(s.services), node.Resource(agents, authz), pod.Resource(pod.Config{Agents: agents, Authorizer: authz}),
 		serviceaccount.Resource(serviceaccount.TokenConfig{
 			Issuer: s.tokens, Audiences: s.tokens.Audiences(), MaxLife: s.cfg.MaxTokenLife, Bound: reader{s},
-		}),
-	}
+		}))
 	all = append(all, rbac.Resources(rbac.Guard{Authorizer: authz, Policy: s.policy})...)
 	all = append(all, review.Authentication(bearers, s.tokens.Audiences())...)
 	return append(all, review.Authorization(authz)...), nil
+}
+
+// declared are the resources that are nothing but a declaration.
+func declared(services *service.Allocations) []resource.Resource {
+	return []resource.Resource{
+		certificatesigningrequest.Resource(),
+		configmap.Resource(),
+		controllerrevision.Resource(),
+		endpoints.Resource(),
+		endpointslice.Resource(),
+		event.Resource(),
+		lease.Resource(),
+		namespace.Resource(),
+		podtemplate.Resource(),
+		priorityclass.Resource(),
+		runtimeclass.Resource(),
+		secret.Resource(),
+		service.Resource(services),
+	}
 }
 
 // open makes the scheme, the store and the storages of all resources.

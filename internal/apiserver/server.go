@@ -16,7 +16,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -34,6 +36,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/snapshot"
 	"monopod.dev/monopod/internal/apiserver/store"
@@ -48,6 +51,10 @@ type Config struct {
 	// BindAddress is the address to listen on; Port 0 is a free one.
 	BindAddress string
 	Port        int
+	// ServiceCIDRs are the ranges of services' addresses, at most one of each family; none: DefaultServiceCIDR.
+	ServiceCIDRs []netip.Prefix
+	// AdvertiseAddress is where pods reach the API: the endpoint of the service kubernetes. The zero Addr: it is BindAddress, or what Extend is told.
+	AdvertiseAddress netip.Addr
 	// Kubeconfig is the file to which the administrator's credentials are written, with mode 0600; empty: none is.
 	Kubeconfig string
 	// TokenAuthFile lists bearer tokens: CSV lines of token,user,uid,"group1,group2". Empty: no tokens.
@@ -75,6 +82,15 @@ type Config struct {
 	Log       *slog.Logger
 }
 
+// DefaultServiceCIDR is the range of services' addresses where none is configured.
+var DefaultServiceCIDR = netip.MustParsePrefix("10.43.0.0/16")
+
+// The range of services' node ports.
+const (
+	firstNodePort = 30000
+	lastNodePort  = 32767
+)
+
 // Server is an API server.
 type Server struct {
 	cfg      Config
@@ -94,8 +110,11 @@ type Server struct {
 	drained        <-chan struct{}
 	storages       resource.Storages
 	// policy is what roles and bindings say, rights what the cluster's own roles have of the resources that are served.
-	policy *rbac.Policy
-	rights []resource.Right
+	policy   *rbac.Policy
+	rights   []resource.Right
+	services *service.Allocations
+	// extra are the addresses that Extend has added.
+	extra []netip.Addr
 
 	mu sync.Mutex
 	// closing is closed by Close; ended is non-nil from Run's begin and closed at its end.
@@ -115,6 +134,14 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if len(s.cfg.ServiceCIDRs) == 0 {
+		s.cfg.ServiceCIDRs = []netip.Prefix{DefaultServiceCIDR}
+	}
+	if s.services, err = service.NewAllocations(service.Config{
+		Ranges: s.cfg.ServiceCIDRs, FirstNodePort: firstNodePort, LastNodePort: lastNodePort,
+	}, cfg.Log); err != nil {
+		return nil, err
+	}
 	if s.listener, err = listen(ctx, cfg.BindAddress, cfg.Port, cfg.Strangers); err != nil {
 		return nil, err
 	}
@@ -176,16 +203,22 @@ func (s *Server) openTokens() error {
 }
 
 func (s *Server) pkiConfig() pki.Config {
+	serving := append([]string{s.cfg.BindAddress}, s.cfg.NodeAddresses...)
+	for _, a := range slices.Concat(s.services.First(), s.extra, []netip.Addr{s.cfg.AdvertiseAddress}) {
+		if a.IsValid() {
+			serving = append(serving, a.String())
+		}
+	}
 	return pki.Config{
 		Dir:             filepath.Join(s.cfg.DataDir, "pki"),
 		NodeName:        s.cfg.NodeName,
-		ServerAddresses: append([]string{s.cfg.BindAddress}, s.cfg.NodeAddresses...),
+		ServerAddresses: serving,
 		AgentAddresses:  s.cfg.NodeAddresses,
 	}
 }
 
-// Ready is closed when the API answers all requests: the caches are filled, the system's namespaces and roles
-// exist and the administrator's kubeconfig is written.
+// Ready is closed when the API answers all requests: the caches are filled, the system's objects and roles exist and the
+// administrator's kubeconfig is written.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Port is the port that the API is served on.
@@ -235,6 +268,16 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return nil
 	})
 	task(s.authorize)
+	task(func(ctx context.Context) error {
+		s.services.Run(ctx)
+		return nil
+	})
+	task(func(ctx context.Context) error {
+		if await(ctx, s.ready) {
+			s.own().Run(ctx)
+		}
+		return nil
+	})
 	task(s.renewCertificates)
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.etcd.Wait() }()
@@ -257,7 +300,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if err := s.store.Wait(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if err := namespace.Create(ctx, s.namespaces(), namespace.System()); err != nil {
+	if err := s.makeSystem(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	if err := s.createAccounts(ctx, namespace.System()); err != nil {
@@ -394,5 +437,6 @@ func listen(ctx context.Context, address string, port int, strangers probation.L
 	case err != nil:
 		return nil, fmt.Errorf("the Kubernetes API cannot be served on %s: %w", at, err)
 	}
-	return &listener{Listener: probation.New(l, strangers), conns: map[net.Conn]bool{}}, nil
+	all := newMany(l)
+	return &listener{Listener: probation.New(all, strangers), many: all, conns: map[net.Conn]bool{}}, nil
 }

@@ -87,11 +87,17 @@ func newConfig(t testing.TB) apiserver.Config {
 
 func start(t testing.TB, cfg apiserver.Config) *instance {
 	t.Helper()
-	begin := time.Now()
 	s, err := apiserver.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run(t, s, cfg)
+}
+
+// run runs a server and returns when it is ready.
+func run(t testing.TB, s *apiserver.Server, cfg apiserver.Config) *instance {
+	t.Helper()
+	begin := time.Now()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

@@ -39,9 +39,10 @@ var layers = []layer{
 	{"internal/admin", []string{"internal/devices", "internal/host/unixsocket"}, "what a running node tells: values of the devices, and what the composition root says of the rest"},
 	{"internal/admin/client", []string{"internal/admin/protocol", "internal/devices/report"}, "a client knows what is spoken, not who speaks it"},
 	{"internal/admin/protocol", nil, "what is spoken over the administration socket, for both sides"},
-	{"internal/pods", nil, "what a pod says is a pure function, of which the roles know nothing but this"},
+	{"internal/honours", nil, "which fields of an API type are honoured is said in one way, by every role"},
+	{"internal/pods", []string{"internal/honours"}, "what a pod says is a pure function, of which the roles know nothing but this"},
 	{"internal/probation", nil, "both HTTPS servers treat strangers alike, and neither role imports the other"},
-	{"internal/apiserver", append([]string{"internal/pods", "internal/probation"}, base...), "a role reaches another one only through a public protocol"},
+	{"internal/apiserver", append([]string{"internal/pods", "internal/honours", "internal/probation"}, base...), "a role reaches another one only through a public protocol"},
 	{"internal/controllers", []string{"internal/pods"},
 		"upstream's controllers can stand in its place, and ours beside anybody's API server: it knows the Kubernetes API, by client-go, and nothing else"},
 	{"internal/agent", append([]string{"internal/pods", "internal/probation", "internal/devices", "internal/host"}, base...),
@@ -78,7 +79,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/pods", "internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
+var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
 	"internal/devices/hostdevice", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the

@@ -85,6 +85,9 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	set(&c.APIServer.BindAddress, "127.0.0.1")
 	setNumber(&c.APIServer.Port, DefaultAPIPort)
 	setAudit(&c.APIServer.Audit)
+	if len(c.APIServer.ServiceCIDRs) == 0 {
+		c.APIServer.ServiceCIDRs = []string{defaultServiceCIDR}
+	}
 	set(&c.APIServer.Kubeconfig, "/etc/monopod/kubeconfig")
 	defaultTokens(&c.APIServer)
 	if c.APIServer.EtcdTick.Duration == 0 {
@@ -176,6 +179,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.socket("runDir", filepath.Join(c.RunDir, "executor.sock"))
 	v.socket("runtime.socket", c.Runtime.Socket)
 	v.address("apiServer.bindAddress", c.APIServer.BindAddress)
+	v.services(c)
 	if c.Agent.Address != "" {
 		v.address("agent.address", c.Agent.Address)
 	}

@@ -13,11 +13,12 @@ const (
 	Aggregation      = "clusterrole-aggregation"
 	NodeLifecycle    = "node-lifecycle"
 	TaintEviction    = "taint-eviction"
+	Endpoints        = "endpoints"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
-	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction}
+	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, Endpoints}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

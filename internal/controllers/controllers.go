@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/aggregate"
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
+	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/namespace"
 	"monopod.dev/monopod/internal/controllers/nodelifecycle"
@@ -169,6 +170,8 @@ func late() []controller {
 		return tainteviction.New(tainteviction.Config{
 			Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("taint-eviction-controller"), Log: log,
 		})
+	}}, {Endpoints, func(s *shared, log *slog.Logger) (runner, error) {
+		return endpoints.New(endpoints.Config{Kube: s.client, Informers: s.informers, Events: s.recorder("endpoint-controller"), Log: log})
 	}}}
 }
 

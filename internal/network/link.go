@@ -127,6 +127,14 @@ func (b *Bridge) gateways() []netip.Prefix {
 	return out
 }
 
+// Gateways are the addresses of the host on the bridge in the ranges that new sandboxes get their addresses from. It need not be made yet.
+func (b *Bridge) Gateways() (all []netip.Addr) {
+	for _, r := range b.ledger.podRanges() {
+		all = append(all, gatewayOf(r))
+	}
+	return all
+}
+
 // ensureGateways gives the bridge its addresses, and takes away those of ranges that nobody uses any more.
 func (b *Bridge) ensureGateways(link netlink.Link, want []netip.Prefix) error {
 	addrs, err := addresses(b.nl, link, unix.AF_UNSPEC)

@@ -74,6 +74,9 @@ func Up(ctx context.Context, o Options) (err error) {
 	if err := start.Wait(); err != nil {
 		return errors.Join(err, o.abandon(api, rt))
 	}
+	if err := api.Extend(ctx, rt.network.Gateways(ctx)); err != nil {
+		return errors.Join(err, o.abandon(api, rt))
+	}
 	made := o.deviceFolders()
 	dev, closeDevices, err := o.newDevices()
 	if err != nil {
@@ -93,7 +96,8 @@ func Up(ctx context.Context, o Options) (err error) {
 			return nil
 		}
 		cert, key, clientCA := api.AgentServingFiles()
-		return o.runAgent(ctx, api.NodeConfig(o.Config.NodeName), dev, cert, key, clientCA)
+		reached := api.Advertised()
+		return o.runAgent(ctx, api.NodeConfig(o.Config.NodeName), &reached, dev, Credentials{cert, key, clientCA})
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -175,7 +179,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: kube, agent: true}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
-		return o.runAgent(ctx, kube, dev, cred.ServingCert, cred.ServingKey, cred.ClientCA)
+		return o.runAgent(ctx, kube, nil, dev, cred)
 	})
 	return stages.wait()
 }
@@ -186,7 +190,23 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apiServer.etcdQuota: %w", err)
 	}
+	var services []netip.Prefix
+	for _, cidr := range c.APIServer.ServiceCIDRs {
+		r, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, err
+		}
+		services = append(services, r)
+	}
+	var advertised netip.Addr
+	if a := c.APIServer.AdvertiseAddress; a != "" {
+		var err error
+		if advertised, err = netip.ParseAddr(a); err != nil {
+			return nil, err
+		}
+	}
 	return apiserver.New(ctx, apiserver.Config{
+		ServiceCIDRs: services, AdvertiseAddress: advertised,
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
 		TokenIssuers: c.APIServer.ServiceAccountIssuers, MaxTokenLife: c.APIServer.ServiceAccountMaxTokenExpiration.Duration,
@@ -235,12 +255,13 @@ func (o *Options) newDevices() (*devices.Manager, func(), error) {
 	return dev, func() { db.Close() }, nil
 }
 
-func (o *Options) runAgent(ctx context.Context, kube *rest.Config, dev *devices.Manager, cert, key, clientCA string) error {
+// runAgent runs the agent. reached is where its pods reach the API; nil: at the service kubernetes.
+func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *netip.AddrPort, dev *devices.Manager, cred Credentials) error {
 	c := o.Config
 	a, err := agent.New(agent.Config{
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
-		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cert, ServingKey: key, ClientCA: clientCA,
+		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
 		MaxPods: int(c.Agent.MaxPods), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {

@@ -40,6 +40,12 @@ type APIServer struct {
 	// BindAddress and Port are where the API is served. Defaults 127.0.0.1 and 6443. Port 0 takes a free one.
 	BindAddress string `json:"bindAddress,omitempty"`
 	Port        *int32 `json:"port,omitempty"`
+	// AdvertiseAddress is where pods reach the API, on the same port: the endpoint of the Service kubernetes. Default: the address of the pods' bridge, on
+	// which `monopod up` serves the API too; without a bridge BindAddress, unless that is loopback.
+	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
+	// ServiceCIDRs are the ranges of Services' addresses, at most one IPv4 and one IPv6 range, of which the first is the family of Services that name none.
+	// Default 10.43.0.0/16.
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	// Kubeconfig is where the administrator's kubeconfig is written, mode 0600. Default /etc/monopod/kubeconfig.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// TokenAuthFile names a CSV file of bearer tokens (token,user,uid,"group1,group2"); empty: none.

@@ -32,11 +32,16 @@ type Input struct {
 	// Allocatable stands for the limits that a container does not set.
 	Allocatable v1.ResourceList
 	Objects     Objects
+	// Services are variables that are there, unless the container has its own of their names.
+	Services []podspec.EnvVar
 }
 
 // Resolve returns the variables, the later of one name winning, in the order of their first appearance.
 func Resolve(ctx context.Context, in Input) ([]podspec.EnvVar, error) {
-	r := &resolver{in: in, values: map[string]string{}}
+	r := &resolver{in: in, values: map[string]string{}, services: map[string]string{}}
+	for _, e := range in.Services {
+		r.services[e.Name] = e.Value
+	}
 	for _, from := range in.Container.EnvFrom {
 		if err := r.from(ctx, from); err != nil {
 			return nil, err
@@ -51,6 +56,11 @@ func Resolve(ctx context.Context, in Input) ([]podspec.EnvVar, error) {
 			r.set(e.Name, value)
 		}
 	}
+	for _, e := range in.Services {
+		if _, own := r.values[e.Name]; !own {
+			r.set(e.Name, e.Value)
+		}
+	}
 	out := make([]podspec.EnvVar, 0, len(r.order))
 	for _, name := range r.order {
 		out = append(out, podspec.EnvVar{Name: name, Value: r.values[name]})
@@ -62,6 +72,8 @@ type resolver struct {
 	in     Input
 	order  []string
 	values map[string]string
+	// services are the variables of services by their names.
+	services map[string]string
 }
 
 func (r *resolver) set(name, value string) {
@@ -69,6 +81,14 @@ func (r *resolver) set(name, value string) {
 		r.order = append(r.order, name)
 	}
 	r.values[name] = value
+}
+
+// lookup is what $(NAME) stands for.
+func (r *resolver) lookup(name string) (value string, ok bool) {
+	if value, ok = r.values[name]; !ok {
+		value, ok = r.services[name]
+	}
+	return value, ok
 }
 
 func (r *resolver) from(ctx context.Context, from v1.EnvFromSource) error {
@@ -108,7 +128,7 @@ func validName(name string) bool { return name != "" && !strings.ContainsAny(nam
 
 func (r *resolver) value(ctx context.Context, e v1.EnvVar) (value string, found bool, err error) {
 	if e.ValueFrom == nil {
-		return podspec.Expand(e.Value, func(name string) (string, bool) { v, ok := r.values[name]; return v, ok }), true, nil
+		return podspec.Expand(e.Value, r.lookup), true, nil
 	}
 	switch src := e.ValueFrom; {
 	case src.FieldRef != nil:

@@ -83,8 +83,13 @@ func (w *Worker) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Contain
 	if pod.Spec.HostNetwork {
 		ips = w.cfg.HostIPs
 	}
+	api, err := w.cfg.API(ctx)
+	if err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
 	vars, err := env.Resolve(ctx, env.Input{
-		Pod: pod, Container: c, PodIPs: ips, HostIPs: w.cfg.HostIPs, Allocatable: w.cfg.Allocatable(), Objects: w.cfg.Objects,
+		Services: env.API(api),
+		Pod:      pod, Container: c, PodIPs: ips, HostIPs: w.cfg.HostIPs, Allocatable: w.cfg.Allocatable(), Objects: w.cfg.Objects,
 	})
 	if err != nil {
 		return nil, because(plan.ReasonCreateConfigError, err)

@@ -54,7 +54,10 @@ func (w *Worker) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	_, err := w.cfg.Runtime.RunPodSandbox(ctx, &criv1.RunPodSandboxRequest{Config: w.sandboxConfig(pod, a.Attempt)})
+	handler, err := w.runtimeHandler(ctx, pod)
+	if err == nil {
+		_, err = w.cfg.Runtime.RunPodSandbox(ctx, &criv1.RunPodSandboxRequest{Config: w.sandboxConfig(pod, a.Attempt), RuntimeHandler: handler})
+	}
 	if err != nil {
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			w.event(pod, "", v1.EventTypeWarning, plan.ReasonFailedSandbox, "Failed to create pod sandbox: "+text(err))
@@ -62,6 +65,20 @@ func (w *Worker) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) 
 		return because(plan.ReasonFailedSandbox, fmt.Errorf("run sandbox: %s", text(err)))
 	}
 	return nil
+}
+
+// runtimeHandler is the runtime's handler that the pod's runtime class names; empty: the default one. The class is asked for each time: its handler never
+// changes, but another class may have come by the name.
+func (w *Worker) runtimeHandler(ctx context.Context, pod *v1.Pod) (string, error) {
+	name := pod.Spec.RuntimeClassName
+	if name == nil || *name == "" {
+		return "", nil
+	}
+	class, err := w.cfg.Kube.NodeV1().RuntimeClasses().Get(ctx, *name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("RuntimeClass %q: %w", *name, err)
+	}
+	return class.Handler, nil
 }
 
 func (w *Worker) updateVolumes(ctx context.Context, pod *v1.Pod) error {

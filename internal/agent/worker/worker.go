@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -75,6 +76,8 @@ type Config struct {
 	HostIPs     []string
 	NodeMemory  int64
 	Allocatable func() v1.ResourceList
+	// API is where pods reach the API; the zero value: they do not.
+	API func(context.Context) (netip.AddrPort, error)
 	// CgroupRoot is the cgroup that the pods' cgroups are below, LogsDir the directory of all pods' logs.
 	CgroupRoot, LogsDir string
 	// ResolvConf is the host's resolver configuration that pods get.

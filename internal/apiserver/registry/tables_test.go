@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,13 +19,20 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
+	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
+	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
-	"monopod.dev/monopod/internal/apiserver/registry/rbac"
+	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
+	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
+	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
+	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
 )
 
@@ -61,7 +72,9 @@ func render(t *testing.T, convertor rest.TableConvertor, obj runtime.Object, wid
 func TestTables(t *testing.T) {
 	born := metav1.NewTime(time.Now().Add(-3*time.Hour - time.Second))
 	meta := metav1.ObjectMeta{Name: "x", CreationTimestamp: born}
-	holder := "me"
+	holder, never, port, isController := "me", corev1.PreemptNever, int32(80), true
+	owned := meta
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", Controller: &isController}}
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: born, Labels: map[string]string{
 			"node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/agent": "", "kubernetes.io/role": "agent"}},
@@ -96,6 +109,34 @@ func TestTables(t *testing.T) {
 		{"secret", secret.Resource().Table(), &corev1.Secret{ObjectMeta: meta, Type: "Opaque", Data: map[string][]byte{"a": nil}}, false, "NAME|TYPE|DATA|AGE\nx|Opaque|1|3h"},
 		{"service account", serviceaccount.Resource(serviceaccount.TokenConfig{}).Table(), &corev1.ServiceAccount{ObjectMeta: meta, Secrets: make([]corev1.ObjectReference, 1)}, false, "NAME|AGE\nx|3h"},
 		{"lease", lease.Resource().Table(), &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, false, "NAME|HOLDER|AGE\nx|me|3h"},
+		{"priority class", priorityclass.Resource().Table(), &schedulingv1.PriorityClass{ObjectMeta: meta, Value: 7, GlobalDefault: true, PreemptionPolicy: &never}, false,
+			"NAME|VALUE|GLOBAL-DEFAULT|AGE|PREEMPTIONPOLICY\nx|7|true|3h|Never"},
+		{"runtime class", runtimeclass.Resource().Table(), &nodev1.RuntimeClass{ObjectMeta: meta, Handler: "runc"}, false, "NAME|HANDLER|AGE\nx|runc|3h"},
+		{"revision", controllerrevision.Resource().Table(), &appsv1.ControllerRevision{ObjectMeta: owned, Revision: 3}, false,
+			"NAME|CONTROLLER|REVISION|AGE\nx|statefulset.apps/web|3|3h"},
+		{"pod template", podtemplate.Resource().Table(), &corev1.PodTemplate{ObjectMeta: meta, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}, {Name: "d", Image: "j"}}}}}, false,
+			"NAME|CONTAINERS|IMAGES|POD LABELS\nx|c,d|i,j|a=b"},
+		{"endpoints", endpoints.Resource().Table(), &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}, {IP: "fd00::1"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.9"}},
+			Ports: []corev1.EndpointPort{{Port: 80}, {Port: 443}}}}}, false, "NAME|ENDPOINTS|AGE\nx|10.0.0.1:80,10.0.0.1:443,[fd00::1]:80 + 1 more...|3h"},
+		{"endpoints without any", endpoints.Resource().Table(), &corev1.Endpoints{ObjectMeta: meta}, false, "NAME|ENDPOINTS|AGE\nx|<none>|3h"},
+		{"endpoint slice", endpointslice.Resource().Table(), &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4",
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}, {Addresses: []string{"10.0.0.2"}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}, {}}}, false,
+			"NAME|ADDRESSTYPE|PORTS|ENDPOINTS|AGE\nx|IPv4|80,*|10.0.0.1,10.0.0.2|3h"},
+		{"endpoint slice without any", endpointslice.Resource().Table(), &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4"}, false,
+			"NAME|ADDRESSTYPE|PORTS|ENDPOINTS|AGE\nx|IPv4|<unset>|<unset>|3h"},
+		{"services", service.Resource(nil).Table(), &corev1.ServiceList{Items: []corev1.Service{
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: "10.43.0.9", ClusterIPs: []string{"10.43.0.9", "fd00::9"}, Selector: map[string]string{"a": "b"},
+				Ports: []corev1.ServicePort{{Port: 80, Protocol: "TCP"}, {Port: 53, NodePort: 30053, Protocol: "UDP"}}}},
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: "None", ClusterIPs: []string{"None"}, ExternalIPs: []string{"192.0.2.1"}}},
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.com"}},
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "LoadBalancer", ClusterIP: "10.43.0.8"}},
+			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "LoadBalancer"}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{
+				Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}, {Hostname: "lb.example.com"}}}}},
+		}}, true, "NAME|TYPE|CLUSTER-IP|EXTERNAL-IP|PORT(S)|AGE|SELECTOR\nx|ClusterIP|10.43.0.9|<none>|80/TCP,53:30053/UDP|3h|a=b\nx|ClusterIP|None|192.0.2.1|<none>|3h|<none>\n" +
+			"x|ExternalName|<none>|example.com|<none>|3h|<none>\nx|LoadBalancer|10.43.0.8|<pending>|<none>|3h|<none>\nx|LoadBalancer|<none>|192.0.2.7,lb.example.com|<none>|3h|<none>"},
 		{"pod without anything", pod.Table(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, true,
 			"NAME|READY|STATUS|RESTARTS|AGE|IP|NODE|NOMINATED NODE|READINESS GATES\np|0/0||0|<unknown>|<none>|<none>|<none>|<none>"},
 		{"list of pods", pod.Table(), &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta}, {ObjectMeta: meta}}}, false,

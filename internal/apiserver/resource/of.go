@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/honours"
 )
 
 // Object is a pointer to an API type.
@@ -40,6 +42,8 @@ type Of[T Object, L runtime.Object] struct {
 	// Grants are rights of the cluster's roles beside reading and writing ("impersonate"), without Group and Resource.
 	Grants []Right
 
+	// Honours has a verdict for each field of T, and of the structs below it: what is refused is refused by name. It does not rule what Strategy does.
+	Honours honours.Table
 	// Default fills in what a client may leave out. It is called with what comes from a client or the store and must change nothing the second time.
 	Default func(obj T)
 	// Made is called with a new object and whoever makes it, before Prepare.
@@ -78,6 +82,8 @@ type Of[T Object, L runtime.Object] struct {
 	REST     func(store *genericregistry.Store) rest.Storage
 	Scheme   func(s *runtime.Scheme) error
 	Views    []schema.GroupVersion
+	// checked is Honours as it is asked.
+	checked honours.Checker
 	// NotCached: many objects that are hardly watched, so that a cache would cost more than it saves.
 	NotCached bool
 }
@@ -224,6 +230,7 @@ func (o Of[T, L]) Check(obj T) field.ErrorList {
 		names = apivalidation.NameIsDNSSubdomain
 	}
 	errs := apivalidation.ValidateObjectMetaAccessor(obj, o.Namespaced, names, field.NewPath("metadata"))
+	errs = append(errs, Forbid(o.refused(obj))...)
 	if o.Create != nil {
 		errs = append(errs, o.Create(obj)...)
 	}
@@ -233,6 +240,7 @@ func (o Of[T, L]) Check(obj T) field.ErrorList {
 // CheckUpdate tells what is wrong with an object that replaces old.
 func (o Of[T, L]) CheckUpdate(obj, old T) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))
+	errs = append(errs, Forbid(added(o.refused(obj), o.refused(old)))...)
 	switch {
 	case o.Update != nil:
 		errs = append(errs, o.Update(obj, old)...)

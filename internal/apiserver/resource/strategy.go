@@ -66,6 +66,7 @@ type strategy[T Object, L runtime.Object] struct {
 var _ rest.ResetFieldsStrategy = strategy[*metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList]{}
 
 func newStrategy[T Object, L runtime.Object](of *Of[T, L]) strategy[T, L] {
+	of.checked = of.Honours.Checker()
 	return strategy[T, L]{Plain: NewPlain(), of: of, spec: index[T]("Spec"), status: index[T]("Status")}
 }
 

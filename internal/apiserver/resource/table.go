@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -172,4 +173,24 @@ func OrNone(s string) string {
 		return None
 	}
 	return s
+}
+
+// Reference names an object as kubectl does: "pod/p", "statefulset.apps/web".
+func Reference(group, kind, name string) string {
+	kind = strings.ToLower(kind)
+	if group != "" {
+		kind += "." + group
+	}
+	return kind + "/" + name
+}
+
+// Few joins the first of a list as tables do: "a,b,c + 2 more...".
+func Few(list []string, most int) string {
+	if len(list) == 0 {
+		return None
+	}
+	if len(list) > most {
+		return fmt.Sprintf("%s + %d more...", strings.Join(list[:most], ","), len(list)-most)
+	}
+	return strings.Join(list, ",")
 }

@@ -1,12 +1,16 @@
 package scheme
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,12 +30,16 @@ type group struct {
 func groups() []group {
 	return []group{
 		{corev1.SchemeGroupVersion, corev1.AddToScheme, nil},
+		{appsv1.SchemeGroupVersion, appsv1.AddToScheme, nil},
 		{authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, nil},
 		{authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme, nil},
 		{certificatesv1.SchemeGroupVersion, certificatesv1.AddToScheme, nil},
 		{coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme, nil},
-		{policyv1.SchemeGroupVersion, policyv1.AddToScheme, nil},
+		{discoveryv1.SchemeGroupVersion, discoveryv1.AddToScheme, nil},
 		{eventsv1.SchemeGroupVersion, eventsv1.AddToScheme, []runtime.Object{&corev1.Event{}, &corev1.EventList{}}},
+		{policyv1.SchemeGroupVersion, policyv1.AddToScheme, nil},
+		{nodev1.SchemeGroupVersion, nodev1.AddToScheme, nil},
+		{schedulingv1.SchemeGroupVersion, schedulingv1.AddToScheme, nil},
 		{rbacv1.SchemeGroupVersion, rbacv1.AddToScheme, nil},
 	}
 }

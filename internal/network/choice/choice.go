@@ -131,6 +131,14 @@ func (n *Network) theBridge(ctx context.Context) (*network.Bridge, error) {
 	return n.bridge, nil
 }
 
+// Gateways are the addresses of the host at which pods on the bridge reach it; none where CNI connects pods.
+func (n *Network) Gateways(ctx context.Context) []netip.Addr {
+	if b := n.known(); b != nil && !n.byCNI(ctx) {
+		return b.Gateways()
+	}
+	return nil
+}
+
 // known returns the bridge as it is, or nil.
 func (n *Network) known() *network.Bridge {
 	n.mu.Lock()

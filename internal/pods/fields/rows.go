@@ -40,7 +40,7 @@ func podRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
 			"NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
-			"HostAliases", "ReadinessGates", "ServiceAccountName",
+			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead",
 		)).with(rows{
 			"EphemeralContainers": refused,
 			// The binder's, or a cluster's scheduler's.
@@ -51,10 +51,11 @@ func podRows() map[reflect.Type]rows {
 			"TopologySpreadConstraints": refusedHere,
 			"SchedulingGates":           refusedHere,
 			"SchedulingGroup":           refusedHere,
-			"PriorityClassName":         refusedHere,
-			"Priority":                  {Server: unless(values(int32(0))), Agent: left},
-			"PreemptionPolicy":          {Server: unless(values(v1.PreemptLowerPriority)), Agent: left},
-			"EvictionResponders":        refusedHere,
+			// The API server's admission makes the one of the other; what comes of them is a scheduler's.
+			"PriorityClassName":  {Agent: left},
+			"Priority":           {Agent: left},
+			"PreemptionPolicy":   {Agent: left},
+			"EvictionResponders": refusedHere,
 			// A token is a volume, which admission adds. The agent makes the volume, and does not ask why it is there.
 			"DeprecatedServiceAccount":     {Agent: left},
 			"AutomountServiceAccountToken": {Agent: left},
@@ -63,11 +64,9 @@ func podRows() map[reflect.Type]rows {
 			"EnableServiceLinks": {Agent: left},
 			"Subdomain":          refusedHere,
 			"SetHostnameAsFQDN":  both(unless(values(false))),
-			"RuntimeClassName":   both(unless(values(""))),
 			"OS":                 both(unless(values(v1.PodOS{Name: v1.Linux}))),
 			"HostUsers":          both(unless(values(true))),
 			"ResourceClaims":     refused,
-			"Overhead":           onlyAgent,
 			"Resources":          onlyAgent,
 		}),
 		reflect.TypeFor[v1.LocalObjectReference]():  all("Name"),

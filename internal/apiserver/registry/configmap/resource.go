@@ -2,9 +2,12 @@
 package configmap
 
 import (
+	"reflect"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
 )
 
 // Resource is the resource configmaps.
@@ -15,6 +18,7 @@ func Resource() resource.Of[*corev1.ConfigMap, *corev1.ConfigMapList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
+		Honours:    honours.Table{reflect.TypeFor[corev1.ConfigMap](): honours.All("Data", "BinaryData", "Immutable")},
 		Create:     validate,
 		Update:     validateUpdate,
 		Columns: []resource.Column[*corev1.ConfigMap]{

@@ -2,9 +2,12 @@
 package lease
 
 import (
+	"reflect"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
 )
 
 // Resource is the resource leases.
@@ -15,7 +18,13 @@ func Resource() resource.Of[*coordinationv1.Lease, *coordinationv1.LeaseList] {
 		Namespaced: true,
 		ReadBy:     resource.Editor,
 		WrittenBy:  resource.Editor,
-		Create:     validate,
+		Honours: honours.Table{
+			reflect.TypeFor[coordinationv1.Lease](): honours.All("Spec"),
+			// Strategy and PreferredHolder are of coordinated leader election, for which a controller would be needed.
+			reflect.TypeFor[coordinationv1.LeaseSpec](): honours.All("HolderIdentity", "LeaseDurationSeconds", "AcquireTime", "RenewTime", "LeaseTransitions").
+				And(honours.Refused, "Strategy", "PreferredHolder"),
+		},
+		Create: validate,
 		// A holder may PUT its lease without asking first. A lease is a lock, so an update names what it replaces.
 		CreateOnUpdate: true,
 		NamedUpdate:    true,

@@ -13,11 +13,5 @@ func validate(l *coordinationv1.Lease) (errs field.ErrorList) {
 	if n := l.Spec.LeaseTransitions; n != nil && *n < 0 {
 		errs = append(errs, field.Invalid(spec.Child("leaseTransitions"), *n, "must be greater than or equal to 0"))
 	}
-	if l.Spec.Strategy != nil {
-		errs = append(errs, field.Forbidden(spec.Child("strategy"), "coordinated leader election is not supported"))
-	}
-	if l.Spec.PreferredHolder != nil {
-		errs = append(errs, field.Forbidden(spec.Child("preferredHolder"), "coordinated leader election is not supported"))
-	}
 	return errs
 }

@@ -7,6 +7,7 @@
 package namespace
 
 import (
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,14 +18,19 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
 )
 
 // Resource is the resource namespaces: their metadata may change, spec and status have writers of their own.
 func Resource() resource.Of[*corev1.Namespace, *corev1.NamespaceList] {
 	r := resource.Of[*corev1.Namespace, *corev1.NamespaceList]{
-		Plural:  "namespaces",
-		Short:   []string{"ns"},
-		ReadBy:  resource.Viewer,
+		Plural: "namespaces",
+		Short:  []string{"ns"},
+		ReadBy: resource.Viewer,
+		Honours: honours.Table{
+			reflect.TypeFor[corev1.Namespace]():     honours.All("Spec").And(honours.Left, "Status"),
+			reflect.TypeFor[corev1.NamespaceSpec](): honours.All("Finalizers"),
+		},
 		Default: label,
 		Prepare: func(ns *corev1.Namespace) {
 			label(ns) // its name may have been generated

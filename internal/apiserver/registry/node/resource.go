@@ -2,6 +2,7 @@
 package node
 
 import (
+	"reflect"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
 )
 
 // Resource is the resource nodes. A new node keeps the status that came with it, against the API conventions, because that is how kubelets have always
@@ -19,6 +21,13 @@ func Resource(proxy Proxy, authz authorizer.UnconditionalAuthorizer) resource.Of
 	return resource.Of[*corev1.Node, *corev1.NodeList]{
 		Plural: "nodes",
 		Short:  []string{"no"},
+		Honours: honours.Table{
+			reflect.TypeFor[corev1.Node](): honours.All("Spec").And(honours.Left, "Status"),
+			// ConfigSource was of kubelets that were configured through the API, which nobody does any more.
+			reflect.TypeFor[corev1.NodeSpec](): honours.All("PodCIDR", "PodCIDRs", "ProviderID", "Unschedulable", "Taints", "DoNotUseExternalID").
+				And(honours.Refused, "ConfigSource", "PodPreemptionPolicy"),
+			reflect.TypeFor[corev1.Taint](): honours.All("Key", "Value", "Effect", "TimeAdded"),
+		},
 		Create: validate,
 		Update: validateUpdate,
 		Status: &resource.Status[*corev1.Node]{OnCreate: true, WithMetadata: true, Update: validateUpdate},

@@ -42,12 +42,6 @@ func validateSpec(s *corev1.NodeSpec, path *field.Path) (errs field.ErrorList) {
 	if s.PodCIDR != "" && (len(s.PodCIDRs) == 0 || s.PodCIDRs[0] != s.PodCIDR) {
 		errs = append(errs, field.Invalid(path.Child("podCIDR"), s.PodCIDR, "must be the first of `podCIDRs`"))
 	}
-	if s.ConfigSource != nil {
-		errs = append(errs, field.Forbidden(path.Child("configSource"), "dynamic configuration of nodes is not supported"))
-	}
-	if s.PodPreemptionPolicy != nil {
-		errs = append(errs, field.Forbidden(path.Child("podPreemptionPolicy"), "preemption of pods is not supported"))
-	}
 	return errs
 }
 

@@ -2,10 +2,13 @@
 package secret
 
 import (
+	"reflect"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
 )
 
 // Resource is the resource secrets. Its table shows no secret data.
@@ -15,6 +18,7 @@ func Resource() resource.Of[*corev1.Secret, *corev1.SecretList] {
 		Namespaced: true,
 		ReadBy:     resource.Editor,
 		WrittenBy:  resource.Editor,
+		Honours:    honours.Table{reflect.TypeFor[corev1.Secret](): honours.All("Data", "StringData", "Type", "Immutable")},
 		Default:    setDefaults,
 		Create:     validate,
 		Update:     validateUpdate,

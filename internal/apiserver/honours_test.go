@@ -1,0 +1,17 @@
+package apiserver
+
+import "testing"
+
+// TestEveryFieldHasAVerdict: when it fails after an update of k8s.io/api, decide about the new field, and say so in its resource's Honours.
+func TestEveryFieldHasAVerdict(t *testing.T) {
+	for _, r := range declared(nil) {
+		checked, ok := r.(interface{ Holes() []string })
+		if !ok {
+			t.Errorf("%s does not tell what it honours", r.Served()[0])
+			continue
+		}
+		for _, hole := range checked.Holes() {
+			t.Errorf("%s: %s", r.Served()[0].Resource, hole)
+		}
+	}
+}

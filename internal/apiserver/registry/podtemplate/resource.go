@@ -1,0 +1,57 @@
+// Package podtemplate serves the resource podtemplates of core/v1.
+package podtemplate
+
+import (
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/pods/defaults"
+	"monopod.dev/monopod/internal/pods/validation"
+)
+
+// Resource is the resource podtemplates. Which fields of a pod are honoured, the pods' own table says.
+func Resource() resource.Of[*corev1.PodTemplate, *corev1.PodTemplateList] {
+	return resource.Of[*corev1.PodTemplate, *corev1.PodTemplateList]{
+		Plural:     "podtemplates",
+		Namespaced: true,
+		Honours:    honours.Table{reflect.TypeFor[corev1.PodTemplate](): honours.Fields{}.And(honours.Left, "Template")},
+		Default:    func(t *corev1.PodTemplate) { defaults.Template(&t.Template) },
+		Create: func(t *corev1.PodTemplate) field.ErrorList {
+			return validation.Template(&t.Template, field.NewPath("template"))
+		},
+		Prepare: func(t *corev1.PodTemplate) { t.Generation = 1 },
+		PrepareUpdate: func(t, old *corev1.PodTemplate) {
+			t.Generation = old.Generation
+			if !apiequality.Semantic.DeepEqual(t.Template, old.Template) {
+				t.Generation++
+			}
+		},
+		Columns: []resource.Column[*corev1.PodTemplate]{
+			{Name: "Name"},
+			{Name: "Containers", Doc: "Names of each container in the template.", Value: func(t *corev1.PodTemplate) any {
+				return containers(t, func(c *corev1.Container) string { return c.Name })
+			}},
+			{Name: "Images", Doc: "Images referenced by each container in the template.", Value: func(t *corev1.PodTemplate) any {
+				return containers(t, func(c *corev1.Container) string { return c.Image })
+			}},
+			{Name: "Pod Labels", Doc: "The labels for the pod template.", Value: func(t *corev1.PodTemplate) any {
+				return resource.OrNone(labels.FormatLabels(t.Template.Labels))
+			}},
+		},
+	}
+}
+
+func containers(t *corev1.PodTemplate, say func(*corev1.Container) string) string {
+	var all []string
+	for i := range t.Template.Spec.Containers {
+		all = append(all, say(&t.Template.Spec.Containers[i]))
+	}
+	return strings.Join(all, ",")
+}

@@ -1,0 +1,164 @@
+package registry_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
+	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
+	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
+	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
+	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
+	"monopod.dev/monopod/internal/apiserver/resource"
+)
+
+// rules checks objects, given as YAML without their metadata. Each is named x.
+type rules func(t *testing.T, object, old string) field.ErrorList
+
+func rulesOf[T resource.Object, L runtime.Object](of resource.Of[T, L]) rules {
+	read := func(t *testing.T, text string) T {
+		t.Helper()
+		obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+		if err := yaml.UnmarshalStrict([]byte(text), obj); err != nil {
+			t.Fatal(err)
+		}
+		if obj.GetName() == "" {
+			obj.SetName("x")
+		}
+		if of.Namespaced {
+			obj.SetNamespace("default")
+		}
+		if of.Default != nil {
+			of.Default(obj)
+		}
+		return obj
+	}
+	return func(t *testing.T, object, old string) field.ErrorList {
+		t.Helper()
+		if old == "" {
+			return of.Check(read(t, object))
+		}
+		was, is := read(t, old), read(t, object)
+		was.SetResourceVersion("1")
+		is.SetResourceVersion("1")
+		return of.CheckUpdate(is, was)
+	}
+}
+
+func TestRules(t *testing.T) {
+	class, handler := rulesOf(priorityclass.Resource()), rulesOf(runtimeclass.Resource())
+	slice, ep := rulesOf(endpointslice.Resource()), rulesOf(endpoints.Resource())
+	svc := rulesOf(service.Resource(nil))
+	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
+	for name, tc := range map[string]struct {
+		rules  rules
+		object string
+		old    string // empty: the object is new
+		want   string // the start of the only error; empty: none
+	}{
+		"class":                      {class, "value: 5", "", ""},
+		"class, negative":            {class, "value: -5", "", ""},
+		"class, too high":            {class, "value: 1000000001", "", "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"},
+		"class of the system":        {class, "{metadata: {name: system-node-critical}, value: 2000001000}", "", ""},
+		"class like the system's":    {class, "{metadata: {name: system-mine}, value: 1}", "", "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved"},
+		"class, policy":              {class, "{value: 1, preemptionPolicy: Sometimes}", "", `preemptionPolicy: Unsupported value: "Sometimes"`},
+		"class, value changes":       {class, "value: 6", "value: 5", "value: Forbidden: may not be changed in an update."},
+		"class, policy changes":      {class, "{value: 5, preemptionPolicy: Never}", "value: 5", "preemptionPolicy: Invalid value"},
+		"class, description changes": {class, "{value: 5, description: new}", "value: 5", ""},
+
+		"handler":             {handler, "{handler: runc, overhead: {podFixed: {cpu: 1}}, scheduling: {nodeSelector: {a: b}, tolerations: [{key: a}]}}", "", ""},
+		"handler is missing":  {handler, "{}", "", "handler: Invalid value"},
+		"handler with dots":   {handler, "handler: a.b", "", "handler: Invalid value"},
+		"negative overhead":   {handler, `{handler: runc, overhead: {podFixed: {cpu: "-1"}}}`, "", "overhead.podFixed[cpu]: Invalid value"},
+		"selector":            {handler, `{handler: runc, scheduling: {nodeSelector: {a: "b c"}}}`, "", "scheduling.nodeSelector: Invalid value"},
+		"tolerations twice":   {handler, `{handler: runc, scheduling: {tolerations: [{key: a}, {key: a}]}}`, "", "scheduling.tolerations[1]: Duplicate value"},
+		"the handler changes": {handler, "handler: crun", "handler: runc", "handler: Invalid value"},
+
+		"revision":           {revision, "{revision: 1, data: {a: b}}", "", ""},
+		"negative revision":  {revision, "{revision: -1, data: {a: b}}", "", "revision: Invalid value"},
+		"revision of none":   {revision, "{revision: 1}", "", "data: Required value"},
+		"revision of a word": {revision, "{revision: 1, data: word}", "", "data: Invalid value"},
+		"data changes":       {revision, "{revision: 1, data: {a: c}}", "{revision: 1, data: {a: b}}", "data: Invalid value"},
+		"the number changes": {revision, "{revision: 2, data: {a: b}}", "{revision: 1, data: {a: b}}", ""},
+
+		"template":                       {template, "template: {spec: {containers: [{name: c, image: i}]}}", "", ""},
+		"template's labels":              {template, `template: {metadata: {labels: {a: "b c"}}, spec: {containers: [{name: c, image: i}]}}`, "", "template.labels: Invalid value"},
+		"template of what is not there":  {template, "template: {spec: {subdomain: s, containers: [{name: c, image: i}]}}", "", "template.spec.subdomain: Forbidden"},
+		"template without its container": {template, "template: {spec: {}}", "", "template.spec.containers: Required value"},
+
+		"endpoints":                 {ep, "subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}]}]", "", ""},
+		"endpoints, not ready":      {ep, "subsets: [{notReadyAddresses: [{ip: 'fd00::1'}]}]", "", ""},
+		"endpoints without any":     {ep, "subsets: [{}]", "", "subsets[0]: Required value"},
+		"endpoints of loopback":     {ep, "subsets: [{addresses: [{ip: 127.0.0.1}]}]", "", "subsets[0].addresses[0].ip: Invalid value"},
+		"endpoints, written oddly":  {ep, "subsets: [{addresses: [{ip: 10.0.0.01}]}]", "", "subsets[0].addresses[0].ip: Invalid value"},
+		"endpoints, two ports":      {ep, "subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}, {port: 81, name: b}]}]", "", "subsets[0].ports[0].name: Required value"},
+		"endpoints, port":           {ep, "subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 0}]}]", "", "subsets[0].ports[0].port: Invalid value"},
+		"endpoints, protocol":       {ep, "subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 1, protocol: ICMP}]}]", "", `subsets[0].ports[0].protocol: Unsupported value: "ICMP"`},
+		"endpoints, when":           {ep, "metadata: {annotations: {endpoints.kubernetes.io/last-change-trigger-time: noon}}", "", "metadata.annotations[endpoints.kubernetes.io/last-change-trigger-time]: Invalid value"},
+		"endpoints, old ones stay":  {ep, "{metadata: {labels: {a: b}}, subsets: [{}]}", "subsets: [{}]", ""},
+		"slice":                     {slice, "{addressType: IPv4, endpoints: [{addresses: [10.0.0.1]}], ports: [{port: 80}]}", "", ""},
+		"slice of names":            {slice, "{addressType: FQDN, endpoints: [{addresses: [a.example.com]}]}", "", ""},
+		"slice of no kind":          {slice, "endpoints: []", "", "addressType: Required value"},
+		"slice of the other family": {slice, "{addressType: IPv6, endpoints: [{addresses: [10.0.0.1]}]}", "", "endpoints[0].addresses[0]: Invalid value"},
+		"slice without addresses":   {slice, "{addressType: IPv4, endpoints: [{addresses: []}]}", "", "endpoints[0].addresses: Required value"},
+		"slice of loopback":         {slice, "{addressType: IPv6, endpoints: [{addresses: ['::1']}]}", "", "endpoints[0].addresses[0]: Invalid value"},
+		"slice, two ports":          {slice, "{addressType: IPv4, endpoints: [], ports: [{port: 80}, {port: 81}]}", "", "ports[1].name: Duplicate value"},
+		"slice, hints twice":        {slice, "{addressType: IPv4, endpoints: [{addresses: [10.0.0.1], hints: {forZones: [{name: a}, {name: a}]}}]}", "", "endpoints[0].hints.forZones[1]: Duplicate value"},
+		"slice, too many":           {slice, "{addressType: IPv4, endpoints: [" + strings.Repeat("{addresses: [10.0.0.1]},", 1001) + "]}", "", "endpoints: Too many"},
+		"service":                   {svc, "spec: {ports: [{port: 80}]}", "", ""},
+		"service of every field": {svc, `spec: {type: LoadBalancer, ports: [{name: a, port: 80, targetPort: web, appProtocol: kubernetes.io/h2c}, {name: b, port: 80, protocol: UDP}],
+			selector: {a: b}, sessionAffinity: ClientIP, externalIPs: [192.0.2.1], loadBalancerSourceRanges: [10.0.0.0/8], loadBalancerClass: example.com/x,
+			externalTrafficPolicy: Local, internalTrafficPolicy: Local, trafficDistribution: PreferSameNode, publishNotReadyAddresses: true}`, "", ""},
+		"service, name":                {svc, "{metadata: {name: 1web}, spec: {ports: [{port: 80}]}}", "", "metadata.name: Invalid value"},
+		"service without ports":        {svc, "spec: {}", "", "spec.ports: Required value"},
+		"headless without ports":       {svc, "spec: {clusterIP: None, clusterIPs: [None]}", "", ""},
+		"headless with node ports":     {svc, "spec: {type: NodePort, clusterIP: None, clusterIPs: [None], ports: [{port: 80}]}", "", "spec.clusterIPs[0]: Invalid value"},
+		"service of a kind":            {svc, "spec: {type: Magic, ports: [{port: 80}]}", "", `spec.type: Unsupported value: "Magic"`},
+		"external name":                {svc, "spec: {type: ExternalName, externalName: example.com.}", "", ""},
+		"external name is missing":     {svc, "spec: {type: ExternalName}", "", "spec.externalName: Required value"},
+		"external name with address":   {svc, "spec: {type: ExternalName, externalName: a.b, clusterIP: 10.43.0.1, clusterIPs: [10.43.0.1]}", "", "spec.clusterIPs: Forbidden"},
+		"service, ports without names": {svc, "spec: {ports: [{port: 80}, {port: 81, name: b}]}", "", "spec.ports[0].name: Required value"},
+		"service, ports of one name":   {svc, "spec: {ports: [{port: 80, name: b}, {port: 81, name: b}]}", "", "spec.ports[1].name: Duplicate value"},
+		"service, one port twice":      {svc, "spec: {ports: [{port: 80, name: a}, {port: 80, name: b}]}", "", "spec.ports[1]: Duplicate value"},
+		"service, port":                {svc, "spec: {ports: [{port: 65536, targetPort: 1}]}", "", "spec.ports[0].port: Invalid value"},
+		"service, target":              {svc, "spec: {ports: [{port: 80, targetPort: Bad_Name}]}", "", "spec.ports[0].targetPort: Invalid value"},
+		"service, node port of none":   {svc, "spec: {ports: [{port: 80, nodePort: 30080}]}", "", "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"},
+		"service, selector":            {svc, `spec: {ports: [{port: 80}], selector: {a: "b c"}}`, "", "spec.selector: Invalid value"},
+		"service, affinity":            {svc, "spec: {ports: [{port: 80}], sessionAffinity: Some}", "", "spec.sessionAffinity: Unsupported value"},
+		"service, affinity of days":    {svc, "spec: {ports: [{port: 80}], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}}", "", "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value"},
+		"service, external IP":         {svc, "spec: {ports: [{port: 80}], externalIPs: [127.0.0.1]}", "", "spec.externalIPs[0]: Invalid value"},
+		"service, external policy":     {svc, "spec: {ports: [{port: 80}], externalTrafficPolicy: Local}", "", "spec.externalTrafficPolicy: Invalid value"},
+		"service, internal policy":     {svc, "spec: {ports: [{port: 80}], internalTrafficPolicy: Some}", "", "spec.internalTrafficPolicy: Unsupported value"},
+		"service, distribution":        {svc, "spec: {ports: [{port: 80}], trafficDistribution: Far}", "", "spec.trafficDistribution: Unsupported value"},
+		"service, class":               {svc, "spec: {ports: [{port: 80}], loadBalancerClass: a.b/c}", "", "spec.loadBalancerClass: Forbidden"},
+		"service, source ranges":       {svc, "spec: {type: LoadBalancer, ports: [{port: 80}], loadBalancerSourceRanges: [10.0.0.0]}", "", "spec.loadBalancerSourceRanges[0]: Invalid value"},
+		"service, health check":        {svc, "spec: {type: NodePort, ports: [{port: 80}], healthCheckNodePort: 30000}", "", "spec.healthCheckNodePort: Invalid value"},
+		"service, addresses":           {svc, "spec: {ports: [{port: 80}], clusterIP: 10.43.0.9, clusterIPs: [10.43.0.8]}", "", "spec.clusterIPs: Invalid value"},
+		"service, address":             {svc, "spec: {ports: [{port: 80}], clusterIP: web, clusterIPs: [web]}", "", "spec.clusterIPs[0]: Invalid value"},
+		"service, None and more":       {svc, "spec: {ports: [{port: 80}], clusterIP: None, clusterIPs: [None, 'fd00::1']}", "", "spec.clusterIPs[0]: Invalid value"},
+		"service, two of a family":     {svc, "spec: {ports: [{port: 80}], clusterIP: 10.43.0.8, clusterIPs: [10.43.0.8, 10.43.0.9]}", "", "spec.clusterIPs: Invalid value"},
+		"service, family":              {svc, "spec: {ports: [{port: 80}], ipFamilies: [IPv5]}", "", "spec.ipFamilies[0]: Unsupported value"},
+		"service, policy of families":  {svc, "spec: {ports: [{port: 80}], ipFamilyPolicy: Some}", "", "spec.ipFamilyPolicy: Unsupported value"},
+		"the address changes":          {svc, "spec: {ports: [{port: 80}], clusterIP: 10.43.0.9, clusterIPs: [10.43.0.9]}", "spec: {ports: [{port: 80}], clusterIP: 10.43.0.8, clusterIPs: [10.43.0.8]}", "spec.clusterIPs[0]: Invalid value"},
+		"the second address goes":      {svc, "spec: {ports: [{port: 80}], clusterIP: 10.43.0.8, clusterIPs: [10.43.0.8]}", "spec: {ports: [{port: 80}], clusterIP: 10.43.0.8, clusterIPs: [10.43.0.8, 'fd00::8']}", ""},
+		"the class changes":            {svc, "spec: {type: LoadBalancer, ports: [{port: 80}], loadBalancerClass: a.b/c}", "spec: {type: LoadBalancer, ports: [{port: 80}]}", "spec.loadBalancerClass: Invalid value"},
+		"slice changes its kind":       {slice, "{addressType: IPv6, endpoints: []}", "{addressType: IPv4, endpoints: []}", "addressType: Invalid value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := tc.rules(t, tc.object, tc.old)
+			switch {
+			case tc.want == "" && len(errs) > 0:
+				t.Errorf("refused: %v", errs)
+			case tc.want != "" && (len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), tc.want)):
+				t.Errorf("errors %v, want one that begins with %q", errs, tc.want)
+			}
+		})
+	}
+}

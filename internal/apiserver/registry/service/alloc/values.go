@@ -1,0 +1,73 @@
+package alloc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/big"
+	"net/netip"
+)
+
+// The limits of ranges of addresses. One of IPv6 that is larger is taken for its first addresses: nobody has more services.
+const (
+	maxBits  = 20
+	minCount = 8
+)
+
+// Addresses are the addresses of a range, without that of the range itself and, of IPv4, the last one, which is for broadcasts.
+func Addresses(prefix netip.Prefix) (Values[netip.Addr], error) {
+	if !prefix.IsValid() || prefix.Masked() != prefix || prefix.Addr().Is4In6() {
+		return Values[netip.Addr]{}, fmt.Errorf("the range of services' addresses %s is none: use one such as 10.43.0.0/16", prefix)
+	}
+	bits := prefix.Addr().BitLen() - prefix.Bits()
+	if bits > maxBits && prefix.Addr().Is4() {
+		return Values[netip.Addr]{}, fmt.Errorf("the range of services' addresses %s is too large: use a /%d or smaller", prefix, prefix.Addr().BitLen()-maxBits)
+	}
+	size := 1<<min(bits, maxBits) - 1
+	if prefix.Addr().Is4() {
+		size--
+	}
+	if size < minCount {
+		return Values[netip.Addr]{}, fmt.Errorf("the range of services' addresses %s is too small: use a /%d or larger", prefix, prefix.Addr().BitLen()-4)
+	}
+	values := Values[netip.Addr]{Size: size, Static: staticAddresses(size), At: func(place int) netip.Addr { return plus(prefix.Addr(), place+1) }}
+	first, last := values.At(0), values.At(size-1)
+	values.Has = func(a netip.Addr) bool { return a.Compare(first) >= 0 && a.Compare(last) <= 0 }
+	return values, nil
+}
+
+// plus is the address that is n after a.
+func plus(a netip.Addr, n int) netip.Addr {
+	if a.Is4() {
+		raw := a.As4()
+		binary.BigEndian.PutUint32(raw[:], binary.BigEndian.Uint32(raw[:])+uint32(n)) //nolint:gosec // a place in the range
+		return netip.AddrFrom4(raw)
+	}
+	raw := a.As16()
+	sum := new(big.Int).Add(new(big.Int).SetBytes(raw[:]), big.NewInt(int64(n)))
+	sum.FillBytes(raw[:])
+	return netip.AddrFrom16(raw)
+}
+
+// Ports are the ports from first to last.
+func Ports(first, last uint16) Values[uint16] {
+	size := int(last) - int(first) + 1
+	return Values[uint16]{
+		Size: size, Static: staticPorts(size),
+		At:  func(place int) uint16 { return first + uint16(place) }, //nolint:gosec // a place in the range
+		Has: func(port uint16) bool { return port >= first && port <= last },
+	}
+}
+
+// staticAddresses is how many addresses are for those who name them: a sixteenth, between 16 and 256 (KEP-3070).
+func staticAddresses(size int) int { return band(size, 16, 256) }
+
+// staticPorts is how many ports are: a thirty-second, between 16 and 128 (KEP-3668).
+func staticPorts(size int) int { return band(size, 32, 128) }
+
+func band(size, part, most int) int {
+	const least = 16
+	if size <= least {
+		return 0
+	}
+	return min(max(least, size/part), most)
+}

@@ -1,0 +1,75 @@
+// Package service serves the resource services of core/v1 and its subresource status: services as data. Their addresses and node ports are given out here
+// (docs/adr/0027-services-are-data.md); what sends packets on is no part of it.
+package service
+
+import (
+	"net/netip"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/keymutex"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
+)
+
+// Config says what services get.
+type Config struct {
+	// Ranges are those of their addresses, at most one of each family. The first is the family of services that name none.
+	Ranges []netip.Prefix
+	// FirstNodePort and LastNodePort are the range of their node ports.
+	FirstNodePort, LastNodePort uint16
+}
+
+// Resource is the resource services.
+func Resource(given *Allocations) resource.Of[*corev1.Service, *corev1.ServiceList] {
+	return resource.Of[*corev1.Service, *corev1.ServiceList]{
+		Plural:     "services",
+		Short:      []string{"svc"},
+		Categories: []string{"all"},
+		Namespaced: true,
+		ReadBy:     resource.Viewer,
+		WrittenBy:  resource.Editor,
+		Honours:    table(),
+		Default:    setDefaults,
+		// A service's name is the first label of names in DNS.
+		Names:  apivalidation.NameIsDNS1035Label,
+		Create: validate,
+		Update: validateUpdate,
+		Warn:   warnings,
+		PrepareUpdate: func(s, _ *corev1.Service) {
+			if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+				s.Status.LoadBalancer = corev1.LoadBalancerStatus{} // it has none any more
+			}
+		},
+		Status: &resource.Status[*corev1.Service]{WithMetadata: true, Update: validateStatus},
+		Fields: func(s *corev1.Service) fields.Set {
+			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
+		},
+		Columns: columns(),
+		Store: func(store *genericregistry.Store) {
+			store.BeginCreate, store.BeginUpdate, store.AfterDelete = given.beginCreate, given.beginUpdate, given.afterDelete
+		},
+		REST: func(store *genericregistry.Store) rest.Storage {
+			given.store = store
+			return &REST{Store: store, given: given, changes: keymutex.NewHashed(0)}
+		},
+	}
+}
+
+// table: all of a service is data here, for whoever sends packets.
+func table() honours.Table {
+	return honours.Table{
+		reflect.TypeFor[corev1.Service](): honours.All("Spec").And(honours.Left, "Status"),
+		reflect.TypeFor[corev1.ServiceSpec](): honours.All("Ports", "Selector", "ClusterIP", "ClusterIPs", "Type", "ExternalIPs", "SessionAffinity", "LoadBalancerIP",
+			"LoadBalancerSourceRanges", "ExternalName", "ExternalTrafficPolicy", "HealthCheckNodePort", "PublishNotReadyAddresses", "SessionAffinityConfig", "IPFamilies",
+			"IPFamilyPolicy", "AllocateLoadBalancerNodePorts", "LoadBalancerClass", "InternalTrafficPolicy", "TrafficDistribution"),
+		reflect.TypeFor[corev1.ServicePort]():           honours.All("Name", "Protocol", "AppProtocol", "Port", "TargetPort", "NodePort"),
+		reflect.TypeFor[corev1.SessionAffinityConfig](): honours.All("ClientIP"),
+		reflect.TypeFor[corev1.ClientIPConfig]():        honours.All("TimeoutSeconds"),
+	}
+}

@@ -1,0 +1,53 @@
+package resource
+
+import (
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/honours"
+)
+
+// notSupported is what a client is told of a field, or a value, that Monopod does not honour.
+const notSupported = "not supported by Monopod yet"
+
+// Forbid tells a client of what is not honoured.
+func Forbid(refused []honours.Refusal) (errs field.ErrorList) {
+	for _, r := range refused {
+		message := notSupported
+		if r.Unless != "" {
+			message += " unless " + r.Unless
+		}
+		errs = append(errs, field.Forbidden(r.Path, message))
+	}
+	return errs
+}
+
+// refused are the fields of an object that are not honoured.
+func (o Of[T, L]) refused(obj T) []honours.Refusal {
+	checker := o.checked
+	if checker == nil {
+		checker = o.Honours.Checker()
+	}
+	return checker.Refused(obj, nil)
+}
+
+// added are the refusals that were not there before: an object that came in when a field was honoured, or is of a store that others have written, can
+// still be changed.
+func added(refused, before []honours.Refusal) []honours.Refusal {
+	if len(refused) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(refused, func(r honours.Refusal) bool {
+		return slices.ContainsFunc(before, func(b honours.Refusal) bool { return b.String() == r.String() })
+	})
+}
+
+// Holes tells which fields of the resource's objects have no verdict in Honours.
+func (o Of[T, L]) Holes() []string {
+	if o.Strategy != nil && o.Honours == nil {
+		return nil // its own rules say
+	}
+	return honours.Holes([]honours.Table{o.Honours}, reflect.TypeFor[T]())
+}

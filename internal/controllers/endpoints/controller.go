@@ -1,0 +1,265 @@
+// Package endpoints is the controller that says behind every service which pods are there: in EndpointSlices, and in Endpoints for clients that know no
+// slices. What somebody has written as the Endpoints of a service without a selector it shows as slices, too.
+//
+// It works level-triggered over informers of client-go and changes nothing that is as it should be already. Slices hold at most 100 endpoints and bear the
+// labels of upstream's controllers, so that these can take its place, and it theirs. How slices are filled is upstream's own library
+// (k8s.io/endpointslice).
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/endpointslice"
+	"k8s.io/endpointslice/topologycache"
+	"k8s.io/endpointslice/util"
+)
+
+// The values of the label endpointslice.kubernetes.io/managed-by, upstream's.
+const (
+	sliceController  = "endpointslice-controller.k8s.io"
+	mirrorController = "endpointslicemirroring-controller.k8s.io"
+)
+
+const (
+	// maxPerSlice is how many endpoints a slice has at most.
+	maxPerSlice = 100
+	// workers is how many services are looked at at once.
+	workers = 2
+	// retryFrom and retryTo bound the time after which something that failed is tried again.
+	retryFrom = 50 * time.Millisecond
+	retryTo   = 30 * time.Second
+)
+
+// Config is what a Controller needs.
+type Config struct {
+	Kube kubernetes.Interface
+	// Informers are shared with others. Run starts those that are not started yet.
+	Informers informers.SharedInformerFactory
+	// Events says what does not fit.
+	Events record.EventRecorder
+	Log    *slog.Logger
+}
+
+// Controller is the controller. Make it with New.
+type Controller struct {
+	cfg       Config
+	services  corelisters.ServiceLister
+	pods      corelisters.PodLister
+	endpoints corelisters.EndpointsLister
+	slices    discoverylisters.EndpointSliceLister
+	synced    []cache.InformerSynced
+	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	filler    *endpointslice.Reconciler
+	// written are the slices, by who is said to have made them, that were written and that the informer may not have yet; sliceTimes and times are when
+	// what they follow from has changed.
+	written           map[string]*util.EndpointSliceTracker
+	sliceTimes, times *util.TriggerTimeTracker
+}
+
+// New makes a controller; it does nothing before Run.
+func New(cfg Config) (*Controller, error) {
+	core := cfg.Informers.Core().V1()
+	services, pods, endpoints, slices := core.Services(), core.Pods(), core.Endpoints(), cfg.Informers.Discovery().V1().EndpointSlices()
+	c := &Controller{
+		cfg: cfg, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister(), slices: slices.Lister(),
+		written:    map[string]*util.EndpointSliceTracker{sliceController: util.NewEndpointSliceTracker(), mirrorController: util.NewEndpointSliceTracker()},
+		sliceTimes: util.NewTriggerTimeTracker(), times: util.NewTriggerTimeTracker(),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](retryFrom, retryTo)),
+	}
+	c.filler = endpointslice.NewReconciler(cfg.Kube, core.Nodes().Lister(), maxPerSlice, c.written[sliceController], topologycache.NewTopologyCache(), cfg.Events,
+		sliceController, endpointslice.WithPreferSameTrafficDistributionEnabled(true))
+	for _, of := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{services.Informer(), handle(c.ofObject)},
+		{endpoints.Informer(), handle(c.ofObject)},
+		{pods.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { c.ofPod(nil, obj) },
+			UpdateFunc: c.ofPod,
+			DeleteFunc: func(obj any) { c.ofPod(last(obj), nil) },
+		}},
+		{slices.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { c.ofSlice(obj, false) },
+			UpdateFunc: func(_, obj any) { c.ofSlice(obj, false) },
+			DeleteFunc: func(obj any) { c.ofSlice(last(obj), true) },
+		}},
+		{core.Nodes().Informer(), cache.ResourceEventHandlerFuncs{}},
+	} {
+		registration, err := of.informer.AddEventHandler(of.handler)
+		if err != nil {
+			return nil, fmt.Errorf("endpoints: %w", err)
+		}
+		c.synced = append(c.synced, registration.HasSynced)
+	}
+	return c, nil
+}
+
+// handle calls f for every event about an object.
+func handle(f func(obj any)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{AddFunc: f, UpdateFunc: func(_, obj any) { f(obj) }, DeleteFunc: func(obj any) { f(last(obj)) }}
+}
+
+// last is an object that is gone, as it was known last.
+func last(obj any) any {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		return unknown.Obj
+	}
+	return obj
+}
+
+// ofObject: a service, or the Endpoints of its name, has changed.
+func (c *Controller) ofObject(obj any) {
+	if name, err := cache.ObjectToName(obj); err == nil {
+		c.queue.Add(name)
+	}
+}
+
+// ofPod: the services that a pod is, or was, behind are to be looked at, if it has changed in what they are told.
+func (c *Controller) ofPod(before, after any) {
+	change := util.GetPodUpdateProjectionKey(before, after)
+	if change == nil {
+		return
+	}
+	keys, err := util.GetServicesToUpdate(c.services, change)
+	if err != nil {
+		c.cfg.Log.Error("which services a pod is behind cannot be told", "error", err)
+		return
+	}
+	for key := range keys {
+		if namespace, name, err := cache.SplitMetaNamespaceKey(key); err == nil {
+			c.queue.Add(cache.NewObjectName(namespace, name))
+		}
+	}
+}
+
+// ofSlice: a slice has changed otherwise than this controller has written it.
+func (c *Controller) ofSlice(obj any, gone bool) {
+	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	service := ""
+	if ok {
+		service = slice.Labels[discoveryv1.LabelServiceName]
+	}
+	if service == "" {
+		return
+	}
+	written := c.written[slice.Labels[discoveryv1.LabelManagedBy]]
+	if written == nil || !gone && !written.ShouldSync(slice) || gone && written.Has(slice) && written.HandleDeletion(slice) {
+		return
+	}
+	c.queue.Add(cache.NewObjectName(slice.Namespace, service))
+}
+
+// Run works until ctx ends, and returns when its goroutines have ended.
+func (c *Controller) Run(ctx context.Context) error {
+	c.cfg.Informers.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		c.queue.ShutDown()
+		return nil // ctx has ended
+	}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for c.work(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	wg.Wait()
+	return nil
+}
+
+func (c *Controller) work(ctx context.Context) bool {
+	name, quit := c.queue.Get()
+	if quit {
+		return false
+	}
+	defer c.queue.Done(name)
+	err := c.sync(ctx, name)
+	if err == nil || ctx.Err() != nil {
+		c.queue.Forget(name)
+		return true
+	}
+	if !errors.Is(err, errStale) && !apierrors.IsConflict(err) {
+		c.cfg.Log.Warn("the endpoints of a service are not as they should be; trying again", "namespace", name.Namespace, "service", name.Name, "error", err)
+	}
+	c.queue.AddRateLimited(name)
+	return true
+}
+
+// errStale: the informer has not seen yet what was written.
+var errStale = errors.New("the cache of endpoint slices is behind")
+
+// sync makes all that follows from a service as it should be.
+func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
+	service, err := c.services.Services(name.Namespace).Get(name.Name)
+	if apierrors.IsNotFound(err) {
+		return c.gone(ctx, name)
+	}
+	if err != nil {
+		return err
+	}
+	if service.DeletionTimestamp != nil || service.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
+	if service.Spec.Selector == nil {
+		return c.mirror(ctx, service)
+	}
+	pods, err := c.pods.Pods(service.Namespace).List(labels.Set(service.Spec.Selector).AsSelectorPreValidated())
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.fillSlices(service, pods), c.fillEndpoints(ctx, service, pods), c.removeMirrors(ctx, service.Namespace, service.Name))
+}
+
+// gone: the slices of a service go with it, by their owner. The Endpoints have none.
+func (c *Controller) gone(ctx context.Context, name cache.ObjectName) error {
+	c.filler.DeleteService(name.Namespace, name.Name)
+	for _, written := range c.written {
+		written.DeleteService(name.Namespace, name.Name)
+	}
+	c.sliceTimes.DeleteService(name.Namespace, name.Name)
+	c.times.DeleteService(name.Namespace, name.Name)
+	return errors.Join(c.removeEndpoints(ctx, name), c.removeMirrors(ctx, name.Namespace, name.Name))
+}
+
+func (c *Controller) fillSlices(service *corev1.Service, pods []*corev1.Pod) error {
+	slices, err := c.slicesOf(service.Namespace, service.Name, sliceController)
+	if err != nil {
+		return err
+	}
+	if c.written[sliceController].StaleSlices(service, slices) {
+		return errStale
+	}
+	// Who reads objects of the cache must not change them, and the library does.
+	for i := range slices {
+		slices[i] = slices[i].DeepCopy()
+	}
+	changed := c.sliceTimes.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, pods)
+	return c.filler.Reconcile(logr.FromSlogHandler(c.cfg.Log.Handler()), service, pods, slices, changed)
+}
+
+// slicesOf are the slices of a service that a controller has made.
+func (c *Controller) slicesOf(namespace, service, controller string) ([]*discoveryv1.EndpointSlice, error) {
+	return c.slices.EndpointSlices(namespace).List(labels.SelectorFromSet(labels.Set{
+		discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: controller,
+	}))
+}

@@ -1,0 +1,54 @@
+package honours_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"monopod.dev/monopod/internal/honours"
+)
+
+var leases = honours.Table{
+	reflect.TypeFor[coordinationv1.Lease](): honours.All("Spec"),
+	reflect.TypeFor[coordinationv1.LeaseSpec](): honours.All("HolderIdentity", "LeaseDurationSeconds", "AcquireTime", "RenewTime").
+		And(honours.Refused, "Strategy").And(honours.Unless(honours.Values("anybody")), "PreferredHolder").And(honours.Left, "LeaseTransitions"),
+}
+
+func TestRefused(t *testing.T) {
+	strategy, me, anybody, n := coordinationv1.OldestEmulationVersion, "me", "anybody", int32(3)
+	c := leases.Checker()
+	got := c.Refused(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: &strategy, PreferredHolder: &me, LeaseTransitions: &n}}, nil)
+	var said []string
+	for _, r := range got {
+		said = append(said, r.String())
+	}
+	if want := []string{"spec.strategy", "spec.preferredHolder: me"}; !slices.Equal(said, want) {
+		t.Errorf("refused %q, want %q", said, want)
+	}
+	if got := c.Refused(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{PreferredHolder: &anybody}}, nil); got != nil {
+		t.Errorf("refused %v, want nothing", got)
+	}
+}
+
+func TestHoles(t *testing.T) {
+	lease, spec := reflect.TypeFor[coordinationv1.Lease](), reflect.TypeFor[coordinationv1.LeaseSpec]()
+	if holes := honours.Holes([]honours.Table{leases}, lease); holes != nil {
+		t.Errorf("holes %q", holes)
+	}
+	for want, table := range map[string]honours.Table{
+		"v1.LeaseSpec has no verdicts":                {lease: honours.All("Spec")},
+		"v1.LeaseSpec.Strategy has no verdict":        leases.With(honours.Table{spec: honours.All("HolderIdentity")}),
+		"v1.LeaseSpec has no field Color":             leases.With(honours.Table{spec: honours.All("Color")}),
+		"the verdicts of v1.LeaseList are never used": leases.With(honours.Table{reflect.TypeFor[coordinationv1.LeaseList](): nil}),
+		"the verdicts of v1.LeaseSpec are never used": leases.With(honours.Table{lease: honours.Fields{}.And(honours.Left, "Spec")}),
+		"v1.Lease.Spec has no verdict":                {lease: honours.All()},
+	} {
+		if holes := honours.Holes([]honours.Table{table}, lease); !slices.Contains(holes, want) {
+			t.Errorf("holes:\n%s\nwant:\n%s", strings.Join(holes, "\n"), fmt.Sprint(want))
+		}
+	}
+}

@@ -1,10 +1,17 @@
 package apiserver
 
-import "testing"
+import (
+	"testing"
+
+	"monopod.dev/monopod/internal/apiserver/registry/node"
+	"monopod.dev/monopod/internal/apiserver/registry/rbac"
+	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
+)
 
 // TestEveryFieldHasAVerdict: when it fails after an update of k8s.io/api, decide about the new field, and say so in its resource's Honours.
 func TestEveryFieldHasAVerdict(t *testing.T) {
-	for _, r := range declared(nil) {
+	all := append(declared(nil), node.Resource(nil, nil), serviceaccount.Resource(serviceaccount.TokenConfig{}))
+	for _, r := range append(all, rbac.Resources(rbac.Guard{})...) {
 		checked, ok := r.(interface{ Holes() []string })
 		if !ok {
 			t.Errorf("%s does not tell what it honours", r.Served()[0])

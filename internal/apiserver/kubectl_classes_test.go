@@ -65,7 +65,7 @@ func kubectlRuntimeClass(t *testing.T, k kubectl) {
 	}
 	create := []string{"-n", "runtime", "create", "-f", "-"}
 	k.feed(podWith("p", `"runtimeClassName":"small",`), create...)
-	if got := k.run("-n", "runtime", "get", "pod", "p", "-o", "jsonpath={.spec.overhead} {.spec.nodeSelector} {.spec.tolerations[*].key}"); got != `{"cpu":"10m"} {"disk":"ssd"} a` {
+	if got := k.run("-n", "runtime", "get", "pod", "p", "-o", "jsonpath={.spec.overhead} {.spec.nodeSelector} {.spec.tolerations[0].key}"); got != `{"cpu":"10m"} {"disk":"ssd"} a` {
 		t.Errorf("the pod got %s", got)
 	}
 	k.fail(`pod rejected: RuntimeClass "absent" not found`, podWith("a", `"runtimeClassName":"absent",`), create...)

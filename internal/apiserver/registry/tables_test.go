@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	nodev1 "k8s.io/api/node/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,10 +29,10 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
+	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
-	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
 )
 

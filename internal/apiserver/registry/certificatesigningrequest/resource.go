@@ -5,6 +5,7 @@
 package certificatesigningrequest
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
 )
 
 type request = certificatesv1.CertificateSigningRequest
@@ -26,6 +28,11 @@ func Resource() resource.Of[*request, *certificatesv1.CertificateSigningRequestL
 		Group:  certificatesv1.GroupName,
 		Plural: "certificatesigningrequests",
 		Short:  []string{"csr"},
+		Honours: honours.Table{
+			reflect.TypeFor[request](): honours.All("Spec").And(honours.Left, "Status"),
+			reflect.TypeFor[certificatesv1.CertificateSigningRequestSpec](): honours.All("Request", "SignerName", "ExpirationSeconds", "Usages").
+				And(honours.Left, "Username", "UID", "Groups", "Extra"), // who asks is noted, whatever the client says
+		},
 		Made:   madeBy,
 		Create: validate,
 		Update: func(_, _ *request) field.ErrorList { return nil }, // nothing but metadata changes this way

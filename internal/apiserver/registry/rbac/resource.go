@@ -1,12 +1,14 @@
 package rbac
 
 import (
+	"reflect"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
 )
 
 // Resources are the resources of the group.
@@ -19,6 +21,7 @@ func Roles(guard Guard) resource.Of[*rbacv1.Role, *rbacv1.RoleList] {
 	return resource.Of[*rbacv1.Role, *rbacv1.RoleList]{
 		Group:          rbacv1.GroupName,
 		Plural:         "roles",
+		Honours:        honouredRules(reflect.TypeFor[rbacv1.Role]()),
 		Namespaced:     true,
 		ReadBy:         resource.Admin,
 		WrittenBy:      resource.Admin,
@@ -35,8 +38,13 @@ func Roles(guard Guard) resource.Of[*rbacv1.Role, *rbacv1.RoleList] {
 // ClusterRoles is the resource clusterroles.
 func ClusterRoles(guard Guard) resource.Of[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList] {
 	return resource.Of[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList]{
-		Group:          rbacv1.GroupName,
-		Plural:         "clusterroles",
+		Group:  rbacv1.GroupName,
+		Plural: "clusterroles",
+		Honours: honours.Table{
+			reflect.TypeFor[rbacv1.ClusterRole]():     honours.All("Rules", "AggregationRule"),
+			reflect.TypeFor[rbacv1.AggregationRule](): honours.All("ClusterRoleSelectors"),
+			reflect.TypeFor[rbacv1.PolicyRule]():      honours.All("Verbs", "APIGroups", "Resources", "ResourceNames", "NonResourceURLs"),
+		},
 		Names:          validateName,
 		Create:         validateClusterRole,
 		CreateOnUpdate: true,
@@ -53,6 +61,7 @@ func RoleBindings(guard Guard) resource.Of[*rbacv1.RoleBinding, *rbacv1.RoleBind
 	return resource.Of[*rbacv1.RoleBinding, *rbacv1.RoleBindingList]{
 		Group:          rbacv1.GroupName,
 		Plural:         "rolebindings",
+		Honours:        honouredBinding(reflect.TypeFor[rbacv1.RoleBinding]()),
 		Namespaced:     true,
 		ReadBy:         resource.Admin,
 		WrittenBy:      resource.Admin,
@@ -74,6 +83,7 @@ func ClusterRoleBindings(guard Guard) resource.Of[*rbacv1.ClusterRoleBinding, *r
 	return resource.Of[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList]{
 		Group:          rbacv1.GroupName,
 		Plural:         "clusterrolebindings",
+		Honours:        honouredBinding(reflect.TypeFor[rbacv1.ClusterRoleBinding]()),
 		Default:        func(b *rbacv1.ClusterRoleBinding) { setDefaults(&b.RoleRef, b.Subjects) },
 		Names:          validateName,
 		Create:         validateClusterRoleBinding,
@@ -134,5 +144,22 @@ func bindingColumns[T resource.Object](kind, word string, ref func(T) *rbacv1.Ro
 		{Name: "Users", Wide: true, Doc: "Users in the " + word, Value: who(rbacv1.UserKind)},
 		{Name: "Groups", Wide: true, Doc: "Groups in the " + word, Value: who(rbacv1.GroupKind)},
 		{Name: "ServiceAccounts", Wide: true, Doc: "ServiceAccounts in the " + word, Value: who(rbacv1.ServiceAccountKind)},
+	}
+}
+
+// Nothing is refused: a right that is not understood gives nobody anything, so all is kept as it is.
+
+func honouredRules(role reflect.Type) honours.Table {
+	return honours.Table{
+		role:                                 honours.All("Rules"),
+		reflect.TypeFor[rbacv1.PolicyRule](): honours.All("Verbs", "APIGroups", "Resources", "ResourceNames", "NonResourceURLs"),
+	}
+}
+
+func honouredBinding(binding reflect.Type) honours.Table {
+	return honours.Table{
+		binding:                           honours.All("Subjects", "RoleRef"),
+		reflect.TypeFor[rbacv1.Subject](): honours.All("Kind", "APIGroup", "Name", "Namespace"),
+		reflect.TypeFor[rbacv1.RoleRef](): honours.All("APIGroup", "Kind", "Name"),
 	}
 }

@@ -6,6 +6,7 @@ package serviceaccount
 
 import (
 	"fmt"
+	"reflect"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/honours"
 )
 
 // enforceMountableSecrets is the annotation by which a service account's pods may refer to no other secrets than the account's own.
@@ -23,11 +25,16 @@ const enforceMountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 // Resource is the resource serviceaccounts. tokens says how tokens are made.
 func Resource(tokens TokenConfig) resource.Of[*corev1.ServiceAccount, *corev1.ServiceAccountList] {
 	return resource.Of[*corev1.ServiceAccount, *corev1.ServiceAccountList]{
-		Plural:        "serviceaccounts",
-		Short:         []string{"sa"},
-		Namespaced:    true,
-		ReadBy:        resource.Viewer,
-		WrittenBy:     resource.Editor,
+		Plural:     "serviceaccounts",
+		Short:      []string{"sa"},
+		Namespaced: true,
+		ReadBy:     resource.Viewer,
+		WrittenBy:  resource.Editor,
+		Honours: honours.Table{
+			reflect.TypeFor[corev1.ServiceAccount]():       honours.All("Secrets", "ImagePullSecrets", "AutomountServiceAccountToken"),
+			reflect.TypeFor[corev1.ObjectReference]():      honours.All("Name").And(honours.Left, "Kind", "Namespace", "UID", "APIVersion", "ResourceVersion", "FieldPath"), // only names are kept
+			reflect.TypeFor[corev1.LocalObjectReference](): honours.All("Name"),
+		},
 		Names:         apivalidation.ValidateServiceAccountName,
 		Prepare:       onlyNames,
 		PrepareUpdate: func(sa, _ *corev1.ServiceAccount) { onlyNames(sa) },

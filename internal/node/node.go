@@ -224,7 +224,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 // while the node starts begins when it has settled; nil: at once.
 func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}) func(context.Context) error {
 	c := controllers.New(controllers.Config{
-		Kube: api.AdminConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Log: o.Log.With("role", "controllers"),
+		Kube: api.ControllersConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Log: o.Log.With("role", "controllers"),
 	})
 	return func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) {

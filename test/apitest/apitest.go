@@ -84,8 +84,13 @@ func (a *API) Control(choice ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(a.Output(), nil))
+	kube := a.server.ControllersConfig()
+	if err := rest.LoadTLSFiles(kube); err != nil { // a client that reads the files looks at them for ever
+		a.Fatal(err)
+	}
+	kube.CertFile, kube.KeyFile = "", ""
 	go func() {
-		ended <- controllers.New(controllers.Config{Kube: a.Config, Authority: a.server, Choice: choice, Log: log}).Run(ctx)
+		ended <- controllers.New(controllers.Config{Kube: kube, Authority: a.server, Choice: choice, Log: log}).Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

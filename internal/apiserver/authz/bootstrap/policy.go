@@ -26,6 +26,7 @@ func New(rights []resource.Right) Policy {
 	p.system()
 	p.controllers()
 	p.namespaced()
+	p.own()
 	return p
 }
 

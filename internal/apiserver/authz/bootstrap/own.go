@@ -1,0 +1,36 @@
+package bootstrap
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"monopod.dev/monopod/internal/apiserver/pki"
+)
+
+// own are the bindings of Monopod's own controllers, which all have one credential: the roles of those parts of Kubernetes in whose place they stand, and
+// what they need besides, because they watch what upstream's leave to others.
+func (p *Policy) own() {
+	ours := userNamed(pki.ControllersUser)
+	const prefix = "monopod:"
+	bind := func(role string) {
+		p.ClusterRoleBindings = append(p.ClusterRoleBindings, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metadata("", prefix+role, nil), Subjects: []rbacv1.Subject{ours},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		})
+	}
+	bind("system:kube-scheduler")
+	for _, name := range []string{
+		"certificate-controller", "clusterrole-aggregation-controller", "endpoint-controller", "endpointslice-controller", "endpointslicemirroring-controller",
+		"generic-garbage-collector", "namespace-controller", "node-controller", "root-ca-cert-publisher", "service-account-controller",
+	} {
+		bind(controller + name)
+	}
+	const more = prefix + "controllers"
+	p.clusterRole(more, nil,
+		on("list watch", core, "serviceaccounts"), on("list watch delete", core, "configmaps"), // that of root-ca replaces one that cannot be changed
+		on("delete", core, "pods"), // taint-eviction
+	)
+	p.ClusterRoleBindings = append(p.ClusterRoleBindings, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metadata("", more, nil), Subjects: []rbacv1.Subject{ours},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: more},
+	})
+}

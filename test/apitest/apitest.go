@@ -33,6 +33,8 @@ type API struct {
 	Client     kubernetes.Interface
 	Metadata   metadata.Interface
 	server     *apiserver.Server
+	// controllers has the rights of the controllers.
+	controllers *rest.Config
 }
 
 // Start starts an API server.
@@ -72,6 +74,17 @@ func Start(t testing.TB) *API {
 	if a.Client, err = kubernetes.NewForConfig(a.Config); err != nil {
 		t.Fatal(err)
 	}
+	a.controllers = server.ControllersConfig()
+	if err := rest.LoadTLSFiles(a.controllers); err != nil { // a client that reads the files looks at them for ever
+		t.Fatal(err)
+	}
+	a.controllers.CertFile, a.controllers.KeyFile = "", ""
+	// All clients of one configuration share a connection, which stays: it is made now, so that no test takes it for something that is left.
+	if c, err := kubernetes.NewForConfig(a.controllers); err != nil {
+		t.Fatal(err)
+	} else if _, err := c.Discovery().ServerVersion(); err != nil {
+		t.Fatal(err)
+	}
 	if a.Metadata, err = metadata.NewForConfig(a.Config); err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +97,8 @@ func (a *API) Control(choice ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(a.Output(), nil))
-	kube := a.server.ControllersConfig()
-	if err := rest.LoadTLSFiles(kube); err != nil { // a client that reads the files looks at them for ever
-		a.Fatal(err)
-	}
-	kube.CertFile, kube.KeyFile = "", ""
 	go func() {
-		ended <- controllers.New(controllers.Config{Kube: kube, Authority: a.server, Choice: choice, Log: log}).Run(ctx)
+		ended <- controllers.New(controllers.Config{Kube: a.controllers, Authority: a.server, Choice: choice, Log: log}).Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

@@ -19,6 +19,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -33,6 +34,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -161,8 +163,8 @@ func awaitReady(ctx context.Context, e *embed.Etcd) error {
 	defer again.Stop()
 	for {
 		// By itself a member waits some ticks for a leader to tell of itself, before it stands for election. This message is what a leader
-		// sends when it hands over: stand at once. It is ignored while the log's first entries are read.
-		if e.Server.Leader() != e.Server.MemberID() {
+		// sends when it hands over: stand at once.
+		if e.Server.Leader() != e.Server.MemberID() && mayStand() {
 			err := e.Server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: proto.Uint64(uint64(e.Server.MemberID()))})
 			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("elect the member: %w", err)
@@ -178,6 +180,18 @@ func awaitReady(ctx context.Context, e *embed.Etcd) error {
 		case <-again.C:
 		}
 	}
+}
+
+// mayStand says that raft has been told of all that was applied of the log. A member that is to stand for election before that looks through what it takes
+// for unapplied, which etcd may have dropped from memory already: raft ends the process then. Without a leader nothing is added meanwhile. The state is
+// of the server that was started last in this process, which outside of tests is the only one.
+func mayStand() bool {
+	published, ok := expvar.Get("raft.status").(expvar.Func)
+	if !ok {
+		return false // the member stands by itself, after some ticks
+	}
+	status, ok := published.Value().(raft.Status)
+	return ok && status.ID != 0 && status.Applied >= status.GetCommit()
 }
 
 // Client is a client of the store. It is closed by Close.

@@ -269,13 +269,14 @@ func testUnschedulable(t *testing.T, n *harness.Node) {
 
 func testRefused(t *testing.T, n *harness.Node) {
 	for field, spec := range map[string]string{
-		"spec.subdomain":        `"subdomain": "web",`,
-		"spec.affinity":         `"affinity": {"nodeAffinity": {}},`,
-		"spec.runtimeClassName": `"runtimeClassName": "other",`,
+		"spec.subdomain":       `"subdomain": "web",`,
+		"spec.affinity":        `"affinity": {"nodeAffinity": {}},`,
+		"spec.resources":       `"resources": {"limits": {"cpu": "1"}},`,
+		`RuntimeClass "other"`: `"runtimeClassName": "other",`,
 	} {
 		_, err := n.TryKubectl(pod("refused", "true", spec), "create", "-f", "-")
 		if err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("a pod with %s: %v, want a refusal that names the field", field, err)
+			t.Errorf("a pod with %s: %v, want a refusal that names it", field, err)
 		}
 	}
 }

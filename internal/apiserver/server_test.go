@@ -50,13 +50,21 @@ func (i *instance) client(t testing.TB, cfg *rest.Config) kubernetes.Interface {
 
 func (i *instance) admin(t testing.TB) kubernetes.Interface { return i.client(t, i.AdminConfig()) }
 
-// control runs the controllers that finish what the API begins until stop is called. No pod gets a node.
-func (i *instance) control(t testing.TB) (stop func()) {
+// control runs controllers until stop is called, which returns when they have ended; those that finish what the API begins where none are named. No pod
+// gets a node by these.
+func (i *instance) control(t testing.TB, choice ...string) (stop func()) {
 	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", i.cfg.Kubeconfig) // unlike AdminConfig, it reads no files for ever
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(choice) == 0 {
+		choice = []string{"*", "-" + controllers.Binder, "-" + controllers.ServiceAccount, "-" + controllers.RootCA} // the last two run since the start
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() {
-		done <- controllers.New(controllers.Config{Kube: i.AdminConfig(), Choice: []string{"*", "-binder", "-service-account", "-root-ca"}, Log: i.cfg.Log}).Run(ctx)
+		done <- controllers.New(controllers.Config{Kube: config, Choice: choice, Log: i.cfg.Log}).Run(ctx)
 	}()
 	return func() {
 		t.Helper()
@@ -111,28 +119,8 @@ func run(t testing.TB, s *apiserver.Server, cfg apiserver.Config) *instance {
 		t.Fatal("the server is not ready after a minute")
 	}
 	t.Logf("ready after %v", time.Since(begin))
-	endControllers = runControllers(t, cfg.Kubeconfig)
+	endControllers = i.control(t, controllers.ServiceAccount, controllers.RootCA) // without them no pod is let into a namespace
 	return i
-}
-
-// runControllers runs those controllers without which no pod is let into a namespace. end returns when they have ended.
-func runControllers(t testing.TB, kubeconfig string) (end func()) {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig) // unlike AdminConfig, it reads no files for ever
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() {
-		done <- controllers.New(controllers.Config{Kube: config, Choice: []string{controllers.ServiceAccount, controllers.RootCA}}).Run(ctx)
-	}()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the controllers ended with %v", err)
-		}
-	}
 }
 
 func TestRunEndsCleanly(t *testing.T) {

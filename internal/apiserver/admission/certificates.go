@@ -3,9 +3,6 @@ package admission
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,11 +13,12 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 )
 
 // Certificates says who may do what with certificate signing requests: who may write the subresource approval must have the verb `approve` for the
-// request's signer, who writes a certificate into the status the verb `sign`. No request makes anybody an administrator, and an agent asks for itself
-// alone. (Upstream's plugins CertificateApproval, CertificateSigning and CertificateSubjectRestriction.)
+// request's signer, who writes a certificate into the status the verb `sign`. No request makes anybody an administrator. (Upstream's plugins CertificateApproval, CertificateSigning and CertificateSubjectRestriction.)
 type Certificates struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 }
@@ -87,24 +85,12 @@ func (c Certificates) may(ctx context.Context, a admission.Attributes, verb, sig
 
 // subject checks for whom a certificate is asked.
 func subject(a admission.Attributes, r *certificatesv1.CertificateSigningRequest) error {
-	block, _ := pem.Decode(r.Spec.Request)
-	if block == nil {
-		return nil // the resource's own validation has the words
-	}
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	parsed, err := certificatesigningrequest.Parse(r.Spec.Request)
 	if err != nil {
-		return nil //nolint:nilerror // the same
+		return nil //nolint:nilerror // the resource's own validation has the words
 	}
-	switch r.Spec.SignerName {
-	case certificatesv1.KubeAPIServerClientSignerName:
-		if slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
-			return admission.NewForbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", r.Spec.SignerName, user.SystemPrivilegedGroup))
-		}
-	case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName:
-		who := a.GetUserInfo()
-		if slices.Contains(who.GetGroups(), user.NodesGroup) && parsed.Subject.CommonName != who.GetName() {
-			return admission.NewForbidden(a, errors.New("can only create a node CSR with CN="+who.GetName()))
-		}
+	if r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName && slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
+		return admission.NewForbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", r.Spec.SignerName, user.SystemPrivilegedGroup))
 	}
 	return nil
 }

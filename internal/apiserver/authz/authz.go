@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"monopod.dev/monopod/internal/apiserver/authz/node"
 )
 
 // Roles decides by stored roles.
@@ -55,8 +57,8 @@ func New(agents authorizer.UnconditionalAuthorizer, roles Roles) Authorizer {
 // RulesFor implements authorizer.RuleResolver: the rules of roles. What an agent may besides depends on objects, and is no list of rules.
 func (a Authorizer) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	resources, paths, incomplete, err := a.roles.RulesFor(ctx, who, namespace)
-	if node, ok := nodeOf(who); ok {
-		incomplete, err = true, errors.Join(err, fmt.Errorf("what the agent of node %q may do as such is not listed", node))
+	if name, ours := node.NameOf(who); ours && name != "" {
+		incomplete, err = true, errors.Join(err, fmt.Errorf("what the agent of node %q may do as such is not listed", name))
 	}
 	return resources, paths, incomplete, err
 }
@@ -66,10 +68,4 @@ func masters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, s
 		return authorizer.DecisionAllow, "group " + user.SystemPrivilegedGroup, nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
-}
-
-// nodeOf returns the node whose agent the user is: user system:node:NAME in the group system:nodes.
-func nodeOf(who user.Info) (string, bool) {
-	name, ok := strings.CutPrefix(who.GetName(), "system:node:")
-	return name, ok && name != "" && slices.Contains(who.GetGroups(), user.NodesGroup)
 }

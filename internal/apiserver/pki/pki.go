@@ -58,6 +58,9 @@ type Config struct {
 	Now func() time.Time
 }
 
+// NodeUserPrefix is what the names of agents begin with, before that of their node.
+const NodeUserPrefix = "system:node:"
+
 // ControllersUser is who the controllers are.
 const ControllersUser = "system:monopod:controllers"
 
@@ -148,13 +151,13 @@ func serverSubject(cfg Config) subject {
 }
 
 func agentSubject(cfg Config) subject {
-	s := subject{commonName: "system:node:" + cfg.NodeName, organization: "system:nodes", usage: x509.ExtKeyUsageServerAuth}
+	s := subject{commonName: NodeUserPrefix + cfg.NodeName, organization: "system:nodes", usage: x509.ExtKeyUsageServerAuth}
 	s.addresses([]string{"localhost", "127.0.0.1", "::1", cfg.NodeName})
 	s.addresses(cfg.AgentAddresses)
 	return s
 }
 
-func nodeSubject(name string) subject { return client("system:node:"+name, "system:nodes") }
+func nodeSubject(name string) subject { return client(NodeUserPrefix+name, "system:nodes") }
 
 func client(user, group string) subject {
 	return subject{commonName: user, organization: group, usage: x509.ExtKeyUsageClientAuth}

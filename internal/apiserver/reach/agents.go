@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"monopod.dev/monopod/internal/apiserver/pki"
 )
 
 // NodeGetter reads Node objects.
@@ -38,9 +40,6 @@ type Config struct {
 	// OwnAddresses are the addresses of the API server's host, which are no pod's; nil: those of its interfaces.
 	OwnAddresses func() ([]netip.Addr, error)
 }
-
-// nodeUserPrefix is what the names of agents begin with.
-const nodeUserPrefix = "system:node:"
 
 // Agents finds the agents of nodes, and what else is to be reached by what they publish.
 type Agents struct {
@@ -88,9 +87,9 @@ func (a *Agents) transport(nodeName string) *http.Transport {
 			},
 			VerifyConnection: func(state tls.ConnectionState) error {
 				subject := state.PeerCertificates[0].Subject
-				if subject.CommonName != nodeUserPrefix+nodeName || !slices.Contains(subject.Organization, user.NodesGroup) {
+				if subject.CommonName != pki.NodeUserPrefix+nodeName || !slices.Contains(subject.Organization, user.NodesGroup) {
 					return fmt.Errorf("who answers as the agent of node %s is %s: its certificate must be that of %s in %s",
-						nodeName, subject, nodeUserPrefix+nodeName, user.NodesGroup)
+						nodeName, subject, pki.NodeUserPrefix+nodeName, user.NodesGroup)
 				}
 				return nil
 			},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -17,13 +16,12 @@ import (
 	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/controllers/queue"
 )
 
-// The delays after something failed: the first one, which doubles each time, and the longest.
-const (
-	firstDelay   = 10 * time.Millisecond
-	longestDelay = time.Minute
-)
+// everything is the one item of the queue: what is in an aggregated role may come from any other one.
+const everything = "cluster roles"
 
 // Config is what a Controller needs.
 type Config struct {
@@ -37,19 +35,14 @@ type Config struct {
 // Controller keeps aggregated cluster roles. See the package's documentation.
 type Controller struct {
 	config  Config
-	changed chan struct{}
+	queue   *queue.Queue[string]
 	handler cache.ResourceEventHandlerRegistration
 }
 
 // New returns a Controller that does nothing until it is run.
 func New(config Config) (*Controller, error) {
-	c := &Controller{config: config, changed: make(chan struct{}, 1)}
-	look := func(any) {
-		select {
-		case c.changed <- struct{}{}:
-		default: // there is a look to come
-		}
-	}
+	c := &Controller{config: config, queue: queue.New[string]()}
+	look := func(any) { c.queue.Add(everything) }
 	var err error
 	c.handler, err = config.ClusterRoles.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    look,
@@ -77,29 +70,17 @@ func changes(old, obj any) bool {
 // Run keeps the roles until ctx ends, which is no error. A Controller is run once.
 func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.handler.HasSynced) {
+		c.queue.ShutDown()
 		return nil
 	}
-	delay := firstDelay
-	for {
-		var again <-chan time.Time
-		if err := c.look(ctx); err == nil {
-			delay = firstDelay
-		} else if ctx.Err() == nil {
-			c.config.Log.Warn("cluster roles could not be aggregated yet, trying again", "error", err)
-			again = time.After(delay)
-			delay = min(2*delay, longestDelay)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.changed:
-		case <-again:
-		}
-	}
+	c.queue.Run(ctx, 1, c.look, func(_ string, err error) {
+		c.config.Log.Warn("cluster roles could not be aggregated yet, trying again", "error", err)
+	})
+	return nil
 }
 
 // look compares all aggregated roles with what should be in them. A role that fails does not keep the others.
-func (c *Controller) look(ctx context.Context) error {
+func (c *Controller) look(ctx context.Context, _ string) error {
 	all, err := c.config.ClusterRoles.Lister().List(labels.Everything())
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"monopod.dev/monopod/internal/controllers/queue"
 )
 
 // Config is what a Keeper needs.
@@ -45,13 +45,7 @@ func Named(name string) func(*metav1.ListOptions) {
 // Keeper keeps the objects of a Config.
 type Keeper struct {
 	cfg   Config
-	queue workqueue.TypedInterface[string]
-
-	mu sync.Mutex
-	// failures is how often in a row a namespace has failed, retries are what is to be tried again.
-	failures map[string]int
-	retries  map[string]*time.Timer
-	ended    bool
+	queue *queue.Queue[string]
 }
 
 // New makes a Keeper, which does nothing before Run.
@@ -59,7 +53,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Keeper{cfg: cfg, queue: workqueue.NewTyped[string](), failures: map[string]int{}, retries: map[string]*time.Timer{}}
+	return &Keeper{cfg: cfg, queue: queue.New[string]()}
 }
 
 // Run keeps the objects until ctx ends, which is no error. It is called once, and when it returns nothing of it is at work.
@@ -82,13 +76,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { k.cfg.Objects.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), namespaces.HasSynced, objects.HasSynced) {
-		all.Go(func() {
-			for k.next(ctx) {
-			}
+		k.queue.Run(ctx, 1, k.look, func(namespace string, err error) {
+			k.cfg.Log.Warn("an object that belongs into every namespace could not be put there; it is tried again",
+				"namespace", namespace, "name", k.cfg.Name, "error", err)
 		})
 	}
-	<-ctx.Done()
-	k.end()
+	k.queue.ShutDown()
 	all.Wait()
 	return k.cfg.Namespaces.Informer().RemoveEventHandler(namespaces)
 }
@@ -101,24 +94,6 @@ func (k *Keeper) add(obj any, namespace func(metav1.Object) string) {
 	if m, err := meta.Accessor(obj); err == nil {
 		k.queue.Add(namespace(m))
 	}
-}
-
-func (k *Keeper) next(ctx context.Context) bool {
-	namespace, shutdown := k.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer k.queue.Done(namespace)
-	err := k.look(ctx, namespace)
-	if ctx.Err() != nil {
-		return false // the next start looks again
-	}
-	if err != nil {
-		k.cfg.Log.Warn("an object that belongs into every namespace could not be put there; it is tried again",
-			"namespace", namespace, "name", k.cfg.Name, "error", err)
-	}
-	k.note(namespace, err)
-	return true
 }
 
 func (k *Keeper) look(ctx context.Context, namespace string) error {
@@ -144,41 +119,4 @@ func (k *Keeper) look(ctx context.Context, namespace string) error {
 		return nil // the namespace goes
 	}
 	return err
-}
-
-// Delays of what fails: the first one, which doubles each time, and the longest.
-const (
-	firstDelay   = 10 * time.Millisecond
-	longestDelay = time.Minute
-)
-
-// note has a namespace looked at again, if that failed.
-func (k *Keeper) note(namespace string, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err == nil {
-		delete(k.failures, namespace)
-		return
-	}
-	delay := min(firstDelay<<min(k.failures[namespace], 20), longestDelay)
-	k.failures[namespace]++
-	if k.ended || k.retries[namespace] != nil {
-		return
-	}
-	k.retries[namespace] = time.AfterFunc(delay, func() {
-		k.mu.Lock()
-		delete(k.retries, namespace)
-		k.mu.Unlock()
-		k.queue.Add(namespace)
-	})
-}
-
-func (k *Keeper) end() {
-	k.mu.Lock()
-	k.ended = true
-	for _, t := range k.retries {
-		t.Stop()
-	}
-	k.mu.Unlock()
-	k.queue.ShutDown()
 }

@@ -1,15 +1,14 @@
 package noderestriction
 
 import (
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
 
+	"monopod.dev/monopod/internal/apiserver/pki"
+	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -25,15 +24,11 @@ func (r request) signing() error {
 	if csr.Spec.SignerName != certificatesv1.KubeletServingSignerName && csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return nil
 	}
-	block, _ := pem.Decode(csr.Spec.Request)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return errors.New("unable to parse csr: it has no PEM block CERTIFICATE REQUEST")
-	}
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	parsed, err := certificatesigningrequest.Parse(csr.Spec.Request)
 	if err != nil {
 		return fmt.Errorf("unable to parse csr: %w", err)
 	}
-	if want := "system:node:" + r.node; parsed.Subject.CommonName != want {
+	if want := pki.NodeUserPrefix + r.node; parsed.Subject.CommonName != want {
 		return fmt.Errorf("can only create a node CSR with CN=%s", want)
 	}
 	return nil

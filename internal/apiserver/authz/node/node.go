@@ -21,17 +21,16 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/pods"
 )
-
-const userPrefix = "system:node:"
 
 // NameOf is the node whose agent a user is: the user system:node:NAME in the group system:nodes. ours says that it is one's, whichever.
 func NameOf(who user.Info) (name string, ours bool) {
 	if who == nil || !slices.Contains(who.GetGroups(), user.NodesGroup) {
 		return "", false
 	}
-	return strings.CutPrefix(who.GetName(), userPrefix)
+	return strings.CutPrefix(who.GetName(), pki.NodeUserPrefix)
 }
 
 // Pods are the pods of a node in a namespace, or, without one, in all: as a cache has them, which is what agents are told.

@@ -37,7 +37,7 @@ func usages() []certificatesv1.KeyUsage {
 
 func validate(r *request) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
-	if err := parse(r.Spec.Request); err != nil {
+	if _, err := Parse(r.Spec.Request); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("request"), r.Spec.Request, err.Error()))
 	}
 	if len(r.Spec.Usages) == 0 {
@@ -61,20 +61,20 @@ func validate(r *request) (errs field.ErrorList) {
 	return append(errs, validateConditions(r)...)
 }
 
-// parse reads one request in PEM and checks that whoever made it has the key.
-func parse(raw []byte) error {
+// Parse reads one request in PEM and checks that whoever made it has the key.
+func Parse(raw []byte) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode(raw)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return fmt.Errorf("PEM block type must be CERTIFICATE REQUEST")
+		return nil, fmt.Errorf("PEM block type must be CERTIFICATE REQUEST")
 	}
 	if len(bytes.TrimSpace(rest)) > 0 {
-		return fmt.Errorf("must be one PEM block, and nothing after it")
+		return nil, fmt.Errorf("must be one PEM block, and nothing after it")
 	}
 	req, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return req.CheckSignature()
+	return req, req.CheckSignature()
 }
 
 // validateSigner checks a name of the form DOMAIN/PATH.

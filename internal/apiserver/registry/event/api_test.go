@@ -2,9 +2,6 @@ package event_test
 
 import (
 	"context"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,54 +10,17 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
+	"monopod.dev/monopod/test/apitest"
 )
 
 const timeout = 20 * time.Second
 
-func newClient(t *testing.T) kubernetes.Interface {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "ev") // short: it holds a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	ctx, cancel := context.WithCancel(context.Background())
-	server, err := apiserver.New(ctx, apiserver.Config{
-		DataDir: filepath.Join(dir, "d"), RunDir: filepath.Join(dir, "r"), BindAddress: "127.0.0.1", NodeName: "n",
-		EtcdTick: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the API server ended with %v", err)
-		}
-	})
-	select {
-	case <-server.Ready():
-	case <-time.After(timeout):
-		t.Fatal("the API server does not become ready")
-	}
-	client, err := kubernetes.NewForConfig(server.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 // TestWrittenInOneGroupAndReadInTheOther is what makes the two API groups one resource: create, get, list, watch, update
 // and delete, each through the one and seen through the other.
 func TestWrittenInOneGroupAndReadInTheOther(t *testing.T) {
-	client := newClient(t)
+	client := apitest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	core, v1 := client.CoreV1().Events("default"), client.EventsV1().Events("default")

@@ -232,9 +232,10 @@ func TestTokens(t *testing.T) {
 			if err := tc.end(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := whoami(t, i, bearer); !apierrors.IsUnauthorized(err) {
-				t.Errorf("bound to a %s that is gone: %v, want Unauthorized", tc.kind, err)
-			}
+			eventually(t, "a token bound to a "+tc.kind+" that is gone gets Unauthorized", func() bool {
+				_, err := whoami(t, i, bearer)
+				return apierrors.IsUnauthorized(err)
+			})
 			if _, err := c.CoreV1().ServiceAccounts("default").CreateToken(ctx, "robot", request(boundTo(tc.kind, tc.name, "")), metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("bound to a %s that is gone: %v, want NotFound", tc.kind, err)
 			}
@@ -298,9 +299,10 @@ func TestTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		account(t, c, "short") // another one
-		if _, err := whoami(t, i, bearer); !apierrors.IsUnauthorized(err) {
-			t.Errorf("%v, want Unauthorized", err)
-		}
+		eventually(t, "a token of a service account that is gone gets Unauthorized", func() bool {
+			_, err := whoami(t, i, bearer)
+			return apierrors.IsUnauthorized(err)
+		})
 	})
 }
 

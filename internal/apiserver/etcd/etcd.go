@@ -141,6 +141,9 @@ func (s *Server) keep(ctx context.Context, cfg Config, outside *door) {
 	}
 	s.client = v3client.New(s.etcd.Server)
 	s.client.KV = clientv3.NewKVFromKVClient(adapter.KvServerToKvClient(&gate{k.kv, k}), s.client)
+	s.client.Watcher = clientv3.NewWatchFromWatchClient(adapter.WatchServerToWatchClient(&readable{
+		WatchServer: v3rpc.NewWatchServer(s.etcd.Server), revision: s.etcd.Server.KV().Rev, settled: s.etcd.Server.LinearizableReadNotify,
+	}), s.client)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -8,7 +8,8 @@ import (
 )
 
 // oneMember reads from an etcd that has no other member. Before a read, etcd makes sure by its log that no other member knows of a newer write; by itself it
-// answers a write only after it has applied it, so that a read without this sees all that anybody was told, too.
+// answers a write only after it has applied it, so that a read without this sees all that anybody was told, too. (Watches would tell earlier: package etcd
+// keeps their events until then.)
 type oneMember struct {
 	kubernetes.Interface
 	kv clientv3.KV

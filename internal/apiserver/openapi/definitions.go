@@ -16,9 +16,9 @@ import (
 	"monopod.dev/monopod/internal/apiserver/openapi/discovery"
 	"monopod.dev/monopod/internal/apiserver/openapi/events"
 	"monopod.dev/monopod/internal/apiserver/openapi/meta"
+	"monopod.dev/monopod/internal/apiserver/openapi/node"
 	"monopod.dev/monopod/internal/apiserver/openapi/policy"
 	"monopod.dev/monopod/internal/apiserver/openapi/rbac"
-	"monopod.dev/monopod/internal/apiserver/openapi/node"
 	"monopod.dev/monopod/internal/apiserver/openapi/scheduling"
 )
 

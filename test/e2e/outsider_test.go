@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +14,13 @@ import (
 
 func TestMain(m *testing.M) {
 	harness.ServeOutsider()
+	if os.Getenv(inClusterEnv) != "" {
+		if err := beInCluster(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

@@ -16,6 +16,8 @@ GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky --
 # The upstream kubelet of test-kubelet, unless another one is named.
 KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
+# The upstream kubectls of test-kubectl: the last three minor versions.
+KUBECTL_VERSIONS := v1.35.4 v1.36.3 v1.37.2
 # Kubernetes' own device plugin of test-plugins and test-kubelet, unless another build of it is named. The plugins of others are named only (test/plugins/README.md).
 PLUGIN_VERSION := v1.36.3
 MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
@@ -27,7 +29,7 @@ TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd c
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-e2e test-escape test-compat test-kubelet test-plugins test-vm test-podman test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
+.PHONY: help run build test check test-unit test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -48,12 +50,13 @@ $(BIN)/kubectl: FORCE need-go
 	$(PLAIN) $(GO) build -trimpath -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $@ ./cmd/kubectl
 
 $(BIN)/test/kubelet-$(KUBELET_VERSION):
-	@mkdir -p $(@D)
-	test/kubelet/build.sh $(KUBELET_VERSION) $@
+	hack/upstream.sh cmd/kubelet $(KUBELET_VERSION) $@
 
 $(BIN)/test/plugins/sample-$(PLUGIN_VERSION):
-	@mkdir -p $(@D)
-	test/plugins/build.sh sample $(PLUGIN_VERSION) $@
+	hack/upstream.sh test/images/sample-device-plugin $(PLUGIN_VERSION) $@
+
+$(BIN)/test/kubectl-%:
+	hack/upstream.sh cmd/kubectl $* $@
 
 $(BIN)/hello: FORCE need-go
 	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./examples/hello
@@ -92,7 +95,11 @@ test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests tha
 	$(PLAIN) MONOPOD_VM_ALL=1 $(GO) test -timeout 30m -count 1 -run '^TestSELinux$$' ./test/vm
 
 # Tests with programs of others that nobody installs for `make test`: built here, pinned by version. None of them is in CI.
-test-compat: test-kubelet test-plugins ## tests with other programs: an upstream kubelet, device plugins
+test-compat: test-kubectl test-kubelet test-plugins ## tests with other programs: upstream kubectls, an upstream kubelet, device plugins
+
+test-kubectl: need-root test-deps build $(KUBECTL_VERSIONS:%=$(BIN)/test/kubectl-%) ## the API server and pods with the upstream kubectls of three minor versions
+	@set -e; export CGO_ENABLED=0; for v in $(KUBECTL_VERSIONS); do echo "kubectl $$v"; export MONOPOD_KUBECTL='$(abspath $(BIN))/test/kubectl-'$$v; \
+		$(GO) test -count 1 ./internal/apiserver $(ARGS); $(GO) test -count 1 -run 'TestWorkloads|TestExample' ./test/e2e $(ARGS); done
 
 test-kubelet: need-root test-deps build $(MONOPOD_KUBELET) $(MONOPOD_PLUGIN_SAMPLE) ## an upstream kubelet on our runtime; test/kubelet/README.md
 	$(PLAIN) MONOPOD_KUBELET='$(abspath $(MONOPOD_KUBELET))' MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags kubelet -timeout 30m -count 1 ./test/kubelet $(ARGS)

@@ -11,13 +11,19 @@ import (
 	"testing"
 )
 
-// buildKubectl builds cmd/kubectl, once for all tests.
-var buildKubectl = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "mp-kubectl-")
-	if err != nil {
+// builtKubectl is where kubectlPath has put what it built.
+var builtKubectl string
+
+// kubectlPath returns $MONOPOD_KUBECTL, or builds cmd/kubectl, once for all tests.
+var kubectlPath = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("MONOPOD_KUBECTL"); path != "" {
+		return path, nil
+	}
+	var err error
+	if builtKubectl, err = os.MkdirTemp("", "mp-kubectl-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "kubectl")
+	path := filepath.Join(builtKubectl, "kubectl")
 	// As the Makefile does: the library's module v0.X.Y is kubectl 1.X.Y, and a kubectl without version cannot tell it.
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubectl").Output()
 	if err != nil {
@@ -47,7 +53,7 @@ func (i *instance) kubectl(t testing.TB) kubectl {
 // try runs kubectl with stdin and returns what it printed and whether it succeeded.
 func (k kubectl) try(stdin string, args ...string) (stdout, stderr string, ok bool) {
 	k.t.Helper()
-	path, err := buildKubectl()
+	path, err := kubectlPath()
 	if err != nil {
 		k.t.Fatal(err)
 	}

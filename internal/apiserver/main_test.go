@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	if path, err := buildKubectl(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	if builtKubectl != "" {
+		os.RemoveAll(builtKubectl)
 	}
 	os.Exit(code)
 }

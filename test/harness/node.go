@@ -353,9 +353,13 @@ func (n *Node) TryKubectl(stdin string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// KubectlCommand prepares a kubectl that the caller runs.
+// KubectlCommand prepares a kubectl that the caller runs: $MONOPOD_KUBECTL, or the built one.
 func (n *Node) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, Bin(n.t, "kubectl"), args...)
+	kubectl := os.Getenv("MONOPOD_KUBECTL")
+	if kubectl == "" {
+		kubectl = Bin(n.t, "kubectl")
+	}
+	cmd := exec.CommandContext(ctx, kubectl, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+n.Kubeconfig(), "HOME="+n.Dir)
 	return cmd
 }

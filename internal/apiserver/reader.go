@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
@@ -54,6 +56,25 @@ func (r reader) PodsOf(ctx context.Context, node, namespace string) ([]corev1.Po
 		return nil, apierrors.NewInternalError(fmt.Errorf("the list of pods is a %T", list))
 	}
 	return pods.Items, nil
+}
+
+// EndpointSlices are those of a service, as they are in the store.
+func (r reader) EndpointSlices(ctx context.Context, namespace, service string) ([]discoveryv1.EndpointSlice, error) {
+	lister, ok := r.server.storages[discoveryv1.SchemeGroupVersion]["endpointslices"].(rest.Lister)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("endpoint slices cannot be listed"))
+	}
+	list, err := lister.List(genericrequest.WithNamespace(ctx, namespace), &metainternalversion.ListOptions{
+		LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices, ok := list.(*discoveryv1.EndpointSliceList)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the list of endpoint slices is a %T", list))
+	}
+	return slices.Items, nil
 }
 
 // fromCache is the resource version of whatever the cache has (Kubernetes API concepts: resourceVersion "0").

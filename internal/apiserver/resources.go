@@ -47,7 +47,7 @@ func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([
 	if err != nil {
 		return nil, err
 	}
-	all := append(declared(s.services), node.Resource(agents, authz), pod.Resource(pod.Config{Agents: agents, Authorizer: authz}),
+	all := append(declared(), node.Resource(agents, authz), service.Resource(s.services, backends{reader{s}, agents}), pod.Resource(pod.Config{Agents: agents, Authorizer: authz}),
 		serviceaccount.Resource(serviceaccount.TokenConfig{
 			Issuer: s.tokens, Audiences: s.tokens.Audiences(), MaxLife: s.cfg.MaxTokenLife, Bound: reader{s},
 		}))
@@ -57,7 +57,7 @@ func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([
 }
 
 // declared are the resources that are nothing but a declaration.
-func declared(services *service.Allocations) []resource.Resource {
+func declared() []resource.Resource {
 	return []resource.Resource{
 		certificatesigningrequest.Resource(),
 		configmap.Resource(),
@@ -71,8 +71,13 @@ func declared(services *service.Allocations) []resource.Resource {
 		priorityclass.Resource(),
 		runtimeclass.Resource(),
 		secret.Resource(),
-		service.Resource(services),
 	}
+}
+
+// backends are what is behind services, and the road there.
+type backends struct {
+	reader
+	*reach.Agents
 }
 
 // open makes the scheme, the store and the storages of all resources.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,21 +47,27 @@ func ProxyMethods() []string {
 // ProxyToPod serves what a pod serves. It is reached at the address that its node's agent has published for it, or, where
 // it has its node's network, at the node's internal address; without credentials of the API server or of the client.
 func (a *Agents) ProxyToPod(ctx context.Context, pod *corev1.Pod, to Backend, responder rest.Responder) (http.Handler, error) {
+	return a.ProxyToPodAt(ctx, pod, "", to, responder)
+}
+
+// ProxyToPodAt is ProxyToPod at the one of the pod's addresses that somebody else has written down, by whom it may be made
+// up: it must be one that an agent has published. An address that may not be dialled is a bad request, like a pod that has ended.
+func (a *Agents) ProxyToPodAt(ctx context.Context, pod *corev1.Pod, at string, to Backend, responder rest.Responder) (http.Handler, error) {
 	if phase := pod.Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s has ended (%s): its address may be another pod's by now", pod.Name, phase))
 	}
-	host, allowed, transport := pod.Status.PodIP, a.ofPod, a.pods
+	published, allowed, transport := podIPs(pod), a.ofPod, a.pods
 	if pod.Spec.HostNetwork {
 		node, err := a.node(ctx, pod.Spec.NodeName)
 		if err != nil {
 			return nil, err
 		}
-		host, allowed, transport = internalIP(node), ofHost, a.hosts
+		published, allowed, transport = internalIPs(node), ofHost, a.hosts
 	}
-	if host == "" {
+	if len(published) == 0 {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s has no address (status.podIP, or its node's InternalIP when it has the host's network)", pod.Name))
 	}
-	ip, err := netip.ParseAddr(host)
+	ip, err := choose(published, at)
 	if err == nil {
 		err = allowed(ip)
 	}
@@ -68,6 +75,23 @@ func (a *Agents) ProxyToPod(ctx context.Context, pod *corev1.Pod, to Backend, re
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s: %v", pod.Name, err))
 	}
 	return to.proxy(to.at(ip.String()), transport, responder), nil
+}
+
+// choose is the first address that is published for a pod, or the one of them that is wanted.
+func choose(published []string, wanted string) (netip.Addr, error) {
+	if wanted == "" {
+		return netip.ParseAddr(published[0])
+	}
+	ip, err := netip.ParseAddr(wanted)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, p := range published {
+		if own, err := netip.ParseAddr(p); err == nil && own.Unmap() == ip.Unmap() {
+			return ip, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("address not allowed: %s is none of the pod's (%s)", wanted, strings.Join(published, ", "))
 }
 
 // ProxyToNode serves what the agent of a node serves, to which the API server shows who it is; or, at another port than
@@ -114,12 +138,25 @@ func (b Backend) proxy(location *url.URL, transport http.RoundTripper, responder
 	})
 }
 
-// internalIP is the address of a node in its own network.
-func internalIP(node *corev1.Node) string {
-	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			return a.Address
+// podIPs are the addresses of a pod that has a network of its own.
+func podIPs(pod *corev1.Pod) (ips []string) {
+	if ip := pod.Status.PodIP; ip != "" {
+		ips = append(ips, ip)
+	}
+	for _, p := range pod.Status.PodIPs {
+		if p.IP != "" && p.IP != pod.Status.PodIP {
+			ips = append(ips, p.IP)
 		}
 	}
-	return ""
+	return ips
+}
+
+// internalIPs are the addresses of a node in its own network.
+func internalIPs(node *corev1.Node) (ips []string) {
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			ips = append(ips, a.Address)
+		}
+	}
+	return ips
 }

@@ -306,6 +306,59 @@ func TestProxyToPod(t *testing.T) {
 	}
 }
 
+// What somebody has written down as a pod's address leads nowhere unless the pod's agent says so too.
+func TestProxyToPodAt(t *testing.T) {
+	r := newRoad(t)
+	for _, address := range []string{"10.61.0.5:80", "[fd00:61::5]:80", "192.0.2.1:80", "[2001:db8::1]:80", "10.61.0.6:80", "127.0.0.1:80"} {
+		r.serve(address, nil)
+	}
+	r.node("n", 10250, internal("192.0.2.1"), internal("2001:db8::1"), corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "203.0.113.1"})
+	r.node("loop", 10250, internal("192.0.2.1"), internal("127.0.0.1"))
+	for name, tc := range map[string]struct {
+		at     string
+		host   string // the node whose network the pod has
+		phase  corev1.PodPhase
+		code   int
+		want   string
+		dialed string
+	}{
+		"first":                {at: "10.61.0.5", code: 200, dialed: "10.61.0.5:80"},
+		"second":               {at: "fd00:61::5", code: 200, dialed: "[fd00:61::5]:80"},
+		"in a disguise":        {at: "::ffff:10.61.0.5", code: 200, dialed: "10.61.0.5:80"},
+		"another pod's":        {at: "10.61.0.6", code: 400, want: "address not allowed: 10.61.0.6 is none of the pod's (10.61.0.5, fd00:61::5, 127.0.0.1)"},
+		"loopback":             {at: "127.0.0.2", code: 400, want: "address not allowed"},
+		"published loopback":   {at: "127.0.0.1", code: 400, want: "address not allowed: 127.0.0.1 is not one that other hosts reach"},
+		"metadata":             {at: "169.254.169.254", code: 400, want: "address not allowed"},
+		"with a zone":          {at: "fd00:61::5%lo", code: 400, want: "address not allowed"},
+		"a name":               {at: "localhost", code: 400, want: "localhost"},
+		"ended":                {at: "10.61.0.5", phase: corev1.PodFailed, code: 400, want: "has ended (Failed)"},
+		"host":                 {at: "192.0.2.1", host: "n", code: 200, dialed: "192.0.2.1:80"},
+		"host, second":         {at: "2001:db8::1", host: "n", code: 200, dialed: "[2001:db8::1]:80"},
+		"host, external":       {at: "203.0.113.1", host: "n", code: 400, want: "is none of the pod's (192.0.2.1, 2001:db8::1)"},
+		"host, by pod's words": {at: "10.61.0.5", host: "n", code: 400, want: "is none of the pod's"},
+		"host's loopback":      {at: "127.0.0.1", host: "loop", code: 400, want: "address not allowed"},
+		"no such host":         {at: "192.0.2.1", host: "none", code: 404, want: `nodes "none" not found`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{
+				Phase: tc.phase, PodIP: "10.61.0.5", PodIPs: []corev1.PodIP{{IP: "10.61.0.5"}, {IP: "fd00:61::5"}, {IP: "127.0.0.1"}},
+			}}
+			pod.Spec.NodeName, pod.Spec.HostNetwork = tc.host, tc.host != ""
+			r.dialed = nil
+			front := r.front(func(to rest.Responder) (http.Handler, error) {
+				return r.ProxyToPodAt(r.Context(), pod, tc.at, reach.Backend{Port: "80", Path: "/"}, to)
+			})
+			code, text := r.ask(front, "GET", "/")
+			if code != tc.code || !strings.Contains(text, tc.want) {
+				t.Errorf("%d %s, want %d %s", code, text, tc.code, tc.want)
+			}
+			if want := slices.DeleteFunc([]string{tc.dialed}, func(s string) bool { return s == "" }); !slices.Equal(r.dialed, want) {
+				t.Errorf("dialled %q, want %q", r.dialed, want)
+			}
+		})
+	}
+}
+
 // An upgraded request is carried through as well, by the same rules.
 func TestProxyUpgrades(t *testing.T) {
 	r := newRoad(t)

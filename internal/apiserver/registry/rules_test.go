@@ -55,7 +55,7 @@ func rulesOf[T resource.Object, L runtime.Object](of resource.Of[T, L]) rules {
 func TestRules(t *testing.T) {
 	class, handler := rulesOf(priorityclass.Resource()), rulesOf(runtimeclass.Resource())
 	slice, ep := rulesOf(endpointslice.Resource()), rulesOf(endpoints.Resource())
-	svc := rulesOf(service.Resource(nil))
+	svc := rulesOf(service.Resource(nil, nil))
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
 	for name, tc := range map[string]struct {
 		rules  rules

@@ -127,7 +127,7 @@ func TestTables(t *testing.T) {
 			"NAME|ADDRESSTYPE|PORTS|ENDPOINTS|AGE\nx|IPv4|80,*|10.0.0.1,10.0.0.2|3h"},
 		{"endpoint slice without any", endpointslice.Resource().Table(), &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4"}, false,
 			"NAME|ADDRESSTYPE|PORTS|ENDPOINTS|AGE\nx|IPv4|<unset>|<unset>|3h"},
-		{"services", service.Resource(nil).Table(), &corev1.ServiceList{Items: []corev1.Service{
+		{"services", service.Resource(nil, nil).Table(), &corev1.ServiceList{Items: []corev1.Service{
 			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: "10.43.0.9", ClusterIPs: []string{"10.43.0.9", "fd00::9"}, Selector: map[string]string{"a": "b"},
 				Ports: []corev1.ServicePort{{Port: 80, Protocol: "TCP"}, {Port: 53, NodePort: 30053, Protocol: "UDP"}}}},
 			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: "None", ClusterIPs: []string{"None"}, ExternalIPs: []string{"192.0.2.1"}}},

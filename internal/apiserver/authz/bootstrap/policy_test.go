@@ -16,12 +16,13 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
+	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 func served() (rights []resource.Right) {
 	all := append(rbac.Resources(rbac.Guard{}), configmap.Resource(), event.Resource(), lease.Resource(), namespace.Resource(), node.Resource(nil, nil),
-		pod.Resource(pod.Config{}), secret.Resource())
+		pod.Resource(pod.Config{}), secret.Resource(), service.Resource(nil, nil))
 	for _, r := range all {
 		rights = append(rights, r.Rights()...)
 	}
@@ -71,11 +72,11 @@ func TestUsersRoles(t *testing.T) {
 		"view": {
 			may: []string{"get pods", "watch pods/log", "list pods/status", "get configmaps", "list namespaces", "list events", "list events.k8s.io/events", "get namespaces/status"},
 			mayNot: []string{"get secrets", "create pods", "create pods/exec", "get pods/exec", "get nodes", "update configmaps", "list roles",
-				"get coordination.k8s.io/leases", "delete namespaces", "update pods/status"},
+				"get coordination.k8s.io/leases", "delete namespaces", "update pods/status", "get services/proxy"},
 		},
 		"edit": {
 			may: []string{"get pods", "list secrets", "patch secrets", "create pods", "deletecollection pods", "create pods/exec", "get pods/portforward",
-				"create pods/attach", "create pods/eviction", "update coordination.k8s.io/leases", "create events"},
+				"create pods/attach", "create pods/eviction", "get services/proxy", "create services/proxy", "update coordination.k8s.io/leases", "create events"},
 			mayNot: []string{"list rbac.authorization.k8s.io/roles", "update pods/status", "create pods/binding", "create namespaces", "update nodes"},
 		},
 		"admin": {

@@ -1,4 +1,4 @@
-// Package service serves the resource services of core/v1 and its subresource status: services as data. Their addresses and node ports are given out here
+// Package service serves the resource services of core/v1 and its subresources status and proxy: services as data. Their addresses and node ports are given out here
 // (docs/adr/0027-services-are-data.md); what sends packets on is no part of it.
 package service
 
@@ -26,7 +26,7 @@ type Config struct {
 }
 
 // Resource is the resource services.
-func Resource(given *Allocations) resource.Of[*corev1.Service, *corev1.ServiceList] {
+func Resource(given *Allocations, behind Backends) resource.Of[*corev1.Service, *corev1.ServiceList] {
 	return resource.Of[*corev1.Service, *corev1.ServiceList]{
 		Plural:     "services",
 		Short:      []string{"svc"},
@@ -47,6 +47,8 @@ func Resource(given *Allocations) resource.Of[*corev1.Service, *corev1.ServiceLi
 			}
 		},
 		Status: &resource.Status[*corev1.Service]{WithMetadata: true, Update: validateStatus},
+		Parts:  map[string]resource.Part{"proxy": proxyPart(behind)},
+		Scheme: AddOptions,
 		Fields: func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 		},

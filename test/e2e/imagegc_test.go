@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/test/harness"
@@ -73,6 +76,7 @@ func TestImageGarbageCollection(t *testing.T) {
 		n.Apply(manifest(id, id, "true"))
 		n.Kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/"+id, "--timeout=120s")
 		n.Kubectl("delete", "pod", id, "--timeout=120s")
+		awaitRemoved(t, n, id) // until then its image is in use
 	}
 	// What was used when survives a restart.
 	n.Stop()
@@ -116,6 +120,24 @@ func TestImageGarbageCollection(t *testing.T) {
 		}
 	}
 	n.Kubectl("delete", "pod", "running", "shown", "--timeout=120s")
+}
+
+// awaitRemoved waits until the runtime has nothing of a pod any more, which may be some time after its object is gone.
+func awaitRemoved(t *testing.T, n *harness.Node, pod string) {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+n.CRISocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	filter := &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": pod}}
+	harness.Eventually(t, "pod "+pod+" is removed", func() (bool, string) {
+		left, err := cri.NewRuntimeServiceClient(conn).ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: filter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(left.Items) == 0, fmt.Sprint(left.Items)
+	})
 }
 
 // fill makes a file that is so large that the file system has used bytes in use.

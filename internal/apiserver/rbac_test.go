@@ -113,6 +113,7 @@ func rolesVerbs(t *testing.T, admin, joe kubectl) {
 	admin.run("create", "clusterrole", "role-writer", "--verb=create", "--resource=clusterroles")
 	admin.run("create", "clusterrolebinding", "role-writer", "--clusterrole=role-writer", "--user=joe")
 	joe.fail("must have cluster-admin privileges to use the aggregationRule", "", "create", "clusterrole", "sum", "--aggregation-rule=a=b")
+	admin.run("delete", "clusterrolebinding", "role-writer") // other tests count on it that joe has no such right
 }
 
 func rolesList(t *testing.T, admin, joe kubectl) {

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -187,6 +188,12 @@ func TestRequests(t *testing.T) {
 		r.Status.Conditions = nil
 		if _, err := a.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), r.Name, r, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 			t.Errorf("taken back: %v", err)
+		}
+		// An approver may have conditions of its own (upstream's conformance tests do).
+		patch := []byte(`[{"op":"add","path":"/status/conditions/-","value":{"type":"Seen","status":"True","reason":"test"}}]`)
+		r, err = a.Client.CertificatesV1().CertificateSigningRequests().Patch(t.Context(), r.Name, types.JSONPatchType, patch, metav1.PatchOptions{}, "approval")
+		if err != nil || len(r.Status.Conditions) != 2 || r.Status.Conditions[1].Type != "Seen" || r.Status.Conditions[1].LastTransitionTime.IsZero() {
+			t.Errorf("a condition of the approver's own: %+v, %v", r, err)
 		}
 	})
 }

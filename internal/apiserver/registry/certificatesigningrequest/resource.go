@@ -1,7 +1,8 @@
 // Package certificatesigningrequest serves the resource certificatesigningrequests of certificates.k8s.io/v1 and its subresources status and approval.
 //
-// A request has three writers: who makes it (its spec, which never changes), who decides about it (approval: the conditions Approved and Denied) and who
-// signs it (status: the certificate, and the condition Failed). Who may decide and sign for which signer is for admission to say (package admission).
+// A request has three writers: who makes it (its spec, which never changes), who decides about it (approval: the conditions, of which Approved and Denied
+// are only set there) and who signs it (status: the certificate, and the condition Failed). Who may decide and sign for which signer is for admission to
+// say (package admission).
 package certificatesigningrequest
 
 import (
@@ -54,7 +55,6 @@ func Resource() resource.Of[*request, *certificatesv1.CertificateSigningRequestL
 		Prepare: func(r, old *request) {
 			r.Spec = old.Spec
 			r.Status.Certificate = old.Status.Certificate
-			keep(r, old, func(t certificatesv1.RequestConditionType) bool { return !decides(t) })
 			stamp(r, old)
 		},
 		Update: validateApproval,

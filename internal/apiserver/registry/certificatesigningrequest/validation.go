@@ -143,7 +143,7 @@ func kept(r, old *request, types ...certificatesv1.RequestConditionType) (errs f
 }
 
 func validateApproval(r, old *request) field.ErrorList {
-	errs := kept(r, old, certificatesv1.CertificateApproved, certificatesv1.CertificateDenied)
+	errs := kept(r, old, certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed)
 	return append(errs, validateConditions(r)...)
 }
 

@@ -5,7 +5,6 @@ import (
 	"reflect"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -13,12 +12,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Status says how the status of the objects T changes.
+// Status says how the status of the objects T changes. Labels, annotations and owners may change with it, as with the resources that upstream has had for
+// long: its conformance tests do that.
 type Status[T Object] struct {
 	// OnCreate: the status that a new object comes with is kept, against the API conventions.
 	OnCreate bool
-	// WithMetadata: labels, annotations and owners may change with the status.
-	WithMetadata bool
 	// Prepare is called before a new status is checked. Update checks it; nil: it may be anything.
 	Prepare func(obj, old T)
 	Update  func(obj, old T) field.ErrorList
@@ -55,9 +53,6 @@ func (o Of[T, L]) statusRules() Rules[T] {
 		Prepare: func(obj, old T) {
 			for _, i := range kept {
 				at(obj, i).Set(at(old, i))
-			}
-			if !o.Status.WithMetadata {
-				metav1.ResetObjectMetaForStatus(obj, old)
 			}
 			if o.Status.Prepare != nil {
 				o.Status.Prepare(obj, old)

@@ -189,11 +189,17 @@ func TestRequests(t *testing.T) {
 		if _, err := a.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), r.Name, r, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 			t.Errorf("taken back: %v", err)
 		}
-		// An approver may have conditions of its own (upstream's conformance tests do).
-		patch := []byte(`[{"op":"add","path":"/status/conditions/-","value":{"type":"Seen","status":"True","reason":"test"}}]`)
+		// An approver may have conditions of its own, and annotations (upstream's conformance tests do).
+		patch := []byte(`[{"op":"add","path":"/metadata/annotations","value":{"a":"b"}},
+			{"op":"add","path":"/status/conditions/-","value":{"type":"Seen","status":"True","reason":"test"}}]`)
 		r, err = a.Client.CertificatesV1().CertificateSigningRequests().Patch(t.Context(), r.Name, types.JSONPatchType, patch, metav1.PatchOptions{}, "approval")
 		if err != nil || len(r.Status.Conditions) != 2 || r.Status.Conditions[1].Type != "Seen" || r.Status.Conditions[1].LastTransitionTime.IsZero() {
 			t.Errorf("a condition of the approver's own: %+v, %v", r, err)
+		}
+		r, err = a.Client.CertificatesV1().CertificateSigningRequests().Patch(t.Context(), r.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"c":"d"}}}`), metav1.PatchOptions{}, "status")
+		if err != nil || r.Annotations["a"] != "b" || r.Annotations["c"] != "d" {
+			t.Errorf("annotations by approval and status: %v, %v", r.Annotations, err)
 		}
 	})
 }

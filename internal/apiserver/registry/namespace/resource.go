@@ -42,7 +42,7 @@ func Resource() resource.Of[*corev1.Namespace, *corev1.NamespaceList] {
 		PrepareUpdate: func(ns, old *corev1.Namespace) { ns.Spec = old.Spec },
 		Names:         apivalidation.ValidateNamespaceName,
 		Create:        validate,
-		Status:        &resource.Status[*corev1.Namespace]{WithMetadata: true, Update: validateStatusUpdate},
+		Status:        &resource.Status[*corev1.Namespace]{Update: validateStatusUpdate},
 		Fields: func(ns *corev1.Namespace) fields.Set {
 			// v1 clients have selected by "name" too.
 			return fields.Set{"status.phase": string(ns.Status.Phase), "name": ns.Name}

@@ -30,7 +30,7 @@ func Resource(proxy Proxy, authz authorizer.UnconditionalAuthorizer) resource.Of
 		},
 		Create: validate,
 		Update: validateUpdate,
-		Status: &resource.Status[*corev1.Node]{OnCreate: true, WithMetadata: true, Update: validateUpdate},
+		Status: &resource.Status[*corev1.Node]{OnCreate: true, Update: validateUpdate},
 		Fields: func(n *corev1.Node) fields.Set {
 			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 		},

@@ -46,7 +46,7 @@ func Resource(given *Allocations, behind Backends) resource.Of[*corev1.Service, 
 				s.Status.LoadBalancer = corev1.LoadBalancerStatus{} // it has none any more
 			}
 		},
-		Status: &resource.Status[*corev1.Service]{WithMetadata: true, Update: validateStatus},
+		Status: &resource.Status[*corev1.Service]{Update: validateStatus},
 		Parts:  map[string]resource.Part{"proxy": proxyPart(behind)},
 		Scheme: AddOptions,
 		Fields: func(s *corev1.Service) fields.Set {

@@ -22,14 +22,16 @@ KUBECTL_VERSIONS := v1.35.4 v1.36.3 v1.37.2
 PLUGIN_VERSION := v1.36.3
 MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 
-# Packages whose tests look at the whole host for what they have left, which others would be taken for: one at a time, as those of test-e2e.
-HOST_PKGS  := ./internal/image ./internal/network/... ./internal/runtime
+# Packages whose tests make mounts, links, namespaces or cgroups, and look at the whole host for what they have left, which others' would be taken for: one at a
+# time, as those of test-e2e. All the other tests of packages take nothing of the host but its loopback.
+HOST_PKGS  := ./internal/agent/volumes ./internal/host/... ./internal/image/... ./internal/network/... ./internal/runtime/...
+UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|executor|host|image|network|runtime)(/|$$)|/cmd/monopod-executor$$|/test/(bench|crash|e2e|escape|podman|vm)(/|$$)')
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
+.PHONY: help run build test check test-unit test-host test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -64,16 +66,18 @@ $(BIN)/hello: FORCE need-go
 $(BIN)/hello.tar: $(BIN)/hello
 	$(PLAIN) $(GO) run ./examples/hello/mkimage -binary $(BIN)/hello -o $@
 
-# The machines of test-vm take a processor and nothing of the host, the others wait for most of their time and look at the host: side by side they take
-# three quarters of the time. Everything is installed and built before, so that the two do not do it at once.
+# The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the others wait for most of their time and look at the host: side
+# by side they take little more than half of the time. Everything is installed and built before, so that the two do not do it at once.
 test: need-root check build deps test-deps vm-deps $(BIN)/hello.tar ## run all tests, as CI does
-	@hack/beside.sh _out/test-vm.log '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-vm' '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-unit test-e2e test-podman'
+	@hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-vm test-unit' '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-host test-e2e test-podman'
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
-test-unit: need-root test-deps ## tests of the packages
-	$(PLAIN) $(GO_TEST) -p 2 -timeout 10m -- $$($(PLAIN) $(GO) list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor -e '/internal/image$$' -e /internal/network -e '/internal/runtime$$' -e /test/e2e -e /test/crash -e /test/vm -e /test/bench -e /test/escape -e /test/podman)
+test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback
+	$(PLAIN) $(GO_TEST) -p 2 -timeout 10m -- $(UNIT_PKGS)
+
+test-host: need-root test-deps ## tests of the packages that make mounts, links, namespaces or cgroups
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $(HOST_PKGS)
 	$(CGO) $(GO_TEST) -p 1 -timeout 10m -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 

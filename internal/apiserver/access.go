@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -31,29 +32,28 @@ func (s *Server) url() string {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(s.Port()))
 }
 
-// AdminConfig is a client configuration that may do everything.
-func (s *Server) AdminConfig() *rest.Config { return s.clientConfig(s.pki.Admin) }
+// AdminConfig is a client configuration that may do everything, as long as the administrator's present certificate is valid: it is asked for anew.
+func (s *Server) AdminConfig() *rest.Config { return s.configOf(*s.admin.Load()) }
 
-// ControllersConfig is the client configuration of the controllers.
-func (s *Server) ControllersConfig() *rest.Config { return s.clientConfig(s.pki.Controllers) }
+// ControllersConfig is the client configuration of the controllers. Its clients use a renewed certificate by themselves.
+func (s *Server) ControllersConfig() *rest.Config { return s.ownConfig(s.controllers) }
 
 // Sign issues a certificate for a key of somebody else's, by a template, valid for the given time at most; it is PEM.
 func (s *Server) Sign(template *x509.Certificate, key crypto.PublicKey, life time.Duration) ([]byte, error) {
 	return s.pki.Sign(template, key, life)
 }
 
-// NodeConfig is the client configuration of the agent of the named node.
+// NodeConfig is the client configuration of the agent of the named node. The clients of this server's own node use a renewed certificate by themselves.
 func (s *Server) NodeConfig(nodeName string) *rest.Config {
-	pair := s.pki.Node
-	if nodeName != s.cfg.NodeName {
-		issued, err := s.pki.NodeClient(nodeName)
-		if err != nil {
-			// Without a certificate the client gets 401 for every request: say why here.
-			s.cfg.Log.Error("no credentials for an agent", "node", nodeName, "error", err)
-		}
-		pair = issued
+	if nodeName == s.cfg.NodeName {
+		return s.ownConfig(s.agent)
 	}
-	return s.clientConfig(pair)
+	issued, err := s.pki.NodeClient(nodeName)
+	if err != nil {
+		// Without a certificate the client gets 401 for every request: say why here.
+		s.cfg.Log.Error("no credentials for an agent", "node", nodeName, "error", err)
+	}
+	return s.configOf(issued)
 }
 
 // AgentServingFiles are the files with which the agent of this node serves HTTPS, and the authority of its clients.
@@ -61,13 +61,24 @@ func (s *Server) AgentServingFiles() (cert, key, clientCA string) {
 	return s.pki.Agent.CertFile, s.pki.Agent.KeyFile, s.pki.CAFile
 }
 
-// clientConfig names files where there are files: client-go reads them again when they have changed.
-func (s *Server) clientConfig(pair pki.Pair) *rest.Config {
-	tls := rest.TLSClientConfig{CAData: s.pki.CA, CertFile: pair.CertFile, KeyFile: pair.KeyFile}
-	if pair.CertFile == "" {
-		tls.CertData, tls.KeyData = pair.Cert, pair.Key
+// configOf has a certificate in it.
+func (s *Server) configOf(pair pki.Pair) *rest.Config {
+	return &rest.Config{Host: s.url(), TLSClientConfig: rest.TLSClientConfig{CAData: s.pki.CA, CertData: pair.Cert, KeyData: pair.Key}}
+}
+
+func (s *Server) ownConfig(client *ownClient) *rest.Config {
+	config, err := client.config(s.url(), s.pki.CA)
+	if err != nil {
+		s.cfg.Log.Error("no credentials for a client of this process: it gets 401 for every request", "error", err)
+		return s.configOf(pki.Pair{})
 	}
-	return &rest.Config{Host: s.url(), TLSClientConfig: tls}
+	return config
+}
+
+// use has the server and the clients of this process use certificates from now on.
+func (s *Server) use(p *pki.PKI) error {
+	s.admin.Store(&p.Admin)
+	return errors.Join(s.certificate.set(p.Server), s.controllers.set(p.Controllers), s.agent.set(p.Node))
 }
 
 // writeKubeconfig writes the administrator's kubeconfig, which holds all that a client needs.
@@ -95,8 +106,7 @@ func (s *Server) writeKubeconfig(admin pki.Pair) error {
 	return nil
 }
 
-// renewCertificates replaces certificates that come near their end while the server runs. The clients of this process
-// read the files again by themselves.
+// renewCertificates replaces certificates that come near their end while the server runs, and takes up those that somebody else has replaced.
 func (s *Server) renewCertificates(ctx context.Context) error {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
@@ -118,9 +128,12 @@ func (s *Server) renewCertificates(ctx context.Context) error {
 
 func (s *Server) renew() (renewed []string, err error) {
 	p, renewed, err := pki.Ensure(s.pkiConfig())
-	if err != nil || len(renewed) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	s.certificate.pair.Store(&p.Server)
-	return renewed, s.writeKubeconfig(p.Admin)
+	err = s.use(p)
+	if len(renewed) > 0 {
+		err = errors.Join(err, s.writeKubeconfig(p.Admin))
+	}
+	return renewed, err
 }

@@ -35,12 +35,10 @@ func (s *Server) Extend(ctx context.Context, more []netip.Addr) error {
 		return err
 	}
 	s.pki = p
-	if len(renewed) == 0 {
-		return nil
+	if len(renewed) > 0 {
+		s.cfg.Log.Info("certificates issued", "files", renewed)
 	}
-	s.cfg.Log.Info("certificates issued", "files", renewed)
-	s.certificate.pair.Store(&p.Server)
-	return nil
+	return s.use(p)
 }
 
 // listensAt: the address is served without more.

@@ -2,13 +2,11 @@ package apiserver
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -35,7 +33,6 @@ import (
 	"monopod.dev/monopod/internal/apiserver/authz/node"
 	"monopod.dev/monopod/internal/apiserver/authz/rbac"
 	"monopod.dev/monopod/internal/apiserver/openapi"
-	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 )
 
@@ -66,7 +63,10 @@ func (s *Server) build() error {
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
 	}
-	if err := s.secure(config, clientCA); err != nil {
+	if err := s.use(s.pki); err != nil {
+		return err
+	}
+	if config.SecureServing, err = s.secure(); err != nil {
 		return err
 	}
 	config.Authentication.Authenticator = s.listener.Authenticator(authentication(clientCA.VerifyOptions, bearers))
@@ -137,33 +137,6 @@ func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Se
 	}
 	return nil
 }
-
-func (s *Server) secure(config *genericapiserver.Config, clientCA dynamiccertificates.CAContentProvider) error {
-	if _, err := tls.X509KeyPair(s.pki.Server.Cert, s.pki.Server.Key); err != nil {
-		return fmt.Errorf("serving certificate: %w", err)
-	}
-	s.certificate.pair.Store(&s.pki.Server)
-	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: &s.certificate, ClientCA: clientCA}
-	return nil
-}
-
-// servingCert is the certificate that is served. The library asks for it once a minute. Its own way, to watch the files, wakes an idle machine
-// twice a second; who writes them is this process.
-type servingCert struct{ pair atomic.Pointer[pki.Pair] }
-
-var _ dynamiccertificates.CertKeyContentProvider = (*servingCert)(nil)
-
-// Name implements dynamiccertificates.CertKeyContentProvider.
-func (*servingCert) Name() string { return "serving" }
-
-// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
-func (c *servingCert) CurrentCertKeyContent() (cert, key []byte) {
-	p := c.pair.Load()
-	return p.Cert, p.Key
-}
-
-// AddListener implements dynamiccertificates.Notifier.
-func (*servingCert) AddListener(dynamiccertificates.Listener) {}
 
 // bearers authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol: those of service accounts, and those
 // of the token file, which are for the API server alone.

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -97,10 +98,12 @@ type Server struct {
 	pki      *pki.PKI
 	tokens   *tokens.Tokens
 	listener *listener
-	// certificate is the one that is served.
-	certificate servingCert
-	etcd        *etcd.Server
-	store       *store.Store
+	// certificate is the one that is served, admin the administrator's; controllers and agent are clients of this process.
+	certificate        servingCert
+	admin              atomic.Pointer[pki.Pair]
+	controllers, agent *ownClient
+	etcd               *etcd.Server
+	store              *store.Store
 	// encryption is what secrets are stored with.
 	encryption *encryption.Encryption
 	generic    *genericapiserver.GenericAPIServer
@@ -128,7 +131,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, serving: make(chan struct{}), ready: make(chan struct{}), closing: make(chan struct{})}
+	s := &Server{
+		cfg: cfg, serving: make(chan struct{}), ready: make(chan struct{}), closing: make(chan struct{}), controllers: newOwnClient(), agent: newOwnClient(),
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -309,7 +314,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if !await(ctx, s.policy.Synced()) {
 		return nil
 	}
-	if err := s.writeKubeconfig(s.pki.Admin); err != nil {
+	if err := s.writeKubeconfig(*s.admin.Load()); err != nil {
 		return err
 	}
 	s.cfg.Log.Info("the Kubernetes API is ready", "url", s.url(), "kubeconfig", s.cfg.Kubeconfig)

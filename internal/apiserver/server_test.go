@@ -54,7 +54,7 @@ func (i *instance) admin(t testing.TB) kubernetes.Interface { return i.client(t,
 // gets a node by these.
 func (i *instance) control(t testing.TB, choice ...string) (stop func()) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", i.cfg.Kubeconfig) // unlike AdminConfig, it reads no files for ever
+	config, err := clientcmd.BuildConfigFromFlags("", i.cfg.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func TestSnapshot(t *testing.T) {
 	defer r.end(t)
 	// The first server's own credentials.
 	credentials := i.AdminConfig()
-	credentials.Host, credentials.CertFile, credentials.KeyFile = r.AdminConfig().Host, filepath.Join(cfg.DataDir, "pki", "admin.crt"), filepath.Join(cfg.DataDir, "pki", "admin.key")
+	credentials.Host = r.AdminConfig().Host
 	checkRestored(t, r.client(t, credentials), before, late)
 }
 

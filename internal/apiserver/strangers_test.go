@@ -76,7 +76,7 @@ func TestStrangersAreCutOff(t *testing.T) {
 func held(t *testing.T, i *instance) (get func() (status int)) {
 	t.Helper()
 	admin := i.AdminConfig()
-	pair, err := tls.LoadX509KeyPair(admin.CertFile, admin.KeyFile)
+	pair, err := tls.X509KeyPair(admin.CertData, admin.KeyData)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ type layer struct {
 	why  string
 }
 
-var base = []string{"internal/failpoint", "internal/atomicfile", "internal/ballast", "internal/bootfile"}
+var base = []string{"internal/failpoint", "internal/atomicfile", "internal/ballast", "internal/beat", "internal/bootfile"}
 
 var layers = []layer{
 	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report",
@@ -69,6 +69,7 @@ var layers = []layer{
 	{"internal/host", base, "system calls with a name, below everything"},
 	{"internal/atomicfile", nil, "the lowest layer"},
 	{"internal/ballast", nil, "the lowest layer"},
+	{"internal/beat", nil, "the lowest layer"},
 	{"internal/bootfile", []string{"internal/ballast"}, "the lowest layer"},
 	{"internal/failpoint", nil, "the lowest layer"},
 	{"internal/archtest", nil, "a test only"},

@@ -28,8 +28,8 @@ type facts struct {
 	api     *apiserver.Server
 	runtime *runtimeRole
 	devices *devices.Manager
-	// kube is how the pods are counted; with agent those of this node, else all.
-	kube  *rest.Config
+	// kube is how the pods are counted, now; with agent those of this node, else all.
+	kube  func() *rest.Config
 	agent bool
 }
 
@@ -145,7 +145,7 @@ func (t *teller) pods(ctx context.Context, s *protocol.Status) {
 	all, version, err := t.ask(ctx)
 	s.Versions.Kubernetes = version
 	if err != nil {
-		s.NotAsked = append(s.NotAsked, protocol.Unknown{What: "pods", Why: fmt.Sprintf("the API server at %s does not answer: %v", t.kube.Host, err)})
+		s.NotAsked = append(s.NotAsked, protocol.Unknown{What: "pods", Why: fmt.Sprintf("the API server at %s does not answer: %v", t.kube().Host, err)})
 		return
 	}
 	s.Pods = countPods(all)
@@ -159,7 +159,7 @@ func (t *teller) ask(ctx context.Context) (pods []v1.Pod, version string, err er
 			return nil, "", errors.New("it is not ready yet")
 		}
 	}
-	kube, err := kubernetes.NewForConfig(t.kube) // it shares the connections of earlier ones
+	kube, err := kubernetes.NewForConfig(t.kube()) // it shares the connections of earlier ones
 	if err != nil {
 		return nil, "", err
 	}

@@ -86,7 +86,8 @@ func Up(ctx context.Context, o Options) (err error) {
 
 	// The roles stop in the order agent, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
-	stages.run("admin", o.serveAdmin(facts{api: api, runtime: rt, devices: dev, kube: api.NodeConfig(o.Config.NodeName), agent: true}))
+	kube := api.NodeConfig(o.Config.NodeName)
+	stages.run("admin", o.serveAdmin(facts{api: api, runtime: rt, devices: dev, kube: func() *rest.Config { return kube }, agent: true}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
 	stages.run("controllers", o.controllers(api, o.noteReady()))
@@ -97,7 +98,7 @@ func Up(ctx context.Context, o Options) (err error) {
 		}
 		cert, key, clientCA := api.AgentServingFiles()
 		reached := api.Advertised()
-		return o.runAgent(ctx, api.NodeConfig(o.Config.NodeName), &reached, dev, Credentials{cert, key, clientCA})
+		return o.runAgent(ctx, kube, &reached, dev, Credentials{cert, key, clientCA})
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -147,7 +148,7 @@ func APIServer(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	stages := newStages(ctx)
-	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig()}))
+	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig}))
 	stages.run("apiserver", api.Run)
 	stages.run("controllers", o.controllers(api, nil))
 	stages.run("ready", func(ctx context.Context) error {
@@ -176,7 +177,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	}
 	defer closeDevices()
 	stages := newStages(ctx)
-	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: kube, agent: true}))
+	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		return o.runAgent(ctx, kube, nil, dev, cred)

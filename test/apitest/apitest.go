@@ -75,10 +75,6 @@ func Start(t testing.TB) *API {
 		t.Fatal(err)
 	}
 	a.controllers = server.ControllersConfig()
-	if err := rest.LoadTLSFiles(a.controllers); err != nil { // a client that reads the files looks at them for ever
-		t.Fatal(err)
-	}
-	a.controllers.CertFile, a.controllers.KeyFile = "", ""
 	// All clients of one configuration share a connection, which stays: it is made now, so that no test takes it for something that is left.
 	if c, err := kubernetes.NewForConfig(a.controllers); err != nil {
 		t.Fatal(err)

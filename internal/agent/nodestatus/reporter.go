@@ -20,13 +20,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/beat"
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
 const (
 	// heartbeatEvery is how often the status is written even if nothing has changed.
 	heartbeatEvery = 5 * time.Minute
-	// checkEvery is how often the machine's shortages are looked at, runtimeEvery the runtime's own judgement.
+	// checkEvery is about how often the machine's shortages are looked at, runtimeEvery the runtime's own judgement.
 	checkEvery   = 10 * time.Second
 	runtimeEvery = time.Minute
 	// A runtime that is not ready tells nobody when it gets so: it is asked, at first soon.
@@ -174,7 +175,7 @@ func (r *Reporter) Run(ctx context.Context) {
 			timer.Reset(delay)
 			delay = min(2*delay, retryMax)
 		} else {
-			timer.Reset(checkEvery)
+			timer.Reset(beat.Align(checkEvery))
 			delay = retryFirst
 		}
 	}

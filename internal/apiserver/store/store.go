@@ -68,8 +68,6 @@ type Store struct {
 	// compactor tells the caches from which revision on etcd still has the history.
 	compactor etcd3.Compactor
 	stop      func()
-	// clock is that of all caches.
-	clock *beat
 
 	mu      sync.Mutex
 	cachers []*cacher.Cacher
@@ -86,7 +84,7 @@ func New(cfg Config) *Store {
 	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
 
 	compactor := etcd3.NewCompactor(cfg.Client, compactionInterval, clock.RealClock{}, nil)
-	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, versions: cfg.Versions, transformer: cfg.Transformer, compactor: compactor, stop: compactor.Stop, clock: newBeat()}
+	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, versions: cfg.Versions, transformer: cfg.Transformer, compactor: compactor, stop: compactor.Stop}
 	if s.transformer == nil {
 		s.transformer = func(schema.GroupResource) value.Transformer { return identity.NewEncryptCheckTransformer() }
 	}
@@ -208,7 +206,7 @@ func (s *Store) open(config *storagebackend.ConfigForResource, resourcePrefix st
 		IndexerFuncs:        triggers,
 		Indexers:            indexers,
 		Codec:               config.Codec,
-		Clock:               s.clock,
+		Clock:               cacheClock{},
 	})
 	if err != nil {
 		raw.Close()

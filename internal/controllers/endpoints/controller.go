@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -25,10 +23,11 @@ import (
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/endpointslice/util"
+
+	"monopod.dev/monopod/internal/controllers/queue"
 )
 
 // The values of the label endpointslice.kubernetes.io/managed-by, upstream's.
@@ -42,9 +41,6 @@ const (
 	maxPerSlice = 100
 	// workers is how many services are looked at at once.
 	workers = 2
-	// retryFrom and retryTo bound the time after which something that failed is tried again.
-	retryFrom = 50 * time.Millisecond
-	retryTo   = 30 * time.Second
 )
 
 // Config is what a Controller needs.
@@ -65,7 +61,7 @@ type Controller struct {
 	endpoints corelisters.EndpointsLister
 	slices    discoverylisters.EndpointSliceLister
 	synced    []cache.InformerSynced
-	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	queue     *queue.Queue[cache.ObjectName]
 	filler    *endpointslice.Reconciler
 	// written are the slices, by who is said to have made them, that were written and that the informer may not have yet; sliceTimes and times are when
 	// what they follow from has changed.
@@ -81,7 +77,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg: cfg, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister(), slices: slices.Lister(),
 		written:    map[string]*util.EndpointSliceTracker{sliceController: util.NewEndpointSliceTracker(), mirrorController: util.NewEndpointSliceTracker()},
 		sliceTimes: util.NewTriggerTimeTracker(), times: util.NewTriggerTimeTracker(),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](retryFrom, retryTo)),
+		queue: queue.New[cache.ObjectName](),
 	}
 	c.filler = endpointslice.NewReconciler(cfg.Kube, core.Nodes().Lister(), maxPerSlice, c.written[sliceController], topologycache.NewTopologyCache(), cfg.Events,
 		sliceController, endpointslice.WithPreferSameTrafficDistributionEnabled(true))
@@ -174,35 +170,15 @@ func (c *Controller) Run(ctx context.Context) error {
 		c.queue.ShutDown()
 		return nil // ctx has ended
 	}
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for c.work(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	wg.Wait()
+	c.queue.Run(ctx, workers, c.sync, c.failed)
 	return nil
 }
 
-func (c *Controller) work(ctx context.Context) bool {
-	name, quit := c.queue.Get()
-	if quit {
-		return false
-	}
-	defer c.queue.Done(name)
-	err := c.sync(ctx, name)
-	if err == nil || ctx.Err() != nil {
-		c.queue.Forget(name)
-		return true
-	}
+// failed tells of what is not the cache's or another writer's moment.
+func (c *Controller) failed(name cache.ObjectName, err error) {
 	if !errors.Is(err, errStale) && !apierrors.IsConflict(err) {
 		c.cfg.Log.Warn("the endpoints of a service are not as they should be; trying again", "namespace", name.Namespace, "service", name.Name, "error", err)
 	}
-	c.queue.AddRateLimited(name)
-	return true
 }
 
 // errStale: the informer has not seen yet what was written.

@@ -5,10 +5,12 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"monopod.dev/monopod/internal/beat"
 )
 
 const (
-	// tidyEvery is how often Tidy looks.
+	// tidyEvery is about how often Tidy looks.
 	tidyEvery = 2 * time.Second
 	// tidyQuiet is how much a program allocates between two looks, in bytes, that does nothing of note.
 	tidyQuiet = 512 << 10
@@ -27,11 +29,12 @@ const (
 // which lets as much be made as is in use, takes a small heap through many collections a second. With room, the code that the work has needed is given back as well (Slim), some time after
 // it. 0 leaves both as they are.
 func Tidy(ctx context.Context, room uint64) {
-	tick := time.NewTicker(tidyEvery)
-	defer tick.Stop()
+	look := time.NewTimer(0)
+	defer look.Stop()
 	heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	pace, quiet := defaultPace, 0
 	for last, tidied, slimmed := uint64(0), uint64(0), uint64(0); ; {
+		look.Reset(beat.Align(tidyEvery))
 		metrics.Read(heap)
 		allocated := heap[0].Value.Uint64()
 		// It is changed only if that makes a difference: everything stops for it.
@@ -54,7 +57,7 @@ func Tidy(ctx context.Context, room uint64) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-look.C:
 		}
 	}
 }

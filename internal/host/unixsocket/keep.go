@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/beat"
 )
 
 const (
 	// soon is how long to wait before a socket is tried again that could not be made.
 	soon = time.Second
-	// slowly is how often it is looked whether the socket is still there.
+	// slowly is about how often it is looked whether the socket is still there.
 	slowly = 5 * time.Second
 )
 
@@ -44,7 +46,7 @@ func Keep(ctx context.Context, cfg Config) {
 			break
 		}
 		now := ""
-		wait := slowly
+		wait := beat.Align(slowly)
 		if err != nil {
 			now, wait = err.Error(), soon
 		}

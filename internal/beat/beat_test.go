@@ -1,4 +1,4 @@
-package store
+package beat
 
 import (
 	"testing"
@@ -6,9 +6,7 @@ import (
 )
 
 // Timers of about a second end at the same moments, and one that begins at such a moment ends at the next one. Short ones are what they are.
-func TestBeat(t *testing.T) {
-	b := newBeat()
-	at := func(d time.Duration) time.Time { return b.start.Add(d) }
+func TestAlign(t *testing.T) {
 	for _, c := range []struct{ now, d, want time.Duration }{
 		{0, 750 * time.Millisecond, time.Second},
 		{0, 1250 * time.Millisecond, time.Second},
@@ -19,12 +17,11 @@ func TestBeat(t *testing.T) {
 		{3*time.Second + 700*time.Millisecond, 100 * time.Millisecond, 3*time.Second + 800*time.Millisecond},
 		{3*time.Second + 700*time.Millisecond, 0, 3*time.Second + 700*time.Millisecond},
 	} {
-		if got := c.now + b.align(at(c.now), c.d); got != c.want {
-			t.Errorf("a timer of %v at %v ends at %v, want %v", c.d, c.now, got, c.want)
+		if got := c.now + align(c.now, c.d); got != c.want {
+			t.Errorf("a time of %v that begins at %v ends at %v, want %v", c.d, c.now, got, c.want)
 		}
 	}
-	timer := b.NewTimer(time.Millisecond)
-	<-timer.C()
-	timer.Reset(2 * time.Millisecond)
-	<-timer.C()
+	if got := Align(5 * time.Second); got < 4500*time.Millisecond || got > 5500*time.Millisecond {
+		t.Errorf("five seconds are %v", got)
+	}
 }

@@ -18,13 +18,13 @@ import (
 )
 
 // keeper keeps room in the store. It commits etcd's writes to the database soon after the first of them (etcd's own timer for that runs
-// for ever), drops old revisions early when the use comes near the quota, writes the file anew when most of it is free, and clears etcd's
-// alarm. A store that nobody writes to costs it nothing.
+// for ever), drops old revisions early when the use comes near the quota, writes the file anew when most of it is free, gives the file's memory back
+// after a burst, and clears etcd's alarm. A store that nobody writes to costs it nothing.
 //
 //	          a write                     commitInterval
 //	asleep ------------> written to ------------------------> commit, look ---> asleep
-//	   ^                                                        |  old revisions dropped, file written anew
-//	   +--------------------------------------------------------+  when there is a reason
+//	   ^                                                        |  old revisions dropped, file written anew,
+//	   +--------------------------------------------------------+  memory given back when there is a reason
 //
 // A write for which there is no room waits for a round that makes room, and is refused when that was in vain.
 type keeper struct {
@@ -61,8 +61,8 @@ type keeper struct {
 	told time.Time
 	// defragmented is when the file was written anew, or could not be.
 	defragmented time.Time
-	// lookTotal is total at the last look.
-	lookTotal int64
+	// lookTotal is total at the last look, releaseTotal when the file's memory was given back.
+	lookTotal, releaseTotal int64
 }
 
 // revisionKey is the key with which API servers tell each other which revisions are gone; its version counts the times.
@@ -83,7 +83,7 @@ func (k *keeper) run() {
 			commit.Reset(commitInterval)
 		case <-commit.C:
 			k.commit()
-			if !looking && k.wasteful() {
+			if !looking && (k.wasteful() || k.touched()) {
 				look.Reset(lookInterval)
 				looking = true
 			}
@@ -95,8 +95,9 @@ func (k *keeper) run() {
 			k.makeRoom(a.write)
 			close(a.done)
 		case <-look.C:
-			looking = false
-			k.look()
+			if looking = k.look(); looking {
+				look.Reset(lookInterval)
+			}
 		}
 	}
 }
@@ -212,18 +213,38 @@ func (k *keeper) wasteful() bool {
 	return k.limits.defragment(k.etcd.Backend().Size(), k.inUse(), true)
 }
 
-// look writes the file anew if that is worth it now.
-func (k *keeper) look() {
+// touched says whether enough was written for the file's pages in memory to count.
+func (k *keeper) touched() bool { return k.total.Load()-k.releaseTotal > quietBytes }
+
+// look writes the file anew, or gives its memory back, if that is worth it now. It says whether it is to be called again although nothing more is written.
+func (k *keeper) look() (again bool) {
 	total := k.total.Load()
 	quiet := total-k.lookTotal <= quietBytes
 	k.lookTotal = total
+	if k.touched() {
+		if again = !quiet; quiet {
+			k.release()
+		}
+	}
 	if time.Since(k.defragmented) < defragInterval && !k.limits.needed(k.etcd.Backend().Size()) {
-		return // the next commit asks again
+		return again // the next commit asks, too
 	}
 	if k.limits.defragment(k.etcd.Backend().Size(), k.inUse(), quiet) {
 		k.defragment("most of it is free")
 	}
 	k.clearAlarm()
+	return again
+}
+
+// release gives the memory of the file back; what is used comes back by itself.
+func (k *keeper) release() {
+	k.releaseTotal = k.total.Load()
+	tx := k.etcd.Backend().ReadTx()
+	tx.RLock() // who asks for a defragmentation through the socket, which maps another file, waits
+	defer tx.RUnlock()
+	if err := release(k.dir); err != nil {
+		k.log.Debug("etcd's memory stays as it is", "error", err)
+	}
 }
 
 // ask is a write that waits for room; done is closed when there is as much as can be made.
@@ -307,9 +328,7 @@ func (k *keeper) defragment(why string) {
 		return
 	}
 	took := time.Since(begin)
-	if err := release(k.dir); err != nil {
-		k.log.Debug("etcd's memory stays as it is", "error", err)
-	}
+	k.release()
 	k.log.Info("the store's file was written anew", "reason", why, "size", size(k.etcd.Backend().Size()), "before", size(before),
 		"inUse", size(k.inUse()), "blocked", took.Round(time.Millisecond))
 }

@@ -119,7 +119,8 @@ func size(n int64) string {
 const (
 	// commitInterval is how long a write may wait for etcd's commit to its database; it is in the log on the disk at once.
 	commitInterval = 100 * time.Millisecond
-	// lookInterval is how long after a write the keeper looks whether the file should be written anew, and how much is written meanwhile.
+	// lookInterval is how long after a write the keeper looks whether the file should be written anew or its memory given back, and how much is
+	// written meanwhile.
 	lookInterval = 10 * time.Second
 	// tellInterval is how often it is logged that old revisions were dropped.
 	tellInterval = time.Minute

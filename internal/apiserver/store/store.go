@@ -194,7 +194,7 @@ func (s *Store) open(config *storagebackend.ConfigForResource, resourcePrefix st
 		return apart{deletable}, raw.Close, nil
 	}
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             deletable,
+		Storage:             ageing{deletable, &ager{window: config.EventsHistoryWindow}},
 		Versioner:           versioner,
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
@@ -216,7 +216,7 @@ func (s *Store) open(config *storagebackend.ConfigForResource, resourcePrefix st
 	s.cachers = append(s.cachers, c)
 	s.mu.Unlock()
 	delegator := cacher.NewCacheDelegator(c, deletable)
-	return delegator, sync.OnceFunc(func() {
+	return remembering{delegator, apart{deletable}}, sync.OnceFunc(func() {
 		delegator.Stop()
 		c.Stop()
 		raw.Close()

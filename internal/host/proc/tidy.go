@@ -18,7 +18,8 @@ const (
 	tidyGarbage = 3 << 20
 	// slimQuiet is for how many looks nothing of note has to be done until the code is given back: what is needed again is faulted in.
 	slimQuiet = 5
-	// slimWork is how much has to have been allocated, in bytes, since that was done.
+	// slimWork is how much has to have been allocated, in bytes, since that was done. The first time it is done anyhow: a program that is ready
+	// goes on to start for a moment.
 	slimWork = 64 << 20
 )
 
@@ -46,7 +47,7 @@ func Tidy(ctx context.Context, room uint64) {
 			quiet = 0
 		}
 		switch {
-		case room > 0 && quiet >= slimQuiet && allocated-slimmed >= slimWork:
+		case room > 0 && quiet >= slimQuiet && (slimmed == 0 || allocated-slimmed >= slimWork):
 			_ = Slim() // else the code stays where it is, which the kernel can take, too
 			slimmed, tidied = allocated, allocated
 		case worthTidying(allocated-last, allocated-tidied):

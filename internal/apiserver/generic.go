@@ -124,6 +124,9 @@ func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Se
 	}
 	// The models for server-side apply are made; whoever asks for the documents can have the definitions made again.
 	config.OpenAPIV3Config.Definitions = nil
+	for _, group := range append(groups, core) {
+		group.StaticOpenAPISpec = nil // what closes a group's storages refers to it
+	}
 	if err := openapi.Install(s.generic.Handler.GoRestfulContainer, s.generic.Handler.NonGoRestfulMux,
 		config.OpenAPIConfig, config.OpenAPIV3Config); err != nil {
 		return fmt.Errorf("install OpenAPI: %w", err)

@@ -295,7 +295,8 @@ func arguments(cfg Config, work string, debian Debian) []string {
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB),
 		"-nodefaults", "-no-user-config", "-action", "reboot=" + restart, "-display", "none", "-serial", "stdio",
 		"-kernel", debian.Kernel, "-initrd", filepath.Join(work, ramdiskFile),
-		"-append", "console=ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check cgroup_no_v1=all systemd.log_target=kmsg systemd.log_level=notice systemd.show_status=false" + strings.Join(append([]string{""}, cfg.KernelArgs...), " "),
+		// A machine once said nothing for two minutes: earlyprintk would tell how far its kernel came.
+		"-append", "console=ttyS0 earlyprintk=serial,ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check cgroup_no_v1=all systemd.log_target=kmsg systemd.log_level=notice systemd.show_status=false" + strings.Join(append([]string{""}, cfg.KernelArgs...), " "),
 		"-drive", "if=none,id=root,format=raw,cache=unsafe,discard=unmap,file=" + filepath.Join(work, diskFile),
 		"-device", "virtio-blk-pci,drive=root",
 		"-device", "virtio-serial-pci",

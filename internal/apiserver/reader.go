@@ -11,8 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 // reader reads objects for the server's own decisions: who a token is for, whether somebody may. It needs no rights, and it takes no way but a function
@@ -41,62 +44,56 @@ func (r reader) Node(ctx context.Context, name string, fresh bool) (*corev1.Node
 
 // PodsOf are the pods of a node in a namespace, or in all, as the cache has them. They are found by an index.
 func (r reader) PodsOf(ctx context.Context, node, namespace string) ([]corev1.Pod, error) {
-	lister, ok := r.server.storages[corev1.SchemeGroupVersion]["pods"].(rest.Lister)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("pods cannot be listed"))
-	}
-	list, err := lister.List(genericrequest.WithNamespace(ctx, namespace), &metainternalversion.ListOptions{
+	pods, err := list[*corev1.PodList](ctx, r, corev1.SchemeGroupVersion.WithResource("pods"), namespace, &metainternalversion.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node), ResourceVersion: fromCache,
 	})
 	if err != nil {
 		return nil, err
-	}
-	pods, ok := list.(*corev1.PodList)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the list of pods is a %T", list))
 	}
 	return pods.Items, nil
 }
 
 // EndpointSlices are those of a service, as they are in the store.
 func (r reader) EndpointSlices(ctx context.Context, namespace, service string) ([]discoveryv1.EndpointSlice, error) {
-	lister, ok := r.server.storages[discoveryv1.SchemeGroupVersion]["endpointslices"].(rest.Lister)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("endpoint slices cannot be listed"))
-	}
-	list, err := lister.List(genericrequest.WithNamespace(ctx, namespace), &metainternalversion.ListOptions{
+	slices, err := list[*discoveryv1.EndpointSliceList](ctx, r, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), namespace, &metainternalversion.ListOptions{
 		LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service}),
 	})
 	if err != nil {
 		return nil, err
 	}
-	slices, ok := list.(*discoveryv1.EndpointSliceList)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the list of endpoint slices is a %T", list))
-	}
 	return slices.Items, nil
+}
+
+func list[L any](ctx context.Context, r reader, of schema.GroupVersionResource, namespace string, options *metainternalversion.ListOptions) (L, error) {
+	var none L
+	lister, ok := r.server.storages[of.GroupVersion()][of.Resource].(rest.Lister)
+	if !ok {
+		return none, apierrors.NewInternalError(fmt.Errorf("%s cannot be listed", of.Resource))
+	}
+	all, err := lister.List(genericrequest.WithNamespace(ctx, namespace), options)
+	if err != nil {
+		return none, err
+	}
+	typed, ok := all.(L)
+	if !ok {
+		return none, apierrors.NewInternalError(fmt.Errorf("the list of %s is a %T", of.Resource, all))
+	}
+	return typed, nil
 }
 
 // fromCache is the resource version of whatever the cache has (Kubernetes API concepts: resourceVersion "0").
 const fromCache = "0"
 
-func read[T any](ctx context.Context, r reader, resource, namespace, name string, fresh bool) (T, error) {
+func read[T resource.Object](ctx context.Context, r reader, of, namespace, name string, fresh bool) (T, error) {
 	options := &metav1.GetOptions{ResourceVersion: fromCache}
 	if fresh {
 		options.ResourceVersion = ""
 	}
-	obj, err := storageOf{r.server, corev1.SchemeGroupVersion.WithResource(resource)}.Get(genericrequest.WithNamespace(ctx, namespace), name, options)
-	var none T
-	switch {
-	case apierrors.IsNotFound(err):
+	from := storageOf{r.server, corev1.SchemeGroupVersion.WithResource(of)}
+	obj, err := resource.Get[T](genericrequest.WithNamespace(ctx, namespace), from, of, name, options)
+	if apierrors.IsNotFound(err) {
 		// The storage's own error would name the resource of the request.
-		return none, apierrors.NewNotFound(corev1.Resource(resource), name)
-	case err != nil:
-		return none, err
+		err = apierrors.NewNotFound(corev1.Resource(of), name)
 	}
-	typed, ok := obj.(T)
-	if !ok {
-		return none, apierrors.NewInternalError(fmt.Errorf("%s %s: the store holds a %T", resource, name, obj))
-	}
-	return typed, nil
+	return obj, err
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"monopod.dev/monopod/internal/apiserver/pki"
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 // NodeGetter reads Node objects.
@@ -120,19 +121,12 @@ func (a *Agents) Agent(ctx context.Context, nodeName string) (Agent, error) {
 
 // node reads the Node object.
 func (a *Agents) node(ctx context.Context, name string) (*corev1.Node, error) {
-	obj, err := a.cfg.Nodes.Get(ctx, name, &metav1.GetOptions{})
+	node, err := resource.Get[*corev1.Node](ctx, a.cfg.Nodes, "node", name, &metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		// The getter's own error would name the resource of the request.
 		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
 	}
-	if err != nil {
-		return nil, err
-	}
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("node %s: the store holds a %T", name, obj))
-	}
-	return node, nil
+	return node, err
 }
 
 // address chooses the node's address for the API server: an address before a name, which would have to be resolved.

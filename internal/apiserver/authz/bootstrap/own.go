@@ -11,26 +11,23 @@ import (
 func (p *Policy) own() {
 	ours := userNamed(pki.ControllersUser)
 	const prefix = "monopod:"
-	bind := func(role string) {
+	bind := func(name, role string) {
 		p.ClusterRoleBindings = append(p.ClusterRoleBindings, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metadata("", prefix+role, nil), Subjects: []rbacv1.Subject{ours},
+			ObjectMeta: metadata("", name, nil), Subjects: []rbacv1.Subject{ours},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		})
 	}
-	bind("system:kube-scheduler")
+	bind(prefix+"system:kube-scheduler", "system:kube-scheduler")
 	for _, name := range []string{
 		"certificate-controller", "clusterrole-aggregation-controller", "endpoint-controller", "endpointslice-controller", "endpointslicemirroring-controller",
 		"generic-garbage-collector", "namespace-controller", "node-controller", "root-ca-cert-publisher", "service-account-controller",
 	} {
-		bind(controller + name)
+		bind(prefix+controller+name, controller+name)
 	}
 	const more = prefix + "controllers"
 	p.clusterRole(more, nil,
 		on("list watch", core, "serviceaccounts"), on("list watch delete", core, "configmaps"), // that of root-ca replaces one that cannot be changed
 		on("delete", core, "pods"), // taint-eviction
 	)
-	p.ClusterRoleBindings = append(p.ClusterRoleBindings, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metadata("", more, nil), Subjects: []rbacv1.Subject{ours},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: more},
-	})
+	bind(more, more)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/reach"
+	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -30,15 +31,7 @@ type locator struct {
 }
 
 func (l locator) pod(ctx context.Context, name string) (*corev1.Pod, error) {
-	obj, err := l.pods.Get(ctx, name, &metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("pod %s: the store holds a %T", name, obj))
-	}
-	return pod, nil
+	return resource.Get[*corev1.Pod](ctx, l.pods, "pod", name, &metav1.GetOptions{})
 }
 
 // container finds the container of a pod that a stream is for, and the agent that has it.

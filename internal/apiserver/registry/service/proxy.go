@@ -71,7 +71,7 @@ func (r *ProxyREST) Connect(ctx context.Context, id string, options runtime.Obje
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid service request %q: it must be NAME, NAME:PORT, or SCHEME:NAME:PORT with the scheme http or https", id))
 	}
-	svc, err := r.service(ctx, name)
+	svc, err := resource.Get[*corev1.Service](ctx, r.services, "service", name, &metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -98,18 +98,6 @@ func (r *ProxyREST) Connect(ctx context.Context, id string, options runtime.Obje
 		refused = append(refused, err.Error())
 	}
 	return nil, noEndpoints(id, refused)
-}
-
-func (r *ProxyREST) service(ctx context.Context, name string) (*corev1.Service, error) {
-	obj, err := r.services.Get(ctx, name, &metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	svc, ok := obj.(*corev1.Service)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("service %s: the store holds a %T", name, obj))
-	}
-	return svc, nil
 }
 
 // to leads to an endpoint.

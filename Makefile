@@ -1,5 +1,6 @@
 # `make help` lists the targets.
 
+comma     := ,
 GO        ?= go
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
 BIN       := bin
@@ -10,9 +11,13 @@ CGO       := CGO_ENABLED=1
 CGO_TAGS  := seccomp netgo osusergo
 CGO_LDFLAGS := -linkmode external -extldflags "-static"
 CGO_PKGS  := ./cmd/monopod-executor ./internal/executor/...
-# go test, which runs what failed once more; all calls of one make are one run, in which at most one test may be FLAKY (test/run).
+# Every go command has these, so that what one has compiled serves all the others: vet, the linter, programs, tests, with cgo or without it, in this clone or
+# in another. A command that names tags of its own names these as well.
+export GOFLAGS := $(filter-out -trimpath -tags=netgo$(comma)osusergo,$(GOFLAGS)) -trimpath -tags=netgo$(comma)osusergo
+# go test, which runs what failed once more; all calls of one make are one run, in which at most one test may be FLAKY (test/run). The tests are vetted by
+# check; tests of an earlier run, here or in another clone, are not taken for run.
 RUN_ID    := $(shell date +%s)-$(shell echo $$PPID)
-GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky --
+GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky -- -vet=off -count 1
 # The upstream kubelet of test-kubelet, unless another one is named.
 KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
@@ -43,13 +48,13 @@ run: build $(BIN)/hello.tar need-root ## start a node with the example pod in it
 build: deps $(BIN)/monopod $(BIN)/monopod-executor $(BIN)/kubectl ## build bin/monopod, bin/monopod-executor and bin/kubectl
 
 $(BIN)/monopod: FORCE need-go
-	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $@ ./cmd/monopod
+	$(PLAIN) $(GO) build -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $@ ./cmd/monopod
 
 $(BIN)/monopod-executor: FORCE need-go
-	$(CGO) $(GO) build -trimpath -tags '$(CGO_TAGS)' -ldflags '$(LDFLAGS) $(CGO_LDFLAGS)' -o $@ ./cmd/monopod-executor
+	$(CGO) $(GO) build -tags '$(CGO_TAGS)' -ldflags '$(LDFLAGS) $(CGO_LDFLAGS)' -o $@ ./cmd/monopod-executor
 
 $(BIN)/kubectl: FORCE need-go
-	$(PLAIN) $(GO) build -trimpath -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $@ ./cmd/kubectl
+	$(PLAIN) $(GO) build -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $@ ./cmd/kubectl
 
 $(BIN)/test/kubelet-$(KUBELET_VERSION):
 	hack/upstream.sh cmd/kubelet $(KUBELET_VERSION) $@
@@ -61,7 +66,7 @@ $(BIN)/test/kubectl-%:
 	hack/upstream.sh cmd/kubectl $* $@
 
 $(BIN)/hello: FORCE need-go
-	$(PLAIN) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./examples/hello
+	$(PLAIN) $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./examples/hello
 
 $(BIN)/hello.tar: $(BIN)/hello
 	$(PLAIN) $(GO) run ./examples/hello/mkimage -binary $(BIN)/hello -o $@
@@ -82,17 +87,17 @@ test-host: need-root test-deps ## tests of the packages that make mounts, links,
 	$(CGO) $(GO_TEST) -p 1 -timeout 10m -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl, and a part of test-escape
-	$(PLAIN) $(GO_TEST) -p 1 -timeout 20m -count 1 -short -- ./test/escape ./test/e2e/... ./test/crash/...
+	$(PLAIN) $(GO_TEST) -p 1 -timeout 20m -short -- ./test/escape ./test/e2e/... ./test/crash/...
 
 test-escape: need-root vm-deps test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
 	$(PLAIN) $(GO) test -timeout 60m -count 1 ./test/escape $(ARGS)
 	$(PLAIN) $(GO) test -timeout 30m -count 1 -run '^TestEscapeOnCgroupV2$$' ./test/vm
 
 test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a part of the tests on pure cgroup v2, in a virtual machine
-	$(PLAIN) $(GO_TEST) -p 2 -timeout 30m -count 1 -- ./test/vm/...
+	$(PLAIN) $(GO_TEST) -p 2 -timeout 30m -- ./test/vm/...
 
 test-podman: need-root vm-deps test-deps build ## the CDI specs of the examples with Debian's podman, which is not installed for it
-	$(PLAIN) $(GO_TEST) -timeout 10m -count 1 -- ./test/podman
+	$(PLAIN) $(GO_TEST) -timeout 10m -- ./test/podman
 
 test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests that touch the host on pure cgroup v2, in virtual machines
 	$(PLAIN) $(GO) run ./test/vm/all -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(ARGS)
@@ -106,10 +111,10 @@ test-kubectl: need-root test-deps build $(KUBECTL_VERSIONS:%=$(BIN)/test/kubectl
 		$(GO) test -count 1 ./internal/apiserver $(ARGS); $(GO) test -count 1 -run 'TestWorkloads|TestExample' ./test/e2e $(ARGS); done
 
 test-kubelet: need-root test-deps build $(MONOPOD_KUBELET) $(MONOPOD_PLUGIN_SAMPLE) ## an upstream kubelet on our runtime; test/kubelet/README.md
-	$(PLAIN) MONOPOD_KUBELET='$(abspath $(MONOPOD_KUBELET))' MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags kubelet -timeout 30m -count 1 ./test/kubelet $(ARGS)
+	$(PLAIN) MONOPOD_KUBELET='$(abspath $(MONOPOD_KUBELET))' MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags kubelet,netgo,osusergo -timeout 30m -count 1 ./test/kubelet $(ARGS)
 
 test-plugins: need-root test-deps build $(MONOPOD_PLUGIN_SAMPLE) ## device plugins of others; test/plugins/README.md
-	$(PLAIN) MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags plugins -timeout 15m -count 1 ./test/plugins $(ARGS)
+	$(PLAIN) MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags plugins,netgo,osusergo -timeout 15m -count 1 ./test/plugins $(ARGS)
 
 flakes: need-root test-deps vm-deps build $(BIN)/hello.tar ## run tests again and again, to find the flaky ones: [PKG=...] [TIME=30m] [ROUNDS=n, 0 shows the tally]
 	@$(PLAIN) $(GO) run ./test/flakes -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(TIME),-time $(TIME)) $(if $(FORGET),-forget '$(FORGET)') $(PKG)

@@ -12,8 +12,8 @@ if [ -n "$unformatted" ]; then
 fi
 plain=$(CGO_ENABLED=0 go list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor)
 CGO_ENABLED=0 go vet $plain || fail=1
-CGO_ENABLED=0 go vet -tags kubelet ./test/kubelet || fail=1
-CGO_ENABLED=0 go vet -tags plugins ./test/plugins || fail=1
+CGO_ENABLED=0 go vet -tags kubelet,netgo,osusergo ./test/kubelet || fail=1
+CGO_ENABLED=0 go vet -tags plugins,netgo,osusergo ./test/plugins || fail=1
 CGO_ENABLED=1 go vet -tags "$tags" "$@" || fail=1
 # The linter's version is pinned in a module of its own, so that ours does not get what it needs. With cgo it sees all packages at once.
 if CGO_ENABLED=0 go build -modfile=hack/tools/go.mod -o bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint; then

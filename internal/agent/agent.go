@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagegc"
@@ -157,7 +158,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer providers.Wait()
 	defer cancel()
-	p := a.newRoster(ctx, client, reporter, recorder, worker.Config{Images: images, Providers: providers})
+	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers})
 	resources, err := a.podResources(p)
 	if err != nil {
 		return err
@@ -222,13 +223,13 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 	}
 }
 
-func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventRecorder, cfg worker.Config) *roster {
+func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventRecorder, cfg act.Config) *roster {
 	store := objects.New(ctx, a.kube, a.log)
 	var hostIPs []string
 	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
 		hostIPs = append(hostIPs, ip.String())
 	}
-	return newRoster(a.cfg.NodeName, a.kube, worker.Config{
+	return newRoster(a.cfg.NodeName, a.kube, worker.Config{Config: act.Config{
 		Runtime: client, Kube: a.kube, Devices: grants{a.cfg.Devices}, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: a.log}),
 		Volumes: volumes.New(volumes.Config{
 			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,
@@ -238,7 +239,7 @@ func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodesta
 		NodeName: a.cfg.NodeName, HostIPs: hostIPs, NodeMemory: node.Memory(), Allocatable: node.Allocatable,
 		API:        (&apiAddress{kube: a.kube, given: a.cfg.API}).find,
 		CgroupRoot: a.cfg.CgroupRoot, LogsDir: a.cfg.PodLogsDir, ResolvConf: "/etc/resolv.conf", Log: a.log,
-	}, a.cfg.Devices)
+	}}, a.cfg.Devices)
 }
 
 func eventScheme() *runtime.Scheme {

@@ -49,7 +49,7 @@ var _ DeviceManager = (*devices.Manager)(nil)
 // grants is a DeviceManager as the workers see it; with a nil manager no pod gets a device.
 type grants struct{ manager DeviceManager }
 
-// Admit implements worker.Devices.
+// Admit implements act.Devices.
 func (g grants) Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error) {
 	req := devices.PodRequest{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Created: pod.CreationTimestamp.Time}
 	add := func(c *v1.Container, role alloc.Role) {
@@ -76,7 +76,7 @@ func (g grants) Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
 	return g.manager.Admit(ctx, req)
 }
 
-// Grant implements worker.Devices.
+// Grant implements act.Devices.
 func (g grants) Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error) {
 	if g.manager == nil {
 		return devices.Grant{}, fmt.Errorf("container %s asks for devices, and this node has no device manager", container)
@@ -84,7 +84,7 @@ func (g grants) Grant(ctx context.Context, pod *v1.Pod, container string) (devic
 	return g.manager.Grant(ctx, source.Container{PodUID: string(pod.UID), PodNamespace: pod.Namespace, PodName: pod.Name, Name: container})
 }
 
-// GrantsOf implements worker.Devices.
+// GrantsOf implements act.Devices.
 func (g grants) GrantsOf(podUID string) []devices.GrantRecord {
 	if g.manager == nil {
 		return nil
@@ -92,7 +92,7 @@ func (g grants) GrantsOf(podUID string) []devices.GrantRecord {
 	return g.manager.GrantsOf(podUID)
 }
 
-// Release implements worker.Devices.
+// Release implements act.Devices.
 func (g grants) Release(ctx context.Context, podUID string) error {
 	if g.manager == nil {
 		return nil

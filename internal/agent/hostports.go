@@ -18,7 +18,7 @@ type hostPorts struct {
 	taken map[types.UID][]pods.HostPort
 }
 
-// Take implements worker.Ports.
+// Take implements act.Ports.
 func (h *hostPorts) Take(pod *v1.Pod, begun bool) bool {
 	ports := pods.HostPorts(&pod.Spec)
 	if len(ports) == 0 {
@@ -56,7 +56,7 @@ func (h *hostPorts) conflicts(uid types.UID, ports []pods.HostPort) bool {
 	return false
 }
 
-// Release implements worker.Ports.
+// Release implements act.Ports.
 func (h *hostPorts) Release(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/worker"
@@ -34,7 +35,7 @@ func TestTheLookAroundIsRepeated(t *testing.T) {
 	}
 	t.Cleanup(func() { client.Close() })
 	rt.Fail("ListPodSandbox", status.Error(codes.Internal, "not now"))
-	p := newRoster("node", fake.NewClientset(), worker.Config{Runtime: client, Log: log}, nil)
+	p := newRoster("node", fake.NewClientset(), worker.Config{Config: act.Config{Runtime: client, Log: log}}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); p.lookAround(ctx) }()

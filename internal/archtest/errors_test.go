@@ -16,7 +16,7 @@ var matches = []string{"strings.Contains", "strings.ContainsAny", "strings.HasPr
 
 // stringsAreMatched are the files that look into an error's string, with the reasons.
 var stringsAreMatched = map[string]string{
-	"internal/agent/worker/image.go": "the kubelet's convention with CRI: a known error is the beginning of a message",
+	"internal/agent/act/image.go": "the kubelet's convention with CRI: a known error is the beginning of a message",
 	"internal/image/registry.go":     "whether it has more than one line decides how it is printed",
 	"internal/network/cni/conf.go":   "whether what was told is told again",
 }

@@ -14,29 +14,10 @@ const (
 	ReasonDevicesNotReady  = "DevicesNotReady"
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	ReasonUnsupported      = "UnsupportedField"
-	ReasonNodePorts        = "NodePorts"
+	ReasonPostStartFailed  = "PostStartHookError"
 	// UnknownExitCode stands, with ReasonStatusUnknown, for a code that nobody knows.
 	UnknownExitCode = 255
 )
-
-// NodePortsMessage tells why a pod is not admitted.
-const NodePortsMessage = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-
-// verdict says whether, and why, a pod is at its end.
-type verdict string
-
-const (
-	goesOn           verdict = ""
-	allSucceeded     verdict = "all containers have succeeded"
-	someFailed       verdict = "a container has failed and is not restarted"
-	deadlineExceeded verdict = "the pod was active longer than its deadline"
-	unsupported      verdict = "the pod asks for what this node does not honour"
-	rejected         verdict = "the pod is never to have what it asks for"
-	portsTaken       verdict = "another pod has a port of the host that the pod asks for"
-	alreadyFinal     verdict = "the pod has finished"
-)
-
-func (v verdict) final() bool { return v != goesOn }
 
 // fateState is where a container is on its way.
 //
@@ -61,6 +42,8 @@ type fate struct {
 	// last is its newest container, dead the newest dead one before that; nil: none.
 	last, dead *Container
 	state      fateState
+	// old: the container is of before all were started again, or of an earlier sandbox where that makes a difference; it is run again whatever its end was.
+	old bool
 	// attempt and step are those of the next container, notBefore is when it may be started.
 	attempt   int32
 	step      int
@@ -69,12 +52,16 @@ type fate struct {
 
 // assessment is what both the actions and the status are derived from.
 type assessment struct {
-	sandbox     *Sandbox
-	init, main  []fate
-	initialized bool
-	verdict     verdict
+	sandbox *Sandbox
+	// init are the init containers and the sidecars, main the app containers, ephemeral those that look at the pod.
+	init, main, ephemeral []fate
+	initialized           bool
+	// verdict is how the pod ends; nil: it goes on.
+	verdict *Verdict
 	// startTime is when the agent first saw the pod, deadline is by when it has to have ended (zero: no deadline).
 	startTime, deadline time.Time
+	// renewed is when a container ended last whose end starts all containers again (KEP-5532); zero: none has.
+	renewed time.Time
 }
 
 func (a *assessment) deadlineSet() bool { return !a.deadline.IsZero() }
@@ -87,36 +74,52 @@ func assess(in *Input) assessment {
 	if s := in.Pod.Spec.ActiveDeadlineSeconds; s != nil {
 		a.deadline = a.startTime.Add(time.Duration(*s) * time.Second)
 	}
+	a.renewed = in.renewed()
 	for role, c := range pods.Containers(&in.Pod.Spec) {
 		switch role {
 		case pods.Init, pods.Sidecar:
-			a.init = append(a.init, initFate(in, a.sandbox, role, c))
+			a.init = append(a.init, a.judgeFate(in, newFate(in, role, c, in.Prior.InitContainerStatuses)))
 		case pods.App:
-			a.main = append(a.main, mainFate(in, role, c))
-		case pods.Ephemeral: // a pod that has one is refused
+			a.main = append(a.main, a.judgeFate(in, newFate(in, role, c, in.Prior.ContainerStatuses)))
+		case pods.Ephemeral:
+			a.ephemeral = append(a.ephemeral, a.judgeFate(in, newFate(in, role, c, in.Prior.EphemeralContainerStatuses)))
 		}
 	}
-	a.initialized = initialized(&a)
+	a.initialized = a.isInitialized(in)
 	a.verdict = a.judge(in)
 	return a
 }
 
-// initialized says that the init containers of the sandbox in use have done their work. Their containers may have been
-// removed since, but the others are only started after them.
-func initialized(a *assessment) bool {
+// isInitialized says that the init containers of the sandbox in use have done their work, and that the sidecars among them are up or were. Their containers may
+// have been removed since, but the others are only started after them.
+func (a *assessment) isInitialized(in *Input) bool {
 	if a.sandbox != nil {
 		for i := range a.main {
-			if c := a.main[i].last; c != nil && !c.lost && c.SandboxID == a.sandbox.ID {
+			if c := a.main[i].last; c != nil && !c.lost && c.SandboxID == a.sandbox.ID && !a.outdated(c) {
 				return true
 			}
 		}
 	}
 	for i := range a.init {
-		if a.init[i].state != succeeded {
+		if !in.hasDoneItsWork(&a.init[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+// hasDoneItsWork says of a container among the init containers that the next one may be started.
+func (in *Input) hasDoneItsWork(f *fate) bool {
+	if f.role == pods.Sidecar {
+		started, _ := in.readiness(f)
+		return started
+	}
+	return f.state == succeeded
+}
+
+// outdated says that a container is of before all were started again.
+func (a *assessment) outdated(c *Container) bool {
+	return !a.renewed.IsZero() && !c.CreatedAt.After(a.renewed)
 }
 
 func newFate(in *Input, role pods.Role, c *v1.Container, priors []v1.ContainerStatus) fate {
@@ -141,90 +144,61 @@ func newFate(in *Input, role pods.Role, c *v1.Container, priors []v1.ContainerSt
 	return f
 }
 
-// mainFate judges a container that runs beside the others.
-func mainFate(in *Input, role pods.Role, c *v1.Container) fate {
-	f := newFate(in, role, c, in.Prior.ContainerStatuses)
-	f.judge(in.Pod.Spec.RestartPolicy)
-	return f
-}
-
-// initFate judges an init container. Those of earlier sandboxes count as not run: what they set up is gone.
-func initFate(in *Input, sandbox *Sandbox, role pods.Role, c *v1.Container) fate {
-	f := newFate(in, role, c, in.Prior.InitContainerStatuses)
-	policy := in.Pod.Spec.RestartPolicy
-	if policy == v1.RestartPolicyAlways {
-		policy = v1.RestartPolicyOnFailure
-	}
-	if l := f.last; l != nil && l.State == Exited && sandbox != nil && l.SandboxID != sandbox.ID && !(policy == v1.RestartPolicyNever && l.ExitCode != 0) {
-		f.state, f.attempt = due, l.Attempt+1
-		return f
-	}
-	f.judge(policy)
-	return f
-}
-
-// judge derives the container's state from its newest container and the policy.
-func (f *fate) judge(policy v1.RestartPolicy) {
+// judgeFate derives the state of a container from its newest one and what is done when one of its role ends.
+func (a *assessment) judgeFate(in *Input, f fate) fate {
 	l := f.last
 	switch {
 	case l == nil:
 		f.state = due
+		return f
 	case l.State == Created:
 		f.state, f.attempt, f.step = due, l.Attempt, l.Step
+		return f
 	case l.alive():
-		f.state = up
+		f.state, f.old = up, a.outdated(l)
+		return f
+	}
+	policy := restartPolicy(&in.Pod.Spec, f.role, f.spec, l.ExitCode)
+	switch {
+	case a.outdated(l):
+		// Only who asked for the new start waits for having ended again and again.
+		f.old, f.state, f.attempt, f.step = true, due, l.Attempt+1, l.Step
+		if asksForAll(f.spec, l.ExitCode) {
+			f.step, f.notBefore = restart(l)
+		}
+	case f.role.AmongInit() && a.ofEarlierSandbox(l) && !(policy == v1.RestartPolicyNever && l.ExitCode != 0):
+		// What it set up is gone.
+		f.old, f.state, f.attempt = true, due, l.Attempt+1
+	case in.replaced(&f):
+		f.state, f.attempt, f.step = due, l.Attempt+1, 1
 	case policy == v1.RestartPolicyAlways, policy == v1.RestartPolicyOnFailure && l.ExitCode != 0:
 		f.state, f.attempt = due, l.Attempt+1
 		f.step, f.notBefore = restart(l)
+		if in.changed(&f) {
+			f.step, f.notBefore = 1, time.Time{}
+		}
 	case l.ExitCode == 0:
 		f.state = succeeded
 	default:
 		f.state = failed
 	}
+	return f
 }
 
-// begun says that an agent has taken the pod before, one that did not mind its fields, or that it got an ephemeral container since: it is not ended
-// for that.
-func (in *Input) begun() bool {
+func (a *assessment) ofEarlierSandbox(c *Container) bool {
+	return a.sandbox != nil && c.SandboxID != a.sandbox.ID
+}
+
+// changed says that a container was made from another specification than it has now: what it crashed of may be mended.
+func (in *Input) changed(f *fate) bool {
+	now, was := in.Hashes[f.spec.Name], f.last.Hash
+	return now != "" && was != "" && now != was
+}
+
+// replaced says that a container has ended because it was stopped for its specification had changed: it is started again whatever the policy says.
+func (in *Input) replaced(f *fate) bool { return in.changed(f) && in.Facts.of(Stopping, f.last.ID) }
+
+// Begun says that an agent has taken the pod before: it is not turned away for what this one thinks of it.
+func (in *Input) Begun() bool {
 	return in.Prior.StartTime != nil || len(in.Observed.Sandboxes)+len(in.Observed.Containers) > 0
-}
-
-// judge says whether the pod as a whole is at its end.
-func (a *assessment) judge(in *Input) verdict {
-	if p := in.Prior.Phase; p == v1.PodSucceeded || p == v1.PodFailed {
-		return alreadyFinal
-	}
-	if len(in.Unsupported) > 0 && !in.begun() {
-		return unsupported
-	}
-	if in.PortsTaken {
-		return portsTaken
-	}
-	if in.Rejection != nil {
-		return rejected
-	}
-	if a.deadlineSet() && !in.Now.Before(a.deadline) {
-		return deadlineExceeded
-	}
-	if !a.initialized {
-		for i := range a.init {
-			if a.init[i].state == failed {
-				return someFailed
-			}
-		}
-	}
-	anyFailed := false
-	for i := range a.main {
-		switch a.main[i].state {
-		case failed:
-			anyFailed = true
-		case succeeded:
-		default:
-			return goesOn
-		}
-	}
-	if anyFailed {
-		return someFailed
-	}
-	return allSucceeded
 }

@@ -29,7 +29,7 @@ func given(opts ...option) Input {
 				Containers:    []v1.Container{{Name: "a", Image: "img"}},
 			},
 		},
-		Granted: true, RuntimeName: "rt", HostIPs: []string{"10.0.0.1"}, Now: now,
+		Facts: Facts{{What: Granted}: {}, {What: VolumesMade}: {}}, RuntimeName: "rt", HostIPs: []string{"10.0.0.1"}, Now: now,
 		Ongoing: map[Key]Ongoing{}, Failures: map[Key]Failure{}, Hashes: map[string]string{},
 	}
 	for _, o := range opts {
@@ -108,6 +108,11 @@ func ongoing(v Verb, on string) option {
 	return func(in *Input) { in.Ongoing[Key{v, on}] = Ongoing{} }
 }
 
+// fact is one of a container that was noted so long ago.
+func fact(what What, id string, before time.Duration) option {
+	return func(in *Input) { in.Facts[Fact{what, id}] = ago(before) }
+}
+
 func stopping(id string, left time.Duration) option {
 	return func(in *Input) { in.Ongoing[Key{StopContainer, id}] = Ongoing{StopBy: now.Add(left)} }
 }
@@ -120,7 +125,7 @@ func failure(v Verb, on, reason string, before time.Duration, count int) option 
 
 func wantsDevice(granted bool) option {
 	return func(in *Input) {
-		in.Granted = granted
+		in.Facts.Set(Granted, granted)
 		in.Pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{"example.com/widget": resource.MustParse("1")}
 	}
 }
@@ -165,8 +170,8 @@ func sayAction(a Action) string {
 		return strings.TrimSpace(fmt.Sprintf("CreateSandbox #%d %s", a.Attempt, strings.Join(a.Replaces, ",")))
 	case StartContainer:
 		return fmt.Sprintf("StartContainer %s #%d step %d in %s", a.Container, a.Attempt, a.Step, a.Sandbox.ID)
-	case StopContainer:
-		return fmt.Sprintf("StopContainer %s within %s", a.ID, a.StopBy.Sub(now))
+	case StopContainer, PreStop:
+		return fmt.Sprintf("%s %s within %s", a.Verb, a.ID, a.StopBy.Sub(now))
 	case Release:
 		if a.Final {
 			return "Release all"
@@ -182,7 +187,7 @@ func sayStatus(st v1.PodStatus) string {
 	if st.Reason != "" {
 		b.WriteString("(" + st.Reason + ")")
 	}
-	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses) {
+	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
 		fmt.Fprintf(&b, " %s#%d=%s", c.Name, c.RestartCount, sayState(c.State))
 		if c.LastTerminationState.Terminated != nil {
 			fmt.Fprintf(&b, "<%s", sayState(c.LastTerminationState))
@@ -209,3 +214,5 @@ func sayState(s v1.ContainerState) string {
 	}
 	return "?"
 }
+
+func ends(v *Verdict) option { return func(in *Input) { in.Verdict = v } }

@@ -246,7 +246,7 @@ func sentence(resource string, ids, containers []string, state, why string) stri
 
 // FailedByDevices says why a pod is to fail that wants to when a device of it is not healthy any more; nil: it goes on, and is to be looked
 // at again at wake, unless that is zero. The devices of init containers that have done their work count only if others have them.
-func FailedByDevices(in *Input) (why *Rejection, wake time.Time) {
+func FailedByDevices(in *Input) (why *Verdict, wake time.Time) {
 	limit, wants := patience(in.Pod)
 	if over := in.Prior.Phase == v1.PodSucceeded || in.Prior.Phase == v1.PodFailed; over || !wants || in.terminating() {
 		return nil, time.Time{}
@@ -271,7 +271,7 @@ func FailedByDevices(in *Input) (why *Rejection, wake time.Time) {
 				state = "not known any more"
 			}
 			message := sentence(d.Resource, []string{d.ID}, []string{c.Name}, state, d.Message)
-			return &Rejection{Reason: ReasonUnhealthyDevices, Message: shortened(message)}, time.Time{}
+			return Rejected(ReasonUnhealthyDevices, shortened(message)), time.Time{}
 		}
 	}
 	return nil, wake

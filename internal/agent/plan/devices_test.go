@@ -200,7 +200,7 @@ func TestFailedByDevices(t *testing.T) {
 	}
 	// The pod is stopped, and has failed when nothing of it runs.
 	in = given(broken, wants("fail"), sandbox("s", 0, true), has("a", 0, "s", Running))
-	in.Rejection, _ = FailedByDevices(&in)
+	in.Verdict, _ = FailedByDevices(&in)
 	if got := said(Plan(in)); got != "StopContainer a0 within 30s" {
 		t.Errorf("decided %s", got)
 	}
@@ -208,7 +208,7 @@ func TestFailedByDevices(t *testing.T) {
 		t.Errorf("status %s %s %q", st.Phase, st.Reason, st.Message)
 	}
 	in = given(broken, wants("fail"), sandbox("s", 0, true), has("a", 0, "s", Exited))
-	in.Rejection, _ = FailedByDevices(&in)
+	in.Verdict, _ = FailedByDevices(&in)
 	if st := Status(in); st.Phase != v1.PodFailed {
 		t.Errorf("status %s", st.Phase)
 	}

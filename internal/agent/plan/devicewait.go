@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -42,7 +41,7 @@ func CheckDevicesDeadline(pod *v1.Pod) error {
 
 // FailedByDeadline says why a pod is to fail that has waited for its devices as long as it wants to; nil: it goes on, and is to be looked at again
 // at wake, unless that is zero.
-func FailedByDeadline(in *Input) (why *Rejection, wake time.Time) {
+func FailedByDeadline(in *Input) (why *Verdict, wake time.Time) {
 	limit, err := devicesDeadline(in.Pod)
 	if err != nil || limit == 0 {
 		return nil, time.Time{}
@@ -59,8 +58,8 @@ func FailedByDeadline(in *Input) (why *Rejection, wake time.Time) {
 	if at := since.Add(limit); in.Now.Before(at) {
 		return nil, at
 	}
-	return &Rejection{Reason: ReasonDevicesNotReady, Message: fmt.Sprintf("the pod has waited %s for its devices, as long as its annotation %s says: %s",
-		in.Now.Sub(since).Round(time.Second), DevicesDeadlineAnnotation, waits)}, time.Time{}
+	return Rejected(ReasonDevicesNotReady, fmt.Sprintf("the pod has waited %s for its devices, as long as its annotation %s says: %s",
+		in.Now.Sub(since).Round(time.Second), DevicesDeadlineAnnotation, waits)), time.Time{}
 }
 
 // waited is the condition of a pod that has begun to wait for its devices, and has not got them as far as is known; nil: it has not.
@@ -74,7 +73,7 @@ func (in *Input) waited() *v1.PodCondition {
 // withoutDevices says why the pod does not get its devices now; empty: it has them, or they were not asked for yet. While they are asked for again
 // it waits for what it waited for.
 func (in *Input) withoutDevices() string {
-	if in.Granted {
+	if in.Facts.Has(Granted) {
 		return ""
 	}
 	if f, failed := in.Failures[Key{Verb: GrantDevices}]; failed {
@@ -92,7 +91,7 @@ func (in *Input) lacksDevices(a *assessment, f *fate) string {
 	if why := in.withoutDevices(); why != "" {
 		return why
 	}
-	if !in.Granted || a.sandbox == nil || !f.role.AmongInit() && !a.initialized {
+	if !in.Facts.Has(Granted) || a.sandbox == nil || !f.role.AmongInit() && !a.initialized {
 		return "" // it is not its turn; what was said before was about the grant, which comes before the sandbox
 	}
 	if fail, failed := in.Failures[Key{StartContainer, f.spec.Name}]; failed {
@@ -109,20 +108,13 @@ func (in *Input) lacksDevices(a *assessment, f *fate) string {
 
 // awaits says for which devices the pod waits; empty: it does not.
 func (a *assessment) awaits(in *Input) string {
-	if a.verdict.final() || in.terminating() {
+	if a.verdict != nil || in.terminating() {
 		return ""
 	}
 	if why := in.withoutDevices(); why != "" && a.anyDue() {
 		return why
 	}
-	starts := a.main
-	if !a.initialized {
-		// One after the other: those after the first that has not done its work wait for that.
-		i := slices.IndexFunc(a.init, func(f fate) bool { return f.state != succeeded })
-		starts = a.init[i : i+1]
-	}
-	for i := range starts {
-		f := &starts[i]
+	for _, f := range a.turn(in) {
 		if f.state != due || in.Now.Before(f.notBefore) {
 			continue
 		}
@@ -133,12 +125,29 @@ func (a *assessment) awaits(in *Input) string {
 	return ""
 }
 
+// turn are the containers whose turn it is: of the init containers those up to the first that has not done its work, for which the others wait.
+func (a *assessment) turn(in *Input) (turn []*fate) {
+	for i := range a.init {
+		f := &a.init[i]
+		if f.role == pods.Sidecar || !a.initialized && f.state != succeeded {
+			turn = append(turn, f)
+		}
+		if !a.initialized && !in.hasDoneItsWork(f) {
+			return turn
+		}
+	}
+	for i := range a.main {
+		turn = append(turn, &a.main[i])
+	}
+	return turn
+}
+
 // devicesCondition tells whether a pod waits for devices, if it ever did. In a pod that is at its end it stays as it was.
 func devicesCondition(in *Input, a *assessment, st *v1.PodStatus) {
 	switch why := a.awaits(in); {
 	case why != "":
 		setCondition(in, st, v1.PodCondition{Type: DevicesReady, Status: v1.ConditionFalse, Reason: ReasonDevicesNotReady, Message: why})
-	case in.waited() != nil && !a.verdict.final() && !in.terminating():
+	case in.waited() != nil && a.verdict == nil && !in.terminating():
 		setCondition(in, st, v1.PodCondition{Type: DevicesReady, Status: v1.ConditionTrue})
 	}
 }

@@ -71,7 +71,7 @@ func TestWaitForDevices(t *testing.T) {
 		"its turn has not come":               {given(inits("i"), wantsDevice(true), s, has("i", 0, "s", Running), saidToWait("a")), "- | | PodInitializing"},
 		"nothing is to be started":            {given(wantsDevice(false), refused, s, has("a", 0, "s", Running)), "- |"},
 		"a pod that is deleted":               {given(wantsDevice(false), refused, waitsSince(time.Hour), deleted(time.Second)), "False 1h0m0s as before | | DevicesNotReady it failed"},
-		"a pod that has failed for it":        {given(wantsDevice(false), refused, waitsSince(time.Hour), func(in *Input) { in.Rejection = &Rejection{"DevicesNotReady", "too long"} }), "False 1h0m0s as before | DevicesNotReady too long | ContainerCreating"},
+		"a pod that has failed for it":        {given(wantsDevice(false), refused, waitsSince(time.Hour), func(in *Input) { in.Verdict = Rejected("DevicesNotReady", "too long") }), "False 1h0m0s as before | DevicesNotReady too long | ContainerCreating"},
 		"other devices than those at a grant": {given(wantsDevice(true), s, hasWaited, notStarted), "False 0s it failed | DevicesNotReady it failed | DevicesNotReady it failed"},
 	} {
 		if got := sayWait(Status(c.in)); got != strings.Join(strings.Fields(c.want), " ") {
@@ -121,7 +121,7 @@ func TestFailedByDeadline(t *testing.T) {
 	}
 	// It comes to its end at once.
 	in := given(wantsDevice(false), refused, waitsSince(time.Hour), within("5m"))
-	in.Rejection, _ = FailedByDeadline(&in)
+	in.Verdict, _ = FailedByDeadline(&in)
 	if got := said(Plan(in)); got != "Release" {
 		t.Errorf("decided %s", got)
 	}

@@ -75,6 +75,16 @@ func (o *Observed) current() *Sandbox {
 	return newest
 }
 
+// sandbox is the one of an ID; nil: it is gone.
+func (o *Observed) sandbox(id string) *Sandbox {
+	for i := range o.Sandboxes {
+		if o.Sandboxes[i].ID == id {
+			return &o.Sandboxes[i]
+		}
+	}
+	return nil
+}
+
 func newer(a, b *Sandbox) bool {
 	if a.Attempt != b.Attempt {
 		return a.Attempt > b.Attempt

@@ -21,22 +21,15 @@ type Input struct {
 	// Ongoing are the actions under way, Failures the last failures of those that did not succeed since.
 	Ongoing  map[Key]Ongoing
 	Failures map[Key]Failure
-	// Granted: the pod needs no devices, or has been given all of them.
-	Granted bool
+	// Facts are what has come of actions.
+	Facts Facts
 	// Devices are the devices that the containers have been granted, by the container's name; none of a container: it has none, or they
 	// have been given back.
 	Devices map[string][]Device
-	// Unsupported names the fields of the specification that this agent does not honour; a pod that has any fails at once, unless it
-	// has begun.
-	Unsupported []string
-	// Rejection: the pod is never to have what it asks for of the node, such as devices; it fails at once. Nil: that was not said.
-	Rejection *Rejection
-	// PortsTaken: another pod has a port of the host that this one asks for; it fails at once.
-	PortsTaken bool
-	// Released: volumes and devices were given back. Removed: the pod's directories and logs are gone as well.
-	Released, Removed bool
-	// Deleted: the API server was told that the pod is gone. A finalizer may keep the object.
-	Deleted bool
+	// Verdict is how the pod is to end, for a reason that is not in its containers; nil: there is none.
+	Verdict *Verdict
+	// Probed is what the probes of the containers have found, by container ID.
+	Probed map[string]Probed
 	// VolumesStale: what the pod's volumes were written from has changed.
 	VolumesStale bool
 	// Hashes are the hashes of the containers' present specifications, by container name.
@@ -49,35 +42,6 @@ type Input struct {
 	Now     time.Time
 }
 
-// Rejection is why a pod is never to run here, as its status tells it.
-type Rejection struct{ Reason, Message string }
-
-// Verb is the kind of an action.
-type Verb string
-
-// The verbs. Each action is idempotent: a worker that does not know whether one was carried out repeats it.
-const (
-	// GrantDevices has the pod admitted with the devices of all its containers.
-	GrantDevices Verb = "GrantDevices"
-	// CreateSandbox prepares the pod's directories and volumes and makes its sandbox, after it has stopped those it
-	// replaces.
-	CreateSandbox Verb = "CreateSandbox"
-	// UpdateVolumes brings volumes that are written from objects up to date.
-	UpdateVolumes Verb = "UpdateVolumes"
-	StopSandbox   Verb = "StopSandbox"
-	// RemoveSandbox stops and removes a sandbox with all its containers.
-	RemoveSandbox Verb = "RemoveSandbox"
-	// StartContainer gets the image, creates the container and starts it.
-	StartContainer Verb = "StartContainer"
-	StopContainer  Verb = "StopContainer"
-	// RemoveContainer removes one that is not running.
-	RemoveContainer Verb = "RemoveContainer"
-	// Release gives back the pod's volumes and devices; Final also removes its directories and logs.
-	Release Verb = "Release"
-	// DeleteObject tells the API server that the pod is gone, once its last status was written.
-	DeleteObject Verb = "DeleteObject"
-)
-
 // Action is one thing to do. Which fields are used depends on the verb.
 type Action struct {
 	Verb Verb
@@ -89,48 +53,22 @@ type Action struct {
 	Attempt uint32
 	// Step is the back-off step that the new container is born with.
 	Step int
-	// Sandbox is where the container is created.
+	// Sandbox is where the container is, or is created.
 	Sandbox *Sandbox
 	// Replaces are the sandboxes that a new one takes the place of.
 	Replaces []string
 	// StopBy is when a container that is stopped gets killed.
 	StopBy time.Time
-	// Why is the message of the event that tells of a stop; empty: the pod ends.
-	Why string
+	// Why is the message of the event that tells of a stop; empty: the pod ends. Told: an event has told of this stop.
+	Why  string
+	Told bool
 	// Final: the pod is deleted, so its directories and logs go too.
 	Final bool
 }
 
-// Key names what an action works on; of two actions with one key only one is under way.
-type Key struct {
-	Verb Verb
-	On   string
-}
-
-// Key returns the action's key.
-func (a Action) Key() Key {
-	switch a.Verb {
-	case StartContainer:
-		return Key{a.Verb, a.Container}
-	case StopSandbox, RemoveSandbox, StopContainer, RemoveContainer:
-		return Key{a.Verb, a.ID}
-	default:
-		return Key{Verb: a.Verb}
-	}
-}
-
-// begins says that the action brings something into being, so that it is cancelled when the pod is to end.
-func (k Key) begins() bool {
-	switch k.Verb {
-	case GrantDevices, CreateSandbox, UpdateVolumes, StartContainer:
-		return true
-	}
-	return false
-}
-
 // Ongoing is an action under way.
 type Ongoing struct {
-	// StopBy is the deadline that a StopContainer was begun with.
+	// StopBy is by when a container is to have ended that is being stopped.
 	StopBy time.Time
 }
 
@@ -173,7 +111,7 @@ func Plan(in Input) Result {
 	switch {
 	case in.terminating():
 		d.terminate()
-	case d.a.verdict.final():
+	case d.a.verdict != nil:
 		d.finish()
 	default:
 		d.run()
@@ -209,32 +147,16 @@ func (d *decision) do(a Action) bool {
 	return true
 }
 
+func (d *decision) cancel(k Key) {
+	if _, under := d.in.Ongoing[k]; under {
+		d.res.Cancel = append(d.res.Cancel, k)
+	}
+}
+
 func (d *decision) wake(at time.Time) {
 	if d.res.Wake.IsZero() || at.Before(d.res.Wake) {
 		d.res.Wake = at
 	}
-}
-
-// halt cancels what brings things into being and stops what runs. It says whether all has come to rest.
-func (d *decision) halt(stopBy time.Time, why string) (rest bool) {
-	rest = true
-	for k := range d.in.Ongoing {
-		if k.begins() {
-			d.res.Cancel = append(d.res.Cancel, k)
-			rest = false
-		}
-	}
-	for i := range d.in.Observed.Containers {
-		if c := &d.in.Observed.Containers[i]; c.alive() {
-			d.stop(c, stopBy, why)
-			rest = false
-		}
-	}
-	return rest
-}
-
-func (d *decision) stop(c *Container, by time.Time, why string) {
-	d.do(Action{Verb: StopContainer, ID: c.ID, Container: c.Name, StopBy: by, Why: why})
 }
 
 // terminate ends a pod that is deleted.
@@ -254,23 +176,19 @@ func (d *decision) terminate() {
 	}
 	switch {
 	case len(d.in.Observed.Sandboxes)+len(d.in.Observed.Containers) > 0:
-	case !d.in.Removed:
+	case !d.in.Facts.Has(Removed):
 		d.do(Action{Verb: Release, Final: true})
 	case d.in.Gone:
 		// The answer to the deletion may still be on its way.
 		d.res.Done = len(d.in.Ongoing) == 0
-	case !d.in.Deleted:
+	case !d.in.Facts.Has(Deleted):
 		d.do(Action{Verb: DeleteObject})
 	}
 }
 
 // finish brings a pod to rest that will not run again, and keeps its last containers for their logs.
 func (d *decision) finish() {
-	by := d.in.Now.Add(grace(d.in.Pod))
-	if d.a.verdict == deadlineExceeded {
-		by = d.a.deadline.Add(grace(d.in.Pod))
-	}
-	if !d.halt(by, "") {
+	if !d.halt(d.a.verdict.stopBy(d.in), "") {
 		return
 	}
 	d.prune()
@@ -279,14 +197,7 @@ func (d *decision) finish() {
 			d.do(Action{Verb: StopSandbox, ID: s.ID})
 		}
 	}
-	if !d.in.Released {
+	if !d.in.Facts.Has(Released) {
 		d.do(Action{Verb: Release})
 	}
-}
-
-func grace(pod *v1.Pod) time.Duration {
-	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		return time.Duration(*s) * time.Second
-	}
-	return 30 * time.Second
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -21,8 +20,8 @@ func TestPlan(t *testing.T) {
 			in.Prior.StartTime = metaTime(ago(time.Minute))
 		}
 	}
-	released := func(in *Input) { in.Released = true }
-	removed := func(in *Input) { in.Removed = true }
+	released := func(in *Input) { in.Facts.Set(Released, true) }
+	removed := func(in *Input) { in.Facts.Set(Removed, true) }
 	stale := func(in *Input) { in.VolumesStale = true }
 	cases := []struct {
 		name   string
@@ -138,7 +137,7 @@ func TestPlan(t *testing.T) {
 		{"one after the other", given(stale, sandbox("s", 0, true), has("a", 0, "s", Running), ongoing(UpdateVolumes, "")), "", ""},
 		{"not before they are there", given(stale), "CreateSandbox #0", ""},
 		{"not while they are being made", given(stale, sandbox("s", 0, true), ongoing(CreateSandbox, ""), has("a", 0, "s", Running)), "", ""},
-		{"nor are they made while they are being changed", given(sandbox("s", 0, false), has("a", 0, "s", Exited), ongoing(UpdateVolumes, "")), "", ""},
+		{"nor are they made while they are being changed", given(sandbox("s", 0, false), has("a", 0, "s", Exited), ongoing(UpdateVolumes, ""), func(in *Input) { in.Facts.Set(VolumesMade, false) }), "", ""},
 		{"an end does not wait for them", given(stale, sandbox("s", 0, true), ongoing(UpdateVolumes, ""), deleted(time.Second)), "cancel UpdateVolumes", ""},
 
 		// What the runtime has forgotten.
@@ -161,14 +160,9 @@ func TestPlan(t *testing.T) {
 		{"and fails the pod", given(sandbox("s", 0, true), has("a", 0, "s", Exited, code(137)), deadline(50)), "Release; StopSandbox s",
 			"Failed(DeadlineExceeded) a#0=Error(137) PodReadyToStartContainers Initialized"},
 		{"a pull is cancelled by the deadline", given(sandbox("s", 0, true), ongoing(StartContainer, "a"), deadline(50)), "cancel StartContainer a", ""},
-		{"what is not honoured fails at once", given(func(in *Input) { in.Unsupported = []string{"spec.x"} }), "Release",
-			"Failed(UnsupportedField) a#0=ContainerCreating Initialized"},
-		{"nor after a reboot", given(func(in *Input) { in.Unsupported = []string{"spec.x"} }, prior(v1.PodStatus{StartTime: &metav1.Time{Time: now}})), "CreateSandbox #0", ""},
-		{"but not once the pod runs", given(sandbox("s", 0, true), has("a", 0, "s", Running), func(in *Input) { in.Unsupported = []string{"spec.x"} }), "",
-			"Running a#0=running PodReadyToStartContainers Initialized ContainersReady Ready"},
-		{"and what is never to have its devices", given(wantsDevice(false), func(in *Input) { in.Rejection = &Rejection{"UnexpectedAdmissionError", "too old"} }), "Release",
+		{"what is never to have its devices fails at once", given(wantsDevice(false), ends(Rejected("UnexpectedAdmissionError", "too old"))), "Release",
 			"Failed(UnexpectedAdmissionError) a#0=ContainerCreating Initialized"},
-		{"so does what another pod has", given(func(in *Input) { in.PortsTaken = true }), "Release",
+		{"so does what another pod has", given(ends(Rejected("NodePorts", "taken"))), "Release",
 			"Failed(NodePorts) a#0=ContainerCreating Initialized"},
 		{"after that nothing is done", given(policy(never), sandbox("s", 0, false), has("a", 0, "s", Exited), released), "", ""},
 
@@ -191,7 +185,7 @@ func TestPlan(t *testing.T) {
 		{"then all is given back", given(deleted(time.Second)), "Release all", ""},
 		{"and the logs, when that was done at its end", given(deleted(time.Second), released), "Release all", ""},
 		{"then the object goes", given(deleted(time.Second), removed), "DeleteObject", ""},
-		{"once", given(deleted(time.Second), removed, func(in *Input) { in.Deleted = true }), "", ""},
+		{"once", given(deleted(time.Second), removed, func(in *Input) { in.Facts.Set(Deleted, true) }), "", ""},
 		{"a finished pod is deleted the same way", given(policy(never), sandbox("s", 0, false), has("a", 0, "s", Exited), deleted(30*time.Second),
 			prior(v1.PodStatus{Phase: v1.PodSucceeded})), "RemoveSandbox s", ""},
 

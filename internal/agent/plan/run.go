@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"monopod.dev/monopod/internal/pods"
+)
 
 // run brings a pod up and keeps it up.
 func (d *decision) run() {
@@ -15,16 +19,46 @@ func (d *decision) run() {
 		d.createSandbox()
 		return
 	}
-	if d.in.VolumesStale && !d.ongoing(CreateSandbox) {
+	if d.in.VolumesStale && !d.ongoing(CreateSandbox) && !d.ongoing(MakeVolumes) {
 		d.do(Action{Verb: UpdateVolumes})
+	}
+	if !d.renew() {
+		return
+	}
+	for i := range d.a.ephemeral {
+		d.runContainer(&d.a.ephemeral[i])
 	}
 	if !d.a.initialized {
 		d.runInit()
 		return
 	}
-	for i := range d.a.main {
-		d.runContainer(&d.a.main[i])
+	for i := range d.a.init {
+		if f := &d.a.init[i]; f.role == pods.Sidecar {
+			d.runContainer(f)
+		}
 	}
+	for i := range d.a.main {
+		f := &d.a.main[i]
+		d.runContainer(f)
+		// Those after one with a postStart hook are started when it is done, as by a kubelet: some count on that.
+		if l := f.spec.Lifecycle; l != nil && l.PostStart != nil && (f.state == due && f.attempt == 0 || f.state == up && d.in.postStartDue(f)) {
+			return
+		}
+	}
+}
+
+// renew stops what is of before all containers were started again. It says whether that is done.
+func (d *decision) renew() bool {
+	done := true
+	for _, list := range [][]fate{d.a.main, d.a.init} {
+		for i := len(list) - 1; i >= 0; i-- {
+			if f := &list[i]; f.state == up && f.old {
+				d.stop(f.last, d.in.Now.Add(grace(d.in.Pod)), "All containers of the pod are restarted", done)
+				done = false
+			}
+		}
+	}
+	return done
 }
 
 // ongoing says that an action of which there is one a pod is under way.
@@ -39,7 +73,7 @@ func (d *decision) settle() bool {
 	for i := range d.in.Observed.Containers {
 		c := &d.in.Observed.Containers[i]
 		if c.alive() && (d.a.sandbox == nil || c.SandboxID != d.a.sandbox.ID) {
-			d.stop(c, d.in.Now.Add(grace(d.in.Pod)), "Pod sandbox changed, it will be killed and re-created.")
+			d.stop(c, d.in.Now.Add(grace(d.in.Pod)), "Pod sandbox changed, it will be killed and re-created.", true)
 			settled = false
 		}
 	}
@@ -53,12 +87,14 @@ func (d *decision) settle() bool {
 
 // createSandbox makes the sandbox, the devices first: without them nothing of the pod is started.
 func (d *decision) createSandbox() {
-	if !d.in.Granted {
+	if !d.in.Facts.Has(Granted) {
 		d.do(Action{Verb: GrantDevices})
 		return
 	}
-	if d.ongoing(UpdateVolumes) {
-		// Both write the volumes.
+	if !d.in.Facts.Has(VolumesMade) {
+		if !d.ongoing(UpdateVolumes) { // both write the volumes
+			d.do(Action{Verb: MakeVolumes})
+		}
 		return
 	}
 	a := Action{Verb: CreateSandbox}
@@ -69,33 +105,29 @@ func (d *decision) createSandbox() {
 	d.do(a)
 }
 
-// runInit runs the init containers, one after the other.
+// runInit runs the init containers, one after the other; the sidecars among them are kept up from their turn on.
 func (d *decision) runInit() {
 	for i := range d.a.init {
 		f := &d.a.init[i]
-		if f.state == succeeded {
-			continue
+		if f.role == pods.Sidecar || f.state != succeeded {
+			d.runContainer(f)
 		}
-		d.runContainer(f)
-		return
+		if !d.in.hasDoneItsWork(f) {
+			return
+		}
 	}
 }
 
-// runContainer starts a container when it is due, and stops one whose specification has changed.
+// runContainer starts a container when it is due, and looks after one that is up.
 func (d *decision) runContainer(f *fate) {
-	if !d.in.Granted {
+	if !d.in.Facts.Has(Granted) {
 		// A restarted agent finds the sandbox there; the grant is on record, unless it ended just then, and is asked for again.
 		d.do(Action{Verb: GrantDevices})
 		return
 	}
 	switch f.state {
 	case up:
-		if c := f.last; c.State == Unknown {
-			d.stop(c, d.in.Now, fmt.Sprintf("Container %s is in an unknown state, it will be killed", c.Name))
-		} else if h := d.in.Hashes[f.spec.Name]; !f.role.AmongInit() && h != "" && c.Hash != "" && c.Hash != h {
-			d.stop(c, d.in.Now.Add(grace(d.in.Pod)),
-				fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
-		}
+		d.lookAfter(f)
 	case due:
 		if d.in.Now.Before(f.notBefore) {
 			d.wake(f.notBefore)
@@ -114,6 +146,32 @@ func (d *decision) runContainer(f *fate) {
 		if fail, ok := d.in.Failures[Key{StartContainer, f.spec.Name}]; ok && fail.showsAttempt(d.in.Now) {
 			d.wake(fail.At.Add(attemptShown))
 		}
+	}
+}
+
+// lookAfter stops a container that cannot stay, and runs its postStart hook.
+func (d *decision) lookAfter(f *fate) {
+	c, by := f.last, d.in.Now.Add(grace(d.in.Pod))
+	probed := d.in.Probed[c.ID]
+	hook, hookFailed := d.in.Failures[Key{PostStart, c.ID}]
+	_, stopping := d.in.Facts[Fact{Stopping, c.ID}]
+	switch {
+	case c.State == Unknown:
+		d.stop(c, d.in.Now, fmt.Sprintf("Container %s is in an unknown state, it will be killed", c.Name), true)
+	case f.role != pods.Ephemeral && d.in.changed(f):
+		d.stop(c, by, fmt.Sprintf("Container %s definition changed, will be restarted", c.Name), true)
+	case hookFailed:
+		d.stop(c, by, hook.Reason, true)
+	case probed.Failed:
+		if probed.Grace != nil {
+			by = d.in.Now.Add(*probed.Grace)
+		}
+		d.stop(c, by, probed.Why, true)
+	case stopping:
+		// Why it is being stopped is past, as a probe that has failed and then succeeded: it goes on with it.
+		d.stop(c, by, "", true)
+	case c.State == Running && d.in.postStartDue(f):
+		d.do(Action{Verb: PostStart, ID: c.ID, Container: c.Name, Sandbox: d.a.sandbox})
 	}
 }
 

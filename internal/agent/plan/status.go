@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Status tells what the pod's status is. Conditions that this agent does not own, and fields that others write, are those
@@ -22,16 +24,19 @@ func Status(in Input) v1.PodStatus {
 		}
 	}
 	podIPs(&in, &a, &st)
-	st.InitContainerStatuses, st.ContainerStatuses = nil, nil
-	for i := range a.init {
-		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(&in, &a, &a.init[i]))
-	}
-	for i := range a.main {
-		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(&in, &a, &a.main[i]))
-	}
+	st.InitContainerStatuses = statuses(&in, &a, a.init)
+	st.ContainerStatuses = statuses(&in, &a, a.main)
+	st.EphemeralContainerStatuses = statuses(&in, &a, a.ephemeral)
 	phase(&in, &a, &st)
 	conditions(&in, &a, &st)
 	return st
+}
+
+func statuses(in *Input, a *assessment, of []fate) (all []v1.ContainerStatus) {
+	for i := range of {
+		all = append(all, containerStatus(in, a, &of[i]))
+	}
+	return all
 }
 
 // podIPs sets the addresses. A pod keeps showing the last ones when its sandbox is gone, as long as it may come back.
@@ -54,43 +59,47 @@ func podIPs(in *Input, a *assessment, st *v1.PodStatus) {
 
 // phase derives the phase, and the reason and message of a pod that waits as a whole or has failed as a whole.
 func phase(in *Input, a *assessment, st *v1.PodStatus) {
-	if a.verdict == alreadyFinal {
+	v := a.verdict
+	if v != nil && v.told {
 		return
 	}
 	st.Reason, st.Message = "", ""
-	st.Phase = livePhase(a)
-	switch a.verdict {
-	case goesOn:
-		if why := a.awaits(in); why != "" && (st.Phase == v1.PodPending || !in.Granted) {
-			st.Reason, st.Message = ReasonDevicesNotReady, why
-		} else if f, ok := in.Failures[Key{Verb: CreateSandbox}]; ok && a.sandbox == nil && !in.terminating() {
-			st.Message = f.Message
+	st.Phase = livePhase(in, a)
+	if v != nil {
+		st.Reason, st.Message = v.Reason, v.Message
+		if v.Condition != nil {
+			setCondition(in, st, *v.Condition)
 		}
-	case deadlineExceeded:
-		st.Reason = ReasonDeadlineExceeded
-		st.Message = "Pod was active on the node longer than the specified deadline"
-	case unsupported:
-		st.Reason = ReasonUnsupported
-		st.Message = "this node does not support: " + strings.Join(in.Unsupported, ", ") + "; remove these fields"
-	case rejected:
-		st.Reason, st.Message = in.Rejection.Reason, in.Rejection.Message
-	case portsTaken:
-		// In a kubelet's words, which controllers and people know.
-		st.Reason = ReasonNodePorts
-		st.Message = saidRejected + NodePortsMessage
+	} else if why := a.awaits(in); why != "" && (st.Phase == v1.PodPending || !in.Facts.Has(Granted)) {
+		st.Reason, st.Message = ReasonDevicesNotReady, why
+	} else if f, failed := in.beforeSandbox(); failed && a.sandbox == nil && !in.terminating() {
+		st.Message = f.Message
 	}
-	over := a.verdict.final() || in.terminating() && ended(st)
+	over := v != nil || in.terminating() && ended(st)
 	if !over || in.Observed.anyAlive() || slices.ContainsFunc(keys(in.Ongoing), func(k Key) bool { return k.begins() }) {
 		return
 	}
-	st.Phase = v1.PodFailed
-	if a.verdict == allSucceeded || a.verdict == goesOn && allExitedZero(st) {
+	switch {
+	case v != nil:
+		st.Phase = v.Phase
+	case allExitedZero(st):
 		st.Phase = v1.PodSucceeded
+	default:
+		st.Phase = v1.PodFailed
 	}
 }
 
-// saidRejected is how the message begins of a pod that a kubelet does not admit.
-const saidRejected = "Pod was rejected: "
+// beforeSandbox is why there is no sandbox yet, if something has failed.
+func (in *Input) beforeSandbox() (f Failure, failed bool) {
+	if f, failed = in.Failures[Key{Verb: MakeVolumes}]; failed {
+		return f, true
+	}
+	f, failed = in.Failures[Key{Verb: CreateSandbox}]
+	return f, failed
+}
+
+// SaidRejected is how the message begins of a pod that a kubelet does not admit.
+const SaidRejected = "Pod was rejected: "
 
 // EndEvent is the event that tells why a pod has failed as a whole, as its status says. It is a kubelet's: a deadline is what was asked for, and no
 // cause to warn; that it was a rejection the event says by its reason.
@@ -99,7 +108,7 @@ func EndEvent(st *v1.PodStatus) (kind, reason, message string) {
 	if st.Reason == ReasonDeadlineExceeded {
 		kind = v1.EventTypeNormal
 	}
-	return kind, st.Reason, strings.TrimPrefix(st.Message, saidRejected)
+	return kind, st.Reason, strings.TrimPrefix(st.Message, SaidRejected)
 }
 
 func (a *assessment) anyDue() bool {
@@ -127,13 +136,13 @@ func keys(m map[Key]Ongoing) []Key {
 	return ks
 }
 
-// livePhase is Pending until each container has been started once.
-func livePhase(a *assessment) v1.PodPhase {
+// livePhase is Pending until each container has been started once, its postStart hook included.
+func livePhase(in *Input, a *assessment) v1.PodPhase {
 	if !a.initialized {
 		return v1.PodPending
 	}
 	for i := range a.main {
-		if c := a.main[i].last; c == nil || c.State == Created && a.main[i].attempt == 0 {
+		if c := a.main[i].last; c == nil || c.State == Created && a.main[i].attempt == 0 || c.State == Running && c.Attempt == 0 && in.postStartDue(&a.main[i]) {
 			return v1.PodPending
 		}
 	}
@@ -148,7 +157,6 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 		cs.LastTerminationState = f.prior.LastTerminationState
 		cs.Resources, cs.AllocatedResources = f.prior.Resources, f.prior.AllocatedResources
 	}
-	started := false
 	if l := f.last; l != nil {
 		cs.RestartCount = max(cs.RestartCount, l.Attempt)
 		cs.ContainerID = in.fullID(l.ID)
@@ -161,19 +169,24 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 		if f.dead != nil {
 			cs.LastTerminationState = v1.ContainerState{Terminated: in.terminated(f.dead)}
 		}
-		started = l.State == Running
 	}
 	cs.AllocatedResourcesStatus = in.allocatedResources(a, f)
 	cs.State = in.containerState(a, f, &cs)
-	cs.Ready = started && cs.State.Running != nil || f.role.AmongInit() && f.state == succeeded
-	cs.Started = &started
+	started, ready := in.readiness(f)
+	switch f.role {
+	case pods.Ephemeral: // they have neither
+		return cs
+	case pods.Init:
+		ready = f.state == succeeded
+	}
+	cs.Ready, cs.Started = ready, &started
 	return cs
 }
 
 // containerState tells the state; where a dead container waits for its successor, its end moves to the last state.
 func (in *Input) containerState(a *assessment, f *fate, cs *v1.ContainerStatus) v1.ContainerState {
 	l := f.last
-	if l != nil && l.State == Running {
+	if l != nil && l.State == Running && !in.postStartDue(f) {
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(l.StartedAt)}}
 	}
 	if l != nil && l.State == Exited {
@@ -190,7 +203,7 @@ func (in *Input) containerState(a *assessment, f *fate, cs *v1.ContainerStatus) 
 
 // waitingAgain says why a dead container's successor is not there yet; empty: there will be none, or it is not due.
 func (in *Input) waitingAgain(a *assessment, f *fate) (reason, message string) {
-	if a.verdict.final() || in.terminating() || f.state != due {
+	if a.verdict != nil || in.terminating() || f.state != due {
 		return "", ""
 	}
 	if !f.notBefore.IsZero() && in.Now.Before(f.notBefore) {
@@ -213,11 +226,11 @@ func (in *Input) waitingFirst(a *assessment, f *fate) (reason, message string) {
 	switch fail, failed := in.Failures[Key{StartContainer, f.spec.Name}]; {
 	case f.last != nil && f.last.State == Unknown:
 		return ReasonStatusUnknown, "the runtime cannot tell the state of the container; it will be stopped"
-	case a.verdict == goesOn && in.lacksDevices(a, f) != "":
+	case a.verdict == nil && in.lacksDevices(a, f) != "":
 		return ReasonDevicesNotReady, in.lacksDevices(a, f)
 	case failed && a.sandbox != nil:
 		return in.failed(f, fail)
-	case !f.role.AmongInit() && len(a.init) > 0 && !a.initialized:
+	case f.role == pods.App && len(a.init) > 0 && !a.initialized:
 		return ReasonPodInitializing, ""
 	default:
 		return ReasonContainerCreating, ""

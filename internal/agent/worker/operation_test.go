@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/plan"
 )
 
@@ -21,7 +22,7 @@ func pulling() (*Worker, *v1.Pod) {
 		})
 	}
 	return &Worker{
-		log: slog.New(slog.DiscardHandler), ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{},
+		log: slog.New(slog.DiscardHandler), ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{}, facts: plan.Facts{},
 	}, pod
 }
 
@@ -40,7 +41,7 @@ func TestBackOffOfPulls(t *testing.T) {
 	w, pod := pulling()
 	broken := errors.New("it is broken")
 	fail := func(op *operation, image, reason string) {
-		w.finished(result{op: op, err: ofImage(image, reason, broken)})
+		w.finished(result{op: op, err: &act.Failed{Reason: reason, Image: image, Err: broken}})
 	}
 	expect := func(container string, count int) {
 		t.Helper()
@@ -68,9 +69,9 @@ func TestBackOffOfPulls(t *testing.T) {
 	}
 	expect("c", 1)
 	// A container that has got its image, and then failed for another reason, begins anew with both.
-	w.finished(result{op: w.begun(pod, "a"), err: because(plan.ReasonCreateError, broken)})
+	w.finished(result{op: w.begun(pod, "a"), err: &act.Failed{Reason: plan.ReasonCreateError, Err: broken}})
 	expect("a", 1)
-	w.finished(result{op: w.begun(pod, "a"), err: because(plan.ReasonCreateError, broken)})
+	w.finished(result{op: w.begun(pod, "a"), err: &act.Failed{Reason: plan.ReasonCreateError, Err: broken}})
 	expect("a", 2)
 	fail(w.begun(pod, "b"), "same", plan.ReasonErrImagePull)
 	expect("b", 1)
@@ -89,8 +90,8 @@ func TestBackOffOfPulls(t *testing.T) {
 // TestChangedImageIsNotWaitedFor: the wait is for the image that failed.
 func TestChangedImageIsNotWaitedFor(t *testing.T) {
 	w, pod := pulling()
-	w.finished(result{op: w.begun(pod, "a"), err: ofImage("same", plan.ReasonErrImagePull, errors.New("no"))})
-	w.finished(result{op: w.begun(pod, "b"), err: ofImage("volume", plan.ReasonErrImageNeverPull, errors.New("no"))})
+	w.finished(result{op: w.begun(pod, "a"), err: &act.Failed{Reason: plan.ReasonErrImagePull, Image: "same", Err: errors.New("no")}})
+	w.finished(result{op: w.begun(pod, "b"), err: &act.Failed{Reason: plan.ReasonErrImageNeverPull, Image: "volume", Err: errors.New("no")}})
 	w.noteChanges(&wish{pod: pod})
 	if len(w.failures) != 2 {
 		t.Errorf("nothing has changed: %v", w.failures)

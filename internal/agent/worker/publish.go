@@ -12,7 +12,6 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podlog"
-	"monopod.dev/monopod/internal/pods"
 )
 
 // publish tells the pod's status, and the events that follow from a change of it.
@@ -24,11 +23,11 @@ func (w *Worker) publish(pod *v1.Pod, in *plan.Input) {
 	w.published = pod
 	w.tellBackOffs(pod, w.prior, &st)
 	for _, e := range plan.DeviceEvents(&in.Prior, &st) {
-		w.event(pod, "", e.Type, e.Reason, e.Message)
+		w.act.Event(pod, "", e.Type, e.Reason, e.Message)
 	}
 	if st.Phase == v1.PodFailed && in.Prior.Phase != v1.PodFailed && st.Reason != "" {
 		kind, reason, message := plan.EndEvent(&st)
-		w.event(pod, "", kind, reason, message)
+		w.act.Event(pod, "", kind, reason, message)
 	}
 	w.prior = &st
 	w.cfg.Status.Set(pod, st)
@@ -52,27 +51,13 @@ func (w *Worker) tellBackOffs(pod *v1.Pod, old, now *v1.PodStatus) {
 		}
 		switch waits.Reason {
 		case plan.ReasonCrashLoopBackOff:
-			w.event(pod, c.Name, v1.EventTypeWarning, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
+			w.act.Event(pod, c.Name, v1.EventTypeWarning, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
 				c.Name, pod.Name, pod.Namespace, pod.UID))
 		case plan.ReasonImagePullBackOff:
-			w.event(pod, c.Name, v1.EventTypeNormal, "BackOff", plan.BackOffPulling(w.failures[plan.Key{Verb: plan.StartContainer, On: c.Name}].Image))
-			w.event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+plan.ReasonImagePullBackOff)
+			w.act.Event(pod, c.Name, v1.EventTypeNormal, "BackOff", plan.BackOffPulling(w.failures[plan.Key{Verb: plan.StartContainer, On: c.Name}].Image))
+			w.act.Event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+plan.ReasonImagePullBackOff)
 		}
 	}
-}
-
-// event tells of something that happened to the pod, or to one of its containers.
-func (w *Worker) event(pod *v1.Pod, container, kind, reason, message string) {
-	ref := &v1.ObjectReference{
-		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-	}
-	if container != "" {
-		ref.FieldPath = "spec.containers{" + container + "}"
-		if role, c := pods.ContainerNamed(&pod.Spec, container); c != nil && role.AmongInit() {
-			ref.FieldPath = "spec.initContainers{" + container + "}"
-		}
-	}
-	w.cfg.Events.Event(ref, kind, reason, message)
 }
 
 // Limits of a termination message: of its file, and of what is taken from the end of the log instead.

@@ -10,79 +10,23 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 
-	"monopod.dev/monopod/internal/agent/cdiprobe"
+	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
-	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
-	"monopod.dev/monopod/internal/agent/pullauth"
-	"monopod.dev/monopod/internal/agent/status"
-	"monopod.dev/monopod/internal/agent/volumes"
-	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/pods"
-	"monopod.dev/monopod/internal/pods/fields"
 )
-
-// Devices grants devices to containers.
-type Devices interface {
-	// Admit gives a pod that asks for devices all of them, or says whether it waits or fails. It is idempotent.
-	Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
-	// Grant returns what a container of an admitted pod is started with, when that is on record. Any error means that it cannot be now.
-	Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error)
-	// GrantsOf tells what the pod's containers have, and how it is; none: they have nothing.
-	GrantsOf(podUID string) []devices.GrantRecord
-	// Release gives back what the pod has. It is idempotent.
-	Release(ctx context.Context, podUID string) error
-}
-
-// Ports are the ports of the host that pods ask for.
-type Ports interface {
-	// Take gives a pod the ports that it asks for, all or none; false: another pod has one of them. It is idempotent. A pod that has
-	// begun to run has what it asks for.
-	Take(pod *v1.Pod, begun bool) bool
-	// Release gives back what a pod has. It is idempotent.
-	Release(uid types.UID)
-}
 
 // Config is what all workers share.
 type Config struct {
-	Runtime *cri.Client
-	Kube    kubernetes.Interface
-	Devices Devices
-	// CDI knows whether the runtime honours CDI devices.
-	CDI     *cdiprobe.Prober
-	Ports   Ports
-	Volumes *volumes.Manager
-	Objects *objects.Store
-	Status  *status.Writer
-	Events  record.EventRecorder
-	Images  *imagekeep.Keeper
-	// Providers are the node's credential provider plugins.
-	Providers *pullauth.Providers
-	// NodeName, HostIPs, NodeMemory (bytes) and Allocatable tell of the node.
-	NodeName    string
-	HostIPs     []string
-	NodeMemory  int64
-	Allocatable func() v1.ResourceList
-	// API is where pods reach the API; the zero value: they do not.
-	API func(context.Context) (netip.AddrPort, error)
-	// CgroupRoot is the cgroup that the pods' cgroups are below, LogsDir the directory of all pods' logs.
-	CgroupRoot, LogsDir string
-	// ResolvConf is the host's resolver configuration that pods get.
-	ResolvConf string
-	Log        *slog.Logger
+	act.Config
 }
 
 // Worker drives one pod.
@@ -107,6 +51,7 @@ type Worker struct {
 
 	// the loop's own
 	view *cri.View
+	act  *act.Pod
 	// prior is the status computed last, published the version of the object that it was computed for.
 	prior     *v1.PodStatus
 	published *v1.Pod
@@ -115,8 +60,9 @@ type Worker struct {
 	images   map[string]string
 	failures map[plan.Key]plan.Failure
 	// pulls are the last failures to pull, by image.
-	pulls   map[string]plan.Failure
-	granted bool
+	pulls map[string]plan.Failure
+	// facts are what has come of the actions.
+	facts plan.Facts
 	// runtime is the runtime that was seen last.
 	runtime cri.Generation
 	// sick says since when devices of the pod have not been healthy; failsAt is when it is to be looked again whether the pod fails by that.
@@ -124,11 +70,8 @@ type Worker struct {
 	failsAt time.Time
 	// deadline is the annotation with the pod's deadline for devices as it was seen last; nil: it was not looked at.
 	deadline *string
-	// rejection is why the pod is never to run; nil: it may.
-	rejection *plan.Rejection
-	released  bool
-	removed   bool
-	deleted   bool
+	// verdict is how the pod is to end; once said it holds. Nil: it may go on.
+	verdict *plan.Verdict
 	// stale: what the pod's volumes show has changed since they were written.
 	stale bool
 	// unseen counts observations that failed in a row.
@@ -151,7 +94,8 @@ func New(cfg Config, pod *v1.Pod) *Worker {
 	w := &Worker{
 		cfg: cfg, uid: string(pod.UID), log: cfg.Log.With("pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID),
 		wake: make(chan struct{}, 1), results: make(chan result),
-		ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{},
+		ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{}, facts: plan.Facts{},
+		act: act.For(cfg.Config, string(pod.UID)),
 	}
 	w.view = cfg.Runtime.View(w.uid, w.terminationMessage)
 	w.pod = pod
@@ -298,7 +242,8 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 	}
 	w.unseen = 0
 	w.noteRuntime()
-	w.forgetFailures(&observed)
+	plan.ForgetFailures(w.failures, &observed)
+	w.facts.Forget(&observed)
 	w.noteImages(&observed)
 	due := w.follow(&wish, &observed)
 	in := w.input(&wish, observed)
@@ -307,7 +252,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 		w.ongoing[k].cancel()
 	}
 	for _, a := range res.Actions {
-		w.begin(ctx, wish.pod, a)
+		w.begin(ctx, wish.pod, &a)
 		in.Ongoing[a.Key()] = plan.Ongoing{StopBy: a.StopBy}
 	}
 	if !wish.gone {
@@ -356,25 +301,7 @@ func (w *Worker) noteChanges(wish *wish) {
 // stillWants says that a container needs an image; its own may be changed in the specification.
 func stillWants(pod *v1.Pod, container, image string) bool {
 	_, c := pods.ContainerNamed(&pod.Spec, container)
-	return c != nil && slices.Contains(imageRefs(pod, c), image)
-}
-
-// forgetFailures drops the failures to stop or remove what is gone.
-func (w *Worker) forgetFailures(o *plan.Observed) {
-	here := map[string]bool{}
-	for _, s := range o.Sandboxes {
-		here[s.ID] = true
-	}
-	for _, c := range o.Containers {
-		here[c.ID] = true
-	}
-	maps.DeleteFunc(w.failures, func(k plan.Key, _ plan.Failure) bool {
-		switch k.Verb {
-		case plan.StopSandbox, plan.RemoveSandbox, plan.StopContainer, plan.RemoveContainer:
-			return !here[k.On]
-		}
-		return false
-	})
+	return c != nil && slices.Contains(act.ImageRefs(pod, c), image)
 }
 
 // noteImages tells that images were in use until now whose containers are gone.
@@ -397,42 +324,25 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Prior:    plan.Merge(wish.pod.Status, w.prior),
 		Observed: observed,
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
-		Granted:      w.granted || !asksForDevices(wish.pod),
-		Unsupported:  notHonoured(wish.pod),
-		Rejection:    w.rejection,
+		Facts:        w.facts,
 		VolumesStale: w.stale,
-		Released:     w.released, Removed: w.removed, Deleted: w.deleted,
-		Hashes:      map[string]string{},
-		RuntimeName: w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
+		Hashes:       map[string]string{},
+		RuntimeName:  w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
+	}
+	if !asksForDevices(wish.pod) {
+		in.Facts.Set(plan.Granted, true)
 	}
 	w.lookAtDevices(&in)
-	in.PortsTaken = !w.takePorts(wish, &in)
+	w.judge(wish, &in)
 	for k, op := range w.ongoing {
 		in.Ongoing[k] = plan.Ongoing{StopBy: op.action.StopBy}
 	}
 	for role, c := range pods.Containers(&wish.pod.Spec) {
-		if role == pods.App { // no other is started again for a change
+		if role.Main() { // no other is started again for a change
 			in.Hashes[c.Name] = podspec.Hash(c)
 		}
 	}
 	return in
-}
-
-// takePorts takes the ports of the host for a pod that is to run, and says whether it has them.
-func (w *Worker) takePorts(wish *wish, in *plan.Input) bool {
-	if over := in.Prior.Phase == v1.PodSucceeded || in.Prior.Phase == v1.PodFailed; over || wish.gone || wish.pod.DeletionTimestamp != nil {
-		return true
-	}
-	return w.cfg.Ports.Take(wish.pod, in.Prior.StartTime != nil || len(in.Observed.Sandboxes) > 0)
-}
-
-// notHonoured names the fields of a pod's specification that the agent does not honour. A pod that uses one is failed, by name, rather than run as
-// something else than was asked for.
-func notHonoured(pod *v1.Pod) (names []string) {
-	for _, r := range fields.Refused(fields.Agent, &pod.Spec, field.NewPath("spec")) {
-		names = append(names, r.String())
-	}
-	return names
 }
 
 func asksForDevices(pod *v1.Pod) bool {
@@ -447,7 +357,7 @@ func asksForDevices(pod *v1.Pod) bool {
 // follow has the worker told of changes of the objects that the pod refers to, and notes when its volumes are out of
 // date. It returns when the next token in them is due.
 func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
-	if w.released || wish.gone || wish.pod.DeletionTimestamp != nil {
+	if w.facts.Has(plan.Released) || wish.gone || wish.pod.DeletionTimestamp != nil {
 		return time.Time{}
 	}
 	w.cfg.Objects.Hold(w.uid, objects.References(wish.pod), w.objectsChanged)

@@ -1,4 +1,4 @@
-package worker
+package act
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func (w *imageWork) credentials(ctx context.Context, ref string) (auths []*criv1
 		return nil, nil
 	}
 	if len(broken) > 0 {
-		w.event(w.pod, "", v1.EventTypeWarning, reasonPullSecret, fmt.Sprintf(
+		w.Event(w.pod, "", v1.EventTypeWarning, reasonPullSecret, fmt.Sprintf(
 			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed. %s",
 			strings.Join(broken, ", "), strings.Join(missing, "; ")))
 	}

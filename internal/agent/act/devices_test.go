@@ -1,4 +1,4 @@
-package worker
+package act
 
 import (
 	"errors"
@@ -18,11 +18,11 @@ import (
 	"monopod.dev/monopod/internal/agent/plan"
 )
 
-// bench is a worker of a fake runtime, with a sandbox.
+// bench acts for a pod on a fake runtime, with a sandbox.
 type bench struct {
 	rt      *crifake.Runtime
 	client  *cri.Client
-	w       *Worker
+	w       *Pod
 	request func(attempt uint32) *criv1.CreateContainerRequest // for a container with a CDI device
 }
 
@@ -47,7 +47,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Worker{cfg: Config{Runtime: client, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: log})}}
+	w := &Pod{cfg: Config{Runtime: client, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: log})}}
 	return &bench{rt, client, w, func(attempt uint32) *criv1.CreateContainerRequest {
 		return &criv1.CreateContainerRequest{PodSandboxId: s.PodSandboxId, SandboxConfig: sandbox, Config: &criv1.ContainerConfig{
 			Metadata: &criv1.ContainerMetadata{Name: "a", Attempt: attempt}, Image: &criv1.ImageSpec{Image: "img"},
@@ -73,11 +73,11 @@ func TestTheAnswerIsOfWhoCreates(t *testing.T) {
 		}
 	})
 	c := &v1.Container{Name: "a"}
-	var why *failedBecause
-	if _, err := w.createContainer(t.Context(), c, request(0)); !errors.As(err, &why) || why.reason != plan.ReasonCreateError || !strings.Contains(err.Error(), "restarted") {
+	var why *Failed
+	if _, err := w.createContainer(t.Context(), c, request(0)); !errors.As(err, &why) || why.Reason != plan.ReasonCreateError || !strings.Contains(err.Error(), "restarted") {
 		t.Errorf("created by another: %v", err)
 	}
-	if _, err := w.createContainer(t.Context(), c, request(1)); !errors.As(err, &why) || why.reason != plan.ReasonDevicesNotReady || !strings.Contains(err.Error(), "fake 0.9") {
+	if _, err := w.createContainer(t.Context(), c, request(1)); !errors.As(err, &why) || why.Reason != plan.ReasonDevicesNotReady || !strings.Contains(err.Error(), "fake 0.9") {
 		t.Errorf("created by one that ignores devices: %v", err)
 	}
 	without := request(2)
@@ -98,9 +98,9 @@ func TestAnnotationsAskForDevices(t *testing.T) {
 	c := &v1.Container{Name: "a"}
 	b.rt.Is("containerd", "1.6.20")
 	b.rt.IgnoreCDIAnnotations(true)
-	var why *failedBecause
+	var why *Failed
 	_, err := b.w.createContainer(t.Context(), c, asks(0))
-	if !errors.As(err, &why) || why.reason != plan.ReasonDevicesNotReady {
+	if !errors.As(err, &why) || why.Reason != plan.ReasonDevicesNotReady {
 		t.Fatalf("created by one that ignores annotations: %v", err)
 	}
 	for _, want := range []string{"containerd 1.6.20", "by annotations cdi.k8s.io/... (example.com/widget=0)", "enable_cdi"} {

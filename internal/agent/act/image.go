@@ -1,4 +1,4 @@
-package worker
+package act
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 // imageWork gets the images that one container needs, and keeps them until release.
 type imageWork struct {
-	*Worker
+	*Pod
 	pod       *v1.Pod
 	container *v1.Container
 	sandbox   *criv1.PodSandboxConfig
@@ -68,8 +68,8 @@ func imageVolumes(pod *v1.Pod, c *v1.Container) []*v1.Volume {
 	return all
 }
 
-// imageRefs are the images that a container needs, as its pod names them.
-func imageRefs(pod *v1.Pod, c *v1.Container) []string {
+// ImageRefs are the images that a container needs, as its pod names them.
+func ImageRefs(pod *v1.Pod, c *v1.Container) []string {
 	refs := []string{c.Image}
 	for _, v := range imageVolumes(pod, c) {
 		refs = append(refs, v.Image.Reference)
@@ -119,10 +119,10 @@ func (w *imageWork) present(ctx context.Context, ref string, policy v1.PullPolic
 }
 
 // imageStatus is nil for an image that the runtime does not have.
-func (w *Worker) imageStatus(ctx context.Context, ref string) (*criv1.Image, error) {
+func (p *Pod) imageStatus(ctx context.Context, ref string) (*criv1.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, cri.QueryTimeout)
 	defer cancel()
-	resp, err := w.cfg.Runtime.Images.ImageStatus(ctx, &criv1.ImageStatusRequest{Image: &criv1.ImageSpec{Image: ref}})
+	resp, err := p.cfg.Runtime.Images.ImageStatus(ctx, &criv1.ImageStatusRequest{Image: &criv1.ImageSpec{Image: ref}})
 	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
@@ -183,14 +183,14 @@ func pullReason(message string) string {
 }
 
 func (w *imageWork) tell(reason, message string) {
-	w.event(w.pod, w.container.Name, v1.EventTypeNormal, reason, message)
+	w.Event(w.pod, w.container.Name, v1.EventTypeNormal, reason, message)
 }
 
 func (w *imageWork) warn(reason, message string) {
-	w.event(w.pod, w.container.Name, v1.EventTypeWarning, reason, message)
+	w.Event(w.pod, w.container.Name, v1.EventTypeWarning, reason, message)
 }
 
 // ofImage is the failure to have an image; the status shows the reason.
 func ofImage(ref, reason string, err error) error {
-	return &failedBecause{reason: reason, image: ref, err: err}
+	return &Failed{Reason: reason, Image: ref, Err: err}
 }

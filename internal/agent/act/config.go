@@ -1,0 +1,72 @@
+package act
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"monopod.dev/monopod/internal/agent/cdiprobe"
+	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/imagekeep"
+	"monopod.dev/monopod/internal/agent/objects"
+	"monopod.dev/monopod/internal/agent/pullauth"
+	"monopod.dev/monopod/internal/agent/status"
+	"monopod.dev/monopod/internal/agent/volumes"
+	"monopod.dev/monopod/internal/devices"
+)
+
+// Devices grants devices to containers.
+type Devices interface {
+	// Admit gives a pod that asks for devices all of them, or says whether it waits or fails. It is idempotent.
+	Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
+	// Grant returns what a container of an admitted pod is started with, when that is on record. Any error means that it cannot be now.
+	Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error)
+	// GrantsOf tells what the pod's containers have, and how it is; none: they have nothing.
+	GrantsOf(podUID string) []devices.GrantRecord
+	// Release gives back what the pod has. It is idempotent.
+	Release(ctx context.Context, podUID string) error
+}
+
+// Ports are the ports of the host that pods ask for.
+type Ports interface {
+	// Take gives a pod the ports that it asks for, all or none; false: another pod has one of them. It is idempotent. A pod that has
+	// begun to run has what it asks for.
+	Take(pod *v1.Pod, begun bool) bool
+	// Release gives back what a pod has. It is idempotent.
+	Release(uid types.UID)
+}
+
+// Config is what the actions of all pods share.
+type Config struct {
+	Runtime *cri.Client
+	Kube    kubernetes.Interface
+	Devices Devices
+	// CDI knows whether the runtime honours CDI devices.
+	CDI     *cdiprobe.Prober
+	Ports   Ports
+	Hooks   Hooks
+	Volumes *volumes.Manager
+	Objects *objects.Store
+	Status  *status.Writer
+	Events  record.EventRecorder
+	Images  *imagekeep.Keeper
+	// Providers are the node's credential provider plugins.
+	Providers *pullauth.Providers
+	// NodeName, HostIPs, NodeMemory (bytes) and Allocatable tell of the node.
+	NodeName    string
+	HostIPs     []string
+	NodeMemory  int64
+	Allocatable func() v1.ResourceList
+	// API is where pods reach the API; the zero value: they do not.
+	API func(context.Context) (netip.AddrPort, error)
+	// CgroupRoot is the cgroup that the pods' cgroups are below, LogsDir the directory of all pods' logs.
+	CgroupRoot, LogsDir string
+	// ResolvConf is the host's resolver configuration that pods get.
+	ResolvConf string
+	Log        *slog.Logger
+}

@@ -1,0 +1,128 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/env"
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/volumes"
+	"monopod.dev/monopod/internal/pods"
+)
+
+// startContainer gets the image, creates the container and starts it.
+func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	_, c := pods.ContainerNamed(&pod.Spec, a.Container)
+	if c == nil {
+		return errors.New("the pod has no container " + a.Container)
+	}
+	sandbox := p.sandboxConfig(pod, a.Sandbox.Attempt)
+	images := &imageWork{Pod: p, pod: pod, container: c, sandbox: sandbox}
+	defer images.release()
+	image, err := images.own(ctx)
+	if err != nil {
+		return p.failedToStart(ctx, pod, c, err)
+	}
+	shown, err := images.volumes(ctx)
+	if err != nil {
+		return p.failedToStart(ctx, pod, c, err)
+	}
+	cfg, err := p.containerConfig(ctx, pod, c, a, image, shown)
+	if err != nil {
+		return p.failedToStart(ctx, pod, c, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
+	defer cancel()
+	id, err := p.createContainer(ctx, c, &criv1.CreateContainerRequest{PodSandboxId: a.Sandbox.ID, Config: cfg, SandboxConfig: sandbox})
+	if err != nil {
+		return p.failedToStart(ctx, pod, c, err)
+	}
+	p.Event(pod, c.Name, v1.EventTypeNormal, "Created", "Container created")
+	if _, err := p.cfg.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: id}); err != nil {
+		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, errors.New(text(err))))
+	}
+	p.Event(pod, c.Name, v1.EventTypeNormal, "Started", "Container started")
+	return nil
+}
+
+// failedToStart tells of the failure, unless the start was no longer wanted.
+func (p *Pod) failedToStart(ctx context.Context, pod *v1.Pod, c *v1.Container, err error) error {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		message := err.Error()
+		var why *Failed
+		if errors.As(err, &why) && why.Image != "" {
+			// An event of its own has told the rest.
+			message = why.Reason
+		}
+		p.Event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+message)
+	}
+	return err
+}
+
+// containerConfig resolves all that the container's configuration refers to. shown are the images of its volumes.
+func (p *Pod) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.Action, image *criv1.Image, shown map[string]*criv1.Image) (*criv1.ContainerConfig, error) {
+	if podspec.NonRoot(pod, c) {
+		if err := mustNotBeRoot(podspec.RunAsUser(pod, c), image); err != nil {
+			return nil, because(plan.ReasonCreateConfigError, err)
+		}
+	}
+	grant, err := p.devicesOf(ctx, pod, c)
+	if err != nil {
+		return nil, err
+	}
+	ips := p.podIPs(pod, a.Sandbox)
+	api, err := p.cfg.API(ctx)
+	if err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
+	vars, err := env.Resolve(ctx, env.Input{
+		Services: env.API(api),
+		Pod:      pod, Container: c, PodIPs: ips, HostIPs: p.cfg.HostIPs, Allocatable: p.cfg.Allocatable(), Objects: p.cfg.Objects,
+	})
+	if err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
+	mounts, err := p.cfg.Volumes.Mounts(volumes.MountInput{
+		Pod: pod, Container: c, Attempt: a.Attempt, PodIPs: ips, Hostname: podspec.Hostname(pod, p.cfg.NodeName), Env: vars,
+		Images: shown,
+	})
+	if err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
+	if err := os.MkdirAll(filepath.Join(p.logDir(pod), c.Name), 0o755); err != nil {
+		return nil, because(plan.ReasonCreateError, err)
+	}
+	cfg := podspec.Container(podspec.ContainerInput{
+		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts,
+		NodeMemory: p.cfg.NodeMemory,
+	})
+	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)
+	if err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
+	p.tellOverridden(pod, c, overridden)
+	return cfg, nil
+}
+
+// mustNotBeRoot says why a container that must not run as root would, or might.
+func mustNotBeRoot(user *int64, image *criv1.Image) error {
+	switch {
+	case user != nil && *user == 0:
+		return errors.New("container's runAsUser is 0, and runAsNonRoot is set: choose another user or drop runAsNonRoot")
+	case user != nil:
+		return nil
+	case image.GetUid() != nil && image.GetUid().GetValue() == 0, image.GetUid() == nil && image.GetUsername() == "":
+		return errors.New("container has runAsNonRoot and image will run as root: set runAsUser")
+	case image.GetUid() == nil:
+		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root: set runAsUser", image.GetUsername())
+	}
+	return nil
+}

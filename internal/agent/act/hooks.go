@@ -1,0 +1,72 @@
+package act
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/pods"
+)
+
+// Reasons of the events about hooks, a kubelet's.
+const (
+	reasonPostStartFailed = "FailedPostStartHook"
+	reasonPreStopFailed   = "FailedPreStopHook"
+)
+
+// Hooks carries out what a lifecycle hook names.
+type Hooks interface {
+	// RunHook does it once, for the container of an ID in a pod with an address.
+	RunHook(ctx context.Context, pod *v1.Pod, c *v1.Container, id, ip string, hook *v1.LifecycleHandler) error
+}
+
+// postStart runs the hook of a container that was just started. When it fails the plan has the container stopped.
+func (p *Pod) postStart(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	_, c := pods.ContainerNamed(&pod.Spec, a.Container)
+	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+		return nil
+	}
+	if err := p.runHook(ctx, pod, c, a, c.Lifecycle.PostStart); err != nil {
+		if ctx.Err() == nil {
+			p.Event(pod, c.Name, v1.EventTypeWarning, reasonPostStartFailed, "PostStartHook failed: "+err.Error())
+		}
+		return because(reasonPostStartFailed, fmt.Errorf("postStart hook of container %s: %w", c.Name, err))
+	}
+	return nil
+}
+
+// preStop runs the hook of a container that is to be stopped. Whatever comes of it, the stop follows.
+func (p *Pod) preStop(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	p.tellStop(pod, a)
+	_, c := pods.ContainerNamed(&pod.Spec, a.Container)
+	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
+		return nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, a.StopBy)
+	defer cancel()
+	if err := p.runHook(ctx, pod, c, a, c.Lifecycle.PreStop); err != nil {
+		p.Event(pod, c.Name, v1.EventTypeWarning, reasonPreStopFailed, "PreStopHook failed: "+err.Error())
+	}
+	return nil
+}
+
+func (p *Pod) runHook(ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.Action, hook *v1.LifecycleHandler) error {
+	ip := ""
+	if ips := p.podIPs(pod, a.Sandbox); len(ips) > 0 {
+		ip = ips[0]
+	}
+	return p.cfg.Hooks.RunHook(ctx, pod, c, a.ID, ip, hook)
+}
+
+// podIPs are the pod's addresses.
+func (p *Pod) podIPs(pod *v1.Pod, sandbox *plan.Sandbox) []string {
+	if pod.Spec.HostNetwork {
+		return p.cfg.HostIPs
+	}
+	if sandbox == nil {
+		return nil
+	}
+	return sandbox.IPs
+}

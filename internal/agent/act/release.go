@@ -1,0 +1,50 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod.dev/monopod/internal/agent/plan"
+)
+
+// release gives back what the pod holds; a final one also what was kept for its logs.
+func (p *Pod) release(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	p.cfg.Objects.Release(p.uid)
+	p.cfg.Ports.Release(types.UID(p.uid))
+	var errs []error
+	if p.cfg.Devices != nil {
+		errs = append(errs, p.cfg.Devices.Release(ctx, p.uid))
+	}
+	if a.Final {
+		// The logs go first: by the pod's directory the next start knows of a pod that is gone, if we end in between.
+		if err := os.RemoveAll(p.logDir(pod)); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, p.cfg.Volumes.Remove(p.uid))
+	} else {
+		errs = append(errs, p.cfg.Volumes.Release(p.uid))
+	}
+	return errors.Join(errs...)
+}
+
+// deleteObject ends the object, after its last status was written.
+func (p *Pod) deleteObject(ctx context.Context, pod *v1.Pod) error {
+	if err := p.cfg.Status.Flush(ctx, pod.UID); err != nil {
+		return err
+	}
+	zero := int64(0)
+	err := p.cfg.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &pod.UID},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		// Gone already, or another pod has its name.
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,107 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podspec"
+)
+
+func (p *Pod) sandboxConfig(pod *v1.Pod, attempt uint32) *criv1.PodSandboxConfig {
+	var dns podspec.DNS
+	// A host without a resolver configuration has none to hand on.
+	if content, err := os.ReadFile(p.cfg.ResolvConf); err == nil {
+		dns = podspec.ParseResolvConf(string(content))
+	}
+	return podspec.Sandbox(podspec.SandboxInput{
+		Pod: pod, Attempt: attempt,
+		CgroupParent: podspec.CgroupParent(p.cfg.CgroupRoot, pod, p.cfg.Runtime.Identity().Systemd),
+		LogDir:       p.logDir(pod), NodeName: p.cfg.NodeName, HostDNS: dns,
+	})
+}
+
+func (p *Pod) logDir(pod *v1.Pod) string {
+	return filepath.Join(p.cfg.LogsDir, podspec.LogDir(podspec.Ref{UID: p.uid, Namespace: pod.Namespace, Name: pod.Name}))
+}
+
+func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	for _, id := range a.Replaces {
+		if err := p.stopSandbox(ctx, id); err != nil {
+			return because(plan.ReasonFailedSandbox, err)
+		}
+	}
+	if len(a.Replaces) > 0 {
+		p.Event(pod, "", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+	}
+	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
+	defer cancel()
+	handler, err := p.runtimeHandler(ctx, pod)
+	if err == nil {
+		_, err = p.cfg.Runtime.RunPodSandbox(ctx, &criv1.RunPodSandboxRequest{Config: p.sandboxConfig(pod, a.Attempt), RuntimeHandler: handler})
+	}
+	if err != nil {
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			p.Event(pod, "", v1.EventTypeWarning, plan.ReasonFailedSandbox, "Failed to create pod sandbox: "+text(err))
+		}
+		return because(plan.ReasonFailedSandbox, fmt.Errorf("run sandbox: %s", text(err)))
+	}
+	return nil
+}
+
+// runtimeHandler is the runtime's handler that the pod's runtime class names; empty: the default one. The class is asked for each time: its handler never
+// changes, but another class may have come by the name.
+func (p *Pod) runtimeHandler(ctx context.Context, pod *v1.Pod) (string, error) {
+	name := pod.Spec.RuntimeClassName
+	if name == nil || *name == "" {
+		return "", nil
+	}
+	class, err := p.cfg.Kube.NodeV1().RuntimeClasses().Get(ctx, *name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("RuntimeClass %q: %w", *name, err)
+	}
+	return class.Handler, nil
+}
+
+// text is a CRI error without gRPC's wrapping.
+func text(err error) string {
+	if s, ok := status.FromError(err); ok {
+		return s.Message()
+	}
+	return err.Error()
+}
+
+func gone(err error) bool { return status.Code(err) == codes.NotFound }
+
+func (p *Pod) stopSandbox(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
+	defer cancel()
+	_, err := p.cfg.Runtime.StopPodSandbox(ctx, &criv1.StopPodSandboxRequest{PodSandboxId: id})
+	if err != nil && !gone(err) {
+		return fmt.Errorf("stop sandbox %s: %s", id, text(err))
+	}
+	return nil
+}
+
+func (p *Pod) removeSandbox(ctx context.Context, id string) error {
+	if err := p.stopSandbox(ctx, id); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
+	defer cancel()
+	_, err := p.cfg.Runtime.RemovePodSandbox(ctx, &criv1.RemovePodSandboxRequest{PodSandboxId: id})
+	if err != nil && !gone(err) {
+		return fmt.Errorf("remove sandbox %s: %s", id, text(err))
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
+)
+
+// restartPolicy is what is done when a container of a role ends with a code: its own policy and rules (KEP-5307) before those of the pod.
+func restartPolicy(spec *v1.PodSpec, role pods.Role, c *v1.Container, code int32) v1.RestartPolicy {
+	switch role {
+	case pods.Sidecar:
+		return v1.RestartPolicyAlways
+	case pods.Ephemeral:
+		return v1.RestartPolicyNever
+	}
+	if matchingRule(c, code) != nil {
+		return v1.RestartPolicyAlways
+	}
+	policy := spec.RestartPolicy
+	if own := c.RestartPolicy; own != nil {
+		policy = v1.RestartPolicy(*own)
+	}
+	if role == pods.Init && policy == v1.RestartPolicyAlways {
+		return v1.RestartPolicyOnFailure
+	}
+	return policy
+}
+
+// matchingRule is the first of the container's rules that is about an exit code; nil: none is.
+func matchingRule(c *v1.Container, code int32) *v1.ContainerRestartRule {
+	for i := range c.RestartPolicyRules {
+		r := &c.RestartPolicyRules[i]
+		if r.ExitCodes == nil {
+			continue
+		}
+		in := slices.Contains(r.ExitCodes.Values, code)
+		if in == (r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
+			return r
+		}
+	}
+	return nil
+}
+
+// asksForAll says that by a rule of the container all of the pod are started again when it ends with a code.
+func asksForAll(c *v1.Container, code int32) bool {
+	r := matchingRule(c, code)
+	return r != nil && r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+}
+
+// renewed is when a container ended last whose end starts all containers again; zero: none has. The newest dead container of each name is kept, so this
+// stays as it is until the next one.
+func (in *Input) renewed() (at time.Time) {
+	for role, c := range pods.Containers(&in.Pod.Spec) {
+		if role == pods.Ephemeral || len(c.RestartPolicyRules) == 0 {
+			continue
+		}
+		for _, o := range in.Observed.byName(c.Name) {
+			if o.State == Exited && asksForAll(c, o.ExitCode) && o.FinishedAt.After(at) {
+				at = o.FinishedAt
+			}
+		}
+	}
+	return at
+}

@@ -124,3 +124,13 @@ func ContainerNamed(spec *v1.PodSpec, name string) (Role, *v1.Container) {
 	}
 	return 0, nil
 }
+
+// TargetOf is the container whose processes an ephemeral container of the name is to see (targetContainerName); empty: none.
+func TargetOf(spec *v1.PodSpec, ephemeral string) string {
+	for i := range spec.EphemeralContainers {
+		if c := &spec.EphemeralContainers[i]; c.Name == ephemeral {
+			return c.TargetContainerName
+		}
+	}
+	return ""
+}

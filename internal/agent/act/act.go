@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -54,7 +55,14 @@ func (p *Pod) Do(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	if !ok {
 		return errors.New("unknown action " + string(a.Verb))
 	}
-	return do(p, ctx, pod, a)
+	point := "agent/" + string(a.Verb)
+	if err := failpoint.Hit(point + "/begun"); err != nil {
+		return err
+	}
+	if err := do(p, ctx, pod, a); err != nil {
+		return err
+	}
+	return failpoint.Hit(point + "/done")
 }
 
 // Failed is an error with what the pod's status shows of it.

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/volumes"
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -23,6 +24,9 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	_, c := pods.ContainerNamed(&pod.Spec, a.Container)
 	if c == nil {
 		return errors.New("the pod has no container " + a.Container)
+	}
+	if name := pods.TargetOf(&pod.Spec, c.Name); name != "" && a.Target == "" {
+		return p.failedToStart(ctx, pod, c, because(plan.ReasonCreateConfigError, fmt.Errorf("unable to find target container %q: it does not run", name)))
 	}
 	sandbox := p.sandboxConfig(pod, a.Sandbox.Attempt)
 	images := &imageWork{Pod: p, pod: pod, container: c, sandbox: sandbox}
@@ -46,6 +50,9 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 		return p.failedToStart(ctx, pod, c, err)
 	}
 	p.Event(pod, c.Name, v1.EventTypeNormal, "Created", "Container created")
+	if err := failpoint.Hit("agent/StartContainer/created"); err != nil {
+		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, err))
+	}
 	if _, err := p.cfg.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: id}); err != nil {
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, errors.New(text(err))))
 	}
@@ -102,7 +109,7 @@ func (p *Pod) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container,
 	}
 	cfg := podspec.Container(podspec.ContainerInput{
 		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts,
-		NodeMemory: p.cfg.NodeMemory,
+		NodeMemory: p.cfg.NodeMemory, Target: a.Target,
 	})
 	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)
 	if err != nil {

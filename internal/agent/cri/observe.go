@@ -3,10 +3,12 @@ package cri
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/plan"
@@ -126,6 +128,7 @@ func (v *View) container(ctx context.Context, c *cri.Container) (plan.Container,
 	if out.ImageID == "" {
 		out.ImageID = st.GetImageId()
 	}
+	out.User, out.StopSignal = user(st.GetUser().GetLinux()), stopSignal(st.GetStopSignal())
 	if out.State != plan.Exited {
 		return out, nil
 	}
@@ -136,6 +139,22 @@ func (v *View) container(ctx context.Context, c *cri.Container) (plan.Container,
 	}
 	v.ended[c.Id] = out
 	return out, nil
+}
+
+func user(u *cri.LinuxContainerUser) *v1.ContainerUser {
+	if u == nil {
+		return nil
+	}
+	return &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
+}
+
+// stopSignal writes a signal as the API does: CRI's SIGRTMINPLUS3 is SIGRTMIN+3 there.
+func stopSignal(s cri.Signal) v1.Signal {
+	if s == cri.Signal_SIGNAL_RUNTIME_DEFAULT {
+		return ""
+	}
+	name := strings.NewReplacer("PLUS", "+", "MINUS", "-").Replace(s.String())
+	return v1.Signal(strings.TrimPrefix(name, "SIGNAL_"))
 }
 
 // forget drops what is remembered of containers and sandboxes that are gone.

@@ -19,7 +19,7 @@ func conditions(in *Input, a *assessment, st *v1.PodStatus) {
 	init := v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}
 	if !a.initialized && st.Phase != v1.PodSucceeded {
 		init.Status, init.Reason = v1.ConditionFalse, "ContainersNotInitialized"
-		init.Message = "containers with incomplete status: " + names(st.InitContainerStatuses, func(c v1.ContainerStatus) bool { return !c.Ready })
+		init.Message = "containers with incomplete status: " + incomplete(in, a)
 	}
 
 	containers, ready := pods.Readiness(&in.Pod.Spec, st)
@@ -27,20 +27,38 @@ func conditions(in *Input, a *assessment, st *v1.PodStatus) {
 	for _, c := range []v1.PodCondition{sandbox, init, ready, containers, scheduled} {
 		setCondition(in, st, c)
 	}
+	restartingCondition(in, a, st)
 	devicesCondition(in, a, st)
 }
 
-func names(all []v1.ContainerStatus, match func(v1.ContainerStatus) bool) string {
-	var found []string
-	for _, c := range all {
-		if match(c) {
-			found = append(found, c.Name)
+// incomplete names the init containers that have not done their work.
+func incomplete(in *Input, a *assessment) string {
+	var names []string
+	for i := range a.init {
+		if !in.hasDoneItsWork(&a.init[i]) {
+			names = append(names, a.init[i].spec.Name)
 		}
 	}
-	return "[" + strings.Join(found, " ") + "]"
+	return "[" + strings.Join(names, " ") + "]"
 }
 
 func setCondition(in *Input, st *v1.PodStatus, c v1.PodCondition) {
 	c.ObservedGeneration = in.Pod.Generation
 	pods.SetCondition(st, c, in.Now)
+}
+
+// restartingCondition tells of a pod whose containers are all started again by a rule (KEP-5532); others do not have it.
+func restartingCondition(in *Input, a *assessment, st *v1.PodStatus) {
+	if a.renewed.IsZero() {
+		return
+	}
+	c := v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionFalse}
+	for _, list := range [][]fate{a.init, a.main} {
+		for i := range list {
+			if list[i].old && a.verdict == nil {
+				c.Status = v1.ConditionTrue
+			}
+		}
+	}
+	setCondition(in, st, c)
 }

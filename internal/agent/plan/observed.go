@@ -56,6 +56,10 @@ type Container struct {
 	Reason, Message string
 	// Image is the reference that the container was made from, ImageID the image that it resolved to.
 	Image, ImageID string
+	// User is who its first process is, as the runtime says; nil: it does not.
+	User *v1.ContainerUser
+	// StopSignal is the signal that it is stopped with; empty: the runtime does not say.
+	StopSignal v1.Signal
 	// lost: not the runtime but the API server's status tells of it.
 	lost bool
 }

@@ -55,6 +55,8 @@ type Action struct {
 	Step int
 	// Sandbox is where the container is, or is created.
 	Sandbox *Sandbox
+	// Target is the ID of the container whose processes an ephemeral container is to see; empty: none, or it does not run.
+	Target string
 	// Replaces are the sandboxes that a new one takes the place of.
 	Replaces []string
 	// StopBy is when a container that is stopped gets killed.

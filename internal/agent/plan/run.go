@@ -141,12 +141,26 @@ func (d *decision) runContainer(f *fate) {
 			return
 		}
 		d.do(Action{
-			Verb: StartContainer, Container: f.spec.Name, Sandbox: d.a.sandbox, Attempt: uint32(f.attempt), Step: f.step,
+			Verb: StartContainer, Container: f.spec.Name, Sandbox: d.a.sandbox, Attempt: uint32(f.attempt), Step: f.step, Target: d.target(f),
 		})
 		if fail, ok := d.in.Failures[Key{StartContainer, f.spec.Name}]; ok && fail.showsAttempt(d.in.Now) {
 			d.wake(fail.At.Add(attemptShown))
 		}
 	}
+}
+
+// target is the ID of the container that an ephemeral container is to look at.
+func (d *decision) target(f *fate) string {
+	if f.role != pods.Ephemeral {
+		return ""
+	}
+	name := pods.TargetOf(&d.in.Pod.Spec, f.spec.Name)
+	for _, c := range d.in.Observed.byName(name) {
+		if c.State == Running {
+			return c.ID
+		}
+	}
+	return ""
 }
 
 // lookAfter stops a container that cannot stay, and runs its postStart hook.

@@ -155,7 +155,7 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 	if f.prior != nil {
 		cs.RestartCount, cs.ImageID, cs.ContainerID = f.prior.RestartCount, f.prior.ImageID, f.prior.ContainerID
 		cs.LastTerminationState = f.prior.LastTerminationState
-		cs.Resources, cs.AllocatedResources = f.prior.Resources, f.prior.AllocatedResources
+		cs.User, cs.StopSignal = f.prior.User, f.prior.StopSignal
 	}
 	if l := f.last; l != nil {
 		cs.RestartCount = max(cs.RestartCount, l.Attempt)
@@ -166,11 +166,21 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 		if l.ImageID != "" {
 			cs.ImageID = l.ImageID
 		}
+		if l.User != nil {
+			cs.User = l.User
+		}
+		if l.StopSignal != "" {
+			cs.StopSignal = &l.StopSignal
+		}
 		if f.dead != nil {
 			cs.LastTerminationState = v1.ContainerState{Terminated: in.terminated(f.dead)}
 		}
 	}
 	cs.AllocatedResourcesStatus = in.allocatedResources(a, f)
+	cs.VolumeMounts = volumeMounts(f.spec)
+	if f.role != pods.Ephemeral { // they have none
+		cs.Resources, cs.AllocatedResources = f.spec.Resources.DeepCopy(), f.spec.Resources.Requests.DeepCopy()
+	}
 	cs.State = in.containerState(a, f, &cs)
 	started, ready := in.readiness(f)
 	switch f.role {
@@ -181,6 +191,19 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 	}
 	cs.Ready, cs.Started = ready, &started
 	return cs
+}
+
+// volumeMounts tells how the container's volumes are mounted.
+func volumeMounts(c *v1.Container) (all []v1.VolumeMountStatus) {
+	for _, m := range c.VolumeMounts {
+		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			mode := v1.RecursiveReadOnlyDisabled
+			st.RecursiveReadOnly = &mode
+		}
+		all = append(all, st)
+	}
+	return all
 }
 
 // containerState tells the state; where a dead container waits for its successor, its end moves to the last state.
@@ -312,7 +335,7 @@ func Merge(api v1.PodStatus, own *v1.PodStatus) v1.PodStatus {
 // owned says that a condition is written by the node's agent.
 func owned(t v1.PodConditionType) bool {
 	switch t {
-	case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, DevicesReady:
+	case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.AllContainersRestarting, DevicesReady:
 		return true
 	}
 	return false

@@ -23,6 +23,8 @@ type ContainerInput struct {
 	Mounts []*cri.Mount
 	// NodeMemory is the node's memory in bytes.
 	NodeMemory int64
+	// Target is the ID of the container whose processes an ephemeral container shares; empty: none.
+	Target string
 }
 
 // EnvVar is one variable.
@@ -54,6 +56,10 @@ func Container(in ContainerInput) *cri.ContainerConfig {
 			Resources:       containerResources(&in),
 			SecurityContext: containerSecurity(in.Pod, c),
 		},
+	}
+	if in.Target != "" {
+		ns := cfg.Linux.SecurityContext.NamespaceOptions
+		ns.Pid, ns.TargetId = cri.NamespaceMode_TARGET, in.Target
 	}
 	for _, e := range in.Env {
 		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})

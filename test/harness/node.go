@@ -70,6 +70,8 @@ type Node struct {
 	netns string
 	// sees is Options.Sees.
 	sees map[string]string
+	// env is what its environment has beside the test's own.
+	env map[string]string
 	// leaves: the command makes things on the host that outlive it, which `monopod reset` removes.
 	leaves bool
 
@@ -231,6 +233,17 @@ func (n *Node) current() *process {
 	return n.proc
 }
 
+// Setenv sets a variable of the environment of processes that are started from now on; an empty value takes it back.
+func (n *Node) Setenv(name, value string) {
+	if n.env == nil {
+		n.env = map[string]string{}
+	}
+	n.env[name] = value
+}
+
+// Died is closed when the running monopod has ended.
+func (n *Node) Died() <-chan struct{} { return n.current().done }
+
 // PID is the process id of the running monopod.
 func (n *Node) PID() int { return n.current().cmd.Process.Pid }
 
@@ -274,7 +287,14 @@ func (n *Node) monopod(args []string) *exec.Cmd {
 	if n.netns != "" {
 		line = append([]string{"nsenter", "--net=" + n.netns}, line...)
 	}
-	return exec.Command(line[0], line[1:]...)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = os.Environ()
+	for name, value := range n.env {
+		if value != "" {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	return cmd
 }
 
 func (n *Node) signal(sig syscall.Signal) {

@@ -2,10 +2,12 @@ package act
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 
+	"monopod.dev/monopod/internal/agent/handlers"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -18,8 +20,7 @@ const (
 
 // Hooks carries out what a lifecycle hook names.
 type Hooks interface {
-	// RunHook does it once, for the container of an ID in a pod with an address.
-	RunHook(ctx context.Context, pod *v1.Pod, c *v1.Container, id, ip string, hook *v1.LifecycleHandler) error
+	Hook(ctx context.Context, on handlers.Subject, hook *v1.LifecycleHandler) handlers.Answer
 }
 
 // postStart runs the hook of a container that was just started. When it fails the plan has the container stopped.
@@ -30,7 +31,7 @@ func (p *Pod) postStart(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	}
 	if err := p.runHook(ctx, pod, c, a, c.Lifecycle.PostStart); err != nil {
 		if ctx.Err() == nil {
-			p.Event(pod, c.Name, v1.EventTypeWarning, reasonPostStartFailed, "PostStartHook failed: "+err.Error())
+			p.Event(pod, c.Name, v1.EventTypeWarning, reasonPostStartFailed, "PostStartHook failed")
 		}
 		return because(reasonPostStartFailed, fmt.Errorf("postStart hook of container %s: %w", c.Name, err))
 	}
@@ -47,7 +48,7 @@ func (p *Pod) preStop(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	ctx, cancel := context.WithDeadline(ctx, a.StopBy)
 	defer cancel()
 	if err := p.runHook(ctx, pod, c, a, c.Lifecycle.PreStop); err != nil {
-		p.Event(pod, c.Name, v1.EventTypeWarning, reasonPreStopFailed, "PreStopHook failed: "+err.Error())
+		p.Event(pod, c.Name, v1.EventTypeWarning, reasonPreStopFailed, "PreStopHook failed")
 	}
 	return nil
 }
@@ -57,7 +58,16 @@ func (p *Pod) runHook(ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.
 	if ips := p.podIPs(pod, a.Sandbox); len(ips) > 0 {
 		ip = ips[0]
 	}
-	return p.cfg.Hooks.RunHook(ctx, pod, c, a.ID, ip, hook)
+	answer := p.cfg.Hooks.Hook(ctx, handlers.Subject{Pod: pod, Container: c, ID: a.ID, IP: ip}, hook)
+	switch answer.Result {
+	case handlers.Success:
+		return nil
+	case handlers.Warning:
+		p.Event(pod, c.Name, v1.EventTypeWarning, handlers.HookFallback, answer.Output)
+		return nil
+	}
+	// What the container has answered may be long, or secret: it is not for an event that anybody reads.
+	return errors.New(answer.Output)
 }
 
 // podIPs are the pod's addresses.

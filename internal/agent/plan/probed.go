@@ -2,6 +2,10 @@ package plan
 
 import (
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Answer is what is known of something.
@@ -47,4 +51,53 @@ func (in *Input) postStartDue(f *fate) bool {
 		return false
 	}
 	return f.prior == nil || f.prior.State.Running == nil || bareID(f.prior.ContainerID) != f.last.ID
+}
+
+// Probee is a container that is to be probed.
+type Probee struct {
+	Spec *v1.Container
+	// ID is the container's, IP its pod's address.
+	ID, IP    string
+	StartedAt time.Time
+	// Started: the status told that it has started up.
+	Started bool
+}
+
+// ToProbe are the containers that are to be probed: those with probes that run, after their postStart hook.
+func ToProbe(in *Input) (all []Probee) {
+	if !anyProbe(&in.Pod.Spec) {
+		return nil
+	}
+	a := assess(in)
+	for _, list := range [][]fate{a.init, a.main} {
+		for i := range list {
+			f := &list[i]
+			if f.last == nil || f.last.State != Running || f.last.lost || !hasProbe(f.spec) || in.postStartDue(f) {
+				continue
+			}
+			p := Probee{Spec: f.spec, ID: f.last.ID, StartedAt: f.last.StartedAt}
+			if s := in.Observed.sandbox(f.last.SandboxID); s != nil && len(s.IPs) > 0 {
+				p.IP = s.IPs[0]
+			}
+			if in.Pod.Spec.HostNetwork && len(in.HostIPs) > 0 {
+				p.IP = in.HostIPs[0]
+			}
+			p.Started = f.prior != nil && f.prior.Started != nil && *f.prior.Started && bareID(f.prior.ContainerID) == p.ID
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func anyProbe(spec *v1.PodSpec) bool {
+	for _, c := range pods.Containers(spec) {
+		if hasProbe(c) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasProbe(c *v1.Container) bool {
+	return c.StartupProbe != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil
 }

@@ -21,12 +21,15 @@ import (
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/probes"
 	"monopod.dev/monopod/internal/pods"
 )
 
 // Config is what all workers share.
 type Config struct {
 	act.Config
+	// Probes probe the pods' containers.
+	Probes *probes.Manager
 }
 
 // Worker drives one pod.
@@ -74,6 +77,8 @@ type Worker struct {
 	verdict *plan.Verdict
 	// stale: what the pod's volumes show has changed since they were written.
 	stale bool
+	// probed: containers of the pod are being probed.
+	probed bool
 	// unseen counts observations that failed in a row.
 	unseen int
 	ops    sync.WaitGroup
@@ -212,6 +217,7 @@ func (w *Worker) Run(ctx context.Context) {
 			w.cfg.Status.Forget(w.podUID())
 			w.cfg.Objects.Release(w.uid)
 			w.cfg.Ports.Release(w.podUID())
+			w.cfg.Probes.Forget(w.podUID())
 			return
 		}
 		if next.IsZero() {
@@ -334,6 +340,7 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	}
 	w.lookAtDevices(&in)
 	w.judge(wish, &in)
+	w.probe(&in)
 	for k, op := range w.ongoing {
 		in.Ongoing[k] = plan.Ongoing{StopBy: op.action.StopBy}
 	}

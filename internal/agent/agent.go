@@ -158,7 +158,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer providers.Wait()
 	defer cancel()
-	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers})
+	statuses := status.New(a.kube, a.log)
+	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers, Status: statuses})
 	resources, err := a.podResources(p)
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 
 	var wg sync.WaitGroup
-	wg.Go(func() { p.cfg.Status.Run(ctx) })
+	wg.Go(func() { statuses.Run(ctx) })
 	wg.Go(func() { reporter.Run(ctx) })
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
@@ -229,12 +230,12 @@ func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodesta
 	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
 		hostIPs = append(hostIPs, ip.String())
 	}
-	return newRoster(a.cfg.NodeName, a.kube, worker.Config{Config: act.Config{
+	return newRoster(source.FromAPI(a.kube, a.cfg.NodeName), worker.Config{Config: act.Config{
 		Runtime: client, Kube: a.kube, Devices: grants{a.cfg.Devices}, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: a.log}),
 		Volumes: volumes.New(volumes.Config{
 			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,
 		}),
-		Objects: store, Status: status.New(a.kube, a.log),
+		Objects: store, Status: cfg.Status,
 		Events: events, Images: cfg.Images, Providers: cfg.Providers,
 		NodeName: a.cfg.NodeName, HostIPs: hostIPs, NodeMemory: node.Memory(), Allocatable: node.Allocatable,
 		API:        (&apiAddress{kube: a.kube, given: a.cfg.API}).find,

@@ -35,7 +35,7 @@ func TestTheLookAroundIsRepeated(t *testing.T) {
 	}
 	t.Cleanup(func() { client.Close() })
 	rt.Fail("ListPodSandbox", status.Error(codes.Internal, "not now"))
-	p := newRoster("node", fake.NewClientset(), worker.Config{Config: act.Config{Runtime: client, Log: log}}, nil)
+	p := newRoster(source.FromAPI(fake.NewClientset(), "node"), worker.Config{Config: act.Config{Runtime: client, Log: log}}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); p.lookAround(ctx) }()

@@ -30,10 +30,9 @@ import (
 // roster gives each pod of the node its worker: those that the API server has bound to the node, and those that only the
 // runtime still knows.
 type roster struct {
-	cfg        worker.Config
-	devices    DeviceManager
-	store      cache.Store
-	controller cache.Controller
+	cfg     worker.Config
+	devices DeviceManager
+	source  source.Source
 	// relist asks for a look at what the runtime holds beside the known pods.
 	relist chan struct{}
 	// known is closed when the pods, and what they have, are known.
@@ -46,41 +45,13 @@ type roster struct {
 	watchers map[types.UID][]chan struct{}
 }
 
-func newRoster(nodeName string, kube kubernetes.Interface, cfg worker.Config, dev DeviceManager) *roster {
+func newRoster(from source.Source, cfg worker.Config, dev DeviceManager) *roster {
 	p := &roster{
-		cfg: cfg, devices: dev, relist: make(chan struct{}, 1), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
+		cfg: cfg, devices: dev, source: from, relist: make(chan struct{}, 1), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
 		watchers: map[types.UID][]chan struct{}{},
 	}
 	p.cfg.Ports = &hostPorts{known: p.Pods}
-	mine := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
-	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.FieldSelector = mine
-				return kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.FieldSelector = mine
-				return kube.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
-			},
-		}, kube),
-		ObjectType: &v1.Pod{},
-		Transform:  slim,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { p.seen(o.(*v1.Pod)) },
-			UpdateFunc: p.updated,
-			DeleteFunc: p.deleted,
-		},
-	})
 	return p
-}
-
-// slim drops what the agent never looks at and what makes up most of a small object.
-func slim(obj any) (any, error) {
-	if pod, ok := obj.(*v1.Pod); ok {
-		pod.ManagedFields = nil
-	}
-	return obj, nil
 }
 
 // run watches until ctx ends, and returns when all workers have ended.
@@ -88,8 +59,8 @@ func (p *roster) run(ctx context.Context) {
 	p.mu.Lock()
 	p.ctx = ctx
 	p.mu.Unlock()
-	p.wg.Go(func() { p.controller.RunWithContext(ctx) })
-	if cache.WaitForCacheSync(ctx.Done(), p.controller.HasSynced) {
+	p.wg.Go(func() { p.source.Run(ctx, p) })
+	if cache.WaitForCacheSync(ctx.Done(), p.source.Synced) {
 		if p.adopt(ctx) {
 			close(p.known)
 			p.lookAround(ctx)
@@ -243,8 +214,8 @@ func (p *roster) start(uid types.UID, w *worker.Worker) {
 	})
 }
 
-// seen takes a version of a pod.
-func (p *roster) seen(pod *v1.Pod) {
+// Seen takes a version of a pod.
+func (p *roster) Seen(pod *v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.workers[pod.UID]; w != nil {
@@ -254,24 +225,8 @@ func (p *roster) seen(pod *v1.Pod) {
 	p.start(pod.UID, worker.New(p.cfg, pod))
 }
 
-func (p *roster) updated(old, now any) {
-	// After a gap in the watch a pod may have been replaced by another of the same name.
-	if o, n := old.(*v1.Pod), now.(*v1.Pod); o.UID != n.UID {
-		p.goneFor(o.UID)
-	}
-	p.seen(now.(*v1.Pod))
-}
-
-func (p *roster) deleted(obj any) {
-	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = d.Obj
-	}
-	if pod, ok := obj.(*v1.Pod); ok {
-		p.goneFor(pod.UID)
-	}
-}
-
-func (p *roster) goneFor(uid types.UID) {
+// Gone takes that the API server no longer has a pod.
+func (p *roster) Gone(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.workers[uid]; w != nil {
@@ -341,26 +296,14 @@ func (p *roster) each(f func(*worker.Worker)) {
 
 func (p *roster) uids() []types.UID {
 	var uids []types.UID
-	for _, obj := range p.store.List() {
-		uids = append(uids, obj.(*v1.Pod).UID)
+	for _, pod := range p.source.Pods() {
+		uids = append(uids, pod.UID)
 	}
 	return uids
 }
 
 // Pod returns the pod as the API server told of it last.
-func (p *roster) Pod(namespace, name string) (*v1.Pod, bool) {
-	obj, ok, err := p.store.GetByKey(namespace + "/" + name)
-	if err != nil || !ok {
-		return nil, false
-	}
-	return obj.(*v1.Pod), true
-}
+func (p *roster) Pod(namespace, name string) (*v1.Pod, bool) { return p.source.Pod(namespace, name) }
 
 // Pods returns all pods of the node.
-func (p *roster) Pods() []*v1.Pod {
-	var all []*v1.Pod
-	for _, obj := range p.store.List() {
-		all = append(all, obj.(*v1.Pod))
-	}
-	return all
-}
+func (p *roster) Pods() []*v1.Pod { return p.source.Pods() }

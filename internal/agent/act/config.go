@@ -15,7 +15,6 @@ import (
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/pullauth"
-	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
 )
@@ -41,6 +40,16 @@ type Ports interface {
 	Release(uid types.UID)
 }
 
+// Status takes the pods' statuses to whoever wants to know them.
+type Status interface {
+	// Set makes st the pod's status. pod is the newest version of the object that the caller knows.
+	Set(pod *v1.Pod, st v1.PodStatus)
+	// Flush returns when the last status that was set has been taken, or can't be because the pod is gone.
+	Flush(ctx context.Context, uid types.UID) error
+	// Forget drops the pod.
+	Forget(uid types.UID)
+}
+
 // Config is what the actions of all pods share.
 type Config struct {
 	Runtime *cri.Client
@@ -52,7 +61,7 @@ type Config struct {
 	Hooks   Hooks
 	Volumes *volumes.Manager
 	Objects *objects.Store
-	Status  *status.Writer
+	Status  Status
 	Events  record.EventRecorder
 	Images  *imagekeep.Keeper
 	// Providers are the node's credential provider plugins.

@@ -22,12 +22,15 @@ import (
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/handlers"
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/nodestatus"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/pullauth"
+	"monopod.dev/monopod/internal/agent/probes"
 	"monopod.dev/monopod/internal/agent/server"
+	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/worker"
@@ -159,7 +162,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer providers.Wait()
 	defer cancel()
 	statuses := status.New(a.kube, a.log)
-	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers, Status: statuses})
+	handle := handlers.New(handlers.CRI{Runtime: client})
+	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers, Status: statuses, Hooks: handle})
+	p.cfg.Probes = probes.New(probes.Config{Handlers: handle, Log: a.log, Events: func(pod *v1.Pod, c *v1.Container, kind, reason, message string) {
+		act.For(p.cfg.Config, string(pod.UID)).Event(pod, c.Name, kind, reason, message)
+	}})
 	resources, err := a.podResources(p)
 	if err != nil {
 		return err
@@ -174,6 +181,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	var wg sync.WaitGroup
 	wg.Go(func() { statuses.Run(ctx) })
+	wg.Go(func() { p.cfg.Probes.Run(ctx) })
 	wg.Go(func() { reporter.Run(ctx) })
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
@@ -236,7 +244,7 @@ func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodesta
 			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,
 		}),
 		Objects: store, Status: cfg.Status,
-		Events: events, Images: cfg.Images, Providers: cfg.Providers,
+		Events: events, Images: cfg.Images, Providers: cfg.Providers, Hooks: cfg.Hooks,
 		NodeName: a.cfg.NodeName, HostIPs: hostIPs, NodeMemory: node.Memory(), Allocatable: node.Allocatable,
 		API:        (&apiAddress{kube: a.kube, given: a.cfg.API}).find,
 		CgroupRoot: a.cfg.CgroupRoot, LogsDir: a.cfg.PodLogsDir, ResolvConf: "/etc/resolv.conf", Log: a.log,

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/crifake"
+	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/worker"
 )
 

@@ -369,9 +369,9 @@ func TestActiveDeadline(t *testing.T) {
 
 func TestUnsupportedFieldFails(t *testing.T) {
 	b := newBench(t)
-	b.create(pod("p", func(p *v1.Pod) { p.Spec.Containers[0].LivenessProbe = &v1.Probe{} }))
+	b.create(pod("p", func(p *v1.Pod) { p.Spec.Containers[0].VolumeDevices = make([]v1.VolumeDevice, 1) }))
 	st := b.phase("p", v1.PodFailed)
-	if !strings.Contains(st.Message, "spec.containers[0].livenessProbe") {
+	if !strings.Contains(st.Message, "spec.containers[0].volumeDevices") {
 		t.Errorf("message %q", st.Message)
 	}
 }

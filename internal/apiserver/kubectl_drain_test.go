@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// kubectlDrain: pods are evicted from a node, and who asks for an ephemeral container is told what to do instead.
+// kubectlDrain: pods are evicted from a node.
 func kubectlDrain(t *testing.T, k kubectl) {
 	k.run("create", "namespace", "drain")
 	k.feed(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"drained"}}`, "create", "-f", "-")
@@ -23,11 +23,6 @@ func kubectlDrain(t *testing.T, k kubectl) {
 	if got := get(`{range .spec.tolerations[*]}{.key}:{.effect}:{.tolerationSeconds} {end}`); got != "node.kubernetes.io/not-ready:NoExecute:300 node.kubernetes.io/unreachable:NoExecute:300 " {
 		t.Errorf("the pod tolerates %q", got)
 	}
-
-	k.fail(`spec.ephemeralContainers: Forbidden: this version of Monopod runs no ephemeral containers; use `+"`kubectl exec -it one", "",
-		"-n", "drain", "debug", "one", "--image=x")
-	k.fail(`pods "none" not found`, "", "-n", "drain", "debug", "none", "--image=x")
-	k.run("-n", "drain", "debug", "one", "--copy-to=one-debug", "--image=x", "--attach=false")
 
 	evict := func(name, options string) (string, string, bool) {
 		t.Helper()

@@ -34,7 +34,7 @@ func TestKubectl(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, kubectl){
 		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode,
 		"discovery": kubectlDiscovery, "server-side apply": kubectlServerSideApply, "bad input": kubectlBadInput,
-		"events": kubectlEvents, "cascade": kubectlCascade, "drain": kubectlDrain,
+		"events": kubectlEvents, "cascade": kubectlCascade, "drain": kubectlDrain, "debug": kubectlDebug,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i.kubectl(t)) })
 	}

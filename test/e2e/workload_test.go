@@ -269,8 +269,8 @@ func testUnschedulable(t *testing.T, n *harness.Node) {
 
 func testRefused(t *testing.T, n *harness.Node) {
 	for field, spec := range map[string]string{
-		"spec.subdomain":       `"subdomain": "web",`,
-		"spec.affinity":        `"affinity": {"nodeAffinity": {}},`,
+		"spec.hostUsers":       `"hostUsers": false,`,
+		"spec.affinity":        `"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]}},`,
 		"spec.resources":       `"resources": {"limits": {"cpu": "1"}},`,
 		`RuntimeClass "other"`: `"runtimeClassName": "other",`,
 	} {

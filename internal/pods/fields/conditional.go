@@ -12,7 +12,7 @@ import (
 // conditional are the fields of which something else in the specification says whether they are honoured.
 func conditional(role Role, spec *v1.PodSpec, path *field.Path) (list []Refusal) {
 	for at, c := range pods.ContainersAt(spec, path) {
-		if at.Role != pods.Ephemeral { // refused as a whole
+		if at.Role != pods.Ephemeral { // what is asked here is nothing that an API server lets one have
 			list = append(list, ofContainer(spec, c, at.Path())...)
 		}
 	}

@@ -12,7 +12,7 @@ type rows = map[string]row
 // table has the rows of every struct, by the names of its fields.
 var table = func() map[reflect.Type]rows {
 	all := map[reflect.Type]rows{}
-	for _, part := range []map[reflect.Type]rows{podRows(), containerRows(), volumeRows(), securityRows()} {
+	for _, part := range []map[reflect.Type]rows{podRows(), schedulingRows(), containerRows(), ephemeralRows(), actionRows(), volumeRows(), securityRows()} {
 		maps.Copy(all, part)
 	}
 	return all
@@ -40,16 +40,13 @@ func podRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
 			"NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
-			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead",
+			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead", "EphemeralContainers", "Subdomain", "SetHostnameAsFQDN", "OS",
+			// The binder's, or a cluster's scheduler's; the agent says no to what does not fit its node.
+			"NodeSelector", "Affinity", "SchedulingGates",
 		)).with(rows{
-			"EphemeralContainers": refused,
-			// The binder's, or a cluster's scheduler's.
-			"NodeSelector":              {Agent: left},
 			"SchedulerName":             {Agent: left},
 			"Tolerations":               {Agent: left},
-			"Affinity":                  {Server: unless(nothing), Agent: left},
 			"TopologySpreadConstraints": refusedHere,
-			"SchedulingGates":           refusedHere,
 			"SchedulingGroup":           refusedHere,
 			// The API server's admission makes the one of the other; what comes of them is a scheduler's.
 			"PriorityClassName":  {Agent: left},
@@ -59,16 +56,14 @@ func podRows() map[reflect.Type]rows {
 			// A token is a volume, which admission adds. The agent makes the volume, and does not ask why it is there.
 			"DeprecatedServiceAccount":     {Agent: left},
 			"AutomountServiceAccountToken": {Agent: left},
-			// Variables of services, and names of pods in them, come with services. In a cluster that has some a pod goes without: most have the
-			// field set, by a default or by a StatefulSet, and hardly any asks for it.
+			// Variables of services come with services. In a cluster that has some a pod goes without: most have the field set, by a default, and hardly
+			// any asks for it.
 			"EnableServiceLinks": {Agent: left},
-			"Subdomain":          refusedHere,
-			"SetHostnameAsFQDN":  both(unless(values(false))),
-			"OS":                 both(unless(values(v1.PodOS{Name: v1.Linux}))),
 			"HostUsers":          both(unless(values(true))),
 			"ResourceClaims":     refused,
 			"Resources":          onlyAgent,
 		}),
+		reflect.TypeFor[v1.PodOS]():                 {"Name": both(unless(values(v1.Linux)))},
 		reflect.TypeFor[v1.LocalObjectReference]():  all("Name"),
 		reflect.TypeFor[v1.PodDNSConfig]():          all("Nameservers", "Searches", "Options"),
 		reflect.TypeFor[v1.PodDNSConfigOption]():    all("Name", "Value"),
@@ -81,22 +76,34 @@ func podRows() map[reflect.Type]rows {
 	}
 }
 
+// schedulingRows are about where a pod may run.
+func schedulingRows() map[reflect.Type]rows {
+	return map[reflect.Type]rows{
+		reflect.TypeFor[v1.PodSchedulingGate](): all("Name"),
+		// What other pods are where is asked by no binder yet.
+		reflect.TypeFor[v1.Affinity](): rowsOf(all("NodeAffinity")).with(rows{
+			"PodAffinity":     {Server: unless(nothing), Agent: left},
+			"PodAntiAffinity": {Server: unless(nothing), Agent: left},
+		}),
+		reflect.TypeFor[v1.NodeAffinity]():            all("RequiredDuringSchedulingIgnoredDuringExecution", "PreferredDuringSchedulingIgnoredDuringExecution"),
+		reflect.TypeFor[v1.PreferredSchedulingTerm](): all("Weight", "Preference"),
+		reflect.TypeFor[v1.NodeSelector]():            all("NodeSelectorTerms"),
+		reflect.TypeFor[v1.NodeSelectorTerm]():        all("MatchExpressions", "MatchFields"),
+		reflect.TypeFor[v1.NodeSelectorRequirement](): all("Key", "Operator", "Values"),
+	}
+}
+
 func containerRows() map[reflect.Type]rows {
 	return map[reflect.Type]rows{
 		reflect.TypeFor[v1.Container](): rowsOf(all(
 			"Name", "Image", "Command", "Args", "WorkingDir", "Ports", "EnvFrom", "Env", "Resources", "VolumeMounts", "TerminationMessagePath",
-			"TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY", "Lifecycle",
+			"TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY", "Lifecycle", "LivenessProbe", "ReadinessProbe",
+			"StartupProbe", "RestartPolicy", "RestartPolicyRules",
 		)).with(rows{
 			// It is about a later change of the resources, which no agent of ours carries out. API servers set it by default.
-			"ResizePolicy":       refusedHere,
-			"RestartPolicy":      refused,
-			"RestartPolicyRules": refused,
-			"VolumeDevices":      refused,
-			"LivenessProbe":      refused,
-			"ReadinessProbe":     refused,
-			"StartupProbe":       refused,
+			"ResizePolicy":  refusedHere,
+			"VolumeDevices": refused,
 		}),
-		reflect.TypeFor[v1.Lifecycle]():            rowsOf(all("StopSignal")).with(rows{"PostStart": refused, "PreStop": refused}),
 		reflect.TypeFor[v1.ContainerPort]():        all("Name", "HostPort", "ContainerPort", "Protocol", "HostIP"),
 		reflect.TypeFor[v1.EnvFromSource]():        all("Prefix", "ConfigMapRef", "SecretRef"),
 		reflect.TypeFor[v1.ConfigMapEnvSource]():   all("LocalObjectReference", "Optional"),
@@ -110,6 +117,41 @@ func containerRows() map[reflect.Type]rows {
 			"SubPathExpr":       refused,
 			"BindMountOptions":  refused,
 		}),
+	}
+}
+
+// ephemeralRows are about containers that are added to a pod that runs.
+func ephemeralRows() map[reflect.Type]rows {
+	return map[reflect.Type]rows{
+		reflect.TypeFor[v1.EphemeralContainer](): all("EphemeralContainerCommon", "TargetContainerName"),
+		reflect.TypeFor[v1.EphemeralContainerCommon](): rowsOf(all(
+			"Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env", "VolumeMounts", "TerminationMessagePath", "TerminationMessagePolicy",
+			"ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY",
+			// They are there because the type was made of Container's. No API server lets anybody set them: validation says so, in the API's words.
+			"Ports", "Resources", "ResizePolicy", "RestartPolicy", "RestartPolicyRules", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle",
+		)).with(rows{"VolumeDevices": refused}),
+		reflect.TypeFor[v1.ContainerResizePolicy](): all("ResourceName", "RestartPolicy"),
+	}
+}
+
+// actionRows are about what is asked of a container, or done to it, while it runs, and when it is started again.
+func actionRows() map[reflect.Type]rows {
+	return map[reflect.Type]rows{
+		reflect.TypeFor[v1.Probe](): all("ProbeHandler", "InitialDelaySeconds", "TimeoutSeconds", "PeriodSeconds", "SuccessThreshold", "FailureThreshold",
+			"TerminationGracePeriodSeconds"),
+		reflect.TypeFor[v1.ProbeHandler]():     all("Exec", "HTTPGet", "TCPSocket", "GRPC"),
+		reflect.TypeFor[v1.Lifecycle]():        all("PostStart", "PreStop", "StopSignal"),
+		reflect.TypeFor[v1.LifecycleHandler](): all("Exec", "HTTPGet", "TCPSocket", "Sleep"),
+		reflect.TypeFor[v1.ExecAction]():       all("Command"),
+		reflect.TypeFor[v1.TCPSocketAction]():  all("Port", "Host"),
+		reflect.TypeFor[v1.SleepAction]():      all("Seconds"),
+		reflect.TypeFor[v1.HTTPHeader]():       all("Name", "Value"),
+		// New in Kubernetes 1.37, behind feature gates there (H2CContainerProbe, GRPCContainerProbeTLS).
+		reflect.TypeFor[v1.HTTPGetAction](): rowsOf(all("Path", "Port", "Host", "Scheme", "HTTPHeaders")).with(rows{"Protocol": both(unless(values(v1.HTTPProtocolHTTP1)))}),
+		reflect.TypeFor[v1.GRPCAction]():    rowsOf(all("Port", "Service")).with(rows{"Mode": both(unless(values(v1.GRPCProbeModePlaintext)))}),
+
+		reflect.TypeFor[v1.ContainerRestartRule]():            all("Action", "ExitCodes"),
+		reflect.TypeFor[v1.ContainerRestartRuleOnExitCodes](): all("Operator", "Values"),
 	}
 }
 

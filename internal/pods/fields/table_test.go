@@ -107,7 +107,7 @@ func TestValuesThatAskForNothing(t *testing.T) {
 	preempt := v1.PreemptLowerPriority
 	spec := &v1.PodSpec{
 		ServiceAccountName: "default", DeprecatedServiceAccount: "default", ShareProcessNamespace: &no, HostUsers: &yes, RuntimeClassName: &empty,
-		Priority: &zero, PreemptionPolicy: &preempt, OS: &v1.PodOS{Name: v1.Linux}, Affinity: &v1.Affinity{}, SetHostnameAsFQDN: &no,
+		Priority: &zero, PreemptionPolicy: &preempt, OS: &v1.PodOS{Name: v1.Linux}, Affinity: &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{}}, SetHostnameAsFQDN: &no,
 		ImagePullSecrets: []v1.LocalObjectReference{}, Overhead: v1.ResourceList{},
 		Containers: []v1.Container{{VolumeMounts: []v1.VolumeMount{{MountPropagation: &none}}}},
 		Volumes:    []v1.Volume{{VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(0, resource.BinarySI)}}}},
@@ -161,7 +161,7 @@ func TestConditionalFields(t *testing.T) {
 func TestTheColumnsDiffer(t *testing.T) {
 	seven := int32(7)
 	spec := &v1.PodSpec{
-		Affinity: &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}, PriorityClassName: "high", Priority: &seven, ServiceAccountName: "builder", Subdomain: "web",
+		Affinity: &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: make([]v1.WeightedPodAffinityTerm, 1)}}, PriorityClassName: "high", Priority: &seven, ServiceAccountName: "builder", TopologySpreadConstraints: make([]v1.TopologySpreadConstraint, 1),
 		Resources: &v1.ResourceRequirements{}, Overhead: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")},
 		Containers: []v1.Container{{ResizePolicy: make([]v1.ContainerResizePolicy, 1)}},
 		Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
@@ -172,7 +172,7 @@ func TestTheColumnsDiffer(t *testing.T) {
 	}
 	got := strings.Split(refusedBy(Server, spec), ", ")
 	for _, want := range []string{
-		"spec.affinity", "spec.subdomain", "spec.resources",
+		"spec.affinity.podAffinity", "spec.topologySpreadConstraints", "spec.resources",
 		"spec.containers[0].resizePolicy", "spec.volumes[0].projected.sources[1].podCertificate",
 	} {
 		if !slices.Contains(got, want) {

@@ -20,6 +20,14 @@ func oneOf[T ~string](value T, path *field.Path, allowed ...T) field.ErrorList {
 	}
 }
 
+// among is oneOf of a value for which there is no default: one that is left out is as wrong as any other.
+func among[T ~string](value T, path *field.Path, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
 // invalidIf reports what check has to say of value, provided that applies.
 func invalidIf(applies bool, value string, path *field.Path, check func(string) []string) field.ErrorList {
 	if !applies {

@@ -22,7 +22,7 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]*corev1.Volume,
 	errs = append(errs, validateHostPorts(spec, at)...)
 	names := sets.New[string]() // unique over all lists
 	for at, c := range pods.ContainersAt(spec, at) {
-		if at.Role == pods.Ephemeral { // refused as a whole
+		if at.Role == pods.Ephemeral { // they come by a way of their own: EphemeralContainers
 			continue
 		}
 		path := at.Path()
@@ -32,6 +32,8 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]*corev1.Volume,
 		}
 		names.Insert(c.Name)
 		errs = append(errs, validateContainer(c, spec, volumes, path)...)
+		errs = append(errs, validateActions(c, at.Role, spec, path)...)
+		errs = append(errs, validateRestart(c, path)...)
 	}
 	return errs
 }
@@ -50,7 +52,6 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
-	errs = append(errs, validateStopSignal(c, spec, at.Child("lifecycle", "stopSignal"))...)
 	return append(errs, validateContainerSecurity(c.SecurityContext, at.Child("securityContext"))...)
 }
 
@@ -170,21 +171,6 @@ func validatePropagation(mode corev1.MountPropagationMode, c *corev1.Container, 
 		errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
 	}
 	return errs
-}
-
-// validateStopSignal: which signals there are depends on the system, so the API wants it named.
-func validateStopSignal(c *corev1.Container, spec *corev1.PodSpec, at *field.Path) field.ErrorList {
-	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
-		return nil
-	}
-	if spec.OS == nil {
-		return field.ErrorList{field.Forbidden(at, "may not be set unless `spec.os.name` is set")}
-	}
-	name := string(*c.Lifecycle.StopSignal)
-	if !pods.IsSignal(name) {
-		return field.ErrorList{field.Invalid(at, name, "must be the name of a signal of Linux, such as SIGUSR1 or SIGRTMIN+3")}
-	}
-	return nil
 }
 
 // validateSubPath is about the part of a volume that a container sees.

@@ -21,7 +21,15 @@ const NotSupported = "not supported by Monopod yet"
 
 // Spec tells what is wrong with the specification of a pod that a client wants to create, with its defaults set. path is where it stands.
 func Spec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
-	errs := anywhere(spec, path)
+	var errs field.ErrorList
+	if len(spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
+		spec = withoutEphemeral(spec)
+	}
+	errs = append(errs, anywhere(spec, path)...)
+	if spec.NodeName != "" && len(spec.SchedulingGates) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+	}
 	for at, c := range pods.ContainersAt(spec, path) {
 		if padded(c.Image) {
 			errs = append(errs, noBlanks(c.Image, at.Path().Child("image"))...)
@@ -43,15 +51,23 @@ func Template(template *corev1.PodTemplateSpec, path *field.Path) field.ErrorLis
 	spec, at := &template.Spec, path.Child("spec")
 	if len(spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
-		rest := *spec
-		rest.EphemeralContainers = nil
-		spec = &rest
+		spec = withoutEphemeral(spec)
 	}
 	return append(errs, anywhere(spec, at)...)
 }
 
-func notHonoured(spec *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
-	for _, r := range fields.Refused(fields.Server, spec, path) {
+func withoutEphemeral(spec *corev1.PodSpec) *corev1.PodSpec {
+	rest := *spec
+	rest.EphemeralContainers = nil
+	return &rest
+}
+
+func notHonoured(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	return refusals(fields.Refused(fields.Server, spec, path))
+}
+
+func refusals(list []fields.Refusal) (errs field.ErrorList) {
+	for _, r := range list {
 		message := NotSupported
 		if r.Unless != "" {
 			message += " unless " + r.Unless
@@ -66,8 +82,8 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, validateContainers(spec, volumes, path)...)
 	errs = append(errs, oneOf(spec.RestartPolicy, path.Child("restartPolicy"),
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
-	if s := spec.TerminationGracePeriodSeconds; s != nil {
-		errs = append(errs, apivalidation.ValidateNonnegativeField(*s, path.Child("terminationGracePeriodSeconds"))...)
+	if spec.TerminationGracePeriodSeconds == nil { // one below zero is taken for 1, with a warning
+		errs = append(errs, field.Required(path.Child("terminationGracePeriodSeconds"), ""))
 	}
 	if s := spec.ActiveDeadlineSeconds; s != nil && (*s < 1 || *s > math.MaxInt32) {
 		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *s,
@@ -77,7 +93,13 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, invalidIf(spec.NodeName != "", spec.NodeName, path.Child("nodeName"), validation.IsDNS1123Subdomain)...)
 	errs = append(errs, invalidIf(spec.ServiceAccountName != "", spec.ServiceAccountName, path.Child("serviceAccountName"), validation.IsDNS1123Subdomain)...)
+	errs = append(errs, Affinity(spec.Affinity, path.Child("affinity"))...)
+	errs = append(errs, validateGates(spec.SchedulingGates, path.Child("schedulingGates"))...)
+	if spec.OS != nil && spec.OS.Name == "" {
+		errs = append(errs, field.Required(path.Child("os", "name"), ""))
+	}
 	errs = append(errs, invalidIf(spec.Hostname != "", spec.Hostname, path.Child("hostname"), validation.IsDNS1123Label)...)
+	errs = append(errs, invalidIf(spec.Subdomain != "", spec.Subdomain, path.Child("subdomain"), validation.IsDNS1123Label)...)
 	errs = append(errs, validateHostnameOverride(spec, path.Child("hostnameOverride"))...)
 	errs = append(errs, validateHostAliases(spec.HostAliases, path.Child("hostAliases"))...)
 	for i, gate := range spec.ReadinessGates {
@@ -101,8 +123,11 @@ func validateHostnameOverride(spec *corev1.PodSpec, at *field.Path) field.ErrorL
 	if len(*name) > maxHostname {
 		errs = append(errs, field.TooLong(at, *name, maxHostname))
 	}
+	if fqdn := spec.SetHostnameAsFQDN; fqdn != nil && *fqdn {
+		errs = append(errs, field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
+	}
 	if spec.HostNetwork {
-		errs = append(errs, field.Invalid(at, *name, "may not be specified when `hostNetwork` is true"))
+		errs = append(errs, field.Forbidden(at, "may not be specified when hostNetwork is true"))
 	}
 	return errs
 }

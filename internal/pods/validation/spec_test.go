@@ -130,13 +130,13 @@ func TestSpec(t *testing.T) {
 		"pull policy":             {func(s *corev1.PodSpec) { s.Containers[0].ImagePullPolicy = "Sometimes" }, []string{c + "imagePullPolicy: FieldValueNotSupported"}},
 		"restart policy":          {func(s *corev1.PodSpec) { s.RestartPolicy = "Maybe" }, []string{"spec.restartPolicy: FieldValueNotSupported"}},
 		"no restart policy":       {func(s *corev1.PodSpec) { s.RestartPolicy = "" }, []string{"spec.restartPolicy: FieldValueRequired"}},
-		"negative grace":          {func(s *corev1.PodSpec) { *s.TerminationGracePeriodSeconds = -1 }, []string{"spec.terminationGracePeriodSeconds: FieldValueInvalid"}},
+		"no grace period":         {func(s *corev1.PodSpec) { s.TerminationGracePeriodSeconds = nil }, []string{"spec.terminationGracePeriodSeconds: FieldValueRequired"}},
+		"negative grace":          {func(s *corev1.PodSpec) { *s.TerminationGracePeriodSeconds = -1 }, nil},
 		"deadline of zero":        {func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = new(int64) }, []string{"spec.activeDeadlineSeconds: FieldValueInvalid"}},
 		"host name":               {func(s *corev1.PodSpec) { s.Hostname = "a.b" }, []string{"spec.hostname: FieldValueInvalid"}},
 		"node name":               {func(s *corev1.PodSpec) { s.NodeName = "Node_1" }, []string{"spec.nodeName: FieldValueInvalid"}},
 		"node selector":           {func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a b": "c"} }, []string{"spec.nodeSelector: FieldValueInvalid"}},
 		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "r2_d2" }, []string{"spec.serviceAccountName: FieldValueInvalid"}},
-		"probe":                   {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
 		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
 		"host port": {func(s *corev1.PodSpec) {
 			s.Containers[0].Ports[0].HostPort, s.Containers[0].Ports[0].HostIP = 80, "::1"
@@ -248,15 +248,12 @@ func TestSpec(t *testing.T) {
 			s.HostnameOverride, s.HostNetwork, s.SecurityContext = new("a_b"), true, nil
 			s.Containers[0].Ports = nil
 		},
-			[]string{"spec.hostnameOverride: FieldValueInvalid", "spec.hostnameOverride: FieldValueInvalid"}},
+			[]string{"spec.hostnameOverride: FieldValueInvalid", "spec.hostnameOverride: FieldValueForbidden"}},
 		"long host name": {func(s *corev1.PodSpec) { s.HostnameOverride = new(strings.Repeat("a", 63) + ".bc") }, []string{"spec.hostnameOverride: FieldValueTooLong"}},
 		"stop signal":    {func(s *corev1.PodSpec) { stopSignal(s, "SIGRTMIN+3") }, nil},
 		"stop signal of no system": {func(s *corev1.PodSpec) { stopSignal(s, "SIGUSR1"); s.OS = nil },
 			[]string{c + "lifecycle.stopSignal: FieldValueForbidden"}},
-		"no signal": {func(s *corev1.PodSpec) { stopSignal(s, "SIGNAL") }, []string{c + "lifecycle.stopSignal: FieldValueInvalid"}},
-		"hook": {func(s *corev1.PodSpec) {
-			s.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
-		}, []string{c + "lifecycle.preStop: FieldValueForbidden"}},
+		"no signal": {func(s *corev1.PodSpec) { stopSignal(s, "SIGNAL") }, []string{c + "lifecycle.stopSignal: FieldValueNotSupported"}},
 
 		"image volume": {func(s *corev1.PodSpec) { imageVolume(s, "r.io/a:1", corev1.PullNever, "a/b") }, nil},
 		"image volume without reference": {func(s *corev1.PodSpec) { imageVolume(s, "", corev1.PullAlways, "") },

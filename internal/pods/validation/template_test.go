@@ -21,8 +21,12 @@ func TestTemplate(t *testing.T) {
 		"label":          {func(p *corev1.PodTemplateSpec) { p.Labels = map[string]string{"app": "a b"} }, []string{at + "labels: FieldValueInvalid"}},
 		"annotation":     {func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{"a b": ""} }, []string{at + "annotations: FieldValueInvalid"}},
 		"container name": {func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Name = "A" }, []string{at + "spec.containers[0].name: FieldValueInvalid"}},
-		"refused field":  {func(p *corev1.PodTemplateSpec) { p.Spec.Subdomain = "a" }, []string{at + "spec.subdomain: FieldValueForbidden"}},
-		"refused value":  {func(p *corev1.PodTemplateSpec) { p.Spec.HostUsers = new(false) }, []string{at + "spec.hostUsers: FieldValueForbidden"}},
+		"refused field":  {func(p *corev1.PodTemplateSpec) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{} }, []string{at + "spec.schedulingGroup: FieldValueForbidden"}},
+		"gate":           {func(p *corev1.PodTemplateSpec) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a b"}} }, []string{at + "spec.schedulingGates[0]: FieldValueInvalid"}},
+		"probe": {func(p *corev1.PodTemplateSpec) {
+			p.Spec.Containers[0].LivenessProbe = &corev1.Probe{SuccessThreshold: 1}
+		}, []string{at + "spec.containers[0].livenessProbe: FieldValueRequired"}},
+		"refused value": {func(p *corev1.PodTemplateSpec) { p.Spec.HostUsers = new(false) }, []string{at + "spec.hostUsers: FieldValueForbidden"}},
 		"ephemeral container": {func(p *corev1.PodTemplateSpec) {
 			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
 		}, []string{at + "spec.ephemeralContainers: FieldValueForbidden"}},

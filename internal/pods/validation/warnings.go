@@ -34,5 +34,8 @@ func Warnings(spec *corev1.PodSpec, path *field.Path) []string {
 			}
 		}
 	}
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
+		list = append(list, fmt.Sprintf("%s: must be >= 0; negative values are invalid and will be treated as 1", path.Child("terminationGracePeriodSeconds")))
+	}
 	return list
 }

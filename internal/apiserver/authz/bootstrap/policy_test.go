@@ -77,7 +77,7 @@ func TestUsersRoles(t *testing.T) {
 		"edit": {
 			may: []string{"get pods", "list secrets", "patch secrets", "create pods", "deletecollection pods", "create pods/exec", "get pods/portforward",
 				"create pods/attach", "create pods/eviction", "get services/proxy", "create services/proxy", "update coordination.k8s.io/leases", "create events"},
-			mayNot: []string{"list rbac.authorization.k8s.io/roles", "update pods/status", "create pods/binding", "create namespaces", "update nodes"},
+			mayNot: []string{"list rbac.authorization.k8s.io/roles", "update pods/status", "patch pods/ephemeralcontainers", "get pods/ephemeralcontainers", "create pods/binding", "create namespaces", "update nodes"},
 		},
 		"admin": {
 			may: []string{"get pods", "patch secrets", "create rbac.authorization.k8s.io/roles", "delete rbac.authorization.k8s.io/rolebindings"},

@@ -107,6 +107,9 @@ func assign(pod *corev1.Pod, binding *corev1.Binding, now time.Time) error {
 	if pod.Spec.NodeName != "" {
 		return fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName)
 	}
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return fmt.Errorf("pod %s has non-empty .spec.schedulingGates", pod.Name)
+	}
 	pod.Spec.NodeName = binding.Target.Name
 	if len(binding.Annotations) > 0 {
 		if pod.Annotations == nil {

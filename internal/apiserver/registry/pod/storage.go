@@ -68,7 +68,7 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 		Status:      status,
 		Binding:     &BindingREST{store},
 		Eviction:    &EvictionREST{objects, status},
-		Ephemeral:   &EphemeralContainersREST{store},
+		Ephemeral:   newEphemeralContainersREST(store, s),
 		Log:         &LogREST{locator: locator},
 		Exec:        &ExecREST{connector},
 		Attach:      &AttachREST{connector},

@@ -2,6 +2,8 @@ package pod
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -43,6 +45,10 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 		Phase:    corev1.PodPending,
 		QOSClass: pods.QOSClass(&pod.Spec),
 	}
+	if len(pod.Spec.SchedulingGates) > 0 { // no binder looks at it, so nobody else would say so
+		pods.SetCondition(&pod.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}, time.Now())
+	}
 }
 
 // Validate implements rest.RESTCreateStrategy.
@@ -60,6 +66,11 @@ func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string
 func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	newPod, oldPod := obj.(*corev1.Pod), old.(*corev1.Pod)
 	newPod.Status = oldPod.Status
+	setGeneration(newPod, oldPod)
+}
+
+// setGeneration: a change of the spec makes a new generation.
+func setGeneration(newPod, oldPod *corev1.Pod) {
 	if !apiequality.Semantic.DeepEqual(newPod.Spec, oldPod.Spec) {
 		newPod.Generation = oldPod.Generation + 1
 	}
@@ -93,6 +104,21 @@ func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 		newPod.Status.QOSClass = oldPod.Status.QOSClass
 	}
 	syncAddresses(&newPod.Status)
+	keepGenerations(&newPod.Status, &oldPod.Status)
+}
+
+// keepGenerations: a writer that does not know observedGeneration does not take it away, neither that of the status nor that of a condition.
+func keepGenerations(status, old *corev1.PodStatus) {
+	if status.ObservedGeneration == 0 {
+		status.ObservedGeneration = old.ObservedGeneration
+	}
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		before := slices.IndexFunc(old.Conditions, func(o corev1.PodCondition) bool { return o.Type == c.Type })
+		if c.ObservedGeneration == 0 && before >= 0 {
+			c.ObservedGeneration = old.Conditions[before].ObservedGeneration
+		}
+	}
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.

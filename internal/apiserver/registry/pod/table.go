@@ -101,8 +101,10 @@ func summarize(pod *corev1.Pod) podSummary {
 	sidecars := restartable(pod)
 	s.total += len(sidecars)
 
-	initializing := s.addInitContainers(pod, sidecars)
+	initializing, ofSidecars := s.addInitContainers(pod, sidecars)
 	if !initializing || pods.IsTrue(&pod.Status, corev1.PodInitialized) {
+		// Once the init containers are done their restarts are history: only those of sidecars still count.
+		s.restarts, s.lastRestart = ofSidecars.restarts, ofSidecars.lastRestart
 		s.addContainers(pod)
 	}
 	if pod.DeletionTimestamp != nil {
@@ -127,9 +129,8 @@ func restartable(pod *corev1.Pod) map[string]bool {
 	return sidecars
 }
 
-// addInitContainers adds what the init containers say, and reports whether one of them is not done yet.
-func (s *podSummary) addInitContainers(pod *corev1.Pod, sidecars map[string]bool) bool {
-	var ofSidecars podSummary
+// addInitContainers adds what the init containers say, and reports whether one of them is not done yet, and the restarts of the sidecars alone.
+func (s *podSummary) addInitContainers(pod *corev1.Pod, sidecars map[string]bool) (initializing bool, ofSidecars podSummary) {
 	for i := range pod.Status.InitContainerStatuses {
 		c := &pod.Status.InitContainerStatuses[i]
 		s.addRestarts(c)
@@ -151,17 +152,15 @@ func (s *podSummary) addInitContainers(pod *corev1.Pod, sidecars map[string]bool
 		default:
 			s.status = fmt.Sprintf("Init:%d/%d", i, len(pod.Spec.InitContainers))
 		}
-		return true
+		return true, ofSidecars
 	}
-	// Once the init containers are done their restarts are history: only those of sidecars still count.
-	s.restarts, s.lastRestart = ofSidecars.restarts, ofSidecars.lastRestart
-	return false
+	return false, ofSidecars
 }
 
 // addContainers adds what the containers say. The first container in the spec's order that waits or has ended gives
 // the status.
 func (s *podSummary) addContainers(pod *corev1.Pod) {
-	running := false
+	running, failure := false, ""
 	for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
 		c := &pod.Status.ContainerStatuses[i]
 		s.addRestarts(c)
@@ -170,16 +169,22 @@ func (s *podSummary) addContainers(pod *corev1.Pod) {
 			s.status = w.Reason
 		case t != nil:
 			s.status = terminatedReason(t)
+			if t.ExitCode != 0 {
+				failure = s.status
+			}
 		case c.State.Running != nil && c.Ready:
 			running = true
 			s.ready++
 		}
 	}
-	// "Completed" is the truth for the whole pod only when none of its containers is still at work.
-	if s.status == "Completed" && running {
-		if pods.IsTrue(&pod.Status, corev1.PodReady) {
+	// "Completed" is the truth for the whole pod only when none of its containers is still at work, and none has failed.
+	if s.status == "Completed" {
+		switch {
+		case running && pods.IsTrue(&pod.Status, corev1.PodReady):
 			s.status = "Running"
-		} else {
+		case failure != "":
+			s.status = failure
+		case running:
 			s.status = "NotReady"
 		}
 	}

@@ -26,6 +26,8 @@ func ended(reason string, code, signal int32) corev1.ContainerState {
 }
 
 type container struct {
+	sidecar  bool
+	started  bool
 	state    corev1.ContainerState
 	ready    bool
 	restarts int32
@@ -34,11 +36,15 @@ type container struct {
 
 func statuses(list []container) (specs []corev1.Container, result []corev1.ContainerStatus) {
 	for i, c := range list {
-		s := corev1.ContainerStatus{Name: fmt.Sprint("c", i), State: c.state, Ready: c.ready, RestartCount: c.restarts}
+		s := corev1.ContainerStatus{Name: fmt.Sprint("c", i), State: c.state, Ready: c.ready, RestartCount: c.restarts, Started: &c.started}
 		if c.last > 0 {
 			s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{FinishedAt: ago(c.last)}
 		}
-		specs, result = append(specs, corev1.Container{Name: s.Name}), append(result, s)
+		spec := corev1.Container{Name: s.Name}
+		if c.sidecar {
+			spec.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		}
+		specs, result = append(specs, spec), append(result, s)
 	}
 	return specs, result
 }
@@ -73,6 +79,12 @@ func TestPodRow(t *testing.T) {
 			main: []container{{state: ended("Completed", 0, 0)}, {state: running(), ready: true}}, want: "1/2 NotReady 0"},
 		{name: "one completed, the pod ready", phase: corev1.PodRunning, conditions: []corev1.PodConditionType{corev1.PodReady},
 			main: []container{{state: ended("Completed", 0, 0)}, {state: running(), ready: true}}, want: "1/2 Running 0"},
+		{name: "one completed, one failed", phase: corev1.PodFailed,
+			main: []container{{state: ended("Completed", 0, 0)}, {state: ended("Error", 1, 0)}}, want: "0/2 Error 0"},
+		{name: "one completed, one failed, one at work", phase: corev1.PodRunning,
+			main: []container{{state: ended("Completed", 0, 0)}, {state: ended("OOMKilled", 137, 9)}, {state: running(), ready: true}}, want: "1/3 OOMKilled 0"},
+		{name: "restarts of one that is done", phase: corev1.PodSucceeded, main: []container{{state: ended("Completed", 0, 0), restarts: 3, last: 10 * time.Second}},
+			want: "0/1 Completed 3 (10s ago)"},
 		{name: "reason of the pod", phase: corev1.PodFailed, reason: "Evicted", main: []container{{}}, want: "0/1 Evicted 0"},
 		{name: "gated", phase: corev1.PodPending, gated: true, main: []container{{}}, want: "0/1 SchedulingGated 0"},
 		{name: "terminating", phase: corev1.PodRunning, deleted: true, main: []container{{state: running(), ready: true}}, want: "1/1 Terminating 0"},
@@ -89,6 +101,20 @@ func TestPodRow(t *testing.T) {
 		{name: "init container in back-off", phase: corev1.PodPending, init: []container{{state: waiting("CrashLoopBackOff"), restarts: 4}}, main: []container{{}}, want: "0/1 Init:CrashLoopBackOff 4"},
 		{name: "initialized", phase: corev1.PodPending, init: []container{{state: ended("Completed", 0, 0), restarts: 2}},
 			main: []container{{state: waiting("PodInitializing")}}, want: "0/1 PodInitializing 0"},
+
+		{name: "sidecar that starts up", phase: corev1.PodPending, init: []container{{sidecar: true, state: running()}, {state: waiting("PodInitializing")}},
+			main: []container{{state: waiting("PodInitializing")}}, want: "0/2 Init:0/2 0"},
+		{name: "sidecar, then init container", phase: corev1.PodPending, init: []container{{sidecar: true, started: true, ready: true, state: running()}, {state: running()}},
+			main: []container{{state: waiting("PodInitializing")}}, want: "1/2 Init:1/2 0"},
+		{name: "sidecar in back-off", phase: corev1.PodPending, init: []container{{sidecar: true, state: waiting("CrashLoopBackOff"), restarts: 2}}, main: []container{{}},
+			want: "0/2 Init:CrashLoopBackOff 2"},
+		{name: "sidecars beside the containers", phase: corev1.PodRunning, conditions: []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady},
+			init: []container{{sidecar: true, started: true, ready: true, state: running(), restarts: 2, last: time.Minute}, {state: ended("Completed", 0, 0), restarts: 5}},
+			main: []container{{state: running(), ready: true, restarts: 1}}, want: "2/2 Running 3 (60s ago)"},
+		{name: "sidecar that is not ready", phase: corev1.PodRunning, conditions: []corev1.PodConditionType{corev1.PodInitialized},
+			init: []container{{sidecar: true, started: true, state: running()}}, main: []container{{state: running(), ready: true}}, want: "1/2 Running 0"},
+		{name: "sidecar that failed later", phase: corev1.PodRunning, conditions: []corev1.PodConditionType{corev1.PodInitialized},
+			init: []container{{state: ended("Completed", 0, 0), restarts: 5}, {sidecar: true, state: ended("Error", 1, 0), restarts: 1}}, main: []container{{state: running(), ready: true}}, want: "1/2 Init:Error 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := &corev1.Pod{Status: corev1.PodStatus{Phase: tc.phase, Reason: tc.reason}}

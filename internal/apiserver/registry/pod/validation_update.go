@@ -1,8 +1,7 @@
 package pod
 
 import (
-	"fmt"
-	"net/netip"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/pods/validation"
@@ -17,7 +17,9 @@ import (
 
 // mutableFields is what the error about an immutable field tells to be mutable.
 const mutableFields = "pod updates may not change fields other than `spec.containers[*].image`, " +
-	"`spec.initContainers[*].image`, `spec.activeDeadlineSeconds` and `spec.tolerations` (only additions)"
+	"`spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations` (only additions to existing tolerations), " +
+	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative) and, while there are any, " +
+	"`spec.schedulingGates` (only deletions), with additions to `spec.nodeSelector` and `spec.affinity.nodeAffinity`"
 
 // validatePod tells what is wrong with a pod that a client wants to create.
 func validatePod(pod *corev1.Pod) field.ErrorList {
@@ -36,6 +38,10 @@ func validatePodUpdate(newPod, oldPod *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateImageUpdate(newPod.Spec.InitContainers, oldPod.Spec.InitContainers, spec.Child("initContainers"))...)
 	errs = append(errs, validateDeadlineUpdate(newPod.Spec.ActiveDeadlineSeconds, oldPod.Spec.ActiveDeadlineSeconds, spec.Child("activeDeadlineSeconds"))...)
 	errs = append(errs, validateTolerationsUpdate(newPod.Spec.Tolerations, oldPod.Spec.Tolerations, spec.Child("tolerations"))...)
+	errs = append(errs, validateGatesUpdate(newPod.Spec.SchedulingGates, oldPod.Spec.SchedulingGates, spec.Child("schedulingGates"))...)
+	if isGated(oldPod) {
+		errs = append(errs, validatePlaceUpdate(&newPod.Spec, &oldPod.Spec, spec)...)
+	}
 	return append(errs, validateImmutable(&newPod.Spec, &oldPod.Spec, spec)...)
 }
 
@@ -59,10 +65,10 @@ func validateDeadlineUpdate(newDeadline, oldDeadline *int64, at *field.Path) fie
 		return nil
 	case newDeadline == nil:
 		return field.ErrorList{field.Invalid(at, nil, "must not update from a positive integer to nil value")}
-	case *newDeadline < 1:
-		return field.ErrorList{field.Invalid(at, *newDeadline, "must be greater than 0")}
+	case *newDeadline < 1 || *newDeadline > math.MaxInt32:
+		return field.ErrorList{field.Invalid(at, *newDeadline, utilvalidation.InclusiveRangeError(1, math.MaxInt32))}
 	case oldDeadline != nil && *newDeadline > *oldDeadline:
-		return field.ErrorList{field.Invalid(at, *newDeadline, fmt.Sprintf("must be less than or equal to previous value of %d", *oldDeadline))}
+		return field.ErrorList{field.Invalid(at, *newDeadline, "must be less than or equal to previous value")}
 	default:
 		return nil
 	}
@@ -83,6 +89,13 @@ func validateImmutable(newSpec, oldSpec *corev1.PodSpec, at *field.Path) field.E
 	wanted := newSpec.DeepCopy()
 	wanted.ActiveDeadlineSeconds = oldSpec.ActiveDeadlineSeconds
 	wanted.Tolerations = oldSpec.Tolerations
+	wanted.SchedulingGates = oldSpec.SchedulingGates
+	if was, is := oldSpec.TerminationGracePeriodSeconds, newSpec.TerminationGracePeriodSeconds; was != nil && *was < 0 && is != nil && *is == 1 {
+		wanted.TerminationGracePeriodSeconds = was // it was taken for 1 all the time
+	}
+	if len(oldSpec.SchedulingGates) > 0 {
+		wanted.NodeSelector, wanted.Affinity = oldSpec.NodeSelector, withNodesOf(wanted.Affinity, oldSpec.Affinity)
+	}
 	wanted.Containers = withImagesOf(wanted.Containers, oldSpec.Containers)
 	wanted.InitContainers = withImagesOf(wanted.InitContainers, oldSpec.InitContainers)
 
@@ -108,56 +121,4 @@ func withImagesOf(containers, old []corev1.Container) []corev1.Container {
 		containers[i].Image = old[i].Image
 	}
 	return containers
-}
-
-// validateStatusUpdate tells what is wrong with a change of a pod's status.
-func validateStatusUpdate(newPod, oldPod *corev1.Pod) field.ErrorList {
-	at := field.NewPath("status")
-	errs := apivalidation.ValidateObjectMetaUpdate(&newPod.ObjectMeta, &oldPod.ObjectMeta, field.NewPath("metadata"))
-	status := &newPod.Status
-	phases := []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
-	if !slices.Contains(phases, status.Phase) {
-		errs = append(errs, field.NotSupported(at.Child("phase"), status.Phase, phases[1:]))
-	}
-	if status.QOSClass != oldPod.Status.QOSClass {
-		errs = append(errs, field.Invalid(at.Child("qosClass"), status.QOSClass, apivalidation.FieldImmutableErrorMsg))
-	}
-	if status.ObservedGeneration < 0 {
-		errs = append(errs, field.Invalid(at.Child("observedGeneration"), status.ObservedGeneration, "must be a non-negative integer"))
-	}
-	for i, ip := range status.PodIPs {
-		errs = append(errs, validateAddress(ip.IP, at.Child("podIPs").Index(i))...)
-	}
-	for i, ip := range status.HostIPs {
-		errs = append(errs, validateAddress(ip.IP, at.Child("hostIPs").Index(i))...)
-	}
-	if oldPod.Spec.RestartPolicy == corev1.RestartPolicyAlways {
-		return errs
-	}
-	return append(errs, validateNoRestart(status.ContainerStatuses, oldPod.Status.ContainerStatuses,
-		oldPod.Spec.RestartPolicy, at.Child("containerStatuses"))...)
-}
-
-func validateAddress(ip string, at *field.Path) field.ErrorList {
-	if _, err := netip.ParseAddr(ip); err != nil {
-		return field.ErrorList{field.Invalid(at, ip, "must be an IP address")}
-	}
-	return nil
-}
-
-// validateNoRestart refuses that a container comes back to life which the restart policy leaves dead.
-func validateNoRestart(newList, oldList []corev1.ContainerStatus, policy corev1.RestartPolicy, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i := range oldList {
-		ended := oldList[i].State.Terminated
-		if ended == nil || (ended.ExitCode != 0 && policy == corev1.RestartPolicyOnFailure) {
-			continue
-		}
-		for j := range newList {
-			if newList[j].Name == oldList[i].Name && newList[j].State.Terminated == nil {
-				errs = append(errs, field.Forbidden(at.Index(j).Child("state"), "may not be transitioned to non-terminated state"))
-			}
-		}
-	}
-	return errs
 }

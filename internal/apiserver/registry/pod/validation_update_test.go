@@ -56,6 +56,12 @@ func TestValidatePodUpdate(t *testing.T) {
 		"container added":     {nil, func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "n"}) }, []string{"spec.containers: FieldValueForbidden"}},
 		"node":                {nil, func(p *corev1.Pod) { p.Spec.NodeName = "n" }, []string{"spec.nodeName: FieldValueForbidden"}},
 		"restart policy":      {nil, func(p *corev1.Pod) { p.Spec.RestartPolicy = "Never" }, []string{"spec.restartPolicy: FieldValueForbidden"}},
+		"deadline of zero":    {nil, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64) }, []string{"spec.activeDeadlineSeconds: FieldValueInvalid"}},
+		"grace":               {nil, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(1)) }, []string{"spec.terminationGracePeriodSeconds: FieldValueForbidden"}},
+		"grace below zero":    {func(p *corev1.Pod) { *p.Spec.TerminationGracePeriodSeconds = -5 }, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(1)) }, nil},
+		"still below zero":    {func(p *corev1.Pod) { *p.Spec.TerminationGracePeriodSeconds = -5 }, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(2)) }, []string{"spec.terminationGracePeriodSeconds: FieldValueForbidden"}},
+		"ephemeral container": {nil, func(p *corev1.Pod) { p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1) }, []string{"spec.ephemeralContainers: FieldValueForbidden"}},
+		"probe":               {nil, func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{"spec.containers: FieldValueForbidden"}},
 		"deadline set":        {nil, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, nil},
 		"deadline nearer":     {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &five }, nil},
 		"deadline farther":    {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &five }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &ten }, []string{"spec.activeDeadlineSeconds: FieldValueInvalid"}},
@@ -82,34 +88,71 @@ func TestValidatePodUpdate(t *testing.T) {
 	}
 }
 
-func TestValidateStatusUpdate(t *testing.T) {
-	ended := func(code int32) corev1.PodStatus {
-		return corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}}
+// nodes is an affinity to nodes that have one of the labels in each term.
+func nodes(terms ...[]string) *corev1.Affinity {
+	selector := &corev1.NodeSelector{}
+	for _, keys := range terms {
+		var term corev1.NodeSelectorTerm
+		for _, key := range keys {
+			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists})
+		}
+		selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, term)
 	}
-	again := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
-		Name: "web", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector}}
+}
+
+func preferring(a *corev1.Affinity, key string) *corev1.Affinity {
+	a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: corev1.NodeSelectorTerm{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}}}}
+	return a
+}
+
+// While a pod is gated it may be narrowed down where it runs; afterwards not.
+func TestValidateUpdateOfAGatedPod(t *testing.T) {
+	const selector, terms = "spec.nodeSelector: FieldValueInvalid", "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+	type part = func(*corev1.PodSpec)
+	affinity := func(a *corev1.Affinity) part { return func(s *corev1.PodSpec) { s.Affinity = a } }
+	labels := func(l map[string]string) part { return func(s *corev1.PodSpec) { s.NodeSelector = l } }
+	both := func(a, b part) part { return func(s *corev1.PodSpec) { a(s); b(s) } }
+	ungated := func(s *corev1.PodSpec) { s.SchedulingGates = nil }
 	for name, tc := range map[string]struct {
-		policy   corev1.RestartPolicy
-		old, new corev1.PodStatus
-		want     []string
+		old, change part
+		want        []string
 	}{
-		"running":          {corev1.RestartPolicyAlways, corev1.PodStatus{}, again, nil},
-		"phase":            {corev1.RestartPolicyAlways, corev1.PodStatus{}, corev1.PodStatus{Phase: "Fine"}, []string{"status.phase: FieldValueNotSupported"}},
-		"quality":          {corev1.RestartPolicyAlways, corev1.PodStatus{QOSClass: "Burstable"}, corev1.PodStatus{QOSClass: "Guaranteed"}, []string{"status.qosClass: FieldValueInvalid"}},
-		"address":          {corev1.RestartPolicyAlways, corev1.PodStatus{}, corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "here"}}}, []string{"status.podIPs[0]: FieldValueInvalid"}},
-		"restart":          {corev1.RestartPolicyAlways, ended(0), again, nil},
-		"never":            {corev1.RestartPolicyNever, ended(1), again, []string{"status.containerStatuses[0].state: FieldValueForbidden"}},
-		"after a failure":  {corev1.RestartPolicyOnFailure, ended(1), again, nil},
-		"after no failure": {corev1.RestartPolicyOnFailure, ended(0), again, []string{"status.containerStatuses[0].state: FieldValueForbidden"}},
+		"a gate fewer":              {nil, func(s *corev1.PodSpec) { s.SchedulingGates = s.SchedulingGates[1:] }, nil},
+		"no gate":                   {nil, ungated, nil},
+		"another gate":              {nil, func(s *corev1.PodSpec) { s.SchedulingGates[1].Name = "c" }, []string{"spec.schedulingGates[1].name: FieldValueForbidden"}},
+		"a gate for one without":    {ungated, func(s *corev1.PodSpec) { s.SchedulingGates = []corev1.PodSchedulingGate{{Name: "c"}} }, []string{"spec.schedulingGates[0].name: FieldValueForbidden"}},
+		"a label":                   {nil, labels(map[string]string{"a": "b"}), nil},
+		"another label":             {labels(map[string]string{"a": "b"}), labels(map[string]string{"a": "b", "c": "d"}), nil},
+		"no label":                  {labels(map[string]string{"a": "b"}), labels(nil), []string{selector}},
+		"another value":             {labels(map[string]string{"a": "b"}), labels(map[string]string{"a": "c"}), []string{selector}},
+		"a bad label":               {nil, labels(map[string]string{"a b": ""}), []string{selector}},
+		"a label without gates":     {ungated, labels(map[string]string{"a": "b"}), []string{"spec.nodeSelector: FieldValueForbidden"}},
+		"an affinity":               {nil, affinity(nodes([]string{"a"}, []string{"b"})), nil},
+		"a wish":                    {affinity(nodes([]string{"a"})), affinity(preferring(nodes([]string{"a"}), "b")), nil},
+		"another wish":              {affinity(preferring(nodes([]string{"a"}), "b")), affinity(preferring(nodes([]string{"a"}), "c")), nil},
+		"more in a term":            {affinity(nodes([]string{"a"})), affinity(nodes([]string{"a", "b"})), nil},
+		"something else in it":      {affinity(nodes([]string{"a", "b"})), affinity(nodes([]string{"a", "c"})), []string{terms + "[0]: FieldValueInvalid"}},
+		"less in it":                {affinity(nodes([]string{"a", "b"})), affinity(nodes([]string{"a"})), []string{terms + "[0]: FieldValueInvalid"}},
+		"more in an empty term":     {affinity(nodes(nil)), affinity(nodes([]string{"a"})), []string{terms + "[0]: FieldValueInvalid"}},
+		"another term":              {affinity(nodes([]string{"a"})), affinity(nodes([]string{"a"}, []string{"b"})), []string{terms + ": FieldValueInvalid"}},
+		"no affinity any more":      {affinity(nodes([]string{"a"})), affinity(nil), []string{terms + ": FieldValueInvalid"}},
+		"a bad affinity":            {nil, affinity(nodes([]string{"a b"})), []string{terms + "[0].matchExpressions[0].key: FieldValueInvalid"}},
+		"an affinity without gates": {ungated, affinity(nodes([]string{"a"})), []string{"spec.affinity: FieldValueForbidden"}},
+		"an affinity to pods":       {nil, affinity(&corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}), []string{"spec.affinity: FieldValueForbidden"}},
+		"gates and a label":         {nil, both(ungated, labels(map[string]string{"a": "b"})), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := validPod()
 			old.ResourceVersion = "1"
-			old.Spec.RestartPolicy = tc.policy
+			old.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a"}, {Name: "b"}}
+			if tc.old != nil {
+				tc.old(&old.Spec)
+			}
 			pod := old.DeepCopy()
-			old.Status, pod.Status = tc.old, tc.new
-			errs := validateStatusUpdate(pod, old)
+			tc.change(&pod.Spec)
+			errs := validatePodUpdate(pod, old)
 			if got := summary(errs); !slices.Equal(got, tc.want) {
 				t.Errorf("errors %v, want %v", errs, tc.want)
 			}

@@ -228,7 +228,7 @@ func testRestartRules(t *testing.T, n *harness.Node) {
   - name: a
     image: IMAGE
     MOUNTS
-    command: [sh, -c, "echo a >> /out/life; if mkdir /out/once; then exit 42; fi; exit 0"]
+    command: [sh, -c, "echo a >> /out/life; until grep -q b /out/life; do usleep 10000; done; if mkdir /out/once; then exit 42; fi; exit 0"]
     restartPolicy: Never
     restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]
   - name: b

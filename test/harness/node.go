@@ -152,7 +152,8 @@ func (n *Node) arguments(command string) []string {
 	specs := []string{"--cdi-spec-dirs", n.Dir + "/cdi"}
 	devices := append([]string{"--device-plugin-dir", n.PluginDir(), "--device-plugin-registry-dir", n.Dir + "/plugins_registry", "--pod-resources-socket", n.PodResourcesSocket()}, specs...)
 	api := []string{"--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms"}
-	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods"}
+	// How full the machine's disk is is not a test's business.
+	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods", "--image-gc-high-threshold", "100"}
 	switch command {
 	case "apiserver":
 		return slices.Concat(args, api)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
@@ -263,7 +264,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), Reserved: reserved(&c.Agent), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err
@@ -274,6 +275,15 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 		}
 	}()
 	return a.Run(ctx)
+}
+
+// reserved is what of the machine pods may not have.
+func reserved(a *v1alpha1.Agent) v1.ResourceList {
+	all := v1.ResourceList{}
+	for name, amount := range config.Reserved(a) {
+		all[v1.ResourceName(name)] = amount
+	}
+	return all
 }
 
 func agentImages(a *v1alpha1.Agent) agent.Images {

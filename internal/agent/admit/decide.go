@@ -18,17 +18,15 @@ type Refusal struct{ Reason, Message string }
 
 // Reasons of refusals. Others are "OutOf" and the name of a resource.
 const (
-	ReasonOSLabel        = "PodOSSelectorNodeLabelDoesNotMatch"
-	ReasonOS             = "PodOSNotSupported"
-	ReasonGroupsPolicy   = "SupplementalGroupsPolicyNotSupported"
-	ReasonNodeAffinity   = "NodeAffinity"
-	ReasonNodePorts      = "NodePorts"
-	ReasonTaint          = "TaintToleration"
-	ReasonInvalidNode    = "InvalidNodeInfo"
-	reasonOutOf          = "OutOf"
-	unknownNode          = "Kubelet cannot get node info."
-	annotationPodsSource = "kubernetes.io/config.source"
-	sourceAPI            = "api"
+	ReasonOSLabel      = "PodOSSelectorNodeLabelDoesNotMatch"
+	ReasonOS           = "PodOSNotSupported"
+	ReasonGroupsPolicy = "SupplementalGroupsPolicyNotSupported"
+	ReasonNodeAffinity = "NodeAffinity"
+	ReasonNodePorts    = "NodePorts"
+	ReasonTaint        = "TaintToleration"
+	ReasonInvalidNode  = "InvalidNodeInfo"
+	reasonOutOf        = "OutOf"
+	unknownNode        = "Kubelet cannot get node info."
 )
 
 // Decide says why the node does not take a pod now; nil: it does. Of several reasons it gives the first one, in a kubelet's order: what no other pod's end
@@ -116,7 +114,7 @@ func ports(_ *v1.Node, used *Used, _ *v1.Pod, claim *Claim) *Refusal {
 // taints: only those that keep pods from running count here; NoSchedule is a scheduler's, and a pod that names its node has asked none. Pods that come from
 // elsewhere than an API server (static ones) are the node's own.
 func taints(node *v1.Node, _ *Used, pod *v1.Pod, _ *Claim) *Refusal {
-	if source, ok := pod.Annotations[annotationPodsSource]; ok && source != sourceAPI {
+	if pods.Static(pod) {
 		return nil
 	}
 	for i := range node.Spec.Taints {

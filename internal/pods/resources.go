@@ -64,6 +64,31 @@ func limited(spec *v1.PodSpec, name v1.ResourceName) bool {
 	return true
 }
 
+// Bounds is what a container without a limit of its own is limited to: what the pod as a whole is, else what the node has. The downward API tells it.
+func Bounds(pod *v1.Pod, allocatable v1.ResourceList) v1.ResourceList {
+	if pod.Spec.Resources == nil || len(pod.Spec.Resources.Limits) == 0 {
+		return allocatable
+	}
+	all := allocatable.DeepCopy()
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if limit := pod.Spec.Resources.Limits[name]; !limit.IsZero() && all != nil {
+			all[name] = limit
+		}
+	}
+	return all
+}
+
+// IsHugepages says of a resource that it is huge pages of some size.
+func IsHugepages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+// CanBeOvercommitted says of a resource that more of it can be promised than there is, so that a limit may be more than what is requested.
+func CanBeOvercommitted(name v1.ResourceName) bool { return !IsExtended(name) && !IsHugepages(name) }
+
+// OfPods says of a resource that a pod as a whole can have it (spec.resources, KEP-2837).
+func OfPods(name v1.ResourceName) bool { return resourcehelper.IsSupportedPodLevelResource(name) }
+
 // IsExtended says of a resource that somebody outside Kubernetes defines it, such as a device: its name has a domain, which is not Kubernetes' own.
 // Quotas write "requests." before names.
 func IsExtended(name v1.ResourceName) bool {

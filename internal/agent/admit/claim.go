@@ -42,7 +42,7 @@ func ClaimOf(pod *v1.Pod) Claim {
 
 // counted says of a resource beside the three above that a node has an amount of it: huge pages, and names in Kubernetes' own domain.
 func counted(name v1.ResourceName) bool {
-	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) || strings.Contains(string(name), "/") && !pods.IsExtended(name)
+	return pods.IsHugepages(name) || strings.Contains(string(name), "/") && !pods.IsExtended(name)
 }
 
 // Used is what the pods of a node have together. The zero value is that of a node without pods.

@@ -40,7 +40,7 @@ func podRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
 			"NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
-			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead",
+			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead", "Resources",
 		)).with(rows{
 			"EphemeralContainers": refused,
 			// The binder's, or a cluster's scheduler's.
@@ -67,7 +67,6 @@ func podRows() map[reflect.Type]rows {
 			"OS":                 both(unless(values(v1.PodOS{Name: v1.Linux}))),
 			"HostUsers":          both(unless(values(true))),
 			"ResourceClaims":     refused,
-			"Resources":          onlyAgent,
 		}),
 		reflect.TypeFor[v1.LocalObjectReference]():  all("Name"),
 		reflect.TypeFor[v1.PodDNSConfig]():          all("Nameservers", "Searches", "Options"),

@@ -64,6 +64,7 @@ func notHonoured(spec *corev1.PodSpec, path *field.Path) (errs field.ErrorList) 
 func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	volumes, errs := validateVolumes(spec.Volumes, path.Child("volumes"))
 	errs = append(errs, validateContainers(spec, volumes, path)...)
+	errs = append(errs, validatePodResources(spec, path.Child("resources"))...)
 	errs = append(errs, oneOf(spec.RestartPolicy, path.Child("restartPolicy"),
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
 	if s := spec.TerminationGracePeriodSeconds; s != nil {

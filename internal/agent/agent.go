@@ -59,10 +59,9 @@ type Config struct {
 	// the Service kubernetes.
 	API *netip.AddrPort
 	// MaxPods is the node's capacity of pods.
-	MaxPods int
-	// Reserved is what of the machine pods may not have.
-	Reserved v1.ResourceList
-	Images   Images
+	MaxPods   int
+	Resources Resources
+	Images    Images
 	// Version is monopod's version.
 	Version string
 	Log     *slog.Logger
@@ -142,7 +141,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
 	reporter, err := nodestatus.New(nodestatus.Config{
 		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
-		Reserved: a.cfg.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: client.Condition,
+		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: client.Condition,
 		Features:       func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler) { return nodeFeatures(client.Features()) },
 		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
 		Devices:        a.resources, Events: recorder, Ref: ref, Log: a.log,

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -264,7 +265,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), Reserved: reserved(&c.Agent), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err
@@ -277,13 +278,19 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 	return a.Run(ctx)
 }
 
-// reserved is what of the machine pods may not have.
-func reserved(a *v1alpha1.Agent) v1.ResourceList {
-	all := v1.ResourceList{}
-	for name, amount := range config.Reserved(a) {
-		all[v1.ResourceName(name)] = amount
+func agentResources(a *v1alpha1.Agent) agent.Resources {
+	r := agent.Resources{
+		Reserved: v1.ResourceList{}, Enforce: slices.Contains(a.EnforceNodeAllocatable, config.EnforcePods),
+		LimitedSwap: a.MemorySwap.SwapBehavior == config.LimitedSwap, Tiered: a.MemoryReservationPolicy == config.TieredReservation,
+		SingleProcessOOMKill: a.SingleProcessOOMKill != nil && *a.SingleProcessOOMKill,
 	}
-	return all
+	for name, amount := range config.Reserved(a) {
+		r.Reserved[v1.ResourceName(name)] = amount
+	}
+	if f := a.MemoryThrottlingFactor; f != nil {
+		r.Throttling = *f
+	}
+	return r
 }
 
 func agentImages(a *v1alpha1.Agent) agent.Images {

@@ -112,6 +112,14 @@ func New(cfg Config) (*Reporter, error) {
 // Memory is the machine's memory in bytes.
 func (r *Reporter) Memory() int64 { return r.machine.Resources.Memory().Value() }
 
+// Swap is the machine's swap in bytes.
+func (r *Reporter) Swap() int64 {
+	if s := r.machine.Info.Swap; s != nil && s.Capacity != nil {
+		return *s.Capacity
+	}
+	return 0
+}
+
 // Allocatable is what the node's status says last.
 func (r *Reporter) Allocatable() v1.ResourceList {
 	r.mu.Lock()

@@ -71,6 +71,22 @@ func list(field func(*v1alpha1.NodeConfiguration) *[]string) func(*v1alpha1.Node
 	}
 }
 
+// quantities makes the setter of a key that has a quantity a resource.
+func quantities(field func(*v1alpha1.NodeConfiguration) *map[string]string) func(*v1alpha1.NodeConfiguration, string) error {
+	return func(c *v1alpha1.NodeConfiguration, v string) error {
+		all := map[string]string{}
+		for pair := range strings.SplitSeq(v, ",") {
+			name, amount, ok := strings.Cut(pair, "=")
+			if !ok {
+				return fmt.Errorf("%q is not a resource and its quantity: use cpu=200m,memory=150Mi", pair)
+			}
+			all[name] = amount
+		}
+		*field(c) = all
+		return nil
+	}
+}
+
 // boolean makes the setter of a key that is true or false.
 func boolean(field func(*v1alpha1.NodeConfiguration) *bool) func(*v1alpha1.NodeConfiguration, string) error {
 	return func(c *v1alpha1.NodeConfiguration, v string) (err error) {
@@ -138,6 +154,30 @@ var settings = []setting{
 			}
 			c.Agent.MaxPods = int32(n)
 			return nil
+		}},
+	{"system-reserved", "RESOURCE=QUANTITY,...", "what of the machine is kept from pods for the system: cpu, memory, ephemeral-storage (default: nothing)", roleAgent,
+		quantities(func(c *v1alpha1.NodeConfiguration) *map[string]string { return &c.Agent.SystemReserved })},
+	{"kube-reserved", "RESOURCE=QUANTITY,...", "the same for Monopod itself (default: nothing)", roleAgent,
+		quantities(func(c *v1alpha1.NodeConfiguration) *map[string]string { return &c.Agent.KubeReserved })},
+	{"enforce-node-allocatable", "WHAT", "pods: all pods together are limited to the node's allocatable memory; none (default pods)", roleAgent,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Agent.EnforceNodeAllocatable })},
+	{"swap-behavior", "BEHAVIOR", "what swap containers may use: NoSwap or LimitedSwap (default NoSwap)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.MemorySwap.SwapBehavior })},
+	{"memory-throttling-factor", "FACTOR", "where between its memory request and its limit a container is slowed down, 0.9 for example (default: it is not)", roleAgent,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			f, err := strconv.ParseFloat(v, 64)
+			if err != nil {
+				return fmt.Errorf("%q is not a number", v)
+			}
+			c.Agent.MemoryThrottlingFactor = &f
+			return nil
+		}},
+	{"memory-reservation-policy", "POLICY", "None, or TieredReservation: the kernel leaves containers the memory that they request (default None)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.MemoryReservationPolicy })},
+	{"single-process-oom-kill", "BOOL", "out of memory one process of a container is killed, not all (default: false with cgroup v2)", roleAgent,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			c.Agent.SingleProcessOOMKill = new(bool)
+			return boolean(func(c *v1alpha1.NodeConfiguration) *bool { return c.Agent.SingleProcessOOMKill })(c, v)
 		}},
 	{"image-gc-high-threshold", "PERCENT", "images that nobody uses are removed when their file system is so full (default 85; 100: never)", roleAgent,
 		number(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.ImageGCHighThresholdPercent })},

@@ -11,7 +11,7 @@ import (
 )
 
 // samples are values that each kind of setting takes.
-var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "NAME=VALUE,...": "a=b", "PATTERN:N,...": "vendor.com/gpu=0:0:4,*/*:1"}
+var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "FACTOR": "0.9", "RESOURCE=QUANTITY,...": "cpu=200m,memory=1Gi", "NAME=VALUE,...": "a=b", "PATTERN:N,...": "vendor.com/gpu=0:0:4,*/*:1"}
 
 // TestEverySettingIsAFlagAndIsDocumented: a key of the file, its flag and its row in docs/CONFIGURATION.md go together.
 func TestEverySettingIsAFlagAndIsDocumented(t *testing.T) {
@@ -67,7 +67,7 @@ func leaves(prefix string, tree map[string]any) []string {
 	for k, v := range tree {
 		switch v := v.(type) {
 		case map[string]any:
-			if strings.HasSuffix(k, "Options") { // a map is the value of one key
+			if strings.HasSuffix(k, "Options") || strings.HasSuffix(k, "Reserved") { // a map is the value of one key
 				keys = append(keys, prefix+k)
 				continue
 			}
@@ -88,7 +88,8 @@ func allKeys(t *testing.T) []string {
 	c := v1alpha1.NodeConfiguration{APIVersion: "x", Kind: "x", NodeName: "x", DataDir: "x", RunDir: "x", CgroupRoot: "x",
 		APIServer: v1alpha1.APIServer{BindAddress: "x", Port: &port, Kubeconfig: "x", TokenAuthFile: "x", ServiceAccountIssuers: []string{"x"},
 			ServiceAccountMaxTokenExpiration: v1alpha1.Duration{Duration: 1}, EtcdTick: v1alpha1.Duration{Duration: 1}, EtcdQuota: "x"},
-		Agent: v1alpha1.Agent{Address: "x", Port: &port, PodLogsDir: "x", MaxPods: 1},
+		Agent: v1alpha1.Agent{Address: "x", Port: &port, PodLogsDir: "x", MaxPods: 1, SystemReserved: map[string]string{"x": "1"}, KubeReserved: map[string]string{"x": "1"},
+			EnforceNodeAllocatable: []string{"x"}, MemorySwap: v1alpha1.MemorySwap{SwapBehavior: "x"}, MemoryThrottlingFactor: new(1.0), MemoryReservationPolicy: "x", SingleProcessOOMKill: new(true)},
 		Runtime: v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x", Handlers: []v1alpha1.RuntimeHandler{{Name: "x"}}, SELinux: "x", DefaultMaskedPaths: true, IgnoreCDIAnnotations: true, LogRotation: v1alpha1.LogRotation{MaxSize: "x", MaxFiles: 2},
 			ImagePullProgressTimeout: &v1alpha1.Duration{Duration: 1},
 			Streaming:                v1alpha1.Streaming{Address: "x", Port: &port, IdleTimeout: &v1alpha1.Duration{Duration: 1}}},

@@ -63,8 +63,9 @@ type Config struct {
 	// the Service kubernetes.
 	API *netip.AddrPort
 	// MaxPods is the node's capacity of pods.
-	MaxPods int
-	Images  Images
+	MaxPods   int
+	Resources Resources
+	Images    Images
 	// Version is monopod's version.
 	Version string
 	Log     *slog.Logger
@@ -144,7 +145,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
 	reporter, err := nodestatus.New(nodestatus.Config{
 		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
-		Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: client.Condition,
+		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: client.Condition,
+		Features:       func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler) { return nodeFeatures(client.Features()) },
 		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
 		Devices:        a.resources, Events: recorder, Ref: ref, Log: a.log,
 	})

@@ -48,6 +48,9 @@ var layers = []layer{
 	{"internal/agent", append([]string{"internal/pods", "internal/probation", "internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},
+	{"internal/agent/admit", []string{"internal/pods"}, "whether the node takes a pod is a pure function, and a ledger of what it has taken"},
+	{"internal/agent/podcgroup", []string{"internal/pods", "internal/agent/podspec", "internal/agent/admit", "internal/host/cgroup", "internal/host/systemd"},
+		"the cgroups of pods are made in one place, whatever the runtime is"},
 	{"internal/agent/imagegc", nil, "which images go is a pure function"},
 	{"internal/cdispec", nil, "those who count devices and those who inject them read the same specs"},
 	{"internal/devices", append([]string{"internal/cdispec", "internal/state", "internal/host"}, base...), "devices are usable without the agent"},
@@ -80,7 +83,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
+var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
 	"internal/devices/hostdevice", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the

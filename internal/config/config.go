@@ -103,6 +103,7 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 		c.Agent.MaxPods = 110
 	}
 	defaultImages(&c.Agent)
+	defaultResources(&c.Agent)
 	set(&c.Runtime.Socket, filepath.Join(c.RunDir, "cri.sock"))
 	set(&c.Runtime.RegistryConfigDir, "/etc/monopod/certs.d")
 	set(&c.Runtime.CgroupDriver, "cgroupfs")
@@ -202,6 +203,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 		v.add("agent.maxPods", c.Agent.MaxPods, "be at least 1")
 	}
 	v.images(&c.Agent)
+	v.resources(&c.Agent)
 	v.tokens(&c.APIServer)
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")

@@ -108,6 +108,15 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		}, []string{"devices.sharing", `"a.com/b:1025"`, "from 1 to 1024 shares", `devices.sharing is ""`}},
 		"level":         {func(c *v1alpha1.NodeConfiguration) { c.Logging.Level = "loud" }, []string{"logging.level", "loud", "debug"}},
 		"pull":          {func(c *v1alpha1.NodeConfiguration) { c.Runtime.ImagePullProgressTimeout.Duration = -1 }, []string{"runtime.imagePullProgressTimeout", "0s"}},
+		"reserved what": {func(c *v1alpha1.NodeConfiguration) { c.Agent.SystemReserved = map[string]string{"pid": "5"} }, []string{"agent.systemReserved", `"pid"`, "ephemeral-storage"}},
+		"reserved much": {func(c *v1alpha1.NodeConfiguration) { c.Agent.KubeReserved = map[string]string{"cpu": "much"} }, []string{"agent.kubeReserved.cpu", `"much"`, "200m"}},
+		"reserved less": {func(c *v1alpha1.NodeConfiguration) { c.Agent.KubeReserved = map[string]string{"memory": "-1"} }, []string{"agent.kubeReserved.memory", `"-1"`}},
+		"enforced": {func(c *v1alpha1.NodeConfiguration) {
+			c.Agent.EnforceNodeAllocatable = []string{"pods", "kube-reserved"}
+		}, []string{"agent.enforceNodeAllocatable", "pods,kube-reserved"}},
+		"swap":          {func(c *v1alpha1.NodeConfiguration) { c.Agent.MemorySwap.SwapBehavior = "UnlimitedSwap" }, []string{"agent.memorySwap.swapBehavior", "UnlimitedSwap", "NoSwap, LimitedSwap"}},
+		"memory policy": {func(c *v1alpha1.NodeConfiguration) { c.Agent.MemoryReservationPolicy = "All" }, []string{"agent.memoryReservationPolicy", "TieredReservation"}},
+		"throttling":    {func(c *v1alpha1.NodeConfiguration) { c.Agent.MemoryThrottlingFactor = new(1.5) }, []string{"agent.memoryThrottlingFactor", "1.5", "0.9"}},
 		"gc high":       {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCHighThresholdPercent = port(101) }, []string{"agent.imageGCHighThresholdPercent", "101"}},
 		"gc low":        {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCLowThresholdPercent = port(85) }, []string{"agent.imageGCLowThresholdPercent", `"85"`, "less"}},
 		"gc negative":   {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCLowThresholdPercent = port(-1) }, []string{"agent.imageGCLowThresholdPercent", "-1", "between"}},
@@ -169,4 +178,14 @@ func FuzzDecode(f *testing.F) {
 			_ = Validate(&c) // must not panic on anything that decodes
 		}
 	})
+}
+
+// What is reserved for the system and for Monopod is kept from pods together.
+func TestReserved(t *testing.T) {
+	got := Reserved(&v1alpha1.Agent{SystemReserved: map[string]string{"cpu": "200m", "memory": "100Mi"}, KubeReserved: map[string]string{"cpu": "1", "ephemeral-storage": "1Gi"}})
+	for name, want := range map[string]string{"cpu": "1200m", "memory": "100Mi", "ephemeral-storage": "1Gi"} {
+		if q := got[name]; q.String() != want {
+			t.Errorf("%s: %s, want %s", name, q.String(), want)
+		}
+	}
 }

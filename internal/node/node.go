@@ -15,9 +15,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
@@ -263,7 +265,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err
@@ -274,6 +276,21 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 		}
 	}()
 	return a.Run(ctx)
+}
+
+func agentResources(a *v1alpha1.Agent) agent.Resources {
+	r := agent.Resources{
+		Reserved: v1.ResourceList{}, Enforce: slices.Contains(a.EnforceNodeAllocatable, config.EnforcePods),
+		LimitedSwap: a.MemorySwap.SwapBehavior == config.LimitedSwap, Tiered: a.MemoryReservationPolicy == config.TieredReservation,
+		SingleProcessOOMKill: a.SingleProcessOOMKill != nil && *a.SingleProcessOOMKill,
+	}
+	for name, amount := range config.Reserved(a) {
+		r.Reserved[v1.ResourceName(name)] = amount
+	}
+	if f := a.MemoryThrottlingFactor; f != nil {
+		r.Throttling = *f
+	}
+	return r
 }
 
 func agentImages(a *v1alpha1.Agent) agent.Images {

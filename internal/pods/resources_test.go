@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func amounts(cpu, memory string) v1.ResourceList {
@@ -72,6 +73,50 @@ func TestLimits(t *testing.T) {
 	} {
 		if got := say(Resources(&v1.Pod{Spec: c.spec}).Limits); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// The cgroup of a pod has room for its sandbox, too.
+func TestWhole(t *testing.T) {
+	full := v1.Container{Resources: v1.ResourceRequirements{Limits: amounts("1", "1Gi"), Requests: amounts("500m", "1Gi")}}
+	pod := &v1.Pod{Spec: v1.PodSpec{Overhead: amounts("1", "1Gi"), Containers: []v1.Container{full, full}}}
+	if r := Whole(pod); say(r.Requests) != "2 3Gi" || say(r.Limits) != "3 3Gi" {
+		t.Errorf("%s, limited to %s", say(r.Requests), say(r.Limits))
+	}
+	pod.Spec.Containers[1].Resources.Limits = amounts("1", "")
+	if r := Whole(pod); say(r.Limits) != "3 0" {
+		t.Errorf("limited to %s, and a container has no limit of memory", say(r.Limits))
+	}
+}
+
+// A container without a limit is told the pod's, or what the node has.
+func TestBounds(t *testing.T) {
+	node := amounts("4", "8Gi")
+	pod := &v1.Pod{}
+	if got := say(Bounds(pod, node)); got != "4 8Gi" {
+		t.Error(got)
+	}
+	pod.Spec.Resources = &v1.ResourceRequirements{Limits: amounts("", "1Gi")}
+	if got := say(Bounds(pod, node)); got != "4 1Gi" || say(node) != "4 8Gi" {
+		t.Errorf("%s, and the node's are %s", got, say(node))
+	}
+}
+
+func TestStatic(t *testing.T) {
+	low, high := int32(0), int32(2_000_001_000)
+	for name, c := range map[string]struct {
+		pod                   v1.Pod
+		static, critical, own bool
+	}{
+		"an API server's": {pod: v1.Pod{Spec: v1.PodSpec{Priority: &low}}},
+		"and it says so":  {pod: v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/config.source": "api"}}}},
+		"a file's":        {pod: v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/config.source": "file"}}}, static: true, critical: true},
+		"the cluster's":   {pod: v1.Pod{Spec: v1.PodSpec{Priority: &high, PriorityClassName: "system-cluster-critical"}}, critical: true},
+		"the node's":      {pod: v1.Pod{Spec: v1.PodSpec{Priority: &high, PriorityClassName: "system-node-critical"}}, critical: true, own: true},
+	} {
+		if Static(&c.pod) != c.static || Critical(&c.pod) != c.critical || NodeCritical(&c.pod) != c.own {
+			t.Errorf("%s: %t %t %t", name, Static(&c.pod), Critical(&c.pod), NodeCritical(&c.pod))
 		}
 	}
 }

@@ -271,7 +271,6 @@ func testRefused(t *testing.T, n *harness.Node) {
 	for field, spec := range map[string]string{
 		"spec.hostUsers":       `"hostUsers": false,`,
 		"spec.affinity":        `"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]}},`,
-		"spec.resources":       `"resources": {"limits": {"cpu": "1"}},`,
 		`RuntimeClass "other"`: `"runtimeClassName": "other",`,
 	} {
 		_, err := n.TryKubectl(pod("refused", "true", spec), "create", "-f", "-")

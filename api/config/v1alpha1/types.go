@@ -98,6 +98,23 @@ type Agent struct {
 	PodLogsDir string `json:"podLogsDir,omitempty"`
 	// MaxPods is the node's capacity of pods. Default 110.
 	MaxPods int32 `json:"maxPods,omitempty"`
+	// SystemReserved and KubeReserved are what of the machine is kept from pods, for the system and for Monopod itself: quantities of cpu, memory
+	// and ephemeral-storage. What is left is the node's allocatable. Default none.
+	SystemReserved map[string]string `json:"systemReserved,omitempty"`
+	KubeReserved   map[string]string `json:"kubeReserved,omitempty"`
+	// EnforceNodeAllocatable is pods (the pods together are limited to the node's allocatable memory) or none. Default pods.
+	EnforceNodeAllocatable []string `json:"enforceNodeAllocatable,omitempty"`
+	// MemorySwap says what swap containers may use.
+	MemorySwap MemorySwap `json:"memorySwap,omitempty"`
+	// MemoryThrottlingFactor is where between its memory request and its limit a container is slowed down (memory.high of cgroup v2), more than 0 and
+	// at most 1; none: it is not. Default none.
+	MemoryThrottlingFactor *float64 `json:"memoryThrottlingFactor,omitempty"`
+	// MemoryReservationPolicy is None, or TieredReservation: requested memory is not taken back from containers of the class Guaranteed (memory.min of
+	// cgroup v2), and only after all else from burstable ones (memory.low). Default None.
+	MemoryReservationPolicy string `json:"memoryReservationPolicy,omitempty"`
+	// SingleProcessOOMKill: where a container is out of memory one process of it is killed, not all. Default: false with cgroup v2; v1 knows nothing else
+	// than true.
+	SingleProcessOOMKill *bool `json:"singleProcessOOMKill,omitempty"`
 	// ImageGCHighThresholdPercent is how full the file system of the images may get, in per cent, before images that nobody
 	// uses are removed; 100: they never are. ImageGCLowThresholdPercent is how full it may be afterwards. Defaults 85 and 80.
 	ImageGCHighThresholdPercent *int32 `json:"imageGCHighThresholdPercent,omitempty"`
@@ -113,6 +130,13 @@ type Agent struct {
 	// Both or none; default none.
 	ImageCredentialProviderConfig string `json:"imageCredentialProviderConfig,omitempty"`
 	ImageCredentialProviderBinDir string `json:"imageCredentialProviderBinDir,omitempty"`
+}
+
+// MemorySwap says what swap containers may use.
+type MemorySwap struct {
+	// SwapBehavior is NoSwap, or LimitedSwap: burstable pods may use a part of the swap that is as large as their requests are of the memory. It takes
+	// cgroup v2. Default NoSwap.
+	SwapBehavior string `json:"swapBehavior,omitempty"`
 }
 
 // Runtime configures the role runtime.

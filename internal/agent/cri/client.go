@@ -47,7 +47,9 @@ type Client struct {
 	conn *grpc.ClientConn
 	log  *slog.Logger
 	// identity is what the runtime said of itself last.
-	identity    atomic.Pointer[Identity]
+	identity atomic.Pointer[Identity]
+	// features are those of the last answer to Status.
+	features    atomic.Pointer[Features]
 	connections *connections
 }
 
@@ -115,6 +117,21 @@ func (c *Client) Identity() Identity {
 	return Identity{}
 }
 
+// Features are what the runtime says that it can, and what each of its handlers can.
+type Features struct {
+	// Runtime is nil where the runtime does not say, as older ones.
+	Runtime  *cri.RuntimeFeatures
+	Handlers []*cri.RuntimeHandler
+}
+
+// Features is what the runtime answered when it was last asked for its Condition; zero before the first answer.
+func (c *Client) Features() Features {
+	if f := c.features.Load(); f != nil {
+		return *f
+	}
+	return Features{}
+}
+
 // Condition is the runtime's own judgement of whether it can run pods: empty when it can. The runtime may have been
 // replaced since it was asked last, so it identifies itself again.
 func (c *Client) Condition(ctx context.Context) (fault string, err error) {
@@ -127,6 +144,7 @@ func (c *Client) Condition(ctx context.Context) (fault string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("CRI Status: %w", err)
 	}
+	c.features.Store(&Features{Runtime: resp.GetFeatures(), Handlers: resp.GetRuntimeHandlers()})
 	for _, want := range []string{cri.RuntimeReady, cri.NetworkReady} {
 		found := false
 		for _, cond := range resp.GetStatus().GetConditions() {

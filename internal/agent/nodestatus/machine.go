@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,6 +61,17 @@ func ReadMachine(dataDir string) (Machine, error) {
 		m.Info.Swap = &v1.NodeSwapStatus{Capacity: &swap}
 	}
 	return m, nil
+}
+
+// canSpare refuses to reserve more than there is.
+func (m Machine) canSpare(reserved v1.ResourceList) error {
+	var errs []error
+	for name, amount := range reserved {
+		if have := m.Resources[name]; amount.Cmp(have) > 0 {
+			errs = append(errs, fmt.Errorf("%s of %s is reserved (agent.systemReserved and agent.kubeReserved), and the machine has %s: reserve less", amount.String(), name, have.String()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // memInfo is one value of /proc/meminfo, in bytes.

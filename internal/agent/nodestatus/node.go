@@ -41,11 +41,14 @@ func (r *Reporter) labels() map[string]string {
 func (r *Reporter) apply(old v1.NodeStatus, s state) v1.NodeStatus {
 	st := *old.DeepCopy()
 	st.Capacity = r.resources(old.Capacity, s, capacity)
-	st.Allocatable = r.resources(old.Allocatable, s, allocatable)
+	st.Allocatable = r.allocatableOf(old.Allocatable, s)
 	st.Addresses = r.addresses()
 	st.NodeInfo = s.machine.Info
 	st.NodeInfo.ContainerRuntimeVersion = s.runtimeVersion
 	st.NodeInfo.KubeletVersion = r.cfg.Version
+	if r.cfg.Features != nil {
+		st.Features, st.RuntimeHandlers = r.cfg.Features()
+	}
 	st.DaemonEndpoints.KubeletEndpoint.Port = int32(r.cfg.Port)
 	for _, c := range conditions(s) {
 		setCondition(&st, c, s.now)
@@ -65,6 +68,31 @@ func (r *Reporter) resources(old v1.ResourceList, s state, of func(inventory.Qua
 	}
 	for name, q := range s.devices {
 		all[v1.ResourceName(name)] = *resource.NewQuantity(of(q), resource.DecimalSI)
+	}
+	return all
+}
+
+// allocatableOf is what pods may have: what is reserved is not theirs, nor is, as memory, what the kernel keeps as huge pages.
+func (r *Reporter) allocatableOf(old v1.ResourceList, s state) v1.ResourceList {
+	all := r.resources(old, s, allocatable)
+	take := func(name v1.ResourceName, amount resource.Quantity) {
+		left, ok := all[name]
+		if !ok {
+			return
+		}
+		left.Sub(amount)
+		if left.Sign() < 0 {
+			left = *resource.NewQuantity(0, left.Format)
+		}
+		all[name] = left
+	}
+	for name, amount := range r.cfg.Reserved {
+		take(name, amount)
+	}
+	for name, amount := range s.machine.Resources {
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			take(v1.ResourceMemory, amount)
+		}
 	}
 	return all
 }

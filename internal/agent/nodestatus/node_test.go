@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,6 +138,59 @@ func TestForeignParts(t *testing.T) {
 	}
 	if n.Labels[v1.LabelHostname] != "n" || n.Status.Addresses[0].Address != "10.1.2.3" || n.Status.Capacity.Pods().Value() != 7 {
 		t.Errorf("what is the agent's is missing: %+v", n)
+	}
+}
+
+// What is reserved, and what the kernel keeps as huge pages, is not for pods; more than there is cannot be reserved.
+func TestReserved(t *testing.T) {
+	q := resource.MustParse
+	r := &Reporter{cfg: Config{NodeName: "n", MaxPods: 7, Reserved: v1.ResourceList{"cpu": q("1200m"), "memory": q("100Mi"), "ephemeral-storage": q("1Gi")}}}
+	m := Machine{Resources: v1.ResourceList{"cpu": q("2"), "memory": q("1Gi"), "ephemeral-storage": q("10Gi"), "hugepages-2Mi": q("64Mi"), "hugepages-1Gi": q("0")}}
+	st := r.apply(v1.NodeStatus{}, state{machine: m})
+	for name, want := range map[v1.ResourceName]string{"cpu": "800m", "memory": "860Mi", "ephemeral-storage": "9Gi", "hugepages-2Mi": "64Mi", "pods": "7"} {
+		if have := st.Allocatable[name]; have.Cmp(q(want)) != 0 {
+			t.Errorf("of %s %s can be had, want %s", name, have.String(), want)
+		}
+	}
+	if have := st.Capacity["memory"]; have.Cmp(q("1Gi")) != 0 {
+		t.Errorf("the machine has %s of memory", have.String())
+	}
+	m.Resources["hugepages-1Gi"] = q("1Gi")
+	if have := r.apply(v1.NodeStatus{}, state{machine: m}).Allocatable["memory"]; !have.IsZero() {
+		t.Errorf("%s of memory that is not there", have.String())
+	}
+	if err := m.canSpare(v1.ResourceList{"cpu": q("3"), "memory": q("1Mi")}); err == nil || !strings.Contains(err.Error(), "3 of cpu is reserved") || strings.Contains(err.Error(), "memory") {
+		t.Errorf("3 of 2 processors are reserved: %v", err)
+	}
+}
+
+// Pods are admitted to the node with the labels and taints that others have set.
+func TestNodeOfAdmission(t *testing.T) {
+	kube, w := fake.NewClientset(), &world{}
+	yes := true
+	r, stop := run(t, kube, w, func(c *Config) {
+		c.Features = func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler) {
+			return &v1.NodeFeatures{SupplementalGroupsPolicy: &yes}, []v1.NodeRuntimeHandler{{Name: "native"}}
+		}
+	})
+	defer stop()
+	<-r.Ready()
+	n := eventually(t, kube, "features", func(n *v1.Node) bool { return n.Status.Features != nil && len(n.Status.RuntimeHandlers) == 1 })
+	n.Labels["disk"], n.Spec.Taints = "ssd", []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}
+	if _, err := kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := r.Fresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); r.Node().Labels["disk"] == "" && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	}
+	for name, got := range map[string]*v1.Node{"fresh": fresh, "known": r.Node()} {
+		if got.Labels["disk"] != "ssd" || len(got.Spec.Taints) != 1 || got.Status.NodeInfo.OperatingSystem != "linux" || !*got.Status.Features.SupplementalGroupsPolicy ||
+			got.Status.Allocatable.Pods().Value() != 7 || got.Status.Allocatable.Cpu().IsZero() {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 

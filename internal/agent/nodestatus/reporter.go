@@ -52,6 +52,10 @@ type Config struct {
 	Fault func(context.Context) (string, error)
 	// RuntimeVersion is NAME://VERSION, as the runtime told of itself when it was last asked for its fault.
 	RuntimeVersion func() string
+	// Reserved is what of the machine pods may not have.
+	Reserved v1.ResourceList
+	// Features are what the runtime and its handlers say that they can, as they said when they were last asked; nil: nothing is told of that.
+	Features func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler)
 	// Devices are the present device resources, by name.
 	Devices func() map[string]inventory.Quantity
 	// Events tells of the node, which Ref names; nil: nobody is told.
@@ -71,6 +75,8 @@ type Reporter struct {
 
 	mu          sync.Mutex // guards what follows
 	allocatable v1.ResourceList
+	// object is the last of the API server's versions of the Node that came here: labels and taints.
+	object *v1.Node
 	// lost: the object is gone, or another one, as far as the watch knows.
 	lost bool
 	// uid is the object's; replaced is closed, and made anew, when it changes.
@@ -92,16 +98,27 @@ func New(cfg Config) (*Reporter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.canSpare(cfg.Reserved); err != nil {
+		return nil, err
+	}
 	r := &Reporter{
 		cfg: cfg, machine: m, poke: make(chan struct{}, 1), ready: make(chan struct{}),
 		registered: make(chan struct{}), replaced: make(chan struct{}), seen: map[string]bool{},
 	}
-	r.allocatable = r.resources(nil, state{machine: m}, allocatable)
+	r.allocatable = r.allocatableOf(nil, state{machine: m})
 	return r, nil
 }
 
 // Memory is the machine's memory in bytes.
 func (r *Reporter) Memory() int64 { return r.machine.Resources.Memory().Value() }
+
+// Swap is the machine's swap in bytes.
+func (r *Reporter) Swap() int64 {
+	if s := r.machine.Info.Swap; s != nil && s.Capacity != nil {
+		return *s.Capacity
+	}
+	return 0
+}
 
 // Allocatable is what the node's status says last.
 func (r *Reporter) Allocatable() v1.ResourceList {
@@ -288,6 +305,7 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 func (r *Reporter) found(node *v1.Node) {
 	r.node = node
 	r.mu.Lock()
+	r.object = node
 	if r.uid != node.UID {
 		if r.uid != "" {
 			r.cfg.Log.Info("the Node object is another one", "node", r.cfg.NodeName, "uid", node.UID, "was", r.uid)

@@ -13,7 +13,7 @@ import (
 )
 
 // watch follows the node's own object until ctx ends, so that its deletion is seen at once and not by the next heartbeat, minutes later. Of the object
-// only what names it is kept, whether it takes pods, and whether it is ready.
+// only what names it is kept, its labels and taints, whether it takes pods, and whether it is ready.
 func (r *Reporter) watch(ctx context.Context) {
 	nodes := r.cfg.Client.CoreV1().Nodes()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, r.cfg.NodeName).String()
@@ -31,8 +31,8 @@ func (r *Reporter) watch(ctx context.Context) {
 		ObjectType: &v1.Node{},
 		Transform: func(obj any) (any, error) {
 			if n, ok := obj.(*v1.Node); ok {
-				slim := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion}}
-				slim.Spec.Unschedulable = n.Spec.Unschedulable
+				slim := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels}}
+				slim.Spec.Unschedulable, slim.Spec.Taints = n.Spec.Unschedulable, n.Spec.Taints
 				for _, c := range n.Status.Conditions {
 					if c.Type == v1.NodeReady {
 						slim.Status.Conditions = []v1.NodeCondition{{Type: c.Type, Status: c.Status}}
@@ -43,9 +43,13 @@ func (r *Reporter) watch(ctx context.Context) {
 			return obj, nil
 		},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(now any) { r.cordoned(false, now.(*v1.Node).Spec.Unschedulable) },
+			AddFunc: func(now any) {
+				r.noticed(now.(*v1.Node))
+				r.cordoned(false, now.(*v1.Node).Spec.Unschedulable)
+			},
 			UpdateFunc: func(old, now any) {
 				was, is := old.(*v1.Node), now.(*v1.Node)
+				r.noticed(is)
 				r.cordoned(was.Spec.Unschedulable, is.Spec.Unschedulable)
 				// After a gap in the watch it may be another object of the same name. And whoever heard nothing of this agent for too long has written
 				// that nothing is known of it, beside what it has written itself.

@@ -21,7 +21,9 @@ type ContainerInput struct {
 	Env []EnvVar
 	// Mounts are the container's mounts, host paths resolved.
 	Mounts []*cri.Mount
-	// NodeMemory is the node's memory in bytes.
+	// Node is what of the node the resources depend on.
+	Node NodeLimits
+	// NodeMemory is the node's memory in bytes, where Node does not say.
 	NodeMemory int64
 	// Target is the ID of the container whose processes an ephemeral container shares; empty: none.
 	Target string

@@ -13,40 +13,57 @@ import (
 )
 
 const (
-	cpuPeriod     = 100_000 // microseconds
-	minQuota      = 1_000   // the kernel's least quota, in microseconds
-	minShares     = 2
-	maxShares     = 262_144
-	sharesPerCPU  = 1024
-	guaranteedAdj = -997
-	bestEffortAdj = 1000
+	cpuPeriod    = 100_000 // microseconds
+	minQuota     = 1_000   // the kernel's least quota, in microseconds
+	minShares    = 2
+	maxShares    = 262_144
+	sharesPerCPU = 1024
 )
 
-// oomScoreAdj grades containers for the kernel's choice when memory is short: the larger its request in the node's
-// memory, the later a burstable one goes.
-func oomScoreAdj(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
-	switch pods.QOS(pod) {
-	case v1.PodQOSGuaranteed:
-		return guaranteedAdj
-	case v1.PodQOSBestEffort:
-		return bestEffortAdj
-	}
-	request := c.Resources.Requests.Memory().Value()
-	if request == 0 {
-		request = c.Resources.Limits.Memory().Value()
-	}
-	adj := int64(bestEffortAdj)
-	if nodeMemory > 0 {
-		adj -= 1000 * request / nodeMemory
-	}
-	// Never as safe as a guaranteed one, never as exposed as one of best effort.
-	return min(max(adj, 1000+guaranteedAdj), bestEffortAdj-1)
+// NodeLimits is what of the node, and of its configuration, the resources of containers depend on.
+type NodeLimits struct {
+	// Memory and Swap are the machine's, AllocatableMemory what pods may have of it, PageSize that of a page, all in bytes.
+	Memory, Swap, AllocatableMemory, PageSize int64
+	// CgroupV2: the host has cgroup v2, and no v1 beside it. SwapLimit: the kernel counts swap.
+	CgroupV2, SwapLimit bool
+	// HugepageSizes are the sizes of huge pages that are limited for every container, to nothing unless it asks for some, in the kernel's form (2MB).
+	HugepageSizes []string
+	// LimitedSwap: burstable pods may use swap, as much of it as they request of the memory.
+	LimitedSwap bool
+	// Throttling is where between its memory request and its limit a container is slowed down, from 0 (it is not) to 1.
+	Throttling float64
+	// Tiered: the kernel leaves containers the memory that they request.
+	Tiered bool
+	// KillAll: where a container is out of memory, all its processes are killed.
+	KillAll bool
 }
 
 func containerResources(in *ContainerInput) *cri.LinuxContainerResources {
-	r := linuxResources(in.Container.Resources.Requests, in.Container.Resources.Limits)
-	r.OomScoreAdj = oomScoreAdj(in.Pod, in.Container, in.NodeMemory)
+	own := &in.Container.Resources
+	requests, limits := own.Requests, limitsOf(in.Pod, own)
+	r := linuxResources(requests, limits)
+	r.OomScoreAdj = oomScoreAdj(in.Pod, in.Container, cmp.Or(in.Node.Memory, in.NodeMemory))
+	r.HugepageLimits = withZeros(r.HugepageLimits, in.Node.HugepageSizes)
+	memoryFiles(r, in.Pod, own, &in.Node)
 	return r
+}
+
+// limitsOf are a container's limits: its own, and for what it does not limit those of the pod, which all containers share.
+func limitsOf(pod *v1.Pod, own *v1.ResourceRequirements) v1.ResourceList {
+	if pod.Spec.Resources == nil {
+		return own.Limits
+	}
+	limits := own.Limits.DeepCopy()
+	for name, q := range pod.Spec.Resources.Limits {
+		if mine, ok := limits[name]; ok && !mine.IsZero() {
+			continue
+		}
+		if limits == nil {
+			limits = v1.ResourceList{}
+		}
+		limits[name] = q
+	}
+	return limits
 }
 
 func podResources(pod *v1.Pod) *cri.LinuxContainerResources {
@@ -63,32 +80,62 @@ func overhead(pod *v1.Pod) *cri.LinuxContainerResources {
 
 func linuxResources(requests, limits v1.ResourceList) *cri.LinuxContainerResources {
 	r := &cri.LinuxContainerResources{CpuPeriod: cpuPeriod}
-	cpu := requests.Cpu().MilliValue()
-	if cpu == 0 {
-		cpu = limits.Cpu().MilliValue()
+	cpu, requested := requests[v1.ResourceCPU]
+	if !requested { // API servers make the limit the request; a request of nothing is one
+		cpu = limits[v1.ResourceCPU]
 	}
-	r.CpuShares = min(max(cpu*sharesPerCPU/1000, minShares), maxShares)
-	if limit := limits.Cpu().MilliValue(); limit > 0 {
-		r.CpuQuota = max(limit*cpuPeriod/1000, minQuota)
-	}
+	r.CpuShares = Shares(cpu.MilliValue())
+	r.CpuQuota = Quota(limits.Cpu().MilliValue())
 	r.MemoryLimitInBytes = limits.Memory().Value()
 	for name, q := range limits {
-		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
-			if page, err := resource.ParseQuantity(size); err == nil {
-				r.HugepageLimits = append(r.HugepageLimits, &cri.HugepageLimit{
-					PageSize: pageSizeName(page.Value()), Limit: uint64(q.Value()),
-				})
-			}
+		if size, ok := PageSize(name); ok {
+			r.HugepageLimits = append(r.HugepageLimits, &cri.HugepageLimit{PageSize: size, Limit: uint64(q.Value())})
 		}
 	}
-	slices.SortFunc(r.HugepageLimits, func(a, b *cri.HugepageLimit) int { return cmp.Compare(a.PageSize, b.PageSize) })
+	slices.SortFunc(r.HugepageLimits, byPageSize)
 	return r
 }
 
-// pageSizeName writes a page size as the kernel's hugetlb cgroup names it: 2MB, 1GB.
-func pageSizeName(bytes int64) string {
-	q := resource.NewQuantity(bytes, resource.BinarySI).String() // 2Mi
-	return strings.TrimSuffix(q, "i") + "B"
+func byPageSize(a, b *cri.HugepageLimit) int { return cmp.Compare(a.PageSize, b.PageSize) }
+
+// withZeros adds a limit of nothing for each size that has none.
+func withZeros(limits []*cri.HugepageLimit, sizes []string) []*cri.HugepageLimit {
+	for _, size := range sizes {
+		if !slices.ContainsFunc(limits, func(l *cri.HugepageLimit) bool { return l.PageSize == size }) {
+			limits = append(limits, &cri.HugepageLimit{PageSize: size})
+		}
+	}
+	slices.SortFunc(limits, byPageSize)
+	return limits
+}
+
+// Shares are the weight of so many thousandths of a processor, as cgroup v1 counts it.
+func Shares(milliCPU int64) int64 {
+	return min(max(milliCPU*sharesPerCPU/1000, minShares), maxShares)
+}
+
+// Quota is what of each Period so many thousandths of a processor are, in microseconds; 0 for none.
+func Quota(milliCPU int64) int64 {
+	if milliCPU <= 0 {
+		return 0
+	}
+	return max(milliCPU*cpuPeriod/1000, minQuota)
+}
+
+// Period is that of all quotas, in microseconds.
+const Period = cpuPeriod
+
+// PageSize is the size of the huge pages that a resource is, as the kernel's hugetlb cgroup names it: 2MB, 1GB. ok says that it is one of huge pages.
+func PageSize(name v1.ResourceName) (size string, ok bool) {
+	text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+	if !ok {
+		return "", false
+	}
+	page, err := resource.ParseQuantity(text)
+	if err != nil {
+		return "", false
+	}
+	return strings.TrimSuffix(resource.NewQuantity(page.Value(), resource.BinarySI).String(), "i") + "B", true
 }
 
 // ExtendedResources are what a container asks for beyond the resources that Kubernetes itself defines: names with a

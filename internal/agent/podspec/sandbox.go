@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"strings"
 
@@ -169,21 +168,4 @@ func LogDir(ref Ref) string { return ref.Namespace + "_" + ref.Name + "_" + ref.
 // IsLogDir says that a name is that of the log directory of the pod of that UID.
 func IsLogDir(name, uid string) bool {
 	return uid != "" && strings.HasSuffix(name, "_"+uid) && strings.Count(name, "_") == 2
-}
-
-// CgroupParent is the pod's cgroup below root, in the syntax of the runtime's cgroup driver.
-func CgroupParent(root string, pod *v1.Pod, systemd bool) string {
-	qos := strings.ToLower(string(pods.QOS(pod)))
-	if !systemd {
-		return path.Join("/", root, "pods", qos, "pod"+string(pod.UID))
-	}
-	// A slice's place in the tree is in its name: "-" separates the levels, so none may be in a part.
-	var parts []string
-	for _, p := range strings.Split(strings.Trim(root, "/"), "/") {
-		if p != "" {
-			parts = append(parts, strings.ReplaceAll(p, "-", "_"))
-		}
-	}
-	parts = append(parts, "pods", qos, "pod"+strings.ReplaceAll(string(pod.UID), "-", "_"))
-	return strings.Join(parts, "-") + ".slice"
 }

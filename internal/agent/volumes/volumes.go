@@ -3,7 +3,7 @@
 //
 // Layout below the directory of all pods, beside which nothing is remembered:
 //
-//	UID/volumes/NAME               an emptyDir; a tmpfs when its medium is Memory
+//	UID/volumes/NAME               an emptyDir; a tmpfs when its medium is Memory, no larger than the memory that the pod may have
 //	UID/volumes/NAME/..data        the present content of a written volume: a link to a directory beside it, exchanged as
 //	                               a whole, so that a reader sees all of one version or all of the other
 //	UID/containers/NAME/ATTEMPT    the termination message of one container
@@ -23,6 +23,9 @@ import (
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Objects gives the ConfigMaps and Secrets that volumes are written from, and tokens of service accounts.
@@ -37,7 +40,7 @@ type Config struct {
 	// Dir is the directory of all pods.
 	Dir     string
 	Objects Objects
-	// HostIPs and Allocatable are what downward API volumes may tell of the node.
+	// HostIPs and Allocatable are what downward API volumes may tell of the node. No volume in memory is larger than the memory that can be allocated.
 	HostIPs     []string
 	Allocatable func() v1.ResourceList
 }
@@ -120,11 +123,7 @@ func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
 		return err
 	}
 	if v.EmptyDir.Medium == v1.StorageMediumMemory {
-		var size int64
-		if v.EmptyDir.SizeLimit != nil {
-			size = v.EmptyDir.SizeLimit.Value()
-		}
-		if err := mountTmpfs(dir, size, 0o777); err != nil {
+		if err := mountTmpfs(dir, m.memorySize(pod, v.EmptyDir), 0o777); err != nil {
 			return err
 		}
 	}
@@ -136,6 +135,23 @@ func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
 		return os.Chmod(dir, 0o777|os.ModeSetgid)
 	}
 	return nil
+}
+
+// memorySize is how much a volume in memory may hold, in bytes: what is written there counts as the containers' memory, so never more than the pod may have, or
+// all pods; 0: nobody knows.
+func (m *Manager) memorySize(pod *v1.Pod, e *v1.EmptyDirVolumeSource) (size int64) {
+	bound := func(q *resource.Quantity) {
+		if v := q.Value(); v > 0 && (size == 0 || v < size) {
+			size = v
+		}
+	}
+	all, whole := m.cfg.Allocatable(), pods.Whole(pod)
+	bound(all.Memory())
+	bound(whole.Limits.Memory())
+	if e.SizeLimit != nil {
+		bound(e.SizeLimit)
+	}
+	return size
 }
 
 // fsGroup is the group that volumes belong to, or -1.

@@ -320,6 +320,53 @@ func TestImageVolume(t *testing.T) {
 	}
 }
 
+// A volume in memory is no larger than what the pod may have of it, or all pods.
+func TestMemorySize(t *testing.T) {
+	limited := func(memory ...string) *v1.Pod {
+		p := &v1.Pod{}
+		for _, m := range memory {
+			c := v1.Container{}
+			if m != "" {
+				c.Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse(m)}
+			}
+			p.Spec.Containers = append(p.Spec.Containers, c)
+		}
+		return p
+	}
+	whole := limited("")
+	whole.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("16Mi")}}
+	overhead := limited("10Mi")
+	overhead.Spec.Overhead = v1.ResourceList{v1.ResourceMemory: resource.MustParse("2Mi")}
+	for name, c := range map[string]struct {
+		pod                *v1.Pod
+		limit, allocatable string
+		want               int64
+	}{
+		"all that pods may have":          {limited(""), "", "64Mi", 64 << 20},
+		"its own limit":                   {limited(""), "1Mi", "64Mi", 1 << 20},
+		"a limit of nothing is none":      {limited(""), "0", "64Mi", 64 << 20},
+		"a limit above what there is":     {limited(""), "1Gi", "64Mi", 64 << 20},
+		"the pod's memory":                {limited("10Mi", "20Mi"), "", "64Mi", 30 << 20},
+		"a container without a limit":     {limited("10Mi", ""), "", "64Mi", 64 << 20},
+		"the pod's memory, above its own": {limited("10Mi"), "4Mi", "64Mi", 4 << 20},
+		"its own, above the pod's memory": {limited("10Mi"), "40Mi", "64Mi", 10 << 20},
+		"more than there is":              {limited("100Mi"), "", "64Mi", 64 << 20},
+		"the pod's as a whole":            {whole, "", "64Mi", 16 << 20},
+		"its overhead":                    {overhead, "", "64Mi", 12 << 20},
+		"nothing is known":                {limited(""), "", "0", 0},
+		"nothing is known but the pod's":  {limited("10Mi"), "", "0", 10 << 20},
+	} {
+		m := New(Config{Allocatable: func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(c.allocatable)} }})
+		e := &v1.EmptyDirVolumeSource{}
+		if c.limit != "" {
+			e.SizeLimit = new(resource.MustParse(c.limit))
+		}
+		if got := m.memorySize(c.pod, e); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
 func TestEmptyDir(t *testing.T) {
 	m := manager(t, &objects{})
 	gid, size := int64(1234), resource.MustParse("1Mi")

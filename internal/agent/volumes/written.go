@@ -178,7 +178,7 @@ func (m *Manager) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolu
 			if c == nil {
 				return fmt.Errorf("file %s: the pod has no container %q", it.Path, it.ResourceFieldRef.ContainerName)
 			}
-			value, err = env.Resource(c, it.ResourceFieldRef, m.cfg.Allocatable())
+			value, err = env.Resource(c, it.ResourceFieldRef, pods.Bounds(pod, m.cfg.Allocatable()))
 		}
 		if err != nil {
 			return fmt.Errorf("file %s: %w", it.Path, err)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -222,6 +223,26 @@ func (h *Host) Exists(path string) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// Children are the names of the cgroups directly below one, in whatever hierarchy, sorted. Those of a missing one are none.
+func (h *Host) Children(path string) ([]string, error) {
+	if err := check(path); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, t := range h.hierarchies {
+		entries, err := os.ReadDir(t.dir(path))
+		if err = ignoreMissing(err); err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				seen[e.Name()] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // check refuses what is no cgroup of ours: a relative path, one that climbs, and the root.

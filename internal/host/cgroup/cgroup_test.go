@@ -135,6 +135,12 @@ func TestCreateAndRemove(t *testing.T) {
 			t.Errorf("%s: no %s", name, dir)
 		}
 	}
+	if names, err := h.Children(root); err != nil || !slices.Equal(names, []string{"pods"}) {
+		t.Errorf("Children = %v, %v", names, err)
+	}
+	if names, err := h.Children(root + "/none"); err != nil || len(names) > 0 {
+		t.Errorf("Children of a missing cgroup = %v, %v", names, err)
+	}
 	proc := sleeper(t)
 	join(t, h, path, proc.Process.Pid) // which a v1 cpuset without processors would refuse
 	if pids, err := h.Processes(root); err != nil || !slices.Equal(pids, []int{proc.Process.Pid}) {

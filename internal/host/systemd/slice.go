@@ -24,6 +24,9 @@ func (s Slices) manager(name string, r *cgroups.Resources) (*libsystemd.UnifiedM
 	return libsystemd.NewUnifiedManager(&cgroups.Cgroup{Systemd: true, Parent: parent(name), Name: name, Resources: r}, dir(p))
 }
 
+// Path is the cgroup of a slice: that of a-b.slice is /a.slice/a-b.slice.
+func (s Slices) Path(name string) (string, error) { return slicePath(name) }
+
 // Create makes a slice, and those that it is in. One that is there is left as it is.
 func (s Slices) Create(name string) error {
 	m, err := s.manager(name, &cgroups.Resources{SkipDevices: true})

@@ -32,6 +32,7 @@ func Pod(pod *corev1.Pod) {
 			}
 		}
 	}
+	setPodResources(pod)
 	Spec(spec)
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 
 	"monopod.dev/monopod/internal/pods"
@@ -32,6 +33,34 @@ func TestHostNetworkTakesTheHostsPorts(t *testing.T) {
 	Pod(pod)
 	if got := pod.Spec.Containers[0].Ports[0].HostPort; got != 80 {
 		t.Errorf("host port %d, want 80", got)
+	}
+}
+
+// What a pod has as a whole is completed by what its containers have.
+func TestPodResources(t *testing.T) {
+	for name, tc := range map[string]struct{ pod, containers, want string }{
+		"nothing is said":                    {"{}", "{requests: {cpu: 1}}", "{}"},
+		"requests alone stay":                {"{requests: {cpu: 2}}", "{requests: {cpu: 1, memory: 1Gi}}", "{requests: {cpu: 2}}"},
+		"the limit is the request":           {"{limits: {cpu: 2}}", "{}", "{limits: {cpu: 2}, requests: {cpu: 2}}"},
+		"unless containers request":          {"{limits: {cpu: 2}}", "{requests: {cpu: 1}}", "{limits: {cpu: 2}, requests: {cpu: 1}}"},
+		"or are limited":                     {"{limits: {cpu: 2}}", "{limits: {cpu: 1, memory: 1Gi}}", "{limits: {cpu: 2}, requests: {cpu: 1, memory: 1Gi}}"},
+		"what is said stays":                 {"{limits: {cpu: 2}, requests: {cpu: 1500m}}", "{requests: {cpu: 1}}", "{limits: {cpu: 2}, requests: {cpu: 1500m}}"},
+		"devices are the containers'":        {"{limits: {cpu: 2}}", "{limits: {example.com/w: 1}}", "{limits: {cpu: 2}, requests: {cpu: 2}}"},
+		"huge pages are those of containers": {"{limits: {cpu: 2}}", "{limits: {hugepages-2Mi: 4Mi}}", "{limits: {cpu: 2, hugepages-2Mi: 4Mi}, requests: {cpu: 2, hugepages-2Mi: 4Mi}}"},
+		"unless the pod requests some": {"{limits: {cpu: 2}, requests: {hugepages-2Mi: 8Mi}}", "{limits: {hugepages-2Mi: 4Mi}}",
+			"{limits: {cpu: 2}, requests: {cpu: 2, hugepages-2Mi: 8Mi}}"},
+	} {
+		var own, each, want corev1.ResourceRequirements
+		for into, text := range map[*corev1.ResourceRequirements]string{&own: tc.pod, &each: tc.containers, &want: tc.want} {
+			if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pod := corev1.Pod{Spec: corev1.PodSpec{Resources: &own, Containers: []corev1.Container{{Resources: each}}}}
+		Pod(&pod)
+		if !apiequality.Semantic.DeepEqual(*pod.Spec.Resources, want) {
+			t.Errorf("%s: %+v, want %+v", name, pod.Spec.Resources, want)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func podRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
 			"NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
-			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead", "EphemeralContainers", "Subdomain", "SetHostnameAsFQDN", "OS",
+			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead", "EphemeralContainers", "Subdomain", "SetHostnameAsFQDN", "OS", "Resources",
 			// The binder's, or a cluster's scheduler's; the agent says no to what does not fit its node.
 			"NodeSelector", "Affinity", "SchedulingGates",
 		)).with(rows{
@@ -61,7 +61,6 @@ func podRows() map[reflect.Type]rows {
 			"EnableServiceLinks": {Agent: left},
 			"HostUsers":          both(unless(values(true))),
 			"ResourceClaims":     refused,
-			"Resources":          onlyAgent,
 		}),
 		reflect.TypeFor[v1.PodOS]():                 {"Name": both(unless(values(v1.Linux)))},
 		reflect.TypeFor[v1.LocalObjectReference]():  all("Name"),

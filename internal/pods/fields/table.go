@@ -37,8 +37,6 @@ type row [roles]verdict
 var (
 	honoured = row{}
 	refused  = row{{Kind: refuses}, {Kind: refuses}}
-	// onlyAgent: the server refuses it yet.
-	onlyAgent = row{Server: {Kind: refuses}}
 	// refusedHere are fields that an agent leaves to others, and the server refuses, since here there are none.
 	refusedHere = row{Server: {Kind: refuses}, Agent: left}
 

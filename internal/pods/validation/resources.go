@@ -17,23 +17,23 @@ import (
 // maxExtendedName is the longest name of an extended resource: quotas write it behind "requests.".
 const maxExtendedName = validation.DNS1123SubdomainMaxLength + 1 + 63 - len("requests.")
 
-// validateResources checks requests against limits. The defaults (a request that is left out equals the limit) are
+// validateResources checks requests against limits, of names that the check takes. The defaults (a request that is left out equals the limit) are
 // set by then.
-func validateResources(r *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
+func validateResources(r *corev1.ResourceRequirements, named func(corev1.ResourceName, *field.Path) field.ErrorList, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	limits, requests := at.Child("limits"), at.Child("requests")
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
-		errs = append(errs, validateQuantity(name, r.Limits[name], limits.Key(string(name)))...)
+		at := limits.Key(string(name))
+		errs = append(append(errs, named(name, at)...), validateQuantity(name, r.Limits[name], at)...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
-		request := r.Requests[name]
-		errs = append(errs, validateQuantity(name, request, requests.Key(string(name)))...)
+		request, at := r.Requests[name], requests.Key(string(name))
+		errs = append(append(errs, named(name, at)...), validateQuantity(name, request, at)...)
 		limit, limited := r.Limits[name]
 		switch {
-		case pods.IsExtended(name) && !limited:
-			errs = append(errs, field.Required(limits.Key(string(name)),
-				"an extended resource cannot be overcommitted, so its limit must be set"))
-		case pods.IsExtended(name) && request.Cmp(limit) != 0:
+		case !pods.CanBeOvercommitted(name) && !limited:
+			errs = append(errs, field.Required(limits.Key(string(name)), "it cannot be overcommitted, so its limit must be set"))
+		case !pods.CanBeOvercommitted(name) && request.Cmp(limit) != 0:
 			errs = append(errs, field.Invalid(requests, request.String(),
 				fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case limited && request.Cmp(limit) > 0:
@@ -41,37 +41,102 @@ func validateResources(r *corev1.ResourceRequirements, at *field.Path) field.Err
 				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 	}
+	if has(r, pods.IsHugepages) && !has(r, func(name corev1.ResourceName) bool {
+		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
+	}) {
+		errs = append(errs, field.Forbidden(at, "HugePages require cpu or memory"))
+	}
 	return errs
 }
 
-func validateQuantity(name corev1.ResourceName, q resource.Quantity, at *field.Path) field.ErrorList {
-	errs := validateResourceName(name, at)
+// has says that a resource is requested, or limited, whose name is one of those.
+func has(r *corev1.ResourceRequirements, those func(corev1.ResourceName) bool) bool {
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		for name := range list {
+			if those(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// validatePodResources is about what a pod has as a whole, and what its containers have of that.
+func validatePodResources(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
+	if spec.Resources == nil {
+		return nil
+	}
+	errs := validateResources(spec.Resources, podResourceName, at)
+	requests, limits := spec.Resources.Requests, spec.Resources.Limits
+	pod := &corev1.Pod{Spec: *spec}
+	sum := pods.ContainerRequests(pod)
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
+		want := sum[name]
+		if own, ok := requests[name]; ok && want.Cmp(own) > 0 {
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), own.String(), "must be greater than or equal to aggregate container requests of "+want.String()))
+		}
+	}
+	sum = pods.ContainerLimits(pod)
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
+		want := sum[name]
+		if own, ok := limits[name]; ok && pods.IsHugepages(name) && want.Cmp(own) > 0 {
+			errs = append(errs, field.Invalid(at.Child("limits").Key(string(name)), own.String(), "must be greater than or equal to aggregate container limits of "+want.String()))
+		}
+	}
+	for i := range spec.Containers {
+		list := spec.Containers[i].Resources.Limits
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			limit := list[name]
+			if own, ok := limits[name]; ok && limit.Cmp(own) > 0 {
+				errs = append(errs, field.Invalid(at.Child("containers").Index(i).Key(string(name)).Child("limits"), limit.String(), "must be less than or equal to pod limits of "+own.String()))
+			}
+		}
+	}
+	return errs
+}
+
+func podResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
+	errs := invalidIf(true, string(name), at, validation.IsQualifiedName)
+	if len(errs) == 0 && !pods.OfPods(name) {
+		errs = append(errs, field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
+	}
+	return errs
+}
+
+func validateQuantity(name corev1.ResourceName, q resource.Quantity, at *field.Path) (errs field.ErrorList) {
 	if q.Sign() < 0 {
 		errs = append(errs, field.Invalid(at, q.String(), "must be greater than or equal to 0"))
 	}
 	if pods.IsExtended(name) && q.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(at, q.String(), "must be an integer"))
 	}
+	if pods.IsHugepages(name) && !divides(name, q) {
+		errs = append(errs, field.Invalid(at, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)))
+	}
 	return errs
 }
 
-func validateResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
+// divides says that an amount is some pages, or none, of the size that the name of the resource says.
+func divides(name corev1.ResourceName, q resource.Quantity) bool {
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
+	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && q.Value()%size.Value() == 0
+}
+
+func containerResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	errs := invalidIf(true, string(name), at, validation.IsQualifiedName)
 	switch {
 	case len(errs) > 0:
 		return errs
-	case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
-		return field.ErrorList{field.Forbidden(at, NotSupported)}
 	case pods.IsExtended(name):
 		if len(name) > maxExtendedName {
 			errs = append(errs, field.TooLong(at, string(name), maxExtendedName))
 		}
 		return errs
-	case slices.Contains(computeResources(), name):
+	case pods.IsHugepages(name), slices.Contains(computeResources(), name):
 		return nil
 	default:
 		return field.ErrorList{field.Invalid(at, string(name), fmt.Sprintf(
-			"must be one of %v, or an extended resource named by a domain (example.com/widget)", computeResources()))}
+			"must be one of %v, huge pages (hugepages-2Mi), or an extended resource named by a domain (example.com/widget)", computeResources()))}
 	}
 }
 

@@ -80,6 +80,7 @@ func refusals(list []fields.Refusal) (errs field.ErrorList) {
 func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	volumes, errs := validateVolumes(spec.Volumes, path.Child("volumes"))
 	errs = append(errs, validateContainers(spec, volumes, path)...)
+	errs = append(errs, validatePodResources(spec, path.Child("resources"))...)
 	errs = append(errs, oneOf(spec.RestartPolicy, path.Child("restartPolicy"),
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
 	if spec.TerminationGracePeriodSeconds == nil { // one below zero is taken for 1, with a warning

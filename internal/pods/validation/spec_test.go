@@ -292,8 +292,51 @@ func TestSpec(t *testing.T) {
 		"unknown resource":     {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["color"] = quantity("1") }, []string{c + "resources.requests[color]: FieldValueInvalid"}},
 		"kubernetes' resource": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["kubernetes.io/x"] = quantity("1") }, []string{c + "resources.requests[kubernetes.io/x]: FieldValueInvalid"}},
 		"bad resource name":    {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["a//b"] = quantity("1") }, []string{c + "resources.requests[a//b]: FieldValueInvalid", c + "resources.limits[a//b]: FieldValueRequired"}},
-		"huge pages":           {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["hugepages-2Mi"] = quantity("2Mi") }, []string{c + "resources.requests[hugepages-2Mi]: FieldValueForbidden"}},
-		"storage limit":        {func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits["ephemeral-storage"] = quantity("1Gi") }, []string{c + "resources.limits[ephemeral-storage]: FieldValueForbidden"}},
+		"huge pages": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["hugepages-2Mi"] = quantity("2Mi") },
+			[]string{c + "resources.limits[hugepages-2Mi]: FieldValueRequired"}},
+		"huge pages limited": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests["hugepages-2Mi"], s.Containers[0].Resources.Limits["hugepages-2Mi"] = quantity("4Mi"), quantity("4Mi")
+		}, nil},
+		"fewer huge pages requested": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests["hugepages-2Mi"], s.Containers[0].Resources.Limits["hugepages-2Mi"] = quantity("2Mi"), quantity("4Mi")
+		}, []string{c + "resources.requests: FieldValueInvalid"}},
+		"half a huge page": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests["hugepages-2Mi"], s.Containers[0].Resources.Limits["hugepages-2Mi"] = quantity("1Mi"), quantity("1Mi")
+		}, []string{c + "resources.limits[hugepages-2Mi]: FieldValueInvalid", c + "resources.requests[hugepages-2Mi]: FieldValueInvalid"}},
+		"huge pages of no size": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests["hugepages-x"], s.Containers[0].Resources.Limits["hugepages-x"] = quantity("0"), quantity("0")
+		}, []string{c + "resources.limits[hugepages-x]: FieldValueInvalid", c + "resources.requests[hugepages-x]: FieldValueInvalid"}},
+		"huge pages alone": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{"hugepages-2Mi": quantity("2Mi")}, Limits: corev1.ResourceList{"hugepages-2Mi": quantity("2Mi")}}
+		}, []string{c + "resources: FieldValueForbidden"}},
+
+		"a pod of its own": {func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": quantity("1"), "memory": quantity("2Gi")}, Limits: corev1.ResourceList{"cpu": quantity("1")}}
+		}, nil},
+		"a pod's devices": {func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/widget": quantity("2")}, Limits: corev1.ResourceList{"example.com/widget": quantity("2")}}
+		}, []string{"spec.resources.limits[example.com/widget]: FieldValueNotSupported", "spec.resources.requests[example.com/widget]: FieldValueNotSupported"}},
+		"a pod's storage": {func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"ephemeral-storage": quantity("1Gi")}}
+		}, []string{"spec.resources.requests[ephemeral-storage]: FieldValueNotSupported"}},
+		"a pod's claims": {func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "x"}}}
+		}, []string{"spec.resources.claims: FieldValueForbidden"}},
+		"a pod's request above its limit": {func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": quantity("3")}, Limits: corev1.ResourceList{"cpu": quantity("2")}}
+		}, []string{"spec.resources.requests: FieldValueInvalid"}},
+		"containers request more than the pod": {func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"memory": quantity("1Mi")}}
+		}, []string{"spec.resources.requests[memory]: FieldValueInvalid"}},
+		"a container's limit above the pod's": {func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": quantity("500m")}}
+		}, []string{"spec.resources.containers[0][cpu].limits: FieldValueInvalid"}},
+		"containers have more huge pages than the pod": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests["hugepages-2Mi"], s.Containers[0].Resources.Limits["hugepages-2Mi"] = quantity("4Mi"), quantity("4Mi")
+			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": quantity("1"), "hugepages-2Mi": quantity("2Mi")}, Limits: corev1.ResourceList{"hugepages-2Mi": quantity("2Mi")}}
+		}, []string{"spec.resources.requests[hugepages-2Mi]: FieldValueInvalid", "spec.resources.limits[hugepages-2Mi]: FieldValueInvalid",
+			"spec.resources.containers[0][hugepages-2Mi].limits: FieldValueInvalid"}},
+		"storage limit": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits["ephemeral-storage"] = quantity("1Gi") }, []string{c + "resources.limits[ephemeral-storage]: FieldValueForbidden"}},
 		"half a device": {func(s *corev1.PodSpec) {
 			s.Containers[0].Resources.Limits["example.com/widget"] = quantity("500m")
 			s.Containers[0].Resources.Requests["example.com/widget"] = quantity("500m")

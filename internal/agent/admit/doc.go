@@ -1,0 +1,8 @@
+// Package admit says whether the node takes a pod, in the words of a kubelet, and keeps what the pods that it has taken have of it.
+//
+// Decide is the rule: a pure function of the node, of what its pods have together, and of one pod. The Ledger holds what each pod was given when it was
+// admitted, and sums of it, so that neither the other pods nor their specifications are read again: a decision costs the same with ten pods and with a
+// thousand, and what a pod has can one day differ from what its specification asks for (in-place resize).
+//
+// Extended resources are not counted here: devices are granted one by one, and a pod waits for them.
+package admit

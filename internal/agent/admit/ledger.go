@@ -1,0 +1,108 @@
+package admit
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Config says what the ledger is about.
+type Config struct {
+	// Node is the node as far as it is known without asking anybody, with what of it pods may have (status.allocatable), and the system that it runs
+	// (status.nodeInfo.operatingSystem); nil: it is not known. It is not changed.
+	Node func() *v1.Node
+	// Fresh asks the API server for the node, which may have labels by now that Node does not know. It may take its time; an error: it could not be asked.
+	Fresh func() (*v1.Node, error)
+	// Known are the node's pods as the API server has them, as far as they are known, and Synced says that all are.
+	Known  func() []*v1.Pod
+	Synced func() bool
+}
+
+// Ledger holds what the node's pods have. All methods are safe for concurrent use.
+type Ledger struct {
+	cfg Config
+
+	mu     sync.Mutex // guards what follows
+	claims map[types.UID]*Claim
+	used   Used
+	// adopted: all pods that began before this agent did are in it.
+	adopted bool
+}
+
+// NewLedger makes an empty one.
+func NewLedger(cfg Config) *Ledger { return &Ledger{cfg: cfg, claims: map[types.UID]*Claim{}} }
+
+// Take gives the pod what it asks for and returns nil, or says why it does not get it. A pod that has it already keeps it, and one that has begun (it has a
+// start time, or the runtime holds something of it) is always admitted: whatever it asks for, it has.
+func (l *Ledger) Take(pod *v1.Pod, begun bool) *Refusal {
+	node := l.cfg.Node()
+	refusal := l.take(pod, begun, node)
+	if refusal == nil || node != nil && refusal.Reason != ReasonNodeAffinity {
+		return refusal
+	}
+	// Who has labelled the node a moment ago, for this very pod, is not told that it has no such label.
+	fresh, err := l.cfg.Fresh()
+	if err != nil {
+		return refusal
+	}
+	return l.take(pod, begun, fresh)
+}
+
+func (l *Ledger) take(pod *v1.Pod, begun bool, node *v1.Node) *Refusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.claims[pod.UID] != nil {
+		return nil
+	}
+	claim := ClaimOf(pod)
+	if !begun {
+		l.adopt(pod.UID)
+		if node == nil {
+			return &Refusal{ReasonInvalidNode, unknownNode}
+		}
+		if refusal := Decide(node, &l.used, pod, &claim); refusal != nil {
+			return refusal
+		}
+	}
+	l.enter(pod.UID, &claim)
+	return nil
+}
+
+// adopt enters the pods that began before this agent did and have not ended, but for one: until it has seen all of them, whoever comes first must not get
+// what one has that is not looked at yet. l.mu is held.
+func (l *Ledger) adopt(but types.UID) {
+	if l.adopted {
+		return
+	}
+	l.adopted = l.cfg.Synced() // asked first: what is known afterwards is at least as much
+	for _, pod := range l.cfg.Known() {
+		over := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		if pod.UID != but && !over && pod.Status.StartTime != nil && l.claims[pod.UID] == nil {
+			claim := ClaimOf(pod)
+			l.enter(pod.UID, &claim)
+		}
+	}
+}
+
+func (l *Ledger) enter(uid types.UID, claim *Claim) {
+	l.claims[uid] = claim
+	l.used.Add(claim)
+}
+
+// Release takes back what the pod has, if it has anything.
+func (l *Ledger) Release(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if claim := l.claims[uid]; claim != nil {
+		l.used.Sub(claim)
+		delete(l.claims, uid)
+	}
+}
+
+// QOS is what the pods of each class have together, for the cgroups of the classes.
+func (l *Ledger) QOS() QOSSums {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used.qos
+}

@@ -95,7 +95,7 @@ func TestExec(t *testing.T) {
 	if a := hook("say", "$(A)"); a.Result != Success || !slices.Equal(s.asked.Cmd, []string{"say", "$(A)"}) || s.asked.Timeout != 0 {
 		t.Errorf("the hook is %v, the runtime was asked %v", a, s.asked)
 	}
-	want := `Exec lifecycle hook ([fail]) for Container "app" in Pod "p_ns(u)" failed - error: command exited with 3, message: "out\nerr\n"`
+	want := `Exec lifecycle hook ([fail]) for Container "app" in Pod "p_ns(u)" failed - error: command 'fail' exited with 3: err` + "\n" + `, message: "out\nerr\n"`
 	if a := hook("fail"); a.Result != Failure || a.Output != want {
 		t.Errorf("the hook is %v, want %q", a, want)
 	}

@@ -102,7 +102,9 @@ type Container struct {
 
 // Begin is the state of a container that is seen for the first time now.
 func Begin(s Spec, now time.Time) Container {
-	c := Container{startedAt: s.StartedAt, facts: Facts{Started: Yes, Failed: Kinds}, terminating: s.Terminating}
+	// By the clock's monotonic reading, if now has one: who sets the host's clock back must not have probes wait for it.
+	age := max(now.Sub(s.StartedAt), 0)
+	c := Container{startedAt: now.Add(-age), facts: Facts{Started: Yes, Failed: Kinds}, terminating: s.Terminating}
 	for k, p := range s.Probes {
 		if p != nil {
 			c.probes[k] = newCourse(p)

@@ -243,6 +243,28 @@ func TestAnswerOfASilentProbe(t *testing.T) {
 	}
 }
 
+// A clock that was set back after the container's start does not have it wait.
+func TestStartInTheFuture(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := Begin(Spec{Probes: [Kinds]*v1.Probe{Readiness: with(every(10), delay(5))}, StartedAt: now.Add(time.Hour)}, now)
+	if at, due := c.Due(Readiness); !due || !at.Equal(now.Add(5*time.Second)) {
+		t.Errorf("it is due at %v", at)
+	}
+}
+
+// Moments keep the monotonic reading of the clock that they come from, so that nothing of them depends on the time of day later on.
+func TestMonotonic(t *testing.T) {
+	now := time.Now()
+	c := Begin(Spec{Probes: [Kinds]*v1.Probe{Liveness: every(10), Readiness: every(10)}, StartedAt: now.Round(0).Add(-time.Second)}, now)
+	c.Answer(Readiness, Success, now)
+	c.Answer(Liveness, Success, now)
+	for _, k := range []Kind{Liveness, Readiness} {
+		if at, _ := c.Due(k); at == at.Round(0) { //nolint:staticcheck // the question is whether it has a monotonic reading
+			t.Errorf("%v is due at %v", k, at)
+		}
+	}
+}
+
 func TestKindsHaveTheNamesOfAKubelet(t *testing.T) {
 	if got, want := []string{Startup.String(), Liveness.String(), Readiness.String()}, []string{"Startup", "Liveness", "Readiness"}; !slices.Equal(got, want) {
 		t.Errorf("they are %q, want %q", got, want)

@@ -259,7 +259,7 @@ func TestMonotonic(t *testing.T) {
 	c.Answer(Readiness, Success, now)
 	c.Answer(Liveness, Success, now)
 	for _, k := range []Kind{Liveness, Readiness} {
-		if at, _ := c.Due(k); at == at.Round(0) { //nolint:staticcheck // the question is whether it has a monotonic reading
+		if at, _ := c.Due(k); at == at.Round(0) { // the question is whether it has a monotonic reading
 			t.Errorf("%v is due at %v", k, at)
 		}
 	}

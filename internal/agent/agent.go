@@ -27,13 +27,14 @@ import (
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/nodestatus"
 	"monopod.dev/monopod/internal/agent/objects"
-	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/probes"
+	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/server"
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/worker"
+	"monopod.dev/monopod/internal/host/cgroup"
 )
 
 // Config configures the agent.
@@ -165,7 +166,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel()
 	statuses := status.New(a.kube, a.log)
 	handle := handlers.New(handlers.CRI{Runtime: client})
-	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers, Status: statuses, Hooks: handle})
+	host, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	from := source.FromAPI(a.kube, a.cfg.NodeName)
+	shares := a.newNodeResources(ctx, resourceWorld{
+		host: host, node: reporter, pods: from.Pods, synced: from.Synced, systemd: func() bool { return client.Identity().Systemd },
+	})
+	p := a.newRoster(ctx, from, reporter, shares, act.Config{Runtime: client, Events: recorder, Images: images, Providers: providers, Status: statuses, Hooks: handle})
 	p.cfg.Probes = probes.New(probes.Config{Handlers: handle, Log: a.log, Events: func(pod *v1.Pod, c *v1.Container, kind, reason, message string) {
 		act.For(p.cfg.Config, string(pod.UID)).Event(pod, c.Name, kind, reason, message)
 	}})
@@ -194,6 +203,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		if a.awaitRuntime(ctx, client) {
 			if a.cfg.Images.GCPeriod > 0 {
 				wg.Go(func() { images.Run(ctx) })
+			}
+			if a.cfg.Resources.Enforce {
+				wg.Go(func() { shares.enforce(ctx, recorder, ref) })
 			}
 			p.run(ctx)
 		}
@@ -234,23 +246,23 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 	}
 }
 
-func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodestatus.Reporter, events record.EventRecorder, cfg act.Config) *roster {
-	store := objects.New(ctx, a.kube, a.log)
-	var hostIPs []string
+// newRoster completes what the actions of pods need.
+func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodestatus.Reporter, shares *nodeResources, cfg act.Config) *roster {
 	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
-		hostIPs = append(hostIPs, ip.String())
+		cfg.HostIPs = append(cfg.HostIPs, ip.String())
 	}
-	return newRoster(source.FromAPI(a.kube, a.cfg.NodeName), worker.Config{Config: act.Config{
-		Runtime: client, Kube: a.kube, Devices: grants{a.cfg.Devices}, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: a.log}),
-		Volumes: volumes.New(volumes.Config{
-			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,
-		}),
-		Objects: store, Status: cfg.Status,
-		Events: events, Images: cfg.Images, Providers: cfg.Providers, Hooks: cfg.Hooks,
-		NodeName: a.cfg.NodeName, HostIPs: hostIPs, NodeMemory: node.Memory(), Allocatable: node.Allocatable,
-		API:        (&apiAddress{kube: a.kube, given: a.cfg.API}).find,
-		CgroupRoot: a.cfg.CgroupRoot, LogsDir: a.cfg.PodLogsDir, ResolvConf: "/etc/resolv.conf", Log: a.log,
-	}}, a.cfg.Devices)
+	cfg.Kube, cfg.Log, cfg.NodeName = a.kube, a.log, a.cfg.NodeName
+	cfg.Devices, cfg.CDI = grants{a.cfg.Devices}, cdiprobe.New(cdiprobe.Config{Runtime: cfg.Runtime, Log: a.log})
+	cfg.Ledger, cfg.Cgroups, cfg.Limits, cfg.Allocatable = shares.ledger, shares.cgroups, shares.limits, node.Allocatable
+	cfg.Objects = objects.New(ctx, a.kube, a.log)
+	cfg.Volumes = volumes.New(volumes.Config{
+		Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: cfg.Objects, HostIPs: cfg.HostIPs, Allocatable: node.Allocatable,
+	})
+	cfg.API = (&apiAddress{kube: a.kube, given: a.cfg.API}).find
+	cfg.CgroupRoot, cfg.LogsDir, cfg.ResolvConf = a.cfg.CgroupRoot, a.cfg.PodLogsDir, "/etc/resolv.conf"
+	p := newRoster(from, worker.Config{Config: cfg}, a.cfg.Devices)
+	p.cgroups = shares.cgroups
+	return p
 }
 
 func eventScheme() *runtime.Scheme {

@@ -32,6 +32,7 @@ import (
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/host/cgroup"
 )
 
 // bench is an agent between a fake API server and a fake runtime.
@@ -62,6 +63,16 @@ func newBench(t *testing.T) *bench {
 			t.Error(err)
 		}
 	})
+	root := "/" + filepath.Base(dir)
+	t.Cleanup(func() {
+		host, err := cgroup.Detect()
+		if err == nil {
+			err = host.RemoveTree(root)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	ca := testcerts.New(t, dir)
 	cert, key := ca.Serving(t)
 	b := &bench{
@@ -69,7 +80,7 @@ func newBench(t *testing.T) *bench {
 		devices: &fakeDevices{changed: make(chan struct{}, 1)},
 	}
 	b.cfg = Config{
-		NodeName: "node", CRISocket: b.rt.Socket, Devices: b.devices, CgroupRoot: "/mp-test", PodLogsDir: filepath.Join(dir, "logs"),
+		NodeName: "node", CRISocket: b.rt.Socket, Devices: b.devices, CgroupRoot: root, PodLogsDir: filepath.Join(dir, "logs"),
 		DataDir: dir, Address: "127.0.0.1", ServingCert: cert, ServingKey: key, ClientCA: ca.CAFile(), MaxPods: 10,
 		Version: "0.1", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

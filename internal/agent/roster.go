@@ -29,6 +29,8 @@ type roster struct {
 	cfg     worker.Config
 	devices DeviceManager
 	source  source.Source
+	// cgroups are those of pods; nil: nobody knows which there are.
+	cgroups interface{ UIDs() ([]string, error) }
 	// relist asks for a look at what the runtime holds beside the known pods.
 	relist chan struct{}
 	// known is closed when the pods, and what they have, are known.
@@ -46,7 +48,6 @@ func newRoster(from source.Source, cfg worker.Config, dev DeviceManager) *roster
 		cfg: cfg, devices: dev, source: from, relist: make(chan struct{}, 1), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
 		watchers: map[types.UID][]chan struct{}{},
 	}
-	p.cfg.Ports = &hostPorts{known: p.Pods}
 	return p
 }
 
@@ -127,7 +128,24 @@ func (p *roster) tryAdopt(ctx context.Context) error {
 			p.cfg.Log.Error("the directories of a pod that is gone were not removed", "podUID", uid, "error", err)
 		}
 	}
+	p.removeCgroups(live)
 	return nil
+}
+
+// removeCgroups removes those of pods that are gone. One that cannot be removed takes no more than its place.
+func (p *roster) removeCgroups(live map[string]bool) {
+	if p.cgroups == nil {
+		return
+	}
+	left, err := p.cgroups.UIDs()
+	for _, uid := range left {
+		if !live[uid] {
+			err = errors.Join(err, p.cfg.Cgroups.Remove(uid))
+		}
+	}
+	if err != nil {
+		p.cfg.Log.Error("cgroups of pods that are gone were not removed", "error", err)
+	}
 }
 
 // removeLogs removes the logs of a pod whose name is not known any more.

@@ -10,10 +10,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/agent/admit"
 	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/objects"
+	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
@@ -31,13 +33,22 @@ type Devices interface {
 	Release(ctx context.Context, podUID string) error
 }
 
-// Ports are the ports of the host that pods ask for.
-type Ports interface {
-	// Take gives a pod the ports that it asks for, all or none; false: another pod has one of them. It is idempotent. A pod that has
-	// begun to run has what it asks for.
-	Take(pod *v1.Pod, begun bool) bool
+// Ledger knows what the node's pods have of it.
+type Ledger interface {
+	// Take gives a pod what it asks for of the node, or says why not. It is idempotent. A pod that has begun to run has what it asks for.
+	Take(pod *v1.Pod, begun bool) *admit.Refusal
 	// Release gives back what a pod has. It is idempotent.
 	Release(uid types.UID)
+}
+
+// Cgroups are those of pods and of their classes.
+type Cgroups interface {
+	// Ensure makes the pod's cgroup with its limits. It is idempotent.
+	Ensure(pod *v1.Pod) error
+	// Remove removes it, when nothing runs in it any more. It is idempotent.
+	Remove(uid string) error
+	// UpdateQoS gives the classes the shares of what their pods ask for.
+	UpdateQoS() error
 }
 
 // Status takes the pods' statuses to whoever wants to know them.
@@ -57,7 +68,8 @@ type Config struct {
 	Devices Devices
 	// CDI knows whether the runtime honours CDI devices.
 	CDI     *cdiprobe.Prober
-	Ports   Ports
+	Ledger  Ledger
+	Cgroups Cgroups
 	Hooks   Hooks
 	Volumes *volumes.Manager
 	Objects *objects.Store
@@ -66,10 +78,10 @@ type Config struct {
 	Images  *imagekeep.Keeper
 	// Providers are the node's credential provider plugins.
 	Providers *pullauth.Providers
-	// NodeName, HostIPs, NodeMemory (bytes) and Allocatable tell of the node.
+	// NodeName, HostIPs, Limits and Allocatable tell of the node.
 	NodeName    string
 	HostIPs     []string
-	NodeMemory  int64
+	Limits      func() podspec.NodeLimits
 	Allocatable func() v1.ResourceList
 	// API is where pods reach the API; the zero value: they do not.
 	API func(context.Context) (netip.AddrPort, error)

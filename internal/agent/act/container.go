@@ -109,7 +109,7 @@ func (p *Pod) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container,
 	}
 	cfg := podspec.Container(podspec.ContainerInput{
 		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts,
-		NodeMemory: p.cfg.NodeMemory, Target: a.Target,
+		Node: p.cfg.Limits(), Target: a.Target,
 	})
 	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 // release gives back what the pod holds; a final one also what was kept for its logs.
 func (p *Pod) release(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	p.cfg.Objects.Release(p.uid)
-	p.cfg.Ports.Release(types.UID(p.uid))
-	var errs []error
+	p.cfg.Ledger.Release(types.UID(p.uid))
+	errs := []error{p.cfg.Cgroups.UpdateQoS()}
 	if p.cfg.Devices != nil {
 		errs = append(errs, p.cfg.Devices.Release(ctx, p.uid))
 	}
 	if a.Final {
+		errs = append(errs, p.cfg.Cgroups.Remove(p.uid))
 		// The logs go first: by the pod's directory the next start knows of a pod that is gone, if we end in between.
 		if err := os.RemoveAll(p.logDir(pod)); err != nil {
 			return errors.Join(append(errs, err)...)

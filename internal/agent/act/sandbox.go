@@ -44,6 +44,11 @@ func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) err
 	if len(a.Replaces) > 0 {
 		p.Event(pod, "", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
+	// The runtime would make it too, without limits, and after the classes' shares were needed.
+	if err := errors.Join(p.cfg.Cgroups.UpdateQoS(), p.cfg.Cgroups.Ensure(pod)); err != nil {
+		p.Event(pod, "", v1.EventTypeWarning, "FailedCreatePodContainer", "unable to ensure pod container exists: "+err.Error())
+		return because(plan.ReasonFailedSandbox, fmt.Errorf("cgroup of the pod: %w", err))
+	}
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
 	handler, err := p.runtimeHandler(ctx, pod)

@@ -60,16 +60,18 @@ type CRI struct{ Runtime Runtime }
 // execMargin is what a runtime has beyond a command's own time to end what is over its time, and to answer.
 const execMargin = 15 * time.Second
 
-// ExecSync is Executor's. A runtime that is away is not waited for: that says nothing about the container.
+// ExecSync is Executor's. With a timeout a runtime that is away is not waited for: a probe comes again. Without one the client's own way holds.
 func (c CRI) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error) {
+	var options []grpc.CallOption
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout+execMargin)
 		defer cancel()
+		options = append(options, grpc.WaitForReady(false))
 	}
 	// CRI counts in seconds, and 0 would be no limit.
 	seconds := int64((timeout + time.Second - 1) / time.Second)
-	resp, err := c.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: seconds}, grpc.WaitForReady(false))
+	resp, err := c.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: seconds}, options...)
 	if status.Code(err) == codes.DeadlineExceeded && timeout > 0 {
 		return nil, nil, 0, timedOut{cmd, timeout}
 	}

@@ -25,7 +25,9 @@ func (h *Handlers) probeGRPC(ctx context.Context, on Subject, what *v1.GRPCActio
 		grpc.WithUserAgent("kube-probe/"+h.version),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", address) }))
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}))
 	if err != nil {
 		return Answer{Failure, fmt.Sprintf("error: failed to connect service at %q: %v", address, err)}
 	}

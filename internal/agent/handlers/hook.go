@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func (h *Handlers) Hook(ctx context.Context, on Subject, hook *v1.LifecycleHandl
 func (h *Handlers) hookExec(ctx context.Context, on Subject, what *v1.ExecAction) Answer {
 	stdout, stderr, code, err := h.exec.ExecSync(ctx, on.ID, what.Command, 0)
 	if err == nil && code != 0 {
-		err = fmt.Errorf("command exited with %d", code)
+		err = fmt.Errorf("command '%s' exited with %d: %s", strings.Join(what.Command, " "), code, both(nil, stderr))
 	}
 	if err != nil {
 		return hookFailed("Exec", what.Command, on, fmt.Sprintf("%v, message: %q", err, both(stdout, stderr)))

@@ -23,8 +23,6 @@ type ContainerInput struct {
 	Mounts []*cri.Mount
 	// Node is what of the node the resources depend on.
 	Node NodeLimits
-	// NodeMemory is the node's memory in bytes, where Node does not say.
-	NodeMemory int64
 	// Target is the ID of the container whose processes an ephemeral container shares; empty: none.
 	Target string
 }

@@ -87,7 +87,7 @@ func TestResources(t *testing.T) {
 			if got := pods.QOS(c.pod); got != c.qos {
 				t.Errorf("QoS %s, want %s", got, c.qos)
 			}
-			r := containerResources(&ContainerInput{Pod: c.pod, Container: &c.pod.Spec.Containers[0], NodeMemory: node})
+			r := containerResources(&ContainerInput{Pod: c.pod, Container: &c.pod.Spec.Containers[0], Node: NodeLimits{Memory: node}})
 			if r.OomScoreAdj != c.adj || r.CpuShares != c.shares || r.CpuQuota != c.quota || r.MemoryLimitInBytes != c.mem || r.CpuPeriod != 100000 {
 				t.Errorf("container %v", r)
 			}

@@ -42,7 +42,7 @@ func containerResources(in *ContainerInput) *cri.LinuxContainerResources {
 	own := &in.Container.Resources
 	requests, limits := own.Requests, limitsOf(in.Pod, own)
 	r := linuxResources(requests, limits)
-	r.OomScoreAdj = oomScoreAdj(in.Pod, in.Container, cmp.Or(in.Node.Memory, in.NodeMemory))
+	r.OomScoreAdj = oomScoreAdj(in.Pod, in.Container, in.Node.Memory)
 	r.HugepageLimits = withZeros(r.HugepageLimits, in.Node.HugepageSizes)
 	memoryFiles(r, in.Pod, own, &in.Node)
 	return r

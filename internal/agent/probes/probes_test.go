@@ -88,6 +88,9 @@ func (n *node) answers(a func(ctx context.Context, id, path string) handlers.Ans
 	n.answer = a
 }
 
+// pass has time pass, which takes none in a bubble.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // in a bubble of testing/synctest it awaits all others
+
 // take waits until nothing moves any more, and is what was asked since the last time.
 func (n *node) take() []string {
 	synctest.Wait()
@@ -150,13 +153,13 @@ func TestFactsAndEvents(t *testing.T) {
 			t.Errorf("before any answer %+v is known", f)
 		}
 		n.wants()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		n.take()
 		if f := n.fact("p", "1"); f != (Facts{Started: Yes, Ready: Yes}) || changes.Load() != 1 {
 			t.Errorf("after the first answer %+v is known, and changed was called %d times", f, changes.Load())
 		}
 		n.answers(fails("/live"))
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		n.take()
 		f := n.fact("p", "1")
 		if f.Failed == nil || f.Failed.Kind != "Liveness" || f.Failed.Message != "Container app failed liveness probe, will be restarted" || *f.Failed.Grace != 7*time.Second {
@@ -166,12 +169,12 @@ func TestFactsAndEvents(t *testing.T) {
 		n.answers(func(context.Context, string, string) handlers.Answer {
 			return handlers.Answer{Result: handlers.Warning, Output: "moved"}
 		})
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		n.wants("21s 1/ready")
 		n.answers(func(context.Context, string, string) handlers.Answer {
 			return handlers.Answer{Result: handlers.Unknown, Output: "away"}
 		})
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		n.wants("31s 1/ready", "31s 1/ready", "31s 1/ready")
 		if n.fact("p", "1").Failed == nil || n.fact("p", "1").Ready != Yes || changes.Load() != 2 {
 			t.Errorf("then %+v is known, and changed was called %d times", n.fact("p", "1"), changes.Load())
@@ -191,7 +194,7 @@ func TestFactsAndEvents(t *testing.T) {
 		if all := n.Facts("p"); len(all) != 1 || all["2"] != (Facts{Started: Yes, Ready: NotKnown}) {
 			t.Errorf("of the other one %+v is known", all)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got := n.take(); len(got) != 2 {
 			t.Errorf("asked were %q", got)
 		}
@@ -201,7 +204,7 @@ func TestFactsAndEvents(t *testing.T) {
 			t.Errorf("the counts are %+v", series)
 		}
 		n.Forget("p")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		n.wants()
 		if n.Facts("p") != nil || len(n.Series()) != 0 {
 			t.Error("a forgotten pod is known")
@@ -215,7 +218,7 @@ func TestStartup(t *testing.T) {
 		x := target("p", "1", get("/start"), nil, get("/ready"))
 		x.Container.StartupProbe.FailureThreshold = 3
 		n.Set("p", []Target{x}, nil)
-		time.Sleep(9 * time.Second)
+		pass(9 * time.Second)
 		if got := n.take(); len(got) < 2 || slices.ContainsFunc(got, func(s string) bool { return !strings.HasSuffix(s, "/start") }) {
 			t.Errorf("asked were %q", got)
 		}
@@ -223,7 +226,7 @@ func TestStartup(t *testing.T) {
 			t.Errorf("before it has started %+v is known", f)
 		}
 		n.answers(nil)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		n.wants("11s 1/start", "11s 1/ready")
 		if f := n.fact("p", "1"); f != (Facts{Started: Yes, Ready: Yes}) {
 			t.Errorf("when it has started %+v is known", f)
@@ -244,21 +247,21 @@ func TestLateAnswers(t *testing.T) {
 		n.answers(hangs)
 		changed := func() { t.Error("a fact has changed") }
 		n.Set("p", []Target{target("p", "1", nil, get("/live"), nil)}, changed)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		n.wants("1s 1/live")
 		n.Set("p", []Target{target("p", "2", nil, get("/live"), nil)}, changed)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		n.wants("2s 2/live")
 		y := target("p", "2", nil, get("/live"), nil)
 		y.Terminating = true
 		n.Set("p", []Target{y}, changed)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		n.wants()
 		if f := n.fact("p", "2"); f.Failed != nil {
 			t.Errorf("it has failed: %+v", f.Failed)
 		}
 		n.Set("p", []Target{target("p", "3", nil, get("/live"), nil)}, changed)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		n.Forget("p")
 		synctest.Wait()
 		if len(n.busy) != 0 || len(n.events) != 0 {
@@ -273,7 +276,7 @@ func TestSetAgain(t *testing.T) {
 		x := target("p", "1", nil, nil, get("/ready"))
 		n.Set("p", []Target{x, {Pod: x.Pod, Container: x.Container}}, nil)
 		for range 10 {
-			time.Sleep(300 * time.Millisecond)
+			pass(300 * time.Millisecond)
 			newer := x
 			newer.Container = x.Container.DeepCopy()
 			newer.Pod = x.Pod.DeepCopy()
@@ -285,10 +288,10 @@ func TestSetAgain(t *testing.T) {
 		other.Container.ReadinessProbe.HTTPGet.Path = "/other"
 		other.StartedAt = time.Now()
 		n.Set("p", []Target{other}, nil)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		n.wants("4s 1/other")
 		n.Set("p", nil, nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		n.wants()
 		if len(n.Facts("p")) != 0 || len(n.Series()) != 1 {
 			t.Errorf("known are %v, and counted %v", n.Facts("p"), n.Series())
@@ -315,7 +318,7 @@ func TestAdopted(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, half := range []string{"first", "second"} {
-			time.Sleep(5 * time.Second)
+			pass(5 * time.Second)
 			got := n.take()
 			if len(got) < 20 || len(got) > 80 || slices.ContainsFunc(got, func(s string) bool { return !strings.HasSuffix(s, "/ready") }) {
 				t.Errorf("in the %s half of the first period asked were %d: %q", half, len(got), got)
@@ -328,14 +331,14 @@ func TestAdopted(t *testing.T) {
 func TestManyInFlight(t *testing.T) {
 	bubble(t, 50, func(n *node) {
 		n.answers(func(context.Context, string, string) handlers.Answer {
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			return handlers.Answer{Result: handlers.Success}
 		})
 		for i := range 1000 {
 			id := fmt.Sprint(i)
 			n.Set(types.UID(id), []Target{target(id, id, nil, nil, get("/ready"))}, nil)
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if got := n.take(); len(got) != 1000 || n.most != 50 {
 			t.Errorf("%d were asked, %d at the same time", len(got), n.most)
 		}
@@ -346,7 +349,7 @@ func TestManyInFlight(t *testing.T) {
 			}
 			n.Forget(types.UID(id))
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		n.wants()
 	})
 }

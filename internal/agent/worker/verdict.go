@@ -54,9 +54,9 @@ func notHonoured(pod *v1.Pod) (names []string) {
 
 // admission fails a pod that the node does not take.
 func (w *Worker) admission(in *plan.Input) *plan.Verdict {
-	if w.cfg.Ports.Take(in.Pod, in.Begun()) {
+	refusal := w.cfg.Ledger.Take(in.Pod, in.Begun())
+	if refusal == nil {
 		return nil
 	}
-	// In a kubelet's words, which controllers and people know.
-	return plan.Rejected("NodePorts", plan.SaidRejected+"Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")
+	return plan.Rejected(refusal.Reason, plan.SaidRejected+refusal.Message)
 }

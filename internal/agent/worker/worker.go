@@ -216,7 +216,7 @@ func (w *Worker) Run(ctx context.Context) {
 		if done {
 			w.cfg.Status.Forget(w.podUID())
 			w.cfg.Objects.Release(w.uid)
-			w.cfg.Ports.Release(w.podUID())
+			w.cfg.Ledger.Release(w.podUID())
 			w.cfg.Probes.Forget(w.podUID())
 			return
 		}

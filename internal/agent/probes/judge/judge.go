@@ -16,7 +16,7 @@
 //
 // A probe asks first when initialDelaySeconds have passed since the container's start (and, behind a startup probe, when that has passed), then
 // every periodSeconds, counted from when the last attempt was due and not from its end. An attempt that took longer than the period is followed by
-// one at once; what was due meanwhile is left out.
+// one at once; what was due meanwhile is left out. From the second attempt on all containers' are due at common moments, four in a second (Beat).
 //
 // Without initialDelaySeconds nothing is listening yet at a container's start, and a kubelet comes by at some moment of the first period.
 // Here the failures of the first period then do not count and are not told: thresholds begin when it is over. In its place startup and readiness
@@ -44,7 +44,9 @@ const (
 )
 
 // String is a kubelet's name of the kind, in events and metrics.
-func (k Kind) String() string { return [...]string{"Startup", "Liveness", "Readiness", "Unknown"}[min(k, Kinds)] }
+func (k Kind) String() string {
+	return [...]string{"Startup", "Liveness", "Readiness", "Unknown"}[min(k, Kinds)]
+}
 
 // Known is what is known of something.
 type Known int
@@ -100,7 +102,9 @@ type Container struct {
 
 // Begin is the state of a container that is seen for the first time now.
 func Begin(s Spec, now time.Time) Container {
-	c := Container{startedAt: s.StartedAt, facts: Facts{Started: Yes, Failed: Kinds}, terminating: s.Terminating}
+	// By the clock's monotonic reading, if now has one: who sets the host's clock back must not have probes wait for it.
+	age := max(now.Sub(s.StartedAt), 0)
+	c := Container{startedAt: now.Add(-age), facts: Facts{Started: Yes, Failed: Kinds}, terminating: s.Terminating}
 	for k, p := range s.Probes {
 		if p != nil {
 			c.probes[k] = newCourse(p)
@@ -117,7 +121,7 @@ func Begin(s Spec, now time.Time) Container {
 		first, counts := c.earliest(p), p.delay > 0
 		switch {
 		case s.Adopted && !first.After(now):
-			p.begin(now.Add(time.Duration(s.Spread[k]*float64(p.period))), true, false)
+			p.begin(align(now.Add(time.Duration(s.Spread[k]*float64(p.period)))), true, false)
 		default:
 			if first.Before(now) {
 				first = now

@@ -20,7 +20,9 @@ func with(p *v1.Probe, change func(*v1.Probe)) *v1.Probe {
 	return p
 }
 
-func delay(seconds int32) func(*v1.Probe) { return func(p *v1.Probe) { p.InitialDelaySeconds = seconds } }
+func delay(seconds int32) func(*v1.Probe) {
+	return func(p *v1.Probe) { p.InitialDelaySeconds = seconds }
+}
 func threshold(success, failure int32) func(*v1.Probe) {
 	return func(p *v1.Probe) { p.SuccessThreshold, p.FailureThreshold = success, failure }
 }
@@ -31,6 +33,8 @@ type game struct {
 	answers func(k Kind, at time.Duration) (Outcome, time.Duration)
 	// seen is when the container is first seen, until the end of the game; both count from its start.
 	seen, until time.Duration
+	// offset is how long after a whole second the container starts.
+	offset time.Duration
 	// then is what is done when a time has come.
 	then map[time.Duration]func(*Container, time.Time)
 }
@@ -39,7 +43,7 @@ type game struct {
 // what is known, when that has changed.
 func (g game) play(t *testing.T) string {
 	t.Helper()
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 1, 0, 0, 0, int(g.offset), time.UTC)
 	g.spec.StartedAt = start
 	now := start.Add(g.seen)
 	c := Begin(g.spec, now)
@@ -201,6 +205,10 @@ func TestCourses(t *testing.T) {
 		{"a container of a pod that is deleted already",
 			game{spec: Spec{Probes: [Kinds]*v1.Probe{nil, every(10), every(10)}, Terminating: true}, answers: from(nil), until: 11 * time.Second},
 			`0s started=yes ready=?; 0s R+; 0s started=yes ready=yes; 10s R+`},
+		{"from the second attempt on they come at common moments",
+			game{spec: probes(nil, every(10), with(every(10), delay(1))), answers: from(nil), seen: 130 * time.Millisecond, until: 32 * time.Second,
+				offset: 40 * time.Millisecond},
+			`130ms started=yes ready=?; 1s R+; 1s started=yes ready=yes; 10.21s L+; 10.96s R+; 20.21s L+; 20.96s R+; 30.21s L+; 30.96s R+`},
 		{"somebody else knows that it has started",
 			game{spec: probes(with(every(10), delay(60)), nil, every(10)), answers: from(nil), until: 16 * time.Second,
 				then: map[time.Duration]func(*Container, time.Time){5 * time.Second: func(c *Container, now time.Time) { c.Start(now) }}},
@@ -232,6 +240,28 @@ func TestAnswerOfASilentProbe(t *testing.T) {
 	}
 	if _, due := c.Due(Liveness); due {
 		t.Error("it is due")
+	}
+}
+
+// A clock that was set back after the container's start does not have it wait.
+func TestStartInTheFuture(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := Begin(Spec{Probes: [Kinds]*v1.Probe{Readiness: with(every(10), delay(5))}, StartedAt: now.Add(time.Hour)}, now)
+	if at, due := c.Due(Readiness); !due || !at.Equal(now.Add(5*time.Second)) {
+		t.Errorf("it is due at %v", at)
+	}
+}
+
+// Moments keep the monotonic reading of the clock that they come from, so that nothing of them depends on the time of day later on.
+func TestMonotonic(t *testing.T) {
+	now := time.Now()
+	c := Begin(Spec{Probes: [Kinds]*v1.Probe{Liveness: every(10), Readiness: every(10)}, StartedAt: now.Round(0).Add(-time.Second)}, now)
+	c.Answer(Readiness, Success, now)
+	c.Answer(Liveness, Success, now)
+	for _, k := range []Kind{Liveness, Readiness} {
+		if at, _ := c.Due(k); at == at.Round(0) { // the question is whether it has a monotonic reading
+			t.Errorf("%v is due at %v", k, at)
+		}
 	}
 }
 

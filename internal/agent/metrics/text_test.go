@@ -1,0 +1,56 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestText(t *testing.T) {
+	x := newText()
+	x.describe("b_total", counter, "back\\slash\nline", "k", "l")
+	x.describe("a", gauge, "first")
+	x.describe("none", gauge, "without a row")
+	x.add("b_total", time.UnixMilli(1500), 0.25, "quo\"te", "line\n\\")
+	x.add("b_total", time.Time{}, 1e18, "", "x")
+	x.add("a", time.Time{}, 3)
+	x.add("a", time.Time{}, 3, "too many")
+	x.add("unknown", time.Time{}, 3)
+	want := `# HELP a first
+# TYPE a gauge
+a 3
+# HELP b_total back\\slash\nline
+# TYPE b_total counter
+b_total{k="quo\"te",l="line\n\\"} 0.25 1500
+b_total{l="x"} 1e+18
+`
+	if got := string(x.bytes()); got != want {
+		t.Errorf("written:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestProbes(t *testing.T) {
+	of := func(container, result string, n uint64) ProbeCount {
+		return ProbeCount{Namespace: "ns", Pod: "p", PodUID: "u", Container: container, Type: "Liveness", Result: result, Count: n}
+	}
+	got := string(Probes(slices.Values([]ProbeCount{of("b", "successful", 2), of("a", "failed", 1)})))
+	want := `prober_probe_total{container="a",namespace="ns",pod="p",pod_uid="u",probe_type="Liveness",result="failed"} 1
+prober_probe_total{container="b",namespace="ns",pod="p",pod_uid="u",probe_type="Liveness",result="successful"} 2
+`
+	if !strings.HasSuffix(got, want) || len(Probes(nil)) > 0 {
+		t.Errorf("written:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestOperations(t *testing.T) {
+	for method, want := range map[string]string{
+		"/runtime.v1.RuntimeService/RunPodSandbox": "run_podsandbox", "/runtime.v1.RuntimeService/UpdateContainerResources": "update_container",
+		"/runtime.v1.ImageService/ImageFsInfo": "image_fs_info", "/runtime.v1.RuntimeService/ListPodSandboxStats": "list_podsandbox_stats",
+		"/runtime.v1.RuntimeService/ExecSync": "exec_sync",
+	} {
+		if got := operationOf(method); got != want {
+			t.Errorf("%s is %s, want %s", method, got, want)
+		}
+	}
+}

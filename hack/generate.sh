@@ -29,6 +29,7 @@ coordination k8s.io/api/coordination/v1
 core k8s.io/api/core/v1
 discovery k8s.io/api/discovery/v1
 events k8s.io/api/events/v1
+metrics k8s.io/metrics/pkg/apis/metrics/v1beta1
 node k8s.io/api/node/v1
 policy k8s.io/api/policy/v1
 rbac k8s.io/api/rbac/v1
@@ -40,7 +41,7 @@ sums=$package/generated.sum
 
 # sources are what the generated code follows from.
 sources() {
-	go list -m -f '{{.Path}} {{.Version}}' k8s.io/api k8s.io/apimachinery k8s.io/kube-openapi
+	go list -m -f '{{.Path}} {{.Version}}' k8s.io/api k8s.io/apimachinery k8s.io/kube-openapi k8s.io/metrics
 	cat hack/generate.sh
 }
 

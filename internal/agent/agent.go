@@ -87,6 +87,9 @@ const (
 	requestBurst = 400
 )
 
+// resolvConf is the file by which the host resolves names.
+const resolvConf = "/etc/resolv.conf"
+
 // Agent is the role agent. Make it with New.
 type Agent struct {
 	cfg   Config
@@ -133,7 +136,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 
-	client, err := cri.Dial(cri.Config{Socket: a.cfg.CRISocket, Log: a.log})
+	told := a.numbers()
+	client, err := cri.Dial(cri.Config{Socket: a.cfg.CRISocket, Observe: told.metrics.RuntimeOperation, Log: a.log})
 	if err != nil {
 		return err
 	}
@@ -182,9 +186,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	told.connect(ctx, client, p)
 	srv, err := server.New(server.Config{
-		Listener: listener, Cert: a.cfg.ServingCert, Key: a.cfg.ServingKey, ClientCA: a.cfg.ClientCA,
-		Kube: a.kube, Runtime: client, Pods: p, Log: a.log,
+		NodeName: a.cfg.NodeName, Listener: listener, Cert: a.cfg.ServingCert, Key: a.cfg.ServingKey, ClientCA: a.cfg.ClientCA,
+		Kube: a.kube, Runtime: client, Pods: p, Stats: told.stats, Metrics: told.metrics, Probes: p.cfg.Probes, Config: func() any { return a.configz(client, port) }, Log: a.log,
 	})
 	if err != nil {
 		return err
@@ -197,6 +202,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
 	wg.Go(func() { servePodResources(ctx, p, resources) })
+	wg.Go(func() { told.stats.Run(ctx) })
 	wg.Go(func() { client.Watch(ctx, cri.Observers{Pod: p.poke, All: p.pokeAll, Lost: reporter.Changed}) })
 	wg.Go(func() {
 		// Pods' statuses name the runtime, so they wait for it; the node says meanwhile what it lacks.
@@ -259,7 +265,7 @@ func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodesta
 		Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: cfg.Objects, HostIPs: cfg.HostIPs, Allocatable: node.Allocatable,
 	})
 	cfg.API = (&apiAddress{kube: a.kube, given: a.cfg.API}).find
-	cfg.CgroupRoot, cfg.LogsDir, cfg.ResolvConf = a.cfg.CgroupRoot, a.cfg.PodLogsDir, "/etc/resolv.conf"
+	cfg.CgroupRoot, cfg.LogsDir, cfg.ResolvConf = a.cfg.CgroupRoot, a.cfg.PodLogsDir, resolvConf
 	p := newRoster(from, worker.Config{Config: cfg}, a.cfg.Devices)
 	p.cgroups = shares.cgroups
 	return p

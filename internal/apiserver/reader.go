@@ -53,6 +53,24 @@ func (r reader) PodsOf(ctx context.Context, node, namespace string) ([]corev1.Po
 	return pods.Items, nil
 }
 
+// Nodes are those that the options' selectors let through.
+func (r reader) Nodes(ctx context.Context, options *metainternalversion.ListOptions) ([]corev1.Node, error) {
+	nodes, err := list[*corev1.NodeList](ctx, r, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceNone, options)
+	if err != nil {
+		return nil, err
+	}
+	return nodes.Items, nil
+}
+
+// Pods are those of a namespace, or of all, that the options' selectors let through.
+func (r reader) Pods(ctx context.Context, namespace string, options *metainternalversion.ListOptions) ([]corev1.Pod, error) {
+	pods, err := list[*corev1.PodList](ctx, r, corev1.SchemeGroupVersion.WithResource("pods"), namespace, options)
+	if err != nil {
+		return nil, err
+	}
+	return pods.Items, nil
+}
+
 // EndpointSlices are those of a service, as they are in the store.
 func (r reader) EndpointSlices(ctx context.Context, namespace, service string) ([]discoveryv1.EndpointSlice, error) {
 	slices, err := list[*discoveryv1.EndpointSliceList](ctx, r, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), namespace, &metainternalversion.ListOptions{

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"monopod.dev/monopod/internal/apiserver/nodeusage"
 	"monopod.dev/monopod/internal/apiserver/reach"
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
@@ -27,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
+	"monopod.dev/monopod/internal/apiserver/registry/resourcemetrics"
 	"monopod.dev/monopod/internal/apiserver/registry/review"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
@@ -52,6 +54,8 @@ func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([
 			Issuer: s.tokens, Audiences: s.tokens.Audiences(), MaxLife: s.cfg.MaxTokenLife, Bound: reader{s},
 		}))
 	all = append(all, rbac.Resources(rbac.Guard{Authorizer: authz, Policy: s.policy})...)
+	usage := nodeusage.New(nodeusage.Config{Fetch: agents.ResourceMetrics, Log: s.cfg.Log})
+	all = append(all, resourcemetrics.Resources(reader{s}, usage)...)
 	all = append(all, review.Authentication(bearers, s.tokens.Audiences())...)
 	return append(all, review.Authorization(authz)...), nil
 }

@@ -35,7 +35,9 @@ const maxMessage = 64 << 20
 type Config struct {
 	// Socket is the path of the runtime's unix socket.
 	Socket string
-	Log    *slog.Logger
+	// Observe is told of each call that has one answer; nil: nobody is. method is gRPC's.
+	Observe func(method string, took time.Duration, err error)
+	Log     *slog.Logger
 }
 
 // Client is a connection to the runtime; it reconnects by itself, and calls wait for that as long as their context
@@ -58,6 +60,7 @@ func Dial(cfg Config) (*Client, error) {
 	made := &connections{}
 	conn, err := grpc.NewClient("unix://"+cfg.Socket,
 		grpc.WithStatsHandler(made),
+		grpc.WithChainUnaryInterceptor(observed(cfg.Observe)...),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
@@ -75,6 +78,19 @@ func Dial(cfg Config) (*Client, error) {
 		log:                  cfg.Log,
 		connections:          made,
 	}, nil
+}
+
+// observed are the interceptors that tell of calls.
+func observed(observe func(method string, took time.Duration, err error)) []grpc.UnaryClientInterceptor {
+	if observe == nil {
+		return nil
+	}
+	return []grpc.UnaryClientInterceptor{func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		begin := time.Now()
+		err := call(ctx, method, req, reply, conn, opts...)
+		observe(method, time.Since(begin), err)
+		return err
+	}}
 }
 
 // Close ends the connection and all calls under way.

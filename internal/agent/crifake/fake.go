@@ -53,6 +53,7 @@ type Runtime struct {
 	ignoresAnnotations bool
 	creating           func(*cri.ContainerConfig)
 	name               string
+	metrics            bool
 	version            string
 	// Configs are the configurations of the containers, by container ID.
 	configs map[string]*cri.ContainerConfig

@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-const (
-	leaseSeconds = 40
-	leaseRenewal = 10 * time.Second
-)
+// LeaseSeconds is how long the node's Lease holds.
+const LeaseSeconds = 40
+
+const leaseRenewal = 10 * time.Second
 
 // KeepLease renews the node's Lease in kube-node-lease until ctx ends. The lease belongs to the Node object, and goes with it: when that is another one
 // (see Reporter.Object) the lease is its at once, lest it be collected with the one that is gone.
@@ -44,7 +44,7 @@ func KeepLease(ctx context.Context, client kubernetes.Interface, nodeName string
 			belongTo(l, nodeName, uid)
 			return nil
 		}
-		lease.NewController(clock.RealClock{}, client, nodeName, leaseSeconds, nil, leaseRenewal, nodeName,
+		lease.NewController(clock.RealClock{}, client, nodeName, LeaseSeconds, nil, leaseRenewal, nodeName,
 			v1.NamespaceNodeLease, own).Run(term)
 		end()
 		<-ended

@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// heartbeatEvery is how often the status is written even if nothing has changed.
-	heartbeatEvery = 5 * time.Minute
-	// checkEvery is about how often the machine's shortages are looked at, runtimeEvery the runtime's own judgement.
-	checkEvery   = 10 * time.Second
+	// ReportPeriod is how often the status is written even if nothing has changed.
+	ReportPeriod = 5 * time.Minute
+	// CheckPeriod is about how often the machine's shortages are looked at, runtimeEvery the runtime's own judgement.
+	CheckPeriod  = 10 * time.Second
 	runtimeEvery = time.Minute
 	// A runtime that is not ready tells nobody when it gets so: it is asked, at first soon.
 	retryFirst = 50 * time.Millisecond
@@ -176,7 +176,7 @@ func (r *Reporter) Run(ctx context.Context) {
 			s.fault, asked = r.fault(ctx), s.now
 			s.runtimeVersion = r.cfg.RuntimeVersion()
 		}
-		err := r.report(ctx, s, s.now.Sub(written) >= heartbeatEvery, &written)
+		err := r.report(ctx, s, s.now.Sub(written) >= ReportPeriod, &written)
 		if ctx.Err() != nil {
 			return
 		}
@@ -192,7 +192,7 @@ func (r *Reporter) Run(ctx context.Context) {
 			timer.Reset(delay)
 			delay = min(2*delay, retryMax)
 		} else {
-			timer.Reset(beat.Align(checkEvery))
+			timer.Reset(beat.Align(CheckPeriod))
 			delay = retryFirst
 		}
 	}

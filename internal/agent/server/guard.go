@@ -30,6 +30,7 @@ type guard struct {
 	authn     authenticator.Request
 	authz     authorizer.Authorizer
 	clientCAs *x509.CertPool
+	node      string
 }
 
 func newGuard(cfg Config) (*guard, error) {
@@ -63,7 +64,7 @@ func newGuard(cfg Config) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &guard{authn: authn, authz: authz, clientCAs: pool}, nil
+	return &guard{authn: authn, authz: authz, clientCAs: pool, node: cfg.NodeName}, nil
 }
 
 // protect asks who a request comes from and whether it may do what it asks for.
@@ -75,7 +76,7 @@ func (g *guard) protect(next http.Handler) http.Handler {
 			return
 		}
 		var refused string
-		for _, attrs := range attributes(info.User, r) {
+		for _, attrs := range g.attributes(info.User, r) {
 			decision, reason, err := g.authz.Authorize(r.Context(), attrs)
 			if err != nil {
 				http.Error(w, "the API server could not be asked for authorization: "+err.Error(), http.StatusInternalServerError)
@@ -94,9 +95,9 @@ func (g *guard) protect(next http.Handler) http.Handler {
 	})
 }
 
-// attributes are what a request is authorized as: any of them is enough. The finer subresource comes first, nodes/proxy
-// stands for all.
-func attributes(u user.Info, r *http.Request) []authorizer.Attributes {
+// attributes are what a request is authorized as: any of them is enough. Where there is a finer subresource (KEP-2862) it comes first; nodes/proxy stands for all
+// that has none of a kubelet's three of old: stats, metrics and log.
+func (g *guard) attributes(u user.Info, r *http.Request) []authorizer.Attributes {
 	verb := map[string]string{
 		http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create", http.MethodPut: "update",
 		http.MethodPatch: "patch", http.MethodDelete: "delete",
@@ -106,13 +107,15 @@ func attributes(u user.Info, r *http.Request) []authorizer.Attributes {
 	case "exec", "attach", "portForward", "run":
 		// A WebSocket begins with GET, and still acts inside the container.
 		verb = "create"
-	case "healthz", "pods":
+	case "healthz", "pods", "configz":
 		subresources = []string{first, "proxy"}
+	case "stats", "metrics":
+		subresources = []string{first}
 	}
 	var all []authorizer.Attributes
 	for _, sub := range subresources {
 		all = append(all, authorizer.AttributesRecord{
-			User: u, Verb: verb, APIVersion: "v1", Resource: "nodes", Subresource: sub, Name: "", ResourceRequest: true,
+			User: u, Verb: verb, APIVersion: "v1", Resource: "nodes", Subresource: sub, Name: g.node, ResourceRequest: true,
 			Path: r.URL.Path,
 		})
 	}

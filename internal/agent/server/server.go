@@ -1,5 +1,5 @@
 // Package server serves the agent's own HTTPS API by the kubelet's paths: logs of containers, exec, attach and
-// port-forward (passed through to the runtime's streaming server), the node's pods, and its health.
+// port-forward (passed through to the runtime's streaming server), the node's pods, what the node and they use, and its health.
 //
 // It guarantees that nobody is served without a client certificate of the configured authority or a token that the API
 // server vouches for, and without the API server's consent to the act (SubjectAccessReview on the node's
@@ -10,7 +10,6 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/agent/metrics"
 	"monopod.dev/monopod/internal/probation"
 )
 
@@ -39,6 +39,8 @@ type Pods interface {
 
 // Config configures the server.
 type Config struct {
+	// NodeName is the node's, whose subresources are what a user may be allowed.
+	NodeName string
 	// Listener is where the API is served; Run closes it.
 	Listener net.Listener
 	// Cert and Key are PEM files, read again when they change; ClientCA is the authority of client certificates.
@@ -47,6 +49,12 @@ type Config struct {
 	Kube    kubernetes.Interface
 	Runtime criv1.RuntimeServiceClient
 	Pods    Pods
+	// Stats, Metrics, Probes and Config are what the agent tells of what the node uses and of itself. Each may be nil: then it is not served, and of
+	// probes there are none. Config is the KubeletConfiguration that holds now.
+	Stats   Stats
+	Metrics *metrics.Agent
+	Probes  Probes
+	Config  func() any
 	// Strangers bounds who connects and does not authenticate.
 	Strangers probation.Limits
 	Log       *slog.Logger
@@ -58,6 +66,7 @@ type Server struct {
 	listener *probation.Listener
 	guard    *guard
 	certs    certificate
+	written  written
 }
 
 // New reads the certificates. Nothing is served before Run.
@@ -131,7 +140,8 @@ func (s *Server) handler() http.Handler {
 		mux.HandleFunc(method+"/portForward/{namespace}/{pod}", s.portForward)
 		mux.HandleFunc(method+"/portForward/{namespace}/{pod}/{uid}", s.portForward)
 	}
-	return s.guard.protect(mux)
+	s.numbers(mux)
+	return s.guard.protect(s.counted(mux))
 }
 
 // listPods answers with the node's pods as the API server knows them.
@@ -141,10 +151,7 @@ func (s *Server) listPods(w http.ResponseWriter, _ *http.Request) {
 	for _, p := range s.cfg.Pods.Pods() {
 		list.Items = append(list.Items, *p)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(list); err != nil {
-		s.cfg.Log.Debug("the list of pods was not read to its end", "error", err)
-	}
+	s.answerJSON(w, list)
 }
 
 // certificate is the server's certificate, read again when its file has changed.

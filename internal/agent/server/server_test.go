@@ -30,7 +30,9 @@ import (
 
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/crifake"
+	"monopod.dev/monopod/internal/agent/metrics"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/podstats"
 	"monopod.dev/monopod/internal/agent/testcerts"
 	"monopod.dev/monopod/internal/probation"
 )
@@ -44,6 +46,9 @@ type bench struct {
 	pod *v1.Pod
 	id  string
 	log string
+
+	metrics *metrics.Agent
+	stats   *podstats.Collector
 
 	mu      sync.Mutex // guards what follows
 	reviews []string
@@ -75,11 +80,26 @@ func newBenchWith(t *testing.T, strangers probation.Limits) *bench {
 		Status: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{
 			Name: "idle", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}},
 	}
-	client, err := cri.Dial(cri.Config{Socket: b.rt.Socket, Log: slog.New(slog.DiscardHandler)})
+	var collector *podstats.Collector
+	b.metrics = metrics.NewAgent(metrics.AgentConfig{
+		NodeName: "n", Version: "v1", Desired: func() int { return 1 },
+		Running: func() (int, map[string]int, bool) {
+			s, err := collector.Snapshot(t.Context())
+			if err != nil {
+				return 0, nil, false
+			}
+			return s.Sandboxes, s.Containers, true
+		},
+	})
+	client, err := cri.Dial(cri.Config{Socket: b.rt.Socket, Observe: b.metrics.RuntimeOperation, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
+	collector = podstats.New(t.Context(), podstats.Config{
+		NodeName: "n", Runtime: client, Images: client.Images, PodsDir: filepath.Join(dir, "pods"), LogsDir: dir, DiskDir: dir, Log: slog.New(slog.DiscardHandler),
+	})
+	b.stats = collector
 	b.id = b.startContainer(client, dir)
 	b.log = filepath.Join(dir, podspec.LogPath("a", 0))
 	b.serve(client, strangers)
@@ -119,6 +139,7 @@ func (b *bench) serve(client *cri.Client, strangers probation.Limits) {
 	cert, key := b.ca.Serving(b)
 	s, err := New(Config{
 		Listener: listener, Cert: cert, Key: key, ClientCA: b.ca.CAFile(), Kube: b.reviewer(), Runtime: client, Pods: b,
+		NodeName: "n", Stats: b.stats, Metrics: b.metrics, Probes: probed{}, Config: func() any { return map[string]int{"maxPods": 7} },
 		Strangers: strangers,
 		Log:       slog.New(slog.DiscardHandler),
 	})

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/openapi/discovery"
 	"monopod.dev/monopod/internal/apiserver/openapi/events"
 	"monopod.dev/monopod/internal/apiserver/openapi/meta"
+	"monopod.dev/monopod/internal/apiserver/openapi/metrics"
 	"monopod.dev/monopod/internal/apiserver/openapi/node"
 	"monopod.dev/monopod/internal/apiserver/openapi/policy"
 	"monopod.dev/monopod/internal/apiserver/openapi/rbac"
@@ -36,6 +37,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		discovery.GetOpenAPIDefinitions,
 		events.GetOpenAPIDefinitions,
 		meta.GetOpenAPIDefinitions,
+		metrics.GetOpenAPIDefinitions,
 		policy.GetOpenAPIDefinitions,
 		rbac.GetOpenAPIDefinitions,
 		node.GetOpenAPIDefinitions,

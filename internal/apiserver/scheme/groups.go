@@ -15,6 +15,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
 // group is an API group in one version.
@@ -37,6 +38,9 @@ func groups() []group {
 		{coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme, nil},
 		{discoveryv1.SchemeGroupVersion, discoveryv1.AddToScheme, nil},
 		{eventsv1.SchemeGroupVersion, eventsv1.AddToScheme, []runtime.Object{&corev1.Event{}, &corev1.EventList{}}},
+		{metricsv1beta1.SchemeGroupVersion, metricsv1beta1.AddToScheme, []runtime.Object{
+			&metricsv1beta1.NodeMetrics{}, &metricsv1beta1.NodeMetricsList{}, &metricsv1beta1.PodMetrics{}, &metricsv1beta1.PodMetricsList{},
+		}},
 		{policyv1.SchemeGroupVersion, policyv1.AddToScheme, nil},
 		{nodev1.SchemeGroupVersion, nodev1.AddToScheme, nil},
 		{schedulingv1.SchemeGroupVersion, schedulingv1.AddToScheme, nil},

@@ -70,7 +70,8 @@ func TestUsersRoles(t *testing.T) {
 	p := New(served())
 	for role, want := range map[string]struct{ may, mayNot []string }{
 		"view": {
-			may: []string{"get pods", "watch pods/log", "list pods/status", "get configmaps", "list namespaces", "list events", "list events.k8s.io/events", "get namespaces/status"},
+			may: []string{"get pods", "watch pods/log", "list pods/status", "get configmaps", "list namespaces", "list events", "list events.k8s.io/events", "get namespaces/status",
+				"list metrics.k8s.io/pods"},
 			mayNot: []string{"get secrets", "create pods", "create pods/exec", "get pods/exec", "get nodes", "update configmaps", "list roles",
 				"get coordination.k8s.io/leases", "delete namespaces", "update pods/status", "get services/proxy"},
 		},

@@ -48,8 +48,12 @@ func (p *Policy) aggregated(rights []resource.Right) {
 		p.clusterRole("system:aggregate-to-"+name, map[string]string{aggregateTo + name: "true"}, rules...)
 		return rules
 	}
-	view := part("view", resource.Viewer)
-	edit := slices.Concat(part("edit", resource.Editor), view)
+	// Its name is that of metrics-server's.
+	labels := map[string]string{aggregateTo + "view": "true", aggregateTo + "edit": "true", aggregateTo + "admin": "true"}
+	metrics := []rbacv1.PolicyRule{on(read, "metrics.k8s.io", "pods nodes")}
+	p.clusterRole("system:aggregated-metrics-reader", labels, metrics...)
+	view := slices.Concat(part("view", resource.Viewer), metrics)
+	edit := slices.Concat(part("edit", resource.Editor), metrics, view[:len(view)-len(metrics)])
 	admin := slices.Concat(edit, part("admin", resource.Admin))
 	add("view", map[string]string{aggregateTo + "edit": "true"}, view)
 	add("edit", map[string]string{aggregateTo + "admin": "true"}, edit)

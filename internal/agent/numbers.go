@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"context"
+	"path"
+	"path/filepath"
+
+	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/metrics"
+	"monopod.dev/monopod/internal/agent/podstats"
+)
+
+// numbers are what the agent tells of what is used, and of itself.
+type numbers struct {
+	agent   *Agent
+	metrics *metrics.Agent
+	// What follows is there once connect was called.
+	stats  *podstats.Collector
+	roster *roster
+	ctx    context.Context
+}
+
+// numbers makes the agent's own metrics, which the client of the runtime counts in.
+func (a *Agent) numbers() *numbers {
+	n := &numbers{agent: a}
+	n.metrics = metrics.NewAgent(metrics.AgentConfig{
+		NodeName: a.cfg.NodeName, Version: kubeletVersion(a.cfg.Version),
+		Desired: func() int { return len(n.roster.Pods()) },
+		Running: func() (int, map[string]int, bool) {
+			s, err := n.stats.Snapshot(n.ctx)
+			if err != nil {
+				return 0, nil, false
+			}
+			return s.Sandboxes, s.Containers, true
+		},
+	})
+	return n
+}
+
+// connect is called before anybody asks.
+func (n *numbers) connect(ctx context.Context, client *cri.Client, r *roster) {
+	cfg := n.agent.cfg
+	n.ctx, n.roster = ctx, r
+	n.stats = podstats.New(ctx, podstats.Config{
+		NodeName: cfg.NodeName, Runtime: client, Images: client.Images,
+		PodsDir: filepath.Join(cfg.DataDir, "pods"), LogsDir: cfg.PodLogsDir, DiskDir: cfg.DataDir,
+		PodsCgroup: path.Join("/", cfg.CgroupRoot, "pods"), Log: n.agent.log,
+	})
+}

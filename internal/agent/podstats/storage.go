@@ -1,0 +1,254 @@
+package podstats
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// How often files are walked over at most, and how long all of it, or one pod's, may take. A pod that was not reached keeps what was measured last.
+const (
+	storagePeriod = time.Minute
+	passPatience  = 30 * time.Second
+	podPatience   = 5 * time.Second
+)
+
+// Usage is what files take of a disk, as of At.
+type Usage struct {
+	At            time.Time
+	Bytes, Inodes uint64
+}
+
+// Volume is what a volume takes. Apart: it is on a file system of its own, such as one in memory.
+type Volume struct {
+	Usage
+	Name  string
+	Apart bool
+}
+
+// Storage is what was measured of a pod: its volumes that the node holds for it, the logs of its containers by their names, and its other files.
+type Storage struct {
+	At      time.Time
+	Volumes []Volume
+	Logs    map[string]Usage
+	Other   Usage
+}
+
+// Disk is the sum of what is on the node's disk.
+func (s *Storage) Disk() Usage {
+	all := s.Other
+	all.At = s.At
+	for _, v := range s.Volumes {
+		if !v.Apart {
+			all.Bytes, all.Inodes = all.Bytes+v.Bytes, all.Inodes+v.Inodes
+		}
+	}
+	for _, l := range s.Logs {
+		all.Bytes, all.Inodes = all.Bytes+l.Bytes, all.Inodes+l.Inodes
+	}
+	return all
+}
+
+// storage measures pods' files.
+type storage struct {
+	podsDir, logsDir string
+	log              *slog.Logger
+	wanted           chan struct{}
+
+	mu  sync.Mutex // guards what follows
+	all map[string]*Storage
+}
+
+func newStorage(podsDir, logsDir string, log *slog.Logger) *storage {
+	return &storage{podsDir: podsDir, logsDir: logsDir, log: log, wanted: make(chan struct{}, 1), all: map[string]*Storage{}}
+}
+
+// want asks for a measurement.
+func (s *storage) want() {
+	select {
+	case s.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// of is what was measured last; nil: nothing.
+func (s *storage) of(uid string) *Storage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[uid]
+}
+
+func (s *storage) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wanted:
+		}
+		s.measure(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(storagePeriod):
+		}
+	}
+}
+
+// measure measures all pods that have files.
+func (s *storage) measure(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, passPatience)
+	defer cancel()
+	logs := map[string]string{} // by UID: NAMESPACE_NAME_UID
+	entries, err := os.ReadDir(s.logsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("the pods' logs are not measured", "error", err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.Count(name, "_") == 2 {
+			logs[name[strings.LastIndex(name, "_")+1:]] = filepath.Join(s.logsDir, name)
+		}
+	}
+	pods, err := os.ReadDir(s.podsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("the pods' volumes are not measured", "error", err)
+		return
+	}
+	live := map[string]bool{}
+	for _, e := range pods {
+		uid := e.Name()
+		live[uid] = true
+		one, err := measurePod(ctx, filepath.Join(s.podsDir, uid), logs[uid])
+		switch {
+		case ctx.Err() != nil:
+			s.log.Warn("not all pods' volumes and logs were measured in time", "limit", passPatience)
+			return
+		case err == nil:
+			s.mu.Lock()
+			s.all[uid] = one
+			s.mu.Unlock()
+		case !errors.Is(err, fs.ErrNotExist): // a pod that goes meanwhile is none
+			s.log.Debug("a pod's volumes and logs were not measured", "podUID", uid, "error", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range s.all {
+		if !live[uid] {
+			delete(s.all, uid)
+		}
+	}
+}
+
+// measurePod measures a pod's directory, with the layout of package volumes, and that of its logs.
+func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
+	ctx, cancel := context.WithTimeout(ctx, podPatience)
+	defer cancel()
+	out := &Storage{At: time.Now(), Logs: map[string]Usage{}}
+	volumes := filepath.Join(dir, "volumes")
+	own, err := deviceOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	if out.Other, err = measure(ctx, dir, volumes); err != nil {
+		return nil, err
+	}
+	names, err := os.ReadDir(volumes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range names {
+		path := filepath.Join(volumes, e.Name())
+		v := Volume{Name: e.Name()}
+		device, err := deviceOf(path)
+		if err != nil {
+			return nil, err
+		}
+		v.Apart = device != own
+		if v.Usage, err = measure(ctx, path, ""); err != nil {
+			return nil, err
+		}
+		out.Volumes = append(out.Volumes, v)
+	}
+	if logs == "" {
+		return out, nil
+	}
+	names, err = os.ReadDir(logs)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range names {
+		if e.IsDir() {
+			if out.Logs[e.Name()], err = measure(ctx, filepath.Join(logs, e.Name()), ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+func deviceOf(path string) (uint64, error) {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return 0, err
+	}
+	return st.Sys().(*syscall.Stat_t).Dev, nil
+}
+
+// measure walks over a directory, but for what is below except. A container may change it meanwhile, and may make links: the walk never leaves the directory
+// (os.Root), nor its file system. A file with several names counts once.
+func measure(ctx context.Context, dir, except string) (Usage, error) {
+	u := Usage{At: time.Now()}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return u, err
+	}
+	defer root.Close()
+	device, err := deviceOf(dir)
+	if err != nil {
+		return u, err
+	}
+	seen := map[uint64]bool{}
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return ignoreGone(err, path)
+		}
+		if except != "" && path != "." && filepath.Join(dir, path) == except {
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		if err != nil {
+			return ignoreGone(err, path)
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		switch {
+		case st.Dev != device && d.IsDir():
+			return fs.SkipDir
+		case st.Dev != device, st.Nlink > 1 && !d.IsDir() && seen[st.Ino]:
+			return nil
+		case st.Nlink > 1 && !d.IsDir():
+			seen[st.Ino] = true
+		}
+		u.Bytes += uint64(st.Blocks) * 512
+		u.Inodes++
+		return nil
+	})
+	return u, err
+}
+
+// ignoreGone is for what was removed since its directory was read, and for what became a link out of it.
+func ignoreGone(err error, path string) error {
+	if path != "." {
+		return nil
+	}
+	return err
+}

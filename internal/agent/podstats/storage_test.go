@@ -1,0 +1,74 @@
+package podstats
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestStorage(t *testing.T) {
+	pods, logs, outside := t.TempDir(), t.TempDir(), t.TempDir()
+	write := func(size int, elements ...string) string {
+		path := filepath.Join(elements...)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	file := write(1<<20, pods, "u1", "volumes", "data", "sub", "file")
+	if err := os.Link(file, filepath.Join(pods, "u1", "volumes", "data", "again")); err != nil {
+		t.Fatal(err)
+	}
+	// What a container may leave: links out of its volume, to a file and to a directory.
+	write(8<<20, outside, "large")
+	for name, to := range map[string]string{"file": filepath.Join(outside, "large"), "dir": outside, "loop": "."} {
+		if err := os.Symlink(to, filepath.Join(pods, "u1", "volumes", "data", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(100, pods, "u1", "etc-hosts")
+	write(64<<10, logs, "ns_p_u1", "a", "0.log")
+	write(64<<10, logs, "ns_p_u1", "a", "1.log")
+	write(1, pods, "u2", "volumes", "v", "x")
+	write(1, logs, "not-a-pod", "x")
+
+	s := newStorage(pods, logs, slog.New(slog.DiscardHandler))
+	s.measure(t.Context())
+	one := s.of("u1")
+	if one == nil || len(one.Volumes) != 1 || len(one.Logs) != 1 {
+		t.Fatalf("measured %+v", one)
+	}
+	v, log := one.Volumes[0], one.Logs["a"]
+	if v.Name != "data" || v.Apart || v.Bytes < 1<<20 || v.Bytes > 2<<20 || v.Inodes != 6 {
+		t.Errorf("volume %+v: want a file of a mebibyte once, two directories and three links", v)
+	}
+	if log.Bytes < 128<<10 || log.Inodes != 3 {
+		t.Errorf("logs %+v", log)
+	}
+	if all := one.Disk(); all.Bytes != v.Bytes+log.Bytes+one.Other.Bytes || one.Other.Inodes < 2 || one.Other.Bytes >= 1<<20 {
+		t.Errorf("all %+v, other %+v", all, one.Other)
+	}
+	if s.of("u2") == nil || s.of("u2").Logs["a"].Inodes != 0 {
+		t.Errorf("a pod without logs: %+v", s.of("u2"))
+	}
+
+	// One that is not reached in time keeps what was measured; one that is gone is forgotten.
+	if err := os.RemoveAll(filepath.Join(pods, "u2")); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.measure(ended)
+	if s.of("u1") == nil || s.of("u2") == nil {
+		t.Error("what was measured is lost when there is no time")
+	}
+	s.measure(t.Context())
+	if s.of("u1") == nil || s.of("u2") != nil {
+		t.Error("a pod that is gone is remembered")
+	}
+}

@@ -1,0 +1,159 @@
+package podstats
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// CPUAndMemory is the summary of processors, memory and swap alone.
+func (c *Collector) CPUAndMemory(ctx context.Context) (*stats.Summary, error) {
+	s, err := c.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slim := func(all []stats.ContainerStats) []stats.ContainerStats {
+		out := make([]stats.ContainerStats, 0, len(all))
+		for _, ct := range all {
+			out = append(out, stats.ContainerStats{Name: ct.Name, StartTime: ct.StartTime, CPU: ct.CPU, Memory: ct.Memory, Swap: ct.Swap})
+		}
+		return out
+	}
+	out := &stats.Summary{
+		Node: stats.NodeStats{
+			NodeName: s.Node.NodeName, StartTime: s.Node.StartTime, CPU: s.Node.CPU, Memory: s.Node.Memory, Swap: s.Node.Swap,
+			SystemContainers: slim(s.Node.SystemContainers),
+		},
+		Pods: make([]stats.PodStats, 0, len(s.Pods)),
+	}
+	for _, p := range s.Pods {
+		out.Pods = append(out.Pods, stats.PodStats{
+			PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU, Memory: p.Memory, Swap: p.Swap, Containers: slim(p.Containers),
+		})
+	}
+	return out, nil
+}
+
+// Summary is all that is known of the node and its pods. Who asks for it has volumes and logs measured, which the next summary has.
+func (c *Collector) Summary(ctx context.Context) (*stats.Summary, error) {
+	s, err := c.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	runtime, err := c.imageFS.get(ctx)
+	if err != nil {
+		c.once("the file systems of images and containers are not told of", err)
+		runtime = &stats.RuntimeStats{}
+	}
+	c.storage.want()
+	disks := disks{}
+	out := &stats.Summary{Node: s.Node, Pods: make([]stats.PodStats, 0, len(s.Pods))}
+	out.Node.Fs, out.Node.Runtime = disks.of(c.cfg.DiskDir), runtime
+	for _, p := range s.Pods {
+		c.addStorage(&p, disks, runtime.ContainerFs)
+		out.Pods = append(out.Pods, p)
+	}
+	return out, nil
+}
+
+// runtimeStats asks for the file systems of images and of writable layers. A runtime that names no other one has both on one.
+func (c *Collector) runtimeStats(ctx context.Context) (*stats.RuntimeStats, error) {
+	info, err := c.cfg.Images.ImageFsInfo(ctx, &criv1.ImageFsInfoRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("CRI ImageFsInfo: %w", err)
+	}
+	disks := disks{}
+	of := func(all []*criv1.FilesystemUsage) *stats.FsStats {
+		if len(all) == 0 {
+			return nil
+		}
+		return disks.with(layerOf(all[0]), all[0].GetFsId().GetMountpoint())
+	}
+	r := &stats.RuntimeStats{ImageFs: of(info.ImageFilesystems), ContainerFs: of(info.ContainerFilesystems)}
+	if r.ContainerFs == nil {
+		r.ContainerFs = r.ImageFs
+	}
+	return r, nil
+}
+
+// addStorage adds what was measured of a pod's volumes and logs, and the sum of its ephemeral storage. containers is the file system of writable
+// layers; nil: unknown. The pod is a copy, its containers are copied.
+func (c *Collector) addStorage(pod *stats.PodStats, disks disks, containers *stats.FsStats) {
+	measured := c.storage.of(pod.PodRef.UID)
+	pod.Containers = slices.Clone(pod.Containers)
+	layers := Usage{}
+	for i := range pod.Containers {
+		ct := &pod.Containers[i]
+		if ct.Rootfs != nil {
+			rootfs := *ct.Rootfs
+			if containers != nil {
+				rootfs.CapacityBytes, rootfs.AvailableBytes = containers.CapacityBytes, containers.AvailableBytes
+				rootfs.Inodes, rootfs.InodesFree = containers.Inodes, containers.InodesFree
+			}
+			layers.add(&rootfs)
+			ct.Rootfs = &rootfs
+		}
+		if measured != nil {
+			if logs, ok := measured.Logs[ct.Name]; ok {
+				ct.Logs = disks.with(logs.stats(), c.cfg.LogsDir)
+			}
+		}
+	}
+	if measured == nil {
+		return
+	}
+	for _, v := range measured.Volumes {
+		path := c.cfg.PodsDir
+		if v.Apart {
+			path = filepath.Join(c.cfg.PodsDir, pod.PodRef.UID, "volumes", v.Name)
+		}
+		if fs := disks.with(v.stats(), path); fs != nil {
+			pod.VolumeStats = append(pod.VolumeStats, stats.VolumeStats{Name: v.Name, FsStats: *fs})
+		}
+	}
+	all := measured.Disk()
+	all.Bytes, all.Inodes = all.Bytes+layers.Bytes, all.Inodes+layers.Inodes
+	pod.EphemeralStorage = disks.with(all.stats(), c.cfg.DiskDir)
+}
+
+// EphemeralStorage is what a pod takes of the node's disk: the writable layers of its containers, as the runtime told last, its logs and its volumes but those
+// in memory, as they were measured last. false: nothing was measured yet. Who asks has it measured again, within a minute.
+func (c *Collector) EphemeralStorage(ctx context.Context, uid string) (Usage, bool) {
+	c.storage.want()
+	measured := c.storage.of(uid)
+	if measured == nil {
+		return Usage{}, false
+	}
+	all := measured.Disk()
+	s, err := c.Snapshot(ctx)
+	if err != nil {
+		return Usage{}, false
+	}
+	for _, p := range s.Pods {
+		if p.PodRef.UID == uid {
+			for _, ct := range p.Containers {
+				all.add(ct.Rootfs)
+			}
+		}
+	}
+	return all, true
+}
+
+// add adds what is known of a file system's use.
+func (u *Usage) add(fs *stats.FsStats) {
+	if fs != nil && fs.UsedBytes != nil {
+		u.Bytes += *fs.UsedBytes
+	}
+	if fs != nil && fs.InodesUsed != nil {
+		u.Inodes += *fs.InodesUsed
+	}
+}
+
+func (u Usage) stats() *stats.FsStats {
+	return &stats.FsStats{Time: metav1.NewTime(u.At), UsedBytes: known(u.Bytes), InodesUsed: known(u.Inodes)}
+}

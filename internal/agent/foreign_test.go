@@ -19,9 +19,10 @@ func TestWithoutEvents(t *testing.T) {
 			b.start()
 			b.create(pod("p"))
 			first := b.running("a")
+			b.phase("p", v1.PodRunning) // now nobody looks at it any more
 			b.rt.Exit(first, 1)
 			second := b.running("a")
-			b.phase("p", v1.PodRunning)
+			b.status("p", "restarted", func(s v1.PodStatus) bool { return s.ContainerStatuses[0].RestartCount == 1 })
 			b.delete("p", 1)
 			b.noPod("p")
 			if first == second {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,6 +64,7 @@ type container struct {
 	status  *cri.ContainerStatus
 	sandbox string
 	ended   chan struct{}
+	log     *os.File // see Print
 }
 
 // Start serves a runtime on socket until the test ends.

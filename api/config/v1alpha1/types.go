@@ -98,6 +98,11 @@ type Agent struct {
 	PodLogsDir string `json:"podLogsDir,omitempty"`
 	// MaxPods is the node's capacity of pods. Default 110.
 	MaxPods int32 `json:"maxPods,omitempty"`
+	// ContainerLogMaxSize is the size from which on the agent of `monopod node` rotates a container's log, in bytes or with Ki, Mi or Gi; "0": never.
+	// Default 10Mi. With `monopod up` the runtime does it: Runtime.LogRotation.
+	ContainerLogMaxSize string `json:"containerLogMaxSize,omitempty"`
+	// ContainerLogMaxFiles is how many files it keeps of a log, the present one included; at least 2. Default 5.
+	ContainerLogMaxFiles int32 `json:"containerLogMaxFiles,omitempty"`
 	// ImageGCHighThresholdPercent is how full the file system of the images may get, in per cent, before images that nobody
 	// uses are removed; 100: they never are. ImageGCLowThresholdPercent is how full it may be afterwards. Defaults 85 and 80.
 	ImageGCHighThresholdPercent *int32 `json:"imageGCHighThresholdPercent,omitempty"`

@@ -97,6 +97,10 @@ func start(t *testing.T) *daemon {
 	t.Cleanup(func() { conn.Close() })
 	d.rt = cri.NewRuntimeServiceClient(conn)
 	t.Cleanup(func() { d.end(bridge) })
+	// CNI's plugin takes one that is there; it is not to look like one that a node has left.
+	if out, err := exec.Command("ip", "link", "add", bridge, "type", "bridge").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	d.launch()
 	d.load(busybox, images.Busybox)
 	d.load(pause, func(name string) (ociarchive.Image, error) {
@@ -198,7 +202,9 @@ func (d *daemon) end(bridge string) {
 	}
 	d.killShims()
 	d.removeCgroups()
-	_ = exec.Command("ip", "link", "del", bridge).Run() // it is not there when no pod was connected
+	if out, err := exec.Command("ip", "link", "del", bridge).CombinedOutput(); err != nil {
+		d.t.Errorf("%v: %s", err, out)
+	}
 	// Whether somebody else's shims are there too, these know: only empty folders can be removed.
 	_ = os.Remove(shared)
 	_ = os.Remove(filepath.Dir(shared))

@@ -30,13 +30,12 @@ MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 # Packages whose tests make mounts, links, namespaces or cgroups, and look at the whole host for what they have left, which others' would be taken for: one at a
 # time, as those of test-e2e. All the other tests of packages take nothing of the host but its loopback.
 HOST_PKGS  := ./internal/agent/volumes ./internal/host/... ./internal/image/... ./internal/network/... ./internal/runtime/...
-UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|executor|host|image|network|runtime)(/|$$)|/cmd/monopod-executor$$|/test/(bench|crash|e2e|escape|podman|vm)(/|$$)')
+UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|executor|host|image|network|runtime)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
-TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
-BENCH_DEPS := containerd runc
+TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-host test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-vm-all flakes bench generate clean deps test-deps bench-deps vm-deps FORCE
+.PHONY: help run build test check test-unit test-host test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -74,7 +73,7 @@ $(BIN)/hello.tar: $(BIN)/hello
 # The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the others wait for most of their time and look at the host: side
 # by side they take little more than half of the time. Everything is installed and built before, so that the two do not do it at once.
 test: need-root check build deps test-deps vm-deps $(BIN)/hello.tar ## run all tests, as CI does
-	@hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-vm test-unit' '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-host test-e2e test-podman'
+	@hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-vm test-unit' '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-host test-e2e test-podman test-containerd'
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
@@ -99,6 +98,9 @@ test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a
 test-podman: need-root vm-deps test-deps build ## the CDI specs of the examples with Debian's podman, which is not installed for it
 	$(PLAIN) $(GO_TEST) -timeout 10m -- ./test/podman
 
+test-containerd: need-root test-deps build ## our agent on Debian's containerd (docs/RUNTIMES.md)
+	$(PLAIN) $(GO_TEST) -timeout 10m -- ./test/containerd
+
 test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests that touch the host on pure cgroup v2, in virtual machines
 	$(PLAIN) $(GO) run ./test/vm/all -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(ARGS)
 	$(PLAIN) MONOPOD_VM_ALL=1 $(GO) test -timeout 30m -count 1 -run '^TestSELinux$$' ./test/vm
@@ -119,7 +121,7 @@ test-plugins: need-root test-deps build $(MONOPOD_PLUGIN_SAMPLE) ## device plugi
 flakes: need-root test-deps vm-deps build $(BIN)/hello.tar ## run tests again and again, to find the flaky ones: [PKG=...] [TIME=30m] [ROUNDS=n, 0 shows the tally]
 	@$(PLAIN) $(GO) run ./test/flakes -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(TIME),-time $(TIME)) $(if $(FORGET),-forget '$(FORGET)') $(PKG)
 
-bench: need-root build test-deps bench-deps ## measure: pod up and down, create to Running, memory, sizes
+bench: need-root build test-deps ## measure: pod up and down, create to Running, memory, sizes
 	$(PLAIN) $(GO) test -run "^$$" -bench . -benchtime 30x -timeout 40m ./test/bench $(ARGS)
 
 generate: need-go ## regenerate what is generated (OpenAPI definitions)
@@ -133,9 +135,6 @@ deps:
 
 test-deps:
 	@hack/need.sh $(TEST_DEPS)
-
-bench-deps:
-	@hack/need.sh $(BENCH_DEPS)
 
 # The kernel is fetched, not installed: that takes the package lists, which a minimal machine may lack.
 vm-deps:

@@ -63,6 +63,18 @@ func number(field func(*v1alpha1.NodeConfiguration) **int32) func(*v1alpha1.Node
 	}
 }
 
+// logFiles makes the setter of a key that is how many files are kept of a log.
+func logFiles(field func(*v1alpha1.NodeConfiguration) *int32) func(*v1alpha1.NodeConfiguration, string) error {
+	return func(c *v1alpha1.NodeConfiguration, v string) error {
+		n, err := strconv.ParseInt(v, 10, 32)
+		if err != nil || n < 2 {
+			return fmt.Errorf("%q is not a number of files: use 2 or more", v)
+		}
+		*field(c) = int32(n)
+		return nil
+	}
+}
+
 // list makes the setter of a key that is a list.
 func list(field func(*v1alpha1.NodeConfiguration) *[]string) func(*v1alpha1.NodeConfiguration, string) error {
 	return func(c *v1alpha1.NodeConfiguration, v string) error {
@@ -179,6 +191,10 @@ var settings = []setting{
 			c.Agent.SingleProcessOOMKill = new(bool)
 			return boolean(func(c *v1alpha1.NodeConfiguration) *bool { return c.Agent.SingleProcessOOMKill })(c, v)
 		}},
+	{"container-log-max-size", "SIZE", `size from which on the agent of "monopod node" rotates containers' logs, "0": never (default 10Mi)`, roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ContainerLogMaxSize })},
+	{"container-log-max-files", "N", "files that it keeps of a container's log (default 5)", roleAgent,
+		logFiles(func(c *v1alpha1.NodeConfiguration) *int32 { return &c.Agent.ContainerLogMaxFiles })},
 	{"image-gc-high-threshold", "PERCENT", "images that nobody uses are removed when their file system is so full (default 85; 100: never)", roleAgent,
 		number(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.ImageGCHighThresholdPercent })},
 	{"image-gc-low-threshold", "PERCENT", "how full the images' file system may be afterwards (default 80)", roleAgent,
@@ -237,14 +253,7 @@ var settings = []setting{
 	{"log-max-size", "SIZE", `size at which containers' logs are rotated by their writer, "0": never (default 10Mi with up, 0 with runtime)`, roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.LogRotation.MaxSize })},
 	{"log-max-files", "N", "files kept of a container's log (default 5)", roleRuntime,
-		func(c *v1alpha1.NodeConfiguration, v string) error {
-			n, err := strconv.ParseInt(v, 10, 32)
-			if err != nil || n < 2 {
-				return fmt.Errorf("%q is not a number of files: use 2 or more", v)
-			}
-			c.Runtime.LogRotation.MaxFiles = int32(n)
-			return nil
-		}},
+		logFiles(func(c *v1alpha1.NodeConfiguration) *int32 { return &c.Runtime.LogRotation.MaxFiles })},
 	{"selinux", "MODE", "auto (containers are labelled where the host's SELinux knows containers), enabled or disabled (default auto)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.SELinux })},
 	{"default-masked-paths", "BOOL", "true: CRI clients that name neither masked nor read-only paths get the usual ones (default false)", roleRuntime,

@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/agent/handlers"
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/imagekeep"
+	"monopod.dev/monopod/internal/agent/logrotate"
 	"monopod.dev/monopod/internal/agent/nodestatus"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/probes"
@@ -67,6 +68,7 @@ type Config struct {
 	MaxPods   int
 	Resources Resources
 	Images    Images
+	Logs      Logs
 	// Version is monopod's version.
 	Version string
 	Log     *slog.Logger
@@ -79,6 +81,14 @@ type Images struct {
 	GCPeriod time.Duration
 	// CredentialProviders are the plugins that give credentials for pulls.
 	CredentialProviders pullauth.ProviderConfig
+}
+
+// Logs says how the logs of containers are rotated.
+type Logs struct {
+	// MaxSize is the size in bytes from which on a log is rotated; 0: never, because the runtime does it itself.
+	MaxSize int64
+	// MaxFiles is how many files are kept of a log, the present one included; at least 2.
+	MaxFiles int
 }
 
 // Limits of requests to the API server, a second and at once: an agent's own, beside the API server's fairness.
@@ -212,6 +222,12 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 			if a.cfg.Resources.Enforce {
 				wg.Go(func() { shares.enforce(ctx, recorder, ref) })
+			}
+			if a.cfg.Logs.MaxSize > 0 {
+				logs := logrotate.New(logrotate.Config{
+					Runtime: client, Dir: a.cfg.PodLogsDir, MaxSize: a.cfg.Logs.MaxSize, MaxFiles: a.cfg.Logs.MaxFiles, Log: a.log,
+				})
+				wg.Go(func() { logs.Run(ctx) })
 			}
 			p.run(ctx)
 		}

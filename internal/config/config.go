@@ -102,6 +102,10 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	if c.Agent.MaxPods == 0 {
 		c.Agent.MaxPods = 110
 	}
+	set(&c.Agent.ContainerLogMaxSize, "10Mi")
+	if c.Agent.ContainerLogMaxFiles == 0 {
+		c.Agent.ContainerLogMaxFiles = 5
+	}
 	defaultImages(&c.Agent)
 	defaultResources(&c.Agent)
 	set(&c.Runtime.Socket, filepath.Join(c.RunDir, "cri.sock"))
@@ -213,7 +217,8 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 		v.add("apiServer.etcdQuota", c.APIServer.EtcdQuota, `be a size from "16Mi" to "8Gi"`)
 	}
 	v.handlers(c.Runtime.Handlers)
-	v.logRotation(c.Runtime.LogRotation)
+	v.logRotation("runtime.logRotation.maxSize", c.Runtime.LogRotation.MaxSize, "runtime.logRotation.maxFiles", c.Runtime.LogRotation.MaxFiles)
+	v.logRotation("agent.containerLogMaxSize", c.Agent.ContainerLogMaxSize, "agent.containerLogMaxFiles", c.Agent.ContainerLogMaxFiles)
 	v.oneOf("runtime.selinux", c.Runtime.SELinux, "auto", "enabled", "disabled")
 	v.oneOf("runtime.cgroupDriver", c.Runtime.CgroupDriver, "cgroupfs", "systemd")
 	v.oneOf("network.mode", c.Network.Mode, "auto", "bridge", "cni")

@@ -141,6 +141,8 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"log unit":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxSize = "10MB" }, []string{"logRotation.maxSize", "10MB"}},
 		"small quota":   {func(c *v1alpha1.NodeConfiguration) { c.APIServer.EtcdQuota = "1Mi" }, []string{"apiServer.etcdQuota", "1Mi", "16Mi"}},
 		"quota unit":    {func(c *v1alpha1.NodeConfiguration) { c.APIServer.EtcdQuota = "2GB" }, []string{"apiServer.etcdQuota", "2GB"}},
+		"agent logs":    {func(c *v1alpha1.NodeConfiguration) { c.Agent.ContainerLogMaxSize = "-1" }, []string{"agent.containerLogMaxSize", "-1", "64Ki"}},
+		"its files":     {func(c *v1alpha1.NodeConfiguration) { c.Agent.ContainerLogMaxFiles = 1 }, []string{"agent.containerLogMaxFiles", "at least 2"}},
 		"log files":     {func(c *v1alpha1.NodeConfiguration) { c.Runtime.LogRotation.MaxFiles = 1 }, []string{"logRotation.maxFiles", "at least 2"}},
 		"token issuer": {func(c *v1alpha1.NodeConfiguration) {
 			c.APIServer.ServiceAccountIssuers = []string{"https://a", "http://b"}

@@ -5,8 +5,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"monopod.dev/monopod/api/config/v1alpha1"
 )
 
 // units are the suffixes of a size, and by how much they shift it.
@@ -35,14 +33,14 @@ const (
 	mostQuota  = 8 << 30
 )
 
-func (v *faults) logRotation(r v1alpha1.LogRotation) {
-	if r.MaxFiles < leastLogFiles {
-		v.add("runtime.logRotation.maxFiles", r.MaxFiles, fmt.Sprintf("be at least %d", leastLogFiles))
+func (v *faults) logRotation(sizeKey, size, filesKey string, files int32) {
+	if files < leastLogFiles {
+		v.add(filesKey, files, fmt.Sprintf("be at least %d", leastLogFiles))
 	}
-	if r.MaxSize == "" {
+	if size == "" {
 		return // it depends on the role
 	}
-	if n, err := ParseSize(r.MaxSize); err != nil || n != 0 && n < leastLogSize {
-		v.add("runtime.logRotation.maxSize", r.MaxSize, fmt.Sprintf(`be "0" (never) or a size of at least %dKi, such as "10Mi"`, leastLogSize>>10))
+	if n, err := ParseSize(size); err != nil || n != 0 && n < leastLogSize {
+		v.add(sizeKey, size, fmt.Sprintf(`be "0" (never) or a size of at least %dKi, such as "10Mi"`, leastLogSize>>10))
 	}
 }

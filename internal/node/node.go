@@ -100,7 +100,8 @@ func Up(ctx context.Context, o Options) (err error) {
 		}
 		cert, key, clientCA := api.AgentServingFiles()
 		reached := api.Advertised()
-		return o.runAgent(ctx, kube, &reached, dev, Credentials{cert, key, clientCA})
+		// Whoever writes a log here rotates it too: runtime.logRotation.
+		return o.runAgent(ctx, kube, &reached, dev, Credentials{cert, key, clientCA}, agent.Logs{})
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -173,6 +174,10 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 		return err
 	}
 	defer func() { err = errors.Join(err, o.leave(unlock)) }()
+	logs, err := agentLogs(&o.Config.Agent)
+	if err != nil {
+		return err
+	}
 	dev, closeDevices, err := o.newDevices()
 	if err != nil {
 		return err
@@ -182,7 +187,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
-		return o.runAgent(ctx, kube, nil, dev, cred)
+		return o.runAgent(ctx, kube, nil, dev, cred, logs)
 	})
 	return stages.wait()
 }
@@ -259,13 +264,13 @@ func (o *Options) newDevices() (*devices.Manager, func(), error) {
 }
 
 // runAgent runs the agent. reached is where its pods reach the API; nil: at the service kubernetes.
-func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *netip.AddrPort, dev *devices.Manager, cred Credentials) error {
+func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *netip.AddrPort, dev *devices.Manager, cred Credentials, logs agent.Logs) error {
 	c := o.Config
 	a, err := agent.New(agent.Config{
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Version: o.Version, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err
@@ -291,6 +296,15 @@ func agentResources(a *v1alpha1.Agent) agent.Resources {
 		r.Throttling = *f
 	}
 	return r
+}
+
+// agentLogs is how an agent on somebody else's runtime rotates logs.
+func agentLogs(a *v1alpha1.Agent) (agent.Logs, error) {
+	size, err := config.ParseSize(a.ContainerLogMaxSize)
+	if err != nil {
+		return agent.Logs{}, fmt.Errorf("agent.containerLogMaxSize: %w", err)
+	}
+	return agent.Logs{MaxSize: size, MaxFiles: int(a.ContainerLogMaxFiles)}, nil
 }
 
 func agentImages(a *v1alpha1.Agent) agent.Images {

@@ -115,6 +115,11 @@ type Agent struct {
 	// SingleProcessOOMKill: where a container is out of memory one process of it is killed, not all. Default: false with cgroup v2; v1 knows nothing else
 	// than true.
 	SingleProcessOOMKill *bool `json:"singleProcessOOMKill,omitempty"`
+	// ContainerLogMaxSize is the size from which on the agent of `monopod node` rotates a container's log, in bytes or with Ki, Mi or Gi; "0": never.
+	// Default 10Mi. With `monopod up` the runtime does it: Runtime.LogRotation.
+	ContainerLogMaxSize string `json:"containerLogMaxSize,omitempty"`
+	// ContainerLogMaxFiles is how many files it keeps of a log, the present one included; at least 2. Default 5.
+	ContainerLogMaxFiles int32 `json:"containerLogMaxFiles,omitempty"`
 	// ImageGCHighThresholdPercent is how full the file system of the images may get, in per cent, before images that nobody
 	// uses are removed; 100: they never are. ImageGCLowThresholdPercent is how full it may be afterwards. Defaults 85 and 80.
 	ImageGCHighThresholdPercent *int32 `json:"imageGCHighThresholdPercent,omitempty"`

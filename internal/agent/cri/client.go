@@ -53,14 +53,16 @@ type Client struct {
 	// features are those of the last answer to Status.
 	features    atomic.Pointer[Features]
 	connections *connections
+	// started has when a call was begun that has started a container.
+	started chan time.Time
 }
 
 // Dial makes the client; nothing is sent before the first call.
 func Dial(cfg Config) (*Client, error) {
-	made := &connections{}
+	c := &Client{log: cfg.Log, connections: &connections{}, started: make(chan time.Time, 1)}
 	conn, err := grpc.NewClient("unix://"+cfg.Socket,
-		grpc.WithStatsHandler(made),
-		grpc.WithChainUnaryInterceptor(observed(cfg.Observe)...),
+		grpc.WithStatsHandler(c.connections),
+		grpc.WithChainUnaryInterceptor(append(observed(cfg.Observe), c.noteStart)...),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
@@ -71,13 +73,8 @@ func Dial(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CRI socket %s: %w", cfg.Socket, err)
 	}
-	return &Client{
-		RuntimeServiceClient: cri.NewRuntimeServiceClient(conn),
-		Images:               cri.NewImageServiceClient(conn),
-		conn:                 conn,
-		log:                  cfg.Log,
-		connections:          made,
-	}, nil
+	c.conn, c.RuntimeServiceClient, c.Images = conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
+	return c, nil
 }
 
 // observed are the interceptors that tell of calls.

@@ -38,12 +38,17 @@ func dial(t *testing.T) (*Client, *crifake.Runtime) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	rt := crifake.Start(t, filepath.Join(dir, "cri.sock"))
-	c, err := Dial(Config{Socket: rt.Socket, Log: slog.New(slog.DiscardHandler)})
+	return connect(t, rt, slog.New(slog.DiscardHandler)), rt
+}
+
+func connect(t *testing.T, rt *crifake.Runtime, log *slog.Logger) *Client {
+	t.Helper()
+	c, err := Dial(Config{Socket: rt.Socket, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return c, rt
+	return c
 }
 
 // up makes a sandbox with one running container of attempt 3.
@@ -119,32 +124,6 @@ func TestCondition(t *testing.T) {
 	if err != nil || id != (Identity{Name: "fake", Version: "1.0"}) || c.Identity() != id {
 		t.Errorf("%+v, %v", id, err)
 	}
-}
-
-// TestWatch: events name their pod, and a break of the stream has everything looked at again.
-func TestWatch(t *testing.T) {
-	c, rt := dial(t)
-	pods, all, lost := make(chan string, 100), make(chan struct{}, 100), make(chan struct{}, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.Watch(ctx, Observers{
-			Pod: func(uid string) { pods <- uid }, All: func() { all <- struct{}{} }, Lost: func() { lost <- struct{}{} },
-		})
-	}()
-	defer func() { cancel(); <-done }()
-	// CRI does not say when the runtime has begun to record for us, so everything is looked at a little later.
-	await(t, all)
-	_, id := up(t, c)
-	if uid := await(t, pods); uid != "u" {
-		t.Errorf("event about %q", uid)
-	}
-	rt.Stop()
-	await(t, lost)
-	rt.Exit(id, 0)
-	rt.Serve(t)
-	await(t, all)
 }
 
 func await[T any](t *testing.T, c <-chan T) T {

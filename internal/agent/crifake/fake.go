@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,7 @@ type Runtime struct {
 	failures   map[string]error
 	calls      []string
 	listeners  map[chan *cri.ContainerEventResponse]bool
+	events     EventStream
 	notReady   string
 	cdi        map[string]bool // CDI devices that there are
 	ignoresCDI bool
@@ -63,6 +65,7 @@ type container struct {
 	status  *cri.ContainerStatus
 	sandbox string
 	ended   chan struct{}
+	log     *os.File // see Print
 }
 
 // Start serves a runtime on socket until the test ends.
@@ -231,24 +234,6 @@ func (r *Runtime) id(prefix string) string {
 	return fmt.Sprintf("%s%04d", prefix, r.nextID)
 }
 
-// tell sends an event. r.mu is held.
-func (r *Runtime) tell(id string, kind cri.ContainerEventType) {
-	e := &cri.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano()}
-	sandbox := id
-	if c := r.containers[id]; c != nil {
-		sandbox = c.sandbox
-	}
-	if s := r.sandboxes[sandbox]; s != nil {
-		e.PodSandboxStatus = clone(s)
-	}
-	for l := range r.listeners {
-		select {
-		case l <- e:
-		default:
-		}
-	}
-}
-
 // Version implements CRI.
 func (r *Runtime) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
 	r.mu.Lock()
@@ -269,26 +254,6 @@ func (r *Runtime) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 		{Type: cri.RuntimeReady, Status: true},
 		{Type: cri.NetworkReady, Status: r.notReady == "", Reason: "NoNetwork", Message: r.notReady},
 	}}}, nil
-}
-
-// GetContainerEvents implements CRI.
-func (r *Runtime) GetContainerEvents(_ *cri.GetEventsRequest, stream grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
-	events := make(chan *cri.ContainerEventResponse, 256)
-	r.locked(func() { r.listeners[events] = true })
-	defer r.locked(func() { delete(r.listeners, events) })
-	if err := stream.SendHeader(nil); err != nil {
-		return err
-	}
-	for {
-		select {
-		case <-stream.Context().Done():
-			return stream.Context().Err()
-		case e := <-events:
-			if err := stream.Send(e); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 func notFound(kind, id string) error {

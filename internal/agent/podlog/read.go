@@ -79,7 +79,7 @@ func Read(ctx context.Context, path string, opts Options, w io.Writer) error {
 			}
 			return err
 		}
-		next, err := reopened(f, path)
+		next, err := reopened(f, path, ended)
 		if err != nil {
 			return err
 		}
@@ -121,8 +121,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// reopened opens the file that is at path now when that is not f any more; nil: it is, or there is none.
-func reopened(f *os.File, path string) (*os.File, error) {
+// reopened opens the file that is at path now when that is not f any more; nil: it is, or there is none. An empty one counts only when the container has
+// ended: a runtime that is told to reopen a log makes the new file first, and may still write to the old one.
+func reopened(f *os.File, path string, ended bool) (*os.File, error) {
 	here, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -131,7 +132,7 @@ func reopened(f *os.File, path string) (*os.File, error) {
 		return nil, err
 	}
 	have, err := f.Stat()
-	if err != nil || os.SameFile(here, have) {
+	if err != nil || os.SameFile(here, have) || here.Size() == 0 && !ended {
 		return nil, err
 	}
 	next, err := open(path)

@@ -195,7 +195,10 @@ func TestFollowRotation(t *testing.T) {
 		if err := os.Rename(f.path, fmt.Sprintf("%s.%d", f.path, i)); err != nil {
 			t.Fatal(err)
 		}
-		// The writer has the old file open until it is told.
+		// The writer has the old file open until it is told, and a little longer: the new one is made first.
+		if err := os.WriteFile(f.path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := fmt.Fprintf(old, "2026-01-01T00:00:02Z stdout F late %s\n", word); err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ var apart = []struct{ part, why string }{
 	{"test/flakes", "runs the go command"},
 	{"test/vm", "is the machine"},
 	{"test/podman", "fetches podman from Debian"},
+	{"test/containerd", "has Debian's containerd, which the machine has not"},
 }
 
 // long are the packages that take minutes, the longest first. Each has a machine of its own; the others share some.

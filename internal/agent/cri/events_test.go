@@ -1,0 +1,147 @@
+package cri
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"monopod.dev/monopod/internal/agent/crifake"
+)
+
+// watcher is a Watch of a test.
+type watcher struct {
+	*testing.T
+	pods      chan string
+	all, lost chan struct{}
+	// said has the messages that it logs.
+	said chan string
+}
+
+const (
+	saysNone   = "the runtime tells no events; its pods are listed instead until it does"
+	saysEvents = "the runtime tells what happens by events"
+)
+
+// logged hands on what is said at level Info and above.
+type logged struct {
+	slog.Handler
+	said chan string
+}
+
+func (l logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	l.said <- r.Message
+	return nil
+}
+
+func watch(t *testing.T, rt *crifake.Runtime) (*watcher, *Client) {
+	t.Helper()
+	w := &watcher{T: t, pods: make(chan string, 1000), all: make(chan struct{}, 1000), lost: make(chan struct{}, 1000), said: make(chan string, 1000)}
+	c := connect(t, rt, slog.New(logged{slog.DiscardHandler, w.said}))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Watch(ctx, Observers{
+			Pod: func(uid string) { w.pods <- uid }, All: func() { w.all <- struct{}{} }, Lost: func() { w.lost <- struct{}{} },
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return w, c
+}
+
+// poked waits for a word about the pod of the test, and forgets the others that came with it.
+func (w *watcher) poked() {
+	w.Helper()
+	if uid := await(w.T, w.pods); uid != "u" {
+		w.Errorf("a word about %q", uid)
+	}
+	for len(w.pods) > 0 {
+		<-w.pods
+	}
+}
+
+func (w *watcher) says(want string) {
+	w.Helper()
+	if said := await(w.T, w.said); said != want {
+		w.Errorf("it says %q, want %q", said, want)
+	}
+}
+
+// TestWatch: events name their pod, and a break of the stream has everything looked at again.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	_, rt := dial(t)
+	w, c := watch(t, rt)
+	// CRI does not say when the runtime has begun to record for us, so everything is looked at.
+	await(t, w.all)
+	_, id := up(t, c)
+	w.poked()
+	rt.Stop()
+	await(t, w.lost)
+	for len(w.all) > 0 {
+		<-w.all
+	}
+	rt.Exit(id, 0)
+	rt.Serve(t)
+	await(t, w.all)
+}
+
+// TestWatchWithoutEvents: on a runtime that tells nothing, in all the ways in which runtimes do so, it is found by lists what has changed, and of which pod.
+// As soon as the runtime tells its events these are gone by.
+func TestWatchWithoutEvents(t *testing.T) {
+	for name, like := range map[string]crifake.EventStream{
+		"missing": crifake.EventsMissing, "over": crifake.EventsOver, "refused": crifake.EventsRefused, "silent": crifake.EventsSilent,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, rt := dial(t)
+			rt.Events(like)
+			w, c := watch(t, rt)
+			await(t, w.all)
+			sandbox, id := up(t, c)
+			w.poked()
+			rt.Exit(id, 1)
+			w.poked()
+			w.says(saysNone)
+			rt.KillSandbox(sandbox)
+			w.poked()
+			rt.Events(crifake.EventsTold)
+			if like == crifake.EventsMissing {
+				// It comes with another version of the runtime.
+				rt.Stop()
+				await(t, w.lost)
+				rt.Serve(t)
+			}
+			// Nobody tells when the stream is open; something happens again and again.
+			for spoken := false; !spoken; {
+				rt.KillSandbox(sandbox)
+				select {
+				case said := <-w.said:
+					if spoken = true; said != saysEvents {
+						t.Errorf("it says %q", said)
+					}
+				case <-w.pods:
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		})
+	}
+}
+
+// TestWatchBegins: what happens while the runtime is away, before the agent has seen it at all, is found when it comes.
+func TestWatchBegins(t *testing.T) {
+	t.Parallel()
+	other, rt := dial(t)
+	_, id := up(t, other)
+	rt.Stop()
+	w, _ := watch(t, rt)
+	await(t, w.lost)
+	rt.Exit(id, 3)
+	rt.Serve(t)
+	await(t, w.all)
+	rt.KillSandbox(rt.Sandboxes()[0])
+	w.poked()
+}

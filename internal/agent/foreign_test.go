@@ -1,0 +1,33 @@
+package agent
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/agent/crifake"
+)
+
+// TestWithoutEvents: pods live and die on runtimes that tell no events: one whose stream ends at once, as CRI-O's does by default, one without a stream, as
+// containerd 1.6, and one that says nothing.
+func TestWithoutEvents(t *testing.T) {
+	for name, like := range map[string]crifake.EventStream{"over": crifake.EventsOver, "missing": crifake.EventsMissing, "silent": crifake.EventsSilent} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.stop()
+			b.rt.Events(like)
+			b.start()
+			b.create(pod("p"))
+			first := b.running("a")
+			b.phase("p", v1.PodRunning) // now nobody looks at it any more
+			b.rt.Exit(first, 1)
+			second := b.running("a")
+			b.status("p", "restarted", func(s v1.PodStatus) bool { return s.ContainerStatuses[0].RestartCount == 1 })
+			b.delete("p", 1)
+			b.noPod("p")
+			if first == second {
+				t.Errorf("%s runs again", first)
+			}
+		})
+	}
+}

@@ -49,6 +49,11 @@ type Config struct {
 	CgroupRoot string
 	// PodLogsDir is the directory of all pods' logs, DataDir the directory in which the agent has its files.
 	PodLogsDir, DataDir string
+	// ContainerLogsDir is where log shippers find links to containers' logs; empty: there are none.
+	ContainerLogsDir string
+	// ClusterDNS are the addresses of the cluster's DNS; none: pods ask the host's name servers. ClusterDomain is the domain that it serves.
+	ClusterDNS    []string
+	ClusterDomain string
 	// Address and Port are where the agent's own API is served, and what the Node object says.
 	Address string
 	Port    int

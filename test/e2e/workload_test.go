@@ -269,7 +269,7 @@ func testUnschedulable(t *testing.T, n *harness.Node) {
 
 func testRefused(t *testing.T, n *harness.Node) {
 	for field, spec := range map[string]string{
-		"spec.subdomain":       `"subdomain": "web",`,
+		"spec.hostUsers":       `"hostUsers": false,`,
 		"spec.affinity":        `"affinity": {"nodeAffinity": {}},`,
 		"spec.resources":       `"resources": {"limits": {"cpu": "1"}},`,
 		`RuntimeClass "other"`: `"runtimeClassName": "other",`,

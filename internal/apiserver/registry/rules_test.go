@@ -90,7 +90,7 @@ func TestRules(t *testing.T) {
 
 		"template":                       {template, "template: {spec: {containers: [{name: c, image: i}]}}", "", ""},
 		"template's labels":              {template, `template: {metadata: {labels: {a: "b c"}}, spec: {containers: [{name: c, image: i}]}}`, "", "template.labels: Invalid value"},
-		"template of what is not there":  {template, "template: {spec: {subdomain: s, containers: [{name: c, image: i}]}}", "", "template.spec.subdomain: Forbidden"},
+		"template of what is not there":  {template, "template: {spec: {hostUsers: false, containers: [{name: c, image: i}]}}", "", "template.spec.hostUsers: Forbidden"},
 		"template without its container": {template, "template: {spec: {}}", "", "template.spec.containers: Required value"},
 
 		"endpoints":                 {ep, "subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}]}]", "", ""},

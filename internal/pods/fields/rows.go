@@ -39,7 +39,7 @@ func podRows() map[reflect.Type]rows {
 	return map[reflect.Type]rows{
 		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
-			"NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
+			"EnableServiceLinks", "Subdomain", "SetHostnameAsFQDN", "NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
 			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead",
 		)).with(rows{
 			"EphemeralContainers": refused,
@@ -59,15 +59,10 @@ func podRows() map[reflect.Type]rows {
 			// A token is a volume, which admission adds. The agent makes the volume, and does not ask why it is there.
 			"DeprecatedServiceAccount":     {Agent: left},
 			"AutomountServiceAccountToken": {Agent: left},
-			// Variables of services, and names of pods in them, come with services. In a cluster that has some a pod goes without: most have the
-			// field set, by a default or by a StatefulSet, and hardly any asks for it.
-			"EnableServiceLinks": {Agent: left},
-			"Subdomain":          refusedHere,
-			"SetHostnameAsFQDN":  both(unless(values(false))),
-			"OS":                 both(unless(values(v1.PodOS{Name: v1.Linux}))),
-			"HostUsers":          both(unless(values(true))),
-			"ResourceClaims":     refused,
-			"Resources":          onlyAgent,
+			"OS":                           both(unless(values(v1.PodOS{Name: v1.Linux}))),
+			"HostUsers":                    both(unless(values(true))),
+			"ResourceClaims":               refused,
+			"Resources":                    onlyAgent,
 		}),
 		reflect.TypeFor[v1.LocalObjectReference]():  all("Name"),
 		reflect.TypeFor[v1.PodDNSConfig]():          all("Nameservers", "Searches", "Options"),
@@ -105,10 +100,8 @@ func containerRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.EnvVarSource]():         rowsOf(all("FieldRef", "ResourceFieldRef", "ConfigMapKeyRef", "SecretKeyRef")).with(rows{"FileKeyRef": refused}),
 		reflect.TypeFor[v1.ConfigMapKeySelector](): all("LocalObjectReference", "Key", "Optional"),
 		reflect.TypeFor[v1.SecretKeySelector]():    all("LocalObjectReference", "Key", "Optional"),
-		reflect.TypeFor[v1.VolumeMount](): rowsOf(all("Name", "ReadOnly", "MountPath", "SubPath", "MountPropagation")).with(rows{
-			"RecursiveReadOnly": both(unless(values(v1.RecursiveReadOnlyDisabled))),
-			"SubPathExpr":       refused,
-			"BindMountOptions":  refused,
+		reflect.TypeFor[v1.VolumeMount](): rowsOf(all("Name", "ReadOnly", "MountPath", "SubPath", "SubPathExpr", "MountPropagation", "RecursiveReadOnly")).with(rows{
+			"BindMountOptions": refused,
 		}),
 	}
 }

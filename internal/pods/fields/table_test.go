@@ -139,16 +139,14 @@ func TestConditionalFields(t *testing.T) {
 	spec := &v1.PodSpec{
 		InitContainers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: limit}}}},
 		Containers: []v1.Container{{
-			Resources:    v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceEphemeralStorage: limit}},
-			VolumeMounts: []v1.VolumeMount{{Name: "disk", SubPath: "x"}, {Name: "image", SubPath: "x"}, {Name: "nowhere", SubPath: "x"}},
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceEphemeralStorage: limit}},
 		}},
 		Volumes: []v1.Volume{
 			{Name: "disk", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}},
 			{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit, Medium: v1.StorageMediumMemory}}},
-			{Name: "image", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "i"}}},
 		},
 	}
-	want := "spec.initContainers[0].resources.limits[ephemeral-storage], spec.containers[0].volumeMounts[0].subPath (unless the volume is an image), " +
+	want := "spec.initContainers[0].resources.limits[ephemeral-storage], " +
 		"spec.volumes[0].emptyDir.sizeLimit (unless the medium is Memory)"
 	for role := range Role(roles) {
 		if got := refusedBy(role, spec); got != want {
@@ -161,7 +159,7 @@ func TestConditionalFields(t *testing.T) {
 func TestTheColumnsDiffer(t *testing.T) {
 	seven := int32(7)
 	spec := &v1.PodSpec{
-		Affinity: &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}, PriorityClassName: "high", Priority: &seven, ServiceAccountName: "builder", Subdomain: "web",
+		Affinity: &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}, PriorityClassName: "high", Priority: &seven, ServiceAccountName: "builder",
 		Resources: &v1.ResourceRequirements{}, Overhead: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")},
 		Containers: []v1.Container{{ResizePolicy: make([]v1.ContainerResizePolicy, 1)}},
 		Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
@@ -172,14 +170,14 @@ func TestTheColumnsDiffer(t *testing.T) {
 	}
 	got := strings.Split(refusedBy(Server, spec), ", ")
 	for _, want := range []string{
-		"spec.affinity", "spec.subdomain", "spec.resources",
+		"spec.affinity", "spec.resources",
 		"spec.containers[0].resizePolicy", "spec.volumes[0].projected.sources[1].podCertificate",
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("the API server does not refuse %s: %s", want, fmt.Sprint(got))
 		}
 	}
-	if len(got) != 5 {
+	if len(got) != 4 {
 		t.Errorf("the API server refuses %d fields: %s", len(got), fmt.Sprint(got))
 	}
 }

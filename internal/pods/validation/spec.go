@@ -78,6 +78,7 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, invalidIf(spec.NodeName != "", spec.NodeName, path.Child("nodeName"), validation.IsDNS1123Subdomain)...)
 	errs = append(errs, invalidIf(spec.ServiceAccountName != "", spec.ServiceAccountName, path.Child("serviceAccountName"), validation.IsDNS1123Subdomain)...)
 	errs = append(errs, invalidIf(spec.Hostname != "", spec.Hostname, path.Child("hostname"), validation.IsDNS1123Label)...)
+	errs = append(errs, invalidIf(spec.Subdomain != "", spec.Subdomain, path.Child("subdomain"), validation.IsDNS1123Label)...)
 	errs = append(errs, validateHostnameOverride(spec, path.Child("hostnameOverride"))...)
 	errs = append(errs, validateHostAliases(spec.HostAliases, path.Child("hostAliases"))...)
 	for i, gate := range spec.ReadinessGates {
@@ -102,7 +103,10 @@ func validateHostnameOverride(spec *corev1.PodSpec, at *field.Path) field.ErrorL
 		errs = append(errs, field.TooLong(at, *name, maxHostname))
 	}
 	if spec.HostNetwork {
-		errs = append(errs, field.Invalid(at, *name, "may not be specified when `hostNetwork` is true"))
+		errs = append(errs, field.Forbidden(at, "may not be specified when `hostNetwork` is true"))
+	}
+	if whole := spec.SetHostnameAsFQDN; whole != nil && *whole {
+		errs = append(errs, field.Forbidden(at, "may not be specified when `setHostnameAsFQDN` is true"))
 	}
 	return errs
 }

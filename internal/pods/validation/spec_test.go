@@ -137,7 +137,26 @@ func TestSpec(t *testing.T) {
 		"node selector":           {func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a b": "c"} }, []string{"spec.nodeSelector: FieldValueInvalid"}},
 		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "r2_d2" }, []string{"spec.serviceAccountName: FieldValueInvalid"}},
 		"probe":                   {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, []string{c + "livenessProbe: FieldValueForbidden"}},
-		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
+		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, nil},
+		"sub path by expression":  {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPathExpr = "$(A)/$(B.b-1)" }, nil},
+		"bad sub path by expression": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPathExpr = "/$(A)/.." },
+			[]string{c + "volumeMounts[0].subPathExpr: FieldValueInvalid"}},
+		"two sub paths": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].SubPath, s.Containers[0].VolumeMounts[0].SubPathExpr = "a", "a"
+		}, []string{c + "volumeMounts[0].subPathExpr: FieldValueInvalid"}},
+		"recursive read-only": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].RecursiveReadOnly = new(corev1.RecursiveReadOnlyDisabled)
+			s.Containers[0].VolumeMounts[1].RecursiveReadOnly = new(corev1.RecursiveReadOnlyEnabled)
+		}, nil},
+		"recursive read-only to be written": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].RecursiveReadOnly = new(corev1.RecursiveReadOnlyIfPossible)
+			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationHostToContainer)
+		}, []string{c + "volumeMounts[0].recursiveReadOnly: FieldValueForbidden", c + "volumeMounts[0].recursiveReadOnly: FieldValueForbidden"}},
+		"unknown recursive read-only": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[1].RecursiveReadOnly = new(corev1.RecursiveReadOnlyMode("Odd"))
+		}, []string{c + "volumeMounts[1].recursiveReadOnly: FieldValueNotSupported"}},
+		"subdomain":     {func(s *corev1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = "web", new(true) }, nil},
+		"bad subdomain": {func(s *corev1.PodSpec) { s.Subdomain = "a.b" }, []string{"spec.subdomain: FieldValueInvalid"}},
 		"host port": {func(s *corev1.PodSpec) {
 			s.Containers[0].Ports[0].HostPort, s.Containers[0].Ports[0].HostIP = 80, "::1"
 		}, nil},
@@ -248,7 +267,9 @@ func TestSpec(t *testing.T) {
 			s.HostnameOverride, s.HostNetwork, s.SecurityContext = new("a_b"), true, nil
 			s.Containers[0].Ports = nil
 		},
-			[]string{"spec.hostnameOverride: FieldValueInvalid", "spec.hostnameOverride: FieldValueInvalid"}},
+			[]string{"spec.hostnameOverride: FieldValueInvalid", "spec.hostnameOverride: FieldValueForbidden"}},
+		"host name override with a domain": {func(s *corev1.PodSpec) { s.HostnameOverride, s.SetHostnameAsFQDN = new("a"), new(true) },
+			[]string{"spec.hostnameOverride: FieldValueForbidden"}},
 		"long host name": {func(s *corev1.PodSpec) { s.HostnameOverride = new(strings.Repeat("a", 63) + ".bc") }, []string{"spec.hostnameOverride: FieldValueTooLong"}},
 		"stop signal":    {func(s *corev1.PodSpec) { stopSignal(s, "SIGRTMIN+3") }, nil},
 		"stop signal of no system": {func(s *corev1.PodSpec) { stopSignal(s, "SIGUSR1"); s.OS = nil },

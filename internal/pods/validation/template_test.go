@@ -21,7 +21,7 @@ func TestTemplate(t *testing.T) {
 		"label":          {func(p *corev1.PodTemplateSpec) { p.Labels = map[string]string{"app": "a b"} }, []string{at + "labels: FieldValueInvalid"}},
 		"annotation":     {func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{"a b": ""} }, []string{at + "annotations: FieldValueInvalid"}},
 		"container name": {func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Name = "A" }, []string{at + "spec.containers[0].name: FieldValueInvalid"}},
-		"refused field":  {func(p *corev1.PodTemplateSpec) { p.Spec.Subdomain = "a" }, []string{at + "spec.subdomain: FieldValueForbidden"}},
+		"refused field":  {func(p *corev1.PodTemplateSpec) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a"}} }, []string{at + "spec.resourceClaims: FieldValueForbidden"}},
 		"refused value":  {func(p *corev1.PodTemplateSpec) { p.Spec.HostUsers = new(false) }, []string{at + "spec.hostUsers: FieldValueForbidden"}},
 		"ephemeral container": {func(p *corev1.PodTemplateSpec) {
 			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}

@@ -31,7 +31,7 @@ type SandboxInput struct {
 // Sandbox makes the configuration of a pod's sandbox. Check says whether it can be made, Notices what is to be told about it.
 func Sandbox(in SandboxInput) *cri.PodSandboxConfig {
 	pod := in.Pod
-	hostname, _ := sandboxHostname(in) //nolint:errcheck // Check tells of it
+	hostname, _ := sandboxHostname(in) // Check tells of the error
 	dns, _ := podDNS(in)
 	cfg := &cri.PodSandboxConfig{
 		Metadata: &cri.PodSandboxMetadata{

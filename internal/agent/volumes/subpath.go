@@ -3,6 +3,7 @@ package volumes
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -125,6 +126,44 @@ func openWithin(root int, dir, sub string) (int, error) {
 	}
 	fd, err = openat(root, rel, unix.O_PATH, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	return fd, inVolume(err)
+}
+
+// maxEnvFile is the largest file of variables that is read, in bytes: what a container is started with may not be much more.
+const maxEnvFile = 1 << 20
+
+// ReadFile reads a file of an emptyDir of the pod, which its containers have written. Links are followed as a process would that has the volume for its root.
+// One that is not there is fs.ErrNotExist.
+func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) ([]byte, error) {
+	if v := volumeOf(pod, volume); v == nil || v.EmptyDir == nil {
+		return nil, fmt.Errorf("the pod has no emptyDir of the name %q", volume)
+	}
+	if err := errors.Join(checkUID(string(pod.UID)), checkElement(volume)); err != nil {
+		return nil, err
+	}
+	root, err := openat(unix.AT_FDCWD, m.volumeDir(string(pod.UID), volume), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(root)
+	// It is looked at before it is opened: to open a FIFO waits, to open a device acts.
+	fd, err := openat(root, path, unix.O_PATH, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxEnvFile {
+		return nil, fmt.Errorf("it is no regular file of at most %d bytes", maxEnvFile)
+	}
+	f, err := os.Open(fdPath(fd))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxEnvFile))
 }
 
 // inVolume says of an error of a lookup what it means for the volume's user.

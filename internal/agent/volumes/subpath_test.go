@@ -283,3 +283,35 @@ func TestHosts(t *testing.T) {
 		t.Errorf("without aliases: %q", got)
 	}
 }
+
+func TestReadFile(t *testing.T) {
+	m := manager(t, &objects{})
+	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: t.TempDir()}})
+	if err := m.Setup(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	dir, outside := m.volumeDir("u", "a"), filepath.Join(t.TempDir(), "secret")
+	write(t, outside, "secret")
+	write(t, filepath.Join(dir, "sub", "env"), "A='1'")
+	write(t, filepath.Join(dir, "large"), strings.Repeat("x", maxEnvFile+1))
+	link(t, "/sub/env", filepath.Join(dir, "link"))
+	link(t, outside, filepath.Join(dir, "out"))
+	link(t, "../../../../../../.."+outside, filepath.Join(dir, "up"))
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ volume, path, want, err string }{
+		{"a", "sub/env", "A='1'", ""}, {"a", "link", "A='1'", ""},
+		{"a", "none", "", os.ErrNotExist.Error()}, {"a", "out", "", os.ErrNotExist.Error()}, {"a", "up", "", os.ErrNotExist.Error()},
+		{"a", "fifo", "", "no regular file"}, {"a", "sub", "", "no regular file"}, {"a", "large", "", "no regular file of at most"},
+		{"b", "x", "", "no emptyDir"}, {"c", "x", "", "no emptyDir"},
+	} {
+		got, err := m.ReadFile(pod, c.volume, c.path)
+		if errors.Is(err, os.ErrNotExist) {
+			err = os.ErrNotExist
+		}
+		if string(got) != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s of %s: %q, %v", c.path, c.volume, got, err)
+		}
+	}
+}

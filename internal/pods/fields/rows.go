@@ -97,7 +97,8 @@ func containerRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.ConfigMapEnvSource]():   all("LocalObjectReference", "Optional"),
 		reflect.TypeFor[v1.SecretEnvSource]():      all("LocalObjectReference", "Optional"),
 		reflect.TypeFor[v1.EnvVar]():               all("Name", "Value", "ValueFrom"),
-		reflect.TypeFor[v1.EnvVarSource]():         rowsOf(all("FieldRef", "ResourceFieldRef", "ConfigMapKeyRef", "SecretKeyRef")).with(rows{"FileKeyRef": refused}),
+		reflect.TypeFor[v1.EnvVarSource]():         all("FieldRef", "ResourceFieldRef", "ConfigMapKeyRef", "SecretKeyRef", "FileKeyRef"),
+		reflect.TypeFor[v1.FileKeySelector]():      all("VolumeName", "Path", "Key", "Optional"),
 		reflect.TypeFor[v1.ConfigMapKeySelector](): all("LocalObjectReference", "Key", "Optional"),
 		reflect.TypeFor[v1.SecretKeySelector]():    all("LocalObjectReference", "Key", "Optional"),
 		reflect.TypeFor[v1.VolumeMount](): rowsOf(all("Name", "ReadOnly", "MountPath", "SubPath", "SubPathExpr", "MountPropagation", "RecursiveReadOnly")).with(rows{

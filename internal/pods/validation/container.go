@@ -46,7 +46,7 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	errs = append(errs, oneOf(c.TerminationMessagePolicy, at.Child("terminationMessagePolicy"),
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, spec.HostNetwork, at.Child("ports"))...)
-	errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
+	errs = append(errs, validateEnv(c.Env, volumes, at.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)

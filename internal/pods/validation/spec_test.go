@@ -80,6 +80,10 @@ func resourceRef(s *corev1.PodSpec, name, divisor string) {
 	s.Containers[0].Env[1].ValueFrom = &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: name, Divisor: resource.MustParse(divisor)}}
 }
 
+func fileRef(s *corev1.PodSpec, volume, path, key string) {
+	s.Containers[0].Env[1].ValueFrom = &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: volume, Path: path, Key: key}}
+}
+
 func fieldFile(path, name string) corev1.DownwardAPIVolumeFile {
 	return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: name}}
 }
@@ -155,6 +159,13 @@ func TestSpec(t *testing.T) {
 		"unknown recursive read-only": {func(s *corev1.PodSpec) {
 			s.Containers[0].VolumeMounts[1].RecursiveReadOnly = new(corev1.RecursiveReadOnlyMode("Odd"))
 		}, []string{c + "volumeMounts[1].recursiveReadOnly: FieldValueNotSupported"}},
+		"file of variables": {func(s *corev1.PodSpec) { fileRef(s, "scratch", "a/env", "KEY") }, nil},
+		"file of no emptyDir": {func(s *corev1.PodSpec) { fileRef(s, "conf", "env", "KEY") },
+			[]string{c + "env[1].valueFrom.fileKeyRef.volumeName: FieldValueInvalid"}},
+		"file of no volume": {func(s *corev1.PodSpec) { fileRef(s, "none", "../env", "A=B") }, []string{c + "env[1].valueFrom.fileKeyRef.key: FieldValueInvalid",
+			c + "env[1].valueFrom.fileKeyRef.volumeName: FieldValueNotFound", c + "env[1].valueFrom.fileKeyRef.path: FieldValueInvalid"}},
+		"file of nothing": {func(s *corev1.PodSpec) { fileRef(s, "", "", "") }, []string{c + "env[1].valueFrom.fileKeyRef.key: FieldValueRequired",
+			c + "env[1].valueFrom.fileKeyRef.volumeName: FieldValueRequired", c + "env[1].valueFrom.fileKeyRef.path: FieldValueRequired"}},
 		"subdomain":     {func(s *corev1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = "web", new(true) }, nil},
 		"bad subdomain": {func(s *corev1.PodSpec) { s.Subdomain = "a.b" }, []string{"spec.subdomain: FieldValueInvalid"}},
 		"host port": {func(s *corev1.PodSpec) {

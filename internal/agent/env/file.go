@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// FileValue is the value of a key in a file of variables, by a kubelet's rules: lines KEY='VALUE', nothing between the name, the "=" and the quote but where the value is
-// empty, everything literal between two single quotes, also over several lines; blank lines, and comments from a "#" on. found is false for a key that is
-// not there, and for one without a value. Of what follows the key's first line nothing is read. The content is a container's, and is in no error.
+// FileValue is the value of a key in a file of variables, by a kubelet's rules: lines KEY='VALUE', nothing between the name, the "=" and the quote but where
+// the value is empty, everything literal between two single quotes, also over several lines; blank lines, and comments from a "#" on. found is false for a
+// key that is not there, and for one without a value. What follows the key's own line is not looked at. The content is a container's, and is in no error.
 func FileValue(content, key string) (value string, found bool, err error) {
 	lines := strings.Split(content, "\n")
 	for i := 0; i < len(lines); i++ {

@@ -71,6 +71,7 @@ func probeConfig(c *v1alpha1.NodeConfiguration, roles role) probe.Config {
 	}
 	if roles&roleAgent != 0 {
 		p.Dirs = append(p.Dirs, probe.Place{Name: "pod logs", Path: c.Agent.PodLogsDir, Flag: "--pod-logs-dir"})
+		p.Dirs = append(p.Dirs, probe.Place{Name: "container logs", Path: c.Agent.ContainerLogsDir, Flag: "--container-logs-dir"})
 		p.Ports = append(p.Ports, probe.Port{Name: "agent", Address: c.Agent.Address, Port: int(*c.Agent.Port), Flag: "--agent-port"})
 	}
 	if roles&(roleAgent|roleRuntime) == roleAgent {

@@ -17,7 +17,7 @@ func TestANodeLooksBeforeItStarts(t *testing.T) {
 	}
 	defer l.Close()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	_, _, err = command(t.Context(), "node", "--data-dir", in("data"), "--run-dir", in("run"), "--pod-logs-dir", in("logs"),
+	_, _, err = command(t.Context(), "node", "--data-dir", in("data"), "--run-dir", in("run"), "--pod-logs-dir", in("logs"), "--container-logs-dir", in("containers"),
 		"--agent-address", "127.0.0.1", "--agent-port", strconv.Itoa(l.Addr().(*net.TCPAddr).Port),
 		"--kubeconfig", in("kubeconfig"), "--serving-cert", in("cert"), "--serving-key", in("key"), "--client-ca", in("ca"))
 	if err == nil {

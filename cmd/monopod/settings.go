@@ -158,6 +158,12 @@ var settings = []setting{
 		port(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.Port })},
 	{"pod-logs-dir", "DIR", "logs of pods (default /var/log/pods)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.PodLogsDir })},
+	{"container-logs-dir", "DIR", "where log shippers find links to containers' logs (default /var/log/containers; with --ephemeral RUN-DIR/container-logs)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ContainerLogsDir })},
+	{"cluster-dns", "IP,...", "addresses of the cluster's DNS, for pods with dnsPolicy ClusterFirst (default none: the host's name servers)", roleAgent,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Agent.ClusterDNS })},
+	{"cluster-domain", "DOMAIN", "domain of the cluster's DNS (default cluster.local)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ClusterDomain })},
 	{"max-pods", "N", "the node's capacity of pods (default 110)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			n, err := strconv.ParseInt(v, 10, 32)

@@ -25,12 +25,14 @@ import (
 	"monopod.dev/monopod/internal/agent/handlers"
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/imagekeep"
+	"monopod.dev/monopod/internal/agent/loglinks"
 	"monopod.dev/monopod/internal/agent/logrotate"
 	"monopod.dev/monopod/internal/agent/nodestatus"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/probes"
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/server"
+	"monopod.dev/monopod/internal/agent/services"
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
@@ -55,6 +57,11 @@ type Config struct {
 	CgroupRoot string
 	// PodLogsDir is the directory of all pods' logs, DataDir the directory in which the agent has its files.
 	PodLogsDir, DataDir string
+	// ContainerLogsDir is where log shippers find links to containers' logs; empty: there are none.
+	ContainerLogsDir string
+	// ClusterDNS are the addresses of the cluster's DNS; none: pods ask the host's name servers. ClusterDomain is the domain that it serves.
+	ClusterDNS    []string
+	ClusterDomain string
 	// Address and Port are where the agent's own API is served, and what the Node object says.
 	Address string
 	Port    int
@@ -237,6 +244,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	cancel()
 	wg.Wait()
 	p.cfg.Objects.Wait()
+	p.cfg.Services.Wait()
 	return err
 }
 
@@ -280,7 +288,16 @@ func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodesta
 	cfg.Volumes = volumes.New(volumes.Config{
 		Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: cfg.Objects, HostIPs: cfg.HostIPs, Allocatable: node.Allocatable,
 	})
-	cfg.API = (&apiAddress{kube: a.kube, given: a.cfg.API}).find
+	cfg.Services = services.New(ctx, services.Config{Kube: a.kube, API: a.cfg.API})
+	cfg.LogLinks = loglinks.New(loglinks.Config{Dir: a.cfg.ContainerLogsDir, LogsDir: a.cfg.PodLogsDir})
+	cfg.ClusterDNS, cfg.ClusterDomain = a.cfg.ClusterDNS, a.cfg.ClusterDomain
+	var said sync.Map
+	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
+	cfg.NodeNotice = func(reason, message string) {
+		if _, known := said.LoadOrStore(reason+message, true); !known {
+			cfg.Events.Event(ref, v1.EventTypeWarning, reason, message)
+		}
+	}
 	cfg.CgroupRoot, cfg.LogsDir, cfg.ResolvConf = a.cfg.CgroupRoot, a.cfg.PodLogsDir, resolvConf
 	p := newRoster(from, worker.Config{Config: cfg}, a.cfg.Devices)
 	p.cgroups = shares.cgroups

@@ -129,6 +129,13 @@ func (p *roster) tryAdopt(ctx context.Context) error {
 		}
 	}
 	p.removeCgroups(live)
+	running := map[string]bool{}
+	for _, c := range containers {
+		running[c.ID] = c.Running
+	}
+	if err := p.cfg.LogLinks.Sweep(func(id string) bool { return running[id] }); err != nil {
+		p.cfg.Log.Error("links to the logs of containers that are gone were not removed", "error", err)
+	}
 	return nil
 }
 

@@ -68,6 +68,7 @@ const (
 // DefaultEphemeral fills those keys that are empty whose usual default names what outlives the node, and others use. Default fills the rest.
 func DefaultEphemeral(c *v1alpha1.NodeConfiguration) {
 	set(&c.RunDir, defaultRunDir)
+	set(&c.Agent.ContainerLogsDir, filepath.Join(c.RunDir, "container-logs"))
 	set(&c.Devices.PluginDir, filepath.Join(c.RunDir, "device-plugins"))
 	set(&c.Devices.PluginRegistryDir, filepath.Join(c.RunDir, "plugins_registry"))
 	set(&c.Devices.PodResourcesSocket, filepath.Join(c.RunDir, "pod-resources.sock"))
@@ -99,6 +100,8 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	set(&c.APIServer.EtcdQuota, "2Gi")
 	setNumber(&c.Agent.Port, DefaultAgentPort)
 	set(&c.Agent.PodLogsDir, "/var/log/pods")
+	set(&c.Agent.ContainerLogsDir, "/var/log/containers")
+	set(&c.Agent.ClusterDomain, "cluster.local")
 	if c.Agent.MaxPods == 0 {
 		c.Agent.MaxPods = 110
 	}
@@ -170,6 +173,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.absolute("runDir", c.RunDir)
 	v.absolute("apiServer.kubeconfig", c.APIServer.Kubeconfig)
 	v.absolute("agent.podLogsDir", c.Agent.PodLogsDir)
+	v.absolute("agent.containerLogsDir", c.Agent.ContainerLogsDir)
 	v.absolute("runtime.registryConfigDir", c.Runtime.RegistryConfigDir)
 	v.absolute("runtime.socket", c.Runtime.Socket)
 	if c.APIServer.TokenAuthFile != "" {
@@ -206,6 +210,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if c.Agent.MaxPods < 1 {
 		v.add("agent.maxPods", c.Agent.MaxPods, "be at least 1")
 	}
+	v.clusterDNS(&c.Agent)
 	v.images(&c.Agent)
 	v.resources(&c.Agent)
 	v.tokens(&c.APIServer)

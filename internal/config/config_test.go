@@ -123,6 +123,12 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"gc ages":       {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageMaximumGCAge.Duration = time.Minute }, []string{"agent.imageMaximumGCAge", "1m0s", "2m0s"}},
 		"gc age":        {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageMinimumGCAge.Duration = -1 }, []string{"agent.imageMinimumGCAge", "-1ns"}},
 		"gc period":     {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCPeriod.Duration = time.Millisecond }, []string{"agent.imageGCPeriod", "1ms", "1s"}},
+		"cluster dns":   {func(c *v1alpha1.NodeConfiguration) { c.Agent.ClusterDNS = []string{"fd00::1", "dns"} }, []string{"agent.clusterDNS", `"dns"`, "IP address"}},
+		"much dns": {func(c *v1alpha1.NodeConfiguration) {
+			c.Agent.ClusterDNS = []string{"1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"}
+		}, []string{"agent.clusterDNS", "at most 3"}},
+		"domain":        {func(c *v1alpha1.NodeConfiguration) { c.Agent.ClusterDomain = "cluster.local." }, []string{"agent.clusterDomain", `"cluster.local."`, "DNS name"}},
+		"log links":     {func(c *v1alpha1.NodeConfiguration) { c.Agent.ContainerLogsDir = "containers" }, []string{"agent.containerLogsDir", `"containers"`}},
 		"provider dir":  {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageCredentialProviderConfig = "/f" }, []string{"agent.imageCredentialProviderBinDir", "together"}},
 		"provider file": {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageCredentialProviderBinDir = "d" }, []string{"agent.imageCredentialProviderConfig", "together", `"d"`, "absolute"}},
 		"streaming":     {func(c *v1alpha1.NodeConfiguration) { c.Runtime.Streaming.Address = "10.0.0.1" }, []string{"runtime.streaming.address", "10.0.0.1", "loopback"}},

@@ -32,6 +32,7 @@ func TestRolesBesideEachOther(t *testing.T) {
 	c := &v1alpha1.NodeConfiguration{NodeName: "edge-1", DataDir: in("data"), RunDir: in("run")}
 	c.APIServer.Port, c.APIServer.Kubeconfig, c.APIServer.EtcdTick.Duration = &none, in("kubeconfig"), 10*time.Millisecond
 	c.Agent.Address, c.Agent.Port, c.Agent.PodLogsDir = "127.0.0.1", &none, in("logs")
+	c.Agent.ContainerLogsDir = in("containers")
 	c.Devices.PluginDir, c.Devices.PluginRegistryDir, c.Devices.PodResourcesSocket, c.Devices.CDISpecDirs = in("plugins"), in("registry"), in("pr.sock"), []string{in("cdi")}
 	config.Default(c, "edge-1")
 	// begin runs a role until the test ends, and returns when it is under way.

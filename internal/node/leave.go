@@ -30,8 +30,9 @@ func (o *Options) leave(unlock func()) error {
 			errs = append(errs, err)
 		}
 	}
-	// The agent removes each pod's logs; the folder itself goes when it is empty, and stays when others use it.
+	// The agent removes each pod's logs; the folders themselves go when they are empty, and stay when others use them.
 	_ = os.Remove(filepath.Clean(c.Agent.PodLogsDir))
+	_ = os.Remove(filepath.Clean(c.Agent.ContainerLogsDir))
 	return errors.Join(errs...)
 }
 

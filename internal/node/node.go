@@ -269,6 +269,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 	a, err := agent.New(agent.Config{
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
+		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: c.Agent.ClusterDNS, ClusterDomain: c.Agent.ClusterDomain,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
 		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Version: o.Version, Log: o.Log.With("role", "agent"),
 	})

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/agent/loglinks"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/launch"
@@ -200,6 +201,8 @@ func (o *Options) removeAll(r *runtimeRole) error {
 				errs = append(errs, os.RemoveAll(dir))
 			}
 		}
+		links := loglinks.New(loglinks.Config{Dir: o.Config.Agent.ContainerLogsDir, LogsDir: o.Config.Agent.PodLogsDir})
+		errs = append(errs, links.Sweep(nil))
 	}
 	if r.executor != nil {
 		errs = append(errs, r.executor.Shutdown(ctx, protocol.ShutdownRequest{Kill: true}))

@@ -153,7 +153,7 @@ func (n *Node) arguments(command string) []string {
 	devices := append([]string{"--device-plugin-dir", n.PluginDir(), "--device-plugin-registry-dir", n.Dir + "/plugins_registry", "--pod-resources-socket", n.PodResourcesSocket()}, specs...)
 	api := []string{"--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms"}
 	// How full the machine's disk is is not a test's business.
-	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods", "--image-gc-high-threshold", "100"}
+	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods", "--container-logs-dir", n.Dir + "/containers", "--image-gc-high-threshold", "100"}
 	switch command {
 	case "apiserver":
 		return slices.Concat(args, api)
@@ -347,6 +347,7 @@ func (n *Node) end() {
 func (n *Node) resetArgs() []string {
 	return []string{"reset", "--yes", "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--cgroup-root", n.CgroupRoot,
 		"--bridge", n.Bridge, "--pod-cidr", n.PodCIDR, "--write-kubeconfig", n.Kubeconfig(), "--pod-logs-dir", n.Dir + "/pods",
+		"--container-logs-dir", n.Dir + "/containers",
 		"--cni-conf-dir", n.Dir + "/cni", "--executor", Bin(n.t, "monopod-executor")}
 }
 

@@ -96,6 +96,13 @@ type Agent struct {
 	Port    *int32 `json:"port,omitempty"`
 	// PodLogsDir is where pods' logs are. Default /var/log/pods.
 	PodLogsDir string `json:"podLogsDir,omitempty"`
+	// ContainerLogsDir is where log shippers find a link to each container's log, POD_NAMESPACE_CONTAINER-ID.log. Default /var/log/containers; with
+	// --ephemeral RUN-DIR/container-logs.
+	ContainerLogsDir string `json:"containerLogsDir,omitempty"`
+	// ClusterDNS are the IP addresses of the cluster's DNS, which pods with the dnsPolicy ClusterFirst ask. Default none: they ask the host's name servers.
+	ClusterDNS []string `json:"clusterDNS,omitempty"`
+	// ClusterDomain is the domain of the cluster's DNS, in which services and pods with a subdomain have their names. Default cluster.local.
+	ClusterDomain string `json:"clusterDomain,omitempty"`
 	// MaxPods is the node's capacity of pods. Default 110.
 	MaxPods int32 `json:"maxPods,omitempty"`
 	// SystemReserved and KubeReserved are what of the machine is kept from pods, for the system and for Monopod itself: quantities of cpu, memory

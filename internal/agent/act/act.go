@@ -36,7 +36,7 @@ var verbs = map[plan.Verb]func(p *Pod, ctx context.Context, pod *v1.Pod, a plan.
 	plan.PostStart:       (*Pod).postStart,
 	plan.PreStop:         (*Pod).preStop,
 	plan.StopContainer:   (*Pod).stopContainer,
-	plan.RemoveContainer: ofID((*Pod).removeContainer),
+	plan.RemoveContainer: (*Pod).removeContainer,
 	plan.Release:         (*Pod).release,
 	plan.DeleteObject:    ofPod((*Pod).deleteObject),
 }

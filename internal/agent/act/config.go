@@ -3,7 +3,6 @@ package act
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,9 +13,11 @@ import (
 	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagekeep"
+	"monopod.dev/monopod/internal/agent/loglinks"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/pullauth"
+	"monopod.dev/monopod/internal/agent/services"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
 )
@@ -83,8 +84,14 @@ type Config struct {
 	HostIPs     []string
 	Limits      func() podspec.NodeLimits
 	Allocatable func() v1.ResourceList
-	// API is where pods reach the API; the zero value: they do not.
-	API func(context.Context) (netip.AddrPort, error)
+	// Services are what containers are told of by variables, LogLinks the links to their logs.
+	Services *services.Services
+	LogLinks *loglinks.Links
+	// ClusterDNS and ClusterDomain are where the names of services are asked for, and their domain.
+	ClusterDNS    []string
+	ClusterDomain string
+	// NodeNotice tells the node's owner of something once, as a warning.
+	NodeNotice func(reason, message string)
 	// CgroupRoot is the cgroup that the pods' cgroups are below, LogsDir the directory of all pods' logs.
 	CgroupRoot, LogsDir string
 	// ResolvConf is the host's resolver configuration that pods get.

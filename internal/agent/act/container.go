@@ -12,6 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/env"
+	"monopod.dev/monopod/internal/agent/loglinks"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/volumes"
@@ -39,6 +40,8 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	if err != nil {
 		return p.failedToStart(ctx, pod, c, err)
 	}
+	// What is mounted by a part of a volume is held for the runtime until it has it.
+	defer p.cfg.Volumes.ReleaseMounts(p.uid, c.Name)
 	cfg, err := p.containerConfig(ctx, pod, c, a, image, shown)
 	if err != nil {
 		return p.failedToStart(ctx, pod, c, err)
@@ -57,6 +60,10 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, errors.New(text(err))))
 	}
 	p.Event(pod, c.Name, v1.EventTypeNormal, "Started", "Container started")
+	link := loglinks.Container{Pod: pod.Name, Namespace: pod.Namespace, Name: c.Name, ID: id}
+	if err := p.cfg.LogLinks.Link(link, filepath.Join(p.logDir(pod), podspec.LogPath(c.Name, a.Attempt))); err != nil {
+		p.cfg.Log.Warn("there is no link to the log of a container", "pod", pod.Namespace+"/"+pod.Name, "container", c.Name, "error", err)
+	}
 	return nil
 }
 
@@ -86,20 +93,27 @@ func (p *Pod) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container,
 		return nil, err
 	}
 	ips := p.podIPs(pod, a.Sandbox)
-	api, err := p.cfg.API(ctx)
+	told, err := p.cfg.Services.Variables(ctx, pod)
 	if err != nil {
 		return nil, because(plan.ReasonCreateConfigError, err)
 	}
 	vars, err := env.Resolve(ctx, env.Input{
-		Services: env.API(api),
-		Pod:      pod, Container: c, PodIPs: ips, HostIPs: p.cfg.HostIPs, Allocatable: p.cfg.Allocatable(), Objects: p.cfg.Objects,
+		Services: told, Files: func(volume, path string) ([]byte, error) { return p.cfg.Volumes.ReadFile(pod, volume, path) },
+		Pod: pod, Container: c, PodIPs: ips, HostIPs: p.cfg.HostIPs, Allocatable: p.cfg.Allocatable(), Objects: p.cfg.Objects,
 	})
 	if err != nil {
 		return nil, because(plan.ReasonCreateConfigError, err)
 	}
 	mounts, err := p.cfg.Volumes.Mounts(volumes.MountInput{
 		Pod: pod, Container: c, Attempt: a.Attempt, PodIPs: ips, Hostname: podspec.Hostname(pod, p.cfg.NodeName), Env: vars,
-		Images: shown,
+		Domain: podspec.HostDomain(pod, p.cfg.ClusterDomain), Images: shown,
+		RecursiveReadOnly: func() (bool, error) {
+			handler, err := p.runtimeHandler(ctx, pod)
+			if err != nil {
+				return false, err
+			}
+			return p.cfg.Runtime.RecursiveReadOnly(ctx, handler)
+		},
 	})
 	if err != nil {
 		return nil, because(plan.ReasonCreateConfigError, err)

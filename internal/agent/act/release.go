@@ -23,6 +23,7 @@ func (p *Pod) release(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	}
 	if a.Final {
 		errs = append(errs, p.cfg.Cgroups.Remove(p.uid))
+		errs = append(errs, p.cfg.LogLinks.RemovePod(pod.Namespace, pod.Name, p.logDir(pod)))
 		// The logs go first: by the pod's directory the next start knows of a pod that is gone, if we end in between.
 		if err := os.RemoveAll(p.logDir(pod)); err != nil {
 			return errors.Join(append(errs, err)...)

@@ -19,16 +19,20 @@ import (
 )
 
 func (p *Pod) sandboxConfig(pod *v1.Pod, attempt uint32) *criv1.PodSandboxConfig {
+	return podspec.Sandbox(p.sandboxInput(pod, attempt))
+}
+
+func (p *Pod) sandboxInput(pod *v1.Pod, attempt uint32) podspec.SandboxInput {
 	var dns podspec.DNS
 	// A host without a resolver configuration has none to hand on.
 	if content, err := os.ReadFile(p.cfg.ResolvConf); err == nil {
 		dns = podspec.ParseResolvConf(string(content))
 	}
-	return podspec.Sandbox(podspec.SandboxInput{
+	return podspec.SandboxInput{
 		Pod: pod, Attempt: attempt,
 		CgroupParent: podspec.CgroupParent(p.cfg.CgroupRoot, pod, p.cfg.Runtime.Identity().Systemd),
-		LogDir:       p.logDir(pod), NodeName: p.cfg.NodeName, HostDNS: dns,
-	})
+		LogDir:       p.logDir(pod), NodeName: p.cfg.NodeName, HostDNS: dns, ClusterDNS: p.cfg.ClusterDNS, ClusterDomain: p.cfg.ClusterDomain,
+	}
 }
 
 func (p *Pod) logDir(pod *v1.Pod) string {
@@ -51,9 +55,14 @@ func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	handler, err := p.runtimeHandler(ctx, pod)
+	in := p.sandboxInput(pod, a.Attempt)
+	err := podspec.Check(in)
+	var handler string
 	if err == nil {
-		_, err = p.cfg.Runtime.RunPodSandbox(ctx, &criv1.RunPodSandboxRequest{Config: p.sandboxConfig(pod, a.Attempt), RuntimeHandler: handler})
+		handler, err = p.runtimeHandler(ctx, pod)
+	}
+	if err == nil {
+		_, err = p.cfg.Runtime.RunPodSandbox(ctx, &criv1.RunPodSandboxRequest{Config: podspec.Sandbox(in), RuntimeHandler: handler})
 	}
 	if err != nil {
 		if !errors.Is(ctx.Err(), context.Canceled) {
@@ -61,7 +70,19 @@ func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) err
 		}
 		return because(plan.ReasonFailedSandbox, fmt.Errorf("run sandbox: %s", text(err)))
 	}
+	p.notice(pod, podspec.Notices(in))
 	return nil
+}
+
+// notice tells what the pod's resolver configuration lacks. What is so for all pods of the node is told of the node, which costs one event.
+func (p *Pod) notice(pod *v1.Pod, notices []podspec.Notice) {
+	for _, n := range notices {
+		if n.Node == "" {
+			p.Event(pod, "", v1.EventTypeWarning, n.Reason, n.Message)
+		} else {
+			p.cfg.NodeNotice(n.Reason, n.Node)
+		}
+	}
 }
 
 // runtimeHandler is the runtime's handler that the pod's runtime class names; empty: the default one. The class is asked for each time: its handler never

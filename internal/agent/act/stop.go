@@ -9,6 +9,7 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/loglinks"
 	"monopod.dev/monopod/internal/agent/plan"
 )
 
@@ -27,14 +28,14 @@ func (p *Pod) stopContainer(ctx context.Context, pod *v1.Pod, a plan.Action) err
 	return nil
 }
 
-func (p *Pod) removeContainer(ctx context.Context, id string) error {
+func (p *Pod) removeContainer(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	_, err := p.cfg.Runtime.RemoveContainer(ctx, &criv1.RemoveContainerRequest{ContainerId: id})
+	_, err := p.cfg.Runtime.RemoveContainer(ctx, &criv1.RemoveContainerRequest{ContainerId: a.ID})
 	if err != nil && !gone(err) {
-		return fmt.Errorf("remove container %s: %s", id, text(err))
+		return fmt.Errorf("remove container %s: %s", a.ID, text(err))
 	}
-	return nil
+	return p.cfg.LogLinks.Remove(loglinks.Container{Pod: pod.Name, Namespace: pod.Namespace, Name: a.Container, ID: a.ID})
 }
 
 // tellStop tells of a stop that begins, once.

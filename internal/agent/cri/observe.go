@@ -225,6 +225,7 @@ func (c *Client) Pods(ctx context.Context) (map[string]podspec.Ref, error) {
 
 // Container is a container that the runtime holds, of any pod.
 type Container struct {
+	ID          string
 	Pod         podspec.Ref
 	Name        string
 	Running     bool
@@ -242,7 +243,7 @@ func (c *Client) Containers(ctx context.Context) ([]Container, error) {
 	var found []Container
 	for _, o := range resp.Containers {
 		if ref, ok := podspec.RefOf(o.Labels); ok {
-			found = append(found, Container{ref, podspec.FactsOf(o.Labels, o.Annotations).Name, o.State == cri.ContainerState_CONTAINER_RUNNING, o.Annotations})
+			found = append(found, Container{o.Id, ref, podspec.FactsOf(o.Labels, o.Annotations).Name, o.State == cri.ContainerState_CONTAINER_RUNNING, o.Annotations})
 		}
 	}
 	return found, nil

@@ -253,7 +253,7 @@ func (r *Runtime) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
 		{Type: cri.RuntimeReady, Status: true},
 		{Type: cri.NetworkReady, Status: r.notReady == "", Reason: "NoNetwork", Message: r.notReady},
-	}}}, nil
+	}}, RuntimeHandlers: []*cri.RuntimeHandler{{Features: &cri.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}}, {Name: "plain"}}}, nil
 }
 
 func notFound(kind, id string) error {

@@ -1,10 +1,12 @@
 // Package env resolves the environment of a container: literal values with $(NAME) expansion, fields of the pod,
-// resources, and keys of ConfigMaps and Secrets.
+// resources, keys of ConfigMaps and Secrets, and of files that other containers of the pod have written.
 package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -34,6 +36,8 @@ type Input struct {
 	Objects     Objects
 	// Services are variables that are there, unless the container has its own of their names.
 	Services []podspec.EnvVar
+	// Files reads a file of a volume of the pod, which fileKeyRef refers to; one that is not there is fs.ErrNotExist. Nil: no variable can come from a file.
+	Files func(volume, path string) ([]byte, error)
 }
 
 // Resolve returns the variables, the later of one name winning, in the order of their first appearance.
@@ -147,6 +151,8 @@ func (r *resolver) value(ctx context.Context, e v1.EnvVar) (value string, found 
 		return r.configMapKey(ctx, src.ConfigMapKeyRef)
 	case src.SecretKeyRef != nil:
 		return r.secretKey(ctx, src.SecretKeyRef)
+	case src.FileKeyRef != nil && r.in.Files != nil:
+		return r.fileKey(src.FileKeyRef)
 	default:
 		return "", false, fmt.Errorf("its valueFrom is of a kind that is not supported")
 	}
@@ -180,6 +186,24 @@ func (r *resolver) secretKey(ctx context.Context, ref *v1.SecretKeySelector) (st
 		return "", false, fmt.Errorf("couldn't find key %s in Secret %s/%s", ref.Key, r.in.Pod.Namespace, ref.Name)
 	}
 	return string(v), ok, nil
+}
+
+func (r *resolver) fileKey(ref *v1.FileKeySelector) (string, bool, error) {
+	content, err := r.in.Files(ref.VolumeName, ref.Path)
+	if errors.Is(err, fs.ErrNotExist) && optional(ref.Optional) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
+	}
+	value, found, err := FileValue(string(content), ref.Key)
+	if err != nil {
+		return "", false, fmt.Errorf("couldn't parse env file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
+	}
+	if !found && !optional(ref.Optional) {
+		return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, ref.Path)
+	}
+	return value, found, nil
 }
 
 func optional(o *bool) bool { return o != nil && *o }

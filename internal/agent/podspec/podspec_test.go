@@ -160,49 +160,6 @@ func TestCgroups(t *testing.T) {
 	}
 }
 
-func TestHostname(t *testing.T) {
-	long := strings.Repeat("x", 62) + "-y"
-	for _, c := range []struct {
-		spec v1.PodSpec
-		name string
-		want string
-	}{
-		{v1.PodSpec{}, "p", "p"}, {v1.PodSpec{Hostname: "h"}, "p", "h"}, {v1.PodSpec{HostNetwork: true}, "p", "node"},
-		{v1.PodSpec{}, long, strings.Repeat("x", 62)},
-	} {
-		if got := Hostname(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: c.spec}, "node"); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
-	}
-}
-
-func TestDNS(t *testing.T) {
-	host := ParseResolvConf("# a comment\nnameserver 10.0.0.1\nnameserver 10.0.0.2\ndomain old\nsearch a b\noptions ndots:1 rotate\nnonsense\n")
-	if !reflect.DeepEqual(host, DNS{[]string{"10.0.0.1", "10.0.0.2"}, []string{"a", "b"}, []string{"ndots:1", "rotate"}}) {
-		t.Fatalf("host %+v", host)
-	}
-	five := "5"
-	for _, c := range []struct {
-		policy v1.DNSPolicy
-		extra  *v1.PodDNSConfig
-		want   *cri.DNSConfig
-	}{
-		{v1.DNSDefault, nil, &cri.DNSConfig{Servers: host.Servers, Searches: host.Searches, Options: host.Options}},
-		{v1.DNSClusterFirst, nil, &cri.DNSConfig{Servers: host.Servers, Searches: host.Searches, Options: host.Options}},
-		{v1.DNSNone, &v1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}}, &cri.DNSConfig{Servers: []string{"1.1.1.1"}}},
-		{v1.DNSDefault, &v1.PodDNSConfig{Searches: []string{"b", "c"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: &five}}},
-			&cri.DNSConfig{Servers: host.Servers, Searches: []string{"a", "b", "c"}, Options: []string{"rotate", "ndots:5"}}},
-	} {
-		pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: c.policy, DNSConfig: c.extra}}
-		if got := dnsConfig(pod, host); got.String() != c.want.String() {
-			t.Errorf("%s: %s, want %s", c.policy, got, c.want)
-		}
-	}
-	if host.Options[0] != "ndots:1" {
-		t.Error("the host's configuration was changed")
-	}
-}
-
 func TestSandbox(t *testing.T) {
 	pod := podOf(v1.ResourceRequirements{})
 	pod.Labels = map[string]string{"app": "x"}

@@ -1,8 +1,6 @@
 package podspec
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,21 +21,24 @@ type SandboxInput struct {
 	NodeName string
 	// HostDNS is the host's resolver configuration.
 	HostDNS DNS
+	// ClusterDNS are the addresses of the cluster's DNS; none: pods that want it get the host's servers. ClusterDomain is the domain that it serves, such as
+	// cluster.local.
+	ClusterDNS    []string
+	ClusterDomain string
 }
 
-// DNS is a resolver configuration.
-type DNS struct{ Servers, Searches, Options []string }
-
-// Sandbox makes the configuration of a pod's sandbox.
+// Sandbox makes the configuration of a pod's sandbox. Check says whether it can be made, Notices what is to be told about it.
 func Sandbox(in SandboxInput) *cri.PodSandboxConfig {
 	pod := in.Pod
+	hostname, _ := sandboxHostname(in) // Check tells of the error
+	dns, _ := podDNS(in)
 	cfg := &cri.PodSandboxConfig{
 		Metadata: &cri.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: in.Attempt,
 		},
-		Hostname:     sandboxHostname(pod, in.NodeName),
+		Hostname:     hostname,
 		LogDirectory: in.LogDir,
-		DnsConfig:    dnsConfig(pod, in.HostDNS),
+		DnsConfig:    dns,
 		PortMappings: portMappings(pod),
 		Labels:       sandboxLabels(pod),
 		Annotations:  pod.Annotations,
@@ -55,89 +56,6 @@ func Sandbox(in SandboxInput) *cri.PodSandboxConfig {
 		}
 	}
 	return cfg
-}
-
-// Hostname is the host name inside the pod.
-func Hostname(pod *v1.Pod, nodeName string) string {
-	if o := pod.Spec.HostnameOverride; o != nil {
-		return *o
-	}
-	if pod.Spec.HostNetwork {
-		return nodeName
-	}
-	name := cmp.Or(pod.Spec.Hostname, pod.Name)
-	// The kernel's limit is 64 bytes; the API's for a label is 63.
-	if len(name) > 63 {
-		name = strings.TrimRight(name[:63], "-.")
-	}
-	return name
-}
-
-// sandboxHostname is empty where the name is the host's, which a sandbox on its network cannot change: runtimes refuse another one.
-func sandboxHostname(pod *v1.Pod, nodeName string) string {
-	if pod.Spec.HostNetwork {
-		return ""
-	}
-	return Hostname(pod, nodeName)
-}
-
-// dnsConfig follows dnsPolicy. There is no cluster DNS yet, so ClusterFirst gets the host's servers as well.
-func dnsConfig(pod *v1.Pod, host DNS) *cri.DNSConfig {
-	dns := host
-	if pod.Spec.DNSPolicy == v1.DNSNone {
-		dns = DNS{}
-	}
-	cfg := &cri.DNSConfig{
-		Servers: slices.Clone(dns.Servers), Searches: slices.Clone(dns.Searches), Options: slices.Clone(dns.Options),
-	}
-	extra := pod.Spec.DNSConfig
-	if extra == nil {
-		return cfg
-	}
-	add := func(to []string, more ...string) []string {
-		for _, m := range more {
-			if !slices.Contains(to, m) {
-				to = append(to, m)
-			}
-		}
-		return to
-	}
-	cfg.Servers = add(cfg.Servers, extra.Nameservers...)
-	cfg.Searches = add(cfg.Searches, extra.Searches...)
-	for _, o := range extra.Options {
-		// An option of the pod replaces the host's of the same name.
-		cfg.Options = slices.DeleteFunc(cfg.Options, func(have string) bool {
-			name, _, _ := strings.Cut(have, ":")
-			return name == o.Name
-		})
-		if o.Value != nil && *o.Value != "" {
-			cfg.Options = append(cfg.Options, o.Name+":"+*o.Value)
-		} else {
-			cfg.Options = append(cfg.Options, o.Name)
-		}
-	}
-	return cfg
-}
-
-// ParseResolvConf reads a resolv.conf(5). Lines that it does not know are skipped, as resolvers do.
-func ParseResolvConf(content string) DNS {
-	var dns DNS
-	for line := range strings.Lines(content) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		switch f[0] {
-		case "nameserver":
-			dns.Servers = append(dns.Servers, f[1])
-		case "search", "domain":
-			// The last one wins.
-			dns.Searches = f[1:]
-		case "options":
-			dns.Options = append(dns.Options, f[1:]...)
-		}
-	}
-	return dns
 }
 
 func portMappings(pod *v1.Pod) []*cri.PortMapping {

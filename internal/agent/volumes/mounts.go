@@ -1,8 +1,8 @@
 package volumes
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/host/mount"
 )
 
 // MountInput is what a container's mounts depend on.
@@ -17,28 +18,39 @@ type MountInput struct {
 	Pod       *v1.Pod
 	Container *v1.Container
 	Attempt   uint32
-	// PodIPs and Hostname go into the hosts file.
+	// PodIPs, Hostname and Domain go into the hosts file. Domain is that of podspec.HostDomain.
 	PodIPs   []string
 	Hostname string
-	Env      []podspec.EnvVar
+	Domain   string
+	// Env are the container's variables, which subPathExpr may refer to.
+	Env []podspec.EnvVar
+	// RecursiveReadOnly says whether the pod's runtime handler can make mounts read-only with all that is mounted below them; it is asked when a mount wants
+	// that. Nil: it cannot.
+	RecursiveReadOnly func() (bool, error)
 	// Images are those of the volumes of the kind image that the container mounts, by the volume's name.
 	Images map[string]*cri.Image
 }
 
 // Mounts returns the container's mounts: its volumes, the hosts file and the file of its termination message, which are
-// made if they are missing.
+// made if they are missing. Parts of volumes are mounted on the host for it: ReleaseMounts, when the container has been started, or was not.
 func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
+	// What a start before has left.
+	if err := m.ReleaseMounts(string(in.Pod.UID), in.Container.Name); err != nil {
+		return nil, err
+	}
 	var mounts []*cri.Mount
 	taken := map[string]bool{}
-	for _, vm := range in.Container.VolumeMounts {
-		mount, err := m.volumeMount(in, vm)
+	for i := range in.Container.VolumeMounts {
+		vm := &in.Container.VolumeMounts[i]
+		shown, err := m.volumeMount(in, i, vm)
 		if err != nil {
-			return nil, fmt.Errorf("volumeMount %s of container %s: %w", vm.Name, in.Container.Name, err)
+			return nil, errors.Join(fmt.Errorf("volumeMount %s of container %s: %w", vm.Name, in.Container.Name, err),
+				m.ReleaseMounts(string(in.Pod.UID), in.Container.Name))
 		}
 		taken[filepath.Clean(vm.MountPath)] = true
-		mounts = append(mounts, mount)
+		mounts = append(mounts, shown)
 	}
-	if !in.Pod.Spec.HostNetwork && !taken["/etc/hosts"] {
+	if !taken["/etc/hosts"] {
 		path, err := m.hostsFile(in)
 		if err != nil {
 			return nil, err
@@ -59,7 +71,7 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 	return mounts, nil
 }
 
-func (m *Manager) volumeMount(in MountInput, vm v1.VolumeMount) (*cri.Mount, error) {
+func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cri.Mount, error) {
 	v := volumeOf(in.Pod, vm.Name)
 	if v == nil {
 		return nil, fmt.Errorf("the pod has no volume of this name")
@@ -76,10 +88,17 @@ func (m *Manager) volumeMount(in MountInput, vm v1.VolumeMount) (*cri.Mount, err
 			out.Propagation = cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
 		}
 	}
+	var err error
+	if out.RecursiveReadOnly, err = recursiveReadOnly(vm, in.RecursiveReadOnly); err != nil {
+		return nil, err
+	}
+	sub, err := subPath(vm, in.Env)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case v.HostPath != nil:
 		out.HostPath = v.HostPath.Path
-		return out, nil
 	case v.Image != nil:
 		image := in.Images[v.Name]
 		if image == nil {
@@ -87,14 +106,53 @@ func (m *Manager) volumeMount(in MountInput, vm v1.VolumeMount) (*cri.Mount, err
 		}
 		// The runtime mounts it; nobody can write to an image.
 		out.Image = &cri.ImageSpec{Image: image.Id, UserSpecifiedImage: v.Image.Reference}
-		out.ImageSubPath, out.Readonly = vm.SubPath, true
+		out.ImageSubPath, out.Readonly = sub, true
 		return out, nil
+	default:
+		out.HostPath = m.volumeDir(string(in.Pod.UID), v.Name)
+		out.SelinuxRelabel = true
+		// What the agent writes from objects is the agent's to change.
+		out.Readonly = out.Readonly || v.EmptyDir == nil
 	}
-	out.HostPath = m.volumeDir(string(in.Pod.UID), v.Name)
-	out.SelinuxRelabel = true
-	// What the agent writes from objects is the agent's to change.
-	out.Readonly = out.Readonly || v.EmptyDir == nil
+	if sub != "" {
+		if out.HostPath, err = m.mountSubPath(in, index, out.HostPath, sub, propagation(out.Propagation)); err != nil {
+			return nil, fmt.Errorf("failed to prepare subPath %q: %w", sub, err)
+		}
+	}
 	return out, nil
+}
+
+// propagation is what the source of a mount must do so that the mount can do what it is asked for.
+func propagation(p cri.MountPropagation) mount.Propagation {
+	return mount.Propagation{Shared: p == cri.MountPropagation_PROPAGATION_BIDIRECTIONAL, Slave: p == cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER}
+}
+
+// recursiveReadOnly says whether all that is mounted below the mount is read-only as well. can asks the runtime.
+func recursiveReadOnly(vm *v1.VolumeMount, can func() (bool, error)) (bool, error) {
+	if vm.RecursiveReadOnly == nil || *vm.RecursiveReadOnly == v1.RecursiveReadOnlyDisabled {
+		return false, nil
+	}
+	if !vm.ReadOnly {
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", vm.Name)
+	}
+	if p := vm.MountPropagation; p != nil && *p != v1.MountPropagationNone {
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q", vm.Name, *p)
+	}
+	able := false
+	if can != nil {
+		var err error
+		if able, err = can(); err != nil {
+			return false, err
+		}
+	}
+	switch mode := *vm.RecursiveReadOnly; {
+	case mode == v1.RecursiveReadOnlyIfPossible, mode == v1.RecursiveReadOnlyEnabled && able:
+		return able, nil
+	case mode == v1.RecursiveReadOnlyEnabled:
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", vm.Name)
+	default:
+		return false, fmt.Errorf("unknown recursive read-only mode %q", mode)
+	}
 }
 
 func volumeOf(pod *v1.Pod, name string) *v1.Volume {
@@ -104,35 +162,4 @@ func volumeOf(pod *v1.Pod, name string) *v1.Volume {
 		}
 	}
 	return nil
-}
-
-// hostsFile writes the pod's /etc/hosts. A running container has it mounted, so it is written in place.
-func (m *Manager) hostsFile(in MountInput) (string, error) {
-	dir := m.podDir(string(in.Pod.UID))
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "etc-hosts")
-	content := hosts(in)
-	if old, err := os.ReadFile(path); err == nil && string(old) == content {
-		return path, nil
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		return "", err
-	}
-	return path, os.Chmod(path, 0o644)
-}
-
-func hosts(in MountInput) string {
-	var b strings.Builder
-	b.WriteString("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n" +
-		"::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\n" +
-		"fe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
-	for _, ip := range in.PodIPs {
-		b.WriteString(ip + "\t" + in.Hostname + "\n")
-	}
-	for _, a := range in.Pod.Spec.HostAliases {
-		b.WriteString(a.IP + "\t" + strings.Join(a.Hostnames, "\t") + "\n")
-	}
-	return b.String()
 }

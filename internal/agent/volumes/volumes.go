@@ -7,6 +7,7 @@
 //	UID/volumes/NAME/..data        the present content of a written volume: a link to a directory beside it, exchanged as
 //	                               a whole, so that a reader sees all of one version or all of the other
 //	UID/containers/NAME/ATTEMPT    the termination message of one container
+//	UID/subpaths/NAME/INDEX        a part of a volume, mounted there for a container that is being started
 //	UID/etc-hosts                  the pod's /etc/hosts
 //
 // Set-up, update and removal are idempotent.
@@ -43,6 +44,8 @@ type Config struct {
 	// HostIPs and Allocatable are what downward API volumes may tell of the node. No volume in memory is larger than the memory that can be allocated.
 	HostIPs     []string
 	Allocatable func() v1.ResourceList
+	// HostsFile is the node's own hosts file, which pods on its network get. Empty: /etc/hosts.
+	HostsFile string
 }
 
 // Manager makes and removes the files of pods. It is safe for concurrent use, but for the same pod.
@@ -55,8 +58,15 @@ func (m *Manager) podDir(uid string) string { return filepath.Join(m.cfg.Dir, ui
 
 // checkUID refuses what is no element of a path: a pod's UID may come from a label that anybody wrote.
 func checkUID(uid string) error {
-	if !filepath.IsLocal(uid) || uid == "." || strings.ContainsAny(uid, "/\x00") {
-		return fmt.Errorf("pod UID %q is no name of a directory: %w", uid, errdefs.ErrInvalidArgument)
+	if err := checkElement(uid); err != nil {
+		return fmt.Errorf("pod UID %w", err)
+	}
+	return nil
+}
+
+func checkElement(name string) error {
+	if !filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("%q is no name of a directory: %w", name, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
@@ -199,6 +209,9 @@ func (m *Manager) MessagePath(uid, container string, attempt uint32) string {
 // Release unmounts and removes the pod's volumes and keeps the termination messages.
 func (m *Manager) Release(uid string) error {
 	if err := checkUID(uid); err != nil {
+		return err
+	}
+	if err := clearMounts(filepath.Join(m.podDir(uid), "subpaths")); err != nil {
 		return err
 	}
 	dir := filepath.Join(m.podDir(uid), "volumes")

@@ -476,7 +476,7 @@ func TestMounts(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	hosts, err := os.ReadFile(filepath.Join(m.podDir("u"), "etc-hosts"))
-	if err != nil || !strings.Contains(string(hosts), "10.0.0.7\tp\n9.9.9.9\tnine\tix\n") {
+	if err != nil || !strings.Contains(string(hosts), "10.0.0.7\tp\n\n# Entries added by HostAliases.\n9.9.9.9\tnine\tix\n") {
 		t.Errorf("hosts %q, %v", hosts, err)
 	}
 	pod.Spec.Containers[0].VolumeMounts[0].MountPath = "/etc/hosts"

@@ -74,6 +74,9 @@ func setContainerDefaults(c *corev1.Container) {
 	for i := range c.Env {
 		if from := c.Env[i].ValueFrom; from != nil {
 			setFieldRefDefaults(from.FieldRef)
+			if ref := from.FileKeyRef; ref != nil && ref.Optional == nil {
+				ref.Optional = new(false)
+			}
 		}
 	}
 	roundUp(c.Resources.Limits)

@@ -95,3 +95,11 @@ func TestQOSClass(t *testing.T) {
 		})
 	}
 }
+
+func TestAKeyOfAFileIsNotOptional(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Env: []corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}}}}}
+	Pod(pod)
+	if got := pod.Spec.Containers[0].Env[0].ValueFrom.FileKeyRef.Optional; got == nil || *got {
+		t.Errorf("optional: %v, want false", got)
+	}
+}

@@ -1,8 +1,6 @@
 package fields
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,7 +11,7 @@ import (
 func conditional(role Role, spec *v1.PodSpec, path *field.Path) (list []Refusal) {
 	for at, c := range pods.ContainersAt(spec, path) {
 		if at.Role != pods.Ephemeral { // what is asked here is nothing that an API server lets one have
-			list = append(list, ofContainer(spec, c, at.Path())...)
+			list = append(list, ofContainer(c, at.Path())...)
 		}
 	}
 	for i, v := range spec.Volumes {
@@ -45,19 +43,10 @@ func unknownSources(v *v1.Volume, path *field.Path) (list []Refusal) {
 	return list
 }
 
-func ofContainer(spec *v1.PodSpec, c *v1.Container, path *field.Path) (list []Refusal) {
+func ofContainer(c *v1.Container, path *field.Path) (list []Refusal) {
 	// A request is counted when a pod is bound; a limit would take an eviction.
 	if _, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok {
 		list = append(list, Refusal{Path: path.Child("resources", "limits").Key(string(v1.ResourceEphemeralStorage))})
-	}
-	for i, m := range c.VolumeMounts {
-		if m.SubPath == "" {
-			continue
-		}
-		known := slices.IndexFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name })
-		if known >= 0 && spec.Volumes[known].Image == nil {
-			list = append(list, Refusal{Path: path.Child("volumeMounts").Index(i).Child("subPath"), Unless: "the volume is an image"})
-		}
 	}
 	return list
 }

@@ -39,7 +39,7 @@ func podRows() map[reflect.Type]rows {
 	return map[reflect.Type]rows{
 		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
-			"NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
+			"EnableServiceLinks", "NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
 			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead", "EphemeralContainers", "Subdomain", "SetHostnameAsFQDN", "OS", "Resources",
 			// The binder's, or a cluster's scheduler's; the agent says no to what does not fit its node.
 			"NodeSelector", "Affinity", "SchedulingGates",
@@ -56,11 +56,8 @@ func podRows() map[reflect.Type]rows {
 			// A token is a volume, which admission adds. The agent makes the volume, and does not ask why it is there.
 			"DeprecatedServiceAccount":     {Agent: left},
 			"AutomountServiceAccountToken": {Agent: left},
-			// Variables of services come with services. In a cluster that has some a pod goes without: most have the field set, by a default, and hardly
-			// any asks for it.
-			"EnableServiceLinks": {Agent: left},
-			"HostUsers":          both(unless(values(true))),
-			"ResourceClaims":     refused,
+			"HostUsers":                    both(unless(values(true))),
+			"ResourceClaims":               refused,
 		}),
 		reflect.TypeFor[v1.PodOS]():                 {"Name": both(unless(values(v1.Linux)))},
 		reflect.TypeFor[v1.LocalObjectReference]():  all("Name"),
@@ -108,13 +105,12 @@ func containerRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.ConfigMapEnvSource]():   all("LocalObjectReference", "Optional"),
 		reflect.TypeFor[v1.SecretEnvSource]():      all("LocalObjectReference", "Optional"),
 		reflect.TypeFor[v1.EnvVar]():               all("Name", "Value", "ValueFrom"),
-		reflect.TypeFor[v1.EnvVarSource]():         rowsOf(all("FieldRef", "ResourceFieldRef", "ConfigMapKeyRef", "SecretKeyRef")).with(rows{"FileKeyRef": refused}),
+		reflect.TypeFor[v1.EnvVarSource]():         all("FieldRef", "ResourceFieldRef", "ConfigMapKeyRef", "SecretKeyRef", "FileKeyRef"),
+		reflect.TypeFor[v1.FileKeySelector]():      all("VolumeName", "Path", "Key", "Optional"),
 		reflect.TypeFor[v1.ConfigMapKeySelector](): all("LocalObjectReference", "Key", "Optional"),
 		reflect.TypeFor[v1.SecretKeySelector]():    all("LocalObjectReference", "Key", "Optional"),
-		reflect.TypeFor[v1.VolumeMount](): rowsOf(all("Name", "ReadOnly", "MountPath", "SubPath", "MountPropagation")).with(rows{
-			"RecursiveReadOnly": both(unless(values(v1.RecursiveReadOnlyDisabled))),
-			"SubPathExpr":       refused,
-			"BindMountOptions":  refused,
+		reflect.TypeFor[v1.VolumeMount](): rowsOf(all("Name", "ReadOnly", "MountPath", "SubPath", "SubPathExpr", "MountPropagation", "RecursiveReadOnly")).with(rows{
+			"BindMountOptions": refused,
 		}),
 	}
 }

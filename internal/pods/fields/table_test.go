@@ -139,16 +139,14 @@ func TestConditionalFields(t *testing.T) {
 	spec := &v1.PodSpec{
 		InitContainers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: limit}}}},
 		Containers: []v1.Container{{
-			Resources:    v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceEphemeralStorage: limit}},
-			VolumeMounts: []v1.VolumeMount{{Name: "disk", SubPath: "x"}, {Name: "image", SubPath: "x"}, {Name: "nowhere", SubPath: "x"}},
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceEphemeralStorage: limit}},
 		}},
 		Volumes: []v1.Volume{
 			{Name: "disk", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}},
 			{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit, Medium: v1.StorageMediumMemory}}},
-			{Name: "image", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "i"}}},
 		},
 	}
-	want := "spec.initContainers[0].resources.limits[ephemeral-storage], spec.containers[0].volumeMounts[0].subPath (unless the volume is an image), " +
+	want := "spec.initContainers[0].resources.limits[ephemeral-storage], " +
 		"spec.volumes[0].emptyDir.sizeLimit (unless the medium is Memory)"
 	for role := range Role(roles) {
 		if got := refusedBy(role, spec); got != want {

@@ -48,7 +48,7 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	errs = append(errs, oneOf(c.TerminationMessagePolicy, at.Child("terminationMessagePolicy"),
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, spec.HostNetwork, at.Child("ports"))...)
-	errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
+	errs = append(errs, validateEnv(c.Env, volumes, at.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateResources(&c.Resources, containerResourceName, at.Child("resources"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
@@ -154,12 +154,11 @@ func validateMounts(c *corev1.Container, volumes map[string]*corev1.Volume, at *
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		places.Insert(path.Clean(m.MountPath))
-		if m.SubPath != "" {
-			errs = append(errs, validateSubPath(m.SubPath, at.Child("subPath"))...)
-		}
+		errs = append(errs, validateSubPaths(m, at)...)
 		if m.MountPropagation != nil {
 			errs = append(errs, validatePropagation(*m.MountPropagation, c, at.Child("mountPropagation"))...)
 		}
+		errs = append(errs, validateRecursiveReadOnly(m, at.Child("recursiveReadOnly"))...)
 	}
 	return errs
 }
@@ -173,7 +172,40 @@ func validatePropagation(mode corev1.MountPropagationMode, c *corev1.Container, 
 	return errs
 }
 
-// validateSubPath is about the part of a volume that a container sees.
+// validateSubPaths is about the part of a volume that a container sees, of which one of two fields tells.
+func validateSubPaths(m *corev1.VolumeMount, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if m.SubPath != "" {
+		errs = append(errs, validateSubPath(m.SubPath, at.Child("subPath"))...)
+	}
+	if m.SubPathExpr == "" {
+		return errs
+	}
+	if m.SubPath != "" {
+		errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+	}
+	return append(errs, validateSubPath(m.SubPathExpr, at.Child("subPathExpr"))...)
+}
+
+// validateRecursiveReadOnly: what is read-only in all its depth is read-only, and nothing is mounted there later.
+func validateRecursiveReadOnly(m *corev1.VolumeMount, at *field.Path) field.ErrorList {
+	if m.RecursiveReadOnly == nil {
+		return nil
+	}
+	errs := oneOf(*m.RecursiveReadOnly, at, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled)
+	if len(errs) > 0 || *m.RecursiveReadOnly == corev1.RecursiveReadOnlyDisabled {
+		return errs
+	}
+	if !m.ReadOnly {
+		errs = append(errs, field.Forbidden(at, "may only be specified when readOnly is true"))
+	}
+	if p := m.MountPropagation; p != nil && *p != corev1.MountPropagationNone {
+		errs = append(errs, field.Forbidden(at, "may only be specified when mountPropagation is None or not specified"))
+	}
+	return errs
+}
+
+// validateSubPath is about a path below the root of a volume.
 func validateSubPath(sub string, at *field.Path) field.ErrorList {
 	switch {
 	case path.IsAbs(sub):

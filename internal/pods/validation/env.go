@@ -19,7 +19,7 @@ func envFieldPaths() []string {
 	}
 }
 
-func validateEnv(env []corev1.EnvVar, at *field.Path) field.ErrorList {
+func validateEnv(env []corev1.EnvVar, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range env {
 		e, at := &env[i], at.Index(i)
@@ -29,13 +29,13 @@ func validateEnv(env []corev1.EnvVar, at *field.Path) field.ErrorList {
 			errs = append(errs, invalidIf(true, e.Name, at.Child("name"), validation.IsRelaxedEnvVarName)...)
 		}
 		if e.ValueFrom != nil {
-			errs = append(errs, validateValueFrom(e, at.Child("valueFrom"))...)
+			errs = append(errs, validateValueFrom(e, volumes, at.Child("valueFrom"))...)
 		}
 	}
 	return errs
 }
 
-func validateValueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList {
+func validateValueFrom(e *corev1.EnvVar, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	from, sources := e.ValueFrom, 0
 	if ref := from.FieldRef; ref != nil {
@@ -54,14 +54,15 @@ func validateValueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList {
 		sources++
 		errs = append(errs, validateResourceFieldRef(ref, at.Child("resourceFieldRef"))...)
 	}
-	if from.FileKeyRef != nil {
-		sources++ // refused by name elsewhere
+	if ref := from.FileKeyRef; ref != nil {
+		sources++
+		errs = append(errs, validateFileRef(ref, volumes, at.Child("fileKeyRef"))...)
 	}
 	switch {
 	case e.Value != "" && sources > 0:
 		errs = append(errs, field.Invalid(at, "", "may not be specified when `value` is not empty"))
 	case sources == 0:
-		errs = append(errs, field.Invalid(at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"))
+		errs = append(errs, field.Invalid(at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
 	case sources > 1:
 		errs = append(errs, field.Invalid(at, "", "may not have more than one field specified at a time"))
 	}
@@ -87,6 +88,31 @@ func validateKeyRef(name, key string, at *field.Path) field.ErrorList {
 		return append(errs, field.Required(at.Child("key"), ""))
 	}
 	return append(errs, invalidIf(true, key, at.Child("key"), validation.IsConfigMapKey)...)
+}
+
+// validateFileRef is about a key in a file that other containers of the pod write into an emptyDir.
+func validateFileRef(ref *corev1.FileKeySelector, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if ref.Key == "" {
+		errs = append(errs, field.Required(at.Child("key"), ""))
+	} else {
+		errs = append(errs, invalidIf(true, ref.Key, at.Child("key"), validation.IsRelaxedEnvVarName)...)
+	}
+	switch v := volumes[ref.VolumeName]; {
+	case ref.VolumeName == "":
+		errs = append(errs, field.Required(at.Child("volumeName"), ""))
+	case v == nil:
+		errs = append(errs, field.NotFound(at.Child("volumeName"), ref.VolumeName))
+	case v.EmptyDir == nil:
+		errs = append(errs, field.Invalid(at.Child("volumeName"), ref.VolumeName, "referenced volume must be of type emptyDir"))
+	}
+	switch {
+	case ref.Path == "":
+		errs = append(errs, field.Required(at.Child("path"), ""))
+	case hasBackstep(ref.Path):
+		errs = append(errs, field.Invalid(at.Child("path"), ref.Path, "must not contain '..'"))
+	}
+	return errs
 }
 
 // validateObjectName is about the name of a ConfigMap or Secret that a pod refers to.

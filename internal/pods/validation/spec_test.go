@@ -80,6 +80,10 @@ func resourceRef(s *corev1.PodSpec, name, divisor string) {
 	s.Containers[0].Env[1].ValueFrom = &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: name, Divisor: resource.MustParse(divisor)}}
 }
 
+func fileRef(s *corev1.PodSpec, volume, path, key string) {
+	s.Containers[0].Env[1].ValueFrom = &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: volume, Path: path, Key: key}}
+}
+
 func fieldFile(path, name string) corev1.DownwardAPIVolumeFile {
 	return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: name}}
 }
@@ -137,7 +141,31 @@ func TestSpec(t *testing.T) {
 		"node name":               {func(s *corev1.PodSpec) { s.NodeName = "Node_1" }, []string{"spec.nodeName: FieldValueInvalid"}},
 		"node selector":           {func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a b": "c"} }, []string{"spec.nodeSelector: FieldValueInvalid"}},
 		"service account":         {func(s *corev1.PodSpec) { s.ServiceAccountName = "r2_d2" }, []string{"spec.serviceAccountName: FieldValueInvalid"}},
-		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, []string{c + "volumeMounts[0].subPath: FieldValueForbidden"}},
+		"sub path":                {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPath = "a" }, nil},
+		"sub path by expression":  {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPathExpr = "$(A)/$(B.b-1)" }, nil},
+		"bad sub path by expression": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].SubPathExpr = "/$(A)/.." },
+			[]string{c + "volumeMounts[0].subPathExpr: FieldValueInvalid"}},
+		"two sub paths": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].SubPath, s.Containers[0].VolumeMounts[0].SubPathExpr = "a", "a"
+		}, []string{c + "volumeMounts[0].subPathExpr: FieldValueInvalid"}},
+		"recursive read-only": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].RecursiveReadOnly = new(corev1.RecursiveReadOnlyDisabled)
+			s.Containers[0].VolumeMounts[1].RecursiveReadOnly = new(corev1.RecursiveReadOnlyEnabled)
+		}, nil},
+		"recursive read-only to be written": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[0].RecursiveReadOnly = new(corev1.RecursiveReadOnlyIfPossible)
+			s.Containers[0].VolumeMounts[0].MountPropagation = new(corev1.MountPropagationHostToContainer)
+		}, []string{c + "volumeMounts[0].recursiveReadOnly: FieldValueForbidden", c + "volumeMounts[0].recursiveReadOnly: FieldValueForbidden"}},
+		"unknown recursive read-only": {func(s *corev1.PodSpec) {
+			s.Containers[0].VolumeMounts[1].RecursiveReadOnly = new(corev1.RecursiveReadOnlyMode("Odd"))
+		}, []string{c + "volumeMounts[1].recursiveReadOnly: FieldValueNotSupported"}},
+		"file of variables": {func(s *corev1.PodSpec) { fileRef(s, "scratch", "a/env", "KEY") }, nil},
+		"file of no emptyDir": {func(s *corev1.PodSpec) { fileRef(s, "conf", "env", "KEY") },
+			[]string{c + "env[1].valueFrom.fileKeyRef.volumeName: FieldValueInvalid"}},
+		"file of no volume": {func(s *corev1.PodSpec) { fileRef(s, "none", "../env", "A=B") }, []string{c + "env[1].valueFrom.fileKeyRef.key: FieldValueInvalid",
+			c + "env[1].valueFrom.fileKeyRef.volumeName: FieldValueNotFound", c + "env[1].valueFrom.fileKeyRef.path: FieldValueInvalid"}},
+		"file of nothing": {func(s *corev1.PodSpec) { fileRef(s, "", "", "") }, []string{c + "env[1].valueFrom.fileKeyRef.key: FieldValueRequired",
+			c + "env[1].valueFrom.fileKeyRef.volumeName: FieldValueRequired", c + "env[1].valueFrom.fileKeyRef.path: FieldValueRequired"}},
 		"host port": {func(s *corev1.PodSpec) {
 			s.Containers[0].Ports[0].HostPort, s.Containers[0].Ports[0].HostIP = 80, "::1"
 		}, nil},

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +16,7 @@ func restartPolicy(spec *v1.PodSpec, role pods.Role, c *v1.Container, code int32
 	case pods.Ephemeral:
 		return v1.RestartPolicyNever
 	}
-	if matchingRule(c, code) != nil {
+	if pods.RestartRule(c, code) != nil {
 		return v1.RestartPolicyAlways
 	}
 	policy := spec.RestartPolicy
@@ -30,24 +29,9 @@ func restartPolicy(spec *v1.PodSpec, role pods.Role, c *v1.Container, code int32
 	return policy
 }
 
-// matchingRule is the first of the container's rules that is about an exit code; nil: none is.
-func matchingRule(c *v1.Container, code int32) *v1.ContainerRestartRule {
-	for i := range c.RestartPolicyRules {
-		r := &c.RestartPolicyRules[i]
-		if r.ExitCodes == nil {
-			continue
-		}
-		in := slices.Contains(r.ExitCodes.Values, code)
-		if in == (r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
-			return r
-		}
-	}
-	return nil
-}
-
 // asksForAll says that by a rule of the container all of the pod are started again when it ends with a code.
 func asksForAll(c *v1.Container, code int32) bool {
-	r := matchingRule(c, code)
+	r := pods.RestartRule(c, code)
 	return r != nil && r.Action == v1.ContainerRestartRuleActionRestartAllContainers
 }
 

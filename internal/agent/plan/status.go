@@ -183,14 +183,27 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 	}
 	cs.State = in.containerState(a, f, &cs)
 	started, ready := in.readiness(f)
+	if in.hasToldOfItsEnd(f, &cs) {
+		// It runs once more because its sandbox is new. By the API what it told is final.
+		cs.State, started = f.prior.State, false
+	}
 	switch f.role {
 	case pods.Ephemeral: // they have neither
 		return cs
 	case pods.Init:
-		ready = f.state == succeeded
+		ready = f.state == succeeded || !started && cs.State.Terminated != nil && cs.State.Terminated.ExitCode == 0
 	}
 	cs.Ready, cs.Started = ready, &started
 	return cs
+}
+
+// hasToldOfItsEnd says of an init container that runs again that the status has told of its end, and that the API takes no other state then.
+func (in *Input) hasToldOfItsEnd(f *fate, cs *v1.ContainerStatus) bool {
+	if f.role != pods.Init || f.prior == nil || f.prior.State.Terminated == nil || cs.State.Terminated != nil || pods.MayRestartAll(&in.Pod.Spec) {
+		return false
+	}
+	code := f.prior.State.Terminated.ExitCode
+	return in.Pod.Spec.RestartPolicy != v1.RestartPolicyAlways && (code == 0 || !pods.Restarts(&in.Pod.Spec, f.spec, code))
 }
 
 // volumeMounts tells how the container's volumes are mounted.
@@ -325,7 +338,8 @@ func Merge(api v1.PodStatus, own *v1.PodStatus) v1.PodStatus {
 		}
 	}
 	for _, c := range own.Conditions {
-		if owned(c.Type) {
+		// DisruptionTarget belongs to whoever disrupts the pod: the agent too.
+		if owned(c.Type) || c.Type == v1.DisruptionTarget && pods.Condition(&api, c.Type) == nil {
 			st.Conditions = append(st.Conditions, c)
 		}
 	}

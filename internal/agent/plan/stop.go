@@ -75,6 +75,9 @@ func (d *decision) stop(c *Container, by time.Time, why string, turn bool) {
 
 func grace(pod *v1.Pod) time.Duration {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		if *s < 0 { // older API servers let that in; it is taken for 1
+			return time.Second
+		}
 		return time.Duration(*s) * time.Second
 	}
 	return 30 * time.Second

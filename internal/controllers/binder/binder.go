@@ -191,9 +191,9 @@ func (b *Binder) podsOn(node string) []*corev1.Pod {
 	return pods
 }
 
-// isOurs reports whether a pod waits for the binder.
+// isOurs reports whether a pod waits for the binder. One with scheduling gates does not yet.
 func isOurs(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Spec.SchedulerName == corev1.DefaultSchedulerName && isAlive(pod)
+	return len(pod.Spec.SchedulingGates) == 0 && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Spec.SchedulerName == corev1.DefaultSchedulerName && isAlive(pod)
 }
 
 // sync decides about one pod.

@@ -1,6 +1,7 @@
 package binder
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,13 +12,13 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// choose returns the node with the fewest pods among those that can have the pod, or what it lacks on each node. older are those of the pods that
-// wait for a node which came before it, the oldest first.
+// choose returns a node among those that can have the pod, or what it lacks on each node: the one that the pod prefers, of several the one with the
+// fewest pods. older are those of the pods that wait for a node which came before it, the oldest first.
 //
 // First come, first served: a node where one of these stands in line for a device that the pod asks for is not for the pod, be the device free or
 // not. So one that asks for many devices gets them as they become free, and is not passed by those that ask for few.
 func choose(pod *corev1.Pod, places []place, older []*corev1.Pod) (name string, lacks [][]lack) {
-	fewest := -1
+	var best merit
 	for _, at := range places {
 		l := fit(pod, at)
 		if l == nil {
@@ -27,14 +28,26 @@ func choose(pod *corev1.Pod, places []place, older []*corev1.Pod) (name string, 
 			lacks = append(lacks, l)
 			continue
 		}
-		if n := len(at.pods); fewest < 0 || n < fewest || n == fewest && at.node.Name < name {
-			name, fewest = at.node.Name, n
+		if m := (merit{preference(pod, at.node), len(at.pods), at.node.Name}); name == "" || m.compare(best) < 0 {
+			name, best = at.node.Name, m
 		}
 	}
 	if name != "" {
 		return name, nil
 	}
 	return "", lacks
+}
+
+// merit is what speaks for a node of those that can have a pod.
+type merit struct {
+	preference int64
+	pods       int
+	name       string
+}
+
+// compare is negative if m is the better one.
+func (m merit) compare(o merit) int {
+	return cmp.Or(cmp.Compare(o.preference, m.preference), cmp.Compare(m.pods, o.pods), cmp.Compare(m.name, o.name))
 }
 
 // keptFor tells which older pod stands in line on a node for a device that the pod asks for; nil: none.

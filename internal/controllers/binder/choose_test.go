@@ -40,6 +40,18 @@ func TestChoose(t *testing.T) {
 	initial := named("two")
 	initial.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list(widget, "2")}}}
 
+	fast := func(name string, pods ...*corev1.Pod) place {
+		p := at(name, pods...)
+		p.node.Labels = map[string]string{"disk": "nvme", "cores": "8"}
+		return p
+	}
+	small := func(name string) place {
+		p := at(name)
+		p.node.Labels = map[string]string{"cores": "2"}
+		return p
+	}
+	both := prefers(10, term("disk", "In", "nvme"), term("cores", "Gt", "4"))
+
 	for _, tc := range []struct {
 		name   string
 		pod    *corev1.Pod
@@ -48,6 +60,18 @@ func TestChoose(t *testing.T) {
 		want   string // the node's name, or why there is none
 	}{
 		{name: "no nodes", pod: one, want: "no nodes available to schedule pods"},
+		{name: "the emptier one", pod: one, places: []place{at("a", named("p")), at("b")}, want: "b"},
+		{name: "the first by name", pod: one, places: []place{at("b"), at("a")}, want: "a"},
+		{name: "the preferred one, though it has more", pod: prefers(1, term("disk", "In", "nvme")), places: []place{at("a"), fast("b", named("p"))}, want: "b"},
+		{name: "the one that more is preferred of", pod: both, places: []place{fast("a"), at("b"), small("c")}, want: "a"},
+		{name: "one that is preferred, but full", pod: func() *corev1.Pod {
+			p := prefers(1, term("disk", "In", "nvme"))
+			p.Spec.Containers[0].Resources.Requests = list(widget, "2")
+			return p
+		}(),
+			places: []place{at("a"), fast("b", one)}, want: "a"},
+		{name: "of equals the emptier one", pod: both, places: []place{fast("a", named("p")), fast("b")}, want: "b"},
+		{name: "a wish that cannot be read is none", pod: prefers(1, term("disk", "Near", "x")), places: []place{fast("b"), at("a")}, want: "a"},
 		{name: "free", pod: two, places: []place{at("n")}, want: "n"},
 		{name: "in use", pod: two, places: []place{at("n", one)}, want: insufficient},
 		{name: "more than there is", pod: three, places: []place{at("n")}, want: insufficient + " No node has 3 of example.com/widget now, so the pod does not stand in line."},

@@ -13,6 +13,9 @@
 // several nodes. Which devices are really free only the node knows: what the binder counts are requests, and a pod may have to
 // wait once more on its node.
 //
+// Where a pod may run, its node selector and its required affinity to nodes say; what it prefers decides between nodes that can have it, and after that
+// the number of pods that they have. A pod with scheduling gates is not looked at, and holds up nobody, until the last of them is taken away.
+//
 // It guarantees that two pods are never bound on the strength of the same free resource, as long as one binder runs.
-// It does not preempt, rank by affinity or move pods, and it leaves pods of other schedulers alone.
+// It does not preempt or move pods, asks for no other pods than a node's own (affinity to pods, spread), and it leaves pods of other schedulers alone.
 package binder

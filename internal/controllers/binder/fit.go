@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"monopod.dev/monopod/internal/pods"
 )
@@ -82,8 +82,20 @@ func taintsAreTolerated(pod *corev1.Pod, at place) string {
 	return ""
 }
 
+// preference is how much a pod would like to run on a node: the sum of the weights of its preferences that the node meets.
+func preference(pod *corev1.Pod, node *corev1.Node) int64 {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return 0
+	}
+	terms, err := nodeaffinity.NewPreferredSchedulingTerms(pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	if err != nil { // one of them cannot be read, which keeps no pod from running
+		return 0
+	}
+	return terms.Score(node)
+}
+
 func selectorMatches(pod *corev1.Pod, at place) string {
-	if labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(at.node.Labels)) {
+	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(at.node); fits && err == nil { // what cannot be read matches nothing
 		return ""
 	}
 	return "node(s) didn't match Pod's node affinity/selector"

@@ -36,7 +36,7 @@ func podWith(change func(*corev1.Pod), requests ...string) *corev1.Pod {
 
 func nodeWith(change func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd", "cores": "8"}},
 		Status: corev1.NodeStatus{
 			Allocatable: list("cpu", "2", "memory", "1Gi", "ephemeral-storage", "10Gi", "pods", "3", widget, "2"),
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
@@ -46,6 +46,29 @@ func nodeWith(change func(*corev1.Node)) *corev1.Node {
 		change(node)
 	}
 	return node
+}
+
+func term(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values}
+}
+
+// requires is a pod that runs on nodes that are as one term says.
+func requires(all ...corev1.NodeSelectorRequirement) *corev1.Pod {
+	return podWith(func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: all}}}}}
+	})
+}
+
+// prefers is a pod that likes nodes better that are as each term says, all of one weight.
+func prefers(weight int32, each ...corev1.NodeSelectorRequirement) *corev1.Pod {
+	return podWith(func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+		wishes := &p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		for _, e := range each {
+			*wishes = append(*wishes, corev1.PreferredSchedulingTerm{Weight: weight, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}}})
+		}
+	})
 }
 
 func TestFit(t *testing.T) {
@@ -65,6 +88,7 @@ func TestFit(t *testing.T) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80, HostIP: ip, ContainerPort: 80, Protocol: corev1.ProtocolTCP}}
 		}
 	}
+	const unmatched = "node(s) didn't match Pod's node affinity/selector"
 	const untolerated = "node(s) had untolerated taint {dedicated: gpu}"
 	for _, tc := range []struct {
 		name   string
@@ -104,6 +128,38 @@ func TestFit(t *testing.T) {
 		{name: "selector", pod: podWith(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} })},
 		{name: "selector of another node", pod: podWith(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "tape"} }),
 			want: []string{"node(s) didn't match Pod's node affinity/selector"}},
+		{name: "every operator", pod: requires(term("disk", "In", "ssd", "nvme"), term("disk", "NotIn", "tape"), term("disk", "Exists"), term("gpu", "DoesNotExist"), term("cores", "Gt", "7"), term("cores", "Lt", "9"))},
+		{name: "not in", pod: requires(term("disk", "NotIn", "ssd")), want: []string{unmatched}},
+		{name: "not in of a label that is not there", pod: requires(term("gpu", "NotIn", "a"))},
+		{name: "exists", pod: requires(term("gpu", "Exists")), want: []string{unmatched}},
+		{name: "does not exist", pod: requires(term("disk", "DoesNotExist")), want: []string{unmatched}},
+		{name: "above", pod: requires(term("cores", "Gt", "8")), want: []string{unmatched}},
+		{name: "below", pod: requires(term("cores", "Lt", "8")), want: []string{unmatched}},
+		{name: "above of what is no number", pod: requires(term("disk", "Gt", "1")), want: []string{unmatched}},
+		{name: "above what is no number", pod: requires(term("cores", "Gt", "few")), want: []string{unmatched}},
+		{name: "all of a term", pod: requires(term("disk", "Exists"), term("gpu", "Exists")), want: []string{unmatched}},
+		{name: "one of the terms", pod: podWith(func(p *corev1.Pod) {
+			*p = *requires(term("gpu", "Exists"))
+			terms := &p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+			*terms = append(*terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name", "In", "n")}})
+		})},
+		{name: "another node's name", pod: podWith(func(p *corev1.Pod) {
+			*p = *requires()
+			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields = []corev1.NodeSelectorRequirement{term("metadata.name", "NotIn", "n")}
+		}), want: []string{unmatched}},
+		{name: "a term about nothing", pod: requires(), want: []string{unmatched}},
+		{name: "affinity and selector", pod: podWith(func(p *corev1.Pod) {
+			*p = *requires(term("disk", "Exists"))
+			p.Spec.NodeSelector = map[string]string{"disk": "tape"}
+		}), want: []string{unmatched}},
+		{name: "a wish", pod: prefers(100, term("disk", "In", "tape"))},
+		{name: "sidecars count beside the others", pod: podWith(func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Requests: list("cpu", "1500m")}}}
+		}, "cpu", "1"), want: []string{"Insufficient cpu"}},
+		{name: "what the pod asks for as a whole", pod: podWith(func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "3", "memory", "1Mi")}
+		}, "cpu", "1"), want: []string{"Insufficient cpu"}},
+
 		{name: "cordoned", node: nodeWith(func(n *corev1.Node) { n.Spec.Unschedulable = true }), want: []string{"node(s) were unschedulable"}},
 		{name: "cordoned, tolerated", node: nodeWith(func(n *corev1.Node) { n.Spec.Unschedulable = true }),
 			pod: podWith(tolerate(corev1.Toleration{Operator: corev1.TolerationOpExists}))},

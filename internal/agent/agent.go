@@ -31,6 +31,7 @@ import (
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/worker"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // Config configures the agent.
@@ -62,6 +63,8 @@ type Config struct {
 	// MaxPods is the node's capacity of pods.
 	MaxPods int
 	Images  Images
+	// Timeline remembers how pods' starts go; nil: nobody does.
+	Timeline *timeline.Recorder
 	// Version is monopod's version.
 	Version string
 	Log     *slog.Logger
@@ -158,7 +161,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer providers.Wait()
 	defer cancel()
-	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers})
+	statuses := status.New(tracedClient{a.kube, a.cfg.Timeline}, a.log)
+	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers, Status: tracedStatuses{statuses, a.cfg.Timeline}})
 	resources, err := a.podResources(p)
 	if err != nil {
 		return err
@@ -172,7 +176,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 
 	var wg sync.WaitGroup
-	wg.Go(func() { p.cfg.Status.Run(ctx) })
+	wg.Go(func() { statuses.Run(ctx) })
 	wg.Go(func() { reporter.Run(ctx) })
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
@@ -234,7 +238,7 @@ func (a *Agent) newRoster(ctx context.Context, client *cri.Client, node *nodesta
 		Volumes: volumes.New(volumes.Config{
 			Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: store, HostIPs: hostIPs, Allocatable: node.Allocatable,
 		}),
-		Objects: store, Status: status.New(a.kube, a.log),
+		Objects: store, Status: cfg.Status, Timeline: a.cfg.Timeline,
 		Events: events, Images: cfg.Images, Providers: cfg.Providers,
 		NodeName: a.cfg.NodeName, HostIPs: hostIPs, NodeMemory: node.Memory(), Allocatable: node.Allocatable,
 		API:        (&apiAddress{kube: a.kube, given: a.cfg.API}).find,

@@ -251,6 +251,7 @@ func (p *roster) seen(pod *v1.Pod) {
 		w.Update(pod)
 		return
 	}
+	traceSeen(p.cfg.Timeline, pod)
 	p.start(pod.UID, worker.New(p.cfg, pod))
 }
 

@@ -15,9 +15,9 @@ import (
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/pullauth"
-	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // Devices grants devices to containers.
@@ -41,6 +41,16 @@ type Ports interface {
 	Release(uid types.UID)
 }
 
+// Status takes the pods' statuses to whoever wants to know them.
+type Status interface {
+	// Set makes st the pod's status. pod is the newest version of the object that the caller knows.
+	Set(pod *v1.Pod, st v1.PodStatus)
+	// Flush returns when the last status that was set has been taken, or can't be because the pod is gone.
+	Flush(ctx context.Context, uid types.UID) error
+	// Forget drops the pod.
+	Forget(uid types.UID)
+}
+
 // Config is what the actions of all pods share.
 type Config struct {
 	Runtime *cri.Client
@@ -52,7 +62,7 @@ type Config struct {
 	Hooks   Hooks
 	Volumes *volumes.Manager
 	Objects *objects.Store
-	Status  *status.Writer
+	Status  Status
 	Events  record.EventRecorder
 	Images  *imagekeep.Keeper
 	// Providers are the node's credential provider plugins.
@@ -68,5 +78,7 @@ type Config struct {
 	CgroupRoot, LogsDir string
 	// ResolvConf is the host's resolver configuration that pods get.
 	ResolvConf string
-	Log        *slog.Logger
+	// Timeline remembers how pods' starts go; nil: nobody does.
+	Timeline *timeline.Recorder
+	Log      *slog.Logger
 }

@@ -57,6 +57,7 @@ through the Kubernetes API with the machine's devices in them.
   monopod check                      does this machine have what a node needs?
   monopod up                         run the node: API server, agent, runtime
   monopod status                     how is the node?
+  monopod trace POD                  where did the time of a pod's start go?
   monopod image load FILE            give the node an image from an archive
   monopod device ls                  which devices are there, and who has them?
 
@@ -70,7 +71,7 @@ anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
 		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
-		newStatusCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand())
+		newStatusCommand(), newTraceCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand())
 	return root
 }
 

@@ -74,7 +74,7 @@ func askStatus(ctx context.Context, socket string) (protocol.Status, error) {
 		if first == nil {
 			first = err
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+		if err != nil && !notThere(err) {
 			return protocol.Status{}, err
 		}
 	}
@@ -82,6 +82,11 @@ func askStatus(ctx context.Context, socket string) (protocol.Status, error) {
 		return protocol.Status{}, first
 	}
 	return oneNode(all), nil
+}
+
+// notThere says that nobody serves a socket.
+func notThere(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // oneNode puts together what the processes of one node say. Where several know the same, the first is believed.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -461,5 +462,33 @@ func TestConfigurations(t *testing.T) {
 		if _, err := admin.New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)
 		}
+	}
+}
+
+func TestATraceIsTold(t *testing.T) {
+	r := newRig(t)
+	socket := filepath.Join(r.dir, "trace.sock")
+	begin := time.Unix(1_800_000_000, 1000).UTC()
+	want := protocol.Trace{Namespace: "ns", Pod: "p", UID: "u", Steps: []protocol.Step{{Step: "POST", Begin: begin, End: &begin}, {Step: "pull", Container: "a", Begin: begin}}, NotAsked: []protocol.Unknown{}}
+	r.serve(admin.Config{Socket: socket, Status: func(context.Context) protocol.Status { return protocol.Status{} },
+		Trace: func(_ context.Context, namespace, name string) (protocol.Trace, error) {
+			if namespace != "ns" || name != "p" {
+				return protocol.Trace{}, errdefs.ErrNotFound.WithMessage("there is no pod " + namespace + "/" + name)
+			}
+			return want, nil
+		}})
+	c := client.New(socket)
+	defer c.Close()
+	if got, err := c.Trace(t.Context(), "ns", "p"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := c.Trace(t.Context(), "ns", "a&b=c"); !errdefs.IsNotFound(err) || err.Error() != "there is no pod ns/a&b=c" {
+		t.Errorf("of one that nobody knows: %v", err)
+	}
+	if _, err := c.Trace(t.Context(), "", "p"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `namespace is ""`) {
+		t.Errorf("without a namespace: %v", err)
+	}
+	if _, err := r.client.Trace(t.Context(), "ns", "p"); !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), "knows no pods") {
+		t.Errorf("of a process without pods: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+protocol.DevicesPath, s.edge(s.devices))
 	mux.HandleFunc("GET "+protocol.StatusPath, s.edge(s.status))
+	mux.HandleFunc("GET "+protocol.TracePath, s.edge(s.trace))
 	mux.HandleFunc("/", s.edge(func(_ http.ResponseWriter, r *http.Request) error {
 		return refuse(errdefs.ErrNotFound, "%s %s is nothing that this node knows: the command may be of another version than the node", r.Method, r.URL.Path)
 	}))
@@ -82,6 +83,24 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), statusTime)
 	defer cancel()
 	_ = answer(w, http.StatusOK, s.cfg.Status(ctx)) // a client that has gone hears nothing
+	return nil
+}
+
+func (s *Server) trace(w http.ResponseWriter, r *http.Request) error {
+	if s.cfg.Trace == nil {
+		return refuse(errdefs.ErrNotImplemented, "this process knows no pods: ask one that 'monopod up', 'monopod node' or 'monopod apiserver' runs")
+	}
+	namespace, name := r.URL.Query().Get(protocol.NamespaceParam), r.URL.Query().Get(protocol.PodParam)
+	if namespace == "" || name == "" {
+		return refuse(errdefs.ErrInvalidArgument, "%s is %q and %s %q: name both", protocol.NamespaceParam, namespace, protocol.PodParam, name)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), statusTime)
+	defer cancel()
+	t, err := s.cfg.Trace(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	_ = answer(w, http.StatusOK, t) // a client that has gone hears nothing
 	return nil
 }
 

@@ -40,7 +40,9 @@ type Config struct {
 	Devices Devices
 	// Status tells how the node is. What it cannot find out before its context ends it leaves out, and says so in the answer.
 	Status func(context.Context) protocol.Status
-	Log    *slog.Logger
+	// Trace tells how a pod's start went. Its error is of a class of errdefs, and says what can be done; nil: nobody in this process knows pods.
+	Trace func(ctx context.Context, namespace, name string) (protocol.Trace, error)
+	Log   *slog.Logger
 }
 
 // Server serves the administration socket.
@@ -56,9 +58,9 @@ const (
 	maxHeader   = 16 << 10 // bytes
 	headerTime  = 10 * time.Second
 	idleTime    = time.Minute
-	writeTime   = time.Minute // how long a client may take to read what is sent at once
-	statusTime  = 10 * time.Second
-	closeTime   = time.Second // for requests under way when the server ends
+	writeTime   = time.Minute      // how long a client may take to read what is sent at once
+	statusTime  = 10 * time.Second // also for a trace
+	closeTime   = time.Second      // for requests under way when the server ends
 )
 
 // New checks the configuration; nothing is made before Run.

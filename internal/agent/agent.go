@@ -38,6 +38,7 @@ import (
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/worker"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // Config configures the agent.
@@ -76,6 +77,8 @@ type Config struct {
 	Resources Resources
 	Images    Images
 	Logs      Logs
+	// Timeline remembers how pods' starts go; nil: nobody does.
+	Timeline *timeline.Recorder
 	// Version is monopod's version.
 	Version string
 	Log     *slog.Logger
@@ -185,7 +188,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer providers.Wait()
 	defer cancel()
-	statuses := status.New(a.kube, a.log)
+	statuses := status.New(tracedClient{a.kube, a.cfg.Timeline}, a.log)
 	handle := handlers.New(handlers.CRI{Runtime: client})
 	host, err := cgroup.Detect()
 	if err != nil {
@@ -195,7 +198,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	shares := a.newNodeResources(ctx, resourceWorld{
 		host: host, node: reporter, pods: from.Pods, synced: from.Synced, systemd: func() bool { return client.Identity().Systemd },
 	})
-	p := a.newRoster(ctx, from, reporter, shares, act.Config{Runtime: client, Events: recorder, Images: images, Providers: providers, Status: statuses, Hooks: handle})
+	p := a.newRoster(ctx, from, reporter, shares, act.Config{Runtime: client, Events: recorder, Images: images, Providers: providers, Status: tracedStatuses{statuses, a.cfg.Timeline}, Hooks: handle})
 	p.cfg.Probes = probes.New(probes.Config{Handlers: handle, Log: a.log, Events: func(pod *v1.Pod, c *v1.Container, kind, reason, message string) {
 		act.For(p.cfg.Config, string(pod.UID)).Event(pod, c.Name, kind, reason, message)
 	}})
@@ -281,7 +284,7 @@ func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodesta
 	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
 		cfg.HostIPs = append(cfg.HostIPs, ip.String())
 	}
-	cfg.Kube, cfg.Log, cfg.NodeName = a.kube, a.log, a.cfg.NodeName
+	cfg.Kube, cfg.Log, cfg.NodeName, cfg.Timeline = a.kube, a.log, a.cfg.NodeName, a.cfg.Timeline
 	cfg.Devices, cfg.CDI = grants{a.cfg.Devices}, cdiprobe.New(cdiprobe.Config{Runtime: cfg.Runtime, Log: a.log})
 	cfg.Ledger, cfg.Cgroups, cfg.Limits, cfg.Allocatable = shares.ledger, shares.cgroups, shares.limits, node.Allocatable
 	cfg.Objects = objects.New(ctx, a.kube, a.log)

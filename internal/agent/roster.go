@@ -243,6 +243,7 @@ func (p *roster) Seen(pod *v1.Pod) {
 		w.Update(pod)
 		return
 	}
+	traceSeen(p.cfg.Timeline, pod)
 	p.start(pod.UID, worker.New(p.cfg, pod))
 }
 

@@ -49,7 +49,7 @@ func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([
 	if err != nil {
 		return nil, err
 	}
-	all := append(declared(), node.Resource(agents, authz), service.Resource(s.services, backends{reader{s}, agents}), pod.Resource(pod.Config{Agents: agents, Authorizer: authz}),
+	all := append(declared(), node.Resource(agents, authz), service.Resource(s.services, backends{reader{s}, agents}), pod.Resource(pod.Config{Agents: agents, Authorizer: authz, Timeline: s.cfg.Timeline}),
 		serviceaccount.Resource(serviceaccount.TokenConfig{
 			Issuer: s.tokens, Audiences: s.tokens.Audiences(), MaxLife: s.cfg.MaxTokenLife, Bound: reader{s},
 		}))

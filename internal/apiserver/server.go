@@ -43,6 +43,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/store"
 	"monopod.dev/monopod/internal/apiserver/tokens"
 	"monopod.dev/monopod/internal/probation"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // Config says how to serve.
@@ -78,6 +79,8 @@ type Config struct {
 	// NodeName is the node whose agent gets credentials, NodeAddresses are the names and addresses of that node.
 	NodeName      string
 	NodeAddresses []string
+	// Timeline remembers when pods were made and bound; nil: nobody does.
+	Timeline *timeline.Recorder
 	// Strangers bounds who connects and does not authenticate.
 	Strangers probation.Limits
 	Log       *slog.Logger

@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/report"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // facts are the roles of this process, which its administration socket tells of; nil: it does not run here.
@@ -31,6 +32,8 @@ type facts struct {
 	// kube is how the pods are counted, now; with agent those of this node, else all.
 	kube  func() *rest.Config
 	agent bool
+	// timeline is what is remembered of pods' starts.
+	timeline *timeline.Recorder
 }
 
 // socketName is the name of this process's socket: processes that run roles of one node beside each other have one each.
@@ -51,6 +54,9 @@ func (o *Options) serveAdmin(f facts) func(context.Context) error {
 		cfg := admin.Config{Socket: filepath.Join(o.Config.RunDir, f.socketName()), Status: t.status, Log: o.Log.With("role", "admin")}
 		if f.devices != nil {
 			cfg.Devices = f.devices
+		}
+		if f.timeline != nil {
+			cfg.Trace = t.trace
 		}
 		s, err := admin.New(cfg)
 		if err != nil {
@@ -151,13 +157,21 @@ func (t *teller) pods(ctx context.Context, s *protocol.Status) {
 	s.Pods = countPods(all)
 }
 
-func (t *teller) ask(ctx context.Context) (pods []v1.Pod, version string, err error) {
+// answers says whether the API server of this process, where there is one, may be asked.
+func (t *teller) answers() error {
 	if t.api != nil {
 		select {
 		case <-t.api.Ready():
 		default:
-			return nil, "", errors.New("it is not ready yet")
+			return errors.New("it is not ready yet")
 		}
+	}
+	return nil
+}
+
+func (t *teller) ask(ctx context.Context) (pods []v1.Pod, version string, err error) {
+	if err := t.answers(); err != nil {
+		return nil, "", err
 	}
 	kube, err := kubernetes.NewForConfig(t.kube()) // it shares the connections of earlier ones
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -129,6 +130,25 @@ func TestTheStatusOfAnAPIServer(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("problems %+v", s.Problems)
+	}
+	askTrace(t, asked)
+}
+
+// askTrace: an API server alone remembers its part of a pod's start, and says whose the rest is.
+func askTrace(t *testing.T, asked *client.Client) {
+	t.Helper()
+	got, err := asked.Trace(t.Context(), "default", "a")
+	if err != nil || got.UID == "" || len(got.Steps) != 2 || got.Steps[0].Step != "POST" || got.Steps[1].Step != "store" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if post, store := got.Steps[0], got.Steps[1]; post.End == nil || store.End == nil || post.End.Before(post.Begin) || store.Begin.Before(*post.End) || store.End.Before(store.Begin) {
+		t.Errorf("%+v", got.Steps)
+	}
+	if len(got.NotAsked) != 1 || got.NotAsked[0].Why != "the role agent does not run in this process" {
+		t.Errorf("not asked: %+v", got.NotAsked)
+	}
+	if _, err := asked.Trace(t.Context(), "default", "none"); !errdefs.IsNotFound(err) || err.Error() != "there is no pod default/none: see 'kubectl get pods -A'" {
+		t.Errorf("of a pod that is not there: %v", err)
 	}
 }
 

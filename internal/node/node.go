@@ -33,6 +33,7 @@ import (
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/state"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // Options says what to run.
@@ -49,6 +50,8 @@ type Options struct {
 
 	// garbageRoom is how much garbage the process may make between two collections (proc.Tidy).
 	garbageRoom uint64
+	// timeline remembers how pods' starts go; each role of the process notes its part.
+	timeline *timeline.Recorder
 }
 
 // apiGarbageRoom is that of a process with an API server, where each request leaves 50 to 100 kB behind. Under load it takes up to so much more
@@ -60,7 +63,7 @@ const cleanupTime = 60 * time.Second
 
 // Up runs the whole node: API server, controllers, devices, runtime and agent.
 func Up(ctx context.Context, o Options) (err error) {
-	o.garbageRoom = apiGarbageRoom
+	o.garbageRoom, o.timeline = apiGarbageRoom, timeline.New(timeline.Config{})
 	unlock, err := o.enter(allParts...)
 	if err != nil {
 		return err
@@ -89,7 +92,9 @@ func Up(ctx context.Context, o Options) (err error) {
 	// The roles stop in the order agent, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
 	kube := api.NodeConfig(o.Config.NodeName)
-	stages.run("admin", o.serveAdmin(facts{api: api, runtime: rt, devices: dev, kube: func() *rest.Config { return kube }, agent: true}))
+	stages.run("admin", o.serveAdmin(facts{
+		api: api, runtime: rt, devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline,
+	}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
 	stages.run("controllers", o.controllers(api, o.noteReady()))
@@ -140,7 +145,7 @@ func Runtime(ctx context.Context, o Options) (err error) {
 
 // APIServer runs the API server and the controllers alone, for anybody's client.
 func APIServer(ctx context.Context, o Options) (err error) {
-	o.garbageRoom = apiGarbageRoom
+	o.garbageRoom, o.timeline = apiGarbageRoom, timeline.New(timeline.Config{})
 	unlock, err := o.enter(partAPIServer)
 	if err != nil {
 		return err
@@ -151,7 +156,7 @@ func APIServer(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	stages := newStages(ctx)
-	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig}))
+	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig, timeline: o.timeline}))
 	stages.run("apiserver", api.Run)
 	stages.run("controllers", o.controllers(api, nil))
 	stages.run("ready", func(ctx context.Context) error {
@@ -169,6 +174,7 @@ type Credentials struct{ ServingCert, ServingKey, ClientCA string }
 
 // Agent runs the agent and the devices alone, against an API server and a CRI runtime of anybody's.
 func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) (err error) {
+	o.timeline = timeline.New(timeline.Config{})
 	unlock, err := o.enter(partAgent)
 	if err != nil {
 		return err
@@ -184,7 +190,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	}
 	defer closeDevices()
 	stages := newStages(ctx)
-	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true}))
+	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		return o.runAgent(ctx, kube, nil, dev, cred, logs)
@@ -223,7 +229,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 			PolicyFile: c.APIServer.Audit.PolicyFile, LogPath: c.APIServer.Audit.LogPath, MaxSize: int(c.APIServer.Audit.LogMaxSize),
 			MaxBackups: int(*c.APIServer.Audit.LogMaxBackups), MaxAge: int(c.APIServer.Audit.LogMaxAge),
 		},
-		EtcdTick: c.APIServer.EtcdTick.Duration, EtcdQuota: quota, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()},
+		EtcdTick: c.APIServer.EtcdTick.Duration, EtcdQuota: quota, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()}, Timeline: o.timeline,
 		Log: o.Log.With("role", "apiserver"),
 	})
 }
@@ -271,7 +277,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: c.Agent.ClusterDNS, ClusterDomain: c.Agent.ClusterDomain,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Version: o.Version, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err

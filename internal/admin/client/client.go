@@ -52,6 +52,11 @@ func (c *Client) Status(ctx context.Context) (s protocol.Status, err error) {
 	return s, c.get(ctx, protocol.StatusPath, nil, &s)
 }
 
+// Trace returns how a pod's start went, as far as the process knows.
+func (c *Client) Trace(ctx context.Context, namespace, pod string) (t protocol.Trace, err error) {
+	return t, c.get(ctx, protocol.TracePath, url.Values{protocol.NamespaceParam: {namespace}, protocol.PodParam: {pod}}, &t)
+}
+
 // WatchDevices calls f with each event, in order, until ctx ends, f returns an error, or the node ends: the error says which.
 func (c *Client) WatchDevices(ctx context.Context, resource string, f func(report.Event) error) error {
 	query := of(resource)

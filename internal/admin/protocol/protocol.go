@@ -4,6 +4,7 @@
 //	GET /v1/devices[?resource=NAME]             -> report.List; 404 for a resource that has no devices
 //	GET /v1/devices?watch=true[&resource=NAME]  -> report.Event, report.Event, ...: a line each, until one side ends it
 //	GET /v1/status                              -> Status
+//	GET /v1/trace?namespace=NAME&pod=NAME       -> Trace; 404 for a pod that is not remembered, 501 where nobody knows pods
 //
 // An answer that is no 200 has an Error. A field that one side does not know is passed over, so that a command and a node of different versions
 // understand each other; what would change the meaning of a field gets a path of another version.
@@ -24,6 +25,7 @@ const (
 const (
 	DevicesPath = "/v1/devices"
 	StatusPath  = "/v1/status"
+	TracePath   = "/v1/trace"
 )
 
 // The parameters of DevicesPath.
@@ -32,6 +34,12 @@ const (
 	ResourceParam = "resource"
 	// WatchParam, "true", asks for a stream of events.
 	WatchParam = "watch"
+)
+
+// The parameters of TracePath: the pod's name, and its namespace.
+const (
+	NamespaceParam = "namespace"
+	PodParam       = "pod"
 )
 
 // Error is the body of an answer that is no success. Its class is the HTTP status, as github.com/containerd/errdefs/pkg/errhttp has it.
@@ -134,7 +142,7 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// Unknown is a part of Status that is left out.
+// Unknown is a part of a Status or a Trace that is left out.
 type Unknown struct {
 	What string `json:"what"`
 	Why  string `json:"why"`

@@ -27,3 +27,18 @@ func TestTheFormat(t *testing.T) {
 		t.Errorf("read as %+v, %v", got, err)
 	}
 }
+
+func TestTheFormatOfATrace(t *testing.T) {
+	const golden = `{"namespace":"n","pod":"p","uid":"u","steps":[{"step":"POST","begin":"1970-01-01T00:00:01Z","end":"1970-01-01T00:00:02Z"},` +
+		`{"step":"CRI PullImage","container":"a","part":true,"begin":"1970-01-01T00:00:02Z","outcome":"ErrImagePull"}],"dropped":3,"notAsked":[{"what":"bind","why":"so"}]}`
+	end := time.Unix(2, 0).UTC()
+	want := Trace{Namespace: "n", Pod: "p", UID: "u", Steps: []Step{{Step: "POST", Begin: time.Unix(1, 0).UTC(), End: &end},
+		{Step: "CRI PullImage", Container: "a", Part: true, Begin: end, Outcome: "ErrImagePull"}}, Dropped: 3, NotAsked: []Unknown{{"bind", "so"}}}
+	if raw, err := json.Marshal(want); err != nil || string(raw) != golden {
+		t.Errorf("written as %s, %v", raw, err)
+	}
+	var got Trace
+	if err := json.Unmarshal([]byte(golden), &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read as %+v, %v", got, err)
+	}
+}

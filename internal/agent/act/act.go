@@ -24,8 +24,11 @@ type Pod struct {
 // For makes what acts for the pod of a UID.
 func For(cfg Config, uid string) *Pod { return &Pod{cfg: cfg, uid: uid} }
 
+// doer carries out the actions of a verb.
+type doer = func(p *Pod, ctx context.Context, pod *v1.Pod, a plan.Action) error
+
 // verbs carry the actions out.
-var verbs = map[plan.Verb]func(p *Pod, ctx context.Context, pod *v1.Pod, a plan.Action) error{
+var verbs = map[plan.Verb]doer{
 	plan.GrantDevices:    ofPod((*Pod).grantDevices),
 	plan.MakeVolumes:     ofPod((*Pod).makeVolumes),
 	plan.UpdateVolumes:   ofPod((*Pod).updateVolumes),
@@ -55,6 +58,13 @@ func (p *Pod) Do(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	if !ok {
 		return errors.New("unknown action " + string(a.Verb))
 	}
+	step := p.cfg.Timeline.Begin(p.uid, string(a.Verb), a.Container)
+	err := atPoints(ctx, p, pod, a, do)
+	step.End(outcome(ctx, err))
+	return err
+}
+
+func atPoints(ctx context.Context, p *Pod, pod *v1.Pod, a plan.Action, do doer) error {
 	point := "agent/" + string(a.Verb)
 	if err := failpoint.Hit(point + "/begun"); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/agent/services"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // Devices grants devices to containers.
@@ -96,5 +97,7 @@ type Config struct {
 	CgroupRoot, LogsDir string
 	// ResolvConf is the host's resolver configuration that pods get.
 	ResolvConf string
-	Log        *slog.Logger
+	// Timeline remembers how pods' starts go; nil: nobody does.
+	Timeline *timeline.Recorder
+	Log      *slog.Logger
 }

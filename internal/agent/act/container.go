@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // startContainer gets the image, creates the container and starts it.
@@ -42,13 +43,21 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	}
 	// What is mounted by a part of a volume is held for the runtime until it has it.
 	defer p.cfg.Volumes.ReleaseMounts(p.uid, c.Name)
-	cfg, err := p.containerConfig(ctx, pod, c, a, image, shown)
+	var cfg *criv1.ContainerConfig
+	err = p.call(ctx, timeline.Configure, c.Name, func() (err error) {
+		cfg, err = p.containerConfig(ctx, pod, c, a, image, shown)
+		return err
+	})
 	if err != nil {
 		return p.failedToStart(ctx, pod, c, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	id, err := p.createContainer(ctx, c, &criv1.CreateContainerRequest{PodSandboxId: a.Sandbox.ID, Config: cfg, SandboxConfig: sandbox})
+	var id string
+	err = p.call(ctx, timeline.CallCreateContainer, c.Name, func() (err error) {
+		id, err = p.createContainer(ctx, c, &criv1.CreateContainerRequest{PodSandboxId: a.Sandbox.ID, Config: cfg, SandboxConfig: sandbox})
+		return err
+	})
 	if err != nil {
 		return p.failedToStart(ctx, pod, c, err)
 	}
@@ -56,7 +65,11 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	if err := failpoint.Hit("agent/StartContainer/created"); err != nil {
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, err))
 	}
-	if _, err := p.cfg.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: id}); err != nil {
+	err = p.call(ctx, timeline.CallStartContainer, c.Name, func() error {
+		_, err := p.cfg.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: id})
+		return err
+	})
+	if err != nil {
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, errors.New(text(err))))
 	}
 	p.Event(pod, c.Name, v1.EventTypeNormal, "Started", "Container started")

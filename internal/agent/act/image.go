@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // imageWork gets the images that one container needs, and keeps them until release.
@@ -100,7 +101,11 @@ func (w *imageWork) ensure(ctx context.Context, ref string, policy v1.PullPolicy
 func (w *imageWork) present(ctx context.Context, ref string, policy v1.PullPolicy) (*criv1.Image, error) {
 	// The API server has set the policy, unless it serves no defaults.
 	if policy != v1.PullAlways {
-		image, err := w.imageStatus(ctx, ref)
+		var image *criv1.Image
+		err := w.call(ctx, timeline.InspectImage, w.container.Name, func() (err error) {
+			image, err = w.imageStatus(ctx, ref)
+			return err
+		})
 		if err != nil {
 			w.warn("InspectFailed", fmt.Sprintf("Failed to inspect image %q: %s", ref, err))
 			return nil, ofImage(ref, plan.ReasonImageInspect, err)
@@ -144,8 +149,12 @@ func (w *imageWork) pull(ctx context.Context, ref string) (*criv1.Image, error) 
 	reason := plan.ReasonErrImagePull
 	for _, auth := range creds {
 		// No limit but the pod's life: how long a pull may take is the runtime's to judge.
-		resp, err := w.cfg.Runtime.Images.PullImage(ctx, &criv1.PullImageRequest{
-			Image: &criv1.ImageSpec{Image: ref, UserSpecifiedImage: ref, Annotations: w.pod.Annotations}, Auth: auth, SandboxConfig: w.sandbox,
+		var resp *criv1.PullImageResponse
+		err := w.call(ctx, timeline.CallPullImage, w.container.Name, func() (err error) {
+			resp, err = w.cfg.Runtime.Images.PullImage(ctx, &criv1.PullImageRequest{
+				Image: &criv1.ImageSpec{Image: ref, UserSpecifiedImage: ref, Annotations: w.pod.Annotations}, Auth: auth, SandboxConfig: w.sandbox,
+			})
+			return err
 		})
 		if err != nil {
 			reason = pullReason(text(err))

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 func (p *Pod) sandboxConfig(pod *v1.Pod, attempt uint32) *criv1.PodSandboxConfig {
@@ -62,7 +63,10 @@ func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) err
 		handler, err = p.runtimeHandler(ctx, pod)
 	}
 	if err == nil {
-		_, err = p.cfg.Runtime.RunPodSandbox(ctx, &criv1.RunPodSandboxRequest{Config: podspec.Sandbox(in), RuntimeHandler: handler})
+		err = p.call(ctx, timeline.CallRunSandbox, "", func() error {
+			_, err := p.cfg.Runtime.RunPodSandbox(ctx, &criv1.RunPodSandboxRequest{Config: podspec.Sandbox(in), RuntimeHandler: handler})
+			return err
+		})
 	}
 	if err != nil {
 		if !errors.Is(ctx.Err(), context.Canceled) {

@@ -10,18 +10,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // BindingREST is the storage of pods/binding: creating a Binding gives the pod its node, once.
-type BindingREST struct{ store *genericregistry.Store }
+type BindingREST struct {
+	store    *genericregistry.Store
+	timeline *timeline.Recorder
+}
 
 var (
 	_ rest.NamedCreater                   = &BindingREST{}
@@ -65,6 +71,7 @@ func (r *BindingREST) Create(ctx context.Context, name string, obj runtime.Objec
 }
 
 func (r *BindingREST) bind(ctx context.Context, name string, binding *corev1.Binding, dryRun bool) error {
+	begun := time.Now()
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
 		return err
@@ -80,9 +87,11 @@ func (r *BindingREST) bind(ctx context.Context, name string, binding *corev1.Bin
 		}
 	}
 	var refusal error
+	var uid types.UID
 	err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, preconditions,
 		storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
 			pod := obj.(*corev1.Pod)
+			uid = pod.UID
 			refusal = assign(pod, binding, time.Now())
 			return pod, refusal
 		}), dryRun, nil)
@@ -95,6 +104,9 @@ func (r *BindingREST) bind(ctx context.Context, name string, binding *corev1.Bin
 		return apierrors.NewConflict(corev1.Resource("pods/binding"), name, err)
 	case err != nil:
 		return apierrors.NewInternalError(err)
+	}
+	if !dryRun {
+		noteBind(ctx, r.timeline, uid, genericrequest.NamespaceValue(ctx), name, begun)
 	}
 	return nil
 }

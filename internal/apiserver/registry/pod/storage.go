@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/timeline"
 )
 
 // Storage holds the REST storages of pods and their subresources. They share one connection to the store.
@@ -35,6 +36,8 @@ type Config struct {
 	Agents Agents
 	// Authorizer is that of the server: some requests for a subresource need more than their own verb.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Timeline remembers when pods were made and bound; nil: nobody does.
+	Timeline *timeline.Recorder
 }
 
 // NewStorage opens the storages of pods.
@@ -57,6 +60,7 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 		Indexers:    &cache.Indexers{storage.FieldIndex(nodeNameField): nodeNameIndex},
 	}
 	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy, store.ResetFieldsStrategy = s, s, s, s
+	store.BeginCreate = noteCreate(cfg.Timeline)
 	if err := store.CompleteWithOptions(options); err != nil {
 		return Storage{}, fmt.Errorf("storage of pods: %w", err)
 	}
@@ -66,7 +70,7 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 	return Storage{
 		Pod:         objects,
 		Status:      status,
-		Binding:     &BindingREST{store},
+		Binding:     &BindingREST{store, cfg.Timeline},
 		Eviction:    &EvictionREST{objects, status},
 		Ephemeral:   newEphemeralContainersREST(store, s),
 		Log:         &LogREST{locator: locator},

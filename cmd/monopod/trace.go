@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/internal/admin/client"
+	"monopod.dev/monopod/internal/admin/protocol"
+)
+
+func newTraceCommand() *cobra.Command {
+	var socket, format, namespace string
+	cmd := &cobra.Command{
+		Use:   "trace POD",
+		Short: "Where did the time of a pod's start go?",
+		Long: `Prints the time line of a pod's start, step by step with milliseconds, from the API's POST to the first line of each container's log. It asks
+the running node over its administration socket, which only root reaches. Of roles that were started apart with one run directory
+('monopod node', 'monopod apiserver') all are asked, and what they know is put together.
+
+OFFSET is when a step began and TOOK how long it took, both in milliseconds; '>' is a step that is still under way. Steps of one action are
+indented below it. A line that begins with '-' is a gap: nothing that the node knows of was under way, and it ended with the step that it
+names. The bars draw the same: '=' a step, '|' a moment, '.' a gap.
+
+  POST                  the request that makes the pod, from its arrival: who asks, may they, admission
+  store, bind           the pod is valid and on the API server's disk; the pod gets its node
+  seen by the agent     the agent has heard of the pod
+  GrantDevices ...      the agent's actions, and what they consist of; 'CRI ...' is a call of the runtime
+  runs                  the runtime has said that the container runs
+  status set, written   a status is handed to who writes it; its way to the API server, until that has it
+  first log line        the first line of the container's log, by its own time stamp
+
+A step that did not go well says why in a word; 'kubectl describe pod' has the sentences.
+
+The start is over when the pod is ready or has ended: later steps are not remembered. The node remembers the newest 500 pods since its own
+start, in memory, and the first 64 steps of each.
+
+Exit codes: 0 when the time line was printed; 1 when there is no such pod, it is too old to be remembered, or no node answers; 2 for a
+command line that cannot be used.`,
+		Example: `  monopod trace web
+  monopod trace web -n shop
+  monopod trace web -o json | jq '.steps[] | select(.step == "runs") | .offsetMilliseconds'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &usageError{fmt.Errorf("%d arguments: name one pod; see 'monopod trace --help'", len(args))}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := askTrace(cmd.Context(), socket, namespace, strings.TrimPrefix(args[0], "pod/"))
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			if format != asTable {
+				return printValue(cmd.OutOrStdout(), format, measured(t, now))
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), traceScreen(t, now))
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "the pod's `NAMESPACE`")
+	adminSocketFlag(cmd, &socket)
+	formatFlag(cmd, &format, asTable, asJSON, asYAML)
+	return cmd
+}
+
+// askTrace asks the process at a socket; where that is where a node is looked for, also those that run other roles of it in the same directory.
+func askTrace(ctx context.Context, socket, namespace, pod string) (protocol.Trace, error) {
+	sockets := []string{socket}
+	if dir, name := filepath.Split(socket); name == protocol.SocketName {
+		sockets = append(sockets, filepath.Join(dir, protocol.APIServerSocketName))
+	}
+	var all []protocol.Trace
+	var first error
+	var without []protocol.Unknown
+	for _, path := range sockets {
+		err := withNode(path, func(c *client.Client) error {
+			t, err := c.Trace(ctx, namespace, pod)
+			if err == nil {
+				all = append(all, t)
+			}
+			return err
+		})
+		switch {
+		case err == nil || notThere(err):
+		case errdefs.IsNotFound(err):
+			without = append(without, protocol.Unknown{What: filepath.Base(path), Why: err.Error()})
+		default:
+			return protocol.Trace{}, err
+		}
+		if first == nil || notThere(first) && err != nil && !notThere(err) {
+			first = err
+		}
+	}
+	if len(all) == 0 {
+		return protocol.Trace{}, first
+	}
+	t := oneTrace(all)
+	t.NotAsked = append(t.NotAsked, without...)
+	return t, nil
+}
+
+// oneTrace puts together what the processes of one node know of the newest pod of the name.
+func oneTrace(all []protocol.Trace) protocol.Trace {
+	newest := slices.MaxFunc(all, func(a, b protocol.Trace) int { return begun(a).Compare(begun(b)) })
+	same := slices.DeleteFunc(all, func(t protocol.Trace) bool { return t.UID != newest.UID })
+	one := protocol.Trace{Namespace: newest.Namespace, Pod: newest.Pod, UID: newest.UID, Steps: []protocol.Step{}, NotAsked: []protocol.Unknown{}}
+	for i, t := range same {
+		one.Steps = append(one.Steps, t.Steps...)
+		one.Dropped += t.Dropped
+		for _, u := range t.NotAsked {
+			known := slices.ContainsFunc(same, func(o protocol.Trace) bool {
+				return !slices.ContainsFunc(o.NotAsked, func(v protocol.Unknown) bool { return v.What == u.What })
+			})
+			told := slices.ContainsFunc(same[:i], func(o protocol.Trace) bool {
+				return slices.ContainsFunc(o.NotAsked, func(v protocol.Unknown) bool { return v.What == u.What })
+			})
+			if !known && !told {
+				one.NotAsked = append(one.NotAsked, u)
+			}
+		}
+	}
+	slices.SortStableFunc(one.Steps, func(a, b protocol.Step) int { return a.Begin.Compare(b.Begin) })
+	return one
+}
+
+func begun(t protocol.Trace) time.Time {
+	if len(t.Steps) == 0 {
+		return time.Time{}
+	}
+	return t.Steps[0].Begin
+}
+
+// measuredTrace is a trace with its times as numbers.
+type measuredTrace struct {
+	protocol.Trace
+	Steps []measuredStep `json:"steps"`
+}
+
+// measuredStep is a step with its times as numbers.
+type measuredStep struct {
+	protocol.Step
+	// Offset is when it began, Took how long it took, or has taken until now.
+	Offset float64 `json:"offsetMilliseconds"`
+	Took   float64 `json:"milliseconds"`
+}
+
+func measured(t protocol.Trace, now time.Time) measuredTrace {
+	m := measuredTrace{Trace: t, Steps: []measuredStep{}}
+	for _, s := range t.Steps {
+		m.Steps = append(m.Steps, measuredStep{Step: s, Offset: milliseconds(s.Begin.Sub(begun(t))), Took: milliseconds(ended(s, now).Sub(s.Begin))})
+	}
+	return m
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// ended is when a step had ended, or now.
+func ended(s protocol.Step, now time.Time) time.Time {
+	if s.End == nil {
+		return now
+	}
+	return *s.End
+}
+
+// The columns of the table, in characters: together 80.
+const (
+	offsetWide    = 9
+	tookWide      = 8
+	stepWide      = 26
+	containerWide = 14
+	barWide       = 18
+)
+
+// A gap is shown from this time on, or from this part of the whole, whichever is longer.
+const (
+	leastGap     = 500 * time.Microsecond
+	leastGapPart = 100
+)
+
+func traceScreen(t protocol.Trace, now time.Time) string {
+	var b strings.Builder
+	from := begun(t)
+	fmt.Fprintf(&b, "POD        %s/%s, UID %s\n", oneLine(t.Namespace), oneLine(t.Pod), oneLine(t.UID))
+	if len(t.Steps) > 0 {
+		fmt.Fprintf(&b, "BEGUN      %s, %s\n\n", from.Local().Format("2006-01-02 15:04:05.000"), humanAge(from, now))
+		fmt.Fprintf(&b, "%*s %*s  %-*s %s\n", offsetWide, "OFFSET ms", tookWide, "TOOK ms", stepWide, "STEP", "CONTAINER")
+	}
+	last := from
+	for _, s := range t.Steps {
+		last = maxTime(last, ended(s, now))
+	}
+	draw := drawing{from: from, whole: last.Sub(from)}
+	busy := from
+	for _, s := range t.Steps {
+		if gap := s.Begin.Sub(busy); gap >= max(leastGap, draw.whole/leastGapPart) {
+			draw.row(&b, busy, s.Begin, "", "- until "+s.Step, s.Container, '.')
+		}
+		name, mark, sign := s.Step, '=', ""
+		if s.Part {
+			name = "  " + name
+		}
+		if s.Outcome != "" {
+			name += ": " + s.Outcome
+		}
+		if s.End == nil {
+			sign = ">"
+		} else if s.End.Equal(s.Begin) {
+			mark = '|'
+		}
+		draw.row(&b, s.Begin, ended(s, now), sign, name, s.Container, mark)
+		busy = maxTime(busy, ended(s, now))
+	}
+	if t.Dropped > 0 {
+		fmt.Fprintf(&b, "\nNOT KEPT   %d later steps\n", t.Dropped)
+	}
+	for i, u := range t.NotAsked {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "NOT ASKED  %s: %s\n", oneLine(u.What), oneLine(u.Why))
+	}
+	return trimLines(b.String())
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// drawing is the scale of the bars.
+type drawing struct {
+	from  time.Time
+	whole time.Duration
+}
+
+func (d drawing) row(w io.Writer, begin, end time.Time, sign, step, container string, mark rune) {
+	took := ""
+	if mark != '|' {
+		took = fmt.Sprintf("%s%.1f", sign, milliseconds(end.Sub(begin)))
+	}
+	fmt.Fprintf(w, "%*.1f %*s  %-*s %-*s %s\n", offsetWide, milliseconds(begin.Sub(d.from)), tookWide, took,
+		stepWide, cut(step, stepWide), containerWide, cut(container, containerWide), d.bar(begin, end, mark))
+}
+
+// bar is at least one character, also of what took no time.
+func (d drawing) bar(begin, end time.Time, mark rune) string {
+	at := func(t time.Time) int { return int(t.Sub(d.from) * barWide / max(d.whole, 1)) }
+	from := min(at(begin), barWide-1)
+	return strings.Repeat(" ", from) + strings.Repeat(string(mark), max(at(end)-from, 1))
+}
+
+// cut makes a text fit into a column.
+func cut(s string, wide int) string {
+	if s = oneLine(s); len(s) > wide {
+		return s[:wide-2] + ".."
+	}
+	return s
+}

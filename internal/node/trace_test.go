@@ -1,0 +1,100 @@
+package node
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"k8s.io/client-go/rest"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/timeline"
+)
+
+// agentTeller is what an agent alone tells; its API server answers each question for a pod with body.
+func agentTeller(t *testing.T, code int, body string) *teller {
+	t.Helper()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(body)) // a test that gets none fails by that
+	}))
+	t.Cleanup(api.Close)
+	c := &v1alpha1.NodeConfiguration{}
+	c.Agent.PodLogsDir = t.TempDir()
+	return &teller{config: &Options{Config: c}, facts: facts{
+		agent: true, kube: func() *rest.Config { return &rest.Config{Host: api.URL} }, timeline: timeline.New(timeline.Config{}),
+	}}
+}
+
+// TestTraceOfAnAgent: the first line of each container's log is the end of its start.
+func TestTraceOfAnAgent(t *testing.T) {
+	a := agentTeller(t, http.StatusNotFound, "")
+	a.timeline.Open("u", "ns", "p")
+	a.timeline.Once("u", timeline.Seen, "")
+	a.timeline.Begin("u", "StartContainer", "a").End("")
+	a.timeline.Begin("u", timeline.CallCreateContainer, "a").End("ErrImagePull")
+	a.timeline.Begin("u", "StartContainer", "silent")
+	a.timeline.Once("u", timeline.Runs, "linked")
+	dir := filepath.Join(a.config.Config.Agent.PodLogsDir, "ns_p_u")
+	logged := time.Now().Add(time.Minute).UTC()
+	for name, write := range map[string]func(string) error{
+		"a": func(f string) error {
+			return os.WriteFile(f, []byte(logged.Format(time.RFC3339Nano)+" stdout F hello\n"), 0o600)
+		},
+		"silent": func(f string) error { return os.WriteFile(f, nil, 0o600) },
+		"linked": func(f string) error { return os.Symlink("/etc/passwd", f) },
+		"other":  func(f string) error { return os.WriteFile(f, []byte("of no step"), 0o600) },
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(filepath.Join(dir, name, "0.log")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := a.trace(t.Context(), "ns", "p")
+	if err != nil || len(got.Steps) != 6 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	first := got.Steps[5]
+	if first.Step != timeline.FirstLog || first.Container != "a" || !first.Begin.Equal(logged) || first.End == nil || !first.End.Equal(logged) {
+		t.Errorf("%+v", first)
+	}
+	for _, s := range got.Steps {
+		if s.Part != (s.Step == timeline.CallCreateContainer) || (s.End == nil) != (s.Container == "silent") || (s.Outcome == "ErrImagePull") != s.Part {
+			t.Errorf("%+v", s)
+		}
+	}
+	if n := got.NotAsked; len(n) != 2 || n[0] != (protocol.Unknown{What: "POST, store, bind", Why: "the role apiserver does not run in this process"}) ||
+		n[1].What != "first log line of linked" || !strings.Contains(n[1].Why, "symbolic link") {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestNotRemembered(t *testing.T) {
+	status := func(code int, reason string) (int, string) {
+		return code, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "` + reason + `", "message": "so it is", "code": 0}`
+	}
+	pod := func(at time.Time) (int, string) {
+		return http.StatusOK, `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "ns", "creationTimestamp": "` + at.UTC().Format(time.RFC3339) + `"}}`
+	}
+	for want, answer := range map[string]func() (int, string){
+		"there is no pod ns/p: see 'kubectl get pods -A'": func() (int, string) { return status(http.StatusNotFound, "NotFound") },
+		"whether there is one cannot be asked now: ":      func() (int, string) { return status(http.StatusForbidden, "Forbidden") },
+		", before this process began, at ":                func() (int, string) { return pod(time.Now().Add(-time.Hour)) },
+		"is not among the newest 500 pods":                func() (int, string) { return pod(time.Now().Add(time.Hour)) },
+	} {
+		code, body := answer()
+		a := agentTeller(t, code, body)
+		if _, err := a.trace(t.Context(), "ns", "p"); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

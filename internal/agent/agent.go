@@ -28,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/server"
+	"monopod.dev/monopod/internal/agent/shutdown"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/worker"
@@ -62,6 +63,8 @@ type Config struct {
 	// MaxPods is the node's capacity of pods.
 	MaxPods int
 	Images  Images
+	// Shutdown ends the pods with the machine, or when it is asked to; nil: nothing does.
+	Shutdown *shutdown.Manager
 	// Version is monopod's version.
 	Version string
 	Log     *slog.Logger
@@ -137,11 +140,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	events.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: a.kube.CoreV1().Events("")})
 	defer events.Shutdown()
 	recorder := events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
+	down := a.cfg.Shutdown
+	if down == nil {
+		down = shutdown.New(shutdown.Config{Log: a.log})
+	}
 	// The UID of a node in its agent's events is its name, by which kubectl finds them.
 	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
 	reporter, err := nodestatus.New(nodestatus.Config{
 		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
-		Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: client.Condition,
+		Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir,
+		Fault: func(ctx context.Context) (string, error) {
+			fault, err := client.Condition(ctx)
+			return down.Fault(fault), err
+		},
 		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
 		Devices:        a.resources, Events: recorder, Ref: ref, Log: a.log,
 	})
@@ -159,6 +170,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer providers.Wait()
 	defer cancel()
 	p := a.newRoster(ctx, client, reporter, recorder, act.Config{Images: images, Providers: providers})
+	p.cfg.Shutdown = down
 	resources, err := a.podResources(p)
 	if err != nil {
 		return err
@@ -174,6 +186,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.cfg.Status.Run(ctx) })
 	wg.Go(func() { reporter.Run(ctx) })
+	wg.Go(func() { down.Run(ctx, &ending{p, reporter, recorder, ref}) })
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
 	wg.Go(func() { servePodResources(ctx, p, resources) })

@@ -46,9 +46,7 @@ type Config struct {
 	// Address is the bus's; empty: the system bus.
 	Address string
 	Node    Node
-	// Held is called whenever an inhibitor is held, nil: nobody wants to know.
-	Held func()
-	Log  *slog.Logger
+	Log     *slog.Logger
 }
 
 // Run watches logind until ctx ends.
@@ -204,9 +202,7 @@ func (w *watcher) hold(ctx context.Context, conn *dbus.Conn) error {
 	}
 	w.release()
 	w.lock = os.NewFile(uintptr(fd), "inhibitor")
-	if w.Held != nil {
-		w.Held()
-	}
+	w.Log.Info("systemd-logind waits for the pods when the machine stops")
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // samples are values that each kind of setting takes.
-var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "NAME=VALUE,...": "a=b", "PATTERN:N,...": "vendor.com/gpu=0:0:4,*/*:1"}
+var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "NAME=VALUE,...": "a=b", "PATTERN:N,...": "vendor.com/gpu=0:0:4,*/*:1", "PRIORITY:SECONDS,...": "0:20,1000:5"}
 
 // TestEverySettingIsAFlagAndIsDocumented: a key of the file, its flag and its row in docs/CONFIGURATION.md go together.
 func TestEverySettingIsAFlagAndIsDocumented(t *testing.T) {
@@ -88,7 +88,9 @@ func allKeys(t *testing.T) []string {
 	c := v1alpha1.NodeConfiguration{APIVersion: "x", Kind: "x", NodeName: "x", DataDir: "x", RunDir: "x", CgroupRoot: "x",
 		APIServer: v1alpha1.APIServer{BindAddress: "x", Port: &port, Kubeconfig: "x", TokenAuthFile: "x", ServiceAccountIssuers: []string{"x"},
 			ServiceAccountMaxTokenExpiration: v1alpha1.Duration{Duration: 1}, EtcdTick: v1alpha1.Duration{Duration: 1}, EtcdQuota: "x"},
-		Agent: v1alpha1.Agent{Address: "x", Port: &port, PodLogsDir: "x", MaxPods: 1},
+		Agent: v1alpha1.Agent{Address: "x", Port: &port, PodLogsDir: "x", MaxPods: 1,
+			ShutdownGracePeriod: v1alpha1.Duration{Duration: 1}, ShutdownGracePeriodCriticalPods: v1alpha1.Duration{Duration: 1},
+			ShutdownGracePeriodByPodPriority: []v1alpha1.ShutdownGracePeriodByPodPriority{{Priority: 1}}},
 		Runtime: v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x", Handlers: []v1alpha1.RuntimeHandler{{Name: "x"}}, SELinux: "x", DefaultMaskedPaths: true, IgnoreCDIAnnotations: true, LogRotation: v1alpha1.LogRotation{MaxSize: "x", MaxFiles: 2},
 			ImagePullProgressTimeout: &v1alpha1.Duration{Duration: 1},
 			Streaming:                v1alpha1.Streaming{Address: "x", Port: &port, IdleTimeout: &v1alpha1.Duration{Duration: 1}}},

@@ -1,6 +1,10 @@
 package agent
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -59,5 +63,8 @@ func (p *roster) restless() (pods []shutdown.Pod) {
 		}
 		pods = append(pods, shutdown.Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name, Priority: shutdown.Priority(pod), Ended: ended})
 	}
+	slices.SortFunc(pods, func(a, b shutdown.Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
+	})
 	return pods
 }

@@ -202,6 +202,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 		v.add("agent.maxPods", c.Agent.MaxPods, "be at least 1")
 	}
 	v.images(&c.Agent)
+	v.shutdown(&c.Agent)
 	v.tokens(&c.APIServer)
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")

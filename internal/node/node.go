@@ -24,6 +24,7 @@ import (
 	"monopod.dev/monopod/internal/agent"
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/pullauth"
+	"monopod.dev/monopod/internal/agent/shutdown"
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/controllers"
@@ -87,7 +88,8 @@ func Up(ctx context.Context, o Options) (err error) {
 	// The roles stop in the order agent, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
 	kube := api.NodeConfig(o.Config.NodeName)
-	stages.run("admin", o.serveAdmin(facts{api: api, runtime: rt, devices: dev, kube: func() *rest.Config { return kube }, agent: true}))
+	down := o.newShutdown()
+	stages.run("admin", o.serveAdmin(facts{api: api, runtime: rt, devices: dev, drain: o.drainer(down), kube: func() *rest.Config { return kube }, agent: true}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
 	stages.run("controllers", o.controllers(api, o.noteReady()))
@@ -98,7 +100,7 @@ func Up(ctx context.Context, o Options) (err error) {
 		}
 		cert, key, clientCA := api.AgentServingFiles()
 		reached := api.Advertised()
-		return o.runAgent(ctx, kube, &reached, dev, Credentials{cert, key, clientCA})
+		return o.runAgent(ctx, kube, &reached, dev, down, Credentials{cert, key, clientCA})
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -177,10 +179,11 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	}
 	defer closeDevices()
 	stages := newStages(ctx)
-	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true}))
+	down := o.newShutdown()
+	stages.run("admin", o.serveAdmin(facts{devices: dev, drain: o.drainer(down), kube: func() *rest.Config { return kube }, agent: true}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
-		return o.runAgent(ctx, kube, nil, dev, cred)
+		return o.runAgent(ctx, kube, nil, dev, down, cred)
 	})
 	return stages.wait()
 }
@@ -257,13 +260,13 @@ func (o *Options) newDevices() (*devices.Manager, func(), error) {
 }
 
 // runAgent runs the agent. reached is where its pods reach the API; nil: at the service kubernetes.
-func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *netip.AddrPort, dev *devices.Manager, cred Credentials) error {
+func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *netip.AddrPort, dev *devices.Manager, down *shutdown.Manager, cred Credentials) error {
 	c := o.Config
 	a, err := agent.New(agent.Config{
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), Images: agentImages(&c.Agent), Version: o.Version, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), Images: agentImages(&c.Agent), Shutdown: down, Version: o.Version, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err

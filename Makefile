@@ -32,7 +32,7 @@ MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 HOST_PKGS  := ./internal/agent/volumes ./internal/host/... ./internal/image/... ./internal/network/... ./internal/runtime/...
 UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|executor|host|image|network|runtime)(/|$$)|/cmd/monopod-executor$$|/test/(bench|crash|e2e|escape|podman|vm)(/|$$)')
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
-TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor
+TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor dbus-daemon
 BENCH_DEPS := containerd runc
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 

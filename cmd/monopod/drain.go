@@ -138,7 +138,7 @@ func (d *drain) result() error {
 	case !d.last.Known:
 		return fmt.Errorf("the time is over, and the node does not know yet which pods it has: it is being started, and its runtime or API server does not answer")
 	case len(d.last.Pods) > 0:
-		return fmt.Errorf("the time is over, and %d pods have not ended: %s", len(d.last.Pods), podNames(d.last.Pods))
+		return fmt.Errorf("the time is over, and these pods have not ended: %s", podNames(d.last.Pods))
 	}
 	_, err := fmt.Fprintln(d.out, "all pods have ended")
 	return err

@@ -97,7 +97,7 @@ func TestDrainCommand(t *testing.T) {
 
 func TestDrainCommandWhenTheTimeIsOver(t *testing.T) {
 	_, socket := serveDrain(t, going(1, web, critical), finished(web, critical))
-	if _, _, err := command(t.Context(), "drain", "--admin-socket", socket); err == nil || err.Error() != "the time is over, and 2 pods have not ended: default/web, kube-system/dns" {
+	if _, _, err := command(t.Context(), "drain", "--admin-socket", socket); err == nil || err.Error() != "the time is over, and these pods have not ended: default/web, kube-system/dns" {
 		t.Errorf("%v", err)
 	}
 	_, socket = serveDrain(t, going(1, web, critical))

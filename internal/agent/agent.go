@@ -130,6 +130,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
+	down := a.shutdown()
 
 	client, err := cri.Dial(cri.Config{Socket: a.cfg.CRISocket, Log: a.log})
 	if err != nil {
@@ -140,19 +141,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	events.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: a.kube.CoreV1().Events("")})
 	defer events.Shutdown()
 	recorder := events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
-	down := a.cfg.Shutdown
-	if down == nil {
-		down = shutdown.New(shutdown.Config{Log: a.log})
-	}
 	// The UID of a node in its agent's events is its name, by which kubectl finds them.
 	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
 	reporter, err := nodestatus.New(nodestatus.Config{
 		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
-		Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir,
-		Fault: func(ctx context.Context) (string, error) {
-			fault, err := client.Condition(ctx)
-			return down.Fault(fault), err
-		},
+		Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: down.Faults(client.Condition),
 		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
 		Devices:        a.resources, Events: recorder, Ref: ref, Log: a.log,
 	})

@@ -14,6 +14,13 @@ import (
 	"monopod.dev/monopod/internal/agent/worker"
 )
 
+func (a *Agent) shutdown() *shutdown.Manager {
+	if a.cfg.Shutdown != nil {
+		return a.cfg.Shutdown
+	}
+	return shutdown.New(shutdown.Config{Log: a.log})
+}
+
 // ending is what the agent does when the node shuts down.
 type ending struct {
 	roster   *roster

@@ -49,6 +49,8 @@ var layers = []layer{
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},
 	{"internal/agent/imagegc", nil, "which images go is a pure function"},
+	{"internal/agent/shutdown/turns", nil, "whose turn it is to end is a pure function"},
+	{"internal/agent/shutdown/logind", nil, "it knows systemd-logind, and of the node only that it is to get ready"},
 	{"internal/cdispec", nil, "those who count devices and those who inject them read the same specs"},
 	{"internal/devices", append([]string{"internal/cdispec", "internal/state", "internal/host"}, base...), "devices are usable without the agent"},
 	{"internal/devices/alloc", []string{"internal/devices/inventory"}, "the choice of devices is a pure function"},
@@ -80,7 +82,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/imagegc", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
+var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/imagegc", "internal/agent/shutdown/turns", "internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
 	"internal/devices/hostdevice", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the

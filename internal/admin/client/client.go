@@ -62,7 +62,8 @@ func (c *Client) WatchDevices(ctx context.Context, resource string, f func(repor
 	if err != nil {
 		return err
 	}
-	return each(ctx, c, resp, f)
+	defer resp.Body.Close()
+	return each(ctx, c, resp.Body, f)
 }
 
 // Drain has the node end its pods, and calls f with how far it is, again and again until it is finished, ctx ends, f returns an error, or the node ends: the
@@ -78,8 +79,9 @@ func (c *Client) Drain(ctx context.Context, req protocol.DrainRequest, wait bool
 	if err != nil {
 		return err
 	}
+	defer resp.Body.Close()
 	finished := false
-	err = each(ctx, c, resp, func(d protocol.Drain) error {
+	err = each(ctx, c, resp.Body, func(d protocol.Drain) error {
 		finished = !wait || d.Finished || !d.Active
 		return f(d)
 	})
@@ -90,9 +92,8 @@ func (c *Client) Drain(ctx context.Context, req protocol.DrainRequest, wait bool
 }
 
 // each calls f with each value of an answer of many lines. It never returns nil.
-func each[T any](ctx context.Context, c *Client, resp *http.Response, f func(T) error) error {
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
+func each[T any](ctx context.Context, c *Client, body io.Reader, f func(T) error) error {
+	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxEvent)
 	for lines.Scan() {
 		var v T

@@ -8,7 +8,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +48,7 @@ type Pod struct {
 type Node interface {
 	// Pods are those that have not come to rest; known false: it is not known yet which there are.
 	Pods() (pods []Pod, known bool)
-	// Changed tells all pods, and who reports the node, that Judge and Fault may answer otherwise.
+	// Changed tells all pods, and who reports the node, that Judge and Faults may answer otherwise.
 	Changed()
 	// Event tells of the node.
 	Event(message string)
@@ -160,17 +159,20 @@ func (m *Manager) Rested() {
 	}
 }
 
-// Fault adds to why the node is not ready; empty: it is.
-func (m *Manager) Fault(others string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.course == nil:
-		return others
-	case others == "":
-		return fault
+// Faults adds to those for which the node is not ready; empty: there are none.
+func (m *Manager) Faults(others func(context.Context) (string, error)) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		other, err := others(ctx)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		switch {
+		case m.course == nil || err != nil:
+			return other, err
+		case other == "":
+			return fault, nil
+		}
+		return other + ", " + fault, nil
 	}
-	return strings.Join([]string{others, fault}, ", ")
 }
 
 // poke has Run look. m.mu is held, or need not be.

@@ -200,9 +200,13 @@ func (w *watcher) hold(ctx context.Context, conn *dbus.Conn) error {
 	if err := call.Store(&fd); err != nil {
 		return fmt.Errorf("inhibitor of systemd-logind: %w", err)
 	}
+	level := slog.LevelInfo
+	if w.lock != nil { // which is no news
+		level = slog.LevelDebug
+	}
 	w.release()
 	w.lock = os.NewFile(uintptr(fd), "inhibitor")
-	w.Log.Info("systemd-logind waits for the pods when the machine stops")
+	w.Log.Log(ctx, level, "systemd-logind waits for the pods when the machine stops")
 	return nil
 }
 

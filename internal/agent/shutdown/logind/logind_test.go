@@ -17,6 +17,7 @@ import (
 
 	"github.com/godbus/dbus/v5"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,7 +96,10 @@ func (b *bus) connect() *dbus.Conn {
 }
 
 // lock is an inhibitor: a pipe, whose one end logind has, and the other who asked for it.
-type lock struct{ ours, theirs *os.File }
+type lock struct {
+	ours   *os.File
+	theirs int
+}
 
 // login is a logind.
 type login struct {
@@ -132,13 +136,13 @@ func (l *login) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) 
 	if l.stopping {
 		return 0, dbus.NewError("org.freedesktop.login1.OperationInProgress", []any{"The operation inhibition has been requested for is already running"})
 	}
-	ours, theirs, err := os.Pipe()
-	if err != nil {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
 	l.asked = append(l.asked, strings.Join([]string{what, who, why, mode}, ","))
-	l.held <- lock{ours, theirs}
-	return dbus.UnixFD(theirs.Fd()), nil
+	l.held <- lock{os.NewFile(uintptr(ends[0]), "inhibitor"), ends[1]}
+	return dbus.UnixFD(ends[1]), nil
 }
 
 type properties login
@@ -231,7 +235,9 @@ func (w *watched) holds(l *login) (released <-chan error) {
 	w.t.Helper()
 	f := await(w.t, "an inhibitor", l.held)
 	w.log.await(w.t, "systemd-logind waits")
-	f.theirs.Close() // it has arrived
+	if err := unix.Close(f.theirs); err != nil { // it has arrived
+		w.t.Error(err)
+	}
 	w.t.Cleanup(func() { f.ours.Close() })
 	done := make(chan error, 1)
 	go func() {
@@ -249,7 +255,7 @@ func (b *bus) run() *watched {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		Run(ctx, Config{Address: b.address, Node: n, Log: slog.New(slog.NewTextHandler(w.log, nil))})
+		Run(ctx, Config{Address: b.address, Node: n, Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	}()
 	w.stop = sync.OnceFunc(func() { cancel(); await(b.t, "the end", done) })
 	b.t.Cleanup(w.stop)
@@ -297,7 +303,7 @@ func TestALimit(t *testing.T) {
 	l := b.newLogin(5 * time.Second)
 	w := b.run()
 	w.log.await(t, "InhibitDelayMaxSec")
-	await(t, "an inhibitor", l.held).theirs.Close()
+	w.holds(l)
 	l.mu.Lock()
 	l.delay = 7 * time.Second
 	l.mu.Unlock()

@@ -32,7 +32,7 @@ MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 HOST_PKGS  := ./internal/agent/volumes ./internal/host/... ./internal/image/... ./internal/network/... ./internal/runtime/...
 UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|executor|host|image|network|runtime)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
-TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor containerd runc
+TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
 .PHONY: help run build test check test-unit test-host test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE

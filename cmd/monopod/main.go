@@ -71,7 +71,7 @@ anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
 		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
-		newStatusCommand(), newTraceCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand())
+		newStatusCommand(), newTraceCommand(), newDrainCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand())
 	return root
 }
 

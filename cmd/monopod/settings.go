@@ -109,6 +109,22 @@ func boolean(field func(*v1alpha1.NodeConfiguration) *bool) func(*v1alpha1.NodeC
 	}
 }
 
+// shutdownByPriority sets how long pods of each priority have.
+func shutdownByPriority(c *v1alpha1.NodeConfiguration, v string) error {
+	c.Agent.ShutdownGracePeriodByPodPriority = nil
+	for _, item := range strings.Split(v, ",") {
+		priority, seconds, _ := strings.Cut(item, ":")
+		p, errP := strconv.ParseInt(priority, 10, 32)
+		n, errN := strconv.ParseInt(seconds, 10, 64)
+		if errP != nil || errN != nil {
+			return fmt.Errorf("%q says nothing: use PRIORITY:SECONDS, such as 100000:10", item)
+		}
+		c.Agent.ShutdownGracePeriodByPodPriority = append(c.Agent.ShutdownGracePeriodByPodPriority,
+			v1alpha1.ShutdownGracePeriodByPodPriority{Priority: int32(p), ShutdownGracePeriodSeconds: n})
+	}
+	return nil
+}
+
 var settings = []setting{
 	{"node-name", "NAME", "name of the Node object (default: the host's name)", roleAny,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.NodeName })},
@@ -222,6 +238,15 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ImageCredentialProviderConfig })},
 	{"image-credential-provider-bin-dir", "DIR", "directory of the credential provider plugins' programs", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ImageCredentialProviderBinDir })},
+	{"shutdown-grace-period", "DURATION", "how long pods have to end when the machine stops, for which systemd-logind waits (default 0s: it is not asked to)", roleAgent,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			return c.Agent.ShutdownGracePeriod.UnmarshalText([]byte(v))
+		}},
+	{"shutdown-grace-period-critical-pods", "DURATION", "the last part of it, for pods of the priority classes system-*-critical (default 0s)", roleAgent,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			return c.Agent.ShutdownGracePeriodCriticalPods.UnmarshalText([]byte(v))
+		}},
+	{"shutdown-grace-period-by-pod-priority", "PRIORITY:SECONDS,...", "the same by priorities, the lowest first, in the place of the two others", roleAgent, shutdownByPriority},
 	{"cri-socket", "FILE", "unix socket of CRI (default RUN-DIR/cri.sock)", roleAgent | roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Socket })},
 	{"executor", "FILE", "the monopod-executor binary (default: beside monopod, else in $PATH)", roleRuntime,

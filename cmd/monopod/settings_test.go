@@ -11,7 +11,7 @@ import (
 )
 
 // samples are values that each kind of setting takes.
-var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "FACTOR": "0.9", "RESOURCE=QUANTITY,...": "cpu=200m,memory=1Gi", "NAME=VALUE,...": "a=b", "PATTERN:N,...": "vendor.com/gpu=0:0:4,*/*:1"}
+var samples = map[string]string{"PORT": "4711", "N": "7", "PERCENT": "7", "DURATION": "20ms", "NAME=FILE,...": "r=/x", "BOOL": "true", "FACTOR": "0.9", "RESOURCE=QUANTITY,...": "cpu=200m,memory=1Gi", "NAME=VALUE,...": "a=b", "PATTERN:N,...": "vendor.com/gpu=0:0:4,*/*:1", "PRIORITY:SECONDS,...": "0:20,1000:5"}
 
 // TestEverySettingIsAFlagAndIsDocumented: a key of the file, its flag and its row in docs/CONFIGURATION.md go together.
 func TestEverySettingIsAFlagAndIsDocumented(t *testing.T) {
@@ -89,7 +89,9 @@ func allKeys(t *testing.T) []string {
 		APIServer: v1alpha1.APIServer{BindAddress: "x", Port: &port, Kubeconfig: "x", TokenAuthFile: "x", ServiceAccountIssuers: []string{"x"},
 			ServiceAccountMaxTokenExpiration: v1alpha1.Duration{Duration: 1}, EtcdTick: v1alpha1.Duration{Duration: 1}, EtcdQuota: "x"},
 		Agent: v1alpha1.Agent{Address: "x", Port: &port, PodLogsDir: "x", ContainerLogsDir: "x", ClusterDNS: []string{"x"}, ClusterDomain: "x", MaxPods: 1, SystemReserved: map[string]string{"x": "1"}, KubeReserved: map[string]string{"x": "1"},
-			EnforceNodeAllocatable: []string{"x"}, MemorySwap: v1alpha1.MemorySwap{SwapBehavior: "x"}, MemoryThrottlingFactor: new(1.0), MemoryReservationPolicy: "x", SingleProcessOOMKill: new(true)},
+			EnforceNodeAllocatable: []string{"x"}, MemorySwap: v1alpha1.MemorySwap{SwapBehavior: "x"}, MemoryThrottlingFactor: new(1.0), MemoryReservationPolicy: "x", SingleProcessOOMKill: new(true),
+			ShutdownGracePeriod: v1alpha1.Duration{Duration: 1}, ShutdownGracePeriodCriticalPods: v1alpha1.Duration{Duration: 1},
+			ShutdownGracePeriodByPodPriority: []v1alpha1.ShutdownGracePeriodByPodPriority{{Priority: 1}}},
 		Runtime: v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x", Handlers: []v1alpha1.RuntimeHandler{{Name: "x"}}, SELinux: "x", DefaultMaskedPaths: true, IgnoreCDIAnnotations: true, LogRotation: v1alpha1.LogRotation{MaxSize: "x", MaxFiles: 2},
 			ImagePullProgressTimeout: &v1alpha1.Duration{Duration: 1},
 			Streaming:                v1alpha1.Streaming{Address: "x", Port: &port, IdleTimeout: &v1alpha1.Duration{Duration: 1}}},

@@ -20,6 +20,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET "+protocol.DevicesPath, s.edge(s.devices))
 	mux.HandleFunc("GET "+protocol.StatusPath, s.edge(s.status))
 	mux.HandleFunc("GET "+protocol.TracePath, s.edge(s.trace))
+	mux.HandleFunc("GET "+protocol.DrainPath, s.edge(s.drained))
+	mux.HandleFunc("POST "+protocol.DrainPath, s.edge(s.drain))
 	mux.HandleFunc("/", s.edge(func(_ http.ResponseWriter, r *http.Request) error {
 		return refuse(errdefs.ErrNotFound, "%s %s is nothing that this node knows: the command may be of another version than the node", r.Method, r.URL.Path)
 	}))

@@ -1,7 +1,7 @@
 // Package admin is the administration socket of a running node: what `monopod device ls`, `monopod status` and their like ask. Package protocol
 // says what is spoken, package client speaks it.
 //
-// The socket is root's alone (0600) and there is one a run directory. It tells; it changes nothing. It takes a bounded number of requests at a
+// The socket is root's alone (0600) and there is one a run directory. It tells; all that can be asked of it beside is to end the node's pods. It takes a bounded number of requests at a
 // time, none of which has a body. A socket that a killed node has left is replaced, and one of a node that ends is removed.
 //
 // It asks the roles by small interfaces of its own, so that a process that runs some of them serves what those know, and says what it does not.
@@ -32,12 +32,23 @@ type Devices interface {
 	Watch() (ticks <-chan struct{}, stop func())
 }
 
+// Drainer ends the node's pods. Its methods are safe for concurrent use.
+type Drainer interface {
+	// Begin begins to; joined: somebody has before, and that goes on as it is. An error is of what was asked for.
+	Begin(protocol.DrainRequest) (joined bool, err error)
+	Drain() protocol.Drain
+	// Watch returns a channel that ticks when Drain may answer otherwise.
+	Watch() (ticks <-chan struct{}, stop func())
+}
+
 // Config configures a Server.
 type Config struct {
 	// Socket is the path to serve at, in a directory that is there.
 	Socket string
 	// Devices are the node's devices; nil: the role devices does not run in this process.
 	Devices Devices
+	// Drain ends the node's pods; nil: the role agent does not run in this process.
+	Drain Drainer
 	// Status tells how the node is. What it cannot find out before its context ends it leaves out, and says so in the answer.
 	Status func(context.Context) protocol.Status
 	// Trace tells how a pod's start went. Its error is of a class of errdefs, and says what can be done; nil: nobody in this process knows pods.

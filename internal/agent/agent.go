@@ -33,6 +33,7 @@ import (
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/server"
 	"monopod.dev/monopod/internal/agent/services"
+	"monopod.dev/monopod/internal/agent/shutdown"
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
@@ -79,6 +80,8 @@ type Config struct {
 	Logs      Logs
 	// Timeline remembers how pods' starts go; nil: nobody does.
 	Timeline *timeline.Recorder
+	// Shutdown ends the pods with the machine, or when it is asked to; nil: nothing does.
+	Shutdown *shutdown.Manager
 	// Version is monopod's version.
 	Version string
 	Log     *slog.Logger
@@ -155,6 +158,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
+	down := a.shutdown()
 
 	told := a.numbers()
 	client, err := cri.Dial(cri.Config{Socket: a.cfg.CRISocket, Observe: told.metrics.RuntimeOperation, Log: a.log})
@@ -170,7 +174,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
 	reporter, err := nodestatus.New(nodestatus.Config{
 		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
-		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: client.Condition,
+		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: down.Faults(client.Condition),
 		Features:       func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler) { return nodeFeatures(client.Features()) },
 		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
 		Devices:        a.resources, Events: recorder, Ref: ref, Log: a.log,
@@ -202,6 +206,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	p.cfg.Probes = probes.New(probes.Config{Handlers: handle, Log: a.log, Events: func(pod *v1.Pod, c *v1.Container, kind, reason, message string) {
 		act.For(p.cfg.Config, string(pod.UID)).Event(pod, c.Name, kind, reason, message)
 	}})
+	p.cfg.Shutdown = down
 	resources, err := a.podResources(p)
 	if err != nil {
 		return err
@@ -219,6 +224,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	wg.Go(func() { statuses.Run(ctx) })
 	wg.Go(func() { p.cfg.Probes.Run(ctx) })
 	wg.Go(func() { reporter.Run(ctx) })
+	wg.Go(func() { down.Run(ctx, &ending{p, reporter, recorder, ref}) })
 	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter) })
 	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
 	wg.Go(func() { servePodResources(ctx, p, resources) })

@@ -232,6 +232,9 @@ func (p *roster) start(uid types.UID, w *worker.Worker) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.workers, uid)
+		if p.cfg.Shutdown != nil {
+			p.cfg.Shutdown.Rested()
+		}
 	})
 }
 

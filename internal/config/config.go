@@ -213,6 +213,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.clusterDNS(&c.Agent)
 	v.images(&c.Agent)
 	v.resources(&c.Agent)
+	v.shutdown(&c.Agent)
 	v.tokens(&c.APIServer)
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")

@@ -131,8 +131,14 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"log links":     {func(c *v1alpha1.NodeConfiguration) { c.Agent.ContainerLogsDir = "containers" }, []string{"agent.containerLogsDir", `"containers"`}},
 		"provider dir":  {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageCredentialProviderConfig = "/f" }, []string{"agent.imageCredentialProviderBinDir", "together"}},
 		"provider file": {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageCredentialProviderBinDir = "d" }, []string{"agent.imageCredentialProviderConfig", "together", `"d"`, "absolute"}},
-		"streaming":     {func(c *v1alpha1.NodeConfiguration) { c.Runtime.Streaming.Address = "10.0.0.1" }, []string{"runtime.streaming.address", "10.0.0.1", "loopback"}},
-		"two at once":   {func(c *v1alpha1.NodeConfiguration) { c.Agent.MaxPods = -1; c.Logging.Format = "x" }, []string{"maxPods", "logging.format"}},
+		"shutdown":      {func(c *v1alpha1.NodeConfiguration) { c.Agent.ShutdownGracePeriod.Duration = time.Millisecond }, []string{"agent.shutdownGracePeriod", "1ms", "from 1s"}},
+		"critical pods": {func(c *v1alpha1.NodeConfiguration) { c.Agent.ShutdownGracePeriodCriticalPods.Duration = time.Minute }, []string{"agent.shutdownGracePeriodCriticalPods", "1m0s", "no more than agent.shutdownGracePeriod, which is 0s"}},
+		"shutdown twice": {func(c *v1alpha1.NodeConfiguration) {
+			c.Agent.ShutdownGracePeriod.Duration = time.Minute
+			c.Agent.ShutdownGracePeriodByPodPriority = []v1alpha1.ShutdownGracePeriodByPodPriority{{Priority: 7, ShutdownGracePeriodSeconds: -3}, {Priority: 7}}
+		}, []string{"agent.shutdownGracePeriodByPodPriority", "not be given together", `"-3"`, `"7"`, "once"}},
+		"streaming":   {func(c *v1alpha1.NodeConfiguration) { c.Runtime.Streaming.Address = "10.0.0.1" }, []string{"runtime.streaming.address", "10.0.0.1", "loopback"}},
+		"two at once": {func(c *v1alpha1.NodeConfiguration) { c.Agent.MaxPods = -1; c.Logging.Format = "x" }, []string{"maxPods", "logging.format"}},
 		"handler name": {func(c *v1alpha1.NodeConfiguration) {
 			c.Runtime.Handlers = []v1alpha1.RuntimeHandler{{Name: "A/b", Path: "/x", Root: "/y"}}
 		}, []string{"handlers.name", "A/b"}},

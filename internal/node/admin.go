@@ -29,6 +29,7 @@ type facts struct {
 	api     *apiserver.Server
 	runtime *runtimeRole
 	devices *devices.Manager
+	drain   *drainer
 	// kube is how the pods are counted, now; with agent those of this node, else all.
 	kube  func() *rest.Config
 	agent bool
@@ -57,6 +58,9 @@ func (o *Options) serveAdmin(f facts) func(context.Context) error {
 		}
 		if f.timeline != nil {
 			cfg.Trace = t.trace
+		}
+		if f.drain != nil {
+			cfg.Drain = f.drain
 		}
 		s, err := admin.New(cfg)
 		if err != nil {
@@ -104,6 +108,12 @@ func (t *teller) status(ctx context.Context) protocol.Status {
 	t.images(ctx, &s)
 	t.conditions(ctx, &s)
 	t.disks(&s)
+	if t.drain != nil {
+		if d := t.drain.Drain(); d.Active {
+			s.Problems = append(s.Problems, protocol.Problem{About: "node", Message: fmt.Sprintf("it shuts down since %s, and takes no pods before it is started again",
+				d.Begun.Format(time.RFC3339))})
+		}
+	}
 	s.Problems = append(s.Problems, setAside(filepath.Join(t.config.Config.DataDir, "state"))...)
 	return s
 }

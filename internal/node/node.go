@@ -26,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/agent"
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/pullauth"
+	"monopod.dev/monopod/internal/agent/shutdown"
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/controllers"
@@ -92,8 +93,9 @@ func Up(ctx context.Context, o Options) (err error) {
 	// The roles stop in the order agent, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
 	kube := api.NodeConfig(o.Config.NodeName)
+	down := o.newShutdown()
 	stages.run("admin", o.serveAdmin(facts{
-		api: api, runtime: rt, devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline,
+		api: api, runtime: rt, devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down),
 	}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
@@ -106,7 +108,7 @@ func Up(ctx context.Context, o Options) (err error) {
 		cert, key, clientCA := api.AgentServingFiles()
 		reached := api.Advertised()
 		// Whoever writes a log here rotates it too: runtime.logRotation.
-		return o.runAgent(ctx, kube, &reached, dev, Credentials{cert, key, clientCA}, agent.Logs{})
+		return o.runAgent(ctx, kube, &reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{})
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -190,10 +192,11 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	}
 	defer closeDevices()
 	stages := newStages(ctx)
-	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline}))
+	down := o.newShutdown()
+	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down)}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
-		return o.runAgent(ctx, kube, nil, dev, cred, logs)
+		return o.runAgent(ctx, kube, nil, dev, down, cred, logs)
 	})
 	return stages.wait()
 }
@@ -270,14 +273,14 @@ func (o *Options) newDevices() (*devices.Manager, func(), error) {
 }
 
 // runAgent runs the agent. reached is where its pods reach the API; nil: at the service kubernetes.
-func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *netip.AddrPort, dev *devices.Manager, cred Credentials, logs agent.Logs) error {
+func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *netip.AddrPort, dev *devices.Manager, down *shutdown.Manager, cred Credentials, logs agent.Logs) error {
 	c := o.Config
 	a, err := agent.New(agent.Config{
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: c.Agent.ClusterDNS, ClusterDomain: c.Agent.ClusterDomain,
 		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Shutdown: down, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err

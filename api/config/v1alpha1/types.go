@@ -142,6 +142,18 @@ type Agent struct {
 	// Both or none; default none.
 	ImageCredentialProviderConfig string `json:"imageCredentialProviderConfig,omitempty"`
 	ImageCredentialProviderBinDir string `json:"imageCredentialProviderBinDir,omitempty"`
+	// ShutdownGracePeriod is how long pods have to end when the machine stops, and ShutdownGracePeriodCriticalPods how much of that, its last part, is for
+	// pods of the priority classes system-cluster-critical and system-node-critical. systemd-logind is asked to wait for it. Default 0s: it is not.
+	ShutdownGracePeriod             Duration `json:"shutdownGracePeriod,omitempty"`
+	ShutdownGracePeriodCriticalPods Duration `json:"shutdownGracePeriodCriticalPods,omitempty"`
+	// ShutdownGracePeriodByPodPriority says the same by priorities, the lowest first. Not together with the two before.
+	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
+}
+
+// ShutdownGracePeriodByPodPriority is how long pods of a priority, and of those up to that of the next entry, have to end when the machine stops.
+type ShutdownGracePeriodByPodPriority struct {
+	Priority                   int32 `json:"priority"`
+	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`
 }
 
 // MemorySwap says what swap containers may use.

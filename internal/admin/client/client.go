@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 
 	"github.com/containerd/errdefs/pkg/errhttp"
 
@@ -61,19 +63,49 @@ func (c *Client) Trace(ctx context.Context, namespace, pod string) (t protocol.T
 func (c *Client) WatchDevices(ctx context.Context, resource string, f func(report.Event) error) error {
 	query := of(resource)
 	query.Set(protocol.WatchParam, "true")
-	resp, err := c.open(ctx, protocol.DevicesPath, query)
+	resp, err := c.open(ctx, http.MethodGet, protocol.DevicesPath, query)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
+	return each(ctx, c, resp.Body, f)
+}
+
+// Drain has the node end its pods, and calls f with how far it is, again and again until it is finished, ctx ends, f returns an error, or the node ends: the
+// error says which. Without wait f is called once.
+func (c *Client) Drain(ctx context.Context, req protocol.DrainRequest, wait bool, f func(protocol.Drain) error) error {
+	query := url.Values{protocol.WaitParam: {strconv.FormatBool(wait)}}
+	for name, d := range map[string]*time.Duration{protocol.GraceParam: req.Grace, protocol.CriticalGraceParam: req.CriticalGrace} {
+		if d != nil {
+			query.Set(name, d.String())
+		}
+	}
+	resp, err := c.open(ctx, http.MethodPost, protocol.DrainPath, query)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	finished := false
+	err = each(ctx, c, resp.Body, func(d protocol.Drain) error {
+		finished = !wait || d.Finished || !d.Active
+		return f(d)
+	})
+	if finished && errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// each calls f with each value of an answer of many lines. It never returns nil.
+func each[T any](ctx context.Context, c *Client, body io.Reader, f func(T) error) error {
+	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxEvent)
 	for lines.Scan() {
-		var e report.Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+		var v T
+		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
 			return fmt.Errorf("%s sends what is no event: %w", c.socket, err)
 		}
-		if err := f(e); err != nil {
+		if err := f(v); err != nil {
 			return err
 		}
 	}
@@ -92,7 +124,7 @@ func of(resource string) url.Values {
 }
 
 func (c *Client) get(ctx context.Context, path string, query url.Values, to any) error {
-	resp, err := c.open(ctx, path, query)
+	resp, err := c.open(ctx, http.MethodGet, path, query)
 	if err != nil {
 		return err
 	}
@@ -111,9 +143,9 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, to any)
 }
 
 // open sends a request and returns the answer if it is a success.
-func (c *Client) open(ctx context.Context, path string, query url.Values) (*http.Response, error) {
+func (c *Client) open(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "monopod", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}

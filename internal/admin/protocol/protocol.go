@@ -5,6 +5,9 @@
 //	GET /v1/devices?watch=true[&resource=NAME]  -> report.Event, report.Event, ...: a line each, until one side ends it
 //	GET /v1/status                              -> Status
 //	GET /v1/trace?namespace=NAME&pod=NAME       -> Trace; 404 for a pod that is not remembered, 501 where nobody knows pods
+//	GET /v1/drain                               -> Drain
+//	POST /v1/drain[?grace=30s&criticalGrace=10s]  begins to end all pods, or joins who has begun -> Drain, Drain, ...: a line each, the last one Finished
+//	POST /v1/drain?wait=false[&...]             the same -> Drain
 //
 // An answer that is no 200 has an Error. A field that one side does not know is passed over, so that a command and a node of different versions
 // understand each other; what would change the meaning of a field gets a path of another version.
@@ -26,6 +29,7 @@ const (
 	DevicesPath = "/v1/devices"
 	StatusPath  = "/v1/status"
 	TracePath   = "/v1/trace"
+	DrainPath   = "/v1/drain"
 )
 
 // The parameters of DevicesPath.
@@ -40,6 +44,15 @@ const (
 const (
 	NamespaceParam = "namespace"
 	PodParam       = "pod"
+)
+
+// The parameters of DrainPath.
+const (
+	// GraceParam is how long pods have, CriticalGraceParam the last part of it, for critical pods: durations as of Go.
+	GraceParam         = "grace"
+	CriticalGraceParam = "criticalGrace"
+	// WaitParam, "false", asks for one answer at once.
+	WaitParam = "wait"
 )
 
 // Error is the body of an answer that is no success. Its class is the HTTP status, as github.com/containerd/errdefs/pkg/errhttp has it.

@@ -7,6 +7,20 @@ import (
 	"time"
 )
 
+func TestTheFormatOfADrain(t *testing.T) {
+	const golden = `{"active":true,"joined":true,"finished":true,"begun":"1970-01-01T00:00:01Z","until":"1970-01-01T00:00:02Z","turn":1,"turns":2,"known":true,` +
+		`"pods":[{"namespace":"a","name":"b","priority":3,"ended":true}]}`
+	begun, until := time.Unix(1, 0).UTC(), time.Unix(2, 0).UTC()
+	want := Drain{Active: true, Joined: true, Finished: true, Begun: &begun, Until: &until, Turn: 1, Turns: 2, Known: true, Pods: []DrainPod{{"a", "b", 3, true}}}
+	if raw, err := json.Marshal(want); err != nil || string(raw) != golden {
+		t.Errorf("written as %s, %v", raw, err)
+	}
+	var got Drain
+	if err := json.Unmarshal([]byte(golden), &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read as %+v, %v", got, err)
+	}
+}
+
 // What is told is read by programs, and by commands of other versions: a name that changes is a change of the path's version.
 func TestTheFormat(t *testing.T) {
 	const golden = `{"node":"n","pid":1,"started":"1970-01-01T00:00:01Z","versions":{"monopod":"m","kubernetes":"k","kernel":"l"},` +

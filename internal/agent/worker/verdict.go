@@ -13,6 +13,7 @@ import (
 // judges say, in this order, whether a pod is to end for a reason that is not in its containers; nil: not for theirs. A judge of what a node may do to its
 // pods is a line here.
 var judges = []func(*Worker, *plan.Input) *plan.Verdict{
+	(*Worker).judgeShutdown,
 	unsupported,
 	(*Worker).admission,
 	(*Worker).judgeDevices,
@@ -20,8 +21,7 @@ var judges = []func(*Worker, *plan.Input) *plan.Verdict{
 
 // judge asks the judges until one has spoken; what was said once holds.
 func (w *Worker) judge(wish *wish, in *plan.Input) {
-	over := in.Prior.Phase == v1.PodSucceeded || in.Prior.Phase == v1.PodFailed
-	if w.verdict == nil && !over && !wish.gone && wish.pod.DeletionTimestamp == nil {
+	if w.verdict == nil && !over(in.Prior.Phase) && !wish.gone && wish.pod.DeletionTimestamp == nil {
 		for _, judge := range judges {
 			if w.verdict = judge(w, in); w.verdict != nil {
 				break

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ type Config struct {
 	act.Config
 	// Probes probe the pods' containers.
 	Probes *probes.Manager
+	// Shutdown ends the pods with the node; nil: nothing does.
+	Shutdown Shutdown
 }
 
 // Worker drives one pod.
@@ -82,6 +85,8 @@ type Worker struct {
 	// unseen counts observations that failed in a row.
 	unseen int
 	ops    sync.WaitGroup
+	// rest: see Rests.
+	rest atomic.Bool
 }
 
 // wish is what is wanted of the pod.
@@ -264,6 +269,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 	if !wish.gone {
 		w.publish(wish.pod, &in)
 	}
+	w.noteRest()
 	return earlier(earlier(res.Wake, due), w.failsAt), res.Done
 }
 
@@ -326,8 +332,8 @@ func (w *Worker) noteImages(o *plan.Observed) {
 
 func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	in := plan.Input{
-		Pod: wish.pod, Gone: wish.gone, StopBy: wish.stopBy,
-		Prior:    plan.Merge(wish.pod.Status, w.prior),
+		Pod: wish.pod, Gone: wish.gone, StopBy: w.deadlineOf(wish),
+		Prior:    w.lastKnown(wish),
 		Observed: observed,
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
 		Facts:        w.facts,

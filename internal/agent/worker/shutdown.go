@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/pods"
+)
+
+// Shutdown says what the node's shutdown does to a pod.
+type Shutdown interface {
+	// Judge says how a pod ends by it; nil: it goes on. begun: an agent had taken it before.
+	Judge(pod *v1.Pod, begun bool) *plan.Verdict
+	// StopBy is by when a pod that is deleted shall have ended, which was to have ended by then.
+	StopBy(pod *v1.Pod, by time.Time) time.Time
+	// Rested is told that a pod rests.
+	Rested()
+}
+
+// judgeShutdown ends a pod with the node. One that has ended by itself keeps its end.
+func (w *Worker) judgeShutdown(in *plan.Input) *plan.Verdict {
+	if w.cfg.Shutdown == nil {
+		return nil
+	}
+	v := w.cfg.Shutdown.Judge(in.Pod, in.Begun())
+	if v != nil && over(plan.Status(*in).Phase) {
+		return nil
+	}
+	return v
+}
+
+// lastKnown is the last status that is known. The condition that a verdict has set may not have been written yet when it is looked at the next time.
+func (w *Worker) lastKnown(wish *wish) v1.PodStatus {
+	st := plan.Merge(wish.pod.Status, w.prior)
+	if w.prior == nil || w.verdict == nil || w.verdict.Condition == nil {
+		return st
+	}
+	if c := pods.Condition(w.prior, w.verdict.Condition.Type); c != nil {
+		pods.SetCondition(&st, *c, c.LastTransitionTime.Time)
+	}
+	return st
+}
+
+// deadlineOf is by when a pod that is deleted or gone shall have ended.
+func (w *Worker) deadlineOf(wish *wish) time.Time {
+	if w.cfg.Shutdown == nil {
+		return wish.stopBy
+	}
+	return w.cfg.Shutdown.StopBy(wish.pod, wish.stopBy)
+}
+
+// Pod is the newest version of the object. It is safe for concurrent use.
+func (w *Worker) Pod() *v1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pod
+}
+
+// Rests says that nothing of the pod runs, or will run again, and that it has given back what it had. It is safe for concurrent use.
+func (w *Worker) Rests() bool { return w.rest.Load() }
+
+func (w *Worker) noteRest() {
+	ended := w.prior != nil && over(w.prior.Phase) && w.facts.Has(plan.Released)
+	rest := len(w.ongoing) == 0 && (ended || w.facts.Has(plan.Deleted))
+	w.rest.Store(rest)
+	if rest && w.cfg.Shutdown != nil {
+		w.cfg.Shutdown.Rested()
+	}
+}
+
+// over says of a phase that it is the last one.
+func over(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }

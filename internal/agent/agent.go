@@ -221,40 +221,62 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 
 	var wg sync.WaitGroup
-	wg.Go(func() { statuses.Run(ctx) })
-	wg.Go(func() { p.cfg.Probes.Run(ctx) })
-	wg.Go(func() { reporter.Run(ctx) })
+	r := running{a, client, p, statuses, reporter, images, shares, told, recorder, ref}
+	r.begin(ctx, &wg)
 	wg.Go(func() { down.Run(ctx, &ending{p, reporter, recorder, ref}) })
-	wg.Go(func() { nodestatus.KeepLease(ctx, a.kube, a.cfg.NodeName, reporter) })
-	wg.Go(func() { a.watchDevices(ctx, p, reporter) })
 	wg.Go(func() { servePodResources(ctx, p, resources) })
-	wg.Go(func() { told.stats.Run(ctx) })
-	wg.Go(func() { client.Watch(ctx, cri.Observers{Pod: p.poke, All: p.pokeAll, Lost: reporter.Changed}) })
-	wg.Go(func() {
-		// Pods' statuses name the runtime, so they wait for it; the node says meanwhile what it lacks.
-		if a.awaitRuntime(ctx, client) {
-			if a.cfg.Images.GCPeriod > 0 {
-				wg.Go(func() { images.Run(ctx) })
-			}
-			if a.cfg.Resources.Enforce {
-				wg.Go(func() { shares.enforce(ctx, recorder, ref) })
-			}
-			if a.cfg.Logs.MaxSize > 0 {
-				logs := logrotate.New(logrotate.Config{
-					Runtime: client, Dir: a.cfg.PodLogsDir, MaxSize: a.cfg.Logs.MaxSize, MaxFiles: a.cfg.Logs.MaxFiles, Log: a.log,
-				})
-				wg.Go(func() { logs.Run(ctx) })
-			}
-			p.run(ctx)
-		}
-	})
-	wg.Go(func() { a.announce(ctx, reporter) })
 	err = srv.Run(ctx)
 	cancel()
 	wg.Wait()
 	p.cfg.Objects.Wait()
 	p.cfg.Services.Wait()
 	return err
+}
+
+// running are the parts of an agent that runs.
+type running struct {
+	agent    *Agent
+	client   *cri.Client
+	roster   *roster
+	statuses *status.Writer
+	reporter *nodestatus.Reporter
+	images   *imagekeep.Keeper
+	shares   *nodeResources
+	told     *numbers
+	recorder record.EventRecorder
+	ref      *v1.ObjectReference
+}
+
+// begin has each part do its work until ctx ends.
+func (r *running) begin(ctx context.Context, wg *sync.WaitGroup) {
+	wg.Go(func() { r.statuses.Run(ctx) })
+	wg.Go(func() { r.roster.cfg.Probes.Run(ctx) })
+	wg.Go(func() { r.reporter.Run(ctx) })
+	wg.Go(func() { nodestatus.KeepLease(ctx, r.agent.kube, r.agent.cfg.NodeName, r.reporter) })
+	wg.Go(func() { r.agent.watchDevices(ctx, r.roster, r.reporter) })
+	wg.Go(func() { r.told.stats.Run(ctx) })
+	wg.Go(func() {
+		r.client.Watch(ctx, cri.Observers{Pod: r.roster.poke, All: r.roster.pokeAll, Lost: r.reporter.Changed})
+	})
+	wg.Go(func() {
+		// Pods' statuses name the runtime, so they wait for it; the node says meanwhile what it lacks.
+		if r.agent.awaitRuntime(ctx, r.client) {
+			if r.agent.cfg.Images.GCPeriod > 0 {
+				wg.Go(func() { r.images.Run(ctx) })
+			}
+			if r.agent.cfg.Resources.Enforce {
+				wg.Go(func() { r.shares.enforce(ctx, r.recorder, r.ref) })
+			}
+			if r.agent.cfg.Logs.MaxSize > 0 {
+				logs := logrotate.New(logrotate.Config{
+					Runtime: r.client, Dir: r.agent.cfg.PodLogsDir, MaxSize: r.agent.cfg.Logs.MaxSize, MaxFiles: r.agent.cfg.Logs.MaxFiles, Log: r.agent.log,
+				})
+				wg.Go(func() { logs.Run(ctx) })
+			}
+			r.roster.run(ctx)
+		}
+	})
+	wg.Go(func() { r.agent.announce(ctx, r.reporter) })
 }
 
 // awaitRuntime waits until the runtime has said who it is; false: ctx ended first.

@@ -42,7 +42,11 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 		return p.failedToStart(ctx, pod, c, err)
 	}
 	// What is mounted by a part of a volume is held for the runtime until it has it.
-	defer p.cfg.Volumes.ReleaseMounts(p.uid, c.Name)
+	defer func() {
+		if err := p.cfg.Volumes.ReleaseMounts(p.uid, c.Name); err != nil {
+			p.cfg.Log.Warn("parts of volumes are mounted for no longer than the pod lives, but longer than needed", "podUID", p.uid, "container", c.Name, "error", err)
+		}
+	}()
 	var cfg *criv1.ContainerConfig
 	err = p.call(ctx, timeline.Configure, c.Name, func() (err error) {
 		cfg, err = p.containerConfig(ctx, pod, c, a, image, shown)

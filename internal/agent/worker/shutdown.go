@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/agent/plan"
-	"monopod.dev/monopod/internal/pods"
 )
 
 // Shutdown says what the node's shutdown does to a pod.
@@ -29,18 +28,6 @@ func (w *Worker) judgeShutdown(in *plan.Input) *plan.Verdict {
 		return nil
 	}
 	return v
-}
-
-// lastKnown is the last status that is known. The condition that a verdict has set may not have been written yet when it is looked at the next time.
-func (w *Worker) lastKnown(wish *wish) v1.PodStatus {
-	st := plan.Merge(wish.pod.Status, w.prior)
-	if w.prior == nil || w.verdict == nil || w.verdict.Condition == nil {
-		return st
-	}
-	if c := pods.Condition(w.prior, w.verdict.Condition.Type); c != nil {
-		pods.SetCondition(&st, *c, c.LastTransitionTime.Time)
-	}
-	return st
 }
 
 // deadlineOf is by when a pod that is deleted or gone shall have ended.

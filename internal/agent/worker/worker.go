@@ -333,7 +333,7 @@ func (w *Worker) noteImages(o *plan.Observed) {
 func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	in := plan.Input{
 		Pod: wish.pod, Gone: wish.gone, StopBy: w.deadlineOf(wish),
-		Prior:    w.lastKnown(wish),
+		Prior:    plan.Merge(wish.pod.Status, w.prior),
 		Observed: observed,
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
 		Facts:        w.facts,

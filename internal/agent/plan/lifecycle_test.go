@@ -104,11 +104,11 @@ func TestLifecycle(t *testing.T) {
 		// Sidecars.
 		{"a sidecar starts in its turn", up(inits("i"), sidecars("s1"), inits("j")), "StartContainer i #0 step 0 in s", ""},
 		{"and those after it when it has", up(inits("i"), sidecars("s1"), inits("j"), has("i", 0, "s", Exited), has("s1", 0, "s", Running)), "StartContainer j #0 step 0 in s",
-			"Pending i#0=Completed(0) s1#0=running j#0=ContainerCreating a#0=PodInitializing PodReadyToStartContainers"},
+			"Pending i#0=Completed(0) s1#0=running j#0=PodInitializing a#0=PodInitializing PodReadyToStartContainers"},
 		{"which its startup probe says", up(sidecars("s1"), probe("s1", true, false), has("s1", 0, "s", Running)), "",
 			"Pending s1#0=running a#0=PodInitializing PodReadyToStartContainers"},
 		{"not its readiness", up(sidecars("s1"), probe("s1", true, true), has("s1", 0, "s", Running), probed("s10", Probed{Started: Yes, Ready: No})),
-			"StartContainer a #0 step 0 in s", "Pending s1#0=running a#0=ContainerCreating PodReadyToStartContainers Initialized"},
+			"StartContainer a #0 step 0 in s", "Pending s1#0=running a#0=PodInitializing PodReadyToStartContainers Initialized"},
 		{"it is started again while others initialise", up(sidecars("s1"), inits("j"), has("s1", 0, "s", Exited), has("j", 0, "s", Running)), "StartContainer s1 #1 step 1 in s", ""},
 		{"and later, whatever the pod's policy", up(policy(never), sidecars("s1"), has("s1", 0, "s", Exited), has("a", 0, "s", Running)), "StartContainer s1 #1 step 1 in s",
 			"Running s1#0=Completed(0) a#0=running PodReadyToStartContainers Initialized"},

@@ -51,13 +51,13 @@ func TestPlan(t *testing.T) {
 
 		// Init containers.
 		{"the first init container comes first", given(inits("i", "j"), sandbox("s", 0, true)), "StartContainer i #0 step 0 in s",
-			"Pending i#0=ContainerCreating j#0=ContainerCreating a#0=PodInitializing PodReadyToStartContainers"},
+			"Pending i#0=PodInitializing j#0=PodInitializing a#0=PodInitializing PodReadyToStartContainers"},
 		{"the second after it", given(inits("i", "j"), sandbox("s", 0, true), has("i", 0, "s", Exited)), "StartContainer j #0 step 0 in s",
-			"Pending i#0=Completed(0) j#0=ContainerCreating a#0=PodInitializing PodReadyToStartContainers"},
+			"Pending i#0=Completed(0) j#0=PodInitializing a#0=PodInitializing PodReadyToStartContainers"},
 		{"a running one is waited for", given(inits("i"), sandbox("s", 0, true), has("i", 0, "s", Running)), "",
 			"Pending i#0=running a#0=PodInitializing PodReadyToStartContainers"},
 		{"then the others", given(inits("i"), sandbox("s", 0, true), has("i", 0, "s", Exited)), "StartContainer a #0 step 0 in s",
-			"Pending i#0=Completed(0) a#0=ContainerCreating PodReadyToStartContainers Initialized"},
+			"Pending i#0=Completed(0) a#0=PodInitializing PodReadyToStartContainers Initialized"},
 		{"a failed one is run again", given(inits("i"), sandbox("s", 0, true), has("i", 0, "s", Exited, code(1))),
 			"StartContainer i #1 step 1 in s", "Pending i#0=Error(1) a#0=PodInitializing PodReadyToStartContainers"},
 		{"with back-off", given(inits("i"), sandbox("s", 0, true), has("i", 1, "s", Exited, code(1), step(1))), "wake +9s",
@@ -65,7 +65,7 @@ func TestPlan(t *testing.T) {
 		{"and fails the pod where nothing is restarted", given(policy(never), inits("i"), sandbox("s", 0, true), has("i", 0, "s", Exited, code(1))),
 			"Release; StopSandbox s", "Failed i#0=Error(1) a#0=PodInitializing PodReadyToStartContainers"},
 		{"a removed init container does not run again beside its pod", given(inits("i"), sandbox("s", 0, true), has("a", 0, "s", Running)), "",
-			"Running i#0=ContainerCreating a#0=running PodReadyToStartContainers Initialized ContainersReady Ready"},
+			"Running i#0=PodInitializing a#0=running PodReadyToStartContainers Initialized ContainersReady Ready"},
 		{"in a new sandbox they run again", given(inits("i"), sandbox("s", 0, false), sandbox("t", 1, true), has("i", 0, "s", Exited), has("a", 0, "s", Exited)),
 			"StartContainer i #1 step 0 in t", ""},
 

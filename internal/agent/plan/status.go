@@ -266,7 +266,7 @@ func (in *Input) waitingFirst(a *assessment, f *fate) (reason, message string) {
 		return ReasonDevicesNotReady, in.lacksDevices(a, f)
 	case failed && a.sandbox != nil:
 		return in.failed(f, fail)
-	case f.role == pods.App && len(a.init) > 0 && !a.initialized:
+	case len(a.init) > 0: // as a kubelet says of all containers of such a pod
 		return ReasonPodInitializing, ""
 	default:
 		return ReasonContainerCreating, ""

@@ -83,9 +83,9 @@ func (c *Controllers) Run(ctx context.Context) error {
 			}
 			made, err := one.make(s, c.log.With("controller", one.name))
 			if err != nil {
-				return fmt.Errorf("controller %s: %w", one.name, err)
+				return unlessOver(runCtx, fmt.Errorf("controller %s: %w", one.name, err))
 			}
-			running.Go(func() error { return made.Run(runCtx) })
+			running.Go(func() error { return unlessOver(runCtx, made.Run(runCtx)) })
 		}
 		s.informers.StartWithContext(runCtx)
 		return nil
@@ -109,6 +109,14 @@ func (c *Controllers) Run(ctx context.Context) error {
 		return nil
 	})
 	return running.Wait()
+}
+
+// unlessOver is an error that came before the end. Who begins while all ends finds informers that have ended already, which is no fault of anybody.
+func unlessOver(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // controller is one of the role.

@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/eviction"
 	"monopod.dev/monopod/internal/agent/handlers"
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/agent/imagekeep"
@@ -170,8 +171,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	events.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: a.kube.CoreV1().Events("")})
 	defer events.Shutdown()
 	recorder := events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
-	// The UID of a node in its agent's events is its name, by which kubectl finds them.
-	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
+	ref := a.nodeRef()
 	reporter, err := nodestatus.New(nodestatus.Config{
 		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
 		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: down.Faults(client.Condition),
@@ -206,7 +206,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	p.cfg.Probes = probes.New(probes.Config{Handlers: handle, Log: a.log, Events: func(pod *v1.Pod, c *v1.Container, kind, reason, message string) {
 		act.For(p.cfg.Config, string(pod.UID)).Event(pod, c.Name, kind, reason, message)
 	}})
-	p.cfg.Shutdown = down
+	disk := eviction.New(eviction.Config{Measure: told.disk, Log: a.log})
+	p.cfg.Shutdown, p.cfg.Disk = down, disk
 	resources, err := a.podResources(p)
 	if err != nil {
 		return err
@@ -221,7 +222,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 
 	var wg sync.WaitGroup
-	r := running{a, client, p, statuses, reporter, images, shares, told, recorder, ref}
+	r := running{a, client, p, statuses, reporter, images, shares, told, disk, recorder, ref}
 	r.begin(ctx, &wg)
 	wg.Go(func() { down.Run(ctx, &ending{p, reporter, recorder, ref}) })
 	wg.Go(func() { servePodResources(ctx, p, resources) })
@@ -243,6 +244,7 @@ type running struct {
 	images   *imagekeep.Keeper
 	shares   *nodeResources
 	told     *numbers
+	disk     *eviction.Watcher
 	recorder record.EventRecorder
 	ref      *v1.ObjectReference
 }
@@ -255,6 +257,7 @@ func (r *running) begin(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() { nodestatus.KeepLease(ctx, r.agent.kube, r.agent.cfg.NodeName, r.reporter) })
 	wg.Go(func() { r.agent.watchDevices(ctx, r.roster, r.reporter) })
 	wg.Go(func() { r.told.stats.Run(ctx) })
+	wg.Go(func() { r.disk.Run(ctx) })
 	wg.Go(func() {
 		r.client.Watch(ctx, cri.Observers{Pod: r.roster.poke, All: r.roster.pokeAll, Lost: r.reporter.Changed})
 	})
@@ -323,7 +326,7 @@ func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodesta
 	cfg.LogLinks = loglinks.New(loglinks.Config{Dir: a.cfg.ContainerLogsDir, LogsDir: a.cfg.PodLogsDir})
 	cfg.ClusterDNS, cfg.ClusterDomain = a.cfg.ClusterDNS, a.cfg.ClusterDomain
 	var said sync.Map
-	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
+	ref := a.nodeRef()
 	cfg.NodeNotice = func(reason, message string) {
 		if _, known := said.LoadOrStore(reason+message, true); !known {
 			cfg.Events.Event(ref, v1.EventTypeWarning, reason, message)
@@ -333,6 +336,11 @@ func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodesta
 	p := newRoster(from, worker.Config{Config: cfg}, a.cfg.Devices)
 	p.cgroups = shares.cgroups
 	return p
+}
+
+// nodeRef is the node as its agent's events name it: their UID of a node is its name, by which kubectl finds them.
+func (a *Agent) nodeRef() *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.cfg.NodeName, UID: types.UID(a.cfg.NodeName)}
 }
 
 func eventScheme() *runtime.Scheme {

@@ -5,7 +5,10 @@ import (
 	"path"
 	"path/filepath"
 
+	v1 "k8s.io/api/core/v1"
+
 	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/eviction"
 	"monopod.dev/monopod/internal/agent/metrics"
 	"monopod.dev/monopod/internal/agent/podstats"
 )
@@ -46,4 +49,29 @@ func (n *numbers) connect(ctx context.Context, client *cri.Client, r *roster) {
 		PodsDir: filepath.Join(cfg.DataDir, "pods"), LogsDir: cfg.PodLogsDir, DiskDir: cfg.DataDir,
 		PodsCgroup: path.Join("/", cfg.CgroupRoot, "pods"), Log: n.agent.log,
 	})
+}
+
+// disk is what a pod takes of it, as far as it is limited.
+func (n *numbers) disk(ctx context.Context, pod *v1.Pod, limits eviction.Limits) (*eviction.Used, error) {
+	files, err := n.stats.Files(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	used := &eviction.Used{Volumes: map[string]uint64{}, Containers: map[string]uint64{}, Other: files.Other.Bytes}
+	for _, v := range files.Volumes {
+		if !v.Apart {
+			used.Volumes[v.Name] = v.Bytes
+		}
+	}
+	for name, logs := range files.Logs {
+		used.Containers[name] = logs.Bytes
+	}
+	if !limits.Containers {
+		return used, nil
+	}
+	layers, err := n.stats.Layers(ctx, pod.UID)
+	for name, size := range layers {
+		used.Containers[name] += size
+	}
+	return used, err
 }

@@ -16,12 +16,14 @@ import (
 func TestPodLifecycle(t *testing.T) {
 	n := harness.StartNode(t, harness.Options{})
 	n.LoadImage(archive(t))
+	applyGreedy(n)
 	t.Run("order", func(t *testing.T) { testOrder(t, n) })
 	t.Run("probes", func(t *testing.T) { testProbes(t, n) })
 	t.Run("hooks that fail", func(t *testing.T) { testFailingHooks(t, n) })
 	t.Run("restart rules", func(t *testing.T) { testRestartRules(t, n) })
 	t.Run("changed image", func(t *testing.T) { testChangedImage(t, n) })
 	t.Run("debug", func(t *testing.T) { testDebug(t, n) })
+	t.Run("limits of the disk", func(t *testing.T) { testGreedy(t, n) })
 }
 
 // lifeOf is the manifest of a pod whose containers write what happens to them, a line each, to a file of the host.

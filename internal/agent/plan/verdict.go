@@ -23,6 +23,17 @@ type Verdict struct {
 	told bool
 }
 
+// ShortestGrace is what containers have that are to end at once: as short as a kubelet makes it for pods that it evicts.
+const ShortestGrace = time.Second
+
+// Terminated is the verdict on a pod that the node ends for the sake of others, or for its limits: a disruption that its owner may tell from a failure of its own.
+func Terminated(reason, message string, grace time.Duration) *Verdict {
+	return &Verdict{
+		Phase: v1.PodFailed, Reason: reason, Message: message, Grace: &grace,
+		Condition: &v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: message},
+	}
+}
+
 // Rejected is the verdict on a pod that the node does not take.
 func Rejected(reason, message string) *Verdict {
 	return &Verdict{Phase: v1.PodFailed, Reason: reason, Message: message}

@@ -185,11 +185,18 @@ func TestSummary(t *testing.T) {
 	if *p.EphemeralStorage.UsedBytes < 1<<20+4096 || *p.EphemeralStorage.CapacityBytes != *s.Node.Fs.CapacityBytes || *s.Node.Runtime.ImageFs.CapacityBytes == 0 {
 		t.Errorf("ephemeral storage %+v, node %+v", p.EphemeralStorage, s.Node)
 	}
-	if used, ok := b.c.EphemeralStorage(t.Context(), "u1"); !ok || used.Bytes != *p.EphemeralStorage.UsedBytes {
-		t.Errorf("ephemeral storage %+v, %v", used, ok)
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u1"}}
+	files, err := b.c.Files(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, ok := b.c.EphemeralStorage(t.Context(), "none"); ok {
-		t.Error("a pod that nobody knows has ephemeral storage")
+	layers, err := b.c.Layers(t.Context(), pod.UID)
+	if err != nil || len(layers) != 1 || files.Disk().Bytes+layers["a"] != *p.EphemeralStorage.UsedBytes {
+		t.Errorf("files %+v, layers %v, %v; together not %d", files, layers, err, *p.EphemeralStorage.UsedBytes)
+	}
+	pod.UID = "none"
+	if files, err := b.c.Files(t.Context(), pod); err != nil || files.Disk().Bytes != 0 {
+		t.Errorf("a pod without files: %+v, %v", files, err)
 	}
 	small, err := b.c.CPUAndMemory(t.Context())
 	if err != nil {

@@ -124,7 +124,9 @@ func (s *storage) measure(ctx context.Context) {
 	for _, e := range pods {
 		uid := e.Name()
 		live[uid] = true
-		one, err := measurePod(ctx, filepath.Join(s.podsDir, uid), logs[uid])
+		within, cancel := context.WithTimeout(ctx, podPatience)
+		one, err := measurePod(within, filepath.Join(s.podsDir, uid), logs[uid])
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			s.log.Warn("not all pods' volumes and logs were measured in time", "limit", passPatience)
@@ -148,8 +150,6 @@ func (s *storage) measure(ctx context.Context) {
 
 // measurePod measures a pod's directory, with the layout of package volumes, and that of its logs.
 func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
-	ctx, cancel := context.WithTimeout(ctx, podPatience)
-	defer cancel()
 	out := &Storage{At: time.Now(), Logs: map[string]Usage{}}
 	volumes := filepath.Join(dir, "volumes")
 	own, err := deviceOf(dir)
@@ -180,7 +180,7 @@ func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
 		return out, nil
 	}
 	names, err = os.ReadDir(logs)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	for _, e := range names {

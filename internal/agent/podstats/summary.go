@@ -2,13 +2,20 @@ package podstats
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"monopod.dev/monopod/internal/agent/podspec"
 )
 
 // CPUAndMemory is the summary of processors, memory and swap alone.
@@ -121,27 +128,35 @@ func (c *Collector) addStorage(pod *stats.PodStats, disks disks, containers *sta
 	pod.EphemeralStorage = disks.with(all.stats(), c.cfg.DiskDir)
 }
 
-// EphemeralStorage is what a pod takes of the node's disk: the writable layers of its containers, as the runtime told last, its logs and its volumes but those
-// in memory, as they were measured last. false: nothing was measured yet. Who asks has it measured again, within a minute.
-func (c *Collector) EphemeralStorage(ctx context.Context, uid string) (Usage, bool) {
-	c.storage.want()
-	measured := c.storage.of(uid)
-	if measured == nil {
-		return Usage{}, false
+// Files measures what a pod's volumes and logs take, now.
+func (c *Collector) Files(ctx context.Context, pod *v1.Pod) (*Storage, error) {
+	ref := podspec.Ref{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
+	logs := filepath.Join(c.cfg.LogsDir, podspec.LogDir(ref))
+	measured, err := measurePod(ctx, filepath.Join(c.cfg.PodsDir, ref.UID), logs)
+	if errors.Is(err, fs.ErrNotExist) { // it has none yet, or no more
+		return &Storage{At: time.Now()}, nil
 	}
-	all := measured.Disk()
+	return measured, err
+}
+
+// Layers are the sizes in bytes of the writable layers of a pod's containers, by name, as the runtime has measured them last.
+func (c *Collector) Layers(ctx context.Context, uid types.UID) (map[string]uint64, error) {
 	s, err := c.Snapshot(ctx)
 	if err != nil {
-		return Usage{}, false
+		return nil, err
 	}
-	for _, p := range s.Pods {
-		if p.PodRef.UID == uid {
-			for _, ct := range p.Containers {
-				all.add(ct.Rootfs)
+	layers := map[string]uint64{}
+	for i := range s.Pods {
+		if s.Pods[i].PodRef.UID != string(uid) {
+			continue
+		}
+		for _, ct := range s.Pods[i].Containers {
+			if ct.Rootfs != nil && ct.Rootfs.UsedBytes != nil {
+				layers[ct.Name] = *ct.Rootfs.UsedBytes
 			}
 		}
 	}
-	return all, true
+	return layers, nil
 }
 
 // add adds what is known of a file system's use.

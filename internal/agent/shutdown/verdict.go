@@ -32,12 +32,9 @@ func (m *Manager) Judge(pod *v1.Pod, begun bool) *plan.Verdict {
 	if !ends {
 		return nil
 	}
-	return &plan.Verdict{
-		Phase: v1.PodFailed, Reason: ReasonTerminated, Message: saidTerminated, Grace: &grace, Since: since,
-		Condition: &v1.PodCondition{
-			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: saidTerminated,
-		},
-	}
+	v := plan.Terminated(ReasonTerminated, saidTerminated, grace)
+	v.Since = since
+	return v
 }
 
 // StopBy is by when a pod that is deleted shall have ended, which was to have ended by then: the shutdown leaves it no more time than to others.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/agent/plan"
@@ -17,6 +18,7 @@ var judges = []func(*Worker, *plan.Input) *plan.Verdict{
 	unsupported,
 	(*Worker).admission,
 	(*Worker).judgeDevices,
+	(*Worker).judgeDisk,
 }
 
 // judge asks the judges until one has spoken; what was said once holds.
@@ -27,6 +29,8 @@ func (w *Worker) judge(wish *wish, in *plan.Input) {
 				break
 			}
 		}
+	} else if w.cfg.Disk != nil {
+		w.cfg.Disk.Forget(wish.pod.UID)
 	}
 	in.Verdict = w.verdict
 }
@@ -59,4 +63,19 @@ func (w *Worker) admission(in *plan.Input) *plan.Verdict {
 		return nil
 	}
 	return plan.Rejected(refusal.Reason, plan.SaidRejected+refusal.Message)
+}
+
+// Disk says of pods that they take more of the node's disk than they may.
+type Disk interface {
+	// Judge says how a pod ends by that; nil: it goes on. poke is called when the answer has changed, until Forget.
+	Judge(pod *v1.Pod, poke func()) *plan.Verdict
+	Forget(uid types.UID)
+}
+
+// judgeDisk ends a pod that takes too much of the disk.
+func (w *Worker) judgeDisk(in *plan.Input) *plan.Verdict {
+	if w.cfg.Disk == nil {
+		return nil
+	}
+	return w.cfg.Disk.Judge(in.Pod, w.poke)
 }

@@ -33,6 +33,8 @@ type Config struct {
 	Probes *probes.Manager
 	// Shutdown ends the pods with the node; nil: nothing does.
 	Shutdown Shutdown
+	// Disk ends pods that take too much of it; nil: nobody looks.
+	Disk Disk
 }
 
 // Worker drives one pod.

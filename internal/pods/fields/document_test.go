@@ -129,15 +129,12 @@ func say(name string, v verdict) string {
 		return "refused " + unless
 	case v.Kind == refuses:
 		return "refused"
-	case unless == "" || strings.HasPrefix(unless, "unless") && !conditionally(name):
+	case unless == "" || strings.HasPrefix(unless, "unless"):
 		return "honoured"
 	default:
 		return "honoured, " + unless
 	}
 }
-
-// conditionally says of a field that is honoured that conditional has something to say of it.
-func conditionally(name string) bool { return name == "EmptyDirVolumeSource.SizeLimit" }
 
 // neverSet says of a field of an ephemeral container that it is there for the type's sake only.
 func neverSet(name string) bool {

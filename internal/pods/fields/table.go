@@ -61,7 +61,10 @@ type Refusal = honours.Refusal
 // Refused are the fields of a specification that a role does not honour, in the order of the API's structs.
 func Refused(role Role, spec *v1.PodSpec, path *field.Path) []Refusal {
 	all := byType[role].Refused(spec, path)
-	return append(all, conditional(role, spec, path)...)
+	if role == Agent {
+		all = append(all, unknownSources(spec, path)...)
+	}
+	return all
 }
 
 // column is a role's.

@@ -133,28 +133,6 @@ func TestKindsOfVolumesThatAreNewer(t *testing.T) {
 	}
 }
 
-// What depends on something else in the specification is refused with what it depends on.
-func TestConditionalFields(t *testing.T) {
-	limit := resource.MustParse("1Mi")
-	spec := &v1.PodSpec{
-		InitContainers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: limit}}}},
-		Containers: []v1.Container{{
-			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceEphemeralStorage: limit}},
-		}},
-		Volumes: []v1.Volume{
-			{Name: "disk", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}},
-			{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit, Medium: v1.StorageMediumMemory}}},
-		},
-	}
-	want := "spec.initContainers[0].resources.limits[ephemeral-storage], " +
-		"spec.volumes[0].emptyDir.sizeLimit (unless the medium is Memory)"
-	for role := range Role(roles) {
-		if got := refusedBy(role, spec); got != want {
-			t.Errorf("role %d:\n%s, want\n%s", role, got, want)
-		}
-	}
-}
-
 // What only a scheduler or an admission reads is no agent's to refuse, and an agent does what the server does not let in yet.
 func TestTheColumnsDiffer(t *testing.T) {
 	seven := int32(7)

@@ -1,0 +1,6 @@
+// Package eviction ends pods that take more of the node's disk than they may: an emptyDir over its sizeLimit, a container over its limit of ephemeral-storage,
+// a pod over the sum of these (KEP-361).
+//
+// What a pod takes is decided on as a value (Exceeded); a Watcher measures pods with such limits from time to time, and no others. It guarantees that
+// measuring takes a small share of a processor however many files there are, so a pod with very many is looked at more seldom.
+package eviction

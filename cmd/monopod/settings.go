@@ -170,6 +170,8 @@ var settings = []setting{
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Controllers.Enabled })},
 	{"agent-address", "IP", "address of the agent's HTTPS API (default: the host's address)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.Address })},
+	{"node-ip", "IP,...", "addresses of the node, at most one of each family (default: the agent's address, else those of the host's default routes)", roleAgent,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Agent.NodeIPs })},
 	{"agent-port", "PORT", "port of the agent's HTTPS API (default 10250; 0: any free one)", roleAgent,
 		port(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.Port })},
 	{"pod-logs-dir", "DIR", "logs of pods (default /var/log/pods)", roleAgent,

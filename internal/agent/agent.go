@@ -65,9 +65,11 @@ type Config struct {
 	// ClusterDNS are the addresses of the cluster's DNS; none: pods ask the host's name servers. ClusterDomain is the domain that it serves.
 	ClusterDNS    []string
 	ClusterDomain string
-	// Address and Port are where the agent's own API is served, and what the Node object says.
+	// Address and Port are where the agent's own API is served.
 	Address string
 	Port    int
+	// NodeIPs are the node's addresses, at most one of each family: what the Node object and pods' statuses say.
+	NodeIPs []string
 	// ServingCert, ServingKey and ClientCA are PEM files: the API's own certificate and key, and the authority of
 	// its clients' certificates.
 	ServingCert, ServingKey, ClientCA string
@@ -173,7 +175,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	recorder := events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	ref := a.nodeRef()
 	reporter, err := nodestatus.New(nodestatus.Config{
-		Client: a.kube, NodeName: a.cfg.NodeName, Address: a.cfg.Address, Port: port, MaxPods: a.cfg.MaxPods,
+		Client: a.kube, NodeName: a.cfg.NodeName, Addresses: a.cfg.NodeIPs, Port: port, MaxPods: a.cfg.MaxPods,
 		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: down.Faults(client.Condition),
 		Features:       func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler) { return nodeFeatures(client.Features()) },
 		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
@@ -312,9 +314,7 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 
 // newRoster completes what the actions of pods need.
 func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodestatus.Reporter, shares *nodeResources, cfg act.Config) *roster {
-	if ip := net.ParseIP(a.cfg.Address); ip != nil && !ip.IsUnspecified() {
-		cfg.HostIPs = append(cfg.HostIPs, ip.String())
-	}
+	cfg.HostIPs = a.cfg.NodeIPs
 	cfg.Kube, cfg.Log, cfg.NodeName, cfg.Timeline = a.kube, a.log, a.cfg.NodeName, a.cfg.Timeline
 	cfg.Devices, cfg.CDI = grants{a.cfg.Devices}, cdiprobe.New(cdiprobe.Config{Runtime: cfg.Runtime, Log: a.log})
 	cfg.Ledger, cfg.Cgroups, cfg.Limits, cfg.Allocatable = shares.ledger, shares.cgroups, shares.limits, node.Allocatable

@@ -81,7 +81,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.cfg = Config{
 		NodeName: "node", CRISocket: b.rt.Socket, Devices: b.devices, CgroupRoot: root, PodLogsDir: filepath.Join(dir, "logs"),
-		DataDir: dir, Address: "127.0.0.1", ServingCert: cert, ServingKey: key, ClientCA: ca.CAFile(), MaxPods: 10,
+		DataDir: dir, Address: "127.0.0.1", NodeIPs: []string{"127.0.0.1"}, ServingCert: cert, ServingKey: key, ClientCA: ca.CAFile(), MaxPods: 10,
 		Version: "0.1", Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	b.kube.PrependReactor("patch", "pods", countVersions(b.kube.Tracker()))

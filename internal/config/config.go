@@ -192,6 +192,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if c.Agent.Address != "" {
 		v.address("agent.address", c.Agent.Address)
 	}
+	v.nodeIPs(c.Agent.NodeIPs)
 	if ip, err := netip.ParseAddr(c.Runtime.Streaming.Address); err != nil || !ip.IsLoopback() {
 		v.add("runtime.streaming.address", c.Runtime.Streaming.Address, "be a loopback address, such as 127.0.0.1: streams are not encrypted")
 	}

@@ -123,6 +123,9 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"gc ages":       {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageMaximumGCAge.Duration = time.Minute }, []string{"agent.imageMaximumGCAge", "1m0s", "2m0s"}},
 		"gc age":        {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageMinimumGCAge.Duration = -1 }, []string{"agent.imageMinimumGCAge", "-1ns"}},
 		"gc period":     {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageGCPeriod.Duration = time.Millisecond }, []string{"agent.imageGCPeriod", "1ms", "1s"}},
+		"node ip":       {func(c *v1alpha1.NodeConfiguration) { c.Agent.NodeIPs = []string{"host"} }, []string{"agent.nodeIPs", `"host"`, "IP address"}},
+		"any node ip":   {func(c *v1alpha1.NodeConfiguration) { c.Agent.NodeIPs = []string{"0.0.0.0"} }, []string{"agent.nodeIPs", `"0.0.0.0"`, "the host's own"}},
+		"two node ips":  {func(c *v1alpha1.NodeConfiguration) { c.Agent.NodeIPs = []string{"10.0.0.1", "fd00::1", "10.0.0.2"} }, []string{"agent.nodeIPs", `"10.0.0.2"`, "one of each family"}},
 		"cluster dns":   {func(c *v1alpha1.NodeConfiguration) { c.Agent.ClusterDNS = []string{"fd00::1", "dns"} }, []string{"agent.clusterDNS", `"dns"`, "IP address"}},
 		"much dns": {func(c *v1alpha1.NodeConfiguration) {
 			c.Agent.ClusterDNS = []string{"1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"}

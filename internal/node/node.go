@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -232,7 +231,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 			PolicyFile: c.APIServer.Audit.PolicyFile, LogPath: c.APIServer.Audit.LogPath, MaxSize: int(c.APIServer.Audit.LogMaxSize),
 			MaxBackups: int(*c.APIServer.Audit.LogMaxBackups), MaxAge: int(c.APIServer.Audit.LogMaxAge),
 		},
-		EtcdTick: c.APIServer.EtcdTick.Duration, EtcdQuota: quota, NodeName: c.NodeName, NodeAddresses: []string{o.agentAddress()}, Timeline: o.timeline,
+		EtcdTick: c.APIServer.EtcdTick.Duration, EtcdQuota: quota, NodeName: c.NodeName, NodeAddresses: o.agentNames(), Timeline: o.timeline,
 		Log: o.Log.With("role", "apiserver"),
 	})
 }
@@ -279,7 +278,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: c.Agent.ClusterDNS, ClusterDomain: c.Agent.ClusterDomain,
-		Address: o.agentAddress(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
+		Address: o.agentAddress(), NodeIPs: o.nodeIPs(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
 		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Shutdown: down, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
@@ -353,24 +352,6 @@ func (o *Options) openState(name string) (*state.DB, error) {
 		o.Log.Error("the state file was damaged; it was set aside and a new one begun", "file", path, "kept", damaged)
 	}
 	return db, nil
-}
-
-// agentAddress is the configured address, else the host's source address towards its default route, else loopback.
-func (o *Options) agentAddress() string {
-	if o.Config.Agent.Address != "" {
-		return o.Config.Agent.Address
-	}
-	// Connecting a UDP socket sends nothing: it only asks the kernel for the route.
-	conn, err := net.Dial("udp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), 9).String())
-	if err != nil {
-		return "127.0.0.1"
-	}
-	defer conn.Close()
-	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
-	if err != nil {
-		return "127.0.0.1"
-	}
-	return host
 }
 
 // await waits for ready to be closed; false means that ctx ended first.

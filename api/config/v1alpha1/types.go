@@ -90,10 +90,13 @@ type Controllers struct {
 
 // Agent configures the role agent.
 type Agent struct {
-	// Address and Port are where the agent's own HTTPS API is served (the kubelet's paths). Defaults: the address of
-	// the host's default route (127.0.0.1 without one) and 10250. Port 0 takes a free one.
+	// Address and Port are where the agent's own HTTPS API is served (the kubelet's paths). Defaults: the first of NodeIPs and 10250. Port 0 takes a free
+	// one.
 	Address string `json:"address,omitempty"`
 	Port    *int32 `json:"port,omitempty"`
+	// NodeIPs are the node's own addresses, at most one of each family, the first one of the family that is preferred: the node's and its pods' status show
+	// them, and pods in the host's network have them. Default: Address; where that is not given, or is any, the addresses of the host's default routes.
+	NodeIPs []string `json:"nodeIPs,omitempty"`
 	// PodLogsDir is where pods' logs are. Default /var/log/pods.
 	PodLogsDir string `json:"podLogsDir,omitempty"`
 	// ContainerLogsDir is where log shippers find a link to each container's log, POD_NAMESPACE_CONTAINER-ID.log. Default /var/log/containers; with

@@ -2,7 +2,6 @@ package nodestatus
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -101,9 +100,9 @@ func capacity(q inventory.Quantity) int64    { return q.Capacity }
 func allocatable(q inventory.Quantity) int64 { return q.Allocatable }
 
 func (r *Reporter) addresses() []v1.NodeAddress {
-	addrs := []v1.NodeAddress{}
-	if ip, err := netip.ParseAddr(r.cfg.Address); err == nil && !ip.IsUnspecified() {
-		addrs = append(addrs, v1.NodeAddress{Type: v1.NodeInternalIP, Address: r.cfg.Address})
+	var addrs []v1.NodeAddress
+	for _, ip := range r.cfg.Addresses {
+		addrs = append(addrs, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
 	}
 	return append(addrs, v1.NodeAddress{Type: v1.NodeHostName, Address: r.cfg.NodeName})
 }

@@ -50,7 +50,7 @@ func (w *world) Fault(context.Context) (string, error) {
 func run(t *testing.T, kube *fake.Clientset, w *world, change ...func(*Config)) (r *Reporter, stop func()) {
 	t.Helper()
 	cfg := Config{
-		Client: kube, NodeName: "n", Address: "10.1.2.3", Port: 10250, MaxPods: 7, Version: "v1.0.0", DataDir: t.TempDir(),
+		Client: kube, NodeName: "n", Addresses: []string{"10.1.2.3", "fd00::3"}, Port: 10250, MaxPods: 7, Version: "v1.0.0", DataDir: t.TempDir(),
 		Fault: w.Fault, Devices: w.Devices, RuntimeVersion: func() string { return "rt://1" }, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {
@@ -136,7 +136,7 @@ func TestForeignParts(t *testing.T) {
 	if swap, err := memInfo("SwapTotal"); err != nil || (swap > 0) != (n.Status.NodeInfo.Swap != nil) || swap > 0 && *n.Status.NodeInfo.Swap.Capacity != swap {
 		t.Errorf("swap %+v of %d bytes, %v", n.Status.NodeInfo.Swap, swap, err)
 	}
-	if n.Labels[v1.LabelHostname] != "n" || n.Status.Addresses[0].Address != "10.1.2.3" || n.Status.Capacity.Pods().Value() != 7 {
+	if n.Labels[v1.LabelHostname] != "n" || len(n.Status.Addresses) != 3 || n.Status.Addresses[0].Address != "10.1.2.3" || n.Status.Addresses[1] != (v1.NodeAddress{Type: v1.NodeInternalIP, Address: "fd00::3"}) || n.Status.Capacity.Pods().Value() != 7 {
 		t.Errorf("what is the agent's is missing: %+v", n)
 	}
 }

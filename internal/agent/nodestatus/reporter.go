@@ -40,10 +40,10 @@ const (
 type Config struct {
 	Client   kubernetes.Interface
 	NodeName string
-	// Address is the node's internal IP, Port where the agent's API is served.
-	Address string
-	Port    int
-	MaxPods int
+	// Addresses are the node's internal IPs, Port is where the agent's API is served.
+	Addresses []string
+	Port      int
+	MaxPods   int
 	// Version is the agent's version, shown as the kubelet's.
 	Version string
 	// DataDir is on the file system that pods' data are on.

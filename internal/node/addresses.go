@@ -1,0 +1,56 @@
+package node
+
+import (
+	"net"
+	"net/netip"
+)
+
+// agentAddress is where the agent's API is served: the configured address, else the first of the node's own.
+func (o *Options) agentAddress() string {
+	if a := o.Config.Agent.Address; a != "" {
+		return a
+	}
+	return o.nodeIPs()[0]
+}
+
+// nodeIPs are the node's own addresses, at least one: those that are configured, else the agent's own, else those from which the host reaches others,
+// else loopback.
+func (o *Options) nodeIPs() []string {
+	if ips := o.Config.Agent.NodeIPs; len(ips) > 0 {
+		return ips
+	}
+	if ip, err := netip.ParseAddr(o.Config.Agent.Address); err == nil && !ip.IsUnspecified() {
+		return []string{ip.String()}
+	}
+	if ips := sourceAddresses(); len(ips) > 0 {
+		return ips
+	}
+	return []string{"127.0.0.1"}
+}
+
+// agentNames are the addresses that the agent's certificate is for.
+func (o *Options) agentNames() []string {
+	ips := o.nodeIPs()
+	if a, err := netip.ParseAddr(o.Config.Agent.Address); err == nil && !a.IsUnspecified() && a.String() != ips[0] {
+		return append([]string{a.String()}, ips...)
+	}
+	return ips
+}
+
+// sourceAddresses are those that the kernel chooses towards the default routes, IPv4 first. They are asked for with addresses of documentation (RFC 5737,
+// RFC 3849), which no other route leads to.
+func sourceAddresses() (ips []string) {
+	for _, to := range []string{"192.0.2.1", "2001:db8::1"} {
+		// Connecting a UDP socket sends nothing: it only asks the kernel for the route.
+		conn, err := net.Dial("udp", net.JoinHostPort(to, "9"))
+		if err != nil {
+			continue
+		}
+		conn.Close()
+		from := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+		if !from.IsLoopback() && !from.IsLinkLocalUnicast() { // those nobody reaches
+			ips = append(ips, from.String())
+		}
+	}
+	return ips
+}

@@ -191,6 +191,10 @@ func testImageVolumes(t *testing.T, n *harness.Node, closed string) {
 		t.Errorf("%s mounts can be written to", got)
 	}
 
+	if got := n.Kubectl("get", "pod", "shows", "-o=jsonpath={.status.containerStatuses[0].volumeMounts[0].volumeStatus.image.imageRef}"); !strings.HasPrefix(got, closed+"/team/volume@sha256:") {
+		t.Errorf("the status says that the volume shows %q", got)
+	}
+
 	n.Apply(volume("absent", closed+"/team/none:1", "IfNotPresent", `{"name": "v", "mountPath": "/v"}`, "true"))
 	n.Apply(volume("never", closed+"/team/none:1", "Never", `{"name": "v", "mountPath": "/v"}`, "true"))
 	n.Apply(volume("nowhere", closed+"/team/volume:1", "IfNotPresent", `{"name": "v", "mountPath": "/v", "subPath": "no/such"}`, "true"))

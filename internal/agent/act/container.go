@@ -139,7 +139,7 @@ func (p *Pod) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container,
 		return nil, because(plan.ReasonCreateError, err)
 	}
 	cfg := podspec.Container(podspec.ContainerInput{
-		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts,
+		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts, Images: shown,
 		Node: p.cfg.Limits(), Target: a.Target,
 	})
 	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)

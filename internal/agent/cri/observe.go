@@ -111,7 +111,7 @@ func (v *View) container(ctx context.Context, c *cri.Container) (plan.Container,
 	facts := podspec.FactsOf(c.Labels, c.Annotations)
 	out := plan.Container{
 		ID: c.Id, Name: facts.Name, SandboxID: c.PodSandboxId, Attempt: facts.RestartCount, Step: facts.Step,
-		Hash: facts.Hash, CreatedAt: nanos(c.CreatedAt),
+		Hash: facts.Hash, VolumeImages: facts.VolumeImages, CreatedAt: nanos(c.CreatedAt),
 	}
 	resp, err := v.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.Id})
 	if err != nil {
@@ -129,6 +129,11 @@ func (v *View) container(ctx context.Context, c *cri.Container) (plan.Container,
 		out.ImageID = st.GetImageId()
 	}
 	out.User, out.StopSignal = user(st.GetUser().GetLinux()), stopSignal(st.GetStopSignal())
+	for _, m := range st.GetMounts() {
+		if m.RecursiveReadOnly {
+			out.Recursive = append(out.Recursive, m.ContainerPath)
+		}
+	}
 	if out.State != plan.Exited {
 		return out, nil
 	}

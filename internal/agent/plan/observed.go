@@ -60,6 +60,10 @@ type Container struct {
 	User *v1.ContainerUser
 	// StopSignal is the signal that it is stopped with; empty: the runtime does not say.
 	StopSignal v1.Signal
+	// VolumeImages are the images that its volumes of that kind show, by their names: a digest of a repository, or an ID.
+	VolumeImages map[string]string
+	// Recursive are the paths in the container whose mounts are read-only with all that is mounted below them.
+	Recursive []string
 	// lost: not the runtime but the API server's status tells of it.
 	lost bool
 }

@@ -177,7 +177,7 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 		}
 	}
 	cs.AllocatedResourcesStatus = in.allocatedResources(a, f)
-	cs.VolumeMounts = volumeMounts(f.spec)
+	cs.VolumeMounts = volumeMounts(f)
 	if f.role != pods.Ephemeral { // they have none
 		cs.Resources, cs.AllocatedResources = f.spec.Resources.DeepCopy(), f.spec.Resources.Requests.DeepCopy()
 	}
@@ -206,13 +206,19 @@ func (in *Input) hasToldOfItsEnd(f *fate, cs *v1.ContainerStatus) bool {
 	return in.Pod.Spec.RestartPolicy != v1.RestartPolicyAlways && (code == 0 || !pods.Restarts(&in.Pod.Spec, f.spec, code))
 }
 
-// volumeMounts tells how the container's volumes are mounted.
-func volumeMounts(c *v1.Container) (all []v1.VolumeMountStatus) {
-	for _, m := range c.VolumeMounts {
+// volumeMounts tells how the container's volumes are mounted, and what those of images show.
+func volumeMounts(f *fate) (all []v1.VolumeMountStatus) {
+	for _, m := range f.spec.VolumeMounts {
 		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
+			if f.last != nil && slices.Contains(f.last.Recursive, m.MountPath) {
+				mode = v1.RecursiveReadOnlyEnabled
+			}
 			st.RecursiveReadOnly = &mode
+		}
+		if f.last != nil && f.last.VolumeImages[m.Name] != "" {
+			st.VolumeStatus = &v1.VolumeStatus{Image: &v1.ImageVolumeStatus{ImageRef: f.last.VolumeImages[m.Name]}}
 		}
 		all = append(all, st)
 	}

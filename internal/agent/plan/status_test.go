@@ -137,3 +137,25 @@ func TestMerge(t *testing.T) {
 		t.Errorf("a final phase of the API server was replaced by %s", got.Phase)
 	}
 }
+
+// TestVolumeMounts: the status says what came of the mounts, not what was asked for.
+func TestVolumeMounts(t *testing.T) {
+	maybe := v1.RecursiveReadOnlyIfPossible
+	mounts := []v1.VolumeMount{
+		{Name: "rw", MountPath: "/rw"}, {Name: "ro", MountPath: "/ro", ReadOnly: true},
+		{Name: "deep", MountPath: "/deep", ReadOnly: true, RecursiveReadOnly: &maybe}, {Name: "shown", MountPath: "/shown"},
+	}
+	in := given(sandbox("s", 0, true), has("a", 0, "s", Running, func(c *Container) {
+		c.Recursive, c.VolumeImages = []string{"/deep"}, map[string]string{"shown": "example.com/app@sha256:1"}
+	}))
+	in.Pod.Spec.Containers[0].VolumeMounts = mounts
+	disabled, enabled := v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled
+	want := []v1.VolumeMountStatus{
+		{Name: "rw", MountPath: "/rw"}, {Name: "ro", MountPath: "/ro", ReadOnly: true, RecursiveReadOnly: &disabled},
+		{Name: "deep", MountPath: "/deep", ReadOnly: true, RecursiveReadOnly: &enabled},
+		{Name: "shown", MountPath: "/shown", VolumeStatus: &v1.VolumeStatus{Image: &v1.ImageVolumeStatus{ImageRef: "example.com/app@sha256:1"}}},
+	}
+	if got := Status(in).ContainerStatuses[0].VolumeMounts; !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -21,6 +21,8 @@ type ContainerInput struct {
 	Env []EnvVar
 	// Mounts are the container's mounts, host paths resolved.
 	Mounts []*cri.Mount
+	// Images are those that its volumes show, by the volumes' names.
+	Images map[string]*cri.Image
 	// Node is what of the node the resources depend on.
 	Node NodeLimits
 	// Target is the ID of the container whose processes an ephemeral container shares; empty: none.

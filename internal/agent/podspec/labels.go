@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubelet/pkg/types"
 )
 
-// Annotations of containers. All but the last are the kubelet's.
+// Annotations of containers. All but the last two are the kubelet's.
 const (
 	annotationHash         = "io.kubernetes.container.hash"
 	annotationRestartCount = "io.kubernetes.container.restartCount"
@@ -21,6 +22,8 @@ const (
 	annotationPorts        = "io.kubernetes.container.ports"
 	// annotationStep is the back-off step of plan.Container.Step.
 	annotationStep = "monopod.dev/backoff-step"
+	// annotationVolumeImages are plan.Container.VolumeImages, in JSON.
+	annotationVolumeImages = "monopod.dev/volume-images"
 )
 
 // Ref names a pod.
@@ -60,6 +63,8 @@ type Facts struct {
 	Hash         string
 	// MessagePolicy says where the termination message is found when there is none in the file.
 	MessagePolicy v1.TerminationMessagePolicy
+	// VolumeImages are the images that its volumes show, by the volumes' names.
+	VolumeImages map[string]string
 }
 
 // FactsOf reads a container's facts. What cannot be read is zero: the labels are outside data.
@@ -72,12 +77,17 @@ func FactsOf(labels, annotations map[string]string) Facts {
 	if err != nil || step < 0 {
 		step = 0
 	}
+	var images map[string]string
+	if raw := annotations[annotationVolumeImages]; raw != "" && json.Unmarshal([]byte(raw), &images) != nil {
+		images = nil
+	}
 	return Facts{
 		Name:          labels[types.KubernetesContainerNameLabel],
 		RestartCount:  int32(count),
 		Step:          step,
 		Hash:          annotations[annotationHash],
 		MessagePolicy: v1.TerminationMessagePolicy(annotations[annotationMessagePol]),
+		VolumeImages:  images,
 	}
 }
 
@@ -122,7 +132,24 @@ func containerAnnotations(in *ContainerInput) map[string]string {
 			a[annotationPorts] = string(ports)
 		}
 	}
+	if len(in.Images) > 0 {
+		refs := map[string]string{}
+		for volume, image := range in.Images {
+			refs[volume] = imageRef(image)
+		}
+		if raw, err := json.Marshal(refs); err == nil {
+			a[annotationVolumeImages] = string(raw)
+		}
+	}
 	return a
+}
+
+// imageRef is what a container's imageID is for its own image: a digest of a repository, else the image's id.
+func imageRef(image *cri.Image) string {
+	if len(image.RepoDigests) > 0 {
+		return image.RepoDigests[0]
+	}
+	return image.Id
 }
 
 // Hash is a hash of what a container cannot be changed in without being made anew: its name and its image, which are

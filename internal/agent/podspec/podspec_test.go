@@ -207,10 +207,12 @@ func TestContainer(t *testing.T) {
 	c.Image, c.Command, c.Args = "img", []string{"$(A)", "$$(A)"}, []string{"$(B)"}
 	cfg := Container(ContainerInput{
 		Pod: pod, Container: c, Attempt: 3, Step: 2, ImageRef: "sha256:1", Env: []EnvVar{{"A", "a"}},
+		Images: map[string]*cri.Image{"pulled": {Id: "sha256:2", RepoDigests: []string{"r.test/app@sha256:3"}}, "loaded": {Id: "sha256:4"}},
 	})
 	facts := FactsOf(cfg.Labels, cfg.Annotations)
 	switch {
-	case facts != Facts{Name: "a", RestartCount: 3, Step: 2, Hash: Hash(c)}:
+	case !reflect.DeepEqual(facts, Facts{Name: "a", RestartCount: 3, Step: 2, Hash: Hash(c),
+		VolumeImages: map[string]string{"pulled": "r.test/app@sha256:3", "loaded": "sha256:4"}}):
 		t.Errorf("facts %+v", facts)
 	case cfg.Image.Image != "sha256:1" || cfg.Image.UserSpecifiedImage != "img" || cfg.LogPath != "a/3.log" || cfg.Metadata.Attempt != 3:
 		t.Errorf("config %v", cfg)

@@ -28,17 +28,23 @@ func RestartRule(c *v1.Container, code int32) *v1.ContainerRestartRule {
 	return nil
 }
 
-// Restarts says that a container of a pod is started again when it ends with a code: by its own rules, else by its own policy, else by that of the pod.
-// Of an init container that has done its work it says what the policy says, though there is no need to run it again.
-func Restarts(spec *v1.PodSpec, c *v1.Container, code int32) bool {
-	policy := spec.RestartPolicy
-	if own := c.RestartPolicy; own != nil {
-		if RestartRule(c, code) != nil { // both actions start it again
-			return true
-		}
-		policy = v1.RestartPolicy(*own)
+// RestartPolicy is what is done when a container of a pod ends with a code, whatever its role: by its own rules, else by its own policy, else by that
+// of the pod.
+func RestartPolicy(spec *v1.PodSpec, c *v1.Container, code int32) v1.RestartPolicy {
+	switch {
+	case c.RestartPolicy == nil: // then it has no rules either
+		return spec.RestartPolicy
+	case RestartRule(c, code) != nil: // both actions start it again
+		return v1.RestartPolicyAlways
+	default:
+		return v1.RestartPolicy(*c.RestartPolicy)
 	}
-	switch policy {
+}
+
+// Restarts says that a container of a pod is started again when it ends with a code. Of an init container that has done its work it says what the policy
+// says, though there is no need to run it again.
+func Restarts(spec *v1.PodSpec, c *v1.Container, code int32) bool {
+	switch RestartPolicy(spec, c, code) {
 	case v1.RestartPolicyNever:
 		return false
 	case v1.RestartPolicyOnFailure:

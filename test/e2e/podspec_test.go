@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -87,6 +88,55 @@ that is all
 }
 
 // testPropagation: what the host mounts below a volume later is seen in the container that asks for it.
+// testTogether is a pod whose containers see each other's processes and the host's IPC, and that is talked to on its standard input, by a file or by a terminal.
+func testTogether(t *testing.T, n *harness.Node) {
+	const wide = `"image": "` + busybox + `"`
+	n.Apply(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "together"}, "spec": {
+		"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "shareProcessNamespace": true, "hostIPC": true,
+		"securityContext": {"runAsUser": 1234, "runAsGroup": 2345},
+		"volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"audience": "vault.example.com", "path": "t"}}]}}],
+		"containers": [
+			{"name": "listens", ` + wide + `, "stdin": true, "stdinOnce": true, "workingDir": "/var/tmp", "command": ["sh", "-c", "pwd; cat; echo heard all"]},
+			{"name": "screen", ` + wide + `, "stdin": true, "tty": true, "command": ["sh"], "securityContext": {"runAsGroup": 3456},
+			 "volumeMounts": [{"name": "token", "mountPath": "/token"}]}]}}`)
+	n.Kubectl("wait", "--for=condition=Ready", "pod/together", "--timeout=60s")
+	sees := func(script string) string {
+		return strings.TrimSpace(n.Kubectl("exec", "together", "-c", "screen", "--", "sh", "-c", script))
+	}
+	if got := sees("id -u; id -g; cat /proc/*/comm | sort -u | tr '\\n' ' '"); !strings.HasPrefix(got, "1234\n3456\n") || !strings.Contains(got, " cat ") {
+		t.Errorf("user, group and processes: %q", got)
+	}
+	host, err := os.Readlink("/proc/self/ns/ipc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sees("readlink /proc/self/ns/ipc"); !strings.HasPrefix(got, host) {
+		t.Errorf("the pod's IPC is %q, the host's %q", got, host)
+	}
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(sees("cat /token/t"), ".")[1])
+	if err != nil || !strings.Contains(string(claims), `"aud":["vault.example.com"]`) {
+		t.Errorf("the token says %s, %v", claims, err)
+	}
+
+	// Who is attached once, and goes, ends the input.
+	if out, err := n.TryKubectl("one\ntwo\n", "attach", "-i", "-q", "together", "-c", "listens"); err != nil {
+		t.Errorf("attach: %q, %v", out, err)
+	}
+	n.Kubectl("wait", "--for=jsonpath={.status.containerStatuses[0].state.terminated.exitCode}=0", "pod/together", "--timeout=60s")
+	if got := n.Kubectl("logs", "together", "-c", "listens"); got != "/var/tmp\none\ntwo\nheard all\n" {
+		t.Errorf("it has heard %q", got)
+	}
+	// A terminal echoes, and goes on when who was attached has gone.
+	if out, err := n.TryKubectl("tty; id -g\n", "attach", "-i", "-q", "together", "-c", "screen"); err != nil {
+		t.Errorf("attach: %q, %v", out, err)
+	}
+	harness.Eventually(t, "the shell on the terminal answers", func() (bool, string) {
+		got := n.Kubectl("logs", "together", "-c", "screen")
+		return strings.Contains(got, "/dev/pts/0\r\n3456\r\n"), got
+	})
+	n.Kubectl("delete", "pod", "together", "--timeout=60s")
+}
+
 func testPropagation(t *testing.T, n *harness.Node) {
 	dir := t.TempDir()
 	mount := func(path string, flags uintptr) {

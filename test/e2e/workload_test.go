@@ -53,6 +53,7 @@ func TestWorkloads(t *testing.T) {
 	t.Run("a pod that does not fit", func(t *testing.T) { testUnschedulable(t, n) })
 	t.Run("a pod that asks about itself", func(t *testing.T) { testSelf(t, n) })
 	t.Run("a pod that has a token", func(t *testing.T) { testIdentity(t, n) })
+	t.Run("what is shared and talked to", func(t *testing.T) { testTogether(t, n) })
 	t.Run("propagation of mounts", func(t *testing.T) { testPropagation(t, n) })
 	t.Run("refused by name", func(t *testing.T) { testRefused(t, n) })
 }

@@ -8,7 +8,7 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// restartPolicy is what is done when a container of a role ends with a code: its own policy and rules (KEP-5307) before those of the pod.
+// restartPolicy is what is done when a container of a role ends with a code.
 func restartPolicy(spec *v1.PodSpec, role pods.Role, c *v1.Container, code int32) v1.RestartPolicy {
 	switch role {
 	case pods.Sidecar:
@@ -16,15 +16,9 @@ func restartPolicy(spec *v1.PodSpec, role pods.Role, c *v1.Container, code int32
 	case pods.Ephemeral:
 		return v1.RestartPolicyNever
 	}
-	if pods.RestartRule(c, code) != nil {
-		return v1.RestartPolicyAlways
-	}
-	policy := spec.RestartPolicy
-	if own := c.RestartPolicy; own != nil {
-		policy = v1.RestartPolicy(*own)
-	}
-	if role == pods.Init && policy == v1.RestartPolicyAlways {
-		return v1.RestartPolicyOnFailure
+	policy := pods.RestartPolicy(spec, c, code)
+	if role == pods.Init && policy == v1.RestartPolicyAlways && pods.RestartRule(c, code) == nil {
+		return v1.RestartPolicyOnFailure // it has done its work when it succeeds
 	}
 	return policy
 }

@@ -266,6 +266,49 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
+// What the host's kernel, or a profile on it, makes of a container is passed on as it is; the container's own wins.
+func TestConfinement(t *testing.T) {
+	group, own, unmasked := int64(8), int64(9), v1.UnmaskedProcMount
+	strict, profile := v1.SupplementalGroupsPolicyStrict, "tight"
+	pod := podOf(v1.ResourceRequirements{})
+	c := &pod.Spec.Containers[0]
+	if got := containerSecurity(pod, c); got.Apparmor != nil || got.SelinuxOptions != nil || got.RunAsGroup != nil ||
+		got.SupplementalGroupsPolicy != cri.SupplementalGroupsPolicy_Merge || len(got.MaskedPaths) == 0 || len(got.ReadonlyPaths) == 0 {
+		t.Errorf("of a pod that says nothing: %v", got)
+	}
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{
+		RunAsGroup: &group, SupplementalGroupsPolicy: &strict,
+		AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &profile},
+		SELinuxOptions:  &v1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: "s0"},
+	}
+	for _, got := range []struct {
+		group  *cri.Int64Value
+		policy cri.SupplementalGroupsPolicy
+		label  *cri.SELinuxOption
+	}{
+		{containerSecurity(pod, c).RunAsGroup, containerSecurity(pod, c).SupplementalGroupsPolicy, containerSecurity(pod, c).SelinuxOptions},
+		{sandboxSecurity(pod).RunAsGroup, sandboxSecurity(pod).SupplementalGroupsPolicy, sandboxSecurity(pod).SelinuxOptions},
+	} {
+		if l := got.label; got.group.GetValue() != 8 || got.policy != cri.SupplementalGroupsPolicy_Strict || l.User != "u" || l.Role != "r" || l.Type != "t" || l.Level != "s0" {
+			t.Errorf("from the pod: %+v", got)
+		}
+	}
+	if got := containerSecurity(pod, c).Apparmor; got.ProfileType != cri.SecurityProfile_Localhost || got.LocalhostRef != "tight" {
+		t.Errorf("AppArmor's profile of the pod: %v", got)
+	}
+	c.SecurityContext = &v1.SecurityContext{
+		RunAsGroup: &own, ProcMount: &unmasked, AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}, SELinuxOptions: &v1.SELinuxOptions{Level: "s1"},
+	}
+	if got := containerSecurity(pod, c); got.RunAsGroup.Value != 9 || got.Apparmor.ProfileType != cri.SecurityProfile_Unconfined || got.SelinuxOptions.Level != "s1" ||
+		got.SelinuxOptions.User != "" || got.MaskedPaths != nil || got.ReadonlyPaths != nil {
+		t.Errorf("the container's own wins: %v", got)
+	}
+	c.SecurityContext.AppArmorProfile.Type = v1.AppArmorProfileTypeRuntimeDefault
+	if got := containerSecurity(pod, c).Apparmor; got.ProfileType != cri.SecurityProfile_RuntimeDefault {
+		t.Errorf("the runtime's own profile: %v", got)
+	}
+}
+
 // Each signal that the API knows has a number of CRI's.
 func TestStopSignals(t *testing.T) {
 	numbers := map[cri.Signal]string{}

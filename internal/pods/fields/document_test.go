@@ -36,7 +36,7 @@ fails, and so does a proof that is not there.
 - **never set**: the API itself lets nobody set it; the error has the API's words.
 
 The third column is of our API server, the fourth of the agent, which may work under another one. A proof is directory:TestName, the directory below internal or
-test/e2e. *agent: to come* says that no test of the agent is named yet.
+test/e2e.
 
 | struct | field | API server | agent | proven by |
 |---|---|---|---|---|
@@ -48,7 +48,7 @@ func TestTheDocumentIsOfTheTypes(t *testing.T) {
 	d := &documented{t: t, seen: map[reflect.Type]bool{}, used: map[string]bool{}, found: map[string]map[string]bool{}}
 	d.text.WriteString(preface)
 	d.write(reflect.TypeFor[v1.PodSpec]())
-	for _, list := range [][]string{slices.Collect(maps.Keys(proofs)), slices.Collect(maps.Keys(notes)), unproven} {
+	for _, list := range [][]string{slices.Collect(maps.Keys(proofs)), slices.Collect(maps.Keys(notes))} {
 		for _, name := range list {
 			if !d.used[name] {
 				t.Errorf("%s is about no field that there is", name)
@@ -143,9 +143,8 @@ func neverSet(name string) bool {
 		"Ports", "Resources", "ResizePolicy", "RestartPolicy", "RestartPolicyRules", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle"}, f)
 }
 
-// proof is what proves a row, as the document says it; a row without a proof is an error, unless it waits for one.
+// proof is what proves a row, as the document says it; a row without a proof is an error.
 func (d *documented) proof(name, typ string, row row) string {
-	waits := !neverSet(name) && (slices.Contains(unproven, name) || slices.Contains(unproven, typ)) && row[Agent].Kind != refuses
 	var all []string
 	if row[Server].Kind == refuses || row[Agent].Kind == refuses {
 		all = append(all, refusedTest)
@@ -163,9 +162,6 @@ func (d *documented) proof(name, typ string, row row) string {
 	}
 	for _, p := range all {
 		d.check(name, p)
-	}
-	if waits {
-		all = append(all, "*agent: to come*")
 	}
 	if len(all) == 0 {
 		d.t.Errorf("%s: no test proves what is made of it: name one in proofs", name)

@@ -210,7 +210,7 @@ func TestSpec(t *testing.T) {
 		"file mode":          {func(s *corev1.PodSpec) { *s.Volumes[1].ConfigMap.DefaultMode = 0o1000 }, []string{"spec.volumes[1].configMap.defaultMode: FieldValueInvalid"}},
 		"no config map":      {func(s *corev1.PodSpec) { s.Volumes[1].ConfigMap.Name = "" }, []string{"spec.volumes[1].configMap.name: FieldValueRequired"}},
 		"huge pages medium":  {func(s *corev1.PodSpec) { s.Volumes[0].EmptyDir.Medium = "HugePages" }, []string{"spec.volumes[0].emptyDir.medium: FieldValueNotSupported"}},
-		"size limit on disk": {func(s *corev1.PodSpec) { q := quantity("1Gi"); s.Volumes[0].EmptyDir.SizeLimit = &q }, []string{"spec.volumes[0].emptyDir.sizeLimit: FieldValueForbidden"}},
+		"size limit on disk": {func(s *corev1.PodSpec) { q := quantity("1Gi"); s.Volumes[0].EmptyDir.SizeLimit = &q }, nil},
 		"size limit in memory": {func(s *corev1.PodSpec) {
 			q := quantity("1Gi")
 			s.Volumes[0].EmptyDir = &corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: &q}
@@ -364,7 +364,7 @@ func TestSpec(t *testing.T) {
 			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": quantity("1"), "hugepages-2Mi": quantity("2Mi")}, Limits: corev1.ResourceList{"hugepages-2Mi": quantity("2Mi")}}
 		}, []string{"spec.resources.requests[hugepages-2Mi]: FieldValueInvalid", "spec.resources.limits[hugepages-2Mi]: FieldValueInvalid",
 			"spec.resources.containers[0][hugepages-2Mi].limits: FieldValueInvalid"}},
-		"storage limit": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits["ephemeral-storage"] = quantity("1Gi") }, []string{c + "resources.limits[ephemeral-storage]: FieldValueForbidden"}},
+		"storage limit": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits["ephemeral-storage"] = quantity("1Gi") }, nil},
 		"half a device": {func(s *corev1.PodSpec) {
 			s.Containers[0].Resources.Limits["example.com/widget"] = quantity("500m")
 			s.Containers[0].Resources.Requests["example.com/widget"] = quantity("500m")

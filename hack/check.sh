@@ -11,7 +11,8 @@ if [ -n "$unformatted" ]; then
 	printf 'not formatted; run gofmt -w on:\n%s\n' "$unformatted" >&2
 	fail=1
 fi
-plain=$(CGO_ENABLED=0 go list ./... | grep -v -e /internal/executor -e /cmd/monopod-executor)
+withcgo=(-e /internal/executor -e /cmd/monopod-executor)
+plain=$(CGO_ENABLED=0 go list ./... | grep -v "${withcgo[@]}")
 CGO_ENABLED=0 go vet $plain || fail=1
 CGO_ENABLED=0 go vet -tags kubelet,netgo,osusergo ./test/kubelet || fail=1
 CGO_ENABLED=0 go vet -tags plugins,netgo,osusergo ./test/plugins || fail=1
@@ -20,7 +21,7 @@ withpaths=${GOFLAGS//-trimpath/}
 GOFLAGS=$withpaths CGO_ENABLED=1 go vet -tags "$tags" "$@" || fail=1
 # The linter's version is pinned in a module of its own, so that ours does not get what it needs.
 if CGO_ENABLED=0 go build -modfile=hack/tools/go.mod -o bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint; then
-	CGO_ENABLED=0 bin/golangci-lint run $(CGO_ENABLED=0 go list -tags kubelet,plugins,netgo,osusergo -f '{{.Dir}}' ./... | grep -v -e /internal/executor -e /cmd/monopod-executor) || fail=1
+	CGO_ENABLED=0 bin/golangci-lint run $(CGO_ENABLED=0 go list -tags kubelet,plugins,netgo,osusergo -f '{{.Dir}}' ./... | grep -v "${withcgo[@]}") || fail=1
 	GOFLAGS=$withpaths CGO_ENABLED=1 bin/golangci-lint run "$@" || fail=1
 else
 	fail=1

@@ -66,13 +66,21 @@ func (m *Manager) driver() (driver, bool) {
 // Prepare makes the cgroups of the classes, and gives all pods together the weight of the node's processors. It does nothing when that is done; the
 // other methods do it first.
 func (m *Manager) Prepare() error {
+	return m.prepared(func(driver, bool) error { return nil })
+}
+
+// prepared does something under the lock, once the cgroups of the classes are there; nothing where they cannot be.
+func (m *Manager) prepared(then func(d driver, slices bool) error) error {
 	d, slices := m.driver()
 	if d == nil {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.prepare(d, slices)
+	if err := m.prepare(d, slices); err != nil {
+		return err
+	}
+	return then(d, slices)
 }
 
 // prepare is Prepare. m.mu is held.
@@ -103,16 +111,9 @@ func (m *Manager) prepare(d driver, slices bool) error {
 
 // Enforce limits all pods together to the node's allocatable memory. It can fail where they have more already, as after a reservation that was made greater:
 // it is to be tried again then, and pods go on.
-func (m *Manager) Enforce() error {
-	d, slices := m.driver()
-	if d == nil {
-		return nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.prepare(d, slices); err != nil {
-		return err
-	}
+func (m *Manager) Enforce() error { return m.prepared(m.enforce) }
+
+func (m *Manager) enforce(d driver, slices bool) error {
 	all := m.cfg.Allocatable()
 	name, memory := podspec.ClassCgroup(m.cfg.Root, v1.PodQOSGuaranteed, slices), all.Memory().Value()
 	if memory <= 0 {
@@ -126,18 +127,7 @@ func (m *Manager) Enforce() error {
 
 // UpdateQoS gives the classes what their pods have together by now. It is to be called after a pod was admitted and after one has ended; it costs nothing
 // when that changes nothing.
-func (m *Manager) UpdateQoS() error {
-	d, slices := m.driver()
-	if d == nil {
-		return nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.prepare(d, slices); err != nil {
-		return err
-	}
-	return m.update(d, slices)
-}
+func (m *Manager) UpdateQoS() error { return m.prepared(m.update) }
 
 // update asks for the sums under the lock, so that of two updates at once none writes what is old. m.mu is held.
 func (m *Manager) update(d driver, slices bool) error {

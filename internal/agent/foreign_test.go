@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/agent/crifake"
+	"monopod.dev/monopod/internal/agent/worker"
 )
 
 // TestWithoutEvents: pods live and die on runtimes that tell no events: one whose stream ends at once, as CRI-O's does by default, one without a stream, as
@@ -30,4 +31,20 @@ func TestWithoutEvents(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWatchersHearOfActions: who follows a container hears of its end by the worker's own doing, also where no list has ever shown it.
+func TestWatchersHearOfActions(t *testing.T) {
+	p := newRoster(nil, worker.Config{}, nil)
+	ticks, stop := p.Watch("u")
+	defer stop()
+	p.cfg.Acted("other")
+	select {
+	case <-ticks:
+		t.Error("told of another pod")
+	default:
+	}
+	p.cfg.Acted("u")
+	p.cfg.Acted("u") // nobody waits for those who have not looked yet
+	<-ticks
 }

@@ -48,6 +48,7 @@ func newRoster(from source.Source, cfg worker.Config, dev DeviceManager) *roster
 		cfg: cfg, devices: dev, source: from, relist: make(chan struct{}, 1), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
 		watchers: map[types.UID][]chan struct{}{},
 	}
+	p.cfg.Acted = p.acted
 	return p
 }
 
@@ -267,6 +268,14 @@ func (p *roster) poke(uid string) {
 		w.Poke()
 	}
 	p.tell(types.UID(uid))
+}
+
+// acted tells those who watch a pod of what its worker has done. Where a runtime tells no events they would not hear of it: a pod that comes and goes between
+// two lists is in neither of them.
+func (p *roster) acted(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tell(uid)
 }
 
 // tell ticks for those who watch the pod. p.mu is held.

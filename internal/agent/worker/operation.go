@@ -49,6 +49,9 @@ func (w *Worker) begin(ctx context.Context, pod *v1.Pod, a *plan.Action) {
 		err := w.act.Do(ctx, pod, op.action)
 		r := result{op: op, cancelled: ctx.Err() != nil, err: err}
 		cancel()
+		if w.cfg.Acted != nil {
+			w.cfg.Acted(w.podUID())
+		}
 		w.results <- r
 	})
 }

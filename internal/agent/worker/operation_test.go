@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/plan"
@@ -103,5 +104,20 @@ func TestChangedImageIsNotWaitedFor(t *testing.T) {
 	w.noteChanges(&wish{pod: changed})
 	if w.failure("a").Count != 0 || w.failure("b").Count != 1 {
 		t.Errorf("after a change of the images: %v", w.failures)
+	}
+}
+
+// TestActed: whoever wants to know what a worker does is told, also of what has failed.
+func TestActed(t *testing.T) {
+	w, pod := pulling()
+	w.uid, w.results, w.act = "u", make(chan result), act.For(act.Config{}, "u")
+	told := make(chan types.UID, 1)
+	w.cfg.Acted = func(uid types.UID) { told <- uid }
+	w.begin(t.Context(), pod, &plan.Action{Verb: "Nothing"})
+	if r := <-w.results; r.err == nil {
+		t.Error("an action that there is not has succeeded")
+	}
+	if uid := <-told; uid != "u" {
+		t.Errorf("told of %s", uid)
 	}
 }

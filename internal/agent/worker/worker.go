@@ -16,6 +16,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
@@ -35,6 +36,8 @@ type Config struct {
 	Shutdown Shutdown
 	// Disk ends pods that take too much of it; nil: nobody looks.
 	Disk Disk
+	// Acted is told of each action that has ended, as it may have changed what the runtime holds of the pod; nil: nobody is.
+	Acted func(uid types.UID)
 }
 
 // Worker drives one pod.

@@ -44,9 +44,9 @@ func TestAgent(t *testing.T) {
 
 	n.run("chatty", `n=0; while [ ! -e /stop ]; do n=$((n+1)); printf 'line %05d of a log that somebody has to rotate\n' $n; [ $((n%100)) = 0 ] && usleep 500000; done; printf 'end %05d\n' $n; exec sleep 3600`)
 	n.run("crashes", `echo attempt; exit 3`)
-	n.run("up", `echo up; echo to stderr >&2; exec sleep 3600`)
+	n.run("up", `echo up; exec sleep 3600`)
 	n.api.Kubectl("wait", "--for=condition=Ready", "pod/up", "--timeout=60s")
-	if log := n.api.Kubectl("logs", "up"); log != "up\nto stderr\n" {
+	if log := n.api.Kubectl("logs", "up"); log != "up\n" {
 		t.Errorf("log %q", log)
 	}
 	if out := n.api.Kubectl("exec", "up", "--", "echo", "in containerd"); out != "in containerd\n" {

@@ -174,13 +174,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer events.Shutdown()
 	recorder := events.NewRecorder(eventScheme(), v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	ref := a.nodeRef()
-	reporter, err := nodestatus.New(nodestatus.Config{
-		Client: a.kube, NodeName: a.cfg.NodeName, Addresses: a.cfg.NodeIPs, Port: port, MaxPods: a.cfg.MaxPods,
-		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: down.Faults(client.Condition),
-		Features:       func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler) { return nodeFeatures(client.Features()) },
-		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
-		Devices:        a.resources, Events: recorder, Ref: ref, Log: a.log,
-	})
+	reporter, err := a.newReporter(port, client, down, recorder, ref)
 	if err != nil {
 		return err
 	}
@@ -310,6 +304,17 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 		close(a.ready)
 	case <-ctx.Done():
 	}
+}
+
+// newReporter makes who tells of the node.
+func (a *Agent) newReporter(port int, client *cri.Client, down *shutdown.Manager, events record.EventRecorder, ref *v1.ObjectReference) (*nodestatus.Reporter, error) {
+	return nodestatus.New(nodestatus.Config{
+		Client: a.kube, NodeName: a.cfg.NodeName, Addresses: a.cfg.NodeIPs, Port: port, MaxPods: a.cfg.MaxPods,
+		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: down.Faults(client.Condition),
+		Features:       func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler) { return nodeFeatures(client.Features()) },
+		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
+		Devices:        a.resources, Events: events, Ref: ref, Log: a.log,
+	})
 }
 
 // newRoster completes what the actions of pods need.

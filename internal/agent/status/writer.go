@@ -2,7 +2,8 @@
 //
 // It guarantees that the last status that was set for a pod is written as soon as the API server takes it, that only the
 // difference to what the API server has is sent, and that a status never reaches another pod of the same name: it names
-// the pod's UID, and that it is another's is found out by the first answer. Statuses in between may be left out.
+// the pod's UID, and that it is another's is found out by the first answer. Statuses in between may be left out: so that a
+// pod's start costs one write and not four, one that tells only that it has got a step further waits a moment for the next.
 package status
 
 import (
@@ -10,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
+
+	"monopod.dev/monopod/internal/agent/plan"
 )
 
 const (
@@ -29,6 +33,8 @@ const (
 	retryFirst = 50 * time.Millisecond
 	retryMax   = 10 * time.Second
 	timeout    = 15 * time.Second
+	// moment is for how long a status waits that only tells how a start goes on: longer than most starts take, shorter than anybody notices.
+	moment = 200 * time.Millisecond
 )
 
 // Writer writes statuses. It is safe for concurrent use.
@@ -92,8 +98,27 @@ func (w *Writer) Set(pod *v1.Pod, st v1.PodStatus) {
 	e.learn(pod)
 	e.want = st
 	e.set++
+	wait := starting(&e.base.Status) && starting(&st) && pod.DeletionTimestamp == nil
 	w.mu.Unlock()
-	w.queue.Add(pod.UID)
+	if wait {
+		w.queue.AddAfter(pod.UID, moment)
+	} else {
+		w.queue.Add(pod.UID)
+	}
+}
+
+// starting says of a status that the pod is on its way, and that it tells of nothing but that.
+func starting(st *v1.PodStatus) bool {
+	if st.Phase != v1.PodPending && st.Phase != "" || st.Reason != "" || st.Message != "" {
+		return false
+	}
+	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
+		w := c.State.Waiting
+		if w == nil || w.Message != "" || w.Reason != plan.ReasonContainerCreating && w.Reason != plan.ReasonPodInitializing || c.LastTerminationState.Terminated != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Flush returns when the last status that was set is written, or can't be because the pod is gone.
@@ -107,6 +132,7 @@ func (w *Writer) Flush(ctx context.Context, uid types.UID) error {
 		}
 		settled := e.settled
 		w.mu.Unlock()
+		w.queue.Add(uid) // it may wait
 		select {
 		case <-settled:
 		case <-ctx.Done():
@@ -138,7 +164,7 @@ func (e *entry) learn(pod *v1.Pod) {
 func (w *Writer) process(ctx context.Context, uid types.UID) {
 	w.mu.Lock()
 	e := w.pods[uid]
-	if e == nil {
+	if e == nil || e.written == e.set { // it was written before its moment was over
 		w.mu.Unlock()
 		w.queue.Forget(uid)
 		return

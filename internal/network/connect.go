@@ -53,7 +53,7 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 		if fresh {
 			in = 0 // as it was made
 		}
-		if err := b.rt.do(b.portRequests(rec, host.index, in)...); err != nil {
+		if err := b.rt.do(append(b.portRequests(rec, host.index, in), sandboxRequests(rec, bridge.index)...)...); err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		if err := refuseRouterAdvertisements(containerInterface); err != nil {
@@ -73,7 +73,7 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 			defer s.sock.close()
 			settled = func() { s.wait(host.peer) }
 		}
-		if err := inside.do(insideRequests(has, host.peer)...); err != nil {
+		if err := inside.do(append(insideRequests(has, host.peer), gatewayRequests(has, host.peer, bridge.mac)...)...); err != nil {
 			return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
 		}
 		if err := meanwhile(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"sync"
 
 	"github.com/vishvananda/netlink/nl"
@@ -191,6 +193,7 @@ func eachMessage(b []byte, f func(typ uint16, seq uint32, body []byte)) error {
 type linkInfo struct {
 	index, master, mtu int
 	peer               int // the index of a veth's other end, in its own namespace
+	mac                net.HardwareAddr
 }
 
 // rtextFilterSkipStats leaves the counters out of an answer (linux/rtnetlink.h).
@@ -206,6 +209,9 @@ func (r *rtnl) link(name string) (info linkInfo, found bool, err error) {
 		found = true
 		info.index = int(int32(binary.NativeEndian.Uint32(body[4:])))
 		eachAttr(body[unix.SizeofIfInfomsg:], func(typ uint16, data []byte) {
+			if typ == unix.IFLA_ADDRESS {
+				info.mac = slices.Clone(data)
+			}
 			if len(data) != 4 {
 				return
 			}

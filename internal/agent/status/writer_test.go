@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -172,4 +173,75 @@ func TestNothingToWrite(t *testing.T) {
 	for _, a := range kube.Actions() {
 		t.Errorf("asked the API server to %s", a.GetVerb())
 	}
+}
+
+// TestAStartIsWrittenOnce: what only says that a start goes on waits a moment for what comes of it, and for no longer.
+func TestAStartIsWrittenOnce(t *testing.T) {
+	creating := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	at := func(p *v1.Pod, ip string, state v1.ContainerState) v1.PodStatus {
+		st := *p.Status.DeepCopy()
+		st.PodIP, st.ContainerStatuses = ip, []v1.ContainerStatus{{Name: "c", State: state}}
+		return st
+	}
+	for name, c := range map[string]struct {
+		last  func(*v1.Pod) v1.PodStatus
+		after time.Duration
+	}{
+		"it runs": {func(p *v1.Pod) v1.PodStatus {
+			st := at(p, "10.0.0.1", v1.ContainerState{Running: &v1.ContainerStateRunning{}})
+			st.Phase = v1.PodRunning
+			return st
+		}, 0},
+		"its image is not to be had": {func(p *v1.Pod) v1.PodStatus {
+			return at(p, "10.0.0.1", v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no"}})
+		}, 0},
+		"it takes longer": {func(p *v1.Pod) v1.PodStatus { return at(p, "10.0.0.1", creating) }, moment},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pod("u")
+				w, kube, _ := start(t, p)
+				patches := func() (n int) {
+					synctest.Wait()
+					for _, a := range kube.Actions() {
+						if a.GetVerb() == "patch" {
+							n++
+						}
+					}
+					return n
+				}
+				w.Set(p, at(p, "", creating))
+				w.Set(p, at(p, "10.0.0.1", creating))
+				if n := patches(); n != 0 {
+					t.Errorf("%d statuses were written at once", n)
+				}
+				w.Set(p, c.last(p))
+				time.Sleep(c.after)
+				if n := patches(); n != 1 {
+					t.Errorf("%d statuses were written after %v, want one", n, c.after)
+				}
+				time.Sleep(time.Minute)
+				got, err := kube.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{})
+				if n := patches(); err != nil || n != 1 || got.Status.PodIP != "10.0.0.1" {
+					t.Errorf("%d statuses, in the end %+v, %v", n, got, err)
+				}
+			})
+		})
+	}
+}
+
+// Who waits for a status has it written at once.
+func TestFlushHurries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pod("u")
+		w, _, _ := start(t, p)
+		began := time.Now()
+		st := *p.Status.DeepCopy()
+		st.PodIP = "10.0.0.1"
+		w.Set(p, st)
+		flush(t, w, p.UID)
+		if took := time.Since(began); took >= moment {
+			t.Errorf("written after %v", took)
+		}
+	})
 }

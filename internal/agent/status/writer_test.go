@@ -216,11 +216,11 @@ func TestAStartIsWrittenOnce(t *testing.T) {
 					t.Errorf("%d statuses were written at once", n)
 				}
 				w.Set(p, c.last(p))
-				time.Sleep(c.after)
+				<-time.After(c.after)
 				if n := patches(); n != 1 {
 					t.Errorf("%d statuses were written after %v, want one", n, c.after)
 				}
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				got, err := kube.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{})
 				if n := patches(); err != nil || n != 1 || got.Status.PodIP != "10.0.0.1" {
 					t.Errorf("%d statuses, in the end %+v, %v", n, got, err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"monopod.dev/monopod/internal/devices/source"
@@ -65,16 +67,20 @@ func (s *Source) Prefer(ctx context.Context, resource string, available, must []
 	if err != nil || !line.options.GetGetPreferredAllocationAvailable() || n < 1 || n > math.MaxInt32 || len(available) < n {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.pace.prefer)
+	within, cancel := context.WithTimeout(ctx, s.pace.prefer)
 	defer cancel()
-	if err := one.take(ctx); err != nil {
+	if err := one.take(within); err != nil {
 		return nil
 	}
 	defer one.give()
-	resp, err := line.plugin.GetPreferredAllocation(ctx, &v1beta1.PreferredAllocationRequest{ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{
+	resp, err := line.plugin.GetPreferredAllocation(within, &v1beta1.PreferredAllocationRequest{ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{
 		{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: int32(n)},
 	}})
 	if err != nil {
+		if status.Code(err) == codes.Canceled && ctx.Err() == nil {
+			// The plugin's gRPC knows the deadline, too, and may see before us that it is over: then it resets the stream.
+			err = fmt.Errorf("%w: %s", context.DeadlineExceeded, plain(err))
+		}
 		s.log.Warn("device plugin's preference is ignored", "resource", resource, "socket", one.socket, "error", plain(err))
 		return nil
 	}

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -203,12 +202,7 @@ func (b *Bridge) portRequests(rec lease, index, bridge int) []request {
 
 // hardwareRequest writes down in the bridge that a hardware address is at the port of this index.
 func hardwareRequest(index int, mac net.HardwareAddr) request {
-	body := make([]byte, unix.SizeofNdMsg) // struct ndmsg: family, padding, index, state, flags, type
-	body[0] = unix.AF_BRIDGE
-	binary.NativeEndian.PutUint32(body[4:], uint32(index))
-	binary.NativeEndian.PutUint16(body[8:], unix.NUD_NOARP)
-	body[10] = unix.NTF_MASTER
-	body = append(body, nl.NewRtAttr(unix.NDA_LLADDR, mac).Serialize()...)
+	body := ndmsg(unix.AF_BRIDGE, index, unix.NUD_NOARP, unix.NTF_MASTER, nl.NewRtAttr(unix.NDA_LLADDR, mac))
 	return request{what: "write down its hardware address", typ: unix.RTM_NEWNEIGH, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
 }
 

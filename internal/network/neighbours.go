@@ -36,18 +36,22 @@ func sandboxRequests(rec lease, index int) (reqs []request) {
 
 // neighbourRequest writes down which hardware address an address has.
 func neighbourRequest(what string, ip netip.Addr, index int, mac net.HardwareAddr) request {
-	body := append(ndmsg(ip, index, unix.NUD_REACHABLE, unix.NTF_EXT_LEARNED), nl.NewRtAttr(unix.NDA_LLADDR, mac).Serialize()...)
+	body := ndmsg(familyOf(ip), index, unix.NUD_REACHABLE, unix.NTF_EXT_LEARNED,
+		nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()), nl.NewRtAttr(unix.NDA_LLADDR, mac))
 	return request{what: what + " " + ip.String(), typ: unix.RTM_NEWNEIGH, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
 }
 
-// ndmsg is a struct ndmsg (rtnetlink(7)) with an address.
-func ndmsg(ip netip.Addr, index int, state uint16, flags byte) []byte {
+// ndmsg is a struct ndmsg (rtnetlink(7)) with its attributes.
+func ndmsg(family uint16, index int, state uint16, flags byte, attrs ...*nl.RtAttr) []byte {
 	body := make([]byte, unix.SizeofNdMsg) // family, padding, index, state, flags, type
-	body[0] = byte(familyOf(ip))
+	body[0] = byte(family)
 	binary.NativeEndian.PutUint32(body[4:], uint32(index))
 	binary.NativeEndian.PutUint16(body[8:], state)
 	body[10] = flags
-	return append(body, nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()).Serialize()...)
+	for _, a := range attrs {
+		body = append(body, a.Serialize()...)
+	}
+	return body
 }
 
 // forgotten is how many sandboxes are forgotten at once: the kernel's answers are to fit into the socket's buffer.
@@ -63,7 +67,8 @@ func (b *Bridge) forgetNeighbours(recs map[string]lease) {
 			for _, rec := range part {
 				for _, a := range rec.Addresses {
 					ip := a.Address.Addr()
-					reqs = append(reqs, request{what: "forget the neighbour " + ip.String(), typ: unix.RTM_DELNEIGH, body: ndmsg(ip, bridge.index, 0, 0)})
+					body := ndmsg(familyOf(ip), bridge.index, 0, 0, nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()))
+					reqs = append(reqs, request{what: "forget the neighbour " + ip.String(), typ: unix.RTM_DELNEIGH, body: body})
 				}
 			}
 			err = b.rt.do(reqs...)

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"monopod.dev/monopod/internal/devices/source"
@@ -76,11 +74,7 @@ func (s *Source) Prefer(ctx context.Context, resource string, available, must []
 	resp, err := line.plugin.GetPreferredAllocation(within, &v1beta1.PreferredAllocationRequest{ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{
 		{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: int32(n)},
 	}})
-	if err != nil {
-		if status.Code(err) == codes.Canceled && ctx.Err() == nil {
-			// The plugin's gRPC knows the deadline, too, and may see before us that it is over: then it resets the stream.
-			err = fmt.Errorf("%w: %s", context.DeadlineExceeded, plain(err))
-		}
+	if err = inTime(within, err); err != nil {
 		s.log.Warn("device plugin's preference is ignored", "resource", resource, "socket", one.socket, "error", plain(err))
 		return nil
 	}

@@ -112,10 +112,17 @@ func mayPass(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// inTime makes a call's error the time-out's when its time is over: the plugin knows the deadline too, and its own words about it may come first.
+// inTime makes a call's error the time-out's when its time is over: the plugin knows the deadline too, and its own words about it may come first. Its gRPC may even
+// see a moment before us that it is over, and resets the stream then.
 func inTime(ctx context.Context, err error) error {
-	if deadline, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(deadline) {
+	deadline, ok := ctx.Deadline()
+	switch {
+	case err == nil || !ok:
+		return err
+	case !time.Now().Before(deadline):
 		return status.FromContextError(context.DeadlineExceeded).Err()
+	case status.Code(err) == codes.Canceled && ctx.Err() == nil:
+		return status.Errorf(codes.DeadlineExceeded, "%v: %s", context.DeadlineExceeded, status.Convert(err).Message())
 	}
 	return err
 }

@@ -22,6 +22,7 @@ func (s *Server) admission(authorizer authorizer.UnconditionalAuthorizer) []gene
 	return []genericadmission.Interface{
 		admission.Priority{Classes: s.storages[schedulingv1.SchemeGroupVersion]["priorityclasses"].(admission.Reader), System: system},
 		admission.RuntimeClass{Classes: s.storages[nodev1.SchemeGroupVersion]["runtimeclasses"].(rest.Getter)},
+		admission.LimitRanges{Ranges: reader{s}},
 		admission.Namespaces{Getter: s.namespaces(), Immortal: namespace.System()},
 		admission.ServiceAccounts{Accounts: reader{s}},
 		admission.DefaultTolerationSeconds{},

@@ -14,7 +14,7 @@ func podWith(name, more string) string {
 func TestKubectlClasses(t *testing.T) {
 	i := start(t, newConfig(t))
 	defer i.end(t)
-	for name, test := range map[string]func(*testing.T, kubectl){"priority": kubectlPriority, "runtime": kubectlRuntimeClass} {
+	for name, test := range map[string]func(*testing.T, kubectl){"priority": kubectlPriority, "runtime": kubectlRuntimeClass, "limits": kubectlLimits} {
 		t.Run(name, func(t *testing.T) { test(t, i.kubectl(t)) })
 	}
 }
@@ -73,4 +73,45 @@ func kubectlRuntimeClass(t *testing.T, k kubectl) {
 	k.fail("Pod Overhead set without corresponding RuntimeClass defined Overhead", podWith("a", `"overhead":{"cpu":"1"},`), create...)
 	k.fail("doesn't match RuntimeClass's defined Overhead", podWith("a", `"runtimeClassName":"small","overhead":{"cpu":"1"},`), create...)
 	k.run("delete", "namespace", "runtime", "--wait=false")
+}
+
+// kubectlLimits are the limit ranges of a namespace. Containers get what they leave out, and an annotation that tells so.
+func kubectlLimits(t *testing.T, k kubectl) {
+	k.run("create", "namespace", "limits")
+	k.feed(`{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"cpu"},"spec":{"limits":[
+		{"type":"Container","min":{"cpu":"100m"},"max":{"cpu":"2"},"default":{"cpu":"1"},"maxLimitRequestRatio":{"cpu":"4"}},
+		{"type":"Pod","max":{"memory":"1Gi"}}]}}`, "-n", "limits", "create", "-f", "-")
+	if got := columns(k.run("-n", "limits", "get", "limits")); strings.Join(got[0], " ") != "NAME CREATED AT" || got[1][0] != "cpu" {
+		t.Errorf("limit ranges %q", got)
+	}
+	if got := k.run("-n", "limits", "describe", "limitrange", "cpu"); !strings.Contains(strings.Join(strings.Fields(got), " "), "Container cpu 100m 2 1 1 4") {
+		t.Errorf("described as\n%s", got)
+	}
+	pod := func(cpu, memory string) string {
+		list := ""
+		if cpu != "" {
+			list = `"cpu":"` + cpu + `",`
+		}
+		return strings.NewReplacer("CPU", list, "MEM", memory).Replace(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{
+			"initContainers":[{"name":"i","image":"i","resources":{"limits":{"cpu":"200m"}}}],
+			"containers":[{"name":"c","image":"i","resources":{"limits":{CPU"memory":"MEM"}}}]}}`)
+	}
+	create := []string{"-n", "limits", "create", "-f", "-"}
+	k.fail("maximum cpu usage per Container is 2, but limit is 3", pod("3", "1Gi"), create...)
+	k.fail("minimum cpu usage per Container is 100m, but request is 50m", pod("50m", "1Gi"), create...)
+	k.fail("maximum memory usage per Pod is 1Gi, but limit is 2Gi", pod("1", "2Gi"), create...)
+	k.fail("maximum memory usage per Pod is 1Gi.  No limit is specified", podWith("p", ""), create...)
+	k.fail("[maximum cpu usage per Container is 2, but limit is 3, maximum memory usage per Pod is 1Gi, but limit is 2Gi]", pod("3", "2Gi"), create...)
+	k.fail("cpu max limit to request ratio per Container is 4, but provided ratio is 10.000000",
+		strings.Replace(pod("1", "1Gi"), `"resources":{"limits":{"cpu":"1"`, `"resources":{"requests":{"cpu":"100m"},"limits":{"cpu":"1"`, 1), create...)
+	k.feed(pod("", "1Gi"), create...)
+	const want = `{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}} {"limits":{"cpu":"200m"},"requests":{"cpu":"200m"}} ` +
+		`LimitRanger plugin set: cpu request for container c; cpu limit for container c`
+	got := k.run("-n", "limits", "get", "pod", "p", "-o",
+		`jsonpath={.spec.containers[0].resources} {.spec.initContainers[0].resources} {.metadata.annotations.kubernetes\.io/limit-ranger}`)
+	if got != want {
+		t.Errorf("the pod got\n%s, want\n%s", got, want)
+	}
+	k.run("-n", "limits", "label", "pod", "p", "a=b") // what is there stays
+	k.run("delete", "namespace", "limits", "--wait=false")
 }

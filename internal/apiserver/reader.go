@@ -53,6 +53,17 @@ func (r reader) PodsOf(ctx context.Context, node, namespace string) ([]corev1.Po
 	return pods.Items, nil
 }
 
+// LimitRanges are those of a namespace, as the cache has them.
+func (r reader) LimitRanges(ctx context.Context, namespace string) ([]corev1.LimitRange, error) {
+	ranges, err := list[*corev1.LimitRangeList](ctx, r, corev1.SchemeGroupVersion.WithResource("limitranges"), namespace, &metainternalversion.ListOptions{
+		ResourceVersion: fromCache,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ranges.Items, nil
+}
+
 // Nodes are those that the options' selectors let through.
 func (r reader) Nodes(ctx context.Context, options *metainternalversion.ListOptions) ([]corev1.Node, error) {
 	nodes, err := list[*corev1.NodeList](ctx, r, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceNone, options)

@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
+	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
@@ -70,6 +71,7 @@ func declared() []resource.Resource {
 		endpointslice.Resource(),
 		event.Resource(),
 		lease.Resource(),
+		limitrange.Resource(),
 		namespace.Resource(),
 		podtemplate.Resource(),
 		priorityclass.Resource(),

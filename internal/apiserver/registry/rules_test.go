@@ -12,6 +12,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
+	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
@@ -56,6 +57,7 @@ func TestRules(t *testing.T) {
 	class, handler := rulesOf(priorityclass.Resource()), rulesOf(runtimeclass.Resource())
 	slice, ep := rulesOf(endpointslice.Resource()), rulesOf(endpoints.Resource())
 	svc := rulesOf(service.Resource(nil, nil))
+	limits := rulesOf(limitrange.Resource())
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
 	for name, tc := range map[string]struct {
 		rules  rules
@@ -80,6 +82,23 @@ func TestRules(t *testing.T) {
 		"selector":            {handler, `{handler: runc, scheduling: {nodeSelector: {a: "b c"}}}`, "", "scheduling.nodeSelector: Invalid value"},
 		"tolerations twice":   {handler, `{handler: runc, scheduling: {tolerations: [{key: a}, {key: a}]}}`, "", "scheduling.tolerations[1]: Duplicate value"},
 		"the handler changes": {handler, "handler: crun", "handler: runc", "handler: Invalid value"},
+
+		"limits":                     {limits, "spec: {limits: [{type: Container, max: {cpu: 2}, min: {cpu: 100m}, maxLimitRequestRatio: {cpu: 4}}, {type: Pod, max: {example.com/gpu: 1}}]}", "", ""},
+		"limits of claims":           {limits, "spec: {limits: [{type: PersistentVolumeClaim, max: {storage: 2Gi}}]}", "", ""},
+		"limits of claims, of none":  {limits, "spec: {limits: [{type: PersistentVolumeClaim, max: {example.com/iops: 2}}]}", "", "spec.limits[0].limits: Required value"},
+		"limits of others":           {limits, "spec: {limits: [{type: example.com/thing, max: {'any/thing': 2}}]}", "", ""},
+		"limits of what":             {limits, "spec: {limits: [{type: Volume, max: {cpu: 2}}]}", "", "spec.limits[0].type: Invalid value"},
+		"limits, twice":              {limits, "spec: {limits: [{type: Pod}, {type: Pod}]}", "", "spec.limits[1].type: Duplicate value"},
+		"limits of no resource":      {limits, "spec: {limits: [{type: Pod, min: {disk: 1}}]}", "", "spec.limits[0].min[disk]: Invalid value"},
+		"limits, defaults of pods":   {limits, "spec: {limits: [{type: Pod, default: {cpu: 1}}]}", "", "spec.limits[0].default: Forbidden"},
+		"limits, min over max":       {limits, "spec: {limits: [{type: Pod, min: {cpu: 2}, max: {cpu: 1}}]}", "", "spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1"},
+		"limits, default under min":  {limits, "spec: {limits: [{type: Container, min: {cpu: 2}, defaultRequest: {cpu: 1}}]}", "", "spec.limits[0].defaultRequest[cpu]: Invalid value: \"1\": min value 2 is greater than default request value 1"},
+		"limits, default over max":   {limits, "spec: {limits: [{type: Container, max: {cpu: 1}, default: {cpu: 2}, defaultRequest: {cpu: 1}}]}", "", "spec.limits[0].default[cpu]: Invalid value: \"2\": default value 2 is greater than max value 1"},
+		"limits, request over limit": {limits, "spec: {limits: [{type: Container, default: {cpu: 1}, defaultRequest: {cpu: 2}}]}", "", "spec.limits[0].defaultRequest[cpu]: Invalid value: \"2\": default request value 2 is greater than default value 1"},
+		"limits, devices overbooked": {limits, "spec: {limits: [{type: Container, default: {a.b/c: 2}, defaultRequest: {a.b/c: 1}}]}", "", "spec.limits[0].defaultRequest[a.b/c]: Invalid value"},
+		"limits, ratio below one":    {limits, "spec: {limits: [{type: Pod, maxLimitRequestRatio: {cpu: 500m}}]}", "", "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"500m\": ratio 500m is less than 1"},
+		"limits, ratio of nobody":    {limits, "spec: {limits: [{type: Pod, min: {cpu: 1}, max: {cpu: 2}, maxLimitRequestRatio: {cpu: 3}}]}", "", "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"3\": ratio 3 is greater than max/min = 2.000000"},
+		"limits change":              {limits, "spec: {limits: [{type: Volume}]}", "spec: {limits: [{type: Pod}]}", "spec.limits[0].type: Invalid value"},
 
 		"revision":           {revision, "{revision: 1, data: {a: b}}", "", ""},
 		"negative revision":  {revision, "{revision: -1, data: {a: b}}", "", "revision: Invalid value"},

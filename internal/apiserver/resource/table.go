@@ -24,7 +24,7 @@ const (
 // Column is a column of the table that `kubectl get` shows: the server side of content negotiation for "as=Table;g=meta.k8s.io;v=v1". The columns of a
 // resource, their order and their words are those of a Kubernetes API server, because people and scripts read them.
 //
-// Name and Age are the same for every resource: a column of that name without Doc and Value is complete.
+// Name, Age and Created At are the same for every resource: a column of that name without Doc and Value is complete.
 type Column[T Object] struct {
 	Name string
 	// Doc says what is in it. Type is "string" where it is empty.
@@ -42,6 +42,8 @@ type RowFunc[T Object] func(obj T, now time.Time) ([]any, []metav1.TableRowCondi
 const (
 	nameColumn = "Name"
 	ageColumn  = "Age"
+	// madeColumn is for objects whose age says nothing.
+	madeColumn = "Created At"
 )
 
 // table is the rest.TableConvertor of a resource.
@@ -67,6 +69,8 @@ func (t table[T]) definitions() []metav1.TableColumnDefinition {
 			d.Format, d.Description = "name", meta["name"]
 		case c.Name == ageColumn && c.Doc == "":
 			d.Description = meta["creationTimestamp"]
+		case c.Name == madeColumn && c.Doc == "":
+			d.Type, d.Description = "date", meta["creationTimestamp"]
 		}
 		if d.Type == "" {
 			d.Type = "string"
@@ -93,6 +97,8 @@ func (t table[T]) cells(obj T, now time.Time) ([]any, []metav1.TableRowCondition
 			all = append(all, obj.GetName())
 		case c.Name == ageColumn:
 			all = append(all, Age(obj.GetCreationTimestamp().Time, now))
+		case c.Name == madeColumn:
+			all = append(all, obj.GetCreationTimestamp().UTC().Format(time.RFC3339))
 		}
 	}
 	return all, nil

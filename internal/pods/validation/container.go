@@ -50,7 +50,7 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	errs = append(errs, validatePorts(c.Ports, spec.HostNetwork, at.Child("ports"))...)
 	errs = append(errs, validateEnv(c.Env, volumes, at.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
-	errs = append(errs, validateResources(&c.Resources, containerResourceName, at.Child("resources"))...)
+	errs = append(errs, validateResources(&c.Resources, ContainerResourceName, at.Child("resources"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
 	return append(errs, validateContainerSecurity(c.SecurityContext, at.Child("securityContext"))...)
 }

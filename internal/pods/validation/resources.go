@@ -122,7 +122,8 @@ func divides(name corev1.ResourceName, q resource.Quantity) bool {
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && q.Value()%size.Value() == 0
 }
 
-func containerResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
+// ContainerResourceName tells what is wrong with the name of a resource that a container asks for.
+func ContainerResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	errs := invalidIf(true, string(name), at, validation.IsQualifiedName)
 	switch {
 	case len(errs) > 0:

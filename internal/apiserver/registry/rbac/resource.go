@@ -114,9 +114,7 @@ func setDefaults(ref *rbacv1.RoleRef, subjects []rbacv1.Subject) {
 func roleColumns[T resource.Object]() []resource.Column[T] {
 	return []resource.Column[T]{
 		{Name: "Name"},
-		{Name: "Created At", Type: "date", Doc: "When the role was created", Value: func(role T) any {
-			return role.GetCreationTimestamp().UTC().Format("2006-01-02T15:04:05Z")
-		}},
+		{Name: "Created At"},
 	}
 }
 

@@ -13,12 +13,13 @@ const (
 	Aggregation      = "clusterrole-aggregation"
 	NodeLifecycle    = "node-lifecycle"
 	TaintEviction    = "taint-eviction"
+	PodGC            = "pod-garbage-collector"
 	Endpoints        = "endpoints"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
-	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, Endpoints}
+	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

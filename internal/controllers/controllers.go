@@ -26,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/namespace"
 	"monopod.dev/monopod/internal/controllers/nodelifecycle"
+	"monopod.dev/monopod/internal/controllers/podgc"
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
@@ -178,6 +179,8 @@ func late() []controller {
 		return tainteviction.New(tainteviction.Config{
 			Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("taint-eviction-controller"), Log: log,
 		})
+	}}, {PodGC, func(s *shared, log *slog.Logger) (runner, error) {
+		return podgc.New(podgc.Config{Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Log: log})
 	}}, {Endpoints, func(s *shared, log *slog.Logger) (runner, error) {
 		return endpoints.New(endpoints.Config{Kube: s.client, Informers: s.informers, Events: s.recorder("endpoint-controller"), Log: log})
 	}}}

@@ -7,7 +7,8 @@
 //   - garbage-collector deletes objects whose owners are gone;
 //   - certificates approves and signs certificate signing requests of the kubelet's signers;
 //   - node-lifecycle says of nodes whose agent is silent that nothing is known of them, and taints nodes by their conditions;
-//   - taint-eviction deletes pods from nodes with taints that they do not tolerate.
+//   - taint-eviction deletes pods from nodes with taints that they do not tolerate;
+//   - pod-garbage-collector removes pods that no agent can end.
 //
 // It reaches the API by client-go alone, with the rights of the configuration that it is given. So somebody else's controllers can stand in its place
 // (each of ours can be switched off), and ours beside somebody else's API server. It keeps nothing of its own: whatever was being done when it ended

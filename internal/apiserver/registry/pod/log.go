@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,7 +82,33 @@ func (r *LogREST) Get(ctx context.Context, name string, options runtime.Object) 
 		return nil, err
 	}
 	streamer.Location, streamer.Transport = agent.Log(pod, container, opts)
-	return streamer, nil
+	return wholeStreamer{streamer}, nil
+}
+
+// wholeStreamer streams all that there is. Over a WebSocket the library drops what it reads together with the end, as bodies of a known length give it.
+type wholeStreamer struct{ *genericrest.LocationStreamer }
+
+var _ rest.ResourceStreamer = wholeStreamer{}
+
+// InputStream implements rest.ResourceStreamer.
+func (s wholeStreamer) InputStream(ctx context.Context, apiVersion, accept string) (stream io.ReadCloser, flush bool, contentType string, err error) {
+	stream, flush, contentType, err = s.LocationStreamer.InputStream(ctx, apiVersion, accept)
+	if stream != nil {
+		stream = endAlone{stream}
+	}
+	return stream, flush, contentType, err
+}
+
+// endAlone tells the end of a stream by itself, after the last bytes.
+type endAlone struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (r endAlone) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if n > 0 && err == io.EOF { //nolint:errorlint // a reader's end is io.EOF itself
+		err = nil // whoever reads on is told again
+	}
+	return n, err
 }
 
 func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {

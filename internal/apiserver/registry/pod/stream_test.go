@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,6 +158,7 @@ func TestStreams(t *testing.T) {
 	t.Run("attach", w.testAttach)
 	t.Run("port-forward", w.testPortForward)
 	t.Run("log", w.testLog)
+	t.Run("log over a WebSocket", w.testLogOverWebSocket)
 	t.Run("log followed", w.testLogFollowed)
 }
 
@@ -334,6 +336,35 @@ func (w *world) testLog(t *testing.T) {
 			}
 		})
 	}
+}
+
+// testLogOverWebSocket reads a log as a page in a browser does.
+func (w *world) testLogOverWebSocket(t *testing.T) {
+	tlsConfig, err := restclient.TLSConfigFor(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := w.url("p", "log", "")
+	u.Scheme = "wss"
+	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"binary.k8s.io"}, HandshakeTimeout: timeout}
+	conn, resp, err := dialer.DialContext(t.Context(), u.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	defer conn.Close()
+	var text []byte
+	for {
+		_, part, err := conn.ReadMessage()
+		if err != nil {
+			break
+		}
+		text = append(text, part...)
+	}
+	if string(text) != "one line of c\n" {
+		t.Errorf("log %q", text)
+	}
+	w.agent.lastAsked()
 }
 
 // testLogFollowed reads a line of a log that does not end.

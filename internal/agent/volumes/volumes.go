@@ -9,6 +9,7 @@
 //	UID/containers/NAME/ATTEMPT    the termination message of one container
 //	UID/subpaths/NAME/INDEX        a part of a volume, mounted there for a container that is being started
 //	UID/etc-hosts                  the pod's /etc/hosts
+//	UID/userns                     which IDs of the host the pod's user namespace has (package userns), if it has one
 //
 // Set-up, update and removal are idempotent.
 package volumes
@@ -21,6 +22,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
@@ -49,7 +51,10 @@ type Config struct {
 }
 
 // Manager makes and removes the files of pods. It is safe for concurrent use, but for the same pod.
-type Manager struct{ cfg Config }
+type Manager struct {
+	cfg Config
+	ids sync.Mutex // held while IDs of the host are chosen, so that no two pods get the same
+}
 
 // New makes a manager; it changes nothing on the host.
 func New(cfg Config) *Manager { return &Manager{cfg: cfg} }

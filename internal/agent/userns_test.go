@@ -3,10 +3,13 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -60,6 +63,19 @@ func TestUserNamespaces(t *testing.T) {
 	if _, err := os.Stat(record("first")); err == nil {
 		t.Error("IDs were taken for a pod that cannot have them")
 	}
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Handler: "plain"}
+	if _, err := b.kube.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.create(pod("classed", ownUsers, func(p *v1.Pod) { p.Spec.RuntimeClassName = new("other") }))
+	for _, why := range []string{"runtime does not support user namespaces", `RuntimeClass handler "plain" does not support user namespaces`} {
+		b.eventually(why, func() bool {
+			list, err := b.kube.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+			return err == nil && slices.ContainsFunc(list.Items, func(e v1.Event) bool {
+				return e.Message == "Failed to create pod sandbox: can't set `spec.hostUsers: false`, "+why
+			})
+		})
+	}
 	b.rt.HaveUserNamespaces(true)
 	first := b.idsOf("first")
 	create("second")
@@ -75,15 +91,35 @@ func TestUserNamespaces(t *testing.T) {
 
 	b.stop()
 	b.start()
-	id := b.rt.Running("first")[0]
-	b.rt.Exit(id, 1) // its next container is made by the agent that came after
-	b.eventually("it is started again", func() bool { ids := b.rt.Running("first"); return len(ids) == 1 && ids[0] != id })
+	again := func(name string) { // its next container is made by the agent that came after
+		id := b.rt.Running(name)[0]
+		b.rt.Exit(id, 1)
+		b.eventually(name+" is started again", func() bool { ids := b.rt.Running(name); return len(ids) == 1 && ids[0] != id })
+	}
+	again("first")
 	if got := b.idsOf("first"); got.HostId != first.HostId {
 		t.Errorf("the first one has %v, then %v", first, got)
 	}
 	create("third")
 	if third := b.idsOf("third"); third.HostId == first.HostId || third.HostId == second.HostId {
 		t.Errorf("%v, %v, %v", first, second, third)
+	}
+
+	// The records are lost: who runs keeps what it has, and nobody else gets it.
+	b.stop()
+	for _, name := range []string{"first", "second", "third"} {
+		if err := os.Remove(record(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.start()
+	create("late")
+	if late := b.idsOf("late"); late.HostId == first.HostId || late.HostId == second.HostId {
+		t.Errorf("a pod gets %v, which others have: %v, %v", late, first, second)
+	}
+	again("second")
+	if got := b.idsOf("second"); got.HostId != second.HostId {
+		t.Errorf("the second one has %v, then %v", second, got)
 	}
 
 	b.delete("first", 0)

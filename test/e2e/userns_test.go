@@ -20,6 +20,7 @@ const ownUsers = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "NAME
 	"volumes": [
 		{"name": "scratch", "emptyDir": {}}, {"name": "memory", "emptyDir": {"medium": "Memory"}}, {"name": "host", "hostPath": {"path": "HOST"}},
 		{"name": "conf", "configMap": {"name": "conf"}}, {"name": "secret", "secret": {"secretName": "secret"}},
+		{"name": "image", "image": {"reference": "IMAGE", "pullPolicy": "IfNotPresent"}},
 		{"name": "info", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}}],
 	"containers": [
 		{"name": "root", "image": "IMAGE", "command": ["sh", "-c", "trap 'exit 1' TERM; while :; do sleep 1 & wait $!; done"], "volumeMounts": MOUNTS},
@@ -28,7 +29,8 @@ const ownUsers = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "NAME
 
 const ownMounts = `[{"name": "scratch", "mountPath": "/scratch"}, {"name": "memory", "mountPath": "/memory"}, {"name": "host", "mountPath": "/host"},
 	{"name": "conf", "mountPath": "/conf"}, {"name": "secret", "mountPath": "/secret"}, {"name": "info", "mountPath": "/info"},
-	{"name": "scratch", "mountPath": "/part", "subPath": "part"}]`
+	{"name": "scratch", "mountPath": "/part", "subPath": "part"}, {"name": "image", "mountPath": "/image"},
+	{"name": "host", "mountPath": "/follows", "mountPropagation": "HostToContainer"}]`
 
 // users is a node whose pods may have users of their own.
 type users struct {
@@ -46,6 +48,10 @@ func TestUserNamespaces(t *testing.T) {
 	n.Start()
 	n.LoadImage(archive(t))
 	u := &users{T: t, n: n, host: t.TempDir()}
+	u.mount(u.host)
+	if err := unix.Mount("", u.host, "", unix.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(u.host, "f")
 	if err := os.WriteFile(file, []byte("of the host\n"), 0o640); err != nil {
 		t.Fatal(err)
@@ -94,6 +100,19 @@ func (u *users) in(t *testing.T) *users {
 	in := *u
 	in.T = t
 	return &in
+}
+
+// mount mounts a file system in memory until the test ends.
+func (u *users) mount(path string) {
+	u.Helper()
+	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "mode=755"); err != nil {
+		u.Fatal(err)
+	}
+	u.Cleanup(func() {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			u.Error(err)
+		}
+	})
 }
 
 // possible says whether the node's kernel can give pods user namespaces. Where it cannot, a pod that wants one is told, and does not start.
@@ -187,7 +206,7 @@ func (u *users) testProcesses(first string) {
 
 // testFiles: files belong to whom they would belong to in a pod without users of its own, on both sides.
 func (u *users) testFiles() {
-	const files = "/scratch /part /memory /conf/k /secret/k /info/labels /etc/hosts /etc/resolv.conf /etc/hostname /dev/termination-log /host/f"
+	const files = "/scratch /part /memory /conf/k /secret/k /info/labels /etc/hosts /etc/resolv.conf /etc/hostname /dev/termination-log /host/f /follows/f /image/etc/passwd"
 	want := `0:2000 /scratch
 0:2000 /part
 0:2000 /memory
@@ -199,6 +218,8 @@ func (u *users) testFiles() {
 0:0 /etc/hostname
 0:0 /dev/termination-log
 1000:3000 /host/f
+1000:3000 /follows/f
+0:0 /image/etc/passwd
 `
 	for _, container := range []string{"root", "user"} {
 		if got := u.sh("one", container, "stat -L -c '%u:%g %n' "+files); got != want {
@@ -209,7 +230,11 @@ func (u *users) testFiles() {
 		}
 		u.sh("one", container, "for d in /scratch /part /memory; do echo mine > $d/"+container+"; done; echo 10.1.1.1 other >> /etc/hosts || true")
 	}
-	u.sh("one", "root", "echo mine > /host/root; chown 7:8 /host/root")
+	u.sh("one", "root", "echo mine > /host/root; chown 7:8 /host/root; mkdir /host/late")
+	u.mount(filepath.Join(u.host, "late"))
+	if got := u.sh("one", "user", "stat -c '%u:%g' /host/late /follows/late"); got != "0:0\n65534:65534\n" { // what is mounted later is not translated
+		u.Errorf("what is mounted later belongs to %q", got)
+	}
 	if got := u.sh("one", "root", "stat -c '%u:%g %n' /scratch/user /memory/user /host/root; cat /part/user"); got != "1000:2000 /scratch/user\n1000:2000 /memory/user\n7:8 /host/root\nmine\n" {
 		u.Errorf("what was written is %q", got)
 	}
@@ -241,14 +266,24 @@ func (u *users) testProc() {
 	}
 }
 
-// testBeyond: a user that the pod's namespace does not have is told to whoever asks for it.
+// testBeyond: who asks for users that the pod's namespace does not have, or for files whose owners cannot be translated, is told.
 func (u *users) testBeyond() {
-	u.n.Apply(pod("beyond", "exec sleep 3600", `"hostUsers": false, "securityContext": {"runAsUser": 65536},`))
-	harness.Eventually(u, "it is told", func() (bool, string) {
-		out := u.n.Kubectl("get", "pod", "beyond", "-o=jsonpath={.status.containerStatuses[0].state.waiting}")
-		return strings.Contains(out, "CreateContainerError") && strings.Contains(out, "65536") && strings.Contains(out, "65535"), out
-	})
-	u.n.Kubectl("delete", "pod", "beyond", "--timeout=60s")
+	for name, tc := range map[string]struct{ spec, want string }{
+		"user":   {`"securityContext": {"runAsUser": 65536},`, "run_as_user: 65536"},
+		"group":  {`"securityContext": {"fsGroup": 70000},`, "supplemental_groups: 70000"},
+		"system": {`"volumes": [{"name": "v", "hostPath": {"path": "/proc"}}],`, "/proc"},
+	} {
+		manifest := pod("beyond-"+name, "exec sleep 3600", `"hostUsers": false, `+tc.spec)
+		if name == "system" {
+			manifest = strings.Replace(manifest, `"name": "c",`, `"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}],`, 1)
+		}
+		u.n.Apply(manifest)
+		harness.Eventually(u, name+": it is told", func() (bool, string) {
+			out := u.n.Kubectl("get", "pod", "beyond-"+name, "-o=jsonpath={.status.containerStatuses[0].state.waiting}")
+			return strings.Contains(out, "CreateContainerError") && strings.Contains(out, tc.want), out
+		})
+		u.n.Kubectl("delete", "pod", "beyond-"+name, "--timeout=60s")
+	}
 }
 
 // testDebugger: who is added to a pod has the pod's users.

@@ -33,7 +33,7 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	}
 	in := p.sandboxInput(pod, a.Sandbox.Attempt)
 	var err error
-	if in.IDs, err = p.ids(pod); err != nil {
+	if in.IDs, err = p.ids(ctx, pod); err != nil {
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonCreateConfigError, err))
 	}
 	sandbox := podspec.Sandbox(in)

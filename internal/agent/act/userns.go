@@ -12,11 +12,11 @@ import (
 )
 
 // ids are the IDs of the host that the pod's user namespace has; nil: it has the host's.
-func (p *Pod) ids(pod *v1.Pod) (*userns.Range, error) {
+func (p *Pod) ids(ctx context.Context, pod *v1.Pod) (*userns.Range, error) {
 	if pods.HostUsers(&pod.Spec) {
 		return nil, nil //nolint:nilnil // no range is an answer
 	}
-	ids, err := p.cfg.Volumes.IDs(p.uid)
+	ids, err := p.cfg.Volumes.IDs(ctx, p.uid)
 	if err != nil {
 		return nil, fmt.Errorf("IDs for the user namespace of the pod: %w", err)
 	}
@@ -31,7 +31,7 @@ func (p *Pod) idsBy(ctx context.Context, pod *v1.Pod, handler string) (*userns.R
 	case err != nil:
 		return nil, fmt.Errorf("can't set `spec.hostUsers: false`, it is not known whether the runtime supports user namespaces: %w", err)
 	case able:
-		return p.ids(pod)
+		return p.ids(ctx, pod)
 	case handler == "":
 		return nil, errors.New("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
 	}

@@ -326,6 +326,9 @@ func TestUserNamespace(t *testing.T) {
 	for _, target := range []string{"", "other"} {
 		sandbox, c = config(&userns.Range{First: 1 << 30, Length: 65536}, target)
 		for _, o := range []*cri.NamespaceOption{sandbox.Linux.SecurityContext.NamespaceOptions, c.Linux.SecurityContext.NamespaceOptions} {
+			if ids, ok := IDsOf(o.UsernsOptions); !ok || ids.First != 1<<30 || ids.Length != 65536 {
+				t.Errorf("read back: %+v, %t", ids, ok)
+			}
 			if u := o.UsernsOptions; u.GetMode() != cri.NamespaceMode_POD || !reflect.DeepEqual(u.Uids, want) || !reflect.DeepEqual(u.Gids, want) {
 				t.Errorf("namespaces %v", o)
 			}
@@ -337,6 +340,23 @@ func TestUserNamespace(t *testing.T) {
 			if !reflect.DeepEqual(m.UidMappings, want) || !reflect.DeepEqual(m.GidMappings, want) {
 				t.Errorf("mount %v", m)
 			}
+		}
+	}
+}
+
+// What a runtime tells of a sandbox that somebody else has made is taken for ours only where it could be.
+func TestIDsOf(t *testing.T) {
+	m := func(first, host, length uint32) []*cri.IDMapping {
+		return []*cri.IDMapping{{ContainerId: first, HostId: host, Length: length}}
+	}
+	for name, u := range map[string]*cri.UserNamespace{
+		"none": nil, "the host's": {Mode: cri.NamespaceMode_NODE}, "no mapping": {}, "no groups": {Uids: m(0, 1<<20, 9)}, "no users": {Gids: m(0, 1<<20, 9)},
+		"two":          {Uids: append(m(0, 1<<20, 9), m(9, 1<<21, 9)...), Gids: m(0, 1<<20, 9)},
+		"other groups": {Uids: m(0, 1<<20, 9), Gids: m(0, 1<<21, 9)}, "fewer groups": {Uids: m(0, 1<<20, 9), Gids: m(0, 1<<20, 8)},
+		"without root": {Uids: m(1, 1<<20, 9), Gids: m(1, 1<<20, 9)}, "without its group": {Uids: m(0, 1<<20, 9), Gids: m(1, 1<<20, 9)},
+	} {
+		if ids, ok := IDsOf(u); ok {
+			t.Errorf("%s: %+v", name, ids)
 		}
 	}
 }

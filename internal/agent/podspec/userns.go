@@ -15,6 +15,16 @@ func userNamespace(ids *userns.Range) *cri.UserNamespace {
 	return &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: mapping(), Gids: mapping()}
 }
 
+// IDsOf reads what userNamespace has written; false: it is none, or none of ours.
+func IDsOf(u *cri.UserNamespace) (ids userns.Range, ok bool) {
+	if u.GetMode() != cri.NamespaceMode_POD || len(u.GetUids()) != 1 || len(u.GetGids()) != 1 {
+		return ids, false
+	}
+	m, g := u.Uids[0], u.Gids[0]
+	ids = userns.Range{First: m.GetHostId(), Length: m.GetLength()}
+	return ids, m.GetContainerId() == 0 && g.GetContainerId() == 0 && g.GetHostId() == ids.First && g.GetLength() == ids.Length
+}
+
 // MapMounts has the runtime show all that is mounted from the host (volumes, the pod's own files, what devices bring) with the owners that it has there: 0 of
 // the host is the pod's root, and who writes as 1000 in the pod writes files of 1000. So nothing on the host is made otherwise for a pod with a user
 // namespace, and volumes may be shared with pods that have none. For a pod that has none it does nothing.

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ func TestIDs(t *testing.T) {
 	m := New(Config{Dir: dir})
 	ids := func(uid string) userns.Range {
 		t.Helper()
-		r, err := m.IDs(uid)
+		r, err := m.IDs(t.Context(), uid)
 		if err != nil || r.Length != userns.Length {
 			t.Fatalf("%s: %+v, %v", uid, r, err)
 		}
@@ -53,7 +54,7 @@ func TestIDs(t *testing.T) {
 	if e := ids("e"); e != a {
 		t.Errorf("e has %+v, want that of the pod that is gone: %+v", e, a)
 	}
-	if _, err := m.IDs("../x"); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := m.IDs(t.Context(), "../x"); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("a UID that is a path: %v", err)
 	}
 }
@@ -65,7 +66,7 @@ func TestIDsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range all {
 		wg.Go(func() {
-			r, err := m.IDs(fmt.Sprint("pod", i))
+			r, err := m.IDs(t.Context(), fmt.Sprint("pod", i))
 			if err != nil {
 				t.Error(err)
 			}
@@ -85,7 +86,7 @@ func TestIDsAtOnce(t *testing.T) {
 // What cannot be read may be any range: nobody else gets one then, but who has one keeps it.
 func TestIDsThatCannotBeRead(t *testing.T) {
 	m := New(Config{Dir: t.TempDir()})
-	a, err := m.IDs("a")
+	a, err := m.IDs(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +94,48 @@ func TestIDsThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, uid := range []string{"a", "b"} {
-		if _, err := m.IDs(uid); !errors.Is(err, errdefs.ErrDataLoss) || !strings.Contains(err.Error(), m.idsFile("a")) {
+		if _, err := m.IDs(t.Context(), uid); !errors.Is(err, errdefs.ErrDataLoss) || !strings.Contains(err.Error(), m.idsFile("a")) {
 			t.Errorf("%s: %v", uid, err)
 		}
 	}
 	if err := m.Remove("a"); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := m.IDs("b"); err != nil || b != a {
+	if b, err := m.IDs(t.Context(), "b"); err != nil || b != a {
 		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+// Records that are lost are made again from what the runtime tells, once, before anybody gets what another pod has.
+func TestIDsOfTheRuntime(t *testing.T) {
+	first, err := New(Config{Dir: t.TempDir()}).IDs(t.Context(), "any")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := userns.Range{First: first.First + first.Length, Length: first.Length}
+	asked, fails := 0, errors.New("it does not answer")
+	m := New(Config{Dir: t.TempDir(), HeldIDs: func(context.Context) (map[string]userns.Range, error) {
+		asked++
+		return map[string]userns.Range{"old": first, "kept": first}, fails
+	}})
+	if err := m.recordIDs("kept", next); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.IDs(t.Context(), "new"); !errors.Is(err, fails) {
+		t.Errorf("chosen without knowing: %v", err)
+	}
+	if r, err := m.IDs(t.Context(), "kept"); r != next || err != nil || asked != 1 {
+		t.Errorf("what is on record: %+v, %v, asked %d times", r, err, asked)
+	}
+	fails = nil
+	for range 2 {
+		for uid, want := range map[string]userns.Range{"old": first, "kept": next, "new": {First: next.First + next.Length, Length: next.Length}} {
+			if r, err := m.IDs(t.Context(), uid); r != want || err != nil {
+				t.Errorf("%s: %+v, %v; want %+v", uid, r, err, want)
+			}
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
 	}
 }

@@ -23,11 +23,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -46,6 +48,8 @@ type Config struct {
 	// HostIPs and Allocatable are what downward API volumes may tell of the node. No volume in memory is larger than the memory that can be allocated.
 	HostIPs     []string
 	Allocatable func() v1.ResourceList
+	// HeldIDs are the IDs of the host that pods have by the runtime, by their UIDs; nil: nobody knows. It is asked once, before IDs are chosen for the first time.
+	HeldIDs func(ctx context.Context) (map[string]userns.Range, error)
 	// HostsFile is the node's own hosts file, which pods on its network get. Empty: /etc/hosts.
 	HostsFile string
 }
@@ -54,6 +58,8 @@ type Config struct {
 type Manager struct {
 	cfg Config
 	ids sync.Mutex // held while IDs of the host are chosen, so that no two pods get the same
+	// compared: what the runtime holds of IDs is on record.
+	compared atomic.Bool
 }
 
 // New makes a manager; it changes nothing on the host.

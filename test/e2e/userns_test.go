@@ -206,6 +206,7 @@ func (u *users) testProcesses(first string) {
 
 // testFiles: files belong to whom they would belong to in a pod without users of its own, on both sides.
 func (u *users) testFiles() {
+	const token = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	const files = "/scratch /part /memory /conf/k /secret/k /info/labels /etc/hosts /etc/resolv.conf /etc/hostname /dev/termination-log /host/f /follows/f /image/etc/passwd"
 	want := `0:2000 /scratch
 0:2000 /part
@@ -227,6 +228,9 @@ func (u *users) testFiles() {
 		}
 		if got := u.sh("one", container, "cat /conf/k /secret/k /info/labels /host/f"); got != "from the map\nfrom the secret\ncolor=\"red\"of the host\n" {
 			u.Errorf("%s reads %q", container, got)
+		}
+		if got := u.sh("one", container, "stat -L -c '%a %u:%g' "+token+"; [ -s "+token+" ] && head -c 1 "+token+" > /dev/null && echo read"); got != "640 0:2000\nread\n" {
+			u.Errorf("%s: its token is %q", container, got)
 		}
 		u.sh("one", container, "for d in /scratch /part /memory; do echo mine > $d/"+container+"; done; echo 10.1.1.1 other >> /etc/hosts || true")
 	}

@@ -55,6 +55,7 @@ var layers = []layer{
 		"the cgroups of pods are made in one place, whatever the runtime is"},
 	{"internal/agent/imagegc", nil, "which images go is a pure function"},
 	{"internal/agent/probes/judge", nil, "when a probe is due, and what its answers mean, is a pure function"},
+	{"internal/agent/userns", nil, "which IDs of the host a pod gets is a pure function"},
 	{"internal/agent/relist", nil, "when a runtime is listed, and whether its events are believed, is a pure function"},
 	{"internal/agent/shutdown/turns", nil, "whose turn it is to end is a pure function"},
 	{"internal/agent/shutdown/logind", nil, "it knows systemd-logind, and of the node only that it is to get ready"},
@@ -89,7 +90,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else.
-var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
+var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
 	"internal/devices/hostdevice", "internal/ocispec"}
 

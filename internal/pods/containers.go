@@ -134,3 +134,6 @@ func TargetOf(spec *v1.PodSpec, ephemeral string) string {
 	}
 	return ""
 }
+
+// HostUsers says that the users and groups of a pod are the host's, as they are where it does not say otherwise; else it has a user namespace of its own.
+func HostUsers(spec *v1.PodSpec) bool { return spec.HostUsers == nil || *spec.HostUsers }

@@ -60,6 +60,7 @@ func TestAgent(t *testing.T) {
 	}
 
 	n.crashes()
+	n.asksForUsers()
 	n.ends()
 	n.goesOn()
 	n.rotated()
@@ -104,6 +105,21 @@ func (n *node) crashes() {
 		n.Errorf("log %q", log)
 	}
 	n.api.Kubectl("delete", "pod", "crashes", "--timeout=60s")
+}
+
+// asksForUsers: a containerd that knows no user namespaces would make a pod that asks for one in the host's, so it is not asked.
+func (n *node) asksForUsers() {
+	n.Helper()
+	n.api.Apply(fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "users"}, "spec": {"hostUsers": false,
+		"containers": [{"name": "c", "image": %q, "command": ["sleep", "3600"]}]}}`, busybox))
+	harness.Eventually(n, "an event tells of it", func() (bool, string) {
+		out := n.api.Kubectl("get", "events", "--field-selector=reason=FailedCreatePodSandBox,involvedObject.name=users", "-o=jsonpath={.items[*].message}")
+		return strings.Contains(out, "can't set `spec.hostUsers: false`, runtime does not support user namespaces"), out
+	})
+	if s := n.status("users"); s.Phase != v1.PodPending || s.PodIP != "" {
+		n.Errorf("the pod is %+v", s)
+	}
+	n.api.Kubectl("delete", "pod", "users", "--timeout=60s")
 }
 
 // ends: a deletion gives containers their time, and ends those that do not use it.

@@ -270,7 +270,7 @@ func testUnschedulable(t *testing.T, n *harness.Node) {
 
 func testRefused(t *testing.T, n *harness.Node) {
 	for field, spec := range map[string]string{
-		"spec.hostUsers":       `"hostUsers": false,`,
+		"spec.hostNetwork":     `"hostUsers": false, "hostNetwork": true,`,
 		"spec.affinity":        `"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]}},`,
 		`RuntimeClass "other"`: `"runtimeClassName": "other",`,
 	} {

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/agent/loglinks"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/pods"
@@ -30,7 +31,12 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	if name := pods.TargetOf(&pod.Spec, c.Name); name != "" && a.Target == "" {
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonCreateConfigError, fmt.Errorf("unable to find target container %q: it does not run", name)))
 	}
-	sandbox := p.sandboxConfig(pod, a.Sandbox.Attempt)
+	in := p.sandboxInput(pod, a.Sandbox.Attempt)
+	var err error
+	if in.IDs, err = p.ids(ctx, pod); err != nil {
+		return p.failedToStart(ctx, pod, c, because(plan.ReasonCreateConfigError, err))
+	}
+	sandbox := podspec.Sandbox(in)
 	images := &imageWork{Pod: p, pod: pod, container: c, sandbox: sandbox}
 	defer images.release()
 	image, err := images.own(ctx)
@@ -49,7 +55,7 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	}()
 	var cfg *criv1.ContainerConfig
 	err = p.call(ctx, timeline.Configure, c.Name, func() (err error) {
-		cfg, err = p.containerConfig(ctx, pod, c, a, image, shown)
+		cfg, err = p.containerConfig(ctx, pod, c, a, image, shown, in.IDs)
 		return err
 	})
 	if err != nil {
@@ -99,7 +105,9 @@ func (p *Pod) failedToStart(ctx context.Context, pod *v1.Pod, c *v1.Container, e
 }
 
 // containerConfig resolves all that the container's configuration refers to. shown are the images of its volumes.
-func (p *Pod) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.Action, image *criv1.Image, shown map[string]*criv1.Image) (*criv1.ContainerConfig, error) {
+func (p *Pod) containerConfig(
+	ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.Action, image *criv1.Image, shown map[string]*criv1.Image, ids *userns.Range,
+) (*criv1.ContainerConfig, error) {
 	if podspec.NonRoot(pod, c) {
 		if err := mustNotBeRoot(podspec.RunAsUser(pod, c), image); err != nil {
 			return nil, because(plan.ReasonCreateConfigError, err)
@@ -140,13 +148,14 @@ func (p *Pod) containerConfig(ctx context.Context, pod *v1.Pod, c *v1.Container,
 	}
 	cfg := podspec.Container(podspec.ContainerInput{
 		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts, Images: shown,
-		Node: p.cfg.Limits(), Target: a.Target,
+		Node: p.cfg.Limits(), Target: a.Target, IDs: ids,
 	})
 	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)
 	if err != nil {
 		return nil, because(plan.ReasonCreateConfigError, err)
 	}
 	p.tellOverridden(pod, c, overridden)
+	podspec.MapMounts(cfg)
 	return cfg, nil
 }
 

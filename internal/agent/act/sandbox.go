@@ -16,12 +16,9 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/internal/timeline"
 )
-
-func (p *Pod) sandboxConfig(pod *v1.Pod, attempt uint32) *criv1.PodSandboxConfig {
-	return podspec.Sandbox(p.sandboxInput(pod, attempt))
-}
 
 func (p *Pod) sandboxInput(pod *v1.Pod, attempt uint32) podspec.SandboxInput {
 	var dns podspec.DNS
@@ -61,6 +58,9 @@ func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) err
 	var handler string
 	if err == nil {
 		handler, err = p.runtimeHandler(ctx, pod)
+	}
+	if err == nil && !pods.HostUsers(&pod.Spec) {
+		in.IDs, err = p.idsBy(ctx, pod, handler)
 	}
 	if err == nil {
 		err = p.call(ctx, timeline.CallRunSandbox, "", func() error {

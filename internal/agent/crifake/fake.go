@@ -56,6 +56,7 @@ type Runtime struct {
 	creating           func(*cri.ContainerConfig)
 	name               string
 	metrics            bool
+	userNamespaces     bool
 	version            string
 	// Configs are the configurations of the containers, by container ID.
 	configs map[string]*cri.ContainerConfig
@@ -121,6 +122,9 @@ func (r *Runtime) IgnoreCDIAnnotations(ignores bool) {
 
 // IgnoreCDI makes the runtime create containers without the CDI devices that they ask for by CRI's field, as old runtimes do.
 func (r *Runtime) IgnoreCDI(ignores bool) { r.locked(func() { r.ignoresCDI = ignores }) }
+
+// HaveUserNamespaces makes the default handler say whether it can give pods user namespaces.
+func (r *Runtime) HaveUserNamespaces(has bool) { r.locked(func() { r.userNamespaces = has }) }
 
 // Creating has f called before each container is created; f may use the runtime.
 func (r *Runtime) Creating(f func(*cri.ContainerConfig)) { r.locked(func() { r.creating = f }) }
@@ -253,7 +257,7 @@ func (r *Runtime) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
 		{Type: cri.RuntimeReady, Status: true},
 		{Type: cri.NetworkReady, Status: r.notReady == "", Reason: "NoNetwork", Message: r.notReady},
-	}}, RuntimeHandlers: []*cri.RuntimeHandler{{Features: &cri.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}}, {Name: "plain"}}}, nil
+	}}, RuntimeHandlers: []*cri.RuntimeHandler{{Features: &cri.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true, UserNamespaces: r.userNamespaces}}, {Name: "plain"}}}, nil
 }
 
 func notFound(kind, id string) error {

@@ -38,9 +38,27 @@ func (r *Runtime) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest
 	r.sandboxes[id] = &cri.PodSandboxStatus{
 		Id: id, Metadata: cfg.Metadata, State: cri.PodSandboxState_SANDBOX_READY, CreatedAt: time.Now().UnixNano(),
 		Labels: cfg.Labels, Annotations: cfg.Annotations, Network: &cri.PodSandboxNetworkStatus{Ip: "10.61.0.9"},
+		Linux: &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
 	}
 	r.tell(id, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
 	return &cri.RunPodSandboxResponse{PodSandboxId: id}, nil
+}
+
+// Sandbox is the status of the sandbox of a pod; nil: it has none, or more than one.
+func (r *Runtime) Sandbox(podUID string) *cri.PodSandboxStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found *cri.PodSandboxStatus
+	for _, s := range r.sandboxes {
+		if s.GetMetadata().GetUid() != podUID {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = clone(s)
+	}
+	return found
 }
 
 // StopPodSandbox implements CRI: it kills what runs, and is idempotent.

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/agent/userns"
 )
 
 // ContainerInput is what a container's configuration is made of.
@@ -27,6 +29,8 @@ type ContainerInput struct {
 	Node NodeLimits
 	// Target is the ID of the container whose processes an ephemeral container shares; empty: none.
 	Target string
+	// IDs are those of the sandbox.
+	IDs *userns.Range
 }
 
 // EnvVar is one variable.
@@ -59,8 +63,9 @@ func Container(in ContainerInput) *cri.ContainerConfig {
 			SecurityContext: containerSecurity(in.Pod, c),
 		},
 	}
+	ns := cfg.Linux.SecurityContext.NamespaceOptions
+	ns.UsernsOptions = userNamespace(in.IDs)
 	if in.Target != "" {
-		ns := cfg.Linux.SecurityContext.NamespaceOptions
 		ns.Pid, ns.TargetId = cri.NamespaceMode_TARGET, in.Target
 	}
 	for _, e := range in.Env {

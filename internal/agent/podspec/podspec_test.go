@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -306,6 +307,57 @@ func TestConfinement(t *testing.T) {
 	c.SecurityContext.AppArmorProfile.Type = v1.AppArmorProfileTypeRuntimeDefault
 	if got := containerSecurity(pod, c).Apparmor; got.ProfileType != cri.SecurityProfile_RuntimeDefault {
 		t.Errorf("the runtime's own profile: %v", got)
+	}
+}
+
+// A pod with users of its own says so of the sandbox, of each container, and of all that is mounted; another one says nothing, as before there were any.
+func TestUserNamespace(t *testing.T) {
+	pod := podOf(v1.ResourceRequirements{})
+	config := func(ids *userns.Range, target string) (*cri.PodSandboxConfig, *cri.ContainerConfig) {
+		cfg := Container(ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], IDs: ids, Target: target, Mounts: []*cri.Mount{{HostPath: "/a"}, {HostPath: "/b"}}})
+		MapMounts(cfg)
+		return Sandbox(SandboxInput{Pod: pod, IDs: ids}), cfg
+	}
+	sandbox, c := config(nil, "")
+	if o := sandbox.Linux.SecurityContext.NamespaceOptions; o.UsernsOptions != nil || c.Linux.SecurityContext.NamespaceOptions.UsernsOptions != nil || c.Mounts[0].UidMappings != nil {
+		t.Errorf("of the host's users: %v, %v", sandbox, c)
+	}
+	want := []*cri.IDMapping{{HostId: 1 << 30, Length: 65536}}
+	for _, target := range []string{"", "other"} {
+		sandbox, c = config(&userns.Range{First: 1 << 30, Length: 65536}, target)
+		for _, o := range []*cri.NamespaceOption{sandbox.Linux.SecurityContext.NamespaceOptions, c.Linux.SecurityContext.NamespaceOptions} {
+			if ids, ok := IDsOf(o.UsernsOptions); !ok || ids.First != 1<<30 || ids.Length != 65536 {
+				t.Errorf("read back: %+v, %t", ids, ok)
+			}
+			if u := o.UsernsOptions; u.GetMode() != cri.NamespaceMode_POD || !reflect.DeepEqual(u.Uids, want) || !reflect.DeepEqual(u.Gids, want) {
+				t.Errorf("namespaces %v", o)
+			}
+		}
+		if got := c.Linux.SecurityContext.NamespaceOptions.TargetId; got != target {
+			t.Errorf("target %q, want %q", got, target)
+		}
+		for _, m := range c.Mounts {
+			if !reflect.DeepEqual(m.UidMappings, want) || !reflect.DeepEqual(m.GidMappings, want) {
+				t.Errorf("mount %v", m)
+			}
+		}
+	}
+}
+
+// What a runtime tells of a sandbox that somebody else has made is taken for ours only where it could be.
+func TestIDsOf(t *testing.T) {
+	m := func(first, host, length uint32) []*cri.IDMapping {
+		return []*cri.IDMapping{{ContainerId: first, HostId: host, Length: length}}
+	}
+	for name, u := range map[string]*cri.UserNamespace{
+		"none": nil, "the host's": {Mode: cri.NamespaceMode_NODE}, "no mapping": {}, "no groups": {Uids: m(0, 1<<20, 9)}, "no users": {Gids: m(0, 1<<20, 9)},
+		"two":          {Uids: append(m(0, 1<<20, 9), m(9, 1<<21, 9)...), Gids: m(0, 1<<20, 9)},
+		"other groups": {Uids: m(0, 1<<20, 9), Gids: m(0, 1<<21, 9)}, "fewer groups": {Uids: m(0, 1<<20, 9), Gids: m(0, 1<<20, 8)},
+		"without root": {Uids: m(1, 1<<20, 9), Gids: m(1, 1<<20, 9)}, "without its group": {Uids: m(0, 1<<20, 9), Gids: m(1, 1<<20, 9)},
+	} {
+		if ids, ok := IDsOf(u); ok {
+			t.Errorf("%s: %+v", name, ids)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -25,6 +26,8 @@ type SandboxInput struct {
 	// cluster.local.
 	ClusterDNS    []string
 	ClusterDomain string
+	// IDs are those of the host that the pod's user namespace has; nil: it has the host's.
+	IDs *userns.Range
 }
 
 // Sandbox makes the configuration of a pod's sandbox. Check says whether it can be made, Notices what is to be told about it.
@@ -49,6 +52,7 @@ func Sandbox(in SandboxInput) *cri.PodSandboxConfig {
 			Overhead:        overhead(pod),
 		},
 	}
+	cfg.Linux.SecurityContext.NamespaceOptions.UsernsOptions = userNamespace(in.IDs)
 	if sc := pod.Spec.SecurityContext; sc != nil && len(sc.Sysctls) > 0 {
 		cfg.Linux.Sysctls = map[string]string{}
 		for _, s := range sc.Sysctls {

@@ -9,6 +9,7 @@
 //	UID/containers/NAME/ATTEMPT    the termination message of one container
 //	UID/subpaths/NAME/INDEX        a part of a volume, mounted there for a container that is being started
 //	UID/etc-hosts                  the pod's /etc/hosts
+//	UID/userns                     which IDs of the host the pod's user namespace has (package userns), if it has one
 //
 // Set-up, update and removal are idempotent.
 package volumes
@@ -21,11 +22,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -44,12 +48,19 @@ type Config struct {
 	// HostIPs and Allocatable are what downward API volumes may tell of the node. No volume in memory is larger than the memory that can be allocated.
 	HostIPs     []string
 	Allocatable func() v1.ResourceList
+	// HeldIDs are the IDs of the host that pods have by the runtime, by their UIDs; nil: nobody knows. It is asked once, before IDs are chosen for the first time.
+	HeldIDs func(ctx context.Context) (map[string]userns.Range, error)
 	// HostsFile is the node's own hosts file, which pods on its network get. Empty: /etc/hosts.
 	HostsFile string
 }
 
 // Manager makes and removes the files of pods. It is safe for concurrent use, but for the same pod.
-type Manager struct{ cfg Config }
+type Manager struct {
+	cfg Config
+	ids sync.Mutex // held while IDs of the host are chosen, so that no two pods get the same
+	// compared: what the runtime holds of IDs is on record.
+	compared atomic.Bool
+}
 
 // New makes a manager; it changes nothing on the host.
 func New(cfg Config) *Manager { return &Manager{cfg: cfg} }

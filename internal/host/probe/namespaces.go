@@ -26,7 +26,7 @@ var namespaces = []namespace{
 	{"uts", unix.CLONE_NEWUTS, "max_uts_namespaces", ""},
 	{"pid", unix.CLONE_NEWPID, "max_pid_namespaces", ""},
 	{"cgroup", unix.CLONE_NEWCGROUP, "max_cgroup_namespaces", "containers see the host's cgroup paths"},
-	{"user", unix.CLONE_NEWUSER, "max_user_namespaces", "pods with hostUsers: false are refused"},
+	{"user", unix.CLONE_NEWUSER, "max_user_namespaces", "pods with hostUsers: false do not start"},
 }
 
 // namespace makes one of the kind, with a process that ends at once.

@@ -40,7 +40,7 @@ func podRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.PodSpec](): rowsOf(all(
 			"Volumes", "InitContainers", "Containers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "DNSConfig",
 			"EnableServiceLinks", "NodeName", "HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext", "ImagePullSecrets", "Hostname", "HostnameOverride",
-			"HostAliases", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead", "EphemeralContainers", "Subdomain", "SetHostnameAsFQDN", "OS", "Resources",
+			"HostAliases", "HostUsers", "ReadinessGates", "ServiceAccountName", "RuntimeClassName", "Overhead", "EphemeralContainers", "Subdomain", "SetHostnameAsFQDN", "OS", "Resources",
 			// The binder's, or a cluster's scheduler's; the agent says no to what does not fit its node.
 			"NodeSelector", "Affinity", "SchedulingGates",
 		)).with(rows{
@@ -56,7 +56,6 @@ func podRows() map[reflect.Type]rows {
 			// A token is a volume, which admission adds. The agent makes the volume, and does not ask why it is there.
 			"DeprecatedServiceAccount":     {Agent: left},
 			"AutomountServiceAccountToken": {Agent: left},
-			"HostUsers":                    both(unless(values(true))),
 			"ResourceClaims":               refused,
 		}),
 		reflect.TypeFor[v1.PodOS]():                 {"Name": both(unless(values(v1.Linux)))},
@@ -185,11 +184,9 @@ func securityRows() map[reflect.Type]rows {
 	return map[reflect.Type]rows{
 		reflect.TypeFor[v1.SecurityContext](): rowsOf(all(
 			"Capabilities", "Privileged", "RunAsUser", "RunAsGroup", "RunAsNonRoot", "ReadOnlyRootFilesystem", "AllowPrivilegeEscalation", "SeccompProfile",
-			"AppArmorProfile", "SELinuxOptions",
+			"AppArmorProfile", "SELinuxOptions", "ProcMount",
 		)).with(rows{
 			"WindowsOptions": refused, // it may ask for less than a Linux container would have
-			// The API wants hostUsers: false beside Unmasked. Under an API server that does not, the agent does it.
-			"ProcMount": {Server: unless(values(v1.DefaultProcMount))},
 		}),
 		reflect.TypeFor[v1.PodSecurityContext](): rowsOf(all(
 			"RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups", "SupplementalGroupsPolicy", "Sysctls", "SeccompProfile", "AppArmorProfile",

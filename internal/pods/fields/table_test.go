@@ -118,8 +118,8 @@ func TestValuesThatAskForNothing(t *testing.T) {
 		}
 	}
 	for role := range Role(roles) {
-		if got := refusedBy(role, &v1.PodSpec{HostUsers: &no}); got != "spec.hostUsers: false" {
-			t.Errorf("role %d: hostUsers: false: %q", role, got)
+		if got := refusedBy(role, &v1.PodSpec{OS: &v1.PodOS{Name: v1.Windows}}); got != "spec.os.name: windows" {
+			t.Errorf("role %d: os: %q", role, got)
 		}
 	}
 }

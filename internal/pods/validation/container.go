@@ -52,7 +52,7 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateResources(&c.Resources, ContainerResourceName, at.Child("resources"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
-	return append(errs, validateContainerSecurity(c.SecurityContext, at.Child("securityContext"))...)
+	return append(errs, validateContainerSecurity(c.SecurityContext, pods.HostUsers(spec), at.Child("securityContext"))...)
 }
 
 // Image tells what is wrong with the name of a pod's image.

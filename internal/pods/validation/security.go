@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 const (
@@ -52,11 +54,34 @@ func validatePodSecurity(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
 	return append(errs, validateSysctls(spec, at.Child("sysctls"))...)
 }
 
-func validateContainerSecurity(sc *corev1.SecurityContext, at *field.Path) field.ErrorList {
+// validateHostUsers: to a namespace of the host a pod whose users are not the host's has hardly any rights, so the API lets nobody ask for both.
+func validateHostUsers(spec *corev1.PodSpec, at *field.Path) field.ErrorList {
+	if pods.HostUsers(spec) {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, host := range []struct {
+		field  string
+		shared bool
+	}{{"hostNetwork", spec.HostNetwork}, {"hostPID", spec.HostPID}, {"hostIPC", spec.HostIPC}} {
+		if host.shared {
+			errs = append(errs, field.Forbidden(at.Child(host.field), "when `hostUsers` is false"))
+		}
+	}
+	return errs
+}
+
+func validateContainerSecurity(sc *corev1.SecurityContext, hostUsers bool, at *field.Path) field.ErrorList {
 	if sc == nil {
 		return nil
 	}
 	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, at)
+	if p := sc.ProcMount; p != nil {
+		errs = append(errs, oneOf(*p, at.Child("procMount"), corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		if hostUsers && *p == corev1.UnmaskedProcMount {
+			errs = append(errs, field.Invalid(at.Child("procMount"), *p, "`hostUsers` must be false to use `Unmasked`"))
+		}
+	}
 	errs = append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	if sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation {

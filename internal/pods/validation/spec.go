@@ -110,6 +110,7 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if share := spec.ShareProcessNamespace; spec.HostPID && share != nil && *share {
 		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "must not be true when `hostPID` is true"))
 	}
+	errs = append(errs, validateHostUsers(spec, path)...)
 	errs = append(errs, Tolerations(spec.Tolerations, path.Child("tolerations"))...)
 	return append(errs, validatePodSecurity(spec, path.Child("securityContext"))...)
 }

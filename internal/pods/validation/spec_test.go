@@ -392,6 +392,22 @@ func TestSpec(t *testing.T) {
 		"no groups policy": {func(s *corev1.PodSpec) {
 			s.SecurityContext.SupplementalGroupsPolicy = new(corev1.SupplementalGroupsPolicy("Some"))
 		}, []string{"spec.securityContext.supplementalGroupsPolicy: FieldValueNotSupported"}},
+		"users of its own": {func(s *corev1.PodSpec) { s.HostUsers = new(false) }, nil},
+		"the host's users": {func(s *corev1.PodSpec) { s.HostUsers, s.HostIPC, s.HostPID = new(true), true, true }, nil},
+		"users of its own in the host's namespaces": {func(s *corev1.PodSpec) {
+			s.HostUsers, s.HostNetwork, s.HostIPC, s.HostPID, s.Containers[0].Ports, s.SecurityContext.Sysctls = new(false), true, true, true, nil, nil
+		}, []string{"spec.hostNetwork: FieldValueForbidden", "spec.hostPID: FieldValueForbidden", "spec.hostIPC: FieldValueForbidden"}},
+		"default proc": {func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.ProcMount = new(corev1.DefaultProcMount) }, nil},
+		"all of proc for users of its own": {func(s *corev1.PodSpec) {
+			s.HostUsers, s.Containers[0].SecurityContext.ProcMount = new(false), new(corev1.UnmaskedProcMount)
+		}, nil},
+		"all of proc": {func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.ProcMount = new(corev1.UnmaskedProcMount) },
+			[]string{c + "securityContext.procMount: FieldValueInvalid"}},
+		"all of proc for the host's users": {func(s *corev1.PodSpec) {
+			s.HostUsers, s.Containers[0].SecurityContext.ProcMount = new(true), new(corev1.UnmaskedProcMount)
+		}, []string{c + "securityContext.procMount: FieldValueInvalid"}},
+		"another proc": {func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.ProcMount = new(corev1.ProcMountType("Some")) },
+			[]string{c + "securityContext.procMount: FieldValueNotSupported"}},
 		"shared processes":          {func(s *corev1.PodSpec) { s.ShareProcessNamespace = new(true) }, nil},
 		"shared and host processes": {func(s *corev1.PodSpec) { s.ShareProcessNamespace, s.HostPID = new(true), true }, []string{"spec.shareProcessNamespace: FieldValueInvalid"}},
 		"local seccomp":             {func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile.Type = "Localhost" }, []string{"spec.securityContext.seccompProfile.localhostProfile: FieldValueRequired"}},

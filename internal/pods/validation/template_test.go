@@ -26,7 +26,10 @@ func TestTemplate(t *testing.T) {
 		"probe": {func(p *corev1.PodTemplateSpec) {
 			p.Spec.Containers[0].LivenessProbe = &corev1.Probe{SuccessThreshold: 1}
 		}, []string{at + "spec.containers[0].livenessProbe: FieldValueRequired"}},
-		"refused value": {func(p *corev1.PodTemplateSpec) { p.Spec.HostUsers = new(false) }, []string{at + "spec.hostUsers: FieldValueForbidden"}},
+		"refused value": {func(p *corev1.PodTemplateSpec) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, []string{at + "spec.os.name: FieldValueForbidden"}},
+		"users of its own on the host's network": {func(p *corev1.PodTemplateSpec) {
+			p.Spec.HostUsers, p.Spec.HostNetwork, p.Spec.Containers[0].Ports = new(false), true, nil
+		}, []string{at + "spec.hostNetwork: FieldValueForbidden"}},
 		"ephemeral container": {func(p *corev1.PodTemplateSpec) {
 			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
 		}, []string{at + "spec.ephemeralContainers: FieldValueForbidden"}},

@@ -132,7 +132,7 @@ func TestCreateResetsTheStatus(t *testing.T) {
 		t.Errorf("created again: %v, want already exists", err)
 	}
 	bad := validPod()
-	bad.Spec.HostUsers = new(false)
+	bad.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}}
 	if _, err := f.Pod.Create(f.ctx, bad, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("with a refused field: %v, want invalid", err)
 	}

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"iter"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -137,3 +138,11 @@ func TargetOf(spec *v1.PodSpec, ephemeral string) string {
 
 // HostUsers says that the users and groups of a pod are the host's, as they are where it does not say otherwise; else it has a user namespace of its own.
 func HostUsers(spec *v1.PodSpec) bool { return spec.HostUsers == nil || *spec.HostUsers }
+
+// MountPath is where in a container a volume is mounted: what is not absolute is below the root, as for every kubelet.
+func MountPath(m *v1.VolumeMount) string {
+	if strings.HasPrefix(m.MountPath, "/") {
+		return m.MountPath
+	}
+	return "/" + m.MountPath
+}

@@ -212,7 +212,7 @@ func volumeMounts(f *fate) (all []v1.VolumeMountStatus) {
 		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			if f.last != nil && slices.Contains(f.last.Recursive, m.MountPath) {
+			if f.last != nil && slices.Contains(f.last.Recursive, pods.MountPath(&m)) {
 				mode = v1.RecursiveReadOnlyEnabled
 			}
 			st.RecursiveReadOnly = &mode

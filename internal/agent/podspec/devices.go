@@ -12,6 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // AddDevices adds to the configuration of a container what its devices bring, and the record of them. What the pod's specification says itself
@@ -91,7 +92,7 @@ func someDevice(c *v1.Container) string {
 func whatIsAt(c *v1.Container, path string) string {
 	path = filepath.Clean(path)
 	for _, m := range c.VolumeMounts {
-		if filepath.Join("/", m.MountPath) == path {
+		if filepath.Clean(pods.MountPath(&m)) == path {
 			return fmt.Sprintf("the pod mounts its volume %q: mount that elsewhere", m.Name)
 		}
 	}

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // MountInput is what a container's mounts depend on.
@@ -47,7 +47,7 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 			return nil, errors.Join(fmt.Errorf("volumeMount %s of container %s: %w", vm.Name, in.Container.Name, err),
 				m.ReleaseMounts(string(in.Pod.UID), in.Container.Name))
 		}
-		taken[filepath.Clean(vm.MountPath)] = true
+		taken[filepath.Clean(shown.ContainerPath)] = true
 		mounts = append(mounts, shown)
 	}
 	if !taken["/etc/hosts"] {
@@ -76,10 +76,7 @@ func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cr
 	if v == nil {
 		return nil, fmt.Errorf("the pod has no volume of this name")
 	}
-	out := &cri.Mount{ContainerPath: vm.MountPath, Readonly: vm.ReadOnly, Propagation: cri.MountPropagation_PROPAGATION_PRIVATE}
-	if !strings.HasPrefix(out.ContainerPath, "/") {
-		out.ContainerPath = "/" + out.ContainerPath
-	}
+	out := &cri.Mount{ContainerPath: pods.MountPath(vm), Readonly: vm.ReadOnly, Propagation: cri.MountPropagation_PROPAGATION_PRIVATE}
 	if p := vm.MountPropagation; p != nil {
 		switch *p {
 		case v1.MountPropagationHostToContainer:

@@ -21,6 +21,7 @@ var proofs = map[string]string{
 	"PodSpec.NodeName":                      "agent:TestAPodThatNobodyBound",
 	"PodSpec.HostNetwork":                   "agent/plan:TestHostNetwork, agent/podspec:TestSandbox",
 	"PodSpec.HostPID":                       "agent/podspec:TestSecurity",
+	"Container.ResizePolicy":                "pods/validation:TestSpec",
 	"PodSpec.HostUsers":                     "agent:TestUserNamespaces, test/e2e:TestUserNamespaces, pods/validation:TestSpec",
 	"PodSpec.SecurityContext":               "agent/podspec:TestSecurity",
 	"PodSpec.ImagePullSecrets":              "agent/pullauth:TestSecrets, test/e2e:TestImagePull",

@@ -95,8 +95,8 @@ func containerRows() map[reflect.Type]rows {
 			"TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY", "Lifecycle", "LivenessProbe", "ReadinessProbe",
 			"StartupProbe", "RestartPolicy", "RestartPolicyRules",
 		)).with(rows{
-			// It is about a later change of the resources, which no agent of ours carries out. API servers set it by default.
-			"ResizePolicy":  refusedHere,
+			// It is about a later change of the resources, which our API server does not let in, and no agent of ours carries out. Others' API servers set it by default.
+			"ResizePolicy":  {Agent: left},
 			"VolumeDevices": refused,
 		}),
 		reflect.TypeFor[v1.ContainerPort]():        all("Name", "HostPort", "ContainerPort", "Protocol", "HostIP"),

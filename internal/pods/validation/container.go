@@ -51,6 +51,7 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	errs = append(errs, validateEnv(c.Env, volumes, at.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateResources(&c.Resources, ContainerResourceName, at.Child("resources"))...)
+	errs = append(errs, validateResizePolicy(c.ResizePolicy, spec.RestartPolicy, at.Child("resizePolicy"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
 	return append(errs, validateContainerSecurity(c.SecurityContext, pods.HostUsers(spec), at.Child("securityContext"))...)
 }
@@ -146,14 +147,10 @@ func validateMounts(c *corev1.Container, volumes map[string]*corev1.Volume, at *
 		switch {
 		case m.MountPath == "":
 			errs = append(errs, field.Required(at.Child("mountPath"), ""))
-		case strings.Contains(m.MountPath, ":"):
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must not contain ':'"))
-		case !path.IsAbs(m.MountPath):
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be an absolute path"))
-		case places.Has(path.Clean(m.MountPath)):
+		case places.Has(path.Clean(pods.MountPath(m))):
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
-		places.Insert(path.Clean(m.MountPath))
+		places.Insert(path.Clean(pods.MountPath(m)))
 		errs = append(errs, validateSubPaths(m, at)...)
 		if m.MountPropagation != nil {
 			errs = append(errs, validatePropagation(*m.MountPropagation, c, at.Child("mountPropagation"))...)

@@ -122,6 +122,23 @@ func divides(name corev1.ResourceName, q resource.Quantity) bool {
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && q.Value()%size.Value() == 0
 }
 
+// validateResizePolicy is about what a change of the resources would do to the container.
+func validateResizePolicy(policies []corev1.ContainerResizePolicy, restart corev1.RestartPolicy, at *field.Path) (errs field.ErrorList) {
+	seen := map[corev1.ResourceName]bool{}
+	for i, p := range policies {
+		if seen[p.ResourceName] {
+			errs = append(errs, field.Duplicate(at.Index(i), p.ResourceName))
+		}
+		seen[p.ResourceName] = true
+		errs = append(errs, oneOf(p.ResourceName, at, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		errs = append(errs, oneOf(p.RestartPolicy, at, corev1.NotRequired, corev1.RestartContainer)...)
+		if restart == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
+			errs = append(errs, field.Invalid(at, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
+		}
+	}
+	return errs
+}
+
 // ContainerResourceName tells what is wrong with the name of a resource that a container asks for.
 func ContainerResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	errs := invalidIf(true, string(name), at, validation.IsQualifiedName)

@@ -2,8 +2,10 @@ package validation
 
 import (
 	"math"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -152,8 +154,13 @@ func Tolerations(tolerations []corev1.Toleration, path *field.Path) field.ErrorL
 			if t.Value != "" {
 				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "value must be empty when `operator` is 'Exists'"))
 			}
+		case corev1.TolerationOpLt, corev1.TolerationOpGt:
+			errs = append(errs, invalidIf(true, t.Value, at.Child("value"), content.IsDecimalInteger)...)
+			if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
+				errs = append(errs, field.Invalid(at.Child("value"), t.Value, err.Error()))
+			}
 		default:
-			errs = append(errs, oneOf(t.Operator, at.Child("operator"), corev1.TolerationOpEqual, corev1.TolerationOpExists)...)
+			errs = append(errs, oneOf(t.Operator, at.Child("operator"), corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt)...)
 		}
 		if t.Effect != "" {
 			errs = append(errs, oneOf(t.Effect, at.Child("effect"),

@@ -194,9 +194,17 @@ func TestSpec(t *testing.T) {
 		}, []string{c + "ports[1].name: FieldValueDuplicate"}},
 		"protocol": {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].Protocol = "tcp" }, []string{c + "ports[0].protocol: FieldValueNotSupported"}},
 
-		"mount of no volume":      {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].Name = "else" }, []string{c + "volumeMounts[0].name: FieldValueNotFound"}},
-		"mount without path":      {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "" }, []string{c + "volumeMounts[0].mountPath: FieldValueRequired"}},
-		"mount with relative":     {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "a" }, []string{c + "volumeMounts[0].mountPath: FieldValueInvalid"}},
+		"mount of no volume":  {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].Name = "else" }, []string{c + "volumeMounts[0].name: FieldValueNotFound"}},
+		"mount without path":  {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "" }, []string{c + "volumeMounts[0].mountPath: FieldValueRequired"}},
+		"mount with relative": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "a:b" }, nil},
+		"the same, relative":  {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "etc/conf" }, []string{c + "volumeMounts[1].mountPath: FieldValueInvalid"}},
+		"resize policy": {func(s *corev1.PodSpec) {
+			s.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "NotRequired"}, {ResourceName: "memory", RestartPolicy: "RestartContainer"}}
+		}, nil},
+		"resize policies that are none": {func(s *corev1.PodSpec) {
+			s.RestartPolicy = "Never"
+			s.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "disk", RestartPolicy: "NotRequired"}, {ResourceName: "disk", RestartPolicy: "NotRequired"}, {ResourceName: "cpu", RestartPolicy: "RestartContainer"}}
+		}, []string{c + "resizePolicy: FieldValueNotSupported", c + "resizePolicy[1]: FieldValueDuplicate", c + "resizePolicy: FieldValueNotSupported", c + "resizePolicy: FieldValueInvalid"}},
 		"two mounts in one place": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "/etc/conf/" }, []string{c + "volumeMounts[1].mountPath: FieldValueInvalid"}},
 		"volume twice":            {func(s *corev1.PodSpec) { s.Volumes[2].Name = "conf" }, []string{"spec.volumes[2].name: FieldValueDuplicate"}},
 		"two sources":             {func(s *corev1.PodSpec) { s.Volumes[2].EmptyDir = &corev1.EmptyDirVolumeSource{} }, []string{"spec.volumes[2].hostPath: FieldValueForbidden"}},
@@ -433,7 +441,9 @@ func TestSpec(t *testing.T) {
 		}, []string{"spec.securityContext.sysctls[1].name: FieldValueDuplicate"}},
 
 		"toleration of nothing":      {func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{}} }, []string{"spec.tolerations[0].operator: FieldValueInvalid"}},
-		"toleration operator":        {func(s *corev1.PodSpec) { s.Tolerations[0].Operator = "Lt" }, []string{"spec.tolerations[0].operator: FieldValueNotSupported"}},
+		"toleration operator":        {func(s *corev1.PodSpec) { s.Tolerations[0].Operator = "Near" }, []string{"spec.tolerations[0].operator: FieldValueNotSupported"}},
+		"toleration of numbers":      {func(s *corev1.PodSpec) { s.Tolerations[0].Operator, s.Tolerations[0].Value = "Lt", "-7" }, nil},
+		"toleration of no number":    {func(s *corev1.PodSpec) { s.Tolerations[0].Operator, s.Tolerations[0].Value = "Gt", "many" }, []string{"spec.tolerations[0].value: FieldValueInvalid", "spec.tolerations[0].value: FieldValueInvalid"}},
 		"toleration for a while":     {func(s *corev1.PodSpec) { s.Tolerations[0].Effect = corev1.TaintEffectNoSchedule }, []string{"spec.tolerations[0].effect: FieldValueInvalid"}},
 		"dns policy":                 {func(s *corev1.PodSpec) { s.DNSPolicy = "Guess" }, []string{"spec.dnsPolicy: FieldValueNotSupported"}},
 		"dns without server":         {func(s *corev1.PodSpec) { s.DNSConfig = nil }, []string{"spec.dnsConfig.nameservers: FieldValueRequired"}},

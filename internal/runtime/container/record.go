@@ -81,7 +81,7 @@ func (r *Record) Reason() string {
 	switch {
 	case r.Exit == nil:
 		return ""
-	case r.Exit.OOMKilled && r.Exit.Code == 137:
+	case r.Exit.OOMKilled && r.Exit.Code != 0:
 		return "OOMKilled"
 	case r.Exit.Reason != "":
 		return r.Exit.Reason

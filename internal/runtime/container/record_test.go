@@ -60,6 +60,8 @@ func TestStateAndReason(t *testing.T) {
 		{Record{StartedAt: at, Exit: &protocol.Exit{}}, cri.ContainerState_CONTAINER_EXITED, "Completed"},
 		{Record{StartedAt: at, Exit: &protocol.Exit{Code: 137}}, cri.ContainerState_CONTAINER_EXITED, "Error"},
 		{Record{StartedAt: at, Exit: &protocol.Exit{Code: 137, OOMKilled: true}}, cri.ContainerState_CONTAINER_EXITED, "OOMKilled"},
+		// A child was killed for want of memory, and the container gave up.
+		{Record{StartedAt: at, Exit: &protocol.Exit{Code: 1, OOMKilled: true}}, cri.ContainerState_CONTAINER_EXITED, "OOMKilled"},
 		// A child was killed for want of memory and the container went on, to end by itself.
 		{Record{StartedAt: at, Exit: &protocol.Exit{Code: 0, OOMKilled: true}}, cri.ContainerState_CONTAINER_EXITED, "Completed"},
 		{Record{Exit: &protocol.Exit{Code: 128, Reason: protocol.ReasonStartError}}, cri.ContainerState_CONTAINER_EXITED, "StartError"},

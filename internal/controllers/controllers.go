@@ -142,7 +142,8 @@ func (idle) Run(ctx context.Context) error {
 func early() []controller {
 	return []controller{{Binder, func(s *shared, log *slog.Logger) (runner, error) {
 		return binder.New(binder.Config{
-			Client: s.client, Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Events: s.recorder(corev1.DefaultSchedulerName), Log: log,
+			Client: s.client, Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Namespaces: s.informers.Core().V1().Namespaces(),
+			Events: s.recorder(corev1.DefaultSchedulerName), Log: log,
 		})
 	}}, {ServiceAccount, func(s *shared, log *slog.Logger) (runner, error) {
 		s.informers.Core().V1().Namespaces().Informer() // so that it is started with the others

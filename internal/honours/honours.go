@@ -54,9 +54,6 @@ func Values(accepted ...any) func(reflect.Value) bool {
 	}
 }
 
-// Nothing accepts a pointer to a struct in which nothing is set.
-func Nothing(v reflect.Value) bool { return v.Elem().IsZero() }
-
 // Fields are the verdicts of a struct, by the names of its fields in Go.
 type Fields map[string]Verdict
 

@@ -271,7 +271,7 @@ func testUnschedulable(t *testing.T, n *harness.Node) {
 func testRefused(t *testing.T, n *harness.Node) {
 	for field, spec := range map[string]string{
 		"spec.hostNetwork":     `"hostUsers": false, "hostNetwork": true,`,
-		"spec.affinity":        `"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]}},`,
+		"spec.resourceClaims":  `"resourceClaims": [{"name": "a", "resourceClaimName": "b"}],`,
 		`RuntimeClass "other"`: `"runtimeClassName": "other",`,
 	} {
 		_, err := n.TryKubectl(pod("refused", "true", spec), "create", "-f", "-")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,9 +31,10 @@ const byNode = "monopod.dev/alive-by-node"
 type Config struct {
 	// Client has the right to create pods/binding and to patch pods/status.
 	Client kubernetes.Interface
-	// Pods and Nodes are watched by others, too; who made the Binder starts them.
-	Pods  coreinformers.PodInformer
-	Nodes coreinformers.NodeInformer
+	// Pods, Nodes and Namespaces are watched by others, too; who made the Binder starts them.
+	Pods       coreinformers.PodInformer
+	Nodes      coreinformers.NodeInformer
+	Namespaces coreinformers.NamespaceInformer
 	// Events is where it says what becomes of a pod.
 	Events record.EventRecorder
 	// Log; nil: none.
@@ -41,23 +43,26 @@ type Config struct {
 
 // Binder binds pods to nodes. See the package's documentation.
 type Binder struct {
-	log      *slog.Logger
-	client   kubernetes.Interface
-	pods     cache.SharedIndexInformer
-	nodes    listers.NodeLister
-	known    []cache.DoneChecker
-	queue    *queue.Queue[types.NamespacedName]
-	recorder record.EventRecorder
-	assumed  assumed
-	line     line
+	log        *slog.Logger
+	client     kubernetes.Interface
+	pods       cache.SharedIndexInformer
+	nodes      listers.NodeLister
+	namespaces listers.NamespaceLister
+	terms      namespaces
+	known      []cache.DoneChecker
+	queue      *queue.Queue[types.NamespacedName]
+	recorder   record.EventRecorder
+	assumed    assumed
+	line       line
 }
 
 // New returns a Binder that binds nothing until it is run.
 func New(config Config) (*Binder, error) {
 	b := &Binder{
 		log: cmp.Or(config.Log, slog.New(slog.DiscardHandler)), client: config.Client, recorder: config.Events,
-		pods: config.Pods.Informer(), nodes: config.Nodes.Lister(), queue: queue.New[types.NamespacedName](),
+		pods: config.Pods.Informer(), nodes: config.Nodes.Lister(), namespaces: config.Namespaces.Lister(), queue: queue.New[types.NamespacedName](),
 	}
+	b.terms = b.labelsOf
 	if err := b.pods.AddIndexers(cache.Indexers{byNode: aliveByNode}); err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
@@ -75,16 +80,20 @@ func New(config Config) (*Binder, error) {
 		UpdateFunc: func(old, obj any) { b.nodeChanged(old.(*corev1.Node), obj.(*corev1.Node)) },
 		DeleteFunc: func(any) { b.retryWaiting() },
 	})
-	if err := errors.Join(podErr, nodeErr); err != nil {
+	namespaces, namespaceErr := config.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { b.namespaceChanged(nil, obj.(*corev1.Namespace)) },
+		UpdateFunc: func(old, obj any) { b.namespaceChanged(old.(*corev1.Namespace), obj.(*corev1.Namespace)) },
+	})
+	if err := errors.Join(podErr, nodeErr, namespaceErr); err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
-	b.known = []cache.DoneChecker{pods.HasSyncedChecker(), nodes.HasSyncedChecker()}
+	b.known = []cache.DoneChecker{pods.HasSyncedChecker(), nodes.HasSyncedChecker(), namespaces.HasSyncedChecker()}
 	return b, nil
 }
 
 // Run binds pods until ctx ends, which is no error. A Binder is run once.
 func (b *Binder) Run(ctx context.Context) error {
-	// A decision before all pods and nodes are known would count resources free that are not.
+	// A decision before all pods and nodes are known would count resources free that are not, or not know that somebody wants to be alone.
 	cache.WaitFor(ctx, "", b.known...)
 	// One worker: decisions are made one after the other.
 	b.queue.Run(ctx, 1, b.sync, func(key types.NamespacedName, err error) {
@@ -118,7 +127,7 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	if isOurs(pod) {
 		b.line.enter(pod.UID)
 		deadlineChanged := old != nil && old.Annotations[devicesDeadline] != pod.Annotations[devicesDeadline]
-		if old == nil || deadlineChanged || !apiequality.Semantic.DeepEqual(old.Spec, pod.Spec) {
+		if old == nil || deadlineChanged || !maps.Equal(old.Labels, pod.Labels) || !apiequality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 			b.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 		}
 		if deadlineChanged {
@@ -130,9 +139,21 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	if pod.Spec.NodeName != "" {
 		b.assumed.forget(pod.UID)
 	}
-	if old == nil || isOurs(old) { // it has left the line, or what it takes puts somebody out of it
-		b.retry(b.line.keeps)
+	left := old == nil || isOurs(old) // it has left the line, or what it takes puts somebody out of it
+	seen := seenOtherwise(old, pod)
+	if left || seen {
+		b.retry(func(p *corev1.Pod) bool {
+			return left && b.line.keeps(p) || seen && (b.terms.minds(p, pod) || old != nil && b.terms.minds(p, old))
+		})
 	}
+}
+
+// seenOtherwise says of a change of a pod whether it may be another one for those that go by which pods are where.
+func seenOtherwise(old, pod *corev1.Pod) bool {
+	if pod.Spec.NodeName == "" {
+		return false
+	}
+	return old == nil || old.Spec.NodeName == "" || (old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) || !maps.Equal(old.Labels, pod.Labels)
 }
 
 func (b *Binder) podGone(obj any) {
@@ -157,6 +178,23 @@ func (b *Binder) nodeChanged(old, node *corev1.Node) {
 		return
 	}
 	b.retryWaiting()
+}
+
+// namespaceChanged looks again at those that a namespace's labels can be about: its own pods, and those that ask for namespaces by their labels.
+func (b *Binder) namespaceChanged(old, namespace *corev1.Namespace) {
+	if old != nil && maps.Equal(old.Labels, namespace.Labels) {
+		return
+	}
+	b.retry(func(p *corev1.Pod) bool { return p.Namespace == namespace.Name || mindsNamespaces(p) })
+}
+
+// labelsOf are the labels of a namespace; none where it is not known yet, and then it is told of.
+func (b *Binder) labelsOf(namespace string) map[string]string {
+	n, err := b.namespaces.Get(namespace)
+	if err != nil {
+		return nil
+	}
+	return n.Labels
 }
 
 // retryWaiting queues all pods that wait for a node, the oldest first.
@@ -215,7 +253,8 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	for i, node := range nodes {
 		places[i] = place{node: node, pods: b.assumed.with(b.podsOn(node.Name), node.Name)}
 	}
-	node, lacks := b.choose(pod, places)
+	in := cluster{places: places, namespaces: b.terms}
+	node, lacks := b.choose(pod, in)
 	first := behind(lacks)
 	b.line.keep(pod.UID, first != nil)
 	switch {
@@ -223,7 +262,7 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 		return b.bind(ctx, pod, node)
 	case first != nil:
 		// That one may have its turn now, and just not have been looked at yet: nobody is to be told of such a wait.
-		if node, _ := b.choose(first, places); node != "" {
+		if node, _ := b.choose(first, in); node != "" {
 			b.queue.Add(key)
 			return b.bind(ctx, first, node)
 		}
@@ -232,10 +271,10 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 }
 
 // choose asks who came before only for a pod that could have a node: it takes time where many wait.
-func (b *Binder) choose(pod *corev1.Pod, places []place) (node string, lacks [][]lack) {
-	node, lacks = choose(pod, places, nil)
+func (b *Binder) choose(pod *corev1.Pod, in cluster) (node string, lacks [][]lack) {
+	node, lacks = choose(pod, in, nil)
 	if asks := devices(pod); node != "" && len(asks) > 0 {
-		return choose(pod, places, b.olderThan(pod, asks))
+		return choose(pod, in, b.olderThan(pod, asks))
 	}
 	return node, lacks
 }

@@ -1,7 +1,6 @@
 package binder
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,52 +11,39 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// choose returns a node among those that can have the pod, or what it lacks on each node: the one that the pod prefers, of several the one with the
-// fewest pods. older are those of the pods that wait for a node which came before it, the oldest first.
+// choose returns the best of the nodes that can have the pod, or what it lacks on each node. older are those of the pods that wait for a node which came
+// before it, the oldest first.
 //
 // First come, first served: a node where one of these stands in line for a device that the pod asks for is not for the pod, be the device free or
 // not. So one that asks for many devices gets them as they become free, and is not passed by those that ask for few.
-func choose(pod *corev1.Pod, places []place, older []*corev1.Pod) (name string, lacks [][]lack) {
-	var best merit
-	for _, at := range places {
-		l := fit(pod, at)
+func choose(pod *corev1.Pod, in cluster, older []*corev1.Pod) (name string, lacks [][]lack) {
+	known := in.survey(pod)
+	var able []place
+	for _, at := range in.places {
+		l := fit(pod, at, known)
 		if l == nil {
-			l = keptFor(older, pod, at)
+			l = keptFor(older, pod, at, in)
 		}
 		if l != nil {
 			lacks = append(lacks, l)
 			continue
 		}
-		if m := (merit{preference(pod, at.node), len(at.pods), at.node.Name}); name == "" || m.compare(best) < 0 {
-			name, best = at.node.Name, m
-		}
+		able = append(able, at)
 	}
-	if name != "" {
-		return name, nil
+	if len(able) > 0 {
+		return best(pod, in, able, known).node.Name, nil
 	}
 	return "", lacks
 }
 
-// merit is what speaks for a node of those that can have a pod.
-type merit struct {
-	preference int64
-	pods       int
-	name       string
-}
-
-// compare is negative if m is the better one.
-func (m merit) compare(o merit) int {
-	return cmp.Or(cmp.Compare(o.preference, m.preference), cmp.Compare(m.pods, o.pods), cmp.Compare(m.name, o.name))
-}
-
 // keptFor tells which older pod stands in line on a node for a device that the pod asks for; nil: none.
-func keptFor(older []*corev1.Pod, pod *corev1.Pod, at place) []lack {
+func keptFor(older []*corev1.Pod, pod *corev1.Pod, at place, in cluster) []lack {
 	asks := devices(pod)
 	if len(asks) == 0 {
 		return nil
 	}
 	for _, o := range older {
-		if resource := common(asks, o); resource != "" && inLine(o, at) {
+		if resource := common(asks, o); resource != "" && inLine(o, at, in) {
 			return []lack{{why: fmt.Sprintf("node(s) kept %s for pod %s/%s, which came first", resource, o.Namespace, o.Name), devices: true, behind: o}}
 		}
 	}
@@ -66,10 +52,10 @@ func keptFor(older []*corev1.Pod, pod *corev1.Pod, at place) []lack {
 
 // inLine says whether a pod that has no node waits for nothing on this one but those who have devices of the kinds that it asks for: it could run if
 // they were gone. Somebody who asks for more than there is, or for whom the node is wrong or full anyhow, would keep the others waiting for nothing.
-func inLine(pod *corev1.Pod, at place) bool {
+func inLine(pod *corev1.Pod, at place, in cluster) bool {
 	asks := devices(pod)
 	at.pods = slices.DeleteFunc(slices.Clone(at.pods), func(o *corev1.Pod) bool { return common(asks, o) != "" })
-	return fit(pod, at) == nil
+	return fit(pod, at, in.with(at).survey(pod)) == nil
 }
 
 // devices are the device resources that the containers of a pod ask for.

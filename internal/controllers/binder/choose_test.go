@@ -108,7 +108,7 @@ func TestChoose(t *testing.T) {
 		}()}, want: "a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, lacks := choose(tc.pod, tc.places, tc.older)
+			got, lacks := choose(tc.pod, cluster{places: tc.places}, tc.older)
 			if got == "" {
 				got = explain(tc.pod, tc.places, lacks)
 			}
@@ -127,7 +127,7 @@ func TestExplain(t *testing.T) {
 	full.node.Status.Allocatable["pods"] = list("pods", "1")["pods"]
 	pod := named("p", "cpu", "1")
 	places := []place{busy, cordoned, full}
-	_, lacks := choose(pod, places, nil)
+	_, lacks := choose(pod, cluster{places: places}, nil)
 	if got, want := explain(pod, places, lacks), "0/3 nodes are available: 1 Too many pods, 1 node(s) were unschedulable, 2 Insufficient cpu."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -3,7 +3,7 @@
 // It watches pods and nodes through the Kubernetes API, as anybody could. For a pod that names no node and asks for the
 // default scheduler it looks for a node where the pod fits (fit.go and choose.go, pure) and binds it there through
 // pods/binding. When there is none, it says why, in the words of kube-scheduler: in the pod's condition PodScheduled and in
-// an event FailedScheduling. The pod is looked at again when a node or a pod changes, so that a pod that asks for a device
+// an event FailedScheduling. The pod is looked at again when a node or a pod that it has to do with changes, so that a pod that asks for a device
 // waits for it, and is bound in the moment that somebody offers the device.
 //
 // Devices are given first come, first served: a node on which an older pod stands in line for a device is not given to a
@@ -13,9 +13,11 @@
 // several nodes. Which devices are really free only the node knows: what the binder counts are requests, and a pod may have to
 // wait once more on its node.
 //
-// Where a pod may run, its node selector and its required affinity to nodes say; what it prefers decides between nodes that can have it, and after that
-// the number of pods that they have. A pod with scheduling gates is not looked at, and holds up nobody, until the last of them is taken away.
+// Where a pod may run, its node selector and its required affinity to nodes say, its required affinity to other pods (affinity.go) and theirs to be without
+// it, and how those like it are to be spread (spread.go); what it prefers decides between nodes that can have it (merit.go), and after that the number of
+// pods that they have. What is said of other pods is said of domains, the nodes that have a label with one value, so all nodes are surveyed before the pod
+// is fitted to one. A pod with scheduling gates is not looked at, and holds up nobody, until the last of them is taken away.
 //
 // It guarantees that two pods are never bound on the strength of the same free resource, as long as one binder runs.
-// It does not preempt or move pods, asks for no other pods than a node's own (affinity to pods, spread), and it leaves pods of other schedulers alone.
+// It does not preempt or move pods: what has come to be otherwise since a pod was bound is let be. It leaves pods of other schedulers alone.
 package binder

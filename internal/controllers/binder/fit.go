@@ -28,14 +28,23 @@ type lack struct {
 }
 
 // fit tells why pod cannot run on a node; nil says that it can. The reasons are kube-scheduler's, and like there the first rule that is broken
-// speaks, since a node that is cordoned need not be told that it is also short of memory.
-func fit(pod *corev1.Pod, at place) []lack {
+// speaks, since a node that is cordoned need not be told that it is also short of memory. What the node has for the pod comes last: who is kept from it
+// by others does not wait for its devices.
+func fit(pod *corev1.Pod, at place, known survey) []lack {
 	for _, rule := range []func(*corev1.Pod, place) string{
 		nodeIsReady, nodeIsSchedulable, taintsAreTolerated, selectorMatches, portsAreFree,
 	} {
 		if why := rule(pod, at); why != "" {
 			return []lack{{why: why}}
 		}
+	}
+	for i := range known.spreads {
+		if why := known.spreads[i].lack(at.node); why != "" {
+			return []lack{{why: why}}
+		}
+	}
+	if why := known.company.lack(at.node); why != "" {
+		return []lack{{why: why}}
 	}
 	return resourcesSuffice(pod, at)
 }

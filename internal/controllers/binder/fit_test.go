@@ -198,7 +198,7 @@ func TestFit(t *testing.T) {
 				node = nodeWith(nil)
 			}
 			var got []string
-			for _, l := range fit(pod, place{node, tc.others}) {
+			for _, l := range fit(pod, place{node, tc.others}, survey{}) {
 				got = append(got, l.why)
 				if want := strings.HasPrefix(l.why, "Insufficient ") && strings.Contains(l.why, "/"); l.devices != want {
 					t.Errorf("%q is for want of devices: %v, want %v", l.why, l.devices, want)

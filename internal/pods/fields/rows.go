@@ -27,6 +27,15 @@ func all(names ...string) rows {
 	return r
 }
 
+// seenTo makes rows of fields that are honoured, and of which agents leave that to others.
+func seenTo(names ...string) rows {
+	r := rows{}
+	for _, name := range names {
+		r[name] = row{Agent: left}
+	}
+	return r
+}
+
 // with adds rows to those of fields that are honoured.
 func (r rowsOf) with(more rows) rows {
 	maps.Copy(r, more)
@@ -46,7 +55,7 @@ func podRows() map[reflect.Type]rows {
 		)).with(rows{
 			"SchedulerName":             {Agent: left},
 			"Tolerations":               {Agent: left},
-			"TopologySpreadConstraints": refusedHere,
+			"TopologySpreadConstraints": {Agent: left},
 			"SchedulingGroup":           refusedHere,
 			// The API server's admission makes the one of the other; what comes of them is a scheduler's.
 			"PriorityClassName":  {Agent: left},
@@ -75,16 +84,20 @@ func podRows() map[reflect.Type]rows {
 func schedulingRows() map[reflect.Type]rows {
 	return map[reflect.Type]rows{
 		reflect.TypeFor[v1.PodSchedulingGate](): all("Name"),
-		// What other pods are where is asked by no binder yet.
-		reflect.TypeFor[v1.Affinity](): rowsOf(all("NodeAffinity")).with(rows{
-			"PodAffinity":     {Server: unless(nothing), Agent: left},
-			"PodAntiAffinity": {Server: unless(nothing), Agent: left},
-		}),
+		// Which other pods are where no agent asks: a pod that names its node by itself is taken beside any.
+		reflect.TypeFor[v1.Affinity]():                rowsOf(all("NodeAffinity")).with(seenTo("PodAffinity", "PodAntiAffinity")),
 		reflect.TypeFor[v1.NodeAffinity]():            all("RequiredDuringSchedulingIgnoredDuringExecution", "PreferredDuringSchedulingIgnoredDuringExecution"),
 		reflect.TypeFor[v1.PreferredSchedulingTerm](): all("Weight", "Preference"),
 		reflect.TypeFor[v1.NodeSelector]():            all("NodeSelectorTerms"),
 		reflect.TypeFor[v1.NodeSelectorTerm]():        all("MatchExpressions", "MatchFields"),
 		reflect.TypeFor[v1.NodeSelectorRequirement](): all("Key", "Operator", "Values"),
+
+		reflect.TypeFor[v1.PodAffinity]():             seenTo("RequiredDuringSchedulingIgnoredDuringExecution", "PreferredDuringSchedulingIgnoredDuringExecution"),
+		reflect.TypeFor[v1.PodAntiAffinity]():         seenTo("RequiredDuringSchedulingIgnoredDuringExecution", "PreferredDuringSchedulingIgnoredDuringExecution"),
+		reflect.TypeFor[v1.WeightedPodAffinityTerm](): seenTo("Weight", "PodAffinityTerm"),
+		reflect.TypeFor[v1.PodAffinityTerm]():         seenTo("LabelSelector", "Namespaces", "NamespaceSelector", "TopologyKey", "MatchLabelKeys", "MismatchLabelKeys"),
+		reflect.TypeFor[v1.TopologySpreadConstraint](): seenTo("MaxSkew", "TopologyKey", "WhenUnsatisfiable", "LabelSelector", "MinDomains", "NodeAffinityPolicy",
+			"NodeTaintsPolicy", "MatchLabelKeys"),
 	}
 }
 

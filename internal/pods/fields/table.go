@@ -52,9 +52,6 @@ func both(v verdict) row { return row{v, v} }
 // values accepts the given values, and pointers to them.
 func values(accepted ...any) func(reflect.Value) bool { return honours.Values(accepted...) }
 
-// nothing accepts a pointer to a struct in which nothing is set.
-func nothing(v reflect.Value) bool { return honours.Nothing(v) }
-
 // Refusal is a field, or a value, that is not honoured.
 type Refusal = honours.Refusal
 

@@ -12,8 +12,8 @@ import (
 // maxWeight is that of the preference that weighs most.
 const maxWeight = 100
 
-// Affinity tells what is wrong with the affinity of a pod to nodes. path is that of the affinity.
-func Affinity(affinity *corev1.Affinity, path *field.Path) (errs field.ErrorList) {
+// NodeAffinity tells what is wrong with the affinity of a pod to nodes. path is that of the whole affinity.
+func NodeAffinity(affinity *corev1.Affinity, path *field.Path) (errs field.ErrorList) {
 	if affinity == nil || affinity.NodeAffinity == nil {
 		return nil
 	}
@@ -29,12 +29,17 @@ func Affinity(affinity *corev1.Affinity, path *field.Path) (errs field.ErrorList
 	}
 	for i := range nodes.PreferredDuringSchedulingIgnoredDuringExecution {
 		term, at := &nodes.PreferredDuringSchedulingIgnoredDuringExecution[i], path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
-		if term.Weight < 1 || term.Weight > maxWeight {
-			errs = append(errs, field.Invalid(at.Child("weight"), term.Weight, "must be in the range 1-100"))
-		}
+		errs = append(errs, validateWeight(term.Weight, at.Child("weight"))...)
 		errs = append(errs, validateTerm(&term.Preference, false, at.Child("preference"))...)
 	}
 	return errs
+}
+
+func validateWeight(weight int32, at *field.Path) field.ErrorList {
+	if weight < 1 || weight > maxWeight {
+		return field.ErrorList{field.Invalid(at, weight, "must be in the range 1-100")}
+	}
+	return nil
 }
 
 // validateTerm is about a term of a node selector. A value that no label can have may be preferred, but not required.

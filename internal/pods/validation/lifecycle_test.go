@@ -219,15 +219,11 @@ func TestScheduling(t *testing.T) {
 		"by no name":    {named(corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: "NotIn", Values: []string{"n_1"}}), []string{required + "[0].matchFields[0].values[0]: Invalid value: "}},
 		"by field": {named(corev1.NodeSelectorRequirement{Key: "spec.x", Operator: "Exists"}), []string{
 			required + "[0].matchFields[0].operator: Invalid value: not a valid selector operator", required + "[0].matchFields[0].key: Invalid value: not a valid field selector key"}},
-		"preference":         {prefers(100, exists), nil},
-		"weight":             {prefers(101, exists), []string{preferred + "[0].weight: Invalid value: must be in the range 1-100"}},
-		"weightless":         {prefers(0, exists), []string{preferred + "[0].weight: Invalid value: must be in the range 1-100"}},
-		"value of a wish":    {prefers(1, corev1.NodeSelectorRequirement{Key: "a", Operator: "In", Values: []string{"b c"}}), nil},
-		"operator of a wish": {prefers(1, corev1.NodeSelectorRequirement{Key: "a"}), []string{preferred + "[0].preference.matchExpressions[0].operator: Invalid value: "}},
-		"pods": {func(s *corev1.PodSpec) {
-			s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: make([]corev1.PodAffinityTerm, 1)}}
-		}, []string{"spec.affinity.podAffinity: Forbidden: " + NotSupported}},
-		"spread":               {func(s *corev1.PodSpec) { s.TopologySpreadConstraints = make([]corev1.TopologySpreadConstraint, 1) }, []string{"spec.topologySpreadConstraints: Forbidden: " + NotSupported}},
+		"preference":           {prefers(100, exists), nil},
+		"weight":               {prefers(101, exists), []string{preferred + "[0].weight: Invalid value: must be in the range 1-100"}},
+		"weightless":           {prefers(0, exists), []string{preferred + "[0].weight: Invalid value: must be in the range 1-100"}},
+		"value of a wish":      {prefers(1, corev1.NodeSelectorRequirement{Key: "a", Operator: "In", Values: []string{"b c"}}), nil},
+		"operator of a wish":   {prefers(1, corev1.NodeSelectorRequirement{Key: "a"}), []string{preferred + "[0].preference.matchExpressions[0].operator: Invalid value: "}},
 		"gates":                {gates("example.com/a", "b"), nil},
 		"bad gate, and twice":  {gates("a b", "c", "c"), []string{"spec.schedulingGates[0]: Invalid value: ", "spec.schedulingGates[2]: Duplicate value: "}},
 		"gate and node":        {func(s *corev1.PodSpec) { gates("a")(s); s.NodeName = "n" }, []string{"spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"}},

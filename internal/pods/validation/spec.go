@@ -96,7 +96,9 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, invalidIf(spec.NodeName != "", spec.NodeName, path.Child("nodeName"), validation.IsDNS1123Subdomain)...)
 	errs = append(errs, invalidIf(spec.ServiceAccountName != "", spec.ServiceAccountName, path.Child("serviceAccountName"), validation.IsDNS1123Subdomain)...)
-	errs = append(errs, Affinity(spec.Affinity, path.Child("affinity"))...)
+	errs = append(errs, NodeAffinity(spec.Affinity, path.Child("affinity"))...)
+	errs = append(errs, validatePodTerms(spec, path)...)
+	errs = append(errs, validateSpread(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
 	errs = append(errs, validateGates(spec.SchedulingGates, path.Child("schedulingGates"))...)
 	if spec.OS != nil && spec.OS.Name == "" {
 		errs = append(errs, field.Required(path.Child("os", "name"), ""))

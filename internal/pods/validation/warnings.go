@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -36,6 +37,22 @@ func Warnings(spec *corev1.PodSpec, path *field.Path) []string {
 	}
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 		list = append(list, fmt.Sprintf("%s: must be >= 0; negative values are invalid and will be treated as 1", path.Child("terminationGracePeriodSeconds")))
+	}
+	return append(list, nullSelectors(spec, path)...)
+}
+
+// nullSelectors are those of other pods that are left out, which is not to say that any pod would do.
+func nullSelectors(spec *corev1.PodSpec, path *field.Path) (list []string) {
+	look := func(selector *metav1.LabelSelector, at *field.Path) {
+		if selector == nil {
+			list = append(list, fmt.Sprintf("%s: a null labelSelector results in matching no pod", at.Child("labelSelector")))
+		}
+	}
+	for term := range pods.PodTerms(spec) {
+		look(term.LabelSelector, term.Path(path))
+	}
+	for i := range spec.TopologySpreadConstraints {
+		look(spec.TopologySpreadConstraints[i].LabelSelector, path.Child("topologySpreadConstraints").Index(i))
 	}
 	return list
 }

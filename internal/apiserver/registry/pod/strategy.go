@@ -37,7 +37,7 @@ func newStrategy() strategy {
 func (strategy) NamespaceScoped() bool { return true }
 
 // PrepareForCreate implements rest.RESTCreateStrategy: whatever status the client sent is replaced by that of a pod
-// that nobody has looked at yet.
+// that nobody has looked at yet, and its selectors get what it asks for by the keys of its labels.
 func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	pod := obj.(*corev1.Pod)
 	pod.Generation = 1
@@ -45,6 +45,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 		Phase:    corev1.PodPending,
 		QOSClass: pods.QOSClass(&pod.Spec),
 	}
+	applyLabelKeys(pod)
 	if len(pod.Spec.SchedulingGates) > 0 { // no binder looks at it, so nobody else would say so
 		pods.SetCondition(&pod.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 			Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}, time.Now())

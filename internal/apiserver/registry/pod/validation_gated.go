@@ -38,7 +38,7 @@ func validatePlaceUpdate(newSpec, oldSpec *corev1.PodSpec, at *field.Path) (errs
 	if apiequality.Semantic.DeepEqual(nodesOf(newSpec.Affinity), nodesOf(oldSpec.Affinity)) {
 		return errs
 	}
-	errs = append(errs, validation.Affinity(newSpec.Affinity, at.Child("affinity"))...)
+	errs = append(errs, validation.NodeAffinity(newSpec.Affinity, at.Child("affinity"))...)
 	terms := at.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 	newTerms, oldTerms := requiredTerms(newSpec.Affinity), requiredTerms(oldSpec.Affinity)
 	switch {

@@ -101,6 +101,11 @@ func nodes(terms ...[]string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector}}
 }
 
+// far is an affinity that keeps pods apart by a topology key.
+func far(key string) *corev1.PodAntiAffinity {
+	return &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: key}}}
+}
+
 func preferring(a *corev1.Affinity, key string) *corev1.Affinity {
 	a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: corev1.NodeSelectorTerm{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}}}}
@@ -141,6 +146,9 @@ func TestValidateUpdateOfAGatedPod(t *testing.T) {
 		"a bad affinity":            {nil, affinity(nodes([]string{"a b"})), []string{terms + "[0].matchExpressions[0].key: FieldValueInvalid"}},
 		"an affinity without gates": {ungated, affinity(nodes([]string{"a"})), []string{"spec.affinity: FieldValueForbidden"}},
 		"an affinity to pods":       {nil, affinity(&corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}), []string{"spec.affinity: FieldValueForbidden"}},
+		"nodes beside pods":         {affinity(&corev1.Affinity{PodAntiAffinity: far("a")}), affinity(&corev1.Affinity{PodAntiAffinity: far("a"), NodeAffinity: nodes([]string{"a"}).NodeAffinity}), nil},
+		"other pods":                {affinity(&corev1.Affinity{PodAntiAffinity: far("a")}), affinity(&corev1.Affinity{PodAntiAffinity: far("b")}), []string{"spec.affinity: FieldValueForbidden"}},
+		"a spread":                  {nil, func(s *corev1.PodSpec) { s.TopologySpreadConstraints = make([]corev1.TopologySpreadConstraint, 1) }, []string{"spec.topologySpreadConstraints: FieldValueForbidden"}},
 		"gates and a label":         {nil, both(ungated, labels(map[string]string{"a": "b"})), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

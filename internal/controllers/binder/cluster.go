@@ -1,0 +1,37 @@
+package binder
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// cluster is what a decision is made from.
+type cluster struct {
+	places     []place
+	namespaces namespaces
+}
+
+// with is the cluster with another state of one of its places.
+func (c cluster) with(at place) cluster {
+	c.places = slices.Clone(c.places)
+	for i := range c.places {
+		if c.places[i].node.Name == at.node.Name {
+			c.places[i] = at
+		}
+	}
+	return c
+}
+
+// domain is the nodes that have a label with one value.
+type domain struct{ key, value string }
+
+// survey is what there is to know of all places together before a pod is fitted to one of them.
+type survey struct {
+	company company
+	spreads []spread // those that must be kept
+}
+
+func (c cluster) survey(pod *corev1.Pod) survey {
+	return survey{company: c.company(pod), spreads: c.spreads(pod, corev1.DoNotSchedule)}
+}

@@ -105,7 +105,7 @@ type endAlone struct{ io.ReadCloser }
 // Read implements io.Reader.
 func (r endAlone) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
-	if n > 0 && err == io.EOF { //nolint:errorlint // a reader's end is io.EOF itself
+	if n > 0 && err == io.EOF {
 		err = nil // whoever reads on is told again
 	}
 	return n, err

@@ -59,7 +59,12 @@ func gather(ctx context.Context, dir string) (f fixtures, err error) {
 		return f, err
 	}
 	f.files[filepath.Join(bin, "runc")] = runc
-	f.env = []string{"MONOPOD_BIN=" + bin, "MONOPOD_RUNC=" + filepath.Join(bin, "runc"), "CI=true"}
+	prometheus, err := machine.Unpacked(ctx, machine.DefaultCache(), "prometheus", "prometheus")
+	if err != nil {
+		return f, err
+	}
+	f.files[filepath.Join(bin, "prometheus")] = filepath.Join(prometheus, "usr", "bin", "prometheus")
+	f.env = []string{"MONOPOD_BIN=" + bin, "MONOPOD_RUNC=" + filepath.Join(bin, "runc"), "MONOPOD_PROMETHEUS=" + filepath.Join(bin, "prometheus"), "CI=true"}
 	for _, p := range programs {
 		put, err := program(ctx, p)
 		if err != nil {

@@ -122,3 +122,12 @@ func closedGates(spec *v1.PodSpec, st *v1.PodStatus) (closed []string) {
 	}
 	return closed
 }
+
+// UntilAvailable is after which time a pod that is Ready has been so for so many seconds (minReadySeconds of what made it); 0: it has, and is available.
+func UntilAvailable(st *v1.PodStatus, minReadySeconds int32, now time.Time) time.Duration {
+	ready := Condition(st, v1.PodReady)
+	if minReadySeconds == 0 || ready == nil {
+		return 0
+	}
+	return max(0, ready.LastTransitionTime.Add(time.Duration(minReadySeconds)*time.Second).Sub(now))
+}

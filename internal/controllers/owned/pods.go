@@ -1,0 +1,109 @@
+package owned
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+)
+
+// suffix is how many letters a pod's name has beyond its owner's.
+const suffix = 5
+
+// Owner is an object that owns others.
+type Owner interface {
+	runtime.Object
+	metav1.Object
+}
+
+// FromTemplate is a pod that an owner wants, still without a name of its own: GenerateName begins it.
+func FromTemplate(template *corev1.PodTemplateSpec, owner metav1.Object, kind schema.GroupVersionKind) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: owner.GetNamespace(), GenerateName: owner.GetName() + "-",
+			Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations), Finalizers: slices.Clone(template.Finalizers),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+}
+
+// Pods makes and deletes the pods of owners.
+type Pods struct {
+	Client kubernetes.Interface
+	// Events are on the owners.
+	Events record.EventRecorder
+	// Cache is the informer's that shows pods.
+	Cache Versioned
+	// Unseen is told of what is written.
+	Unseen *Unseen
+}
+
+// Create creates a pod. One without a name gets one of its GenerateName, here and not at the API server: when an answer is lost, it can be asked whether
+// the pod is there. In a namespace that is being deleted it does nothing, which is no error.
+func (p Pods) Create(ctx context.Context, owner Owner, pod *corev1.Pod) error {
+	made, err := p.create(ctx, owner, pod)
+	switch {
+	case err != nil && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	case err != nil:
+		p.Events.Eventf(owner, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		return fmt.Errorf("create a pod: %w", err)
+	}
+	p.Unseen.Wrote(cache.MetaObjectToName(owner), p.Cache, made.ResourceVersion)
+	p.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", made.Name)
+	return nil
+}
+
+func (p Pods) create(ctx context.Context, owner Owner, pod *corev1.Pod) (*corev1.Pod, error) {
+	generate := pod.Name == ""
+	client := p.Client.CoreV1().Pods(pod.Namespace)
+	for {
+		if generate {
+			pod.Name = pod.GenerateName[:min(len(pod.GenerateName), validation.DNS1123LabelMaxLength-suffix)] + rand.String(suffix)
+		}
+		made, err := client.Create(ctx, pod, metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			return made, nil
+		case generate && apierrors.IsAlreadyExists(err):
+			continue // somebody has that name by chance
+		case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsInternalError(err):
+			return nil, err // the API server has refused
+		}
+		// It may have been made all the same.
+		if there, lost := client.Get(ctx, pod.Name, metav1.GetOptions{}); lost == nil && metav1.IsControlledBy(there, owner) {
+			return there, nil
+		}
+		return nil, err
+	}
+}
+
+// Delete deletes a pod of an owner. One that is gone, or that is another one by now, is no error.
+func (p Pods) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error {
+	name := cache.MetaObjectToName(owner)
+	p.Unseen.Goes(name, pod.UID)
+	err := p.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		p.Unseen.Went(name, pod.UID)
+		return nil
+	case err != nil:
+		p.Unseen.Went(name, pod.UID)
+		p.Events.Eventf(owner, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+	}
+	p.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %s", pod.Name)
+	return nil
+}

@@ -1,0 +1,233 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	appsinformers "k8s.io/client-go/informers/apps/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+const (
+	// workers is how many objects are worked on at a time.
+	workers = 5
+	// behind is after which time an object is looked at again whose writes the cache does not show. The event that shows them comes long before.
+	behind = time.Second
+)
+
+// Config is what a Controller needs.
+type Config struct {
+	Client kubernetes.Interface
+	// Pods are watched by others, too; who made the Controller starts them.
+	Pods   coreinformers.PodInformer
+	Events record.EventRecorder
+	Log    *slog.Logger
+}
+
+// Controller keeps the pods of objects of type T.
+type Controller[T owned.Owner] struct {
+	config  Config
+	gvk     schema.GroupVersionKind
+	kind    kind[T]
+	objects cache.SharedIndexInformer
+	pods    cache.SharedIndexInformer
+	unseen  owned.Unseen
+	control owned.Pods
+	queue   *queue.Queue[cache.ObjectName]
+	known   []cache.DoneChecker
+	now     func() time.Time
+}
+
+// ForReplicaSets returns the controller of replica sets. It does nothing until it is run.
+func ForReplicaSets(config Config, sets appsinformers.ReplicaSetInformer) (*Controller[*appsv1.ReplicaSet], error) {
+	return newController(config, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), replicaSets, sets.Informer())
+}
+
+// ForReplicationControllers returns the controller of replication controllers. It does nothing until it is run.
+func ForReplicationControllers(config Config, controllers coreinformers.ReplicationControllerInformer) (*Controller[*corev1.ReplicationController], error) {
+	return newController(config, corev1.SchemeGroupVersion.WithKind("ReplicationController"), replicationControllers, controllers.Informer())
+}
+
+func newController[T owned.Owner](config Config, gvk schema.GroupVersionKind, k kind[T], objects cache.SharedIndexInformer) (*Controller[T], error) {
+	c := &Controller[T]{
+		config: config, gvk: gvk, kind: k, objects: objects, pods: config.Pods.Informer(), queue: queue.New[cache.ObjectName](), now: time.Now,
+	}
+	c.control = owned.Pods{Client: config.Client, Events: config.Events, Cache: c.pods.GetIndexer(), Unseen: &c.unseen}
+	if err := owned.Index(objects); err != nil {
+		return nil, err
+	}
+	changed, err := objects.AddEventHandler(owned.Each(c.queue.Add))
+	if err != nil {
+		return nil, fmt.Errorf("watch objects of kind %s: %w", gvk.Kind, err)
+	}
+	dependents, err := owned.Dependents{Kind: gvk, Look: c.queue.Add, Orphan: c.orphan, Unseen: &c.unseen}.Watch(c.pods)
+	if err != nil {
+		return nil, err
+	}
+	c.known = []cache.DoneChecker{changed.HasSyncedChecker(), dependents.HasSyncedChecker()}
+	return c, nil
+}
+
+// Run works until ctx ends, which is no error. A Controller is run once.
+func (c *Controller[T]) Run(ctx context.Context) error {
+	cache.WaitFor(ctx, "", c.known...)
+	c.queue.Run(ctx, workers, c.sync, func(name cache.ObjectName, err error) {
+		if !apierrors.IsConflict(err) {
+			c.config.Log.Warn("the pods of an object are not as they should be, trying again", "kind", c.gvk.Kind, "namespace", name.Namespace, "name", name.Name, "error", err)
+		}
+	})
+	return nil
+}
+
+// orphan has those looked at that could take a pod over.
+func (c *Controller[T]) orphan(pod metav1.Object) {
+	if len(pod.GetLabels()) == 0 {
+		return // a selector is never empty
+	}
+	objects, err := c.objects.GetIndexer().ByIndex(cache.NamespaceIndex, pod.GetNamespace())
+	if err != nil {
+		c.config.Log.Error("who could have a pod cannot be told", "error", err)
+		return
+	}
+	for _, obj := range objects {
+		if object, ok := obj.(T); ok {
+			if want, err := c.kind.wanted(object); err == nil && want.Selector.Matches(labels.Set(pod.GetLabels())) {
+				c.queue.Add(cache.MetaObjectToName(object))
+			}
+		}
+	}
+}
+
+// sync does what is to be done for an object now.
+func (c *Controller[T]) sync(ctx context.Context, name cache.ObjectName) error {
+	obj, exists, err := c.objects.GetIndexer().GetByKey(name.String())
+	if err != nil {
+		return err
+	}
+	object, ok := obj.(T)
+	if !exists || !ok {
+		c.unseen.Forget(name)
+		return nil
+	}
+	if !c.unseen.Nothing(name) {
+		c.queue.AddAfter(name, behind)
+		return nil
+	}
+	want, err := c.kind.wanted(object)
+	if err != nil {
+		return fmt.Errorf("selector: %w", err)
+	}
+	mine, err := c.claim(ctx, object, want.Selector)
+	if err != nil {
+		return err
+	}
+	neighbours, err := c.neighbours(object, mine)
+	if err != nil {
+		return err
+	}
+	plan := Decide(want, mine, neighbours, c.now())
+	var failed *failure
+	if object.GetDeletionTimestamp() == nil {
+		failed, err = c.act(ctx, object, want, plan)
+	}
+	if told, changed := c.kind.status(object, plan.Counts, failed, c.now()); changed {
+		written, statusErr := c.kind.write(ctx, c.config.Client, told)
+		if statusErr != nil {
+			if apierrors.IsNotFound(statusErr) {
+				return nil
+			}
+			return fmt.Errorf("status: %w", statusErr)
+		}
+		c.unseen.Wrote(name, c.objects.GetIndexer(), written.GetResourceVersion())
+	}
+	if plan.Again > 0 {
+		c.queue.AddAfter(name, plan.Again)
+	}
+	return err
+}
+
+// claim returns the pods of an object, after it has taken over and let go those that are to change hands.
+func (c *Controller[T]) claim(ctx context.Context, object T, selector labels.Selector) ([]*corev1.Pod, error) {
+	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, object)
+	if err != nil {
+		return nil, err
+	}
+	claimer := owned.Claimer[*corev1.Pod]{
+		Kind: c.gvk,
+		Live: func(ctx context.Context) (metav1.Object, error) {
+			return c.kind.live(ctx, c.config.Client, object.GetNamespace(), object.GetName())
+		},
+		Patch: func(ctx context.Context, pod string, of types.PatchType, data []byte) (*corev1.Pod, error) {
+			return c.config.Client.CoreV1().Pods(object.GetNamespace()).Patch(ctx, pod, of, data, metav1.PatchOptions{})
+		},
+		Wrote: func(version string) { c.unseen.Wrote(cache.MetaObjectToName(object), c.pods.GetIndexer(), version) },
+	}
+	claims := owned.Claim(object, selector, all)
+	// A pod that has ended is nobody's any more: its owner has another one in its place.
+	claims.Adopt, claims.Release = slices.DeleteFunc(claims.Adopt, ended), slices.DeleteFunc(claims.Release, ended)
+	return claimer.Claim(ctx, object, claims)
+}
+
+// neighbours are the pods of all objects that have the same controller as an object: the replica sets of a deployment.
+func (c *Controller[T]) neighbours(object T, mine []*corev1.Pod) ([]*corev1.Pod, error) {
+	of := metav1.GetControllerOfNoCopy(object)
+	if of == nil {
+		return mine, nil
+	}
+	siblings, err := owned.Of[T](c.objects, of.UID)
+	if err != nil {
+		return nil, err
+	}
+	var all []*corev1.Pod
+	for _, sibling := range siblings {
+		theirs, err := owned.Of[*corev1.Pod](c.pods, sibling.GetUID())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, theirs...)
+	}
+	return all, nil
+}
+
+// act makes and deletes pods as planned. The failure is what the status says of the error.
+func (c *Controller[T]) act(ctx context.Context, object T, want Wanted, plan Plan) (*failure, error) {
+	err := owned.SlowStart(plan.Create, func(int) error {
+		if err := failpoint.Hit("controllers/replicas/create"); err != nil {
+			return err
+		}
+		if err := c.control.Create(ctx, object, owned.FromTemplate(want.Template, object, c.gvk)); err != nil {
+			return err
+		}
+		return failpoint.Hit("controllers/replicas/created")
+	})
+	if err != nil {
+		return &failure{failedCreate, err.Error()}, err
+	}
+	err = owned.AtOnce(len(plan.Delete), func(i int) error {
+		if err := failpoint.Hit("controllers/replicas/delete"); err != nil {
+			return err
+		}
+		return c.control.Delete(ctx, object, plan.Delete[i])
+	})
+	if err != nil {
+		return &failure{failedDelete, err.Error()}, err
+	}
+	return nil, nil
+}

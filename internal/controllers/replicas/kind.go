@@ -69,7 +69,9 @@ var replicationControllers = kind[*corev1.ReplicationController]{
 			Replicas: counts.Replicas, FullyLabeledReplicas: counts.FullyLabeled, ReadyReplicas: counts.Ready, AvailableReplicas: counts.Available,
 			ObservedGeneration: rc.Generation,
 			Conditions: conditions(rc.Status.Conditions,
-				func(c corev1.ReplicationControllerCondition) bool { return c.Type == corev1.ReplicationControllerReplicaFailure }, has,
+				func(c corev1.ReplicationControllerCondition) bool {
+					return c.Type == corev1.ReplicationControllerReplicaFailure
+				}, has,
 				func(f failure) corev1.ReplicationControllerCondition {
 					return corev1.ReplicationControllerCondition{
 						Type: corev1.ReplicationControllerReplicaFailure, Status: corev1.ConditionTrue, Reason: f.reason, Message: f.message, LastTransitionTime: metav1.NewTime(now),

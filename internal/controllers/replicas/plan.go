@@ -90,13 +90,13 @@ const (
 )
 
 // conditions are those of an object with its failure, or without one. What has not changed keeps its time. C is the type of the object's conditions.
-func conditions[C any](before []C, is func(C) bool, has *failure, make func(failure) C) []C {
+func conditions[C any](before []C, is func(C) bool, has *failure, say func(failure) C) []C {
 	i := slices.IndexFunc(before, is)
 	switch {
 	case has == nil && i >= 0:
 		return slices.Delete(slices.Clone(before), i, i+1)
 	case has != nil && i < 0:
-		return append(slices.Clone(before), make(*has))
+		return append(slices.Clone(before), say(*has))
 	}
 	return before
 }

@@ -1,0 +1,319 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	appsinformers "k8s.io/client-go/informers/apps/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/failpoint"
+)
+
+const (
+	// workers is how many deployments are worked on at a time.
+	workers = 5
+	// behind is after which time a deployment is looked at again whose writes the caches do not show. The event that shows them comes long before.
+	behind = time.Second
+)
+
+// Config is what a Controller needs.
+type Config struct {
+	Client kubernetes.Interface
+	// Deployments, Sets and Pods are watched by others, too; who made the Controller starts them.
+	Deployments appsinformers.DeploymentInformer
+	Sets        appsinformers.ReplicaSetInformer
+	Pods        coreinformers.PodInformer
+	Events      record.EventRecorder
+	Log         *slog.Logger
+}
+
+// Controller moves the pods of deployments. See the package's documentation.
+type Controller struct {
+	config      Config
+	deployments appslisters.DeploymentLister
+	sets        cache.SharedIndexInformer
+	pods        cache.SharedIndexInformer
+	// cache and setCache say what was seen of deployments and replica sets.
+	cache, setCache owned.Versioned
+	unseen          owned.Unseen
+	queue           *queue.Queue[cache.ObjectName]
+	known           []cache.DoneChecker
+	now             func() time.Time
+}
+
+// New returns a Controller that does nothing until it is run.
+func New(config Config) (*Controller, error) {
+	c := &Controller{
+		config: config, deployments: config.Deployments.Lister(), sets: config.Sets.Informer(), pods: config.Pods.Informer(),
+		cache: config.Deployments.Informer().GetIndexer(), setCache: config.Sets.Informer().GetIndexer(),
+		queue: queue.New[cache.ObjectName](), now: time.Now,
+	}
+	changed, err := config.Deployments.Informer().AddEventHandler(owned.Each(c.queue.Add))
+	if err != nil {
+		return nil, fmt.Errorf("watch deployments: %w", err)
+	}
+	sets, err := owned.Dependents{Kind: kind, Look: c.queue.Add, Orphan: c.orphan, Unseen: &c.unseen}.Watch(c.sets)
+	if err != nil {
+		return nil, err
+	}
+	if err := owned.Index(c.pods); err != nil {
+		return nil, err
+	}
+	pods, err := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: c.podGone})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	c.known = []cache.DoneChecker{changed.HasSyncedChecker(), sets.HasSyncedChecker(), pods.HasSyncedChecker()}
+	return c, nil
+}
+
+// Run works until ctx ends, which is no error. A Controller is run once.
+func (c *Controller) Run(ctx context.Context) error {
+	cache.WaitFor(ctx, "", c.known...)
+	c.queue.Run(ctx, workers, c.sync, func(name cache.ObjectName, err error) {
+		if !apierrors.IsConflict(err) {
+			c.config.Log.Warn("a deployment is not as it should be, trying again", "namespace", name.Namespace, "deployment", name.Name, "error", err)
+		}
+	})
+	return nil
+}
+
+// orphan has those deployments looked at that could take a replica set over.
+func (c *Controller) orphan(set metav1.Object) {
+	if len(set.GetLabels()) == 0 {
+		return
+	}
+	all, err := c.deployments.Deployments(set.GetNamespace()).List(labels.Everything())
+	if err != nil {
+		c.config.Log.Error("who could have a replica set cannot be told", "error", err)
+		return
+	}
+	for _, d := range all {
+		selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(set.GetLabels())) {
+			c.queue.Add(cache.MetaObjectToName(d))
+		}
+	}
+}
+
+// podGone has the deployment of a pod looked at: it may have waited for the last of its old pods.
+func (c *Controller) podGone(obj any) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	of := metav1.GetControllerOfNoCopy(pod)
+	if of == nil || of.Kind != "ReplicaSet" {
+		return
+	}
+	set, err := c.config.Sets.Lister().ReplicaSets(pod.Namespace).Get(of.Name)
+	if err != nil {
+		return // its deployment hears of the replica set's end
+	}
+	if d := metav1.GetControllerOfNoCopy(set); d != nil && d.Kind == kind.Kind {
+		c.queue.Add(cache.NewObjectName(pod.Namespace, d.Name))
+	}
+}
+
+// sync does what is to be done for a deployment now.
+func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
+	d, err := c.deployments.Deployments(name.Namespace).Get(name.Name)
+	if apierrors.IsNotFound(err) {
+		c.unseen.Forget(name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !c.unseen.Nothing(name) {
+		c.queue.AddAfter(name, behind)
+		return nil
+	}
+	sets, err := c.claim(ctx, d)
+	if err != nil {
+		return err
+	}
+	plan := Decide(State{Deployment: d, Sets: sets, Running: c.running, Now: c.now()})
+	if err := c.act(ctx, d, plan); err != nil {
+		return err
+	}
+	if plan.Again > 0 {
+		c.queue.AddAfter(name, plan.Again)
+	}
+	return nil
+}
+
+// claim returns the replica sets of a deployment, after it has taken over and let go those that are to change hands.
+func (c *Controller) claim(ctx context.Context, d *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector: %w", err)
+	}
+	all, err := owned.OfOrOrphans[*appsv1.ReplicaSet](c.sets, d)
+	if err != nil {
+		return nil, err
+	}
+	client := c.config.Client.AppsV1()
+	return owned.Claimer[*appsv1.ReplicaSet]{
+		Kind: kind,
+		Live: func(ctx context.Context) (metav1.Object, error) {
+			return client.Deployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
+		},
+		Patch: func(ctx context.Context, set string, of types.PatchType, data []byte) (*appsv1.ReplicaSet, error) {
+			return client.ReplicaSets(d.Namespace).Patch(ctx, set, of, data, metav1.PatchOptions{})
+		},
+		Wrote: func(version string) { c.unseen.Wrote(cache.MetaObjectToName(d), c.setCache, version) },
+	}.Claim(ctx, d, owned.Claim(d, selector, all))
+}
+
+// running says whether a replica set has pods that have not ended.
+func (c *Controller) running(set *appsv1.ReplicaSet) bool {
+	pods, err := owned.Of[*corev1.Pod](c.pods, set.UID)
+	if err != nil {
+		return true
+	}
+	for _, pod := range pods {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			return true
+		}
+	}
+	return false
+}
+
+// act carries a plan out, and tells its status when that is done.
+func (c *Controller) act(ctx context.Context, d *appsv1.Deployment, plan Plan) error {
+	if plan.Create != nil {
+		if made, err := c.create(ctx, d, plan.Create); err != nil || !made {
+			return err
+		}
+	}
+	for _, change := range plan.Change {
+		if err := c.change(ctx, d, change); err != nil {
+			return err
+		}
+	}
+	for _, set := range plan.Delete {
+		if err := failpoint.Hit("controllers/deployment/delete"); err != nil {
+			return err
+		}
+		c.unseen.Goes(cache.MetaObjectToName(d), set.UID)
+		err := c.config.Client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
+		})
+		if err != nil {
+			c.unseen.Went(cache.MetaObjectToName(d), set.UID)
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("delete replica set %s: %w", set.Name, err)
+			}
+		}
+	}
+	return c.tell(ctx, d, plan.Status)
+}
+
+// create makes the replica set of the template. Its name follows from the template, so whoever has it already either is that replica set or has the
+// name by chance: then the next one gets another name. false: it is not there, and the deployment is looked at again, if it is to be.
+func (c *Controller) create(ctx context.Context, d *appsv1.Deployment, set *appsv1.ReplicaSet) (bool, error) {
+	if err := failpoint.Hit("controllers/deployment/create"); err != nil {
+		return false, err
+	}
+	made, err := c.config.Client.AppsV1().ReplicaSets(d.Namespace).Create(ctx, set, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		there, getErr := c.config.Client.AppsV1().ReplicaSets(d.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+		if getErr != nil {
+			return false, fmt.Errorf("replica set %s, which exists: %w", set.Name, getErr)
+		}
+		c.unseen.Wrote(cache.MetaObjectToName(d), c.setCache, there.ResourceVersion)
+		if metav1.IsControlledBy(there, d) && sameTemplate(&there.Spec.Template, &d.Spec.Template) {
+			return true, nil
+		}
+		d = d.DeepCopy()
+		if d.Status.CollisionCount == nil {
+			d.Status.CollisionCount = new(int32)
+		}
+		*d.Status.CollisionCount++
+		c.config.Log.Info("another replica set has the name that a deployment's new one would have had; it gets another one",
+			"namespace", d.Namespace, "deployment", d.Name, "name", set.Name)
+		return false, c.write(ctx, d)
+	case err != nil && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return false, nil
+	case err != nil:
+		message := fmt.Sprintf("Failed to create new replica set %q: %v", set.Name, err)
+		c.config.Events.Event(d, corev1.EventTypeWarning, reasonCreateFailed, message)
+		if told := failed(d, message, c.now()); told != d {
+			if err := c.write(ctx, told); err != nil {
+				return false, err
+			}
+		}
+		return false, fmt.Errorf("create replica set %s: %w", set.Name, err)
+	}
+	c.unseen.Wrote(cache.MetaObjectToName(d), c.setCache, made.ResourceVersion)
+	if *made.Spec.Replicas > 0 {
+		c.scaled(d, "up", made.Name, 0, *made.Spec.Replicas)
+	}
+	return true, failpoint.Hit("controllers/deployment/created")
+}
+
+// change scales a replica set, or has it bear other annotations.
+func (c *Controller) change(ctx context.Context, d *appsv1.Deployment, change Change) error {
+	if err := failpoint.Hit("controllers/deployment/change"); err != nil {
+		return err
+	}
+	changed, err := c.config.Client.AppsV1().ReplicaSets(d.Namespace).Update(ctx, change.To, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("change replica set %s: %w", change.To.Name, err)
+	}
+	c.unseen.Wrote(cache.MetaObjectToName(d), c.setCache, changed.ResourceVersion)
+	switch to := *change.To.Spec.Replicas; {
+	case to > change.From:
+		c.scaled(d, "up", change.To.Name, change.From, to)
+	case to < change.From:
+		c.scaled(d, "down", change.To.Name, change.From, to)
+	}
+	return failpoint.Hit("controllers/deployment/changed")
+}
+
+func (c *Controller) scaled(d *appsv1.Deployment, direction, set string, from, to int32) {
+	c.config.Events.Eventf(d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", direction, set, from, to)
+}
+
+// tell writes a deployment's status, if it is another one.
+func (c *Controller) tell(ctx context.Context, d, told *appsv1.Deployment) error {
+	if told == d {
+		return nil
+	}
+	if err := failpoint.Hit("controllers/deployment/tell"); err != nil {
+		return err
+	}
+	return c.write(ctx, told)
+}
+
+func (c *Controller) write(ctx context.Context, d *appsv1.Deployment) error {
+	written, err := c.config.Client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{})
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("status: %w", err)
+	}
+	c.unseen.Wrote(cache.MetaObjectToName(d), c.cache, written.ResourceVersion)
+	return nil
+}

@@ -22,11 +22,13 @@ import (
 	"monopod.dev/monopod/internal/controllers/aggregate"
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
+	"monopod.dev/monopod/internal/controllers/deployment"
 	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/namespace"
 	"monopod.dev/monopod/internal/controllers/nodelifecycle"
 	"monopod.dev/monopod/internal/controllers/podgc"
+	"monopod.dev/monopod/internal/controllers/replicas"
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
@@ -184,6 +186,17 @@ func late() []controller {
 		return podgc.New(podgc.Config{Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Log: log})
 	}}, {Endpoints, func(s *shared, log *slog.Logger) (runner, error) {
 		return endpoints.New(endpoints.Config{Kube: s.client, Informers: s.informers, Events: s.recorder("endpoint-controller"), Log: log})
+	}}, {Deployment, func(s *shared, log *slog.Logger) (runner, error) {
+		apps := s.informers.Apps().V1()
+		return deployment.New(deployment.Config{
+			Client: s.client, Deployments: apps.Deployments(), Sets: apps.ReplicaSets(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("deployment-controller"), Log: log,
+		})
+	}}, {ReplicaSet, func(s *shared, log *slog.Logger) (runner, error) {
+		config := replicas.Config{Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replicaset-controller"), Log: log}
+		return replicas.ForReplicaSets(config, s.informers.Apps().V1().ReplicaSets())
+	}}, {Replication, func(s *shared, log *slog.Logger) (runner, error) {
+		config := replicas.Config{Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replication-controller"), Log: log}
+		return replicas.ForReplicationControllers(config, s.informers.Core().V1().ReplicationControllers())
 	}}}
 }
 

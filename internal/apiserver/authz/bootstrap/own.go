@@ -19,8 +19,9 @@ func (p *Policy) own() {
 	}
 	bind(prefix+"system:kube-scheduler", "system:kube-scheduler")
 	for _, name := range []string{
-		"certificate-controller", "clusterrole-aggregation-controller", "endpoint-controller", "endpointslice-controller", "endpointslicemirroring-controller",
-		"generic-garbage-collector", "namespace-controller", "node-controller", "pod-garbage-collector", "root-ca-cert-publisher", "service-account-controller",
+		"certificate-controller", "clusterrole-aggregation-controller", "deployment-controller", "endpoint-controller", "endpointslice-controller",
+		"endpointslicemirroring-controller", "generic-garbage-collector", "namespace-controller", "node-controller", "pod-garbage-collector",
+		"replicaset-controller", "replication-controller", "root-ca-cert-publisher", "service-account-controller",
 	} {
 		bind(prefix+controller+name, controller+name)
 	}
@@ -28,6 +29,7 @@ func (p *Policy) own() {
 	p.clusterRole(more, nil,
 		on("list watch", core, "serviceaccounts"), on("list watch delete", core, "configmaps"), // that of root-ca replaces one that cannot be changed
 		on("delete", core, "pods"), // taint-eviction
+		on("get", core, "pods"),    // whether one was made whose making was not answered
 	)
 	bind(more, more)
 }

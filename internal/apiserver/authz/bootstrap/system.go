@@ -117,6 +117,10 @@ func (p *Policy) controllers() {
 		},
 		// It writes roles with more rights than its own.
 		"clusterrole-aggregation-controller": {on("escalate get list watch update patch", rbacv1.GroupName, "clusterroles")},
+		"deployment-controller": {
+			on("get list watch update", "apps", "deployments"), on("update", "apps", "deployments/status deployments/finalizers"),
+			on("get list watch create update patch delete", "apps", "replicasets"), on("get list watch update", core, "pods"), tell(),
+		},
 		"endpoint-controller": {
 			on(read, core, "services pods"), on("get list watch create update delete", core, "endpoints"), on("create", core, "endpoints/restricted"), tell(),
 		},
@@ -138,6 +142,14 @@ func (p *Policy) controllers() {
 			on("list watch get delete", core, "pods"), on(read, coordination, "leases"), tell(),
 		},
 		"pod-garbage-collector":      {on("list watch delete", core, "pods"), on(read, core, "nodes"), on("patch", core, "pods/status")},
+		"replicaset-controller": {
+			on("get list watch update", "apps", "replicasets"), on("update", "apps", "replicasets/status replicasets/finalizers"),
+			on("list watch create delete patch", core, "pods"), tell(),
+		},
+		"replication-controller": {
+			on("get list watch update", core, "replicationcontrollers"), on("update", core, "replicationcontrollers/status replicationcontrollers/finalizers"),
+			on("list watch create delete patch", core, "pods"), tell(),
+		},
 		"root-ca-cert-publisher":     {on("create update", core, "configmaps"), tell()},
 		"service-account-controller": {on("create", core, "serviceaccounts"), tell()},
 	} {

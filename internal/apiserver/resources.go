@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
@@ -29,6 +30,8 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
+	"monopod.dev/monopod/internal/apiserver/registry/replicaset"
+	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/resourcemetrics"
 	"monopod.dev/monopod/internal/apiserver/registry/review"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
@@ -67,6 +70,7 @@ func declared() []resource.Resource {
 		certificatesigningrequest.Resource(),
 		configmap.Resource(),
 		controllerrevision.Resource(),
+		deployment.Resource(),
 		endpoints.Resource(),
 		endpointslice.Resource(),
 		event.Resource(),
@@ -75,6 +79,8 @@ func declared() []resource.Resource {
 		namespace.Resource(),
 		podtemplate.Resource(),
 		priorityclass.Resource(),
+		replicaset.Resource(),
+		replicationcontroller.Resource(),
 		runtimeclass.Resource(),
 		secret.Resource(),
 	}

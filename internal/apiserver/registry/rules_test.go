@@ -10,11 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
+	"monopod.dev/monopod/internal/apiserver/registry/replicaset"
+	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/resource"
@@ -59,6 +62,10 @@ func TestRules(t *testing.T) {
 	svc := rulesOf(service.Resource(nil, nil))
 	limits := rulesOf(limitrange.Resource())
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
+	deploy, set, rc := rulesOf(deployment.Resource()), rulesOf(replicaset.Resource()), rulesOf(replicationcontroller.Resource())
+	// with is the specification of a workload with more fields than it must have, of the ways to give them.
+	const selector, made = "selector: {matchLabels: {a: b}}", "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}"
+	with := func(more string) string { return "spec: {" + selector + ", " + made + more + "}" }
 	for name, tc := range map[string]struct {
 		rules  rules
 		object string
@@ -111,6 +118,43 @@ func TestRules(t *testing.T) {
 		"template's labels":              {template, `template: {metadata: {labels: {a: "b c"}}, spec: {containers: [{name: c, image: i}]}}`, "", "template.labels: Invalid value"},
 		"template of what is not there":  {template, "template: {spec: {schedulingGroup: {}, containers: [{name: c, image: i}]}}", "", "template.spec.schedulingGroup: Forbidden"},
 		"template without its container": {template, "template: {spec: {}}", "", "template.spec.containers: Required value"},
+
+		"deployment":                       {deploy, with(""), "", ""},
+		"deployment of every field":        {deploy, with(", replicas: 0, strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 100%}}, minReadySeconds: 1, revisionHistoryLimit: 0, paused: true, progressDeadlineSeconds: 2"), "", ""},
+		"deployment, name":                 {deploy, "{metadata: {name: A}, " + with("") + "}", "", "metadata.name: Invalid value"},
+		"deployment, replicas":             {deploy, with(", replicas: -1"), "", "spec.replicas: Invalid value: -1"},
+		"deployment selects all":           {deploy, "spec: {selector: {}, " + made + "}", "", "spec.selector: Invalid value: {}: empty selector is invalid for deployment"},
+		"deployment, selector":             {deploy, `spec: {selector: {matchLabels: {a: "b c"}}, ` + made + "}", "", "spec.selector.matchLabels: Invalid value"},
+		"deployment selects others":        {deploy, "spec: {selector: {matchLabels: {a: c}}, " + made + "}", "", "spec.template.metadata.labels: Invalid value"},
+		"deployment, selector changes":     {deploy, "spec: {selector: {matchExpressions: [{key: a, operator: Exists}]}, " + made + "}", with(""), "spec.selector: Invalid value"},
+		"deployment, image changes":        {deploy, strings.Replace(with(""), "image: i", "image: j", 1), with(""), ""},
+		"deployment of pods that end":      {deploy, strings.Replace(with(""), "containers", "restartPolicy: Never, containers", 1), "", "spec.template.spec.restartPolicy: Unsupported value"},
+		"deployment of pods with deadline": {deploy, strings.Replace(with(""), "containers", "activeDeadlineSeconds: 5, containers", 1), "", "spec.template.spec.activeDeadlineSeconds: Forbidden"},
+		"deployment without containers":    {deploy, strings.Replace(with(""), "[{name: c, image: i}]", "[]", 1), "", "spec.template.spec.containers: Required value"},
+		"deployment, what was wrong stays": {deploy, strings.Replace(with(", replicas: 2"), "containers", "schedulingGroup: {}, containers", 1), strings.Replace(with(""), "containers", "schedulingGroup: {}, containers", 1), ""},
+		"deployment, more is wrong":        {deploy, strings.Replace(with(""), "containers", "schedulingGroup: {}, restartPolicy: Never, containers", 1), strings.Replace(with(""), "containers", "schedulingGroup: {}, containers", 1), "spec.template.spec.restartPolicy: Unsupported value"},
+		"deployment, strategy":             {deploy, with(", strategy: {type: Some}"), "", "spec.strategy: Unsupported value"},
+		"deployment, recreated and rolled": {deploy, with(", strategy: {type: Recreate, rollingUpdate: {}}"), "", "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"},
+		"deployment that cannot roll":      {deploy, with(", strategy: {rollingUpdate: {maxSurge: 0%, maxUnavailable: 0}}"), "", "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"},
+		"deployment, share":                {deploy, with(", strategy: {rollingUpdate: {maxSurge: some}}"), "", "spec.strategy.rollingUpdate.maxSurge: Invalid value"},
+		"deployment, negative share":       {deploy, with(", strategy: {rollingUpdate: {maxSurge: -1}}"), "", "spec.strategy.rollingUpdate.maxSurge: Invalid value: -1"},
+		"deployment, more than all":        {deploy, with(", strategy: {rollingUpdate: {maxUnavailable: 101%}}"), "", `spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%`},
+		"deployment, twice as many":        {deploy, with(", strategy: {rollingUpdate: {maxSurge: 200%}}"), "", ""},
+		"deployment, history":              {deploy, with(", revisionHistoryLimit: -1"), "", "spec.revisionHistoryLimit: Invalid value"},
+		"deployment, too late":             {deploy, with(", minReadySeconds: 9, progressDeadlineSeconds: 9"), "", "spec.progressDeadlineSeconds: Invalid value: 9: must be greater than minReadySeconds"},
+		"deployment, back to what":         {deploy, "{metadata: {annotations: {deprecated.deployment.rollback.to: first}}, " + with("") + "}", "", "metadata.annotations[deprecated.deployment.rollback.to]: Invalid value"},
+		"replica set":                      {set, with(", replicas: 3, minReadySeconds: 1"), "", ""},
+		"replica set, replicas":            {set, with(", replicas: -1"), "", "spec.replicas: Invalid value"},
+		"replica set selects others":       {set, "spec: {selector: {matchLabels: {a: c}}, " + made + "}", "", "spec.template.metadata.labels: Invalid value"},
+		"replica set, selector changes":    {set, "spec: {selector: {matchExpressions: [{key: a, operator: Exists}]}, " + made + "}", with(""), "spec.selector: Invalid value"},
+		"replica set of no pods that stay": {set, strings.Replace(with(""), "containers", "restartPolicy: OnFailure, containers", 1), "", "spec.template.spec.restartPolicy: Unsupported value"},
+		"controller":                       {rc, "spec: {" + made + "}", "", ""},
+		"controller of two":                {rc, "spec: {selector: {a: b}, replicas: 2, minReadySeconds: 1, " + made + "}", "", ""},
+		"controller of no template":        {rc, "spec: {selector: {a: b}}", "", "spec.template: Required value"},
+		"controller of no labels":          {rc, "spec: {template: {spec: {containers: [{name: c, image: i}]}}}", "", "spec.selector: Required value"},
+		"controller selects others":        {rc, "spec: {selector: {a: c}, " + made + "}", "", "spec.template.metadata.labels: Invalid value"},
+		"controller selects more":          {rc, "spec: {selector: {a: b}, template: {metadata: {labels: {a: b, c: d}}, spec: {containers: [{name: c, image: i}]}}}", "spec: {" + made + "}", ""},
+		"controller, replicas":             {rc, "spec: {replicas: -1, " + made + "}", "", "spec.replicas: Invalid value"},
 
 		"endpoints":                 {ep, "subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}]}]", "", ""},
 		"endpoints, not ready":      {ep, "subsets: [{notReadyAddresses: [{ip: 'fd00::1'}]}]", "", ""},

@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"reflect"
+	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,7 +64,10 @@ type strategy[T Object, L runtime.Object] struct {
 	spec, status []int
 }
 
-var _ rest.ResetFieldsStrategy = strategy[*metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList]{}
+var (
+	_ rest.ResetFieldsStrategy             = strategy[*metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList]{}
+	_ rest.GarbageCollectionDeleteStrategy = strategy[*metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList]{}
+)
 
 func newStrategy[T Object, L runtime.Object](of *Of[T, L]) strategy[T, L] {
 	of.checked = of.Honours.Checker()
@@ -112,6 +116,22 @@ func (s strategy[T, L]) WarningsOnCreate(_ context.Context, obj runtime.Object) 
 	return s.of.Warn(obj.(T))
 }
 
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (s strategy[T, L]) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	if s.of.WarnUpdate == nil {
+		return nil
+	}
+	return s.of.WarnUpdate(obj.(T), old.(T))
+}
+
+// DefaultGarbageCollectionPolicy implements rest.GarbageCollectionDeleteStrategy.
+func (s strategy[T, L]) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageCollectionPolicy {
+	if s.of.Orphans {
+		return rest.OrphanDependents
+	}
+	return rest.DeleteDependents
+}
+
 // AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
 func (s strategy[T, L]) AllowCreateOnUpdate(context.Context) bool { return s.of.CreateOnUpdate }
 
@@ -148,11 +168,15 @@ func (s strategy[T, L]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set
 	return Reset(fieldpath.APIVersion(s.of.GroupVersion().String()), "status")
 }
 
-// Reset names fields of a version that a strategy resets, as names below the object: Reset("v1", "status").
+// Reset names fields of a version that a strategy resets, as paths below the object: Reset("v1", "status", "metadata.labels").
 func Reset(version fieldpath.APIVersion, names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, n := range names {
-		set.Insert(fieldpath.MakePathOrDie(n))
+		var path fieldpath.Path
+		for _, name := range strings.Split(n, ".") {
+			path = append(path, fieldpath.PathElement{FieldName: &name})
+		}
+		set.Insert(path)
 	}
 	return map[fieldpath.APIVersion]*fieldpath.Set{version: set}
 }

@@ -150,3 +150,32 @@ func (a *API) AwaitGone(gvr schema.GroupVersionResource, namespace, name string)
 	a.Helper()
 	a.Await(gvr, namespace, name, "gone", func(o *metav1.PartialObjectMetadata) bool { return o == nil })
 }
+
+// AwaitChange waits until something is so, which it asks now and whenever an object of a resource in a namespace has changed. otherwise says how it is
+// where that does not come to be.
+func (a *API) AwaitChange(so func(context.Context) bool, otherwise func() string, gvr schema.GroupVersionResource, namespace string) {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(a.Context(), Timeout)
+	defer cancel()
+	objects := a.Metadata.Resource(gvr).Namespace(namespace)
+	list, err := objects.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		a.Fatal(err)
+	}
+	w, err := objects.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		a.Fatal(err)
+	}
+	defer w.Stop()
+	for !so(ctx) {
+		if e, ok := <-w.ResultChan(); !ok || e.Type == watch.Error {
+			a.Fatalf("%s (the watch of %s ended with %v)", otherwise(), gvr.Resource, e.Object)
+		}
+	}
+}
+
+// AwaitAccount waits until pods are let into a namespace.
+func (a *API) AwaitAccount(namespace string) {
+	a.Helper()
+	a.Await(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, namespace, "default", "made", func(o *metav1.PartialObjectMetadata) bool { return o != nil })
+}

@@ -167,10 +167,23 @@ func (r *rollout) total() (n int32) {
 	return n
 }
 
-// available is how many pods of all replica sets are available.
+// present is how many pods the replica sets have, or are to have, whichever is more; false: that cannot be told, because an old one has not said yet what
+// it has by its newest size.
+func (r *rollout) present() (n int32, ok bool) {
+	n = r.total()
+	for _, set := range r.Sets {
+		if set != r.current && set.Status.ObservedGeneration < set.Generation {
+			return 0, false
+		}
+		n += max(0, set.Status.Replicas-r.size(set))
+	}
+	return n, true
+}
+
+// available is how many pods of all replica sets are available, and stay so: a replica set that was made smaller may not have said yet which ones went.
 func (r *rollout) available() (n int32) {
 	for _, set := range r.Sets {
-		n += set.Status.AvailableReplicas
+		n += min(set.Status.AvailableReplicas, r.size(set))
 	}
 	return n
 }

@@ -36,10 +36,14 @@ func (r *rollout) roll() {
 	r.shrink()
 }
 
-// grow scales the replica set of the template as far as there is room.
+// grow scales the replica set of the template as far as there is room. Room that old pods are to make is there when they have: upstream counts what is
+// asked for alone, and may have more pods for a moment than the deployment allows.
 func (r *rollout) grow() {
-	size := r.sizeOfCurrent()
-	switch room := r.wanted + r.surge - r.total(); {
+	size, room := r.sizeOfCurrent(), int32(0)
+	if n, ok := r.present(); ok {
+		room = r.wanted + r.surge - n
+	}
+	switch {
 	case size > r.wanted:
 		r.resize(r.current, r.wanted)
 	case size < r.wanted && room > 0:

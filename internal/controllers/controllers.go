@@ -31,6 +31,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/replicas"
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
+	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 )
 
@@ -197,6 +198,12 @@ func late() []controller {
 	}}, {Replication, func(s *shared, log *slog.Logger) (runner, error) {
 		config := replicas.Config{Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replication-controller"), Log: log}
 		return replicas.ForReplicationControllers(config, s.informers.Core().V1().ReplicationControllers())
+	}}, {StatefulSet, func(s *shared, log *slog.Logger) (runner, error) {
+		apps := s.informers.Apps().V1()
+		return statefulset.New(statefulset.Config{
+			Client: s.client, Sets: apps.StatefulSets(), Pods: s.informers.Core().V1().Pods(), Revisions: apps.ControllerRevisions(),
+			Events: s.recorder("statefulset-controller"), Log: log,
+		})
 	}}}
 }
 

@@ -21,7 +21,7 @@ func (p *Policy) own() {
 	for _, name := range []string{
 		"certificate-controller", "clusterrole-aggregation-controller", "deployment-controller", "endpoint-controller", "endpointslice-controller",
 		"endpointslicemirroring-controller", "generic-garbage-collector", "namespace-controller", "node-controller", "pod-garbage-collector",
-		"replicaset-controller", "replication-controller", "root-ca-cert-publisher", "service-account-controller",
+		"replicaset-controller", "replication-controller", "root-ca-cert-publisher", "service-account-controller", "statefulset-controller",
 	} {
 		bind(prefix+controller+name, controller+name)
 	}

@@ -141,7 +141,7 @@ func (p *Policy) controllers() {
 			on("get list watch update delete patch", core, "nodes"), on("patch update", core, "nodes/status pods/status"),
 			on("list watch get delete", core, "pods"), on(read, coordination, "leases"), tell(),
 		},
-		"pod-garbage-collector":      {on("list watch delete", core, "pods"), on(read, core, "nodes"), on("patch", core, "pods/status")},
+		"pod-garbage-collector": {on("list watch delete", core, "pods"), on(read, core, "nodes"), on("patch", core, "pods/status")},
 		"replicaset-controller": {
 			on("get list watch update", "apps", "replicasets"), on("update", "apps", "replicasets/status replicasets/finalizers"),
 			on("list watch create delete patch", core, "pods"), tell(),
@@ -152,6 +152,12 @@ func (p *Policy) controllers() {
 		},
 		"root-ca-cert-publisher":     {on("create update", core, "configmaps"), tell()},
 		"service-account-controller": {on("create", core, "serviceaccounts"), tell()},
+		"statefulset-controller": {
+			on("get list watch", "apps", "statefulsets"), on("update", "apps", "statefulsets/status statefulsets/finalizers"),
+			on("get list watch create update delete patch", core, "pods"), on("update", core, "pods/finalizers"),
+			on("get list watch create update delete patch", "apps", "controllerrevisions"),
+			on("get list watch create update delete", core, "persistentvolumeclaims"), tell(),
+		},
 	} {
 		p.clusterRole(controller+name, nil, rules...)
 		p.bindCluster(controller+name, account(name))

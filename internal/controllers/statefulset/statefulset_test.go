@@ -143,7 +143,9 @@ func TestRollout(t *testing.T) {
 	w := newWorld(t)
 	w.Agent(all)
 	w.Control(ours...)
-	w.set("web", 3, "one", func(set *appsv1.StatefulSet) { set.Annotations = map[string]string{"kubernetes.io/change-cause": "why"} })
+	w.set("web", 3, "one", func(set *appsv1.StatefulSet) {
+		set.Annotations = map[string]string{"kubernetes.io/change-cause": "why"}
+	})
 	set := w.rolled("web")
 	w.expect("web", "web-0:one web-1:one web-2:one")
 	pod, err := w.Client.CoreV1().Pods(w.namespace).Get(t.Context(), "web-1", metav1.GetOptions{})

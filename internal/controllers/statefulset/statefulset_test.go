@@ -322,7 +322,7 @@ func TestRestarts(t *testing.T) {
 		}
 		for range 15 {
 			stop := w.Control(ours...)
-			time.Sleep(rand.N(300 * time.Millisecond)) // any moment
+			<-time.After(rand.N(300 * time.Millisecond)) // any moment
 			stop()
 		}
 		stop := w.Control(ours...)

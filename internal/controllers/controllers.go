@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/aggregate"
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
+	"monopod.dev/monopod/internal/controllers/daemonset"
 	"monopod.dev/monopod/internal/controllers/deployment"
 	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
@@ -31,6 +32,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/replicas"
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
+	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 )
 
@@ -197,6 +199,18 @@ func late() []controller {
 	}}, {Replication, func(s *shared, log *slog.Logger) (runner, error) {
 		config := replicas.Config{Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replication-controller"), Log: log}
 		return replicas.ForReplicationControllers(config, s.informers.Core().V1().ReplicationControllers())
+	}}, {StatefulSet, func(s *shared, log *slog.Logger) (runner, error) {
+		apps := s.informers.Apps().V1()
+		return statefulset.New(statefulset.Config{
+			Client: s.client, Sets: apps.StatefulSets(), Pods: s.informers.Core().V1().Pods(), Revisions: apps.ControllerRevisions(),
+			Events: s.recorder("statefulset-controller"), Log: log,
+		})
+	}}, {DaemonSet, func(s *shared, log *slog.Logger) (runner, error) {
+		apps := s.informers.Apps().V1()
+		return daemonset.New(daemonset.Config{
+			Client: s.client, Sets: apps.DaemonSets(), Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Revisions: apps.ControllerRevisions(),
+			Events: s.recorder("daemonset-controller"), Log: log,
+		})
 	}}}
 }
 

@@ -20,10 +20,15 @@ type Claims[T metav1.Object] struct {
 
 // Claim says whose dependents are. An owner has those that refer to it and that its selector matches; it takes over those that nobody has, and lets go
 // those that do not match any more. What is being deleted changes hands no more, and an owner that is being deleted takes over nothing.
-func Claim[T metav1.Object](owner metav1.Object, selector labels.Selector, dependents []T) (c Claims[T]) {
+func Claim[T metav1.Object](owner metav1.Object, selector labels.Selector, dependents []T) Claims[T] {
+	return ClaimThose(owner, func(d T) bool { return selector.Matches(labels.Set(d.GetLabels())) }, dependents)
+}
+
+// ClaimThose is Claim where more than a selector says which dependents are an owner's.
+func ClaimThose[T metav1.Object](owner metav1.Object, are func(T) bool, dependents []T) (c Claims[T]) {
 	leaving := owner.GetDeletionTimestamp() != nil
 	for _, d := range dependents {
-		matches := selector.Matches(labels.Set(d.GetLabels()))
+		matches := are(d)
 		of := metav1.GetControllerOfNoCopy(d)
 		switch {
 		case of == nil:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +49,28 @@ type Pods struct {
 	Cache Versioned
 	// Unseen is told of what is written.
 	Unseen *Unseen
+	// Tell tells of what was done, or of what could not be done, in the words of the owner's kind; nil: in those of replica sets.
+	Tell func(owner Owner, pod *corev1.Pod, did Deed, err error)
+}
+
+// Deed is what is done about a pod.
+type Deed string
+
+// What Pods does.
+const (
+	Created Deed = "Create"
+	Deleted Deed = "Delete"
+)
+
+func (p Pods) tell(owner Owner, pod *corev1.Pod, did Deed, err error) {
+	switch {
+	case p.Tell != nil:
+		p.Tell(owner, pod, did, err)
+	case err == nil:
+		p.Events.Eventf(owner, corev1.EventTypeNormal, "Successful"+string(did), "%sd pod: %s", did, pod.Name)
+	default:
+		p.Events.Eventf(owner, corev1.EventTypeWarning, "Failed"+string(did), "Error %sing: %v", strings.TrimSuffix(strings.ToLower(string(did)), "e"), err)
+	}
 }
 
 // Create creates a pod. One without a name gets one of its GenerateName, here and not at the API server: when an answer is lost, it can be asked whether
@@ -58,11 +81,11 @@ func (p Pods) Create(ctx context.Context, owner Owner, pod *corev1.Pod) error {
 	case err != nil && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case err != nil:
-		p.Events.Eventf(owner, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		p.tell(owner, pod, Created, err)
 		return fmt.Errorf("create a pod: %w", err)
 	}
 	p.Unseen.Wrote(cache.MetaObjectToName(owner), p.Cache, made.ResourceVersion)
-	p.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", made.Name)
+	p.tell(owner, made, Created, nil)
 	return nil
 }
 
@@ -101,9 +124,9 @@ func (p Pods) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error {
 		return nil
 	case err != nil:
 		p.Unseen.Went(name, pod.UID)
-		p.Events.Eventf(owner, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+		p.tell(owner, pod, Deleted, err)
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	p.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %s", pod.Name)
+	p.tell(owner, pod, Deleted, nil)
 	return nil
 }

@@ -117,6 +117,11 @@ func (p *Policy) controllers() {
 		},
 		// It writes roles with more rights than its own.
 		"clusterrole-aggregation-controller": {on("escalate get list watch update patch", rbacv1.GroupName, "clusterroles")},
+		"daemon-set-controller": {
+			on("get list watch", "apps", "daemonsets"), on("update", "apps", "daemonsets/status daemonsets/finalizers"), on("list watch", core, "nodes"),
+			on("list watch create delete patch", core, "pods"), on("create", core, "pods/binding"),
+			on("get list watch create update delete patch", "apps", "controllerrevisions"), tell(),
+		},
 		"deployment-controller": {
 			on("get list watch update", "apps", "deployments"), on("update", "apps", "deployments/status deployments/finalizers"),
 			on("get list watch create update patch delete", "apps", "replicasets"), on("get list watch update", core, "pods"), tell(),
@@ -152,6 +157,12 @@ func (p *Policy) controllers() {
 		},
 		"root-ca-cert-publisher":     {on("create update", core, "configmaps"), tell()},
 		"service-account-controller": {on("create", core, "serviceaccounts"), tell()},
+		"statefulset-controller": {
+			on("get list watch", "apps", "statefulsets"), on("update", "apps", "statefulsets/status statefulsets/finalizers"),
+			on("get list watch create update delete patch", core, "pods"), on("update", core, "pods/finalizers"),
+			on("get list watch create update delete patch", "apps", "controllerrevisions"),
+			on("get list watch create update delete", core, "persistentvolumeclaims"), tell(),
+		},
 	} {
 		p.clusterRole(controller+name, nil, rules...)
 		p.bindCluster(controller+name, account(name))

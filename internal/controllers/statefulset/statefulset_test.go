@@ -1,0 +1,370 @@
+package statefulset_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/test/apitest"
+)
+
+// ours are the controllers. A deletion that ends before its answer may leave a pod without a node that is deleted and stays: that is the pod collector's.
+var ours = []string{controllers.StatefulSet, controllers.PodGC}
+
+// world is an API server with a namespace of its own.
+type world struct {
+	*apitest.API
+	namespace string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{API: apitest.Start(t), namespace: "apps"}
+	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Control(controllers.ServiceAccount, controllers.RootCA)
+	w.AwaitAccount(w.namespace)
+	return w
+}
+
+// set is one of so many pods of an image.
+func (w *world) set(name string, replicas int32, image string, change ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	w.Helper()
+	of := map[string]string{"app": name}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.StatefulSetSpec{ServiceName: "svc", Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: of}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: of}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+		}},
+	}
+	for _, c := range change {
+		c(set)
+	}
+	set, err := w.Client.AppsV1().StatefulSets(w.namespace).Create(w.Context(), set, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return set
+}
+
+// patch changes a set by a strategic merge patch.
+func (w *world) patch(name, format string, args ...any) {
+	w.Helper()
+	if _, err := w.Client.AppsV1().StatefulSets(w.namespace).Patch(w.Context(), name, types.StrategicMergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) image(name, image string) {
+	w.Helper()
+	w.patch(name, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image)
+}
+
+// await waits until a set is as wanted.
+func (w *world) await(name, what string, wanted func(*appsv1.StatefulSet) bool) *appsv1.StatefulSet {
+	w.Helper()
+	var last *appsv1.StatefulSet
+	w.AwaitChange(func(ctx context.Context) bool {
+		set, err := w.Client.AppsV1().StatefulSets(w.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		last = set
+		return set.Status.ObservedGeneration == set.Generation && wanted(set)
+	}, func() string {
+		return fmt.Sprintf("stateful set %s does not become %s: %+v, pods %s", name, what, last.Status, w.pods(name))
+	}, appsv1.SchemeGroupVersion.WithResource("statefulsets"), w.namespace)
+	return last
+}
+
+// rolled waits until all pods of a set are of its template, and available.
+func (w *world) rolled(name string) *appsv1.StatefulSet {
+	w.Helper()
+	return w.await(name, "complete", func(set *appsv1.StatefulSet) bool {
+		n, st := *set.Spec.Replicas, set.Status
+		return st.CurrentRevision == st.UpdateRevision && st.UpdatedReplicas == n && st.Replicas == n && st.AvailableReplicas == n
+	})
+}
+
+// pods are a set's pods with their images, by their names.
+func (w *world) pods(app string) string {
+	w.Helper()
+	list, err := w.Client.CoreV1().Pods(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var all []string
+	for i := range list.Items {
+		all = append(all, list.Items[i].Name+":"+list.Items[i].Spec.Containers[0].Image)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func (w *world) expect(app, want string) {
+	w.Helper()
+	if got := w.pods(app); got != want {
+		w.Errorf("pods %q, want %q", got, want)
+	}
+}
+
+// history is a set's with the numbers and images, the oldest first.
+func (w *world) history(app string) (all []string, of []appsv1.ControllerRevision) {
+	w.Helper()
+	list, err := w.Client.AppsV1().ControllerRevisions(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+	if err != nil {
+		w.Fatal(err)
+	}
+	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) })
+	for _, r := range list.Items {
+		_, image, _ := strings.Cut(string(r.Data.Raw), `"image":"`)
+		image, _, _ = strings.Cut(image, `"`)
+		all = append(all, fmt.Sprintf("%d:%s", r.Revision, image))
+	}
+	return all, list.Items
+}
+
+func all(*corev1.Pod) bool { return true }
+
+func TestRollout(t *testing.T) {
+	w := newWorld(t)
+	w.Agent(all)
+	w.Control(ours...)
+	w.set("web", 3, "one", func(set *appsv1.StatefulSet) {
+		set.Annotations = map[string]string{"kubernetes.io/change-cause": "why"}
+	})
+	set := w.rolled("web")
+	w.expect("web", "web-0:one web-1:one web-2:one")
+	pod, err := w.Client.CoreV1().Pods(w.namespace).Get(t.Context(), "web-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.Spec.Hostname != "web-1" || pod.Spec.Subdomain != "svc" || pod.Labels["statefulset.kubernetes.io/pod-name"] != "web-1" ||
+		pod.Labels["apps.kubernetes.io/pod-index"] != "1" || pod.Labels["controller-revision-hash"] != set.Status.UpdateRevision {
+		t.Errorf("pod %v of host %s in %s", pod.Labels, pod.Spec.Hostname, pod.Spec.Subdomain)
+	}
+	w.image("web", "two")
+	w.rolled("web")
+	w.expect("web", "web-0:two web-1:two web-2:two")
+	w.patch("web", `{"spec":{"replicas":1}}`)
+	w.rolled("web")
+	w.expect("web", "web-0:two")
+	numbers, revisions := w.history("web")
+	if got := fmt.Sprint(numbers); got != "[1:one 2:two]" || revisions[0].Annotations["kubernetes.io/change-cause"] != "why" {
+		t.Errorf("history %s, %v", got, revisions[0].Annotations)
+	}
+	w.patch("web", "%s", revisions[0].Data.Raw) // what kubectl rollout undo does
+	w.rolled("web")
+	w.expect("web", "web-0:one")
+	if numbers, _ := w.history("web"); fmt.Sprint(numbers) != "[2:two 3:one]" {
+		t.Errorf("history %s", numbers)
+	}
+	w.patch("web", `{"spec":{"replicas":2,"ordinals":{"start":5},"revisionHistoryLimit":0}}`)
+	w.await("web", "moved", func(*appsv1.StatefulSet) bool { return w.pods("web") == "web-5:one web-6:one" })
+	w.AwaitChange(func(context.Context) bool { numbers, _ := w.history("web"); return fmt.Sprint(numbers) == "[3:one]" },
+		func() string { return "the history is longer than its limit" }, appsv1.SchemeGroupVersion.WithResource("controllerrevisions"), w.namespace)
+}
+
+// TestPartition: only pods from an ordinal on are of the new template, also when others are made anew.
+func TestPartition(t *testing.T) {
+	w := newWorld(t)
+	w.Agent(all)
+	w.Control(ours...)
+	w.set("web", 3, "one")
+	w.rolled("web")
+	w.patch("web", `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}},"template":{"spec":{"containers":[{"name":"c","image":"two"}]}}}}`)
+	partly := func(set *appsv1.StatefulSet) bool {
+		return set.Status.UpdatedReplicas == 1 && set.Status.CurrentReplicas == 2 && set.Status.AvailableReplicas == 3 && set.Status.Replicas == 3
+	}
+	w.await("web", "updated above the partition", partly)
+	w.expect("web", "web-0:one web-1:one web-2:two")
+	old, err := w.Client.CoreV1().Pods(w.namespace).Get(t.Context(), "web-0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Client.CoreV1().Pods(w.namespace).Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Await(corev1.SchemeGroupVersion.WithResource("pods"), w.namespace, "web-0", "another one", func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.UID != old.UID })
+	w.await("web", "whole again", partly)
+	w.expect("web", "web-0:one web-1:one web-2:two")
+	w.patch("web", `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
+	w.rolled("web")
+	w.expect("web", "web-0:two web-1:two web-2:two")
+}
+
+// TestFailed: pods that have ended are made anew, one whose labels are taken gets them back, and one that somebody deletes has a successor of its name.
+func TestFailed(t *testing.T) {
+	w := newWorld(t)
+	w.Agent(all)
+	w.Control(ours...)
+	w.set("web", 3, "one", func(set *appsv1.StatefulSet) { set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
+	w.rolled("web")
+	client := w.Client.CoreV1().Pods(w.namespace)
+	for i, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
+		name := fmt.Sprintf("web-%d", i)
+		pod, err := client.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Patch(t.Context(), name, types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+		w.Await(corev1.SchemeGroupVersion.WithResource("pods"), w.namespace, name, "another one", func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.UID != pod.UID })
+	}
+	if _, err := client.Patch(t.Context(), "web-2", types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"statefulset.kubernetes.io/pod-name":null}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Await(corev1.SchemeGroupVersion.WithResource("pods"), w.namespace, "web-2", "labelled", func(o *metav1.PartialObjectMetadata) bool {
+		return o != nil && o.Labels["statefulset.kubernetes.io/pod-name"] == "web-2"
+	})
+	w.rolled("web")
+}
+
+// TestOrphans: a set that is made anew has the pods and the history of the one whose dependents were let be, and makes none again.
+func TestOrphans(t *testing.T) {
+	w := newWorld(t)
+	w.Agent(all)
+	w.Control(append(ours, controllers.GarbageCollector)...)
+	w.set("web", 2, "one")
+	w.rolled("web")
+	w.image("web", "two")
+	before := w.rolled("web")
+	uids := func() (all []types.UID) {
+		list, err := w.Client.CoreV1().Pods(w.namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			all = append(all, list.Items[i].UID)
+		}
+		return all
+	}
+	had := uids()
+	orphan := metav1.DeletePropagationOrphan
+	if err := w.Client.AppsV1().StatefulSets(w.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	w.AwaitGone(appsv1.SchemeGroupVersion.WithResource("statefulsets"), w.namespace, "web")
+	w.set("web", 2, "two")
+	set := w.rolled("web")
+	if !slices.Equal(uids(), had) || set.Status.UpdateRevision != before.Status.UpdateRevision {
+		t.Errorf("pods %v, before %v; revision %s, before %s", uids(), had, set.Status.UpdateRevision, before.Status.UpdateRevision)
+	}
+	numbers, revisions := w.history("web")
+	if fmt.Sprint(numbers) != "[1:one 2:two]" || !metav1.IsControlledBy(&revisions[0], set) {
+		t.Errorf("history %v of %v", numbers, revisions[0].OwnerReferences)
+	}
+}
+
+// TestCollision: a revision whose name somebody has gets another one.
+func TestCollision(t *testing.T) {
+	w := newWorld(t)
+	w.Agent(all)
+	stop := w.Control(ours...)
+	w.set("web", 1, "one")
+	name := w.rolled("web").Status.UpdateRevision
+	stop()
+	client := w.Client.AppsV1()
+	if err := client.StatefulSets(w.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ControllerRevisions(w.namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name}, Revision: 7}
+	other.Data.Raw = []byte(`{"other":1}`)
+	if _, err := client.ControllerRevisions(w.namespace).Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.set("web", 1, "one")
+	w.Control(append(ours, controllers.GarbageCollector)...)
+	set := w.rolled("web")
+	if set.Status.UpdateRevision == name || set.Status.CollisionCount == nil || *set.Status.CollisionCount != 1 {
+		t.Errorf("revision %s as well as another one, after %v collisions", set.Status.UpdateRevision, set.Status.CollisionCount)
+	}
+}
+
+// TestRestarts: controllers that end at any moment, and begin anew, keep to the order of their pods, while many sets roll at once.
+func TestRestarts(t *testing.T) {
+	const many, replicas = 12, 3
+	w := newWorld(t)
+	w.Agent(all)
+	ctx, cancel := context.WithCancel(t.Context())
+	events, err := w.Client.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		watchOrder(t, events)
+	}()
+	for i := range many {
+		w.set(fmt.Sprint("web", i), replicas, "one")
+	}
+	for _, image := range []string{"one", "two", "three"} {
+		for i := range many {
+			w.image(fmt.Sprint("web", i), image)
+		}
+		for range 15 {
+			stop := w.Control(ours...)
+			<-time.After(rand.N(300 * time.Millisecond)) // any moment
+			stop()
+		}
+		stop := w.Control(ours...)
+		for i := range many {
+			name := fmt.Sprint("web", i)
+			w.rolled(name)
+			w.expect(name, fmt.Sprintf("%[1]s-0:%[2]s %[1]s-1:%[2]s %[1]s-2:%[2]s", name, image))
+		}
+		stop()
+	}
+	for i := range many {
+		if numbers, _ := w.history(fmt.Sprint("web", i)); fmt.Sprint(numbers) != "[1:one 2:two 3:three]" {
+			t.Errorf("history of web%d: %s", i, numbers)
+		}
+	}
+	cancel()
+	<-watched
+}
+
+// watchOrder fails a test where a pod is made before all lower ones are ready, or goes while another one is missing that was there.
+func watchOrder(t *testing.T, events watch.Interface) {
+	ready := map[string]map[string]bool{}
+	for e := range events.ResultChan() {
+		pod, ok := e.Object.(*corev1.Pod)
+		if !ok {
+			return // the end
+		}
+		app, index := pod.Labels["app"], pod.Labels["apps.kubernetes.io/pod-index"]
+		of := ready[app]
+		if of == nil {
+			of = map[string]bool{}
+			ready[app] = of
+		}
+		before := of[index]
+		of[index] = e.Type != watch.Deleted && pod.DeletionTimestamp == nil && pods.IsTrue(&pod.Status, corev1.PodReady)
+		for other, is := range of {
+			switch {
+			case e.Type == watch.Added && other < index && !is:
+				t.Errorf("%s was made while %s-%s was not ready", pod.Name, app, other)
+			case before && !of[index] && other != index && !is:
+				t.Errorf("%s goes while %s-%s is not ready", pod.Name, app, other)
+			}
+		}
+	}
+}

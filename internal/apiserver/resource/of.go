@@ -56,14 +56,17 @@ type Of[T Object, L runtime.Object] struct {
 	Names  apivalidation.ValidateNameFunc
 	Create func(obj T) field.ErrorList
 	Update func(obj, old T) field.ErrorList
-	// Warn tells what is legal in a new object but hardly meant.
-	Warn func(obj T) []string
+	// Warn tells what is legal in a new object but hardly meant, WarnUpdate in one that replaces old.
+	Warn       func(obj T) []string
+	WarnUpdate func(obj, old T) []string
 	// Generation: metadata.generation counts the changes of spec.
 	Generation bool
 	// Status: the objects have a status, whose changes are a subresource. Nil: they have none.
 	Status *Status[T]
 	// CreateOnUpdate: an update makes the object where there is none. NamedUpdate: an update names the resourceVersion that it replaces.
 	CreateOnUpdate, NamedUpdate bool
+	// Orphans: what an object owns stays when the object is deleted by somebody who does not say what becomes of it. Else it goes.
+	Orphans bool
 
 	// Fields are the values of the fields, beside name and namespace, that objects can be selected by. The names are the same for every object.
 	Fields func(obj T) fields.Set

@@ -89,6 +89,11 @@ func (r ruled[T, L]) ValidateUpdate(_ context.Context, obj, old runtime.Object) 
 	return errs
 }
 
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (ruled[T, L]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (r ruled[T, L]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return Reset(fieldpath.APIVersion(r.of.GroupVersion().String()), r.rules.Resets...)

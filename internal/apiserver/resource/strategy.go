@@ -63,7 +63,10 @@ type strategy[T Object, L runtime.Object] struct {
 	spec, status []int
 }
 
-var _ rest.ResetFieldsStrategy = strategy[*metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList]{}
+var (
+	_ rest.ResetFieldsStrategy             = strategy[*metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList]{}
+	_ rest.GarbageCollectionDeleteStrategy = strategy[*metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList]{}
+)
 
 func newStrategy[T Object, L runtime.Object](of *Of[T, L]) strategy[T, L] {
 	of.checked = of.Honours.Checker()
@@ -110,6 +113,22 @@ func (s strategy[T, L]) WarningsOnCreate(_ context.Context, obj runtime.Object) 
 		return nil
 	}
 	return s.of.Warn(obj.(T))
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (s strategy[T, L]) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	if s.of.WarnUpdate == nil {
+		return nil
+	}
+	return s.of.WarnUpdate(obj.(T), old.(T))
+}
+
+// DefaultGarbageCollectionPolicy implements rest.GarbageCollectionDeleteStrategy.
+func (s strategy[T, L]) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageCollectionPolicy {
+	if s.of.Orphans {
+		return rest.OrphanDependents
+	}
+	return rest.DeleteDependents
 }
 
 // AllowCreateOnUpdate implements rest.RESTUpdateStrategy.

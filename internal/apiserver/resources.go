@@ -18,9 +18,11 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/cronjob"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
+	"monopod.dev/monopod/internal/apiserver/registry/job"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
@@ -67,9 +69,11 @@ func declared() []resource.Resource {
 		certificatesigningrequest.Resource(),
 		configmap.Resource(),
 		controllerrevision.Resource(),
+		cronjob.Resource(),
 		endpoints.Resource(),
 		endpointslice.Resource(),
 		event.Resource(),
+		job.Resource(),
 		lease.Resource(),
 		limitrange.Resource(),
 		namespace.Resource(),

@@ -28,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
+	"monopod.dev/monopod/internal/apiserver/registry/poddisruptionbudget"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
@@ -52,7 +53,9 @@ func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([
 	if err != nil {
 		return nil, err
 	}
-	all := append(declared(), node.Resource(agents, authz), service.Resource(s.services, backends{reader{s}, agents}), pod.Resource(pod.Config{Agents: agents, Authorizer: authz, Timeline: s.cfg.Timeline}),
+	all := append(declared(), node.Resource(agents, authz), service.Resource(s.services, backends{reader{s}, agents}), pod.Resource(pod.Config{
+		Agents: agents, Authorizer: authz, Budgets: budgets{reader{s}}, Timeline: s.cfg.Timeline,
+	}),
 		serviceaccount.Resource(serviceaccount.TokenConfig{
 			Issuer: s.tokens, Audiences: s.tokens.Audiences(), MaxLife: s.cfg.MaxTokenLife, Bound: reader{s},
 		}))
@@ -77,6 +80,7 @@ func declared() []resource.Resource {
 		lease.Resource(),
 		limitrange.Resource(),
 		namespace.Resource(),
+		poddisruptionbudget.Resource(),
 		podtemplate.Resource(),
 		priorityclass.Resource(),
 		runtimeclass.Resource(),

@@ -35,6 +35,7 @@ func TestKubectl(t *testing.T) {
 		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode, "jobs": kubectlJobs,
 		"discovery": kubectlDiscovery, "server-side apply": kubectlServerSideApply, "bad input": kubectlBadInput,
 		"events": kubectlEvents, "cascade": kubectlCascade, "drain": kubectlDrain, "debug": kubectlDebug,
+		"workloads": kubectlWorkloads, "scale": kubectlScale,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i.kubectl(t)) })
 	}

@@ -19,6 +19,8 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
 	"monopod.dev/monopod/internal/apiserver/registry/cronjob"
+	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
+	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
@@ -32,12 +34,15 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
+	"monopod.dev/monopod/internal/apiserver/registry/replicaset"
+	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/resourcemetrics"
 	"monopod.dev/monopod/internal/apiserver/registry/review"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
+	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 	"monopod.dev/monopod/internal/apiserver/store"
@@ -73,6 +78,8 @@ func declared() []resource.Resource {
 		configmap.Resource(),
 		controllerrevision.Resource(),
 		cronjob.Resource(),
+		daemonset.Resource(),
+		deployment.Resource(),
 		endpoints.Resource(),
 		endpointslice.Resource(),
 		event.Resource(),
@@ -83,8 +90,11 @@ func declared() []resource.Resource {
 		poddisruptionbudget.Resource(),
 		podtemplate.Resource(),
 		priorityclass.Resource(),
+		replicaset.Resource(),
+		replicationcontroller.Resource(),
 		runtimeclass.Resource(),
 		secret.Resource(),
+		statefulset.Resource(),
 	}
 }
 

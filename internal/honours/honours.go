@@ -32,6 +32,8 @@ type Verdict struct {
 	Kind Kind
 	// Accepts says which values ask for nothing that is not so anyway, of a field that is refused; nil: none.
 	Accepts func(reflect.Value) bool
+	// Remedy is what can be done instead of setting a field that is refused, for who is told so; may be empty.
+	Remedy string
 }
 
 // The verdicts that need nothing more.
@@ -42,7 +44,12 @@ var (
 )
 
 // Unless refuses all values but those that accepts takes.
-func Unless(accepts func(reflect.Value) bool) Verdict { return Verdict{Refuses, accepts} }
+func Unless(accepts func(reflect.Value) bool) Verdict {
+	return Verdict{Kind: Refuses, Accepts: accepts}
+}
+
+// But refuses, and tells what can be done instead.
+func But(remedy string) Verdict { return Verdict{Kind: Refuses, Remedy: remedy} }
 
 // Values accepts the given values, and pointers to them.
 func Values(accepted ...any) func(reflect.Value) bool {
@@ -87,6 +94,8 @@ type Refusal struct {
 	Value string
 	// Unless is what would make it honoured, as the end of a sentence; may be empty.
 	Unless string
+	// Remedy is that of the verdict.
+	Remedy string
 }
 
 // String names the field, and what is wrong about it.
@@ -155,7 +164,7 @@ func (c Checker) checkField(verdict Verdict, f reflect.StructField, v reflect.Va
 	if verdict.Kind == Does {
 		return c.check(v, path)
 	}
-	r := Refusal{Path: path}
+	r := Refusal{Path: path, Remedy: verdict.Remedy}
 	if verdict.Accepts != nil {
 		r.Value = scalar(v)
 	}

@@ -52,3 +52,11 @@ func TestHoles(t *testing.T) {
 		}
 	}
 }
+
+func TestRemedy(t *testing.T) {
+	table := honours.Table{reflect.TypeFor[coordinationv1.LeaseSpec](): honours.Fields{}.And(honours.But("ask its holder"), "PreferredHolder")}
+	got := table.Checker().Refused(&coordinationv1.LeaseSpec{PreferredHolder: new("me")}, nil)
+	if len(got) != 1 || got[0].Remedy != "ask its holder" || got[0].String() != "preferredHolder" {
+		t.Errorf("refused %+v, want the field and its remedy", got)
+	}
+}

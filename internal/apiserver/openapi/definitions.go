@@ -10,6 +10,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/openapi/apps"
 	"monopod.dev/monopod/internal/apiserver/openapi/authentication"
 	"monopod.dev/monopod/internal/apiserver/openapi/authorization"
+	"monopod.dev/monopod/internal/apiserver/openapi/autoscaling"
 	"monopod.dev/monopod/internal/apiserver/openapi/batch"
 	"monopod.dev/monopod/internal/apiserver/openapi/certificates"
 	"monopod.dev/monopod/internal/apiserver/openapi/coordination"
@@ -32,6 +33,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		apps.GetOpenAPIDefinitions,
 		authentication.GetOpenAPIDefinitions,
 		authorization.GetOpenAPIDefinitions,
+		autoscaling.GetOpenAPIDefinitions,
 		batch.GetOpenAPIDefinitions,
 		certificates.GetOpenAPIDefinitions,
 		coordination.GetOpenAPIDefinitions,

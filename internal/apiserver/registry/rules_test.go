@@ -10,13 +10,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
+	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
+	"monopod.dev/monopod/internal/apiserver/registry/replicaset"
+	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
+	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
@@ -79,6 +84,11 @@ func TestRules(t *testing.T) {
 	svc := rulesOf(service.Resource(nil, nil))
 	limits := rulesOf(limitrange.Resource())
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
+	deploy, set, rc := rulesOf(deployment.Resource()), rulesOf(replicaset.Resource()), rulesOf(replicationcontroller.Resource())
+	sts, ds := rulesOf(statefulset.Resource()), rulesOf(daemonset.Resource())
+	// with is the specification of a workload with more fields than it must have, of the ways to give them.
+	const selector, made = "selector: {matchLabels: {a: b}}", "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}"
+	with := func(more string) string { return "spec: {" + selector + ", " + made + more + "}" }
 	for name, tc := range map[string]ruleCase{
 		"class":                      {class, "value: 5", "", ""},
 		"class, negative":            {class, "value: -5", "", ""},
@@ -126,6 +136,73 @@ func TestRules(t *testing.T) {
 		"template's labels":              {template, `template: {metadata: {labels: {a: "b c"}}, spec: {containers: [{name: c, image: i}]}}`, "", "template.labels: Invalid value"},
 		"template of what is not there":  {template, "template: {spec: {schedulingGroup: {}, containers: [{name: c, image: i}]}}", "", "template.spec.schedulingGroup: Forbidden"},
 		"template without its container": {template, "template: {spec: {}}", "", "template.spec.containers: Required value"},
+
+		"deployment":                       {deploy, with(""), "", ""},
+		"deployment of every field":        {deploy, with(", replicas: 0, strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 100%}}, minReadySeconds: 1, revisionHistoryLimit: 0, paused: true, progressDeadlineSeconds: 2"), "", ""},
+		"deployment, name":                 {deploy, "{metadata: {name: A}, " + with("") + "}", "", "metadata.name: Invalid value"},
+		"deployment, replicas":             {deploy, with(", replicas: -1"), "", "spec.replicas: Invalid value: -1"},
+		"deployment selects all":           {deploy, "spec: {selector: {}, " + made + "}", "", "spec.selector: Invalid value: {}: empty selector is invalid for deployment"},
+		"deployment, selector":             {deploy, `spec: {selector: {matchLabels: {a: "b c"}}, ` + made + "}", "", "spec.selector.matchLabels: Invalid value"},
+		"deployment selects others":        {deploy, "spec: {selector: {matchLabels: {a: c}}, " + made + "}", "", "spec.template.metadata.labels: Invalid value"},
+		"deployment, selector changes":     {deploy, "spec: {selector: {matchExpressions: [{key: a, operator: Exists}]}, " + made + "}", with(""), "spec.selector: Invalid value"},
+		"deployment, image changes":        {deploy, strings.Replace(with(""), "image: i", "image: j", 1), with(""), ""},
+		"deployment of pods that end":      {deploy, strings.Replace(with(""), "containers", "restartPolicy: Never, containers", 1), "", "spec.template.spec.restartPolicy: Unsupported value"},
+		"deployment of pods with deadline": {deploy, strings.Replace(with(""), "containers", "activeDeadlineSeconds: 5, containers", 1), "", "spec.template.spec.activeDeadlineSeconds: Forbidden"},
+		"deployment without containers":    {deploy, strings.Replace(with(""), "[{name: c, image: i}]", "[]", 1), "", "spec.template.spec.containers: Required value"},
+		"deployment, what was wrong stays": {deploy, strings.Replace(with(", replicas: 2"), "containers", "schedulingGroup: {}, containers", 1), strings.Replace(with(""), "containers", "schedulingGroup: {}, containers", 1), ""},
+		"deployment, more is wrong":        {deploy, strings.Replace(with(""), "containers", "schedulingGroup: {}, restartPolicy: Never, containers", 1), strings.Replace(with(""), "containers", "schedulingGroup: {}, containers", 1), "spec.template.spec.restartPolicy: Unsupported value"},
+		"deployment, strategy":             {deploy, with(", strategy: {type: Some}"), "", "spec.strategy: Unsupported value"},
+		"deployment, recreated and rolled": {deploy, with(", strategy: {type: Recreate, rollingUpdate: {}}"), "", "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"},
+		"deployment that cannot roll":      {deploy, with(", strategy: {rollingUpdate: {maxSurge: 0%, maxUnavailable: 0}}"), "", "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"},
+		"deployment, share":                {deploy, with(", strategy: {rollingUpdate: {maxSurge: some}}"), "", "spec.strategy.rollingUpdate.maxSurge: Invalid value"},
+		"deployment, negative share":       {deploy, with(", strategy: {rollingUpdate: {maxSurge: -1}}"), "", "spec.strategy.rollingUpdate.maxSurge: Invalid value: -1"},
+		"deployment, more than all":        {deploy, with(", strategy: {rollingUpdate: {maxUnavailable: 101%}}"), "", `spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%`},
+		"deployment, twice as many":        {deploy, with(", strategy: {rollingUpdate: {maxSurge: 200%}}"), "", ""},
+		"deployment, history":              {deploy, with(", revisionHistoryLimit: -1"), "", "spec.revisionHistoryLimit: Invalid value"},
+		"deployment, too late":             {deploy, with(", minReadySeconds: 9, progressDeadlineSeconds: 9"), "", "spec.progressDeadlineSeconds: Invalid value: 9: must be greater than minReadySeconds"},
+		"deployment, back to what":         {deploy, "{metadata: {annotations: {deprecated.deployment.rollback.to: first}}, " + with("") + "}", "", "metadata.annotations[deprecated.deployment.rollback.to]: Invalid value"},
+		"replica set":                      {set, with(", replicas: 3, minReadySeconds: 1"), "", ""},
+		"replica set, replicas":            {set, with(", replicas: -1"), "", "spec.replicas: Invalid value"},
+		"replica set selects others":       {set, "spec: {selector: {matchLabels: {a: c}}, " + made + "}", "", "spec.template.metadata.labels: Invalid value"},
+		"replica set, selector changes":    {set, "spec: {selector: {matchExpressions: [{key: a, operator: Exists}]}, " + made + "}", with(""), "spec.selector: Invalid value"},
+		"replica set of no pods that stay": {set, strings.Replace(with(""), "containers", "restartPolicy: OnFailure, containers", 1), "", "spec.template.spec.restartPolicy: Unsupported value"},
+		"controller":                       {rc, "spec: {" + made + "}", "", ""},
+		"controller of two":                {rc, "spec: {selector: {a: b}, replicas: 2, minReadySeconds: 1, " + made + "}", "", ""},
+		"controller of no template":        {rc, "spec: {selector: {a: b}}", "", "spec.template: Required value"},
+		"controller of no labels":          {rc, "spec: {template: {spec: {containers: [{name: c, image: i}]}}}", "", "spec.selector: Required value"},
+		"controller selects others":        {rc, "spec: {selector: {a: c}, " + made + "}", "", "spec.template.metadata.labels: Invalid value"},
+		"controller selects more":          {rc, "spec: {selector: {a: b}, template: {metadata: {labels: {a: b, c: d}}, spec: {containers: [{name: c, image: i}]}}}", "spec: {" + made + "}", ""},
+		"controller, replicas":             {rc, "spec: {replicas: -1, " + made + "}", "", "spec.replicas: Invalid value"},
+
+		"stateful set":                  {sts, with(""), "", ""},
+		"stateful set of every field":   {sts, with(", replicas: 3, serviceName: web, podManagementPolicy: Parallel, updateStrategy: {rollingUpdate: {partition: 2, maxUnavailable: 50%}}, revisionHistoryLimit: -1, minReadySeconds: 1, persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}, ordinals: {start: 5}"), "", ""},
+		"stateful set, name":            {sts, "{metadata: {name: a.b}, " + with("") + "}", "", "metadata.name: Invalid value"},
+		"stateful set, service":         {sts, with(", serviceName: a.b"), "", "spec.serviceName: Invalid value"},
+		"stateful set, service stays":   {sts, with(", replicas: 2, serviceName: a.b"), with(", serviceName: a.b"), ""},
+		"stateful set, service changes": {sts, with(", serviceName: b"), with(", serviceName: a"), "spec: Forbidden: updates to statefulset spec for fields other than"},
+		"stateful set, all that may change": {sts, with(", replicas: 3, updateStrategy: {type: OnDelete}, revisionHistoryLimit: 1, minReadySeconds: 1, persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}, ordinals: {start: 5}"),
+			strings.Replace(with(""), "image: i", "image: j", 1), ""},
+		"stateful set of claims":          {sts, strings.Replace(with(", volumeClaimTemplates: [{metadata: {name: data}}]"), "image: i", "image: i, volumeMounts: [{name: data, mountPath: /data}]", 1), "", "spec.volumeClaimTemplates: Forbidden: not supported by Monopod yet: there are no PersistentVolumeClaims; give the template a volume of another kind"},
+		"stateful set, policy":            {sts, with(", podManagementPolicy: Some"), "", `spec.podManagementPolicy: Invalid value: "Some": must be 'OrderedReady' or 'Parallel'`},
+		"stateful set, strategy":          {sts, with(", updateStrategy: {type: Some}"), "", "spec.updateStrategy: Invalid value"},
+		"stateful set, on delete, rolled": {sts, with(", updateStrategy: {type: OnDelete, rollingUpdate: {partition: 1}}"), "", "spec.updateStrategy.rollingUpdate: Invalid value"},
+		"stateful set, partition":         {sts, with(", updateStrategy: {rollingUpdate: {partition: -1}}"), "", "spec.updateStrategy.rollingUpdate.partition: Invalid value"},
+		"stateful set that cannot roll":   {sts, with(", updateStrategy: {rollingUpdate: {maxUnavailable: 0%}}"), "", `spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "0%": cannot be 0`},
+		"stateful set, more than all":     {sts, with(", updateStrategy: {rollingUpdate: {maxUnavailable: 200%}}"), "", "spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value"},
+		"stateful set, ordinals":          {sts, with(", ordinals: {start: -1}"), "", "spec.ordinals.start: Invalid value"},
+		"stateful set, retention":         {sts, with(", persistentVolumeClaimRetentionPolicy: {whenDeleted: Keep}"), "", `spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Unsupported value: "Keep"`},
+		"stateful set, names of pods":     {sts, strings.Replace(with(""), "containers", "hostname: A_B, subdomain: C_D, containers", 1), "", ""},
+		"daemon set":                      {ds, with(""), "", ""},
+		"daemon set of every field":       {ds, with(", updateStrategy: {rollingUpdate: {maxSurge: 100%, maxUnavailable: 0}}, minReadySeconds: 1, revisionHistoryLimit: 0"), "", ""},
+		"daemon set without selector":     {ds, "spec: {" + made + "}", "", "spec.template.metadata.labels: Invalid value"},
+		"daemon set selects all":          {ds, "spec: {selector: {}, " + made + "}", "", "spec.selector: Invalid value: {}: empty selector is invalid for daemonset"},
+		"daemon set, selector changes":    {ds, "spec: {selector: {matchExpressions: [{key: a, operator: Exists}]}, " + made + "}", with(""), "spec.selector: Invalid value"},
+		"daemon set, strategy":            {ds, with(", updateStrategy: {type: Some}"), "", "spec.updateStrategy: Unsupported value"},
+		"daemon set, too few and many":    {ds, with(", updateStrategy: {rollingUpdate: {maxSurge: 1}}"), "", "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"},
+		"daemon set that cannot roll":     {ds, with(", updateStrategy: {rollingUpdate: {maxUnavailable: 0}}"), "", "spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"},
+		"daemon set, more than all":       {ds, with(", updateStrategy: {rollingUpdate: {maxSurge: 101%, maxUnavailable: 0}}"), "", "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value"},
+		"daemon set of pods that end":     {ds, strings.Replace(with(""), "containers", "restartPolicy: Never, containers", 1), "", "spec.template.spec.restartPolicy: Unsupported value"},
+		"daemon set, templates":           {ds, "{metadata: {annotations: {deprecated.daemonset.template.generation: some}}, " + with("") + "}", "", "metadata.annotations[deprecated.daemonset.template.generation]: Invalid value"},
 
 		"endpoints":                 {ep, "subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}]}]", "", ""},
 		"endpoints, not ready":      {ep, "subsets: [{notReadyAddresses: [{ip: 'fd00::1'}]}]", "", ""},

@@ -20,6 +20,8 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
+	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
@@ -30,10 +32,13 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
+	"monopod.dev/monopod/internal/apiserver/registry/replicaset"
+	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
+	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 )
 
 // render writes a table as kubectl does, without its padding.
@@ -97,6 +102,8 @@ func TestTables(t *testing.T) {
 		EventTime:      metav1.NewMicroTime(born.Time), ReportingController: "c", ReportingInstance: "c-1",
 		Series: &corev1.EventSeries{Count: 3, LastObservedTime: metav1.NewMicroTime(time.Now().Add(-time.Hour - time.Second))},
 	}
+	two, web := int32(2), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	made := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}, {Name: "d", Image: "j"}}, NodeSelector: map[string]string{"disk": "ssd"}}}
 	for _, tc := range []struct {
 		name      string
 		convertor rest.TableConvertor
@@ -118,6 +125,21 @@ func TestTables(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}, {Name: "d", Image: "j"}}}}}, false,
 			"NAME|CONTAINERS|IMAGES|POD LABELS\nx|c,d|i,j|a=b"},
+		{"deployment", deployment.Resource().Table(), &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &two, Selector: web, Template: made},
+			Status: appsv1.DeploymentStatus{ReadyReplicas: 1, UpdatedReplicas: 2, AvailableReplicas: 1}}, true,
+			"NAME|READY|UP-TO-DATE|AVAILABLE|AGE|CONTAINERS|IMAGES|SELECTOR\nx|1/2|2|1|3h|c,d|i,j|app=web"},
+		{"replica set", replicaset.Resource().Table(), &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &two, Selector: web, Template: made},
+			Status: appsv1.ReplicaSetStatus{Replicas: 2, ReadyReplicas: 1}}, true,
+			"NAME|DESIRED|CURRENT|READY|AGE|CONTAINERS|IMAGES|SELECTOR\nx|2|2|1|3h|c,d|i,j|app=web"},
+		{"replication controllers", replicationcontroller.Resource().Table(), &corev1.ReplicationControllerList{Items: []corev1.ReplicationController{
+			{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Replicas: &two, Selector: web.MatchLabels, Template: &made},
+				Status: corev1.ReplicationControllerStatus{Replicas: 2, ReadyReplicas: 1}}, {ObjectMeta: meta}}}, true,
+			"NAME|DESIRED|CURRENT|READY|AGE|CONTAINERS|IMAGES|SELECTOR\nx|2|2|1|3h|c,d|i,j|app=web\nx|0|0|0|3h|||<none>"},
+		{"stateful set", statefulset.Resource().Table(), &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &two, Selector: web, Template: made},
+			Status: appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 1}}, true, "NAME|READY|AGE|CONTAINERS|IMAGES\nx|1/2|3h|c,d|i,j"},
+		{"daemon sets", daemonset.Resource().Table(), &appsv1.DaemonSetList{Items: []appsv1.DaemonSet{{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: web, Template: made},
+			Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 5, CurrentNumberScheduled: 4, NumberReady: 3, UpdatedNumberScheduled: 2, NumberAvailable: 1}}, {ObjectMeta: meta}}}, true,
+			"NAME|DESIRED|CURRENT|READY|UP-TO-DATE|AVAILABLE|NODE SELECTOR|AGE|CONTAINERS|IMAGES|SELECTOR\nx|5|4|3|2|1|disk=ssd|3h|c,d|i,j|app=web\nx|0|0|0|0|0|<none>|3h|||<none>"},
 		{"endpoints", endpoints.Resource().Table(), &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}, {IP: "fd00::1"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.9"}},
 			Ports: []corev1.EndpointPort{{Port: 80}, {Port: 443}}}}}, false, "NAME|ENDPOINTS|AGE\nx|10.0.0.1:80,10.0.0.1:443,[fd00::1]:80 + 1 more...|3h"},

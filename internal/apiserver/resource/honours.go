@@ -19,6 +19,9 @@ func Forbid(refused []honours.Refusal) (errs field.ErrorList) {
 		if r.Unless != "" {
 			message += " unless " + r.Unless
 		}
+		if r.Remedy != "" {
+			message += ": " + r.Remedy
+		}
 		errs = append(errs, field.Forbidden(r.Path, message))
 	}
 	return errs

@@ -20,6 +20,8 @@ type Status[T Object] struct {
 	// Prepare is called before a new status is checked. Update checks it; nil: it may be anything.
 	Prepare func(obj, old T)
 	Update  func(obj, old T) field.ErrorList
+	// Resets are paths of fields, beside spec, that Prepare puts back.
+	Resets []string
 }
 
 // Rules say how the objects T change through a subresource.
@@ -27,7 +29,7 @@ type Rules[T Object] struct {
 	// Prepare puts back into obj what old has and this subresource does not change. Update checks the result; nil: it may be anything.
 	Prepare func(obj, old T)
 	Update  func(obj, old T) field.ErrorList
-	// Resets names the fields, below the object, that Prepare puts back.
+	// Resets are the paths of the fields, below the object, that Prepare puts back.
 	Resets []string
 }
 
@@ -59,7 +61,7 @@ func (o Of[T, L]) statusRules() Rules[T] {
 			}
 		},
 		Update: o.Status.Update,
-		Resets: []string{"spec"},
+		Resets: append([]string{"spec"}, o.Status.Resets...),
 	}
 }
 

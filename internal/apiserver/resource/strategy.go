@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"reflect"
+	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,11 +168,15 @@ func (s strategy[T, L]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set
 	return Reset(fieldpath.APIVersion(s.of.GroupVersion().String()), "status")
 }
 
-// Reset names fields of a version that a strategy resets, as names below the object: Reset("v1", "status").
+// Reset names fields of a version that a strategy resets, as paths below the object: Reset("v1", "status", "metadata.labels").
 func Reset(version fieldpath.APIVersion, names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, n := range names {
-		set.Insert(fieldpath.MakePathOrDie(n))
+		var path fieldpath.Path
+		for _, name := range strings.Split(n, ".") {
+			path = append(path, fieldpath.PathElement{FieldName: &name})
+		}
+		set.Insert(path)
 	}
 	return map[fieldpath.APIVersion]*fieldpath.Set{version: set}
 }

@@ -3,13 +3,13 @@ package podtemplate
 
 import (
 	"reflect"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/honours"
 	"monopod.dev/monopod/internal/pods/defaults"
@@ -33,25 +33,13 @@ func Resource() resource.Of[*corev1.PodTemplate, *corev1.PodTemplateList] {
 				t.Generation++
 			}
 		},
-		Columns: []resource.Column[*corev1.PodTemplate]{
-			{Name: "Name"},
-			{Name: "Containers", Doc: "Names of each container in the template.", Value: func(t *corev1.PodTemplate) any {
-				return containers(t, func(c *corev1.Container) string { return c.Name })
-			}},
-			{Name: "Images", Doc: "Images referenced by each container in the template.", Value: func(t *corev1.PodTemplate) any {
-				return containers(t, func(c *corev1.Container) string { return c.Image })
-			}},
-			{Name: "Pod Labels", Doc: "The labels for the pod template.", Value: func(t *corev1.PodTemplate) any {
-				return resource.OrNone(labels.FormatLabels(t.Template.Labels))
-			}},
-		},
+		Columns: columns(),
 	}
 }
 
-func containers(t *corev1.PodTemplate, say func(*corev1.Container) string) string {
-	var all []string
-	for i := range t.Template.Spec.Containers {
-		all = append(all, say(&t.Template.Spec.Containers[i]))
-	}
-	return strings.Join(all, ",")
+func columns() []resource.Column[*corev1.PodTemplate] {
+	all := []resource.Column[*corev1.PodTemplate]{{Name: "Name"}}
+	all = append(all, workload.ContainerColumns(false, func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template })...)
+	return append(all, resource.Column[*corev1.PodTemplate]{Name: "Pod Labels", Doc: "The labels for the pod template.",
+		Value: func(t *corev1.PodTemplate) any { return resource.OrNone(labels.FormatLabels(t.Template.Labels)) }})
 }

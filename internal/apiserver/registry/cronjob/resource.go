@@ -6,10 +6,12 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"monopod.dev/monopod/internal/apiserver/registry/job"
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/honours"
 )
@@ -67,7 +69,7 @@ func setDefaults(c *batchv1.CronJob) {
 
 func columns() []resource.Column[*batchv1.CronJob] {
 	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
-	return []resource.Column[*batchv1.CronJob]{
+	all := []resource.Column[*batchv1.CronJob]{
 		{Name: "Name"},
 		{Name: "Schedule", Doc: spec["schedule"]},
 		{Name: "Timezone", Doc: spec["timeZone"]},
@@ -75,10 +77,9 @@ func columns() []resource.Column[*batchv1.CronJob] {
 		{Name: "Active", Type: "integer", Doc: status["active"]},
 		{Name: "Last Schedule", Doc: status["lastScheduleTime"]},
 		{Name: "Age"},
-		{Name: "Containers", Doc: "Names of each container in the template.", Wide: true},
-		{Name: "Images", Doc: "Images referenced by each container in the template.", Wide: true},
-		{Name: "Selector", Doc: batchv1.JobSpec{}.SwaggerDoc()["selector"], Wide: true},
 	}
+	all = append(all, workload.ContainerColumns(true, func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template })...)
+	return append(all, resource.Column[*batchv1.CronJob]{Name: "Selector", Doc: batchv1.JobSpec{}.SwaggerDoc()["selector"], Wide: true})
 }
 
 func row(c *batchv1.CronJob, now time.Time) ([]any, []metav1.TableRowCondition) {
@@ -95,9 +96,9 @@ func row(c *batchv1.CronJob, now time.Time) ([]any, []metav1.TableRowCondition) 
 		last = resource.Age(t.Time, now)
 	}
 	template := &c.Spec.JobTemplate.Spec
-	names, images := resource.ContainerCells(&template.Template.Spec)
+	containers := workload.ContainerCells(&template.Template)
 	return []any{
 		c.Name, c.Spec.Schedule, ptr.Deref(c.Spec.TimeZone, resource.None), suspend, int64(len(c.Status.Active)), last,
-		resource.Age(c.CreationTimestamp.Time, now), names, images, metav1.FormatLabelSelector(template.Selector),
+		resource.Age(c.CreationTimestamp.Time, now), containers[0], containers[1], metav1.FormatLabelSelector(template.Selector),
 	}, nil
 }

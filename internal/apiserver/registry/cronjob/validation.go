@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"monopod.dev/monopod/internal/apiserver/registry/job"
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 )
 
 // maxName leaves room in the name of a job (63) for a dash and the minute at which it was due.
@@ -39,14 +40,8 @@ func validateSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {
 	if s := spec.StartingDeadlineSeconds; s != nil {
 		errs = append(errs, apivalidation.ValidateNonnegativeField(*s, path.Child("startingDeadlineSeconds"))...)
 	}
-	for _, limit := range []struct {
-		name  string
-		value *int32
-	}{{"successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit}, {"failedJobsHistoryLimit", spec.FailedJobsHistoryLimit}} {
-		if limit.value != nil {
-			errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*limit.value), path.Child(limit.name))...)
-		}
-	}
+	errs = append(errs, workload.NotNegative(path, workload.Optional("successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit),
+		workload.Optional("failedJobsHistoryLimit", spec.FailedJobsHistoryLimit))...)
 	var template *batchv1.JobTemplateSpec
 	if old != nil {
 		template = &old.JobTemplate
@@ -55,7 +50,7 @@ func validateSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {
 }
 
 func warn(c *batchv1.CronJob) []string {
-	return append(job.NameWarnings(c.Name), job.SpecWarnings(&c.Spec.JobTemplate.Spec, specPath())...)
+	return append(workload.NameWarnings(c.Name), job.SpecWarnings(&c.Spec.JobTemplate.Spec, specPath())...)
 }
 
 func warnUpdate(c, old *batchv1.CronJob) (list []string) {

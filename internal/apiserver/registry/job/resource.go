@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/ptr"
 
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/honours"
 )
@@ -65,23 +66,22 @@ func SpecHonours() honours.Table {
 }
 
 func columns() []resource.Column[*batchv1.Job] {
-	return []resource.Column[*batchv1.Job]{
+	all := []resource.Column[*batchv1.Job]{
 		{Name: "Name"},
 		{Name: "Status", Doc: "Status of the job."},
 		{Name: "Completions", Doc: batchv1.JobStatus{}.SwaggerDoc()["succeeded"]},
 		{Name: "Duration", Doc: "Time required to complete the job."},
 		{Name: "Age"},
-		{Name: "Containers", Doc: "Names of each container in the template.", Wide: true},
-		{Name: "Images", Doc: "Images referenced by each container in the template.", Wide: true},
-		{Name: "Selector", Doc: batchv1.JobSpec{}.SwaggerDoc()["selector"], Wide: true},
 	}
+	all = append(all, workload.ContainerColumns(true, func(j *batchv1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template })...)
+	return append(all, resource.Column[*batchv1.Job]{Name: "Selector", Doc: batchv1.JobSpec{}.SwaggerDoc()["selector"], Wide: true})
 }
 
 func row(j *batchv1.Job, now time.Time) ([]any, []metav1.TableRowCondition) {
-	names, images := resource.ContainerCells(&j.Spec.Template.Spec)
+	containers := workload.ContainerCells(&j.Spec.Template)
 	return []any{
 		j.Name, state(j), completions(j), took(&j.Status, now), resource.Age(j.CreationTimestamp.Time, now),
-		names, images, metav1.FormatLabelSelector(j.Spec.Selector),
+		containers[0], containers[1], metav1.FormatLabelSelector(j.Spec.Selector),
 	}, nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	podvalidation "monopod.dev/monopod/internal/pods/validation"
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 )
 
 // How large a job may be. Above manyCompletions its indexes can only be kept track of when few run, and fail, at a time.
@@ -27,8 +27,7 @@ const (
 
 // validate tells what is wrong with a new job beside its metadata.
 func validate(j *batchv1.Job) field.ErrorList {
-	errs := validateJob(j, true)
-	return append(errs, podvalidation.Template(&j.Spec.Template, templatePath())...)
+	return append(validateJob(j, true), workload.ValidatePods(&j.Spec.Template, nil, templatePath())...)
 }
 
 func templatePath() *field.Path { return field.NewPath("spec", "template") }
@@ -67,7 +66,7 @@ func ValidateTemplate(template, old *batchv1.JobTemplateSpec, path *field.Path) 
 	if old != nil {
 		was = &old.Spec.Template
 	}
-	errs = append(errs, validateChangedPods(&spec.Template, was, at.Child("template"))...)
+	errs = append(errs, workload.ValidatePods(&spec.Template, was, at.Child("template"))...)
 	if spec.Selector != nil {
 		errs = append(errs, field.Invalid(at.Child("selector"), spec.Selector, "`selector` will be auto-generated"))
 	}
@@ -101,18 +100,9 @@ func validateSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 }
 
 func validateNumbers(spec *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
-	for _, n := range []struct {
-		name  string
-		value *int32
-	}{
-		{"parallelism", spec.Parallelism}, {"completions", spec.Completions}, {"backoffLimit", spec.BackoffLimit},
-		{"ttlSecondsAfterFinished", spec.TTLSecondsAfterFinished},
-		{"backoffLimitPerIndex", spec.BackoffLimitPerIndex}, {"maxFailedIndexes", spec.MaxFailedIndexes},
-	} {
-		if n.value != nil {
-			errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*n.value), path.Child(n.name))...)
-		}
-	}
+	errs = workload.NotNegative(path, workload.Optional("parallelism", spec.Parallelism), workload.Optional("completions", spec.Completions),
+		workload.Optional("backoffLimit", spec.BackoffLimit), workload.Optional("ttlSecondsAfterFinished", spec.TTLSecondsAfterFinished),
+		workload.Optional("backoffLimitPerIndex", spec.BackoffLimitPerIndex), workload.Optional("maxFailedIndexes", spec.MaxFailedIndexes))
 	if s := spec.ActiveDeadlineSeconds; s != nil {
 		errs = append(errs, apivalidation.ValidateNonnegativeField(*s, path.Child("activeDeadlineSeconds"))...)
 	}

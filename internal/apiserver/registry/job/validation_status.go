@@ -6,11 +6,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 )
 
 // statusCheck is a look at a new status of a job. Whoever manages jobs writes it (managedBy), so that it is held to what every reader relies on.
@@ -61,15 +62,8 @@ func (c *statusCheck) turned(conditions ...batchv1.JobConditionType) bool {
 
 func (c *statusCheck) counts() {
 	now, was := &c.job.Status, &c.old.Status
-	for _, n := range []struct {
-		name  string
-		value int32
-	}{
-		{"active", now.Active}, {"succeeded", now.Succeeded}, {"failed", now.Failed},
-		{"ready", ptr.Deref(now.Ready, 0)}, {"terminating", ptr.Deref(now.Terminating, 0)},
-	} {
-		c.errs = append(c.errs, apivalidation.ValidateNonnegativeField(int64(n.value), c.path.Child(n.name))...)
-	}
+	c.errs = append(c.errs, workload.NotNegative(c.path, workload.Of("active", now.Active), workload.Of("succeeded", now.Succeeded),
+		workload.Of("failed", now.Failed), workload.Optional("ready", now.Ready), workload.Optional("terminating", now.Terminating))...)
 	c.forbid(!ptr.Equal(now.Ready, was.Ready) || now.Active != was.Active, now.Ready != nil && *now.Ready > now.Active,
 		"ready", now.Ready, "cannot set more ready pods than active")
 	c.forbid(true, now.Failed < was.Failed, "failed", now.Failed, "cannot decrease the failed counter")

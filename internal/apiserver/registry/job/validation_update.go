@@ -3,12 +3,11 @@ package job
 import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	podvalidation "monopod.dev/monopod/internal/pods/validation"
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 )
 
 // validateUpdate tells what is wrong with a job that replaces old.
@@ -17,7 +16,7 @@ func validateUpdate(j, old *batchv1.Job) field.ErrorList {
 	_, named := was.Template.Labels[batchv1.JobNameLabel]
 	_, owned := was.Template.Labels[batchv1.ControllerUidLabel]
 	errs := validateJob(j, named && owned)
-	errs = append(errs, validateChangedPods(&spec.Template, &was.Template, templatePath())...)
+	errs = append(errs, workload.ValidatePods(&spec.Template, &was.Template, templatePath())...)
 	for _, f := range []struct {
 		name     string
 		now, was any
@@ -33,15 +32,6 @@ func validateUpdate(j, old *batchv1.Job) field.ErrorList {
 	}
 	errs = append(errs, validateCompletionsUpdate(spec, was, path.Child("completions"))...)
 	return append(errs, validateTemplateUpdate(j, old)...)
-}
-
-// validateChangedPods tells what is wrong with the template of pods. One that is as it was is let be, so that a job of which a later version would refuse
-// the template can still end. old is nil where there was none.
-func validateChangedPods(template, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	if old != nil && apiequality.Semantic.DeepEqual(template, old) {
-		return nil
-	}
-	return podvalidation.Template(template, path)
 }
 
 // validateCompletionsUpdate: a job whose pods have indexes can get more or fewer of them, all at once.

@@ -4,15 +4,15 @@ import (
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	podvalidation "monopod.dev/monopod/internal/pods/validation"
 )
 
 func warn(j *batchv1.Job) []string {
-	return append(NameWarnings(j.Name), SpecWarnings(&j.Spec, field.NewPath("spec"))...)
+	return append(workload.NameWarnings(j.Name), SpecWarnings(&j.Spec, field.NewPath("spec"))...)
 }
 
 func warnUpdate(j, old *batchv1.Job) []string {
@@ -20,15 +20,6 @@ func warnUpdate(j, old *batchv1.Job) []string {
 		return nil
 	}
 	return SpecWarnings(&j.Spec, field.NewPath("spec"))
-}
-
-// NameWarnings tells what is to be said of the name of what makes pods.
-func NameWarnings(name string) []string {
-	wrong := validation.IsDNS1123Label(name)
-	if len(wrong) == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", wrong)}
 }
 
 // SpecWarnings tells what is legal in a job's specification, but hardly meant. path is where it stands.

@@ -2,15 +2,13 @@ package poddisruptionbudget
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/apiserver/registry/workload"
 )
 
 func validate(b *policyv1.PodDisruptionBudget) field.ErrorList { return validateSpec(&b.Spec, false) }
@@ -37,34 +35,13 @@ func validateSpec(spec *policyv1.PodDisruptionBudgetSpec, wrongValues bool) (err
 }
 
 // validateShare: a number of pods, or a share of them of at most all.
-func validateShare(n *intstr.IntOrString, path *field.Path) (errs field.ErrorList) {
-	if n == nil {
-		return nil
-	}
-	if n.Type == intstr.Int {
-		return apivalidation.ValidateNonnegativeField(int64(n.IntVal), path)
-	}
-	wrong := validation.IsValidPercent(n.StrVal)
-	for _, message := range wrong {
-		errs = append(errs, field.Invalid(path, n.StrVal, message))
-	}
-	if percent, err := strconv.Atoi(strings.TrimSuffix(n.StrVal, "%")); len(wrong) == 0 && (err != nil || percent > 100) {
-		errs = append(errs, field.Invalid(path, n.StrVal, "must not be greater than 100%"))
-	}
-	return errs
+func validateShare(n *intstr.IntOrString, path *field.Path) field.ErrorList {
+	return append(workload.ValidateShare(n, path), workload.NotMoreThanAll(n, path)...)
 }
 
 func validateStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	path := field.NewPath("status")
 	errs := metavalidation.ValidateConditions(b.Status.Conditions, path.Child("conditions"))
-	for _, n := range []struct {
-		name  string
-		value int32
-	}{
-		{"disruptionsAllowed", b.Status.DisruptionsAllowed}, {"currentHealthy", b.Status.CurrentHealthy},
-		{"desiredHealthy", b.Status.DesiredHealthy}, {"expectedPods", b.Status.ExpectedPods},
-	} {
-		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(n.value), path.Child(n.name))...)
-	}
-	return errs
+	return append(errs, workload.NotNegative(path, workload.Of("disruptionsAllowed", b.Status.DisruptionsAllowed), workload.Of("currentHealthy", b.Status.CurrentHealthy),
+		workload.Of("desiredHealthy", b.Status.DesiredHealthy), workload.Of("expectedPods", b.Status.ExpectedPods))...)
 }

@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/deployment"
 	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
+	"monopod.dev/monopod/internal/controllers/job"
 	"monopod.dev/monopod/internal/controllers/namespace"
 	"monopod.dev/monopod/internal/controllers/nodelifecycle"
 	"monopod.dev/monopod/internal/controllers/podgc"
@@ -197,6 +198,10 @@ func late() []controller {
 	}}, {Replication, func(s *shared, log *slog.Logger) (runner, error) {
 		config := replicas.Config{Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replication-controller"), Log: log}
 		return replicas.ForReplicationControllers(config, s.informers.Core().V1().ReplicationControllers())
+	}}, {Job, func(s *shared, log *slog.Logger) (runner, error) {
+		return job.New(job.Config{
+			Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("job-controller"), Log: log,
+		})
 	}}}
 }
 

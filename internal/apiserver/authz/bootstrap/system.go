@@ -133,6 +133,10 @@ func (p *Policy) controllers() {
 			on("get list watch create update delete", discovery, "endpointslices"), tell(),
 		},
 		"generic-garbage-collector": {on("get list watch patch update delete", everyGroup, "*"), tell()},
+		"job-controller": {
+			on("get list watch update patch", "batch", "jobs"), on("update", "batch", "jobs/status jobs/finalizers"),
+			on("list watch create delete patch", core, "pods"), tell(),
+		},
 		"namespace-controller": {
 			on("get list watch delete", core, "namespaces"), on("update", core, "namespaces/finalize namespaces/status"),
 			on("get list watch delete deletecollection", everyGroup, "*"),

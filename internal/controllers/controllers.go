@@ -33,6 +33,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
+	"monopod.dev/monopod/internal/controllers/ttl"
 )
 
 // userAgent is the role's name at the API server.
@@ -202,6 +203,8 @@ func late() []controller {
 		return job.New(job.Config{
 			Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("job-controller"), Log: log,
 		})
+	}}, {TTLAfterFinished, func(s *shared, log *slog.Logger) (runner, error) {
+		return ttl.New(ttl.Config{Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Log: log})
 	}}}
 }
 

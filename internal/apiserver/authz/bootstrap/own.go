@@ -22,6 +22,7 @@ func (p *Policy) own() {
 		"certificate-controller", "clusterrole-aggregation-controller", "deployment-controller", "endpoint-controller", "endpointslice-controller",
 		"endpointslicemirroring-controller", "generic-garbage-collector", "job-controller", "namespace-controller", "node-controller", "pod-garbage-collector",
 		"replicaset-controller", "replication-controller", "root-ca-cert-publisher", "service-account-controller",
+		"ttl-after-finished-controller",
 	} {
 		bind(prefix+controller+name, controller+name)
 	}

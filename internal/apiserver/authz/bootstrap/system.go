@@ -154,8 +154,9 @@ func (p *Policy) controllers() {
 			on("get list watch update", core, "replicationcontrollers"), on("update", core, "replicationcontrollers/status replicationcontrollers/finalizers"),
 			on("list watch create delete patch", core, "pods"), tell(),
 		},
-		"root-ca-cert-publisher":     {on("create update", core, "configmaps"), tell()},
-		"service-account-controller": {on("create", core, "serviceaccounts"), tell()},
+		"root-ca-cert-publisher":        {on("create update", core, "configmaps"), tell()},
+		"service-account-controller":    {on("create", core, "serviceaccounts"), tell()},
+		"ttl-after-finished-controller": {on("get list watch delete", "batch", "jobs"), tell()},
 	} {
 		p.clusterRole(controller+name, nil, rules...)
 		p.bindCluster(controller+name, account(name))

@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/aggregate"
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
+	"monopod.dev/monopod/internal/controllers/cronjob"
 	"monopod.dev/monopod/internal/controllers/deployment"
 	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
@@ -205,6 +206,9 @@ func late() []controller {
 		})
 	}}, {TTLAfterFinished, func(s *shared, log *slog.Logger) (runner, error) {
 		return ttl.New(ttl.Config{Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Log: log})
+	}}, {CronJob, func(s *shared, log *slog.Logger) (runner, error) {
+		batch := s.informers.Batch().V1()
+		return cronjob.New(cronjob.Config{Client: s.client, CronJobs: batch.CronJobs(), Jobs: batch.Jobs(), Events: s.recorder("cronjob-controller"), Log: log})
 	}}}
 }
 

@@ -117,6 +117,10 @@ func (p *Policy) controllers() {
 		},
 		// It writes roles with more rights than its own.
 		"clusterrole-aggregation-controller": {on("escalate get list watch update patch", rbacv1.GroupName, "clusterroles")},
+		"cronjob-controller": {
+			on("get list watch update", "batch", "cronjobs"), on("get list watch create update delete patch", "batch", "jobs"),
+			on("update", "batch", "cronjobs/status cronjobs/finalizers"), on("list watch delete", core, "pods"), tell(),
+		},
 		"deployment-controller": {
 			on("get list watch update", "apps", "deployments"), on("update", "apps", "deployments/status deployments/finalizers"),
 			on("get list watch create update patch delete", "apps", "replicasets"), on("get list watch update", core, "pods"), tell(),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 )
 
 var kind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
@@ -151,5 +152,32 @@ func TestSlowStart(t *testing.T) {
 		if tried != c.tried || (c.failsAt >= 0) != (err != nil) {
 			t.Errorf("%d of which %d fails: %d were tried, error %v; want %d", c.n, c.failsAt, tried, err, c.tried)
 		}
+	}
+}
+
+// TestTell: what is done about pods is told of as replica sets do, unless an owner has other words.
+func TestTell(t *testing.T) {
+	events := record.NewFakeRecorder(9)
+	p := Pods{Events: events}
+	failed := errors.New("full")
+	for _, did := range []Deed{Created, Deleted} {
+		p.tell(pod("me", "", ""), pod("a", "", ""), did, nil)
+		p.tell(pod("me", "", ""), pod("a", "", ""), did, failed)
+	}
+	for _, want := range []string{
+		"Normal SuccessfulCreate Created pod: a", "Warning FailedCreate Error creating: full", "Normal SuccessfulDelete Deleted pod: a", "Warning FailedDelete Error deleting: full",
+	} {
+		if got := <-events.Events; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	p.Tell = func(_ Owner, of *corev1.Pod, did Deed, err error) {
+		if of.Name != "a" || did != Created || !errors.Is(err, failed) {
+			t.Errorf("told of %s %s: %v", did, of.Name, err)
+		}
+	}
+	p.tell(pod("me", "", ""), pod("a", "", ""), Created, failed)
+	if len(events.Events) > 0 {
+		t.Errorf("told twice: %s", <-events.Events)
 	}
 }

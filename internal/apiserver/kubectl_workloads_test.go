@@ -59,6 +59,7 @@ func kubectlWorkloads(t *testing.T, k kubectl) {
 	if got := columns(k.run(in("get", "all", "--no-headers")...)); len(got) != 3 {
 		t.Errorf("all is %q", got)
 	}
+	kubectlDaemonSet(t, k, in)
 	if d := k.run(in("describe", "deployment", "web")...); !strings.Contains(d, "RollingUpdateStrategy:  25% max unavailable, 25% max surge") {
 		t.Errorf("described as %s", d)
 	}
@@ -85,6 +86,24 @@ func kubectlWorkloads(t *testing.T, k kubectl) {
 	k.run("delete", "namespace", "work", "--wait=false")
 }
 
+// kubectlDaemonSet: the count of its templates is in an annotation, and the server's.
+func kubectlDaemonSet(t *testing.T, k kubectl, in func(...string) []string) {
+	k.feed(strings.Replace(workload("apps/v1", "DaemonSet", "every", `{"matchLabels":{"app":"web"}}`), `"replicas":2,`, "", 1), in("create", "-f", "-")...)
+	counts := func(want string) {
+		t.Helper()
+		if got := k.run(in("get", "ds", "every", "-o", `jsonpath={.metadata.annotations.deprecated\.daemonset\.template\.generation} {.metadata.generation}`)...); got != want {
+			t.Errorf("templates and specifications of the daemon set: %s, want %s", got, want)
+		}
+	}
+	counts("1 1")
+	k.run(in("set", "image", "ds/every", "c=i:2")...)
+	counts("2 2")
+	k.run(in("patch", "ds", "every", "-p", `{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"9"}},"spec":{"minReadySeconds":5}}`)...)
+	counts("2 3")
+	k.fail("the server could not find the requested resource", "", in("patch", "ds", "every", "--subresource=scale", "-p", `{"spec":{"replicas":1}}`)...)
+	k.run(in("delete", "ds", "every")...)
+}
+
 // kubectlScale is the subresource scale of each kind that has one.
 func kubectlScale(t *testing.T, k kubectl) {
 	k.run("create", "namespace", "scale")
@@ -92,6 +111,7 @@ func kubectlScale(t *testing.T, k kubectl) {
 	for _, of := range []struct{ apiVersion, kind, resource, selector string }{
 		{"apps/v1", "Deployment", "deployments", `{"matchLabels":{"app":"web"}}`},
 		{"apps/v1", "ReplicaSet", "replicasets", `{"matchExpressions":[{"key":"app","operator":"In","values":["web"]}]}`},
+		{"apps/v1", "StatefulSet", "statefulsets", `{"matchLabels":{"app":"web"}}`},
 		{"v1", "ReplicationController", "replicationcontrollers", `{"app":"web"}`},
 	} {
 		t.Run(of.kind, func(t *testing.T) {

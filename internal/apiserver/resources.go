@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
 	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
@@ -38,6 +39,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
+	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 	"monopod.dev/monopod/internal/apiserver/store"
@@ -70,6 +72,7 @@ func declared() []resource.Resource {
 		certificatesigningrequest.Resource(),
 		configmap.Resource(),
 		controllerrevision.Resource(),
+		daemonset.Resource(),
 		deployment.Resource(),
 		endpoints.Resource(),
 		endpointslice.Resource(),
@@ -83,6 +86,7 @@ func declared() []resource.Resource {
 		replicationcontroller.Resource(),
 		runtimeclass.Resource(),
 		secret.Resource(),
+		statefulset.Resource(),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
 	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
@@ -20,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
+	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
@@ -63,6 +65,7 @@ func TestRules(t *testing.T) {
 	limits := rulesOf(limitrange.Resource())
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
 	deploy, set, rc := rulesOf(deployment.Resource()), rulesOf(replicaset.Resource()), rulesOf(replicationcontroller.Resource())
+	sts, ds := rulesOf(statefulset.Resource()), rulesOf(daemonset.Resource())
 	// with is the specification of a workload with more fields than it must have, of the ways to give them.
 	const selector, made = "selector: {matchLabels: {a: b}}", "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}"
 	with := func(more string) string { return "spec: {" + selector + ", " + made + more + "}" }
@@ -155,6 +158,36 @@ func TestRules(t *testing.T) {
 		"controller selects others":        {rc, "spec: {selector: {a: c}, " + made + "}", "", "spec.template.metadata.labels: Invalid value"},
 		"controller selects more":          {rc, "spec: {selector: {a: b}, template: {metadata: {labels: {a: b, c: d}}, spec: {containers: [{name: c, image: i}]}}}", "spec: {" + made + "}", ""},
 		"controller, replicas":             {rc, "spec: {replicas: -1, " + made + "}", "", "spec.replicas: Invalid value"},
+
+		"stateful set":                  {sts, with(""), "", ""},
+		"stateful set of every field":   {sts, with(", replicas: 3, serviceName: web, podManagementPolicy: Parallel, updateStrategy: {rollingUpdate: {partition: 2, maxUnavailable: 50%}}, revisionHistoryLimit: -1, minReadySeconds: 1, persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}, ordinals: {start: 5}"), "", ""},
+		"stateful set, name":            {sts, "{metadata: {name: a.b}, " + with("") + "}", "", "metadata.name: Invalid value"},
+		"stateful set, service":         {sts, with(", serviceName: a.b"), "", "spec.serviceName: Invalid value"},
+		"stateful set, service stays":   {sts, with(", replicas: 2, serviceName: a.b"), with(", serviceName: a.b"), ""},
+		"stateful set, service changes": {sts, with(", serviceName: b"), with(", serviceName: a"), "spec: Forbidden: updates to statefulset spec for fields other than"},
+		"stateful set, all that may change": {sts, with(", replicas: 3, updateStrategy: {type: OnDelete}, revisionHistoryLimit: 1, minReadySeconds: 1, persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}, ordinals: {start: 5}"),
+			strings.Replace(with(""), "image: i", "image: j", 1), ""},
+		"stateful set of claims":          {sts, strings.Replace(with(", volumeClaimTemplates: [{metadata: {name: data}}]"), "image: i", "image: i, volumeMounts: [{name: data, mountPath: /data}]", 1), "", "spec.volumeClaimTemplates: Forbidden: not supported by Monopod yet: there are no PersistentVolumeClaims; give the template a volume of another kind"},
+		"stateful set, policy":            {sts, with(", podManagementPolicy: Some"), "", `spec.podManagementPolicy: Invalid value: "Some": must be 'OrderedReady' or 'Parallel'`},
+		"stateful set, strategy":          {sts, with(", updateStrategy: {type: Some}"), "", "spec.updateStrategy: Invalid value"},
+		"stateful set, on delete, rolled": {sts, with(", updateStrategy: {type: OnDelete, rollingUpdate: {partition: 1}}"), "", "spec.updateStrategy.rollingUpdate: Invalid value"},
+		"stateful set, partition":         {sts, with(", updateStrategy: {rollingUpdate: {partition: -1}}"), "", "spec.updateStrategy.rollingUpdate.partition: Invalid value"},
+		"stateful set that cannot roll":   {sts, with(", updateStrategy: {rollingUpdate: {maxUnavailable: 0%}}"), "", `spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "0%": cannot be 0`},
+		"stateful set, more than all":     {sts, with(", updateStrategy: {rollingUpdate: {maxUnavailable: 200%}}"), "", "spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value"},
+		"stateful set, ordinals":          {sts, with(", ordinals: {start: -1}"), "", "spec.ordinals.start: Invalid value"},
+		"stateful set, retention":         {sts, with(", persistentVolumeClaimRetentionPolicy: {whenDeleted: Keep}"), "", `spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Unsupported value: "Keep"`},
+		"stateful set, names of pods":     {sts, strings.Replace(with(""), "containers", "hostname: A_B, subdomain: C_D, containers", 1), "", ""},
+		"daemon set":                      {ds, with(""), "", ""},
+		"daemon set of every field":       {ds, with(", updateStrategy: {rollingUpdate: {maxSurge: 100%, maxUnavailable: 0}}, minReadySeconds: 1, revisionHistoryLimit: 0"), "", ""},
+		"daemon set without selector":     {ds, "spec: {" + made + "}", "", "spec.template.metadata.labels: Invalid value"},
+		"daemon set selects all":          {ds, "spec: {selector: {}, " + made + "}", "", "spec.selector: Invalid value: {}: empty selector is invalid for daemonset"},
+		"daemon set, selector changes":    {ds, "spec: {selector: {matchExpressions: [{key: a, operator: Exists}]}, " + made + "}", with(""), "spec.selector: Invalid value"},
+		"daemon set, strategy":            {ds, with(", updateStrategy: {type: Some}"), "", "spec.updateStrategy: Unsupported value"},
+		"daemon set, too few and many":    {ds, with(", updateStrategy: {rollingUpdate: {maxSurge: 1}}"), "", "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"},
+		"daemon set that cannot roll":     {ds, with(", updateStrategy: {rollingUpdate: {maxUnavailable: 0}}"), "", "spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"},
+		"daemon set, more than all":       {ds, with(", updateStrategy: {rollingUpdate: {maxSurge: 101%, maxUnavailable: 0}}"), "", "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value"},
+		"daemon set of pods that end":     {ds, strings.Replace(with(""), "containers", "restartPolicy: Never, containers", 1), "", "spec.template.spec.restartPolicy: Unsupported value"},
+		"daemon set, templates":           {ds, "{metadata: {annotations: {deprecated.daemonset.template.generation: some}}, " + with("") + "}", "", "metadata.annotations[deprecated.daemonset.template.generation]: Invalid value"},
 
 		"endpoints":                 {ep, "subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}]}]", "", ""},
 		"endpoints, not ready":      {ep, "subsets: [{notReadyAddresses: [{ip: 'fd00::1'}]}]", "", ""},

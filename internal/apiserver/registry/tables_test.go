@@ -20,6 +20,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
 	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
@@ -37,6 +38,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
+	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 )
 
 // render writes a table as kubectl does, without its padding.
@@ -133,6 +135,11 @@ func TestTables(t *testing.T) {
 			{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Replicas: &two, Selector: web.MatchLabels, Template: &made},
 				Status: corev1.ReplicationControllerStatus{Replicas: 2, ReadyReplicas: 1}}, {ObjectMeta: meta}}}, true,
 			"NAME|DESIRED|CURRENT|READY|AGE|CONTAINERS|IMAGES|SELECTOR\nx|2|2|1|3h|c,d|i,j|app=web\nx|0|0|0|3h|||<none>"},
+		{"stateful set", statefulset.Resource().Table(), &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &two, Selector: web, Template: made},
+			Status: appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 1}}, true, "NAME|READY|AGE|CONTAINERS|IMAGES\nx|1/2|3h|c,d|i,j"},
+		{"daemon sets", daemonset.Resource().Table(), &appsv1.DaemonSetList{Items: []appsv1.DaemonSet{{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: web, Template: made},
+			Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 5, CurrentNumberScheduled: 4, NumberReady: 3, UpdatedNumberScheduled: 2, NumberAvailable: 1}}, {ObjectMeta: meta}}}, true,
+			"NAME|DESIRED|CURRENT|READY|UP-TO-DATE|AVAILABLE|NODE SELECTOR|AGE|CONTAINERS|IMAGES|SELECTOR\nx|5|4|3|2|1|disk=ssd|3h|c,d|i,j|app=web\nx|0|0|0|0|0|<none>|3h|||<none>"},
 		{"endpoints", endpoints.Resource().Table(), &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}, {IP: "fd00::1"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.9"}},
 			Ports: []corev1.EndpointPort{{Port: 80}, {Port: 443}}}}}, false, "NAME|ENDPOINTS|AGE\nx|10.0.0.1:80,10.0.0.1:443,[fd00::1]:80 + 1 more...|3h"},

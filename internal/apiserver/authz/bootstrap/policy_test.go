@@ -9,6 +9,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
+	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
 	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
@@ -20,12 +21,13 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
+	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 func served() (rights []resource.Right) {
 	all := append(rbac.Resources(rbac.Guard{}), configmap.Resource(), event.Resource(), lease.Resource(), namespace.Resource(), node.Resource(nil, nil),
-		pod.Resource(pod.Config{}), secret.Resource(), service.Resource(nil, nil), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource())
+		pod.Resource(pod.Config{}), secret.Resource(), service.Resource(nil, nil), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource(), statefulset.Resource(), daemonset.Resource())
 	for _, r := range all {
 		rights = append(rights, r.Rights()...)
 	}
@@ -74,16 +76,18 @@ func TestUsersRoles(t *testing.T) {
 	for role, want := range map[string]struct{ may, mayNot []string }{
 		"view": {
 			may: []string{"get pods", "watch pods/log", "list pods/status", "get configmaps", "list namespaces", "list events", "list events.k8s.io/events", "get namespaces/status",
-				"list metrics.k8s.io/pods", "watch apps/deployments", "get apps/deployments/scale", "get apps/replicasets/status", "get replicationcontrollers/scale"},
+				"list metrics.k8s.io/pods", "watch apps/deployments", "get apps/deployments/scale", "get apps/replicasets/status", "get replicationcontrollers/scale",
+				"list apps/statefulsets", "get apps/statefulsets/scale", "get apps/daemonsets/status"},
 			mayNot: []string{"get secrets", "create pods", "create pods/exec", "get pods/exec", "get nodes", "update configmaps", "list roles",
 				"get coordination.k8s.io/leases", "delete namespaces", "update pods/status", "get services/proxy", "update apps/deployments", "patch apps/deployments/scale"},
 		},
 		"edit": {
 			may: []string{"get pods", "list secrets", "patch secrets", "create pods", "deletecollection pods", "create pods/exec", "get pods/portforward",
 				"create pods/attach", "create pods/eviction", "get services/proxy", "create services/proxy", "update coordination.k8s.io/leases", "create events",
-				"deletecollection apps/deployments", "patch apps/deployments/scale", "update apps/replicasets/scale", "update replicationcontrollers/scale", "create replicationcontrollers"},
+				"deletecollection apps/deployments", "patch apps/deployments/scale", "update apps/replicasets/scale", "update replicationcontrollers/scale", "create replicationcontrollers",
+				"patch apps/statefulsets/scale", "delete apps/daemonsets"},
 			mayNot: []string{"list rbac.authorization.k8s.io/roles", "update pods/status", "patch pods/ephemeralcontainers", "get pods/ephemeralcontainers", "create pods/binding", "create namespaces", "update nodes",
-				"update apps/deployments/status", "patch replicationcontrollers/status"},
+				"update apps/deployments/status", "patch replicationcontrollers/status", "update apps/daemonsets/scale"},
 		},
 		"admin": {
 			may: []string{"get pods", "patch secrets", "create rbac.authorization.k8s.io/roles", "delete rbac.authorization.k8s.io/rolebindings"},

@@ -32,7 +32,7 @@ func TestKubectl(t *testing.T) {
 	defer i.end(t)
 	defer i.control(t)()
 	for name, test := range map[string]func(*testing.T, kubectl){
-		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode,
+		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode, "jobs": kubectlJobs,
 		"discovery": kubectlDiscovery, "server-side apply": kubectlServerSideApply, "bad input": kubectlBadInput,
 		"events": kubectlEvents, "cascade": kubectlCascade, "drain": kubectlDrain, "debug": kubectlDebug,
 		"workloads": kubectlWorkloads, "scale": kubectlScale,

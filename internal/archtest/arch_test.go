@@ -45,7 +45,7 @@ var layers = []layer{
 	{"internal/probation", nil, "both HTTPS servers treat strangers alike, and neither role imports the other"},
 	{"internal/timeline", nil, "both roles tell how a pod's start went, and neither knows the other"},
 	{"internal/apiserver", append([]string{"internal/pods", "internal/honours", "internal/probation", "internal/timeline"}, base...), "a role reaches another one only through a public protocol"},
-	{"internal/controllers", []string{"internal/pods"},
+	{"internal/controllers", []string{"internal/pods", "internal/failpoint"},
 		"upstream's controllers can stand in its place, and ours beside anybody's API server: it knows the Kubernetes API, by client-go, and nothing else"},
 	{"internal/agent", append([]string{"internal/pods", "internal/probation", "internal/timeline", "internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},

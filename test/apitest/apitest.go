@@ -4,6 +4,7 @@ package apitest
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -75,6 +76,7 @@ func Start(t testing.TB) *API {
 		t.Fatal(err)
 	}
 	a.controllers = server.ControllersConfig()
+	a.controllers.Wrap(func(rt http.RoundTripper) http.RoundTripper { return landing{rt} })
 	// All clients of one configuration share a connection, which stays: it is made now, so that no test takes it for something that is left.
 	if c, err := kubernetes.NewForConfig(a.controllers); err != nil {
 		t.Fatal(err)

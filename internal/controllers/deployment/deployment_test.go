@@ -242,7 +242,7 @@ func TestPaused(t *testing.T) {
 func TestAdoption(t *testing.T) {
 	w := newWorld(t)
 	w.Agent(all)
-	bare, err := w.Client.CoreV1().Pods(w.namespace).Create(t.Context(), &corev1.Pod{
+	_, err := w.Client.CoreV1().Pods(w.namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: map[string]string{"app": "set"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "one"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -264,7 +264,7 @@ func TestAdoption(t *testing.T) {
 		set, err = w.Client.AppsV1().ReplicaSets(w.namespace).Get(ctx, "set", metav1.GetOptions{})
 		return err == nil && set.Status.AvailableReplicas == 2
 	}, func() string { return fmt.Sprintf("the replica set's status is %+v", set.Status) }, sets, w.namespace)
-	if bare, err = w.Client.CoreV1().Pods(w.namespace).Get(t.Context(), "bare", metav1.GetOptions{}); err != nil || !metav1.IsControlledBy(bare, set) {
+	if bare, err := w.Client.CoreV1().Pods(w.namespace).Get(t.Context(), "bare", metav1.GetOptions{}); err != nil || !metav1.IsControlledBy(bare, set) {
 		t.Fatalf("the bare pod belongs to %v, error %v", bare.OwnerReferences, err)
 	}
 	w.deployment("set", 2, "one")
@@ -285,7 +285,7 @@ func TestRefused(t *testing.T) {
 	w.Agent(all)
 	w.Control(ours...)
 	w.deployment("web", 2, "one", func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "later" })
-	d := w.await("web", "failing", func(d *appsv1.Deployment) bool {
+	w.await("web", "failing", func(d *appsv1.Deployment) bool {
 		for _, c := range d.Status.Conditions {
 			if c.Type == appsv1.DeploymentReplicaFailure && c.Reason == "FailedCreate" && strings.Contains(c.Message, `"later" not found`) {
 				return true
@@ -296,8 +296,7 @@ func TestRefused(t *testing.T) {
 	if _, err := w.Client.CoreV1().ServiceAccounts(w.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	d = w.rolled("web")
-	for _, c := range d.Status.Conditions {
+	for _, c := range w.rolled("web").Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure {
 			t.Errorf("the condition stays: %+v", c)
 		}
@@ -331,7 +330,7 @@ func TestRestarts(t *testing.T) {
 		}
 		for range 15 {
 			stop := w.Control(ours...)
-			time.Sleep(rand.N(300 * time.Millisecond)) // any moment
+			<-time.After(rand.N(300 * time.Millisecond)) // any moment
 			stop()
 		}
 		stop := w.Control(ours...)

@@ -5,6 +5,5 @@
 // deployment nothing is decided. The name of the new replica set follows from the template, so that a controller that is killed at any moment makes no
 // second one.
 //
-// It is upstream's in what it does, in its annotations, conditions, reasons and events; so either can take over what the other one has begun. Only the
-// letters of the label pod-template-hash, which are nowhere promised, are others.
+// It is upstream's in what it does, in its annotations, conditions, reasons and events; so either can take over what the other one has begun.
 package deployment

@@ -1,9 +1,9 @@
 package deployment
 
 import (
-	"encoding/json"
-	"fmt"
+	"encoding/binary"
 	"hash/fnv"
+	"io"
 	"maps"
 	"strconv"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/dump"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -67,17 +68,15 @@ func newReplicaSet(d *appsv1.Deployment, revision int64) *appsv1.ReplicaSet {
 	}
 }
 
-// templateHash is a short name for a template. Two templates that have the same by chance are told apart by how often that has happened.
+// templateHash is a short name for a template, as upstream makes it. Two templates that have the same by chance are told apart by how often that has
+// happened.
 func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
-	// A struct of the API can always be written.
-	data, err := json.Marshal(template)
-	if err != nil {
-		panic(fmt.Sprintf("a pod template cannot be written as JSON: %v", err))
-	}
-	h.Write(data)
+	io.WriteString(h, dump.ForHash(*template)) // a hash takes everything
 	if collisions != nil {
-		fmt.Fprintf(h, "/%d", *collisions)
+		count := make([]byte, 8)
+		binary.LittleEndian.PutUint32(count, uint32(*collisions))
+		h.Write(count)
 	}
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
 }

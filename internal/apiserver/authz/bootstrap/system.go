@@ -141,7 +141,7 @@ func (p *Policy) controllers() {
 			on("get list watch update delete patch", core, "nodes"), on("patch update", core, "nodes/status pods/status"),
 			on("list watch get delete", core, "pods"), on(read, coordination, "leases"), tell(),
 		},
-		"pod-garbage-collector":      {on("list watch delete", core, "pods"), on(read, core, "nodes"), on("patch", core, "pods/status")},
+		"pod-garbage-collector": {on("list watch delete", core, "pods"), on(read, core, "nodes"), on("patch", core, "pods/status")},
 		"replicaset-controller": {
 			on("get list watch update", "apps", "replicasets"), on("update", "apps", "replicasets/status replicasets/finalizers"),
 			on("list watch create delete patch", core, "pods"), tell(),

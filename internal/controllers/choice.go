@@ -18,12 +18,13 @@ const (
 	Deployment       = "deployment"
 	ReplicaSet       = "replicaset"
 	Replication      = "replication-controller"
+	Disruption       = "disruption"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
 	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints,
-		Deployment, ReplicaSet, Replication}
+		Deployment, ReplicaSet, Replication, Disruption}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
 	"monopod.dev/monopod/internal/controllers/deployment"
+	"monopod.dev/monopod/internal/controllers/disruption"
 	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/namespace"
@@ -30,6 +31,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/podgc"
 	"monopod.dev/monopod/internal/controllers/replicas"
 	"monopod.dev/monopod/internal/controllers/rootca"
+	"monopod.dev/monopod/internal/controllers/scales"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 )
@@ -197,6 +199,12 @@ func late() []controller {
 	}}, {Replication, func(s *shared, log *slog.Logger) (runner, error) {
 		config := replicas.Config{Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replication-controller"), Log: log}
 		return replicas.ForReplicationControllers(config, s.informers.Core().V1().ReplicationControllers())
+	}}, {Disruption, func(s *shared, log *slog.Logger) (runner, error) {
+		apps, core := s.informers.Apps().V1(), s.informers.Core().V1()
+		return disruption.New(disruption.Config{
+			Client: s.client, Budgets: s.informers.Policy().V1().PodDisruptionBudgets(), Pods: core.Pods(), Deployments: apps.Deployments(), Sets: apps.ReplicaSets(),
+			Stateful: apps.StatefulSets(), Controllers: core.ReplicationControllers(), Scales: s.scales, Events: s.recorder("controllermanager"), Log: log,
+		})
 	}}}
 }
 
@@ -206,6 +214,7 @@ type shared struct {
 	metadata  metadata.Interface
 	discovery *discovery.DiscoveryClient
 	informers informers.SharedInformerFactory
+	scales    *scales.Scales
 	authority certificates.Authority
 	events    record.EventBroadcaster
 	// ca is the authority of the API server's own certificate, as PEM.
@@ -235,6 +244,9 @@ func (c *Controllers) share() (*shared, error) {
 	}
 	if s.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, connection); err != nil {
 		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
+	}
+	if s.scales, err = scales.New(config, connection, s.discovery); err != nil {
+		return nil, fmt.Errorf("controllers: %w", err)
 	}
 	s.informers = informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTransform(withoutManagedFields))
 	return s, nil

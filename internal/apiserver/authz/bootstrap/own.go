@@ -19,7 +19,7 @@ func (p *Policy) own() {
 	}
 	bind(prefix+"system:kube-scheduler", "system:kube-scheduler")
 	for _, name := range []string{
-		"certificate-controller", "clusterrole-aggregation-controller", "deployment-controller", "endpoint-controller", "endpointslice-controller",
+		"certificate-controller", "clusterrole-aggregation-controller", "deployment-controller", "disruption-controller", "endpoint-controller", "endpointslice-controller",
 		"endpointslicemirroring-controller", "generic-garbage-collector", "namespace-controller", "node-controller", "pod-garbage-collector",
 		"replicaset-controller", "replication-controller", "root-ca-cert-publisher", "service-account-controller",
 	} {

@@ -121,6 +121,10 @@ func (p *Policy) controllers() {
 			on("get list watch update", "apps", "deployments"), on("update", "apps", "deployments/status deployments/finalizers"),
 			on("get list watch create update patch delete", "apps", "replicasets"), on("get list watch update", core, "pods"), tell(),
 		},
+		"disruption-controller": {
+			on(read, "apps", "deployments replicasets statefulsets"), on(read, core, "replicationcontrollers"), on(read, "policy", "poddisruptionbudgets"),
+			on("update", "policy", "poddisruptionbudgets/status"), on("patch update", core, "pods/status"), on("get", everyGroup, "*/scale"), tell(),
+		},
 		"endpoint-controller": {
 			on(read, core, "services pods"), on("get list watch create update delete", core, "endpoints"), on("create", core, "endpoints/restricted"), tell(),
 		},

@@ -24,7 +24,7 @@ meta k8s.io/apimachinery/pkg/api/resource k8s.io/apimachinery/pkg/apis/meta/v1 k
 apps k8s.io/api/apps/v1
 authentication k8s.io/api/authentication/v1
 authorization k8s.io/api/authorization/v1
-autoscaling k8s.io/api/autoscaling/v1
+autoscaling k8s.io/api/autoscaling/v1 k8s.io/api/autoscaling/v2
 batch k8s.io/api/batch/v1
 certificates k8s.io/api/certificates/v1
 coordination k8s.io/api/coordination/v1

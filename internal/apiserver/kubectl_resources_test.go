@@ -32,7 +32,7 @@ func TestKubectl(t *testing.T) {
 	defer i.end(t)
 	defer i.control(t)()
 	for name, test := range map[string]func(*testing.T, kubectl){
-		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode, "jobs": kubectlJobs,
+		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode, "jobs": kubectlJobs, "autoscale": kubectlAutoscale,
 		"discovery": kubectlDiscovery, "server-side apply": kubectlServerSideApply, "bad input": kubectlBadInput,
 		"events": kubectlEvents, "cascade": kubectlCascade, "drain": kubectlDrain, "debug": kubectlDebug,
 		"workloads": kubectlWorkloads, "scale": kubectlScale,
@@ -148,7 +148,8 @@ func kubectlDiscovery(t *testing.T, k kubectl) {
 	resources := k.run("api-resources", "--no-headers")
 	for _, want := range []string{"configmaps cm v1 true ConfigMap", "pods po v1 true Pod", "nodes no v1 false Node",
 		"namespaces ns v1 false Namespace", "leases coordination.k8s.io/v1 true Lease", "events ev events.k8s.io/v1 true Event",
-		"tokenreviews authentication.k8s.io/v1 false TokenReview"} {
+		"tokenreviews authentication.k8s.io/v1 false TokenReview", "deployments deploy apps/v1 true Deployment", "replicasets rs apps/v1 true ReplicaSet",
+		"statefulsets sts apps/v1 true StatefulSet", "daemonsets ds apps/v1 true DaemonSet", "replicationcontrollers rc v1 true ReplicationController"} {
 		found := false
 		for _, row := range columns(resources) {
 			found = found || strings.Join(row, " ") == want
@@ -157,7 +158,7 @@ func kubectlDiscovery(t *testing.T, k kubectl) {
 			t.Errorf("api-resources has no line %q:\n%s", want, resources)
 		}
 	}
-	for _, of := range []string{"pod.spec.containers", "node.status.capacity", "configmap.data", "lease.spec", "--api-version=events.k8s.io/v1 event.note"} {
+	for _, of := range []string{"pod.spec.containers", "node.status.capacity", "configmap.data", "lease.spec", "deployment.spec.strategy.rollingUpdate", "sts.spec.ordinals", "--api-version=events.k8s.io/v1 event.note"} {
 		if out := k.run(append([]string{"explain"}, strings.Fields(of)...)...); !strings.Contains(out, "DESCRIPTION:") {
 			t.Errorf("explain %s: %s", of, out)
 		}

@@ -41,6 +41,10 @@ func kubectlWorkloads(t *testing.T, k kubectl) {
 	k.fail("status.readyReplicas: Invalid value: 4: cannot be greater than status.replicas", "", in("patch", "deployment", "web", "--subresource=status", "-p", `{"status":{"readyReplicas":4}}`)...)
 	k.fail("field is immutable", "", in("patch", "deployment", "web", "-p", `{"spec":{"selector":{"matchLabels":{"tier":"front"}},"template":{"metadata":{"labels":{"tier":"front"}}}}}`)...)
 
+	k.fail(`unknown field "spec.replica"`, strings.Replace(workload("apps/v1", "Deployment", "typo", `{"matchLabels":{"app":"web"}}`), "replicas", "replica", 1), in("create", "-f", "-")...)
+	k.fail("spec.template.spec.resourceClaims: Forbidden: not supported by Monopod yet", strings.Replace(workload("apps/v1", "Deployment", "claims", `{"matchLabels":{"app":"web"}}`),
+		`"containers"`, `"resourceClaims":[{"name":"a","resourceClaimName":"a"}],"containers"`, 1), in("create", "-f", "-")...)
+
 	_, warned, ok := k.try(workload("apps/v1", "ReplicaSet", "web.1", `{"matchLabels":{"app":"web"}}`), in("create", "-f", "-")...)
 	if !ok || !strings.Contains(warned, "a DNS label is recommended") {
 		t.Errorf("a replica set with a dot in its name: %q", warned)

@@ -24,6 +24,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
+	"monopod.dev/monopod/internal/apiserver/registry/horizontalpodautoscaler"
 	"monopod.dev/monopod/internal/apiserver/registry/job"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
@@ -83,6 +84,7 @@ func declared() []resource.Resource {
 		endpoints.Resource(),
 		endpointslice.Resource(),
 		event.Resource(),
+		horizontalpodautoscaler.Resource(),
 		job.Resource(),
 		lease.Resource(),
 		limitrange.Resource(),

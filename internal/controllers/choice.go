@@ -19,12 +19,13 @@ const (
 	ReplicaSet       = "replicaset"
 	Replication      = "replication-controller"
 	Disruption       = "disruption"
+	Autoscaler       = "horizontalpodautoscaler"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
 	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints,
-		Deployment, ReplicaSet, Replication, Disruption}
+		Deployment, ReplicaSet, Replication, Disruption, Autoscaler}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/aggregate"
+	"monopod.dev/monopod/internal/controllers/autoscaler"
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
 	"monopod.dev/monopod/internal/controllers/deployment"
@@ -205,6 +206,11 @@ func late() []controller {
 			Client: s.client, Budgets: s.informers.Policy().V1().PodDisruptionBudgets(), Pods: core.Pods(), Deployments: apps.Deployments(), Sets: apps.ReplicaSets(),
 			Stateful: apps.StatefulSets(), Controllers: core.ReplicationControllers(), Scales: s.scales, Events: s.recorder("controllermanager"), Log: log,
 		})
+	}}, {Autoscaler, func(s *shared, log *slog.Logger) (runner, error) {
+		return autoscaler.New(autoscaler.Config{
+			Client: s.client, Autoscalers: s.informers.Autoscaling().V2().HorizontalPodAutoscalers(), Pods: s.informers.Core().V1().Pods(),
+			Scales: s.scales, Metrics: s.metrics, Events: s.recorder("horizontal-pod-autoscaler"), Log: log,
+		})
 	}}}
 }
 
@@ -215,6 +221,7 @@ type shared struct {
 	discovery *discovery.DiscoveryClient
 	informers informers.SharedInformerFactory
 	scales    *scales.Scales
+	metrics   *autoscaler.Client
 	authority certificates.Authority
 	events    record.EventBroadcaster
 	// ca is the authority of the API server's own certificate, as PEM.
@@ -246,6 +253,9 @@ func (c *Controllers) share() (*shared, error) {
 		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
 	}
 	if s.scales, err = scales.New(config, connection, s.discovery); err != nil {
+		return nil, fmt.Errorf("controllers: %w", err)
+	}
+	if s.metrics, err = autoscaler.NewClient(config, connection, s.discovery, s.scales.Mapper()); err != nil {
 		return nil, fmt.Errorf("controllers: %w", err)
 	}
 	s.informers = informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTransform(withoutManagedFields))

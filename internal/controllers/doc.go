@@ -4,6 +4,7 @@
 //   - service-account and root-ca keep an account, and the authority's certificate, in every namespace;
 //   - endpoints says of services which pods they lead to;
 //   - deployment moves pods from one template to the next, replicaset and replication-controller keep as many as are asked for;
+//   - horizontalpodautoscaler changes how many pods there are by what they use;
 //   - disruption says how many pods of a budget may be evicted;
 //   - namespace empties namespaces that are deleted;
 //   - garbage-collector deletes objects whose owners are gone;

@@ -20,7 +20,7 @@ func (p *Policy) own() {
 	bind(prefix+"system:kube-scheduler", "system:kube-scheduler")
 	for _, name := range []string{
 		"certificate-controller", "clusterrole-aggregation-controller", "deployment-controller", "disruption-controller", "endpoint-controller", "endpointslice-controller",
-		"endpointslicemirroring-controller", "generic-garbage-collector", "namespace-controller", "node-controller", "pod-garbage-collector",
+		"endpointslicemirroring-controller", "generic-garbage-collector", "horizontal-pod-autoscaler", "namespace-controller", "node-controller", "pod-garbage-collector",
 		"replicaset-controller", "replication-controller", "root-ca-cert-publisher", "service-account-controller",
 	} {
 		bind(prefix+controller+name, controller+name)

@@ -137,6 +137,10 @@ func (p *Policy) controllers() {
 			on("get list watch create update delete", discovery, "endpointslices"), tell(),
 		},
 		"generic-garbage-collector": {on("get list watch patch update delete", everyGroup, "*"), tell()},
+		"horizontal-pod-autoscaler": {
+			on(read, "autoscaling", "horizontalpodautoscalers"), on("update", "autoscaling", "horizontalpodautoscalers/status"), on("get update", everyGroup, "*/scale"),
+			on("list watch", core, "pods"), on("list watch", "metrics.k8s.io", "pods"), on(read, "custom.metrics.k8s.io", "*"), on(read, "external.metrics.k8s.io", "*"), tell(),
+		},
 		"namespace-controller": {
 			on("get list watch delete", core, "namespaces"), on("update", core, "namespaces/finalize namespaces/status"),
 			on("get list watch delete deletecollection", everyGroup, "*"),

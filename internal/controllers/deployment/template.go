@@ -3,7 +3,6 @@ package deployment
 import (
 	"encoding/binary"
 	"hash/fnv"
-	"io"
 	"maps"
 	"strconv"
 	"strings"
@@ -12,9 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
+
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/dump"
 )
 
 // The annotations by which a deployment and its replica sets are known, upstream's. kubectl rollout reads them.
@@ -72,7 +72,7 @@ func newReplicaSet(d *appsv1.Deployment, revision int64) *appsv1.ReplicaSet {
 // happened.
 func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
-	io.WriteString(h, dump.ForHash(*template)) // a hash takes everything
+	h.Write([]byte(dump.ForHash(*template)))
 	if collisions != nil {
 		count := make([]byte, 8)
 		binary.LittleEndian.PutUint32(count, uint32(*collisions))

@@ -364,7 +364,7 @@ func TestStopsAtEveryStep(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent(everyThird())
 	for _, step := range []string{"create", "created", "free", "freed", "tell", "told"} {
-		for nth := 1; nth <= 4; nth++ {
+		for _, nth := range []int{1, 4} {
 			work, parts, apart := fmt.Sprintf("work-%s-%d", step, nth), fmt.Sprintf("parts-%s-%d", step, nth), fmt.Sprintf("apart-%s-%d", step, nth)
 			w.stopAt(step, nth, func() {
 				w.job(work, 5)

@@ -28,10 +28,12 @@ type dnsRole struct {
 	server    *dns.Server
 	address   *address.Keeper
 	hostNames *hostnames.Host
+	// placed says why the addresses are not the host's.
+	placed error
 }
 
-// openDNS opens the cluster's DNS: questions wait from then on until it runs. A node works without it, as it does where it is switched off: then pods ask
-// the host's name servers, and the status says why.
+// openDNS opens the cluster's DNS: questions wait from then on until it runs. A node works without it, as it does where it is switched off (nil): then pods
+// ask the host's name servers, and the status says why. place is to be called next, and then usableDNS.
 func (o *Options) openDNS(ctx context.Context) *dnsRole {
 	log := o.Log.With("role", "dns")
 	if o.Config.DNS.Server == config.Disabled {
@@ -42,11 +44,32 @@ func (o *Options) openDNS(ctx context.Context) *dnsRole {
 	}
 	r, err := o.newDNS(ctx, log)
 	if err != nil {
-		o.dnsProblem = err
-		log.ErrorContext(ctx, "there is no DNS of the cluster; pods ask the host's name servers", "error", err)
+		o.noDNS(ctx, err)
 		return nil
 	}
 	return r
+}
+
+func (o *Options) noDNS(ctx context.Context, err error) {
+	o.dns, o.dnsProblem = nil, err
+	o.Log.ErrorContext(ctx, "there is no DNS of the cluster; pods ask the host's name servers", "role", "dns", "error", err)
+}
+
+// place makes the addresses the host's. It waits for the disk, so it is done beside other work.
+func (r *dnsRole) place() {
+	if r != nil {
+		r.placed = r.address.Ensure()
+	}
+}
+
+// usableDNS is the role, or nil when it cannot have its addresses.
+func (o *Options) usableDNS(ctx context.Context, r *dnsRole) *dnsRole {
+	if r == nil || r.placed == nil {
+		return r
+	}
+	r.close()
+	o.noDNS(ctx, r.placed)
+	return nil
 }
 
 func (o *Options) newDNS(ctx context.Context, log *slog.Logger) (*dnsRole, error) {
@@ -70,10 +93,7 @@ func (o *Options) newDNS(ctx context.Context, log *slog.Logger) (*dnsRole, error
 	}); err != nil {
 		return nil, err
 	}
-	if r.address, err = o.dnsAddress(addresses, log); err == nil {
-		err = r.address.Ensure()
-	}
-	if err != nil {
+	if r.address, err = o.dnsAddress(addresses, log); err != nil {
 		r.close()
 		return nil, err
 	}

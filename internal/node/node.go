@@ -80,7 +80,10 @@ func Up(ctx context.Context, o Options) (err error) {
 	start, startCtx := errgroup.WithContext(ctx)
 	start.Go(func() (err error) { api, err = o.newAPIServer(startCtx); return err })
 	start.Go(func() (err error) { rt, err = o.newRuntime(startCtx, true); return err })
-	if err := start.Wait(); err != nil {
+	start.Go(func() error { names.place(); return nil })
+	err = start.Wait()
+	names = o.usableDNS(ctx, names)
+	if err != nil {
 		names.close()
 		return errors.Join(err, o.abandon(api, rt))
 	}

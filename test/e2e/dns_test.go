@@ -138,3 +138,21 @@ func onTheMachine(t *testing.T, n *harness.Node, clusterIP string) {
 		t.Errorf("the machine:\n%s", text)
 	}
 }
+
+// TestDNSIsTaken: a second node with the same range of services runs without a DNS of its own, says so, and leaves the first one's alone.
+func TestDNSIsTaken(t *testing.T) {
+	first := harness.StartNode(t, harness.Options{})
+	second := harness.StartNode(t, harness.Options{Args: []string{"--service-cidr", first.ServiceCIDR}})
+	status := func(n *harness.Node) string {
+		return n.Monopod("status", "--admin-socket", filepath.Join(n.Dir, "run", "admin.sock"))
+	}
+	if s := status(second); !strings.Contains(s, "PROBLEMS    dns: the cluster's DNS cannot listen at") || strings.Contains(s, "            dns ") {
+		t.Errorf("the second says:\n%s", s)
+	}
+	if s := status(first); strings.Contains(s, "PROBLEMS    dns") || !strings.Contains(s, "            dns         ready") {
+		t.Errorf("the first says:\n%s", s)
+	}
+	if out, err := second.TryKubectl("", "get", "service", "-n", "kube-system", "kube-dns"); err == nil {
+		t.Errorf("the second has a service: %s", out)
+	}
+}

@@ -47,6 +47,9 @@ func (k *Keeper) dns(services, endpoints, slices storage) []object {
 			m, err := meta.Accessor(is)
 			return err != nil || m.GetLabels()[managedBy] != monopod
 		}
+		if i > 0 {
+			all[i].belongsTo = &all[0]
+		}
 	}
 	return all
 }

@@ -107,9 +107,12 @@ func tell(w watch.Interface, changed chan<- struct{}) {
 	}
 }
 
-// Ensure makes the objects as they must be.
+// Ensure makes the objects as they must be without which the API is not whole. Run makes the others, for which nobody waits.
 func (k *Keeper) Ensure(ctx context.Context) error {
 	for _, o := range k.objects() {
+		if o.optional {
+			continue
+		}
 		if _, err := k.ensure(ctx, o); err != nil {
 			return err
 		}
@@ -119,6 +122,9 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 
 // ensure makes an object as it must be, or says why it is not: where another service has the address or the name, that one's maker has the say.
 func (k *Keeper) ensure(ctx context.Context, o object) (version string, err error) {
+	if o.belongsTo != nil && o.belongsTo.isTheirs(o.inside(ctx)) {
+		o.wanted = nil
+	}
 	version, err = o.ensure(o.inside(ctx))
 	if o.optional && apierrors.IsInvalid(err) {
 		k.cfg.Log.Warn("a service of the node's own cannot be made", "namespace", o.namespace, "name", o.name, "error", err)
@@ -146,6 +152,8 @@ type object struct {
 	// theirs says of one that is there that somebody else made it, and keeps it; nil: nobody else does. optional: the node works without it.
 	theirs   func(is runtime.Object) bool
 	optional bool
+	// belongsTo is the object without which, or beside somebody else's of its name, there is to be none; nil: it stands for itself.
+	belongsTo *object
 }
 
 var errAnew = errors.New("it has to be made anew")
@@ -155,6 +163,16 @@ func (o object) inside(ctx context.Context) context.Context {
 }
 
 func (o object) byName() fields.Selector { return fields.OneTermEqualSelector("metadata.name", o.name) }
+
+// isTheirs says that somebody else has made an object of this name. Who cannot be asked has made none: it is looked again.
+func (o object) isTheirs(ctx context.Context) bool {
+	list, err := o.storage.List(ctx, &metainternalversion.ListOptions{ResourceVersion: "0", FieldSelector: o.byName()})
+	if err != nil {
+		return false
+	}
+	found, err := meta.ExtractList(list)
+	return err == nil && len(found) > 0 && o.theirs(found[0])
+}
 
 // ensure makes the object as it must be. It returns the version from which changes are to be watched.
 func (o object) ensure(ctx context.Context) (version string, err error) {

@@ -2,7 +2,6 @@ package hostnames
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -16,15 +15,15 @@ const (
 )
 
 // Keep does what is wished for, and does it again when others undo it, or the wish changes, until ctx ends, which is no error. again has it look
-// at once: the interface was made anew. Nothing is done while no file changes.
+// at once: the interface was made anew. Nothing is done while no file changes. A host that has no watch left does it at a start only.
 func (h *Host) Keep(ctx context.Context, again <-chan struct{}) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", h.cfg.ResolvConf, err)
-	}
-	defer w.Close()
-	if err := w.Add(h.cfg.Dir); err != nil {
-		return fmt.Errorf("watch %s: %w", h.cfg.Dir, err)
+		h.cfg.Log.WarnContext(ctx, "what other programs do to it is not seen", "file", h.cfg.ResolvConf, "error", err)
+		w = &fsnotify.Watcher{}
+	} else {
+		defer w.Close()
+		h.watch(ctx, w, h.cfg.Dir)
 	}
 	wait, last := leastPause, time.Time{}
 	for look := true; ; {
@@ -84,9 +83,7 @@ func (h *Host) keep(ctx context.Context, w *fsnotify.Watcher) (changed bool, err
 	if now.How == ByFile {
 		// Both folders: that of the link, and that of the file which it leads to.
 		for _, path := range []string{h.cfg.ResolvConf, realOf(h.cfg.ResolvConf)} {
-			if err := w.Add(filepath.Dir(path)); err != nil {
-				return false, fmt.Errorf("watch %s: %w", filepath.Dir(path), err)
-			}
+			h.watch(ctx, w, filepath.Dir(path))
 		}
 	}
 	s, err := h.do(ctx, now)
@@ -94,6 +91,16 @@ func (h *Host) keep(ctx context.Context, w *fsnotify.Watcher) (changed bool, err
 		h.cfg.Log.InfoContext(ctx, "names of the cluster resolve on this machine", "by", s.How, "at", s.Place)
 	}
 	return s.Changed, err
+}
+
+// watch watches a folder, if it can.
+func (h *Host) watch(ctx context.Context, w *fsnotify.Watcher, dir string) {
+	if w.Events == nil {
+		return
+	}
+	if err := w.Add(dir); err != nil {
+		h.cfg.Log.WarnContext(ctx, "what other programs do there is not seen", "folder", dir, "error", err)
+	}
 }
 
 func realOf(path string) string {

@@ -60,6 +60,7 @@ through the Kubernetes API with the machine's devices in them.
   monopod trace POD                  where did the time of a pod's start go?
   monopod image load FILE            give the node an image from an archive
   monopod device ls                  which devices are there, and who has them?
+  monopod dns enable                 have the names of services resolve on this machine
 
 Each role also runs alone: 'monopod runtime' is a CRI runtime for anybody's kubelet, 'monopod node' an agent for
 anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
@@ -71,7 +72,7 @@ anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
 		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
-		newStatusCommand(), newTraceCommand(), newDrainCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand())
+		newStatusCommand(), newTraceCommand(), newDrainCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand(), newDNSCommand())
 	return root
 }
 

@@ -22,7 +22,8 @@ const (
 	roleAgent
 	roleRuntime
 	roleDevices
-	roleAny = roleAPIServer | roleAgent | roleRuntime | roleDevices
+	roleDNS
+	roleAny = roleAPIServer | roleAgent | roleRuntime | roleDevices | roleDNS
 )
 
 // setting is one key of the configuration file as a flag.
@@ -180,7 +181,7 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.PodLogsDir })},
 	{"container-logs-dir", "DIR", "where log shippers find links to containers' logs (default /var/log/containers; with --ephemeral RUN-DIR/container-logs)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ContainerLogsDir })},
-	{"cluster-dns", "IP,...", "addresses of the cluster's DNS, for pods with dnsPolicy ClusterFirst (default none: the host's name servers)", roleAgent,
+	{"cluster-dns", "IP,...", "addresses of the cluster's DNS, for pods with dnsPolicy ClusterFirst (default: with up the node's own; else none: the host's name servers)", roleAgent,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Agent.ClusterDNS })},
 	{"cluster-domain", "DOMAIN", "domain of the cluster's DNS (default cluster.local)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ClusterDomain })},
@@ -313,6 +314,10 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForwardGuard })},
 	{"foreign-rules", "MODE", "enabled (others' chains that drop forwarded packets get rules that accept the pods') or disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForeignRules })},
+	{"dns-server", "MODE", "enabled (the node answers for the cluster's names, at the tenth address of each range of services) or disabled (default enabled)", roleDNS,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.DNS.Server })},
+	{"dns-upstreams", "IP[:PORT],...", "name servers that it asks for all other names (default: those of the host's /etc/resolv.conf)", roleDNS,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.DNS.Upstreams })},
 	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISpecDirs })},
 	{"cdi-allow", "PATTERN,...", "CDI kinds that are resources though cdi-deny, or a list of kinds that others write for themselves, says no", roleDevices,

@@ -55,6 +55,8 @@ type Config struct {
 	Port        int
 	// ServiceCIDRs are the ranges of services' addresses, at most one of each family; none: DefaultServiceCIDR.
 	ServiceCIDRs []netip.Prefix
+	// DNS are the addresses of the cluster's DNS, of these ranges; none: this process serves none.
+	DNS []netip.Addr
 	// AdvertiseAddress is where pods reach the API: the endpoint of the service kubernetes. The zero Addr: it is BindAddress, or what Extend is told.
 	AdvertiseAddress netip.Addr
 	// Kubeconfig is the file to which the administrator's credentials are written, with mode 0600; empty: none is.

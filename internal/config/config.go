@@ -141,6 +141,7 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	set(&c.Network.SourceGuard, Enabled)
 	set(&c.Network.ForwardGuard, Enabled)
 	set(&c.Network.ForeignRules, Enabled)
+	set(&c.DNS.Server, Enabled)
 	if len(c.Devices.CDISpecDirs) == 0 {
 		c.Devices.CDISpecDirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
@@ -218,6 +219,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 		v.add("agent.maxPods", c.Agent.MaxPods, "be at least 1")
 	}
 	v.clusterDNS(&c.Agent)
+	v.dns(&c.DNS)
 	v.images(&c.Agent)
 	v.resources(&c.Agent)
 	v.shutdown(&c.Agent)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
@@ -28,4 +29,22 @@ func (v *faults) clusterDNS(a *v1alpha1.Agent) {
 	if bad {
 		v.add("agent.clusterDomain", a.ClusterDomain, fmt.Sprintf("be a DNS name of lower-case letters, digits, '-' and '.', at most %d characters, such as \"cluster.local\"", maxClusterDomain))
 	}
+}
+
+func (v *faults) dns(d *v1alpha1.DNS) {
+	v.oneOf("dns.server", d.Server, Enabled, Disabled)
+	for _, server := range d.Upstreams {
+		if _, err := Upstream(server); err != nil {
+			v.add("dns.upstreams", server, `be an IP address, or one with a port: "192.0.2.53", "192.0.2.53:5353", "[2001:db8::53]:5353"`)
+		}
+	}
+}
+
+// Upstream reads an entry of dns.upstreams.
+func Upstream(server string) (netip.AddrPort, error) {
+	const port = 53
+	if a, err := netip.ParseAddr(server); err == nil {
+		return netip.AddrPortFrom(a, port), nil
+	}
+	return netip.ParseAddrPort(server)
 }

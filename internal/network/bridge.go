@@ -39,6 +39,8 @@ type Config struct {
 	NoSourceGuard bool
 	// NoForwardGuard lets the host forward packets between its other networks, also where this node has switched that on.
 	NoForwardGuard bool
+	// DNS are the addresses of the host at which it serves the cluster's DNS; none: it serves none.
+	DNS []netip.Addr
 	// NoForeignRules puts no rules into chains of others.
 	NoForeignRules bool
 	Log            *slog.Logger

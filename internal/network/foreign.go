@@ -2,6 +2,7 @@ package network
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -12,7 +13,7 @@ import (
 
 // An accept in a table of ours cannot save a packet from a chain elsewhere that drops by policy (as iptables-nft does on hosts
 // with another container engine), or by a last rule. So each such forward chain gets two rules, marked by a comment, where its
-// own have all had their say: before that last rule, or at the end.
+// own have all had their say: before that last rule, or at the end. An input chain that drops gets rules that let pods ask the cluster's DNS.
 
 // openForwardChains puts the marked rules into the foreign chains that need them, and takes them from where they are not to be.
 func (f *firewall) openForwardChains() error {
@@ -22,7 +23,8 @@ func (f *firewall) openForwardChains() error {
 	}
 	known := map[chainName]bool{}
 	for _, c := range chains {
-		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward || c.Type != nftables.ChainTypeFilter {
+		accepts := f.acceptsIn(c)
+		if len(accepts) == 0 {
 			if c.Type == nftables.ChainTypeNAT && c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookPostrouting {
 				known[nameOf(c)] = true // othersForward looks at its rules
 			}
@@ -34,14 +36,14 @@ func (f *firewall) openForwardChains() error {
 			return err
 		}
 		drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
-		p := placeIn(rules, drops, f.bridge.cfg.NoForeignRules, f.mark())
+		p := placeIn(rules, drops, f.bridge.cfg.NoForeignRules, f.mark(), len(accepts))
 		for _, r := range p.remove {
 			if err := f.conn.DelRule(r); err != nil {
 				return f.explain("deleting a rule", err)
 			}
 		}
 		if p.add {
-			f.addMarked(c, p.before)
+			f.addMarked(c, p.before, accepts)
 		}
 	}
 	f.bridge.watcher.know(known)
@@ -52,20 +54,28 @@ func nameOf(c *nftables.Chain) chainName {
 	return chainName{byte(c.Table.Family), c.Table.Name, c.Name}
 }
 
-// addMarked adds the two rules before the rule with this handle, or with 0 at the end.
-func (f *firewall) addMarked(c *nftables.Chain, before uint64) {
-	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+// acceptsIn are the rules that a chain gets if it refuses what it does not know; none: it is no chain that matters.
+func (f *firewall) acceptsIn(c *nftables.Chain) [][]expr.Any {
+	switch {
+	case c.Hooknum == nil || c.Type != nftables.ChainTypeFilter:
+		return nil
+	case *c.Hooknum == *nftables.ChainHookForward:
+		return [][]expr.Any{f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpEq), f.interfaceIs(expr.MetaKeyOIFNAME, expr.CmpOpEq)}
+	case *c.Hooknum == *nftables.ChainHookInput:
+		return f.acceptDNS(c.Table.Family)
+	}
+	return nil
+}
+
+// addMarked adds the rules before the rule with this handle, or with 0 at the end.
+func (f *firewall) addMarked(c *nftables.Chain, before uint64, accepts [][]expr.Any) {
+	for _, exprs := range accepts {
 		r := &nftables.Rule{
 			Table:    c.Table,
 			Chain:    c,
 			Position: before,
 			UserData: userdata.AppendString(nil, userdata.TypeComment, f.mark()),
-			Exprs: []expr.Any{
-				&expr.Meta{Key: key, Register: 1},
-				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName(f.bridge.name)},
-				&expr.Counter{},
-				&expr.Verdict{Kind: expr.VerdictAccept},
-			},
+			Exprs:    append(slices.Clone(exprs), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}),
 		}
 		if before != 0 {
 			f.conn.InsertRule(r)
@@ -83,8 +93,8 @@ type placing struct {
 }
 
 // placeIn decides it for the rules of a chain. The marked ones belong behind all others but the first that refuses everything,
-// whatever comes after that. Those of other nodes may be on either side. It is pure.
-func placeIn(rules []*nftables.Rule, dropsByPolicy, never bool, mark string) (p placing) {
+// whatever comes after that, and there are to be count of them. Those of other nodes may be on either side. It is pure.
+func placeIn(rules []*nftables.Rule, dropsByPolicy, never bool, mark string, count int) (p placing) {
 	var have []*nftables.Rule
 	strayed := false // a marked one is ahead of another's rule, or behind the end
 	wanted := dropsByPolicy
@@ -104,7 +114,7 @@ func placeIn(rules []*nftables.Rule, dropsByPolicy, never bool, mark string) (p 
 		}
 		strayed = strayed || len(have) > 0
 	}
-	if wanted && !never && len(have) == 2 && !strayed {
+	if wanted && !never && len(have) == count && !strayed {
 		return placing{}
 	}
 	return placing{remove: have, add: wanted && !never, before: p.before}
@@ -181,7 +191,7 @@ func (f *firewall) closeForwardChains() error {
 		return err
 	}
 	for _, c := range chains {
-		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward {
+		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward && *c.Hooknum != *nftables.ChainHookInput {
 			continue
 		}
 		marked, err := f.marked(c)

@@ -164,7 +164,7 @@ func TestPlaceOfMarkedRules(t *testing.T) {
 			}
 			rules = append(rules, r)
 		}
-		p := placeIn(rules, c.policy, c.never, "monopod a")
+		p := placeIn(rules, c.policy, c.never, "monopod a", 2)
 		if p.add != c.add || p.add && p.before != c.before || len(p.remove) != c.remove {
 			t.Errorf("%q, policy drop %v, never %v: %+v", c.rules, c.policy, c.never, p)
 		}

@@ -134,16 +134,18 @@ func (f *firewall) guardOfAnotherNode() (g forwardGuard, err error) {
 }
 
 // ShareForwarding says that others forward packets on this host with this node's knowledge (pods that CNI connects). It takes
-// the forward guard away that an earlier process may have left, and keeps it away. It is idempotent.
+// the forward guard away that an earlier process may have left, and that of the cluster's DNS, and keeps them away. It is idempotent.
 func (b *Bridge) ShareForwarding(ctx context.Context) error {
 	if b.shared.Swap(true) {
 		return nil
 	}
 	note, err := b.note()
-	if err != nil || !note.IPForward && !note.IP6Forward {
+	if err != nil || !note.IPForward && !note.IP6Forward && len(b.cfg.DNS) == 0 {
 		return err
 	}
-	b.log.InfoContext(ctx, "pods are connected by CNI, so packets between the host's other networks are forwarded from now on", "bridge", b.name)
+	if note.IPForward || note.IP6Forward {
+		b.log.InfoContext(ctx, "pods are connected by CNI, so packets between the host's other networks are forwarded from now on", "bridge", b.name)
+	}
 	return b.withFirewall(func(fw *firewall) error {
 		tables, err := fw.conn.ListTablesOfFamily(fw.table.Family)
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 //	    map any4   { type inet_proto . inet_service : ipv4_addr . inet_service }              # ... at all addresses
 //	    set to4    { type inet_proto . ipv4_addr . inet_service }                             # where host ports lead to
 //	    map at6 any6, set to6                                                                 # the same for IPv6
-//	    chain hostports { dnat ip to meta l4proto . ip daddr . th dport map @at4; ... any4, at6, any6 }
+//	    chain hostports { ip daddr <dns> return; dnat ip to meta l4proto . ip daddr . th dport map @at4; ... any4, at6, any6 }
 //	    chain prerouting  { type nat hook prerouting priority dstnat;  fib daddr type local jump hostports }
 //	    chain output      { type nat hook output     priority dstnat;  fib daddr type local jump hostports }
 //	    chain postrouting {
@@ -27,7 +27,7 @@ import (
 //	        ip saddr <range> oifname "<bridge>" ct status dnat meta l4proto . ip daddr . th dport @to4 masquerade
 //	        ip saddr 127.0.0.0/8 oifname "<bridge>" masquerade; ip6 saddr ::1 ...
 //	    }
-//	    chain guard { type filter hook prerouting priority raw; iifname "<bridge>" ip daddr 127.0.0.0/8 drop; ip saddr ... }
+//	    chain guard { type filter hook prerouting priority raw; iifname "<bridge>" ip daddr 127.0.0.0/8 drop; ip saddr ...   # and dns.go }
 //	    chain forward { ... }                                                                # forwardguard.go
 //	}
 //
@@ -168,6 +168,7 @@ func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard) e
 		if err != nil {
 			return fmt.Errorf("network: nftables set: %w", err)
 		}
+		f.leaveDNS(hostports, fam)
 		f.rule(hostports, fam.isFamily(), fam.portKey(fam.dst), fam.dnat(s.at))
 		f.rule(hostports, fam.isFamily(), fam.portKey(0), fam.dnat(s.any))
 	}
@@ -196,6 +197,7 @@ func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard) e
 			f.rule(guard, fam.isFamily(), f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpEq), match(offset, fam.loopback),
 				[]expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
 		}
+		f.guardDNS(guard, fam)
 	}
 	f.forwardRules(base(forwardChain, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter), forwards)
 	return nil

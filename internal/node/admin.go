@@ -29,6 +29,7 @@ type facts struct {
 	api     *apiserver.Server
 	runtime *runtimeRole
 	devices *devices.Manager
+	dns     *dnsRole
 	drain   *drainer
 	// kube is how the pods are counted, now; with agent those of this node, else all.
 	kube  func() *rest.Config
@@ -114,6 +115,9 @@ func (t *teller) status(ctx context.Context) protocol.Status {
 				d.Begun.Format(time.RFC3339))})
 		}
 	}
+	if err := t.config.dnsProblem; err != nil {
+		s.Problems = append(s.Problems, protocol.Problem{About: "dns", Message: err.Error()})
+	}
 	s.Problems = append(s.Problems, setAside(filepath.Join(t.config.Config.DataDir, "state"))...)
 	return s
 }
@@ -140,6 +144,9 @@ func (t *teller) roles() (roles []protocol.Role) {
 	}
 	if t.runtime != nil {
 		add("runtime", t.config.Config.Runtime.Socket, t.runtime.server.Ready())
+	}
+	if t.dns != nil {
+		add("dns", t.dns.server.Addr().String(), t.dns.server.Ready())
 	}
 	if t.devices != nil {
 		add("devices", "", always) // it answers from the moment that it exists

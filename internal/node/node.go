@@ -52,6 +52,9 @@ type Options struct {
 	garbageRoom uint64
 	// timeline remembers how pods' starts go; each role of the process notes its part.
 	timeline *timeline.Recorder
+	// dns are the addresses of the cluster's DNS that this process serves; dnsProblem says why it serves none though it should.
+	dns        []netip.Addr
+	dnsProblem error
 }
 
 // apiGarbageRoom is that of a process with an API server, where each request leaves 50 to 100 kB behind. Under load it takes up to so much more
@@ -61,7 +64,7 @@ const apiGarbageRoom = 48 << 20
 // cleanupTime bounds what is done after the context has ended.
 const cleanupTime = 60 * time.Second
 
-// Up runs the whole node: API server, controllers, devices, runtime and agent.
+// Up runs the whole node: API server, controllers, DNS, devices, runtime and agent.
 func Up(ctx context.Context, o Options) (err error) {
 	o.garbageRoom, o.timeline = apiGarbageRoom, timeline.New(timeline.Config{})
 	manifestsDir, err := o.manifestsDir()
@@ -74,31 +77,38 @@ func Up(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, o.leave(unlock)) }()
 
+	names := o.openDNS(ctx)
 	// The stores open side by side: etcd's first election is most of the way to a ready node.
 	var api *apiserver.Server
 	var rt *runtimeRole
 	start, startCtx := errgroup.WithContext(ctx)
 	start.Go(func() (err error) { api, err = o.newAPIServer(startCtx); return err })
 	start.Go(func() (err error) { rt, err = o.newRuntime(startCtx, true); return err })
-	if err := start.Wait(); err != nil {
+	start.Go(func() error { names.place(); return nil })
+	err = start.Wait()
+	names = o.usableDNS(ctx, names)
+	if err != nil {
+		names.close()
 		return errors.Join(err, o.abandon(api, rt))
 	}
 	if err := api.Extend(ctx, rt.network.Gateways(ctx)); err != nil {
+		names.close()
 		return errors.Join(err, o.abandon(api, rt))
 	}
 	made := o.deviceFolders()
 	dev, closeDevices, err := o.newDevices()
 	if err != nil {
+		names.close()
 		return errors.Join(err, o.abandon(api, rt))
 	}
 	defer closeDevices()
 
-	// The roles stop in the order agent, runtime, API server: each may use those after it until its own end.
+	// The roles stop in the order agent, DNS, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
 	kube := api.NodeConfig(o.Config.NodeName)
 	down := o.newShutdown()
 	stages.run("admin", o.serveAdmin(facts{
-		api: api, runtime: rt, devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down),
+		api: api, runtime: rt, devices: dev, dns: names, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down),
 	}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
@@ -106,6 +116,9 @@ func Up(ctx context.Context, o Options) (err error) {
 	stages.run("controllers", o.controllers(api, settled))
 	if manifestsDir != "" {
 		stages.run("manifests", o.manifests(api, manifestsDir, settled))
+	}
+	if names != nil {
+		stages.run("dns", names.run(api.ControllersConfig(), api.Ready()))
 	}
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
@@ -221,13 +234,9 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apiServer.etcdQuota: %w", err)
 	}
-	var services []netip.Prefix
-	for _, cidr := range c.APIServer.ServiceCIDRs {
-		r, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return nil, err
-		}
-		services = append(services, r)
+	services, err := serviceRanges(c)
+	if err != nil {
+		return nil, err
 	}
 	var advertised netip.Addr
 	if a := c.APIServer.AdvertiseAddress; a != "" {
@@ -237,7 +246,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 		}
 	}
 	return apiserver.New(ctx, apiserver.Config{
-		ServiceCIDRs: services, AdvertiseAddress: advertised,
+		ServiceCIDRs: services, DNS: o.dns, AdvertiseAddress: advertised,
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
 		TokenIssuers: c.APIServer.ServiceAccountIssuers, MaxTokenLife: c.APIServer.ServiceAccountMaxTokenExpiration.Duration,
@@ -292,7 +301,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 	a, err := agent.New(agent.Config{
 		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
-		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: c.Agent.ClusterDNS, ClusterDomain: c.Agent.ClusterDomain,
+		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: o.clusterDNS(), ClusterDomain: c.Agent.ClusterDomain,
 		Address: o.agentAddress(), NodeIPs: o.nodeIPs(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
 		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Shutdown: down, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
 	})

@@ -85,8 +85,8 @@ func (o *Options) newRuntime(ctx context.Context, withAgent bool) (_ *runtimeRol
 	start.Go(func() (err error) {
 		r.network, err = o.newNetwork(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDRs: ranges,
 			NoSourceGuard: c.Network.SourceGuard == config.Disabled, NoForwardGuard: c.Network.ForwardGuard == config.Disabled,
-			NoForeignRules: c.Network.ForeignRules == config.Disabled,
-			Table:          c.Network.Bridge, Log: o.Log.With("role", "network")})
+			NoForeignRules: c.Network.ForeignRules == config.Disabled, DNS: o.dns,
+			Table: c.Network.Bridge, Log: o.Log.With("role", "network")})
 		return err
 	})
 	if err := start.Wait(); err != nil {
@@ -188,7 +188,7 @@ func (r *runtimeRole) close() error {
 	return errors.Join(errs...)
 }
 
-// removeAll ends an ephemeral node: pods, executor, network and the cgroups of both.
+// removeAll ends an ephemeral node: pods, executor, network, the addresses of the DNS, and the cgroups.
 func (o *Options) removeAll(r *runtimeRole) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	defer cancel()
@@ -210,7 +210,7 @@ func (o *Options) removeAll(r *runtimeRole) error {
 	if r.network != nil {
 		errs = append(errs, r.network.Remove(ctx))
 	}
-	errs = append(errs, removeCgroups(o.Config.CgroupRoot))
+	errs = append(errs, o.removeDNS(ctx), removeCgroups(o.Config.CgroupRoot))
 	return errors.Join(errs...)
 }
 

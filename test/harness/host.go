@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"sort"
@@ -63,6 +64,18 @@ func inventory(t testing.TB) map[string]bool {
 	}
 	for _, l := range links {
 		things["link "+l.Attrs().Name] = true
+	}
+	// The other links' go with them.
+	own, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := own.Addrs()
+	if err != nil {
+		t.Fatalf("list addresses of lo: %v", err)
+	}
+	for _, a := range addresses {
+		things["address "+a.String()+" of lo"] = true
 	}
 	conn, err := nftables.New()
 	if err != nil {

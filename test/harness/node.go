@@ -75,8 +75,8 @@ type Node struct {
 	// leaves: the command makes things on the host that outlive it, which `monopod reset` removes.
 	leaves bool
 
-	Bridge, CgroupRoot string
-	PodCIDR            string
+	Bridge, CgroupRoot   string
+	PodCIDR, ServiceCIDR string
 
 	mu   sync.Mutex
 	proc *process
@@ -117,6 +117,7 @@ func NewNode(t testing.TB, o Options) *Node {
 	}
 	n := &Node{t: t, Dir: dir, Name: "node-" + id, Bridge: "mpt" + strings.ReplaceAll(id, "-", "x"), CgroupRoot: "/mp-test-" + id,
 		PodCIDR: PodRange(t).String()}
+	n.ServiceCIDR = serviceRange(n.PodCIDR)
 	CheckHost(t, Place{Dirs: []string{dir}, CgroupRoot: n.CgroupRoot, Bridge: n.Bridge})
 	write := func(name, content string) {
 		path := filepath.Join(dir, name)
@@ -151,7 +152,7 @@ func (n *Node) arguments(command string) []string {
 		"--cni-conf-dir", n.Dir + "/cni", "--registry-config-dir", n.Dir + "/certs.d", "--executor", Bin(n.t, "monopod-executor")}
 	specs := []string{"--cdi-spec-dirs", n.Dir + "/cdi"}
 	devices := append([]string{"--device-plugin-dir", n.PluginDir(), "--device-plugin-registry-dir", n.Dir + "/plugins_registry", "--pod-resources-socket", n.PodResourcesSocket()}, specs...)
-	api := []string{"--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms"}
+	api := []string{"--write-kubeconfig", n.Kubeconfig(), "--api-port", "0", "--etcd-tick", "10ms", "--service-cidr", n.ServiceCIDR}
 	// How full the machine's disk is is not a test's business.
 	agent := []string{"--agent-port", "0", "--agent-address", "127.0.0.1", "--pod-logs-dir", n.Dir + "/pods", "--container-logs-dir", n.Dir + "/containers", "--image-gc-high-threshold", "100"}
 	switch command {
@@ -346,7 +347,7 @@ func (n *Node) end() {
 // resetArgs are the arguments of `monopod reset` for this node's places.
 func (n *Node) resetArgs() []string {
 	return []string{"reset", "--yes", "--data-dir", n.Dir + "/data", "--run-dir", n.Dir + "/run", "--cgroup-root", n.CgroupRoot,
-		"--bridge", n.Bridge, "--pod-cidr", n.PodCIDR, "--write-kubeconfig", n.Kubeconfig(), "--pod-logs-dir", n.Dir + "/pods",
+		"--bridge", n.Bridge, "--pod-cidr", n.PodCIDR, "--service-cidr", n.ServiceCIDR, "--write-kubeconfig", n.Kubeconfig(), "--pod-logs-dir", n.Dir + "/pods",
 		"--container-logs-dir", n.Dir + "/containers",
 		"--cni-conf-dir", n.Dir + "/cni", "--executor", Bin(n.t, "monopod-executor")}
 }

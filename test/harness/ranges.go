@@ -44,6 +44,15 @@ func PodRange(t testing.TB) netip.Prefix {
 	return netip.Prefix{}
 }
 
+// serviceRange is the range of services of the node with a range of pods: who has the one has the other. The addresses of the cluster's DNS are the
+// host's, so no two nodes of a host can have the same.
+func serviceRange(pods string) string {
+	r := netip.MustParsePrefix(pods)
+	a := r.Addr().As4()
+	a[1] += 1 << (16 - 13) // behind podRanges
+	return netip.PrefixFrom(netip.AddrFrom4(a), r.Bits()).String()
+}
+
 func inUse(r netip.Prefix, addresses []net.Addr) bool {
 	for _, a := range addresses {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Masked().Overlaps(r) {

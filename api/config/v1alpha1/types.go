@@ -34,6 +34,7 @@ type NodeConfiguration struct {
 	Agent       Agent       `json:"agent,omitempty"`
 	Runtime     Runtime     `json:"runtime,omitempty"`
 	Network     Network     `json:"network,omitempty"`
+	DNS         DNS         `json:"dns,omitempty"`
 	Devices     Devices     `json:"devices,omitempty"`
 	Logging     Logging     `json:"logging,omitempty"`
 }
@@ -105,7 +106,8 @@ type Agent struct {
 	// ContainerLogsDir is where log shippers find a link to each container's log, POD_NAMESPACE_CONTAINER-ID.log. Default /var/log/containers; with
 	// --ephemeral RUN-DIR/container-logs.
 	ContainerLogsDir string `json:"containerLogsDir,omitempty"`
-	// ClusterDNS are the IP addresses of the cluster's DNS, which pods with the dnsPolicy ClusterFirst ask. Default none: they ask the host's name servers.
+	// ClusterDNS are the IP addresses of the cluster's DNS, which pods with the dnsPolicy ClusterFirst ask. Default: with `monopod up` the node's own DNS; with
+	// `monopod node`, or without DNS.Server, none: they ask the host's name servers.
 	ClusterDNS []string `json:"clusterDNS,omitempty"`
 	// ClusterDomain is the domain of the cluster's DNS, in which services and pods with a subdomain have their names. Default cluster.local.
 	ClusterDomain string `json:"clusterDomain,omitempty"`
@@ -263,6 +265,15 @@ type CNI struct {
 	ConfDir string `json:"confDir,omitempty"`
 	// BinDirs hold the plugins; the first that has one wins. Default /opt/cni/bin, /usr/lib/cni.
 	BinDirs []string `json:"binDirs,omitempty"`
+}
+
+// DNS configures the role dns, of `monopod up`. The domain is Agent.ClusterDomain, its addresses are the tenth of the ranges of services.
+type DNS struct {
+	// Server is enabled (the node answers for the cluster's names, and pods ask it) or disabled. Default enabled.
+	Server string `json:"server,omitempty"`
+	// Upstreams are the name servers that are asked for all other names, as IP or IP:PORT. Default: those of the host's /etc/resolv.conf, as it
+	// is at the time.
+	Upstreams []string `json:"upstreams,omitempty"`
 }
 
 // Devices configures the role devices.

@@ -1,5 +1,5 @@
-// Package ownservice keeps the service kubernetes in the namespace default, its Endpoints and its EndpointSlice as they must be: by them programs in pods
-// find the API.
+// Package ownservice keeps the services that lead to the node itself, with their Endpoints and EndpointSlices, as they must be: the service kubernetes in the
+// namespace default, by which programs in pods find the API, and kube-dns in kube-system, by which they and others find the cluster's DNS.
 package ownservice
 
 import (
@@ -24,14 +24,19 @@ import (
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
-// Name is the name of the three, in the namespace default.
-const Name = "kubernetes"
+// Name is the name of the service of the API and its endpoints, in the namespace default; DNSName that of those of the cluster's DNS, in kube-system.
+const (
+	Name    = "kubernetes"
+	DNSName = "kube-dns"
+)
 
 // Config says what they are to be.
 type Config struct {
 	Storages resource.Storages
 	// ClusterIPs are the service's addresses, the first of each range.
 	ClusterIPs []netip.Addr
+	// DNS are the addresses of the cluster's DNS, which is served at them; none: the node serves none, and the service kube-dns that it made goes.
+	DNS []netip.Addr
 	// Endpoint is where pods reach the API; the zero value: nowhere, and the service has no endpoints. Port is the API's.
 	Endpoint netip.AddrPort
 	Port     uint16
@@ -57,7 +62,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		k.cfg.Log.Warn("the service kubernetes is not as it must be; trying again", "error", err)
+		k.cfg.Log.Warn("a service of the node's own is not as it must be; trying again", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryInterval):
@@ -67,15 +72,15 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // follow looks at each object, and waits until one has changed since.
 func (k *Keeper) follow(parent context.Context) error {
-	ctx, cancel := context.WithTimeout(genericrequest.WithNamespace(parent, metav1.NamespaceDefault), relookInterval)
+	ctx, cancel := context.WithTimeout(parent, relookInterval)
 	defer cancel()
 	changed := make(chan struct{}, 1)
 	for _, o := range k.objects() {
-		version, err := o.ensure(ctx)
+		version, err := k.ensure(ctx, o)
 		if err != nil {
 			return err
 		}
-		w, err := o.storage.Watch(ctx, &metainternalversion.ListOptions{ResourceVersion: version, FieldSelector: byName})
+		w, err := o.storage.Watch(o.inside(ctx), &metainternalversion.ListOptions{ResourceVersion: version, FieldSelector: o.byName()})
 		if err != nil {
 			return err
 		}
@@ -88,8 +93,6 @@ func (k *Keeper) follow(parent context.Context) error {
 	}
 	return nil
 }
-
-var byName = fields.OneTermEqualSelector("metadata.name", Name)
 
 // tell tells of the first event of a watch, and ends with it.
 func tell(w watch.Interface, changed chan<- struct{}) {
@@ -104,15 +107,30 @@ func tell(w watch.Interface, changed chan<- struct{}) {
 	}
 }
 
-// Ensure makes the objects as they must be.
+// Ensure makes the objects as they must be without which the API is not whole. Run makes the others, for which nobody waits.
 func (k *Keeper) Ensure(ctx context.Context) error {
-	ctx = genericrequest.WithNamespace(ctx, metav1.NamespaceDefault)
 	for _, o := range k.objects() {
-		if _, err := o.ensure(ctx); err != nil {
+		if o.optional {
+			continue
+		}
+		if _, err := k.ensure(ctx, o); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ensure makes an object as it must be, or says why it is not: where another service has the address or the name, that one's maker has the say.
+func (k *Keeper) ensure(ctx context.Context, o object) (version string, err error) {
+	if o.belongsTo != nil && o.belongsTo.isTheirs(o.inside(ctx)) {
+		o.wanted = nil
+	}
+	version, err = o.ensure(o.inside(ctx))
+	if o.optional && apierrors.IsInvalid(err) {
+		k.cfg.Log.Warn("a service of the node's own cannot be made", "namespace", o.namespace, "name", o.name, "error", err)
+		return version, nil
+	}
+	return version, err
 }
 
 // storage is what is needed of a resource.
@@ -123,20 +141,42 @@ type storage interface {
 	rest.GracefulDeleter
 }
 
-// object is one of the three.
+// object is one of those that are kept.
 type object struct {
-	storage storage
+	storage         storage
+	namespace, name string
 	// wanted is the object as it is made, nil: there is to be none. fix makes one that is there as it must be, and reports whether it has changed it;
 	// errAnew: it has to be deleted and made anew.
 	wanted runtime.Object
 	fix    func(is runtime.Object) (changed bool, err error)
+	// theirs says of one that is there that somebody else made it, and keeps it; nil: nobody else does. optional: the node works without it.
+	theirs   func(is runtime.Object) bool
+	optional bool
+	// belongsTo is the object without which, or beside somebody else's of its name, there is to be none; nil: it stands for itself.
+	belongsTo *object
 }
 
 var errAnew = errors.New("it has to be made anew")
 
+func (o object) inside(ctx context.Context) context.Context {
+	return genericrequest.WithNamespace(ctx, o.namespace)
+}
+
+func (o object) byName() fields.Selector { return fields.OneTermEqualSelector("metadata.name", o.name) }
+
+// isTheirs says that somebody else has made an object of this name. Who cannot be asked has made none: it is looked again.
+func (o object) isTheirs(ctx context.Context) bool {
+	list, err := o.storage.List(ctx, &metainternalversion.ListOptions{ResourceVersion: "0", FieldSelector: o.byName()})
+	if err != nil {
+		return false
+	}
+	found, err := meta.ExtractList(list)
+	return err == nil && len(found) > 0 && o.theirs(found[0])
+}
+
 // ensure makes the object as it must be. It returns the version from which changes are to be watched.
 func (o object) ensure(ctx context.Context) (version string, err error) {
-	list, err := o.storage.List(ctx, &metainternalversion.ListOptions{ResourceVersion: "0", FieldSelector: byName})
+	list, err := o.storage.List(ctx, &metainternalversion.ListOptions{ResourceVersion: "0", FieldSelector: o.byName()})
 	if err != nil {
 		return "", err
 	}
@@ -154,6 +194,9 @@ func (o object) ensure(ctx context.Context) (version string, err error) {
 		}
 		return m.GetResourceVersion(), o.create(ctx)
 	}
+	if o.theirs != nil && o.theirs(found[0]) {
+		return m.GetResourceVersion(), nil
+	}
 	if o.wanted == nil {
 		return m.GetResourceVersion(), o.remove(ctx)
 	}
@@ -168,7 +211,7 @@ func (o object) ensure(ctx context.Context) (version string, err error) {
 	case err != nil || !changed:
 		return m.GetResourceVersion(), err
 	}
-	_, _, err = o.storage.Update(ctx, Name, rest.DefaultUpdatedObjectInfo(is), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	_, _, err = o.storage.Update(ctx, o.name, rest.DefaultUpdatedObjectInfo(is), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	return m.GetResourceVersion(), err
 }
 
@@ -187,7 +230,7 @@ func (o object) create(ctx context.Context) error {
 }
 
 func (o object) remove(ctx context.Context) error {
-	_, _, err := o.storage.Delete(ctx, Name, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{})
+	_, _, err := o.storage.Delete(ctx, o.name, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -196,9 +239,6 @@ func (o object) remove(ctx context.Context) error {
 
 func (k *Keeper) objects() []object {
 	core, discovery := k.cfg.Storages[corev1.SchemeGroupVersion], k.cfg.Storages[discoveryv1.SchemeGroupVersion]
-	return []object{
-		k.service(core["services"].(storage)),
-		k.endpoints(core["endpoints"].(storage)),
-		k.slice(discovery["endpointslices"].(storage)),
-	}
+	services, endpoints, slices := core["services"].(storage), core["endpoints"].(storage), discovery["endpointslices"].(storage)
+	return append([]object{k.service(services), k.endpoints(endpoints), k.slice(slices)}, k.dns(services, endpoints, slices)...)
 }

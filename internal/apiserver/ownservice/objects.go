@@ -18,7 +18,7 @@ const (
 	port     = 443
 )
 
-// objectMeta is the three's, with their labels.
+// objectMeta is that of the objects of the API, with their labels.
 func objectMeta(labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: Name, Namespace: metav1.NamespaceDefault, Labels: labels}
 }
@@ -49,7 +49,7 @@ func (k *Keeper) service(s storage) object {
 		IPFamilies: []corev1.IPFamily{family}, SessionAffinity: corev1.ServiceAffinityNone, InternalTrafficPolicy: &cluster,
 		Ports: []corev1.ServicePort{{Name: portName, Protocol: corev1.ProtocolTCP, Port: port, TargetPort: intstr.FromInt32(int32(k.cfg.Port))}},
 	}}
-	return object{storage: s, wanted: wanted, fix: func(is runtime.Object) (bool, error) {
+	return object{storage: s, namespace: metav1.NamespaceDefault, name: Name, wanted: wanted, fix: func(is runtime.Object) (bool, error) {
 		s := is.(*corev1.Service)
 		if s.Spec.ClusterIP != wanted.Spec.ClusterIP {
 			k.cfg.Log.Info("the service kubernetes gets another address", "from", s.Spec.ClusterIP, "to", wanted.Spec.ClusterIP)
@@ -67,7 +67,7 @@ func (k *Keeper) service(s storage) object {
 var skipMirror = map[string]string{discoveryv1.LabelSkipMirror: "true"}
 
 func (k *Keeper) endpoints(s storage) object {
-	o := object{storage: s}
+	o := object{storage: s, namespace: metav1.NamespaceDefault, name: Name}
 	if !k.cfg.Endpoint.IsValid() {
 		return o
 	}
@@ -88,7 +88,7 @@ func (k *Keeper) endpoints(s storage) object {
 }
 
 func (k *Keeper) slice(s storage) object {
-	o := object{storage: s}
+	o := object{storage: s, namespace: metav1.NamespaceDefault, name: Name}
 	if !k.cfg.Endpoint.IsValid() {
 		return o
 	}

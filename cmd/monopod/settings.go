@@ -134,6 +134,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.RunDir })},
 	{"cgroup-root", "PATH", "cgroup under which all of Monopod's are made (default /monopod)", roleAgent | roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.CgroupRoot })},
+	{"manifests", "DIR", "directory whose files' objects are applied (default /etc/monopod/manifests, if it exists; with --ephemeral none)", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.ManifestsDir })},
 	{"api-bind-address", "IP", "address of the Kubernetes API (default 127.0.0.1)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.BindAddress })},
 	{"api-port", "PORT", "port of the Kubernetes API (default 6443; 0: any free one)", roleAPIServer,

@@ -76,6 +76,9 @@ func DefaultEphemeral(c *v1alpha1.NodeConfiguration) {
 
 const defaultRunDir = "/run/monopod"
 
+// DefaultManifestsDir is where manifests are looked for when no directory is named.
+const DefaultManifestsDir = "/etc/monopod/manifests"
+
 // Default fills every key that is empty. hostname is the machine's name.
 func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	c.APIVersion, c.Kind = v1alpha1.APIVersion, v1alpha1.Kind
@@ -171,6 +174,9 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.nodeName(c.NodeName)
 	v.absolute("dataDir", c.DataDir)
 	v.absolute("runDir", c.RunDir)
+	if c.ManifestsDir != "" {
+		v.absolute("manifestsDir", c.ManifestsDir)
+	}
 	v.absolute("apiServer.kubeconfig", c.APIServer.Kubeconfig)
 	v.absolute("agent.podLogsDir", c.Agent.PodLogsDir)
 	v.absolute("agent.containerLogsDir", c.Agent.ContainerLogsDir)

@@ -64,6 +64,10 @@ const cleanupTime = 60 * time.Second
 // Up runs the whole node: API server, controllers, devices, runtime and agent.
 func Up(ctx context.Context, o Options) (err error) {
 	o.garbageRoom, o.timeline = apiGarbageRoom, timeline.New(timeline.Config{})
+	manifestsDir, err := o.manifestsDir()
+	if err != nil {
+		return err
+	}
 	unlock, err := o.enter(allParts...)
 	if err != nil {
 		return err
@@ -98,7 +102,11 @@ func Up(ctx context.Context, o Options) (err error) {
 	}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
-	stages.run("controllers", o.controllers(api, o.noteReady()))
+	settled := o.noteReady()
+	stages.run("controllers", o.controllers(api, settled))
+	if manifestsDir != "" {
+		stages.run("manifests", o.manifests(api, manifestsDir, settled))
+	}
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) || !await(ctx, rt.server.Ready()) {
@@ -147,6 +155,10 @@ func Runtime(ctx context.Context, o Options) (err error) {
 // APIServer runs the API server and the controllers alone, for anybody's client.
 func APIServer(ctx context.Context, o Options) (err error) {
 	o.garbageRoom, o.timeline = apiGarbageRoom, timeline.New(timeline.Config{})
+	manifestsDir, err := o.manifestsDir()
+	if err != nil {
+		return err
+	}
 	unlock, err := o.enter(partAPIServer)
 	if err != nil {
 		return err
@@ -160,6 +172,9 @@ func APIServer(ctx context.Context, o Options) (err error) {
 	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig, timeline: o.timeline}))
 	stages.run("apiserver", api.Run)
 	stages.run("controllers", o.controllers(api, nil))
+	if manifestsDir != "" {
+		stages.run("manifests", o.manifests(api, manifestsDir, nil))
+	}
 	stages.run("ready", func(ctx context.Context) error {
 		if await(ctx, api.Ready()) {
 			o.ready(ctx)

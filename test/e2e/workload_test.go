@@ -55,6 +55,7 @@ func TestWorkloads(t *testing.T) {
 	t.Run("a pod that has a token", func(t *testing.T) { testIdentity(t, n) })
 	t.Run("what is shared and talked to", func(t *testing.T) { testTogether(t, n) })
 	t.Run("propagation of mounts", func(t *testing.T) { testPropagation(t, n) })
+	t.Run("deployments", func(t *testing.T) { testDeployment(t, n) })
 	t.Run("refused by name", func(t *testing.T) { testRefused(t, n) })
 }
 

@@ -25,6 +25,9 @@ type NodeConfiguration struct {
 	RunDir string `json:"runDir,omitempty"`
 	// CgroupRoot is the cgroup under which all of Monopod's cgroups are made, in cgroupfs syntax. Default /monopod.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
+	// ManifestsDir is a directory whose files' objects are applied by the process that serves the API. Default /etc/monopod/manifests, if it exists; with
+	// --ephemeral none.
+	ManifestsDir string `json:"manifestsDir,omitempty"`
 
 	APIServer   APIServer   `json:"apiServer,omitempty"`
 	Controllers Controllers `json:"controllers,omitempty"`

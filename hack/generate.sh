@@ -24,7 +24,8 @@ meta k8s.io/apimachinery/pkg/api/resource k8s.io/apimachinery/pkg/apis/meta/v1 k
 apps k8s.io/api/apps/v1
 authentication k8s.io/api/authentication/v1
 authorization k8s.io/api/authorization/v1
-autoscaling k8s.io/api/autoscaling/v1
+autoscaling k8s.io/api/autoscaling/v1 k8s.io/api/autoscaling/v2
+batch k8s.io/api/batch/v1
 certificates k8s.io/api/certificates/v1
 coordination k8s.io/api/coordination/v1
 core k8s.io/api/core/v1
@@ -34,7 +35,7 @@ metrics k8s.io/metrics/pkg/apis/metrics/v1beta1
 node k8s.io/api/node/v1
 policy k8s.io/api/policy/v1
 rbac k8s.io/api/rbac/v1
-scheduling k8s.io/api/scheduling/v1
+scheduling k8s.io/api/scheduling/v1 k8s.io/api/scheduling/v1alpha3
 '
 package=internal/apiserver/openapi
 file=zz_generated.openapi.go

@@ -32,7 +32,7 @@ func TestKubectl(t *testing.T) {
 	defer i.end(t)
 	defer i.control(t)()
 	for name, test := range map[string]func(*testing.T, kubectl){
-		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode,
+		"configmap": kubectlConfigMap, "secret": kubectlSecret, "namespace": kubectlNamespace, "node": kubectlNode, "jobs": kubectlJobs, "autoscale": kubectlAutoscale,
 		"discovery": kubectlDiscovery, "server-side apply": kubectlServerSideApply, "bad input": kubectlBadInput,
 		"events": kubectlEvents, "cascade": kubectlCascade, "drain": kubectlDrain, "debug": kubectlDebug,
 		"workloads": kubectlWorkloads, "scale": kubectlScale,
@@ -214,7 +214,7 @@ func kubectlBadInput(t *testing.T, k kubectl) {
 	k.fail("metadata.name: Invalid value", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"Not_A_Name"}}`, "create", "-f", "-")
 	k.fail("data[a/b]: Invalid value", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a/b":"c"}}`, "create", "-f", "-")
 	k.fail("must not be a key of `binaryData` too", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"c"},"binaryData":{"a":"eA=="}}`, "create", "-f", "-")
-	k.fail("no matches for kind \"Job\"", `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"x"}}`, "create", "-f", "-")
+	k.fail("no matches for kind \"Thing\"", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"x"}}`, "create", "-f", "-")
 	k.fail("Too long", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"`+strings.Repeat("x", 1<<20+1)+`"}}`, "create", "-f", "-")
 	k.fail("spec.preferredHolder: Forbidden: not supported by Monopod yet",
 		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"l"},"spec":{"preferredHolder":"me"}}`, "create", "-f", "-")

@@ -18,16 +18,20 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
+	"monopod.dev/monopod/internal/apiserver/registry/cronjob"
 	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
 	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
+	"monopod.dev/monopod/internal/apiserver/registry/horizontalpodautoscaler"
+	"monopod.dev/monopod/internal/apiserver/registry/job"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
+	"monopod.dev/monopod/internal/apiserver/registry/poddisruptionbudget"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
@@ -55,7 +59,9 @@ func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([
 	if err != nil {
 		return nil, err
 	}
-	all := append(declared(), node.Resource(agents, authz), service.Resource(s.services, backends{reader{s}, agents}), pod.Resource(pod.Config{Agents: agents, Authorizer: authz, Timeline: s.cfg.Timeline}),
+	all := append(declared(), node.Resource(agents, authz), service.Resource(s.services, backends{reader{s}, agents}), pod.Resource(pod.Config{
+		Agents: agents, Authorizer: authz, Budgets: budgets{reader{s}}, Timeline: s.cfg.Timeline,
+	}),
 		serviceaccount.Resource(serviceaccount.TokenConfig{
 			Issuer: s.tokens, Audiences: s.tokens.Audiences(), MaxLife: s.cfg.MaxTokenLife, Bound: reader{s},
 		}))
@@ -72,14 +78,18 @@ func declared() []resource.Resource {
 		certificatesigningrequest.Resource(),
 		configmap.Resource(),
 		controllerrevision.Resource(),
+		cronjob.Resource(),
 		daemonset.Resource(),
 		deployment.Resource(),
 		endpoints.Resource(),
 		endpointslice.Resource(),
 		event.Resource(),
+		horizontalpodautoscaler.Resource(),
+		job.Resource(),
 		lease.Resource(),
 		limitrange.Resource(),
 		namespace.Resource(),
+		poddisruptionbudget.Resource(),
 		podtemplate.Resource(),
 		priorityclass.Resource(),
 		replicaset.Resource(),

@@ -20,12 +20,15 @@ const (
 	Replication      = "replication-controller"
 	StatefulSet      = "statefulset"
 	DaemonSet        = "daemonset"
+	Job              = "job"
+	TTLAfterFinished = "ttl-after-finished"
+	CronJob          = "cronjob"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
 	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints,
-		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet}
+		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet, Job, TTLAfterFinished, CronJob}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

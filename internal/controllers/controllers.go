@@ -22,10 +22,12 @@ import (
 	"monopod.dev/monopod/internal/controllers/aggregate"
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
+	"monopod.dev/monopod/internal/controllers/cronjob"
 	"monopod.dev/monopod/internal/controllers/daemonset"
 	"monopod.dev/monopod/internal/controllers/deployment"
 	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
+	"monopod.dev/monopod/internal/controllers/job"
 	"monopod.dev/monopod/internal/controllers/namespace"
 	"monopod.dev/monopod/internal/controllers/nodelifecycle"
 	"monopod.dev/monopod/internal/controllers/podgc"
@@ -34,6 +36,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
+	"monopod.dev/monopod/internal/controllers/ttl"
 )
 
 // userAgent is the role's name at the API server.
@@ -211,6 +214,15 @@ func late() []controller {
 			Client: s.client, Sets: apps.DaemonSets(), Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Revisions: apps.ControllerRevisions(),
 			Events: s.recorder("daemonset-controller"), Log: log,
 		})
+	}}, {Job, func(s *shared, log *slog.Logger) (runner, error) {
+		return job.New(job.Config{
+			Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("job-controller"), Log: log,
+		})
+	}}, {TTLAfterFinished, func(s *shared, log *slog.Logger) (runner, error) {
+		return ttl.New(ttl.Config{Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Log: log})
+	}}, {CronJob, func(s *shared, log *slog.Logger) (runner, error) {
+		batch := s.informers.Batch().V1()
+		return cronjob.New(cronjob.Config{Client: s.client, CronJobs: batch.CronJobs(), Jobs: batch.Jobs(), Events: s.recorder("cronjob-controller"), Log: log})
 	}}}
 }
 

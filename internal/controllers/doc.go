@@ -5,6 +5,7 @@
 //   - endpoints says of services which pods they lead to;
 //   - deployment moves pods from one template to the next, replicaset and replication-controller keep as many as are asked for;
 //   - statefulset keeps pods whose names stay, daemonset one on each node;
+//   - job runs the pods of jobs, ttl-after-finished deletes jobs that have finished, cronjob makes them at their times;
 //   - namespace empties namespaces that are deleted;
 //   - garbage-collector deletes objects whose owners are gone;
 //   - certificates approves and signs certificate signing requests of the kubelet's signers;

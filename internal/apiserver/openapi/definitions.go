@@ -11,6 +11,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/openapi/authentication"
 	"monopod.dev/monopod/internal/apiserver/openapi/authorization"
 	"monopod.dev/monopod/internal/apiserver/openapi/autoscaling"
+	"monopod.dev/monopod/internal/apiserver/openapi/batch"
 	"monopod.dev/monopod/internal/apiserver/openapi/certificates"
 	"monopod.dev/monopod/internal/apiserver/openapi/coordination"
 	"monopod.dev/monopod/internal/apiserver/openapi/core"
@@ -33,6 +34,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		authentication.GetOpenAPIDefinitions,
 		authorization.GetOpenAPIDefinitions,
 		autoscaling.GetOpenAPIDefinitions,
+		batch.GetOpenAPIDefinitions,
 		certificates.GetOpenAPIDefinitions,
 		coordination.GetOpenAPIDefinitions,
 		core.GetOpenAPIDefinitions,

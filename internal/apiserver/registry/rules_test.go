@@ -44,6 +44,10 @@ func rulesOf[T resource.Object, L runtime.Object](of resource.Of[T, L]) rules {
 		if of.Default != nil {
 			of.Default(obj)
 		}
+		obj.SetUID("u")
+		if of.Prepare != nil {
+			of.Prepare(obj)
+		}
 		return obj
 	}
 	return func(t *testing.T, object, old string) field.ErrorList {
@@ -58,6 +62,22 @@ func rulesOf[T resource.Object, L runtime.Object](of resource.Of[T, L]) rules {
 	}
 }
 
+// ruleCase is an object that is new, or replaces old where that is not empty, and the start of the only error; empty: there is none.
+type ruleCase struct {
+	rules             rules
+	object, old, want string
+}
+
+func (tc ruleCase) check(t *testing.T) {
+	errs := tc.rules(t, tc.object, tc.old)
+	switch {
+	case tc.want == "" && len(errs) > 0:
+		t.Errorf("refused: %v", errs)
+	case tc.want != "" && (len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), tc.want)):
+		t.Errorf("errors %v, want one that begins with %q", errs, tc.want)
+	}
+}
+
 func TestRules(t *testing.T) {
 	class, handler := rulesOf(priorityclass.Resource()), rulesOf(runtimeclass.Resource())
 	slice, ep := rulesOf(endpointslice.Resource()), rulesOf(endpoints.Resource())
@@ -69,12 +89,7 @@ func TestRules(t *testing.T) {
 	// with is the specification of a workload with more fields than it must have, of the ways to give them.
 	const selector, made = "selector: {matchLabels: {a: b}}", "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}"
 	with := func(more string) string { return "spec: {" + selector + ", " + made + more + "}" }
-	for name, tc := range map[string]struct {
-		rules  rules
-		object string
-		old    string // empty: the object is new
-		want   string // the start of the only error; empty: none
-	}{
+	for name, tc := range map[string]ruleCase{
 		"class":                      {class, "value: 5", "", ""},
 		"class, negative":            {class, "value: -5", "", ""},
 		"class, too high":            {class, "value: 1000000001", "", "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"},
@@ -247,14 +262,6 @@ func TestRules(t *testing.T) {
 		"the class changes":            {svc, "spec: {type: LoadBalancer, ports: [{port: 80}], loadBalancerClass: a.b/c}", "spec: {type: LoadBalancer, ports: [{port: 80}]}", "spec.loadBalancerClass: Invalid value"},
 		"slice changes its kind":       {slice, "{addressType: IPv6, endpoints: []}", "{addressType: IPv4, endpoints: []}", "addressType: Invalid value"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			errs := tc.rules(t, tc.object, tc.old)
-			switch {
-			case tc.want == "" && len(errs) > 0:
-				t.Errorf("refused: %v", errs)
-			case tc.want != "" && (len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), tc.want)):
-				t.Errorf("errors %v, want one that begins with %q", errs, tc.want)
-			}
-		})
+		t.Run(name, tc.check)
 	}
 }

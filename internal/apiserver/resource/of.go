@@ -128,7 +128,12 @@ func (o Of[T, L]) Uncached() bool { return o.NotCached }
 // Rights implements Resource.
 func (o Of[T, L]) Rights() []Right {
 	var all []Right
+	groups := map[string]bool{}
 	for _, at := range o.Served() {
+		if groups[at.Group] { // in another version
+			continue
+		}
+		groups[at.Group] = true
 		all = append(all, rights(at.Group, o.Plural, o.ReadBy, o.WrittenBy)...)
 		for _, r := range o.Grants {
 			r.Group, r.Resource = at.Group, o.Plural

@@ -98,5 +98,5 @@ func (ruled[T, L]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Obj
 
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (r ruled[T, L]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return Reset(fieldpath.APIVersion(r.of.GroupVersion().String()), r.rules.Resets...)
+	return r.of.resets(r.rules.Resets...)
 }

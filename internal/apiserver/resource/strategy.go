@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -165,7 +166,16 @@ func (s strategy[T, L]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set
 	if s.of.Status == nil {
 		return nil
 	}
-	return Reset(fieldpath.APIVersion(s.of.GroupVersion().String()), "status")
+	return s.of.resets("status")
+}
+
+// resets names fields that are reset in whatever version they are written.
+func (o *Of[T, L]) resets(names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
+	all := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, at := range o.Served() {
+		maps.Copy(all, Reset(fieldpath.APIVersion(at.GroupVersion().String()), names...))
+	}
+	return all
 }
 
 // Reset names fields of a version that a strategy resets, as paths below the object: Reset("v1", "status", "metadata.labels").

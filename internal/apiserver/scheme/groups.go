@@ -5,6 +5,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +37,11 @@ func groups() []group {
 		{appsv1.SchemeGroupVersion, appsv1.AddToScheme, nil},
 		{authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, nil},
 		{authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme, nil},
+		{autoscalingv2.SchemeGroupVersion, autoscalingv2.AddToScheme, []runtime.Object{
+			&autoscalingv2.HorizontalPodAutoscaler{}, &autoscalingv2.HorizontalPodAutoscalerList{}, &autoscalingv1.Scale{},
+		}},
 		{autoscalingv1.SchemeGroupVersion, autoscalingv1.AddToScheme, nil},
+		{batchv1.SchemeGroupVersion, batchv1.AddToScheme, nil},
 		{certificatesv1.SchemeGroupVersion, certificatesv1.AddToScheme, nil},
 		{coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme, nil},
 		{discoveryv1.SchemeGroupVersion, discoveryv1.AddToScheme, nil},

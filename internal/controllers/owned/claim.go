@@ -49,6 +49,8 @@ func ClaimThose[T metav1.Object](owner metav1.Object, are func(T) bool, dependen
 type Claimer[T metav1.Object] struct {
 	// Kind is that of the owner.
 	Kind schema.GroupVersionKind
+	// Finalizer is one that dependents have for as long as they are the owner's; empty: there is none.
+	Finalizer string
 	// Live reads the owner from the API server, not from a cache.
 	Live func(ctx context.Context) (metav1.Object, error)
 	// Patch patches a dependent.
@@ -71,7 +73,7 @@ func (c Claimer[T]) Claim(ctx context.Context, owner metav1.Object, claims Claim
 		}
 	}
 	for _, dependent := range claims.Adopt {
-		adopted, err := c.patch(ctx, dependent, adoption(metav1.NewControllerRef(owner, c.Kind), dependent.GetUID()))
+		adopted, err := c.patch(ctx, dependent, c.adoption(metav1.NewControllerRef(owner, c.Kind), dependent.GetUID()))
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -82,7 +84,7 @@ func (c Claimer[T]) Claim(ctx context.Context, owner metav1.Object, claims Claim
 	}
 	for _, dependent := range claims.Release {
 		// Invalid: it has another UID, or is not the owner's any more.
-		if _, err := c.patch(ctx, dependent, release(owner.GetUID(), dependent.GetUID())); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
+		if _, err := c.patch(ctx, dependent, c.release(owner.GetUID(), dependent.GetUID())); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
 			return nil, fmt.Errorf("release %s/%s: %w", dependent.GetNamespace(), dependent.GetName(), err)
 		}
 	}
@@ -104,10 +106,18 @@ func (c Claimer[T]) patch(ctx context.Context, dependent T, change any) (T, erro
 
 // The patches name the dependent's UID, so that they change no other one of its name.
 
-func adoption(owner *metav1.OwnerReference, uid types.UID) any {
-	return map[string]any{"metadata": map[string]any{"uid": uid, "ownerReferences": []any{owner}}}
+func (c Claimer[T]) adoption(owner *metav1.OwnerReference, uid types.UID) any {
+	change := map[string]any{"uid": uid, "ownerReferences": []any{owner}}
+	if c.Finalizer != "" {
+		change["finalizers"] = []string{c.Finalizer}
+	}
+	return map[string]any{"metadata": change}
 }
 
-func release(owner, uid types.UID) any {
-	return map[string]any{"metadata": map[string]any{"uid": uid, "ownerReferences": []any{map[string]any{"$patch": "delete", "uid": owner}}}}
+func (c Claimer[T]) release(owner, uid types.UID) any {
+	change := map[string]any{"uid": uid, "ownerReferences": []any{map[string]any{"$patch": "delete", "uid": owner}}}
+	if c.Finalizer != "" {
+		change["$deleteFromPrimitiveList/finalizers"] = []string{c.Finalizer}
+	}
+	return map[string]any{"metadata": change}
 }

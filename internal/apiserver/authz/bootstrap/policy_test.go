@@ -9,13 +9,17 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
+	"monopod.dev/monopod/internal/apiserver/registry/cronjob"
 	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
 	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
+	"monopod.dev/monopod/internal/apiserver/registry/horizontalpodautoscaler"
+	"monopod.dev/monopod/internal/apiserver/registry/job"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
+	"monopod.dev/monopod/internal/apiserver/registry/poddisruptionbudget"
 	"monopod.dev/monopod/internal/apiserver/registry/rbac"
 	"monopod.dev/monopod/internal/apiserver/registry/replicaset"
 	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
@@ -27,7 +31,8 @@ import (
 
 func served() (rights []resource.Right) {
 	all := append(rbac.Resources(rbac.Guard{}), configmap.Resource(), event.Resource(), lease.Resource(), namespace.Resource(), node.Resource(nil, nil),
-		pod.Resource(pod.Config{}), secret.Resource(), service.Resource(nil, nil), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource(), statefulset.Resource(), daemonset.Resource())
+		pod.Resource(pod.Config{}), secret.Resource(), service.Resource(nil, nil), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource(), statefulset.Resource(), daemonset.Resource(),
+		job.Resource(), cronjob.Resource(), poddisruptionbudget.Resource(), horizontalpodautoscaler.Resource())
 	for _, r := range all {
 		rights = append(rights, r.Rights()...)
 	}
@@ -77,7 +82,8 @@ func TestUsersRoles(t *testing.T) {
 		"view": {
 			may: []string{"get pods", "watch pods/log", "list pods/status", "get configmaps", "list namespaces", "list events", "list events.k8s.io/events", "get namespaces/status",
 				"list metrics.k8s.io/pods", "watch apps/deployments", "get apps/deployments/scale", "get apps/replicasets/status", "get replicationcontrollers/scale",
-				"list apps/statefulsets", "get apps/statefulsets/scale", "get apps/daemonsets/status"},
+				"list apps/statefulsets", "get apps/statefulsets/scale", "get apps/daemonsets/status",
+				"list batch/jobs", "get batch/cronjobs/status", "watch policy/poddisruptionbudgets", "get autoscaling/horizontalpodautoscalers/status"},
 			mayNot: []string{"get secrets", "create pods", "create pods/exec", "get pods/exec", "get nodes", "update configmaps", "list roles",
 				"get coordination.k8s.io/leases", "delete namespaces", "update pods/status", "get services/proxy", "update apps/deployments", "patch apps/deployments/scale"},
 		},
@@ -85,9 +91,11 @@ func TestUsersRoles(t *testing.T) {
 			may: []string{"get pods", "list secrets", "patch secrets", "create pods", "deletecollection pods", "create pods/exec", "get pods/portforward",
 				"create pods/attach", "create pods/eviction", "get services/proxy", "create services/proxy", "update coordination.k8s.io/leases", "create events",
 				"deletecollection apps/deployments", "patch apps/deployments/scale", "update apps/replicasets/scale", "update replicationcontrollers/scale", "create replicationcontrollers",
-				"patch apps/statefulsets/scale", "delete apps/daemonsets"},
+				"patch apps/statefulsets/scale", "delete apps/daemonsets",
+				"create batch/jobs", "deletecollection batch/cronjobs", "create policy/poddisruptionbudgets", "patch autoscaling/horizontalpodautoscalers"},
 			mayNot: []string{"list rbac.authorization.k8s.io/roles", "update pods/status", "patch pods/ephemeralcontainers", "get pods/ephemeralcontainers", "create pods/binding", "create namespaces", "update nodes",
-				"update apps/deployments/status", "patch replicationcontrollers/status", "update apps/daemonsets/scale"},
+				"update apps/deployments/status", "patch replicationcontrollers/status", "update apps/daemonsets/scale",
+				"update batch/jobs/status", "patch policy/poddisruptionbudgets/status", "update autoscaling/horizontalpodautoscalers/status"},
 		},
 		"admin": {
 			may: []string{"get pods", "patch secrets", "create rbac.authorization.k8s.io/roles", "delete rbac.authorization.k8s.io/rolebindings"},
@@ -116,7 +124,7 @@ func TestUsersRoles(t *testing.T) {
 func allows(rules []rbacv1.PolicyRule, what string) bool {
 	verb, resource, _ := strings.Cut(what, " ")
 	group := ""
-	if before, after, ok := strings.Cut(resource, "/"); ok && (strings.Contains(before, ".") || before == "apps") {
+	if before, after, ok := strings.Cut(resource, "/"); ok && (strings.Contains(before, ".") || slices.Contains([]string{"apps", "autoscaling", "batch", "policy"}, before)) {
 		group, resource = before, after
 	}
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {

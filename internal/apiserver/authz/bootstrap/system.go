@@ -122,6 +122,10 @@ func (p *Policy) controllers() {
 			on("list watch create delete patch", core, "pods"), on("create", core, "pods/binding"),
 			on("get list watch create update delete patch", "apps", "controllerrevisions"), tell(),
 		},
+		"cronjob-controller": {
+			on("get list watch update", "batch", "cronjobs"), on("get list watch create update delete patch", "batch", "jobs"),
+			on("update", "batch", "cronjobs/status cronjobs/finalizers"), on("list watch delete", core, "pods"), tell(),
+		},
 		"deployment-controller": {
 			on("get list watch update", "apps", "deployments"), on("update", "apps", "deployments/status deployments/finalizers"),
 			on("get list watch create update patch delete", "apps", "replicasets"), on("get list watch update", core, "pods"), tell(),
@@ -138,6 +142,10 @@ func (p *Policy) controllers() {
 			on("get list watch create update delete", discovery, "endpointslices"), tell(),
 		},
 		"generic-garbage-collector": {on("get list watch patch update delete", everyGroup, "*"), tell()},
+		"job-controller": {
+			on("get list watch update patch", "batch", "jobs"), on("update", "batch", "jobs/status jobs/finalizers"),
+			on("list watch create delete patch", core, "pods"), tell(),
+		},
 		"namespace-controller": {
 			on("get list watch delete", core, "namespaces"), on("update", core, "namespaces/finalize namespaces/status"),
 			on("get list watch delete deletecollection", everyGroup, "*"),
@@ -155,14 +163,15 @@ func (p *Policy) controllers() {
 			on("get list watch update", core, "replicationcontrollers"), on("update", core, "replicationcontrollers/status replicationcontrollers/finalizers"),
 			on("list watch create delete patch", core, "pods"), tell(),
 		},
-		"root-ca-cert-publisher":     {on("create update", core, "configmaps"), tell()},
-		"service-account-controller": {on("create", core, "serviceaccounts"), tell()},
 		"statefulset-controller": {
 			on("get list watch", "apps", "statefulsets"), on("update", "apps", "statefulsets/status statefulsets/finalizers"),
 			on("get list watch create update delete patch", core, "pods"), on("update", core, "pods/finalizers"),
 			on("get list watch create update delete patch", "apps", "controllerrevisions"),
 			on("get list watch create update delete", core, "persistentvolumeclaims"), tell(),
 		},
+		"root-ca-cert-publisher":        {on("create update", core, "configmaps"), tell()},
+		"service-account-controller":    {on("create", core, "serviceaccounts"), tell()},
+		"ttl-after-finished-controller": {on("get list watch delete", "batch", "jobs"), tell()},
 	} {
 		p.clusterRole(controller+name, nil, rules...)
 		p.bindCluster(controller+name, account(name))

@@ -20,11 +20,12 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// EvictionREST is the storage of pods/eviction: creating an Eviction deletes the pod, after it got the condition DisruptionTarget. There are no
-// PodDisruptionBudgets that could forbid it.
+// EvictionREST is the storage of pods/eviction: creating an Eviction deletes the pod, after it got the condition DisruptionTarget, if the
+// PodDisruptionBudget that is about it lets it go.
 type EvictionREST struct {
-	pods   *REST
-	status *resource.PartREST
+	pods    *REST
+	status  *resource.PartREST
+	budgets Budgets
 }
 
 var (
@@ -68,16 +69,72 @@ func (r *EvictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 			return nil, err
 		}
 	}
-	if !dryrun.IsDryRun(deletion.DryRun) {
-		if err := r.mark(ctx, name, deletion); err != nil {
-			return nil, err
+	for range maxLooks {
+		var again bool
+		if again, err = r.evict(ctx, name, deletion); !again {
+			break
 		}
 	}
-	// Who may evict pods need not be allowed to delete them.
-	if _, _, err := r.pods.Delete(ctx, name, rest.ValidateAllObjectFunc, deletion); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return &metav1.Status{Status: metav1.StatusSuccess}, nil
+}
+
+// maxLooks is how often a pod is looked at anew that has changed between the look and the deletion.
+const maxLooks = 20
+
+// evict looks at a pod and lets it go, if it may. again: it has changed since it was looked at, and nothing was done.
+func (r *EvictionREST) evict(ctx context.Context, name string, deletion *metav1.DeleteOptions) (again bool, err error) {
+	pod, err := resource.Get[*corev1.Pod](ctx, r.pods, "pod", name, &metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	if err := meets(pod, deletion.Preconditions); err != nil {
+		return false, err
+	}
+	leave, err := r.permit(ctx, pod, deletion.DryRun)
+	if err != nil {
+		return false, err
+	}
+	deletion, given := deletion.DeepCopy(), hasVersion(deletion.Preconditions)
+	if leave.pinned && !given {
+		if deletion.Preconditions == nil {
+			deletion.Preconditions = &metav1.Preconditions{}
+		}
+		deletion.Preconditions.ResourceVersion = &pod.ResourceVersion
+	}
+	if !dryrun.IsDryRun(deletion.DryRun) {
+		err = r.mark(ctx, name, deletion)
+	}
+	if err == nil {
+		// Who may evict pods need not be allowed to delete them.
+		_, _, err = r.pods.Delete(ctx, name, rest.ValidateAllObjectFunc, deletion)
+	}
+	if leave.pinned && !given && apierrors.IsConflict(err) {
+		if leave.budget != "" {
+			return false, tooSoon(leave.budget)
+		}
+		return true, err
+	}
+	return false, err
+}
+
+func hasVersion(wanted *metav1.Preconditions) bool {
+	return wanted != nil && wanted.ResourceVersion != nil
+}
+
+// meets: the pod is the one that the preconditions are about.
+func meets(pod *corev1.Pod, wanted *metav1.Preconditions) error {
+	if wanted != nil && wanted.UID != nil && *wanted.UID != "" && *wanted.UID != pod.UID {
+		return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). "+
+			"The object might have been deleted and then recreated", *wanted.UID, pod.UID))
+	}
+	if wanted != nil && wanted.ResourceVersion != nil && *wanted.ResourceVersion != "" && *wanted.ResourceVersion != pod.ResourceVersion {
+		return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the "+
+			"ResourceVersion in record (%s). The object might have been modified", *wanted.ResourceVersion, pod.ResourceVersion))
+	}
+	return nil
 }
 
 // deletionOf are the options with which the pod is deleted. A dry run may be asked for in either place.
@@ -104,13 +161,8 @@ func (r *EvictionREST) mark(ctx context.Context, name string, deletion *metav1.D
 	wanted := deletion.Preconditions
 	change := func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		pod := old.(*corev1.Pod).DeepCopy()
-		if wanted != nil && wanted.UID != nil && *wanted.UID != "" && *wanted.UID != pod.UID {
-			return nil, apierrors.NewConflict(corev1.Resource("pods"), name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). "+
-				"The object might have been deleted and then recreated", *wanted.UID, pod.UID))
-		}
-		if wanted != nil && wanted.ResourceVersion != nil && *wanted.ResourceVersion != "" && *wanted.ResourceVersion != pod.ResourceVersion {
-			return nil, apierrors.NewConflict(corev1.Resource("pods"), name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the "+
-				"ResourceVersion in record (%s). The object might have been modified", *wanted.ResourceVersion, pod.ResourceVersion))
+		if err := meets(pod, wanted); err != nil {
+			return nil, err
 		}
 		pods.SetCondition(&pod.Status, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
@@ -122,7 +174,7 @@ func (r *EvictionREST) mark(ctx context.Context, name string, deletion *metav1.D
 	if err != nil {
 		return err
 	}
-	if wanted != nil && wanted.ResourceVersion != nil {
+	if hasVersion(wanted) {
 		deletion.Preconditions.ResourceVersion = &obj.(*corev1.Pod).ResourceVersion
 	}
 	return nil

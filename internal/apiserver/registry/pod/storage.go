@@ -36,6 +36,8 @@ type Config struct {
 	Agents Agents
 	// Authorizer is that of the server: some requests for a subresource need more than their own verb.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Budgets says which evictions of pods are too many.
+	Budgets Budgets
 	// Timeline remembers when pods were made and bound; nil: nobody does.
 	Timeline *timeline.Recorder
 }
@@ -71,7 +73,7 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 		Pod:         objects,
 		Status:      status,
 		Binding:     &BindingREST{store, cfg.Timeline},
-		Eviction:    &EvictionREST{objects, status},
+		Eviction:    &EvictionREST{objects, status, cfg.Budgets},
 		Ephemeral:   newEphemeralContainersREST(store, s),
 		Log:         &LogREST{locator: locator},
 		Exec:        &ExecREST{connector},

@@ -44,11 +44,11 @@ func IsZero(share *intstr.IntOrString) bool {
 	return share.IntVal == 0
 }
 
-// percent is the number of a percentage, 0 for what is none.
+// percent is the number of a percentage, 0 for what is none, and the largest there is for one that is larger.
 func percent(s string) int {
-	n, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
-	if err != nil || len(utilvalidation.IsValidPercent(s)) > 0 {
+	if len(utilvalidation.IsValidPercent(s)) > 0 {
 		return 0
 	}
+	n, _ := strconv.Atoi(strings.TrimSuffix(s, "%"))
 	return n
 }

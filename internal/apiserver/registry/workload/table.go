@@ -10,21 +10,25 @@ import (
 
 // ContainerColumns tell of the containers of a template, which may be nil.
 func ContainerColumns[T resource.Object](wide bool, template func(obj T) *corev1.PodTemplateSpec) []resource.Column[T] {
-	each := func(say func(*corev1.Container) string) func(T) any {
-		return func(obj T) any {
-			var all []string
-			if t := template(obj); t != nil {
-				for i := range t.Spec.Containers {
-					all = append(all, say(&t.Spec.Containers[i]))
-				}
-			}
-			return strings.Join(all, ",")
-		}
+	cell := func(which int) func(T) any {
+		return func(obj T) any { return ContainerCells(template(obj))[which] }
 	}
 	return []resource.Column[T]{
-		{Name: "Containers", Wide: wide, Doc: "Names of each container in the template.", Value: each(func(c *corev1.Container) string { return c.Name })},
-		{Name: "Images", Wide: wide, Doc: "Images referenced by each container in the template.", Value: each(func(c *corev1.Container) string { return c.Image })},
+		{Name: "Containers", Wide: wide, Doc: "Names of each container in the template.", Value: cell(0)},
+		{Name: "Images", Wide: wide, Doc: "Images referenced by each container in the template.", Value: cell(1)},
 	}
+}
+
+// ContainerCells are the cells of ContainerColumns, for a table whose rows are made as a whole.
+func ContainerCells(template *corev1.PodTemplateSpec) [2]string {
+	var names, images []string
+	if template != nil {
+		for i := range template.Spec.Containers {
+			names = append(names, template.Spec.Containers[i].Name)
+			images = append(images, template.Spec.Containers[i].Image)
+		}
+	}
+	return [2]string{strings.Join(names, ","), strings.Join(images, ",")}
 }
 
 // Count is a column with a number.

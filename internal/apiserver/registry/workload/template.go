@@ -58,6 +58,11 @@ func ValidateTemplate(template, old *corev1.PodTemplateSpec, selects labels.Sele
 	return append(errs, added(template, old, func(t *corev1.PodTemplateSpec) field.ErrorList { return validateTemplate(t, kind, path) })...)
 }
 
+// ValidatePods tells what is wrong with a template whatever it is of. old is as it is for ValidateTemplate.
+func ValidatePods(template, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	return added(template, old, func(t *corev1.PodTemplateSpec) field.ErrorList { return validation.Template(t, path) })
+}
+
 func validateTemplate(template *corev1.PodTemplateSpec, kind string, path *field.Path) field.ErrorList {
 	errs, spec := validation.Template(template, path), path.Child("spec")
 	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {

@@ -1,0 +1,227 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	batchinformers "k8s.io/client-go/informers/batch/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	batchlisters "k8s.io/client-go/listers/batch/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/controllers/queue"
+)
+
+var kind = batchv1.SchemeGroupVersion.WithKind("Job")
+
+const (
+	// workers is how many jobs, and how many pods that have lost theirs, are worked on at a time.
+	workers = 5
+	// behind is after which time a job is looked at again whose writes the caches do not show. The event that shows them comes long before.
+	behind = time.Second
+)
+
+// Config is what a Controller needs.
+type Config struct {
+	Client kubernetes.Interface
+	// Jobs and Pods are watched by others, too; who made the Controller starts them.
+	Jobs   batchinformers.JobInformer
+	Pods   coreinformers.PodInformer
+	Events record.EventRecorder
+	Log    *slog.Logger
+}
+
+// Controller runs the pods of jobs. See the package's documentation.
+type Controller struct {
+	config  Config
+	jobs    batchlisters.JobLister
+	pods    cache.SharedIndexInformer
+	control owned.Pods
+	// jobCache and podCache say what was seen of jobs and pods.
+	jobCache, podCache owned.Versioned
+	unseen             owned.Unseen
+	queue              *queue.Queue[cache.ObjectName]
+	// orphans are pods that may have a finalizer and no job that would take it off.
+	orphans *queue.Queue[cache.ObjectName]
+	known   []cache.DoneChecker
+	now     func() time.Time
+
+	mu sync.Mutex
+	// freed are the pods whose finalizer was taken off, until the cache shows it.
+	freed map[types.UID]struct{}
+	// histories are those of jobs that run.
+	histories map[cache.ObjectName]history
+}
+
+// history is how a job of a UID has failed.
+type history struct {
+	of       types.UID
+	failures Failures
+}
+
+// New returns a Controller that does nothing until it is run.
+func New(config Config) (*Controller, error) {
+	c := &Controller{
+		config: config, jobs: config.Jobs.Lister(), pods: config.Pods.Informer(),
+		jobCache: config.Jobs.Informer().GetIndexer(), podCache: config.Pods.Informer().GetIndexer(),
+		queue: queue.New[cache.ObjectName](), orphans: queue.New[cache.ObjectName](), now: time.Now,
+		freed: map[types.UID]struct{}{}, histories: map[cache.ObjectName]history{},
+	}
+	c.control = owned.Pods{Client: config.Client, Events: config.Events, Cache: c.podCache, Unseen: &c.unseen}
+	// The pods' handler comes first, so that freed is right when an owner is looked at.
+	freed, err := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: c.podChanged, DeleteFunc: c.podGone, UpdateFunc: func(old, now any) {
+			if was, ok := old.(*corev1.Pod); ok && was.UID != now.(*corev1.Pod).UID {
+				c.podGone(was)
+			}
+			c.podChanged(now)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	dependents, err := owned.Dependents{Kind: kind, Look: c.queue.Add, Orphan: c.orphan, Unseen: &c.unseen}.Watch(c.pods)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := config.Jobs.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: c.jobChanged, UpdateFunc: func(_, obj any) { c.jobChanged(obj) }, DeleteFunc: c.jobGone,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch jobs: %w", err)
+	}
+	c.known = []cache.DoneChecker{freed.HasSyncedChecker(), dependents.HasSyncedChecker(), changed.HasSyncedChecker()}
+	return c, nil
+}
+
+// Run works until ctx ends, which is no error. A Controller is run once.
+func (c *Controller) Run(ctx context.Context) error {
+	cache.WaitFor(ctx, "", c.known...)
+	var all sync.WaitGroup
+	all.Go(func() {
+		c.orphans.Run(ctx, workers, c.release, func(name cache.ObjectName, err error) {
+			c.config.Log.Warn("a pod without a job keeps the finalizer of jobs, trying again", "namespace", name.Namespace, "pod", name.Name, "error", err)
+		})
+	})
+	c.queue.Run(ctx, workers, c.sync, func(name cache.ObjectName, err error) {
+		if !apierrors.IsConflict(err) {
+			c.config.Log.Warn("a job is not as it should be, trying again", "namespace", name.Namespace, "job", name.Name, "error", err)
+		}
+	})
+	all.Wait()
+	return nil
+}
+
+func (c *Controller) jobChanged(obj any) {
+	j, ok := obj.(*batchv1.Job)
+	if !ok {
+		return
+	}
+	c.queue.Add(cache.MetaObjectToName(j))
+	if Finished(j) != nil {
+		c.abandon(j)
+	}
+}
+
+func (c *Controller) jobGone(obj any) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	if j, ok := obj.(*batchv1.Job); ok {
+		c.queue.Add(cache.MetaObjectToName(j))
+		c.abandon(j)
+	}
+}
+
+// abandon has the pods of a job that has ended looked at that still have the finalizer.
+func (c *Controller) abandon(j *batchv1.Job) {
+	pods, err := owned.Of[*corev1.Pod](c.pods, j.UID)
+	if err != nil {
+		c.config.Log.Error("the pods of a job that has ended cannot be told", "error", err)
+	}
+	for _, pod := range pods {
+		if tracked(pod) {
+			c.orphans.Add(cache.MetaObjectToName(pod))
+		}
+	}
+}
+
+func (c *Controller) podChanged(obj any) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	if tracked(pod) {
+		if !c.hasJob(pod) {
+			c.orphans.Add(cache.MetaObjectToName(pod))
+		}
+		return
+	}
+	c.shown(pod.UID)
+}
+
+func (c *Controller) podGone(obj any) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	if pod, ok := obj.(*corev1.Pod); ok {
+		c.shown(pod.UID)
+	}
+}
+
+func (c *Controller) shown(pod types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.freed, pod)
+}
+
+// hasJob says whether the cache has a job that takes care of a pod's finalizer, or whose pods are somebody else's care.
+func (c *Controller) hasJob(pod *corev1.Pod) bool {
+	of := metav1.GetControllerOfNoCopy(pod)
+	if of == nil {
+		return false
+	}
+	if of.Kind != kind.Kind || of.APIVersion != batchv1.SchemeGroupVersion.String() {
+		return true
+	}
+	j, err := c.jobs.Jobs(pod.Namespace).Get(of.Name)
+	return err == nil && j.UID == of.UID && keepsFinalizers(j)
+}
+
+// keepsFinalizers: the pods of a job have a finalizer that its controller takes off.
+func keepsFinalizers(j *batchv1.Job) bool { return Finished(j) == nil || !ours(j) }
+
+// ours says whether a job is for this controller to manage.
+func ours(j *batchv1.Job) bool {
+	return j.Spec.ManagedBy == nil || *j.Spec.ManagedBy == batchv1.JobControllerName
+}
+
+// orphan has those jobs looked at that could take a pod over.
+func (c *Controller) orphan(pod metav1.Object) {
+	if len(pod.GetLabels()) == 0 {
+		return
+	}
+	all, err := c.jobs.Jobs(pod.GetNamespace()).List(labels.Everything())
+	if err != nil {
+		c.config.Log.Error("who could have a pod cannot be told", "error", err)
+		return
+	}
+	for _, j := range all {
+		selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.GetLabels())) {
+			c.queue.Add(cache.MetaObjectToName(j))
+		}
+	}
+}

@@ -20,11 +20,13 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/aggregate"
+	"monopod.dev/monopod/internal/controllers/autoscaler"
 	"monopod.dev/monopod/internal/controllers/binder"
 	"monopod.dev/monopod/internal/controllers/certificates"
 	"monopod.dev/monopod/internal/controllers/cronjob"
 	"monopod.dev/monopod/internal/controllers/daemonset"
 	"monopod.dev/monopod/internal/controllers/deployment"
+	"monopod.dev/monopod/internal/controllers/disruption"
 	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/job"
@@ -33,6 +35,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/podgc"
 	"monopod.dev/monopod/internal/controllers/replicas"
 	"monopod.dev/monopod/internal/controllers/rootca"
+	"monopod.dev/monopod/internal/controllers/scales"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
@@ -223,6 +226,17 @@ func late() []controller {
 	}}, {CronJob, func(s *shared, log *slog.Logger) (runner, error) {
 		batch := s.informers.Batch().V1()
 		return cronjob.New(cronjob.Config{Client: s.client, CronJobs: batch.CronJobs(), Jobs: batch.Jobs(), Events: s.recorder("cronjob-controller"), Log: log})
+	}}, {Disruption, func(s *shared, log *slog.Logger) (runner, error) {
+		apps, core := s.informers.Apps().V1(), s.informers.Core().V1()
+		return disruption.New(disruption.Config{
+			Client: s.client, Budgets: s.informers.Policy().V1().PodDisruptionBudgets(), Pods: core.Pods(), Deployments: apps.Deployments(), Sets: apps.ReplicaSets(),
+			Stateful: apps.StatefulSets(), Controllers: core.ReplicationControllers(), Scales: s.scales, Events: s.recorder("controllermanager"), Log: log,
+		})
+	}}, {Autoscaler, func(s *shared, log *slog.Logger) (runner, error) {
+		return autoscaler.New(autoscaler.Config{
+			Client: s.client, Autoscalers: s.informers.Autoscaling().V2().HorizontalPodAutoscalers(), Pods: s.informers.Core().V1().Pods(),
+			Scales: s.scales, Metrics: s.metrics, Events: s.recorder("horizontal-pod-autoscaler"), Log: log,
+		})
 	}}}
 }
 
@@ -232,6 +246,8 @@ type shared struct {
 	metadata  metadata.Interface
 	discovery *discovery.DiscoveryClient
 	informers informers.SharedInformerFactory
+	scales    *scales.Scales
+	metrics   *autoscaler.Client
 	authority certificates.Authority
 	events    record.EventBroadcaster
 	// ca is the authority of the API server's own certificate, as PEM.
@@ -261,6 +277,12 @@ func (c *Controllers) share() (*shared, error) {
 	}
 	if s.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, connection); err != nil {
 		return nil, fmt.Errorf("controllers: client of %s: %w", config.Host, err)
+	}
+	if s.scales, err = scales.New(config, connection, s.discovery); err != nil {
+		return nil, fmt.Errorf("controllers: %w", err)
+	}
+	if s.metrics, err = autoscaler.NewClient(config, connection, s.discovery, s.scales.Mapper()); err != nil {
+		return nil, fmt.Errorf("controllers: %w", err)
 	}
 	s.informers = informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTransform(withoutManagedFields))
 	return s, nil

@@ -6,6 +6,8 @@
 //   - deployment moves pods from one template to the next, replicaset and replication-controller keep as many as are asked for;
 //   - statefulset keeps pods whose names stay, daemonset one on each node;
 //   - job runs the pods of jobs, ttl-after-finished deletes jobs that have finished, cronjob makes them at their times;
+//   - horizontalpodautoscaler changes how many pods there are by what they use;
+//   - disruption says how many pods of a budget may be evicted;
 //   - namespace empties namespaces that are deleted;
 //   - garbage-collector deletes objects whose owners are gone;
 //   - certificates approves and signs certificate signing requests of the kubelet's signers;

@@ -20,9 +20,9 @@ func (p *Policy) own() {
 	bind(prefix+"system:kube-scheduler", "system:kube-scheduler")
 	for _, name := range []string{
 		"certificate-controller", "clusterrole-aggregation-controller", "cronjob-controller", "daemon-set-controller", "deployment-controller",
-		"endpoint-controller", "endpointslice-controller", "endpointslicemirroring-controller", "generic-garbage-collector", "job-controller",
-		"namespace-controller", "node-controller", "pod-garbage-collector", "replicaset-controller", "replication-controller", "root-ca-cert-publisher",
-		"service-account-controller", "statefulset-controller", "ttl-after-finished-controller",
+		"disruption-controller", "endpoint-controller", "endpointslice-controller", "endpointslicemirroring-controller", "generic-garbage-collector",
+		"horizontal-pod-autoscaler", "job-controller", "namespace-controller", "node-controller", "pod-garbage-collector", "replicaset-controller",
+		"replication-controller", "root-ca-cert-publisher", "service-account-controller", "statefulset-controller", "ttl-after-finished-controller",
 	} {
 		bind(prefix+controller+name, controller+name)
 	}

@@ -130,6 +130,10 @@ func (p *Policy) controllers() {
 			on("get list watch update", "apps", "deployments"), on("update", "apps", "deployments/status deployments/finalizers"),
 			on("get list watch create update patch delete", "apps", "replicasets"), on("get list watch update", core, "pods"), tell(),
 		},
+		"disruption-controller": {
+			on(read, "apps", "deployments replicasets statefulsets"), on(read, core, "replicationcontrollers"), on(read, "policy", "poddisruptionbudgets"),
+			on("update", "policy", "poddisruptionbudgets/status"), on("patch update", core, "pods/status"), on("get", everyGroup, "*/scale"), tell(),
+		},
 		"endpoint-controller": {
 			on(read, core, "services pods"), on("get list watch create update delete", core, "endpoints"), on("create", core, "endpoints/restricted"), tell(),
 		},
@@ -145,6 +149,10 @@ func (p *Policy) controllers() {
 		"job-controller": {
 			on("get list watch update patch", "batch", "jobs"), on("update", "batch", "jobs/status jobs/finalizers"),
 			on("list watch create delete patch", core, "pods"), tell(),
+		},
+		"horizontal-pod-autoscaler": {
+			on(read, "autoscaling", "horizontalpodautoscalers"), on("update", "autoscaling", "horizontalpodautoscalers/status"), on("get update", everyGroup, "*/scale"),
+			on("list watch", core, "pods"), on("list watch", "metrics.k8s.io", "pods"), on(read, "custom.metrics.k8s.io", "*"), on(read, "external.metrics.k8s.io", "*"), tell(),
 		},
 		"namespace-controller": {
 			on("get list watch delete", core, "namespaces"), on("update", core, "namespaces/finalize namespaces/status"),

@@ -108,9 +108,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.marked.Run(ctx, workers, c.unmark, c.failed("a pod keeps the condition DisruptionTarget although nobody deletes it, trying again"))
+		c.marked.Run(ctx, workers, c.unmark, c.failed("condition DisruptionTarget of a pod"))
 	}()
-	c.budgets.Run(ctx, workers, c.sync, c.failed("the status of a budget is not what it should be, trying again"))
+	c.budgets.Run(ctx, workers, c.sync, c.failed("status of a budget"))
 	<-ended
 	return nil
 }
@@ -118,7 +118,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) failed(what string) func(cache.ObjectName, error) {
 	return func(name cache.ObjectName, err error) {
 		if !apierrors.IsConflict(err) {
-			c.config.Log.Warn(what, "namespace", name.Namespace, "name", name.Name, "error", err)
+			c.config.Log.Warn("what is told of evictions is not what it should be, trying again", "what", what, "namespace", name.Namespace, "name", name.Name, "error", err)
 		}
 	}
 }

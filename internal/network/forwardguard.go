@@ -69,7 +69,7 @@ func (f *firewall) forwardRules(c *nftables.Chain, g forwardGuard) {
 		}
 		f.rule(c, fam.isFamily(),
 			f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpNeq), f.interfaceIs(expr.MetaKeyOIFNAME, expr.CmpOpNeq),
-			group(expr.MetaKeyIIFGROUP, expr.CmpOpNeq, bridgeGroup), group(expr.MetaKeyOIFGROUP, expr.CmpOpNeq, bridgeGroup),
+			group(expr.MetaKeyIIFGROUP, expr.CmpOpNeq, BridgeGroup), group(expr.MetaKeyOIFGROUP, expr.CmpOpNeq, BridgeGroup),
 			refused())
 	}
 }
@@ -102,7 +102,7 @@ func (f *firewall) othersForward(nodes bool) (bool, error) {
 // isNode says whether a table is another node's: it has the name of a bridge that is one.
 func (f *firewall) isNode(t *nftables.Table) bool {
 	link, err := f.bridge.nl.LinkByName(t.Name)
-	return err == nil && link.Attrs().Group == bridgeGroup
+	return err == nil && link.Attrs().Group == BridgeGroup
 }
 
 // guardOfAnotherNode says for which families another node of this host has a guard: it has switched forwarding on. With its

@@ -56,8 +56,8 @@ func (b *Bridge) ensureBridge() error {
 			return err
 		}
 	}
-	if link.Attrs().Group != bridgeGroup {
-		if err := b.nl.LinkSetGroup(link, bridgeGroup); err != nil {
+	if link.Attrs().Group != BridgeGroup {
+		if err := b.nl.LinkSetGroup(link, BridgeGroup); err != nil {
 			return err
 		}
 	}

@@ -50,14 +50,14 @@ const (
 // leavingGroup is the interface group of ports that are about to be deleted, whichever bridge of this host they are of.
 const leavingGroup = 0x6d706f64
 
-// bridgeGroup is the interface group of the bridges themselves, of all nodes of a host.
-const bridgeGroup = 0x6d706272
+// BridgeGroup is the interface group of the bridges themselves, of all nodes of a host.
+const BridgeGroup = 0x6d706272
 
 // PortGroup is the interface group of a bridge's ports.
 func PortGroup(bridge string) uint32 {
 	sum := sha256.Sum256([]byte("ports of " + bridge))
 	group := 0x6d000000 | binary.BigEndian.Uint32(sum[:])>>8
-	if group == leavingGroup || group == bridgeGroup {
+	if group == leavingGroup || group == BridgeGroup {
 		group++
 	}
 	return group

@@ -274,7 +274,7 @@ func (h *testHost) askUDP(c net.Conn, question string) string {
 // open opens the tables and makes them as they are wanted.
 func (h *testHost) open(all map[string]Service) *Table {
 	h.t.Helper()
-	return h.openWith(Bridge{Name: testBridge, PortGroup: network.PortGroup(testBridge)}, all)
+	return h.openWith(Bridge{Name: testBridge, PortGroup: network.PortGroup(testBridge), Group: network.BridgeGroup}, all)
 }
 
 func (h *testHost) openWith(b Bridge, all map[string]Service) *Table {

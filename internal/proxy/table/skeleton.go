@@ -18,7 +18,7 @@ import (
 //	chain prerouting  {
 //	    type nat hook prerouting priority dstnat + 5;
 //	    meta l4proto . ip daddr . th dport @limited4  meta l4proto . ip daddr . th dport . ip saddr != @allowed4  drop
-//	    iifname "<bridge>" goto inside;  ip saddr <range of pods> goto inside
+//	    iifname "<bridge>" goto inside;  iifgroup <bridges of nodes> accept;  ip saddr <range of pods> goto inside
 //	    goto outside
 //	}
 //	chain output      { type nat hook output priority dstnat + 5;  ... @limited4 ...; goto inside }
@@ -97,7 +97,9 @@ type site struct {
 	// group is the interface group of the bridge's ports, mac its hardware address: where they are known, frames between pods come by the host.
 	group uint32
 	mac   net.HardwareAddr
-	// ranges are of pods of this node that are not on the bridge.
+	// bridges is the interface group of all nodes' bridges; 0: there is none.
+	bridges uint32
+	// ranges are of pods of this node.
 	ranges []netip.Prefix
 }
 
@@ -145,6 +147,9 @@ func shapeOf(p site) *shape {
 	}
 	if p.bridge != "" {
 		s.rule(preroutingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), to(expr.VerdictGoto, insideChain))
+	}
+	if p.bridges != 0 {
+		s.rule(preroutingChain, isGroup(expr.MetaKeyIIFGROUP, expr.CmpOpEq, p.bridges), verdict(expr.VerdictAccept))
 	}
 	for _, r := range p.ranges {
 		f := families[familyOf(r.Addr())]

@@ -24,8 +24,8 @@ import (
 // Bridge is what connects pods to this host, where it is known.
 type Bridge struct {
 	Name string
-	// PortGroup is the interface group of its ports.
-	PortGroup uint32
+	// PortGroup is the interface group of its ports, Group that of such bridges, of all nodes of this host: others' pods have their own services.
+	PortGroup, Group uint32
 }
 
 // Config says what to keep, and where.
@@ -127,8 +127,8 @@ func (t *Table) Close() {
 	}
 }
 
-// Start makes the tables as they are wanted for these services, and no others, and watches over them from then on. ranges are those of pods of this node that
-// are not on the bridge. What the kernel refuses of a service is in the errors by the services' names; the others are served.
+// Start makes the tables as they are wanted for these services, and no others, and watches over them from then on. ranges are those of this node's pods, as far
+// as they are known. What the kernel refuses of a service is in the errors by the services' names; the others are served.
 func (t *Table) Start(ctx context.Context, ranges []netip.Prefix, all map[string]Service) (refused map[string]error, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,7 +243,7 @@ func (t *Table) tellLosers(ops operations) {
 	}
 }
 
-// SetRanges says which ranges pods of this node have that are not on the bridge.
+// SetRanges says which ranges pods of this node have.
 func (t *Table) SetRanges(ranges []netip.Prefix) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -79,7 +79,8 @@ func Up(ctx context.Context, o Options) (err error) {
 	if err := start.Wait(); err != nil {
 		return errors.Join(err, o.abandon(api, rt))
 	}
-	if err := api.Extend(ctx, rt.network.Gateways(ctx)); err != nil {
+	gateways := rt.network.Gateways(ctx)
+	if err := api.Extend(ctx, gateways); err != nil {
 		return errors.Join(err, o.abandon(api, rt))
 	}
 	made := o.deviceFolders()
@@ -92,6 +93,10 @@ func Up(ctx context.Context, o Options) (err error) {
 	// The roles stop in the order agent, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
 	kube := api.NodeConfig(o.Config.NodeName)
+	services, err := o.newProxy(ctx, kube, len(gateways) > 0)
+	if err != nil {
+		return errors.Join(err, o.abandon(api, rt))
+	}
 	down := o.newShutdown()
 	stages.run("admin", o.serveAdmin(facts{
 		api: api, runtime: rt, devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down),
@@ -99,15 +104,29 @@ func Up(ctx context.Context, o Options) (err error) {
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
 	stages.run("controllers", o.controllers(api, o.noteReady()))
+	if services != nil {
+		stages.run("proxy", func(ctx context.Context) error {
+			if !await(ctx, api.Ready()) {
+				return nil
+			}
+			return services.Run(ctx)
+		})
+	}
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) || !await(ctx, rt.server.Ready()) {
 			return nil
 		}
 		cert, key, clientCA := api.AgentServingFiles()
-		reached := api.Advertised()
+		// Pods reach the API as in any cluster, at the address of the service kubernetes, where packets for services are led.
+		var reached *netip.AddrPort
+		if at := api.Advertised(); services == nil || !at.IsValid() {
+			reached = &at
+		} else if !await(ctx, services.Ready()) {
+			return nil
+		}
 		// Whoever writes a log here rotates it too: runtime.logRotation.
-		return o.runAgent(ctx, kube, &reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{})
+		return o.runAgent(ctx, kube, reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{})
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -190,14 +209,25 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 		return err
 	}
 	defer closeDevices()
+	services, err := o.newProxy(ctx, kube, false)
+	if err != nil {
+		return err
+	}
 	stages := newStages(ctx)
 	down := o.newShutdown()
+	if services != nil {
+		stages.run("proxy", services.Run)
+	}
 	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down)}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		return o.runAgent(ctx, kube, nil, dev, down, cred, logs)
 	})
-	return stages.wait()
+	err = stages.wait()
+	if o.Ephemeral && services != nil {
+		err = errors.Join(err, o.removeServices())
+	}
+	return err
 }
 
 func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {

@@ -15,11 +15,12 @@ const (
 	TaintEviction    = "taint-eviction"
 	PodGC            = "pod-garbage-collector"
 	Endpoints        = "endpoints"
+	ServiceLB        = "service-lb"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
-	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints}
+	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints, ServiceLB}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

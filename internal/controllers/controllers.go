@@ -29,6 +29,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/podgc"
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
+	"monopod.dev/monopod/internal/controllers/servicelb"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 	Choice []string
 	// Authority signs certificates; nil: nobody here does.
 	Authority certificates.Authority
+	// Listens says which process of the nodes' machine listens at a port of it; nil: the nodes are other machines.
+	Listens servicelb.Listens
 	// Settled is closed when the node has started. What nobody waits for meanwhile begins then; nil: at once.
 	Settled <-chan struct{}
 	// Log; nil: none.
@@ -184,6 +187,11 @@ func late() []controller {
 		return podgc.New(podgc.Config{Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Log: log})
 	}}, {Endpoints, func(s *shared, log *slog.Logger) (runner, error) {
 		return endpoints.New(endpoints.Config{Kube: s.client, Informers: s.informers, Events: s.recorder("endpoint-controller"), Log: log})
+	}}, {ServiceLB, func(s *shared, log *slog.Logger) (runner, error) {
+		core := s.informers.Core().V1()
+		return servicelb.New(servicelb.Config{
+			Client: s.client, Services: core.Services(), Nodes: core.Nodes(), Pods: core.Pods(), Listens: s.listens, Events: s.recorder("service-controller"), Log: log,
+		})
 	}}}
 }
 
@@ -195,6 +203,7 @@ type shared struct {
 	informers informers.SharedInformerFactory
 	authority certificates.Authority
 	events    record.EventBroadcaster
+	listens   servicelb.Listens
 	// ca is the authority of the API server's own certificate, as PEM.
 	ca []byte
 }
@@ -210,7 +219,7 @@ func (c *Controllers) share() (*shared, error) {
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	s := &shared{authority: c.config.Authority}
+	s := &shared{authority: c.config.Authority, listens: c.config.Listens}
 	if s.ca, err = authorityOf(config); err != nil {
 		return nil, err
 	}

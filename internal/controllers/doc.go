@@ -3,6 +3,7 @@
 //   - binder gives pods a node;
 //   - service-account and root-ca keep an account, and the authority's certificate, in every namespace;
 //   - endpoints says of services which pods they lead to;
+//   - service-lb gives services of the type LoadBalancer the addresses of the nodes;
 //   - namespace empties namespaces that are deleted;
 //   - garbage-collector deletes objects whose owners are gone;
 //   - certificates approves and signs certificate signing requests of the kubelet's signers;

@@ -29,6 +29,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/servicelb"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
@@ -103,7 +104,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
-	stages.run("controllers", o.controllers(api, o.noteReady()))
+	stages.run("controllers", o.controllers(api, o.noteReady(), listener))
 	if services != nil {
 		stages.run("proxy", func(ctx context.Context) error {
 			if !await(ctx, api.Ready()) {
@@ -178,7 +179,7 @@ func APIServer(ctx context.Context, o Options) (err error) {
 	stages := newStages(ctx)
 	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig, timeline: o.timeline}))
 	stages.run("apiserver", api.Run)
-	stages.run("controllers", o.controllers(api, nil))
+	stages.run("controllers", o.controllers(api, nil, nil))
 	stages.run("ready", func(ctx context.Context) error {
 		if await(ctx, api.Ready()) {
 			o.ready(ctx)
@@ -268,9 +269,9 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 
 // controllers runs the controllers that the configuration chooses, from when the API server is ready. What nobody waits for
 // while the node starts begins when it has settled; nil: at once.
-func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}) func(context.Context) error {
+func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}, listens servicelb.Listens) func(context.Context) error {
 	c := controllers.New(controllers.Config{
-		Kube: api.ControllersConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Log: o.Log.With("role", "controllers"),
+		Kube: api.ControllersConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Listens: listens, Log: o.Log.With("role", "controllers"),
 	})
 	return func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) {

@@ -2,11 +2,14 @@ package node
 
 import (
 	"context"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/host/sockdiag"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/proxy"
 	"monopod.dev/monopod/internal/proxy/table"
@@ -44,4 +47,9 @@ func (o *Options) removeServices() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	defer cancel()
 	return proxy.Remove(ctx, o.proxyTable())
+}
+
+// listener says which process of this machine listens at a port of it.
+func listener(protocol corev1.Protocol, port int32) string {
+	return sockdiag.Listener(strings.ToLower(string(protocol)), uint16(port))
 }

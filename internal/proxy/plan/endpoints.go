@@ -29,7 +29,7 @@ func endpointsOf(in Input, portName string, protocol string, family discoveryv1.
 			}
 			for i := range slice.Endpoints {
 				e, ok := parse(&slice.Endpoints[i], uint16(*p.Port), in.Node.Name)
-				if ok && (e.ready || !found[e.at].ready && (e.serving || !found[e.at].serving)) {
+				if ok && e.at.Addr().Is4() == (family == discoveryv1.AddressTypeIPv4) && (e.ready || !found[e.at].ready && (e.serving || !found[e.at].serving)) {
 					found[e.at] = e
 				}
 			}
@@ -49,10 +49,11 @@ func parse(e *discoveryv1.Endpoint, port uint16, node string) (out endpoint, ok 
 		return out, false
 	}
 	addr, err := netip.ParseAddr(e.Addresses[0])
-	if err != nil || addr.Zone() != "" || addr.IsUnspecified() {
+	// The API takes none of these. Who came by a service to the node's own loopback would be where nobody else gets.
+	if err != nil || addr.Zone() != "" || addr.Is4In6() || addr.IsUnspecified() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() {
 		return out, false
 	}
-	out.at = netip.AddrPortFrom(addr.Unmap(), port)
+	out.at = netip.AddrPortFrom(addr, port)
 	out.ready = deref(e.Conditions.Ready, true)
 	out.serving = deref(e.Conditions.Serving, out.ready)
 	out.terminating = deref(e.Conditions.Terminating, false)

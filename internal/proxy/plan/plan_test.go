@@ -163,6 +163,7 @@ func TestPlan(t *testing.T) {
 		"only those that are about to end": {
 			service(), v4(one+" -ready +serving +terminating", two+" -ready +terminating"), []string{"TCP 10.43.0.7:80: 10.61.0.5:8080"},
 		},
+		"endpoints that are none": {service(), v4("127.0.0.1 here", "169.254.169.254 here", "::ffff:127.0.0.1 here", "fd00::1 here", "x here", one), []string{"TCP 10.43.0.7:80: 10.61.0.5:8080"}},
 		"affinity": {
 			service(func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }), v4(one), []string{"TCP 10.43.0.7:80: 10.61.0.5:8080 for 10800 s"},
 		},

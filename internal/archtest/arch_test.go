@@ -33,7 +33,7 @@ var layers = []layer{
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
 	{"api", nil, "configuration types hold no logic"},
 	{"internal/config", []string{"api"}, "reading a configuration needs nothing of the node"},
-	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/agent", "internal/runtime", "internal/devices",
+	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/agent", "internal/proxy", "internal/runtime", "internal/devices",
 		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host",
 		"internal/timeline"},
 		"the composition root is the only package that knows every role"},
@@ -72,6 +72,8 @@ var layers = []layer{
 	{"internal/devices/contract/judge", nil, "what is right and wrong about a plugin is a pure function of what was observed"},
 	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
 	{"internal/devices/hostdevice", []string{"internal/devices/inventory"}, "what spec comes of a host's device is a pure function"},
+	{"internal/proxy", append([]string{"internal/host"}, base...), "the proxy knows services through the API and packets through the kernel; upstream's can stand in its place"},
+	{"internal/proxy/plan", nil, "what is done with packets for a service is a pure function"},
 	{"internal/runtime", append([]string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network", "internal/executor/client", "internal/executor/launch",
 		"internal/executor/protocol", "internal/state", "internal/host"}, base...),
 		"the runtime is usable under anybody's kubelet"},
@@ -96,7 +98,7 @@ var layers = []layer{
 // pure packages decide and do nothing else.
 var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
-	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/ocispec"}
+	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/ocispec", "internal/proxy/plan"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

@@ -59,8 +59,9 @@ func Decode(name string, raw []byte, c *v1alpha1.NodeConfiguration) error {
 	return nil
 }
 
-// Enabled and Disabled are the values of settings that are a switch.
+// Auto, Enabled and Disabled are the values of settings that are a switch.
 const (
+	Auto     = "auto"
 	Enabled  = "enabled"
 	Disabled = "disabled"
 )
@@ -142,6 +143,7 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	set(&c.Network.ForwardGuard, Enabled)
 	set(&c.Network.ForeignRules, Enabled)
 	set(&c.DNS.Server, Enabled)
+	set(&c.Network.ServiceProxy, Auto)
 	if len(c.Devices.CDISpecDirs) == 0 {
 		c.Devices.CDISpecDirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
@@ -246,6 +248,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.oneOf("network.sourceGuard", c.Network.SourceGuard, Enabled, Disabled)
 	v.oneOf("network.forwardGuard", c.Network.ForwardGuard, Enabled, Disabled)
 	v.oneOf("network.foreignRules", c.Network.ForeignRules, Enabled, Disabled)
+	v.oneOf("network.serviceProxy", c.Network.ServiceProxy, Auto, Enabled, Disabled)
 	v.oneOf("logging.level", c.Logging.Level, "debug", "info", "warn", "error")
 	v.oneOf("logging.format", c.Logging.Format, "text", "json")
 	return errors.Join(v...)

@@ -94,6 +94,7 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 			c.Network.PodCIDR, c.Network.PodCIDRs = "10.0.0.0/24", []string{"10.0.0.0/24"}
 		}, []string{"podCIDR", "network.podCIDRs"}},
 		"source guard":     {func(c *v1alpha1.NodeConfiguration) { c.Network.SourceGuard = "yes" }, []string{"network.sourceGuard", "yes", "enabled, disabled"}},
+		"service proxy":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ServiceProxy = "yes" }, []string{"network.serviceProxy", "yes"}},
 		"forward guard":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ForwardGuard = "off" }, []string{"network.forwardGuard", "off"}},
 		"foreign rules":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ForeignRules = "true" }, []string{"network.foreignRules", "true"}},
 		"services as pods": {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.61.128.0/20"} }, []string{"serviceCIDRs", "10.61.0.0/16"}},

@@ -25,12 +25,13 @@ const (
 	CronJob          = "cronjob"
 	Disruption       = "disruption"
 	Autoscaler       = "horizontalpodautoscaler"
+	ServiceLB        = "service-lb"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
 	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints,
-		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet, Job, TTLAfterFinished, CronJob, Disruption, Autoscaler}
+		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet, Job, TTLAfterFinished, CronJob, Disruption, Autoscaler, ServiceLB}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

@@ -37,6 +37,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/scales"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
+	"monopod.dev/monopod/internal/controllers/servicelb"
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 	"monopod.dev/monopod/internal/controllers/ttl"
@@ -53,6 +54,8 @@ type Config struct {
 	Choice []string
 	// Authority signs certificates; nil: nobody here does.
 	Authority certificates.Authority
+	// Listens says which process of the nodes' machine listens at a port of it; nil: the nodes are other machines.
+	Listens servicelb.Listens
 	// Settled is closed when the node has started. What nobody waits for meanwhile begins then; nil: at once.
 	Settled <-chan struct{}
 	// Log; nil: none.
@@ -237,6 +240,11 @@ func late() []controller {
 			Client: s.client, Autoscalers: s.informers.Autoscaling().V2().HorizontalPodAutoscalers(), Pods: s.informers.Core().V1().Pods(),
 			Scales: s.scales, Metrics: s.metrics, Events: s.recorder("horizontal-pod-autoscaler"), Log: log,
 		})
+	}}, {ServiceLB, func(s *shared, log *slog.Logger) (runner, error) {
+		core := s.informers.Core().V1()
+		return servicelb.New(servicelb.Config{
+			Client: s.client, Services: core.Services(), Nodes: core.Nodes(), Pods: core.Pods(), Listens: s.listens, Events: s.recorder("service-controller"), Log: log,
+		})
 	}}}
 }
 
@@ -250,6 +258,7 @@ type shared struct {
 	metrics   *autoscaler.Client
 	authority certificates.Authority
 	events    record.EventBroadcaster
+	listens   servicelb.Listens
 	// ca is the authority of the API server's own certificate, as PEM.
 	ca []byte
 }
@@ -265,7 +274,7 @@ func (c *Controllers) share() (*shared, error) {
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	s := &shared{authority: c.config.Authority}
+	s := &shared{authority: c.config.Authority, listens: c.config.Listens}
 	if s.ca, err = authorityOf(config); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@
 //   - job runs the pods of jobs, ttl-after-finished deletes jobs that have finished, cronjob makes them at their times;
 //   - horizontalpodautoscaler changes how many pods there are by what they use;
 //   - disruption says how many pods of a budget may be evicted;
+//   - service-lb gives services of the type LoadBalancer the addresses of the nodes;
 //   - namespace empties namespaces that are deleted;
 //   - garbage-collector deletes objects whose owners are gone;
 //   - certificates approves and signs certificate signing requests of the kubelet's signers;

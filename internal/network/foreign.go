@@ -1,7 +1,6 @@
 package network
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -46,7 +45,7 @@ func (f *firewall) openForwardChains() error {
 			f.addMarked(c, p.before, accepts)
 		}
 	}
-	f.bridge.watcher.know(known)
+	f.bridge.know(known)
 	return f.explain("opening the forward chains", f.conn.Flush())
 }
 
@@ -158,15 +157,6 @@ func refusesAll(exprs []expr.Any, dropsByPolicy bool) bool {
 		}
 	}
 	return false
-}
-
-// rules lists the rules of a chain; one that is gone since it was listed has none.
-func (f *firewall) rules(c *nftables.Chain) ([]*nftables.Rule, error) {
-	rules, err := f.conn.GetRules(c.Table, c)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	return rules, f.explain("listing the rules of "+c.Table.Name+" "+c.Name, err)
 }
 
 // marked returns the rules of a chain that carry our mark.

@@ -12,6 +12,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/ruleset"
 )
 
 // The source guard lets out of a sandbox's port only what bears the sandbox's own addresses:
@@ -48,14 +50,14 @@ const (
 // leavingGroup is the interface group of ports that are about to be deleted, whichever bridge of this host they are of.
 const leavingGroup = 0x6d706f64
 
-// bridgeGroup is the interface group of the bridges themselves, of all nodes of a host.
-const bridgeGroup = 0x6d706272
+// BridgeGroup is the interface group of the bridges themselves, of all nodes of a host.
+const BridgeGroup = 0x6d706272
 
-// portGroup is the interface group of a bridge's ports.
-func portGroup(bridge string) uint32 {
+// PortGroup is the interface group of a bridge's ports.
+func PortGroup(bridge string) uint32 {
 	sum := sha256.Sum256([]byte("ports of " + bridge))
 	group := 0x6d000000 | binary.BigEndian.Uint32(sum[:])>>8
-	if group == leavingGroup || group == bridgeGroup {
+	if group == leavingGroup || group == BridgeGroup {
 		group++
 	}
 	return group
@@ -115,7 +117,7 @@ func (f *firewall) sourceRequests(on bool, recs ...lease) (reqs []request) {
 		for _, rec := range recs {
 			all = append(all, sourceElements(fam, rec)...)
 		}
-		reqs = append(reqs, elementRequests(f.sources(fam), all, on)...)
+		reqs = append(reqs, ruleset.ElementRequests(f.sources(fam), all, on)...)
 	}
 	return reqs
 }
@@ -228,7 +230,7 @@ func group(key expr.MetaKey, op expr.CmpOp, group uint32) []expr.Any {
 
 func (f *firewall) portRules(c *nftables.Chain) {
 	f.rule(c, group(expr.MetaKeyIIFGROUP, expr.CmpOpEq, leavingGroup), verdict(expr.VerdictDrop))
-	f.rule(c, group(expr.MetaKeyIIFGROUP, expr.CmpOpNeq, portGroup(f.bridge.name)), verdict(expr.VerdictAccept))
+	f.rule(c, group(expr.MetaKeyIIFGROUP, expr.CmpOpNeq, PortGroup(f.bridge.name)), verdict(expr.VerdictAccept))
 	f.rule(c, etherType.is(0x08, 0x00), f.own(sources4, etherSource, ip4Source), verdict(expr.VerdictAccept))
 	f.rule(c, etherType.is(0x08, 0x06), verdict(expr.VerdictJump, arpChain))
 	f.rule(c, etherType.is(0x86, 0xdd), verdict(expr.VerdictJump, ip6Chain))

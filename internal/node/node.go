@@ -29,6 +29,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/servicelb"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
@@ -91,7 +92,8 @@ func Up(ctx context.Context, o Options) (err error) {
 		names.close()
 		return errors.Join(err, o.abandon(api, rt))
 	}
-	if err := api.Extend(ctx, rt.network.Gateways(ctx)); err != nil {
+	gateways := rt.network.Gateways(ctx)
+	if err := api.Extend(ctx, gateways); err != nil {
 		names.close()
 		return errors.Join(err, o.abandon(api, rt))
 	}
@@ -106,6 +108,11 @@ func Up(ctx context.Context, o Options) (err error) {
 	// The roles stop in the order agent, DNS, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
 	kube := api.NodeConfig(o.Config.NodeName)
+	services, err := o.newProxy(ctx, kube, len(gateways) > 0)
+	if err != nil {
+		names.close()
+		return errors.Join(err, o.abandon(api, rt))
+	}
 	down := o.newShutdown()
 	stages.run("admin", o.serveAdmin(facts{
 		api: api, runtime: rt, devices: dev, dns: names, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down),
@@ -113,12 +120,20 @@ func Up(ctx context.Context, o Options) (err error) {
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
 	settled := o.noteReady()
-	stages.run("controllers", o.controllers(api, settled))
+	stages.run("controllers", o.controllers(api, settled, listener))
 	if manifestsDir != "" {
 		stages.run("manifests", o.manifests(api, manifestsDir, settled))
 	}
 	if names != nil {
 		stages.run("dns", names.run(api.ControllersConfig(), api.Ready()))
+	}
+	if services != nil {
+		stages.run("proxy", func(ctx context.Context) error {
+			if !await(ctx, api.Ready()) {
+				return nil
+			}
+			return services.Run(ctx)
+		})
 	}
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
@@ -126,9 +141,15 @@ func Up(ctx context.Context, o Options) (err error) {
 			return nil
 		}
 		cert, key, clientCA := api.AgentServingFiles()
-		reached := api.Advertised()
+		// Pods reach the API as in any cluster, at the address of the service kubernetes, where packets for services are led.
+		var reached *netip.AddrPort
+		if at := api.Advertised(); services == nil || !at.IsValid() {
+			reached = &at
+		} else if !await(ctx, services.Ready()) {
+			return nil
+		}
 		// Whoever writes a log here rotates it too: runtime.logRotation.
-		return o.runAgent(ctx, kube, &reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{})
+		return o.runAgent(ctx, kube, reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{})
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -184,7 +205,7 @@ func APIServer(ctx context.Context, o Options) (err error) {
 	stages := newStages(ctx)
 	stages.run("admin", o.serveAdmin(facts{api: api, kube: api.AdminConfig, timeline: o.timeline}))
 	stages.run("apiserver", api.Run)
-	stages.run("controllers", o.controllers(api, nil))
+	stages.run("controllers", o.controllers(api, nil, nil))
 	if manifestsDir != "" {
 		stages.run("manifests", o.manifests(api, manifestsDir, nil))
 	}
@@ -218,14 +239,25 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 		return err
 	}
 	defer closeDevices()
+	services, err := o.newProxy(ctx, kube, false)
+	if err != nil {
+		return err
+	}
 	stages := newStages(ctx)
 	down := o.newShutdown()
+	if services != nil {
+		stages.run("proxy", services.Run)
+	}
 	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down)}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		return o.runAgent(ctx, kube, nil, dev, down, cred, logs)
 	})
-	return stages.wait()
+	err = stages.wait()
+	if o.Ephemeral && services != nil {
+		err = errors.Join(err, o.removeServices())
+	}
+	return err
 }
 
 func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
@@ -262,9 +294,9 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 
 // controllers runs the controllers that the configuration chooses, from when the API server is ready. What nobody waits for
 // while the node starts begins when it has settled; nil: at once.
-func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}) func(context.Context) error {
+func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}, listens servicelb.Listens) func(context.Context) error {
 	c := controllers.New(controllers.Config{
-		Kube: api.ControllersConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Log: o.Log.With("role", "controllers"),
+		Kube: api.ControllersConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Listens: listens, Log: o.Log.With("role", "controllers"),
 	})
 	return func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) {

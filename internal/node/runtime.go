@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/choice"
+	"monopod.dev/monopod/internal/proxy"
 	"monopod.dev/monopod/internal/runtime"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/state"
@@ -207,6 +208,7 @@ func (o *Options) removeAll(r *runtimeRole) error {
 	if r.executor != nil {
 		errs = append(errs, r.executor.Shutdown(ctx, protocol.ShutdownRequest{Kill: true}))
 	}
+	errs = append(errs, proxy.Remove(ctx, o.proxyTable()))
 	if r.network != nil {
 		errs = append(errs, r.network.Remove(ctx))
 	}

@@ -257,6 +257,9 @@ type Network struct {
 	// ForeignRules is enabled (chains of others that drop forwarded packets get two rules that accept the pods', behind the
 	// administrator's own) or disabled. Default enabled.
 	ForeignRules string `json:"foreignRules,omitempty"`
+	// ServiceProxy is auto (`monopod up` leads packets for services to their endpoints where the built-in bridge connects pods), enabled (it does whatever connects
+	// pods, and so does `monopod node`) or disabled. Default auto.
+	ServiceProxy string `json:"serviceProxy,omitempty"`
 }
 
 // CNI says where the host's network is configured (github.com/containernetworking/cni).

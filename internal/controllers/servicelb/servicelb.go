@@ -1,0 +1,212 @@
+// Package servicelb is the controller that gives services of the type LoadBalancer the addresses of the nodes, so that their ports are reached there.
+//
+// It guarantees that at most one service has a port, the one that had it first; that a port which a pod or a process of the machine has is not taken from it;
+// and that a service which cannot have its ports says why, in its condition LoadBalancerPortsError and by an event, and gets them when they are free. It is
+// for services without a loadBalancerClass: others are others'.
+package servicelb
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"monopod.dev/monopod/internal/controllers/queue"
+)
+
+// Listens says which process of this machine listens at a port of it, in words; empty: none.
+type Listens func(protocol corev1.Protocol, port int32) string
+
+// Config is what the controller needs. The informers are somebody else's to run.
+type Config struct {
+	Client   kubernetes.Interface
+	Services coreinformers.ServiceInformer
+	Nodes    coreinformers.NodeInformer
+	Pods     coreinformers.PodInformer
+	// Listens; nil: the nodes are other machines.
+	Listens Listens
+	Events  record.EventRecorder
+	Log     *slog.Logger
+}
+
+// Controller is the controller.
+type Controller struct {
+	cfg   Config
+	queue *queue.Queue[string]
+	sync  []cache.InformerSynced
+}
+
+// all is the only item: who has a port concerns all services.
+const all = "all"
+
+// again is how long a port that a process has is waited for: nobody tells when it is free.
+const again = 30 * time.Second
+
+// New makes the controller.
+func New(cfg Config) (*Controller, error) {
+	c := &Controller{cfg: cfg, queue: queue.New[string]()}
+	changed := func(matters func(any) bool) cache.ResourceEventHandlerFuncs {
+		add := func(obj any) {
+			if lost, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = lost.Obj
+			}
+			if matters(obj) {
+				c.queue.Add(all)
+			}
+		}
+		return cache.ResourceEventHandlerFuncs{AddFunc: add, DeleteFunc: add, UpdateFunc: func(before, after any) {
+			if !same(before, after) {
+				add(before)
+				add(after)
+			}
+		}}
+	}
+	for _, of := range []struct {
+		informer cache.SharedIndexInformer
+		matters  func(any) bool
+	}{
+		{cfg.Services.Informer(), func(obj any) bool {
+			s, ok := obj.(*corev1.Service)
+			return ok && (ours(s) || stale(s))
+		}},
+		{cfg.Nodes.Informer(), func(any) bool { return true }},
+		{cfg.Pods.Informer(), func(obj any) bool {
+			p, ok := obj.(*corev1.Pod)
+			return ok && len(hostPorts([]*corev1.Pod{p})) > 0
+		}},
+	} {
+		handle, err := of.informer.AddEventHandler(changed(of.matters))
+		if err != nil {
+			return nil, err
+		}
+		c.sync = append(c.sync, handle.HasSynced)
+	}
+	return c, nil
+}
+
+// same says that nothing of a node or a pod has changed that is looked at. A node's status is written every few minutes, a pod's often.
+func same(before, after any) bool {
+	switch a := after.(type) {
+	case *corev1.Node:
+		b, ok := before.(*corev1.Node)
+		return ok && ready(a) == ready(b) && apiequality.Semantic.DeepEqual(a.Status.Addresses, b.Status.Addresses) && apiequality.Semantic.DeepEqual(a.Labels, b.Labels)
+	case *corev1.Pod:
+		b, ok := before.(*corev1.Pod)
+		return ok && apiequality.Semantic.DeepEqual(hostPorts([]*corev1.Pod{a}), hostPorts([]*corev1.Pod{b}))
+	}
+	return false
+}
+
+// Run works until ctx ends, which is no error.
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), c.sync...) {
+		return nil
+	}
+	c.queue.Add(all)
+	c.queue.Run(ctx, 1, c.look, func(_ string, err error) {
+		c.cfg.Log.Warn("services of the type LoadBalancer are not as they should be; trying again", "error", err)
+	})
+	return nil
+}
+
+// stale says that a service has addresses of the time when it was of the type LoadBalancer.
+func stale(s *corev1.Service) bool {
+	return s.Spec.Type != corev1.ServiceTypeLoadBalancer && (assigned(s) || apimeta.FindStatusCondition(s.Status.Conditions, corev1.LoadBalancerPortsError) != nil)
+}
+
+// look makes the statuses of all services as they should be.
+func (c *Controller) look(ctx context.Context, _ string) error {
+	every, err := c.cfg.Services.Lister().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	mine := slices.DeleteFunc(slices.Clone(every), func(s *corev1.Service) bool { return !ours(s) })
+	var failed error
+	if len(mine) > 0 {
+		if failed, err = c.assign(ctx, mine); err != nil {
+			return err
+		}
+	}
+	for _, s := range every {
+		if stale(s) && s.DeletionTimestamp == nil {
+			if err := c.write(ctx, s, decision{}); err != nil {
+				failed = err
+			}
+		}
+	}
+	return failed
+}
+
+func (c *Controller) assign(ctx context.Context, mine []*corev1.Service) (failed, err error) {
+	nodes, err := c.cfg.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.cfg.Pods.Lister().List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	ofPods := hostPorts(pods)
+	decided := decide(mine, nodes, func(p port) string {
+		if who := ofPods[p]; who != "" || c.cfg.Listens == nil {
+			return who
+		}
+		return c.cfg.Listens(p.protocol, p.number)
+	})
+	for s, d := range decided {
+		if err := c.write(ctx, s, d); err != nil {
+			failed = fmt.Errorf("service %s/%s: %w", s.Namespace, s.Name, err)
+		}
+		if d.refused != "" {
+			c.queue.AddAfter(all, again)
+		}
+	}
+	return failed, nil
+}
+
+// write makes a service's status say what was decided.
+func (c *Controller) write(ctx context.Context, s *corev1.Service, d decision) error {
+	next := s.DeepCopy()
+	mode := corev1.LoadBalancerIPModeVIP
+	next.Status.LoadBalancer.Ingress = nil
+	for _, a := range d.addresses {
+		next.Status.LoadBalancer.Ingress = append(next.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a, IPMode: &mode})
+	}
+	if d.refused != "" {
+		apimeta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
+			Type: corev1.LoadBalancerPortsError, Status: metav1.ConditionTrue, Reason: "PortInUse", Message: d.refused, ObservedGeneration: s.Generation,
+		})
+	} else {
+		apimeta.RemoveStatusCondition(&next.Status.Conditions, corev1.LoadBalancerPortsError)
+	}
+	if apiequality.Semantic.DeepEqual(s.Status, next.Status) {
+		return nil
+	}
+	_, err := c.cfg.Client.CoreV1().Services(s.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // what it is now is on its way to the informer
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.refused != "":
+		c.cfg.Events.Event(s, corev1.EventTypeWarning, "PortInUse", d.refused)
+	case len(d.addresses) > 0:
+		c.cfg.Events.Eventf(s, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Reached at %v", d.addresses)
+	}
+	return nil
+}

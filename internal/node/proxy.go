@@ -1,0 +1,55 @@
+package node
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/host/sockdiag"
+	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/proxy"
+	"monopod.dev/monopod/internal/proxy/table"
+)
+
+// proxyTable is the name of the tables of services. Nodes of one host have bridges of different names.
+func (o *Options) proxyTable() string { return o.Config.Network.Bridge + "-services" }
+
+// newProxy makes the role that leads packets for services to their endpoints; nil where it is not to run: then what an earlier process has left is removed, so that
+// somebody else can do it. bridged says that pods of this process are on the bridge.
+func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool) (*proxy.Proxy, error) {
+	mode := o.Config.Network.ServiceProxy
+	if mode != config.Enabled && (mode != config.Auto || !bridged) {
+		if err := proxy.Remove(ctx, o.proxyTable()); err != nil {
+			o.Log.WarnContext(ctx, "rules of services that an earlier process may have left are not removed", "error", err)
+		}
+		return nil, nil
+	}
+	own := rest.CopyConfig(kube)
+	// What it asks is a few lists and watches, which are not to wait for what the agent asks.
+	own.QPS = -1
+	client, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		return nil, err
+	}
+	name := o.Config.Network.Bridge
+	return proxy.New(proxy.Config{
+		Kube: client, NodeName: o.Config.NodeName, Table: o.proxyTable(),
+		Bridge: table.Bridge{Name: name, PortGroup: network.PortGroup(name), Group: network.BridgeGroup}, Log: o.Log.With("role", "proxy"),
+	}), nil
+}
+
+// removeServices takes the rules of services away, of a proxy that does not run any more.
+func (o *Options) removeServices() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	defer cancel()
+	return proxy.Remove(ctx, o.proxyTable())
+}
+
+// listener says which process of this machine listens at a port of it.
+func listener(protocol corev1.Protocol, port int32) string {
+	return sockdiag.Listener(strings.ToLower(string(protocol)), uint16(port))
+}

@@ -1,0 +1,304 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/proxy/plan"
+	"monopod.dev/monopod/internal/proxy/table"
+)
+
+// Config says what the role works with.
+type Config struct {
+	// Kube reaches the API server. It may list and watch services, endpointslices and the node.
+	Kube     kubernetes.Interface
+	NodeName string
+	// Table is the name of the nftables tables (families inet and bridge).
+	Table string
+	// Bridge is what connects pods to this host; the zero value: others do.
+	Bridge table.Bridge
+	Log    *slog.Logger
+}
+
+// Proxy is the role.
+type Proxy struct {
+	cfg   Config
+	log   *slog.Logger
+	ready chan struct{}
+	wake  chan struct{} // holds one value when something is pending
+
+	services, slices, node cache.Indexer
+	table                  *table.Table
+	health                 *healthServer
+
+	mu      sync.Mutex
+	pending map[string]bool // services that are to be looked at, namespace/name
+	all     bool            // all of them: the node has changed
+
+	// Of Run's goroutine only.
+	faults map[string]string // what was said of a service
+	failed map[string]bool   // what the kernel has refused
+	pause  time.Duration     // before it is tried again
+}
+
+// New makes the role. It does nothing before Run.
+func New(cfg Config) *Proxy {
+	p := &Proxy{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), wake: make(chan struct{}, 1), pending: map[string]bool{}, faults: map[string]string{}, failed: map[string]bool{}}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	return p
+}
+
+// Remove takes the tables of this name away. It is for when no proxy runs, and idempotent.
+func Remove(ctx context.Context, name string) error {
+	t, err := table.Open(ctx, table.Config{Name: name})
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return t.Remove()
+}
+
+// Ready is closed when packets are led as the API said at the start, or could not be, which the log says.
+func (p *Proxy) Ready() <-chan struct{} { return p.ready }
+
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+)
+
+// Run leads packets until ctx ends. The rules stay, and do their work, until the next one, or Remove.
+func (p *Proxy) Run(ctx context.Context) error {
+	attempted := sync.OnceFunc(func() { close(p.ready) })
+	defer attempted()
+	if err := p.permitted(ctx, attempted); err != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
+	var err error
+	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Bridge: p.cfg.Bridge, Log: p.log}); err != nil {
+		return err
+	}
+	defer p.table.Close()
+	p.health = newHealthServer(p.log)
+	defer p.health.close()
+	watch, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	if !p.watch(watch, &wg) {
+		return nil
+	}
+	for p.pause = firstPause; ; p.pause = min(2*p.pause, longestPause) {
+		if err = p.begin(ctx); err == nil {
+			break
+		}
+		p.log.ErrorContext(ctx, "packets for services are not led to their endpoints; trying again", "error", err, "after", p.pause)
+		attempted()
+		if !sleep(ctx, p.pause) {
+			return nil
+		}
+	}
+	p.log.InfoContext(ctx, "services are served", "services", len(p.services.ListKeys()), "table", p.cfg.Table)
+	attempted()
+	p.follow(ctx)
+	return nil
+}
+
+// permitted returns when the API lets this role read what it needs.
+func (p *Proxy) permitted(ctx context.Context, attempted func()) error {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := p.mayRead(ctx)
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		remedy := "is the API server there?"
+		if apierrors.IsForbidden(err) {
+			remedy = "kubectl create clusterrolebinding monopod-proxy --clusterrole=system:node-proxier --group=system:nodes"
+		}
+		p.log.ErrorContext(ctx, "services cannot be read; trying again", "error", err, "after", pause, "remedy", remedy)
+		attempted()
+		if !sleep(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// sleep says whether the time has passed before ctx has ended. It is for what has failed: nobody tells when that would succeed.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// begin makes the kernel have what is known now.
+func (p *Proxy) begin(ctx context.Context) error {
+	p.take()
+	wanted := map[string]table.Service{}
+	for _, key := range p.services.ListKeys() {
+		if s := p.plan(ctx, key); s != nil {
+			wanted[key] = *s
+		}
+	}
+	refused, err := p.table.Start(ctx, p.ranges(), wanted)
+	if err != nil {
+		return err
+	}
+	p.refused(ctx, slices.Collect(maps.Keys(wanted)), refused)
+	p.pause = firstPause
+	return nil
+}
+
+// follow does what is pending, as soon as it is, all of it together: what comes while the kernel is busy is done with the next transaction.
+func (p *Proxy) follow(ctx context.Context) {
+	retry := time.NewTimer(time.Hour)
+	retry.Stop()
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry.C:
+			p.mark(slices.Collect(maps.Keys(p.failed))...)
+			p.pause = min(2*p.pause, longestPause)
+			continue
+		case <-p.wake:
+		}
+		keys, all := p.take()
+		if all {
+			keys = append(keys, p.services.ListKeys()...)
+			if err := p.table.SetRanges(p.ranges()); err != nil {
+				p.log.ErrorContext(ctx, "the ranges of this node's pods are not known to the rules of services", "error", err)
+			}
+		}
+		changes := map[string]*table.Service{}
+		for _, key := range keys {
+			changes[key] = p.plan(ctx, key)
+		}
+		p.refused(ctx, keys, p.table.Apply(ctx, changes))
+		if len(p.failed) > 0 {
+			retry.Reset(p.pause)
+		} else {
+			p.pause = firstPause
+		}
+	}
+}
+
+// refused notes what the kernel has refused of those that were tried.
+func (p *Proxy) refused(ctx context.Context, tried []string, refused map[string]error) {
+	for _, key := range tried {
+		err := refused[key]
+		if err == nil {
+			delete(p.failed, key)
+			continue
+		}
+		p.failed[key] = true
+		p.log.ErrorContext(ctx, "a service is not served as the API says; trying again", "service", key, "error", err, "after", p.pause)
+	}
+}
+
+// plan is what is wanted for a service now; nil: nothing.
+func (p *Proxy) plan(ctx context.Context, key string) *table.Service {
+	obj, exists, err := p.services.GetByKey(key)
+	if err != nil || !exists {
+		p.health.set(key, nil)
+		delete(p.faults, key)
+		return nil
+	}
+	in := plan.Input{Service: obj.(*corev1.Service), Node: plan.Node{Name: p.cfg.NodeName, Zone: p.zone()}}
+	found, err := p.slices.ByIndex(byService, key)
+	if err != nil {
+		p.log.ErrorContext(ctx, "the endpoints of a service are not found", "service", key, "error", err)
+	}
+	for _, o := range found {
+		in.Slices = append(in.Slices, o.(*discoveryv1.EndpointSlice))
+	}
+	s := &table.Service{Created: in.Service.CreationTimestamp.Time, Plan: plan.Of(in)}
+	p.health.set(key, s.Plan.HealthCheck)
+	if said := fmt.Sprint(s.Plan.Faults); len(s.Plan.Faults) > 0 && p.faults[key] != said {
+		p.faults[key] = said
+		p.log.WarnContext(ctx, "a service is served but for this", "service", key, "faults", s.Plan.Faults)
+	}
+	return s
+}
+
+// zone is the node's.
+func (p *Proxy) zone() string {
+	if n := p.ownNode(); n != nil {
+		return n.Labels[corev1.LabelTopologyZone]
+	}
+	return ""
+}
+
+func (p *Proxy) ownNode() *corev1.Node {
+	obj, exists, err := p.node.GetByKey(p.cfg.NodeName)
+	if err != nil || !exists {
+		return nil
+	}
+	return obj.(*corev1.Node)
+}
+
+// ranges are those of this node's pods as the cluster knows them.
+func (p *Proxy) ranges() (all []netip.Prefix) {
+	n := p.ownNode()
+	if n == nil {
+		return nil
+	}
+	for _, s := range n.Spec.PodCIDRs {
+		if r, err := netip.ParsePrefix(s); err == nil {
+			all = append(all, r.Masked())
+		}
+	}
+	return all
+}
+
+// mark says which services are to be looked at.
+func (p *Proxy) mark(keys ...string) {
+	p.mu.Lock()
+	for _, k := range keys {
+		p.pending[k] = true
+	}
+	p.mu.Unlock()
+	p.wakeUp()
+}
+
+func (p *Proxy) markAll() {
+	p.mu.Lock()
+	p.all = true
+	p.mu.Unlock()
+	p.wakeUp()
+}
+
+func (p *Proxy) wakeUp() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take takes what is pending.
+func (p *Proxy) take() (keys []string, all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys, all = slices.Collect(maps.Keys(p.pending)), p.all
+	clear(p.pending)
+	p.all = false
+	return keys, all
+}

@@ -1,0 +1,243 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"monopod.dev/monopod/test/apitest"
+	"monopod.dev/monopod/test/harness"
+)
+
+// testNode is a network namespace with the role in it, beside an API server of the test's own.
+type testNode struct {
+	*testing.T
+	api  *apitest.API
+	path string
+}
+
+const testTable = "mpr0-services"
+
+// newNode makes the node; two servers answer at its addresses with what they are called.
+func newNode(t *testing.T) *testNode {
+	n := &testNode{T: t, api: apitest.Start(t), path: filepath.Join(t.TempDir(), "net")}
+	harness.PinNetNS(t, n.path)
+	n.in(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err == nil {
+			err = netlink.LinkSetUp(lo)
+		}
+		if err == nil {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name = "d0"
+			err = netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
+		}
+		if err != nil {
+			return err
+		}
+		d, err := netlink.LinkByName("d0")
+		for _, a := range []string{"192.0.2.1/24", "192.0.2.2/24"} {
+			if err == nil {
+				var addr *netlink.Addr
+				if addr, err = netlink.ParseAddr(a); err == nil {
+					err = netlink.AddrAdd(d, addr)
+				}
+			}
+		}
+		if err == nil {
+			err = netlink.LinkSetUp(d)
+		}
+		if err == nil {
+			err = netlink.RouteAdd(&netlink.Route{LinkIndex: d.Attrs().Index, Gw: net.ParseIP("192.0.2.9")})
+		}
+		return err
+	})
+	for _, at := range []string{"192.0.2.1:8080", "192.0.2.2:8080"} {
+		var l net.Listener
+		n.in(func() (err error) { l, err = net.Listen("tcp", at); return err })
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				fmt.Fprint(c, at)
+				c.Close()
+			}
+		}()
+	}
+	return n
+}
+
+func (n *testNode) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *testNode) in(f func() error) {
+	n.Helper()
+	n.must(harness.InNetNS(n.path, f))
+}
+
+// run runs the role until the returned function is called.
+func (n *testNode) run() (stop func()) {
+	n.Helper()
+	ctx, cancel := context.WithCancel(n.Context())
+	p := New(Config{Kube: n.api.Client, NodeName: "n", Table: testTable, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
+	ended := make(chan error, 1)
+	go func() { ended <- harness.InNetNS(n.path, func() error { return p.Run(ctx) }) }()
+	<-p.Ready()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			n.must(<-ended)
+		}
+	}
+	n.Cleanup(stop)
+	return stop
+}
+
+// ask is who answers; empty: nobody.
+func (n *testNode) ask(to string) (answer string) {
+	n.Helper()
+	n.in(func() error {
+		c, err := net.DialTimeout("tcp", to, time.Second)
+		if err != nil {
+			return nil
+		}
+		defer c.Close()
+		raw, _ := io.ReadAll(c)
+		answer = string(raw)
+		return nil
+	})
+	return answer
+}
+
+func (n *testNode) service(name string, change func(*corev1.Service)) *corev1.Service {
+	n.Helper()
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}}}
+	if change != nil {
+		change(s)
+	}
+	s, err := n.api.Client.CoreV1().Services("default").Create(n.Context(), s, metav1.CreateOptions{})
+	n.must(err)
+	return s
+}
+
+// ends makes the endpoints of a service: addresses of the node.
+func (n *testNode) ends(service string, addresses ...string) {
+	n.Helper()
+	port, protocol, ready, node, none := int32(8080), corev1.ProtocolTCP, true, "n", ""
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &none, Port: &port, Protocol: &protocol}}}
+	for _, a := range addresses {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	}
+	all := n.api.Client.DiscoveryV1().EndpointSlices("default")
+	_, err := all.Update(n.Context(), slice, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = all.Create(n.Context(), slice, metav1.CreateOptions{})
+	}
+	n.must(err)
+}
+
+// What the API says reaches packets within milliseconds, and goes on working when the role has ended.
+func TestChangesReachPackets(t *testing.T) {
+	n := newNode(t)
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable) })) // where there is nothing
+	stop := n.run()
+	s := n.service("web", nil)
+	to := netip.AddrPortFrom(netip.MustParseAddr(s.Spec.ClusterIP), 80).String()
+	var took []time.Duration
+	for i := range 20 {
+		address := fmt.Sprintf("192.0.2.%d", 1+i%2)
+		n.ends("web", address)
+		begin := time.Now()
+		harness.Eventually(t, "packets go to "+address, func() (bool, string) {
+			got := n.ask(to)
+			return got == address+":8080", got
+		})
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	t.Logf("from the API's answer to the first packet: median %v, most %v", took[len(took)/2], took[len(took)-1])
+	n.ends("web")
+	harness.Eventually(t, "nobody answers", func() (bool, string) { got := n.ask(to); return got == "", got })
+	n.ends("web", "192.0.2.1")
+	harness.Eventually(t, "somebody answers", func() (bool, string) { got := n.ask(to); return got != "", got })
+	stop()
+	if got := n.ask(to); got != "192.0.2.1:8080" {
+		t.Errorf("after the role has ended: %q", got)
+	}
+	n.ends("web", "192.0.2.2") // meanwhile
+	n.run()
+	if got := n.ask(to); got != "192.0.2.2:8080" {
+		t.Errorf("when it is back: %q", got)
+	}
+	n.must(n.api.Client.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	harness.Eventually(t, "nobody answers", func() (bool, string) { got := n.ask(to); return got == "", got })
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable) }))
+}
+
+// Load balancers are told whether the node has endpoints of a service.
+func TestHealthCheckNodePort(t *testing.T) {
+	n := newNode(t)
+	n.run()
+	s := n.service("lb", func(s *corev1.Service) {
+		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
+	})
+	if s.Spec.HealthCheckNodePort == 0 {
+		t.Fatal("the API has given no port")
+	}
+	asked := func(status int, local float64) func() (bool, string) {
+		return func() (ok bool, seen string) {
+			n.in(func() error {
+				// A client of its own: its connection is of this thread's namespace.
+				var d net.Dialer
+				conn, err := d.DialContext(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", s.Spec.HealthCheckNodePort))
+				if err != nil {
+					seen = err.Error()
+					return nil
+				}
+				client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}}
+				res, err := client.Get("http://node/")
+				if err != nil {
+					seen = err.Error()
+					return nil
+				}
+				defer res.Body.Close()
+				var body map[string]any
+				if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+					return err
+				}
+				seen = fmt.Sprint(res.StatusCode, body)
+				ok = res.StatusCode == status && body["localEndpoints"] == local
+				return nil
+			})
+			return ok, seen
+		}
+	}
+	harness.Eventually(t, "without endpoints it says no", asked(http.StatusServiceUnavailable, 0))
+	n.ends("lb", "192.0.2.1", "192.0.2.2")
+	harness.Eventually(t, "with two it says yes", asked(http.StatusOK, 2))
+}

@@ -1,0 +1,298 @@
+package table
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// The chains of the table inet, in the words of nft (bridge.go has the other table):
+//
+//	chain prerouting  {
+//	    type nat hook prerouting priority dstnat + 5;
+//	    meta l4proto . ip daddr . th dport @limited4  meta l4proto . ip daddr . th dport . ip saddr != @allowed4  drop
+//	    iifname "<bridge>" goto inside;  iifgroup <bridges of nodes> accept;  ip saddr <range of pods> goto inside
+//	    goto outside
+//	}
+//	chain output      { type nat hook output priority dstnat + 5;  ... @limited4 ...; goto inside }
+//	chain outside     { meta l4proto . ip daddr . th dport map @outside4 -> way vmap @outways4
+//	                    fib daddr type local  meta l4proto . 0.0.0.0 . th dport map @outside4 -> way vmap @outways4;  goto inside }
+//	chain inside      { ... map @services4 -> way vmap @ways4;  ip daddr @own4 goto refuse-elsewhere;  fib daddr type local ... }
+//	chain one-of-3-4  { meta l4proto . ip daddr . th dport map @services4 . numgen random mod 3 map @endpoints4 -> dnat;  ...;  drop }
+//	chain postrouting {
+//	    type nat hook postrouting priority srcnat - 5;
+//	    ct status & dnat == 0 accept
+//	    ip saddr . ip daddr @hairpin4 masquerade
+//	    oifname "<bridge>" accept;  fib saddr type local accept
+//	    meta l4proto . ct original ip daddr . ct original proto-dst map @services4 -> flags & 1 != 0  masquerade;  ...
+//	}
+//
+// They are nat chains, which see the first packet of a connection only. Host ports and what others translate at dstnat come first. What refuses is in them, too:
+// it says so before anybody else's chain can keep it from being said.
+//
+// What goes back to the bridge is not masqueraded: pods answer by this node. That the answer of a pod to another one of the same bridge does is the table
+// bridge's doing; without it (a kernel that has none) all that is translated from the bridge to the bridge is masqueraded.
+const (
+	preroutingChain  = "prerouting"
+	outputChain      = "output"
+	postroutingChain = "postrouting"
+	insideChain      = "inside"
+	outsideChain     = "outside"
+	refuseChain      = "refuse"
+	refuseElseChain  = "refuse-elsewhere"
+	silenceChain     = "silence"
+	versionPrefix    = "version-"
+)
+
+// Registers of nftables that hold 4 bytes each: a key of services from the first; what it has at 6, its way at 8, its flags at 9. An endpoint lies right before
+// 6, so that it is a key with the list behind it.
+const (
+	keyRegister    = unix.NFT_REG32_00
+	listRegister   = unix.NFT_REG32_06
+	wayRegister    = unix.NFT_REG32_08 // then: which endpoint, or the client
+	flagsRegister  = unix.NFT_REG32_09
+	dynsetUpdate   = unix.NFT_DYNSET_OP_UPDATE
+	dynsetDelete   = 2 // NFT_DYNSET_OP_DELETE
+	affinityMost   = 1 << 17
+	rejectICMPX    = 2 // NFT_REJECT_ICMPX_UNREACH
+	icmpxPort      = 1 // NFT_REJECT_ICMPX_PORT_UNREACH
+	rejectTCPReset = unix.NFT_REJECT_TCP_RST
+)
+
+func (f family) endpointRegister() uint32 { return listRegister - 1 - f.size/4 }
+
+// rule is a rule that is to be, in one of the tables.
+type rule struct {
+	family nftables.TableFamily
+	chain  string
+	exprs  []expr.Any
+}
+
+// chain is a chain that is to be. Without a hook packets come to it from other chains.
+type chain struct {
+	family   nftables.TableFamily
+	name     string
+	typ      nftables.ChainType
+	hook     *nftables.ChainHook
+	priority nftables.ChainPriority
+}
+
+// shape is all that does not come and go with services.
+type shape struct {
+	chains []chain
+	rules  []rule
+}
+
+// site says where on the host it works. It is what a shape follows from.
+type site struct {
+	// bridge is the pods' bridge; empty: none is known.
+	bridge string
+	// group is the interface group of the bridge's ports, mac its hardware address: where they are known, frames between pods come by the host.
+	group uint32
+	mac   net.HardwareAddr
+	// bridges is the interface group of all nodes' bridges; 0: there is none.
+	bridges uint32
+	// ranges are of pods of this node.
+	ranges []netip.Prefix
+}
+
+// redirects says whether answers to pods come by the host by themselves.
+func (p site) redirects() bool { return p.bridge != "" && p.group != 0 && len(p.mac) == 6 }
+
+func (s *shape) base(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority int32) {
+	s.chains = append(s.chains, chain{nftables.TableFamilyINet, name, typ, hook, nftables.ChainPriority(priority)})
+}
+
+func (s *shape) plain(names ...string) {
+	for _, n := range names {
+		s.chains = append(s.chains, chain{family: nftables.TableFamilyINet, name: n})
+	}
+}
+
+func (s *shape) rule(chain string, parts ...[]expr.Any) {
+	var exprs []expr.Any
+	for _, p := range parts {
+		exprs = append(exprs, p...)
+	}
+	s.rules = append(s.rules, rule{nftables.TableFamilyINet, chain, exprs})
+}
+
+// shapeOf is the shape for a site. It is pure.
+func shapeOf(p site) *shape {
+	s := &shape{}
+	destination, source := int32(*nftables.ChainPriorityNATDest), int32(*nftables.ChainPriorityNATSource)
+	s.plain(refuseChain, refuseElseChain, silenceChain, insideChain, outsideChain)
+	s.base(preroutingChain, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, destination+5)
+	s.base(outputChain, nftables.ChainTypeNAT, nftables.ChainHookOutput, destination+5)
+	s.base(postroutingChain, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, source-5)
+
+	s.rule(refuseChain, is(expr.MetaKeyL4PROTO, unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: rejectTCPReset}})
+	s.rule(refuseChain, []expr.Any{&expr.Reject{Type: rejectICMPX, Code: icmpxPort}})
+	s.rule(refuseElseChain, isLocal(true), verdict(expr.VerdictAccept))
+	s.rule(refuseElseChain, to(expr.VerdictGoto, refuseChain))
+	s.rule(silenceChain, verdict(expr.VerdictDrop))
+
+	for _, c := range []string{preroutingChain, outputChain} {
+		for _, f := range families {
+			s.rule(c, f.isFamily(), f.front(f.dst), in("limited"+f.suffix, keyRegister, false),
+				load(keyRegister+2+f.size/4, f.src, f.size), in("allowed"+f.suffix, keyRegister, true), verdict(expr.VerdictDrop))
+		}
+	}
+	if p.bridge != "" {
+		s.rule(preroutingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), to(expr.VerdictGoto, insideChain))
+	}
+	if p.bridges != 0 {
+		s.rule(preroutingChain, isGroup(expr.MetaKeyIIFGROUP, expr.CmpOpEq, p.bridges), verdict(expr.VerdictAccept))
+	}
+	for _, r := range p.ranges {
+		f := families[familyOf(r.Addr())]
+		s.rule(preroutingChain, f.isFamily(), f.match(f.src, r), to(expr.VerdictGoto, insideChain))
+	}
+	s.rule(preroutingChain, to(expr.VerdictGoto, outsideChain))
+	s.rule(outputChain, to(expr.VerdictGoto, insideChain))
+
+	for _, f := range families {
+		s.rule(outsideChain, f.isFamily(), f.front(f.dst), f.goes("outside", "outways"))
+		s.rule(insideChain, f.isFamily(), f.front(f.dst), f.goes("services", "ways"))
+		s.rule(insideChain, f.isFamily(), load(keyRegister, f.dst, f.size), in("own"+f.suffix, keyRegister, false), to(expr.VerdictGoto, refuseElseChain))
+	}
+	for _, f := range families {
+		s.rule(outsideChain, f.isFamily(), isLocal(true), f.nodePort(), f.goes("outside", "outways"))
+		s.rule(insideChain, f.isFamily(), isLocal(true), f.nodePort(), f.goes("services", "ways"))
+	}
+	s.rule(outsideChain, to(expr.VerdictGoto, insideChain))
+	s.postrouting(p)
+	if p.redirects() {
+		s.redirect(p)
+	}
+	s.version()
+	return s
+}
+
+func (s *shape) postrouting(p site) {
+	masquerade := []expr.Any{&expr.Masq{}}
+	s.rule(postroutingChain, translated(expr.CmpOpEq), verdict(expr.VerdictAccept))
+	for _, f := range families {
+		s.rule(postroutingChain, f.isFamily(), load(keyRegister, f.src, f.size), load(keyRegister+f.size/4, f.dst, f.size),
+			in("hairpin"+f.suffix, keyRegister, false), masquerade)
+	}
+	if p.bridge != "" && !p.redirects() {
+		s.rule(postroutingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), isInterface(expr.MetaKeyOIFNAME, p.bridge), masquerade)
+	}
+	if p.bridge != "" {
+		s.rule(postroutingChain, isInterface(expr.MetaKeyOIFNAME, p.bridge), verdict(expr.VerdictAccept))
+	}
+	s.rule(postroutingChain, []expr.Any{&expr.Fib{Register: 1, FlagSADDR: true, ResultADDRTYPE: true}, localType(expr.CmpOpEq)}, verdict(expr.VerdictAccept))
+	for _, f := range families {
+		found := lookup("services"+f.suffix, keyRegister, listRegister)
+		flagged := []expr.Any{
+			&expr.Bitwise{SourceRegister: flagsRegister, DestRegister: flagsRegister, Len: 4, Mask: native(flagMasquerade), Xor: make([]byte, 4)},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: flagsRegister, Data: make([]byte, 4)},
+		}
+		s.rule(postroutingChain, f.isFamily(), f.original(), found, flagged, masquerade)
+		s.rule(postroutingChain, f.isFamily(), f.original(), found, verdict(expr.VerdictAccept))
+		s.rule(postroutingChain, f.isFamily(), f.originalNodePort(), found, flagged, masquerade)
+	}
+}
+
+// version adds a chain whose name says what all the others are: who finds it need not look at each rule.
+func (s *shape) version() {
+	h := sha256.New()
+	for _, c := range s.chains {
+		fmt.Fprintf(h, "%d %s %s %v %d\n", c.family, c.name, c.typ, c.hook, c.priority)
+	}
+	for _, r := range s.rules {
+		fmt.Fprintf(h, "%d %s\n", r.family, r.chain)
+		for _, e := range r.exprs {
+			fmt.Fprintf(h, "%T %+v\n", e, e)
+		}
+	}
+	name := versionPrefix + hex.EncodeToString(h.Sum(nil)[:6])
+	s.plain(name)
+	s.rule(name, verdict(expr.VerdictReturn))
+}
+
+// waySet is the map by which connections find the chain of their way.
+func (n names) waySet(id setID) *nftables.Set {
+	name := "ways"
+	if id.kind == outside {
+		name = "outways"
+	}
+	return &nftables.Set{Table: n.inet, Name: name + families[id.family].suffix, ID: 101 + uint32(id.kind)*2 + uint32(id.family),
+		IsMap: true, KeyType: nftables.TypeMark, DataType: nftables.TypeVerdict}
+}
+
+// affinitySet is where it is remembered which endpoint a client has had.
+func (n names) affinitySet(f uint8) *nftables.Set {
+	fam := families[f]
+	return &nftables.Set{Table: n.inet, Name: "affinity" + fam.suffix, ID: 201 + uint32(f), IsMap: true, Dynamic: true, HasTimeout: true, Size: affinityMost,
+		KeyType:  nftables.MustConcatSetType(nftables.TypeMark, nftables.TypeMark, fam.typ),
+		DataType: nftables.MustConcatSetType(fam.typ, nftables.TypeInetService)}
+}
+
+// chainOf is the chain of a way.
+func chainOf(k wayKey) string {
+	switch k.way {
+	case refuse:
+		return refuseChain
+	case refuseElse:
+		return refuseElseChain
+	case silence:
+		return silenceChain
+	}
+	from := insideChain
+	if k.set.kind == outside {
+		from = outsideChain
+	}
+	return from + "-" + k.way.name() + "-ipv" + families[k.set.family].suffix
+}
+
+func rulesOf(k wayKey) [][]expr.Any {
+	from := "services"
+	if k.set.kind == outside {
+		from = "outside"
+	}
+	return families[k.set.family].wayRules(k.way, from)
+}
+
+// wayRules are those of the chain of a way, for connections that are looked up in this map. Each rule finds the service anew: what a rule has in its
+// registers the next one may not read.
+func (f family) wayRules(w way, from string) (rules [][]expr.Any) {
+	add := func(parts ...[]expr.Any) {
+		var exprs []expr.Any
+		for _, p := range parts {
+			exprs = append(exprs, p...)
+		}
+		rules = append(rules, exprs)
+	}
+	at := f.endpointRegister()
+	dnat := []expr.Any{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.proto), RegAddrMin: at, RegProtoMin: listRegister - 1, Specified: true}}
+	client := load(wayRegister, f.src, f.size)
+	affinity := "affinity" + f.suffix
+	remember := func(operation uint32) []expr.Any {
+		return []expr.Any{&expr.Dynset{SrcRegKey: listRegister, SrcRegData: at, SetName: affinity, Operation: operation, Timeout: time.Duration(w.affinity()) * time.Second}}
+	}
+	pick := [][]expr.Any{
+		{&expr.Numgen{Register: wayRegister, Modulus: w.number(), Type: unix.NFT_NG_RANDOM}},
+		lookup("endpoints"+f.suffix, listRegister, at),
+	}
+	for _, front := range [][]expr.Any{f.front(f.dst), f.nodePort()} {
+		found := [][]expr.Any{f.isFamily(), front, lookup(from+f.suffix, keyRegister, listRegister)}
+		if w.affinity() > 0 {
+			// Where the client has been before, if that is an endpoint still; else somewhere, which is remembered, or, when there is no room for that, is not.
+			add(append(found, client, lookup(affinity, listRegister, at), in("members"+f.suffix, at, false), remember(dynsetUpdate), dnat)...)
+			add(append(found, pick[0], pick[1], client, remember(dynsetDelete), remember(dynsetUpdate), dnat)...)
+		}
+		add(append(found, pick[0], pick[1], dnat)...)
+	}
+	// Only when the service has just become another one: the client sends again.
+	add(verdict(expr.VerdictDrop))
+	return rules
+}

@@ -1,0 +1,360 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/host/ruleset"
+	"monopod.dev/monopod/internal/proxy/plan"
+)
+
+// Bridge is what connects pods to this host, where it is known.
+type Bridge struct {
+	Name string
+	// PortGroup is the interface group of its ports, Group that of such bridges, of all nodes of this host: others' pods have their own services.
+	PortGroup, Group uint32
+}
+
+// Config says what to keep, and where.
+type Config struct {
+	// Name is that of the tables.
+	Name string
+	// Bridge is the zero value where pods are connected by others.
+	Bridge Bridge
+	Log    *slog.Logger
+}
+
+// Service is what is wanted for one.
+type Service struct {
+	// Created is when it was made: of two that want one address, the elder has it.
+	Created time.Time
+	Plan    plan.Service
+}
+
+// Table keeps the tables as they are wanted. All methods are safe for concurrent use.
+type Table struct {
+	cfg     Config
+	log     *slog.Logger
+	names   names
+	hostNS  netns.NsHandle
+	writer  *nlsock.Socket // elements
+	reader  *nlsock.Socket // nftables, and the kernel's flows
+	routes  *nlsock.Socket
+	watcher *ruleset.Watcher
+	links   *linkWatcher
+
+	mu    sync.Mutex
+	conn  *nftables.Conn // for what is no element; nil: none is open
+	book  *book
+	site  site
+	shape *shape
+	// ways are those that have their chains.
+	ways map[wayKey]bool
+	// unbridged is why frames between pods do not come by the host.
+	unbridged error
+	lost      map[string]string // who has an element that a service would like, by the service: said once
+}
+
+// Open opens what is needed, in the network namespace of the calling thread. It changes nothing.
+func Open(ctx context.Context, cfg Config) (_ *Table, err error) {
+	t := &Table{cfg: cfg, log: cfg.Log, names: namesOf(cfg.Name), hostNS: netns.None(), book: newBook(), ways: map[wayKey]bool{}, lost: map[string]string{}}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	defer func() {
+		if err != nil {
+			t.Close()
+			err = fmt.Errorf("services: %w", err)
+		}
+	}()
+	if t.hostNS, err = netns.Get(); err != nil {
+		return nil, err
+	}
+	for _, s := range []struct {
+		at       **nlsock.Socket
+		protocol int
+	}{{&t.writer, unix.NETLINK_NETFILTER}, {&t.reader, unix.NETLINK_NETFILTER}, {&t.routes, unix.NETLINK_ROUTE}} {
+		if *s.at, err = nlsock.Open(s.protocol); err != nil {
+			return nil, err
+		}
+	}
+	// A transaction is sent at once, and all its answers are there before the first is read.
+	for _, option := range []int{unix.SO_SNDBUFFORCE, unix.SO_RCVBUFFORCE} {
+		if err = unix.SetsockoptInt(t.writer.FD(), unix.SOL_SOCKET, option, transactionSize); err != nil {
+			return nil, err
+		}
+	}
+	t.watcher, err = ruleset.Watch(ctx, ruleset.WatchConfig{Own: t.writer.PortID(), Judge: t.judge, Look: t.look})
+	if err == nil && cfg.Bridge.Name != "" {
+		t.links, err = watchLinks(t.bridgeChanged)
+	}
+	return t, err
+}
+
+const transactionSize = 32 << 20
+
+// Close gives the sockets back. The tables stay, and do their work.
+func (t *Table) Close() {
+	if t.links != nil {
+		t.links.close()
+	}
+	if t.watcher != nil {
+		t.watcher.Close()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.disconnect()
+	for _, s := range []*nlsock.Socket{t.writer, t.reader, t.routes} {
+		if s != nil {
+			s.Close()
+		}
+	}
+	if t.hostNS.IsOpen() {
+		t.hostNS.Close()
+	}
+}
+
+// Start makes the tables as they are wanted for these services, and no others, and watches over them from then on. ranges are those of this node's pods, as far
+// as they are known. What the kernel refuses of a service is in the errors by the services' names; the others are served.
+func (t *Table) Start(ctx context.Context, ranges []netip.Prefix, all map[string]Service) (refused map[string]error, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	have, _ := t.read() // whatever cannot be read is made anew
+	numbers := ordersOf(have)
+	t.site = t.siteNow(ranges)
+	t.shape = shapeOf(t.site)
+	t.book = newBook()
+	for name, s := range all {
+		t.book.replace(name, t.entryOf(name, s, numbers), operations{})
+	}
+	t.watcher.SetActive(true)
+	if err := t.sync(); err != nil {
+		// One of them may be to blame: they are added one after another.
+		t.book = newBook()
+		if err := t.sync(); err != nil {
+			return nil, err
+		}
+		refused = map[string]error{}
+		for name, s := range all {
+			if err := t.apply(map[string]*Service{name: &s}); err != nil {
+				refused[name] = err
+			}
+		}
+	}
+	gone := map[plan.Front]bool{}
+	for el := range have {
+		if f, ok := frontOf(el.key); ok && (el.set.kind == services || el.set.kind == outside) {
+			gone[f] = true
+		}
+	}
+	for _, e := range t.book.services {
+		addFronts(gone, e)
+	}
+	t.forget(ctx, gone)
+	return refused, nil
+}
+
+// Apply makes the changes of services in one transaction; nil is a service that is gone. Each service that the kernel refuses is left as it was, and is in the
+// result with the reason.
+func (t *Table) Apply(ctx context.Context, changes map[string]*Service) (refused map[string]error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	touched := map[plan.Front]bool{}
+	for name := range changes {
+		addFronts(touched, t.book.services[name])
+	}
+	if err := t.apply(changes); err != nil {
+		refused = map[string]error{}
+		for name, s := range changes {
+			if len(changes) > 1 {
+				err = t.apply(map[string]*Service{name: s})
+			}
+			if err != nil {
+				refused[name] = err
+			}
+		}
+	}
+	for name := range changes {
+		addFronts(touched, t.book.services[name])
+	}
+	t.forget(ctx, touched)
+	return refused
+}
+
+// apply makes the changes, or none of them.
+func (t *Table) apply(changes map[string]*Service) (err error) {
+	ops, before := operations{}, map[string]*entry{}
+	for name, s := range changes {
+		var next *entry
+		if s != nil {
+			var numbers orders
+			if old := t.book.services[name]; old != nil {
+				numbers = old.orders
+			}
+			next = t.entryOf(name, *s, numbers)
+		}
+		before[name] = t.book.replace(name, next, ops)
+	}
+	if err = t.carryOut(ops); err != nil {
+		// Perhaps the kernel has not what it is thought to have: then that is put right, with the changes.
+		err = t.sync()
+	}
+	if err != nil {
+		for name, old := range before {
+			t.book.replace(name, old, operations{})
+		}
+		return err
+	}
+	t.tellLosers(ops)
+	return nil
+}
+
+func (t *Table) entryOf(name string, s Service, numbers orders) *entry {
+	e := &entry{name: name, rank: fmt.Sprintf("%020d", max(s.Created.Unix(), 0)), plan: s.Plan}
+	e.items, e.orders = itemsOf(s.Plan, numbers)
+	return e
+}
+
+// tellLosers says which services want what another one has.
+func (t *Table) tellLosers(ops operations) {
+	for el, op := range ops {
+		if op.loser == "" || t.lost[op.loser] == op.owner {
+			continue
+		}
+		t.lost[op.loser] = op.owner
+		at := ""
+		if f, ok := frontOf(el.key); ok && (el.set.kind == services || el.set.kind == outside) {
+			at = netip.AddrPortFrom(f.Addr, f.Port).String()
+		}
+		t.log.Warn("two services want the same address and port; the elder has it", "service", op.loser, "elder", op.owner, "at", at)
+	}
+}
+
+// SetRanges says which ranges pods of this node have.
+func (t *Table) SetRanges(ranges []netip.Prefix) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.shape == nil || slices.Equal(t.site.ranges, ranges) {
+		return nil
+	}
+	t.site.ranges = ranges
+	t.shape = shapeOf(t.site)
+	return t.sync()
+}
+
+// Warnings tells what this host cannot do for services, in words for its operator.
+func (t *Table) Warnings() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.unbridged == nil {
+		return nil
+	}
+	return []string{unbridgedWarning + ": " + t.unbridged.Error()}
+}
+
+const unbridgedWarning = "pods see this host's address when other pods of it reach them by a service: the kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE; modprobe nf_tables_bridge on older kernels)"
+
+// carryOut makes the operations in one transaction.
+func (t *Table) carryOut(ops operations) error {
+	needed := map[wayKey]bool{}
+	for el, op := range ops {
+		if k, ok := wayOfValue(el, op.to); ok && op.has {
+			needed[k] = true
+		}
+	}
+	if err := t.addWays(needed); err != nil {
+		return err
+	}
+	reqs := t.requests(ops)
+	if len(reqs) == 0 {
+		return nil
+	}
+	if err := failpoint.Hit("proxy/table/transaction"); err != nil {
+		return err
+	}
+	return t.explain(t.writer.Batch(reqs...))
+}
+
+// requests are the operations, those that take away first.
+func (t *Table) requests(ops operations) (reqs []nlsock.Request) {
+	gone, come := map[setID][]nftables.SetElement{}, map[setID][]nftables.SetElement{}
+	for el, op := range ops {
+		if !op.changes() || el.set.kind == local && !t.site.redirects() {
+			continue
+		}
+		if op.had {
+			gone[el.set] = append(gone[el.set], setElement(el, "", ""))
+		}
+		if op.has {
+			come[el.set] = append(come[el.set], setElement(el, op.to, op.owner))
+		}
+	}
+	for _, id := range setIDs() {
+		reqs = append(reqs, ruleset.ElementRequests(t.names.set(id), gone[id], false)...)
+	}
+	for _, id := range setIDs() {
+		reqs = append(reqs, ruleset.ElementRequests(t.names.set(id), come[id], true)...)
+	}
+	return reqs
+}
+
+// setElement is an element as the kernel is told of it, with whose it is for people who look at it.
+func setElement(el element, value, owner string) nftables.SetElement {
+	e := nftables.SetElement{Key: []byte(el.key)}
+	switch el.set.kind {
+	case allowed:
+		half := len(el.key) / 2
+		e.Key, e.KeyEnd = e.Key[:half], e.Key[half:]
+	case services, outside, endpoints:
+		if value != "" {
+			e.Val = []byte(value)
+		}
+		e.Comment = owner[:min(len(owner), maxComment)]
+	}
+	return e
+}
+
+// maxComment is what an element's user data has room for.
+const maxComment = 120
+
+// connect opens the connection for what is no element, or takes the one that is open.
+//
+// It lasts: to close one makes the kernel wait until nobody uses what was deleted over it, some 10 ms. After an error it is replaced, for answers to a failed
+// transaction may be in it.
+func (t *Table) connect() (err error) {
+	if t.conn != nil {
+		return nil
+	}
+	t.conn, err = nftables.New(nftables.WithNetNSFd(int(t.hostNS)), nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
+		raw, err := c.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) {
+				if name, err := unix.Getsockname(int(fd)); err == nil {
+					t.watcher.SetWriter(name.(*unix.SockaddrNetlink).Pid)
+				}
+			})
+		}
+		return errors.Join(err, c.SetReadBuffer(transactionSize), c.SetWriteBuffer(transactionSize))
+	}))
+	return t.explain(err)
+}
+
+func (t *Table) disconnect() {
+	if t.conn != nil {
+		_ = t.conn.CloseLasting() // nothing is lost with it
+		t.conn = nil
+	}
+}

@@ -1,0 +1,244 @@
+package table
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func at(ip netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(ip, port) }
+
+// A service is reached from everywhere that it has to be, and its endpoints see who asks them. It is tried with br_netfilter, which shows the frames of
+// bridges to the host's firewall, and without.
+func TestServiceIsReached(t *testing.T) {
+	for _, brNetfilter := range []string{"0", "1"} {
+		t.Run("bridge-nf-call-iptables="+brNetfilter, func(t *testing.T) {
+			h := newHost(t)
+			if !h.bridgeNetfilter(brNetfilter) {
+				t.Skip("this kernel has no br_netfilter")
+			}
+			server, serverIPs := h.pod("server")
+			client, clientIPs := h.pod("client")
+			h.serve(server, "server", 8080)
+			h.open(map[string]Service{"default/web": *balanced{
+				fronts:    []string{at(vip4, 80).String(), at(vip6, 80).String(), ":30080"},
+				endpoints: []netip.AddrPort{at(serverIPs[0], 8080), at(serverIPs[1], 8080)}, hidden: true,
+			}.service()})
+			gateways := h.bridge.Gateways()
+			for _, c := range []struct{ name, from, to, seen string }{
+				{"a pod", client, at(vip4, 80).String(), clientIPs[0].String()},
+				{"a pod, IPv6", client, at(vip6, 80).String(), clientIPs[1].String()},
+				{"the pod itself", server, at(vip4, 80).String(), gateways[0].String()},
+				{"the pod itself, IPv6", server, at(vip6, 80).String(), gateways[1].String()},
+				{"the host", "", at(vip4, 80).String(), h.host.String()},
+				{"the host, IPv6", "", at(vip6, 80).String(), "fd77::1"},
+				{"outside, at the node's port", h.outside, h.host.String() + ":30080", h.machine.String()},
+				{"outside, at the node's port, IPv6", h.outside, "[fd77::1]:30080", "fd77::2"},
+				{"outside, at the service's address", h.outside, at(vip4, 80).String(), h.machine.String()},
+				{"a pod, at the node's port", client, h.host.String() + ":30080", clientIPs[0].String()},
+				{"a pod, at the gateway's port", client, gateways[0].String() + ":30080", clientIPs[0].String()},
+				{"the host, at its port", "", h.host.String() + ":30080", h.host.String()},
+				{"the host, at its loopback port", "", "127.0.0.1:30080", gateways[0].String()},
+				{"a pod, directly", client, at(serverIPs[0], 8080).String(), clientIPs[0].String()},
+				{"a pod, directly, IPv6", client, at(serverIPs[1], 8080).String(), clientIPs[1].String()},
+			} {
+				if got := h.ask(c.from, c.to); got != "server "+c.seen {
+					t.Errorf("TCP from %s to %s: %q, want as %s", c.name, c.to, got, c.seen)
+				}
+				if got := h.askUDP(h.client(c.from, c.to), "?"); got != "server "+c.seen {
+					t.Errorf("UDP from %s to %s: %q, want as %s", c.name, c.to, got, c.seen)
+				}
+			}
+			// Datagrams that come in parts.
+			for _, to := range []string{at(vip4, 80).String(), at(vip6, 80).String()} {
+				if got := h.askUDP(h.client(client, to), strings.Repeat("?", 4000)); len(got) < 4000 {
+					t.Errorf("a long datagram to %s: %q", to, got)
+				}
+			}
+		})
+	}
+}
+
+// Who has no endpoints refuses at once; so does another port of a service's address, but not an address of the node's own.
+func TestServiceWithoutEndpointsRefuses(t *testing.T) {
+	h := newHost(t)
+	client, _ := h.pod("client")
+	h.open(map[string]Service{"default/none": *balanced{fronts: []string{at(vip4, 80).String(), at(vip6, 80).String(), ":30080"}}.service()})
+	for _, from := range []string{client, "", h.outside} {
+		for _, to := range []string{at(vip4, 80).String(), at(vip6, 80).String(), h.host.String() + ":30080"} {
+			if got := h.ask(from, to); !strings.Contains(got, "refused") {
+				t.Errorf("TCP from %q to %s: %q", from, to, got)
+			}
+			if got := h.askUDP(h.client(from, to), "?"); !strings.Contains(got, "refused") {
+				t.Errorf("UDP from %q to %s: %q", from, to, got)
+			}
+		}
+	}
+}
+
+// Connections are spread over the endpoints, with affinity they stay with one, and when that goes they go to another one.
+func TestEndpointsOfAService(t *testing.T) {
+	h := newHost(t)
+	client, _ := h.pod("client")
+	var all []netip.AddrPort
+	for i := range 3 {
+		path, ips := h.pod(fmt.Sprint("server", i))
+		h.serve(path, fmt.Sprint("server", i), 8080)
+		all = append(all, at(ips[0], 8080))
+	}
+	to := at(vip4, 80).String()
+	asked := func(n int) map[string]int {
+		got := map[string]int{}
+		for range n {
+			got[strings.Fields(h.ask(client, to))[0]]++
+		}
+		return got
+	}
+	b := balanced{fronts: []string{to}, endpoints: all}
+	tbl := h.open(map[string]Service{"default/web": *b.service()})
+	if got := asked(60); len(got) != 3 {
+		t.Errorf("without affinity: %v", got)
+	}
+	b.affinity = 600
+	h.apply(tbl, "default/web", b.service())
+	got := asked(20)
+	if len(got) != 1 {
+		t.Errorf("with affinity: %v", got)
+	}
+	for i := range all {
+		if got[fmt.Sprint("server", i)] > 0 {
+			b.endpoints = append(append([]netip.AddrPort{}, all[:i]...), all[i+1:]...)
+		}
+	}
+	h.apply(tbl, "default/web", b.service())
+	after := asked(20)
+	if len(after) != 1 {
+		t.Errorf("with affinity, after the endpoint has gone: %v", after)
+	}
+	for name := range after {
+		if got[name] > 0 {
+			t.Errorf("%s gets connections though it has gone", name)
+		}
+	}
+	b.endpoints = nil
+	h.apply(tbl, "default/web", b.service())
+	if got := h.ask(client, to); !strings.Contains(got, "refused") {
+		t.Errorf("without endpoints: %q", got)
+	}
+	h.apply(tbl, "default/web", nil)
+	if !h.silent(client, to) {
+		t.Error("a service that is gone answers")
+	}
+	if n := len(tbl.book.wanted); n != 0 {
+		t.Errorf("%d elements are left", n)
+	}
+}
+
+// UDP clients that go on sending follow the endpoints.
+func TestUDPFollowsEndpoints(t *testing.T) {
+	h := newHost(t)
+	client, _ := h.pod("client")
+	one, oneIPs := h.pod("one")
+	two, twoIPs := h.pod("two")
+	h.serve(one, "one", 53)
+	h.serve(two, "two", 53)
+	b := balanced{fronts: []string{at(vip4, 53).String(), ":30053"}}
+	tbl := h.open(nil)
+	pod, node := h.client(client, at(vip4, 53).String()), h.client(h.outside, h.host.String()+":30053")
+	want := func(when, name string) {
+		t.Helper()
+		for _, c := range []struct {
+			from string
+			got  string
+		}{{"a pod", h.askUDP(pod, "?")}, {"outside", h.askUDP(node, "?")}} {
+			if !strings.HasPrefix(c.got, name) {
+				t.Errorf("%s, from %s: %q, want %s", when, c.from, c.got, name)
+			}
+		}
+	}
+	pod.Write([]byte("before there is a service"))
+	b.endpoints = []netip.AddrPort{at(oneIPs[0], 53)}
+	h.apply(tbl, "default/dns", b.service())
+	want("the first endpoint", "one")
+	b.endpoints = []netip.AddrPort{at(twoIPs[0], 53)}
+	h.apply(tbl, "default/dns", b.service())
+	want("another endpoint", "two")
+	b.endpoints = nil
+	h.apply(tbl, "default/dns", b.service())
+	want("no endpoint", "error")
+	b.endpoints = []netip.AddrPort{at(oneIPs[0], 53)}
+	h.apply(tbl, "default/dns", b.service())
+	want("an endpoint again", "one")
+}
+
+// From outside a service with a policy of its own goes where that says; ranges keep others out.
+func TestOutsideIsAnotherWay(t *testing.T) {
+	h := newHost(t)
+	client, _ := h.pod("client")
+	one, oneIPs := h.pod("one")
+	two, twoIPs := h.pod("two")
+	h.serve(one, "one", 80)
+	h.serve(two, "two", 80)
+	to := h.host.String() + ":8000"
+	b := balanced{fronts: []string{to, ":30080"}, endpoints: []netip.AddrPort{at(oneIPs[0], 80)}, outside: []netip.AddrPort{at(twoIPs[0], 80)}}
+	tbl := h.open(map[string]Service{"default/lb": *b.service()})
+	for _, to := range []string{to, h.host.String() + ":30080"} {
+		if got := h.ask(client, to); !strings.HasPrefix(got, "one ") {
+			t.Errorf("from a pod to %s: %q", to, got)
+		}
+		if got := h.ask("", to); !strings.HasPrefix(got, "one ") {
+			t.Errorf("from the host to %s: %q", to, got)
+		}
+		if got := h.ask(h.outside, to); got != "two "+h.machine.String() {
+			t.Errorf("from outside to %s: %q", to, got)
+		}
+	}
+	b.outside = nil
+	for _, c := range []struct {
+		ranges string
+		passes bool
+	}{{"192.168.77.0/24", true}, {"192.168.78.0/24", false}} {
+		b.ranges = []netip.Prefix{netip.MustParsePrefix(c.ranges), netip.MustParsePrefix("172.16.0.0/12")}
+		h.apply(tbl, "default/lb", b.service())
+		if passes := !h.silent(h.outside, to); passes != c.passes {
+			t.Errorf("ranges %s: passes %v", c.ranges, passes)
+		}
+	}
+}
+
+// Who is sent on to another machine comes by this one on the way back.
+func TestWhatLeavesIsMasqueraded(t *testing.T) {
+	h := newHost(t)
+	h.serve(h.outside, "far", 9000)
+	client, _ := h.pod("client")
+	b := balanced{fronts: []string{at(vip4, 80).String(), ":30080"}, endpoints: []netip.AddrPort{at(h.machine, 9000)}, hidden: true, elsewhere: []netip.Addr{h.machine}}
+	h.open(map[string]Service{"default/far": *b.service()})
+	for _, from := range []string{client, ""} {
+		if got := h.ask(from, at(vip4, 80).String()); got != "far "+h.host.String() {
+			t.Errorf("from %q: %q", from, got)
+		}
+	}
+	// It would answer itself else.
+	if got := h.ask(h.outside, h.host.String()+":30080"); got != "far "+h.host.String() {
+		t.Errorf("from outside: %q", got)
+	}
+}
+
+// A host without a bridge of ours, as with CNI, and one whose kernel has no nftables for bridges.
+func TestWithoutRedirection(t *testing.T) {
+	h := newHost(t)
+	h.bridgeNetfilter("0")
+	server, serverIPs := h.pod("server")
+	client, clientIPs := h.pod("client")
+	h.serve(server, "server", 80)
+	b := balanced{fronts: []string{at(vip4, 80).String()}, endpoints: []netip.AddrPort{at(serverIPs[0], 80)}}
+	h.openWith(Bridge{Name: testBridge}, map[string]Service{"default/web": *b.service()})
+	gateway := h.bridge.Gateways()[0].String()
+	if got := h.ask(client, at(vip4, 80).String()); got != "server "+gateway {
+		t.Errorf("%q: without redirection the answer has to come by the host by being asked by it", got)
+	}
+	if got := h.ask(client, at(serverIPs[0], 80).String()); got != "server "+clientIPs[0].String() {
+		t.Errorf("directly: %q", got)
+	}
+}

@@ -21,6 +21,8 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
+	"monopod.dev/monopod/internal/apiserver/registry/ingress"
+	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
@@ -70,6 +72,8 @@ func declared() []resource.Resource {
 		endpoints.Resource(),
 		endpointslice.Resource(),
 		event.Resource(),
+		ingress.Resource(),
+		ingressclass.Resource(),
 		lease.Resource(),
 		limitrange.Resource(),
 		namespace.Resource(),

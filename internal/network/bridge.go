@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -60,7 +61,8 @@ type Bridge struct {
 	ct         *rtnl // connection tracking
 	elements   *rtnl // nftables, for what comes and goes with sandboxes
 	leaving    *leaving
-	watcher    *watcher
+	watcher    *ruleset.Watcher                   // repairs the rule set as soon as somebody has changed it
+	foreign    atomic.Pointer[map[chainName]bool] // where others' rules for forwarded packets are, as last found
 	locks      sandboxLocks
 	shared     atomic.Bool // others forward packets, with this node's knowledge
 	// bridgeFamily is nftables' family for bridges; a test puts one there that the kernel does not have.
@@ -180,8 +182,7 @@ func (b *Bridge) openSockets(ctx context.Context) (err error) {
 	if b.leaving, err = openLeaving(b); err != nil {
 		return err
 	}
-	b.watcher, err = openWatcher(ctx, b)
-	return err
+	return b.openWatcher(ctx)
 }
 
 // Start makes the bridge, the masquerading, the host ports and the forwarding, and watches over the rules from then on. It is
@@ -202,7 +203,7 @@ func (b *Bridge) Start(ctx context.Context) error {
 func (b *Bridge) prepare() error {
 	b.hostMu.Lock()
 	defer b.hostMu.Unlock()
-	b.watcher.active.Store(true)
+	b.watcher.SetActive(true)
 	return b.prepareLocked()
 }
 
@@ -295,7 +296,7 @@ func (b *Bridge) Remove(ctx context.Context) error {
 	errs := []error{b.drop(b.ledger.sandboxes())}
 	b.hostMu.Lock()
 	defer b.hostMu.Unlock()
-	b.watcher.active.Store(false)
+	b.watcher.SetActive(false)
 	link, err := b.link()
 	if err == nil && link != nil && b.ours(link) {
 		errs = append(errs, b.removePorts(nil))
@@ -319,7 +320,7 @@ func (b *Bridge) Remove(ctx context.Context) error {
 // Close gives the sockets back. It changes nothing on the host.
 func (b *Bridge) Close() {
 	if b.watcher != nil {
-		b.watcher.close()
+		b.watcher.Close()
 	}
 	if b.leaving != nil {
 		b.leaving.close()
@@ -332,7 +333,7 @@ func (b *Bridge) Close() {
 	}
 	for _, s := range []*rtnl{b.rt, b.ct, b.elements} {
 		if s != nil {
-			s.close()
+			s.Close()
 		}
 	}
 	if b.hostNS.IsOpen() {

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ns"
 )
 
@@ -42,7 +43,7 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 		if err != nil {
 			return err
 		}
-		defer inside.close()
+		defer inside.Close()
 		host, fresh, err := b.ensurePair(rec, bridge, int(target.Fd()), inside)
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
@@ -52,7 +53,7 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 		if fresh {
 			in = 0 // as it was made
 		}
-		if err := b.rt.do(append(b.portRequests(rec, host.index, in), sandboxRequests(rec, bridge.index)...)...); err != nil {
+		if err := b.rt.Do(append(b.portRequests(rec, host.index, in), sandboxRequests(rec, bridge.index)...)...); err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		if err := refuseRouterAdvertisements(containerInterface); err != nil {
@@ -69,10 +70,10 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 			if err != nil {
 				return err
 			}
-			defer s.sock.close()
+			defer s.sock.Close()
 			settled = func() { s.wait(host.peer) }
 		}
-		if err := inside.do(append(insideRequests(has, host.peer), gatewayRequests(has, host.peer, bridge.mac)...)...); err != nil {
+		if err := inside.Do(append(insideRequests(has, host.peer), gatewayRequests(has, host.peer, bridge.mac)...)...); err != nil {
 			return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
 		}
 		if err := meanwhile(); err != nil {
@@ -109,10 +110,10 @@ func ipv6Off(name string) bool {
 // other end is elsewhere (a namespace that was lost and made anew) is replaced.
 func (b *Bridge) ensurePair(rec lease, bridge linkInfo, target int, inside *rtnl) (host linkInfo, fresh bool, err error) {
 	create := b.pairRequest(rec, bridge, target)
-	err = b.rt.do(create)
+	err = b.rt.Do(create)
 	if errors.Is(err, unix.EEXIST) {
 		if err = b.clearPair(rec, inside); err == nil {
-			err = b.rt.do(create)
+			err = b.rt.Do(create)
 		}
 	}
 	fresh = err == nil
@@ -142,7 +143,7 @@ func (b *Bridge) clearPair(rec lease, inside *rtnl) error {
 		if hasPeer && host.peer == peer.index && peer.peer == host.index {
 			return errPairThere
 		}
-		if err := b.rt.do(linkRequest("delete", unix.RTM_DELLINK, 0, host.index, 0)); err != nil && !errors.Is(err, unix.ENODEV) {
+		if err := b.rt.Do(linkRequest("delete", unix.RTM_DELLINK, 0, host.index, 0)); err != nil && !errors.Is(err, unix.ENODEV) {
 			return err
 		}
 	}
@@ -160,20 +161,20 @@ func (b *Bridge) pairRequest(rec lease, bridge linkInfo, target int) request {
 	peer := nl.NewRtAttr(nl.VETH_INFO_PEER, nil)
 	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
 	for _, a := range []*nl.RtAttr{
-		attrName(containerInterface), attr32(unix.IFLA_MTU, bridge.mtu), attr32(unix.IFLA_NET_NS_FD, target),
+		attrName(containerInterface), nlsock.Attr32(unix.IFLA_MTU, bridge.mtu), nlsock.Attr32(unix.IFLA_NET_NS_FD, target),
 		nl.NewRtAttr(unix.IFLA_ADDRESS, macOf(rec.Addresses[0].Address.Addr())),
-		attr32(unix.IFLA_NUM_TX_QUEUES, 1), attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+		nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
 	} {
 		peer.AddChild(a)
 	}
 	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0, append(b.inBridge(bridge.index),
-		attrName(rec.Interface), attr32(unix.IFLA_MTU, bridge.mtu), attr32(unix.IFLA_NUM_TX_QUEUES, 1), attr32(unix.IFLA_NUM_RX_QUEUES, 1),
-		nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nested(nl.IFLA_INFO_DATA, peer)))...)
+		attrName(rec.Interface), nlsock.Attr32(unix.IFLA_MTU, bridge.mtu), nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+		nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nlsock.Nested(nl.IFLA_INFO_DATA, peer)))...)
 }
 
 // inBridge are the attributes of an interface in the bridge.
 func (b *Bridge) inBridge(index int) []*nl.RtAttr {
-	return []*nl.RtAttr{attr32(unix.IFLA_MASTER, index), attr32(unix.IFLA_GROUP, int(portGroup(b.name)))}
+	return []*nl.RtAttr{nlsock.Attr32(unix.IFLA_MASTER, index), nlsock.Attr32(unix.IFLA_GROUP, int(portGroup(b.name)))}
 }
 
 // portRequests make the host's end, which has this index, a port of the bridge. In hairpin mode a pod may reach itself by an
@@ -191,8 +192,8 @@ func (b *Bridge) portRequests(rec lease, index, bridge int) []request {
 	}
 	reqs = append(reqs,
 		linkRequest("set hairpin mode, and set it up", unix.RTM_NEWLINK, 0, 0, unix.IFF_UP, attrName(rec.Interface),
-			nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_SLAVE_KIND, []byte("bridge")),
-				nested(nl.IFLA_INFO_SLAVE_DATA, nl.NewRtAttr(nl.IFLA_BRPORT_MODE, []byte{1}),
+			nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_SLAVE_KIND, []byte("bridge")),
+				nlsock.Nested(nl.IFLA_INFO_SLAVE_DATA, nl.NewRtAttr(nl.IFLA_BRPORT_MODE, []byte{1}),
 					nl.NewRtAttr(nl.IFLA_BRPORT_LEARNING, learning), nl.NewRtAttr(nl.IFLA_BRPORT_UNICAST_FLOOD, learning)))))
 	if !b.cfg.NoSourceGuard {
 		reqs = append(reqs, hardwareRequest(index, macOf(rec.Addresses[0].Address.Addr())))
@@ -203,7 +204,7 @@ func (b *Bridge) portRequests(rec lease, index, bridge int) []request {
 // hardwareRequest writes down in the bridge that a hardware address is at the port of this index.
 func hardwareRequest(index int, mac net.HardwareAddr) request {
 	body := ndmsg(unix.AF_BRIDGE, index, unix.NUD_NOARP, unix.NTF_MASTER, nl.NewRtAttr(unix.NDA_LLADDR, mac))
-	return request{what: "write down its hardware address", typ: unix.RTM_NEWNEIGH, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
+	return request{What: "write down its hardware address", Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
 }
 
 // insideRequests configure the sandbox's end, which has this index, and its loopback.
@@ -227,12 +228,12 @@ func insideRequests(has []address, index int) []request {
 // with it from duplicate address detection and router solicitations: what addresses there are is the ledger's to say.
 func noAutoIPv6(index int, name string) request {
 	const none = 1 // IN6_ADDR_GEN_MODE_NONE
-	attrs := []*nl.RtAttr{nested(unix.IFLA_AF_SPEC, nested(unix.AF_INET6, nl.NewRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{none})))}
+	attrs := []*nl.RtAttr{nlsock.Nested(unix.IFLA_AF_SPEC, nlsock.Nested(unix.AF_INET6, nl.NewRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{none})))}
 	if index == 0 {
 		attrs = append(attrs, attrName(name))
 	}
 	q := linkRequest("switch IPv6 autoconfiguration off", unix.RTM_NEWLINK, 0, index, 0, attrs...)
-	q.ipv6 = true
+	q.IPv6 = true
 	return q
 }
 
@@ -250,7 +251,7 @@ func addressRequest(p netip.Prefix, index int) request {
 	} else if broadcast := broadcastOf(p); broadcast != nil {
 		body = append(body, nl.NewRtAttr(unix.IFA_BROADCAST, broadcast).Serialize()...)
 	}
-	return request{what: "give it the address " + p.String(), typ: unix.RTM_NEWADDR, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
+	return request{What: "give it the address " + p.String(), Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
 }
 
 func defaultRouteRequest(gateway netip.Addr, index int) request {
@@ -259,7 +260,7 @@ func defaultRouteRequest(gateway netip.Addr, index int) request {
 	body := msg.Serialize()
 	body = append(body, nl.NewRtAttr(unix.RTA_GATEWAY, gateway.AsSlice()).Serialize()...)
 	body = append(body, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(index))).Serialize()...)
-	return request{what: "set the default route to " + gateway.String(), typ: unix.RTM_NEWROUTE, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
+	return request{What: "set the default route to " + gateway.String(), Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
 }
 
 func familyOf(a netip.Addr) uint16 {

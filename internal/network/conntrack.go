@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/nlsock"
 )
 
 // What linux/netfilter/nfnetlink_conntrack.h calls the messages and attributes that are used here.
@@ -70,11 +72,11 @@ func (b *Bridge) forgetFlows(recs ...lease) error {
 func (b *Bridge) localAddresses() (map[netip.Addr]bool, error) {
 	local := map[netip.Addr]bool{}
 	msg := nl.NewIfAddrmsg(unix.AF_UNSPEC)
-	err := b.rt.dump(request{what: "list the host's addresses", typ: unix.RTM_GETADDR, flags: unix.NLM_F_DUMP, body: msg.Serialize()}, func(body []byte) {
+	err := b.rt.Dump(request{What: "list the host's addresses", Type: unix.RTM_GETADDR, Flags: unix.NLM_F_DUMP, Body: msg.Serialize()}, func(body []byte) {
 		if len(body) < unix.SizeofIfAddrmsg {
 			return
 		}
-		eachAttr(body[unix.SizeofIfAddrmsg:], func(typ uint16, data []byte) {
+		nlsock.EachAttr(body[unix.SizeofIfAddrmsg:], func(typ uint16, data []byte) {
 			if a, ok := netip.AddrFromSlice(data); ok && (typ == unix.IFA_LOCAL || typ == unix.IFA_ADDRESS) {
 				local[a] = true
 			}
@@ -92,7 +94,7 @@ func (b *Bridge) deleteFlows(ports []uint16, selected func(dst netip.Addr, port 
 			return
 		}
 		var tuple, zone []byte
-		eachAttr(body[sizeofNfgenmsg:], func(typ uint16, data []byte) {
+		nlsock.EachAttr(body[sizeofNfgenmsg:], func(typ uint16, data []byte) {
 			switch typ {
 			case ctaTupleOrig:
 				tuple = data
@@ -107,20 +109,20 @@ func (b *Bridge) deleteFlows(ports []uint16, selected func(dst netip.Addr, port 
 		if zone != nil {
 			del = append(del, nl.NewRtAttr(ctaZone, slices.Clone(zone)).Serialize()...)
 		}
-		found = append(found, request{what: "delete a flow", typ: ctDelete, body: del})
+		found = append(found, request{What: "delete a flow", Type: ctDelete, Body: del})
 	}
-	list := request{what: "list the flows", typ: ctGet, flags: unix.NLM_F_DUMP, body: flowFilter(ports)}
-	err := b.ct.dump(list, collect)
+	list := request{What: "list the flows", Type: ctGet, Flags: unix.NLM_F_DUMP, Body: flowFilter(ports)}
+	err := b.ct.Dump(list, collect)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		// A kernel before 5.8 knows no filter.
-		list.body, found = make([]byte, sizeofNfgenmsg), nil
-		err = b.ct.dump(list, collect)
+		list.Body, found = make([]byte, sizeofNfgenmsg), nil
+		err = b.ct.Dump(list, collect)
 	}
 	if err != nil {
 		return err
 	}
 	for _, q := range found {
-		if err := b.ct.do(q); err != nil && !errors.Is(err, unix.ENOENT) { // it has ended meanwhile
+		if err := b.ct.Do(q); err != nil && !errors.Is(err, unix.ENOENT) { // it has ended meanwhile
 			return err
 		}
 	}
@@ -136,22 +138,22 @@ func flowFilter(ports []uint16) []byte {
 		flags |= ctaFilterDstPort
 	}
 	body := make([]byte, sizeofNfgenmsg) // of both families
-	body = append(body, nested(ctaTupleOrig|unix.NLA_F_NESTED, nested(ctaTupleProto|unix.NLA_F_NESTED, proto...)).Serialize()...)
-	return append(body, nested(ctaFilter|unix.NLA_F_NESTED, attr32(ctaFilterOrigFlags, flags)).Serialize()...)
+	body = append(body, nlsock.Nested(ctaTupleOrig|unix.NLA_F_NESTED, nlsock.Nested(ctaTupleProto|unix.NLA_F_NESTED, proto...)).Serialize()...)
+	return append(body, nlsock.Nested(ctaFilter|unix.NLA_F_NESTED, nlsock.Attr32(ctaFilterOrigFlags, flags)).Serialize()...)
 }
 
 // parseTuple reads one direction of a flow. It is pure.
 func parseTuple(tuple []byte) (dst netip.Addr, proto uint8, dport uint16) {
-	eachAttr(tuple, func(typ uint16, data []byte) {
+	nlsock.EachAttr(tuple, func(typ uint16, data []byte) {
 		switch typ {
 		case ctaTupleIP:
-			eachAttr(data, func(typ uint16, ip []byte) {
+			nlsock.EachAttr(data, func(typ uint16, ip []byte) {
 				if typ == ctaIPv4Dst || typ == ctaIPv6Dst {
 					dst, _ = netip.AddrFromSlice(ip)
 				}
 			})
 		case ctaTupleProto:
-			eachAttr(data, func(typ uint16, v []byte) {
+			nlsock.EachAttr(data, func(typ uint16, v []byte) {
 				switch {
 				case typ == ctaProtoNum && len(v) == 1:
 					proto = v[0]

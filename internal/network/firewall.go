@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/host/ruleset"
 )
 
 // firewall is the nftables side of the network: the own tables (table.go, sourceguard.go), and marked rules in chains of others
@@ -68,7 +70,7 @@ func (b *Bridge) prepareSocket(c *netlink.Conn) error {
 	if err == nil {
 		err = raw.Control(func(fd uintptr) {
 			if name, err := unix.Getsockname(int(fd)); err == nil {
-				b.watcher.writer.Store(name.(*unix.SockaddrNetlink).Pid)
+				b.watcher.SetWriter(name.(*unix.SockaddrNetlink).Pid)
 			}
 		})
 	}
@@ -86,12 +88,12 @@ func (b *Bridge) closeFirewall() {
 // generation is the number of the last transaction that anybody has made with nftables on this host.
 func (b *Bridge) generation() (gen uint32, err error) {
 	const attrID = 1 // NFTA_GEN_ID
-	q := request{what: "read the generation of nftables", typ: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, body: make([]byte, sizeofNfgenmsg)}
-	err = b.ct.dump(q, func(body []byte) {
+	q := request{What: "read the generation of nftables", Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Body: make([]byte, sizeofNfgenmsg)}
+	err = b.ct.Dump(q, func(body []byte) {
 		if len(body) < sizeofNfgenmsg {
 			return
 		}
-		eachAttr(body[sizeofNfgenmsg:], func(typ uint16, data []byte) {
+		nlsock.EachAttr(body[sizeofNfgenmsg:], func(typ uint16, data []byte) {
 			if typ == attrID && len(data) == 4 {
 				gen = binary.BigEndian.Uint32(data)
 			}
@@ -201,7 +203,7 @@ func (f *firewall) change(reqs []request) error {
 // send makes the transaction. What was verified before is so after it, if nobody else has changed anything meanwhile.
 func (f *firewall) send(reqs []request) error {
 	before, _ := f.bridge.generation()
-	if err := f.bridge.elements.batch(reqs...); err != nil {
+	if err := f.bridge.elements.Batch(reqs...); err != nil {
 		return err
 	}
 	if after, err := f.bridge.generation(); err == nil && before == f.bridge.verified && after == before+1 {
@@ -214,7 +216,7 @@ func (f *firewall) send(reqs []request) error {
 func (f *firewall) portRequests(rec lease, on bool) (reqs []request) {
 	for _, fam := range families {
 		_ = f.sets(fam).each(portElements(fam, rec), func(set *nftables.Set, with []nftables.SetElement) error {
-			reqs = append(reqs, elementRequests(set, with, on)...)
+			reqs = append(reqs, ruleset.ElementRequests(set, with, on)...)
 			return nil
 		})
 	}

@@ -44,7 +44,7 @@ func (f *firewall) openForwardChains() error {
 			f.addMarked(c, p.before)
 		}
 	}
-	f.bridge.watcher.know(known)
+	f.bridge.know(known)
 	return f.explain("opening the forward chains", f.conn.Flush())
 }
 

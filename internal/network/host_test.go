@@ -123,7 +123,7 @@ func (h *testHost) bridge(cfg Config) *Bridge {
 func (h *testHost) unwatched(b *Bridge) {
 	b.hostMu.Lock()
 	defer b.hostMu.Unlock()
-	b.watcher.active.Store(false)
+	b.watcher.SetActive(false)
 }
 
 // sandbox makes a network namespace, pinned at the returned path.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/nlsock"
 )
 
 // grace is how long an interface may stay after Teardown, before it is deleted. Who tears a sandbox down removes its network
@@ -149,13 +151,13 @@ func (l *leaving) run() {
 func (l *leaving) take(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = eachMessage(b, func(typ uint16, _ uint32, body []byte) {
+	_ = nlsock.EachMessage(b, func(typ uint16, _ uint32, body []byte) {
 		// Leaving the bridge is told by a message of this type, too, with another family.
 		if typ != unix.RTM_DELLINK || len(body) < unix.SizeofIfInfomsg || body[0] != unix.AF_UNSPEC {
 			return
 		}
 		index := int(int32(binary.NativeEndian.Uint32(body[4:])))
-		eachAttr(body[unix.SizeofIfInfomsg:], func(typ uint16, data []byte) {
+		nlsock.EachAttr(body[unix.SizeofIfInfomsg:], func(typ uint16, data []byte) {
 			if typ != unix.IFLA_IFNAME {
 				return
 			}
@@ -289,7 +291,7 @@ func (l *leaving) now() error {
 // group in the time of one.
 func (b *Bridge) deleteLinks(names []string) error {
 	if len(names) == 1 {
-		err := b.rt.do(linkRequest("delete "+names[0], unix.RTM_DELLINK, 0, 0, 0, attrName(names[0])))
+		err := b.rt.Do(linkRequest("delete "+names[0], unix.RTM_DELLINK, 0, 0, 0, attrName(names[0])))
 		if errors.Is(err, unix.ENODEV) {
 			return nil
 		}
@@ -299,11 +301,11 @@ func (b *Bridge) deleteLinks(names []string) error {
 	for part := range slices.Chunk(names, 100) {
 		var reqs []request
 		for _, name := range part {
-			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), attr32(unix.IFLA_GROUP, leavingGroup))
-			q.mayBeGone = true
+			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), nlsock.Attr32(unix.IFLA_GROUP, leavingGroup))
+			q.MayBeGone = true
 			reqs = append(reqs, q)
 		}
-		if err := b.rt.do(reqs...); err != nil {
+		if err := b.rt.Do(reqs...); err != nil {
 			return err
 		}
 		some = true
@@ -311,7 +313,7 @@ func (b *Bridge) deleteLinks(names []string) error {
 	if !some {
 		return nil
 	}
-	err := b.rt.do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, attr32(unix.IFLA_GROUP, leavingGroup)))
+	err := b.rt.Do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, nlsock.Attr32(unix.IFLA_GROUP, leavingGroup)))
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}

@@ -61,7 +61,7 @@ func (b *Bridge) ensureBridge() error {
 			return err
 		}
 	}
-	if err := b.rt.do(noAutoIPv6(link.Attrs().Index, "")); err != nil {
+	if err := b.rt.Do(noAutoIPv6(link.Attrs().Index, "")); err != nil {
 		return err
 	}
 	if err := b.bridgeSysctls(gateways); err != nil {
@@ -150,7 +150,7 @@ func (b *Bridge) ensureGateways(link netlink.Link, want []netip.Prefix) error {
 		}
 	}
 	for _, p := range want {
-		if err := b.rt.do(addressRequest(p, link.Attrs().Index)); err != nil {
+		if err := b.rt.Do(addressRequest(p, link.Attrs().Index)); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (b *Bridge) reattach() error {
 		}
 		port, found, err := b.rt.link(rec.Interface)
 		if err == nil && found {
-			err = b.rt.do(b.portRequests(rec, port.index, bridge.index)...)
+			err = b.rt.Do(b.portRequests(rec, port.index, bridge.index)...)
 		}
 		if err != nil && !errors.Is(err, unix.ENODEV) {
 			errs = append(errs, fmt.Errorf("network of sandbox %s: interface %s: %w", id, rec.Interface, err))

@@ -28,7 +28,7 @@ func gatewayRequests(has []address, index int, bridge net.HardwareAddr) (reqs []
 func sandboxRequests(rec lease, index int) (reqs []request) {
 	for _, a := range rec.Addresses {
 		q := neighbourRequest("write down the sandbox", a.Address.Addr(), index, macOf(rec.Addresses[0].Address.Addr()))
-		q.ipv6 = a.Address.Addr().Is6()
+		q.IPv6 = a.Address.Addr().Is6()
 		reqs = append(reqs, q)
 	}
 	return reqs
@@ -38,7 +38,7 @@ func sandboxRequests(rec lease, index int) (reqs []request) {
 func neighbourRequest(what string, ip netip.Addr, index int, mac net.HardwareAddr) request {
 	body := ndmsg(familyOf(ip), index, unix.NUD_REACHABLE, unix.NTF_EXT_LEARNED,
 		nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()), nl.NewRtAttr(unix.NDA_LLADDR, mac))
-	return request{what: what + " " + ip.String(), typ: unix.RTM_NEWNEIGH, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: body}
+	return request{What: what + " " + ip.String(), Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
 }
 
 // ndmsg is a struct ndmsg (rtnetlink(7)) with its attributes.
@@ -68,10 +68,10 @@ func (b *Bridge) forgetNeighbours(recs map[string]lease) {
 				for _, a := range rec.Addresses {
 					ip := a.Address.Addr()
 					body := ndmsg(familyOf(ip), bridge.index, 0, 0, nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()))
-					reqs = append(reqs, request{what: "forget the neighbour " + ip.String(), typ: unix.RTM_DELNEIGH, body: body})
+					reqs = append(reqs, request{What: "forget the neighbour " + ip.String(), Type: unix.RTM_DELNEIGH, Body: body})
 				}
 			}
-			err = b.rt.do(reqs...)
+			err = b.rt.Do(reqs...)
 		}
 	}
 	if err != nil {

@@ -101,7 +101,7 @@ func TestLoopbackIsGuarded(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer inside.close()
+		defer inside.Close()
 		eth0, _, err := inside.link("eth0")
 		if err != nil {
 			return err
@@ -112,11 +112,11 @@ func TestLoopbackIsGuarded(t *testing.T) {
 		}
 		defer unix.Close(fd)
 		// No local address 127.0.0.1, and a route to it by the host.
-		if err := inside.do(request{what: "flush", typ: unix.RTM_DELADDR, body: addressRequest(netip.MustParsePrefix("127.0.0.1/8"), 1).body}); err != nil {
+		if err := inside.Do(request{What: "flush", Type: unix.RTM_DELADDR, Body: addressRequest(netip.MustParsePrefix("127.0.0.1/8"), 1).Body}); err != nil {
 			return err
 		}
 		route := defaultRouteRequest(gatewayOf(testRanges[0]), eth0.index)
-		if err := inside.do(route); err != nil {
+		if err := inside.Do(route); err != nil {
 			return err
 		}
 		h.must(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Usec: 300_000}))

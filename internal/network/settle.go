@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/nlsock"
 )
 
 // settleTime bounds how long Setup waits for what the kernel does by itself. It does it in well under a millisecond, as
@@ -39,14 +41,14 @@ func newSettling(has []address) (*settling, error) {
 		groups = append(groups, unix.RTNLGRP_IPV6_ROUTE)
 	}
 	for _, g := range groups {
-		if err := unix.SetsockoptInt(sock.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g); err != nil {
-			sock.close()
+		if err := unix.SetsockoptInt(sock.FD(), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g); err != nil {
+			sock.Close()
 			return nil, err
 		}
 	}
 	limit := unix.NsecToTimeval(settleTime.Nanoseconds())
-	if err := unix.SetsockoptTimeval(sock.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		sock.close()
+	if err := unix.SetsockoptTimeval(sock.FD(), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		sock.Close()
 		return nil, err
 	}
 	return s, nil
@@ -55,17 +57,17 @@ func newSettling(has []address) (*settling, error) {
 // wait returns when all has come, or after settleTime: nothing is wrong then but that it is slow.
 func (s *settling) wait(index int) {
 	for end := time.Now().Add(settleTime); (s.link || len(s.addresses) > 0) && time.Now().Before(end); {
-		err := s.sock.receive(func(typ uint16, _ uint32, body []byte) {
+		err := s.sock.Receive(func(typ uint16, _ uint32, body []byte) {
 			switch {
 			case typ == unix.RTM_NEWLINK && len(body) >= unix.SizeofIfInfomsg && int(binary.NativeEndian.Uint32(body[4:])) == index:
 				const up = 6 // IF_OPER_UP
-				eachAttr(body[unix.SizeofIfInfomsg:], func(typ uint16, data []byte) {
+				nlsock.EachAttr(body[unix.SizeofIfInfomsg:], func(typ uint16, data []byte) {
 					if typ == unix.IFLA_OPERSTATE && len(data) == 1 && data[0] == up {
 						s.link = false
 					}
 				})
 			case typ == unix.RTM_NEWROUTE && len(body) >= unix.SizeofRtMsg && body[7] == unix.RTN_LOCAL:
-				eachAttr(body[unix.SizeofRtMsg:], func(typ uint16, data []byte) {
+				nlsock.EachAttr(body[unix.SizeofRtMsg:], func(typ uint16, data []byte) {
 					if a, ok := netip.AddrFromSlice(data); ok && typ == unix.RTA_DST {
 						delete(s.addresses, a)
 					}

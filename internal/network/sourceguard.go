@@ -12,6 +12,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/ruleset"
 )
 
 // The source guard lets out of a sandbox's port only what bears the sandbox's own addresses:
@@ -115,7 +117,7 @@ func (f *firewall) sourceRequests(on bool, recs ...lease) (reqs []request) {
 		for _, rec := range recs {
 			all = append(all, sourceElements(fam, rec)...)
 		}
-		reqs = append(reqs, elementRequests(f.sources(fam), all, on)...)
+		reqs = append(reqs, ruleset.ElementRequests(f.sources(fam), all, on)...)
 	}
 	return reqs
 }

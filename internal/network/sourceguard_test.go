@@ -306,7 +306,7 @@ func TestPreparedSandboxesAreGuarded(t *testing.T) {
 		}))
 		return none, said
 	})
-	if n := b.watcher.looks.Load(); n != 0 {
+	if n := b.watcher.Looks(); n != 0 {
 		t.Errorf("the watcher has looked %d times", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/nlsock"
 )
 
 // What linux/if_link.h says of RTM_GETSTATS, and of struct rtnl_link_stats64.
@@ -30,7 +32,7 @@ func (b *Bridge) InterfaceStats(_ context.Context, sandboxes map[string]string) 
 	out := make(map[string][]InterfaceStat, len(byIndex))
 	body := make([]byte, sizeofIfStatsMsg) // struct if_stats_msg: family, padding, index, filter
 	binary.NativeEndian.PutUint32(body[8:], statsFilterLink64)
-	q := request{what: "read the counters of the interfaces", typ: unix.RTM_GETSTATS, flags: unix.NLM_F_DUMP, body: body}
+	q := request{What: "read the counters of the interfaces", Type: unix.RTM_GETSTATS, Flags: unix.NLM_F_DUMP, Body: body}
 	take := func(body []byte) {
 		if len(body) < sizeofIfStatsMsg {
 			return
@@ -39,7 +41,7 @@ func (b *Bridge) InterfaceStats(_ context.Context, sandboxes map[string]string) 
 		if !ok {
 			return
 		}
-		eachAttr(body[sizeofIfStatsMsg:], func(typ uint16, data []byte) {
+		nlsock.EachAttr(body[sizeofIfStatsMsg:], func(typ uint16, data []byte) {
 			if typ != iflaStatsLink64 || len(data) < linkStats64MinBytes {
 				return
 			}
@@ -54,7 +56,7 @@ func (b *Bridge) InterfaceStats(_ context.Context, sandboxes map[string]string) 
 	}
 	// An interface can be missing in a list that others change meanwhile.
 	for range 3 {
-		if err := b.rt.dump(q, take); err != nil {
+		if err := b.rt.Dump(q, take); err != nil {
 			return nil, err
 		}
 		if len(out) == len(byIndex) {

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -187,47 +189,16 @@ func TestOwnChangesWakeNobody(t *testing.T) {
 	}
 	h.inUse(b)
 	h.must(b.Start(t.Context()))
-	before := b.watcher.looks.Load()
+	before := b.watcher.Looks()
 	// A change of somebody else comes after all these events.
 	conn, err := nftables.New()
 	h.must(err)
 	conn.FlushChain(&nftables.Chain{Name: guardChain, Table: &nftables.Table{Name: "mpt0", Family: nftables.TableFamilyINet}})
 	h.must(conn.Flush())
-	harness.Eventually(t, "the watcher looks", func() (bool, string) { return b.watcher.looks.Load() > before, "" })
+	harness.Eventually(t, "the watcher looks", func() (bool, string) { return b.watcher.Looks() > before, "" })
 	h.whole(b, "flushing the guard")
 	if before != 0 {
 		t.Errorf("own changes have made the watcher look %d times", before)
-	}
-}
-
-// Against somebody who flushes in a loop the repairs become rare, and who has left the rules alone is forgiven. A change of
-// others' rules never waits for more than a moment. It is pure.
-func TestPaceOfRepairs(t *testing.T) {
-	var p pace
-	now := time.Unix(1000, 0)
-	if p.due(touched).After(now) || p.due(elsewhere).After(now) {
-		t.Error("the first event has to wait")
-	}
-	n := 0
-	for end := now.Add(time.Minute); now.Before(end); n++ {
-		p.looked(now, true)
-		if wait := p.due(touched).Sub(now); wait < firstWait || wait > longestWait {
-			t.Errorf("repair %d is followed by a pause of %v", n, wait)
-		}
-		now = p.due(touched)
-	}
-	if n < 10 || n > 16 {
-		t.Errorf("%d repairs in a minute", n)
-	}
-	now = now.Add(17*longestWait + time.Second)
-	p.looked(now, true)
-	if wait := p.due(touched).Sub(now); wait != firstWait {
-		t.Errorf("after a long time of peace the pause is %v", wait)
-	}
-	now = now.Add(time.Second)
-	p.looked(now, false)
-	if p.due(touched).After(now) || p.due(elsewhere) != now.Add(foreignPause) {
-		t.Errorf("after a look: own rules %v, others' %v", p.due(touched).Sub(now), p.due(elsewhere).Sub(now))
 	}
 }
 
@@ -241,29 +212,33 @@ func TestConcernOfEvents(t *testing.T) {
 		}
 		return b
 	}
-	hook := nested(unix.NFTA_CHAIN_HOOK|unix.NLA_F_NESTED, nl.NewRtAttr(unix.NFTA_HOOK_HOOKNUM, make([]byte, 4))).Serialize()
+	hook := nlsock.Nested(unix.NFTA_CHAIN_HOOK|unix.NLA_F_NESTED, nl.NewRtAttr(unix.NFTA_HOOK_HOOKNUM, make([]byte, 4))).Serialize()
 	foreign := map[chainName]bool{{unix.NFPROTO_IPV4, "filter", "FORWARD"}: true}
 	for what, c := range map[string]struct {
 		kind uint16
 		body []byte
-		want concern
+		want ruleset.Concern
 	}{
-		"own table deleted":             {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_INET, name(1, "mpt0")), touched},
-		"own bridge table deleted":      {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_BRIDGE, name(1, "mpt0")), touched},
-		"own rule deleted":              {unix.NFT_MSG_DELRULE, event(unix.NFPROTO_INET, name(1, "mpt0"), name(2, "guard")), touched},
-		"own element deleted":           {unix.NFT_MSG_DELSETELEM, event(unix.NFPROTO_BRIDGE, name(1, "mpt0"), name(2, "from4")), touched},
-		"own chain deleted":             {unix.NFT_MSG_DELCHAIN, event(unix.NFPROTO_INET, name(1, "mpt0"), hook), touched},
-		"a table of that name, ip":      {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_IPV4, name(1, "mpt0")), untouched},
-		"another table":                 {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_INET, name(1, "mpt1")), untouched},
-		"another's elements":            {unix.NFT_MSG_NEWSETELEM, event(unix.NFPROTO_IPV4, name(1, "kube-proxy"), name(2, "x")), untouched},
-		"another's base chain":          {unix.NFT_MSG_NEWCHAIN, event(unix.NFPROTO_IPV4, name(1, "filter"), hook), elsewhere},
-		"another's chain":               {unix.NFT_MSG_NEWCHAIN, event(unix.NFPROTO_IPV4, name(1, "filter")), untouched},
-		"a rule in a chain that counts": {unix.NFT_MSG_NEWRULE, event(unix.NFPROTO_IPV4, name(1, "filter"), name(2, "FORWARD")), elsewhere},
-		"a rule elsewhere":              {unix.NFT_MSG_NEWRULE, event(unix.NFPROTO_IPV4, name(1, "filter"), name(2, "INPUT")), untouched},
-		"the end of a transaction":      {unix.NFT_MSG_NEWGEN, event(unix.NFPROTO_UNSPEC, name(1, "mpt0")), untouched},
-		"nothing":                       {unix.NFT_MSG_DELTABLE, nil, untouched},
+		"own table deleted":             {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_INET, name(1, "mpt0")), ruleset.Touched},
+		"own bridge table deleted":      {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_BRIDGE, name(1, "mpt0")), ruleset.Touched},
+		"own rule deleted":              {unix.NFT_MSG_DELRULE, event(unix.NFPROTO_INET, name(1, "mpt0"), name(2, "guard")), ruleset.Touched},
+		"own element deleted":           {unix.NFT_MSG_DELSETELEM, event(unix.NFPROTO_BRIDGE, name(1, "mpt0"), name(2, "from4")), ruleset.Touched},
+		"own chain deleted":             {unix.NFT_MSG_DELCHAIN, event(unix.NFPROTO_INET, name(1, "mpt0"), hook), ruleset.Touched},
+		"a table of that name, ip":      {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_IPV4, name(1, "mpt0")), ruleset.Untouched},
+		"another table":                 {unix.NFT_MSG_DELTABLE, event(unix.NFPROTO_INET, name(1, "mpt1")), ruleset.Untouched},
+		"another's elements":            {unix.NFT_MSG_NEWSETELEM, event(unix.NFPROTO_IPV4, name(1, "kube-proxy"), name(2, "x")), ruleset.Untouched},
+		"another's base chain":          {unix.NFT_MSG_NEWCHAIN, event(unix.NFPROTO_IPV4, name(1, "filter"), hook), ruleset.Elsewhere},
+		"another's chain":               {unix.NFT_MSG_NEWCHAIN, event(unix.NFPROTO_IPV4, name(1, "filter")), ruleset.Untouched},
+		"a rule in a chain that counts": {unix.NFT_MSG_NEWRULE, event(unix.NFPROTO_IPV4, name(1, "filter"), name(2, "FORWARD")), ruleset.Elsewhere},
+		"a rule elsewhere":              {unix.NFT_MSG_NEWRULE, event(unix.NFPROTO_IPV4, name(1, "filter"), name(2, "INPUT")), ruleset.Untouched},
+		"the end of a transaction":      {unix.NFT_MSG_NEWGEN, event(unix.NFPROTO_UNSPEC, name(1, "mpt0")), ruleset.Untouched},
+		"nothing":                       {unix.NFT_MSG_DELTABLE, nil, ruleset.Untouched},
 	} {
-		if got := concernOf(unix.NFNL_SUBSYS_NFTABLES<<8|c.kind, c.body, "mpt0", foreign); got != c.want {
+		var got ruleset.Concern
+		if e, ok := ruleset.ParseEvent(unix.NFNL_SUBSYS_NFTABLES<<8|c.kind, c.body); ok {
+			got = concernOf(e, "mpt0", foreign)
+		}
+		if got != c.want {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
 		}
 	}

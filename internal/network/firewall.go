@@ -85,6 +85,9 @@ func (b *Bridge) closeFirewall() {
 	}
 }
 
+// sizeofNfgenmsg is that of struct nfgenmsg, which begins the messages of netfilter.
+const sizeofNfgenmsg = 4
+
 // generation is the number of the last transaction that anybody has made with nftables on this host.
 func (b *Bridge) generation() (gen uint32, err error) {
 	const attrID = 1 // NFTA_GEN_ID

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -12,6 +13,9 @@ import (
 
 // elementsInMessage keeps a message below the 64 KiB that an attribute of netlink can have.
 const elementsInMessage = 500
+
+// setElemKeyEnd is NFTA_SET_ELEM_KEY_END of linux/netfilter/nf_tables.h: the end of a range.
+const setElemKeyEnd = 10
 
 // ElementRequests add elements to a set, or take them away. One that is there is no error, with on; one that is not there is
 // an error without.
@@ -24,6 +28,12 @@ func ElementRequests(set *nftables.Set, elements []nftables.SetElement, on bool)
 		list := nl.NewRtAttr(unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, nil)
 		for _, e := range part {
 			attrs := []*nl.RtAttr{nlsock.Nested(unix.NFTA_SET_ELEM_KEY|unix.NLA_F_NESTED, nl.NewRtAttr(unix.NFTA_DATA_VALUE, e.Key))}
+			if e.KeyEnd != nil {
+				attrs = append(attrs, nlsock.Nested(setElemKeyEnd|unix.NLA_F_NESTED, nl.NewRtAttr(unix.NFTA_DATA_VALUE, e.KeyEnd)))
+			}
+			if e.Comment != "" && on {
+				attrs = append(attrs, nl.NewRtAttr(unix.NFTA_SET_ELEM_USERDATA, userdata.AppendString(nil, userdata.NFTNL_UDATA_SET_ELEM_COMMENT, e.Comment)))
+			}
 			if e.Val != nil && on {
 				attrs = append(attrs, nlsock.Nested(unix.NFTA_SET_ELEM_DATA|unix.NLA_F_NESTED, nl.NewRtAttr(unix.NFTA_DATA_VALUE, e.Val)))
 			}

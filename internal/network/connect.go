@@ -174,7 +174,7 @@ func (b *Bridge) pairRequest(rec lease, bridge linkInfo, target int) request {
 
 // inBridge are the attributes of an interface in the bridge.
 func (b *Bridge) inBridge(index int) []*nl.RtAttr {
-	return []*nl.RtAttr{nlsock.Attr32(unix.IFLA_MASTER, index), nlsock.Attr32(unix.IFLA_GROUP, int(portGroup(b.name)))}
+	return []*nl.RtAttr{nlsock.Attr32(unix.IFLA_MASTER, index), nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(b.name)))}
 }
 
 // portRequests make the host's end, which has this index, a port of the bridge. In hairpin mode a pod may reach itself by an

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/google/nftables"
@@ -148,15 +147,6 @@ func refusesAll(exprs []expr.Any, dropsByPolicy bool) bool {
 		}
 	}
 	return false
-}
-
-// rules lists the rules of a chain; one that is gone since it was listed has none.
-func (f *firewall) rules(c *nftables.Chain) ([]*nftables.Rule, error) {
-	rules, err := f.conn.GetRules(c.Table, c)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	return rules, f.explain("listing the rules of "+c.Table.Name+" "+c.Name, err)
 }
 
 // marked returns the rules of a chain that carry our mark.

@@ -17,12 +17,13 @@ import (
 //	chain forward {
 //	    type filter hook forward priority filter;
 //	    meta iifkind "bridge" meta oifkind "bridge" accept
+//	    ct status & dnat != 0 accept
 //	    meta nfproto ipv4 iifname != "<bridge>" oifname != "<bridge>" iifgroup != <bridges> oifgroup != <bridges> counter drop
 //	    meta nfproto ipv6 ...                                                             # one for each family that was off
 //	}
 //
 // The first rule is for frames within another bridge, of virtual machines say, which the host shows to its firewall as if
-// they were forwarded (br_netfilter).
+// they were forwarded (br_netfilter). The second is for what somebody on this host has sent on: a service whose endpoint is on another machine.
 //
 // Others need forwarding when they translate source addresses (as container engines and VPNs do), or when CNI connects pods
 // of this node: then there is no such rule.
@@ -61,6 +62,7 @@ func (f *firewall) forwardRules(c *nftables.Chain, g forwardGuard) {
 		return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName("bridge")}}
 	}
 	f.rule(c, kind(metaIIFKind), kind(metaOIFKind), verdict(expr.VerdictAccept))
+	f.rule(c, wasTranslated(), verdict(expr.VerdictAccept))
 	for _, fam := range families {
 		if fam.proto == unix.NFPROTO_IPV4 && !g.ip4 || fam.proto == unix.NFPROTO_IPV6 && !g.ip6 {
 			continue

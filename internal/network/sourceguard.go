@@ -53,8 +53,8 @@ const leavingGroup = 0x6d706f64
 // bridgeGroup is the interface group of the bridges themselves, of all nodes of a host.
 const bridgeGroup = 0x6d706272
 
-// portGroup is the interface group of a bridge's ports.
-func portGroup(bridge string) uint32 {
+// PortGroup is the interface group of a bridge's ports.
+func PortGroup(bridge string) uint32 {
 	sum := sha256.Sum256([]byte("ports of " + bridge))
 	group := 0x6d000000 | binary.BigEndian.Uint32(sum[:])>>8
 	if group == leavingGroup || group == bridgeGroup {
@@ -230,7 +230,7 @@ func group(key expr.MetaKey, op expr.CmpOp, group uint32) []expr.Any {
 
 func (f *firewall) portRules(c *nftables.Chain) {
 	f.rule(c, group(expr.MetaKeyIIFGROUP, expr.CmpOpEq, leavingGroup), verdict(expr.VerdictDrop))
-	f.rule(c, group(expr.MetaKeyIIFGROUP, expr.CmpOpNeq, portGroup(f.bridge.name)), verdict(expr.VerdictAccept))
+	f.rule(c, group(expr.MetaKeyIIFGROUP, expr.CmpOpNeq, PortGroup(f.bridge.name)), verdict(expr.VerdictAccept))
 	f.rule(c, etherType.is(0x08, 0x00), f.own(sources4, etherSource, ip4Source), verdict(expr.VerdictAccept))
 	f.rule(c, etherType.is(0x08, 0x06), verdict(expr.VerdictJump, arpChain))
 	f.rule(c, etherType.is(0x86, 0xdd), verdict(expr.VerdictJump, ip6Chain))

@@ -33,7 +33,7 @@ var layers = []layer{
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
 	{"api", nil, "configuration types hold no logic"},
 	{"internal/config", []string{"api"}, "reading a configuration needs nothing of the node"},
-	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/agent", "internal/runtime", "internal/devices",
+	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/netpolicy", "internal/agent", "internal/runtime", "internal/devices",
 		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host",
 		"internal/timeline"},
 		"the composition root is the only package that knows every role"},
@@ -47,6 +47,8 @@ var layers = []layer{
 	{"internal/apiserver", append([]string{"internal/pods", "internal/honours", "internal/probation", "internal/timeline"}, base...), "a role reaches another one only through a public protocol"},
 	{"internal/controllers", []string{"internal/pods"},
 		"upstream's controllers can stand in its place, and ours beside anybody's API server: it knows the Kubernetes API, by client-go, and nothing else"},
+	{"internal/netpolicy", []string{"internal/host/ruleset"}, "it knows the Kubernetes API, by client-go, and the kernel; whose addresses there are the composition root tells it"},
+	{"internal/netpolicy/compile", nil, "what policies mean is a pure function"},
 	{"internal/agent", append([]string{"internal/pods", "internal/probation", "internal/timeline", "internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},
@@ -92,7 +94,7 @@ var layers = []layer{
 // pure packages decide and do nothing else.
 var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
-	"internal/devices/hostdevice", "internal/ocispec"}
+	"internal/devices/hostdevice", "internal/netpolicy/compile", "internal/ocispec"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

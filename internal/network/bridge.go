@@ -40,6 +40,8 @@ type Config struct {
 	NoSourceGuard bool
 	// NoForwardGuard lets the host forward packets between its other networks, also where this node has switched that on.
 	NoForwardGuard bool
+	// Guard is told whose the addresses on the bridge are; nil: nobody is.
+	Guard Guard
 	// NoForeignRules puts no rules into chains of others.
 	NoForeignRules bool
 	Log            *slog.Logger
@@ -61,6 +63,7 @@ type Bridge struct {
 	ct         *rtnl // connection tracking
 	elements   *rtnl // nftables, for what comes and goes with sandboxes
 	leaving    *leaving
+	guard      Guard
 	watcher    *ruleset.Watcher                   // repairs the rule set as soon as somebody has changed it
 	foreign    atomic.Pointer[map[chainName]bool] // where others' rules for forwarded packets are, as last found
 	locks      sandboxLocks
@@ -131,11 +134,15 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 	if len(b.owner) > maxAlias {
 		b.owner = b.owner[:maxAlias]
 	}
+	if b.guard = cfg.Guard; b.guard == nil {
+		b.guard = noGuard{}
+	}
 	ranges, err := b.chooseRanges(cfg.PodCIDRs)
 	if err != nil {
 		return nil, err
 	}
 	b.ledger = openLedger(ctx, cfg.DB, cfg.Bridge, ranges, b.log)
+	b.tellGuard()
 	defer func() {
 		if err != nil {
 			b.Close()

@@ -89,7 +89,8 @@ func (c *Compiler) Compile(pods []Pod) Rules {
 	r := Rules{Ports: map[PortRange]bool{}, Free: map[netip.Addr]bool{}, Speaks: map[string]bool{}, Hears: map[string]bool{}, Problems: c.problems}
 	var used [2]usedClasses
 	for d := range Directions {
-		r.Verdicts[d] = Verdicts{Pods: make(map[netip.Addr]Class, len(pods)), Peers: make(map[netip.Addr]Class, len(pods))}
+		// Most have an address of each family.
+		r.Verdicts[d] = Verdicts{Pods: make(map[netip.Addr]Class, 2*len(pods)), Peers: make(map[netip.Addr]Class, 2*len(pods))}
 		used[d] = usedClasses{map[Class]*podClass{}, map[Class]*peerClass{}}
 	}
 	for i := range pods {

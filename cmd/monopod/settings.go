@@ -311,6 +311,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForwardGuard })},
 	{"foreign-rules", "MODE", "enabled (others' chains that drop forwarded packets get rules that accept the pods') or disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForeignRules })},
+	{"network-policy", "MODE", "enabled (monopod up enforces network policies for pods on the bridge) or disabled (default enabled)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.NetworkPolicy })},
 	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISpecDirs })},
 	{"cdi-allow", "PATTERN,...", "CDI kinds that are resources though cdi-deny, or a list of kinds that others write for themselves, says no", roleDevices,

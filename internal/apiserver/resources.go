@@ -26,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
+	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
@@ -77,6 +78,7 @@ func declared() []resource.Resource {
 		lease.Resource(),
 		limitrange.Resource(),
 		namespace.Resource(),
+		networkpolicy.Resource(),
 		podtemplate.Resource(),
 		priorityclass.Resource(),
 		runtimeclass.Resource(),

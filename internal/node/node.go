@@ -99,6 +99,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
 	stages.run("controllers", o.controllers(api, o.noteReady()))
+	stages.run("network policies", rt.enforce(api))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) || !await(ctx, rt.server.Ready()) {

@@ -252,6 +252,8 @@ type Network struct {
 	// ForeignRules is enabled (chains of others that drop forwarded packets get two rules that accept the pods', behind the
 	// administrator's own) or disabled. Default enabled.
 	ForeignRules string `json:"foreignRules,omitempty"`
+	// NetworkPolicy is enabled (`monopod up` enforces network policies for pods on the bridge) or disabled. Default enabled.
+	NetworkPolicy string `json:"networkPolicy,omitempty"`
 }
 
 // CNI says where the host's network is configured (github.com/containernetworking/cni).

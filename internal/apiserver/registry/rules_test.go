@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/ingress"
 	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
+	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
@@ -60,6 +61,7 @@ func TestRules(t *testing.T) {
 	slice, ep := rulesOf(endpointslice.Resource()), rulesOf(endpoints.Resource())
 	svc := rulesOf(service.Resource(nil, nil))
 	limits := rulesOf(limitrange.Resource())
+	policy := rulesOf(networkpolicy.Resource())
 	ing, ingClass := rulesOf(ingress.Resource()), rulesOf(ingressclass.Resource())
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
 	for name, tc := range map[string]struct {
@@ -122,6 +124,24 @@ func TestRules(t *testing.T) {
 		"ingress, wild in the midst": {ing, "spec: {rules: [{host: 'a.*.example.com'}]}", "", "spec.rules[0].host: Invalid value"},
 		"ingress, classes":           {ing, "{metadata: {annotations: {kubernetes.io/ingress.class: a}}, spec: {ingressClassName: b, rules: [{}]}}", "", "annotations.kubernetes.io/ingress.class: Invalid value"},
 		"ingress, certificate":       {ing, "spec: {rules: [{}], tls: [{secretName: A}]}", "", "spec.tls[0].secretName: Invalid value"},
+
+		"policy":                       {policy, "spec: {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{ports: [{port: http}, {port: 80, endPort: 90, protocol: SCTP}], from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}, {podSelector: {}, namespaceSelector: {}}]}]}", "", ""},
+		"policy, type":                 {policy, "spec: {podSelector: {}, policyTypes: [Sideways]}", "", `spec.policyTypes[0]: Unsupported value: "Sideways"`},
+		"policy, types":                {policy, "spec: {podSelector: {}, policyTypes: [Ingress, Egress, Ingress]}", "", "spec.policyTypes: Invalid value"},
+		"policy, selector":             {policy, "spec: {podSelector: {matchLabels: {a: 'b c'}}}", "", "spec.podSelector.matchLabels: Invalid value"},
+		"policy, no peer":              {policy, "spec: {podSelector: {}, ingress: [{from: [{}]}]}", "", "spec.ingress[0].from[0]: Required value: must specify a peer"},
+		"policy, two peers":            {policy, "spec: {podSelector: {}, egress: [{to: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}", "", "spec.egress[0].to[0]: Forbidden: may not specify both ipBlock and another peer"},
+		"policy, no block":             {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {}}]}]}", "", "spec.egress[0].to[0].ipBlock.cidr: Required value"},
+		"policy, block":                {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.1/8}}]}]}", "", "spec.egress[0].to[0].ipBlock.cidr: Invalid value"},
+		"policy, a block that was":     {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.1/8}}]}, {}]}", "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.1/8}}]}]}", ""},
+		"policy, exception":            {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/16]}}]}]}", "", "spec.egress[0].to[0].ipBlock.except[0]: Invalid value"},
+		"policy, exception of all":     {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.0.0/8]}}]}]}", "", "spec.egress[0].to[0].ipBlock.except[0]: Invalid value"},
+		"policy, protocol":             {policy, "spec: {podSelector: {}, ingress: [{ports: [{protocol: ICMP}]}]}", "", `spec.ingress[0].ports[0].protocol: Unsupported value: "ICMP"`},
+		"policy, port":                 {policy, "spec: {podSelector: {}, ingress: [{ports: [{port: 0}]}]}", "", "spec.ingress[0].ports[0].port: Invalid value"},
+		"policy, port's name":          {policy, "spec: {podSelector: {}, ingress: [{ports: [{port: 'a b'}]}]}", "", "spec.ingress[0].ports[0].port: Invalid value"},
+		"policy, end without a port":   {policy, "spec: {podSelector: {}, ingress: [{ports: [{endPort: 80}]}]}", "", "spec.ingress[0].ports[0].endPort: Invalid value"},
+		"policy, end of a name":        {policy, "spec: {podSelector: {}, ingress: [{ports: [{port: http, endPort: 80}]}]}", "", "spec.ingress[0].ports[0].endPort: Invalid value"},
+		"policy, end before the start": {policy, "spec: {podSelector: {}, ingress: [{ports: [{port: 90, endPort: 80}]}]}", "", "spec.ingress[0].ports[0].endPort: Invalid value"},
 
 		"ingress class":                   {ingClass, "spec: {controller: example.com/nginx, parameters: {apiGroup: example.com, kind: Settings, name: a}}", "", ""},
 		"ingress class, controller":       {ingClass, "spec: {controller: nginx}", "", "spec.controller: Invalid value"},

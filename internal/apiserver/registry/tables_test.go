@@ -28,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
+	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
@@ -123,6 +124,8 @@ func TestTables(t *testing.T) {
 		{"secret", secret.Resource().Table(), &corev1.Secret{ObjectMeta: meta, Type: "Opaque", Data: map[string][]byte{"a": nil}}, false, "NAME|TYPE|DATA|AGE\nx|Opaque|1|3h"},
 		{"service account", serviceaccount.Resource(serviceaccount.TokenConfig{}).Table(), &corev1.ServiceAccount{ObjectMeta: meta, Secrets: make([]corev1.ObjectReference, 1)}, false, "NAME|AGE\nx|3h"},
 		{"lease", lease.Resource().Table(), &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, false, "NAME|HOLDER|AGE\nx|me|3h"},
+		{"network policy", networkpolicy.Resource().Table(), &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, false, "NAME|POD-SELECTOR|AGE\nx|app=web|3h"},
 		{"ingress", ingress.Resource().Table(), ingressOf("a.b"), false, "NAME|CLASS|HOSTS|ADDRESS|PORTS|AGE\nx|<none>|a.b||80|3h"},
 		{"ingress of all hosts", ingress.Resource().Table(), ingressOf(), false, "NAME|CLASS|HOSTS|ADDRESS|PORTS|AGE\nx|<none>|*||80|3h"},
 		{"ingress that is served", ingress.Resource().Table(), served, false,

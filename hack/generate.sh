@@ -32,6 +32,7 @@ core k8s.io/api/core/v1
 discovery k8s.io/api/discovery/v1
 events k8s.io/api/events/v1
 metrics k8s.io/metrics/pkg/apis/metrics/v1beta1
+networking k8s.io/api/networking/v1
 node k8s.io/api/node/v1
 policy k8s.io/api/policy/v1
 rbac k8s.io/api/rbac/v1

@@ -320,6 +320,8 @@ var settings = []setting{
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.DNS.Upstreams })},
 	{"service-proxy", "MODE", "auto (packets for services are led to endpoints by up, where the bridge connects pods), enabled (by node, too) or disabled (default auto)", roleRuntime | roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ServiceProxy })},
+	{"network-policy", "MODE", "enabled (monopod up enforces network policies for pods on the bridge) or disabled (default enabled)", roleRuntime,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.NetworkPolicy })},
 	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISpecDirs })},
 	{"cdi-allow", "PATTERN,...", "CDI kinds that are resources though cdi-deny, or a list of kinds that others write for themselves, says no", roleDevices,

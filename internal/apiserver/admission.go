@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	genericadmission "k8s.io/apiserver/pkg/admission"
@@ -22,6 +23,7 @@ func (s *Server) admission(authorizer authorizer.UnconditionalAuthorizer) []gene
 	return []genericadmission.Interface{
 		admission.Priority{Classes: s.storages[schedulingv1.SchemeGroupVersion]["priorityclasses"].(admission.Reader), System: system},
 		admission.RuntimeClass{Classes: s.storages[nodev1.SchemeGroupVersion]["runtimeclasses"].(rest.Getter)},
+		admission.IngressClass{Classes: s.storages[networkingv1.SchemeGroupVersion]["ingressclasses"].(admission.Reader)},
 		admission.LimitRanges{Ranges: reader{s}},
 		admission.Namespaces{Getter: s.namespaces(), Immortal: namespace.System()},
 		admission.ServiceAccounts{Accounts: reader{s}},

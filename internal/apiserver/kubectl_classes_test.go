@@ -14,7 +14,7 @@ func podWith(name, more string) string {
 func TestKubectlClasses(t *testing.T) {
 	i := start(t, newConfig(t))
 	defer i.end(t)
-	for name, test := range map[string]func(*testing.T, kubectl){"priority": kubectlPriority, "runtime": kubectlRuntimeClass, "limits": kubectlLimits} {
+	for name, test := range map[string]func(*testing.T, kubectl){"priority": kubectlPriority, "runtime": kubectlRuntimeClass, "limits": kubectlLimits, "ingress": kubectlIngress} {
 		t.Run(name, func(t *testing.T) { test(t, i.kubectl(t)) })
 	}
 }
@@ -114,4 +114,29 @@ func kubectlLimits(t *testing.T, k kubectl) {
 	}
 	k.run("-n", "limits", "label", "pod", "p", "a=b") // what is there stays
 	k.run("delete", "namespace", "limits", "--wait=false")
+}
+
+// kubectlIngress: an Ingress without a class gets the newest of the default ones.
+func kubectlIngress(t *testing.T, k kubectl) {
+	k.run("create", "namespace", "ingress")
+	k.run("-n", "ingress", "create", "ingress", "bare", "--rule=a.example.com/*=web:80")
+	k.feed(`{"apiVersion":"networking.k8s.io/v1","kind":"IngressClass","metadata":{"name":"usual","annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}},
+		"spec":{"controller":"example.com/one"}}`, "create", "-f", "-")
+	k.run("-n", "ingress", "create", "ingress", "plain", "--rule=a.example.com/*=web:http")
+	k.run("-n", "ingress", "create", "ingress", "own", "--class=mine", "--default-backend=web:80")
+	var got []string
+	for _, row := range columns(k.run("-n", "ingress", "get", "ing", "--no-headers")) {
+		got = append(got, strings.Join(row[:3], " "))
+	}
+	if want := "bare <none> a.example.com;own mine *;plain usual a.example.com"; strings.Join(got, ";") != want {
+		t.Errorf("ingresses %q, want %q", got, want)
+	}
+	k.run("-n", "ingress", "patch", "ing", "own", "--subresource=status", "--type=merge", "-p", `{"spec":{"ingressClassName":"other"},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}`)
+	if got := k.run("-n", "ingress", "get", "ing", "own", "-o", "jsonpath={.spec.ingressClassName} {.status.loadBalancer.ingress[0].ip} {.metadata.generation}"); got != "mine 192.0.2.7 1" {
+		t.Errorf("after a change of the status: %s", got)
+	}
+	k.fail("must be a valid IP address", "", "-n", "ingress", "patch", "ing", "own", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.07"}]}}}`)
+	k.run("delete", "namespace", "ingress", "--wait=false")
+	k.run("delete", "ingressclass", "usual")
 }

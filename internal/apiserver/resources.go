@@ -25,10 +25,13 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/horizontalpodautoscaler"
+	"monopod.dev/monopod/internal/apiserver/registry/ingress"
+	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
 	"monopod.dev/monopod/internal/apiserver/registry/job"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
+	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/poddisruptionbudget"
@@ -85,10 +88,13 @@ func declared() []resource.Resource {
 		endpointslice.Resource(),
 		event.Resource(),
 		horizontalpodautoscaler.Resource(),
+		ingress.Resource(),
+		ingressclass.Resource(),
 		job.Resource(),
 		lease.Resource(),
 		limitrange.Resource(),
 		namespace.Resource(),
+		networkpolicy.Resource(),
 		poddisruptionbudget.Resource(),
 		podtemplate.Resource(),
 		priorityclass.Resource(),

@@ -33,7 +33,7 @@ var layers = []layer{
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
 	{"api", nil, "configuration types hold no logic"},
 	{"internal/config", []string{"api"}, "reading a configuration needs nothing of the node"},
-	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/agent", "internal/proxy", "internal/runtime", "internal/devices",
+	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/netpolicy", "internal/agent", "internal/proxy", "internal/runtime", "internal/devices",
 		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host",
 		"internal/timeline"},
 		"the composition root is the only package that knows every role"},
@@ -51,6 +51,8 @@ var layers = []layer{
 	{"internal/dns", base, "it knows the Kubernetes API, by client-go, and name servers; nothing else of the node"},
 	{"internal/dns/answer", nil, "what is said to a question is a pure function of it and of a view of the cluster"},
 	{"internal/dns/message", nil, "messages are read and written by pure functions"},
+	{"internal/netpolicy", []string{"internal/host/ruleset"}, "it knows the Kubernetes API, by client-go, and the kernel; whose addresses there are the composition root tells it"},
+	{"internal/netpolicy/compile", nil, "what policies mean is a pure function"},
 	{"internal/agent", append([]string{"internal/pods", "internal/probation", "internal/timeline", "internal/devices", "internal/host"}, base...),
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},
@@ -98,7 +100,7 @@ var layers = []layer{
 // pure packages decide and do nothing else.
 var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
-	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/ocispec", "internal/proxy/plan"}
+	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/netpolicy/compile", "internal/ocispec", "internal/proxy/plan"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

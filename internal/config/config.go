@@ -144,6 +144,7 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	set(&c.Network.ForeignRules, Enabled)
 	set(&c.DNS.Server, Enabled)
 	set(&c.Network.ServiceProxy, Auto)
+	set(&c.Network.NetworkPolicy, Enabled)
 	if len(c.Devices.CDISpecDirs) == 0 {
 		c.Devices.CDISpecDirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
@@ -249,6 +250,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.oneOf("network.forwardGuard", c.Network.ForwardGuard, Enabled, Disabled)
 	v.oneOf("network.foreignRules", c.Network.ForeignRules, Enabled, Disabled)
 	v.oneOf("network.serviceProxy", c.Network.ServiceProxy, Auto, Enabled, Disabled)
+	v.oneOf("network.networkPolicy", c.Network.NetworkPolicy, Enabled, Disabled)
 	v.oneOf("logging.level", c.Logging.Level, "debug", "info", "warn", "error")
 	v.oneOf("logging.format", c.Logging.Format, "text", "json")
 	return errors.Join(v...)

@@ -97,6 +97,7 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"service proxy":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ServiceProxy = "yes" }, []string{"network.serviceProxy", "yes"}},
 		"forward guard":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ForwardGuard = "off" }, []string{"network.forwardGuard", "off"}},
 		"foreign rules":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ForeignRules = "true" }, []string{"network.foreignRules", "true"}},
+		"network policy":   {func(c *v1alpha1.NodeConfiguration) { c.Network.NetworkPolicy = "on" }, []string{"network.networkPolicy", "on"}},
 		"services as pods": {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.61.128.0/20"} }, []string{"serviceCIDRs", "10.61.0.0/16"}},
 		"services, words":  {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"ten"} }, []string{"serviceCIDRs", "10.43.0.0/16"}},
 		"services, size":   {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.43.0.0/30"} }, []string{"serviceCIDRs", "/28"}},

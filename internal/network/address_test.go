@@ -133,9 +133,9 @@ func TestStoredRecords(t *testing.T) {
 	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
 	for want, rec := range map[string]any{
 		`{"addresses":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"},{"address":"fd00::2/64","gateway":"fd00::1"}],"interface":"mp0",` +
-			`"hostPorts":[{"protocol":"TCP","hostIP":"1.2.3.4","hostPort":80,"containerPort":8080},{"protocol":"UDP","hostPort":1,"containerPort":2}],"pod":"a/b","leaving":true}`: &lease{
+			`"hostPorts":[{"protocol":"TCP","hostIP":"1.2.3.4","hostPort":80,"containerPort":8080},{"protocol":"UDP","hostPort":1,"containerPort":2}],"pod":"a/b","podInfo":{"namespace":"a","name":"b","uid":"c"},"leaving":true}`: &lease{
 			Addresses: []address{{prefix("10.0.0.2/24"), addr("10.0.0.1")}, {prefix("fd00::2/64"), addr("fd00::1")}}, Interface: "mp0",
-			HostPorts: []HostPort{{"TCP", addr("1.2.3.4"), 80, 8080}, {"UDP", netip.Addr{}, 1, 2}}, Pod: "a/b", Leaving: true},
+			HostPorts: []HostPort{{"TCP", addr("1.2.3.4"), 80, 8080}, {"UDP", netip.Addr{}, 1, 2}}, Pod: "a/b", PodInfo: PodInfo{"a", "b", "c"}, Leaving: true},
 		`{"last":"10.0.0.2"}`: &cursor{Last: addr("10.0.0.2")},
 		`{"bridge":true,"ipForward":true,"ip6Forward":true,"boot":"b","acceptRA":["eth0"],"updated":["10.0.0.0/24"],"configured":["10.0.1.0/24"]}`: &hostNote{
 			Bridge: true, IPForward: true, IP6Forward: true, Boot: "b", AcceptRA: []string{"eth0"}, Updated: ranges("10.0.0.0/24"), Configured: ranges("10.0.1.0/24")},

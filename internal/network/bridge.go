@@ -42,6 +42,8 @@ type Config struct {
 	NoForwardGuard bool
 	// DNS are the addresses of the host at which it serves the cluster's DNS; none: it serves none.
 	DNS []netip.Addr
+	// Guard is told whose the addresses on the bridge are; nil: nobody is.
+	Guard Guard
 	// NoForeignRules puts no rules into chains of others.
 	NoForeignRules bool
 	Log            *slog.Logger
@@ -63,6 +65,7 @@ type Bridge struct {
 	ct         *rtnl // connection tracking
 	elements   *rtnl // nftables, for what comes and goes with sandboxes
 	leaving    *leaving
+	guard      Guard
 	watcher    *ruleset.Watcher                   // repairs the rule set as soon as somebody has changed it
 	foreign    atomic.Pointer[map[chainName]bool] // where others' rules for forwarded packets are, as last found
 	locks      sandboxLocks
@@ -133,11 +136,15 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 	if len(b.owner) > maxAlias {
 		b.owner = b.owner[:maxAlias]
 	}
+	if b.guard = cfg.Guard; b.guard == nil {
+		b.guard = noGuard{}
+	}
 	ranges, err := b.chooseRanges(cfg.PodCIDRs)
 	if err != nil {
 		return nil, err
 	}
 	b.ledger = openLedger(ctx, cfg.DB, cfg.Bridge, ranges, b.log)
+	b.tellGuard()
 	defer func() {
 		if err != nil {
 			b.Close()

@@ -26,6 +26,8 @@ type lease struct {
 	HostPorts []HostPort `json:"hostPorts,omitempty"`
 	// Pod is namespace/name, for messages.
 	Pod string `json:"pod,omitempty"`
+	// PodInfo is whose sandbox it is; records of before it was written down have none.
+	PodInfo PodInfo `json:"podInfo,omitzero"`
 	// Leaving: the sandbox is torn down. Its ports are free; its addresses are as soon as its interface is gone.
 	Leaving bool `json:"leaving,omitempty"`
 }
@@ -133,7 +135,7 @@ func (l *ledger) cursorKey(ipv4 bool) string {
 //
 // Errors: ResourceExhausted (a range is used up), AlreadyExists (another sandbox has a host port), FailedPrecondition
 // (the sandbox has a lease with other host ports).
-func (l *ledger) assign(sandboxID, pod string, ports []HostPort) (rec lease, fresh bool, err error) {
+func (l *ledger) assign(sandboxID string, pod PodInfo, ports []HostPort) (rec lease, fresh bool, err error) {
 	rec, fresh, err = l.reserve(sandboxID, pod, ports)
 	if err != nil || !fresh {
 		return rec, fresh, err
@@ -149,7 +151,7 @@ func (l *ledger) assign(sandboxID, pod string, ports []HostPort) (rec lease, fre
 	return rec, true, nil
 }
 
-func (l *ledger) reserve(sandboxID, pod string, ports []HostPort) (rec lease, fresh bool, err error) {
+func (l *ledger) reserve(sandboxID string, pod PodInfo, ports []HostPort) (rec lease, fresh bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if rec, ok := l.byID[sandboxID]; ok {
@@ -161,7 +163,7 @@ func (l *ledger) reserve(sandboxID, pod string, ports []HostPort) (rec lease, fr
 	if err := l.byPort.conflict(ports, l.byID); err != nil {
 		return lease{}, false, err
 	}
-	rec = lease{Interface: hostInterface(l.bridge, sandboxID), HostPorts: ports, Pod: pod}
+	rec = lease{Interface: hostInterface(l.bridge, sandboxID), HostPorts: ports, Pod: pod.qualified(), PodInfo: pod}
 	for _, r := range l.ranges {
 		addr, ok := next(r, l.last[l.cursorKey(r.Addr().Is4())], func(a netip.Addr) bool { return l.byAddr[a] != "" })
 		if !ok {

@@ -68,10 +68,12 @@ func (b *Bridge) restore(ctx context.Context, sandboxID, path string) error {
 		if err := b.adopt(ctx, sandboxID, path); err != nil {
 			return fmt.Errorf("network of sandbox %s: %w", sandboxID, err)
 		}
-		rec, ok = b.ledger.get(sandboxID)
+		if rec, ok = b.ledger.get(sandboxID); ok {
+			b.guard.Connecting(endpointOf(sandboxID, rec))
+		}
 	}
 	if !ok || rec.Leaving {
-		_, err := b.Setup(ctx, Request{SandboxID: sandboxID, NetNS: path})
+		_, err := b.setUp(ctx, Request{SandboxID: sandboxID, NetNS: path}, false)
 		return err
 	}
 	defer b.locks.lock(sandboxID)()

@@ -21,6 +21,11 @@ import (
 // port that cannot be), NotFound (no such namespace), FailedPrecondition (no bridge: Start comes first; or the namespace
 // has an interface of that name; or the sandbox is connected with other host ports).
 func (b *Bridge) Setup(ctx context.Context, req Request) (Result, error) {
+	return b.setUp(ctx, req, true)
+}
+
+// setUp is Setup. Without guarded it does not wait for what is to hold for the sandbox's traffic: for one that lived before this process did.
+func (b *Bridge) setUp(ctx context.Context, req Request, guarded bool) (Result, error) {
 	if req.SandboxID == "" || req.NetNS == "" {
 		return Result{}, fmt.Errorf("network: a sandbox id and a network namespace are needed, got %q and %q: %w",
 			req.SandboxID, req.NetNS, errdefs.ErrInvalidArgument)
@@ -30,12 +35,12 @@ func (b *Bridge) Setup(ctx context.Context, req Request) (Result, error) {
 		return Result{}, fmt.Errorf("network of sandbox %s: %w", req.SandboxID, err)
 	}
 	req.HostPorts = ports
-	res, err := b.setup(req)
+	res, err := b.setup(ctx, req, guarded)
 	if errdefs.IsResourceExhausted(err) {
 		// Addresses that are about to be free can be had now, and others may have become free since. This takes other sandboxes' locks, so not
 		// under this one's.
 		if err = b.leaving.now(); err == nil {
-			res, err = b.setup(req)
+			res, err = b.setup(ctx, req, guarded)
 		}
 	}
 	if err != nil {
@@ -55,8 +60,9 @@ func (b *Bridge) Prepare(_ context.Context, req Request) {
 	if rec, ok := b.ledger.get(req.SandboxID); ok && rec.Leaving {
 		return
 	}
-	rec, _, err := b.ledger.assign(req.SandboxID, req.Pod.qualified(), ports)
+	rec, _, err := b.ledger.assign(req.SandboxID, req.Pod, ports)
 	if err == nil {
+		b.guard.Connecting(endpointOf(req.SandboxID, rec))
 		err = b.admit(rec, false) // no ports before there is somebody who answers
 	}
 	if err != nil {
@@ -65,7 +71,7 @@ func (b *Bridge) Prepare(_ context.Context, req Request) {
 }
 
 // setup does so with the sandbox's lock.
-func (b *Bridge) setup(req Request) (Result, error) {
+func (b *Bridge) setup(ctx context.Context, req Request, guarded bool) (Result, error) {
 	defer b.locks.lock(req.SandboxID)()
 	// One that is leaving has to be gone before it can come again.
 	if rec, ok := b.ledger.get(req.SandboxID); ok && rec.Leaving {
@@ -73,18 +79,25 @@ func (b *Bridge) setup(req Request) (Result, error) {
 			return Result{}, err
 		}
 	}
-	rec, fresh, err := b.ledger.assign(req.SandboxID, req.Pod.qualified(), req.HostPorts)
+	rec, fresh, err := b.ledger.assign(req.SandboxID, req.Pod, req.HostPorts)
 	if err != nil {
 		return Result{}, err
 	}
+	settled := b.guard.Connecting(endpointOf(req.SandboxID, rec))
 	if err := failpoint.Hit("network/setup/assigned"); err != nil {
 		return Result{}, err
 	}
 	res, err := b.attach(req.SandboxID, rec, req.NetNS)
-	if err != nil && fresh {
+	if err == nil && guarded {
+		err = settled(ctx)
+	}
+	if err == nil {
+		return res, nil
+	}
+	if fresh {
 		err = errors.Join(err, b.disconnect(req.SandboxID))
 	}
-	return res, err
+	return Result{}, err
 }
 
 // attach does what the lease says. It is called with the sandbox's lock held.
@@ -240,6 +253,7 @@ func (b *Bridge) release(recs map[string]lease) error {
 		return err
 	}
 	b.dismiss(slices.Collect(maps.Values(recs))...)
+	b.guard.Disconnected(slices.Collect(maps.Keys(recs))...)
 	return nil
 }
 

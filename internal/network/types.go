@@ -32,7 +32,11 @@ type HostPort struct {
 }
 
 // PodInfo names a pod.
-type PodInfo struct{ Namespace, Name, UID string }
+type PodInfo struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
 
 // qualified is the pod's name with its namespace, or empty.
 func (p PodInfo) qualified() string {

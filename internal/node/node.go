@@ -135,6 +135,7 @@ func Up(ctx context.Context, o Options) (err error) {
 			return services.Run(ctx)
 		})
 	}
+	stages.run("network policies", rt.enforce(api))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) || !await(ctx, rt.server.Ready()) {

@@ -20,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/netpolicy"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/proxy"
@@ -33,6 +34,7 @@ type runtimeRole struct {
 	db       *state.DB
 	images   *image.Store
 	network  *choice.Network
+	policies *netpolicy.Role // nil: nobody here enforces network policies
 	executor *client.Client
 	server   *runtime.Server
 }
@@ -75,6 +77,11 @@ func (o *Options) newRuntime(ctx context.Context, withAgent bool) (_ *runtimeRol
 	if err != nil {
 		return nil, err
 	}
+	// Only where the API server is in the same process pods and policies are known before a pod is connected.
+	var guard network.Guard
+	if r.policies, guard, err = o.newPolicies(ctx, withAgent); err != nil {
+		return nil, err
+	}
 	socket := filepath.Join(c.RunDir, "executor.sock")
 	start, startCtx := errgroup.WithContext(ctx)
 	start.Go(func() error { return o.ensureExecutor(startCtx, binary, socket) })
@@ -84,7 +91,7 @@ func (o *Options) newRuntime(ctx context.Context, withAgent bool) (_ *runtimeRol
 		return err
 	})
 	start.Go(func() (err error) {
-		r.network, err = o.newNetwork(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDRs: ranges,
+		r.network, err = o.newNetwork(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDRs: ranges, Guard: guard,
 			NoSourceGuard: c.Network.SourceGuard == config.Disabled, NoForwardGuard: c.Network.ForwardGuard == config.Disabled,
 			NoForeignRules: c.Network.ForeignRules == config.Disabled, DNS: o.dns,
 			Table: c.Network.Bridge, Log: o.Log.With("role", "network")})
@@ -180,6 +187,9 @@ func (r *runtimeRole) close() error {
 	if r.network != nil {
 		r.network.Close()
 	}
+	if r.policies != nil {
+		r.policies.Close()
+	}
 	if r.images != nil {
 		errs = append(errs, r.images.Close())
 	}
@@ -212,7 +222,7 @@ func (o *Options) removeAll(r *runtimeRole) error {
 	if r.network != nil {
 		errs = append(errs, r.network.Remove(ctx))
 	}
-	errs = append(errs, o.removeDNS(ctx), removeCgroups(o.Config.CgroupRoot))
+	errs = append(errs, o.removePolicies(ctx), o.removeDNS(ctx), removeCgroups(o.Config.CgroupRoot))
 	return errors.Join(errs...)
 }
 

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/openapi/events"
 	"monopod.dev/monopod/internal/apiserver/openapi/meta"
 	"monopod.dev/monopod/internal/apiserver/openapi/metrics"
+	"monopod.dev/monopod/internal/apiserver/openapi/networking"
 	"monopod.dev/monopod/internal/apiserver/openapi/node"
 	"monopod.dev/monopod/internal/apiserver/openapi/policy"
 	"monopod.dev/monopod/internal/apiserver/openapi/rbac"
@@ -42,6 +43,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 		events.GetOpenAPIDefinitions,
 		meta.GetOpenAPIDefinitions,
 		metrics.GetOpenAPIDefinitions,
+		networking.GetOpenAPIDefinitions,
 		policy.GetOpenAPIDefinitions,
 		rbac.GetOpenAPIDefinitions,
 		node.GetOpenAPIDefinitions,

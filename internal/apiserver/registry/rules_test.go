@@ -14,7 +14,10 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
+	"monopod.dev/monopod/internal/apiserver/registry/ingress"
+	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
+	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
 	"monopod.dev/monopod/internal/apiserver/registry/replicaset"
@@ -83,6 +86,8 @@ func TestRules(t *testing.T) {
 	slice, ep := rulesOf(endpointslice.Resource()), rulesOf(endpoints.Resource())
 	svc := rulesOf(service.Resource(nil, nil))
 	limits := rulesOf(limitrange.Resource())
+	policy := rulesOf(networkpolicy.Resource())
+	ing, ingClass := rulesOf(ingress.Resource()), rulesOf(ingressclass.Resource())
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
 	deploy, set, rc := rulesOf(deployment.Resource()), rulesOf(replicaset.Resource()), rulesOf(replicationcontroller.Resource())
 	sts, ds := rulesOf(statefulset.Resource()), rulesOf(daemonset.Resource())
@@ -124,6 +129,52 @@ func TestRules(t *testing.T) {
 		"limits, ratio below one":    {limits, "spec: {limits: [{type: Pod, maxLimitRequestRatio: {cpu: 500m}}]}", "", "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"500m\": ratio 500m is less than 1"},
 		"limits, ratio of nobody":    {limits, "spec: {limits: [{type: Pod, min: {cpu: 1}, max: {cpu: 2}, maxLimitRequestRatio: {cpu: 3}}]}", "", "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"3\": ratio 3 is greater than max/min = 2.000000"},
 		"limits change":              {limits, "spec: {limits: [{type: Volume}]}", "spec: {limits: [{type: Pod}]}", "spec.limits[0].type: Invalid value"},
+
+		"ingress":                    {ing, "spec: {ingressClassName: nginx, tls: [{hosts: [a.example.com, '*.b.example.com'], secretName: cert}], rules: [{host: '*.b.example.com', http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: 1st, port: {name: http}}}}]}}]}", "", ""},
+		"ingress to a resource":      {ing, "spec: {defaultBackend: {resource: {apiGroup: example.com, kind: Bucket, name: a}}}", "", ""},
+		"ingress to nowhere":         {ing, "spec: {}", "", "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"},
+		"ingress, no backend":        {ing, "spec: {defaultBackend: {}}", "", `spec.defaultBackend: Invalid value: "": resource or service backend is required`},
+		"ingress, two backends":      {ing, "spec: {defaultBackend: {resource: {kind: A, name: a}, service: {name: a}}}", "", `spec.defaultBackend: Invalid value: "": cannot set both`},
+		"ingress, no port":           {ing, "spec: {defaultBackend: {service: {name: a}}}", "", "spec.defaultBackend: Required value: port name or number is required"},
+		"ingress, two ports":         {ing, "spec: {defaultBackend: {service: {name: a, port: {name: a, number: 1}}}}", "", `spec.defaultBackend: Invalid value: "": cannot set both port name & port number`},
+		"ingress, port":              {ing, "spec: {defaultBackend: {service: {name: a, port: {number: 70000}}}}", "", "spec.defaultBackend.service.port.number: Invalid value"},
+		"ingress, no name":           {ing, "spec: {defaultBackend: {service: {port: {number: 80}}}}", "", "spec.defaultBackend.service.name: Required value"},
+		"ingress, path up":           {ing, "spec: {rules: [{http: {paths: [{path: /a/../b, pathType: Exact, backend: {service: {name: a, port: {number: 80}}}}]}}]}", "", `spec.rules[0].http.paths[0].path: Invalid value: "/a/../b": must not contain '/../'`},
+		"ingress, path up at last":   {ing, "spec: {rules: [{http: {paths: [{path: /a/.., pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}]}", "", `spec.rules[0].http.paths[0].path: Invalid value: "/a/..": cannot end with '/..'`},
+		"ingress, any path":          {ing, "spec: {rules: [{http: {paths: [{pathType: ImplementationSpecific, backend: {service: {name: a, port: {number: 80}}}}]}}]}", "", ""},
+		"ingress, relative path":     {ing, "spec: {rules: [{http: {paths: [{path: a, pathType: ImplementationSpecific, backend: {service: {name: a, port: {number: 80}}}}]}}]}", "", "spec.rules[0].http.paths[0].path: Invalid value"},
+		"ingress, no path":           {ing, "spec: {rules: [{http: {paths: []}}]}", "", "spec.rules[0].http.paths: Required value"},
+		"ingress, no type":           {ing, "spec: {rules: [{http: {paths: [{path: /}]}}]}", "", "spec.rules[0].http.paths[0].pathType: Required value"},
+		"ingress, what type":         {ing, "spec: {rules: [{http: {paths: [{path: /, pathType: Regex, backend: {service: {name: a, port: {number: 80}}}}]}}]}", "", `spec.rules[0].http.paths[0].pathType: Unsupported value: "Regex"`},
+		"ingress, wild in the midst": {ing, "spec: {rules: [{host: 'a.*.example.com'}]}", "", "spec.rules[0].host: Invalid value"},
+		"ingress, classes":           {ing, "{metadata: {annotations: {kubernetes.io/ingress.class: a}}, spec: {ingressClassName: b, rules: [{}]}}", "", "annotations.kubernetes.io/ingress.class: Invalid value"},
+		"ingress, certificate":       {ing, "spec: {rules: [{}], tls: [{secretName: A}]}", "", "spec.tls[0].secretName: Invalid value"},
+
+		"policy":                       {policy, "spec: {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{ports: [{port: http}, {port: 80, endPort: 90, protocol: SCTP}], from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}, {podSelector: {}, namespaceSelector: {}}]}]}", "", ""},
+		"policy, type":                 {policy, "spec: {podSelector: {}, policyTypes: [Sideways]}", "", `spec.policyTypes[0]: Unsupported value: "Sideways"`},
+		"policy, types":                {policy, "spec: {podSelector: {}, policyTypes: [Ingress, Egress, Ingress]}", "", "spec.policyTypes: Invalid value"},
+		"policy, selector":             {policy, "spec: {podSelector: {matchLabels: {a: 'b c'}}}", "", "spec.podSelector.matchLabels: Invalid value"},
+		"policy, no peer":              {policy, "spec: {podSelector: {}, ingress: [{from: [{}]}]}", "", "spec.ingress[0].from[0]: Required value: must specify a peer"},
+		"policy, two peers":            {policy, "spec: {podSelector: {}, egress: [{to: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}", "", "spec.egress[0].to[0]: Forbidden: may not specify both ipBlock and another peer"},
+		"policy, no block":             {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {}}]}]}", "", "spec.egress[0].to[0].ipBlock.cidr: Required value"},
+		"policy, block":                {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.1/8}}]}]}", "", "spec.egress[0].to[0].ipBlock.cidr: Invalid value"},
+		"policy, a block that was":     {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.1/8}}]}, {}]}", "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.1/8}}]}]}", ""},
+		"policy, exception":            {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/16]}}]}]}", "", "spec.egress[0].to[0].ipBlock.except[0]: Invalid value"},
+		"policy, exception of all":     {policy, "spec: {podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.0.0/8]}}]}]}", "", "spec.egress[0].to[0].ipBlock.except[0]: Invalid value"},
+		"policy, protocol":             {policy, "spec: {podSelector: {}, ingress: [{ports: [{protocol: ICMP}]}]}", "", `spec.ingress[0].ports[0].protocol: Unsupported value: "ICMP"`},
+		"policy, port":                 {policy, "spec: {podSelector: {}, ingress: [{ports: [{port: 0}]}]}", "", "spec.ingress[0].ports[0].port: Invalid value"},
+		"policy, port's name":          {policy, "spec: {podSelector: {}, ingress: [{ports: [{port: 'a b'}]}]}", "", "spec.ingress[0].ports[0].port: Invalid value"},
+		"policy, end without a port":   {policy, "spec: {podSelector: {}, ingress: [{ports: [{endPort: 80}]}]}", "", "spec.ingress[0].ports[0].endPort: Invalid value"},
+		"policy, end of a name":        {policy, "spec: {podSelector: {}, ingress: [{ports: [{port: http, endPort: 80}]}]}", "", "spec.ingress[0].ports[0].endPort: Invalid value"},
+		"policy, end before the start": {policy, "spec: {podSelector: {}, ingress: [{ports: [{port: 90, endPort: 80}]}]}", "", "spec.ingress[0].ports[0].endPort: Invalid value"},
+
+		"ingress class":                   {ingClass, "spec: {controller: example.com/nginx, parameters: {apiGroup: example.com, kind: Settings, name: a}}", "", ""},
+		"ingress class, controller":       {ingClass, "spec: {controller: nginx}", "", "spec.controller: Invalid value"},
+		"ingress class, no namespace":     {ingClass, "spec: {controller: a.b/c, parameters: {kind: Settings, name: a, scope: Namespace}}", "", "spec.parameters.namespace: Required value"},
+		"ingress class, namespace":        {ingClass, "spec: {controller: a.b/c, parameters: {kind: Settings, name: a, namespace: default}}", "", "spec.parameters.namespace: Forbidden"},
+		"ingress class, scope":            {ingClass, "spec: {controller: a.b/c, parameters: {kind: Settings, name: a, scope: World}}", "", `spec.parameters.scope: Unsupported value: "World"`},
+		"ingress class, kind":             {ingClass, "spec: {controller: a.b/c, parameters: {kind: a/b, name: a}}", "", "spec.parameters.kind: Invalid value"},
+		"ingress class, other controller": {ingClass, "spec: {controller: a.b/d}", "spec: {controller: a.b/c}", "spec.controller: Invalid value"},
 
 		"revision":           {revision, "{revision: 1, data: {a: b}}", "", ""},
 		"negative revision":  {revision, "{revision: -1, data: {a: b}}", "", "revision: Invalid value"},

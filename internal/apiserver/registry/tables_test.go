@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -25,8 +26,11 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/event"
+	"monopod.dev/monopod/internal/apiserver/registry/ingress"
+	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
+	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
@@ -104,6 +108,17 @@ func TestTables(t *testing.T) {
 	}
 	two, web := int32(2), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	made := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}, {Name: "d", Image: "j"}}, NodeSelector: map[string]string{"disk": "ssd"}}}
+	ingressOf := func(hosts ...string) *networkingv1.Ingress {
+		i := &networkingv1.Ingress{ObjectMeta: meta}
+		for _, host := range hosts {
+			i.Spec.Rules = append(i.Spec.Rules, networkingv1.IngressRule{Host: host})
+		}
+		return i
+	}
+	served := ingressOf("a.b", "", "c.d", "e.f", "g.h")
+	served.Spec.IngressClassName, served.Spec.TLS = &holder, []networkingv1.IngressTLS{{}}
+	served.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.2"}, {Hostname: "lb"}, {IP: "192.0.2.1"}, {IP: "192.0.2.2"}}
+	group := "example.com"
 	for _, tc := range []struct {
 		name      string
 		convertor rest.TableConvertor
@@ -116,6 +131,16 @@ func TestTables(t *testing.T) {
 		{"secret", secret.Resource().Table(), &corev1.Secret{ObjectMeta: meta, Type: "Opaque", Data: map[string][]byte{"a": nil}}, false, "NAME|TYPE|DATA|AGE\nx|Opaque|1|3h"},
 		{"service account", serviceaccount.Resource(serviceaccount.TokenConfig{}).Table(), &corev1.ServiceAccount{ObjectMeta: meta, Secrets: make([]corev1.ObjectReference, 1)}, false, "NAME|AGE\nx|3h"},
 		{"lease", lease.Resource().Table(), &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, false, "NAME|HOLDER|AGE\nx|me|3h"},
+		{"network policy", networkpolicy.Resource().Table(), &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, false, "NAME|POD-SELECTOR|AGE\nx|app=web|3h"},
+		{"ingress", ingress.Resource().Table(), ingressOf("a.b"), false, "NAME|CLASS|HOSTS|ADDRESS|PORTS|AGE\nx|<none>|a.b||80|3h"},
+		{"ingress of all hosts", ingress.Resource().Table(), ingressOf(), false, "NAME|CLASS|HOSTS|ADDRESS|PORTS|AGE\nx|<none>|*||80|3h"},
+		{"ingress that is served", ingress.Resource().Table(), served, false,
+			"NAME|CLASS|HOSTS|ADDRESS|PORTS|AGE\nx|me|a.b,c.d,e.f + 2 more...|192.0.2.1,192.0.2.2,lb|80, 443|3h"},
+		{"ingress class", ingressclass.Resource().Table(), &networkingv1.IngressClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "x", CreationTimestamp: born, Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
+			Spec:       networkingv1.IngressClassSpec{Controller: "a.b/c", Parameters: &networkingv1.IngressClassParametersReference{APIGroup: &group, Kind: "Settings", Name: "s"}},
+		}, false, "NAME|CONTROLLER|PARAMETERS|AGE\nx (default)|a.b/c|Settings.example.com/s|3h"},
 		{"priority class", priorityclass.Resource().Table(), &schedulingv1.PriorityClass{ObjectMeta: meta, Value: 7, GlobalDefault: true, PreemptionPolicy: &never}, false,
 			"NAME|VALUE|GLOBAL-DEFAULT|AGE|PREEMPTIONPOLICY\nx|7|true|3h|Never"},
 		{"runtime class", runtimeclass.Resource().Table(), &nodev1.RuntimeClass{ObjectMeta: meta, Handler: "runc"}, false, "NAME|HANDLER|AGE\nx|runc|3h"},

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -49,6 +50,7 @@ func groups() []group {
 		{metricsv1beta1.SchemeGroupVersion, metricsv1beta1.AddToScheme, []runtime.Object{
 			&metricsv1beta1.NodeMetrics{}, &metricsv1beta1.NodeMetricsList{}, &metricsv1beta1.PodMetrics{}, &metricsv1beta1.PodMetricsList{},
 		}},
+		{networkingv1.SchemeGroupVersion, networkingv1.AddToScheme, nil},
 		{policyv1.SchemeGroupVersion, policyv1.AddToScheme, nil},
 		{nodev1.SchemeGroupVersion, nodev1.AddToScheme, nil},
 		{schedulingv1.SchemeGroupVersion, schedulingv1.AddToScheme, nil},

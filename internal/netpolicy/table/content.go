@@ -1,0 +1,152 @@
+package table
+
+import (
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+
+	"monopod.dev/monopod/internal/netpolicy/compile"
+)
+
+// element is one of a set: a key, of ranges the end of it, or the first key after an interval.
+type element struct {
+	key, keyEnd string
+	after       bool
+}
+
+// content is what is in the sets: elements, and what maps give for them, by the set's name.
+type content map[string]map[element]string
+
+// contentOf is what rules put into the sets, which hold about as much as another content does. It is pure.
+func contentOf(r *compile.Rules, like content) content {
+	c := content{}
+	for _, s := range setSpecs() {
+		c[s.name] = make(map[element]string, len(like[s.name]))
+	}
+	for d, v := range r.Verdicts {
+		for a, class := range v.Pods {
+			c[podsSet(d, a)][element{key: raw(a)}] = number(class)
+			if class != compile.Free {
+				c[selfSet(a)][element{key: raw(a) + raw(a)}] = ""
+			}
+		}
+		for a, class := range v.Peers {
+			c[peersSet(d, a)][element{key: raw(a)}] = number(class)
+		}
+		for _, b := range v.Blocks {
+			set := c[blocksSet(d, b.From)]
+			set[element{key: raw(b.From)}] = number(b.Class)
+			if next := b.To.Next(); next.IsValid() {
+				set[element{key: raw(next), after: true}] = ""
+			}
+		}
+		for p := range v.Open {
+			c[openSet(d)][element{key: number(p.Pod) + number(p.Peer)}] = ""
+		}
+		for p, profile := range v.Ported {
+			c[portedSet(d)][element{key: number(p.Pod) + number(p.Peer)}] = number(profile)
+		}
+	}
+	for p := range r.Ports {
+		head := number(p.Profile) + string([]byte{p.Protocol, 0, 0, 0})
+		c[portsSet][element{key: head + port(p.From), keyEnd: head + port(p.To)}] = ""
+	}
+	for a := range r.Free {
+		c[freeSet(a)][element{key: raw(a)}] = ""
+	}
+	for name := range r.Speaks {
+		c[speaksSet][element{key: interfaceName(name)}] = ""
+	}
+	for name := range r.Hears {
+		c[hearsSet][element{key: interfaceName(name)}] = ""
+	}
+	return c
+}
+
+func raw(a netip.Addr) string { return string(a.AsSlice()) }
+
+// number is one as sets have it that are not of the network: in the machine's order.
+func number[T ~uint32](n T) string {
+	return string(binary.NativeEndian.AppendUint32(nil, uint32(n)))
+}
+
+// port is one in network order, filled up to the 4 bytes of a part of a key.
+func port(n uint16) string { return string([]byte{byte(n >> 8), byte(n), 0, 0}) }
+
+// interfaceName is one as the kernel compares it.
+func interfaceName(name string) string {
+	const size = 16 // IFNAMSIZ
+	return name + strings.Repeat("\x00", size-len(name))
+}
+
+// change is what one set loses and gets.
+type change struct {
+	set      string
+	lost     []element
+	got      map[element]string
+	replaced bool // it loses all that it has
+}
+
+// changes are what leads from one content to another, by the names of the sets. An element that gives something else is lost and got. It is pure.
+func changes(from, to content) (all []change) {
+	for _, s := range setSpecs() {
+		ch := change{set: s.name, got: map[element]string{}}
+		for e, v := range from[s.name] {
+			if now, ok := to[s.name][e]; !ok || now != v {
+				ch.lost = append(ch.lost, e)
+			}
+		}
+		for e, v := range to[s.name] {
+			if was, ok := from[s.name][e]; !ok || was != v {
+				ch.got[e] = v
+			}
+		}
+		if len(ch.lost) == 0 && len(ch.got) == 0 {
+			continue
+		}
+		if s.interval {
+			// Intervals are made of two elements, and the kernel looks at those beside them: what is new is put into an empty set.
+			ch.replaced, ch.lost, ch.got = true, nil, to[s.name]
+		}
+		all = append(all, ch)
+	}
+	return all
+}
+
+// inLibrary are elements as the library sends them, in an order that the kernel likes: by key, what ends an interval before what begins one.
+func inLibrary(elements map[element]string, isMap bool) []nftables.SetElement {
+	out := make([]nftables.SetElement, 0, len(elements))
+	for _, e := range slices.SortedFunc(maps.Keys(elements), ordered) {
+		one := e.inLibrary()
+		if v := elements[e]; isMap && !e.after {
+			one.Val = []byte(v)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func (e element) inLibrary() nftables.SetElement {
+	one := nftables.SetElement{Key: []byte(e.key), IntervalEnd: e.after}
+	if e.keyEnd != "" {
+		one.KeyEnd = []byte(e.keyEnd)
+	}
+	return one
+}
+
+func ordered(a, b element) int {
+	if c := strings.Compare(a.key, b.key); c != 0 {
+		return c
+	}
+	switch {
+	case a.after == b.after:
+		return strings.Compare(a.keyEnd, b.keyEnd)
+	case a.after:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,57 @@
+package network
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+)
+
+// Endpoint is a sandbox on the bridge as somebody knows it who judges what it sends and receives.
+type Endpoint struct {
+	SandboxID string
+	// Pod is whose sandbox it is; empty where nobody knows any more.
+	Pod       PodInfo
+	Addresses []netip.Addr
+	// Interface is the host's end of the pair.
+	Interface string
+}
+
+// Guard is told whose the addresses on the bridge are, so that what is to hold for a pod's traffic holds before there is any. Its methods do not wait, and are
+// safe for concurrent use.
+type Guard interface {
+	// Connecting is told of a sandbox as soon as its addresses are known, before it can send or receive, and of all that have addresses when the process
+	// starts. It may be told again. What it returns waits until all that is to hold for the sandbox does; its error is that of the sandbox's Setup.
+	Connecting(Endpoint) (settled func(context.Context) error)
+	// Disconnected is told that sandboxes' interfaces are gone, and their addresses free.
+	Disconnected(sandboxIDs ...string)
+}
+
+// noGuard lets everything pass.
+type noGuard struct{}
+
+// Connecting implements Guard.
+func (noGuard) Connecting(Endpoint) func(context.Context) error {
+	return func(context.Context) error { return nil }
+}
+
+// Disconnected implements Guard.
+func (noGuard) Disconnected(...string) {}
+
+func endpointOf(sandboxID string, rec lease) Endpoint {
+	e := Endpoint{SandboxID: sandboxID, Pod: rec.PodInfo, Interface: rec.Interface}
+	for _, a := range rec.Addresses {
+		e.Addresses = append(e.Addresses, a.Address.Addr())
+	}
+	return e
+}
+
+// tellGuard tells the guard of all that have addresses, in order.
+func (b *Bridge) tellGuard() {
+	ids := b.ledger.sandboxes()
+	slices.Sort(ids)
+	for _, id := range ids {
+		if rec, ok := b.ledger.get(id); ok {
+			b.guard.Connecting(endpointOf(id, rec))
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"errors"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/netpolicy"
+	"monopod.dev/monopod/internal/network"
+)
+
+// guard tells the role that enforces policies whose the addresses on the bridge are.
+type guard struct{ policies *netpolicy.Role }
+
+var _ network.Guard = guard{}
+
+// Connecting implements network.Guard.
+func (g guard) Connecting(e network.Endpoint) func(context.Context) error {
+	return g.policies.Connecting(netpolicy.Endpoint{
+		SandboxID: e.SandboxID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID, Addresses: e.Addresses, Interface: e.Interface,
+	})
+}
+
+// Disconnected implements network.Guard.
+func (g guard) Disconnected(sandboxIDs ...string) { g.policies.Disconnected(sandboxIDs...) }
+
+func (o *Options) policies() netpolicy.Config {
+	bridge := o.Config.Network.Bridge
+	return netpolicy.Config{Bridge: bridge, PortGroup: network.PortGroup(bridge), Log: o.Log.With("role", "netpolicy")}
+}
+
+// newPolicies opens the role where it is wanted. Where it is not the rules of an earlier run go: nobody would tell them of new pods.
+func (o *Options) newPolicies(ctx context.Context, wanted bool) (*netpolicy.Role, network.Guard, error) {
+	if !wanted || o.Config.Network.NetworkPolicy == config.Disabled {
+		return nil, nil, o.removePolicies(ctx)
+	}
+	role, err := netpolicy.New(ctx, o.policies())
+	if err != nil {
+		// The bridge cannot be without what is missing here, and CNI needs neither.
+		o.Log.Error("network policies are not enforced", "error", err)
+		return nil, nil, nil
+	}
+	return role, guard{role}, nil
+}
+
+// removePolicies takes the rules away. A kernel that cannot have them has none.
+func (o *Options) removePolicies(ctx context.Context) error {
+	err := netpolicy.Remove(ctx, o.policies())
+	if errdefs.IsFailedPrecondition(err) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
+	}
+	return err
+}
+
+// enforce runs the role from when the API server is ready, if there is one.
+func (r *runtimeRole) enforce(api *apiserver.Server) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if r.policies == nil || !await(ctx, api.Ready()) {
+			<-ctx.Done()
+			return nil
+		}
+		return r.policies.Run(ctx, api.ControllersConfig())
+	}
+}

@@ -317,8 +317,7 @@ type balanced struct {
 	endpoints []netip.AddrPort
 	affinity  uint32
 	outside   []netip.AddrPort // where it is otherwise from outside: these
-	refuse    bool
-	hidden    bool // masquerade
+	hidden    bool             // masquerade
 	ranges    []netip.Prefix
 	elsewhere []netip.Addr // endpoints that are not at this node
 }

@@ -148,11 +148,17 @@ func (h *testHost) at(path string, f func() error) {
 // serve answers each connection and each datagram with a name and the address it comes from.
 func (h *testHost) serve(path, name string, port uint16) {
 	h.t.Helper()
+	h.serveAt(path, name, fmt.Sprintf(":%d", port))
+}
+
+// serveAt is serve at an address.
+func (h *testHost) serveAt(path, name, address string) {
+	h.t.Helper()
 	var l net.Listener
 	var p net.PacketConn
 	h.at(path, func() (err error) {
-		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
-			p, err = net.ListenPacket("udp", fmt.Sprintf(":%d", port))
+		if l, err = net.Listen("tcp", address); err == nil {
+			p, err = net.ListenPacket("udp", address)
 		}
 		return err
 	})

@@ -133,7 +133,8 @@ func (f *firewall) chains() ([]*nftables.Chain, error) {
 			return nil, f.explain("listing the chains", err)
 		}
 		for _, c := range chains {
-			if c.Table.Name != f.table.Name || c.Table.Family != f.table.Family {
+			own := c.Table.Name == f.table.Name || c.Table.Name == ServicesTable(f.table.Name)
+			if !own || c.Table.Family != f.table.Family {
 				out = append(out, c)
 			}
 		}

@@ -99,9 +99,14 @@ func (f *firewall) othersForward(nodes bool) (bool, error) {
 	return err == nil && strings.Contains(string(legacy), "nat"), nil
 }
 
+// ServicesTable is the name of the tables of a node's services, which others make: they translate addresses, and nobody needs forwarding for that but the node.
+func ServicesTable(bridge string) string { return bridge + servicesSuffix }
+
+const servicesSuffix = "-services"
+
 // isNode says whether a table is another node's: it has the name of a bridge that is one.
 func (f *firewall) isNode(t *nftables.Table) bool {
-	link, err := f.bridge.nl.LinkByName(t.Name)
+	link, err := f.bridge.nl.LinkByName(strings.TrimSuffix(t.Name, servicesSuffix))
 	return err == nil && link.Attrs().Group == BridgeGroup
 }
 

@@ -221,3 +221,29 @@ func TestForwardGuardLetsOtherBridgesBe(t *testing.T) {
 		t.Errorf("within another bridge: %v", err)
 	}
 }
+
+// The tables of a node's own services, and of another node's, are no reason to forward for everybody.
+func TestServicesAreNoReasonToForward(t *testing.T) {
+	h := newHost(t)
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	h.bridge(Config{Bridge: "mpt1", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.89.0.0/24")}})
+	conn, err := nftables.New()
+	h.must(err)
+	for _, bridge := range []string{"mpt0", "mpt1"} {
+		table := conn.AddTable(&nftables.Table{Name: ServicesTable(bridge), Family: nftables.TableFamilyINet})
+		t.Cleanup(func() {
+			conn.DelTable(table)
+			h.must(conn.Flush())
+		})
+		chain := conn.AddChain(&nftables.Chain{Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Masq{}}})
+	}
+	h.must(conn.Flush())
+	h.must(b.withFirewall(func(fw *firewall) error {
+		needed, err := fw.othersForward(false)
+		if needed {
+			t.Error("the host forwards for everybody")
+		}
+		return err
+	}))
+}

@@ -16,7 +16,7 @@ import (
 )
 
 // proxyTable is the name of the tables of services. Nodes of one host have bridges of different names.
-func (o *Options) proxyTable() string { return o.Config.Network.Bridge + "-services" }
+func (o *Options) proxyTable() string { return network.ServicesTable(o.Config.Network.Bridge) }
 
 // newProxy makes the role that leads packets for services to their endpoints; nil where it is not to run: then what an earlier process has left is removed, so that
 // somebody else can do it. bridged says that pods of this process are on the bridge.

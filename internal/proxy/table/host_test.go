@@ -148,11 +148,17 @@ func (h *testHost) at(path string, f func() error) {
 // serve answers each connection and each datagram with a name and the address it comes from.
 func (h *testHost) serve(path, name string, port uint16) {
 	h.t.Helper()
+	h.serveAt(path, name, fmt.Sprintf(":%d", port))
+}
+
+// serveAt is serve at an address.
+func (h *testHost) serveAt(path, name, address string) {
+	h.t.Helper()
 	var l net.Listener
 	var p net.PacketConn
 	h.at(path, func() (err error) {
-		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
-			p, err = net.ListenPacket("udp", fmt.Sprintf(":%d", port))
+		if l, err = net.Listen("tcp", address); err == nil {
+			p, err = net.ListenPacket("udp", address)
 		}
 		return err
 	})
@@ -317,8 +323,7 @@ type balanced struct {
 	endpoints []netip.AddrPort
 	affinity  uint32
 	outside   []netip.AddrPort // where it is otherwise from outside: these
-	refuse    bool
-	hidden    bool // masquerade
+	hidden    bool             // masquerade
 	ranges    []netip.Prefix
 	elsewhere []netip.Addr // endpoints that are not at this node
 }

@@ -5,6 +5,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/proxy/plan"
 )
 
 func at(ip netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(ip, port) }
@@ -240,5 +245,35 @@ func TestWithoutRedirection(t *testing.T) {
 	}
 	if got := h.ask(client, at(serverIPs[0], 80).String()); got != "server "+clientIPs[0].String() {
 		t.Errorf("directly: %q", got)
+	}
+}
+
+// An address of a service that is the host's own, at which the host itself serves, as a cluster's DNS may: it is left alone, with endpoints and without.
+func TestAServiceAtTheHostsOwnAddress(t *testing.T) {
+	h := newHost(t)
+	client, clientIPs := h.pod("client")
+	lo, err := netlink.LinkByName("lo")
+	h.must(err)
+	addr, err := netlink.ParseAddr(vip4.String() + "/32")
+	h.must(err)
+	h.must(netlink.AddrAdd(lo, addr))
+	to := at(vip4, 53).String()
+	h.serveAt("", "host", to)
+	with := balanced{fronts: []string{to}, endpoints: []netip.AddrPort{at(vip4, 53)}}.service()
+	without := &Service{Plan: plan.Service{Inside: map[plan.Front]plan.Target{}, Addresses: []netip.Addr{vip4}}}
+	for _, protocol := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+		without.Plan.Inside[plan.Front{Protocol: protocol, Addr: vip4, Port: 53}] = plan.Target{Action: plan.RejectElsewhere}
+	}
+	tbl := h.open(nil)
+	for name, s := range map[string]*Service{"with an endpoint": with, "without": without} {
+		h.apply(tbl, "kube-system/kube-dns", s)
+		for _, c := range []struct{ from, as string }{{client, clientIPs[0].String()}, {"", vip4.String()}} {
+			if got := h.ask(c.from, to); got != "host "+c.as {
+				t.Errorf("%s, TCP from %q: %q", name, c.from, got)
+			}
+			if got := h.askUDP(h.client(c.from, to), "?"); !strings.HasPrefix(got, "host ") {
+				t.Errorf("%s, UDP from %q: %q", name, c.from, got)
+			}
+		}
 	}
 }

@@ -22,6 +22,9 @@ import (
 
 const bridgeName = "mpt0"
 
+// hostPort is the port of the host that leads to port 80 of a pod with the label app=web.
+const hostPort = 8080
+
 // testHost is a network namespace that plays the host, with a real bridge, pods in namespaces of their own, and a machine of its network.
 type testHost struct {
 	t      *testing.T
@@ -108,7 +111,11 @@ func (h *testHost) pod(namespace, app string, ports ...compile.NamedPort) *machi
 	h.t.Helper()
 	m := &machine{h: h, name: fmt.Sprint(namespace, "-", app, len(h.pods)), path: filepath.Join(h.dir, fmt.Sprint("pod", len(h.pods)))}
 	harness.PinNetNS(h.t, m.path)
-	res, err := h.bridge.Setup(h.t.Context(), network.Request{SandboxID: m.name, NetNS: m.path})
+	req := network.Request{SandboxID: m.name, NetNS: m.path}
+	if app == "web" {
+		req.HostPorts = []network.HostPort{{Protocol: "TCP", HostPort: hostPort, ContainerPort: 80}}
+	}
+	res, err := h.bridge.Setup(h.t.Context(), req)
 	h.must(err)
 	m.ip, m.ip6 = res.IPs[0], res.IPs[1]
 	k := kindOf(namespace, app, ports...)
@@ -245,6 +252,23 @@ func dialHere(to netip.AddrPort) error {
 		c.Close()
 	}
 	return err
+}
+
+// talk opens a conversation by datagrams, which goes on until the test ends: it says whether there is an answer now.
+func (m *machine) talk(to netip.Addr, port uint16) func() bool {
+	m.h.t.Helper()
+	var c net.Conn
+	m.at(func() (err error) {
+		c, err = net.Dial("udp", netip.AddrPortFrom(to, port).String())
+		return err
+	})
+	m.h.t.Cleanup(func() { c.Close() })
+	return func() bool {
+		m.h.must(c.SetDeadline(time.Now().Add(quiet * harness.SlowFactor())))
+		_, _ = c.Write([]byte("?"))
+		n, _ := c.Read(make([]byte, 100))
+		return n > 0
+	}
 }
 
 const quiet = 300 * time.Millisecond

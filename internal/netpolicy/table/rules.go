@@ -149,6 +149,9 @@ func (w *writer) bridged(t *nftables.Table) {
 	f := w.base(t, forwardChain, nftables.ChainHookForward, -200) // NF_BR_PRI_FILTER_BRIDGED
 	w.rule(f, ours(expr.MetaKeyIIFGROUP, expr.CmpOpNeq), verdict(expr.VerdictAccept))
 	w.rule(f, ours(expr.MetaKeyOIFGROUP, expr.CmpOpNeq), verdict(expr.VerdictAccept))
+	// A frame for the host that stays on the bridge all the same is one of which br_netfilter has translated the destination: it shows it to the chain forward
+	// of IP, too.
+	w.rule(f, meta(expr.MetaKeyPKTTYPE, kindHost), verdict(expr.VerdictAccept))
 	w.rule(f, field(expr.PayloadBaseLLHeader, 12, 0x08, 0x06), verdict(expr.VerdictAccept)) // ARP
 	w.rule(f, field(expr.PayloadBaseLLHeader, 12, families[1].etherType[:]...), neighbours(), verdict(expr.VerdictAccept))
 	named := func(key expr.MetaKey, set string) []expr.Any {

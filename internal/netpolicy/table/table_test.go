@@ -140,6 +140,30 @@ func TestTraffic(t *testing.T) {
 				h.enforce(c, "{podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 198.51.0.0/16, except: [198.51.101.0/24]}}]}, {to: [{ipBlock: {cidr: 198.51.101.0/24}}], ports: [{port: 1}]}]}")
 				web.reaches("tcp", out.ip, 80)
 			})
+			h.step("a host port", func() {
+				host := netip.MustParseAddr("198.51.100.0")
+				h.enforce(c, "{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 198.51.100.1/32}}], ports: [{port: 80}]}]}")
+				out.reaches("tcp", host, hostPort)
+				probe.misses("tcp", host, hostPort)
+				h.enforce(c, "{podSelector: {}, ingress: [{from: [{namespaceSelector: {}}], ports: [{port: 80}]}]}")
+				out.misses("tcp", host, hostPort)
+				probe.reaches("tcp", host, hostPort)
+			})
+			h.step("what is there already", func() {
+				h.enforce(c, "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}")
+				answers, back := db.talk(web.ip, 81), web.talk(probe.ip, 81)
+				if !answers() || !back() {
+					t.Error("there is no answer to what is allowed")
+				}
+				h.enforce(c, "{podSelector: {}}")
+				if answers() || !back() {
+					t.Error("a conversation goes on that is forbidden now, or one does not that is not")
+				}
+				h.enforce(c, "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}")
+				if !answers() {
+					t.Error("a conversation does not go on that is allowed again")
+				}
+			})
 			h.step("a pod that nobody knows", func() {
 				h.enforce(c, "{podSelector: {matchLabels: {app: nobody}}}")
 				known := h.pods

@@ -33,6 +33,7 @@ import (
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/proxy"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/internal/timeline"
 )
@@ -119,23 +120,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	}))
 	stages.run("apiserver", api.Run)
 	stages.run("runtime", rt.run)
-	settled := o.noteReady()
-	stages.run("controllers", o.controllers(api, settled, listener))
-	if manifestsDir != "" {
-		stages.run("manifests", o.manifests(api, manifestsDir, settled))
-	}
-	if names != nil {
-		stages.run("dns", names.run(api.ControllersConfig(), api.Ready()))
-	}
-	if services != nil {
-		stages.run("proxy", func(ctx context.Context) error {
-			if !await(ctx, api.Ready()) {
-				return nil
-			}
-			return services.Run(ctx)
-		})
-	}
-	stages.run("network policies", rt.enforce(api))
+	o.runOnAPI(stages, api, rt, onAPI{manifestsDir, names, services})
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
 		if !await(ctx, api.Ready()) || !await(ctx, rt.server.Ready()) {
@@ -157,6 +142,34 @@ func Up(ctx context.Context, o Options) (err error) {
 		err = errors.Join(err, o.removeAll(rt), removeUnused(made))
 	}
 	return errors.Join(err, rt.close())
+}
+
+// onAPI is what works by the API alone, beside the controllers: a directory of manifests ("": none), and roles, nil: there are none.
+type onAPI struct {
+	manifestsDir string
+	names        *dnsRole
+	services     *proxy.Proxy
+}
+
+// runOnAPI runs what begins when the API server is ready.
+func (o *Options) runOnAPI(stages *stages, api *apiserver.Server, rt *runtimeRole, parts onAPI) {
+	settled := o.noteReady()
+	stages.run("controllers", o.controllers(api, settled, listener))
+	if parts.manifestsDir != "" {
+		stages.run("manifests", o.manifests(api, parts.manifestsDir, settled))
+	}
+	if parts.names != nil {
+		stages.run("dns", parts.names.run(api.ControllersConfig(), api.Ready()))
+	}
+	if parts.services != nil {
+		stages.run("proxy", func(ctx context.Context) error {
+			if !await(ctx, api.Ready()) {
+				return nil
+			}
+			return parts.services.Run(ctx)
+		})
+	}
+	stages.run("network policies", rt.enforce(api))
 }
 
 // Runtime runs the CRI runtime alone, for anybody's kubelet.

@@ -18,8 +18,8 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 )
 
-// look prints all that a process can see of how it was started.
-const look = `
+// look prints all that a process can see of how it was started. Errors go the way of the rest: what comes by another pipe may be in the log after the end.
+const look = `{
 echo "== status"; grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp:|Seccomp_filters|SigBlk|SigIgn|SigCgt)' /proc/self/status
 echo "== limits"; cat /proc/self/limits; cat /proc/self/oom_score_adj; umask; pwd; tty; echo "args $0 $*"
 echo "== env"; env
@@ -31,9 +31,10 @@ cat /proc/keys >/dev/null 2>&1; echo keys $?; cat /proc/timer_list 2>/dev/null |
 touch /probe 2>/dev/null; echo root $?; touch /tmp/probe 2>/dev/null; echo tmp $?; touch /ro/probe 2>/dev/null; echo ro $?; cat /ro/file 2>/dev/null
 unshare -m true 2>/dev/null; echo unshare $?; mknod /tmp/n c 1 3 2>/dev/null; echo mknod $?; cat /tmp/n 2>/dev/null; echo $?
 ls /sys/fs/cgroup 2>/dev/null
-readlink /proc/self/root /proc/self/cwd
+readlink /proc/self/root; readlink /proc/self/cwd
 echo "== mounts"; cat /proc/self/mountinfo
 echo "== end"
+} 2>&1
 `
 
 var mountinfoLine = regexp.MustCompile(`^\d+ \d+ \d+:\d+ (.*)$`)

@@ -51,7 +51,7 @@ func (i *instance) client(t testing.TB, cfg *rest.Config) kubernetes.Interface {
 func (i *instance) admin(t testing.TB) kubernetes.Interface { return i.client(t, i.AdminConfig()) }
 
 // control runs controllers until stop is called, which returns when they have ended; those that finish what the API begins where none are named. No pod
-// gets a node by these.
+// gets a node by these, and workloads are as they were written.
 func (i *instance) control(t testing.TB, choice ...string) (stop func()) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", i.cfg.Kubeconfig)
@@ -60,6 +60,12 @@ func (i *instance) control(t testing.TB, choice ...string) (stop func()) {
 	}
 	if len(choice) == 0 {
 		choice = []string{"*", "-" + controllers.Binder, "-" + controllers.ServiceAccount, "-" + controllers.RootCA} // the last two run since the start
+		for _, name := range []string{
+			controllers.Deployment, controllers.ReplicaSet, controllers.Replication, controllers.StatefulSet, controllers.DaemonSet,
+			controllers.Job, controllers.TTLAfterFinished, controllers.CronJob, controllers.Disruption, controllers.Autoscaler,
+		} {
+			choice = append(choice, "-"+name)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

@@ -67,8 +67,7 @@ func (o *Options) usableDNS(ctx context.Context, r *dnsRole) *dnsRole {
 	if r == nil || r.placed == nil {
 		return r
 	}
-	r.close()
-	o.noDNS(ctx, r.placed)
+	o.noDNS(ctx, errors.Join(r.placed, r.abandon()))
 	return nil
 }
 
@@ -127,6 +126,18 @@ func (r *dnsRole) run(kube *rest.Config, ready <-chan struct{}) func(context.Con
 		tasks.Go(func() error { return r.hostNames.Keep(ctx, again) })
 		return tasks.Wait()
 	}
+}
+
+// abandon takes back what a start that fails has made, and closes.
+func (r *dnsRole) abandon() error {
+	if r == nil {
+		return nil
+	}
+	defer r.close()
+	if r.address.Fresh() {
+		return r.address.Remove()
+	}
+	return nil
 }
 
 // close gives the sockets back; the addresses stay, so that who asks while the node is stopped hears at once that nobody answers.

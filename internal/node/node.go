@@ -90,19 +90,16 @@ func Up(ctx context.Context, o Options) (err error) {
 	err = start.Wait()
 	names = o.usableDNS(ctx, names)
 	if err != nil {
-		names.close()
-		return errors.Join(err, o.abandon(api, rt))
+		return errors.Join(err, names.abandon(), o.abandon(api, rt))
 	}
 	gateways := rt.network.Gateways(ctx)
 	if err := api.Extend(ctx, gateways); err != nil {
-		names.close()
-		return errors.Join(err, o.abandon(api, rt))
+		return errors.Join(err, names.abandon(), o.abandon(api, rt))
 	}
 	made := o.deviceFolders()
 	dev, closeDevices, err := o.newDevices()
 	if err != nil {
-		names.close()
-		return errors.Join(err, o.abandon(api, rt))
+		return errors.Join(err, names.abandon(), o.abandon(api, rt))
 	}
 	defer closeDevices()
 
@@ -111,8 +108,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	kube := api.NodeConfig(o.Config.NodeName)
 	services, err := o.newProxy(ctx, kube, len(gateways) > 0)
 	if err != nil {
-		names.close()
-		return errors.Join(err, o.abandon(api, rt))
+		return errors.Join(err, names.abandon(), o.abandon(api, rt))
 	}
 	down := o.newShutdown()
 	stages.run("admin", o.serveAdmin(facts{

@@ -262,7 +262,7 @@ func (k *keeper) makeRoom(w write) {
 	// An attempt that gains nothing costs a look at every revision, so it needs a reason; and attempts do not take all the time.
 	stale := time.Since(k.dropped)
 	deleted := k.deleted.Load()
-	if deleted || k.inUse()-k.left >= k.limits.step || stale > time.Minute {
+	if deleted || k.limits.worth(w, k.inUse(), k.left) || stale > time.Minute {
 		if wait := 2*k.dropTook - stale; wait > 0 {
 			select {
 			case <-time.After(min(wait, 5*time.Second)):

@@ -56,6 +56,16 @@ func (l limits) compact(inUse, left int64) bool {
 	return inUse >= l.pressure && inUse-left >= l.step
 }
 
+// worth says whether old revisions are to be dropped for a write, when left was in use after the last time: when another step is in use, or half of what there
+// was room for. Else updates would be refused for a minute where the last time has left less than a step, as it may: what is freed is counted late.
+func (l limits) worth(w write, inUse, left int64) bool {
+	most := l.update
+	if w.creates {
+		most = l.create
+	}
+	return inUse-left >= min(l.step, max(w.bytes, (most-left)/2))
+}
+
 // defragment says whether the file is to be written anew, which blocks everybody for as long as it takes to copy what is in use.
 func (l limits) defragment(size, inUse int64, quiet bool) bool {
 	if size < inUse+l.free || size < 2*inUse {

@@ -45,7 +45,8 @@ type Keeper struct {
 	nl  *netlink.Handle
 	ns  netns.NsHandle
 	// name is the interface's, once it is known.
-	name atomic.Pointer[string]
+	name  atomic.Pointer[string]
+	fresh atomic.Bool // Ensure has written the first note
 }
 
 // note is what is on the host, or may be. Version 1.
@@ -128,6 +129,7 @@ func (k *Keeper) ensure() error {
 		if err := k.write(before); err != nil {
 			return err
 		}
+		k.fresh.Store(true)
 	}
 	if before.Link != loopback && before.Link != now.Link { // the node was given another name
 		if err := k.Remove(); err != nil {
@@ -173,6 +175,9 @@ func (k *Keeper) ensure() error {
 	}
 	return nil
 }
+
+// Fresh says whether no earlier start had the addresses: who gives up takes them away then.
+func (k *Keeper) Fresh() bool { return k.fresh.Load() }
 
 // free says whether the interface's name is free.
 func (k *Keeper) free() error {

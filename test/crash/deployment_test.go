@@ -26,15 +26,11 @@ spec:
       containers: [{name: c, image: IMAGE}]
 `
 
-// TestDeathAtEachStepOfARollout kills monopod at each step of a deployment's start and of its next template, one after the other (in short tests at each
-// fifth step). There are as many pods as the deployment wants then, all of its template.
+// TestDeathAtEachStepOfARollout kills monopod at each step of a deployment's start and of its next template, one after the other (in short tests at some
+// of them). There are as many pods as the deployment wants then, all of its template.
 func TestDeathAtEachStepOfARollout(t *testing.T) {
 	n := harness.NewNode(t, harness.Options{})
-	stride := 1
-	if testing.Short() {
-		stride = 5
-	}
-	for step := 1; ; step += stride {
+	for step := 1; ; step += stride() {
 		if passed := dieInRollout(t, n, step); passed || t.Failed() {
 			if step < 15 {
 				t.Errorf("only %d steps were found", step-1)
@@ -42,6 +38,14 @@ func TestDeathAtEachStepOfARollout(t *testing.T) {
 			return
 		}
 	}
+}
+
+// stride is from one step to the next at which monopod dies: in short tests it is spared most of them.
+func stride() int {
+	if testing.Short() {
+		return 7
+	}
+	return 1
 }
 
 // dieInRollout lets monopod end at a step of the rollout and goes on with another one. It says whether the rollout has fewer steps.

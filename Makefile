@@ -29,8 +29,8 @@ MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 
 # Packages whose tests make mounts, links, namespaces or cgroups, and look at the whole host for what they have left, which others' would be taken for: one at a
 # time, as those of test-e2e. All the other tests of packages take nothing of the host but its loopback.
-HOST_PKGS  := ./internal/agent/volumes ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/image/... ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/...
-UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|dns/address|dns/hostnames|executor|host|image|netpolicy/table|network|proxy|runtime)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
+HOST_PKGS  := ./internal/agent/volumes ./internal/bootfile ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/image/... ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/... ./internal/state/...
+UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|bootfile|dns/address|dns/hostnames|executor|host|image|netpolicy/table|network|proxy|runtime|state)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils

@@ -131,3 +131,6 @@ func UntilAvailable(st *v1.PodStatus, minReadySeconds int32, now time.Time) time
 	}
 	return max(0, ready.LastTransitionTime.Add(time.Duration(minReadySeconds)*time.Second).Sub(now))
 }
+
+// Ended says of a pod that none of its containers runs again.
+func Ended(pod *v1.Pod) bool { return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed }

@@ -116,30 +116,22 @@ func (c *Controller) nodeChanged(old, now any) {
 
 // all has all sets looked at.
 func (c *Controller) all() {
-	c.those(metav1.NamespaceAll, func(*appsv1.DaemonSet) bool { return true })
-}
-
-// orphan has those sets looked at that could take a pod or a revision over.
-func (c *Controller) orphan(dependent metav1.Object) {
-	if len(dependent.GetLabels()) == 0 {
-		return // a selector is never empty
-	}
-	c.those(dependent.GetNamespace(), func(set *appsv1.DaemonSet) bool {
-		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-		return err == nil && !selector.Empty() && selector.Matches(labels.Set(dependent.GetLabels()))
-	})
-}
-
-func (c *Controller) those(namespace string, are func(*appsv1.DaemonSet) bool) {
-	all, err := c.sets.DaemonSets(namespace).List(labels.Everything())
+	all, err := c.sets.List(labels.Everything())
 	if err != nil {
 		c.config.Log.Error("whom a change is about cannot be told", "error", err)
 		return
 	}
 	for _, set := range all {
-		if are(set) {
-			c.queue.Add(cache.MetaObjectToName(set))
-		}
+		c.queue.Add(cache.MetaObjectToName(set))
+	}
+}
+
+// orphan has those sets looked at that could take a pod or a revision over.
+func (c *Controller) orphan(dependent metav1.Object) {
+	if err := owned.Takers(c.config.Sets.Informer().GetIndexer(), dependent, func(owner *appsv1.DaemonSet) (labels.Selector, error) {
+		return metav1.LabelSelectorAsSelector(owner.Spec.Selector)
+	}, c.queue.Add); err != nil {
+		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }
 

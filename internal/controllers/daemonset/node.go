@@ -128,7 +128,7 @@ func sites(template *corev1.PodTemplateSpec, nodes []*corev1.Node, all []*corev1
 	for _, pod := range all {
 		name := target(pod)
 		switch at := byName[name]; {
-		case name == "", pod.DeletionTimestamp != nil && ended(pod):
+		case name == "", pod.DeletionTimestamp != nil && pods.Ended(pod):
 		case at != nil:
 			at.pods = append(at.pods, pod)
 		case pod.Spec.NodeName == "":
@@ -163,8 +163,4 @@ func older(a, b *corev1.Pod) int {
 		return -1
 	}
 	return 1
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }

@@ -95,19 +95,10 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // orphan has those deployments looked at that could take a replica set over.
 func (c *Controller) orphan(set metav1.Object) {
-	if len(set.GetLabels()) == 0 {
-		return
-	}
-	all, err := c.deployments.Deployments(set.GetNamespace()).List(labels.Everything())
-	if err != nil {
-		c.config.Log.Error("who could have a replica set cannot be told", "error", err)
-		return
-	}
-	for _, d := range all {
-		selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(set.GetLabels())) {
-			c.queue.Add(cache.MetaObjectToName(d))
-		}
+	if err := owned.Takers(c.config.Deployments.Informer().GetIndexer(), set, func(owner *appsv1.Deployment) (labels.Selector, error) {
+		return metav1.LabelSelectorAsSelector(owner.Spec.Selector)
+	}, c.queue.Add); err != nil {
+		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }
 

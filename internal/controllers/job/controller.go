@@ -210,18 +210,9 @@ func ours(j *batchv1.Job) bool {
 
 // orphan has those jobs looked at that could take a pod over.
 func (c *Controller) orphan(pod metav1.Object) {
-	if len(pod.GetLabels()) == 0 {
-		return
-	}
-	all, err := c.jobs.Jobs(pod.GetNamespace()).List(labels.Everything())
-	if err != nil {
-		c.config.Log.Error("who could have a pod cannot be told", "error", err)
-		return
-	}
-	for _, j := range all {
-		selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.GetLabels())) {
-			c.queue.Add(cache.MetaObjectToName(j))
-		}
+	if err := owned.Takers(c.config.Jobs.Informer().GetIndexer(), pod, func(owner *batchv1.Job) (labels.Selector, error) {
+		return metav1.LabelSelectorAsSelector(owner.Spec.Selector)
+	}, c.queue.Add); err != nil {
+		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }

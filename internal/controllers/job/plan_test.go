@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -110,7 +112,7 @@ func podsOf(t *testing.T, all ...string) (made []*corev1.Pod) {
 				t.Fatalf("pod %q: %q is not known", text, w)
 			}
 		}
-		if ended(p) {
+		if pods.Ended(p) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, FinishedAt: metav1.NewTime(now.Add(-ago))},
 			}}}

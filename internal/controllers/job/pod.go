@@ -30,13 +30,9 @@ func tracked(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }
 
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
+func active(pod *corev1.Pod) bool { return !pods.Ended(pod) && pod.DeletionTimestamp == nil }
 
-func active(pod *corev1.Pod) bool { return !ended(pod) && pod.DeletionTimestamp == nil }
-
-func terminating(pod *corev1.Pod) bool { return !ended(pod) && pod.DeletionTimestamp != nil }
+func terminating(pod *corev1.Pod) bool { return !pods.Ended(pod) && pod.DeletionTimestamp != nil }
 
 func isReady(pod *corev1.Pod) bool { return pods.IsTrue(&pod.Status, corev1.PodReady) }
 

@@ -52,15 +52,10 @@ func isOutOfService(node *corev1.Node) bool {
 	return false
 }
 
-// ended says of a pod that none of its containers runs again.
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // mark is the status of a pod that is removed, and whether it is another one than it has.
 func mark(pod *corev1.Pod, why cause, now time.Time) (st *corev1.PodStatus, changed bool) {
 	st = pod.Status.DeepCopy()
-	if !ended(pod) {
+	if !pods.Ended(pod) {
 		st.Phase, changed = corev1.PodFailed, true
 	}
 	if why == orphaned && !pods.IsTrue(st, corev1.DisruptionTarget) {

@@ -30,6 +30,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/onnode"
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/pods"
 )
 
 const (
@@ -82,7 +83,7 @@ func New(config Config) (*Controller, error) {
 	c.config.Patience = cmp.Or(config.Patience, quarantine)
 	c.config.Kept = cmp.Or(config.Kept, keptEnded)
 	indexed := errors.Join(onnode.Index(c.pods), c.pods.AddIndexers(cache.Indexers{byEnd: func(obj any) ([]string, error) {
-		if pod, ok := obj.(*corev1.Pod); ok && ended(pod) {
+		if pod, ok := obj.(*corev1.Pod); ok && pods.Ended(pod) {
 			return []string{""}, nil
 		}
 		return nil, nil
@@ -119,7 +120,7 @@ func (c *Controller) podChanged(old, pod *corev1.Pod) {
 	case old == nil, old.UID != pod.UID, old.Spec.NodeName != pod.Spec.NodeName, old.DeletionTimestamp == nil && pod.DeletionTimestamp != nil:
 		c.lookAt(pod)
 	}
-	if ended(pod) && (old == nil || !ended(old)) {
+	if pods.Ended(pod) && (old == nil || !pods.Ended(old)) {
 		c.queue.Add(item{})
 	}
 }

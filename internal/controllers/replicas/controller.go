@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/pods"
 )
 
 const (
@@ -98,20 +99,11 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 
 // orphan has those looked at that could take a pod over.
 func (c *Controller[T]) orphan(pod metav1.Object) {
-	if len(pod.GetLabels()) == 0 {
-		return // a selector is never empty
-	}
-	objects, err := c.objects.GetIndexer().ByIndex(cache.NamespaceIndex, pod.GetNamespace())
-	if err != nil {
-		c.config.Log.Error("who could have a pod cannot be told", "error", err)
-		return
-	}
-	for _, obj := range objects {
-		if object, ok := obj.(T); ok {
-			if want, err := c.kind.wanted(object); err == nil && want.Selector.Matches(labels.Set(pod.GetLabels())) {
-				c.queue.Add(cache.MetaObjectToName(object))
-			}
-		}
+	if err := owned.Takers(c.objects.GetIndexer(), pod, func(object T) (labels.Selector, error) {
+		want, err := c.kind.wanted(object)
+		return want.Selector, err
+	}, c.queue.Add); err != nil {
+		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }
 
@@ -181,7 +173,7 @@ func (c *Controller[T]) claim(ctx context.Context, object T, selector labels.Sel
 	}
 	claims := owned.Claim(object, selector, all)
 	// A pod that has ended is nobody's any more: its owner has another one in its place.
-	claims.Adopt, claims.Release = slices.DeleteFunc(claims.Adopt, ended), slices.DeleteFunc(claims.Release, ended)
+	claims.Adopt, claims.Release = slices.DeleteFunc(claims.Adopt, pods.Ended), slices.DeleteFunc(claims.Release, pods.Ended)
 	return claimer.Claim(ctx, object, claims)
 }
 

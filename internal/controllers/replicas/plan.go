@@ -42,7 +42,7 @@ func Decide(want Wanted, mine, neighbours []*corev1.Pod, now time.Time) (p Plan)
 	full := labels.Set(want.Template.Labels).AsSelectorPreValidated()
 	for _, pod := range mine {
 		switch {
-		case ended(pod):
+		case pods.Ended(pod):
 			continue
 		case pod.DeletionTimestamp != nil:
 			p.Counts.Terminating++
@@ -75,10 +75,6 @@ func Decide(want Wanted, mine, neighbours []*corev1.Pod, now time.Time) (p Plan)
 		p.Delete = active[:few]
 	}
 	return p
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // failure is the condition ReplicaFailure of an object whose pods could not be made or deleted.

@@ -26,7 +26,7 @@ import (
 func rank(all, neighbours []*corev1.Pod, now time.Time) {
 	ready := map[string]int{}
 	for _, pod := range neighbours {
-		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && !ended(pod) && pods.IsTrue(&pod.Status, corev1.PodReady) {
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && !pods.Ended(pod) && pods.IsTrue(&pod.Status, corev1.PodReady) {
 			ready[pod.Spec.NodeName]++
 		}
 	}

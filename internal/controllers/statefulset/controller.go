@@ -96,19 +96,10 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // orphan has those sets looked at that could take a pod or a revision over.
 func (c *Controller) orphan(dependent metav1.Object) {
-	if len(dependent.GetLabels()) == 0 {
-		return // a selector is never empty
-	}
-	all, err := c.sets.StatefulSets(dependent.GetNamespace()).List(labels.Everything())
-	if err != nil {
-		c.config.Log.Error("who could have an object cannot be told", "error", err)
-		return
-	}
-	for _, set := range all {
-		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(dependent.GetLabels())) {
-			c.queue.Add(cache.MetaObjectToName(set))
-		}
+	if err := owned.Takers(c.config.Sets.Informer().GetIndexer(), dependent, func(owner *appsv1.StatefulSet) (labels.Selector, error) {
+		return metav1.LabelSelectorAsSelector(owner.Spec.Selector)
+	}, c.queue.Add); err != nil {
+		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }
 

@@ -1,0 +1,31 @@
+package owned
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Takers calls look for each owner in an orphan's namespace whose selector matches it: one of them could take it over. A selector that is empty, or cannot
+// be read, matches nothing.
+func Takers[T metav1.Object](owners cache.Indexer, orphan metav1.Object, selector func(T) (labels.Selector, error), look func(cache.ObjectName)) error {
+	if len(orphan.GetLabels()) == 0 {
+		return nil
+	}
+	objects, err := owners.ByIndex(cache.NamespaceIndex, orphan.GetNamespace())
+	if err != nil {
+		return fmt.Errorf("who could take over %s/%s cannot be told: %w", orphan.GetNamespace(), orphan.GetName(), err)
+	}
+	for _, object := range objects {
+		owner, ok := object.(T)
+		if !ok {
+			continue
+		}
+		if s, err := selector(owner); err == nil && !s.Empty() && s.Matches(labels.Set(orphan.GetLabels())) {
+			look(cache.MetaObjectToName(owner))
+		}
+	}
+	return nil
+}

@@ -133,4 +133,6 @@ func UntilAvailable(st *v1.PodStatus, minReadySeconds int32, now time.Time) time
 }
 
 // Ended says of a pod that none of its containers runs again.
-func Ended(pod *v1.Pod) bool { return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed }
+func Ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}

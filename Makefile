@@ -31,17 +31,21 @@ MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 # time, as those of test-e2e. All the other tests of packages take nothing of the host but its loopback.
 HOST_PKGS  := ./internal/agent/volumes ./internal/bootfile ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/image/... ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/... ./internal/state/...
 UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|bootfile|dns/address|dns/hostnames|executor|host|image|netpolicy/table|network|proxy|runtime|state)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
+# The images of the examples, as archives, and their names.
+EXAMPLES  := $(BIN)/hello.tar $(BIN)/guestbook.tar
+IMAGE_hello     := localhost/monopod/hello:latest
+IMAGE_guestbook := localhost/guestbook:1
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
-TEST_DEPS  := busybox-static e2fsprogs nginx-light docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor containerd runc dbus-daemon
+TEST_DEPS  := busybox-static e2fsprogs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build test check test-unit test-host test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-host test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: build $(BIN)/hello.tar need-root ## start a node with the example pod in it; Ctrl-C stops it and leaves nothing behind
+run: build $(BIN)/hello.tar need-root ## start a node with the examples in it; Ctrl-C stops it and leaves nothing behind
 	@hack/run.sh $(ARGS)
 
 build: deps $(BIN)/monopod $(BIN)/monopod-executor $(BIN)/kubectl ## build bin/monopod, bin/monopod-executor and bin/kubectl
@@ -64,16 +68,18 @@ $(BIN)/test/plugins/sample-$(PLUGIN_VERSION):
 $(BIN)/test/kubectl-%:
 	hack/upstream.sh cmd/kubectl $* $@
 
-$(BIN)/hello: FORCE need-go
-	$(PLAIN) $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./examples/hello
+$(BIN)/hello $(BIN)/guestbook: FORCE need-go
+	$(PLAIN) $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./examples/$(@F)
 
-$(BIN)/hello.tar: $(BIN)/hello
-	$(PLAIN) $(GO) run ./examples/hello/mkimage -binary $(BIN)/hello -o $@
+$(EXAMPLES): $(BIN)/%.tar: $(BIN)/%
+	$(PLAIN) $(GO) run ./examples/mkimage -binary $< -name $(IMAGE_$*) -o $@
+
+guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TUTORIAL.md
 
 # The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the others wait for most of their time and look at the host: side
 # by side they take little more than half of the time. Everything is installed and built before, so that the two do not do it at once.
-test: need-root check build deps test-deps vm-deps $(BIN)/hello.tar ## run all tests, as CI does
-	@hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-vm test-unit' '$(MAKE) --no-print-directory -o build -o $(BIN)/hello.tar RUN_ID=$(RUN_ID) test-host test-e2e test-podman test-containerd'
+test: need-root check build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
+	@hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-vm test-unit' '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-host test-e2e test-podman test-containerd'
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
@@ -85,14 +91,14 @@ test-host: need-root test-deps ## tests of the packages that make mounts, links,
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $(HOST_PKGS)
 	$(CGO) $(GO_TEST) -p 1 -timeout 10m -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
-test-e2e: need-root test-deps build $(BIN)/hello.tar ## end-to-end tests with the real kubectl, and a part of test-escape
+test-e2e: need-root test-deps build $(EXAMPLES) ## end-to-end tests with the real kubectl, and a part of test-escape
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 20m -short -- ./test/escape ./test/e2e/... ./test/crash/...
 
 test-escape: need-root vm-deps test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
 	$(PLAIN) $(GO) test -timeout 60m -count 1 ./test/escape $(ARGS)
 	$(PLAIN) $(GO) test -timeout 30m -count 1 -run '^TestEscapeOnCgroupV2$$' ./test/vm
 
-test-vm: need-root vm-deps test-deps build $(BIN)/hello.tar ## the example and a part of the tests on pure cgroup v2, in a virtual machine
+test-vm: need-root vm-deps test-deps build $(EXAMPLES) ## the example and a part of the tests on pure cgroup v2, in a virtual machine
 	$(PLAIN) $(GO_TEST) -p 2 -timeout 30m -- ./test/vm/...
 
 test-podman: need-root vm-deps test-deps build ## the CDI specs of the examples with Debian's podman, which is not installed for it
@@ -101,7 +107,7 @@ test-podman: need-root vm-deps test-deps build ## the CDI specs of the examples 
 test-containerd: need-root test-deps build ## our agent on Debian's containerd (docs/RUNTIMES.md)
 	$(PLAIN) $(GO_TEST) -timeout 10m -- ./test/containerd
 
-test-vm-all: need-root vm-deps test-deps build $(BIN)/hello.tar ## all tests that touch the host on pure cgroup v2, in virtual machines
+test-vm-all: need-root vm-deps test-deps build $(EXAMPLES) ## all tests that touch the host on pure cgroup v2, in virtual machines
 	$(PLAIN) $(GO) run ./test/vm/all -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(ARGS)
 	$(PLAIN) MONOPOD_VM_ALL=1 $(GO) test -timeout 30m -count 1 -run '^TestSELinux$$' ./test/vm
 
@@ -118,7 +124,7 @@ test-kubelet: need-root test-deps build $(MONOPOD_KUBELET) $(MONOPOD_PLUGIN_SAMP
 test-plugins: need-root test-deps build $(MONOPOD_PLUGIN_SAMPLE) ## device plugins of others; test/plugins/README.md
 	$(PLAIN) MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags plugins,netgo,osusergo -timeout 15m -count 1 ./test/plugins $(ARGS)
 
-flakes: need-root test-deps vm-deps build $(BIN)/hello.tar ## run tests again and again, to find the flaky ones: [PKG=...] [TIME=30m] [ROUNDS=n, 0 shows the tally]
+flakes: need-root test-deps vm-deps build $(EXAMPLES) ## run tests again and again, to find the flaky ones: [PKG=...] [TIME=30m] [ROUNDS=n, 0 shows the tally]
 	@$(PLAIN) $(GO) run ./test/flakes -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(TIME),-time $(TIME)) $(if $(FORGET),-forget '$(FORGET)') $(PKG)
 
 bench: need-root build test-deps ## measure: pod up and down, create to Running, memory, sizes

@@ -61,7 +61,7 @@ var starters = []string{"internal/executor/spawn", "internal/executor/worker"}
 var readers = []string{"internal/archtest", "internal/runtime/conformance", "test/vm/all"}
 
 // nodePrograms are what `make build` makes, and a node of test/harness runs.
-var nodePrograms = []string{"cmd/monopod", "cmd/monopod-executor", "cmd/kubectl", "examples/hello"}
+var nodePrograms = []string{"cmd/monopod", "cmd/monopod-executor", "cmd/kubectl", "examples/hello", "examples/guestbook"}
 
 // evidence is what the sources of a package's tests say.
 type evidence struct {

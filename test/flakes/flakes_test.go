@@ -171,7 +171,7 @@ func TestExamine(t *testing.T) {
 		t.Errorf("only TestMain: %+v", e)
 	}
 	e = examine("x", `func TestX(t *testing.T) { harness.StartNode(t); build("monopod.dev/monopod/cmd/kubectl"); read("../../docs/A.md"); harness.BuildRunc(dir); path("../../x") }`+"\nfunc TestX(")
-	if !e.tests || !e.containers || !e.runc || !slices.Equal(e.programs, []string{"cmd/kubectl", "cmd/monopod", "cmd/monopod-executor", "examples/hello"}) || !slices.Equal(e.paths, []string{"../../docs/A.md"}) {
+	if !e.tests || !e.containers || !e.runc || !slices.Equal(e.programs, []string{"cmd/kubectl", "cmd/monopod", "cmd/monopod-executor", "examples/guestbook", "examples/hello"}) || !slices.Equal(e.paths, []string{"../../docs/A.md"}) {
 		t.Errorf("%+v", e)
 	}
 	if e := examine("internal/archtest", "func TestX("); !e.everything {

@@ -1,8 +1,8 @@
-// Command mkimage makes the example's container image out of the compiled program: an OCI archive, written without any
+// Command mkimage makes a container image out of a compiled program, which it runs: an OCI archive, written without any
 // container tool.
 //
 //	CGO_ENABLED=0 go build -o hello ./examples/hello
-//	go run ./examples/hello/mkimage -binary hello -o hello.tar
+//	go run ./examples/mkimage -binary hello -name localhost/monopod/hello:latest -o hello.tar
 //	monopod image load hello.tar
 package main
 
@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -20,11 +21,11 @@ import (
 
 func main() {
 	binary := flag.String("binary", "", "the compiled program, statically linked")
-	out := flag.String("o", "hello.tar", "the archive to write")
-	name := flag.String("name", "localhost/monopod/hello:latest", "the image's name")
+	out := flag.String("o", "", "the archive to write")
+	name := flag.String("name", "", "the image's full name, with its tag")
 	arch := flag.String("arch", runtime.GOARCH, "the architecture that the program is compiled for")
 	flag.Parse()
-	if *binary == "" || flag.NArg() != 0 {
+	if *binary == "" || *out == "" || *name == "" || flag.NArg() != 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -36,17 +37,18 @@ func main() {
 }
 
 func write(binary, out, name, arch string) (err error) {
-	program, err := os.ReadFile(binary)
+	data, err := os.ReadFile(binary)
 	if err != nil {
 		return err
 	}
+	program := filepath.Base(binary)
 	built, err := ociarchive.Build(ociarchive.Image{
 		Name:         name,
 		Architecture: arch,
-		Config:       ocispec.ImageConfig{Entrypoint: []string{"/hello"}},
+		Config:       ocispec.ImageConfig{Entrypoint: []string{"/" + program}},
 		Layers: []ociarchive.Layer{{
-			{Path: "hello", Data: program, Mode: 0o755},
-			{Path: "etc/passwd", Data: []byte("root:x:0:0:root:/:/hello\nnobody:x:65534:65534:nobody:/:/hello\n")},
+			{Path: program, Data: data, Mode: 0o755},
+			{Path: "etc/passwd", Data: []byte("root:x:0:0:root:/:/" + program + "\nnobody:x:65534:65534:nobody:/:/" + program + "\n")},
 			{Path: "etc/group", Data: []byte("root:x:0:\nnogroup:x:65534:\n")},
 			{Path: "tmp", Dir: true, Mode: 0o1777},
 		}},

@@ -1,6 +1,6 @@
 #!/bin/bash
-# run.sh starts a node in directories of its own, loads the example image, applies the example and shows it; Ctrl-C
-# stops the node, which leaves nothing behind. `make run` calls it with the binaries built.
+# run.sh starts a node in directories of its own, loads the example image, applies the example (a pod with a device, a Deployment
+# behind a Service) and shows it; Ctrl-C stops the node, which leaves nothing behind. `make run` calls it with the binaries built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin
@@ -38,13 +38,19 @@ fi
 "$bin/monopod" image load --cri-socket "$dir/run/cri.sock" "$bin/hello.tar"
 "$bin/kubectl" apply -f examples/hello.yaml
 "$bin/kubectl" wait --for=condition=Ready pod/hello --timeout=60s
+"$bin/kubectl" rollout status deployment/greeter --timeout=60s
 echo
-"$bin/kubectl" get nodes,pods -o wide
+"$bin/kubectl" get nodes,pods,deployments,services -o wide
 echo
 "$bin/kubectl" logs hello --all-containers --prefix
 echo
+echo "The pod hello asks http://greeter/, the Service before the Deployment's pods:"
+"$bin/kubectl" exec hello -c hello -- /hello ask http://greeter/
+echo
 echo "Ctrl-C stops the node. In another terminal, try:"
 echo
-echo "  KUBECONFIG=$KUBECONFIG $bin/kubectl describe pod hello"
+echo "  export KUBECONFIG=$KUBECONFIG"
+echo "  $bin/kubectl scale deployment greeter --replicas 4"
+echo "  $bin/kubectl get pods -o wide"
 echo
 wait "$node"

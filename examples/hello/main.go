@@ -1,7 +1,7 @@
 // Command hello is the program of the example pod. As `hello` it tells what it was given (the part of its environment
 // that matters here, and the device that CDI put into its container) and then serves it over HTTP; as `hello watch` it
 // is the pod's second container, which asks the first one over the network namespace that they share. `hello show` tells and
-// ends.
+// ends; `hello ask URL` prints what somebody else answers, and ends.
 //
 // It ends with status 0, at once, when it gets SIGTERM or SIGINT.
 package main
@@ -28,6 +28,8 @@ const (
 	devices = "/dev/widget*"
 	// quiet is how often a line says that all is well.
 	quiet = 30 * time.Second
+	// patience is how long ask waits for an answer.
+	patience = time.Minute
 )
 
 func main() {
@@ -37,7 +39,7 @@ func main() {
 	if port == "" {
 		port = defaultPort
 	}
-	run := serve
+	run, whom := serve, port
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "watch":
@@ -45,16 +47,24 @@ func main() {
 		case "show":
 			fmt.Print(report())
 			return
+		case "ask":
+			if len(os.Args) != 3 {
+				fmt.Fprintln(os.Stderr, "hello: ask whom? use ask URL")
+				os.Exit(2)
+			}
+			run, whom = ask, os.Args[2]
 		default:
-			fmt.Fprintf(os.Stderr, "hello: unknown word %q: use watch, show or nothing\n", os.Args[1])
+			fmt.Fprintf(os.Stderr, "hello: unknown word %q: use watch, show, ask or nothing\n", os.Args[1])
 			os.Exit(2)
 		}
 	}
-	if err := run(ctx, port); err != nil {
+	if err := run(ctx, whom); err != nil {
 		fmt.Fprintln(os.Stderr, "hello:", err)
 		os.Exit(1)
 	}
-	fmt.Println("told to stop: goodbye")
+	if ctx.Err() != nil {
+		fmt.Println("told to stop: goodbye")
+	}
 }
 
 // serve prints the report, serves it, and says now and then that it is still there.
@@ -112,6 +122,24 @@ func watch(ctx context.Context, port string) error {
 	}
 }
 
+// ask prints what is answered at a URL. It asks again, for at most patience, while nobody answers: whoever does may just be starting.
+func ask(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		answer, err := get(ctx, url)
+		if err == nil {
+			fmt.Print(answer)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 func get(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -153,7 +181,7 @@ func report() string {
 func interesting(environment []string) []string {
 	var out []string
 	for _, v := range environment {
-		for _, prefix := range []string{"EXAMPLE_", "POD_", "NODE_NAME=", "KUBERNETES_", "PORT="} {
+		for _, prefix := range []string{"EXAMPLE_", "POD_", "NODE_NAME=", "KUBERNETES_SERVICE_HOST=", "PORT="} {
 			if strings.HasPrefix(v, prefix) {
 				out = append(out, v)
 				break

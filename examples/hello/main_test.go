@@ -44,6 +44,8 @@ func TestServeAndGet(t *testing.T) {
 	l.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 2)
+	asked := make(chan error, 1)
+	go func() { asked <- ask(ctx, "http://127.0.0.1:"+port+"/") }() // before there is anybody
 	go func() { done <- serve(ctx, port) }()
 	go func() { done <- watch(ctx, port) }()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -57,6 +59,9 @@ func TestServeAndGet(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
+	}
+	if err := <-asked; err != nil {
+		t.Errorf("ask: %v", err)
 	}
 	stop()
 	for range 2 {

@@ -9,7 +9,7 @@ import (
 	"monopod.dev/monopod/test/harness"
 )
 
-// TestExample is what `make run` shows: the example pod with its device, through the real kubectl.
+// TestExample is what `make run` shows, through the real kubectl: the example pod with its device, and a Deployment behind a Service.
 func TestExample(t *testing.T) {
 	root := harness.Root(t)
 	spec, err := os.ReadFile(filepath.Join(root, "examples/cdi/example.com-widget.yaml"))
@@ -25,10 +25,12 @@ func TestExample(t *testing.T) {
 	n.Kubectl("apply", "-f", filepath.Join(root, "examples/hello.yaml"))
 	n.Kubectl("wait", "--for=condition=Ready", "pod/hello", "--timeout=60s")
 
-	table := n.Kubectl("get", "nodes,pods", "-o", "wide")
-	for _, want := range []string{"node/" + n.Name, "Ready", "pod/hello", "2/2", "Running", "INTERNAL-IP", "NOMINATED NODE"} {
+	n.Kubectl("rollout", "status", "deployment/greeter", "--timeout=60s")
+
+	table := n.Kubectl("get", "nodes,pods,deployments,services", "-o", "wide")
+	for _, want := range []string{"node/" + n.Name, "Ready", "pod/hello", "2/2", "Running", "INTERNAL-IP", "NOMINATED NODE", "pod/greeter-", "deployment.apps/greeter", "service/greeter"} {
 		if !strings.Contains(table, want) {
-			t.Errorf("kubectl get nodes,pods -o wide lacks %q:\n%s", want, table)
+			t.Errorf("kubectl get nodes,pods,deployments,services -o wide lacks %q:\n%s", want, table)
 		}
 	}
 	container := n.Kubectl("get", "pod", "hello", "-o", `jsonpath={.spec.containers[?(@.resources.limits.example\.com/widget)].name}`)
@@ -41,7 +43,10 @@ func TestExample(t *testing.T) {
 	if out := n.Kubectl("exec", "hello", "-c", container, "--", "/hello", "show"); !strings.Contains(out, "hello") {
 		t.Errorf("exec printed %q", out)
 	}
-	n.Kubectl("delete", "pod", "hello", "--timeout=60s")
+	if out := n.Kubectl("exec", "hello", "-c", container, "--", "/hello", "ask", "http://greeter/"); !strings.HasPrefix(out, "hello from greeter-") {
+		t.Errorf("http://greeter/ answers %q, want a pod of the Deployment", out)
+	}
+	n.Kubectl("delete", "-f", filepath.Join(root, "examples/hello.yaml"), "--cascade=foreground", "--timeout=60s")
 	if out := n.Kubectl("get", "pods", "-o", "name"); out != "" {
 		t.Errorf("after the deletion: %q", out)
 	}

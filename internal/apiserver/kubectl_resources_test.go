@@ -149,7 +149,11 @@ func kubectlDiscovery(t *testing.T, k kubectl) {
 	for _, want := range []string{"configmaps cm v1 true ConfigMap", "pods po v1 true Pod", "nodes no v1 false Node",
 		"namespaces ns v1 false Namespace", "leases coordination.k8s.io/v1 true Lease", "events ev events.k8s.io/v1 true Event",
 		"tokenreviews authentication.k8s.io/v1 false TokenReview", "deployments deploy apps/v1 true Deployment", "replicasets rs apps/v1 true ReplicaSet",
-		"statefulsets sts apps/v1 true StatefulSet", "daemonsets ds apps/v1 true DaemonSet", "replicationcontrollers rc v1 true ReplicationController"} {
+		"statefulsets sts apps/v1 true StatefulSet", "daemonsets ds apps/v1 true DaemonSet", "replicationcontrollers rc v1 true ReplicationController",
+		"jobs batch/v1 true Job", "cronjobs cj batch/v1 true CronJob", "horizontalpodautoscalers hpa autoscaling/v2 true HorizontalPodAutoscaler",
+		"poddisruptionbudgets pdb policy/v1 true PodDisruptionBudget", "controllerrevisions apps/v1 true ControllerRevision",
+		"ingresses ing networking.k8s.io/v1 true Ingress", "ingressclasses networking.k8s.io/v1 false IngressClass",
+		"networkpolicies netpol networking.k8s.io/v1 true NetworkPolicy", "services svc v1 true Service", "endpointslices discovery.k8s.io/v1 true EndpointSlice"} {
 		found := false
 		for _, row := range columns(resources) {
 			found = found || strings.Join(row, " ") == want
@@ -158,7 +162,8 @@ func kubectlDiscovery(t *testing.T, k kubectl) {
 			t.Errorf("api-resources has no line %q:\n%s", want, resources)
 		}
 	}
-	for _, of := range []string{"pod.spec.containers", "node.status.capacity", "configmap.data", "lease.spec", "deployment.spec.strategy.rollingUpdate", "sts.spec.ordinals", "--api-version=events.k8s.io/v1 event.note"} {
+	for _, of := range []string{"pod.spec.containers", "node.status.capacity", "configmap.data", "lease.spec", "deployment.spec.strategy.rollingUpdate", "sts.spec.ordinals",
+		"job.spec.podFailurePolicy", "cj.spec.jobTemplate", "hpa.spec.behavior", "pdb.spec.minAvailable", "netpol.spec.ingress.from", "ing.spec.rules", "svc.spec.trafficDistribution", "--api-version=events.k8s.io/v1 event.note"} {
 		if out := k.run(append([]string{"explain"}, strings.Fields(of)...)...); !strings.Contains(out, "DESCRIPTION:") {
 			t.Errorf("explain %s: %s", of, out)
 		}

@@ -79,7 +79,7 @@ func testNginx(t *testing.T, n *harness.Node) {
 		t.Errorf("http://%s/ answered %q", ip, body)
 	}
 	for _, overWebSocket := range []string{"true", "false"} {
-		testPortForward(t, n, overWebSocket)
+		testPortForward(t, n, "pod/web", "80", overWebSocket)
 	}
 	n.Kubectl("delete", "pod", "web")
 	if _, err := http.Get("http://" + ip + "/"); err == nil {
@@ -87,12 +87,12 @@ func testNginx(t *testing.T, n *harness.Node) {
 	}
 }
 
-// testPortForward reaches the pod web through kubectl, the API server, the agent and the runtime.
-func testPortForward(t *testing.T, n *harness.Node, overWebSocket string) {
+// testPortForward reaches nginx at port 80 of a pod through kubectl, the API server, the agent and the runtime. What is named, and its port, may be a service's.
+func testPortForward(t *testing.T, n *harness.Node, target, port, overWebSocket string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute*harness.SlowFactor())
 	defer cancel()
-	forward := n.KubectlCommand(ctx, "port-forward", "pod/web", ":80")
+	forward := n.KubectlCommand(ctx, "port-forward", target, ":"+port)
 	forward.Env = append(forward.Environ(), "KUBECTL_PORT_FORWARD_WEBSOCKETS="+overWebSocket)
 	out, err := forward.StdoutPipe()
 	if err != nil {
@@ -109,19 +109,19 @@ func testPortForward(t *testing.T, n *harness.Node, overWebSocket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var port int
-	if _, err := fmt.Sscanf(line, "Forwarding from 127.0.0.1:%d -> 80", &port); err != nil {
+	var local int
+	if _, err := fmt.Sscanf(line, "Forwarding from 127.0.0.1:%d -> 80", &local); err != nil {
 		t.Fatalf("%q: %v", line, err)
 	}
 	for range 3 {
-		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", local))
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "nginx") {
-			t.Errorf("over WebSocket %s: %s, %q, %v", overWebSocket, resp.Status, body, err)
+			t.Errorf("%s over WebSocket %s: %s, %q, %v", target, overWebSocket, resp.Status, body, err)
 		}
 		http.DefaultClient.CloseIdleConnections()
 	}

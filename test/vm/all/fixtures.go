@@ -14,13 +14,13 @@ import (
 )
 
 // programs are what tests run of Debian's, where they look for it: the registry that images are pulled from, what copies and packs
-// images, a server to put into an image, CNI's plugins and what these run, ip, and the parser of AppArmor's profiles. Their shared
-// libraries go with them.
+// images, a server to put into an image, CNI's plugins and what these run, ip, the parser of AppArmor's profiles, and what kubectl diff
+// runs. Their shared libraries go with them.
 var programs = []string{
 	"/usr/bin/docker-registry", "/usr/bin/skopeo", "/usr/bin/zstd", "/usr/bin/tar", "/usr/sbin/nginx", "/usr/bin/ip", "/usr/sbin/apparmor_parser",
 	"/usr/sbin/iptables", "/usr/sbin/ip6tables", "/usr/sbin/iptables-save", "/usr/sbin/ip6tables-save", "/usr/sbin/iptables-restore", "/usr/sbin/ip6tables-restore",
 	"/usr/lib/cni/bandwidth", "/usr/lib/cni/bridge", "/usr/lib/cni/firewall", "/usr/lib/cni/host-local", "/usr/lib/cni/loopback", "/usr/lib/cni/portmap",
-	"/usr/lib/cni/ptp", "/usr/lib/cni/static", "/usr/lib/cni/tuning",
+	"/usr/lib/cni/ptp", "/usr/lib/cni/static", "/usr/lib/cni/tuning", "/usr/bin/diff",
 }
 
 // folders are what programs load while they run.

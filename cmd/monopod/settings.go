@@ -163,6 +163,14 @@ var settings = []setting{
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.ServiceAccountMaxTokenExpiration.UnmarshalText([]byte(v))
 		}},
+	{"etcd-servers", "URL,...", "members of an etcd that runs by itself, which several API servers may share (default: one in the process)", roleAPIServer,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.Etcd.Servers })},
+	{"etcd-cafile", "FILE", "authority of the members' certificates (default: those that the host trusts)", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Etcd.CAFile })},
+	{"etcd-certfile", "FILE", "certificate that the API server shows them", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Etcd.CertFile })},
+	{"etcd-keyfile", "FILE", "its key", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Etcd.KeyFile })},
 	{"etcd-tick", "DURATION", "heartbeat of the embedded etcd (default 1s)", roleAPIServer,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.EtcdTick.UnmarshalText([]byte(v))
@@ -171,6 +179,12 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.EtcdQuota })},
 	{"controllers", "NAME,...", "controllers that run: names (binder, service-account, root-ca, namespace, garbage-collector, certificates, clusterrole-aggregation, node-lifecycle, taint-eviction, pod-garbage-collector, endpoints, service-lb), * for all, -NAME for all but that one (default *)", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Controllers.Enabled })},
+	{"leader-elect", "MODE", "auto (where API servers share an etcd, the controllers of one act at a time), true (whoever has the Lease acts) or false (default auto)", roleAPIServer,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Controllers.LeaderElect })},
+	{"leader-elect-lease-duration", "DURATION", "how long the Lease counts after it was renewed last (default 15s)", roleAPIServer,
+		func(c *v1alpha1.NodeConfiguration, v string) error {
+			return c.Controllers.LeaseDuration.UnmarshalText([]byte(v))
+		}},
 	{"agent-address", "IP", "address of the agent's HTTPS API (default: the host's address)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.Address })},
 	{"node-ip", "IP,...", "addresses of the node, at most one of each family (default: the agent's address, else those of the host's default routes)", roleAgent,

@@ -79,6 +79,6 @@ func (s *Server) Advertised() netip.AddrPort {
 // own keeps the service kubernetes.
 func (s *Server) own() *ownservice.Keeper {
 	return ownservice.New(ownservice.Config{
-		Storages: s.storages, ClusterIPs: s.services.First(), DNS: s.cfg.DNS, Endpoint: s.Advertised(), Port: uint16(s.Port()), Log: s.cfg.Log, //nolint:gosec // a port
+		Storages: s.storages, ClusterIPs: s.services.First(), DNS: s.cfg.DNS, Endpoint: s.Advertised(), Port: uint16(s.Port()), Shared: s.cfg.shared(), Log: s.cfg.Log, //nolint:gosec // a port
 	})
 }

@@ -115,7 +115,7 @@ type backends struct {
 // open makes the scheme, the store and the storages of all resources.
 func (s *Server) open(resources []resource.Resource) (*scheme.Set, error) {
 	config := store.Config{
-		Client: s.etcd.Client(), Transformer: s.encryption.Transformer, Versions: map[schema.GroupResource]schema.GroupVersion{},
+		Client: s.etcd.Client(), Remote: s.cfg.shared(), Transformer: s.encryption.Transformer, Versions: map[schema.GroupResource]schema.GroupVersion{},
 	}
 	var hooks []scheme.Hook
 	for _, r := range resources {

@@ -25,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,6 +75,9 @@ type Config struct {
 	// good for at most; 0: as long as was asked for.
 	TokenIssuers []string
 	MaxTokenLife time.Duration
+	// Etcd is an etcd that runs by itself, which other API servers may have, too; without servers there is one in this process. All who share it have the
+	// same authority and keys in DataDir/pki: ca.crt, ca.key, sa-*, encryption.yaml.
+	Etcd etcd.RemoteConfig
 	// EtcdTick is etcd's heartbeat (see etcd.Config).
 	EtcdTick time.Duration
 	// EtcdQuota bounds what objects take, in bytes (see etcd.Config); 0: the default.
@@ -88,6 +92,9 @@ type Config struct {
 	Log       *slog.Logger
 }
 
+// shared: other API servers may have the store, too.
+func (c *Config) shared() bool { return len(c.Etcd.Servers) > 0 }
+
 // DefaultServiceCIDR is the range of services' addresses where none is configured.
 var DefaultServiceCIDR = netip.MustParsePrefix("10.43.0.0/16")
 
@@ -96,6 +103,15 @@ const (
 	firstNodePort = 30000
 	lastNodePort  = 32767
 )
+
+// objects is the etcd that the API's objects are in.
+type objects interface {
+	// Client is closed by Close.
+	Client() *clientv3.Client
+	// Wait returns when it has ended: nil after Close, and else why.
+	Wait() error
+	Close()
+}
 
 // Server is an API server.
 type Server struct {
@@ -107,7 +123,7 @@ type Server struct {
 	certificate        servingCert
 	admin              atomic.Pointer[pki.Pair]
 	controllers, agent *ownClient
-	etcd               *etcd.Server
+	etcd               objects
 	store              *store.Store
 	// encryption is what secrets are stored with.
 	encryption *encryption.Encryption
@@ -189,13 +205,19 @@ func (s *Server) startStore(ctx context.Context) error {
 		}
 		certificates <- err
 	}()
-	s.etcd, err = etcd.Start(ctx, etcd.Config{
+	if s.cfg.shared() {
+		return s.join(ctx, certificates)
+	}
+	e, err := etcd.Start(ctx, etcd.Config{
 		DataDir:   filepath.Join(s.cfg.DataDir, "etcd"),
 		SocketDir: filepath.Join(s.cfg.RunDir, "etcd"),
 		Tick:      s.cfg.EtcdTick,
 		Quota:     s.cfg.EtcdQuota,
 		Log:       s.cfg.Log,
 	})
+	if err == nil {
+		s.etcd = e
+	}
 	return errors.Join(<-certificates, err)
 }
 
@@ -282,12 +304,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		s.services.Run(ctx)
 		return nil
 	})
-	task(func(ctx context.Context) error {
-		if await(ctx, s.ready) {
-			s.own().Run(ctx)
-		}
-		return nil
-	})
+	if !s.cfg.shared() {
+		task(func(ctx context.Context) error { return s.KeepOwn(ctx, func() bool { return true }) })
+	}
 	task(s.renewCertificates)
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.etcd.Wait() }()

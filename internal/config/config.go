@@ -101,6 +101,10 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	if len(c.Controllers.Enabled) == 0 {
 		c.Controllers.Enabled = []string{"*"}
 	}
+	set(&c.Controllers.LeaderElect, Auto)
+	if c.Controllers.LeaseDuration.Duration == 0 {
+		c.Controllers.LeaseDuration.Duration = 15 * time.Second
+	}
 	set(&c.APIServer.EtcdQuota, "2Gi")
 	setNumber(&c.Agent.Port, DefaultAgentPort)
 	set(&c.Agent.PodLogsDir, "/var/log/pods")
@@ -230,7 +234,8 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	if t := c.APIServer.EtcdTick.Duration; t < 5*time.Millisecond || t > time.Second {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
 	}
-	v.controllers(c.Controllers.Enabled)
+	v.controllers(&c.Controllers)
+	v.etcd(&c.APIServer.Etcd)
 	if n, err := ParseSize(c.APIServer.EtcdQuota); err != nil || n < leastQuota || n > mostQuota {
 		v.add("apiServer.etcdQuota", c.APIServer.EtcdQuota, `be a size from "16Mi" to "8Gi"`)
 	}

@@ -167,6 +167,16 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"token life": {func(c *v1alpha1.NodeConfiguration) {
 			c.APIServer.ServiceAccountMaxTokenExpiration.Duration = time.Minute
 		}, []string{"apiServer.serviceAccountMaxTokenExpiration", "1m0s", "1h"}},
+		"etcd in the clear": {func(c *v1alpha1.NodeConfiguration) {
+			c.APIServer.Etcd.Servers = []string{"https://10.0.0.1:2379", "http://10.0.0.2:2379"}
+		},
+			[]string{"apiServer.etcd.servers", `"http://10.0.0.2:2379"`, "loopback"}},
+		"etcd's key": {func(c *v1alpha1.NodeConfiguration) {
+			c.APIServer.Etcd = v1alpha1.Etcd{Servers: []string{"unix:///e.sock"}, CAFile: "ca.crt", CertFile: "/c.crt"}
+		}, []string{"apiServer.etcd.caFile", `"ca.crt"`, "absolute", "certFile and keyFile"}},
+		"no etcd":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.Etcd.CAFile = "/ca.crt" }, []string{"apiServer.etcd.servers", "name the members"}},
+		"election":     {func(c *v1alpha1.NodeConfiguration) { c.Controllers.LeaderElect = "yes" }, []string{"controllers.leaderElect", "yes", "auto, true, false"}},
+		"lease":        {func(c *v1alpha1.NodeConfiguration) { c.Controllers.LeaseDuration.Duration = 1500 * time.Millisecond }, []string{"controllers.leaseDuration", "1.5s", "whole seconds"}},
 		"relative cdi": {func(c *v1alpha1.NodeConfiguration) { c.Devices.CDISpecDirs = []string{"cdi"} }, []string{"cdiSpecDirs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,6 +215,24 @@ func TestReserved(t *testing.T) {
 	for name, want := range map[string]string{"cpu": "1200m", "memory": "100Mi", "ephemeral-storage": "1Gi"} {
 		if q := got[name]; q.String() != want {
 			t.Errorf("%s: %s, want %s", name, q.String(), want)
+		}
+	}
+}
+
+// Controllers wait for a Lease where there may be others.
+func TestLeaderElect(t *testing.T) {
+	for _, c := range []struct {
+		mode    string
+		servers []string
+		want    bool
+	}{
+		{"", nil, false}, {"auto", []string{"unix:///e.sock"}, true}, {"true", nil, true}, {"false", []string{"unix:///e.sock"}, false},
+	} {
+		var n v1alpha1.NodeConfiguration
+		n.Controllers.LeaderElect, n.APIServer.Etcd.Servers = c.mode, c.servers
+		Default(&n, "h")
+		if got := LeaderElect(&n); got != c.want {
+			t.Errorf("leaderElect %q with etcd %v: %t", c.mode, c.servers, got)
 		}
 	}
 }

@@ -58,6 +58,10 @@ type Config struct {
 	Listens servicelb.Listens
 	// Settled is closed when the node has started. What nobody waits for meanwhile begins then; nil: at once.
 	Settled <-chan struct{}
+	// Election says how the controllers of several processes take turns; nil: these act at once.
+	Election *Election
+	// Beside is what else one process at a time does, as long as its controllers act and elected says so; nil: nothing.
+	Beside func(ctx context.Context, elected func() bool) error
 	// Log; nil: none.
 	Log *slog.Logger
 }
@@ -79,7 +83,15 @@ func New(config Config) *Controllers {
 
 // Run runs the controllers until ctx ends, which is no error. It is called once, and when it returns nothing of the controllers is at work.
 func (c *Controllers) Run(ctx context.Context) error {
-	s, err := c.share()
+	if c.config.Election != nil {
+		return c.electedRun(ctx)
+	}
+	return c.act(ctx, nil)
+}
+
+// act runs the controllers until ctx ends. They begin with nothing, and keep nothing. fence holds back what they write; nil: nothing does.
+func (c *Controllers) act(ctx context.Context, fence *fence) error {
+	s, err := c.share(fence)
 	if err != nil {
 		return err
 	}
@@ -103,6 +115,9 @@ func (c *Controllers) Run(ctx context.Context) error {
 		}
 		s.informers.StartWithContext(runCtx)
 		return nil
+	}
+	if c.config.Beside != nil {
+		running.Go(func() error { return unlessOver(runCtx, c.config.Beside(runCtx, fence.open)) })
 	}
 	running.Go(func() error {
 		// Pods wait for the binder from the first moment on.
@@ -263,8 +278,11 @@ type shared struct {
 	ca []byte
 }
 
-func (c *Controllers) share() (*shared, error) {
+func (c *Controllers) share(fence *fence) (*shared, error) {
 	config := rest.CopyConfig(c.config.Kube)
+	if fence != nil {
+		config.Wrap(fence.wrap)
+	}
 	config.QPS = -1 // what they do is bounded by how many they are: it is on the way of pods to their start, and of people who wait for a deletion
 	config = rest.AddUserAgent(config, userAgent)
 	connection, err := rest.HTTPClientFor(config)

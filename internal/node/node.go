@@ -27,6 +27,7 @@ import (
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/shutdown"
 	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/controllers"
 	"monopod.dev/monopod/internal/controllers/servicelb"
@@ -289,6 +290,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	}
 	return apiserver.New(ctx, apiserver.Config{
 		ServiceCIDRs: services, DNS: o.dns, AdvertiseAddress: advertised,
+		Etcd:    etcd.RemoteConfig{Servers: c.APIServer.Etcd.Servers, CAFile: c.APIServer.Etcd.CAFile, CertFile: c.APIServer.Etcd.CertFile, KeyFile: c.APIServer.Etcd.KeyFile},
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
 		TokenIssuers: c.APIServer.ServiceAccountIssuers, MaxTokenLife: c.APIServer.ServiceAccountMaxTokenExpiration.Duration,
@@ -305,10 +307,22 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 // controllers runs the controllers that the configuration chooses, from when the API server is ready. What nobody waits for
 // while the node starts begins when it has settled; nil: at once.
 func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}, listens servicelb.Listens) func(context.Context) error {
-	c := controllers.New(controllers.Config{
+	cfg := controllers.Config{
 		Kube: api.ControllersConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Listens: listens, Log: o.Log.With("role", "controllers"),
-	})
+	}
+	if api.Shared() {
+		cfg.Beside = api.KeepOwn
+		cfg.Listens = nil // of the nodes of all, one at most is this machine
+	}
 	return func(ctx context.Context) error {
+		if config.LeaderElect(o.Config) {
+			identity, err := o.identity()
+			if err != nil {
+				return err
+			}
+			cfg.Election = &controllers.Election{Identity: identity, Lease: o.Config.Controllers.LeaseDuration.Duration}
+		}
+		c := controllers.New(cfg)
 		if !await(ctx, api.Ready()) {
 			return nil
 		}

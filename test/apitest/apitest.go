@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/apiserver/etcd"
 	"monopod.dev/monopod/internal/controllers"
 )
 
@@ -41,14 +42,26 @@ type API struct {
 // Start starts an API server.
 func Start(t testing.TB) *API {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "api") // short: it holds a socket
+	return start(t, shortDir(t), etcd.RemoteConfig{})
+}
+
+// shortDir is a directory with a name that leaves room for that of a socket.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "api")
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func start(t testing.TB, dir string, remote etcd.RemoteConfig) *API {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &API{TB: t, Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	server, err := apiserver.New(ctx, apiserver.Config{
-		DataDir: filepath.Join(dir, "d"), RunDir: filepath.Join(dir, "r"), Kubeconfig: a.Kubeconfig,
+		DataDir: filepath.Join(dir, "d"), RunDir: filepath.Join(dir, "r"), Kubeconfig: a.Kubeconfig, Etcd: remote,
 		BindAddress: "127.0.0.1", NodeName: "n", EtcdTick: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -62,7 +75,6 @@ func Start(t testing.TB) *API {
 		if err := <-ended; err != nil {
 			t.Errorf("the API server ended with %v", err)
 		}
-		os.RemoveAll(dir)
 	})
 	a.server = server
 	select {
@@ -92,11 +104,22 @@ func Start(t testing.TB) *API {
 // Control runs controllers until the test ends or stop is called, which returns when nothing of them is at work.
 func (a *API) Control(choice ...string) (stop func()) {
 	a.Helper()
+	return a.control(nil, choice)
+}
+
+// ControlInTurn does the same for controllers that act when they are elected.
+func (a *API) ControlInTurn(election controllers.Election, choice ...string) (stop func()) {
+	a.Helper()
+	return a.control(&election, choice)
+}
+
+func (a *API) control(election *controllers.Election, choice []string) (stop func()) {
+	a.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(a.Output(), nil))
 	go func() {
-		ended <- controllers.New(controllers.Config{Kube: a.controllers, Authority: a.server, Choice: choice, Log: log}).Run(ctx)
+		ended <- controllers.New(controllers.Config{Kube: a.controllers, Authority: a.server, Choice: choice, Election: election, Log: log}).Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

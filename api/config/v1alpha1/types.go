@@ -66,11 +66,24 @@ type APIServer struct {
 	ServiceAccountIssuers []string `json:"serviceAccountIssuers,omitempty"`
 	// ServiceAccountMaxTokenExpiration is how long such a token is good for at most. Default 8760h.
 	ServiceAccountMaxTokenExpiration Duration `json:"serviceAccountMaxTokenExpiration,omitempty"`
+	// Etcd names an etcd that runs by itself. Default: the process has one in it.
+	Etcd Etcd `json:"etcd,omitempty"`
 	// EtcdTick is the embedded etcd's heartbeat interval, by which a single etcd does nothing: the longer, the less an idle node costs.
 	// Default 1s.
 	EtcdTick Duration `json:"etcdTick,omitempty"`
 	// EtcdQuota bounds what objects and their old revisions take on the disk, in bytes or with Ki, Mi or Gi; from 16Mi to 8Gi. Default 2Gi.
 	EtcdQuota string `json:"etcdQuota,omitempty"`
+}
+
+// Etcd names an etcd that runs by itself, which several API servers may share. They have the same authority and keys.
+type Etcd struct {
+	// Servers are the URLs of its members: https, or http on a loopback address, or unix.
+	Servers []string `json:"servers,omitempty"`
+	// CAFile is the authority of the members' certificates; default those that the host trusts. CertFile and KeyFile are the certificate that the API
+	// server shows them; both or none.
+	CAFile   string `json:"caFile,omitempty"`
+	CertFile string `json:"certFile,omitempty"`
+	KeyFile  string `json:"keyFile,omitempty"`
 }
 
 // Audit configures the audit log of the role apiserver.
@@ -90,6 +103,12 @@ type Audit struct {
 type Controllers struct {
 	// Enabled says which controllers run: names, "*" for all, "-NAME" for all but that one. The first entry that names one counts. Default *.
 	Enabled []string `json:"enabled,omitempty"`
+	// LeaderElect is auto (where API servers share an etcd, the controllers of one of them act at a time), true (a Lease says so in any case) or false (they
+	// act without one). Default auto.
+	LeaderElect string `json:"leaderElect,omitempty"`
+	// LeaseDuration is how long that Lease counts after it was renewed last: the controllers of a machine that fails are silent for as long. From 1s to 10m,
+	// whole seconds. Default 15s.
+	LeaseDuration Duration `json:"leaseDuration,omitempty"`
 }
 
 // Agent configures the role agent.

@@ -45,7 +45,7 @@ func Snapshot(ctx context.Context, socketDir string) (_ *Stream, err error) {
 	// etcd's client would try again and again, and not say why.
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, fmt.Errorf("no API server runs with this run directory: start it, or name its --run-dir: %w", err)
+		return nil, fmt.Errorf("no API server runs with this run directory that has an etcd in it: start it, or name its --run-dir; of one with --etcd-servers etcdctl makes the snapshots: %w", err)
 	}
 	_ = c.Close() // nothing was sent
 	client, err := clientv3.New(clientv3.Config{Context: ctx, Endpoints: []string{"unix://" + socket}, Logger: zap.NewNop(),

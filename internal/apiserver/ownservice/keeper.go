@@ -40,7 +40,9 @@ type Config struct {
 	// Endpoint is where pods reach the API; the zero value: nowhere, and the service has no endpoints. Port is the API's.
 	Endpoint netip.AddrPort
 	Port     uint16
-	Log      *slog.Logger
+	// Shared: other API servers keep the same objects at other times, so that Ensure leaves what is there as it is.
+	Shared bool
+	Log    *slog.Logger
 }
 
 // Keeper keeps them.
@@ -55,9 +57,13 @@ const (
 	retryInterval  = time.Second
 )
 
-// Run puts the objects back when somebody has changed or deleted them, until ctx ends.
-func (k *Keeper) Run(ctx context.Context) {
+// Run puts the objects back when somebody has changed or deleted them, until ctx ends, as long as may says yes.
+func (k *Keeper) Run(ctx context.Context, may func() bool) {
 	for ctx.Err() == nil {
+		if !may() { // ctx is about to end
+			<-ctx.Done()
+			return
+		}
 		err := k.follow(ctx)
 		if err == nil || ctx.Err() != nil {
 			continue
@@ -110,8 +116,11 @@ func tell(w watch.Interface, changed chan<- struct{}) {
 // Ensure makes the objects as they must be without which the API is not whole. Run makes the others, for which nobody waits.
 func (k *Keeper) Ensure(ctx context.Context) error {
 	for _, o := range k.objects() {
-		if o.optional {
+		if o.optional || k.cfg.Shared && o.wanted == nil {
 			continue
+		}
+		if k.cfg.Shared {
+			o.fix = func(runtime.Object) (bool, error) { return false, nil }
 		}
 		if _, err := k.ensure(ctx, o); err != nil {
 			return err

@@ -48,6 +48,8 @@ const (
 // Config is what a Store needs.
 type Config struct {
 	Client *clientv3.Client
+	// Remote: the client's etcd is in another process. It may have several members, and others may write to it.
+	Remote bool
 	Codecs serializer.CodecFactory
 	// Uncached names the resources that are read from etcd each time: many objects, few readers.
 	Uncached []schema.GroupResource
@@ -78,10 +80,15 @@ var _ generic.RESTOptionsGetter = (*Store)(nil)
 // New makes a Store and begins to compact etcd. Close ends that; it does not close the client.
 func New(cfg Config) *Store {
 	client := &kubernetes.Client{Client: cfg.Client}
-	client.Kubernetes = explained{oneMember{client, cfg.Client.KV}}
 	// The library asks each endpoint of the client whether it can report the progress of a watch, which lists from the
 	// watch cache need. An in-process client has no endpoint to ask.
-	feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
+	if cfg.Remote {
+		client.Kubernetes = explained{client}
+		feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), cfg.Client, storage.RequestWatchProgress)
+	} else {
+		client.Kubernetes = explained{oneMember{client, cfg.Client.KV}}
+		feature.DefaultFeatureSupportChecker.CheckClient(cfg.Client.Ctx(), embedded{}, storage.RequestWatchProgress)
+	}
 
 	compactor := etcd3.NewCompactor(cfg.Client, compactionInterval, clock.RealClock{}, nil)
 	s := &Store{client: client, codecs: cfg.Codecs, uncached: map[schema.GroupResource]bool{}, versions: cfg.Versions, transformer: cfg.Transformer, compactor: compactor, stop: compactor.Stop}

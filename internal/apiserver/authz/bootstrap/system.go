@@ -5,6 +5,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"monopod.dev/monopod/internal/apiserver/pki"
 )
 
 // legacyUnknownSigner is the signer whose name certificates.k8s.io/v1 no longer has.
@@ -196,6 +198,7 @@ func (p *Policy) namespaced() {
 	for name, accounts := range map[string][]rbacv1.Subject{
 		"kube-controller-manager": {userNamed(user.KubeControllerManager), account("kube-controller-manager"), account("leader-election-controller")},
 		"kube-scheduler":          {userNamed(user.KubeScheduler), account("kube-scheduler")},
+		"monopod-controllers":     {userNamed(pki.ControllersUser)},
 	} {
 		lock := "system::leader-locking-" + name
 		p.role(kubeSystem, lock, on("get watch list create update", coordination, "leases leasecandidates"))

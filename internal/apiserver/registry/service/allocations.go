@@ -35,6 +35,8 @@ type Allocations struct {
 	portRange string
 	log       *slog.Logger
 	store     *genericregistry.Store
+	// lock is Share's; nil: nobody else gives anything out.
+	lock func(context.Context) (unlock func(), err error)
 
 	mu     sync.Mutex
 	filled bool
@@ -72,6 +74,38 @@ func (a *Allocations) First() (all []netip.Addr) {
 		all = append(all, a.first[f])
 	}
 	return all
+}
+
+// Share has this process change services only while it has the lock of all who give out the same addresses and ports. It is called before the first change.
+func (a *Allocations) Share(lock func(context.Context) (unlock func(), err error)) { a.lock = lock }
+
+// alone takes the lock, and notes what services have got and lost by others meanwhile.
+func (a *Allocations) alone(ctx context.Context) (unlock func(), err error) {
+	if a.lock == nil {
+		return func() {}, nil
+	}
+	if unlock, err = a.lock(ctx); err != nil {
+		return nil, err
+	}
+	h, err := a.stored(ctx, "")
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	a.mu.Lock()
+	certain := a.doubt.IsZero()
+	a.mu.Unlock()
+	for f, pool := range a.addresses {
+		if certain { // else a service may yet come to be stored
+			pool.Settle(pool.Clock(), h.addresses[f])
+		}
+		pool.Fill(h.addresses[f])
+	}
+	if certain {
+		a.ports.Settle(a.ports.Clock(), h.ports)
+	}
+	a.ports.Fill(h.ports)
+	return unlock, nil
 }
 
 // held are the values of services by their owners.

@@ -124,6 +124,13 @@ func (r *REST) begin(ctx context.Context, name string, dryRun bool) (context.Con
 		r.changes.LockKey(key)
 		t.unlock = func() { _ = r.changes.UnlockKey(key) } // it is locked
 	}
+	unlock := t.unlock
+	others, err := r.given.alone(ctx)
+	if err != nil {
+		unlock()
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	t.unlock = func() { others(); unlock() }
 	return context.WithValue(ctx, transactionKey{}, t), t, nil
 }
 

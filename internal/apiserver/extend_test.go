@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"monopod.dev/monopod/internal/apiserver"
 )
 
-// TestExtend: the API is served on more addresses, also one that the host has not got, and each is in the certificate.
+// TestExtend: the API is served on more addresses, also one that the host has not got, and each is in the certificate; who verifies tokens is sent there.
 func TestExtend(t *testing.T) {
 	cfg := newConfig(t)
 	for round := range 2 { // the certificate of the second start has the names already
@@ -38,6 +39,10 @@ func TestExtend(t *testing.T) {
 			}
 			resp.Body.Close()
 			transport.CloseIdleConnections()
+		}
+		doc, err := i.admin(t).CoreV1().RESTClient().Get().AbsPath("/.well-known/openid-configuration").DoRaw(t.Context())
+		if want := fmt.Sprintf(`"jwks_uri":"https://192.0.2.1:%d/openid/v1/jwks"`, s.Port()); err != nil || !strings.Contains(string(doc), want) {
+			t.Errorf("the keys of tokens: %s, %v, want %s", doc, err, want)
 		}
 		i.end(t)
 	}

@@ -131,7 +131,12 @@ func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Se
 		config.OpenAPIConfig, config.OpenAPIV3Config); err != nil {
 		return fmt.Errorf("install OpenAPI: %w", err)
 	}
-	documents, err := s.tokens.Documents(s.url())
+	documents, err := s.tokens.Documents(func() string {
+		if at := s.Advertised(); at.IsValid() {
+			return "https://" + at.String()
+		}
+		return s.url()
+	})
 	if err != nil {
 		return err
 	}

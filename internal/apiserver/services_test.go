@@ -91,8 +91,12 @@ func kubectlServiceTypes(t *testing.T, k kubectl) {
 		t.Errorf("the node ports of one number are %s and %s", a, b)
 	}
 	k.run("-n", "types", "patch", "svc", "balanced", "--subresource=status", "-p", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}`)
+	k.run("-n", "types", "patch", "svc", "balanced", "--subresource=status", "-p", `{"status":{"conditions":[{"type":"Half","status":"True"}]}}`)
 	if row := columns(k.run("-n", "types", "get", "svc", "balanced", "--no-headers"))[0]; row[3] != "192.0.2.7" {
 		t.Errorf("the load balancer is %q", row)
+	}
+	if mode := field("balanced", ".status.loadBalancer.ingress[0].ipMode"); mode != "VIP" {
+		t.Errorf("the mode of its address is %q", mode)
 	}
 	k.fail("may only be used when `spec.type` is 'LoadBalancer'", "", "-n", "types", "patch", "svc", "plain", "--subresource=status", "-p", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}`)
 	if got := k.run("-n", "types", "get", "svc", "--field-selector=spec.type=ExternalName", "-o", "name"); got != "service/outside\n" {

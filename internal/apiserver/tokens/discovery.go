@@ -21,25 +21,29 @@ const (
 // keySetAge is for how long others may keep the documents. A key that begins to sign should have been in the set that long (sa-N.pub).
 const keySetAge = time.Hour
 
-// Documents are the handlers of the OpenID Connect documents, by their paths. baseURL is where this API server is reached.
-func (t *Tokens) Documents(baseURL string) (map[string]http.Handler, error) {
-	configuration, err := json.Marshal(map[string]any{
-		"issuer":                                t.issuers[0],
-		"jwks_uri":                              baseURL + KeySetPath,
-		"response_types_supported":              []string{"id_token"},
-		"subject_types_supported":               []string{"public"},
-		"id_token_signing_alg_values_supported": []string{jwt.SigningMethodES256.Alg()},
-	})
-	if err != nil {
-		return nil, err
-	}
+// Documents are the handlers of the OpenID Connect documents, by their paths. baseURL is where this API server is reached by those who verify tokens, pods
+// first of all: it is asked when somebody reads where the keys are.
+func (t *Tokens) Documents(baseURL func() string) (map[string]http.Handler, error) {
 	set, err := t.keys.set()
 	if err != nil {
 		return nil, err
 	}
 	return map[string]http.Handler{
-		ConfigurationPath: document("application/json", configuration),
-		KeySetPath:        document("application/jwk-set+json", set),
+		ConfigurationPath: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			configuration, err := json.Marshal(map[string]any{
+				"issuer":                                t.issuers[0],
+				"jwks_uri":                              baseURL() + KeySetPath,
+				"response_types_supported":              []string{"id_token"},
+				"subject_types_supported":               []string{"public"},
+				"id_token_signing_alg_values_supported": []string{jwt.SigningMethodES256.Alg()},
+			})
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			document("application/json", configuration).ServeHTTP(w, r)
+		}),
+		KeySetPath: document("application/jwk-set+json", set),
 	}, nil
 }
 

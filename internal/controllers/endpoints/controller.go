@@ -67,6 +67,8 @@ type Controller struct {
 	// what they follow from has changed.
 	written           map[string]*util.EndpointSliceTracker
 	sliceTimes, times *util.TriggerTimeTracker
+	// deleted are the services that were seen to go and whose Endpoints may still be there.
+	deleted *deletions
 }
 
 // New makes a controller; it does nothing before Run.
@@ -77,7 +79,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg: cfg, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister(), slices: slices.Lister(),
 		written:    map[string]*util.EndpointSliceTracker{sliceController: util.NewEndpointSliceTracker(), mirrorController: util.NewEndpointSliceTracker()},
 		sliceTimes: util.NewTriggerTimeTracker(), times: util.NewTriggerTimeTracker(),
-		queue: queue.New[cache.ObjectName](),
+		queue: queue.New[cache.ObjectName](), deleted: &deletions{},
 	}
 	c.filler = endpointslice.NewReconciler(cfg.Kube, core.Nodes().Lister(), maxPerSlice, c.written[sliceController], topologycache.NewTopologyCache(), cfg.Events,
 		sliceController, endpointslice.WithPreferSameTrafficDistributionEnabled(true))
@@ -85,7 +87,14 @@ func New(cfg Config) (*Controller, error) {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{services.Informer(), handle(c.ofObject)},
+		{services.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    c.ofObject,
+			UpdateFunc: func(_, obj any) { c.ofObject(obj) },
+			DeleteFunc: func(obj any) {
+				c.deleted.add(last(obj))
+				c.ofObject(last(obj))
+			},
+		}},
 		{endpoints.Informer(), handle(c.ofObject)},
 		{pods.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { c.ofPod(nil, obj) },
@@ -193,6 +202,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	if err != nil {
 		return err
 	}
+	c.deleted.remove(name)
 	if service.DeletionTimestamp != nil || service.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
@@ -206,7 +216,8 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	return errors.Join(c.fillSlices(service, pods), c.fillEndpoints(ctx, service, pods), c.removeMirrors(ctx, service.Namespace, service.Name))
 }
 
-// gone: the slices of a service go with it, by their owner. The Endpoints have none.
+// gone: the slices of a service go with it, by their owner. The Endpoints have none. Somebody's own go only with a service that was seen to go: they may be
+// there before their service, or without one.
 func (c *Controller) gone(ctx context.Context, name cache.ObjectName) error {
 	c.filler.DeleteService(name.Namespace, name.Name)
 	for _, written := range c.written {
@@ -214,7 +225,11 @@ func (c *Controller) gone(ctx context.Context, name cache.ObjectName) error {
 	}
 	c.sliceTimes.DeleteService(name.Namespace, name.Name)
 	c.times.DeleteService(name.Namespace, name.Name)
-	return errors.Join(c.removeEndpoints(ctx, name), c.removeMirrors(ctx, name.Namespace, name.Name))
+	err := c.removeEndpoints(ctx, name, c.deleted.has(name))
+	if err == nil {
+		c.deleted.remove(name)
+	}
+	return errors.Join(err, c.removeMirrors(ctx, name.Namespace, name.Name))
 }
 
 func (c *Controller) fillSlices(service *corev1.Service, pods []*corev1.Pod) error {

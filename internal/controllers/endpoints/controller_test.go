@@ -336,3 +336,32 @@ func TestMirror(t *testing.T) {
 	}
 	w.until("db", "", "192.0.2.1,192.0.2.2!,:5432")
 }
+
+// Endpoints of no service are their maker's, also before there is one; they go with a service that goes. Those that a controller has left go at once.
+func TestEndpointsWithoutAService(t *testing.T) {
+	w := newWorld(t)
+	create := func(name string, labels map[string]string) *corev1.Endpoints {
+		t.Helper()
+		made, err := w.kube.CoreV1().Endpoints("default").Create(t.Context(), &corev1.Endpoints{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+			Subsets:    []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, Ports: []corev1.EndpointPort{{Port: 80}}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	own := create("own", nil)
+	create("left", map[string]string{"endpoints.kubernetes.io/managed-by": "endpoint-controller"})
+	w.untilGone("left") // it was looked at later than the other one
+	w.service("own", func(s *corev1.Service) { s.Spec.Selector, s.Spec.Ports[0].TargetPort = nil, intstr.FromInt32(80) })
+	w.until("own", "endpointslicemirroring IPv4 [80] 192.0.2.1", "192.0.2.1,:80")
+	is, err := w.kube.CoreV1().Endpoints("default").Get(t.Context(), "own", metav1.GetOptions{})
+	if err != nil || is.UID != own.UID {
+		t.Errorf("%v, %v in place of %v", is.UID, err, own.UID)
+	}
+	if err := w.kube.CoreV1().Services("default").Delete(t.Context(), "own", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.untilGone("own")
+}

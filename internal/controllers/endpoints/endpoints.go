@@ -76,15 +76,20 @@ func (c *Controller) fillEndpoints(ctx context.Context, service *corev1.Service,
 	return err
 }
 
-func (c *Controller) removeEndpoints(ctx context.Context, name cache.ObjectName) error {
-	is, err := c.endpoints.Endpoints(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		return nil
+// removeEndpoints takes away the Endpoints of a service that is no more: those that a controller has made, or if it was seen to go, whoever has made them.
+func (c *Controller) removeEndpoints(ctx context.Context, name cache.ObjectName, seen bool) error {
+	options := metav1.DeleteOptions{}
+	if !seen {
+		is, err := c.endpoints.Endpoints(name.Namespace).Get(name.Name)
+		if apierrors.IsNotFound(err) || err == nil && is.Labels[managedBy] != managed {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		options.Preconditions = &metav1.Preconditions{UID: &is.UID}
 	}
-	if err != nil {
-		return err
-	}
-	err = c.cfg.Kube.CoreV1().Endpoints(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &is.UID}})
+	err := c.cfg.Kube.CoreV1().Endpoints(name.Namespace).Delete(ctx, name.Name, options)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -43,4 +43,12 @@ func setDefaults(s *corev1.Service) {
 		yes := true
 		spec.AllocateLoadBalancerNodePorts = &yes
 	}
+	if spec.Type == corev1.ServiceTypeLoadBalancer {
+		for i := range s.Status.LoadBalancer.Ingress {
+			if at := &s.Status.LoadBalancer.Ingress[i]; at.IP != "" && at.IPMode == nil {
+				virtual := corev1.LoadBalancerIPModeVIP
+				at.IPMode = &virtual
+			}
+		}
+	}
 }

@@ -3,7 +3,9 @@ package table
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +125,21 @@ func TestRestart(t *testing.T) {
 		t.Error("a service that has gone meanwhile answers")
 	}
 }
+
+// TestAShapeIsTheSameInEveryProcess: another process finds the tables of this one in order. (TestRestart has only one process.)
+func TestAShapeIsTheSameInEveryProcess(t *testing.T) {
+	p := site{bridge: "br0", group: 7, bridges: 8, mac: net.HardwareAddr{2, 0, 0, 0, 0, 1}, ranges: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00::/64")}}
+	var text strings.Builder
+	shapeOf(p).spell(&text)
+	for line := range strings.Lines(text.String()) {
+		if pointer.MatchString(line) {
+			t.Errorf("an address of memory is part of what a shape is known by: %s", line)
+		}
+	}
+}
+
+// pointer is how fmt prints one.
+var pointer = regexp.MustCompile(`0x[0-9a-f]{6,}`)
 
 // What the kernel refuses of one service does not stop others, neither at a start nor later.
 func TestARefusedServiceStopsNoOther(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -205,18 +206,27 @@ func (s *shape) postrouting(p site) {
 // version adds a chain whose name says what all the others are: who finds it need not look at each rule.
 func (s *shape) version() {
 	h := sha256.New()
-	for _, c := range s.chains {
-		fmt.Fprintf(h, "%d %s %s %v %d\n", c.family, c.name, c.typ, c.hook, c.priority)
-	}
-	for _, r := range s.rules {
-		fmt.Fprintf(h, "%d %s\n", r.family, r.chain)
-		for _, e := range r.exprs {
-			fmt.Fprintf(h, "%T %+v\n", e, e)
-		}
-	}
+	s.spell(h)
 	name := versionPrefix + hex.EncodeToString(h.Sum(nil)[:6])
 	s.plain(name)
 	s.rule(name, verdict(expr.VerdictReturn))
+}
+
+// spell writes all of the shape, in the same words in every process: a pointer would be another one in the next, which would make everything anew then,
+// and forget who has had which endpoint.
+func (s *shape) spell(w io.Writer) {
+	for _, c := range s.chains {
+		fmt.Fprintf(w, "%d %s %s %d\n", c.family, c.name, c.typ, c.priority)
+		if c.hook != nil {
+			fmt.Fprintf(w, "at %d\n", *c.hook)
+		}
+	}
+	for _, r := range s.rules {
+		fmt.Fprintf(w, "%d %s\n", r.family, r.chain)
+		for _, e := range r.exprs {
+			fmt.Fprintf(w, "%T %+v\n", e, e)
+		}
+	}
 }
 
 // waySet is the map by which connections find the chain of their way.

@@ -62,6 +62,7 @@ func (t *Table) sync() error {
 			return nil
 		}
 	}
+	t.log.Debug("the rules of services are made anew, as a whole", "table", t.cfg.Name, "reason", err)
 	t.disconnect()
 	err = t.write()
 	if err != nil && t.site.redirects() && noBridgeFamily(err) {

@@ -177,7 +177,7 @@ var settings = []setting{
 		}},
 	{"etcd-quota", "SIZE", "what objects and their old revisions may take on the disk (default 2Gi)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.EtcdQuota })},
-	{"controllers", "NAME,...", "controllers that run: names (binder, service-account, root-ca, namespace, garbage-collector, certificates, clusterrole-aggregation, node-lifecycle, taint-eviction, pod-garbage-collector, endpoints, service-lb), * for all, -NAME for all but that one (default *)", roleAPIServer,
+	{"controllers", "NAME,...", "controllers that run: names (" + strings.Join(config.Controllers(), ", ") + "), * for all, -NAME for all but that one (default *)", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Controllers.Enabled })},
 	{"leader-elect", "MODE", "auto (where API servers share an etcd, the controllers of one act at a time), true (whoever has the Lease acts) or false (default auto)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Controllers.LeaderElect })},

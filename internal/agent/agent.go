@@ -107,11 +107,9 @@ type Logs struct {
 	MaxFiles int
 }
 
-// Limits of requests to the API server, a second and at once: an agent's own, beside the API server's fairness.
-const (
-	requestRate  = 200
-	requestBurst = 400
-)
+// requestRate is that there is no limit of requests to the API server in a second: what an agent asks is bounded by what it does at a time, and
+// shared out by the API server's own fairness. A limit has pods that start wait for those that went just before.
+const requestRate = -1
 
 // resolvConf is the file by which the host resolves names.
 const resolvConf = "/etc/resolv.conf"
@@ -137,7 +135,7 @@ func New(cfg Config) (*Agent, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	kubeCfg := rest.CopyConfig(cfg.Kube)
-	kubeCfg.QPS, kubeCfg.Burst = requestRate, requestBurst
+	kubeCfg.QPS = requestRate
 	kubeCfg.ContentType = runtime.ContentTypeProtobuf
 	kubeCfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	kubeCfg.UserAgent = "monopod-agent/" + cfg.Version

@@ -19,7 +19,7 @@ func (a *Agent) configz(client *cri.Client, port int) map[string]any {
 		"registerNode":              true,
 		"nodeStatusUpdateFrequency": nodestatus.CheckPeriod.String(), "nodeStatusReportFrequency": nodestatus.ReportPeriod.String(),
 		"nodeLeaseDurationSeconds": nodestatus.LeaseSeconds,
-		"kubeAPIQPS":               requestRate, "kubeAPIBurst": requestBurst,
+		"kubeAPIQPS":               requestRate,
 		"containerRuntimeEndpoint": "unix://" + a.cfg.CRISocket,
 		"cgroupRoot":               a.cfg.CgroupRoot, "cgroupsPerQOS": true, "cgroupDriver": "cgroupfs",
 		"maxPods": a.cfg.MaxPods, "podLogsDir": a.cfg.PodLogsDir, "resolvConf": resolvConf, "failSwapOn": false,

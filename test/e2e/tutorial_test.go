@@ -184,7 +184,7 @@ func startMachine(t *testing.T, root string) *bareMachine {
 // try types a command, and waits until it has ended and has printed what the page shows.
 func (m *bareMachine) try(c page.Command) {
 	m.t.Helper()
-	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute*harness.SlowFactor())
+	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Minute*harness.SlowFactor())
 	defer cancel()
 	var last string
 	for {

@@ -16,7 +16,8 @@ var bootModules = []string{"virtio_pci", "virtio_blk", "virtio_console"}
 // nodeModules are what a node needs. There is no modprobe in the machine, so everything that the kernel would have loaded
 // by itself is here too.
 var nodeModules = []string{"overlay", "bridge", "veth", "dummy", "nf_tables", "nft_chain_nat", "nft_masq",
-	"nft_nat", "nft_ct", "nft_reject_inet", "nft_limit", "nft_fib_inet", "nft_meta_bridge", "nf_conntrack_netlink", "tcp_diag"}
+	"nft_nat", "nft_ct", "nft_reject_inet", "nft_limit", "nft_fib_inet", "nft_meta_bridge", "nft_numgen",
+	"nf_conntrack_netlink", "tcp_diag"}
 
 // modules finds kernel modules and their dependencies. Debian's package has no modules.dep (depmod makes it on the
 // machine), so the dependencies are read from the modules themselves.

@@ -33,21 +33,35 @@ func (a *API) Agent(ready func(*corev1.Pod) bool) {
 	}))
 }
 
-// play does for a pod what its agent would do next.
+// play does for a pod what its agent would do next. An API server that has no time for it is asked again.
 func (a *API) play(ctx context.Context, pod *corev1.Pod, ready func(*corev1.Pod) bool) {
 	client := a.Client.CoreV1().Pods(pod.Namespace)
-	var err error
+	var do func() error
 	switch {
 	case pod.DeletionTimestamp != nil && pod.Spec.NodeName != "":
-		err = client.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		do = func() error {
+			return client.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		}
 	case pod.DeletionTimestamp == nil && !pods.IsTrue(&pod.Status, corev1.PodReady) && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded && ready(pod):
-		pod = pod.DeepCopy()
-		pod.Status.Phase = corev1.PodRunning
-		pods.SetCondition(&pod.Status, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}, time.Now())
-		_, err = client.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		told := pod.DeepCopy()
+		told.Status.Phase = corev1.PodRunning
+		pods.SetCondition(&told.Status, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}, time.Now())
+		do = func() error {
+			_, err := client.UpdateStatus(ctx, told, metav1.UpdateOptions{})
+			return err
+		}
+	default:
+		return
 	}
-	// What has changed meanwhile is told of again.
-	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		a.Errorf("the agent of pod %s: %v", pod.Name, err)
+	for end := time.Now().Add(Timeout); ; time.Sleep(100 * time.Millisecond) {
+		err := do()
+		// What has changed meanwhile is told of again.
+		if err == nil || ctx.Err() != nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return
+		}
+		if time.Now().After(end) {
+			a.Errorf("the agent of pod %s: %v", pod.Name, err)
+			return
+		}
 	}
 }

@@ -92,10 +92,7 @@ func (w *world) await(name, what string, wanted func(*appsv1.Deployment) bool) *
 // rolled waits until all pods of a deployment are of its template, and available.
 func (w *world) rolled(name string) *appsv1.Deployment {
 	w.Helper()
-	return w.await(name, "complete", func(d *appsv1.Deployment) bool {
-		n := *d.Spec.Replicas
-		return d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == n && d.Status.Replicas == n && d.Status.AvailableReplicas == n
-	})
+	return w.await(name, "complete", isRolled)
 }
 
 // pods are the pods of an application by their images.
@@ -319,10 +316,7 @@ func TestRestarts(t *testing.T) {
 		watchBounds(t, events, replicas-1, replicas+1)
 	}()
 	for i := range many {
-		w.deployment(fmt.Sprint("web", i), replicas, "one", func(d *appsv1.Deployment) {
-			one := intstr.FromInt32(1)
-			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &one}
-		})
+		w.deployment(fmt.Sprint("web", i), replicas, "one", byOne)
 	}
 	for _, image := range []string{"one", "two", "three"} {
 		for i := range many {
@@ -344,6 +338,124 @@ func TestRestarts(t *testing.T) {
 	}
 	cancel()
 	<-watched
+}
+
+// TestHundredRollAtOnce: 100 deployments of 5 pods that come, and roll, at once end right: each has its pods, none of which was made twice, never more than it may
+// have, and the old replica sets have none.
+func TestHundredRollAtOnce(t *testing.T) {
+	const many, replicas = 100, 5
+	w := newWorld(t)
+	w.Agent(all)
+	ctx, cancel := context.WithCancel(t.Context())
+	events, err := w.Client.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]map[types.UID]bool{} // by deployment and image
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		watchBounds(t, noted{events, made}, replicas-1, replicas+1)
+	}()
+	w.Control(ours...)
+	begin := time.Now()
+	for i := range many {
+		w.deployment(fmt.Sprint("web", i), replicas, "one", byOne)
+	}
+	for _, image := range []string{"one", "two"} {
+		if image != "one" {
+			begin = time.Now()
+			for i := range many {
+				w.image(fmt.Sprint("web", i), image)
+			}
+		}
+		w.allRolled(many)
+		for i := range many {
+			name := fmt.Sprint("web", i)
+			if got, want := fmt.Sprint(w.pods(name)), fmt.Sprintf("map[%s:%d]", image, replicas); got != want {
+				t.Errorf("%s has %s, want %s", name, got, want)
+			}
+			for is, set := range w.sets(name) {
+				want := int32(0)
+				if is == image {
+					want = replicas
+				}
+				if *set.Spec.Replicas != want || set.Status.Replicas != want || set.Status.ObservedGeneration != set.Generation {
+					t.Errorf("the replica set %s of %s is to have %d pods and has %d, want %d", set.Name, is, *set.Spec.Replicas, set.Status.Replicas, want)
+				}
+			}
+		}
+		t.Logf("%s: %v", image, time.Since(begin))
+	}
+	cancel()
+	<-watched
+	for of, uids := range made {
+		if len(uids) != replicas {
+			t.Errorf("%d pods of %s were made, want %d", len(uids), of, replicas)
+		}
+	}
+	if len(made) != 2*many {
+		t.Errorf("pods of %d templates were made, want %d", len(made), 2*many)
+	}
+}
+
+// allRolled waits until so many deployments are complete. They are asked for together, now and then: a watch for each would be most of the work.
+func (w *world) allRolled(many int) {
+	w.Helper()
+	for end := time.Now().Add(5 * apitest.Timeout); ; time.Sleep(200 * time.Millisecond) {
+		list, err := w.Client.AppsV1().Deployments(w.namespace).List(w.Context(), metav1.ListOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		var left []string
+		for i := range list.Items {
+			if d := &list.Items[i]; !isRolled(d) {
+				left = append(left, fmt.Sprintf("%s %+v", d.Name, d.Status))
+			}
+		}
+		if len(list.Items) == many && len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			w.Fatalf("%d of %d deployments are not complete: %v", len(left), len(list.Items), left)
+		}
+	}
+}
+
+// isRolled says whether all pods of a deployment are of its template, and available.
+func isRolled(d *appsv1.Deployment) bool {
+	n := *d.Spec.Replicas
+	return d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == n && d.Status.Replicas == n && d.Status.AvailableReplicas == n
+}
+
+// byOne has a deployment roll by one pod more, and one fewer, than it wants.
+func byOne(d *appsv1.Deployment) {
+	one := intstr.FromInt32(1)
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &one}
+}
+
+// noted is a watch of pods that notes which were there.
+type noted struct {
+	watch.Interface
+	made map[string]map[types.UID]bool
+}
+
+func (n noted) ResultChan() <-chan watch.Event {
+	events := make(chan watch.Event)
+	go func() {
+		defer close(events)
+		for e := range n.Interface.ResultChan() {
+			if pod, ok := e.Object.(*corev1.Pod); ok {
+				of := pod.Labels["app"] + " " + pod.Spec.Containers[0].Image
+				if n.made[of] == nil {
+					n.made[of] = map[types.UID]bool{}
+				}
+				n.made[of][pod.UID] = true
+			}
+			events <- e
+		}
+	}()
+	return events
 }
 
 // watchBounds fails a test where an application has fewer pods that are ready than it may, once it has had that many, or more pods than it may. Pods that

@@ -21,6 +21,8 @@ GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky -- -vet=off -c
 # The upstream kubelet of test-kubelet, unless another one is named.
 KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
+# How many times test-kills kills monopod.
+KILLS     := 1000
 # The upstream kubectls of test-kubectl: the last three minor versions.
 KUBECTL_VERSIONS := v1.35.4 v1.36.3 v1.37.2
 # Kubernetes' own device plugin of test-plugins and test-kubelet, unless another build of it is named. The plugins of others are named only (test/plugins/README.md).
@@ -39,7 +41,7 @@ BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build guestbook test check test-unit test-host test-e2e test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-escape test-compat test-kubectl test-kubelet test-plugins test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -93,6 +95,9 @@ test-host: need-root test-deps ## tests of the packages that make mounts, links,
 
 test-e2e: need-root test-deps build $(EXAMPLES) ## end-to-end tests with the real kubectl, and a part of test-escape
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 20m -short -- ./test/escape ./test/e2e/... ./test/crash/...
+
+test-kills: need-root test-deps build ## random kills of monopod under rollouts, jobs, services, policies and DNS: [KILLS=1000] [SEED=n]
+	$(PLAIN) MONOPOD_TEST_KILLS=$(KILLS) MONOPOD_TEST_SEED=$(SEED) $(GO) test -v -timeout 6h -count 1 -run '^TestRandomDeaths$$' ./test/crash $(ARGS)
 
 test-escape: need-root vm-deps test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
 	$(PLAIN) $(GO) test -timeout 60m -count 1 ./test/escape $(ARGS)

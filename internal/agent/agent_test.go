@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/devices"
 )
@@ -270,6 +271,22 @@ func TestHoldings(t *testing.T) {
 	if h := b.devices.holdings; len(h) != 1 || h[0].PodName != "runs" || h[0].Container != "a" || h[0].Record != "record of a" {
 		t.Errorf("holdings %+v", h)
 	}
+}
+
+// TestLateSandbox: a pod may be deleted while its sandbox is made, which goes on at the runtime. Whatever is ready then is removed at once.
+func TestLateSandbox(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("stays"))
+	b.running("a")
+	_, err := b.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: "gone", Namespace: "default", Uid: "uid-gone"},
+		Labels:   map[string]string{"io.kubernetes.pod.name": "gone", "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": "uid-gone"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the late sandbox is removed", func() bool { return b.rt.Sandbox("uid-gone") == nil })
+	b.running("a")
 }
 
 // TestAgentRestart: pods run on while the agent is away, and what happened meanwhile is told.

@@ -260,14 +260,25 @@ func (p *roster) Gone(uid types.UID) {
 	}
 }
 
-// poke tells a pod's worker to look at the runtime again.
+// poke tells a pod's worker to look at the runtime again. One that has none may have gone before its sandbox was ready, whose making goes on without it: it is
+// looked for.
 func (p *roster) poke(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.workers[types.UID(uid)]; w != nil {
 		w.Poke()
+	} else {
+		p.askAround()
 	}
 	p.tell(types.UID(uid))
+}
+
+// askAround has the runtime's other pods looked at.
+func (p *roster) askAround() {
+	select {
+	case p.relist <- struct{}{}:
+	default:
+	}
 }
 
 // acted tells those who watch a pod of what its worker has done. Where a runtime tells no events they would not hear of it: a pod that comes and goes between
@@ -312,10 +323,7 @@ func (p *roster) pokeAll() {
 		p.tell(uid)
 	}
 	p.mu.Unlock()
-	select {
-	case p.relist <- struct{}{}:
-	default:
-	}
+	p.askAround()
 }
 
 func (p *roster) devicesChanged() { p.each((*worker.Worker).DevicesChanged) }

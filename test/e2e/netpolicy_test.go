@@ -6,16 +6,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/test/harness"
 )
@@ -40,29 +36,7 @@ func talk(t *testing.T, n *harness.Node, namespace, name, labels, script string)
 		name, namespace, labels, busybox, script))
 	n.Kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
 	ip := netip.MustParseAddr(n.Kubectl("-n", namespace, "get", "pod", name, "-o", "jsonpath={.status.podIP}"))
-	all, err := filepath.Glob(filepath.Join(n.Dir, "run", "sandboxes", "*", "ns", "net"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &talker{n: n, t: t, namespace: namespace, pod: name, ip: ip}
-	for _, path := range all {
-		err := harness.InNetNS(path, func() error {
-			addrs, err := netlink.AddrList(nil, unix.AF_INET)
-			for _, a := range addrs {
-				if got, _ := netip.AddrFromSlice(a.IP.To4()); got == ip {
-					p.netns = path
-				}
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if p.netns == "" {
-		t.Fatalf("no namespace below %s has the address %s of pod %s", n.Dir, ip, name)
-	}
-	return p
+	return &talker{n: n, t: t, namespace: namespace, pod: name, ip: ip, netns: n.PodNetNS(ip)}
 }
 
 func (p *talker) in(f func() error) {

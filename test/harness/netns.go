@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -99,6 +101,34 @@ func InNetNS(path string, f func() error) error {
 		}
 		return f()
 	})
+}
+
+// PodNetNS is the path of the network namespace of the pod that has the address.
+func (n *Node) PodNetNS(ip netip.Addr) string {
+	n.t.Helper()
+	all, err := filepath.Glob(filepath.Join(n.Dir, "run", "sandboxes", "*", "ns", "net"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var found string
+	for _, path := range all {
+		err := InNetNS(path, func() error {
+			addrs, err := netlink.AddrList(nil, unix.AF_INET)
+			for _, a := range addrs {
+				if got, _ := netip.AddrFromSlice(a.IP.To4()); got == ip {
+					found = path
+				}
+			}
+			return err
+		})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	if found == "" {
+		n.t.Fatalf("no namespace below %s has the address %s", n.Dir, ip)
+	}
+	return found
 }
 
 // onThread runs f on a thread that ends with it.

@@ -202,6 +202,13 @@ func (n *Node) Start(extra ...string) {
 	}
 }
 
+// Begin starts the process and does not wait: it is ready when the first channel is closed, and has ended when the second one is.
+func (n *Node) Begin(extra ...string) (ready, ended <-chan struct{}) {
+	n.t.Helper()
+	p := n.launch(extra...)
+	return p.ready, p.done
+}
+
 func (n *Node) launch(extra ...string) *process {
 	n.t.Helper()
 	p := &process{log: &logBuffer{}, ready: make(chan struct{}), done: make(chan struct{})}

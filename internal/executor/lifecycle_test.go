@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,29 @@ func TestExitCodes(t *testing.T) {
 
 func TestStartErrors(t *testing.T) {
 	n := newNode(t)
+	// Who watches sees none of them run: a pod of such a container would be ready for a moment.
+	ctx, cancel := context.WithCancel(n.ctx())
+	synced, watched := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(watched)
+		watched <- n.c.Events(ctx, func(ev protocol.Event) {
+			if ev.Synced {
+				close(synced)
+			}
+			if ev.Container != nil && ev.Container.Phase == protocol.Running {
+				t.Errorf("%s is shown as running", ev.Container.ID)
+			}
+		})
+	}()
+	defer func() {
+		cancel()
+		<-watched
+	}()
+	select {
+	case <-synced:
+	case err := <-watched:
+		t.Fatal("events: ", err)
+	}
 	for name, tc := range map[string]struct{ program, want string }{
 		"missing":     {"no-such-program", "executable file not found in $PATH"},
 		"missing-2":   {"/no/program", "/no/program"},

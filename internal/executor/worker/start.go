@@ -76,16 +76,17 @@ func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
 	if err != nil {
 		return fmt.Errorf("start container %s: %w", rec.ID, err)
 	}
-	c.mu.Lock()
-	if c.rec.Exit == nil {
-		w.show(c, rec)
-	}
-	io := c.io
-	c.mu.Unlock()
 	if executed {
+		c.mu.Lock()
+		if c.rec.Exit == nil {
+			w.show(c, rec)
+		}
+		io := c.io
+		c.mu.Unlock()
 		io.TakeHead() // what the program prints is no error of the init code
 		return nil
 	}
+	// Nobody is shown that it runs, for it never did: a pod would be ready for a moment.
 	select {
 	case <-c.exited:
 	case <-w.ctx.Done():

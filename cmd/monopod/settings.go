@@ -169,7 +169,7 @@ var settings = []setting{
 		}},
 	{"etcd-quota", "SIZE", "what objects and their old revisions may take on the disk (default 2Gi)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.EtcdQuota })},
-	{"controllers", "NAME,...", "controllers that run: names (binder, service-account, root-ca, namespace, garbage-collector, certificates, clusterrole-aggregation, node-lifecycle, taint-eviction, pod-garbage-collector, endpoints, service-lb), * for all, -NAME for all but that one (default *)", roleAPIServer,
+	{"controllers", "NAME,...", "controllers that run: names (binder, service-account, root-ca, namespace, garbage-collector, certificates, clusterrole-aggregation, node-lifecycle, taint-eviction, pod-garbage-collector, endpoints, service-lb, service-cidr), * for all, -NAME for all but that one (default *)", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Controllers.Enabled })},
 	{"agent-address", "IP", "address of the agent's HTTPS API (default: the host's address)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.Address })},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/horizontalpodautoscaler"
 	"monopod.dev/monopod/internal/apiserver/registry/ingress"
 	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
+	"monopod.dev/monopod/internal/apiserver/registry/ipaddress"
 	"monopod.dev/monopod/internal/apiserver/registry/job"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
@@ -46,6 +48,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
+	"monopod.dev/monopod/internal/apiserver/registry/servicecidr"
 	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
@@ -90,6 +93,7 @@ func declared() []resource.Resource {
 		horizontalpodautoscaler.Resource(),
 		ingress.Resource(),
 		ingressclass.Resource(),
+		ipaddress.Resource(),
 		job.Resource(),
 		lease.Resource(),
 		limitrange.Resource(),
@@ -102,6 +106,7 @@ func declared() []resource.Resource {
 		replicationcontroller.Resource(),
 		runtimeclass.Resource(),
 		secret.Resource(),
+		servicecidr.Resource(),
 		statefulset.Resource(),
 	}
 }
@@ -139,6 +144,11 @@ func (s *Server) open(resources []resource.Resource) (*scheme.Set, error) {
 	if s.storages, err = resource.Open(resources, s.store); err != nil {
 		return nil, err
 	}
+	networking := s.storages[networkingv1.SchemeGroupVersion]
+	s.services.Use(service.Storages{
+		Addresses: networking["ipaddresses"].(service.Storage), Ranges: networking["servicecidrs"].(service.Storage),
+		Status: networking["servicecidrs/status"].(rest.Updater),
+	})
 	return set, nil
 }
 

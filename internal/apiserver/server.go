@@ -164,7 +164,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		s.cfg.ServiceCIDRs = []netip.Prefix{DefaultServiceCIDR}
 	}
 	if s.services, err = service.NewAllocations(service.Config{
-		Ranges: s.cfg.ServiceCIDRs, FirstNodePort: firstNodePort, LastNodePort: lastNodePort,
+		Ranges: s.cfg.ServiceCIDRs, FirstNodePort: firstNodePort, LastNodePort: lastNodePort, Shared: s.cfg.shared(),
 	}, cfg.Log); err != nil {
 		return nil, err
 	}

@@ -28,5 +28,11 @@ func (s *Server) makeSystem(ctx context.Context) error {
 			return fmt.Errorf("make PriorityClass %q: %w", class.Name, err)
 		}
 	}
+	if err := s.services.EnsureRange(ctx); err != nil {
+		return err
+	}
+	if err := s.services.Fill(ctx); err != nil {
+		return err
+	}
 	return s.own().Ensure(ctx)
 }

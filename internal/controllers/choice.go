@@ -26,12 +26,13 @@ const (
 	Disruption       = "disruption"
 	Autoscaler       = "horizontalpodautoscaler"
 	ServiceLB        = "service-lb"
+	ServiceCIDR      = "service-cidr"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
 	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints,
-		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet, Job, TTLAfterFinished, CronJob, Disruption, Autoscaler, ServiceLB}
+		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet, Job, TTLAfterFinished, CronJob, Disruption, Autoscaler, ServiceLB, ServiceCIDR}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

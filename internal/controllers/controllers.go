@@ -37,6 +37,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/rootca"
 	"monopod.dev/monopod/internal/controllers/scales"
 	"monopod.dev/monopod/internal/controllers/serviceaccount"
+	"monopod.dev/monopod/internal/controllers/servicecidr"
 	"monopod.dev/monopod/internal/controllers/servicelb"
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
@@ -260,6 +261,9 @@ func late() []controller {
 		return servicelb.New(servicelb.Config{
 			Client: s.client, Services: core.Services(), Nodes: core.Nodes(), Pods: core.Pods(), Listens: s.listens, Events: s.recorder("service-controller"), Log: log,
 		})
+	}}, {ServiceCIDR, func(s *shared, log *slog.Logger) (runner, error) {
+		networking := s.informers.Networking().V1()
+		return servicecidr.New(servicecidr.Config{Client: s.client, Ranges: networking.ServiceCIDRs(), Addresses: networking.IPAddresses(), Log: log})
 	}}}
 }
 

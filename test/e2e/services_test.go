@@ -69,10 +69,14 @@ func beEcho(args []string) error {
 	}
 }
 
-// askEcho is what such a server answers; of env, what a variable says.
+// askEcho is what such a server answers; of env, what a variable says, and of dns, which addresses a name has.
 func askEcho(protocol, address string) (string, error) {
-	if protocol == "env" {
+	switch protocol {
+	case "env":
 		return os.Getenv(address), nil
+	case "dns":
+		all, err := net.LookupHost(address)
+		return strings.Join(all, " "), err
 	}
 	c, err := net.DialTimeout(protocol, address, 3*time.Second*harness.SlowFactor())
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/endpointslice"
 	"monopod.dev/monopod/internal/apiserver/registry/ingress"
 	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
+	"monopod.dev/monopod/internal/apiserver/registry/ipaddress"
 	"monopod.dev/monopod/internal/apiserver/registry/limitrange"
 	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
@@ -24,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/runtimeclass"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
+	"monopod.dev/monopod/internal/apiserver/registry/servicecidr"
 	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
@@ -87,6 +89,7 @@ func TestRules(t *testing.T) {
 	svc := rulesOf(service.Resource(nil, nil))
 	limits := rulesOf(limitrange.Resource())
 	policy := rulesOf(networkpolicy.Resource())
+	ip, cidr := rulesOf(ipaddress.Resource()), rulesOf(servicecidr.Resource())
 	ing, ingClass := rulesOf(ingress.Resource()), rulesOf(ingressclass.Resource())
 	revision, template := rulesOf(controllerrevision.Resource()), rulesOf(podtemplate.Resource())
 	deploy, set, rc := rulesOf(deployment.Resource()), rulesOf(replicaset.Resource()), rulesOf(replicationcontroller.Resource())
@@ -174,6 +177,23 @@ func TestRules(t *testing.T) {
 		"ingress class, namespace":        {ingClass, "spec: {controller: a.b/c, parameters: {kind: Settings, name: a, namespace: default}}", "", "spec.parameters.namespace: Forbidden"},
 		"ingress class, scope":            {ingClass, "spec: {controller: a.b/c, parameters: {kind: Settings, name: a, scope: World}}", "", `spec.parameters.scope: Unsupported value: "World"`},
 		"ingress class, kind":             {ingClass, "spec: {controller: a.b/c, parameters: {kind: a/b, name: a}}", "", "spec.parameters.kind: Invalid value"},
+		"address":                         {ip, "{metadata: {name: 10.1.2.3}, spec: {parentRef: {resource: services, namespace: a, name: b}}}", "", ""},
+		"address, IPv6":                   {ip, "{metadata: {name: 'fd00::1'}, spec: {parentRef: {group: a.b, resource: c, name: d}}}", "", ""},
+		"address, name":                   {ip, "{metadata: {name: x}, spec: {parentRef: {resource: services, name: b}}}", "", "metadata.name: Invalid value"},
+		"address, written otherwise":      {ip, "{metadata: {name: 'fd00:0::1'}, spec: {parentRef: {resource: services, name: b}}}", "", `metadata.name: Invalid value: "fd00:0::1": must be in canonical form (fd00::1)`},
+		"address of nobody":               {ip, "{metadata: {name: 10.1.2.3}}", "", "spec.parentRef: Required value"},
+		"address, no resource":            {ip, "{metadata: {name: 10.1.2.3}, spec: {parentRef: {name: b}}}", "", "spec.parentRef.resource: Required value"},
+		"address, another's":              {ip, "{metadata: {name: 10.1.2.3}, spec: {parentRef: {resource: a, name: b}}}", "{metadata: {name: 10.1.2.3}, spec: {parentRef: {resource: a, name: c}}}", "spec.parentRef: Invalid value"},
+		"range":                           {cidr, "spec: {cidrs: [10.1.0.0/24, 'fd00::/64']}", "", ""},
+		"range, none":                     {cidr, "{}", "", "spec.cidrs: Required value: at least one CIDR required"},
+		"range, three":                    {cidr, "spec: {cidrs: [10.1.0.0/24, 'fd00::/64', 10.2.0.0/24]}", "", "spec.cidrs: Invalid value"},
+		"range, one family":               {cidr, "spec: {cidrs: [10.1.0.0/24, 10.2.0.0/24]}", "", "spec.cidrs: Invalid value"},
+		"range, more bits":                {cidr, "spec: {cidrs: [10.1.0.1/24]}", "", "spec.cidrs[0]: Invalid value"},
+		"range, an address":               {cidr, "spec: {cidrs: [10.1.0.1]}", "", "spec.cidrs[0]: Invalid value"},
+		"range, written otherwise":        {cidr, "spec: {cidrs: ['fd00:0::/64']}", "", "spec.cidrs[0]: Invalid value"},
+		"range, another one":              {cidr, "spec: {cidrs: [10.2.0.0/24]}", "spec: {cidrs: [10.1.0.0/24]}", "spec.cidrs[0]: Invalid value"},
+		"range, one more":                 {cidr, "spec: {cidrs: [10.1.0.0/24, 'fd00::/64']}", "spec: {cidrs: [10.1.0.0/24]}", ""},
+		"range, one less":                 {cidr, "spec: {cidrs: [10.1.0.0/24]}", "spec: {cidrs: [10.1.0.0/24, 'fd00::/64']}", "spec.cidrs: Invalid value"},
 		"ingress class, other controller": {ingClass, "spec: {controller: a.b/d}", "spec: {controller: a.b/c}", "spec.controller: Invalid value"},
 
 		"revision":           {revision, "{revision: 1, data: {a: b}}", "", ""},

@@ -28,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/event"
 	"monopod.dev/monopod/internal/apiserver/registry/ingress"
 	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
+	"monopod.dev/monopod/internal/apiserver/registry/ipaddress"
 	"monopod.dev/monopod/internal/apiserver/registry/lease"
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
@@ -42,6 +43,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
+	"monopod.dev/monopod/internal/apiserver/registry/servicecidr"
 	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 )
 
@@ -141,6 +143,12 @@ func TestTables(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "x", CreationTimestamp: born, Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
 			Spec:       networkingv1.IngressClassSpec{Controller: "a.b/c", Parameters: &networkingv1.IngressClassParametersReference{APIGroup: &group, Kind: "Settings", Name: "s"}},
 		}, false, "NAME|CONTROLLER|PARAMETERS|AGE\nx (default)|a.b/c|Settings.example.com/s|3h"},
+		{"address", ipaddress.Resource().Table(), &networkingv1.IPAddress{ObjectMeta: meta, Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "a", Name: "b"}}}, false,
+			"NAME|PARENTREF|AGE\nx|services/a/b|3h"},
+		{"address of another group", ipaddress.Resource().Table(), &networkingv1.IPAddress{ObjectMeta: meta, Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Group: "e.f", Resource: "Gates", Name: "b"}}}, false,
+			"NAME|PARENTREF|AGE\nx|gates.e.f/b|3h"},
+		{"range", servicecidr.Resource().Table(), &networkingv1.ServiceCIDR{ObjectMeta: meta, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.1.0.0/24", "fd00::/64"}}}, false,
+			"NAME|CIDRS|AGE\nx|10.1.0.0/24,fd00::/64|3h"},
 		{"priority class", priorityclass.Resource().Table(), &schedulingv1.PriorityClass{ObjectMeta: meta, Value: 7, GlobalDefault: true, PreemptionPolicy: &never}, false,
 			"NAME|VALUE|GLOBAL-DEFAULT|AGE|PREEMPTIONPOLICY\nx|7|true|3h|Never"},
 		{"runtime class", runtimeclass.Resource().Table(), &nodev1.RuntimeClass{ObjectMeta: meta, Handler: "runc"}, false, "NAME|HANDLER|AGE\nx|runc|3h"},

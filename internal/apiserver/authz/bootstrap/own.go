@@ -22,7 +22,7 @@ func (p *Policy) own() {
 		"certificate-controller", "clusterrole-aggregation-controller", "cronjob-controller", "daemon-set-controller", "deployment-controller",
 		"disruption-controller", "endpoint-controller", "endpointslice-controller", "endpointslicemirroring-controller", "generic-garbage-collector",
 		"horizontal-pod-autoscaler", "job-controller", "namespace-controller", "node-controller", "pod-garbage-collector", "replicaset-controller",
-		"replication-controller", "root-ca-cert-publisher", "service-account-controller", "statefulset-controller", "ttl-after-finished-controller",
+		"replication-controller", "root-ca-cert-publisher", "service-account-controller", "service-cidrs-controller", "statefulset-controller", "ttl-after-finished-controller",
 	} {
 		bind(prefix+controller+name, controller+name)
 	}

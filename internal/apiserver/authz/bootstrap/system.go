@@ -179,8 +179,12 @@ func (p *Policy) controllers() {
 			on("get list watch create update delete patch", "apps", "controllerrevisions"),
 			on("get list watch create update delete", core, "persistentvolumeclaims"), tell(),
 		},
-		"root-ca-cert-publisher":        {on("create update", core, "configmaps"), tell()},
-		"service-account-controller":    {on("create", core, "serviceaccounts"), tell()},
+		"root-ca-cert-publisher":     {on("create update", core, "configmaps"), tell()},
+		"service-account-controller": {on("create", core, "serviceaccounts"), tell()},
+		"service-cidrs-controller": {
+			on(readUpdate, "networking.k8s.io", "servicecidrs"), on("patch update", "networking.k8s.io", "servicecidrs/finalizers servicecidrs/status"),
+			on(read, "networking.k8s.io", "ipaddresses"), tell(),
+		},
 		"ttl-after-finished-controller": {on("get list watch delete", "batch", "jobs"), tell()},
 	} {
 		p.clusterRole(controller+name, nil, rules...)

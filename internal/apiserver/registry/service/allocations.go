@@ -11,44 +11,52 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"monopod.dev/monopod/internal/apiserver/registry/service/alloc"
 )
 
-// Allocations says which service has which addresses and node ports. It is made anew from the stored services at each start, before the first change of
-// a service: they are the only durable state.
+// Allocations says which service has which addresses and node ports. Of an address there is an IPAddress, which is made before the service is stored and deleted
+// after the service is gone: it is what gives the address to one service only. Of node ports the stored services are the only durable state, from which it
+// is made anew at each start, before the first change of a service.
 type Allocations struct {
 	families  []corev1.IPFamily
-	addresses map[corev1.IPFamily]*alloc.Pool[netip.Addr]
-	ranges    map[corev1.IPFamily]netip.Prefix
+	addresses *alloc.Book
+	// ranges are those that services have by the configuration.
+	ranges map[corev1.IPFamily]netip.Prefix
 	// first is the address of the service kubernetes, by family.
 	first map[corev1.IPFamily]netip.Addr
 	ports *alloc.Pool[uint16]
 	// portRange is as messages have it.
 	portRange string
+	shared    bool
 	log       *slog.Logger
 	store     *genericregistry.Store
-	// lock is Share's; nil: nobody else gives anything out.
+	storages  *Storages
+	// lock is Share's; nil: nobody else gives node ports out.
 	lock func(context.Context) (unlock func(), err error)
 
-	mu     sync.Mutex
-	filled bool
-	// doubt: a request ended without its outcome being known, the last one at this time.
+	// filling has Fill once at a time, ranging what lists ranges.
+	filling, ranging sync.Mutex
+	// filled is closed when it is known who has what. at are the versions of the store at which that was, from which what has changed is followed; they are
+	// written before that.
+	filled chan struct{}
+	at     versions
+
+	mu sync.Mutex
+	// doubt: a request ended without its outcome being known, or there is what nobody may have; the last time that this was so.
 	doubt time.Time
 }
 
 // NewAllocations makes Allocations of which nothing is given out yet.
 func NewAllocations(cfg Config, log *slog.Logger) (*Allocations, error) {
 	a := &Allocations{
-		addresses: map[corev1.IPFamily]*alloc.Pool[netip.Addr]{}, ranges: map[corev1.IPFamily]netip.Prefix{}, first: map[corev1.IPFamily]netip.Addr{},
-		ports: alloc.New(alloc.Ports(cfg.FirstNodePort, cfg.LastNodePort)), portRange: fmt.Sprintf("%d-%d", cfg.FirstNodePort, cfg.LastNodePort), log: log,
+		addresses: alloc.NewBook(), ranges: map[corev1.IPFamily]netip.Prefix{}, first: map[corev1.IPFamily]netip.Addr{}, filled: make(chan struct{}),
+		ports: alloc.New(alloc.Ports(cfg.FirstNodePort, cfg.LastNodePort)), portRange: fmt.Sprintf("%d-%d", cfg.FirstNodePort, cfg.LastNodePort), shared: cfg.Shared, log: log,
 	}
 	for _, prefix := range cfg.Ranges {
 		values, err := alloc.Addresses(prefix)
@@ -56,17 +64,20 @@ func NewAllocations(cfg Config, log *slog.Logger) (*Allocations, error) {
 			return nil, err
 		}
 		family := familyOf(prefix.Addr().String())
-		if a.addresses[family] != nil {
+		if a.ranges[family].IsValid() {
 			return nil, fmt.Errorf("two ranges of services' addresses are of the family %s: use one of each", family)
 		}
 		a.families = append(a.families, family)
-		a.addresses[family], a.ranges[family], a.first[family] = alloc.New(values), prefix, values.At(0)
+		a.ranges[family], a.first[family] = prefix, values.At(0)
 	}
 	if len(a.families) == 0 {
 		return nil, errors.New("services have no range of addresses: name one, such as 10.43.0.0/16")
 	}
 	return a, nil
 }
+
+// Use says where IPAddresses and ServiceCIDRs are kept. It is called before anything else.
+func (a *Allocations) Use(storages Storages) { a.storages = &storages }
 
 // First are the first addresses of the ranges, those of the service kubernetes.
 func (a *Allocations) First() (all []netip.Addr) {
@@ -76,10 +87,10 @@ func (a *Allocations) First() (all []netip.Addr) {
 	return all
 }
 
-// Share has this process change services only while it has the lock of all who give out the same addresses and ports. It is called before the first change.
+// Share has this process change services only while it has the lock of all who give out the same node ports. It is called before the first change.
 func (a *Allocations) Share(lock func(context.Context) (unlock func(), err error)) { a.lock = lock }
 
-// alone takes the lock, and notes what services have got and lost by others meanwhile.
+// alone takes the lock, and notes which node ports services have got and lost by others meanwhile.
 func (a *Allocations) alone(ctx context.Context) (unlock func(), err error) {
 	if a.lock == nil {
 		return func() {}, nil
@@ -87,135 +98,32 @@ func (a *Allocations) alone(ctx context.Context) (unlock func(), err error) {
 	if unlock, err = a.lock(ctx); err != nil {
 		return nil, err
 	}
-	h, err := a.stored(ctx, "")
+	clock := a.ports.Clock()
+	services, err := a.listServices(ctx, "")
 	if err != nil {
 		unlock()
 		return nil, err
 	}
+	ports := portOwners(services)
 	a.mu.Lock()
 	certain := a.doubt.IsZero()
 	a.mu.Unlock()
-	for f, pool := range a.addresses {
-		if certain { // else a service may yet come to be stored
-			pool.Settle(pool.Clock(), h.addresses[f])
-		}
-		pool.Fill(h.addresses[f])
+	if certain { // else a service may yet come to be stored
+		a.ports.Settle(clock, ports)
 	}
-	if certain {
-		a.ports.Settle(a.ports.Clock(), h.ports)
-	}
-	a.ports.Fill(h.ports)
+	a.ports.Fill(ports)
 	return unlock, nil
 }
 
-// held are the values of services by their owners.
-type held struct {
-	addresses map[corev1.IPFamily]map[netip.Addr]string
-	ports     map[uint16]string
-}
-
-// stored lists what the stored services have: with an empty version as the store has it now, with "0" as its cache does.
-func (a *Allocations) stored(ctx context.Context, resourceVersion string) (held, error) {
-	ctx = genericrequest.WithNamespace(ctx, "")
-	list, err := a.store.List(ctx, &metainternalversion.ListOptions{ResourceVersion: resourceVersion})
-	if err != nil {
-		return held{}, fmt.Errorf("list the services: %w", err)
-	}
-	h := held{addresses: map[corev1.IPFamily]map[netip.Addr]string{}, ports: map[uint16]string{}}
-	for _, f := range a.families {
-		h.addresses[f] = map[netip.Addr]string{}
-	}
-	all := list.(*corev1.ServiceList).Items
-	for i := range all {
-		owner := string(all[i].UID)
-		for _, ip := range addressesOf(&all[i]) {
-			if in := h.addresses[familyOf(ip.String())]; in != nil {
-				if in[ip] != "" {
-					a.log.Error("two services have one address; delete one of them and make it anew", "address", ip, "namespace", all[i].Namespace, "service", all[i].Name)
-				}
-				in[ip] = owner
-			}
-		}
-		for _, port := range portsOf(&all[i]) {
-			h.ports[port] = owner
+// portOwners are the services that have node ports, by these.
+func portOwners(services []corev1.Service) map[uint16]string {
+	owners := map[uint16]string{}
+	for i := range services {
+		for _, p := range portsOf(&services[i]) {
+			owners[p] = string(services[i].UID)
 		}
 	}
-	return h, nil
-}
-
-// fill notes what the stored services have, once.
-func (a *Allocations) fill(ctx context.Context) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.filled {
-		return nil
-	}
-	// The cache has what was there before this process began, and no service changes before this.
-	h, err := a.stored(ctx, "0")
-	if err != nil {
-		return err
-	}
-	for f, pool := range a.addresses {
-		pool.Fill(h.addresses[f])
-	}
-	a.ports.Fill(h.ports)
-	a.filled = true
-	return nil
-}
-
-const (
-	// doubtTime is after which a request whose outcome is not known has had one: the store's own time limits are seconds.
-	doubtTime      = time.Minute
-	settleInterval = 30 * time.Second
-)
-
-// Run takes back, until ctx ends, what services were to get that were not stored in the end.
-func (a *Allocations) Run(ctx context.Context) {
-	ticker := time.NewTicker(settleInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		a.mu.Lock()
-		due := !a.doubt.IsZero() && time.Since(a.doubt) > doubtTime
-		if due {
-			a.doubt = time.Time{}
-		}
-		a.mu.Unlock()
-		if !due {
-			continue
-		}
-		if err := a.settle(ctx); err != nil && ctx.Err() == nil {
-			a.log.Warn("addresses of services that may be free again stay taken for now", "error", err)
-			a.inDoubt()
-		}
-	}
-}
-
-func (a *Allocations) inDoubt() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.doubt = time.Now()
-}
-
-func (a *Allocations) settle(ctx context.Context) error {
-	at := map[corev1.IPFamily]uint64{}
-	for f, pool := range a.addresses {
-		at[f] = pool.Clock()
-	}
-	ports := a.ports.Clock()
-	h, err := a.stored(ctx, "")
-	if err != nil {
-		return err
-	}
-	for f, pool := range a.addresses {
-		pool.Settle(at[f], h.addresses[f])
-	}
-	a.ports.Settle(ports, h.ports)
-	return nil
+	return owners
 }
 
 // beginCreate is the store's hook: what a new service gets is claimed before it is stored.
@@ -246,15 +154,14 @@ func (a *Allocations) release(had, has *corev1.Service) {
 			keptPorts[p] = true
 		}
 	}
-	owner := string(had.UID)
 	for _, ip := range addressesOf(had) {
-		if pool := a.addresses[familyOf(ip.String())]; pool != nil && !kept[ip] {
-			pool.Release(owner, ip)
+		if !kept[ip] {
+			a.giveBack(ip, parentOf(had))
 		}
 	}
 	for _, p := range portsOf(had) {
 		if !keptPorts[p] {
-			a.ports.Release(owner, p)
+			a.ports.Release(string(had.UID), p)
 		}
 	}
 }
@@ -278,7 +185,15 @@ func (a *Allocations) begin(ctx context.Context, s, old *corev1.Service) (generi
 		// What is wrong as it stands is told by the rules, and gets nothing.
 		if errs = validate(s); len(errs) > 0 {
 			errs = nil
-		} else if errs = append(a.claimAddresses(t, s), a.claimPorts(t, s)...); len(errs) == 0 {
+		} else if errs = a.claimPorts(t, s); len(errs) == 0 {
+			// An address is an object in the store: it comes last, when nothing else is in the way.
+			var err error
+			if errs, err = a.claimAddresses(ctx, t, s, old); err != nil {
+				t.drop()
+				return nil, err
+			}
+		}
+		if len(errs) == 0 {
 			t.had, t.has = old, s
 		}
 	}
@@ -289,42 +204,55 @@ func (a *Allocations) begin(ctx context.Context, s, old *corev1.Service) (generi
 	return func(context.Context, bool) {}, nil // the end of the request finishes it
 }
 
-func (a *Allocations) claimAddresses(t *transaction, s *corev1.Service) (errs field.ErrorList) {
+// claimAddresses gives a service the addresses that it has not yet. An error is that of the store.
+func (a *Allocations) claimAddresses(ctx context.Context, t *transaction, s, old *corev1.Service) (errs field.ErrorList, failed error) {
 	if !needsClusterIP(s) || isHeadless(s) {
-		return nil
+		return nil, nil
+	}
+	had := map[netip.Addr]bool{}
+	if old != nil {
+		for _, ip := range addressesOf(old) {
+			had[ip] = true
+		}
 	}
 	at := field.NewPath("spec", "clusterIPs")
 	for i, family := range s.Spec.IPFamilies {
-		pool := a.addresses[family]
-		var claim *alloc.Claim[netip.Addr]
+		var address netip.Addr
 		var err error
 		named := i < len(s.Spec.ClusterIPs)
 		if named {
-			claim, err = pool.Take(t.owner, netip.MustParseAddr(s.Spec.ClusterIPs[i])) // validated
+			if address = netip.MustParseAddr(s.Spec.ClusterIPs[i]); had[address] { // validated
+				continue
+			}
+			err = a.take(ctx, t, s, address)
 		} else {
-			claim, err = pool.Next(t.owner)
+			address, err = a.next(ctx, t, s, family)
+		}
+		ranges := a.addresses.Ranges(family == corev1.IPv4Protocol)
+		if ranges == "" {
+			ranges = "a ServiceCIDR that is ready, of which there is none of " + string(family)
 		}
 		switch {
 		case errors.Is(err, alloc.ErrOutside):
-			err = fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", s.Spec.ClusterIPs[i], a.ranges[family])
+			err = fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", address, ranges)
 		case errors.Is(err, alloc.ErrTaken):
 			err = errors.New("provided IP is already allocated")
+		case errors.Is(err, alloc.ErrFull):
+		case err != nil:
+			return nil, err
 		}
 		if err != nil && !named {
-			return append(errs, field.InternalError(at, fmt.Errorf("failed to allocate a serviceIP of %s: %w; delete services or use a larger range", a.ranges[family], err)))
+			return append(errs, field.InternalError(at, fmt.Errorf("failed to allocate a serviceIP of %s: %w; delete services or add a ServiceCIDR", ranges, err))), nil
 		}
 		if err != nil {
-			return append(errs, field.Invalid(at, s.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: %v", s.Spec.ClusterIPs[i], err)))
-		}
-		if claim != nil {
-			t.claims = append(t.claims, claim)
+			return append(errs, field.Invalid(at, s.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: %v", address, err))), nil
 		}
 		if !named {
-			s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, claim.Value.String())
+			s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, address.String())
 		}
 	}
 	s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
-	return errs
+	return errs, nil
 }
 
 func (a *Allocations) claimPorts(t *transaction, s *corev1.Service) (errs field.ErrorList) {

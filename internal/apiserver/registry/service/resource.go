@@ -23,6 +23,8 @@ type Config struct {
 	Ranges []netip.Prefix
 	// FirstNodePort and LastNodePort are the range of their node ports.
 	FirstNodePort, LastNodePort uint16
+	// Shared: other processes give out addresses of the same store at the same time.
+	Shared bool
 }
 
 // Resource is the resource services.

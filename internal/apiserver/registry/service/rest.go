@@ -115,7 +115,7 @@ func transactionOf(ctx context.Context) *transaction {
 }
 
 func (r *REST) begin(ctx context.Context, name string, dryRun bool) (context.Context, *transaction, error) {
-	if err := r.given.fill(ctx); err != nil {
+	if err := r.given.Fill(ctx); err != nil {
 		return nil, nil, apierrors.NewInternalError(err)
 	}
 	t := &transaction{given: r.given, dryRun: dryRun, unlock: func() {}}

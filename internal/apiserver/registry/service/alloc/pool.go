@@ -1,4 +1,4 @@
-// Package alloc gives out what two services must never have at once: addresses of a range, and ports.
+// Package alloc gives out what two services must never have at once: addresses (Book), and ports (Pool).
 //
 // A Pool is no durable state: it says in memory who has what according to the stored services, and is filled from them (Pool.Fill). What a service
 // is to get is claimed first, then the service is stored, and only then is the claim committed, or dropped when it is certain that nothing was stored. So
@@ -7,7 +7,6 @@ package alloc
 
 import (
 	"errors"
-	"math/rand/v2"
 	"sync"
 )
 
@@ -75,16 +74,8 @@ func (p *Pool[K]) Next(owner string) (*Claim[K], error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, band := range [][2]int{{p.values.Static, p.values.Size}, {0, p.values.Static}} {
-		n := band[1] - band[0]
-		if n <= 0 {
-			continue
-		}
-		// From a random place on, so that what was given back is not given out again at once: others may still send to it.
-		from := rand.IntN(n) //nolint:gosec // nothing is secret about it
-		for i := range n {
-			if value := p.values.At(band[0] + (from+i)%n); p.holders[value] == nil {
-				return p.claim(owner, value), nil
-			}
+		if value, ok := search(p.values.At, band[0], band[1], func(v K) bool { return p.holders[v] == nil }); ok {
+			return p.claim(owner, value), nil
 		}
 	}
 	return nil, ErrFull

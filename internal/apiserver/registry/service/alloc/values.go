@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// The limits of ranges of addresses. One of IPv6 that is larger is taken for its first addresses: nobody has more services.
+// The limits of ranges of addresses. Of a larger one the first addresses are given out: nobody has more services.
 const (
 	maxBits  = 20
 	minCount = 8
@@ -18,21 +18,30 @@ func Addresses(prefix netip.Prefix) (Values[netip.Addr], error) {
 	if !prefix.IsValid() || prefix.Masked() != prefix || prefix.Addr().Is4In6() {
 		return Values[netip.Addr]{}, fmt.Errorf("the range of services' addresses %s is none: use one such as 10.43.0.0/16", prefix)
 	}
-	bits := prefix.Addr().BitLen() - prefix.Bits()
-	if bits > maxBits && prefix.Addr().Is4() {
+	if bits := prefix.Addr().BitLen() - prefix.Bits(); bits > maxBits && prefix.Addr().Is4() {
 		return Values[netip.Addr]{}, fmt.Errorf("the range of services' addresses %s is too large: use a /%d or smaller", prefix, prefix.Addr().BitLen()-maxBits)
 	}
-	size := 1<<min(bits, maxBits) - 1
-	if prefix.Addr().Is4() {
-		size--
-	}
-	if size < minCount {
+	v := values(prefix)
+	if v.Size < minCount {
 		return Values[netip.Addr]{}, fmt.Errorf("the range of services' addresses %s is too small: use a /%d or larger", prefix, prefix.Addr().BitLen()-4)
 	}
-	values := Values[netip.Addr]{Size: size, Static: staticAddresses(size), At: func(place int) netip.Addr { return plus(prefix.Addr(), place+1) }}
-	first, last := values.At(0), values.At(size-1)
-	values.Has = func(a netip.Addr) bool { return a.Compare(first) >= 0 && a.Compare(last) <= 0 }
-	return values, nil
+	return v, nil
+}
+
+// values are those of any range. Of a very large one the first are given out; who names another one has it.
+func values(prefix netip.Prefix) Values[netip.Addr] {
+	bits := prefix.Addr().BitLen() - prefix.Bits()
+	size, last := 1<<min(bits, maxBits)-1, netip.Addr{}
+	if prefix.Addr().Is4() {
+		last = plus(prefix.Addr(), 1<<bits-1)
+		if bits <= maxBits {
+			size = max(size-1, 0)
+		}
+	}
+	return Values[netip.Addr]{
+		Size: size, Static: staticAddresses(size), At: func(place int) netip.Addr { return plus(prefix.Addr(), place+1) },
+		Has: func(a netip.Addr) bool { return prefix.Contains(a) && a != prefix.Addr() && a != last },
+	}
 }
 
 // plus is the address that is n after a.

@@ -1,0 +1,268 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/test/harness"
+)
+
+// outsideNode is a node of both families with another machine beside it: a network namespace at the other end of a link.
+type outsideNode struct {
+	*serviceNode
+	// at are the node's addresses on that link, by family, other are the other machine's.
+	at, other map[string]netip.Addr
+	netns     string
+	// args are those of each start.
+	args []string
+}
+
+const v4, v6 = "IPv4", "IPv6"
+
+func bothFamilies() []string { return []string{v4, v6} }
+
+func startOutsideNode(t *testing.T) *outsideNode {
+	t.Helper()
+	n := &outsideNode{serviceNode: &serviceNode{t: t}, at: map[string]netip.Addr{}, other: map[string]netip.Addr{}}
+	n.Node = harness.NewNode(t, harness.Options{})
+	// All its ranges follow from that of its pods, which nobody else has.
+	pods := netip.MustParsePrefix(n.PodCIDR).Addr().As4()
+	link := netip.AddrFrom4([4]byte{10, pods[1] + 16, pods[2], 1})
+	six := func(kind byte, last byte) netip.Addr {
+		return netip.AddrFrom16([16]byte{0xfd, 0x6d, 0x70, kind, pods[1], pods[2], 0, 0, 0, 0, 0, 0, 0, 0, 0, last})
+	}
+	n.at[v4], n.other[v4], n.at[v6], n.other[v6] = link, link.Next(), six(3, 1), six(3, 2)
+
+	n.netns = filepath.Join(t.TempDir(), "net")
+	harness.PinNetNS(t, n.netns)
+	ns, err := os.Open(n.netns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	name := fmt.Sprintf("mpo%dx%d", pods[1], pods[2])
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns.Fd()))}
+	if err := netlink.LinkAdd(veth); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
+	up := func(link string, addresses map[string]netip.Addr) error {
+		l, err := netlink.LinkByName(link)
+		if err != nil {
+			return err
+		}
+		for _, a := range addresses {
+			bits := 24
+			if a.Is6() {
+				bits = 64
+			}
+			if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())}, Flags: unix.IFA_F_NODAD}); err != nil {
+				return err
+			}
+		}
+		return netlink.LinkSetUp(l)
+	}
+	if err := up(name, n.at); err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.InNetNS(n.netns, func() error { return up("eth0", n.other) }); err != nil {
+		t.Fatal(err)
+	}
+	n.args = []string{"--pod-cidr", "", "--pod-cidrs", n.PodCIDR + "," + netip.PrefixFrom(six(1, 0), 64).String(),
+		"--service-cidr", n.ServiceCIDR + "," + netip.PrefixFrom(six(2, 0), 112).String(), "--node-ip", n.at[v4].String() + "," + n.at[v6].String(),
+		"--agent-address", n.at[v4].String()}
+	n.Start(n.args...)
+	return n
+}
+
+// outside asks from the other machine.
+func (n *outsideNode) outside(protocol, address, port string) (answer string) {
+	n.t.Helper()
+	err := harness.InNetNS(n.netns, func() (err error) {
+		answer, err = askEcho(protocol, net.JoinHostPort(address, port))
+		return err
+	})
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return answer
+}
+
+// soon waits until somebody is answered by a pod of the deployment web, who sees him as he is.
+func (n *outsideNode) soon(what string, as netip.Addr, ask func() string) {
+	n.t.Helper()
+	harness.Eventually(n.t, what, func() (bool, string) {
+		got := ask()
+		fields := strings.Fields(got)
+		return len(fields) == 2 && strings.HasPrefix(fields[0], "web-") && fields[1] == as.String(), got
+	})
+}
+
+// addresses are those of an object by their families.
+func (n *outsideNode) addresses(what, path string) map[string]string {
+	n.t.Helper()
+	all := map[string]string{}
+	for _, a := range strings.Fields(n.get(what, path)) {
+		if ip := netip.MustParseAddr(a); ip.Is4() {
+			all[v4] = a
+		} else {
+			all[v6] = a
+		}
+	}
+	return all
+}
+
+func (n *outsideNode) balancer(name, app string, port int) {
+	n.t.Helper()
+	n.Apply(fmt.Sprintf(`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": %q}, "spec": {"type": "LoadBalancer", "ipFamilyPolicy": "RequireDualStack",
+		"selector": {"app": %q}, "ports": [{"port": %d, "targetPort": 8080}]}}`, name, app, port))
+}
+
+// TestFromOutside: a deployment behind a load balancer is reached from another machine at the node's addresses, and policies hold for whoever comes by a
+// service, from wherever.
+func TestFromOutside(t *testing.T) {
+	n := startOutsideNode(t)
+	const image = "localhost/test/echo:1"
+	n.LoadImage(harness.Archive(t, image, thisProgram))
+	n.Apply(fmt.Sprintf(`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+		"template": {"metadata": {"labels": {"app": "web"}}, "spec": {"terminationGracePeriodSeconds": 1,
+			"containers": [{"name": "c", "image": %q, "imagePullPolicy": "Never", "env": [{"name": %q, "value": "true"}]}]}}}}`, image, echoEnv))
+	for _, name := range []string{"friend", "stranger"} {
+		n.Apply(fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": %q, "labels": {"role": %q}}, "spec": {"terminationGracePeriodSeconds": 1,
+			"containers": [{"name": "c", "image": %q, "imagePullPolicy": "Never", "args": ["wait"], "env": [{"name": %q, "value": "true"}]}]}}`, name, name, image, echoEnv))
+	}
+	n.balancer("web", "web", 80)
+	n.Kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+	n.Kubectl("wait", "--for=condition=Ready", "pod/friend", "pod/stranger", "--timeout=60s")
+	t.Run("load balancer", n.testBalancer)
+	t.Run("policies", n.testPolicies)
+}
+
+func (n *outsideNode) testBalancer(t *testing.T) {
+	ingress := func(name string) string { return n.get("svc/"+name, ".status.loadBalancer.ingress[*].ip") }
+	both := n.at[v4].String() + " " + n.at[v6].String()
+	has := func(name, want string) {
+		t.Helper()
+		harness.Eventually(t, fmt.Sprintf("%s is at %q", name, want), func() (bool, string) {
+			got := ingress(name)
+			return got == want, got
+		})
+	}
+	has("web", both)
+	for _, family := range bothFamilies() {
+		n.soon(family+" from outside", n.other[family], func() string { return n.outside("tcp", n.at[family].String(), "80") })
+	}
+	// Another service's port, and one that a process of the machine listens at.
+	l, err := net.Listen("tcp", net.JoinHostPort(n.at[v4].String(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	n.balancer("second", "web", 80)
+	n.balancer("listened", "web", port)
+	refused := func(name, who string) {
+		t.Helper()
+		harness.Eventually(t, name+" is told who has its port", func() (bool, string) {
+			got := n.get("svc/"+name, `.status.conditions[?(@.type=="LoadBalancerPortsError")].message`)
+			return strings.Contains(got, who) && ingress(name) == "", got
+		})
+	}
+	refused("second", "port 80/TCP of the nodes is in use: by service default/web")
+	refused("listened", fmt.Sprintf("port %d/TCP of the nodes is in use: by ", port))
+	n.Kill()
+	for _, family := range bothFamilies() {
+		if got := n.outside("tcp", n.at[family].String(), "80"); strings.HasPrefix(got, "error") {
+			t.Errorf("%s, without monopod: %s", family, got)
+		}
+	}
+	n.Start(n.args...)
+	l.Close()
+	n.Kubectl("delete", "svc", "web")
+	has("second", both)
+	has("listened", both)
+	n.soon("the heir of the port, from outside", n.other[v4], func() string { return n.outside("tcp", n.at[v4].String(), "80") })
+	n.soon("the port that was free again, from outside", n.other[v6], func() string { return n.outside("tcp", n.at[v6].String(), fmt.Sprint(port)) })
+	n.Kubectl("delete", "svc", "second", "listened")
+}
+
+func (n *outsideNode) testPolicies(t *testing.T) {
+	n.Apply(`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "in"}, "spec": {"type": "NodePort", "ipFamilyPolicy": "RequireDualStack",
+		"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}}`)
+	cluster, nodePort := n.addresses("svc/in", ".spec.clusterIPs[*]"), n.get("svc/in", ".spec.ports[0].nodePort")
+	friend := n.addresses("pod/friend", ".status.podIPs[*].ip")
+	stranger := n.addresses("pod/stranger", ".status.podIPs[*].ip")
+	policy := func(name, spec string) {
+		t.Helper()
+		n.Apply(fmt.Sprintf(`{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": %q}, "spec": %s}`, name, spec))
+	}
+	// each says who is answered, by the service's address and by the node's port; the others are not.
+	each := func(when string, friends, strangers, outside bool) {
+		t.Helper()
+		type asked struct {
+			who  string
+			as   string
+			want bool
+			ask  func() string
+		}
+		var all []asked
+		for _, f := range bothFamilies() {
+			for _, to := range []struct{ address, port string }{{cluster[f], "80"}, {n.at[f].String(), nodePort}} {
+				all = append(all,
+					asked{"friend", friend[f], friends, func() string { return n.from("friend", "tcp", to.address, to.port) }},
+					asked{"stranger", stranger[f], strangers, func() string { return n.from("stranger", "tcp", to.address, to.port) }})
+			}
+			all = append(all, asked{"outside", n.other[f].String(), outside, func() string { return n.outside("tcp", n.at[f].String(), nodePort) }})
+		}
+		harness.Eventually(t, when, func() (bool, string) {
+			wrong := make([]string, len(all))
+			var asking sync.WaitGroup // who is not answered waits
+			for i, a := range all {
+				asking.Go(func() {
+					got := a.ask()
+					fields := strings.Fields(got)
+					if a.want && (len(fields) != 2 || !strings.HasPrefix(fields[0], "web-") || fields[1] != a.as) || !a.want && !strings.HasPrefix(got, "error") {
+						wrong[i] = fmt.Sprintf("%s (%s, answered: %v): %s", a.who, a.as, a.want, got)
+					}
+				})
+			}
+			asking.Wait()
+			seen := strings.TrimSpace(strings.Join(wrong, "\n"))
+			return seen == "", seen
+		})
+	}
+	each("without policies", true, true, true)
+	policy("in", `{"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [{"from": [{"podSelector": {"matchLabels": {"role": "friend"}}}], "ports": [{"port": 8080}]}]}`)
+	each("pods by their labels", true, false, false)
+	// The port is the pod's, and not the service's.
+	policy("in", `{"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [{"from": [{"podSelector": {"matchLabels": {"role": "friend"}}}], "ports": [{"port": 80}]}]}`)
+	each("another port", false, false, false)
+	policy("in", fmt.Sprintf(`{"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [{"from": [{"ipBlock": {"cidr": "%s/32"}}, {"ipBlock": {"cidr": "%s/128"}}]}]}`, n.other[v4], n.other[v6]))
+	each("another machine by its address", false, false, true)
+	n.Kill()
+	n.Start(n.args...)
+	each("after kill -9", false, false, true)
+	n.Kubectl("delete", "netpol", "in")
+
+	// What a pod sends to a service is for who is behind it.
+	policy("out", `{"podSelector": {"matchLabels": {"role": "friend"}}, "policyTypes": ["Egress"], "egress": [{"to": [{"podSelector": {"matchLabels": {"app": "web"}}}], "ports": [{"port": 8080}]}]}`)
+	each("egress to who is behind a service", true, true, true)
+	policy("out", fmt.Sprintf(`{"podSelector": {"matchLabels": {"role": "friend"}}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": {"cidr": "%s/32"}}, {"ipBlock": {"cidr": "%s/128"}}]}]}`, cluster[v4], cluster[v6]))
+	each("egress to the service's own address", false, true, true)
+	// Names are answered by the node itself, which a pod always reaches.
+	policy("out", `{"podSelector": {"matchLabels": {"role": "friend"}}, "policyTypes": ["Egress"]}`)
+	each("no egress at all", false, true, true)
+	if got := strings.Fields(n.Kubectl("exec", "friend", "--", "/program", "ask", "dns", "in.default.svc.cluster.local")); !slices.Contains(got, cluster[v4]) || !slices.Contains(got, cluster[v6]) {
+		t.Errorf("the service's name is %q, want %v", got, cluster)
+	}
+}

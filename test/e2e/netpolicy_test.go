@@ -32,6 +32,12 @@ type talker struct {
 // talk makes a pod of a namespace that sleeps, and finds its network namespace.
 func talk(t *testing.T, n *harness.Node, namespace, name, labels, script string) *talker {
 	t.Helper()
+	return talkOn(t, n, n, namespace, name, labels, script)
+}
+
+// talkOn is talk for a pod of a runtime that is another process.
+func talkOn(t *testing.T, n, rt *harness.Node, namespace, name, labels, script string) *talker {
+	t.Helper()
 	if script == "" {
 		script = "exec sleep 1d"
 	}
@@ -40,7 +46,7 @@ func talk(t *testing.T, n *harness.Node, namespace, name, labels, script string)
 		name, namespace, labels, busybox, script))
 	n.Kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
 	ip := netip.MustParseAddr(n.Kubectl("-n", namespace, "get", "pod", name, "-o", "jsonpath={.status.podIP}"))
-	all, err := filepath.Glob(filepath.Join(n.Dir, "run", "sandboxes", "*", "ns", "net"))
+	all, err := filepath.Glob(filepath.Join(rt.Dir, "run", "sandboxes", "*", "ns", "net"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +66,7 @@ func talk(t *testing.T, n *harness.Node, namespace, name, labels, script string)
 		}
 	}
 	if p.netns == "" {
-		t.Fatalf("no namespace below %s has the address %s of pod %s", n.Dir, ip, name)
+		t.Fatalf("no namespace below %s has the address %s of pod %s", rt.Dir, ip, name)
 	}
 	return p
 }

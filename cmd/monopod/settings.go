@@ -316,7 +316,7 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.CNI.ConfDir })},
 	{"cni-bin-dirs", "DIR,...", "plugins of CNI, the first folder that has one wins (default /opt/cni/bin,/usr/lib/cni)", roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.CNI.BinDirs })},
-	{"bridge", "NAME", "name of the pods' bridge (default monopod0)", roleRuntime,
+	{"bridge", "NAME", "name of the pods' bridge (default monopod0)", roleRuntime | roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Bridge })},
 	{"pod-cidrs", "PREFIX,...", "ranges of pod addresses, IPv4 and IPv6 (default 10.61.0.0/16 and, with IPv6, a unique local /64)", roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.PodCIDRs })},

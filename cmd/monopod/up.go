@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
@@ -53,27 +54,40 @@ func newRuntimeCommand() *cobra.Command {
 		Use:   "runtime",
 		Short: "Run the CRI runtime alone, for anybody's kubelet",
 		Long: `Serves CRI v1 (RuntimeService and ImageService) on a unix socket, for a kubelet's
---container-runtime-endpoint, for crictl, or for 'monopod node'. Containers keep running when it stops.`,
+--container-runtime-endpoint, for crictl, or for 'monopod node'. Containers keep running when it stops.
+
+With --kubeconfig it enforces the network policies of that API server for pods on the built-in bridge.`,
 		Example: `  monopod runtime
   crictl --runtime-endpoint unix:///run/monopod/cri.sock pods`,
 		Args: noArgs,
 	}
 	cfg := addConfiguration(cmd, roleRuntime)
 	cfg.ephemeral = ephemeralFlag(cmd)
+	kubeconfig := cmd.Flags().String("kubeconfig", "", "`FILE` that says where the API server is whose network policies are enforced, and who does it (default: none are)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
 			return err
 		}
-		if err := preflight(cmd.Context(), c, roleRuntime); err != nil {
+		var places []probe.Place
+		if *kubeconfig != "" {
+			places = append(places, probe.Place{Name: "kubeconfig", Path: *kubeconfig, Flag: "--kubeconfig"})
+		}
+		if err := preflight(cmd.Context(), c, roleRuntime, places...); err != nil {
 			return err
+		}
+		var kube *rest.Config
+		if *kubeconfig != "" {
+			if kube, err = clientcmd.BuildConfigFromFlags("", *kubeconfig); err != nil {
+				return &usageError{fmt.Errorf("--kubeconfig %s: %w", *kubeconfig, err)}
+			}
 		}
 		o := options(c, *cfg.ephemeral)
 		o.OnReady = func() {
 			fmt.Printf("CRI v1 is served at unix://%s\n", c.Runtime.Socket)
 			notifyReady()
 		}
-		return node.Runtime(cmd.Context(), o)
+		return node.Runtime(cmd.Context(), o, kube)
 	}
 	return cmd
 }

@@ -86,7 +86,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	var rt *runtimeRole
 	start, startCtx := errgroup.WithContext(ctx)
 	start.Go(func() (err error) { api, err = o.newAPIServer(startCtx); return err })
-	start.Go(func() (err error) { rt, err = o.newRuntime(startCtx, true); return err })
+	start.Go(func() (err error) { rt, err = o.newRuntime(startCtx, true, true); return err })
 	start.Go(func() error { names.place(); return nil })
 	err = start.Wait()
 	names = o.usableDNS(ctx, names)
@@ -166,23 +166,26 @@ func (o *Options) runOnAPI(stages *stages, api *apiserver.Server, rt *runtimeRol
 			return parts.services.Run(ctx)
 		})
 	}
-	stages.run("network policies", rt.enforce(api))
+	stages.run("network policies", rt.enforce(api.Ready(), api.ControllersConfig()))
 }
 
-// Runtime runs the CRI runtime alone, for anybody's kubelet.
-func Runtime(ctx context.Context, o Options) (err error) {
+// Runtime runs the CRI runtime alone, for anybody's kubelet. kube is the API server whose network policies are enforced on the built-in bridge; nil: none are.
+func Runtime(ctx context.Context, o Options, kube *rest.Config) (err error) {
 	unlock, err := o.enter(partRuntime)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.leave(unlock)) }()
-	rt, err := o.newRuntime(ctx, false)
+	rt, err := o.newRuntime(ctx, false, kube != nil)
 	if err != nil {
 		return err
 	}
 	stages := newStages(ctx)
 	stages.run("admin", o.serveAdmin(facts{runtime: rt}))
 	stages.run("runtime", rt.run)
+	if kube != nil {
+		stages.run("network policies", rt.enforce(nil, kube))
+	}
 	stages.run("ready", func(ctx context.Context) error {
 		if await(ctx, rt.server.Ready()) {
 			o.ready(ctx)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
 
-	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/netpolicy"
 	"monopod.dev/monopod/internal/network"
@@ -56,13 +56,13 @@ func (o *Options) removePolicies(ctx context.Context) error {
 	return err
 }
 
-// enforce runs the role from when the API server is ready, if there is one.
-func (r *runtimeRole) enforce(api *apiserver.Server) func(context.Context) error {
+// enforce runs the role, if there is one, from when the API server is ready; nil: it is somebody else's, and is tried until it answers.
+func (r *runtimeRole) enforce(ready <-chan struct{}, kube *rest.Config) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if r.policies == nil || !await(ctx, api.Ready()) {
+		if r.policies == nil || ready != nil && !await(ctx, ready) {
 			<-ctx.Done()
 			return nil
 		}
-		return r.policies.Run(ctx, api.ControllersConfig())
+		return r.policies.Run(ctx, kube)
 	}
 }

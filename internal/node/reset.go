@@ -13,7 +13,7 @@ func Reset(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	rt, err := o.newRuntime(ctx, false)
+	rt, err := o.newRuntime(ctx, false, false)
 	if err != nil {
 		unlock()
 		return err

@@ -41,8 +41,9 @@ type runtimeRole struct {
 
 // newRuntime opens the stores, starts or finds the executor, and recovers what an earlier run has left.
 //
-// withAgent says that this process is the node's kubelet too, so that nobody else rotates logs.
-func (o *Options) newRuntime(ctx context.Context, withAgent bool) (_ *runtimeRole, err error) {
+// withAgent says that this process is the node's kubelet too, so that nobody else rotates logs. enforces says that it will know an API server, whose network
+// policies are to hold.
+func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *runtimeRole, err error) {
 	c := o.Config
 	r := &runtimeRole{}
 	defer func() {
@@ -77,9 +78,8 @@ func (o *Options) newRuntime(ctx context.Context, withAgent bool) (_ *runtimeRol
 	if err != nil {
 		return nil, err
 	}
-	// Only where the API server is in the same process pods and policies are known before a pod is connected.
 	var guard network.Guard
-	if r.policies, guard, err = o.newPolicies(ctx, withAgent); err != nil {
+	if r.policies, guard, err = o.newPolicies(ctx, enforces); err != nil {
 		return nil, err
 	}
 	socket := filepath.Join(c.RunDir, "executor.sock")

@@ -28,6 +28,12 @@ type talker struct {
 // talk makes a pod of a namespace that sleeps, and finds its network namespace.
 func talk(t *testing.T, n *harness.Node, namespace, name, labels, script string) *talker {
 	t.Helper()
+	return talkOn(t, n, n, namespace, name, labels, script)
+}
+
+// talkOn is talk for a pod of a runtime that is another process.
+func talkOn(t *testing.T, n, rt *harness.Node, namespace, name, labels, script string) *talker {
+	t.Helper()
 	if script == "" {
 		script = "exec sleep 1d"
 	}
@@ -36,7 +42,7 @@ func talk(t *testing.T, n *harness.Node, namespace, name, labels, script string)
 		name, namespace, labels, busybox, script))
 	n.Kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
 	ip := netip.MustParseAddr(n.Kubectl("-n", namespace, "get", "pod", name, "-o", "jsonpath={.status.podIP}"))
-	return &talker{n: n, t: t, namespace: namespace, pod: name, ip: ip, netns: n.PodNetNS(ip)}
+	return &talker{n: n, t: t, namespace: namespace, pod: name, ip: ip, netns: rt.PodNetNS(ip)}
 }
 
 func (p *talker) in(f func() error) {

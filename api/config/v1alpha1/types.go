@@ -279,7 +279,7 @@ type Network struct {
 	// ServiceProxy is auto (`monopod up` leads packets for services to their endpoints where the built-in bridge connects pods), enabled (it does whatever connects
 	// pods, and so does `monopod node`) or disabled. Default auto.
 	ServiceProxy string `json:"serviceProxy,omitempty"`
-	// NetworkPolicy is enabled (`monopod up` enforces network policies for pods on the bridge) or disabled. Default enabled.
+	// NetworkPolicy is enabled (`monopod up`, and a runtime that knows an API server, enforce network policies for pods on the bridge) or disabled. Default enabled.
 	NetworkPolicy string `json:"networkPolicy,omitempty"`
 }
 

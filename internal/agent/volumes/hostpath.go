@@ -1,7 +1,9 @@
 package volumes
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +17,14 @@ func hostPath(src *v1.HostPathVolumeSource) error {
 	}
 	switch kind {
 	case v1.HostPathUnset:
+		// What is not there becomes a directory, as with containerd and CRI-O, which make it themselves: manifests count on it. CRI's words are that a
+		// runtime refuses such a path, which ours does.
+		if _, err := os.Stat(src.Path); !errors.Is(err, fs.ErrNotExist) {
+			return nil // other faults are the runtime's to tell
+		}
+		if err := os.MkdirAll(src.Path, 0o755); err != nil {
+			return fmt.Errorf("hostPath %s: %w", src.Path, err)
+		}
 		return nil
 	case v1.HostPathDirectoryOrCreate:
 		if err := os.MkdirAll(src.Path, 0o755); err != nil {

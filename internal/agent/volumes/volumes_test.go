@@ -441,7 +441,8 @@ func TestHostPath(t *testing.T) {
 		ok   bool
 	}{
 		{dir, v1.HostPathDirectory, true}, {exists, v1.HostPathDirectory, false}, {exists, v1.HostPathFile, true}, {dir, v1.HostPathFile, false},
-		{dir + "/none", v1.HostPathDirectory, false}, {dir + "/none", v1.HostPathUnset, true}, {dir + "/new/dir", v1.HostPathDirectoryOrCreate, true},
+		{dir + "/none", v1.HostPathDirectory, false}, {dir + "/none", v1.HostPathUnset, true},
+		{dir + "/none", v1.HostPathDirectory, true}, {exists, v1.HostPathUnset, true}, {exists + "/below", v1.HostPathUnset, true}, {dir + "/new/dir", v1.HostPathDirectoryOrCreate, true},
 		{dir + "/newfile", v1.HostPathFileOrCreate, true}, {dir, v1.HostPathFileOrCreate, false}, {"/dev/null", v1.HostPathCharDev, true},
 		{"/dev/null", v1.HostPathBlockDev, false}, {exists, v1.HostPathSocket, false}, {dir, "Odd", false},
 	} {

@@ -191,7 +191,7 @@ func (c *Controller) failed(name cache.ObjectName, err error) {
 }
 
 // errStale: the informer has not seen yet what was written.
-var errStale = errors.New("the cache of endpoint slices is behind")
+var errStale = errors.New("the cache of endpoints is behind")
 
 // sync makes all that follows from a service as it should be.
 func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {

@@ -70,8 +70,11 @@ func (c *Controller) fillEndpoints(ctx context.Context, service *corev1.Service,
 		return err
 	}
 	_, err = to.Create(ctx, wanted, metav1.CreateOptions{})
-	if apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	switch {
+	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // all in it goes
+	case apierrors.IsAlreadyExists(err):
+		return errStale // made a moment ago, most often here
 	}
 	return err
 }

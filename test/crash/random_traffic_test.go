@@ -343,7 +343,11 @@ func (s *storm) query(c net.Conn, id uint16, name string, kind dnsmessage.Type) 
 
 // ask asks the DNS for names, some 50 times a second.
 func (s *storm) ask(rnd *rand.Rand) {
-	c := s.dialDNS()
+	c, err := s.dialDNS()
+	if err != nil {
+		s.fault("DNS: %v", err)
+		return
+	}
 	defer c.Close()
 	all := slices.Sorted(maps.Keys(s.names))
 	for s.pace(20 * time.Millisecond) {
@@ -376,20 +380,19 @@ func (s *storm) ask(rnd *rand.Rand) {
 	}
 }
 
-func (s *storm) dialDNS() net.Conn {
+func (s *storm) dialDNS() (net.Conn, error) {
 	first := netip.MustParsePrefix(s.n.ServiceCIDR).Addr().As4()
 	first[3] += 10
-	c, err := net.Dial("udp", netip.AddrPortFrom(netip.AddrFrom4(first), 53).String())
-	if err != nil {
-		s.Fatal(err)
-	}
-	return c
+	return net.Dial("udp", netip.AddrPortFrom(netip.AddrFrom4(first), 53).String())
 }
 
 // resolved waits until all services and all pods of the stateful set have the addresses that they have, and those that are not there have none.
 func (s *storm) resolved(when string) {
 	s.Helper()
-	c := s.dialDNS()
+	c, err := s.dialDNS()
+	if err != nil {
+		s.Fatal(err)
+	}
 	defer c.Close()
 	id := uint16(0)
 	s.eventually(when+": names of services", func() (bool, string) {

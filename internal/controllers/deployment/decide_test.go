@@ -129,6 +129,7 @@ func TestSizes(t *testing.T) {
 
 		{"recreate: old ones end", deployment(10, "", ""), sets{set(2, "old", 10, 10, 10, by(10, 10))}, true, "old 10>0"},
 		{"recreate: old ones are ending", deployment(10, "", ""), sets{set(2, "old", 0, 0, 0, by(10, 10))}, true, ""},
+		{"recreate: old ones may still come", deployment(10, "", ""), sets{set(2, "old", 0, 0, 0, by(10, 10), unseen)}, false, ""},
 		{"recreate: none is left", deployment(10, "", ""), sets{set(2, "old", 0, 0, 0, by(10, 10))}, false, "create 10"},
 		{"recreate: back to an old one", deployment(10, "", ""), sets{set(2, "old", 0, 0, 0), set(3, "new", 0, 0, 0)}, false, "new 0>10"},
 		{"recreate, scaled while two have pods", deployment(20, "", ""), sets{set(2, "old", 5, 5, 5), set(1, "new", 5, 5, 5)}, true, "old 5>0"},
@@ -146,6 +147,9 @@ func TestSizes(t *testing.T) {
 		})
 	}
 }
+
+// unseen: the set's controller has not seen its size yet.
+func unseen(rs *appsv1.ReplicaSet) { rs.Generation = rs.Status.ObservedGeneration + 1 }
 
 // TestBounds: whatever is decided, step by step until nothing changes, there are never more pods than wanted and surge, and never fewer available ones than
 // wanted less what may be missing.

@@ -92,14 +92,15 @@ func (r *rollout) availableOfCurrent() int32 {
 	return r.current.Status.AvailableReplicas
 }
 
-// recreate ends all old pods, and has new ones made when the last of them is gone.
+// recreate ends all old pods, and has new ones made when the last of them is gone. A set whose controller has not seen its size yet may be making pods by the one
+// before.
 func (r *rollout) recreate() {
 	running := false
 	for _, set := range r.old {
 		if r.size(set) > 0 {
 			r.resize(set, 0)
 		}
-		running = running || set.Status.Replicas > 0 || *set.Spec.Replicas > 0 || r.Running(set)
+		running = running || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas > 0 || *set.Spec.Replicas > 0 || r.Running(set)
 	}
 	if running {
 		r.annotateNew()

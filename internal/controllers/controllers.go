@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -132,7 +133,7 @@ func (c *Controllers) act(ctx context.Context, fence *fence) error {
 				return nil
 			}
 		}
-		if err := start(late()...); err != nil {
+		if err := start(slices.Concat(late(), ofServices())...); err != nil {
 			return err
 		}
 		<-runCtx.Done()
@@ -256,7 +257,12 @@ func late() []controller {
 			Client: s.client, Autoscalers: s.informers.Autoscaling().V2().HorizontalPodAutoscalers(), Pods: s.informers.Core().V1().Pods(),
 			Scales: s.scales, Metrics: s.metrics, Events: s.recorder("horizontal-pod-autoscaler"), Log: log,
 		})
-	}}, {ServiceLB, func(s *shared, log *slog.Logger) (runner, error) {
+	}}}
+}
+
+// ofServices are those of services; they are late, too.
+func ofServices() []controller {
+	return []controller{{ServiceLB, func(s *shared, log *slog.Logger) (runner, error) {
 		core := s.informers.Core().V1()
 		return servicelb.New(servicelb.Config{
 			Client: s.client, Services: core.Services(), Nodes: core.Nodes(), Pods: core.Pods(), Listens: s.listens, Events: s.recorder("service-controller"), Log: log,

@@ -124,7 +124,7 @@ func (a *Allocations) next(ctx context.Context, t *transaction, s *corev1.Servic
 		switch err := a.reserve(ctx, t, s, address); {
 		case err == nil:
 			return address, nil
-		case err != alloc.ErrTaken: //nolint:errorlint // reserve's own
+		case !errors.Is(err, alloc.ErrTaken):
 			return netip.Addr{}, err
 		}
 	}
@@ -180,8 +180,9 @@ func holderOf(obj *networkingv1.IPAddress) alloc.Holder {
 
 // giveBack deletes the IPAddress by which an owner has an address. What fails is found later, by repair.
 func (a *Allocations) giveBack(address netip.Addr, parent networkingv1.ParentReference) {
-	ctx, cancel := context.WithTimeout(apart(context.Background()), releaseTime)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
+	ctx = apart(ctx)
 	h, known := a.addresses.HolderOf(address)
 	if !known {
 		// Another API server has made it, a moment ago.

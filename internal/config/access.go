@@ -29,6 +29,7 @@ func (v *faults) access(s *v1alpha1.APIServer) {
 			v.add("apiServer.allowedOrigins", origin, "be an origin, such as https://console.example.com")
 		}
 	}
+	v.etcd(&s.Etcd)
 	a := &s.Audit
 	if a.PolicyFile != "" {
 		v.absolute("apiServer.audit.policyFile", a.PolicyFile)

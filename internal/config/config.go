@@ -235,7 +235,6 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 		v.add("apiServer.etcdTick", t, "be between 5ms and 1s")
 	}
 	v.controllers(&c.Controllers)
-	v.etcd(&c.APIServer.Etcd)
 	if n, err := ParseSize(c.APIServer.EtcdQuota); err != nil || n < leastQuota || n > mostQuota {
 		v.add("apiServer.etcdQuota", c.APIServer.EtcdQuota, `be a size from "16Mi" to "8Gi"`)
 	}

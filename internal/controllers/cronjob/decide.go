@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -52,6 +53,10 @@ func Decide(s State) Plan {
 	p.Delete = old(s.CronJob, s.Jobs)
 	for _, j := range p.Delete {
 		p.forget(j.UID)
+	}
+	if len(p.Delete) > 0 && !equality.Semantic.DeepEqual(p.Status, s.CronJob.Status) {
+		p.Delete = nil // what they have come to is written down first: nobody finds it when they have gone
+		return p
 	}
 	if s.CronJob.DeletionTimestamp == nil {
 		p.lookAtTime(s)

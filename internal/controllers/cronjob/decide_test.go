@@ -130,8 +130,9 @@ func TestDecide(t *testing.T) {
 		"one is missing":           {with(activeJobs("a", "b"), lastTime(10*time.Second)), nil, []types.UID{"b"}, "active a; last 02 03:00; MissingJob; again 59m50s"},
 		"made, not written down":   {with(policy(batchv1.ForbidConcurrent)), []*batchv1.Job{this}, nil, "active " + this.Name + "; last 02 03:00; again 59m50s"},
 		"somebody has made one":    {with(lastTime(10 * time.Second)), []*batchv1.Job{jobOf("mine", 0, "")}, nil, "last 02 03:00; UnexpectedJob; again 59m50s"},
-		"history":                  {with(lastTime(10 * time.Second)), []*batchv1.Job{jobOf("a", 9, complete), jobOf("b", 7, complete), jobOf("c", 8, complete), jobOf("d", 5, failed)}, nil, "delete a; last 02 03:00; success 6m59s ago; again 59m50s"},
-		"history, active till now": {with(lastTime(10*time.Second), activeJobs("d")), []*batchv1.Job{jobOf("d", 5, failed), jobOf("e", 4, failed)}, nil, "delete d; last 02 03:00; SawCompletedJob; again 59m50s"},
+		"history":                  {with(lastTime(10 * time.Second)), []*batchv1.Job{jobOf("a", 9, complete), jobOf("b", 7, complete), jobOf("c", 8, complete), jobOf("d", 5, failed)}, nil, "last 02 03:00; success 6m59s ago"},
+		"history, written down":    {with(lastTime(10*time.Second), func(cj *batchv1.CronJob) { cj.Status.LastSuccessfulTime = at(7*time.Minute - time.Second) }), []*batchv1.Job{jobOf("a", 9, complete), jobOf("b", 7, complete), jobOf("c", 8, complete), jobOf("d", 5, failed)}, nil, "delete a; last 02 03:00; success 6m59s ago; again 59m50s"},
+		"history, active till now": {with(lastTime(10*time.Second), activeJobs("d")), []*batchv1.Job{jobOf("d", 5, failed), jobOf("e", 4, failed)}, nil, "last 02 03:00; SawCompletedJob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := State{CronJob: c.cj, Jobs: c.jobs, Gone: map[types.UID]bool{}, Now: now}

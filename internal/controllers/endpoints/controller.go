@@ -67,7 +67,7 @@ type Controller struct {
 	// what they follow from has changed.
 	written           map[string]*util.EndpointSliceTracker
 	sliceTimes, times *util.TriggerTimeTracker
-	// deleted are the services that were seen to go and whose Endpoints may still be there.
+	// deleted are the services that were seen to go and have not been looked at since as gone. There may be another one of the name by then.
 	deleted *deletions
 }
 
@@ -91,7 +91,9 @@ func New(cfg Config) (*Controller, error) {
 			AddFunc:    c.ofObject,
 			UpdateFunc: func(_, obj any) { c.ofObject(obj) },
 			DeleteFunc: func(obj any) {
-				c.deleted.add(last(obj))
+				if name, err := cache.ObjectToName(last(obj)); err == nil {
+					c.deleted.add(name)
+				}
 				c.ofObject(last(obj))
 			},
 		}},
@@ -202,7 +204,6 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	if err != nil {
 		return err
 	}
-	c.deleted.remove(name)
 	if service.DeletionTimestamp != nil || service.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
@@ -225,9 +226,10 @@ func (c *Controller) gone(ctx context.Context, name cache.ObjectName) error {
 	}
 	c.sliceTimes.DeleteService(name.Namespace, name.Name)
 	c.times.DeleteService(name.Namespace, name.Name)
-	err := c.removeEndpoints(ctx, name, c.deleted.has(name))
-	if err == nil {
-		c.deleted.remove(name)
+	seen := c.deleted.take(name)
+	err := c.removeEndpoints(ctx, name, seen)
+	if err != nil && seen {
+		c.deleted.add(name)
 	}
 	return errors.Join(err, c.removeMirrors(ctx, name.Namespace, name.Name))
 }

@@ -12,11 +12,7 @@ type deletions struct {
 	names map[cache.ObjectName]bool
 }
 
-func (d *deletions) add(service any) {
-	name, err := cache.ObjectToName(service)
-	if err != nil {
-		return // no object was known of it
-	}
+func (d *deletions) add(name cache.ObjectName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.names == nil {
@@ -25,14 +21,11 @@ func (d *deletions) add(service any) {
 	d.names[name] = true
 }
 
-func (d *deletions) has(name cache.ObjectName) bool {
+// take says whether a name is one of them, which it is no longer.
+func (d *deletions) take(name cache.ObjectName) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.names[name]
-}
-
-func (d *deletions) remove(name cache.ObjectName) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	is := d.names[name]
 	delete(d.names, name)
+	return is
 }

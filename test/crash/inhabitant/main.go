@@ -38,7 +38,11 @@ func run(what string) error {
 		key, index = os.Getenv("WORK")+"-"+i, i
 	}
 	if key != "" {
-		if err := lock(key); err != nil {
+		held, err := lock(key)
+		if held != nil {
+			defer held.Close() // its end is the lock's
+		}
+		if err != nil {
 			if err := note("faults", fmt.Sprintf("a second one of %s runs: %s: %v", key, me, err)); err != nil {
 				return err
 			}
@@ -71,18 +75,14 @@ func run(what string) error {
 	return nil
 }
 
-// lock takes what only one may have at a time, until the process ends.
-func lock(key string) error {
+// lock takes what only one may have at a time, until the file is closed.
+func lock(key string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(out, "lock-"+key), os.O_CREATE|os.O_RDWR, 0o666)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	held = f
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	return f, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
-
-// held keeps the lock's file open.
-var held *os.File
 
 // note appends a line to a file; so short a write is whole.
 func note(file, line string) error {

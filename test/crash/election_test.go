@@ -111,7 +111,7 @@ type rollout struct {
 	told chan struct{}
 }
 
-const wanted = 6
+const podsOfRollout = 6
 
 // newRollout makes a deployment, or takes over the watch of one that is there.
 func newRollout(t *testing.T, client kubernetes.Interface, name, image string) *rollout {
@@ -128,7 +128,7 @@ func newRollout(t *testing.T, client kubernetes.Interface, name, image string) *
 	}()
 	t.Cleanup(func() { w.Stop(); <-ended })
 	(&apitest.API{TB: t, Client: client}).Agent(func(*corev1.Pod) bool { return true })
-	one, of, replicas := intstr.FromInt32(1), map[string]string{"app": name}, int32(wanted)
+	one, of, replicas := intstr.FromInt32(1), map[string]string{"app": name}, int32(podsOfRollout)
 	_, err = client.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: of},
 		Strategy: appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &one}},
@@ -140,7 +140,7 @@ func newRollout(t *testing.T, client kubernetes.Interface, name, image string) *
 	return r
 }
 
-// follow holds each event against what may be: never more pods than wanted and one.
+// follow holds each event against what may be: never more pods than podsOfRollout and one.
 func (r *rollout) follow(w watch.Interface) {
 	for e := range w.ResultChan() {
 		pod, ok := e.Object.(*corev1.Pod)
@@ -156,8 +156,8 @@ func (r *rollout) follow(w watch.Interface) {
 		if r.now[pod.UID] = true; e.Type == watch.Deleted || pod.DeletionTimestamp != nil {
 			delete(r.now, pod.UID)
 		}
-		if len(r.now) > wanted+1 {
-			r.Errorf("%d pods after %s of %s, want %d at the most", len(r.now), e.Type, pod.Name, wanted+1)
+		if len(r.now) > podsOfRollout+1 {
+			r.Errorf("%d pods after %s of %s, want %d at the most", len(r.now), e.Type, pod.Name, podsOfRollout+1)
 		}
 		r.mu.Unlock()
 		select {
@@ -192,10 +192,10 @@ func (r *rollout) complete(image string) {
 			return false, err.Error()
 		}
 		last = d.Status
-		return last.ObservedGeneration == d.Generation && last.UpdatedReplicas == wanted && last.Replicas == wanted && last.AvailableReplicas == wanted, fmt.Sprintf("%+v", last)
+		return last.ObservedGeneration == d.Generation && last.UpdatedReplicas == podsOfRollout && last.Replicas == podsOfRollout && last.AvailableReplicas == podsOfRollout, fmt.Sprintf("%+v", last)
 	})
-	if n := r.made(image); n != wanted {
-		r.Errorf("%d pods of %s were made, want %d", n, image, wanted)
+	if n := r.made(image); n != podsOfRollout {
+		r.Errorf("%d pods of %s were made, want %d", n, image, podsOfRollout)
 	}
 	sets, err := r.client.AppsV1().ReplicaSets("default").List(context.Background(), metav1.ListOptions{LabelSelector: "app=" + r.name})
 	if err != nil {
@@ -203,7 +203,7 @@ func (r *rollout) complete(image string) {
 	}
 	for i := range sets.Items {
 		s := &sets.Items[i]
-		if is := s.Spec.Template.Spec.Containers[0].Image; (is == image) != (s.Status.Replicas == wanted) || (is != image) != (*s.Spec.Replicas == 0 && s.Status.Replicas == 0) {
+		if is := s.Spec.Template.Spec.Containers[0].Image; (is == image) != (s.Status.Replicas == podsOfRollout) || (is != image) != (*s.Spec.Replicas == 0 && s.Status.Replicas == 0) {
 			r.Errorf("the replica set of %s is to have %d pods and has %d", is, *s.Spec.Replicas, s.Status.Replicas)
 		}
 	}

@@ -23,6 +23,9 @@ import (
 	"monopod.dev/monopod/internal/devices"
 )
 
+// lookInterval is the least time between two looks at all that the runtime holds.
+const lookInterval = time.Second
+
 // roster gives each pod of the node its worker: those that the API server has bound to the node, and those that only the
 // runtime still knows.
 type roster struct {
@@ -191,6 +194,7 @@ func (p *roster) lookAround(ctx context.Context) {
 	p.pokeAll()
 	var failed <-chan time.Time // nil: the last look has succeeded
 	again := retry()
+	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -198,6 +202,13 @@ func (p *roster) lookAround(ctx context.Context) {
 		case <-p.relist:
 		case <-failed:
 		}
+		// Of many pods that go, each may ask for a look: one is for all of a moment.
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(last.Add(lookInterval))):
+		}
+		last = time.Now()
 		held, err := p.cfg.Runtime.Pods(ctx)
 		if err != nil {
 			if ctx.Err() == nil && failed == nil {

@@ -108,7 +108,38 @@ const controller = "system:controller:"
 
 // controllers are the roles of controllers, each bound to the service account of its name.
 func (p *Policy) controllers() {
-	for name, rules := range map[string][]rbacv1.PolicyRule{
+	for _, some := range []map[string][]rbacv1.PolicyRule{controllerRules(), serviceControllerRules()} {
+		for name, rules := range some {
+			p.clusterRole(controller+name, nil, rules...)
+			p.bindCluster(controller+name, account(name))
+		}
+	}
+}
+
+// serviceControllerRules are the rights of those that look after services.
+func serviceControllerRules() map[string][]rbacv1.PolicyRule {
+	return map[string][]rbacv1.PolicyRule{
+		"endpoint-controller": {
+			on(read, core, "services pods"), on("get list watch create update delete", core, "endpoints"), on("create", core, "endpoints/restricted"), tell(),
+		},
+		"endpointslice-controller": {
+			on(read, core, "services pods nodes"), on("update", core, "services/finalizers"),
+			on("get list watch create update delete", discovery, "endpointslices"), tell(),
+		},
+		"endpointslicemirroring-controller": {
+			on(read, core, "services endpoints"), on("update", core, "services/finalizers endpoints/finalizers"),
+			on("get list watch create update delete", discovery, "endpointslices"), tell(),
+		},
+		"service-cidrs-controller": {
+			on(readUpdate, "networking.k8s.io", "servicecidrs"), on("patch update", "networking.k8s.io", "servicecidrs/finalizers servicecidrs/status"),
+			on(read, "networking.k8s.io", "ipaddresses"), tell(),
+		},
+	}
+}
+
+// controllerRules are the rights of all others.
+func controllerRules() map[string][]rbacv1.PolicyRule {
+	return map[string][]rbacv1.PolicyRule{
 		"certificate-controller": {
 			on("get list watch delete", certificates, "certificatesigningrequests"),
 			on("update", certificates, "certificatesigningrequests/status certificatesigningrequests/approval"),
@@ -135,17 +166,6 @@ func (p *Policy) controllers() {
 		"disruption-controller": {
 			on(read, "apps", "deployments replicasets statefulsets"), on(read, core, "replicationcontrollers"), on(read, "policy", "poddisruptionbudgets"),
 			on("update", "policy", "poddisruptionbudgets/status"), on("patch update", core, "pods/status"), on("get", everyGroup, "*/scale"), tell(),
-		},
-		"endpoint-controller": {
-			on(read, core, "services pods"), on("get list watch create update delete", core, "endpoints"), on("create", core, "endpoints/restricted"), tell(),
-		},
-		"endpointslice-controller": {
-			on(read, core, "services pods nodes"), on("update", core, "services/finalizers"),
-			on("get list watch create update delete", discovery, "endpointslices"), tell(),
-		},
-		"endpointslicemirroring-controller": {
-			on(read, core, "services endpoints"), on("update", core, "services/finalizers endpoints/finalizers"),
-			on("get list watch create update delete", discovery, "endpointslices"), tell(),
 		},
 		"generic-garbage-collector": {on("get list watch patch update delete", everyGroup, "*"), tell()},
 		"job-controller": {
@@ -179,16 +199,9 @@ func (p *Policy) controllers() {
 			on("get list watch create update delete patch", "apps", "controllerrevisions"),
 			on("get list watch create update delete", core, "persistentvolumeclaims"), tell(),
 		},
-		"root-ca-cert-publisher":     {on("create update", core, "configmaps"), tell()},
-		"service-account-controller": {on("create", core, "serviceaccounts"), tell()},
-		"service-cidrs-controller": {
-			on(readUpdate, "networking.k8s.io", "servicecidrs"), on("patch update", "networking.k8s.io", "servicecidrs/finalizers servicecidrs/status"),
-			on(read, "networking.k8s.io", "ipaddresses"), tell(),
-		},
+		"root-ca-cert-publisher":        {on("create update", core, "configmaps"), tell()},
+		"service-account-controller":    {on("create", core, "serviceaccounts"), tell()},
 		"ttl-after-finished-controller": {on("get list watch delete", "batch", "jobs"), tell()},
-	} {
-		p.clusterRole(controller+name, nil, rules...)
-		p.bindCluster(controller+name, account(name))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -327,6 +328,15 @@ func (w *tasks) ofTheRest() map[string]task {
 		}, func(ctx context.Context) (bool, error) {
 			b, err := w.client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, "budget", metav1.GetOptions{})
 			return err == nil && b.Status.ObservedGeneration > 0, err
+		}},
+		controllers.ServiceCIDR: {func() error {
+			_, err := w.client.NetworkingV1().ServiceCIDRs().Create(ctx, &networkingv1.ServiceCIDR{
+				ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"192.0.2.0/24"}},
+			}, metav1.CreateOptions{})
+			return err
+		}, func(ctx context.Context) (bool, error) {
+			c, err := w.client.NetworkingV1().ServiceCIDRs().Get(ctx, "more", metav1.GetOptions{})
+			return err == nil && len(c.Status.Conditions) > 0, err
 		}},
 		controllers.Autoscaler: {func() error {
 			t := w.template("scaled", corev1.RestartPolicyAlways)

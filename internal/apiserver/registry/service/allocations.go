@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/util/dryrun"
 
@@ -128,7 +129,11 @@ func portOwners(services []corev1.Service) map[uint16]string {
 
 // beginCreate is the store's hook: what a new service gets is claimed before it is stored.
 func (a *Allocations) beginCreate(ctx context.Context, obj runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
-	return a.begin(ctx, obj.(*corev1.Service), nil)
+	s := obj.(*corev1.Service)
+	if s.Namespace == "" { // else the handlers of requests have said so; the store does later
+		s.Namespace = genericrequest.NamespaceValue(ctx)
+	}
+	return a.begin(ctx, s, nil)
 }
 
 // beginUpdate is the same for a service that replaces another.

@@ -17,6 +17,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -324,6 +325,10 @@ func (a *Allocations) follow(ctx context.Context, of Storage, version string, li
 			}
 			defer w.Stop()
 			for e := range w.ResultChan() {
+				// The watch cache hands an event of several watches out in a wrapper, for whoever encodes it.
+				if wrapped, ok := e.Object.(runtime.CacheableObject); ok {
+					e.Object = wrapped.GetObject()
+				}
 				if err := heard(ctx, e); err != nil {
 					return err
 				}

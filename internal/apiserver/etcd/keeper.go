@@ -53,8 +53,9 @@ type keeper struct {
 
 	// The rest is the goroutine's own.
 
-	// left was in use when old revisions had been dropped, which took dropTook and ended at dropped.
+	// left was in use when old revisions had been dropped, up to revision, which took dropTook and ended at dropped.
 	left     int64
+	revision int64
 	dropped  time.Time
 	dropTook time.Duration
 	// told is when that was logged.
@@ -271,6 +272,7 @@ func (k *keeper) makeRoom(w write) {
 			}
 		}
 		k.drop("there is no room for a write")
+		k.await(w)
 	}
 	s := k.etcd.Backend().Size()
 	// Under the alarm there are no puts, after which the size in use would be told anew.
@@ -279,6 +281,23 @@ func (k *keeper) makeRoom(w write) {
 		k.defragment("it is as large as it may be")
 	}
 	k.clearAlarm()
+}
+
+// await gives the database time to count what dropped revisions have taken: it does when whoever reads it as it was before has finished, and a transaction
+// has ended after that.
+func (k *keeper) await(w write) {
+	for pause := time.Millisecond; pause < countTime && k.revision > 0 && !k.fits(k.ctx, w); pause *= 2 {
+		select {
+		case <-time.After(pause):
+		case <-k.ctx.Done():
+			return
+		}
+		if _, err := k.kv.Put(k.ctx, &pb.PutRequest{Key: []byte(revisionKey), Value: []byte(strconv.FormatInt(k.revision, 10))}); err != nil {
+			return // the alarm: there are no transactions
+		}
+		k.commit()
+	}
+	k.left = min(k.left, k.inUse())
 }
 
 // drop drops all revisions but the present ones. Watches and paged lists that would go on from an older one get 410 Gone, upon which
@@ -290,6 +309,9 @@ func (k *keeper) drop(why string) {
 	_, err := k.kv.Compact(k.ctx, &pb.CompactionRequest{Revision: rev, Physical: true})
 	if errors.Is(err, rpctypes.ErrGRPCCompacted) {
 		err = nil
+	}
+	if err == nil {
+		k.revision = rev
 	}
 	alarmed := len(k.etcd.Alarms()) > 0
 	// What a transaction frees is counted when the next one has ended.

@@ -132,6 +132,8 @@ const (
 	// lookInterval is how long after a write the keeper looks whether the file should be written anew or its memory given back, and how much is
 	// written meanwhile.
 	lookInterval = 10 * time.Second
+	// countTime bounds how long it is awaited that what dropped revisions have taken is counted as free.
+	countTime = 256 * time.Millisecond
 	// tellInterval is how often it is logged that old revisions were dropped.
 	tellInterval = time.Minute
 	// defragInterval is the least time between two times at which that is done without need.

@@ -51,6 +51,8 @@ type Allocations struct {
 	mu sync.Mutex
 	// doubt: a request ended without its outcome being known, or there is what nobody may have; the last time that this was so.
 	doubt time.Time
+	// open: a request for a service ended without its outcome being known, the last time that this was so.
+	open time.Time
 }
 
 // NewAllocations makes Allocations of which nothing is given out yet.
@@ -107,7 +109,7 @@ func (a *Allocations) alone(ctx context.Context) (unlock func(), err error) {
 	}
 	ports := portOwners(services)
 	a.mu.Lock()
-	certain := a.doubt.IsZero()
+	certain := time.Since(a.open) > doubtTime
 	a.mu.Unlock()
 	if certain { // else a service may yet come to be stored
 		a.ports.Settle(clock, ports)

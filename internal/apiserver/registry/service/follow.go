@@ -405,6 +405,14 @@ func (a *Allocations) someRange(ctx context.Context, e watch.Event) error {
 	return nil
 }
 
+// unknown notes that a request ended of which nobody knows whether it has changed a service, and when it may still do so.
+func (a *Allocations) unknown() {
+	a.inDoubt()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open = time.Now()
+}
+
 func (a *Allocations) inDoubt() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -151,7 +151,7 @@ func (t *transaction) end(err error) {
 		return
 	case err != nil:
 		// It may have been stored. What was claimed stays claimed, and what it had stays too, until that is known.
-		t.given.inDoubt()
+		t.given.unknown()
 	}
 	for _, c := range t.claims {
 		c.Commit()

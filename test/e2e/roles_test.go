@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/google/nftables"
+
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 )
@@ -58,6 +60,26 @@ func TestPoliciesApart(t *testing.T) {
 		"--serving-cert", filepath.Join(pki, "agent.crt"), "--serving-key", filepath.Join(pki, "agent.key"),
 		"--client-ca", filepath.Join(pki, "ca.crt"), "--node-name", api.Name, "--service-proxy", "enabled", "--bridge", rt.Bridge,
 	}})
+	// The runtime's reset removes the tables of the agent's proxy as well, but it comes after the agent's own look at the host.
+	t.Cleanup(func() {
+		agent.Stop()
+		conn, err := nftables.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables, err := conn.ListTables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range tables {
+			if table.Name == rt.Bridge+"-services" {
+				conn.DelTable(table)
+			}
+		}
+		if err := conn.Flush(); err != nil {
+			t.Error(err)
+		}
+	})
 	api.Kubectl("create", "clusterrolebinding", "monopod-proxy", "--clusterrole=system:node-proxier", "--group=system:nodes")
 	agent.Start()
 	api.Kubectl("create", "namespace", "shop")

@@ -117,13 +117,13 @@ func changes(from, to content) (all []change) {
 	return all
 }
 
-// inLibrary are elements as the library sends them, in an order that the kernel likes: by key, what ends an interval before what begins one.
-func inLibrary(elements map[element]string, isMap bool) []nftables.SetElement {
+// inLibrary are elements of a set as the library sends them, in an order that the kernel likes: by key, what ends an interval before what begins one.
+func (s setSpec) inLibrary(elements map[element]string) []nftables.SetElement {
 	out := make([]nftables.SetElement, 0, len(elements))
 	for _, e := range slices.SortedFunc(maps.Keys(elements), ordered) {
 		one := e.inLibrary()
-		if v := elements[e]; isMap && !e.after {
-			one.Val = []byte(v)
+		if s.gives && !e.after {
+			one.Val = s.value(elements[e])
 		}
 		out = append(out, one)
 	}

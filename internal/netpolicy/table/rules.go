@@ -27,11 +27,13 @@ var families = []family{
 	{"6", unix.NFPROTO_IPV6, [2]byte{0x86, 0xdd}, 16, 8, 24, nftables.TypeIP6Addr, netip.IPv6Unspecified()},
 }
 
-// Registers of nftables that hold 4 bytes each.
+// Registers of nftables that hold 4 bytes each. What maps give has words in front that say nothing (setSpec.blanks), and lies so that these are before the
+// keys: nft 1.0.6 (Debian 12) takes what a map gives to have no length, and aborts when it lists a rule that reads it.
 const (
-	pairRegister    = unix.NFT_REG32_00 // the class of the pod, and that of the peer
+	blankRegister   = unix.NFT_REG32_00
+	pairRegister    = blankRegister + 1 // the class of the pod, and that of the peer
 	peerRegister    = pairRegister + 1
-	profileRegister = unix.NFT_REG32_04 // the profile, protocol and port
+	profileRegister = unix.NFT_REG32_04 // the profile, protocol and port, one further
 	addressRegister = unix.NFT_REG32_08
 )
 
@@ -99,21 +101,21 @@ func (w *writer) judge(c *nftables.Chain, d int, fam family) {
 		pod, peer = peer, pod
 	}
 	pass := verdict(expr.VerdictReturn)
-	class := w.gives(podsSet(d, fam.any), fam, pod, pairRegister)
+	class := w.gives(podsSet(d, fam.any), fam, pod)
 	w.rule(c, class, []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: pairRegister, Data: []byte(number(compile.Free))}}, pass)
 	w.rule(c, fam.load(fam.src, addressRegister), fam.load(fam.dst, addressRegister+fam.size/4),
 		[]expr.Any{&expr.Lookup{SourceRegister: addressRegister, SetName: selfSet(fam.any)}}, pass)
 	for _, who := range [][]expr.Any{
-		w.gives(peersSet(d, fam.any), fam, peer, peerRegister),
-		w.gives(blocksSet(d, fam.any), fam, peer, peerRegister),
+		w.gives(peersSet(d, fam.any), fam, peer),
+		w.gives(blocksSet(d, fam.any), fam, peer),
 		{&expr.Immediate{Register: peerRegister, Data: []byte(number(compile.Anybody))}},
 	} {
-		w.rule(c, class, who, []expr.Any{&expr.Lookup{SourceRegister: pairRegister, SetName: openSet(d)}}, pass)
-		w.rule(c, class, who, []expr.Any{
+		w.rule(c, who, class, []expr.Any{&expr.Lookup{SourceRegister: pairRegister, SetName: openSet(d)}}, pass)
+		w.rule(c, who, class, []expr.Any{
 			&expr.Lookup{SourceRegister: pairRegister, DestRegister: profileRegister, IsDestRegSet: true, SetName: portedSet(d)},
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: profileRegister + 1},
-			&expr.Payload{DestRegister: profileRegister + 2, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-			&expr.Lookup{SourceRegister: profileRegister, SetName: portsSet},
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: profileRegister + 2},
+			&expr.Payload{DestRegister: profileRegister + 3, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+			&expr.Lookup{SourceRegister: profileRegister + 1, SetName: portsSet},
 		}, pass)
 	}
 	w.rule(c, []expr.Any{&expr.Counter{}}, verdict(expr.VerdictDrop))
@@ -166,10 +168,10 @@ func (fam family) load(offset, register uint32) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: fam.size}}
 }
 
-// gives has what a map gives for an address in a register.
-func (w *writer) gives(set string, fam family, offset, register uint32) []expr.Any {
+// gives has what a map gives for an address: the class of a pod at its register, or that of a peer at its.
+func (w *writer) gives(set string, fam family, offset uint32) []expr.Any {
 	return append(fam.load(offset, addressRegister),
-		&expr.Lookup{SourceRegister: addressRegister, DestRegister: register, IsDestRegSet: true, SetName: set})
+		&expr.Lookup{SourceRegister: addressRegister, DestRegister: blankRegister, IsDestRegSet: true, SetName: set})
 }
 
 func (w *writer) bridge(key expr.MetaKey) []expr.Any {

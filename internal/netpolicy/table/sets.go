@@ -2,6 +2,7 @@ package table
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 
@@ -38,6 +39,7 @@ type setSpec struct {
 	bridge   bool // it is of the table of the bridge
 	key      nftables.SetDatatype
 	gives    bool // it is a map, to a number
+	blanks   int  // ... with so many words before it that say nothing (rules.go: registers)
 	interval bool // of single keys
 	ranges   bool // of which the last part of the key is a range
 	id       uint32
@@ -50,11 +52,11 @@ func setSpecs() (all []setSpec) {
 	for d := range compile.Directions {
 		for _, fam := range families {
 			all = append(all,
-				setSpec{name: podsSet(d, fam.any), key: fam.typ, gives: true},
-				setSpec{name: peersSet(d, fam.any), key: fam.typ, gives: true},
-				setSpec{name: blocksSet(d, fam.any), key: fam.typ, gives: true, interval: true})
+				setSpec{name: podsSet(d, fam.any), key: fam.typ, gives: true, blanks: 1},
+				setSpec{name: peersSet(d, fam.any), key: fam.typ, gives: true, blanks: 2},
+				setSpec{name: blocksSet(d, fam.any), key: fam.typ, gives: true, blanks: 2, interval: true})
 		}
-		all = append(all, setSpec{name: openSet(d), key: concat(mark, mark)}, setSpec{name: portedSet(d), key: concat(mark, mark), gives: true})
+		all = append(all, setSpec{name: openSet(d), key: concat(mark, mark)}, setSpec{name: portedSet(d), key: concat(mark, mark), gives: true, blanks: 1})
 	}
 	all = append(all, setSpec{name: portsSet, key: concat(mark, nftables.TypeInetProto, nftables.TypeInetService), ranges: true})
 	for _, fam := range families {
@@ -67,9 +69,19 @@ func setSpecs() (all []setSpec) {
 	return all
 }
 
+// data is what a map gives.
+func (s setSpec) data() nftables.SetDatatype {
+	return nftables.MustConcatSetType(slices.Repeat([]nftables.SetDatatype{nftables.TypeMark}, s.blanks+1)...)
+}
+
+// value is a number as a map gives it.
+func (s setSpec) value(number string) []byte {
+	return append(make([]byte, s.blanks*len(number)), number...)
+}
+
 // set is how the library has it.
 func (s setSpec) set(t *nftables.Table) *nftables.Set {
-	return &nftables.Set{Table: t, ID: s.id, Name: s.name, KeyType: s.key, IsMap: s.gives, DataType: nftables.TypeMark,
+	return &nftables.Set{Table: t, ID: s.id, Name: s.name, KeyType: s.key, IsMap: s.gives, DataType: s.data(),
 		Interval: s.interval || s.ranges, Concatenation: s.ranges}
 }
 

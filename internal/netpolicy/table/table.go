@@ -1,11 +1,11 @@
 // Package table has the kernel judge packets by compiled rules: two tables of nftables, and nothing else of the host.
 //
 //	table inet <name> {
-//	    map inpods4 { type ipv4_addr : mark }                # the class of a pod of this node, by its address
-//	    map inpeers4 { type ipv4_addr : mark }               # the class of a peer that is a pod
-//	    map inblocks4 { type ipv4_addr : mark; interval }    # ... that is none
+//	    map inpods4 { type ipv4_addr : mark . mark }         # the class of a pod of this node, by its address
+//	    map inpeers4 { type ipv4_addr : mark . mark . mark } # the class of a peer that is a pod
+//	    map inblocks4 { ...; interval }                      # ... that is none
 //	    set inopen { type mark . mark }                      # between which classes all may pass
-//	    map inported { type mark . mark : mark }             # ... some ports: which profile of them
+//	    map inported { type mark . mark : mark . mark }      # ... some ports: which profile of them
 //	    ...                                                  # the same for IPv6, and for what goes out
 //	    set ports { type mark . inet_proto . inet_service }  # the ports of each profile
 //	    set self4 { type ipv4_addr . ipv4_addr }             # isolated pods reach themselves
@@ -213,7 +213,7 @@ func (s setSpec) family() nftables.TableFamily {
 }
 
 func (w *writer) add(s setSpec, elements map[element]string) error {
-	for part := range slices.Chunk(inLibrary(elements, s.gives), elementsInMessage) {
+	for part := range slices.Chunk(s.inLibrary(elements), elementsInMessage) {
 		if err := w.conn.SetAddElements(s.set(w.table(s.family())), part); err != nil {
 			return err
 		}

@@ -226,3 +226,13 @@ func TestAnotherProcess(t *testing.T) {
 	h.enforce(compile.New(), "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}")
 	db.reaches("tcp", web.ip, 80)
 }
+
+// TestNftLists: whoever looks at the host's rules sees them, those of others as well. Debian 12's nft has not heard of what is done here, and must not abort.
+func TestNftLists(t *testing.T) {
+	h := newHost(t)
+	h.pod("shop", "web", compile.NamedPort{Name: "http", Protocol: 6, Number: 80})
+	h.pod("watch", "probe")
+	h.enforce(compile.New(), "{podSelector: {}, policyTypes: [Egress, Ingress], egress: [{to: [{ipBlock: {cidr: 198.51.0.0/16, except: [198.51.101.0/24]}}]}], "+
+		"ingress: [{ports: [{port: http}]}, {from: [{namespaceSelector: {matchLabels: {team: b}}}], ports: [{port: 81, endPort: 90}]}]}")
+	harness.NftLists(t, "table inet "+h.table.cfg.Name(), "table bridge "+h.table.cfg.Name(), "chain in4", "chain out6")
+}

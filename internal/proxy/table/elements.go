@@ -42,7 +42,7 @@ func itemsOf(p plan.Service, before orders) (items []item, after orders) {
 		if t.Masquerade {
 			flags |= flagMasquerade
 		}
-		add(k, familyOf(f.Addr), string(frontKey(f)), concat(id[:], native(uint32(w)), native(flags)))
+		add(k, familyOf(f.Addr), string(frontKey(f)), concat(native(0), native(flags), native(uint32(w)), id[:]))
 	}
 	for f, t := range p.Inside {
 		target(services, f, t)
@@ -58,7 +58,7 @@ func itemsOf(p plan.Service, before orders) (items []item, after orders) {
 		for i, e := range order {
 			add(endpoints, fam, concat(id[:], native(uint32(i))), string(endpointBytes(e)))
 			if l.Affinity > 0 {
-				add(members, fam, concat(endpointBytes(e), id[:]), "")
+				add(members, fam, concat(id[:], endpointBytes(e)), "")
 			}
 		}
 	}
@@ -89,7 +89,7 @@ type wayKey struct {
 
 // wayOfValue reads the way of an element of services or outside.
 func wayOfValue(e element, value string) (wayKey, bool) {
-	if e.set.kind != services && e.set.kind != outside || len(value) != 16 {
+	if e.set.kind != services && e.set.kind != outside || len(value) != 20 {
 		return wayKey{}, false
 	}
 	return wayKey{e.set, way(binary.NativeEndian.Uint32([]byte(value[8:12])))}, true

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"net/netip"
 
 	"github.com/google/nftables/binaryutil"
@@ -71,13 +72,26 @@ func (f family) nowhere() []expr.Any {
 	return []expr.Any{&expr.Immediate{Register: keyRegister + 1, Data: make([]byte, f.size)}}
 }
 
-// original is front as the connection's first packet had it.
+// original is front as the connection's first packet had it, at originalRegister. The kernel's word for the address of either family has no length in the eyes
+// of nft 1.0.6, which aborts where it is a part of a key (see keyRegister). So it is loaded behind what is in the first register, any, and all of that copied:
+// what is behind the first register of a copy is nothing to nft.
 func (f family) original() []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keyRegister},
-		&expr.Ct{Key: expr.CtKeyDST, Register: keyRegister + 1}, // it may fill 16 bytes, so that the port comes after it
-		&expr.Ct{Key: expr.CtKeyPROTODST, Register: keyRegister + 1 + f.size/4},
+	load := []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: keyRegister},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keyRegister + 1},
+		&expr.Ct{Key: expr.CtKeyDST, Register: keyRegister + 2}, // it may fill 16 bytes, so that the port comes after it
+		&expr.Ct{Key: expr.CtKeyPROTODST, Register: keyRegister + 2 + f.size/4},
 	}
+	return append(load, copied(keyRegister, originalRegister-1, 3+f.size/4)...)
+}
+
+// copied copies so many registers, up to four at once.
+func copied(from, to, n uint32) (all []expr.Any) {
+	for at := uint32(0); at < n; at += 4 {
+		size := 4 * min(4, n-at)
+		all = append(all, &expr.Bitwise{SourceRegister: from + at, DestRegister: to + at, Len: size, Mask: bytes.Repeat([]byte{0xff}, int(size)), Xor: make([]byte, size)})
+	}
+	return all
 }
 
 func (f family) originalNodePort() []expr.Any {
@@ -96,7 +110,7 @@ func in(set string, key uint32, not bool) []expr.Any {
 
 // goes finds a front's way in a map, and goes it.
 func (f family) goes(services, ways string) []expr.Any {
-	return append(lookup(services+f.suffix, keyRegister, listRegister), lookup(ways+f.suffix, wayRegister, unix.NFT_REG_VERDICT)...)
+	return append(lookup(services+f.suffix, keyRegister, foundRegister), lookup(ways+f.suffix, wayRegister, unix.NFT_REG_VERDICT)...)
 }
 
 // translated compares whether the connection's destination was translated (IPS_DST_NAT of linux/netfilter) with nothing.

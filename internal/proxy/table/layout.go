@@ -16,7 +16,7 @@ import (
 // The tables, in the words of nft:
 //
 //	table inet <name> {
-//	    map services4  { type inet_proto . ipv4_addr . inet_service : mark . mark . mark . mark }  # which list, which way, flags
+//	    map services4  { type inet_proto . ipv4_addr . inet_service : mark . mark . mark . mark . mark }  # blank, flags, way, list
 //	    map outside4   { ... }                                       # where it is otherwise for connections from elsewhere
 //	    map endpoints4 { type mark . mark . mark : ipv4_addr . inet_service }                      # list, number: endpoint
 //	    map ways4, outways4 { type mark : verdict }                  # how one of so many is picked
@@ -25,7 +25,7 @@ import (
 //	    set allowed4   { type inet_proto . ipv4_addr . inet_service . ipv4_addr; flags interval }  # ... these
 //	    set hairpin4   { type ipv4_addr . ipv4_addr }                # who would be sent to itself
 //	    map affinity4  { type mark . mark . ipv4_addr : ipv4_addr . inet_service; flags dynamic,timeout }  # client: endpoint
-//	    set members4   { type ipv4_addr . inet_service . mark . mark }                             # what affinity may still say
+//	    set members4   { type mark . mark . ipv4_addr . inet_service }                             # what affinity may still say
 //	}
 //	table bridge <name> {
 //	    set endpoints4 { type inet_proto . ipv4_addr . inet_service }  # at this node
@@ -184,9 +184,9 @@ func (n names) set(id setID) *nftables.Set {
 	s := &nftables.Set{Table: n.inet}
 	switch id.kind {
 	case services:
-		s.Name, s.KeyType, s.IsMap, s.DataType = "services", front, true, of(mark, mark, mark, mark)
+		s.Name, s.KeyType, s.IsMap, s.DataType = "services", front, true, of(mark, mark, mark, mark, mark)
 	case outside:
-		s.Name, s.KeyType, s.IsMap, s.DataType = "outside", front, true, of(mark, mark, mark, mark)
+		s.Name, s.KeyType, s.IsMap, s.DataType = "outside", front, true, of(mark, mark, mark, mark, mark)
 	case endpoints:
 		s.Name, s.KeyType, s.IsMap, s.DataType = "endpoints", of(mark, mark, mark), true, of(f.typ, port)
 	case own:
@@ -198,7 +198,7 @@ func (n names) set(id setID) *nftables.Set {
 	case hairpin:
 		s.Name, s.KeyType = "hairpin", of(f.typ, f.typ)
 	case members:
-		s.Name, s.KeyType = "members", of(f.typ, port, mark, mark)
+		s.Name, s.KeyType = "members", of(mark, mark, f.typ, port)
 	case local:
 		s.Table, s.Name, s.KeyType = n.bridge, "endpoints", front
 	}

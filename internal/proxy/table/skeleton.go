@@ -52,22 +52,28 @@ const (
 	versionPrefix    = "version-"
 )
 
-// Registers of nftables that hold 4 bytes each: a key of services from the first; what it has at 6, its way at 8, its flags at 9. An endpoint lies right before
-// 6, so that it is a key with the list behind it.
+// Registers of nftables that hold 4 bytes each: a key of services from the first; what it has from 6 on: a word that says nothing, flags, way and list. What is
+// looked up for a list lies right behind it, an endpoint to go to right before 6.
+//
+// Nothing reads the register into which a map was asked to write, but translation does: nft 1.0.6 (Debian 12) takes what is there to have no length, and aborts
+// when it lists such a rule, with whatever else the host has.
 const (
-	keyRegister    = unix.NFT_REG32_00
-	listRegister   = unix.NFT_REG32_06
-	wayRegister    = unix.NFT_REG32_08 // then: which endpoint, or the client
-	flagsRegister  = unix.NFT_REG32_09
-	dynsetUpdate   = unix.NFT_DYNSET_OP_UPDATE
-	dynsetDelete   = 2 // NFT_DYNSET_OP_DELETE
-	affinityMost   = 1 << 17
-	rejectICMPX    = 2 // NFT_REJECT_ICMPX_UNREACH
-	icmpxPort      = 1 // NFT_REJECT_ICMPX_PORT_UNREACH
-	rejectTCPReset = unix.NFT_REJECT_TCP_RST
+	keyRegister      = unix.NFT_REG32_00
+	foundRegister    = unix.NFT_REG32_06
+	flagsRegister    = unix.NFT_REG32_07
+	wayRegister      = unix.NFT_REG32_08
+	listRegister     = unix.NFT_REG32_09
+	behindRegister   = unix.NFT_REG32_11 // which endpoint, or the client, or an endpoint
+	originalRegister = unix.NFT_REG32_09 // the front of the first packet of a connection
+	dynsetUpdate     = unix.NFT_DYNSET_OP_UPDATE
+	dynsetDelete     = 2 // NFT_DYNSET_OP_DELETE
+	affinityMost     = 1 << 17
+	rejectICMPX      = 2 // NFT_REJECT_ICMPX_UNREACH
+	icmpxPort        = 1 // NFT_REJECT_ICMPX_PORT_UNREACH
+	rejectTCPReset   = unix.NFT_REJECT_TCP_RST
 )
 
-func (f family) endpointRegister() uint32 { return listRegister - 1 - f.size/4 }
+func (f family) endpointRegister() uint32 { return foundRegister - 1 - f.size/4 }
 
 // rule is a rule that is to be, in one of the tables.
 type rule struct {
@@ -192,14 +198,14 @@ func (s *shape) postrouting(p site) {
 	}
 	s.rule(postroutingChain, []expr.Any{&expr.Fib{Register: 1, FlagSADDR: true, ResultADDRTYPE: true}, localType(expr.CmpOpEq)}, verdict(expr.VerdictAccept))
 	for _, f := range families {
-		found := lookup("services"+f.suffix, keyRegister, listRegister)
+		found := func(key uint32) []expr.Any { return lookup("services"+f.suffix, key, foundRegister) }
 		flagged := []expr.Any{
 			&expr.Bitwise{SourceRegister: flagsRegister, DestRegister: flagsRegister, Len: 4, Mask: native(flagMasquerade), Xor: make([]byte, 4)},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: flagsRegister, Data: make([]byte, 4)},
 		}
-		s.rule(postroutingChain, f.isFamily(), f.original(), found, flagged, masquerade)
-		s.rule(postroutingChain, f.isFamily(), f.original(), found, verdict(expr.VerdictAccept))
-		s.rule(postroutingChain, f.isFamily(), f.originalNodePort(), found, flagged, masquerade)
+		s.rule(postroutingChain, f.isFamily(), f.original(), found(originalRegister), flagged, masquerade)
+		s.rule(postroutingChain, f.isFamily(), f.original(), found(originalRegister), verdict(expr.VerdictAccept))
+		s.rule(postroutingChain, f.isFamily(), f.originalNodePort(), found(keyRegister), flagged, masquerade)
 	}
 }
 
@@ -283,21 +289,22 @@ func (f family) wayRules(w way, from string) (rules [][]expr.Any) {
 		rules = append(rules, exprs)
 	}
 	at := f.endpointRegister()
-	dnat := []expr.Any{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.proto), RegAddrMin: at, RegProtoMin: listRegister - 1, Specified: true}}
-	client := load(wayRegister, f.src, f.size)
+	dnat := []expr.Any{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.proto), RegAddrMin: at, RegProtoMin: foundRegister - 1, Specified: true}}
+	client := load(behindRegister, f.src, f.size)
 	affinity := "affinity" + f.suffix
 	remember := func(operation uint32) []expr.Any {
 		return []expr.Any{&expr.Dynset{SrcRegKey: listRegister, SrcRegData: at, SetName: affinity, Operation: operation, Timeout: time.Duration(w.affinity()) * time.Second}}
 	}
 	pick := [][]expr.Any{
-		{&expr.Numgen{Register: wayRegister, Modulus: w.number(), Type: unix.NFT_NG_RANDOM}},
+		{&expr.Numgen{Register: behindRegister, Modulus: w.number(), Type: unix.NFT_NG_RANDOM}},
 		lookup("endpoints"+f.suffix, listRegister, at),
 	}
 	for _, front := range [][]expr.Any{f.front(f.dst), f.nodePort()} {
-		found := [][]expr.Any{f.isFamily(), front, lookup(from+f.suffix, keyRegister, listRegister)}
+		found := [][]expr.Any{f.isFamily(), front, lookup(from+f.suffix, keyRegister, foundRegister)}
 		if w.affinity() > 0 {
 			// Where the client has been before, if that is an endpoint still; else somewhere, which is remembered, or, when there is no room for that, is not.
-			add(append(found, client, lookup(affinity, listRegister, at), in("members"+f.suffix, at, false), remember(dynsetUpdate), dnat)...)
+			add(append(found, client, lookup(affinity, listRegister, behindRegister), in("members"+f.suffix, listRegister, false),
+				client, lookup(affinity, listRegister, at), remember(dynsetUpdate), dnat)...)
 			add(append(found, pick[0], pick[1], client, remember(dynsetDelete), remember(dynsetUpdate), dnat)...)
 		}
 		add(append(found, pick[0], pick[1], dnat)...)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/proxy/plan"
+	"monopod.dev/monopod/test/harness"
 )
 
 func at(ip netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(ip, port) }
@@ -276,4 +277,18 @@ func TestAServiceAtTheHostsOwnAddress(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNftLists: whoever looks at the host's rules sees them, those of others as well. Debian 12's nft has not heard of what is done here, and must not abort.
+func TestNftLists(t *testing.T) {
+	h := newHost(t)
+	_, ips := h.pod("one")
+	to := []netip.AddrPort{at(ips[0], 80), at(ips[1], 80)}
+	h.open(map[string]Service{
+		"default/open":   *balanced{fronts: []string{at(vip4, 80).String(), at(vip6, 80).String(), ":30080"}, endpoints: to}.service(),
+		"default/sticky": *balanced{fronts: []string{at(vip4, 81).String(), at(vip6, 81).String()}, endpoints: to, affinity: 60}.service(),
+		"default/some":   *balanced{fronts: []string{at(vip4, 82).String(), at(vip6, 82).String()}, endpoints: to, ranges: []netip.Prefix{pods4, pods6}}.service(),
+		"default/none":   *balanced{fronts: []string{at(vip4, 83).String(), at(vip6, 83).String()}}.service(),
+	})
+	harness.NftLists(t, "table inet "+testTable, "table bridge "+testTable, "chain "+postroutingChain, "inside-one-of-1-for-60s-ipv6")
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 // Storage is what is read of a resource.
@@ -103,11 +105,7 @@ func (f *follower) follow(ctx context.Context) error {
 		case watch.Bookmark:
 			continue
 		}
-		obj := e.Object
-		if shared, ok := obj.(runtime.CacheableObject); ok {
-			obj = shared.GetObject() // a watch cache wraps what goes to several watchers
-		}
-		if err := f.apply(obj, e.Type == watch.Deleted); err != nil {
+		if err := f.apply(resource.Watched(e.Object), e.Type == watch.Deleted); err != nil {
 			return fmt.Errorf("watch %s: %w", f.resource, err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/etcd"
+	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 	"monopod.dev/monopod/internal/apiserver/store"
 )
@@ -294,11 +295,7 @@ func TestAgentsWatchTheirNode(t *testing.T) {
 	}
 	select {
 	case event := <-watcher.ResultChan():
-		obj := event.Object
-		if shared, ok := obj.(runtime.CacheableObject); ok {
-			obj = shared.GetObject()
-		}
-		if pod, ok := obj.(*corev1.Pod); !ok || event.Type != watch.Added || pod.Name != "b" {
+		if pod, ok := resource.Watched(event.Object).(*corev1.Pod); !ok || event.Type != watch.Added || pod.Name != "b" {
 			t.Fatalf("event %+v", event)
 		}
 		t.Logf("bound and seen in %v", time.Since(start))

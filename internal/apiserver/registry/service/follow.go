@@ -17,12 +17,12 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/registry/service/alloc"
+	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 // How what is known of addresses follows the store.
@@ -325,10 +325,7 @@ func (a *Allocations) follow(ctx context.Context, of Storage, version string, li
 			}
 			defer w.Stop()
 			for e := range w.ResultChan() {
-				// The watch cache hands an event of several watches out in a wrapper, for whoever encodes it.
-				if wrapped, ok := e.Object.(runtime.CacheableObject); ok {
-					e.Object = wrapped.GetObject()
-				}
+				e.Object = resource.Watched(e.Object)
 				if err := heard(ctx, e); err != nil {
 					return err
 				}

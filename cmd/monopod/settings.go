@@ -336,6 +336,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ServiceProxy })},
 	{"network-policy", "MODE", "enabled (monopod up enforces network policies for pods on the bridge) or disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.NetworkPolicy })},
+	{"load-balancer-ranges", "RANGE,...", "addresses of services of the type LoadBalancer, each its own: prefixes or FIRST-LAST (default: the nodes' addresses)", roleAPIServer | roleAgent,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.LoadBalancerRanges })},
 	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISpecDirs })},
 	{"cdi-allow", "PATTERN,...", "CDI kinds that are resources though cdi-deny, or a list of kinds that others write for themselves, says no", roleDevices,

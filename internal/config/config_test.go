@@ -93,18 +93,25 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"both keys": {func(c *v1alpha1.NodeConfiguration) {
 			c.Network.PodCIDR, c.Network.PodCIDRs = "10.0.0.0/24", []string{"10.0.0.0/24"}
 		}, []string{"podCIDR", "network.podCIDRs"}},
-		"source guard":     {func(c *v1alpha1.NodeConfiguration) { c.Network.SourceGuard = "yes" }, []string{"network.sourceGuard", "yes", "enabled, disabled"}},
-		"service proxy":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ServiceProxy = "yes" }, []string{"network.serviceProxy", "yes"}},
-		"forward guard":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ForwardGuard = "off" }, []string{"network.forwardGuard", "off"}},
-		"foreign rules":    {func(c *v1alpha1.NodeConfiguration) { c.Network.ForeignRules = "true" }, []string{"network.foreignRules", "true"}},
-		"network policy":   {func(c *v1alpha1.NodeConfiguration) { c.Network.NetworkPolicy = "on" }, []string{"network.networkPolicy", "on"}},
-		"services as pods": {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.61.128.0/20"} }, []string{"serviceCIDRs", "10.61.0.0/16"}},
-		"services, words":  {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"ten"} }, []string{"serviceCIDRs", "10.43.0.0/16"}},
-		"services, size":   {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.43.0.0/30"} }, []string{"serviceCIDRs", "/28"}},
-		"advertise":        {func(c *v1alpha1.NodeConfiguration) { c.APIServer.AdvertiseAddress = "127.0.0.1" }, []string{"advertiseAddress", "loopback"}},
-		"one family":       {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDRs = []string{"10.0.0.0/24", "10.1.0.0/24"} }, []string{"podCIDRs", "10.0.0.0/24"}},
-		"cidr small":       {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
-		"socket":           {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},
+		"source guard":        {func(c *v1alpha1.NodeConfiguration) { c.Network.SourceGuard = "yes" }, []string{"network.sourceGuard", "yes", "enabled, disabled"}},
+		"service proxy":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ServiceProxy = "yes" }, []string{"network.serviceProxy", "yes"}},
+		"forward guard":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ForwardGuard = "off" }, []string{"network.forwardGuard", "off"}},
+		"foreign rules":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ForeignRules = "true" }, []string{"network.foreignRules", "true"}},
+		"network policy":      {func(c *v1alpha1.NodeConfiguration) { c.Network.NetworkPolicy = "on" }, []string{"network.networkPolicy", "on"}},
+		"services as pods":    {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.61.128.0/20"} }, []string{"serviceCIDRs", "10.61.0.0/16"}},
+		"balancers, words":    {func(c *v1alpha1.NodeConfiguration) { c.Network.LoadBalancerRanges = []string{"all"} }, []string{"network.loadBalancerRanges", `"all"`, "FIRST-LAST"}},
+		"balancers, pods":     {func(c *v1alpha1.NodeConfiguration) { c.Network.LoadBalancerRanges = []string{"10.60.0.0-10.61.0.0"} }, []string{"loadBalancerRanges", "the range of pods 10.61.0.0/16"}},
+		"balancers, services": {func(c *v1alpha1.NodeConfiguration) { c.Network.LoadBalancerRanges = []string{"10.43.9.0/24"} }, []string{"loadBalancerRanges", "the range of services 10.43.0.0/16"}},
+		"balancers, twice": {func(c *v1alpha1.NodeConfiguration) {
+			c.Network.LoadBalancerRanges = []string{"192.0.2.0/24", "192.0.2.9"}
+		}, []string{"loadBalancerRanges", "apart from the range 192.0.2.0-192.0.2.255"}},
+		"balancers, loopback": {func(c *v1alpha1.NodeConfiguration) { c.Network.LoadBalancerRanges = []string{"127.0.0.9"} }, []string{"loadBalancerRanges", "others reach", "127.0.0.9"}},
+		"services, words":     {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"ten"} }, []string{"serviceCIDRs", "10.43.0.0/16"}},
+		"services, size":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.43.0.0/30"} }, []string{"serviceCIDRs", "/28"}},
+		"advertise":           {func(c *v1alpha1.NodeConfiguration) { c.APIServer.AdvertiseAddress = "127.0.0.1" }, []string{"advertiseAddress", "loopback"}},
+		"one family":          {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDRs = []string{"10.0.0.0/24", "10.1.0.0/24"} }, []string{"podCIDRs", "10.0.0.0/24"}},
+		"cidr small":          {func(c *v1alpha1.NodeConfiguration) { c.Network.PodCIDR = "10.0.0.0/30" }, []string{"podCIDR", "/29"}},
+		"socket":              {func(c *v1alpha1.NodeConfiguration) { c.RunDir = "/" + strings.Repeat("x", 120) }, []string{"runDir", "107"}},
 		"sharing": {func(c *v1alpha1.NodeConfiguration) {
 			c.Devices.Sharing = []v1alpha1.DeviceSharing{{Devices: "a.com/b", Shares: 1025}, {Devices: "", Shares: 2}}
 		}, []string{"devices.sharing", `"a.com/b:1025"`, "from 1 to 1024 shares", `devices.sharing is ""`}},

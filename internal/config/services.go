@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/iprange"
 )
 
 const (
@@ -25,6 +26,7 @@ func (v *faults) services(c *v1alpha1.NodeConfiguration) {
 	if len(pods) == 0 {
 		pods = []string{defaultPodCIDR}
 	}
+	v.balancers(c, pods)
 	families := map[bool]string{}
 	for _, cidr := range c.APIServer.ServiceCIDRs {
 		p, err := netip.ParsePrefix(cidr)
@@ -49,4 +51,48 @@ func (v *faults) services(c *v1alpha1.NodeConfiguration) {
 			}
 		}
 	}
+}
+
+// balancers holds the ranges of load balancers against what they can be.
+func (v *faults) balancers(c *v1alpha1.NodeConfiguration, pods []string) {
+	const key = "network.loadBalancerRanges"
+	var others []iprange.Range
+	for _, text := range c.Network.LoadBalancerRanges {
+		r, err := iprange.Parse(text)
+		if err != nil {
+			v.add(key, text, fmt.Sprintf("be a prefix, FIRST-LAST or one address, such as 192.168.1.240/28 or 192.168.1.240-192.168.1.250: %v", err))
+			continue
+		}
+		for _, a := range []netip.Addr{r.First, r.Last} {
+			if a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+				v.add(key, text, fmt.Sprintf("have addresses that others reach, and not %s", a))
+			}
+		}
+		for _, o := range others {
+			if o.Overlaps(r) {
+				v.add(key, text, fmt.Sprintf("be apart from the range %s", o))
+			}
+		}
+		others = append(others, r)
+		for _, what := range []struct {
+			of  string
+			all []string
+		}{{"pods", pods}, {"services", c.APIServer.ServiceCIDRs}} {
+			for _, cidr := range what.all {
+				if p, err := netip.ParsePrefix(cidr); err == nil && iprange.Of(p).Overlaps(r) {
+					v.add(key, text, fmt.Sprintf("be apart from the range of %s %s", what.of, cidr))
+				}
+			}
+		}
+	}
+}
+
+// LoadBalancerRanges are those of a valid configuration.
+func LoadBalancerRanges(n v1alpha1.Network) (all []iprange.Range) {
+	for _, text := range n.LoadBalancerRanges {
+		if r, err := iprange.Parse(text); err == nil {
+			all = append(all, r)
+		}
+	}
+	return all
 }

@@ -43,6 +43,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 	"monopod.dev/monopod/internal/controllers/ttl"
+	"monopod.dev/monopod/internal/iprange"
 )
 
 // userAgent is the role's name at the API server.
@@ -58,6 +59,8 @@ type Config struct {
 	Authority certificates.Authority
 	// Listens says which process of the nodes' machine listens at a port of it; nil: the nodes are other machines.
 	Listens servicelb.Listens
+	// Balancers are ranges of addresses that are load balancers'; none: these have those of the nodes.
+	Balancers []iprange.Range
 	// Settled is closed when the node has started. What nobody waits for meanwhile begins then; nil: at once.
 	Settled <-chan struct{}
 	// Election says how the controllers of several processes take turns; nil: these act at once.
@@ -265,7 +268,8 @@ func ofServices() []controller {
 	return []controller{{ServiceLB, func(s *shared, log *slog.Logger) (runner, error) {
 		core := s.informers.Core().V1()
 		return servicelb.New(servicelb.Config{
-			Client: s.client, Services: core.Services(), Nodes: core.Nodes(), Pods: core.Pods(), Listens: s.listens, Events: s.recorder("service-controller"), Log: log,
+			Client: s.client, Services: core.Services(), Nodes: core.Nodes(), Pods: core.Pods(), Listens: s.listens, Ranges: s.balancers,
+			Events: s.recorder("service-controller"), Log: log,
 		})
 	}}, {ServiceCIDR, func(s *shared, log *slog.Logger) (runner, error) {
 		networking := s.informers.Networking().V1()
@@ -284,6 +288,7 @@ type shared struct {
 	authority certificates.Authority
 	events    record.EventBroadcaster
 	listens   servicelb.Listens
+	balancers []iprange.Range
 	// ca is the authority of the API server's own certificate, as PEM.
 	ca []byte
 }
@@ -302,7 +307,7 @@ func (c *Controllers) share(fence *fence) (*shared, error) {
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	s := &shared{authority: c.config.Authority, listens: c.config.Listens}
+	s := &shared{authority: c.config.Authority, listens: c.config.Listens, balancers: c.config.Balancers}
 	if s.ca, err = authorityOf(config); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"monopod.dev/monopod/internal/iprange"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/internal/proxy/table"
 )
@@ -29,7 +30,9 @@ type Config struct {
 	Table string
 	// Bridge is what connects pods to this host; the zero value: others do.
 	Bridge table.Bridge
-	Log    *slog.Logger
+	// Balancers are ranges of addresses that are load balancers' alone.
+	Balancers []iprange.Range
+	Log       *slog.Logger
 }
 
 // Proxy is the role.
@@ -222,7 +225,7 @@ func (p *Proxy) plan(ctx context.Context, key string) *table.Service {
 		delete(p.faults, key)
 		return nil
 	}
-	in := plan.Input{Service: obj.(*corev1.Service), Node: plan.Node{Name: p.cfg.NodeName, Zone: p.zone()}}
+	in := plan.Input{Service: obj.(*corev1.Service), Node: plan.Node{Name: p.cfg.NodeName, Zone: p.zone(), Balancers: p.cfg.Balancers}}
 	found, err := p.slices.ByIndex(byService, key)
 	if err != nil {
 		p.log.ErrorContext(ctx, "the endpoints of a service are not found", "service", key, "error", err)

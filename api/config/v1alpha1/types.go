@@ -281,6 +281,9 @@ type Network struct {
 	ServiceProxy string `json:"serviceProxy,omitempty"`
 	// NetworkPolicy is enabled (`monopod up`, and a runtime that knows an API server, enforce network policies for pods on the bridge) or disabled. Default enabled.
 	NetworkPolicy string `json:"networkPolicy,omitempty"`
+	// LoadBalancerRanges are of addresses that are services' of the type LoadBalancer alone, of both families: prefixes, FIRST-LAST, or single addresses. Each
+	// such service has one of its own. Default: none, they have the addresses of the nodes.
+	LoadBalancerRanges []string `json:"loadBalancerRanges,omitempty"`
 }
 
 // CNI says where the host's network is configured (github.com/containernetworking/cni).

@@ -20,17 +20,27 @@ func (p port) String() string { return fmt.Sprintf("port %d/%s", p.number, p.pro
 // decision is what a service's status is to say: addresses, or why there are none.
 type decision struct {
 	addresses []string
-	// refused says who has a port; empty: nobody.
-	refused string
+	// refused says why, in words; empty: it is not refused. problem is the type of the condition that says so, reason its reason.
+	refused, problem, reason string
 }
+
+// The conditions of services that have no address, and their reasons.
+const (
+	portsProblem       = corev1.LoadBalancerPortsError
+	addressProblem     = "LoadBalancerAddressError"
+	reasonPortInUse    = "PortInUse"
+	reasonAddressInUse = "AddressInUse"
+	reasonNotInRange   = "AddressNotInRange"
+	reasonNoneFree     = "NoAddressFree"
+)
+
+var problems = []string{portsProblem, addressProblem}
 
 // holder says who has a port of the nodes; empty: nobody.
 type holder func(port) string
 
-// decide says which of the services are reached at the nodes' addresses. What a service has it keeps; of those that have nothing yet the elder comes first. others
-// says who else has a port: it is asked of services that have nothing yet. It is pure.
-func decide(services []*corev1.Service, nodes []*corev1.Node, others holder) map[*corev1.Service]decision {
-	out := map[*corev1.Service]decision{}
+// inOrder are services in the order in which they get what they want: those that have something before those that have nothing yet, of these the elder first.
+func inOrder(services []*corev1.Service) []*corev1.Service {
 	all := slices.Clone(services)
 	slices.SortFunc(all, func(a, b *corev1.Service) int {
 		if x, y := assigned(a), assigned(b); x != y {
@@ -41,8 +51,15 @@ func decide(services []*corev1.Service, nodes []*corev1.Node, others holder) map
 		}
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	return all
+}
+
+// share says which of the services are reached at the nodes' addresses. What a service has it keeps. others says who else has a port: it is asked of services that
+// have nothing yet. It is pure.
+func share(inOrder []*corev1.Service, nodes []*corev1.Node, others holder) map[*corev1.Service]decision {
+	out := map[*corev1.Service]decision{}
 	held := map[port]string{}
-	for _, s := range all {
+	for _, s := range inOrder {
 		d := decision{}
 		for _, p := range portsOf(s) {
 			who := held[p]
@@ -50,12 +67,12 @@ func decide(services []*corev1.Service, nodes []*corev1.Node, others holder) map
 				who = others(p)
 			}
 			if who != "" && d.refused == "" {
-				d.refused = fmt.Sprintf("%s of the nodes is in use: by %s", p, who)
+				d = decision{problem: portsProblem, reason: reasonPortInUse, refused: fmt.Sprintf("%s of the nodes is in use: by %s", p, who)}
 			}
 		}
 		if d.refused == "" {
 			for _, p := range portsOf(s) {
-				held[p] = fmt.Sprintf("service %s/%s", s.Namespace, s.Name)
+				held[p] = nameOf(s)
 			}
 			d.addresses = addresses(s, nodes)
 		}
@@ -64,7 +81,7 @@ func decide(services []*corev1.Service, nodes []*corev1.Node, others holder) map
 	return out
 }
 
-// ours says whether a service is one that is reached at the nodes' addresses by this controller.
+// ours says whether a service is one that gets its addresses from this controller.
 func ours(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil
 }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/iprange"
 )
 
 func lb(name string, age int, ports ...int32) *corev1.Service {
@@ -34,7 +36,7 @@ func node(name string, isReady bool, addresses ...string) *corev1.Node {
 }
 
 // It is pure.
-func TestDecide(t *testing.T) {
+func TestShare(t *testing.T) {
 	has := func(s *corev1.Service) *corev1.Service {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
 		return s
@@ -64,7 +66,7 @@ func TestDecide(t *testing.T) {
 		"another protocol":           {[]*corev1.Service{lb("web", 1, 80)}, []*corev1.Node{one}, map[port]string{{corev1.ProtocolUDP, 80}: "nginx"}, "web [192.0.2.1]"},
 	} {
 		var told []string
-		for s, d := range decide(c.services, c.nodes, func(p port) string { return c.taken[p] }) {
+		for s, d := range share(inOrder(c.services), c.nodes, func(p port) string { return c.taken[p] }) {
 			if d.refused != "" {
 				told = append(told, s.Name+": "+d.refused)
 			} else {
@@ -74,6 +76,71 @@ func TestDecide(t *testing.T) {
 		slices.Sort(told)
 		if got := strings.Join(told, ", "); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// It is pure.
+func TestAllot(t *testing.T) {
+	of := func(s *corev1.Service, wants string, families ...corev1.IPFamily) *corev1.Service {
+		s.Spec.LoadBalancerIP = wants
+		if len(families) > 0 {
+			s.Spec.IPFamilies = families
+		}
+		return s
+	}
+	has := func(s *corev1.Service, all ...string) *corev1.Service {
+		for _, a := range all {
+			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a})
+		}
+		return s
+	}
+	const v4, v6 = corev1.IPv4Protocol, corev1.IPv6Protocol
+	four, six := "192.0.2.4-192.0.2.6", "2001:db8::/127"
+	for name, c := range map[string]struct {
+		ranges   string
+		services []*corev1.Service
+		want     string
+	}{
+		"the same port twice":          {four, []*corev1.Service{lb("old", 2, 80), lb("young", 1, 80)}, "old [192.0.2.4], young [192.0.2.5]"},
+		"what it has it keeps":         {four, []*corev1.Service{lb("old", 2, 80), has(lb("young", 1, 80), "192.0.2.4")}, "old [192.0.2.5], young [192.0.2.4]"},
+		"both families":                {four + " " + six, []*corev1.Service{of(lb("web", 1, 80), "", v6, v4)}, "web [2001:db8:: 192.0.2.4]"},
+		"a family more":                {four + " " + six, []*corev1.Service{has(of(lb("a", 2, 80), "", v4, v6), "192.0.2.5"), has(of(lb("b", 1, 80), "", v6), "2001:db8::")}, "a [192.0.2.5 2001:db8::1], b [2001:db8::]"},
+		"a family less":                {four + " " + six, []*corev1.Service{has(lb("a", 2, 80), "2001:db8::", "192.0.2.5")}, "a [192.0.2.5]"},
+		"no range of one":              {four, []*corev1.Service{of(lb("web", 1, 80), "", v6, v4)}, "web [192.0.2.4]"},
+		"no range of any":              {four, []*corev1.Service{of(lb("web", 1, 80), "", v6)}, "web: AddressNotInRange: none of the ranges [192.0.2.4-192.0.2.6] is of the service's families [IPv6]"},
+		"one that it asks for":         {four, []*corev1.Service{of(lb("web", 1, 80), "192.0.2.6")}, "web [192.0.2.6]"},
+		"another than it has":          {four, []*corev1.Service{has(of(lb("web", 1, 80), "192.0.2.6"), "192.0.2.4")}, "web [192.0.2.6]"},
+		"one that another has":         {four, []*corev1.Service{of(lb("web", 2, 80), "192.0.2.4"), has(lb("young", 1, 80), "192.0.2.4")}, "web: AddressInUse: loadBalancerIP 192.0.2.4 is in use: by service default/young, young [192.0.2.4]"},
+		"one that no range has":        {four, []*corev1.Service{of(lb("web", 1, 80), "192.0.2.7")}, "web: AddressNotInRange: loadBalancerIP 192.0.2.7 is in none of the ranges [192.0.2.4-192.0.2.6]"},
+		"no address":                   {four, []*corev1.Service{of(lb("web", 1, 80), "web.example")}, `web: AddressNotInRange: loadBalancerIP "web.example" is no address`},
+		"asked for one family of two":  {four + " " + six, []*corev1.Service{of(lb("web", 1, 80), "2001:db8::1", v4, v6)}, "web [192.0.2.4 2001:db8::1]"},
+		"the node's own":               {"192.0.2.1-192.0.2.2", []*corev1.Service{lb("web", 1, 80), of(lb("y", 0, 80), "192.0.2.1")}, "web [192.0.2.2], y: AddressInUse: loadBalancerIP 192.0.2.1 is in use: by node a"},
+		"all are in use":               {"192.0.2.4", []*corev1.Service{lb("old", 2, 80), lb("young", 1, 80)}, "old [192.0.2.4], young: NoAddressFree: all IPv4 addresses of the ranges [192.0.2.4] are in use"},
+		"two ranges":                   {"192.0.2.9 192.0.2.4", []*corev1.Service{lb("old", 2, 80), lb("young", 1, 80)}, "old [192.0.2.9], young [192.0.2.4]"},
+		"it had the node's":            {four, []*corev1.Service{has(lb("web", 1, 80), "192.0.2.1")}, "web [192.0.2.4]"},
+		"two say that they have it":    {four, []*corev1.Service{has(lb("old", 2, 80), "192.0.2.5"), has(lb("young", 1, 80), "192.0.2.5")}, "old [192.0.2.5], young [192.0.2.4]"},
+		"the last addresses there are": {"255.255.255.255", []*corev1.Service{lb("old", 2, 80), lb("young", 1, 80)}, "old [255.255.255.255], young: NoAddressFree: all IPv4 addresses of the ranges [255.255.255.255] are in use"},
+	} {
+		var ranges []iprange.Range
+		for _, text := range strings.Fields(c.ranges) {
+			r, err := iprange.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ranges = append(ranges, r)
+		}
+		var told []string
+		for s, d := range allot(inOrder(c.services), []*corev1.Node{node("a", true, "InternalIP=192.0.2.1", "Hostname=a")}, ranges) {
+			if d.refused != "" {
+				told = append(told, fmt.Sprintf("%s: %s: %s", s.Name, d.reason, d.refused))
+			} else {
+				told = append(told, fmt.Sprint(s.Name, " ", d.addresses))
+			}
+		}
+		slices.Sort(told)
+		if got := strings.Join(told, ", "); got != c.want {
+			t.Errorf("%s:\n%s, want\n%s", name, got, c.want)
 		}
 	}
 }

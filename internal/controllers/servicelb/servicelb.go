@@ -1,8 +1,9 @@
-// Package servicelb is the controller that gives services of the type LoadBalancer the addresses of the nodes, so that their ports are reached there.
+// Package servicelb is the controller that gives services of the type LoadBalancer their addresses: one of its own out of ranges, or, where there are none, those of
+// the nodes, so that their ports are reached there.
 //
-// It guarantees that at most one service has a port, the one that had it first; that a port which a pod or a process of the machine has is not taken from it;
-// and that a service which cannot have its ports says why, in its condition LoadBalancerPortsError and by an event, and gets them when they are free. It is
-// for services without a loadBalancerClass: others are others'.
+// It guarantees that at most one service has an address of a range, or a port of the nodes, the one that had it first; that a port which a pod or a process of the
+// machine has is not taken from it; and that a service which cannot have what it wants says why, in its condition LoadBalancerAddressError or
+// LoadBalancerPortsError and by an event, and gets it when it is free. It is for services without a loadBalancerClass: others are others'.
 package servicelb
 
 import (
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/iprange"
 )
 
 // Listens says which process of this machine listens at a port of it, in words; empty: none.
@@ -37,8 +39,10 @@ type Config struct {
 	Pods     coreinformers.PodInformer
 	// Listens; nil: the nodes are other machines.
 	Listens Listens
-	Events  record.EventRecorder
-	Log     *slog.Logger
+	// Ranges are of addresses that are load balancers'; none: services have those of the nodes.
+	Ranges []iprange.Range
+	Events record.EventRecorder
+	Log    *slog.Logger
 }
 
 // Controller is the controller.
@@ -124,7 +128,9 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // stale says that a service has addresses of the time when it was of the type LoadBalancer.
 func stale(s *corev1.Service) bool {
-	return s.Spec.Type != corev1.ServiceTypeLoadBalancer && (assigned(s) || apimeta.FindStatusCondition(s.Status.Conditions, corev1.LoadBalancerPortsError) != nil)
+	return s.Spec.Type != corev1.ServiceTypeLoadBalancer && (assigned(s) || slices.ContainsFunc(problems, func(p string) bool {
+		return apimeta.FindStatusCondition(s.Status.Conditions, p) != nil
+	}))
 }
 
 // look makes the statuses of all services as they should be.
@@ -155,17 +161,22 @@ func (c *Controller) assign(ctx context.Context, mine []*corev1.Service) (failed
 	if err != nil {
 		return nil, err
 	}
-	pods, err := c.cfg.Pods.Lister().List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	ofPods := hostPorts(pods)
-	decided := decide(mine, nodes, func(p port) string {
-		if who := ofPods[p]; who != "" || c.cfg.Listens == nil {
-			return who
+	decided := map[*corev1.Service]decision{}
+	if all := inOrder(mine); len(c.cfg.Ranges) > 0 {
+		decided = allot(all, nodes, c.cfg.Ranges)
+	} else {
+		pods, err := c.cfg.Pods.Lister().List(labels.Everything())
+		if err != nil {
+			return nil, err
 		}
-		return c.cfg.Listens(p.protocol, p.number)
-	})
+		ofPods := hostPorts(pods)
+		decided = share(all, nodes, func(p port) string {
+			if who := ofPods[p]; who != "" || c.cfg.Listens == nil {
+				return who
+			}
+			return c.cfg.Listens(p.protocol, p.number)
+		})
+	}
 	for s, d := range decided {
 		if err := c.write(ctx, s, d); err != nil {
 			failed = fmt.Errorf("service %s/%s: %w", s.Namespace, s.Name, err)
@@ -185,12 +196,15 @@ func (c *Controller) write(ctx context.Context, s *corev1.Service, d decision) e
 	for _, a := range d.addresses {
 		next.Status.LoadBalancer.Ingress = append(next.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a, IPMode: &mode})
 	}
+	for _, p := range problems {
+		if p != d.problem {
+			apimeta.RemoveStatusCondition(&next.Status.Conditions, p)
+		}
+	}
 	if d.refused != "" {
 		apimeta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-			Type: corev1.LoadBalancerPortsError, Status: metav1.ConditionTrue, Reason: "PortInUse", Message: d.refused, ObservedGeneration: s.Generation,
+			Type: d.problem, Status: metav1.ConditionTrue, Reason: d.reason, Message: d.refused, ObservedGeneration: s.Generation,
 		})
-	} else {
-		apimeta.RemoveStatusCondition(&next.Status.Conditions, corev1.LoadBalancerPortsError)
 	}
 	if apiequality.Semantic.DeepEqual(s.Status, next.Status) {
 		return nil
@@ -204,7 +218,7 @@ func (c *Controller) write(ctx context.Context, s *corev1.Service, d decision) e
 	}
 	switch {
 	case d.refused != "":
-		c.cfg.Events.Event(s, corev1.EventTypeWarning, "PortInUse", d.refused)
+		c.cfg.Events.Event(s, corev1.EventTypeWarning, d.reason, d.refused)
 	case len(d.addresses) > 0:
 		c.cfg.Events.Eventf(s, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Reached at %v", d.addresses)
 	}

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"monopod.dev/monopod/internal/iprange"
 )
 
 const (
@@ -39,6 +41,11 @@ func Of(in Input) (p Service) {
 		w.external = p.addresses("externalIPs", s.Spec.ExternalIPs, family)
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 			w.balanced = p.addresses("status.loadBalancer.ingress", ingress(s), family)
+			for _, a := range w.balanced { // one that a node has may be another's: what others have there is not ours to refuse
+				if slices.ContainsFunc(in.Node.Balancers, func(r iprange.Range) bool { return r.Contains(a) }) {
+					p.Addresses = append(p.Addresses, a)
+				}
+			}
 			w.ranges, w.limited = p.sourceRanges(s.Spec.LoadBalancerSourceRanges, family)
 		}
 		for i := range s.Spec.Ports {

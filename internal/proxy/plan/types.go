@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"monopod.dev/monopod/internal/iprange"
 )
 
 // Node is the node that it is planned for.
@@ -12,6 +14,8 @@ type Node struct {
 	Name string
 	// Zone is the node's label topology.kubernetes.io/zone.
 	Zone string
+	// Balancers are ranges of addresses that are load balancers' alone.
+	Balancers []iprange.Range
 }
 
 // Input is what is known of a service.

@@ -392,9 +392,11 @@ func TestIngress(t *testing.T) {
 	n.refusedNothing(t, o.own)
 
 	// While the node's programs are dead requests are served, and what changes afterwards is followed by the same controller.
+	stop = o.keepAsking(t, "http", "shop.example", "/")
 	n.Kill()
 	o.eventually(t, "http", "shop.example", "/", "200 back")
 	n.Start(n.args...)
+	stop("monopod was killed and started")
 	n.Kubectl("delete", "ingress", "shop")
 	o.eventually(t, "http", "shop.example", "/", "404 404 page not found")
 	n.Kubectl("create", "ingress", "created", "--class=traefik", "--rule=created.example/*=front:http,tls=shop", "--rule=created.example/api*=back:80")

@@ -31,6 +31,9 @@ MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
 
 # The Helm of test-helm, unless other versions are named: v3.22.0, say.
 HELM_VERSIONS := v4.3.1
+# The ingress controller of test-ingress, unless another build of it is named.
+TRAEFIK_VERSION := v3.6.12
+MONOPOD_TRAEFIK ?= $(BIN)/test/traefik-$(TRAEFIK_VERSION)
 
 # Packages whose tests make mounts, links, namespaces or cgroups, and look at the whole host for what they have left, which others' would be taken for: one at a
 # time, as those of test-e2e. All the other tests of packages take nothing of the host but its loopback.
@@ -44,7 +47,7 @@ BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -78,6 +81,9 @@ $(BIN)/test/helm-v4.%:
 
 $(BIN)/test/helm-v3.%:
 	hack/module.sh helm.sh/helm/v3 v3.$* cmd/helm $@ "-X helm.sh/helm/v3/internal/version.version=v3.$*"
+
+$(BIN)/test/traefik-$(TRAEFIK_VERSION):
+	hack/module.sh github.com/traefik/traefik/v3 $(TRAEFIK_VERSION) cmd/traefik $@
 
 $(BIN)/hello $(BIN)/guestbook: FORCE need-go
 	$(PLAIN) $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./examples/$(@F)
@@ -126,7 +132,7 @@ test-vm-all: need-root vm-deps test-deps build $(EXAMPLES) ## all tests that tou
 	$(PLAIN) MONOPOD_VM_ALL=1 $(GO) test -timeout 30m -count 1 -run '^TestSELinux$$' ./test/vm
 
 # Tests with programs of others that nobody installs for `make test`: built here, pinned by version. None of them is in CI.
-test-compat: test-kubectl test-kubelet test-plugins test-helm ## tests with other programs: upstream kubectls, an upstream kubelet, device plugins, Helm
+test-compat: test-kubectl test-kubelet test-plugins test-helm test-ingress ## tests with other programs: upstream kubectls, an upstream kubelet, device plugins, Helm, an ingress controller
 
 test-kubectl: need-root test-deps build $(KUBECTL_VERSIONS:%=$(BIN)/test/kubectl-%) ## the API server and pods with the upstream kubectls of three minor versions
 	@set -e; export CGO_ENABLED=0; for v in $(KUBECTL_VERSIONS); do echo "kubectl $$v"; export MONOPOD_KUBECTL='$(abspath $(BIN))/test/kubectl-'$$v; \
@@ -140,6 +146,9 @@ test-plugins: need-root test-deps build $(MONOPOD_PLUGIN_SAMPLE) ## device plugi
 
 test-helm: need-root test-deps build $(HELM_VERSIONS:%=$(BIN)/test/helm-%) ## charts by Helm; test/helm/README.md
 	@set -e; for v in $(HELM_VERSIONS); do echo "helm $$v"; $(PLAIN) MONOPOD_HELM='$(abspath $(BIN))/test/helm-'$$v $(GO) test -tags helm,netgo,osusergo -timeout 30m -count 1 ./test/helm $(ARGS); done
+
+test-ingress: need-root test-deps build $(MONOPOD_TRAEFIK) ## an ingress controller of others; test/ingress/README.md
+	$(PLAIN) MONOPOD_TRAEFIK='$(abspath $(MONOPOD_TRAEFIK))' $(GO) test -tags ingress,netgo,osusergo -timeout 30m -count 1 ./test/ingress $(ARGS)
 
 flakes: need-root test-deps vm-deps build $(EXAMPLES) ## run tests again and again, to find the flaky ones: [PKG=...] [TIME=30m] [ROUNDS=n, 0 shows the tally]
 	@$(PLAIN) $(GO) run ./test/flakes -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(TIME),-time $(TIME)) $(if $(FORGET),-forget '$(FORGET)') $(PKG)

@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -137,6 +138,25 @@ func kubectlIngress(t *testing.T, k kubectl) {
 	}
 	k.fail("must be a valid IP address", "", "-n", "ingress", "patch", "ing", "own", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.07"}]}}}`)
+	k.run("-n", "ingress", "create", "ingress", "secure", "--rule=b.example.com/api*=web:80,tls=cert")
+	says := func(want []string, args ...string) {
+		t.Helper()
+		out := k.run(args...)
+		var lines []string
+		for _, row := range columns(out) {
+			lines = append(lines, strings.Join(row, " "))
+		}
+		for _, w := range want {
+			if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, w) }) {
+				t.Errorf("kubectl %s does not say %q:\n%s", strings.Join(args, " "), w, out)
+			}
+		}
+	}
+	says([]string{"ingress.networking.k8s.io/own mine * 192.0.2.7 80 ", "ingress.networking.k8s.io/secure usual b.example.com 80, 443 ",
+		"ingressclass.networking.k8s.io/usual (default) example.com/one <none> "}, "-n", "ingress", "get", "ingress,ingressclass", "--no-headers")
+	says([]string{"Address: 192.0.2.7", "Ingress Class: mine", "Default backend: web:80 ("}, "-n", "ingress", "describe", "ingress", "own")
+	says([]string{"cert terminates b.example.com", "/api web:80 (", "Events: <none>"}, "-n", "ingress", "describe", "ingress", "secure")
+	says([]string{"Annotations: ingressclass.kubernetes.io/is-default-class: true", "Controller: example.com/one"}, "describe", "ingressclass", "usual")
 	k.run("delete", "namespace", "ingress", "--wait=false")
 	k.run("delete", "ingressclass", "usual")
 }

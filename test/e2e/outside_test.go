@@ -4,15 +4,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/test/harness"
 )
@@ -27,59 +22,23 @@ type outsideNode struct {
 	args []string
 }
 
-const v4, v6 = "IPv4", "IPv6"
+const v4, v6 = harness.IPv4, harness.IPv6
 
 func bothFamilies() []string { return []string{v4, v6} }
 
 func startOutsideNode(t *testing.T) *outsideNode {
 	t.Helper()
-	n := &outsideNode{serviceNode: &serviceNode{t: t}, at: map[string]netip.Addr{}, other: map[string]netip.Addr{}}
+	n := &outsideNode{serviceNode: &serviceNode{t: t}}
 	n.Node = harness.NewNode(t, harness.Options{})
+	beside := harness.NewNeighbour(t, n.Node)
+	n.at, n.other, n.netns = beside.Node, beside.Own, beside.NetNS
 	// All its ranges follow from that of its pods, which nobody else has.
 	pods := netip.MustParsePrefix(n.PodCIDR).Addr().As4()
-	link := netip.AddrFrom4([4]byte{10, pods[1] + 16, pods[2], 1})
-	six := func(kind byte, last byte) netip.Addr {
-		return netip.AddrFrom16([16]byte{0xfd, 0x6d, 0x70, kind, pods[1], pods[2], 0, 0, 0, 0, 0, 0, 0, 0, 0, last})
+	six := func(kind byte) netip.Addr {
+		return netip.AddrFrom16([16]byte{0xfd, 0x6d, 0x70, kind, pods[1], pods[2]})
 	}
-	n.at[v4], n.other[v4], n.at[v6], n.other[v6] = link, link.Next(), six(3, 1), six(3, 2)
-
-	n.netns = filepath.Join(t.TempDir(), "net")
-	harness.PinNetNS(t, n.netns)
-	ns, err := os.Open(n.netns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	name := fmt.Sprintf("mpo%dx%d", pods[1], pods[2])
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns.Fd()))}
-	if err := netlink.LinkAdd(veth); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
-	up := func(link string, addresses map[string]netip.Addr) error {
-		l, err := netlink.LinkByName(link)
-		if err != nil {
-			return err
-		}
-		for _, a := range addresses {
-			bits := 24
-			if a.Is6() {
-				bits = 64
-			}
-			if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())}, Flags: unix.IFA_F_NODAD}); err != nil {
-				return err
-			}
-		}
-		return netlink.LinkSetUp(l)
-	}
-	if err := up(name, n.at); err != nil {
-		t.Fatal(err)
-	}
-	if err := harness.InNetNS(n.netns, func() error { return up("eth0", n.other) }); err != nil {
-		t.Fatal(err)
-	}
-	n.args = []string{"--pod-cidr", "", "--pod-cidrs", n.PodCIDR + "," + netip.PrefixFrom(six(1, 0), 64).String(),
-		"--service-cidr", n.ServiceCIDR + "," + netip.PrefixFrom(six(2, 0), 112).String(), "--node-ip", n.at[v4].String() + "," + n.at[v6].String(),
+	n.args = []string{"--pod-cidr", "", "--pod-cidrs", n.PodCIDR + "," + netip.PrefixFrom(six(1), 64).String(),
+		"--service-cidr", n.ServiceCIDR + "," + netip.PrefixFrom(six(2), 112).String(), "--node-ip", n.at[v4].String() + "," + n.at[v6].String(),
 		"--agent-address", n.at[v4].String()}
 	n.Start(n.args...)
 	return n

@@ -113,7 +113,10 @@ func start(t *testing.T) *cluster {
 		"test/tools": tools,
 		"test/nginx": func(name string) (ociarchive.Image, error) { return images.Nginx(name, 80) },
 	})
-	c := &cluster{Node: harness.StartNode(t, harness.Options{HostsTOML: hosts}), t: t}
+	c := &cluster{Node: harness.NewNode(t, harness.Options{HostsTOML: hosts}), t: t}
+	// Helm 3 waits until a service of the type LoadBalancer has an address: the node's, other than 127.0.0.1.
+	at := harness.NewNeighbour(t, c.Node).Node[harness.IPv4].String()
+	c.Start("--node-ip", at, "--agent-address", at)
 	c.old = strings.HasPrefix(c.helm("version", "--template", "{{.Version}}"), "v3")
 	return c
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -105,6 +107,87 @@ func TestFromOutside(t *testing.T) {
 	n.Kubectl("wait", "--for=condition=Ready", "pod/friend", "pod/stranger", "--timeout=60s")
 	t.Run("load balancer", n.testBalancer)
 	t.Run("policies", n.testPolicies)
+	t.Run("ranges", n.testRanges)
+}
+
+// testRanges: load balancers have addresses of their own, of ranges that a router leads to the node: here the other machine does.
+func (n *outsideNode) testRanges(t *testing.T) {
+	pods := netip.MustParsePrefix(n.PodCIDR).Addr().As4()
+	at := func(i byte) map[string]string { // behind the ranges of links, which follow from that of the pods as well
+		return map[string]string{
+			v4: netip.AddrFrom4([4]byte{10, pods[1] + 24, pods[2], i}).String(),
+			v6: netip.AddrFrom16([16]byte{0xfd, 0x6d, 0x70, 4, pods[1], pods[2], 15: i}).String(),
+		}
+	}
+	both := func(i byte) string { return at(i)[v4] + " " + at(i)[v6] }
+	n.Kill()
+	args := append(slices.Clone(n.args), "--load-balancer-ranges", fmt.Sprintf("%s/31,%s-%s", at(0)[v4], at(0)[v6], at(1)[v6]))
+	n.Start(args...)
+	err := harness.InNetNS(n.netns, func() error {
+		for f, first := range at(0) {
+			gateway := n.at[f]
+			to := netip.PrefixFrom(netip.MustParseAddr(first), gateway.BitLen()-1)
+			if err := netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), gateway.BitLen())}, Gw: gateway.AsSlice()}); err != nil {
+				return fmt.Errorf("a route to %s: %w", to, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(name, want string) {
+		t.Helper()
+		harness.Eventually(t, fmt.Sprintf("%s is at %q", name, want), func() (bool, string) {
+			got := n.get("svc/"+name, ".status.loadBalancer.ingress[*].ip")
+			return got == want, got
+		})
+	}
+	answer := func(when string, i byte) {
+		t.Helper()
+		for _, f := range bothFamilies() {
+			n.soon(fmt.Sprintf("%s, %s from outside", when, at(i)[f]), n.other[f], func() string { return n.outside("tcp", at(i)[f], "80") })
+			if got := n.outside("tcp", at(i)[f], "81"); !strings.Contains(got, "refused") {
+				t.Errorf("%s, a port of %s that is no service's: %s", when, at(i)[f], got)
+			}
+			if got, err := askEcho("tcp", net.JoinHostPort(at(i)[f], "80")); err != nil || !strings.HasPrefix(got, "web-") {
+				t.Errorf("%s, %s from the machine itself: %s, %v", when, at(i)[f], got, err)
+			}
+		}
+	}
+	n.balancer("first", "web", 80)
+	has("first", both(0))
+	n.balancer("second", "web", 80)
+	has("second", both(1))
+	answer("one of two", 0)
+	answer("the other one", 1)
+	refused := func(name, who string) {
+		t.Helper()
+		harness.Eventually(t, name+" is told why it has no address", func() (bool, string) {
+			got := n.get("svc/"+name, `.status.conditions[?(@.type=="LoadBalancerAddressError")].message`)
+			return strings.Contains(got, who), got
+		})
+	}
+	n.balancer("third", "web", 80)
+	refused("third", "all IPv4 addresses of the ranges")
+	n.Kubectl("patch", "svc", "third", "-p", fmt.Sprintf(`{"spec": {"loadBalancerIP": %q}}`, at(1)[v4]))
+	refused("third", "loadBalancerIP "+at(1)[v4]+" is in use: by service default/second")
+	n.Kill()
+	for _, f := range bothFamilies() {
+		if got := n.outside("tcp", at(1)[f], "80"); strings.HasPrefix(got, "error") {
+			t.Errorf("%s, without monopod: %s", f, got)
+		}
+	}
+	n.Start(args...)
+	n.Kubectl("delete", "svc", "second")
+	has("third", both(1))
+	answer("the heir", 1)
+	// Without ranges it is the node's addresses again, of which one service has the port.
+	n.Kubectl("delete", "svc", "first")
+	n.Kill()
+	n.Start(n.args...)
+	has("third", n.at[v4].String()+" "+n.at[v6].String())
+	n.Kubectl("delete", "svc", "third")
 }
 
 func (n *outsideNode) testBalancer(t *testing.T) {

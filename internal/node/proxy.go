@@ -38,7 +38,7 @@ func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool)
 	name := o.Config.Network.Bridge
 	return proxy.New(proxy.Config{
 		Kube: client, NodeName: o.Config.NodeName, Table: o.proxyTable(),
-		Bridge: table.Bridge{Name: name, PortGroup: network.PortGroup(name), Group: network.BridgeGroup},
+		Bridge:    table.Bridge{Name: name, PortGroup: network.PortGroup(name), Group: network.BridgeGroup},
 		Balancers: config.LoadBalancerRanges(o.Config.Network), Log: o.Log.With("role", "proxy"),
 	}), nil
 }

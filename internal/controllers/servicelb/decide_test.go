@@ -164,3 +164,27 @@ func TestHostPorts(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkAllot1000(b *testing.B) {
+	r, err := iprange.Parse("10.0.0.0/16")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var all []*corev1.Service
+	for i := range 1000 {
+		all = append(all, lb(fmt.Sprint("s", i), i, 80))
+	}
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			allot(inOrder(all), nil, []iprange.Range{r})
+		}
+	})
+	for s, d := range allot(inOrder(all), nil, []iprange.Range{r}) {
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: d.addresses[0]}}
+	}
+	b.Run("kept", func(b *testing.B) {
+		for b.Loop() {
+			allot(inOrder(all), nil, []iprange.Range{r})
+		}
+	})
+}

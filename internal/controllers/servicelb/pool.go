@@ -12,7 +12,10 @@ import (
 // allot gives each service an address of its own of each of its families of which there are ranges. What a service has it keeps, unless it asks for another one;
 // the others get the lowest that is free, in their order. Addresses of nodes nobody gets. It is pure.
 func allot(inOrder []*corev1.Service, nodes []*corev1.Node, ranges []iprange.Range) map[*corev1.Service]decision {
-	p := &pool{ranges: ranges, held: map[netip.Addr]string{}, has: map[*corev1.Service]map[bool]netip.Addr{}}
+	p := &pool{ranges: ranges, held: map[netip.Addr]string{}, has: map[*corev1.Service]map[bool]netip.Addr{}, lowest: make([]netip.Addr, len(ranges))}
+	for i, r := range ranges {
+		p.lowest[i] = r.First
+	}
 	for _, n := range nodes {
 		for _, a := range n.Status.Addresses {
 			if ip, err := netip.ParseAddr(a.Address); err == nil {
@@ -35,6 +38,7 @@ type pool struct {
 	ranges []iprange.Range
 	held   map[netip.Addr]string                   // by whom
 	has    map[*corev1.Service]map[bool]netip.Addr // of IPv4, or not
+	lowest []netip.Addr                            // of each range: those before it are held
 }
 
 func (p *pool) in(a netip.Addr) bool {
@@ -110,15 +114,16 @@ func (p *pool) decide(s *corev1.Service) (d decision) {
 
 // free is the lowest address of a family that nobody has; any says that there are ranges of it.
 func (p *pool) free(is4 bool) (a netip.Addr, any bool) {
-	for _, r := range p.ranges {
+	for i, r := range p.ranges {
 		if r.Is4() != is4 {
 			continue
 		}
 		any = true
-		for a := r.First; r.Contains(a); a = a.Next() {
-			if p.held[a] == "" {
-				return a, true
-			}
+		for r.Contains(p.lowest[i]) && p.held[p.lowest[i]] != "" {
+			p.lowest[i] = p.lowest[i].Next()
+		}
+		if r.Contains(p.lowest[i]) {
+			return p.lowest[i], true
 		}
 	}
 	return netip.Addr{}, any

@@ -161,7 +161,7 @@ func (c *Controller) assign(ctx context.Context, mine []*corev1.Service) (failed
 	if err != nil {
 		return nil, err
 	}
-	decided := map[*corev1.Service]decision{}
+	var decided map[*corev1.Service]decision
 	if all := inOrder(mine); len(c.cfg.Ranges) > 0 {
 		decided = allot(all, nodes, c.cfg.Ranges)
 	} else {

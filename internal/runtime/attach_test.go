@@ -78,15 +78,21 @@ func TestAttachments(t *testing.T) {
 		}
 		a.leave()
 		<-a.ended
+		listener := n.attach(id, dialSPDY, &cri.AttachRequest{Stdout: true}, nil)
 		b.typed.Close() // the end of one client's stdin is not that of the container's
+		if err := <-b.ended; err != nil {
+			t.Errorf("an attachment whose input has ended: %v", err)
+		}
 		third := n.attach(id, dialSPDY, both(), nil)
 		third.write(n, "c\n")
-		n.eventually("a line at the one that has stayed", b.out.has("got c\n"))
+		for _, c := range []*attachment{listener, third} {
+			n.eventually("a line at those that stay", c.out.has("got c\n"))
+		}
 		if b.out.has("before")() || third.out.has("got a")() {
 			t.Errorf("output from before is repeated: %q, %q", b.out.String(), third.out.String())
 		}
 		n.check(n.tryStop(id, 0))
-		for _, c := range []*attachment{b, third} {
+		for _, c := range []*attachment{listener, third} {
 			if err := <-c.ended; err != nil {
 				t.Errorf("an attachment to a container that has ended: %v", err)
 			}

@@ -98,7 +98,8 @@ func testTogether(t *testing.T, n *harness.Node) {
 		"containers": [
 			{"name": "listens", ` + wide + `, "stdin": true, "stdinOnce": true, "workingDir": "/var/tmp", "command": ["sh", "-c", "pwd; cat; echo heard all"]},
 			{"name": "screen", ` + wide + `, "tty": true, "command": ["sh", "-c", "tty; id -g; exec sleep 3600"], "securityContext": {"runAsGroup": 3456},
-			 "volumeMounts": [{"name": "token", "mountPath": "/token"}]}]}}`)
+			 "volumeMounts": [{"name": "token", "mountPath": "/token"}]},
+			{"name": "open", ` + wide + `, "stdin": true, "command": ["cat"]}]}}`)
 	n.Kubectl("wait", "--for=condition=Ready", "pod/together", "--timeout=60s")
 	sees := func(script string) string {
 		return strings.TrimSpace(n.Kubectl("exec", "together", "-c", "screen", "--", "sh", "-c", script))
@@ -126,6 +127,16 @@ func testTogether(t *testing.T, n *harness.Node) {
 	if got := n.Kubectl("logs", "together", "-c", "listens"); got != "/var/tmp\none\ntwo\nheard all\n" {
 		t.Errorf("it has heard %q", got)
 	}
+	// Where the input stays open for others, who has said all goes, and the program goes on.
+	for _, line := range []string{"one\n", "two\n"} {
+		if out, err := n.TryKubectl(line, "attach", "-i", "-q", "together", "-c", "open"); err != nil {
+			t.Errorf("attach to an input that stays open: %q, %v", out, err)
+		}
+	}
+	harness.Eventually(t, "it has heard both", func() (bool, string) {
+		got := n.Kubectl("logs", "together", "-c", "open")
+		return got == "one\ntwo\n", got
+	})
 	harness.Eventually(t, "the other one says what its terminal is", func() (bool, string) {
 		got := n.Kubectl("logs", "together", "-c", "screen")
 		return got == "/dev/pts/0\r\n3456\r\n", got

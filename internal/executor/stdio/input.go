@@ -3,6 +3,7 @@ package stdio
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -70,14 +71,16 @@ func (in *input) close() {
 	})
 }
 
-// feed copies a client's stdin to the container's, until the client's ends, the container's is closed, or ctx ends.
-func (s *Stdio) feed(ctx context.Context, a Attachment) {
+// feed copies a client's stdin to the container's, until the client's ends, the container's is closed, or ctx ends. It says whether there is nothing left for the
+// client to wait for: its input has ended, and that ends nothing in the container.
+func (s *Stdio) feed(ctx context.Context, a Attachment) (served bool) {
 	defer a.Stdin.Close()
 	stop := context.AfterFunc(ctx, func() { a.Stdin.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if s.stdin == nil {
-		return
+		return false
 	}
+	ended := false
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := a.Stdin.Read(buf)
@@ -87,10 +90,12 @@ func (s *Stdio) feed(ctx context.Context, a Attachment) {
 			}
 		}
 		if err != nil {
+			ended = errors.Is(err, io.EOF)
 			break
 		}
 	}
 	if a.StdinOnce {
 		s.stdin.close()
 	}
+	return ended && !(a.StdinOnce && s.stdin.closable)
 }

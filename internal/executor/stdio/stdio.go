@@ -263,7 +263,8 @@ type Attachment struct {
 	StdinOnce bool
 }
 
-// Attach serves a client until the container's output is drained, ctx ends, or the client falls behind.
+// Attach serves a client until the container's output is drained, ctx ends, the client falls behind, or its input ends without ending the container's: whoever has
+// said all that it wanted to say does not wait for a program that goes on.
 func (s *Stdio) Attach(ctx context.Context, a Attachment) error {
 	c := newClient(a)
 	s.mu.Lock()
@@ -288,8 +289,8 @@ func (s *Stdio) Attach(ctx context.Context, a Attachment) error {
 	inputDone := make(chan struct{})
 	go func() {
 		defer close(inputDone)
-		if a.Stdin != nil {
-			s.feed(ictx, a)
+		if a.Stdin != nil && s.feed(ictx, a) {
+			c.finish()
 		}
 	}()
 	err := c.run(ctx)

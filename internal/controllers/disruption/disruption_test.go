@@ -187,6 +187,9 @@ func TestOwners(t *testing.T) {
 	w.Control(controllers.Disruption)
 	w.budget("number", "alone", "1", "")
 	w.budget("share", "alone", "", "1")
+	// The controller has to know both before it meets the pods: it says what is wrong with one when it meets it.
+	w.await("number", "0 of 0 healthy, 1 wanted, 0 may go: InsufficientPods")
+	w.await("share", "0 of 0 healthy, 0 wanted, 0 may go: InsufficientPods")
 	w.pod("one", "alone", nil)
 	w.pod("two", "alone", nil)
 	w.await("number", "2 of 2 healthy, 1 wanted, 1 may go: SufficientPods")

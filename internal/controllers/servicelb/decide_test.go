@@ -117,6 +117,7 @@ func TestAllot(t *testing.T) {
 		"asked for one family of two":  {four + " " + six, []*corev1.Service{of(lb("web", 1, 80), "2001:db8::1", v4, v6)}, "web [192.0.2.4 2001:db8::1]"},
 		"the node's own":               {"192.0.2.1-192.0.2.2", []*corev1.Service{lb("web", 1, 80), of(lb("y", 0, 80), "192.0.2.1")}, "web [192.0.2.2], y: AddressInUse: loadBalancerIP 192.0.2.1 is in use: by node a"},
 		"all are in use":               {"192.0.2.4", []*corev1.Service{lb("old", 2, 80), lb("young", 1, 80)}, "old [192.0.2.4], young: NoAddressFree: all IPv4 addresses of the ranges [192.0.2.4] are in use"},
+		"who is refused holds nothing": {"192.0.2.4 2001:db8::4", []*corev1.Service{has(lb("four", 3, 80), "192.0.2.4"), of(lb("old", 2, 80), "", v6, v4), of(lb("young", 1, 80), "", v6)}, "four [192.0.2.4], old: NoAddressFree: all IPv4 addresses of the ranges [192.0.2.4 2001:db8::4] are in use, young [2001:db8::4]"},
 		"two ranges":                   {"192.0.2.9 192.0.2.4", []*corev1.Service{lb("old", 2, 80), lb("young", 1, 80)}, "old [192.0.2.9], young [192.0.2.4]"},
 		"it had the node's":            {four, []*corev1.Service{has(lb("web", 1, 80), "192.0.2.1")}, "web [192.0.2.4]"},
 		"two say that they have it":    {four, []*corev1.Service{has(lb("old", 2, 80), "192.0.2.5"), has(lb("young", 1, 80), "192.0.2.5")}, "old [192.0.2.5], young [192.0.2.4]"},

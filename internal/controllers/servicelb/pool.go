@@ -73,7 +73,7 @@ func (p *pool) keep(s *corev1.Service) {
 	}
 }
 
-// decide gives a service what it has not yet.
+// decide gives a service what it has not yet: of all its families or nothing, so that one that is refused holds nothing from others.
 func (p *pool) decide(s *corev1.Service) (d decision) {
 	wanted, asks := asked(s)
 	refuse := func(reason, format string, args ...any) decision {
@@ -82,6 +82,7 @@ func (p *pool) decide(s *corev1.Service) (d decision) {
 	if text := s.Spec.LoadBalancerIP; text != "" && !asks {
 		return refuse(reasonNotInRange, "loadBalancerIP %q is no address", text)
 	}
+	var given []netip.Addr
 	for _, f := range s.Spec.IPFamilies {
 		is4 := f == corev1.IPv4Protocol
 		if p.has[s][is4].IsValid() {
@@ -103,8 +104,11 @@ func (p *pool) decide(s *corev1.Service) (d decision) {
 				return refuse(reasonNoneFree, "all %s addresses of the ranges %v are in use", f, p.ranges)
 			}
 		}
-		p.give(s, a)
+		given = append(given, a)
 		d.addresses = append(d.addresses, a.String())
+	}
+	for _, a := range given {
+		p.give(s, a)
 	}
 	if len(d.addresses) == 0 {
 		return refuse(reasonNotInRange, "none of the ranges %v is of the service's families %v", p.ranges, s.Spec.IPFamilies)

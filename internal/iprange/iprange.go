@@ -4,6 +4,7 @@ package iprange
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -16,7 +17,7 @@ func Parse(s string) (Range, error) {
 		if p.Masked() != p {
 			return Range{}, fmt.Errorf("range %q has host bits set: %s", s, p.Masked())
 		}
-		return checked(s, Range{p.Addr(), last(p)})
+		return checked(s, Of(p))
 	}
 	from, to, two := strings.Cut(s, "-")
 	if !two {
@@ -45,14 +46,20 @@ func checked(s string, r Range) (Range, error) {
 	return r, nil
 }
 
-// last is the last address of a prefix.
-func last(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
+// Of is the range of a prefix.
+func Of(p netip.Prefix) Range {
+	first := p.Masked().Addr()
+	b := first.AsSlice()
 	for i := p.Bits(); i < len(b)*8; i++ {
 		b[i/8] |= 1 << (7 - i%8)
 	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
+	last, _ := netip.AddrFromSlice(b)
+	return Range{first, last}
+}
+
+// Contain says that an address is in one of the ranges.
+func Contain(ranges []Range, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(r Range) bool { return r.Contains(a) })
 }
 
 // Is4 says that the range is of IPv4.
@@ -72,6 +79,3 @@ func (r Range) String() string {
 	}
 	return r.First.String() + "-" + r.Last.String()
 }
-
-// Of is the range of a prefix.
-func Of(p netip.Prefix) Range { return Range{p.Masked().Addr(), last(p)} }

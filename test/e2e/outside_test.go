@@ -89,6 +89,28 @@ func (n *outsideNode) balancer(name, app string, port int) {
 		"selector": {"app": %q}, "ports": [{"port": %d, "targetPort": 8080}]}}`, name, app, port))
 }
 
+// isAt waits until a load balancer has these addresses.
+func (n *outsideNode) isAt(t *testing.T, name, addresses string) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("%s is at %q", name, addresses), func() (bool, string) {
+		got := n.ingress(name)
+		return got == addresses, got
+	})
+}
+
+// refused waits until a load balancer has no address, and a condition of this type says why.
+func (n *outsideNode) refused(t *testing.T, name, condition, why string) {
+	t.Helper()
+	harness.Eventually(t, name+" is told why it has no address", func() (bool, string) {
+		got := n.get("svc/"+name, fmt.Sprintf(`.status.conditions[?(@.type==%q)].message`, condition))
+		return strings.Contains(got, why) && n.ingress(name) == "", got
+	})
+}
+
+func (n *outsideNode) ingress(name string) string {
+	return n.get("svc/"+name, ".status.loadBalancer.ingress[*].ip")
+}
+
 // TestFromOutside: a deployment behind a load balancer is reached from another machine at the node's addresses, and policies hold for whoever comes by a
 // service, from wherever.
 func TestFromOutside(t *testing.T) {
@@ -136,13 +158,6 @@ func (n *outsideNode) testRanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := func(name, want string) {
-		t.Helper()
-		harness.Eventually(t, fmt.Sprintf("%s is at %q", name, want), func() (bool, string) {
-			got := n.get("svc/"+name, ".status.loadBalancer.ingress[*].ip")
-			return got == want, got
-		})
-	}
 	answer := func(when string, i byte) {
 		t.Helper()
 		for _, f := range bothFamilies() {
@@ -156,22 +171,15 @@ func (n *outsideNode) testRanges(t *testing.T) {
 		}
 	}
 	n.balancer("first", "web", 80)
-	has("first", both(0))
+	n.isAt(t, "first", both(0))
 	n.balancer("second", "web", 80)
-	has("second", both(1))
+	n.isAt(t, "second", both(1))
 	answer("one of two", 0)
 	answer("the other one", 1)
-	refused := func(name, who string) {
-		t.Helper()
-		harness.Eventually(t, name+" is told why it has no address", func() (bool, string) {
-			got := n.get("svc/"+name, `.status.conditions[?(@.type=="LoadBalancerAddressError")].message`)
-			return strings.Contains(got, who), got
-		})
-	}
 	n.balancer("third", "web", 80)
-	refused("third", "all IPv4 addresses of the ranges")
+	n.refused(t, "third", "LoadBalancerAddressError", "all IPv4 addresses of the ranges")
 	n.Kubectl("patch", "svc", "third", "-p", fmt.Sprintf(`{"spec": {"loadBalancerIP": %q}}`, at(1)[v4]))
-	refused("third", "loadBalancerIP "+at(1)[v4]+" is in use: by service default/second")
+	n.refused(t, "third", "LoadBalancerAddressError", "loadBalancerIP "+at(1)[v4]+" is in use: by service default/second")
 	n.Kill()
 	for _, f := range bothFamilies() {
 		if got := n.outside("tcp", at(1)[f], "80"); strings.HasPrefix(got, "error") {
@@ -180,27 +188,19 @@ func (n *outsideNode) testRanges(t *testing.T) {
 	}
 	n.Start(args...)
 	n.Kubectl("delete", "svc", "second")
-	has("third", both(1))
+	n.isAt(t, "third", both(1))
 	answer("the heir", 1)
 	// Without ranges it is the node's addresses again, of which one service has the port.
 	n.Kubectl("delete", "svc", "first")
 	n.Kill()
 	n.Start(n.args...)
-	has("third", n.at[v4].String()+" "+n.at[v6].String())
+	n.isAt(t, "third", n.at[v4].String()+" "+n.at[v6].String())
 	n.Kubectl("delete", "svc", "third")
 }
 
 func (n *outsideNode) testBalancer(t *testing.T) {
-	ingress := func(name string) string { return n.get("svc/"+name, ".status.loadBalancer.ingress[*].ip") }
 	both := n.at[v4].String() + " " + n.at[v6].String()
-	has := func(name, want string) {
-		t.Helper()
-		harness.Eventually(t, fmt.Sprintf("%s is at %q", name, want), func() (bool, string) {
-			got := ingress(name)
-			return got == want, got
-		})
-	}
-	has("web", both)
+	n.isAt(t, "web", both)
 	for _, family := range bothFamilies() {
 		n.soon(family+" from outside", n.other[family], func() string { return n.outside("tcp", n.at[family].String(), "80") })
 	}
@@ -213,15 +213,8 @@ func (n *outsideNode) testBalancer(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	n.balancer("second", "web", 80)
 	n.balancer("listened", "web", port)
-	refused := func(name, who string) {
-		t.Helper()
-		harness.Eventually(t, name+" is told who has its port", func() (bool, string) {
-			got := n.get("svc/"+name, `.status.conditions[?(@.type=="LoadBalancerPortsError")].message`)
-			return strings.Contains(got, who) && ingress(name) == "", got
-		})
-	}
-	refused("second", "port 80/TCP of the nodes is in use: by service default/web")
-	refused("listened", fmt.Sprintf("port %d/TCP of the nodes is in use: by ", port))
+	n.refused(t, "second", "LoadBalancerPortsError", "port 80/TCP of the nodes is in use: by service default/web")
+	n.refused(t, "listened", "LoadBalancerPortsError", fmt.Sprintf("port %d/TCP of the nodes is in use: by ", port))
 	n.Kill()
 	for _, family := range bothFamilies() {
 		if got := n.outside("tcp", n.at[family].String(), "80"); strings.HasPrefix(got, "error") {
@@ -231,8 +224,8 @@ func (n *outsideNode) testBalancer(t *testing.T) {
 	n.Start(n.args...)
 	l.Close()
 	n.Kubectl("delete", "svc", "web")
-	has("second", both)
-	has("listened", both)
+	n.isAt(t, "second", both)
+	n.isAt(t, "listened", both)
 	n.soon("the heir of the port, from outside", n.other[v4], func() string { return n.outside("tcp", n.at[v4].String(), "80") })
 	n.soon("the port that was free again, from outside", n.other[v6], func() string { return n.outside("tcp", n.at[v6].String(), fmt.Sprint(port)) })
 	n.Kubectl("delete", "svc", "second", "listened")

@@ -41,15 +41,6 @@ type pool struct {
 	lowest []netip.Addr                            // of each range: those before it are held
 }
 
-func (p *pool) in(a netip.Addr) bool {
-	for _, r := range p.ranges {
-		if r.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
-
 func (p *pool) give(s *corev1.Service, a netip.Addr) {
 	if p.has[s] == nil {
 		p.has[s] = map[bool]netip.Addr{}
@@ -62,7 +53,7 @@ func (p *pool) keep(s *corev1.Service) {
 	wanted, asks := asked(s)
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		a, err := netip.ParseAddr(i.IP)
-		if err != nil || !p.in(a) || p.held[a] != "" || p.has[s][a.Is4()].IsValid() || asks && wanted.Is4() == a.Is4() && wanted != a {
+		if err != nil || !iprange.Contain(p.ranges, a) || p.held[a] != "" || p.has[s][a.Is4()].IsValid() || asks && wanted.Is4() == a.Is4() && wanted != a {
 			continue
 		}
 		for _, f := range s.Spec.IPFamilies {
@@ -91,7 +82,7 @@ func (p *pool) decide(s *corev1.Service) (d decision) {
 		}
 		a := wanted
 		switch {
-		case asks && wanted.Is4() == is4 && !p.in(wanted):
+		case asks && wanted.Is4() == is4 && !iprange.Contain(p.ranges, wanted):
 			return refuse(reasonNotInRange, "loadBalancerIP %s is in none of the ranges %v", wanted, p.ranges)
 		case asks && wanted.Is4() == is4 && p.held[wanted] != "":
 			return refuse(reasonAddressInUse, "loadBalancerIP %s is in use: by %s", wanted, p.held[wanted])

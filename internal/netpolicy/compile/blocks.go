@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"monopod.dev/monopod/internal/iprange"
 )
 
 // block is a block of addresses that a policy names, without its exceptions.
@@ -67,7 +69,7 @@ func segments(blocks []block) (out []segment) {
 	var starts []netip.Addr
 	cut := func(p netip.Prefix) {
 		starts = append(starts, p.Addr())
-		if next := last(p).Next(); next.IsValid() {
+		if next := iprange.Of(p).Last.Next(); next.IsValid() {
 			starts = append(starts, next)
 		}
 	}
@@ -115,18 +117,8 @@ func atomsAt(all []segment, a netip.Addr) string {
 	return ""
 }
 
-// last is the last address of a range.
-func last(p netip.Prefix) netip.Addr {
-	raw := p.Addr().AsSlice()
-	for i := p.Bits(); i < len(raw)*8; i++ {
-		raw[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(raw)
-	return a
-}
-
 // highest is the last address of a family.
-func highest(a netip.Addr) netip.Addr { return last(netip.PrefixFrom(a, 0)) }
+func highest(a netip.Addr) netip.Addr { return iprange.Of(netip.PrefixFrom(a, 0)).Last }
 
 // joined is a list as a name. The parts of it hold no line's end.
 func joined(list []string) string {

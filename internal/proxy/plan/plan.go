@@ -42,7 +42,7 @@ func Of(in Input) (p Service) {
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 			w.balanced = p.addresses("status.loadBalancer.ingress", ingress(s), family)
 			for _, a := range w.balanced { // one that a node has may be another's: what others have there is not ours to refuse
-				if slices.ContainsFunc(in.Node.Balancers, func(r iprange.Range) bool { return r.Contains(a) }) {
+				if iprange.Contain(in.Node.Balancers, a) {
 					p.Addresses = append(p.Addresses, a)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"monopod.dev/monopod/internal/iprange"
 	"monopod.dev/monopod/internal/proxy/plan"
 )
 
@@ -69,7 +70,7 @@ func itemsOf(p plan.Service, before orders) (items []item, after orders) {
 		key := frontKey(f)
 		add(limited, familyOf(f.Addr), string(key), "")
 		for _, r := range ranges {
-			add(allowed, familyOf(f.Addr), concat(key, r.Addr().AsSlice(), key, lastOf(r).AsSlice()), "")
+			add(allowed, familyOf(f.Addr), concat(key, r.Addr().AsSlice(), key, iprange.Of(r).Last.AsSlice()), "")
 		}
 	}
 	for e := range p.Local {
@@ -115,16 +116,6 @@ func place(before, want []netip.AddrPort) []netip.AddrPort {
 		order[next] = e
 	}
 	return order
-}
-
-// lastOf is the last address of a range.
-func lastOf(r netip.Prefix) netip.Addr {
-	b := r.Masked().Addr().AsSlice()
-	for i := r.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 1 << (7 - i%8)
-	}
-	last, _ := netip.AddrFromSlice(b)
-	return last
 }
 
 // ordersOf reads the numbers of endpoints from elements, as the kernel has them.

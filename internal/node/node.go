@@ -107,7 +107,7 @@ func Up(ctx context.Context, o Options) (err error) {
 	// The roles stop in the order agent, DNS, runtime, API server: each may use those after it until its own end.
 	stages := newStages(ctx)
 	kube := api.NodeConfig(o.Config.NodeName)
-	services, err := o.newProxy(ctx, kube, len(gateways) > 0)
+	services, err := o.newProxy(ctx, api.ControllersConfig(), len(gateways) > 0)
 	if err != nil {
 		return errors.Join(err, names.abandon(), o.abandon(api, rt))
 	}

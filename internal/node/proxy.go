@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,12 +19,15 @@ import (
 // proxyTable is the name of the tables of services. Nodes of one host have bridges of different names.
 func (o *Options) proxyTable() string { return network.ServicesTable(o.Config.Network.Bridge) }
 
+// proxyDir is where it is written down which addresses of services the host has.
+func (o *Options) proxyDir() string { return filepath.Join(o.Config.DataDir, "services") }
+
 // newProxy makes the role that leads packets for services to their endpoints; nil where it is not to run: then what an earlier process has left is removed, so that
 // somebody else can do it. bridged says that pods of this process are on the bridge.
 func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool) (*proxy.Proxy, error) {
 	mode := o.Config.Network.ServiceProxy
 	if mode != config.Enabled && (mode != config.Auto || !bridged) {
-		if err := proxy.Remove(ctx, o.proxyTable()); err != nil {
+		if err := proxy.Remove(ctx, o.proxyTable(), o.proxyDir()); err != nil {
 			o.Log.WarnContext(ctx, "rules of services that an earlier process may have left are not removed", "error", err)
 		}
 		return nil, nil
@@ -39,7 +43,7 @@ func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool)
 	return proxy.New(proxy.Config{
 		Kube: client, NodeName: o.Config.NodeName, Table: o.proxyTable(),
 		Bridge:    table.Bridge{Name: name, PortGroup: network.PortGroup(name), Group: network.BridgeGroup},
-		Balancers: config.LoadBalancerRanges(o.Config.Network), Log: o.Log.With("role", "proxy"),
+		Balancers: config.LoadBalancerRanges(o.Config.Network), Dir: o.proxyDir(), Log: o.Log.With("role", "proxy"),
 	}), nil
 }
 
@@ -47,7 +51,7 @@ func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool)
 func (o *Options) removeServices() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	defer cancel()
-	return proxy.Remove(ctx, o.proxyTable())
+	return proxy.Remove(ctx, o.proxyTable(), o.proxyDir())
 }
 
 // listener says which process of this machine listens at a port of it.

@@ -218,7 +218,7 @@ func (o *Options) removeAll(r *runtimeRole) error {
 	if r.executor != nil {
 		errs = append(errs, r.executor.Shutdown(ctx, protocol.ShutdownRequest{Kill: true}))
 	}
-	errs = append(errs, proxy.Remove(ctx, o.proxyTable()))
+	errs = append(errs, proxy.Remove(ctx, o.proxyTable(), o.proxyDir()))
 	if r.network != nil {
 		errs = append(errs, r.network.Remove(ctx))
 	}

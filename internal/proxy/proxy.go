@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/proxy/announce"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/internal/proxy/table"
 )
@@ -32,7 +34,9 @@ type Config struct {
 	Bridge table.Bridge
 	// Balancers are ranges of addresses that are load balancers' alone.
 	Balancers []iprange.Range
-	Log       *slog.Logger
+	// Dir is the directory of what has to outlive the process: which of those addresses the host has. It is made.
+	Dir string
+	Log *slog.Logger
 }
 
 // Proxy is the role.
@@ -42,18 +46,21 @@ type Proxy struct {
 	ready chan struct{}
 	wake  chan struct{} // holds one value when something is pending
 
-	services, slices, node cache.Indexer
-	table                  *table.Table
-	health                 *healthServer
+	services, slices, nodes cache.Indexer
+	table                   *table.Table
+	health                  *healthServer
+	announced               *announced // nil: addresses are none that could be announced
 
 	mu      sync.Mutex
 	pending map[string]bool // services that are to be looked at, namespace/name
-	all     bool            // all of them: the node has changed
+	ofNodes bool            // something of a node has changed
 
 	// Of Run's goroutine only.
-	faults map[string]string // what was said of a service
-	failed map[string]bool   // what the kernel has refused
-	pause  time.Duration     // before it is tried again
+	announcers []string          // the nodes that announce addresses
+	nodesKnown string            // what services follow from of nodes
+	faults     map[string]string // what was said of a service
+	failed     map[string]bool   // what the kernel has refused
+	pause      time.Duration     // before it is tried again
 }
 
 // New makes the role. It does nothing before Run.
@@ -65,14 +72,15 @@ func New(cfg Config) *Proxy {
 	return p
 }
 
-// Remove takes the tables of this name away. It is for when no proxy runs, and idempotent.
-func Remove(ctx context.Context, name string) error {
-	t, err := table.Open(ctx, table.Config{Name: name})
-	if err != nil {
-		return err
+// Remove takes away what a proxy with this name of its tables and this directory has left. It is for when no proxy runs, and idempotent.
+func Remove(ctx context.Context, name, dir string) error {
+	err := announce.Remove(dir) // first: nothing else than services is to be reached at them
+	t, terr := table.Open(ctx, table.Config{Name: name})
+	if terr != nil {
+		return errors.Join(err, terr)
 	}
 	defer t.Close()
-	return t.Remove()
+	return errors.Join(err, t.Remove())
 }
 
 // Ready is closed when packets are led as the API said at the start, or could not be, which the log says.
@@ -91,10 +99,14 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx has ended
 	}
 	var err error
-	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Bridge: p.cfg.Bridge, Log: p.log}); err != nil {
+	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Bridge: p.cfg.Bridge, Guards: len(p.cfg.Balancers) > 0, Log: p.log}); err != nil {
 		return err
 	}
 	defer p.table.Close()
+	if p.announced, err = p.openAnnounced(ctx); err != nil {
+		p.log.ErrorContext(ctx, "addresses of load balancers are not announced", "error", err)
+	}
+	defer p.announced.close()
 	p.health = newHealthServer(p.log)
 	defer p.health.close()
 	watch, stop := context.WithCancel(ctx)
@@ -114,6 +126,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+	p.announced.start(watch, &wg)
 	p.log.InfoContext(ctx, "services are served", "services", len(p.services.ListKeys()), "table", p.cfg.Table)
 	attempted()
 	p.follow(ctx)
@@ -154,6 +167,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // begin makes the kernel have what is known now.
 func (p *Proxy) begin(ctx context.Context) error {
 	p.take()
+	p.learnNodes()
 	wanted := map[string]table.Service{}
 	for _, key := range p.services.ListKeys() {
 		if s := p.plan(ctx, key); s != nil {
@@ -184,8 +198,8 @@ func (p *Proxy) follow(ctx context.Context) {
 			continue
 		case <-p.wake:
 		}
-		keys, all := p.take()
-		if all {
+		keys, ofNodes := p.take()
+		if ofNodes && p.learnNodes() { // a Node is written every few minutes
 			keys = append(keys, p.services.ListKeys()...)
 			if err := p.table.SetRanges(p.ranges()); err != nil {
 				p.log.ErrorContext(ctx, "the ranges of this node's pods are not known to the rules of services", "error", err)
@@ -196,6 +210,7 @@ func (p *Proxy) follow(ctx context.Context) {
 			changes[key] = p.plan(ctx, key)
 		}
 		p.refused(ctx, keys, p.table.Apply(ctx, changes))
+		p.announced.want()
 		if len(p.failed) > 0 {
 			retry.Reset(p.pause)
 		} else {
@@ -221,11 +236,12 @@ func (p *Proxy) refused(ctx context.Context, tried []string, refused map[string]
 func (p *Proxy) plan(ctx context.Context, key string) *table.Service {
 	obj, exists, err := p.services.GetByKey(key)
 	if err != nil || !exists {
+		p.announced.set(key, nil, nil)
 		p.health.set(key, nil)
 		delete(p.faults, key)
 		return nil
 	}
-	in := plan.Input{Service: obj.(*corev1.Service), Node: plan.Node{Name: p.cfg.NodeName, Zone: p.zone(), Balancers: p.cfg.Balancers}}
+	in := plan.Input{Service: obj.(*corev1.Service), Node: plan.Node{Name: p.cfg.NodeName, Zone: p.zone(), Balancers: p.cfg.Balancers, Announcers: p.announcers}}
 	found, err := p.slices.ByIndex(byService, key)
 	if err != nil {
 		p.log.ErrorContext(ctx, "the endpoints of a service are not found", "service", key, "error", err)
@@ -234,6 +250,7 @@ func (p *Proxy) plan(ctx context.Context, key string) *table.Service {
 		in.Slices = append(in.Slices, o.(*discoveryv1.EndpointSlice))
 	}
 	s := &table.Service{Created: in.Service.CreationTimestamp.Time, Plan: plan.Of(in)}
+	p.announced.set(key, in.Service, s.Plan.Announced)
 	p.health.set(key, s.Plan.HealthCheck)
 	if said := fmt.Sprint(s.Plan.Faults); len(s.Plan.Faults) > 0 && p.faults[key] != said {
 		p.faults[key] = said
@@ -251,7 +268,7 @@ func (p *Proxy) zone() string {
 }
 
 func (p *Proxy) ownNode() *corev1.Node {
-	obj, exists, err := p.node.GetByKey(p.cfg.NodeName)
+	obj, exists, err := p.nodes.GetByKey(p.cfg.NodeName)
 	if err != nil || !exists {
 		return nil
 	}
@@ -282,9 +299,10 @@ func (p *Proxy) mark(keys ...string) {
 	p.wakeUp()
 }
 
-func (p *Proxy) markAll() {
+// markNodes says that something of a node has changed.
+func (p *Proxy) markNodes() {
 	p.mu.Lock()
-	p.all = true
+	p.ofNodes = true
 	p.mu.Unlock()
 	p.wakeUp()
 }
@@ -297,11 +315,11 @@ func (p *Proxy) wakeUp() {
 }
 
 // take takes what is pending.
-func (p *Proxy) take() (keys []string, all bool) {
+func (p *Proxy) take() (keys []string, ofNodes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	keys, all = slices.Collect(maps.Keys(p.pending)), p.all
+	keys, ofNodes = slices.Collect(maps.Keys(p.pending)), p.ofNodes
 	clear(p.pending)
-	p.all = false
-	return keys, all
+	p.ofNodes = false
+	return keys, ofNodes
 }

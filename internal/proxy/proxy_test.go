@@ -164,7 +164,7 @@ func (n *testNode) ends(service string, addresses ...string) {
 // What the API says reaches packets within milliseconds, and goes on working when the role has ended.
 func TestChangesReachPackets(t *testing.T) {
 	n := newNode(t)
-	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable) })) // where there is nothing
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, t.TempDir()) })) // where there is nothing
 	stop := n.run()
 	s := n.service("web", nil)
 	to := netip.AddrPortFrom(netip.MustParseAddr(s.Spec.ClusterIP), 80).String()
@@ -196,7 +196,7 @@ func TestChangesReachPackets(t *testing.T) {
 	}
 	n.must(n.api.Client.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	harness.Eventually(t, "nobody answers", func() (bool, string) { got := n.ask(to); return got == "", got })
-	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable) }))
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, t.TempDir()) }))
 }
 
 // Load balancers are told whether the node has endpoints of a service.

@@ -29,6 +29,11 @@ func (p *Proxy) mayRead(ctx context.Context) error {
 	if _, err := p.cfg.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, one); err != nil {
 		return err
 	}
+	if p.sharesAddresses() {
+		if _, err := p.cfg.Kube.CoreV1().Nodes().List(ctx, one); err != nil {
+			return err
+		}
+	}
 	_, err := p.cfg.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, one)
 	return err
 }
@@ -36,7 +41,10 @@ func (p *Proxy) mayRead(ctx context.Context) error {
 // watch begins to watch, and returns when all has been read once; false: ctx has ended before.
 func (p *Proxy) watch(ctx context.Context, wg *sync.WaitGroup) bool {
 	all, slices, nodes := p.cfg.Kube.CoreV1().Services(metav1.NamespaceAll), p.cfg.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), p.cfg.Kube.CoreV1().Nodes()
-	own := fields.OneTermEqualSelector("metadata.name", p.cfg.NodeName).String()
+	which := fields.Everything().String()
+	if !p.sharesAddresses() {
+		which = fields.OneTermEqualSelector("metadata.name", p.cfg.NodeName).String()
+	}
 	var synced []<-chan struct{}
 	begin := func(kind runtime.Object, indexers cache.Indexers, transform cache.TransformFunc, tell func(obj any), narrow func(*metav1.ListOptions),
 		list func(context.Context, metav1.ListOptions) (runtime.Object, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error),
@@ -73,7 +81,7 @@ func (p *Proxy) watch(ctx context.Context, wg *sync.WaitGroup) bool {
 	p.slices = begin(&discoveryv1.EndpointSlice{}, cache.Indexers{byService: func(obj any) ([]string, error) { return serviceOf(obj), nil }}, slimSlice,
 		func(obj any) { p.mark(serviceOf(obj)...) }, func(o *metav1.ListOptions) { o.LabelSelector = ofOthers },
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return slices.List(ctx, o) }, slices.Watch)
-	p.node = begin(&corev1.Node{}, cache.Indexers{}, slimNode, p.nodeTold(), func(o *metav1.ListOptions) { o.FieldSelector = own },
+	p.nodes = begin(&corev1.Node{}, cache.Indexers{}, slimNode, func(any) { p.markNodes() }, func(o *metav1.ListOptions) { o.FieldSelector = which },
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) }, nodes.Watch)
 	for _, done := range synced {
 		select {
@@ -83,25 +91,6 @@ func (p *Proxy) watch(ctx context.Context, wg *sync.WaitGroup) bool {
 		}
 	}
 	return true
-}
-
-// nodeTold looks at all services again when something of the node has changed that they follow from: a Node is written every few minutes.
-func (p *Proxy) nodeTold() func(obj any) {
-	var last string
-	return func(obj any) {
-		n, ok := obj.(*corev1.Node)
-		if !ok {
-			return
-		}
-		now := n.Labels[corev1.LabelTopologyZone]
-		for _, c := range n.Spec.PodCIDRs {
-			now += " " + c
-		}
-		if now != last {
-			last = now
-			p.markAll()
-		}
-	}
 }
 
 // serviceOf is the service of a slice.
@@ -154,5 +143,12 @@ func slimNode(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	return &corev1.Node{ObjectMeta: identity(n.ObjectMeta, corev1.LabelTopologyZone), Spec: corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs}}, nil
+	kept := &corev1.Node{ObjectMeta: identity(n.ObjectMeta, corev1.LabelTopologyZone, corev1.LabelNodeExcludeBalancers), Spec: corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs}}
+	kept.DeletionTimestamp = n.DeletionTimestamp
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return kept, nil
 }

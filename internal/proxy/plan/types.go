@@ -16,6 +16,8 @@ type Node struct {
 	Zone string
 	// Balancers are ranges of addresses that are load balancers' alone.
 	Balancers []iprange.Range
+	// Announcers are the names of the nodes of which one is to announce each of these addresses, in any order.
+	Announcers []string
 }
 
 // Input is what is known of a service.
@@ -85,6 +87,8 @@ type Service struct {
 	Lists  map[string]List
 	// Addresses are those that are the service's alone: at other ports than its own there is nothing.
 	Addresses []netip.Addr
+	// Announced are those of them that this node is to make known on the networks that they are of.
+	Announced []netip.Addr
 	// Local are the endpoints at this node that lists lead to, which may be clients of the service as well, by their protocols.
 	Local map[LocalEndpoint]bool
 	// HealthCheck is nil where nobody asks.

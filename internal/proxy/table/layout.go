@@ -21,6 +21,7 @@ import (
 //	    map endpoints4 { type mark . mark . mark : ipv4_addr . inet_service }                      # list, number: endpoint
 //	    map ways4, outways4 { type mark : verdict }                  # how one of so many is picked
 //	    set own4       { type ipv4_addr }                            # addresses that are services' alone
+//	    set guarded4   { type ipv4_addr }                            # those of them that are the host's own for services only
 //	    set limited4   { type inet_proto . ipv4_addr . inet_service }                              # from some only ...
 //	    set allowed4   { type inet_proto . ipv4_addr . inet_service . ipv4_addr; flags interval }  # ... these
 //	    set hairpin4   { type ipv4_addr . ipv4_addr }                # who would be sent to itself
@@ -41,6 +42,7 @@ const (
 	outside
 	endpoints
 	own
+	guarded
 	limited
 	allowed
 	hairpin
@@ -191,6 +193,8 @@ func (n names) set(id setID) *nftables.Set {
 		s.Name, s.KeyType, s.IsMap, s.DataType = "endpoints", of(mark, mark, mark), true, of(f.typ, port)
 	case own:
 		s.Name, s.KeyType = "own", f.typ
+	case guarded:
+		s.Name, s.KeyType = "guarded", f.typ
 	case limited:
 		s.Name, s.KeyType = "limited", front
 	case allowed:

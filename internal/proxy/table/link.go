@@ -17,7 +17,7 @@ import (
 
 // siteNow looks where on the host it is.
 func (t *Table) siteNow(ranges []netip.Prefix) site {
-	s := site{bridge: t.cfg.Bridge.Name, group: t.cfg.Bridge.PortGroup, bridges: t.cfg.Bridge.Group, ranges: ranges}
+	s := site{bridge: t.cfg.Bridge.Name, group: t.cfg.Bridge.PortGroup, bridges: t.cfg.Bridge.Group, ranges: ranges, guards: t.cfg.Guards}
 	if s.bridge != "" && t.unbridged == nil {
 		s.mac = t.bridgeMAC()
 	}

@@ -18,14 +18,17 @@ import (
 //
 //	chain prerouting  {
 //	    type nat hook prerouting priority dstnat + 5;
-//	    meta l4proto . ip daddr . th dport @limited4  meta l4proto . ip daddr . th dport . ip saddr != @allowed4  drop
-//	    iifname "<bridge>" goto inside;  iifgroup <bridges of nodes> accept;  ip saddr <range of pods> goto inside
-//	    goto outside
+//	    iifname "<bridge>" goto incoming;  iifgroup <bridges of nodes> accept;  goto incoming
 //	}
-//	chain output      { type nat hook output priority dstnat + 5;  ... @limited4 ...; goto inside }
-//	chain outside     { meta l4proto . ip daddr . th dport map @outside4 -> way vmap @outways4
+//	chain incoming    {
+//	    meta l4proto . ip daddr . th dport @limited4  meta l4proto . ip daddr . th dport . ip saddr != @allowed4  drop
+//	    iifname "<bridge>" goto inside;  ip saddr <range of pods> goto inside;  goto outside
+//	}
+//	chain output      { type nat hook output priority dstnat + 5;  goto outgoing }
+//	chain outgoing    { ... @limited4 ...; goto inside }
+//	chain outside     { meta l4proto . ip daddr . th dport map @outside4 -> way vmap @outways4;  ip daddr @guarded4 goto inside
 //	                    fib daddr type local  meta l4proto . 0.0.0.0 . th dport map @outside4 -> way vmap @outways4;  goto inside }
-//	chain inside      { ... map @services4 -> way vmap @ways4;  ip daddr @own4 goto refuse-elsewhere;  fib daddr type local ... }
+//	chain inside      { ... map @services4 -> way vmap @ways4;  ip daddr @guarded4 goto refuse-all;  ip daddr @own4 goto refuse-elsewhere;  fib daddr type local ... }
 //	chain one-of-3-4  { meta l4proto . ip daddr . th dport map @services4 . numgen random mod 3 map @endpoints4 -> dnat;  ...;  drop }
 //	chain postrouting {
 //	    type nat hook postrouting priority srcnat - 5;
@@ -36,7 +39,10 @@ import (
 //	}
 //
 // They are nat chains, which see the first packet of a connection only. Host ports and what others translate at dstnat come first. What refuses is in them, too:
-// it says so before anybody else's chain can keep it from being said.
+// it says so before anybody else's chain can keep it from being said. Where there are guarded addresses, what is for one comes before host ports:
+//
+//	chain guarded-prerouting { type nat hook prerouting priority dstnat - 5;  ip daddr @guarded4 goto incoming }
+//	chain guarded-output     { type nat hook output priority dstnat - 5;  ip daddr @guarded4 goto outgoing }
 //
 // What goes back to the bridge is not masqueraded: pods answer by this node. That the answer of a pod to another one of the same bridge does is the table
 // bridge's doing; without it (a kernel that has none) all that is translated from the bridge to the bridge is masqueraded.
@@ -44,11 +50,15 @@ const (
 	preroutingChain  = "prerouting"
 	outputChain      = "output"
 	postroutingChain = "postrouting"
+	incomingChain    = "incoming"
+	outgoingChain    = "outgoing"
 	insideChain      = "inside"
 	outsideChain     = "outside"
 	refuseChain      = "refuse"
 	refuseElseChain  = "refuse-elsewhere"
+	refuseAllChain   = "refuse-all"
 	silenceChain     = "silence"
+	guardedPrefix    = "guarded-"
 	versionPrefix    = "version-"
 )
 
@@ -108,6 +118,8 @@ type site struct {
 	bridges uint32
 	// ranges are of pods of this node.
 	ranges []netip.Prefix
+	// guards: there may be guarded addresses.
+	guards bool
 }
 
 // redirects says whether answers to pods come by the host by themselves.
@@ -135,7 +147,7 @@ func (s *shape) rule(chain string, parts ...[]expr.Any) {
 func shapeOf(p site) *shape {
 	s := &shape{}
 	destination, source := int32(*nftables.ChainPriorityNATDest), int32(*nftables.ChainPriorityNATSource)
-	s.plain(refuseChain, refuseElseChain, silenceChain, insideChain, outsideChain)
+	s.plain(refuseChain, refuseElseChain, silenceChain, insideChain, outsideChain, incomingChain, outgoingChain)
 	s.base(preroutingChain, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, destination+5)
 	s.base(outputChain, nftables.ChainTypeNAT, nftables.ChainHookOutput, destination+5)
 	s.base(postroutingChain, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, source-5)
@@ -146,28 +158,36 @@ func shapeOf(p site) *shape {
 	s.rule(refuseElseChain, to(expr.VerdictGoto, refuseChain))
 	s.rule(silenceChain, verdict(expr.VerdictDrop))
 
-	for _, c := range []string{preroutingChain, outputChain} {
+	for _, c := range []string{incomingChain, outgoingChain} {
 		for _, f := range families {
 			s.rule(c, f.isFamily(), f.front(f.dst), in("limited"+f.suffix, keyRegister, false),
 				load(keyRegister+2+f.size/4, f.src, f.size), in("allowed"+f.suffix, keyRegister, true), verdict(expr.VerdictDrop))
 		}
 	}
 	if p.bridge != "" {
-		s.rule(preroutingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), to(expr.VerdictGoto, insideChain))
+		s.rule(preroutingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), to(expr.VerdictGoto, incomingChain))
+		s.rule(incomingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), to(expr.VerdictGoto, insideChain))
 	}
 	if p.bridges != 0 {
 		s.rule(preroutingChain, isGroup(expr.MetaKeyIIFGROUP, expr.CmpOpEq, p.bridges), verdict(expr.VerdictAccept))
 	}
 	for _, r := range p.ranges {
 		f := families[familyOf(r.Addr())]
-		s.rule(preroutingChain, f.isFamily(), f.match(f.src, r), to(expr.VerdictGoto, insideChain))
+		s.rule(incomingChain, f.isFamily(), f.match(f.src, r), to(expr.VerdictGoto, insideChain))
 	}
-	s.rule(preroutingChain, to(expr.VerdictGoto, outsideChain))
-	s.rule(outputChain, to(expr.VerdictGoto, insideChain))
+	s.rule(preroutingChain, to(expr.VerdictGoto, incomingChain))
+	s.rule(outputChain, to(expr.VerdictGoto, outgoingChain))
+	s.rule(incomingChain, to(expr.VerdictGoto, outsideChain))
+	s.rule(outgoingChain, to(expr.VerdictGoto, insideChain))
 
 	for _, f := range families {
 		s.rule(outsideChain, f.isFamily(), f.front(f.dst), f.goes("outside", "outways"))
 		s.rule(insideChain, f.isFamily(), f.front(f.dst), f.goes("services", "ways"))
+	}
+	if p.guards {
+		s.guard()
+	}
+	for _, f := range families {
 		s.rule(insideChain, f.isFamily(), load(keyRegister, f.dst, f.size), in("own"+f.suffix, keyRegister, false), to(expr.VerdictGoto, refuseElseChain))
 	}
 	for _, f := range families {
@@ -181,6 +201,32 @@ func shapeOf(p site) *shape {
 	}
 	s.version()
 	return s
+}
+
+// guard has whoever connects to a guarded address reach a service, or nothing.
+func (s *shape) guard() {
+	destination := int32(*nftables.ChainPriorityNATDest)
+	s.plain(refuseAllChain)
+	for _, protocol := range []byte{unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6} {
+		s.rule(refuseAllChain, is(expr.MetaKeyL4PROTO, protocol), verdict(expr.VerdictAccept))
+	}
+	s.rule(refuseAllChain, to(expr.VerdictGoto, refuseChain))
+	early := func(of string, hook *nftables.ChainHook, next string) {
+		s.base(guardedPrefix+of, nftables.ChainTypeNAT, hook, destination-5)
+		for _, f := range families {
+			s.rule(guardedPrefix+of, f.isGuarded(), to(expr.VerdictGoto, next))
+		}
+	}
+	early(preroutingChain, nftables.ChainHookPrerouting, incomingChain)
+	early(outputChain, nftables.ChainHookOutput, outgoingChain)
+	for _, f := range families {
+		s.rule(outsideChain, f.isGuarded(), to(expr.VerdictGoto, insideChain))
+		s.rule(insideChain, f.isGuarded(), to(expr.VerdictGoto, refuseAllChain))
+	}
+}
+
+func (f family) isGuarded() []expr.Any {
+	return append(append(f.isFamily(), load(keyRegister, f.dst, f.size)...), in("guarded"+f.suffix, keyRegister, false)...)
 }
 
 func (s *shape) postrouting(p site) {

@@ -34,6 +34,8 @@ type Config struct {
 	Name string
 	// Bridge is the zero value where pods are connected by others.
 	Bridge Bridge
+	// Guards: there may be addresses for Guard.
+	Guards bool
 	Log    *slog.Logger
 }
 
@@ -61,6 +63,8 @@ type Table struct {
 	book  *book
 	site  site
 	shape *shape
+	// guarded is what Guard was told.
+	guarded []netip.Addr
 	// ways are those that have their chains.
 	ways map[wayKey]bool
 	// unbridged is why frames between pods do not come by the host.
@@ -137,6 +141,7 @@ func (t *Table) Start(ctx context.Context, ranges []netip.Prefix, all map[string
 	t.site = t.siteNow(ranges)
 	t.shape = shapeOf(t.site)
 	t.book = newBook()
+	t.book.replace(guardName, guardEntry(t.guarded), operations{})
 	for name, s := range all {
 		t.book.replace(name, t.entryOf(name, s, numbers), operations{})
 	}
@@ -144,6 +149,7 @@ func (t *Table) Start(ctx context.Context, ranges []netip.Prefix, all map[string
 	if err := t.sync(); err != nil {
 		// One of them may be to blame: they are added one after another.
 		t.book = newBook()
+		t.book.replace(guardName, guardEntry(t.guarded), operations{})
 		if err := t.sync(); err != nil {
 			return nil, err
 		}
@@ -195,17 +201,25 @@ func (t *Table) Apply(ctx context.Context, changes map[string]*Service) (refused
 }
 
 // apply makes the changes, or none of them.
-func (t *Table) apply(changes map[string]*Service) (err error) {
-	ops, before := operations{}, map[string]*entry{}
+func (t *Table) apply(changes map[string]*Service) error {
+	entries := map[string]*entry{}
 	for name, s := range changes {
-		var next *entry
+		entries[name] = nil
 		if s != nil {
 			var numbers orders
 			if old := t.book.services[name]; old != nil {
 				numbers = old.orders
 			}
-			next = t.entryOf(name, *s, numbers)
+			entries[name] = t.entryOf(name, *s, numbers)
 		}
+	}
+	return t.replace(entries)
+}
+
+// replace puts entries in the place of those of the same names, or none of them.
+func (t *Table) replace(entries map[string]*entry) (err error) {
+	ops, before := operations{}, map[string]*entry{}
+	for name, next := range entries {
 		before[name] = t.book.replace(name, next, ops)
 	}
 	if err = t.carryOut(ops); err != nil {
@@ -219,6 +233,33 @@ func (t *Table) apply(changes map[string]*Service) (err error) {
 		return err
 	}
 	t.tellLosers(ops)
+	return nil
+}
+
+// guardName is of what is no service's in the book; services have a slash in their names.
+const guardName = "guarded"
+
+func guardEntry(addresses []netip.Addr) *entry {
+	e := &entry{name: guardName}
+	for _, a := range addresses {
+		e.items = append(e.items, item{element: element{setID{guarded, uint8(familyOf(a))}, string(a.AsSlice())}})
+	}
+	slices.SortFunc(e.items, compareItems)
+	return e
+}
+
+// Guard says which addresses are the host's own for the sake of services alone, each once: whoever connects to one reaches a service, or is refused, whatever
+// else the host has at that port, pods' host ports and node ports included; ICMP is the host's. They replace those of the call before. Before Start it is what
+// Start begins with. On an error they are as they were.
+func (t *Table) Guard(addresses []netip.Addr) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.shape != nil {
+		if err := t.replace(map[string]*entry{guardName: guardEntry(addresses)}); err != nil {
+			return err
+		}
+	}
+	t.guarded = slices.Clone(addresses)
 	return nil
 }
 

@@ -1,0 +1,121 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/icmp"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/ns"
+)
+
+// Whether an address is free is asked as often as RFC 5227 asks (section 1.1), and faster: a service waits for it.
+const (
+	probes     = 3
+	probePause = 200 * time.Millisecond
+)
+
+// onHost calls f on a thread in the host's network namespace.
+func (a *Announcer) onHost(f func() error) error {
+	return ns.Run(fmt.Sprintf("/proc/self/fd/%d", int(a.ns)), ns.Network, f)
+}
+
+// arpSocket opens a socket that hears the ARP packets of a link.
+func (a *Announcer) arpSocket(index int) (conn *packet.Conn, of *net.Interface, err error) {
+	err = a.onHost(func() (err error) {
+		if of, err = net.InterfaceByIndex(index); err == nil {
+			conn, err = packet.Listen(of, packet.Datagram, unix.ETH_P_ARP, nil)
+		}
+		return err
+	})
+	return conn, of, err
+}
+
+// probe finds out which of these IPv4 addresses other machines of the link have. It takes some 600 ms.
+func (a *Announcer) probe(ctx context.Context, index int, about []netip.Addr) (by map[netip.Addr]string, err error) {
+	conn, of, err := a.arpSocket(index)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
+	defer stop()
+	by = map[netip.Addr]string{}
+	for range probes {
+		for _, addr := range about {
+			if _, err := conn.WriteTo(arpAsking(of.HardwareAddr, netip.IPv4Unspecified(), addr), &packet.Addr{HardwareAddr: broadcast}); err != nil {
+				return nil, err
+			}
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(probePause)); err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err := hear(conn, of.HardwareAddr, by); err != nil {
+			return nil, err
+		}
+	}
+	return by, ctx.Err()
+}
+
+// hear notes who has which address, until the deadline.
+func hear(conn *packet.Conn, own net.HardwareAddr, by map[netip.Addr]string) error {
+	buf := make([]byte, 128)
+	for {
+		n, _, err := conn.ReadFrom(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if addr, mac, ok := arpClaim(buf[:n], own); ok {
+			by[addr] = mac.String()
+		}
+	}
+}
+
+// tell says to all neighbours of a link that the address is here.
+func (a *Announcer) tell(index int, addr netip.Addr) error {
+	if addr.Is4() {
+		conn, of, err := a.arpSocket(index)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = conn.WriteTo(arpAsking(of.HardwareAddr, addr, addr), &packet.Addr{HardwareAddr: broadcast})
+		return err
+	}
+	return a.onHost(func() error {
+		of, err := net.InterfaceByIndex(index)
+		if err != nil {
+			return err
+		}
+		conn, err := icmp.ListenPacket("ip6:ipv6-icmp", addr.String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		const most = 255 // neighbours take no other hop limit (RFC 4861, section 7.1.2)
+		message, err := advertisement(of.HardwareAddr, addr)
+		if err == nil {
+			err = conn.IPv6PacketConn().SetMulticastHopLimit(most)
+		}
+		if err == nil {
+			err = conn.IPv6PacketConn().SetMulticastInterface(of)
+		}
+		if err == nil {
+			_, err = conn.WriteTo(message, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: of.Name})
+		}
+		return err
+	})
+}

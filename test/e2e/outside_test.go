@@ -20,6 +20,8 @@ type outsideNode struct {
 	// at are the node's addresses on that link, by family, other are the other machine's.
 	at, other map[string]netip.Addr
 	netns     string
+	// link is the name of the node's end of the link.
+	link string
 	// args are those of each start.
 	args []string
 }
@@ -33,7 +35,7 @@ func startOutsideNode(t *testing.T) *outsideNode {
 	n := &outsideNode{serviceNode: &serviceNode{t: t}}
 	n.Node = harness.NewNode(t, harness.Options{})
 	beside := harness.NewNeighbour(t, n.Node)
-	n.at, n.other, n.netns = beside.Node, beside.Own, beside.NetNS
+	n.at, n.other, n.netns, n.link = beside.Node, beside.Own, beside.NetNS, beside.Link
 	// All its ranges follow from that of its pods, which nobody else has.
 	pods := netip.MustParsePrefix(n.PodCIDR).Addr().As4()
 	six := func(kind byte) netip.Addr {
@@ -130,6 +132,131 @@ func TestFromOutside(t *testing.T) {
 	t.Run("load balancer", n.testBalancer)
 	t.Run("policies", n.testPolicies)
 	t.Run("ranges", n.testRanges)
+	t.Run("announced", n.testAnnounced)
+	n.Reset()
+	if left := n.announced(); len(left) > 0 {
+		t.Errorf("after a reset the machine has %v", left)
+	}
+}
+
+// announced are the addresses that the machine has on the link for the sake of load balancers.
+func (n *outsideNode) announced() (all []string) {
+	n.t.Helper()
+	link, err := netlink.LinkByName(n.link)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if ones, bits := a.Mask.Size(); ones == bits {
+			all = append(all, a.IP.String())
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// testAnnounced: addresses of the network that the machine is in are found there without a router, and there is nothing but services at them.
+func (n *outsideNode) testAnnounced(t *testing.T) {
+	at := func(i byte) map[string]string {
+		four, six := n.at[v4].As4(), n.at[v6].As16()
+		four[3], six[15] = 200+i, 200+i
+		return map[string]string{v4: netip.AddrFrom4(four).String(), v6: netip.AddrFrom16(six).String()}
+	}
+	both := func(i byte) string { return at(i)[v4] + " " + at(i)[v6] }
+	n.Kill()
+	args := append(slices.Clone(n.args), "--load-balancer-ranges", fmt.Sprintf("%s/31,%s-%s", at(0)[v4], at(0)[v6], at(1)[v6]))
+	n.Start(args...)
+	// A program of the machine that listens everywhere.
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, listened, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := n.get("svc/kubernetes", ".spec.clusterIP")
+	answer := func(when string, i byte) {
+		t.Helper()
+		for _, f := range bothFamilies() {
+			n.soon(fmt.Sprintf("%s, %s from outside", when, at(i)[f]), n.other[f], func() string { return n.outside("tcp", at(i)[f], "80") })
+			for _, port := range []string{"81", listened} {
+				if got := n.outside("tcp", at(i)[f], port); !strings.Contains(got, "refused") {
+					t.Errorf("%s, a port of %s that is no service's: %s", when, at(i)[f], got)
+				}
+			}
+			if got, err := askEcho("tcp", net.JoinHostPort(at(i)[f], "80")); err != nil || !strings.HasPrefix(got, "web-") {
+				t.Errorf("%s, %s from the machine itself: %s, %v", when, at(i)[f], got, err)
+			}
+			if got := n.from("stranger", "tcp", at(i)[f], "80"); !strings.HasPrefix(got, "web-") {
+				t.Errorf("%s, %s from a pod: %s", when, at(i)[f], got)
+			}
+		}
+	}
+	told := func(reason string, addresses ...string) {
+		t.Helper()
+		harness.Eventually(t, fmt.Sprintf("an event %s of %s", reason, addresses), func() (bool, string) {
+			got := n.Kubectl("get", "events", "--field-selector", "involvedObject.kind=Service,reason="+reason, "-o", "jsonpath={.items[*].message}")
+			return !slices.ContainsFunc(addresses, func(a string) bool { return !strings.Contains(got, " "+a+" on "+n.link) }), got
+		})
+	}
+	n.balancer("first", "web", 80)
+	n.isAt(t, "first", both(0))
+	answer("the first", 0)
+	told("AddressAnnounced", at(0)[v4], at(0)[v6])
+	n.Kill()
+	for _, f := range bothFamilies() {
+		if got := n.outside("tcp", at(0)[f], "80"); strings.HasPrefix(got, "error") {
+			t.Errorf("%s, without monopod: %s", f, got)
+		}
+		if got := n.outside("tcp", at(0)[f], listened); !strings.Contains(got, "refused") {
+			t.Errorf("%s, a port of the machine's without monopod: %s", f, got)
+		}
+	}
+	n.Start(args...)
+	answer("after kill -9", 0)
+	// The node's own addresses are what they were, and the API is where it was.
+	if got := n.addresses("node/"+n.Name, `.status.addresses[?(@.type=="InternalIP")].address`); got[v4] != n.at[v4].String() || got[v6] != n.at[v6].String() {
+		t.Errorf("the node's addresses are %v", got)
+	}
+	if now := n.get("svc/kubernetes", ".spec.clusterIP"); now != cluster {
+		t.Errorf("the API is at %s, and was at %s", now, cluster)
+	}
+	// Another machine has the next one.
+	others := func(change func(netlink.Link, *netlink.Addr) error) {
+		t.Helper()
+		err := harness.InNetNS(n.netns, func() error {
+			link, err := netlink.LinkByName("eth0")
+			for _, a := range at(1) {
+				ip := netip.MustParseAddr(a)
+				if err == nil {
+					err = change(link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(ip.BitLen(), ip.BitLen())}})
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	others(netlink.AddrAdd)
+	n.balancer("second", "web", 80)
+	n.isAt(t, "second", both(1))
+	told("AddressConflict", at(1)[v4], at(1)[v6])
+	others(netlink.AddrDel)
+	answer("when it is free", 1)
+	n.Kubectl("delete", "svc", "first", "second")
+	harness.Eventually(t, "the machine gives the addresses up", func() (bool, string) {
+		left := n.announced()
+		return len(left) == 0, fmt.Sprint(left)
+	})
+	n.balancer("first", "web", 80)
+	answer("once more", 0)
 }
 
 // testRanges: load balancers have addresses of their own, of ranges that a router leads to the node: here the other machine does.

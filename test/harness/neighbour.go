@@ -21,6 +21,8 @@ type Neighbour struct {
 	NetNS string
 	// Node are the node's addresses on the link by their families, Own are the neighbour's.
 	Node, Own map[string]netip.Addr
+	// Link is the name of the node's end of the link; the neighbour's is eth0.
+	Link string
 }
 
 // NewNeighbour makes one. The node gets the link's addresses by --node-ip and --agent-address.
@@ -37,13 +39,13 @@ func NewNeighbour(t testing.TB, n *Node) *Neighbour {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	name := fmt.Sprintf("mpo%dx%d", pods[1], pods[2])
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns.Fd()))}
+	b.Link = fmt.Sprintf("mpo%dx%d", pods[1], pods[2])
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: b.Link}, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns.Fd()))}
 	if err := netlink.LinkAdd(veth); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netlink.LinkDel(veth) })
-	if err := linkUp(name, b.Node); err != nil {
+	if err := linkUp(b.Link, b.Node); err != nil {
 		t.Fatal(err)
 	}
 	if err := InNetNS(b.NetNS, func() error { return linkUp("eth0", b.Own) }); err != nil {

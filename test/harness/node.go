@@ -333,21 +333,32 @@ func (n *Node) end() {
 	if n.t.Failed() && n.current() != nil {
 		n.t.Logf("log of monopod:\n%s", n.current().log.tail(30))
 	}
-	if p := n.current(); p != nil {
-		select {
-		case <-p.done:
-		default:
-			n.Stop()
-		}
-	}
 	if n.current() != nil && n.leaves {
-		out, err := n.monopod(n.resetArgs()).CombinedOutput()
-		if err != nil {
-			n.t.Errorf("monopod reset: %v\n%s", err, out)
-		}
+		n.Reset()
+	} else if n.current() != nil {
+		n.stopped()
 	}
 	if err := mount.RemoveAll(n.Dir); err != nil {
 		n.t.Errorf("remove the node's directory: %v", err)
+	}
+}
+
+// Reset stops the node, if it runs, and has monopod remove what it has made.
+func (n *Node) Reset() {
+	n.t.Helper()
+	n.stopped()
+	out, err := n.monopod(n.resetArgs()).CombinedOutput()
+	if err != nil {
+		n.t.Errorf("monopod reset: %v\n%s", err, out)
+	}
+}
+
+// stopped stops the node if it runs.
+func (n *Node) stopped() {
+	select {
+	case <-n.Died():
+	default:
+		n.Stop()
 	}
 }
 

@@ -282,7 +282,7 @@ type Network struct {
 	// NetworkPolicy is enabled (`monopod up`, and a runtime that knows an API server, enforce network policies for pods on the bridge) or disabled. Default enabled.
 	NetworkPolicy string `json:"networkPolicy,omitempty"`
 	// LoadBalancerRanges are of addresses that are services' of the type LoadBalancer alone, of both families: prefixes, FIRST-LAST, or single addresses. Each
-	// such service has one of its own. Default: none, they have the addresses of the nodes.
+	// such service has one of its own; those of networks that the machine is in are announced there. Default: none, they have the addresses of the nodes.
 	LoadBalancerRanges []string `json:"loadBalancerRanges,omitempty"`
 }
 

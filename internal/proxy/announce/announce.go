@@ -161,7 +161,7 @@ func (a *Announcer) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
-	pause, said := firstPause, ""
+	pause := time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -173,14 +173,15 @@ func (a *Announcer) Run(ctx context.Context) {
 		}
 		again, err := a.step(ctx, &wg)
 		if err != nil {
-			if said != err.Error() { // once, and not with each try
-				said = err.Error()
-				a.log.ErrorContext(ctx, "addresses of load balancers are not announced as they should be; trying again", "error", err)
+			level := slog.LevelDebug // said once, and not with each try
+			if pause == 0 {
+				level = slog.LevelError
 			}
+			pause = min(max(2*pause, firstPause), longestPause)
 			again = time.Now().Add(pause)
-			pause = min(2*pause, longestPause)
+			a.log.Log(ctx, level, "addresses of load balancers are not announced as they should be; trying again", "error", err, "after", pause)
 		} else {
-			pause, said = firstPause, ""
+			pause = 0
 		}
 		if timer.Stop(); !again.IsZero() {
 			timer.Reset(time.Until(again))
@@ -221,6 +222,9 @@ func (a *Announcer) step(ctx context.Context, wg *sync.WaitGroup) (again time.Ti
 	}
 	for _, of := range d.own {
 		a.blame(ctx, of.Addr, name(of), "this machine")
+	}
+	for _, of := range d.unusable {
+		a.blame(ctx, of.Addr, name(of), "the network itself (network or broadcast address)")
 	}
 	for _, of := range d.taken {
 		again = earlier(again, a.refused(ctx, of, name(of), "another machine"))

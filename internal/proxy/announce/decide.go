@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"monopod.dev/monopod/internal/iprange"
 )
 
 // link is an interface of the host on which neighbours ask for addresses.
@@ -21,7 +23,6 @@ type link struct {
 // place is where an address of the host is.
 type place struct {
 	link int
-	name string
 	// alone: it is of no network, as all are that are made here.
 	alone bool
 	// tentative: the kernel looks whether somebody else has it; taken: somebody has.
@@ -66,8 +67,9 @@ type actions struct {
 	probe []at
 	// held are those that the host has and may announce.
 	held []at
-	// taken are those of which the kernel has found that another machine has them, own those that the host has already, not by this package.
-	taken, own []at
+	// taken are those of which the kernel has found that another machine has them, own those that the host has already, not by this package, and unusable those
+	// that no machine of the network can have.
+	taken, own, unusable []at
 	// again is when there is more to do, if nothing happens before; the zero time: never.
 	again time.Time
 }
@@ -122,7 +124,7 @@ func decide(f facts) (d actions) {
 		}
 	}
 	d.noted = slices.SortedFunc(maps.Keys(noted), netip.Addr.Compare)
-	for _, list := range []*[]at{&d.take, &d.add, &d.probe, &d.held, &d.taken, &d.own} {
+	for _, list := range []*[]at{&d.take, &d.add, &d.probe, &d.held, &d.taken, &d.own, &d.unusable} {
 		slices.SortFunc(*list, func(a, b at) int { return a.Compare(b.Addr) })
 	}
 	return d
@@ -132,6 +134,8 @@ func decide(f facts) (d actions) {
 func (f *facts) seek(d *actions, noted map[netip.Addr]bool, a netip.Addr, l *link) {
 	tried := f.attempts[a]
 	switch {
+	case l.reserves(a):
+		d.unusable = append(d.unusable, at{a, l.index})
 	case !l.running || f.probing[a]: // it is told when that is over
 	case tried.until.After(f.now):
 		if d.again.IsZero() || tried.until.Before(d.again) {
@@ -143,6 +147,15 @@ func (f *facts) seek(d *actions, noted map[netip.Addr]bool, a netip.Addr, l *lin
 	default:
 		d.probe = append(d.probe, at{a, l.index})
 	}
+}
+
+// reserves says that an address is that of a network of the link itself, or its broadcast address (RFC 919). IPv4 alone has them, and no network of two machines
+// (RFC 3021).
+func (l *link) reserves(a netip.Addr) bool {
+	return slices.ContainsFunc(l.networks, func(n netip.Prefix) bool {
+		r := iprange.Of(n)
+		return a.Is4() && n.Bits() < 31 && (a == r.First || a == r.Last)
+	})
 }
 
 // linkOf is the link of whose network an address is: the one that has it, else the first, those that run before others; nil: none is.

@@ -38,7 +38,7 @@ func told(d actions) (lines []string) {
 	for _, l := range []struct {
 		what string
 		of   []at
-	}{{"take", d.take}, {"add", d.add}, {"probe", d.probe}, {"held", d.held}, {"taken", d.taken}, {"own", d.own}} {
+	}{{"take", d.take}, {"add", d.add}, {"probe", d.probe}, {"held", d.held}, {"taken", d.taken}, {"own", d.own}, {"unusable", d.unusable}} {
 		for _, a := range l.of {
 			lines = append(lines, fmt.Sprintf("%s %s at %d", l.what, a.Addr, a.link))
 		}
@@ -60,13 +60,19 @@ func TestDecide(t *testing.T) {
 		facts facts
 		want  string
 	}{
-		"nothing":                      {facts{links: []link{outside}}, ""},
-		"IPv4 is probed first":         {facts{links: []link{outside}, wanted: set(v4)}, "probe 192.0.2.64 at 2"},
-		"while it is probed":           {facts{links: []link{outside}, wanted: set(v4), probing: set(v4)}, ""},
-		"when it is free":              {facts{links: []link{outside}, wanted: set(v4), attempts: free}, "add 192.0.2.64 at 2, note 192.0.2.64"},
-		"free on another link":         {facts{links: []link{numbered(outside, 3)}, wanted: set(v4), attempts: free}, "probe 192.0.2.64 at 3"},
-		"IPv6 is added at once":        {facts{links: []link{outside}, wanted: set(v6)}, "add 2001:db8::64 at 2, note 2001:db8::64"},
-		"of no network":                {facts{links: []link{outside}, wanted: set(netip.MustParseAddr("198.51.100.1"))}, ""},
+		"nothing":               {facts{links: []link{outside}}, ""},
+		"IPv4 is probed first":  {facts{links: []link{outside}, wanted: set(v4)}, "probe 192.0.2.64 at 2"},
+		"while it is probed":    {facts{links: []link{outside}, wanted: set(v4), probing: set(v4)}, ""},
+		"when it is free":       {facts{links: []link{outside}, wanted: set(v4), attempts: free}, "add 192.0.2.64 at 2, note 192.0.2.64"},
+		"free on another link":  {facts{links: []link{numbered(outside, 3)}, wanted: set(v4), attempts: free}, "probe 192.0.2.64 at 3"},
+		"IPv6 is added at once": {facts{links: []link{outside}, wanted: set(v6)}, "add 2001:db8::64 at 2, note 2001:db8::64"},
+		"of no network":         {facts{links: []link{outside}, wanted: set(netip.MustParseAddr("198.51.100.1"))}, ""},
+		"the network's own": {
+			facts{links: []link{outside}, wanted: set(netip.MustParseAddr("192.0.2.0"), netip.MustParseAddr("192.0.2.255"))}, "unusable 192.0.2.0 at 2, unusable 192.0.2.255 at 2",
+		},
+		"the first of a network of IPv6": {
+			facts{links: []link{outside}, wanted: set(netip.MustParseAddr("2001:db8::"))}, "add 2001:db8:: at 2, note 2001:db8::",
+		},
 		"the network is not connected": {facts{links: []link{down(outside)}, wanted: set(v4, v6)}, ""},
 		"of two links the one that is": {facts{links: []link{down(outside), numbered(outside, 3)}, wanted: set(v6)}, "add 2001:db8::64 at 3, note 2001:db8::64"},
 		"in use: later": {

@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -261,7 +262,9 @@ func (h *testHost) askUDP(c net.Conn, question string) string {
 	buf := make([]byte, 9000)
 	var last error
 	for range 20 {
-		if _, last = c.Write([]byte(question)); last != nil {
+		if _, last = c.Write([]byte(question)); errors.Is(last, unix.ECONNREFUSED) {
+			break // what the datagram before has come to
+		} else if last != nil {
 			continue
 		}
 		h.must(c.SetReadDeadline(time.Now().Add(100 * time.Millisecond * harness.SlowFactor())))
@@ -285,8 +288,16 @@ func (h *testHost) open(all map[string]Service) *Table {
 
 func (h *testHost) openWith(b Bridge, all map[string]Service) *Table {
 	h.t.Helper()
-	t, err := Open(h.t.Context(), Config{Name: testTable, Bridge: b, Log: slog.New(slog.NewTextHandler(h.t.Output(), nil))})
+	return h.openGuarded(Config{Bridge: b}, nil, all)
+}
+
+// openGuarded is open with guarded addresses.
+func (h *testHost) openGuarded(cfg Config, guarded []netip.Addr, all map[string]Service) *Table {
+	h.t.Helper()
+	cfg.Name, cfg.Log = testTable, slog.New(slog.NewTextHandler(h.t.Output(), nil))
+	t, err := Open(h.t.Context(), cfg)
 	h.must(err)
+	h.must(t.Guard(guarded))
 	h.t.Cleanup(func() {
 		h.must(t.Remove())
 		h.must(t.Remove()) // idempotent

@@ -207,6 +207,9 @@ func shapeOf(p site) *shape {
 func (s *shape) guard() {
 	destination := int32(*nftables.ChainPriorityNATDest)
 	s.plain(refuseAllChain)
+	// What says no to the host itself comes back to the address, and is no connection.
+	const reply = 1 // IP_CT_DIR_REPLY
+	s.rule(refuseAllChain, []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{reply}}}, verdict(expr.VerdictAccept))
 	for _, protocol := range []byte{unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6} {
 		s.rule(refuseAllChain, is(expr.MetaKeyL4PROTO, protocol), verdict(expr.VerdictAccept))
 	}

@@ -239,7 +239,11 @@ func (t *Table) replace(entries map[string]*entry) (err error) {
 // guardName is of what is no service's in the book; services have a slash in their names.
 const guardName = "guarded"
 
+// guardEntry is what the book has of guarded addresses; nil: there are none.
 func guardEntry(addresses []netip.Addr) *entry {
+	if len(addresses) == 0 {
+		return nil
+	}
 	e := &entry{name: guardName}
 	for _, a := range addresses {
 		e.items = append(e.items, item{element: element{setID{guarded, uint8(familyOf(a))}, string(a.AsSlice())}})

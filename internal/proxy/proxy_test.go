@@ -17,9 +17,13 @@ import (
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/test/apitest"
 	"monopod.dev/monopod/test/harness"
 )
@@ -29,6 +33,9 @@ type testNode struct {
 	*testing.T
 	api  *apitest.API
 	path string
+
+	dir       string // of what outlives the role
+	balancers []iprange.Range
 }
 
 const testTable = "mpr0-services"
@@ -101,7 +108,7 @@ func (n *testNode) in(f func() error) {
 func (n *testNode) run() (stop func()) {
 	n.Helper()
 	ctx, cancel := context.WithCancel(n.Context())
-	p := New(Config{Kube: n.api.Client, NodeName: "n", Table: testTable, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
+	p := New(Config{Kube: n.api.Client, NodeName: "n", Table: testTable, Dir: n.dir, Balancers: n.balancers, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
 	ended := make(chan error, 1)
 	go func() { ended <- harness.InNetNS(n.path, func() error { return p.Run(ctx) }) }()
 	<-p.Ready()
@@ -240,4 +247,97 @@ func TestHealthCheckNodePort(t *testing.T) {
 	harness.Eventually(t, "without endpoints it says no", asked(http.StatusServiceUnavailable, 0))
 	n.ends("lb", "192.0.2.1", "192.0.2.2")
 	harness.Eventually(t, "with two it says yes", asked(http.StatusOK, 2))
+}
+
+// Of several nodes one announces an address: this one has some of them, and all when the other one is not ready.
+func TestNodesShareAddresses(t *testing.T) {
+	n := newNode(t)
+	link := func() (l netlink.Link, err error) { return netlink.LinkByName("p0") }
+	n.in(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "p0"
+		err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "p1"})
+		for _, name := range []string{"p0", "p1"} {
+			if err == nil {
+				var l netlink.Link
+				if l, err = netlink.LinkByName(name); err == nil {
+					err = netlink.LinkSetUp(l)
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+		l, err := link()
+		if err != nil {
+			return err
+		}
+		return netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(198, 51, 100, 1), Mask: net.CIDRMask(24, 32)}})
+	})
+	nodes := n.api.Client.CoreV1().Nodes()
+	ready := func(name string, is corev1.ConditionStatus) {
+		t.Helper()
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := nodes.Create(t.Context(), node, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		_, err := nodes.Patch(t.Context(), name, types.StrategicMergePatchType, fmt.Appendf(nil, `{"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, is), metav1.PatchOptions{}, "status")
+		n.must(err)
+	}
+	ready("n", corev1.ConditionTrue)
+	ready("m", corev1.ConditionTrue)
+	n.dir, n.balancers = t.TempDir(), []iprange.Range{iprange.Of(netip.MustParsePrefix("198.51.100.64/28"))}
+	stop := n.run()
+	const services = 8
+	for i := range services {
+		s := n.service(fmt.Sprint("lb-", i), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("198.51.100.%d", 64+i)}}
+		_, err := n.api.Client.CoreV1().Services("default").UpdateStatus(t.Context(), s, metav1.UpdateOptions{})
+		n.must(err)
+	}
+	announces := func(what string, want func(count int) bool) (has []string) {
+		t.Helper()
+		harness.Eventually(t, what, func() (bool, string) {
+			has = nil
+			n.in(func() error {
+				l, err := link()
+				if err != nil {
+					return err
+				}
+				all, err := netlink.AddrList(l, netlink.FAMILY_V4)
+				for i := range all {
+					if ones, _ := all[i].Mask.Size(); ones == 32 {
+						has = append(has, all[i].IP.String())
+					}
+				}
+				return err
+			})
+			return want(len(has)), fmt.Sprint(has)
+		})
+		slices.Sort(has)
+		return has
+	}
+	own := 0
+	for i := range services {
+		in := plan.Input{Service: &corev1.Service{}, Node: plan.Node{Announcers: []string{"m", "n"}}}
+		if plan.Announcer(in, discoveryv1.AddressTypeIPv4, netip.AddrFrom4([4]byte{198, 51, 100, byte(64 + i)})) == "n" {
+			own++
+		}
+	}
+	some := func(count int) bool { return count == own }
+	mine := announces("this node has its own", some)
+	if len(mine) == 0 || len(mine) == services {
+		t.Fatalf("they are not shared: %v", mine)
+	}
+	ready("m", corev1.ConditionUnknown)
+	announces("the other one is not ready", func(count int) bool { return count == services })
+	ready("m", corev1.ConditionTrue)
+	if again := announces("the other one is back", some); !slices.Equal(again, mine) {
+		t.Errorf("this node has %v, before %v", again, mine)
+	}
+	n.must(nodes.Delete(t.Context(), "m", metav1.DeleteOptions{}))
+	announces("the other one has gone", func(count int) bool { return count == services })
+	stop()
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, n.dir) }))
+	announces("what was made is removed", func(count int) bool { return count == 0 })
 }

@@ -10,10 +10,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// announcer is the node that makes an address of a service known on its network; empty: none does. All nodes that know the same come to the same one, addresses are
+// Announcer is the node that makes an address of a service known on its network; empty: none does. All nodes that know the same come to the same one, addresses are
 // spread over the nodes, and a node that comes or goes moves its own alone (rendezvous hashing). With the policy Local it is one that has endpoints, as long as there
 // is one: others would not answer.
-func announcer(in Input, family discoveryv1.AddressType, a netip.Addr) (chosen string) {
+func Announcer(in Input, family discoveryv1.AddressType, a netip.Addr) (chosen string) {
 	nodes := in.Node.Announcers
 	if in.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		with := nodesOf(in.Slices, family)

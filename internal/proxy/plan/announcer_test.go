@@ -57,7 +57,7 @@ func TestAnnouncersAreSpread(t *testing.T) {
 	for i := range 90 {
 		a := netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", i))
 		by := func(nodes ...string) string {
-			return announcer(Input{Service: service(), Node: Node{Announcers: nodes}}, discoveryv1.AddressTypeIPv4, a)
+			return Announcer(Input{Service: service(), Node: Node{Announcers: nodes}}, discoveryv1.AddressTypeIPv4, a)
 		}
 		was := by(nodes...)
 		count[was]++

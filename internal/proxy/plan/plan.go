@@ -44,7 +44,7 @@ func Of(in Input) (p Service) {
 			for _, a := range w.balanced { // one that a node has may be another's: what others have there is not ours to refuse
 				if iprange.Contain(in.Node.Balancers, a) {
 					p.Addresses = append(p.Addresses, a)
-					if announcer(in, family, a) == in.Node.Name {
+					if Announcer(in, family, a) == in.Node.Name {
 						p.Announced = append(p.Announced, a)
 					}
 				}

@@ -354,6 +354,7 @@ func (a *Announcer) forget(wanted map[netip.Addr]bool) {
 // next time is.
 func (a *Announcer) announce(ctx context.Context, held []at, links map[int]*link, now time.Time) (next time.Time) {
 	here := map[netip.Addr]bool{}
+	due := map[int][]netip.Addr{}
 	for _, of := range held {
 		here[of.Addr] = true
 		l := links[of.link]
@@ -364,9 +365,7 @@ func (a *Announcer) announce(ctx context.Context, held []at, links map[int]*link
 		}
 		if r.left > 0 && !r.next.After(now) {
 			r.left, r.next = r.left-1, now.Add(roundPause)
-			if err := a.tell(of.link, of.Addr); err != nil {
-				a.log.DebugContext(ctx, "neighbours are not told of an address", "address", of.Addr, "interface", l.name, "error", err)
-			}
+			due[of.link] = append(due[of.link], of.Addr)
 		}
 		if r.left > 0 {
 			next = earlier(next, r.next)
@@ -380,6 +379,11 @@ func (a *Announcer) announce(ctx context.Context, held []at, links map[int]*link
 		}
 	}
 	maps.DeleteFunc(a.rounds, func(addr netip.Addr, _ *round) bool { return !here[addr] })
+	for of, all := range due {
+		if err := a.tell(of, all); err != nil {
+			a.log.DebugContext(ctx, "neighbours are not told of addresses", "addresses", len(all), "interface", links[of].name, "error", err)
+		}
+	}
 	return next
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/ns"
@@ -84,38 +85,59 @@ func hear(conn *packet.Conn, own net.HardwareAddr, by map[netip.Addr]string) err
 	}
 }
 
-// tell says to all neighbours of a link that the address is here.
-func (a *Announcer) tell(index int, addr netip.Addr) error {
-	if addr.Is4() {
-		conn, of, err := a.arpSocket(index)
-		if err != nil {
-			return err
+// tell says to all neighbours of a link that addresses are here. A socket is opened for all of them together: to close one of packets takes the kernel some 10 ms.
+func (a *Announcer) tell(index int, all []netip.Addr) error {
+	var four, six []netip.Addr
+	for _, addr := range all {
+		if addr.Is4() {
+			four = append(four, addr)
+		} else {
+			six = append(six, addr)
 		}
-		defer conn.Close()
-		_, err = conn.WriteTo(arpAsking(of.HardwareAddr, addr, addr), &packet.Addr{HardwareAddr: broadcast})
+	}
+	return errors.Join(a.tellARP(index, four), a.tellND(index, six))
+}
+
+func (a *Announcer) tellARP(index int, all []netip.Addr) error {
+	if len(all) == 0 {
+		return nil
+	}
+	conn, of, err := a.arpSocket(index)
+	if err != nil {
 		return err
+	}
+	defer conn.Close()
+	var errs []error
+	for _, addr := range all {
+		_, err := conn.WriteTo(arpAsking(of.HardwareAddr, addr, addr), &packet.Addr{HardwareAddr: broadcast})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Announcer) tellND(index int, all []netip.Addr) error {
+	if len(all) == 0 {
+		return nil
 	}
 	return a.onHost(func() error {
 		of, err := net.InterfaceByIndex(index)
 		if err != nil {
 			return err
 		}
-		conn, err := icmp.ListenPacket("ip6:ipv6-icmp", addr.String())
+		conn, err := icmp.ListenPacket("ip6:ipv6-icmp", "::")
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
 		const most = 255 // neighbours take no other hop limit (RFC 4861, section 7.1.2)
-		message, err := advertisement(of.HardwareAddr, addr)
-		if err == nil {
-			err = conn.IPv6PacketConn().SetMulticastHopLimit(most)
+		var errs []error
+		for _, addr := range all {
+			message, err := advertisement(of.HardwareAddr, addr)
+			if err == nil {
+				_, err = conn.IPv6PacketConn().WriteTo(message, &ipv6.ControlMessage{Src: addr.AsSlice(), IfIndex: index, HopLimit: most}, &net.IPAddr{IP: net.IPv6linklocalallnodes})
+			}
+			errs = append(errs, err)
 		}
-		if err == nil {
-			err = conn.IPv6PacketConn().SetMulticastInterface(of)
-		}
-		if err == nil {
-			_, err = conn.WriteTo(message, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: of.Name})
-		}
-		return err
+		return errors.Join(errs...)
 	})
 }

@@ -19,9 +19,9 @@ import (
 
 const image = "localhost/bench/busybox:1"
 
-func start(b *testing.B, command string) *harness.Node {
+func start(b *testing.B, command string, args ...string) *harness.Node {
 	b.Helper()
-	n := harness.StartNode(b, harness.Options{Command: command, Args: []string{"--log-level", "info"}})
+	n := harness.StartNode(b, harness.Options{Command: command, Args: append([]string{"--log-level", "info"}, args...)})
 	n.LoadImage(harness.Archive(b, image, images.Busybox))
 	return n
 }

@@ -2,13 +2,17 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -19,22 +23,22 @@ import (
 const replicas = 30
 
 // BenchmarkDeployment compares pods that a deployment has made with the same pods made by hand: what owners cost. Each turn begins when the pods of
-// the one before are gone.
+// the one before are gone, from the node, too.
 func BenchmarkDeployment(b *testing.B) {
-	n := start(b, "up")
+	n := start(b, "up", "--max-pods", "200") // when pods are replaced there are twice as many
 	cfg, err := clientcmd.BuildConfigFromFlags("", n.Kubeconfig())
 	if err != nil {
 		b.Fatal(err)
 	}
 	cfg.QPS = -1
-	w := workloads{client: kubernetes.NewForConfigOrDie(cfg)}
+	w := workloads{client: kubernetes.NewForConfigOrDie(cfg), sandboxes: filepath.Join(n.Dir, "run", "sandboxes")}
 	s := sample{}
 	for b.Loop() {
 		for _, step := range []struct {
 			name string
 			do   func(context.Context) error
 		}{
-			{"bare", w.bare}, {"", w.empty},
+			{"bare", w.bare}, {"", w.empty}, {"", w.before}, {"replaced", w.replaced}, {"", w.empty},
 			{"available", w.create}, {"scaled", w.scale}, {"rolled", w.roll},
 			{"", w.remove}, {"", w.empty},
 		} {
@@ -49,13 +53,21 @@ func BenchmarkDeployment(b *testing.B) {
 			cancel()
 		}
 	}
-	delete(s, "gone") // of two kinds
-	bare, available := s.median("bare"), s.median("available")
+	delete(s, "gone") // of several kinds
+	over := func(name, bare string) {
+		b.ReportMetric(float64(s.median(name))/float64(s.median(bare)), name+"/"+bare)
+	}
+	over("available", "bare")
+	over("scaled", "bare")
+	over("rolled", "replaced")
 	s.report(b)
-	b.ReportMetric(float64(available)/float64(bare), "available/bare")
 }
 
-type workloads struct{ client kubernetes.Interface }
+type workloads struct {
+	client kubernetes.Interface
+	// sandboxes is the directory of which each sandbox has one.
+	sandboxes string
+}
 
 func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{
@@ -64,23 +76,37 @@ func podSpec() corev1.PodSpec {
 	}
 }
 
-// bare makes pods at once, waits until all are Ready, and deletes them.
-func (w workloads) bare(ctx context.Context) error {
-	seen, err := w.client.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{})
+// bare makes pods at once, and waits until all are Ready.
+func (w workloads) bare(ctx context.Context) error { return w.pods(ctx, "bare", replicas) }
+
+func (w workloads) before(ctx context.Context) error { return w.pods(ctx, "before", 2*replicas) }
+
+// replaced puts other pods in the place of those of before, all at once: what a rollout can come to at best.
+func (w workloads) replaced(ctx context.Context) error {
+	made := make(chan error, 1)
+	go func() { made <- w.pods(ctx, "after", 2*replicas) }()
+	err := w.deleted(ctx, "before")
+	return errors.Join(err, <-made)
+}
+
+// pods makes so many pods at once, and waits until all are Ready.
+func (w workloads) pods(ctx context.Context, name string, count int) error {
+	of := map[string]string{"bare": name}
+	seen, err := w.client.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{LabelSelector: labels.FormatLabels(of)})
 	if err != nil {
 		return err
 	}
 	defer seen.Stop()
-	failed := make(chan error, replicas)
-	for i := range replicas {
+	failed := make(chan error, count)
+	for i := range count {
 		go func() {
 			_, err := w.client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("bare-", i), Labels: map[string]string{"app": "bare"}}, Spec: podSpec(),
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(name, "-", i), Labels: of}, Spec: podSpec(),
 			}, metav1.CreateOptions{})
 			failed <- err
 		}()
 	}
-	for range replicas {
+	for range count {
 		if err := <-failed; err != nil {
 			return err
 		}
@@ -92,24 +118,42 @@ func (w workloads) bare(ctx context.Context) error {
 				ready[pod.Name] = true
 			}
 		}
-		return len(ready) == replicas
+		return len(ready) == count
 	})
 }
 
-// empty deletes all pods without an owner, and waits until no pod is there.
+// empty deletes all pods without an owner, and waits until no pod is there, and the runtime has taken the last of them down: that would slow what is next.
 func (w workloads) empty(ctx context.Context) error {
-	pods := w.client.CoreV1().Pods("default")
-	if err := pods.DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{LabelSelector: "app=bare"}); err != nil {
+	for _, name := range []string{"", "bare", "after"} {
+		if err := w.deleted(ctx, name); err != nil {
+			return err
+		}
+	}
+	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		left, err := os.ReadDir(w.sandboxes)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// deleted deletes the pods of a name, and waits until they are gone; without a name it waits until the deployment's are.
+func (w workloads) deleted(ctx context.Context, name string) error {
+	pods, of := w.client.CoreV1().Pods("default"), labels.FormatLabels(map[string]string{"bare": name})
+	if name == "" {
+		of = "!bare"
+	} else if err := pods.DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{LabelSelector: of}); err != nil {
 		return err
 	}
-	there, err := pods.List(ctx, metav1.ListOptions{})
+	there, err := pods.List(ctx, metav1.ListOptions{LabelSelector: of})
 	if err != nil {
 		return err
 	}
 	if len(there.Items) == 0 {
 		return nil
 	}
-	seen, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: there.ResourceVersion})
+	seen, err := pods.Watch(ctx, metav1.ListOptions{LabelSelector: of, ResourceVersion: there.ResourceVersion})
 	if err != nil {
 		return err
 	}
@@ -127,13 +171,13 @@ func (w workloads) empty(ctx context.Context) error {
 }
 
 func (w workloads) create(ctx context.Context) error {
-	labels := map[string]string{"app": "owned"}
+	app := map[string]string{"app": "owned"}
 	return w.change(ctx, func() (*appsv1.Deployment, error) {
 		return w.client.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "owned"},
 			Spec: appsv1.DeploymentSpec{
-				Replicas: new(int32(replicas)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: func() corev1.PodSpec {
+				Replicas: new(int32(replicas)), Selector: &metav1.LabelSelector{MatchLabels: app},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: func() corev1.PodSpec {
 					spec := podSpec()
 					spec.RestartPolicy = corev1.RestartPolicyAlways
 					return spec

@@ -137,7 +137,7 @@ func (p *Proxy) sharesAddresses() bool { return len(p.cfg.Balancers) > 0 }
 // learnNodes takes over what is known of nodes, and says whether anything has changed that follows from it.
 func (p *Proxy) learnNodes() (changed bool) {
 	p.announcers = nil
-	if p.sharesAddresses() {
+	if p.seesNodes {
 		var nodes []*corev1.Node
 		for _, o := range p.nodes.List() {
 			nodes = append(nodes, o.(*corev1.Node))

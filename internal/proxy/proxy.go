@@ -25,7 +25,7 @@ import (
 
 // Config says what the role works with.
 type Config struct {
-	// Kube reaches the API server. It may list and watch services, endpointslices and the node.
+	// Kube reaches the API server. It may list and watch services, endpointslices and the node, and where there are balancers all nodes, and create events.
 	Kube     kubernetes.Interface
 	NodeName string
 	// Table is the name of the nftables tables (families inet and bridge).
@@ -56,6 +56,7 @@ type Proxy struct {
 	ofNodes bool            // something of a node has changed
 
 	// Of Run's goroutine only.
+	seesNodes  bool              // all of the cluster, and not only its own
 	announcers []string          // the nodes that announce addresses
 	nodesKnown string            // what services follow from of nodes
 	faults     map[string]string // what was said of a service
@@ -133,6 +134,9 @@ func (p *Proxy) Run(ctx context.Context) error {
 	return nil
 }
 
+// permit is how an administrator lets agents be proxies.
+const permit = "kubectl create clusterrolebinding monopod-proxy --clusterrole=system:node-proxier --group=system:nodes"
+
 // permitted returns when the API lets this role read what it needs.
 func (p *Proxy) permitted(ctx context.Context, attempted func()) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -142,7 +146,7 @@ func (p *Proxy) permitted(ctx context.Context, attempted func()) error {
 		}
 		remedy := "is the API server there?"
 		if apierrors.IsForbidden(err) {
-			remedy = "kubectl create clusterrolebinding monopod-proxy --clusterrole=system:node-proxier --group=system:nodes"
+			remedy = permit
 		}
 		p.log.ErrorContext(ctx, "services cannot be read; trying again", "error", err, "after", pause, "remedy", remedy)
 		attempted()

@@ -17,10 +17,13 @@ import (
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/internal/iprange"
 	"monopod.dev/monopod/internal/proxy/plan"
@@ -34,7 +37,8 @@ type testNode struct {
 	api  *apitest.API
 	path string
 
-	dir       string // of what outlives the role
+	kube      kubernetes.Interface // the role's
+	dir       string               // of what outlives the role
 	balancers []iprange.Range
 }
 
@@ -43,6 +47,7 @@ const testTable = "mpr0-services"
 // newNode makes the node; two servers answer at its addresses with what they are called.
 func newNode(t *testing.T) *testNode {
 	n := &testNode{T: t, api: apitest.Start(t), path: filepath.Join(t.TempDir(), "net")}
+	n.kube = n.api.Client
 	harness.PinNetNS(t, n.path)
 	n.in(func() error {
 		lo, err := netlink.LinkByName("lo")
@@ -108,7 +113,7 @@ func (n *testNode) in(f func() error) {
 func (n *testNode) run() (stop func()) {
 	n.Helper()
 	ctx, cancel := context.WithCancel(n.Context())
-	p := New(Config{Kube: n.api.Client, NodeName: "n", Table: testTable, Dir: n.dir, Balancers: n.balancers, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
+	p := New(Config{Kube: n.kube, NodeName: "n", Table: testTable, Dir: n.dir, Balancers: n.balancers, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
 	ended := make(chan error, 1)
 	go func() { ended <- harness.InNetNS(n.path, func() error { return p.Run(ctx) }) }()
 	<-p.Ready()
@@ -249,31 +254,71 @@ func TestHealthCheckNodePort(t *testing.T) {
 	harness.Eventually(t, "with two it says yes", asked(http.StatusOK, 2))
 }
 
-// Of several nodes one announces an address: this one has some of them, and all when the other one is not ready.
-func TestNodesShareAddresses(t *testing.T) {
-	n := newNode(t)
-	link := func() (l netlink.Link, err error) { return netlink.LinkByName("p0") }
+// outside joins the node to a network, of which a range is load balancers'.
+func (n *testNode) outside() {
+	n.Helper()
 	n.in(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "p0"
 		err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "p1"})
-		for _, name := range []string{"p0", "p1"} {
+		for _, name := range []string{"p1", "p0"} {
 			if err == nil {
 				var l netlink.Link
 				if l, err = netlink.LinkByName(name); err == nil {
 					err = netlink.LinkSetUp(l)
 				}
+				if err == nil && name == "p0" {
+					err = netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(198, 51, 100, 1), Mask: net.CIDRMask(24, 32)}})
+				}
 			}
 		}
-		if err != nil {
-			return err
-		}
-		l, err := link()
-		if err != nil {
-			return err
-		}
-		return netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(198, 51, 100, 1), Mask: net.CIDRMask(24, 32)}})
+		return err
 	})
+	n.dir, n.balancers = n.TempDir(), []iprange.Range{iprange.Of(netip.MustParsePrefix("198.51.100.64/28"))}
+}
+
+// balancer makes a service of the type LoadBalancer with an address.
+func (n *testNode) balancer(name, address string) {
+	n.Helper()
+	s := n.service(name, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
+	_, err := n.api.Client.CoreV1().Services("default").UpdateStatus(n.Context(), s, metav1.UpdateOptions{})
+	n.must(err)
+}
+
+// announces waits until the node has as many addresses of load balancers as wanted, and returns them.
+func (n *testNode) announces(what string, want func(count int) bool) (has []string) {
+	n.Helper()
+	harness.Eventually(n.T, what, func() (bool, string) {
+		has = n.announced()
+		return want(len(has)), fmt.Sprint(has)
+	})
+	return has
+}
+
+func (n *testNode) announced() (has []string) {
+	n.Helper()
+	n.in(func() error {
+		l, err := netlink.LinkByName("p0")
+		if err != nil {
+			return err
+		}
+		all, err := netlink.AddrList(l, netlink.FAMILY_V4)
+		for i := range all {
+			if ones, _ := all[i].Mask.Size(); ones == 32 {
+				has = append(has, all[i].IP.String())
+			}
+		}
+		return err
+	})
+	slices.Sort(has)
+	return has
+}
+
+// Of several nodes one announces an address: this one has some of them, and all when the other one is not ready.
+func TestNodesShareAddresses(t *testing.T) {
+	n := newNode(t)
+	n.outside()
 	nodes := n.api.Client.CoreV1().Nodes()
 	ready := func(name string, is corev1.ConditionStatus) {
 		t.Helper()
@@ -286,36 +331,10 @@ func TestNodesShareAddresses(t *testing.T) {
 	}
 	ready("n", corev1.ConditionTrue)
 	ready("m", corev1.ConditionTrue)
-	n.dir, n.balancers = t.TempDir(), []iprange.Range{iprange.Of(netip.MustParsePrefix("198.51.100.64/28"))}
 	stop := n.run()
 	const services = 8
 	for i := range services {
-		s := n.service(fmt.Sprint("lb-", i), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
-		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("198.51.100.%d", 64+i)}}
-		_, err := n.api.Client.CoreV1().Services("default").UpdateStatus(t.Context(), s, metav1.UpdateOptions{})
-		n.must(err)
-	}
-	announces := func(what string, want func(count int) bool) (has []string) {
-		t.Helper()
-		harness.Eventually(t, what, func() (bool, string) {
-			has = nil
-			n.in(func() error {
-				l, err := link()
-				if err != nil {
-					return err
-				}
-				all, err := netlink.AddrList(l, netlink.FAMILY_V4)
-				for i := range all {
-					if ones, _ := all[i].Mask.Size(); ones == 32 {
-						has = append(has, all[i].IP.String())
-					}
-				}
-				return err
-			})
-			return want(len(has)), fmt.Sprint(has)
-		})
-		slices.Sort(has)
-		return has
+		n.balancer(fmt.Sprint("lb-", i), fmt.Sprintf("198.51.100.%d", 64+i))
 	}
 	own := 0
 	for i := range services {
@@ -325,19 +344,56 @@ func TestNodesShareAddresses(t *testing.T) {
 		}
 	}
 	some := func(count int) bool { return count == own }
-	mine := announces("this node has its own", some)
+	mine := n.announces("this node has its own", some)
 	if len(mine) == 0 || len(mine) == services {
 		t.Fatalf("they are not shared: %v", mine)
 	}
 	ready("m", corev1.ConditionUnknown)
-	announces("the other one is not ready", func(count int) bool { return count == services })
+	n.announces("the other one is not ready", func(count int) bool { return count == services })
 	ready("m", corev1.ConditionTrue)
-	if again := announces("the other one is back", some); !slices.Equal(again, mine) {
+	if again := n.announces("the other one is back", some); !slices.Equal(again, mine) {
 		t.Errorf("this node has %v, before %v", again, mine)
 	}
 	n.must(nodes.Delete(t.Context(), "m", metav1.DeleteOptions{}))
-	announces("the other one has gone", func(count int) bool { return count == services })
+	n.announces("the other one has gone", func(count int) bool { return count == services })
 	stop()
 	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, n.dir) }))
-	announces("what was made is removed", func(count int) bool { return count == 0 })
+	n.announces("what was made is removed", func(count int) bool { return count == 0 })
+}
+
+// Who may not see the other nodes does not announce addresses, which others may announce as well, but serves services.
+func TestWhoSeesNoNodesServesAllTheSame(t *testing.T) {
+	n := newNode(t)
+	n.outside()
+	as := rest.CopyConfig(n.api.Config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: "system:node:n", Groups: []string{"system:nodes", "system:authenticated"}}
+	var err error
+	n.kube, err = kubernetes.NewForConfig(as)
+	n.must(err)
+	_, err = n.api.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{})
+	n.must(err)
+	n.balancer("lb", "198.51.100.64")
+	n.ends("lb", "192.0.2.1")
+	stop := n.run()
+	if got := n.ask("198.51.100.64:80"); got != "192.0.2.1:8080" {
+		t.Errorf("the service: %q", got)
+	}
+	stop()
+	if has := n.announced(); len(has) > 0 {
+		t.Errorf("announced are %v", has)
+	}
+	_, err = n.api.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "monopod-proxy"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-proxier"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
+	}, metav1.CreateOptions{})
+	n.must(err)
+	harness.Eventually(t, "the rights are known", func() (bool, string) {
+		_, err := n.kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	stop = n.run()
+	n.announces("it is announced", func(count int) bool { return count == 1 })
+	stop()
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, n.dir) }))
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,20 +30,28 @@ func (p *Proxy) mayRead(ctx context.Context) error {
 	if _, err := p.cfg.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, one); err != nil {
 		return err
 	}
-	if p.sharesAddresses() {
-		if _, err := p.cfg.Kube.CoreV1().Nodes().List(ctx, one); err != nil {
-			return err
-		}
-	}
 	_, err := p.cfg.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, one)
 	return err
+}
+
+// maySeeNodes says whether there are addresses to announce, and this role may see which nodes there are to do so. Without that services are served all the same.
+func (p *Proxy) maySeeNodes(ctx context.Context) bool {
+	if !p.sharesAddresses() {
+		return false
+	}
+	_, err := p.cfg.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	if apierrors.IsForbidden(err) {
+		p.log.ErrorContext(ctx, "addresses of load balancers are not announced: other nodes cannot be seen, of which one is to do so", "error", err, "remedy", permit+", and start again")
+		return false
+	}
+	return true // or it can be asked in a moment
 }
 
 // watch begins to watch, and returns when all has been read once; false: ctx has ended before.
 func (p *Proxy) watch(ctx context.Context, wg *sync.WaitGroup) bool {
 	all, slices, nodes := p.cfg.Kube.CoreV1().Services(metav1.NamespaceAll), p.cfg.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), p.cfg.Kube.CoreV1().Nodes()
 	which := fields.Everything().String()
-	if !p.sharesAddresses() {
+	if p.seesNodes = p.maySeeNodes(ctx); !p.seesNodes {
 		which = fields.OneTermEqualSelector("metadata.name", p.cfg.NodeName).String()
 	}
 	var synced []<-chan struct{}

@@ -3,8 +3,10 @@ package announce
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -32,7 +34,7 @@ func (a *Announcer) look() (links []link, has map[netip.Addr]place, err error) {
 			networks[of] = append(networks[of], prefix.Masked())
 		}
 	}
-	for of := range networks {
+	for _, of := range slices.Sorted(maps.Keys(networks)) {
 		l, err := a.nl.LinkByIndex(of)
 		var gone netlink.LinkNotFoundError
 		if errors.As(err, &gone) {

@@ -100,7 +100,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx has ended
 	}
 	var err error
-	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Bridge: p.cfg.Bridge, Guards: len(p.cfg.Balancers) > 0, Log: p.log}); err != nil {
+	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Bridge: p.cfg.Bridge, Guards: p.sharesAddresses(), Log: p.log}); err != nil {
 		return err
 	}
 	defer p.table.Close()

@@ -160,6 +160,34 @@ func (n *outsideNode) announced() (all []string) {
 	return all
 }
 
+// startWith starts the node anew with two addresses of each family for load balancers, and returns its arguments.
+func (n *outsideNode) startWith(first, second map[string]string) (args []string) {
+	n.t.Helper()
+	n.Kill()
+	args = append(slices.Clone(n.args), "--load-balancer-ranges", fmt.Sprintf("%s/31,%s-%s", first[v4], first[v6], second[v6]))
+	n.Start(args...)
+	return args
+}
+
+// answers waits until a load balancer at these addresses is reached from outside. So it is then from the machine itself and from a pod, and at the other ports nobody is.
+func (n *outsideNode) answers(t *testing.T, when string, at map[string]string, others ...string) {
+	t.Helper()
+	for _, f := range bothFamilies() {
+		n.soon(fmt.Sprintf("%s, %s from outside", when, at[f]), n.other[f], func() string { return n.outside("tcp", at[f], "80") })
+		for _, port := range others {
+			if got := n.outside("tcp", at[f], port); !strings.Contains(got, "refused") {
+				t.Errorf("%s, a port of %s that is no service's: %s", when, at[f], got)
+			}
+		}
+		if got, err := askEcho("tcp", net.JoinHostPort(at[f], "80")); err != nil || !strings.HasPrefix(got, "web-") {
+			t.Errorf("%s, %s from the machine itself: %s, %v", when, at[f], got, err)
+		}
+		if got := n.from("stranger", "tcp", at[f], "80"); !strings.HasPrefix(got, "web-") {
+			t.Errorf("%s, %s from a pod: %s", when, at[f], got)
+		}
+	}
+}
+
 // testAnnounced: addresses of the network that the machine is in are found there without a router, and there is nothing but services at them.
 func (n *outsideNode) testAnnounced(t *testing.T) {
 	at := func(i byte) map[string]string {
@@ -168,9 +196,7 @@ func (n *outsideNode) testAnnounced(t *testing.T) {
 		return map[string]string{v4: netip.AddrFrom4(four).String(), v6: netip.AddrFrom16(six).String()}
 	}
 	both := func(i byte) string { return at(i)[v4] + " " + at(i)[v6] }
-	n.Kill()
-	args := append(slices.Clone(n.args), "--load-balancer-ranges", fmt.Sprintf("%s/31,%s-%s", at(0)[v4], at(0)[v6], at(1)[v6]))
-	n.Start(args...)
+	args := n.startWith(at(0), at(1))
 	// A program of the machine that listens everywhere.
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -184,20 +210,7 @@ func (n *outsideNode) testAnnounced(t *testing.T) {
 	cluster := n.get("svc/kubernetes", ".spec.clusterIP")
 	answer := func(when string, i byte) {
 		t.Helper()
-		for _, f := range bothFamilies() {
-			n.soon(fmt.Sprintf("%s, %s from outside", when, at(i)[f]), n.other[f], func() string { return n.outside("tcp", at(i)[f], "80") })
-			for _, port := range []string{"81", listened} {
-				if got := n.outside("tcp", at(i)[f], port); !strings.Contains(got, "refused") {
-					t.Errorf("%s, a port of %s that is no service's: %s", when, at(i)[f], got)
-				}
-			}
-			if got, err := askEcho("tcp", net.JoinHostPort(at(i)[f], "80")); err != nil || !strings.HasPrefix(got, "web-") {
-				t.Errorf("%s, %s from the machine itself: %s, %v", when, at(i)[f], got, err)
-			}
-			if got := n.from("stranger", "tcp", at(i)[f], "80"); !strings.HasPrefix(got, "web-") {
-				t.Errorf("%s, %s from a pod: %s", when, at(i)[f], got)
-			}
-		}
+		n.answers(t, when, at(i), "81", listened)
 	}
 	told := func(reason string, addresses ...string) {
 		t.Helper()
@@ -290,9 +303,7 @@ func (n *outsideNode) testRanges(t *testing.T) {
 		}
 	}
 	both := func(i byte) string { return at(i)[v4] + " " + at(i)[v6] }
-	n.Kill()
-	args := append(slices.Clone(n.args), "--load-balancer-ranges", fmt.Sprintf("%s/31,%s-%s", at(0)[v4], at(0)[v6], at(1)[v6]))
-	n.Start(args...)
+	args := n.startWith(at(0), at(1))
 	err := harness.InNetNS(n.netns, func() error {
 		for f, first := range at(0) {
 			gateway := n.at[f]
@@ -308,15 +319,7 @@ func (n *outsideNode) testRanges(t *testing.T) {
 	}
 	answer := func(when string, i byte) {
 		t.Helper()
-		for _, f := range bothFamilies() {
-			n.soon(fmt.Sprintf("%s, %s from outside", when, at(i)[f]), n.other[f], func() string { return n.outside("tcp", at(i)[f], "80") })
-			if got := n.outside("tcp", at(i)[f], "81"); !strings.Contains(got, "refused") {
-				t.Errorf("%s, a port of %s that is no service's: %s", when, at(i)[f], got)
-			}
-			if got, err := askEcho("tcp", net.JoinHostPort(at(i)[f], "80")); err != nil || !strings.HasPrefix(got, "web-") {
-				t.Errorf("%s, %s from the machine itself: %s, %v", when, at(i)[f], got, err)
-			}
-		}
+		n.answers(t, when, at(i), "81")
 	}
 	n.balancer("first", "web", 80)
 	n.isAt(t, "first", both(0))

@@ -90,7 +90,7 @@ const (
 // Open opens what is needed, in the network namespace of the calling thread. It changes nothing.
 func Open(cfg Config) (_ *Announcer, err error) {
 	a := &Announcer{
-		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), noted: map[netip.Addr]bool{}, probed: make(chan probed),
+		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), probed: make(chan probed),
 		attempts: map[netip.Addr]attempt{}, probing: map[netip.Addr]bool{}, fresh: map[netip.Addr]bool{}, rounds: map[netip.Addr]*round{}, blamed: map[netip.Addr]string{},
 	}
 	if a.log == nil {
@@ -100,9 +100,7 @@ func Open(cfg Config) (_ *Announcer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, addr := range noted {
-		a.noted[addr] = true
-	}
+	a.noted = setOf(noted)
 	a.guarded = a.noted
 	if a.ns, err = netns.Get(); err != nil {
 		return nil, fmt.Errorf("announce: %w", err)
@@ -128,12 +126,8 @@ func (a *Announcer) Noted() []netip.Addr {
 
 // Want says what is to be announced; nothing is done before the first call.
 func (a *Announcer) Want(addresses []netip.Addr) {
-	wanted := map[netip.Addr]bool{}
-	for _, addr := range addresses {
-		wanted[addr] = true
-	}
 	a.mu.Lock()
-	a.wanted = wanted
+	a.wanted = setOf(addresses)
 	a.mu.Unlock()
 	a.poke()
 }
@@ -242,7 +236,9 @@ func (a *Announcer) step(ctx context.Context, wg *sync.WaitGroup) (again time.Ti
 			}
 		})
 	}
-	a.forget(wanted)
+	keep(a.attempts, wanted)
+	keep(a.fresh, wanted)
+	keep(a.blamed, wanted)
 	return earlier(earlier(again, d.again), a.announce(ctx, d.held, names, now)), nil
 }
 
@@ -256,10 +252,7 @@ func (a *Announcer) act(d actions, noted map[netip.Addr]bool) error {
 	if err := failpoint.Hit("proxy/announce/taken"); err != nil {
 		return err
 	}
-	now := map[netip.Addr]bool{}
-	for _, addr := range d.noted {
-		now[addr] = true
-	}
+	now := setOf(d.noted)
 	if !maps.Equal(now, noted) {
 		if err := writeNote(a.cfg.Dir, d.noted); err != nil {
 			return err
@@ -324,7 +317,7 @@ func (a *Announcer) heard(ctx context.Context, p probed) {
 func (a *Announcer) refused(ctx context.Context, of at, link, by string) time.Time {
 	tries := a.attempts[of.Addr].tries
 	until := time.Now().Add(retry(tries))
-	a.attempts[of.Addr] = attempt{link: of.link, by: by, until: until, tries: tries + 1}
+	a.attempts[of.Addr] = attempt{link: of.link, until: until, tries: tries + 1}
 	if tries > 0 { // the first may be the node that had it before
 		a.blame(ctx, of.Addr, link, by)
 	}
@@ -342,12 +335,9 @@ func (a *Announcer) blame(ctx context.Context, addr netip.Addr, link, by string)
 	a.cfg.Tell(Outcome{addr, link, by})
 }
 
-// forget forgets what was of addresses that are not wanted any more.
-func (a *Announcer) forget(wanted map[netip.Addr]bool) {
-	gone := func(addr netip.Addr) bool { return !wanted[addr] }
-	maps.DeleteFunc(a.attempts, func(addr netip.Addr, _ attempt) bool { return gone(addr) })
-	maps.DeleteFunc(a.fresh, func(addr netip.Addr, _ bool) bool { return gone(addr) })
-	maps.DeleteFunc(a.blamed, func(addr netip.Addr, _ string) bool { return gone(addr) })
+// keep forgets what was of other addresses than these.
+func keep[V any](known map[netip.Addr]V, these map[netip.Addr]bool) {
+	maps.DeleteFunc(known, func(addr netip.Addr, _ V) bool { return !these[addr] })
 }
 
 // announce tells neighbours of the addresses that have come to a link, or whose link has come back or has another hardware address, some times. It returns when the
@@ -378,7 +368,7 @@ func (a *Announcer) announce(ctx context.Context, held []at, links map[int]*link
 			a.cfg.Tell(Outcome{Address: of.Addr, Link: l.name})
 		}
 	}
-	maps.DeleteFunc(a.rounds, func(addr netip.Addr, _ *round) bool { return !here[addr] })
+	keep(a.rounds, here)
 	for of, all := range due {
 		if err := a.tell(of, all); err != nil {
 			a.log.DebugContext(ctx, "neighbours are not told of addresses", "addresses", len(all), "interface", links[of].name, "error", err)

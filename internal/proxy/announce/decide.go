@@ -32,9 +32,8 @@ type place struct {
 // attempt is what came of looking whether an address is free on a link.
 type attempt struct {
 	link int
-	// free: nobody has answered; else by is who has it, in words, and until is when it is tried again.
+	// free: nobody has answered; else until is when it is tried again.
 	free  bool
-	by    string
 	until time.Time
 	tries int
 }
@@ -55,6 +54,15 @@ type facts struct {
 type at struct {
 	netip.Addr
 	link int
+}
+
+// setOf is the set of some addresses.
+func setOf(all []netip.Addr) map[netip.Addr]bool {
+	set := make(map[netip.Addr]bool, len(all))
+	for _, a := range all {
+		set[a] = true
+	}
+	return set
 }
 
 // actions are what is to be done, in this order.

@@ -25,13 +25,7 @@ func numbered(l link, index int) link {
 	return l
 }
 
-func set(all ...netip.Addr) map[netip.Addr]bool {
-	m := map[netip.Addr]bool{}
-	for _, a := range all {
-		m[a] = true
-	}
-	return m
-}
+func set(all ...netip.Addr) map[netip.Addr]bool { return setOf(all) }
 
 // told is what is decided, in words.
 func told(d actions) (lines []string) {

@@ -25,6 +25,11 @@ func isReady(st v1.PodStatus) bool {
 	})
 }
 
+// isRestarted says that the first container runs for the second time. The status may be from before the agent had told of any container.
+func isRestarted(st v1.PodStatus) bool {
+	return len(st.ContainerStatuses) > 0 && st.ContainerStatuses[0].RestartCount == 1 && isReady(st)
+}
+
 func TestPodRuns(t *testing.T) {
 	b := newBench(t)
 	b.create(pod("p", func(p *v1.Pod) {
@@ -126,7 +131,7 @@ func TestRestartAndBackOff(t *testing.T) {
 	}
 	b.rt.Exit(first, 3)
 	b.eventually("it is restarted at once", func() bool { ids := b.rt.Running("a"); return len(ids) == 1 && ids[0] != first })
-	st := b.status("p", "tells of the restart", func(st v1.PodStatus) bool { return st.ContainerStatuses[0].RestartCount == 1 && isReady(st) })
+	st := b.status("p", "tells of the restart", isRestarted)
 	last := st.ContainerStatuses[0].LastTerminationState.Terminated
 	if last == nil || last.ExitCode != 3 || last.Message != "my last words" || last.ContainerID != "fake://"+first {
 		t.Errorf("last state %+v", last)
@@ -310,7 +315,7 @@ func TestAgentRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start()
-	st := b.status("crashes", "was restarted", func(st v1.PodStatus) bool { return st.ContainerStatuses[0].RestartCount == 1 && isReady(st) })
+	st := b.status("crashes", "was restarted", isRestarted)
 	if st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode != 9 {
 		t.Errorf("last state %+v", st.ContainerStatuses[0].LastTerminationState)
 	}
@@ -358,7 +363,7 @@ func TestRuntimeRestart(t *testing.T) {
 	b.rt.Exit(id, 1)
 	b.rt.Serve(t)
 	b.status("q", "is ready", isReady)
-	b.status("p", "was restarted", func(st v1.PodStatus) bool { return st.ContainerStatuses[0].RestartCount == 1 && isReady(st) })
+	b.status("p", "was restarted", isRestarted)
 }
 
 func TestSandboxDies(t *testing.T) {
@@ -366,7 +371,7 @@ func TestSandboxDies(t *testing.T) {
 	b.create(pod("p"))
 	b.phase("p", v1.PodRunning)
 	b.rt.KillSandbox(b.rt.Sandboxes()[0])
-	st := b.status("p", "is back", func(st v1.PodStatus) bool { return isReady(st) && st.ContainerStatuses[0].RestartCount == 1 })
+	st := b.status("p", "is back", isRestarted)
 	if st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode != 255 {
 		t.Errorf("last state %+v", st.ContainerStatuses[0].LastTerminationState)
 	}

@@ -23,7 +23,7 @@ func TestWithoutEvents(t *testing.T) {
 			b.phase("p", v1.PodRunning) // now nobody looks at it any more
 			b.rt.Exit(first, 1)
 			second := b.running("a")
-			b.status("p", "restarted", func(s v1.PodStatus) bool { return s.ContainerStatuses[0].RestartCount == 1 })
+			b.status("p", "restarted", isRestarted)
 			b.delete("p", 1)
 			b.noPod("p")
 			if first == second {

@@ -38,7 +38,7 @@ func TestTrace(t *testing.T) {
 		last = s
 	}
 	b.rt.Exit(b.running("a"), 1)
-	b.status("p", "was restarted", func(st v1.PodStatus) bool { return st.ContainerStatuses[0].RestartCount == 1 && isReady(st) })
+	b.status("p", "was restarted", isRestarted)
 	if n := len(stepsOf(b, "p", "StartContainer")); n != 1 {
 		t.Errorf("%d starts of a pod whose start is over", n)
 	}

@@ -326,7 +326,8 @@ func (b *Bridge) Remove(ctx context.Context) error {
 	return b.ledger.forget()
 }
 
-// Close gives the sockets back. It changes nothing on the host.
+// Close frees the addresses of sandboxes that have been torn down, whose interfaces it does not wait for any more, and gives the sockets back.
+// Nothing else changes on the host.
 func (b *Bridge) Close() {
 	if b.watcher != nil {
 		b.watcher.Close()

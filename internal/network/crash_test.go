@@ -90,14 +90,7 @@ func (h *testHost) killed(job crashJob, point string) {
 func TestKilledBetweenSteps(t *testing.T) {
 	h := newHost(t)
 	path := filepath.Join(h.dir, "state.db")
-	open := func() (*Bridge, func()) {
-		db, _, err := state.Open(state.Config{Path: path})
-		h.must(err)
-		b, err := New(t.Context(), Config{DB: db, Bridge: "mpt0", PodCIDRs: dualRanges})
-		h.must(err)
-		h.must(b.Start(t.Context()))
-		return b, func() { b.Close(); h.must(db.Close()) }
-	}
+	open := func() (*Bridge, func()) { return h.open(path, dualRanges) }
 	port := HostPort{"TCP", netip.Addr{}, 8080, 80}
 	n := 0
 	for _, c := range []struct{ op, point string }{
@@ -199,4 +192,42 @@ func TestLeavingOverARestart(t *testing.T) {
 	if left := h.ports(); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// TestCloseLeavesNobodyLeaving: a sandbox that is torn down just before the node stops has no address any more, though somebody still holds its
+// namespace; one that stays keeps its own.
+func TestCloseLeavesNobodyLeaving(t *testing.T) {
+	h := newHost(t)
+	path := filepath.Join(h.dir, "state.db")
+	b, end := h.open(path, testRanges)
+	for _, id := range []string{"goes", "stays"} {
+		h.setup(b, id, h.sandbox(id))
+	}
+	h.must(b.Teardown(t.Context(), "goes"))
+	end()
+	b, end = h.open(path, testRanges)
+	defer end()
+	defer func() { h.must(b.Remove(t.Context())) }()
+	if _, ok := b.ledger.get("goes"); ok {
+		t.Error("the address of a sandbox that was torn down is in use")
+	}
+	if _, found, err := b.rt.link(hostInterface(b.name, "goes")); err != nil || found {
+		t.Errorf("its interface is there: %t, %v", found, err)
+	}
+	if rec, ok := b.ledger.get("stays"); !ok || rec.Leaving {
+		t.Errorf("the address of a sandbox that stays is gone: %t, %+v", ok, rec)
+	}
+	if _, found, err := b.rt.link(hostInterface(b.name, "stays")); err != nil || !found {
+		t.Errorf("its interface is there: %t, %v", found, err)
+	}
+}
+
+// open starts a network on the state in a file, as a process does; end stops it, as the process's end does.
+func (h *testHost) open(path string, podCIDRs []netip.Prefix) (b *Bridge, end func()) {
+	db, _, err := state.Open(state.Config{Path: path})
+	h.must(err)
+	b, err = New(h.t.Context(), Config{DB: db, Bridge: "mpt0", PodCIDRs: podCIDRs})
+	h.must(err)
+	h.must(b.Start(h.t.Context()))
+	return b, func() { b.Close(); h.must(db.Close()) }
 }

@@ -72,10 +72,13 @@ func openLeaving(b *Bridge) (*leaving, error) {
 	return l, nil
 }
 
-// close ends the waiting. What is pending is left to the next Reconcile.
+// close ends the waiting, and finishes what is pending: nobody would until the next Reconcile. What cannot be finished is left to that.
 func (l *leaving) close() {
 	l.events.Close()
 	<-l.done
+	if err := l.now(); err != nil {
+		l.bridge.log.Error("addresses of sandboxes that are gone stay in use until the next start", "error", err)
+	}
 }
 
 // add begins to wait for an interface. It may be gone already.

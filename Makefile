@@ -17,7 +17,7 @@ export GOFLAGS := $(filter-out -trimpath -tags=netgo$(comma)osusergo,$(GOFLAGS))
 # go test, which runs what failed once more; all calls of one make are one run, in which at most one test may be FLAKY (test/run). The tests are vetted by
 # check; tests of an earlier run, here or in another clone, are not taken for run.
 RUN_ID    := $(shell date +%s)-$(shell echo $$PPID)
-GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky -- -vet=off -count 1
+GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky -brief _out/failed -- -vet=off -count 1
 # The upstream kubelet of test-kubelet, unless another one is named.
 KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
@@ -96,7 +96,8 @@ guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TU
 # The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the others wait for most of their time and look at the host: side
 # by side they take little more than half of the time. Everything is installed and built before, so that the two do not do it at once.
 test: need-root check build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
-	@hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-vm test-unit' '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-host test-e2e test-podman test-containerd'
+	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-vm test-unit' '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-host test-e2e test-podman test-containerd'; \
+		status=$$?; [ ! -e _out/failed ] || { echo '=== what failed, in brief:'; cat _out/failed; }; exit $$status
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)

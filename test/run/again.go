@@ -76,23 +76,35 @@ func (a *attempt) flaky() bool {
 	if a.second == nil || a.second.Outcome != gotest.Pass {
 		return false
 	}
-	suspects := []string{a.function}
-	if a.function == "" {
-		suspects = append(a.first.Failed(), a.first.Unfinished()...)
+	return !slices.ContainsFunc(a.suspects(), func(f string) bool { return !a.second.Passed(f) })
+}
+
+// suspects are the functions that failed, or were running when the process ended.
+func (a *attempt) suspects() []string {
+	if a.function != "" {
+		return []string{a.function}
 	}
-	return !slices.ContainsFunc(suspects, func(f string) bool { return !a.second.Passed(f) })
+	return append(a.first.Failed(), a.first.Unfinished()...)
+}
+
+// failure is what was printed when it failed first.
+func (a *attempt) failure() string {
+	if a.function != "" {
+		return a.first.OutputOf(a.function)
+	}
+	return a.first.Failure()
 }
 
 // print tells what became of the attempt. The output of a second failure stands for itself; that of a FLAKY test is shown beside the
-// first, which may be far above.
+// first, which may be far above, without that of other tests, which may be long.
 func (a *attempt) print(out io.Writer) {
 	if a.flaky() {
-		first, second := a.first.OutputOf(a.function), a.second.OutputOf(a.function)
-		if a.function == "" {
-			first, second = a.first.Failure(), a.second.Whole
+		var second strings.Builder
+		for _, f := range a.suspects() {
+			second.WriteString(a.second.OutputOf(f))
 		}
 		fmt.Fprintf(out, "FLAKY %s: it failed, and passed when it ran once more, alone\n=== what it printed when it failed:\n%s=== what it printed when it passed:\n%s=== end of FLAKY %s\n",
-			a, first, second, a)
+			a, a.failure(), second.String(), a)
 		return
 	}
 	if a.second == nil {

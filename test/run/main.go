@@ -1,6 +1,6 @@
 // Command run is `go test` for CI: it runs a test that failed once more, alone, and says whether it is FLAKY.
 //
-//	run [-id ID -flaky FILE] -- FLAGS OF GO TEST -- PACKAGES
+//	run [-id ID -flaky FILE -brief FILE] -- FLAGS OF GO TEST -- PACKAGES
 //
 // Its output is that of `go test`. A package with a failed test is not closed at once ("ok" or "FAIL"), but after the other packages, when
 // the test has run once more with nothing beside it. If it passes then, it is FLAKY: its name and the output of both runs are printed, and it
@@ -10,7 +10,8 @@
 // TestMain that found fault, tests have not had their turn or no test is to blame: then it is the whole package. What could not be built is
 // never tried again, and neither is anything when go test itself failed. A test that is skipped, or not found, the second time has failed.
 //
-// A run of CI may call this command several times: -id names the run, and FILE is where its FLAKY tests are written down, a line each.
+// A run of CI may call this command several times: -id names the run, and -flaky is where its FLAKY tests are written down, a line each. What
+// failed is added in a few lines to the file of -brief, which is for the end of a long log.
 //
 // The exit status is 0 when every test passed, or every one but one that is FLAKY; 1 when not; 2 for a wrong command line.
 package main
@@ -54,6 +55,7 @@ func main() {
 
 type options struct {
 	id, file    string
+	brief       string // file; empty: none
 	dir         string // of go test; empty: here
 	flags       []string
 	packages    []string
@@ -64,13 +66,14 @@ func parse(args []string) (o options, err error) {
 	own := flag.NewFlagSet("run", flag.ContinueOnError)
 	own.StringVar(&o.id, "id", fmt.Sprintf("%d-%d", time.Now().UnixNano(), os.Getpid()), "names the run of CI that this is a part of")
 	own.StringVar(&o.file, "flaky", "", "file to which FLAKY tests are added, a line each")
+	own.StringVar(&o.brief, "brief", "", "file to which what failed is added, a few lines each")
 	if err := own.Parse(args); err != nil {
 		return o, err
 	}
 	rest := own.Args() // without the first "--", which ended the flags
 	at := slices.Index(rest, "--")
 	if at < 0 || at == len(rest)-1 {
-		return o, errors.New("want: run [-id ID -flaky FILE] -- FLAGS OF GO TEST -- PACKAGES")
+		return o, errors.New("want: run [-id ID -flaky FILE -brief FILE] -- FLAGS OF GO TEST -- PACKAGES")
 	}
 	o.flags, o.packages = rest[:at], rest[at+1:]
 	return o, nil
@@ -136,6 +139,9 @@ func (o options) again(ctx context.Context, failed []*gotest.Result) (green bool
 			return false, err
 		}
 		a.print(o.out)
+	}
+	if err := brief(o.brief, attempts); err != nil {
+		return false, fmt.Errorf("what failed cannot be written down in brief: %w", err)
 	}
 	if left > 0 {
 		fmt.Fprintf(o.out, "=== not tried again, as the run is red already: %d more that failed\n", left)

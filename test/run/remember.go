@@ -34,7 +34,16 @@ func remember(path, id string, names []string) (all []string, err error) {
 }
 
 func write(path, id string, names []string) error {
-	if len(names) == 0 {
+	var lines strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&lines, "%s\t%s\t%s\n", id, time.Now().UTC().Format(time.RFC3339), name)
+	}
+	return add(path, lines.String())
+}
+
+// add adds text to a file in one write, so that calls side by side do not mix their lines.
+func add(path, text string) error {
+	if text == "" {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -44,10 +53,6 @@ func write(path, id string, names []string) error {
 	if err != nil {
 		return err
 	}
-	var lines strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&lines, "%s\t%s\t%s\n", id, time.Now().UTC().Format(time.RFC3339), name)
-	}
-	_, err = f.WriteString(lines.String()) // in one write, so that calls side by side do not mix their lines
+	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
 }

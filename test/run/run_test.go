@@ -107,12 +107,13 @@ func TestRuns(t *testing.T) {
 		"two FLAKY tests are red":   {packages: []string{"two"}, says: []string{"FLAKY fake/two TestOne", "FLAKY fake/two TestTwo", `red: 2 FLAKY in one run`}},
 		"one FLAKY and one failure": {packages: []string{"mixed"}, says: []string{"FLAKY fake/mixed TestOne", "TestBad: it failed again", "FAIL\tfake/mixed\t"}, not: []string{"ok  \t"}},
 		"a panic runs all again, as some had no turn": {packages: []string{"panics"}, green: true,
-			says: []string{"panic: the first time only", "once more, alone: fake/panics\n", "FLAKY fake/panics: ", "its turn is after the panic", "[FLAKY: the package]"}},
+			says: []string{"panic: the first time only", "once more, alone: fake/panics\n", "FLAKY fake/panics: ", "what it printed when it passed:\n--- PASS: TestPanics", "[FLAKY: the package]"},
+			not: []string{"its turn is after the panic"}},
 		"what a panic takes along is one failure": {packages: []string{"several"}, green: true, says: []string{"one", "two", "FLAKY fake/several: ", "ok  \tfake/several\t"}},
 		"a heap of failures is red at once":       {packages: []string{"many"}, says: []string{"TestE: it failed again", "not tried again", ": 1 more"}, not: []string{"alone: fake/many TestF"}},
 		"a failure behind a panic is seen":        {packages: []string{"behind"}, says: []string{"--- UNFINISHED: TestPanics", "never ran behind the panic", "fake/behind: it failed again", "FAIL\tfake/behind\t"}, not: []string{"FLAKY", "ok  \t"}},
 		"a time-out": {packages: []string{"slow"}, flags: []string{"-timeout", "3s"}, green: true,
-			says: []string{"test timed out after 3s", "--- UNFINISHED: TestSlow", "FLAKY fake/slow: ", "--- PASS: TestEnd"}},
+			says: []string{"test timed out after 3s", "--- UNFINISHED: TestSlow", "FLAKY fake/slow: ", "--- PASS: TestSlow"}},
 		"TestMain finds fault":              {packages: []string{"leaves"}, green: true, says: []string{"goroutines are left", "FLAKY fake/leaves: "}},
 		"a skip is no success":              {packages: []string{"skips"}, says: []string{"TestSkips: it was skipped or not found", "not on this machine", "FAIL\tfake/skips\t"}, not: []string{"FLAKY"}},
 		"what is not built is not retried":  {packages: []string{"fine", "unbuilt", "first"}, says: []string{"undefined: noSuchThing", "FAIL\tfake/unbuilt [build failed]", "ok  \tfake/fine\t", "FLAKY fake/first"}, not: []string{"alone: fake/unbuilt"}},
@@ -167,6 +168,45 @@ func TestRunOfSeveralCalls(t *testing.T) {
 	}
 	if green, _, err := runFakes(t, options{id: "d", file: file}, "first"); green || err == nil {
 		t.Errorf("a FLAKY test that cannot be written down: green %v, error %v", green, err)
+	}
+}
+
+// TestBrief: what failed is told once more in a few lines, by all calls of a run of CI in one file.
+func TestBrief(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "new", "failed")
+	for _, names := range [][]string{{"fine"}, {"first"}, {"panics", "always"}} {
+		if _, printed, err := runFakes(t, options{brief: file}, names...); err != nil {
+			t.Fatalf("%v\n%s", err, printed)
+		}
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := string(raw)
+	for _, want := range []string{"=== FLAKY: fake/first TestFirst\n    --- FAIL: TestFirst (", "    --- FAIL: TestFirst/a/b (", "_test.go:", "the first time only",
+		"=== failed twice: fake/always TestAlways\n", "it is broken", "=== FLAKY: fake/panics\n", "    panic: the first time only"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	for _, bad := range []string{"not to be seen", "goroutine"} {
+		if strings.Contains(said, bad) {
+			t.Errorf("it says %q", bad)
+		}
+	}
+	if t.Failed() {
+		t.Log(said)
+	}
+}
+
+// TestGist: a test that logs much does not hide its faults, and none is told at length.
+func TestGist(t *testing.T) {
+	output := "--- FAIL: TestX (1s)\n" + strings.Repeat("    x_test.go:1: time=now level=DEBUG msg=m\n", 50) + "    x_test.go:2: " + strings.Repeat("long ", 100) + "\n" +
+		strings.Repeat("    x_test.go:3: again\n", 50)
+	got := gist(output)
+	if len(got) != briefLines+1 || got[0] != "    --- FAIL: TestX (1s)" || !strings.HasPrefix(got[1], "    x_test.go:2: long ") || len(got[1]) != 4+briefBytes+3 || got[briefLines] != "    ..." {
+		t.Errorf("%q", got)
 	}
 }
 

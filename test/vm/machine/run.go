@@ -62,7 +62,8 @@ type Config struct {
 	Console io.Writer
 	// MemoryMiB, DiskMiB and CPUs are the machine's size; 0 is 2048, 8192 and 2.
 	MemoryMiB, DiskMiB, CPUs int
-	// BootTimeout bounds the time until the job starts, 0 is two minutes. The job itself is bounded by Run's context.
+	// BootTimeout bounds the time until the job starts, 0 is two minutes. A machine that takes longer is started once more. The job itself is
+	// bounded by Run's context.
 	BootTimeout time.Duration
 	// Boots is how often the machine may boot, 0 is once: one that restarts has ended. Else it boots again, with its disk as the restart has
 	// left it, and the job is started anew; whether it was there before it has to find out by what is on the disk.
@@ -108,6 +109,24 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if err := CheckTools(); err != nil {
 		return Result{}, err
 	}
+	res, err := run(ctx, cfg)
+	// The emulator itself may hang: once in some hundred boots a kernel says nothing at all. Nothing of the job has run then.
+	if down := (*notUpError)(nil); errors.As(err, &down) && ctx.Err() == nil {
+		cfg.Log("it is started once more: %v", err)
+		res, err = run(ctx, cfg)
+	}
+	return res, err
+}
+
+// notUpError says that a machine did not start its job in time.
+type notUpError struct{ timeout time.Duration }
+
+func (e *notUpError) Error() string {
+	return fmt.Sprintf("the job had not started after %s", e.timeout)
+}
+
+// run makes a disk and boots a machine with it, once.
+func run(ctx context.Context, cfg Config) (Result, error) {
 	begin := time.Now()
 	work, err := os.MkdirTemp("", "monopod-vm-")
 	if err != nil {
@@ -355,16 +374,16 @@ func (w *watch) result(ctx context.Context, cfg Config, ended *errMachineEnded, 
 	if w.exit != nil && w.exit.Error == "" {
 		return Result{Code: w.exit.Code, Boot: w.boot, Job: w.job}, nil
 	}
-	what := "the job was running"
+	what := errors.New("the job was running")
 	switch {
 	case w.exit != nil:
-		what = "init: " + w.exit.Error
+		what = errors.New("init: " + w.exit.Error)
 	case w.boot == 0 && ended == nil && time.Since(w.begin) >= cfg.BootTimeout:
-		what = fmt.Sprintf("the job had not started after %s", cfg.BootTimeout)
+		what = &notUpError{cfg.BootTimeout}
 	case w.boot == 0:
-		what = "the job had not started"
+		what = errors.New("the job had not started")
 	case w.boots > w.most:
-		what = fmt.Sprintf("the machine booted more than %d times", w.most)
+		what = fmt.Errorf("the machine booted more than %d times", w.most)
 	}
 	var why error = errors.New("it was stopped")
 	if ended != nil {
@@ -372,7 +391,7 @@ func (w *watch) result(ctx context.Context, cfg Config, ended *errMachineEnded, 
 	} else if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		why = cause
 	}
-	return Result{Boot: w.boot}, fmt.Errorf("%s: %w; the end of the machine's console:\n%s", what, why, console.last(100))
+	return Result{Boot: w.boot}, fmt.Errorf("%w: %w; the end of the machine's console:\n%s", what, why, console.last(100))
 }
 
 // tail keeps the end of what is written to it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -171,8 +172,14 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 	t.Run("it does not come up", func(t *testing.T) {
 		cfg, _ := shell(t, "true")
 		cfg.BootTimeout = time.Second
-		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "the job had not started after 1s") {
-			t.Errorf("got %v", err)
+		again := 0
+		cfg.Log = func(format string, args ...any) {
+			if strings.Contains(fmt.Sprintf(format, args...), "it is started once more: the job had not started after 1s") {
+				again++
+			}
+		}
+		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "the job had not started after 1s") || again != 1 {
+			t.Errorf("started once more %d times: %v", again, err)
 		}
 	})
 	t.Run("init fails", func(t *testing.T) {

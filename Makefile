@@ -120,7 +120,7 @@ test-escape: need-root vm-deps test-deps build ## attack a node from inside its 
 	$(PLAIN) $(GO) test -timeout 30m -count 1 -run '^TestEscapeOnCgroupV2$$' ./test/vm
 
 test-vm: need-root vm-deps test-deps build $(EXAMPLES) ## the example and a part of the tests on pure cgroup v2, in a virtual machine
-	$(PLAIN) $(GO_TEST) -p 2 -timeout 30m -- ./test/vm/...
+	$(PLAIN) $(GO_TEST) -p 2 -timeout 60m -- ./test/vm/...
 
 test-podman: need-root vm-deps test-deps build ## the CDI specs of the examples with Debian's podman, which is not installed for it
 	$(PLAIN) $(GO_TEST) -timeout 10m -- ./test/podman

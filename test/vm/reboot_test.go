@@ -11,7 +11,7 @@ import (
 func TestDevicesOverAReboot(t *testing.T) {
 	runTests(t, testRun{
 		machine: machine.Config{Files: inBin(t, "monopod", "monopod-executor"), Boots: 2},
-		env:     []string{"MONOPOD_BIN=" + guestBin}, timeout: 15 * time.Minute,
+		env:     []string{"MONOPOD_BIN=" + guestBin}, timeout: 20 * time.Minute,
 		tests:    []machine.Tests{{Package: "./reboot"}},
 		mustPass: "TestDevices",
 	})

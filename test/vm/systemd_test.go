@@ -11,7 +11,7 @@ import (
 func TestCgroupDriversWithSystemd(t *testing.T) {
 	runTests(t, testRun{
 		machine: machine.Config{Systemd: true, Files: inBin(t, "monopod-executor")},
-		env:     []string{"MONOPOD_BIN=" + guestBin, "MONOPOD_SYSTEMD=1", "CI=true"}, timeout: 10 * time.Minute,
+		env:     []string{"MONOPOD_BIN=" + guestBin, "MONOPOD_SYSTEMD=1", "CI=true"}, timeout: 20 * time.Minute,
 		tests:    []machine.Tests{{Package: "../../internal/runtime", Args: []string{"-test.run=^TestSystemdDriver$"}}},
 		mustPass: "TestSystemdDriver",
 	})

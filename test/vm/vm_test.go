@@ -97,7 +97,7 @@ var guestBin = filepath.Join(machine.SourceRoot, "bin")
 
 // What looks at the host must find its way on pure cgroup v2 and an older kernel, too.
 func TestPackagesOnCgroupV2(t *testing.T) {
-	runTests(t, testRun{timeout: 5 * time.Minute, tests: []machine.Tests{{Package: "../../internal/host/probe"}, {Package: "../../internal/devices/cdi"}}})
+	runTests(t, testRun{timeout: 10 * time.Minute, tests: []machine.Tests{{Package: "../../internal/host/probe"}, {Package: "../../internal/devices/cdi"}}})
 }
 
 // coreOfExecutor are the executor's tests of what cgroup v2 does in another way: to be born in a cgroup, to kill one, to count what was killed
@@ -109,7 +109,7 @@ const coreOfExecutor = "^(TestLifecycle|TestOOMKilled|TestKillAll|TestExec|TestW
 func TestExecutorOnCgroupV2(t *testing.T) {
 	runTests(t, testRun{
 		machine: machine.Config{Files: inBin(t, "monopod-executor")},
-		env:     []string{"MONOPOD_BIN=" + guestBin}, timeout: 10 * time.Minute,
+		env:     []string{"MONOPOD_BIN=" + guestBin}, timeout: 20 * time.Minute,
 		tests: []machine.Tests{{Package: "../../internal/executor", Args: []string{"-test.run=" + coreOfExecutor}}},
 	})
 }
@@ -121,7 +121,7 @@ func TestExampleOnCgroupV2(t *testing.T) {
 	files[filepath.Join(guestBin, "hello.tar")] = filepath.Join(root, "bin", "hello.tar")
 	runTests(t, testRun{
 		machine: machine.Config{Files: files},
-		env:     []string{"MONOPOD_BIN=" + guestBin, "CI=true"}, timeout: 10 * time.Minute,
+		env:     []string{"MONOPOD_BIN=" + guestBin, "CI=true"}, timeout: 20 * time.Minute,
 		tests: []machine.Tests{{Package: "../e2e", Args: []string{"-test.run=^TestExample$"}}},
 	})
 }

@@ -177,9 +177,12 @@ func TestRolloutStops(t *testing.T) {
 		}
 		return false
 	})
-	if got := fmt.Sprint(w.pods("web")); got != "map[bad:3 good:3]" {
-		t.Errorf("pods %s", got)
-	}
+	// The second of its deadline may be over before the last pod is made.
+	got := ""
+	w.AwaitChange(func(context.Context) bool {
+		got = fmt.Sprint(w.pods("web"))
+		return got == "map[bad:3 good:3]"
+	}, func() string { return "pods " + got }, corev1.SchemeGroupVersion.WithResource("pods"), w.namespace)
 	w.image("web", "good")
 	w.rolled("web")
 	if got := fmt.Sprint(w.pods("web")); got != "map[good:4]" {

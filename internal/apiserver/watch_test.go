@@ -197,12 +197,18 @@ func TestListsBesideIdleWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	begin := time.Now()
-	if _, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
+	var took time.Duration
+	for range 5 { // a slow machine takes longer now and then; a cache that waits does so each time
+		begin := time.Now()
+		if _, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		// The library's watch cache gives up to wait for etcd after 3 s.
+		if took = time.Since(begin); took <= 2500*time.Millisecond {
+			break
+		}
 	}
-	// The library's watch cache gives up to wait for etcd after 3 s.
-	if took := time.Since(begin); took > 2500*time.Millisecond {
+	if took > 2500*time.Millisecond {
 		t.Errorf("a list took %v: the caches wait for a stream that they share with a client's watch", took)
 	}
 }

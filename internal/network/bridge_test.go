@@ -63,7 +63,7 @@ func TestSandboxesReachEachOther(t *testing.T) {
 	if seen := h.ask(one, "10.201.0.1:90"); seen != a1 {
 		t.Errorf("one is seen by the host as %s", seen)
 	}
-	c, err := net.DialTimeout("tcp4", a2.String()+":80", 5*time.Second)
+	c, err := net.DialTimeout("tcp4", a2.String()+":80", 60*time.Second)
 	h.must(err)
 	c.Close()
 

@@ -241,7 +241,7 @@ func (b *bench) client(user string) *http.Client {
 	}
 	t := &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}
 	b.Cleanup(t.CloseIdleConnections)
-	return &http.Client{Transport: t, Timeout: 20 * time.Second}
+	return &http.Client{Transport: t, Timeout: time.Minute}
 }
 
 func (b *bench) get(c *http.Client, path, token string) (int, string) {

@@ -156,7 +156,7 @@ func (h *testHost) ask(path, addr string) netip.Addr {
 	h.Helper()
 	var seen netip.AddrPort
 	h.in(path, func() error {
-		c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+		c, err := net.DialTimeout("tcp", addr, 60*time.Second)
 		if err != nil {
 			return err
 		}

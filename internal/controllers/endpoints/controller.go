@@ -185,9 +185,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// failed tells of what is not the cache's or another writer's moment.
+// failed tells of what is not the cache's or another writer's moment: an object that is not found went with its service.
 func (c *Controller) failed(name cache.ObjectName, err error) {
-	if !errors.Is(err, errStale) && !apierrors.IsConflict(err) {
+	if !errors.Is(err, errStale) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		c.cfg.Log.Warn("the endpoints of a service are not as they should be; trying again", "namespace", name.Namespace, "service", name.Name, "error", err)
 	}
 }

@@ -108,7 +108,7 @@ func TestRuns(t *testing.T) {
 		"one FLAKY and one failure": {packages: []string{"mixed"}, says: []string{"FLAKY fake/mixed TestOne", "TestBad: it failed again", "FAIL\tfake/mixed\t"}, not: []string{"ok  \t"}},
 		"a panic runs all again, as some had no turn": {packages: []string{"panics"}, green: true,
 			says: []string{"panic: the first time only", "once more, alone: fake/panics\n", "FLAKY fake/panics: ", "what it printed when it passed:\n--- PASS: TestPanics", "[FLAKY: the package]"},
-			not: []string{"its turn is after the panic"}},
+			not:  []string{"its turn is after the panic"}},
 		"what a panic takes along is one failure": {packages: []string{"several"}, green: true, says: []string{"one", "two", "FLAKY fake/several: ", "ok  \tfake/several\t"}},
 		"a heap of failures is red at once":       {packages: []string{"many"}, says: []string{"TestE: it failed again", "not tried again", ": 1 more"}, not: []string{"alone: fake/many TestF"}},
 		"a failure behind a panic is seen":        {packages: []string{"behind"}, says: []string{"--- UNFINISHED: TestPanics", "never ran behind the panic", "fake/behind: it failed again", "FAIL\tfake/behind\t"}, not: []string{"FLAKY", "ok  \t"}},

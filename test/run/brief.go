@@ -33,8 +33,9 @@ func brief(path string, attempts []attempt) error {
 }
 
 // gist are the lines of a test's output that tell why it failed: those at which the testing package, or the runtime for a panic, says so,
-// and what tests said there in their own words, not what they took over from a log.
+// and what tests said there in their own words, not what they took over from a log. A panic comes last and is not left out.
 func gist(output string) (lines []string) {
+	left := 0
 	for line := range strings.Lines(output) {
 		text := strings.TrimSpace(line)
 		closing := strings.HasPrefix(text, "--- FAIL: ") || strings.HasPrefix(text, "--- UNFINISHED: ")
@@ -43,13 +44,17 @@ func gist(output string) (lines []string) {
 		if !closing && !crash && !said {
 			continue
 		}
-		if len(lines) == briefLines {
-			return append(lines, "    ...")
+		if len(lines) >= briefLines && !crash {
+			left++
+			continue
 		}
 		if len(text) > briefBytes {
 			text = text[:briefBytes] + "..."
 		}
 		lines = append(lines, "    "+text)
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("    (and %d lines more)", left))
 	}
 	return lines
 }

@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	res, err := run(ctx, cfg)
-	// The emulator itself may hang: once in some hundred boots a kernel says nothing at all. Nothing of the job has run then.
+	// The emulator itself may hang: a kernel was seen to say nothing at all. Nothing of the job has run then.
 	if down := (*notUpError)(nil); errors.As(err, &down) && ctx.Err() == nil {
 		cfg.Log("it is started once more: %v", err)
 		res, err = run(ctx, cfg)

@@ -157,7 +157,7 @@ func (h *testHost) ports() (names []string) {
 	return names
 }
 
-// A bridge that is closed and opened again while a sandbox leaves frees its address with Reconcile; two sandboxes that
+// A bridge that ended without Close while a sandbox was leaving frees its address with Reconcile, when it is opened again; two sandboxes that
 // leave at once end together.
 func TestLeavingOverARestart(t *testing.T) {
 	h := newHost(t)

@@ -104,6 +104,5 @@ func (r *Role) unknown(e Endpoint) bool {
 	if !r.facts.podsKnow || r.settled == nil {
 		return false
 	}
-	uid := types.UID(e.UID)
-	return r.facts.pods[uid] == nil && r.facts.mirrors[uid] == ""
+	return r.facts.pods[types.UID(e.UID)] == nil && r.facts.mirrors[e.static()] == ""
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/netpolicy/compile"
@@ -21,9 +22,17 @@ type facts struct {
 	policiesKnown, namespacesKnown, podsKnow bool
 	// learn: policies or namespaces have changed since they were compiled.
 	learn bool
-	// mirrors are mirror pods by the UIDs of the static pods that they show.
-	mirrors   map[types.UID]types.UID
+	// node is this node's name.
+	node string
+	// mirrors are mirror pods by the static pods that they show.
+	mirrors   map[staticPod]types.UID
 	endpoints map[string]*endpoint
+}
+
+// staticPod is a pod that the API does not have itself: a kubelet on this node has made it, and shows it by another of the same name.
+type staticPod struct {
+	uid             types.UID
+	namespace, name string
 }
 
 // podFact is what is kept of a pod.
@@ -32,8 +41,10 @@ type podFact struct {
 	addresses []netip.Addr
 	// gone: it has ended, or is on the host's network: its addresses say nothing of it.
 	gone bool
-	// mirrorOf is the static pod that it shows.
-	mirrorOf types.UID
+	// here: it is bound to this node.
+	here bool
+	// mirrorOf is the static pod of this node that it shows.
+	mirrorOf staticPod
 }
 
 // endpoint is a sandbox on the bridge.
@@ -43,9 +54,9 @@ type endpoint struct {
 	kind *compile.Kind
 }
 
-func newFacts() facts {
-	return facts{policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{}, endpoints: map[string]*endpoint{}, learn: true,
-		namespaces: map[string]compile.Namespace{}, pods: map[types.UID]*podFact{}, mirrors: map[types.UID]types.UID{}}
+func newFacts(node string) facts {
+	return facts{node: node, policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{}, endpoints: map[string]*endpoint{}, learn: true,
+		namespaces: map[string]compile.Namespace{}, pods: map[types.UID]*podFact{}, mirrors: map[staticPod]types.UID{}}
 }
 
 // needed says whether there is anything to enforce.
@@ -53,13 +64,13 @@ func (f *facts) needed() bool { return len(f.policies) > 0 && len(f.endpoints) >
 
 // forget drops what is only watched while it is needed.
 func (f *facts) forget() {
-	f.namespaces, f.pods, f.mirrors = map[string]compile.Namespace{}, map[types.UID]*podFact{}, map[types.UID]types.UID{}
+	f.namespaces, f.pods, f.mirrors = map[string]compile.Namespace{}, map[types.UID]*podFact{}, map[staticPod]types.UID{}
 	f.namespacesKnown, f.podsKnow = false, false
 }
 
-// factOf is what is kept of a pod.
-func factOf(p *corev1.Pod) *podFact {
-	f := &podFact{kind: compile.KindOf(p), mirrorOf: types.UID(p.Annotations[corev1.MirrorPodAnnotationKey])}
+// factOf is what is kept of a pod, on the node of this name.
+func factOf(p *corev1.Pod, node string) *podFact {
+	f := &podFact{kind: compile.KindOf(p), here: p.Spec.NodeName != "" && p.Spec.NodeName == node, mirrorOf: mirrored(p, node)}
 	f.gone = p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	for _, ip := range p.Status.PodIPs {
 		if a, err := netip.ParseAddr(ip.IP); err == nil {
@@ -69,8 +80,22 @@ func factOf(p *corev1.Pod) *podFact {
 	return f
 }
 
+// mirrored is the static pod that p shows. Whoever makes pods writes their annotations: only what a kubelet of this node can have made says something of a
+// sandbox here. It has the name of the static pod, is bound to the node and owned by it.
+func mirrored(p *corev1.Pod, node string) (of staticPod) {
+	uid := types.UID(p.Annotations[corev1.MirrorPodAnnotationKey])
+	owner := metav1.GetControllerOfNoCopy(p)
+	if uid == "" || p.Spec.NodeName == "" || p.Spec.NodeName != node || owner == nil {
+		return of
+	}
+	if owner.APIVersion != corev1.SchemeGroupVersion.String() || owner.Kind != "Node" || owner.Name != node {
+		return of
+	}
+	return staticPod{uid, p.Namespace, p.Name}
+}
+
 func (f *podFact) same(o *podFact) bool {
-	return f.kind.Same(o.kind) && slices.Equal(f.addresses, o.addresses) && f.gone == o.gone && f.mirrorOf == o.mirrorOf
+	return f.kind.Same(o.kind) && slices.Equal(f.addresses, o.addresses) && f.gone == o.gone && f.here == o.here && f.mirrorOf == o.mirrorOf
 }
 
 // setPod notes a pod, and says whether anything about it is new.
@@ -79,10 +104,10 @@ func (f *facts) setPod(uid types.UID, fact *podFact) bool {
 		if old.same(fact) {
 			return false
 		}
-		delete(f.mirrors, old.mirrorOf)
+		f.dropMirror(uid, old)
 	}
 	f.pods[uid] = fact
-	if fact.mirrorOf != "" {
+	if fact.mirrorOf != (staticPod{}) {
 		f.mirrors[fact.mirrorOf] = uid
 	}
 	return true
@@ -94,10 +119,15 @@ func (f *facts) dropPod(uid types.UID) bool {
 		return false
 	}
 	delete(f.pods, uid)
-	if f.mirrors[old.mirrorOf] == uid {
-		delete(f.mirrors, old.mirrorOf)
-	}
+	f.dropMirror(uid, old)
 	return true
+}
+
+// dropMirror forgets that a pod shows another, unless the one of its name that came after it does.
+func (f *facts) dropMirror(uid types.UID, fact *podFact) {
+	if f.mirrors[fact.mirrorOf] == uid {
+		delete(f.mirrors, fact.mirrorOf)
+	}
 }
 
 // view is what rules are compiled of.
@@ -123,7 +153,7 @@ func (f *facts) view() (v view, whole bool) {
 	byAddress := map[netip.Addr]types.UID{} // for sandboxes of which nobody remembers the pod
 	for uid, p := range f.pods {
 		for _, a := range p.addresses {
-			if !p.gone {
+			if !p.gone && p.here && (byAddress[a] == "" || uid < byAddress[a]) { // the same one each time
 				byAddress[a] = uid
 			}
 		}
@@ -164,18 +194,24 @@ func (f *facts) view() (v view, whole bool) {
 	return v, true
 }
 
-// podOf is the pod of a sandbox, as the API has it.
+// podOf is the pod of a sandbox, as the API has it: the one of its UID, and another only where there is none and that is the mirror of a static pod.
 func (f *facts) podOf(e *endpoint, byAddress map[netip.Addr]types.UID) types.UID {
 	uid := types.UID(e.UID)
-	if mirror, ok := f.mirrors[uid]; ok && uid != "" {
-		return mirror
-	}
 	if uid == "" {
 		for _, a := range e.Addresses {
 			if uid = byAddress[a]; uid != "" {
 				break
 			}
 		}
+		return uid
+	}
+	if f.pods[uid] == nil {
+		if mirror, ok := f.mirrors[e.static()]; ok {
+			return mirror
+		}
 	}
 	return uid
 }
+
+// static is the static pod that a sandbox may be of.
+func (e *Endpoint) static() staticPod { return staticPod{types.UID(e.UID), e.Namespace, e.Name} }

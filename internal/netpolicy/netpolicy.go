@@ -38,6 +38,8 @@ type Config struct {
 	// Bridge is the interface that pods are connected to, PortGroup the interface group of its ports.
 	Bridge    string
 	PortGroup uint32
+	// NodeName is this node's name in the API.
+	NodeName string
 	// Log; nil: none.
 	Log *slog.Logger
 }
@@ -85,13 +87,13 @@ func New(ctx context.Context, c Config) (*Role, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRole(t, log), nil
+	return newRole(t, c.NodeName, log), nil
 }
 
-func newRole(t rules, log *slog.Logger) *Role {
+func newRole(t rules, node string, log *slog.Logger) *Role {
 	return &Role{
 		log: log, table: t, wake: make(chan struct{}, 1), compiler: compile.New(), applied: true, told: map[types.UID]string{},
-		facts: newFacts(), settled: map[string]bool{}, changed: make(chan struct{}),
+		facts: newFacts(node), settled: map[string]bool{}, changed: make(chan struct{}),
 	}
 }
 

@@ -87,7 +87,7 @@ func newRig(t *testing.T, api *apitest.API) *rig {
 
 func (r *rig) start() {
 	r.t.Helper()
-	r.role = newRole(r.kernel, slog.New(slog.NewTextHandler(r.t.Output(), nil)))
+	r.role = newRole(r.kernel, "n", slog.New(slog.NewTextHandler(r.t.Output(), nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	role := r.role

@@ -215,7 +215,7 @@ func sameLabels(a, b map[string]string) bool {
 func (r *Role) podFeed() *feed[*corev1.Pod] {
 	return &feed[*corev1.Pod]{
 		set: func(p *corev1.Pod) bool {
-			fact := factOf(p)
+			fact := factOf(p, r.facts.node)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return r.facts.setPod(p.UID, fact)
@@ -228,9 +228,9 @@ func (r *Role) podFeed() *feed[*corev1.Pod] {
 		replace: func(all []*corev1.Pod) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.facts.pods, r.facts.mirrors = map[types.UID]*podFact{}, map[types.UID]types.UID{}
+			r.facts.pods, r.facts.mirrors = map[types.UID]*podFact{}, map[staticPod]types.UID{}
 			for _, p := range all {
-				r.facts.setPod(p.UID, factOf(p))
+				r.facts.setPod(p.UID, factOf(p, r.facts.node))
 			}
 			r.facts.podsKnow = true
 		},
@@ -243,11 +243,12 @@ func (r *Role) podFeed() *feed[*corev1.Pod] {
 func slimPod(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels},
-		Spec:       corev1.PodSpec{HostNetwork: p.Spec.HostNetwork},
+		Spec:       corev1.PodSpec{HostNetwork: p.Spec.HostNetwork, NodeName: p.Spec.NodeName},
 		Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIPs: p.Status.PodIPs},
 	}
 	if of, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		out.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: of}
+		out.OwnerReferences = p.OwnerReferences
 	}
 	ports := func(list []corev1.Container) (all []corev1.Container) {
 		for _, c := range list {

@@ -30,7 +30,7 @@ func (g guard) Disconnected(sandboxIDs ...string) { g.policies.Disconnected(sand
 
 func (o *Options) policies() netpolicy.Config {
 	bridge := o.Config.Network.Bridge
-	return netpolicy.Config{Bridge: bridge, PortGroup: network.PortGroup(bridge), Log: o.Log.With("role", "netpolicy")}
+	return netpolicy.Config{Bridge: bridge, PortGroup: network.PortGroup(bridge), NodeName: o.Config.NodeName, Log: o.Log.With("role", "netpolicy")}
 }
 
 // newPolicies opens the role where it is wanted. Where it is not the rules of an earlier run go: nobody would tell them of new pods.

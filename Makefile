@@ -62,7 +62,7 @@ $(BIN)/monopod: FORCE need-go
 	$(PLAIN) $(GO) build -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $@ ./cmd/monopod
 
 $(BIN)/monopod-executor: FORCE need-go
-	$(CGO) $(GO) build -tags '$(CGO_TAGS)' -ldflags '$(LDFLAGS) $(CGO_LDFLAGS)' -o $@ ./cmd/monopod-executor
+	$(CGO) $(GO) build -tags '$(CGO_TAGS)' -ldflags '$(LDFLAGS) $(CGO_LDFLAGS) -X main.version=$(VERSION)' -o $@ ./cmd/monopod-executor
 
 $(BIN)/kubectl: FORCE need-go
 	$(PLAIN) $(GO) build -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $@ ./cmd/kubectl

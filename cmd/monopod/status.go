@@ -94,6 +94,7 @@ func oneNode(all []protocol.Status) protocol.Status {
 	s := all[0]
 	for _, o := range all[1:] {
 		s.Versions.Kubernetes = cmp.Or(s.Versions.Kubernetes, o.Versions.Kubernetes)
+		s.Versions.Executor = cmp.Or(s.Versions.Executor, o.Versions.Executor)
 		s.Roles = append(s.Roles, o.Roles...)
 		s.Pods, s.Devices, s.Images = cmp.Or(s.Pods, o.Pods), cmp.Or(s.Devices, o.Devices), cmp.Or(s.Images, o.Images)
 		s.Disks = with(s.Disks, o.Disks, func(a, b protocol.Disk) bool { return a.Path == b.Path }) // their use may have changed meanwhile
@@ -195,6 +196,9 @@ func trimLines(s string) string {
 
 func versionsLine(v protocol.Versions) string {
 	parts := []string{"monopod " + v.Monopod}
+	if v.Executor != "" {
+		parts = append(parts, "executor "+v.Executor)
+	}
 	if v.Kubernetes != "" {
 		parts = append(parts, "Kubernetes API "+v.Kubernetes)
 	}

@@ -16,7 +16,7 @@ import (
 func fullStatus() protocol.Status {
 	return protocol.Status{
 		Node: "edge-1", PID: 4711, Started: time.Unix(1_800_000_000, 0).UTC(),
-		Versions: protocol.Versions{Monopod: "0.9.0", Kubernetes: "v1.37.2+monopod", Kernel: "6.1.0-30-amd64"},
+		Versions: protocol.Versions{Monopod: "0.9.0", Executor: "0.8.1", Kubernetes: "v1.37.2+monopod", Kernel: "6.1.0-30-amd64"},
 		Roles: []protocol.Role{{Name: "apiserver", State: protocol.Ready, Address: "https://127.0.0.1:6443"}, {Name: "runtime", State: protocol.Ready, Address: "/run/monopod/cri.sock"},
 			{Name: "devices", State: protocol.Ready}, {Name: "agent", State: protocol.Starting}},
 		Pods: &protocol.Pods{Running: 12, Pending: 1, Succeeded: 3},

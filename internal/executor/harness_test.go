@@ -163,7 +163,7 @@ func newNode(t *testing.T) *node {
 
 func (n *node) launch() {
 	n.t.Helper()
-	if err := launch.Ensure(n.ctx(), n.cfg); err != nil {
+	if _, err := launch.Ensure(n.ctx(), n.cfg); err != nil {
 		n.t.Fatal(err)
 	}
 }

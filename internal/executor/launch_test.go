@@ -30,7 +30,7 @@ func TestEnsureStartsOne(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 5 {
 		wg.Go(func() {
-			if err := launch.Ensure(n.ctx(), n.cfg); err != nil {
+			if _, err := launch.Ensure(n.ctx(), n.cfg); err != nil {
 				t.Error(err)
 			}
 		})
@@ -56,19 +56,59 @@ func TestEnsureStartsOne(t *testing.T) {
 	}
 }
 
+// otherBuild returns a program that does what the executor does, and is another file: what is behind an ELF file's end nobody reads.
+func otherBuild(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "monopod-executor")
+	if err := os.WriteFile(path, append(raw, "another build"...), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// An executor of another build is replaced where it holds no container, and said to be behind where it does.
+func TestEnsureWithAnotherBuild(t *testing.T) {
+	n := newNode(t)
+	n.cfg.Build = "v9"
+	before := n.hello()
+	out, err := launch.Ensure(n.ctx(), n.cfg)
+	if err != nil || out.Behind != "" || out.Build != before.Build || n.hello() != before {
+		t.Errorf("the same program: %+v %v, want it kept", out, err)
+	}
+	n.cfg.Binary = otherBuild(t)
+	n.start(n.bundle("a", nil, "sleep", "1000"))
+	out, err = launch.Ensure(n.ctx(), n.cfg)
+	if err != nil || !strings.Contains(out.Behind, "build "+before.Build) || !strings.Contains(out.Behind, n.cfg.Binary+" is build v9") || n.hello() != before {
+		t.Errorf("with a container: %+v %v, want it kept and said to be behind", out, err)
+	}
+	n.kill("a", unix.SIGKILL)
+	n.exit("a")
+	out, err = launch.Ensure(n.ctx(), n.cfg)
+	if err != nil || out.Behind != "" || n.hello().KeeperPID == before.KeeperPID {
+		t.Errorf("without a running container: %+v %v, want another executor than %+v", out, err, before)
+	}
+	if e := n.exit("a"); e.Code != 137 {
+		t.Errorf("exit %+v, want 137: the new one knows what has ended", e)
+	}
+}
+
 func TestEnsureFails(t *testing.T) {
 	dir := t.TempDir()
 	cfg := launch.Config{Binary: "/no/such/binary", Socket: filepath.Join(dir, "s"), Dir: filepath.Join(dir, "x")}
-	if err := launch.Ensure(t.Context(), cfg); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), cfg.Binary) {
+	if _, err := launch.Ensure(t.Context(), cfg); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), cfg.Binary) {
 		t.Errorf("a binary that is not there: %v", err)
 	}
 	cfg.Binary = binary
 	cfg.CgroupPath = "/../x\x00"
-	if err := launch.Ensure(t.Context(), cfg); err == nil {
+	if _, err := launch.Ensure(t.Context(), cfg); err == nil {
 		t.Error("a bad cgroup is accepted")
 	}
 	cfg.Socket = filepath.Join(dir, strings.Repeat("s", 108))
-	if err := launch.Ensure(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "107") {
+	if _, err := launch.Ensure(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "107") {
 		t.Errorf("a path that is too long: %v", err)
 	}
 }

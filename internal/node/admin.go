@@ -94,11 +94,15 @@ type teller struct {
 // podsTime bounds the questions to the API server, which may be far away, or gone.
 const podsTime = 5 * time.Second
 
+// executorTime bounds the question to the executor, which answers at once or hangs.
+const executorTime = time.Second
+
 func (t *teller) status(ctx context.Context) protocol.Status {
 	s := protocol.Status{
 		Node: t.config.Config.NodeName, PID: os.Getpid(), Started: t.started, Versions: protocol.Versions{Monopod: t.config.Version, Kernel: kernel()},
 		Roles: t.roles(), Disks: []protocol.Disk{}, Problems: []protocol.Problem{}, NotAsked: []protocol.Unknown{},
 	}
+	t.executor(ctx, &s)
 	t.pods(ctx, &s)
 	if t.devices == nil {
 		s.NotAsked = append(s.NotAsked, notHere("devices", "devices"))
@@ -120,6 +124,21 @@ func (t *teller) status(ctx context.Context) protocol.Status {
 	}
 	s.Problems = append(s.Problems, setAside(filepath.Join(t.config.Config.DataDir, "state"))...)
 	return s
+}
+
+// executor asks which build of the executor runs, and says why it is not the installed one. One that does not answer the conditions tell of.
+func (t *teller) executor(ctx context.Context, s *protocol.Status) {
+	if t.runtime == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, executorTime)
+	defer cancel()
+	if h, err := t.runtime.executor.Hello(ctx); err == nil {
+		s.Versions.Executor = h.Build
+	}
+	if t.runtime.behind != "" {
+		s.Problems = append(s.Problems, protocol.Problem{About: "executor", Message: t.runtime.behind})
+	}
 }
 
 // notHere says that the role which knows something is not one of this process.

@@ -36,6 +36,7 @@ type runtimeRole struct {
 	network  *choice.Network
 	policies *netpolicy.Role // nil: nobody here enforces network policies
 	executor *client.Client
+	behind   string // why the executor that runs is not the installed one; empty: it is
 	server   *runtime.Server
 }
 
@@ -84,7 +85,7 @@ func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *
 	}
 	socket := filepath.Join(c.RunDir, "executor.sock")
 	start, startCtx := errgroup.WithContext(ctx)
-	start.Go(func() error { return o.ensureExecutor(startCtx, binary, socket) })
+	start.Go(func() (err error) { r.behind, err = o.ensureExecutor(startCtx, binary, socket); return err })
 	start.Go(func() (err error) {
 		r.images, err = image.Open(startCtx, image.Config{Root: filepath.Join(c.DataDir, "images"),
 			RegistryConfigDir: c.Runtime.RegistryConfigDir, StallTimeout: stallTimeout(c.Runtime), Log: o.Log.With("role", "image")})
@@ -109,7 +110,7 @@ func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *
 		CDISpecDirs: c.Devices.CDISpecDirs, Images: r.images, Network: r.network, Executor: r.executor, DB: r.db,
 		Streaming:    runtime.Streaming{Address: streams, Port: uint16(*c.Runtime.Streaming.Port), Idle: c.Runtime.Streaming.IdleTimeout.Duration},
 		CgroupDriver: c.Runtime.CgroupDriver, LogRotation: rotation, SELinux: container.SELinuxMode(c.Runtime.SELinux), DefaultMaskedPaths: c.Runtime.DefaultMaskedPaths,
-		IgnoreCDIAnnotations: c.Runtime.IgnoreCDIAnnotations, Handlers: handlers(c.Runtime.Handlers), Version: o.Version, Log: o.Log.With("role", "runtime"),
+		IgnoreCDIAnnotations: c.Runtime.IgnoreCDIAnnotations, Handlers: handlers(c.Runtime.Handlers), Version: o.Version, ExecutorBehind: r.behind, Log: o.Log.With("role", "runtime"),
 	})
 	if err != nil {
 		return nil, err
@@ -141,10 +142,15 @@ func logRotation(c v1alpha1.LogRotation, withAgent bool) (r container.LogRotatio
 // defaultLogSize is a kubelet's default too.
 const defaultLogSize = "10Mi"
 
-func (o *Options) ensureExecutor(ctx context.Context, binary, socket string) error {
+// ensureExecutor says why the executor that runs is not the installed one, if it is not.
+func (o *Options) ensureExecutor(ctx context.Context, binary, socket string) (behind string, err error) {
 	dir := filepath.Join(o.Config.RunDir, "executor")
-	return launch.Ensure(ctx, launch.Config{Binary: binary, Socket: socket, Dir: dir,
+	found, err := launch.Ensure(ctx, launch.Config{Binary: binary, Build: o.Version, Socket: socket, Dir: dir,
 		CgroupPath: filepath.Join(o.Config.CgroupRoot, "executor"), LogFile: filepath.Join(dir, "executor.log")})
+	if found.Behind != "" {
+		o.Log.Warn("the executor is not the installed one", "role", "executor", "why", found.Behind)
+	}
+	return found.Behind, err
 }
 
 // executorBinary is the configured path, else the file beside our own, else the one in $PATH.

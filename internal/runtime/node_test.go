@@ -197,8 +197,9 @@ func (n *node) startUntil(before func()) {
 	log := slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	n.db, _, err = state.Open(state.Config{Path: filepath.Join(n.dir, "data", "state", "runtime.db"), SetAside: true})
 	n.check(err)
-	n.check(launch.Ensure(n.ctx, launch.Config{Binary: executorBinary, Socket: filepath.Join(n.dir, "x.sock"), Dir: filepath.Join(n.dir, "run", "executor"),
-		CgroupPath: filepath.Join(n.cgroupRoot, "executor")}))
+	_, err = launch.Ensure(n.ctx, launch.Config{Binary: executorBinary, Socket: filepath.Join(n.dir, "x.sock"), Dir: filepath.Join(n.dir, "run", "executor"),
+		CgroupPath: filepath.Join(n.cgroupRoot, "executor")})
+	n.check(err)
 	n.executor = client.New(client.Config{Socket: filepath.Join(n.dir, "x.sock"), Log: log, Patience: 10 * time.Second * harness.SlowFactor()})
 	n.images, err = image.Open(n.ctx, image.Config{Root: filepath.Join(n.dir, "data", "images"), RegistryConfigDir: filepath.Join(n.dir, "hosts"), Log: log})
 	n.check(err)

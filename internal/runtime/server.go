@@ -74,6 +74,8 @@ type Config struct {
 	// IgnoreCDIAnnotations: only CRI's CDI_devices ask for devices, no annotations of containers.
 	IgnoreCDIAnnotations bool
 	Version              string
+	// ExecutorBehind says why the executor that runs is not the installed one; empty: it is.
+	ExecutorBehind string
 	// AbandonAfter is how long a sandbox or a container stays whose client has gone before the answer, and which nobody has named since;
 	// 0 is five minutes.
 	AbandonAfter time.Duration

@@ -108,6 +108,8 @@ type executorInfo struct {
 	Protocol  int    `json:"protocol,omitempty"`
 	KeeperPID int    `json:"keeperPID,omitempty"`
 	WorkerPID int    `json:"workerPID,omitempty"`
+	// Behind says why the executor that runs is not the installed one; empty: it is.
+	Behind string `json:"behind,omitempty"`
 	// Go and Libraries are of the program that runs, which may be older than this one.
 	Go        string            `json:"go,omitempty"`
 	Libraries map[string]string `json:"libraries,omitempty"`
@@ -122,9 +124,9 @@ func (s *Server) executorInfo(ctx context.Context) executorInfo {
 	defer cancel()
 	hello, err := s.cfg.Executor.Ping(ctx)
 	if err != nil {
-		return executorInfo{Error: err.Error()}
+		return executorInfo{Error: err.Error(), Behind: s.cfg.ExecutorBehind}
 	}
-	info := executorInfo{Build: hello.Build, Protocol: hello.Version, KeeperPID: hello.KeeperPID, WorkerPID: hello.WorkerPID, Libraries: map[string]string{}}
+	info := executorInfo{Build: hello.Build, Protocol: hello.Version, KeeperPID: hello.KeeperPID, WorkerPID: hello.WorkerPID, Behind: s.cfg.ExecutorBehind, Libraries: map[string]string{}}
 	if info.limits, err = proc.Limits(hello.WorkerPID); err != nil {
 		info.Error = err.Error()
 	}

@@ -87,6 +87,8 @@ type Status struct {
 // Versions are what runs here.
 type Versions struct {
 	Monopod string `json:"monopod"`
+	// Executor is the build of the executor that runs, which may be of before an update; empty: it does not answer, or another process has it.
+	Executor string `json:"executor,omitempty"`
 	// Kubernetes is the version of the API that the node speaks, or serves.
 	Kubernetes string `json:"kubernetes,omitempty"`
 	Kernel     string `json:"kernel"`

@@ -23,13 +23,13 @@ func TestTheFormatOfADrain(t *testing.T) {
 
 // What is told is read by programs, and by commands of other versions: a name that changes is a change of the path's version.
 func TestTheFormat(t *testing.T) {
-	const golden = `{"node":"n","pid":1,"started":"1970-01-01T00:00:01Z","versions":{"monopod":"m","kubernetes":"k","kernel":"l"},` +
+	const golden = `{"node":"n","pid":1,"started":"1970-01-01T00:00:01Z","versions":{"monopod":"m","executor":"x","kubernetes":"k","kernel":"l"},` +
 		`"roles":[{"name":"runtime","state":"ready","address":"/a"}],"pods":{"running":1,"pending":2,"succeeded":3,"failed":4,"unknown":5},` +
 		`"devices":{"total":1,"healthy":2,"granted":3,"missing":4,"resources":[{"name":"a.com/b","total":5,"healthy":6,"granted":7,"missing":8}]},` +
 		`"images":{"count":1,"bytes":2},"disks":[{"name":"data","path":"/d","size":3,"used":2,"free":1}],` +
 		`"problems":[{"about":"disk","message":"full"}],"notAsked":[{"what":"pods","why":"so"}]}`
 	want := Status{
-		Node: "n", PID: 1, Started: time.Unix(1, 0).UTC(), Versions: Versions{"m", "k", "l"}, Roles: []Role{{"runtime", Ready, "/a"}}, Pods: &Pods{1, 2, 3, 4, 5},
+		Node: "n", PID: 1, Started: time.Unix(1, 0).UTC(), Versions: Versions{"m", "x", "k", "l"}, Roles: []Role{{"runtime", Ready, "/a"}}, Pods: &Pods{1, 2, 3, 4, 5},
 		Devices: &Devices{Counts{1, 2, 3, 4}, []Resource{{"a.com/b", Counts{5, 6, 7, 8}}}}, Images: &Images{1, 2}, Disks: []Disk{{"data", "/d", 3, 2, 1}},
 		Problems: []Problem{{"disk", "full"}}, NotAsked: []Unknown{{"pods", "so"}},
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/executor/client"
+	"monopod.dev/monopod/internal/executor/protocol"
 )
 
 // Ready is what a keeper writes to its ready pipe, as one line, once it serves. Any other line is an error.
@@ -29,6 +30,8 @@ const Running = "running"
 type Config struct {
 	// Binary is the path of monopod-executor.
 	Binary string
+	// Build is the version that Binary is expected to have, which is the caller's. It is used in messages only.
+	Build string
 	// Socket is the path of the unix socket, at most 107 bytes long.
 	Socket string
 	// Dir holds the executor's state of this boot: records, the journal of exits. It is made when it is missing.
@@ -43,52 +46,64 @@ type Config struct {
 // maxSocketPath is the room for a path in sockaddr_un, less its final zero.
 const maxSocketPath = 107
 
-// Ensure returns nil when an executor answers on the socket. When none does, it starts one and waits until it serves.
+// Ensure makes sure that an executor answers on the socket. When none does, it starts one and waits until it serves. One that is not Config.Binary
+// (Monopod was updated, or has gone back to an older version) is ended for it when it holds no container; else it goes on, and the outcome says so.
 // Two callers at a time start one executor.
-func Ensure(ctx context.Context, cfg Config) error {
+func Ensure(ctx context.Context, cfg Config) (Outcome, error) {
 	if len(cfg.Socket) > maxSocketPath {
-		return fmt.Errorf("executor socket %s: the path has %d bytes, the kernel allows %d: choose a shorter run directory",
+		return Outcome{}, fmt.Errorf("executor socket %s: the path has %d bytes, the kernel allows %d: choose a shorter run directory",
 			cfg.Socket, len(cfg.Socket), maxSocketPath)
 	}
-	if served(ctx, cfg.Socket) {
-		return nil
+	if h, ok := served(ctx, cfg.Socket); ok {
+		same, err := sameProgram(h.KeeperPID, cfg.Binary)
+		if err != nil { // it cannot be looked at: then it is what it says
+			same = h.Build == cfg.Build
+		}
+		if same {
+			return Outcome{Build: h.Build}, nil
+		}
+		gone, behind, err := retire(ctx, cfg, h)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if !gone {
+			return Outcome{Build: h.Build, Behind: behind}, nil
+		}
 	}
 	for _, dir := range []string{cfg.Dir, filepath.Dir(cfg.Socket)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("executor directory: %w", err)
+			return Outcome{}, fmt.Errorf("executor directory: %w", err)
 		}
 	}
 	word, err := start(ctx, cfg)
 	if err != nil {
-		return err
+		return Outcome{}, err
 	}
 	switch word {
-	case Ready:
-		return nil
-	case Running: // another caller was faster; its executor is there, or about to be
+	case Ready, Running: // or another caller was faster: its executor is there, or about to be
 		c := client.New(client.Config{Socket: cfg.Socket})
 		defer c.Close()
-		_, err := c.Hello(ctx)
-		return err
+		h, err := c.Hello(ctx)
+		return Outcome{Build: h.Build}, err
 	case "":
-		return fmt.Errorf("%s ended before it served %s; its log %s says why", cfg.Binary, cfg.Socket, logFile(cfg))
+		return Outcome{}, fmt.Errorf("%s ended before it served %s; its log %s says why", cfg.Binary, cfg.Socket, logFile(cfg))
 	}
-	return fmt.Errorf("start of %s: %s", cfg.Binary, word)
+	return Outcome{}, fmt.Errorf("start of %s: %s", cfg.Binary, word)
 }
 
 // served reports whether somebody listens on the socket, and answers when it is asked who it is. A worker that is just
 // being replaced counts: its keeper holds the socket.
-func served(ctx context.Context, socket string) bool {
+func served(ctx context.Context, socket string) (protocol.HelloResponse, bool) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
-		return false
+		return protocol.HelloResponse{}, false
 	}
 	conn.Close()
 	c := client.New(client.Config{Socket: socket})
 	defer c.Close()
-	_, err = c.Hello(ctx)
-	return err == nil
+	h, err := c.Hello(ctx)
+	return h, err == nil
 }
 
 func logFile(cfg Config) string {

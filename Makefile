@@ -47,7 +47,7 @@ BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all flakes bench generate clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all flakes bench generate dist clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -160,8 +160,11 @@ bench: need-root build test-deps ## measure: pod up and down, create to Running,
 generate: need-go ## regenerate what is generated (OpenAPI definitions)
 	@hack/generate.sh
 
+dist: need-go deps ## static programs for amd64 and arm64 as archives with checksums, in dist/
+	hack/dist.sh '$(VERSION)' $(ARGS)
+
 clean: ## remove what was built
-	rm -rf $(BIN) _run _out
+	rm -rf $(BIN) _run _out dist
 
 deps:
 	@hack/need.sh $(BUILD_DEPS)

@@ -44,7 +44,7 @@ The exit code is 1 when a node would not start.`,
 			return err
 		}
 		if probe.Worst(results) == probe.Fail {
-			return fmt.Errorf("this machine lacks what a node needs; see the rows that say %s", probe.Fail)
+			return fmt.Errorf("a node would not start here; see the rows that say FAIL")
 		}
 		return nil
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,7 +24,7 @@ func newImageListCommand(socket *string) *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the images",
-		Long: `Lists the images, a line for each name. The size is what the image takes on disk, unpacked, with layers that it shares with
+		Long: `Lists the images by name, a line for each name. The size is what the image takes on disk, unpacked, with layers that it shares with
 others; USED BY is the number of containers that hold it.`,
 		Example: `  monopod image ls
   monopod image ls -q | xargs -r monopod image inspect
@@ -59,6 +61,8 @@ others; USED BY is the number of containers that hold it.`,
 func printImages(w io.Writer, all []imageservice.Image, digests, whole bool, now time.Time) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "NAME\tID\tCREATED\tSIZE\tUSED BY")
+	type row struct{ name, rest string }
+	var rows []row
 	for _, img := range all {
 		names := append([]string{}, img.Tags...)
 		if digests {
@@ -68,8 +72,12 @@ func printImages(w io.Writer, all []imageservice.Image, digests, whole bool, now
 			names = []string{"<none>"}
 		}
 		for _, name := range names {
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\n", name, shortID(img.ID, whole), humanAge(img.Created, now), humanSize(img.Size), len(img.Users))
+			rows = append(rows, row{name, fmt.Sprintf("%s\t%s\t%s\t%d", shortID(img.ID, whole), humanAge(img.Created, now), humanSize(img.Size), len(img.Users))})
 		}
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
+	for _, r := range rows {
+		fmt.Fprintf(tw, "%s\t%s\n", r.name, r.rest)
 	}
 	return tw.Flush()
 }

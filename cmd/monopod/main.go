@@ -51,8 +51,8 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "monopod",
 		Short: "A Kubernetes node that stands on its own",
-		Long: `Monopod is a Kubernetes node that stands on its own: one command on one machine, and pods run
-through the Kubernetes API with the machine's devices in them.
+		Long: `Monopod is single-node Kubernetes in one process: API server, agent, runtime, DNS and service proxy. Pods run
+through the Kubernetes API, with the machine's devices in them.
 
   monopod check                      does this machine have what a node needs?
   monopod up                         run the node: API server, agent, runtime
@@ -61,9 +61,10 @@ through the Kubernetes API with the machine's devices in them.
   monopod image load FILE            give the node an image from an archive
   monopod device ls                  which devices are there, and who has them?
   monopod dns enable                 have the names of services resolve on this machine
+  monopod kubeconfig --server HOST   use kubectl from another machine
 
-Each role also runs alone: 'monopod runtime' is a CRI runtime for anybody's kubelet, 'monopod node' an agent for
-anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
+Each role also runs alone: 'monopod runtime' is a CRI runtime for any kubelet, 'monopod node' an agent for any
+cluster, 'monopod apiserver' an API server for any client.`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -72,7 +73,7 @@ anybody's cluster, 'monopod apiserver' an API server for anybody's client.`,
 		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
-		newStatusCommand(), newTraceCommand(), newDrainCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand(), newDNSCommand())
+		newStatusCommand(), newTraceCommand(), newDrainCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand(), newDNSCommand(), newKubeconfigCommand(), newVersionCommand())
 	return root
 }
 

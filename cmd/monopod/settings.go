@@ -129,77 +129,79 @@ func shutdownByPriority(c *v1alpha1.NodeConfiguration, v string) error {
 var settings = []setting{
 	{"node-name", "NAME", "name of the Node object (default: the host's name)", roleAny,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.NodeName })},
-	{"data-dir", "DIR", "what survives a reboot (default /var/lib/monopod)", roleAny,
+	{"data-dir", "DIR", "directory of what survives a reboot: objects, images, containers (default /var/lib/monopod)", roleAny,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.DataDir })},
-	{"run-dir", "DIR", "sockets and what belongs to this boot (default /run/monopod)", roleAny,
+	{"run-dir", "DIR", "directory of sockets and of what does not survive a reboot (default /run/monopod)", roleAny,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.RunDir })},
-	{"cgroup-root", "PATH", "cgroup under which all of Monopod's are made (default /monopod)", roleAgent | roleRuntime,
+	{"cgroup-root", "PATH", "parent cgroup of all pods (default /monopod)", roleAgent | roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.CgroupRoot })},
 	{"manifests", "DIR", "directory whose files' objects are applied (default /etc/monopod/manifests, if it exists; with --ephemeral none)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.ManifestsDir })},
-	{"api-bind-address", "IP", "address of the Kubernetes API (default 127.0.0.1)", roleAPIServer,
+	{"api-bind-address", "IP", "address on which the Kubernetes API is served; 0.0.0.0 for all (default 127.0.0.1)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.BindAddress })},
 	{"api-port", "PORT", "port of the Kubernetes API (default 6443; 0: any free one)", roleAPIServer,
 		port(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.APIServer.Port })},
-	{"api-advertise-address", "IP", "address at which pods reach the Kubernetes API (default: that of the pods' bridge)", roleAPIServer,
+	{"tls-san", "NAME,...", "more host names and IP addresses in the API server's certificate, for clients on other machines", roleAPIServer,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.CertSANs })},
+	{"api-advertise-address", "IP", "address at which pods reach the Kubernetes API (default: the address of the pods' bridge)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.AdvertiseAddress })},
-	{"service-cidr", "PREFIX,...", "ranges of Services' addresses, IPv4 and IPv6 (default 10.43.0.0/16)", roleAPIServer,
+	{"service-cidr", "PREFIX,...", "address ranges of Services, at most one IPv4 and one IPv6 (default 10.43.0.0/16)", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.ServiceCIDRs })},
-	{"write-kubeconfig", "FILE", "where the administrator's kubeconfig is written (default /etc/monopod/kubeconfig)", roleAPIServer,
+	{"write-kubeconfig", "FILE", "file to which the administrator's kubeconfig is written (default /etc/monopod/kubeconfig)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Kubeconfig })},
-	{"token-auth-file", "FILE", `bearer tokens, CSV lines of token,user,uid,"group1,group2"`, roleAPIServer,
+	{"token-auth-file", "FILE", `file of bearer tokens: CSV lines of token,user,uid,"group1,group2"`, roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.TokenAuthFile })},
-	{"encryption-config-file", "FILE", "how objects are encrypted in the store (default: secrets are, with a key made at the first start)", roleAPIServer,
+	{"encryption-config-file", "FILE", "EncryptionConfiguration for objects in the store (default: secrets are encrypted with a key made at the first start)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.EncryptionConfigFile })},
-	{"allowed-origins", "ORIGIN,...", "origins whose pages may open WebSockets, beside the API server's own", roleAPIServer,
+	{"allowed-origins", "ORIGIN,...", "web origins that may open WebSockets to the API server, besides its own", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.AllowedOrigins })},
-	{"audit-policy-file", "FILE", "which requests are written down, a Policy of audit.k8s.io/v1", roleAPIServer,
+	{"audit-policy-file", "FILE", "audit policy (Policy of audit.k8s.io/v1): which requests are logged", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Audit.PolicyFile })},
-	{"audit-log-path", "FILE", `where they are written down, "-": standard output`, roleAPIServer,
+	{"audit-log-path", "FILE", `file for the audit log ("-" for standard output)`, roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Audit.LogPath })},
-	{"service-account-issuer", "URL,...", "issuers of service account tokens: the first one signs, all are taken (default https://kubernetes.default.svc.cluster.local)", roleAPIServer,
+	{"service-account-issuer", "URL,...", "issuers of service account tokens: the first one signs, all are accepted (default https://kubernetes.default.svc.cluster.local)", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.ServiceAccountIssuers })},
-	{"service-account-max-token-expiration", "DURATION", "how long a service account token is good for at most (default 8760h)", roleAPIServer,
+	{"service-account-max-token-expiration", "DURATION", "maximum lifetime of a service account token (default 8760h)", roleAPIServer,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.ServiceAccountMaxTokenExpiration.UnmarshalText([]byte(v))
 		}},
-	{"etcd-servers", "URL,...", "members of an etcd that runs by itself, which several API servers may share (default: one in the process)", roleAPIServer,
+	{"etcd-servers", "URL,...", "URLs of an external etcd, which several API servers may share (default: an embedded etcd)", roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.APIServer.Etcd.Servers })},
-	{"etcd-cafile", "FILE", "authority of the members' certificates (default: those that the host trusts)", roleAPIServer,
+	{"etcd-cafile", "FILE", "certificate authority of the external etcd (default: the host's)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Etcd.CAFile })},
-	{"etcd-certfile", "FILE", "certificate that the API server shows them", roleAPIServer,
+	{"etcd-certfile", "FILE", "client certificate for the external etcd", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Etcd.CertFile })},
-	{"etcd-keyfile", "FILE", "its key", roleAPIServer,
+	{"etcd-keyfile", "FILE", "key of the client certificate for the external etcd", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.Etcd.KeyFile })},
-	{"etcd-tick", "DURATION", "heartbeat of the embedded etcd (default 1s)", roleAPIServer,
+	{"etcd-tick", "DURATION", "heartbeat interval of the embedded etcd (default 1s)", roleAPIServer,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.APIServer.EtcdTick.UnmarshalText([]byte(v))
 		}},
-	{"etcd-quota", "SIZE", "what objects and their old revisions may take on the disk (default 2Gi)", roleAPIServer,
+	{"etcd-quota", "SIZE", "disk space for objects and their old revisions (default 2Gi)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.APIServer.EtcdQuota })},
-	{"controllers", "NAME,...", "controllers that run: names (" + strings.Join(config.Controllers(), ", ") + "), * for all, -NAME for all but that one (default *)", roleAPIServer,
+	{"controllers", "NAME,...", "controllers to run: names, * for all, -NAME for all but that one (default *); the names: " + strings.Join(config.Controllers(), ", "), roleAPIServer,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Controllers.Enabled })},
-	{"leader-elect", "MODE", "auto (where API servers share an etcd, the controllers of one act at a time), true (whoever has the Lease acts) or false (default auto)", roleAPIServer,
+	{"leader-elect", "MODE", "leader election of controllers: auto (only where API servers share an etcd), true or false (default auto)", roleAPIServer,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Controllers.LeaderElect })},
-	{"leader-elect-lease-duration", "DURATION", "how long the Lease counts after it was renewed last (default 15s)", roleAPIServer,
+	{"leader-elect-lease-duration", "DURATION", "how long the leader's Lease is valid after a renewal (default 15s)", roleAPIServer,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.Controllers.LeaseDuration.UnmarshalText([]byte(v))
 		}},
-	{"agent-address", "IP", "address of the agent's HTTPS API (default: the host's address)", roleAgent,
+	{"agent-address", "IP", "address on which the agent serves logs, exec and metrics (default: the node's address)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.Address })},
-	{"node-ip", "IP,...", "addresses of the node, at most one of each family (default: the agent's address, else those of the host's default routes)", roleAgent,
+	{"node-ip", "IP,...", "addresses of the node, at most one IPv4 and one IPv6 (default: those of the host's default routes)", roleAgent,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Agent.NodeIPs })},
-	{"agent-port", "PORT", "port of the agent's HTTPS API (default 10250; 0: any free one)", roleAgent,
+	{"agent-port", "PORT", "port of the agent's server (default 10250; 0: any free one)", roleAgent,
 		port(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.Port })},
-	{"pod-logs-dir", "DIR", "logs of pods (default /var/log/pods)", roleAgent,
+	{"pod-logs-dir", "DIR", "directory of pods' logs (default /var/log/pods)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.PodLogsDir })},
-	{"container-logs-dir", "DIR", "where log shippers find links to containers' logs (default /var/log/containers; with --ephemeral RUN-DIR/container-logs)", roleAgent,
+	{"container-logs-dir", "DIR", "directory of links to containers' logs, for log shippers (default /var/log/containers; with --ephemeral RUN-DIR/container-logs)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ContainerLogsDir })},
-	{"cluster-dns", "IP,...", "addresses of the cluster's DNS, for pods with dnsPolicy ClusterFirst (default: with up the node's own; else none: the host's name servers)", roleAgent,
+	{"cluster-dns", "IP,...", "DNS servers of pods with dnsPolicy ClusterFirst (default: the node's own with up, else the host's)", roleAgent,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Agent.ClusterDNS })},
-	{"cluster-domain", "DOMAIN", "domain of the cluster's DNS (default cluster.local)", roleAgent,
+	{"cluster-domain", "DOMAIN", "DNS domain of the cluster (default cluster.local)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ClusterDomain })},
-	{"max-pods", "N", "the node's capacity of pods (default 110)", roleAgent,
+	{"max-pods", "N", "number of pods that the node takes (default 110)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			n, err := strconv.ParseInt(v, 10, 32)
 			if err != nil || n < 1 {
@@ -208,15 +210,15 @@ var settings = []setting{
 			c.Agent.MaxPods = int32(n)
 			return nil
 		}},
-	{"system-reserved", "RESOURCE=QUANTITY,...", "what of the machine is kept from pods for the system: cpu, memory, ephemeral-storage (default: nothing)", roleAgent,
+	{"system-reserved", "RESOURCE=QUANTITY,...", "resources kept from pods for the system: cpu, memory, ephemeral-storage (default: none)", roleAgent,
 		quantities(func(c *v1alpha1.NodeConfiguration) *map[string]string { return &c.Agent.SystemReserved })},
-	{"kube-reserved", "RESOURCE=QUANTITY,...", "the same for Monopod itself (default: nothing)", roleAgent,
+	{"kube-reserved", "RESOURCE=QUANTITY,...", "resources kept from pods for Monopod itself: cpu, memory, ephemeral-storage (default: none)", roleAgent,
 		quantities(func(c *v1alpha1.NodeConfiguration) *map[string]string { return &c.Agent.KubeReserved })},
-	{"enforce-node-allocatable", "WHAT", "pods: all pods together are limited to the node's allocatable memory; none (default pods)", roleAgent,
+	{"enforce-node-allocatable", "WHAT", "pods: limit all pods together to the node's allocatable memory; none: do not (default pods)", roleAgent,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Agent.EnforceNodeAllocatable })},
-	{"swap-behavior", "BEHAVIOR", "what swap containers may use: NoSwap or LimitedSwap (default NoSwap)", roleAgent,
+	{"swap-behavior", "BEHAVIOR", "swap that containers may use: NoSwap or LimitedSwap (default NoSwap)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.MemorySwap.SwapBehavior })},
-	{"memory-throttling-factor", "FACTOR", "where between its memory request and its limit a container is slowed down, 0.9 for example (default: it is not)", roleAgent,
+	{"memory-throttling-factor", "FACTOR", "throttle a container at this fraction between its memory request and its limit, such as 0.9 (default: never)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			f, err := strconv.ParseFloat(v, 64)
 			if err != nil {
@@ -225,70 +227,70 @@ var settings = []setting{
 			c.Agent.MemoryThrottlingFactor = &f
 			return nil
 		}},
-	{"memory-reservation-policy", "POLICY", "None, or TieredReservation: the kernel leaves containers the memory that they request (default None)", roleAgent,
+	{"memory-reservation-policy", "POLICY", "None, or TieredReservation to protect the memory that containers request from reclaim (default None)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.MemoryReservationPolicy })},
-	{"single-process-oom-kill", "BOOL", "out of memory one process of a container is killed, not all (default: false with cgroup v2)", roleAgent,
+	{"single-process-oom-kill", "BOOL", "on out of memory kill one process of a container instead of all (default: false with cgroup v2)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			c.Agent.SingleProcessOOMKill = new(bool)
 			return boolean(func(c *v1alpha1.NodeConfiguration) *bool { return c.Agent.SingleProcessOOMKill })(c, v)
 		}},
-	{"container-log-max-size", "SIZE", `size from which on the agent of "monopod node" rotates containers' logs, "0": never (default 10Mi)`, roleAgent,
+	{"container-log-max-size", "SIZE", `size at which "monopod node" rotates containers' logs, 0 for never (default 10Mi)`, roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ContainerLogMaxSize })},
-	{"container-log-max-files", "N", "files that it keeps of a container's log (default 5)", roleAgent,
+	{"container-log-max-files", "N", "log files that \"monopod node\" keeps per container (default 5)", roleAgent,
 		logFiles(func(c *v1alpha1.NodeConfiguration) *int32 { return &c.Agent.ContainerLogMaxFiles })},
-	{"image-gc-high-threshold", "PERCENT", "images that nobody uses are removed when their file system is so full (default 85; 100: never)", roleAgent,
+	{"image-gc-high-threshold", "PERCENT", "disk usage at which unused images are removed, in percent (default 85; 100: never)", roleAgent,
 		number(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.ImageGCHighThresholdPercent })},
-	{"image-gc-low-threshold", "PERCENT", "how full the images' file system may be afterwards (default 80)", roleAgent,
+	{"image-gc-low-threshold", "PERCENT", "disk usage down to which unused images are removed, in percent (default 80)", roleAgent,
 		number(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Agent.ImageGCLowThresholdPercent })},
-	{"image-minimum-gc-age", "DURATION", "how long an image is left alone after it was first seen (default 2m)", roleAgent,
+	{"image-minimum-gc-age", "DURATION", "minimum age of an image that is removed (default 2m)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			c.Agent.ImageMinimumGCAge = &v1alpha1.Duration{}
 			return c.Agent.ImageMinimumGCAge.UnmarshalText([]byte(v))
 		}},
-	{"image-maximum-gc-age", "DURATION", "how long an image may go unused before it is removed even if there is room (default 0s: for ever)", roleAgent,
+	{"image-maximum-gc-age", "DURATION", "remove images unused for this long even if there is room (default 0s: never)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.Agent.ImageMaximumGCAge.UnmarshalText([]byte(v))
 		}},
-	{"image-gc-period", "DURATION", "how often the images' file system is looked at (default 5m)", roleAgent,
+	{"image-gc-period", "DURATION", "interval of checks of the images' disk usage (default 5m)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.Agent.ImageGCPeriod.UnmarshalText([]byte(v))
 		}},
-	{"image-credential-provider-config", "FILE", "credential provider plugins (kubelet.config.k8s.io/v1, CredentialProviderConfig)", roleAgent,
+	{"image-credential-provider-config", "FILE", "CredentialProviderConfig of kubelet.config.k8s.io/v1: credential provider plugins for pulls", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ImageCredentialProviderConfig })},
 	{"image-credential-provider-bin-dir", "DIR", "directory of the credential provider plugins' programs", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ImageCredentialProviderBinDir })},
-	{"shutdown-grace-period", "DURATION", "how long pods have to end when the machine stops, for which systemd-logind waits (default 0s: it is not asked to)", roleAgent,
+	{"shutdown-grace-period", "DURATION", "time for pods to end at a shutdown, for which systemd-logind waits (default 0s: shutdown is not delayed)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.Agent.ShutdownGracePeriod.UnmarshalText([]byte(v))
 		}},
-	{"shutdown-grace-period-critical-pods", "DURATION", "the last part of it, for pods of the priority classes system-*-critical (default 0s)", roleAgent,
+	{"shutdown-grace-period-critical-pods", "DURATION", "part of --shutdown-grace-period that is kept for critical pods (default 0s)", roleAgent,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.Agent.ShutdownGracePeriodCriticalPods.UnmarshalText([]byte(v))
 		}},
-	{"shutdown-grace-period-by-pod-priority", "PRIORITY:SECONDS,...", "the same by priorities, the lowest first, in the place of the two others", roleAgent, shutdownByPriority},
-	{"cri-socket", "FILE", "unix socket of CRI (default RUN-DIR/cri.sock)", roleAgent | roleRuntime,
+	{"shutdown-grace-period-by-pod-priority", "PRIORITY:SECONDS,...", "shutdown times by pod priority, lowest first; replaces the two flags above", roleAgent, shutdownByPriority},
+	{"cri-socket", "FILE", "unix socket of the CRI runtime (default RUN-DIR/cri.sock)", roleAgent | roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Socket })},
 	{"executor", "FILE", "the monopod-executor binary (default: beside monopod, else in $PATH)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Executor })},
 	{"registry-config-dir", "DIR", "HOST/hosts.toml files of registries (default /etc/monopod/certs.d)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.RegistryConfigDir })},
-	{"image-pull-progress-timeout", "DURATION", "a pull for which a registry sends nothing for that long is ended (default 1m; 0s: never)", roleRuntime,
+	{"image-pull-progress-timeout", "DURATION", "end a pull that makes no progress for this long (default 1m; 0s: never)", roleRuntime,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			c.Runtime.ImagePullProgressTimeout = &v1alpha1.Duration{}
 			return c.Runtime.ImagePullProgressTimeout.UnmarshalText([]byte(v))
 		}},
-	{"cgroup-driver", "DRIVER", "who makes cgroups: cgroupfs (the runtime itself) or systemd (slices and scopes; needs cgroup v2) (default cgroupfs)", roleRuntime,
+	{"cgroup-driver", "DRIVER", "cgroupfs, or systemd for slices and scopes (needs cgroup v2) (default cgroupfs)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.CgroupDriver })},
-	{"streaming-address", "IP", "loopback address of the streams of exec, attach and port-forward (default 127.0.0.1)", roleRuntime,
+	{"streaming-address", "IP", "loopback address of the streaming server for exec, attach and port-forward (default 127.0.0.1)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.Streaming.Address })},
-	{"streaming-port", "PORT", "port of the streams (default 0: any free one)", roleRuntime,
+	{"streaming-port", "PORT", "port of the streaming server (default 0: any free one)", roleRuntime,
 		port(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Runtime.Streaming.Port })},
-	{"streaming-idle-timeout", "DURATION", "a stream over which nothing goes for that long is ended (default 4h; 0s: never)", roleRuntime,
+	{"streaming-idle-timeout", "DURATION", "close a stream that is idle for this long (default 4h; 0s: never)", roleRuntime,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			c.Runtime.Streaming.IdleTimeout = &v1alpha1.Duration{}
 			return c.Runtime.Streaming.IdleTimeout.UnmarshalText([]byte(v))
 		}},
-	{"runtime-handlers", "NAME=FILE,...", "OCI runtimes as runtime handlers beside native", roleRuntime,
+	{"runtime-handlers", "NAME=FILE,...", "OCI runtimes that RuntimeClasses may name, such as runc=/usr/sbin/runc", roleRuntime,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			c.Runtime.Handlers = nil
 			for _, item := range strings.Split(v, ",") {
@@ -300,53 +302,53 @@ var settings = []setting{
 			}
 			return nil
 		}},
-	{"log-max-size", "SIZE", `size at which containers' logs are rotated by their writer, "0": never (default 10Mi with up, 0 with runtime)`, roleRuntime,
+	{"log-max-size", "SIZE", `size at which the runtime rotates containers' logs, 0 for never (default 10Mi with up, 0 with runtime)`, roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.LogRotation.MaxSize })},
-	{"log-max-files", "N", "files kept of a container's log (default 5)", roleRuntime,
+	{"log-max-files", "N", "log files that the runtime keeps per container (default 5)", roleRuntime,
 		logFiles(func(c *v1alpha1.NodeConfiguration) *int32 { return &c.Runtime.LogRotation.MaxFiles })},
-	{"selinux", "MODE", "auto (containers are labelled where the host's SELinux knows containers), enabled or disabled (default auto)", roleRuntime,
+	{"selinux", "MODE", "SELinux labels of containers: auto (where the host's policy supports them), enabled or disabled (default auto)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.SELinux })},
-	{"default-masked-paths", "BOOL", "true: CRI clients that name neither masked nor read-only paths get the usual ones (default false)", roleRuntime,
+	{"default-masked-paths", "BOOL", "true: mask the usual paths for CRI clients that name none (default false)", roleRuntime,
 		boolean(func(c *v1alpha1.NodeConfiguration) *bool { return &c.Runtime.DefaultMaskedPaths })},
-	{"ignore-cdi-annotations", "BOOL", "true: annotations of containers (cdi.k8s.io/...) ask for no CDI devices (default false)", roleRuntime,
+	{"ignore-cdi-annotations", "BOOL", "true: ignore CDI devices requested by annotations (cdi.k8s.io/...) (default false)", roleRuntime,
 		boolean(func(c *v1alpha1.NodeConfiguration) *bool { return &c.Runtime.IgnoreCDIAnnotations })},
-	{"network-mode", "MODE", "auto (CNI where the host has a configuration, else the bridge), bridge or cni (default auto)", roleRuntime,
+	{"network-mode", "MODE", "network of pods: auto (CNI where the host has a configuration, else the bridge), bridge or cni (default auto)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Mode })},
-	{"cni-conf-dir", "DIR", "configurations of CNI (default /etc/cni/net.d)", roleRuntime,
+	{"cni-conf-dir", "DIR", "directory of CNI configurations (default /etc/cni/net.d)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.CNI.ConfDir })},
-	{"cni-bin-dirs", "DIR,...", "plugins of CNI, the first folder that has one wins (default /opt/cni/bin,/usr/lib/cni)", roleRuntime,
+	{"cni-bin-dirs", "DIR,...", "directories of CNI plugins, searched in order (default /opt/cni/bin,/usr/lib/cni)", roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.CNI.BinDirs })},
-	{"bridge", "NAME", "name of the pods' bridge (default monopod0)", roleRuntime | roleAgent,
+	{"bridge", "NAME", "name of the bridge that connects pods (default monopod0)", roleRuntime | roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.Bridge })},
-	{"pod-cidrs", "PREFIX,...", "ranges of pod addresses, IPv4 and IPv6 (default 10.61.0.0/16 and, with IPv6, a unique local /64)", roleRuntime,
+	{"pod-cidrs", "PREFIX,...", "address ranges of pods, IPv4 and IPv6 (default 10.61.0.0/16 and, with IPv6, a unique local /64)", roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.PodCIDRs })},
-	{"pod-cidr", "PREFIX", "the only range of pod addresses", roleRuntime,
+	{"pod-cidr", "PREFIX", "address range of pods, if there is only one", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.PodCIDR })},
-	{"source-guard", "MODE", "enabled (pods on the bridge send with their own addresses only) or disabled (default enabled)", roleRuntime,
+	{"source-guard", "MODE", "enabled: drop packets of pods with a source address that is not theirs; disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.SourceGuard })},
-	{"forward-guard", "MODE", "enabled (forwarding that the node switches on is for its pods) or disabled (default enabled)", roleRuntime,
+	{"forward-guard", "MODE", "enabled: the IP forwarding that Monopod switches on is for its pods only; disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForwardGuard })},
-	{"foreign-rules", "MODE", "enabled (others' chains that drop forwarded packets get rules that accept the pods') or disabled (default enabled)", roleRuntime,
+	{"foreign-rules", "MODE", "enabled: add rules that accept pods' packets to other software's chains that drop forwarded ones; disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForeignRules })},
-	{"dns-server", "MODE", "enabled (the node answers for the cluster's names, at the tenth address of each range of services) or disabled (default enabled)", roleDNS,
+	{"dns-server", "MODE", "DNS server for the cluster's names, on the tenth address of each Service range: enabled or disabled (default enabled)", roleDNS,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.DNS.Server })},
-	{"dns-upstreams", "IP[:PORT],...", "name servers that it asks for all other names (default: those of the host's /etc/resolv.conf)", roleDNS,
+	{"dns-upstreams", "IP[:PORT],...", "DNS servers for all names outside of the cluster (default: those of the host)", roleDNS,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.DNS.Upstreams })},
-	{"service-proxy", "MODE", "auto (packets for services are led to endpoints by up, where the bridge connects pods), enabled (by node, too) or disabled (default auto)", roleRuntime | roleAgent,
+	{"service-proxy", "MODE", "forward packets for Services to endpoints: auto (with up, on the bridge), enabled (with node, too) or disabled (default auto)", roleRuntime | roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ServiceProxy })},
-	{"network-policy", "MODE", "enabled (monopod up enforces network policies for pods on the bridge) or disabled (default enabled)", roleRuntime,
+	{"network-policy", "MODE", "enforcement of NetworkPolicies for pods on the bridge: enabled or disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.NetworkPolicy })},
-	{"load-balancer-ranges", "RANGE,...", "addresses of services of the type LoadBalancer, each its own: prefixes or FIRST-LAST (default: the nodes' addresses)", roleAPIServer | roleAgent,
+	{"load-balancer-ranges", "RANGE,...", "address ranges for Services of type LoadBalancer: prefixes or FIRST-LAST (default: the nodes' own addresses)", roleAPIServer | roleAgent,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.LoadBalancerRanges })},
-	{"cdi-spec-dirs", "DIR,...", "folders of CDI specs, the later wins (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
+	{"cdi-spec-dirs", "DIR,...", "directories of CDI specs; later ones take precedence (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISpecDirs })},
-	{"cdi-allow", "PATTERN,...", "CDI kinds that are resources though cdi-deny, or a list of kinds that others write for themselves, says no", roleDevices,
+	{"cdi-allow", "PATTERN,...", "CDI kinds that are resources of the node despite --cdi-deny or the built-in list of kinds that are not", roleDevices,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDIAllow })},
-	{"cdi-deny", "PATTERN,...", "CDI kinds that are no resources of the node, such as vendor.com/*", roleDevices,
+	{"cdi-deny", "PATTERN,...", "CDI kinds that are not resources of the node, such as vendor.com/*", roleDevices,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDIDeny })},
-	{"cdi-shared-nodes", "PATTERN,...", "host device nodes that are no device's own, beside those that are known", roleDevices,
+	{"cdi-shared-nodes", "PATTERN,...", "host device nodes that several devices share, besides the known ones", roleDevices,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISharedNodes })},
-	{"device-sharing", "PATTERN:N,...", "CDI kinds, or devices (KIND=NAME), of which N containers may have each at a time; nothing keeps them apart", roleDevices,
+	{"device-sharing", "PATTERN:N,...", "let N containers use a device of a CDI kind, or a single one (KIND=NAME), at a time; they are not isolated from each other", roleDevices,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			c.Devices.Sharing = nil
 			for _, item := range strings.Split(v, ",") {
@@ -359,21 +361,21 @@ var settings = []setting{
 			}
 			return nil
 		}},
-	{"device-plugin-dir", "DIR", "where device plugins register (default /var/lib/kubelet/device-plugins; with --ephemeral RUN-DIR/device-plugins)", roleDevices,
+	{"device-plugin-dir", "DIR", "directory in which device plugins register (default /var/lib/kubelet/device-plugins; with --ephemeral RUN-DIR/device-plugins)", roleDevices,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.PluginDir })},
-	{"device-plugin-registry-dir", "DIR", "where plugins are looked for (default /var/lib/kubelet/plugins_registry; with --ephemeral RUN-DIR/plugins_registry)", roleDevices,
+	{"device-plugin-registry-dir", "DIR", "directory watched for plugins' sockets (default /var/lib/kubelet/plugins_registry; with --ephemeral RUN-DIR/plugins_registry)", roleDevices,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.PluginRegistryDir })},
-	{"device-plugin-grace-period", "DURATION", "how long the devices of a device plugin that is gone stay known, unhealthy (default 5m)", roleDevices,
+	{"device-plugin-grace-period", "DURATION", "how long devices of a plugin that has gone stay listed as unhealthy (default 5m)", roleDevices,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			return c.Devices.PluginGracePeriod.UnmarshalText([]byte(v))
 		}},
 	{"pod-resources-socket", "FILE", "unix socket of the PodResources API (default /var/lib/kubelet/pod-resources/kubelet.sock; with --ephemeral RUN-DIR/pod-resources.sock)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.PodResourcesSocket })},
-	{"topology-manager-policy", "POLICY", "NUMA nodes of devices: none, best-effort, restricted or single-numa-node (default none)", roleDevices,
+	{"topology-manager-policy", "POLICY", "NUMA alignment of devices: none, best-effort, restricted or single-numa-node (default none)", roleDevices,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.TopologyManagerPolicy })},
-	{"topology-manager-scope", "SCOPE", "whose devices are aligned with each other: container or pod (default container)", roleDevices,
+	{"topology-manager-scope", "SCOPE", "align the devices of a container or of a whole pod (default container)", roleDevices,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Devices.TopologyManagerScope })},
-	{"topology-manager-policy-options", "NAME=VALUE,...", "prefer-closest-numa-nodes=true, max-allowable-numa-nodes=8 to 16", roleDevices,
+	{"topology-manager-policy-options", "NAME=VALUE,...", "options of the policy: prefer-closest-numa-nodes=true, max-allowable-numa-nodes=8 to 16", roleDevices,
 		func(c *v1alpha1.NodeConfiguration, v string) error {
 			c.Devices.TopologyManagerPolicyOptions = map[string]string{}
 			for _, item := range strings.Split(v, ",") {
@@ -409,6 +411,7 @@ func addConfiguration(cmd *cobra.Command, roles role) *configuration {
 		}
 		cmd.Flags().Var(&settingFlag{setting: s, into: &c}, s.flag, s.usage)
 	}
+	groupHelp(cmd)
 	return &c
 }
 
@@ -462,5 +465,6 @@ func (c *configuration) load() (*v1alpha1.NodeConfiguration, error) {
 // showOnly leaves all settings out of a command's help but those that make a difference to it. The others are still taken, so that a node's
 // command line serves.
 func showOnly(cmd *cobra.Command, names ...string) {
+	cmd.SetUsageFunc(nil) // so few flags need no groups
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(names, f.Name) })
 }

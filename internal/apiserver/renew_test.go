@@ -160,3 +160,25 @@ func nobody(t *testing.T, i *instance, config *rest.Config) string {
 	}
 	return me.Status.UserInfo.Username
 }
+
+// TestMoreNamesInTheCertificate: who gives a name when the authority is there already gets a certificate that is good for it, at the next start.
+func TestMoreNamesInTheCertificate(t *testing.T) {
+	cfg := newConfig(t)
+	i := start(t, cfg)
+	shows := func(i *instance, name string) error {
+		conn := tls.Client(i.dial(t), &tls.Config{RootCAs: authority(i), ServerName: name})
+		return conn.HandshakeContext(t.Context())
+	}
+	if err := shows(i, "node.example.com"); err == nil {
+		t.Error("the certificate names what nobody has asked for")
+	}
+	i.end(t)
+	cfg.CertSANs = []string{"node.example.com", "192.0.2.7"}
+	i = start(t, cfg)
+	defer i.end(t)
+	for _, name := range append(cfg.CertSANs, "localhost", "127.0.0.1") {
+		if err := shows(i, name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

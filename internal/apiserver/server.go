@@ -58,6 +58,8 @@ type Config struct {
 	ServiceCIDRs []netip.Prefix
 	// DNS are the addresses of the cluster's DNS, of these ranges; none: this process serves none.
 	DNS []netip.Addr
+	// CertSANs are more names and addresses for which the serving certificate is good.
+	CertSANs []string
 	// AdvertiseAddress is where pods reach the API: the endpoint of the service kubernetes. The zero Addr: it is BindAddress, or what Extend is told.
 	AdvertiseAddress netip.Addr
 	// Kubeconfig is the file to which the administrator's credentials are written, with mode 0600; empty: none is.
@@ -235,7 +237,7 @@ func (s *Server) openTokens() error {
 }
 
 func (s *Server) pkiConfig() pki.Config {
-	serving := append([]string{s.cfg.BindAddress}, s.cfg.NodeAddresses...)
+	serving := slices.Concat([]string{s.cfg.BindAddress}, s.cfg.NodeAddresses, s.cfg.CertSANs)
 	for _, a := range slices.Concat(s.services.First(), s.extra, []netip.Addr{s.cfg.AdvertiseAddress}) {
 		if a.IsValid() {
 			serving = append(serving, a.String())

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"net/netip"
 	"net/url"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 )
@@ -27,6 +30,11 @@ func (v *faults) access(s *v1alpha1.APIServer) {
 	for _, origin := range s.AllowedOrigins {
 		if u, err := url.Parse(origin); err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" {
 			v.add("apiServer.allowedOrigins", origin, "be an origin, such as https://console.example.com")
+		}
+	}
+	for _, name := range s.CertSANs {
+		if _, err := netip.ParseAddr(name); err != nil && len(validation.IsWildcardDNS1123Subdomain(name)) > 0 && len(validation.IsDNS1123Subdomain(name)) > 0 {
+			v.add("apiServer.certSANs", name, "be an IP address or a DNS name, such as 192.0.2.7 or node.example.com")
 		}
 	}
 	v.etcd(&s.Etcd)

@@ -77,6 +77,9 @@ func DefaultEphemeral(c *v1alpha1.NodeConfiguration) {
 
 const defaultRunDir = "/run/monopod"
 
+// DefaultKubeconfig is where the administrator's kubeconfig is written when no file is named.
+const DefaultKubeconfig = "/etc/monopod/kubeconfig"
+
 // DefaultManifestsDir is where manifests are looked for when no directory is named.
 const DefaultManifestsDir = "/etc/monopod/manifests"
 
@@ -93,7 +96,7 @@ func Default(c *v1alpha1.NodeConfiguration, hostname string) {
 	if len(c.APIServer.ServiceCIDRs) == 0 {
 		c.APIServer.ServiceCIDRs = []string{defaultServiceCIDR}
 	}
-	set(&c.APIServer.Kubeconfig, "/etc/monopod/kubeconfig")
+	set(&c.APIServer.Kubeconfig, DefaultKubeconfig)
 	defaultTokens(&c.APIServer)
 	if c.APIServer.EtcdTick.Duration == 0 {
 		c.APIServer.EtcdTick.Duration = time.Second

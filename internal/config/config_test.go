@@ -75,12 +75,15 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		change func(*v1alpha1.NodeConfiguration)
 		want   []string
 	}{
-		"node name":    {func(c *v1alpha1.NodeConfiguration) { c.NodeName = "A_b" }, []string{"nodeName", "A_b"}},
-		"relative":     {func(c *v1alpha1.NodeConfiguration) { c.DataDir = "data" }, []string{"dataDir", `"data"`}},
-		"cgroup":       {func(c *v1alpha1.NodeConfiguration) { c.CgroupRoot = "/" }, []string{"cgroupRoot"}},
-		"port":         {func(c *v1alpha1.NodeConfiguration) { c.APIServer.Port = port(70000) }, []string{"apiServer.port", "70000"}},
-		"same port":    {func(c *v1alpha1.NodeConfiguration) { c.Agent.Port = port(6443) }, []string{"agent.port", "6443"}},
-		"address":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.BindAddress = "here" }, []string{"bindAddress", "here"}},
+		"node name": {func(c *v1alpha1.NodeConfiguration) { c.NodeName = "A_b" }, []string{"nodeName", "A_b"}},
+		"relative":  {func(c *v1alpha1.NodeConfiguration) { c.DataDir = "data" }, []string{"dataDir", `"data"`}},
+		"cgroup":    {func(c *v1alpha1.NodeConfiguration) { c.CgroupRoot = "/" }, []string{"cgroupRoot"}},
+		"port":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.Port = port(70000) }, []string{"apiServer.port", "70000"}},
+		"same port": {func(c *v1alpha1.NodeConfiguration) { c.Agent.Port = port(6443) }, []string{"agent.port", "6443"}},
+		"address":   {func(c *v1alpha1.NodeConfiguration) { c.APIServer.BindAddress = "here" }, []string{"bindAddress", "here"}},
+		"cert names": {func(c *v1alpha1.NodeConfiguration) {
+			c.APIServer.CertSANs = []string{"node.example.com", "192.0.2.7", "fd00::7", "https://n:6443"}
+		}, []string{`apiServer.certSANs is "https://n:6443"`, "192.0.2.7"}},
 		"controllers":  {func(c *v1alpha1.NodeConfiguration) { c.Controllers.Enabled = []string{"*", "-namespaces"} }, []string{"controllers.enabled", "-namespaces", "binder, service-account"}},
 		"selinux":      {func(c *v1alpha1.NodeConfiguration) { c.Runtime.SELinux = "true" }, []string{"runtime.selinux", "true", "auto, enabled, disabled"}},
 		"mode":         {func(c *v1alpha1.NodeConfiguration) { c.Network.Mode = "CNI" }, []string{"network.mode", "CNI", "auto, bridge, cni"}},

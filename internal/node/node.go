@@ -297,7 +297,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 		DataDir: c.DataDir, RunDir: c.RunDir, BindAddress: c.APIServer.BindAddress, Port: int(*c.APIServer.Port),
 		Kubeconfig: c.APIServer.Kubeconfig, TokenAuthFile: c.APIServer.TokenAuthFile,
 		TokenIssuers: c.APIServer.ServiceAccountIssuers, MaxTokenLife: c.APIServer.ServiceAccountMaxTokenExpiration.Duration,
-		EncryptionConfigFile: c.APIServer.EncryptionConfigFile, AllowedOrigins: c.APIServer.AllowedOrigins,
+		EncryptionConfigFile: c.APIServer.EncryptionConfigFile, AllowedOrigins: c.APIServer.AllowedOrigins, CertSANs: c.APIServer.CertSANs,
 		Audit: apiserver.Audit{
 			PolicyFile: c.APIServer.Audit.PolicyFile, LogPath: c.APIServer.Audit.LogPath, MaxSize: int(c.APIServer.Audit.LogMaxSize),
 			MaxBackups: int(*c.APIServer.Audit.LogMaxBackups), MaxAge: int(c.APIServer.Audit.LogMaxAge),

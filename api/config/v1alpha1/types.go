@@ -47,6 +47,9 @@ type APIServer struct {
 	// AdvertiseAddress is where pods reach the API, on the same port: the endpoint of the Service kubernetes. Default: the address of the pods' bridge, on
 	// which `monopod up` serves the API too; without a bridge BindAddress, unless that is loopback.
 	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
+	// CertSANs are names and addresses for which the API server's certificate is good too, beside the node's own: those by which clients on other machines
+	// reach it. Default none.
+	CertSANs []string `json:"certSANs,omitempty"`
 	// ServiceCIDRs are the ranges of Services' addresses, at most one IPv4 and one IPv6 range, of which the first is the family of Services that name none.
 	// Default 10.43.0.0/16.
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`

@@ -25,7 +25,7 @@ const (
 
 func dnsLabels() map[string]string {
 	return map[string]string{
-		"k8s-app": DNSName, "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS", managedBy: monopod,
+		"k8s-app": DNSName, "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "DNS", managedBy: monopod,
 	}
 }
 

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestHelpIsInGroups: `up --help` begins with what most people want, has every setting once, and fits a terminal.
+func TestHelpIsInGroups(t *testing.T) {
+	var out bytes.Buffer
+	root := newRootCommand()
+	root.SetArgs([]string{"up", "--help"})
+	root.SetOut(&out)
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	help := out.String()
+	at := -1
+	for _, title := range helpGroups {
+		i := strings.Index(help, "\n"+title+":\n")
+		if i < at {
+			t.Errorf("%q is missing or out of order", title)
+		}
+		at = i
+	}
+	first := -1
+	for _, name := range commonFlags {
+		i := strings.Index(help, "\n      --"+name+" ")
+		if i < first || i > strings.Index(help, "\n"+groupAPI) {
+			t.Errorf("--%s is not in its place among the common flags", name)
+		}
+		first = i
+	}
+	for _, s := range settings {
+		if n := strings.Count(help, "\n      --"+s.flag+" "); n != 1 {
+			t.Errorf("--%s is shown %d times", s.flag, n)
+		}
+	}
+	for line := range strings.SplitSeq(help, "\n") {
+		if len(line) > defaultHelp+40 { // a word that is longer than its column is not broken
+			t.Errorf("a line of %d characters: %s", len(line), line)
+		}
+	}
+}
+
+// TestHelpStandsAlone: no flag's description needs the one before it to be understood.
+func TestHelpStandsAlone(t *testing.T) {
+	for _, s := range settings {
+		for _, begin := range []string{"its ", "the same", "where they", "the last part of it"} {
+			if strings.HasPrefix(s.usage, begin) {
+				t.Errorf("--%s: %q says nothing by itself", s.flag, s.usage)
+			}
+		}
+	}
+}

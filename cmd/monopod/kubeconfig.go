@@ -159,7 +159,7 @@ func shownCertificate(address string, roots *x509.CertPool) (*x509.Certificate, 
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing was written
+	defer conn.Close() // nothing was written
 	certs := conn.ConnectionState().PeerCertificates
 	if len(certs) == 0 {
 		return nil, os.ErrInvalid

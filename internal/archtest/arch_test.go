@@ -27,7 +27,7 @@ var base = []string{"internal/failpoint", "internal/atomicfile", "internal/balla
 var layers = []layer{
 	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report",
 		"internal/admin/client", "internal/admin/protocol", "internal/cdispec", "internal/devices/contract",
-		"internal/devices/hostdevice", "internal/devices/hostnode", "internal/devices/hostspecs"},
+		"internal/devices/hostdevice", "internal/devices/hostnode", "internal/devices/hostspecs", "internal/atomicfile"},
 		"the command line knows the composition root, the clients of a running node and files that people write, never a role"},
 	{"cmd/monopod-executor", []string{"internal/executor", "internal/host"}, "the executor outlives monopod and must stay small"},
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},

@@ -45,7 +45,7 @@ Exit codes: 0 when all was done, 1 when something failed (standard error says wh
 var defaultAdminSocket = filepath.Join("/run/monopod", protocol.SocketName)
 
 func adminSocketFlag(cmd *cobra.Command, socket *string) {
-	cmd.PersistentFlags().StringVar(socket, "admin-socket", defaultAdminSocket, "the node's administration socket, RUN-DIR/"+protocol.SocketName+" (`FILE`)")
+	cmd.PersistentFlags().StringVar(socket, "admin-socket", defaultAdminSocket, "socket `FILE` of the node's administration, RUN-DIR/"+protocol.SocketName)
 }
 
 // withNode runs f with the node at a socket.
@@ -76,7 +76,7 @@ const (
 // formatFlag gives a command -o; the first of the formats is the default.
 func formatFlag(cmd *cobra.Command, format *string, formats ...string) {
 	last := len(formats) - 1
-	cmd.Flags().StringVarP(format, "output", "o", formats[0], "`FORMAT`: "+strings.Join(formats[:last], ", ")+" or "+formats[last])
+	cmd.Flags().StringVarP(format, "output", "o", formats[0], "output `FORMAT`: "+strings.Join(formats[:last], ", ")+" or "+formats[last])
 	pre := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(formats, *format) {

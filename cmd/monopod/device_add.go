@@ -101,7 +101,7 @@ cannot be used.`,
 	cmd.Flags().StringVar(&add.usb, "usb", "", "`VENDOR:PRODUCT[:SERIAL]` of a USB device, by which it is found and followed")
 	cmd.Flags().StringVar(&add.request.Permissions, "permissions", "rw", "what containers may do with it: `LETTERS` of r (read), w (write), m (make its node)")
 	cmd.Flags().StringVar(&add.request.ContainerPath, "container-path", "", "`PATH` of the device in containers (default: PATH, or that by which it is followed)")
-	cmd.Flags().IntVar(&add.request.Shares, "share", 1, "how many containers may have it at a time (`N`); nothing keeps them apart")
+	cmd.Flags().IntVar(&add.request.Shares, "share", 1, "let `N` containers have it at a time; they are not isolated from each other")
 	cmd.Flags().BoolVar(&add.replace, "replace", false, "a device of this name is replaced")
 	formatFlag(cmd, &add.format, asText, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -20,30 +20,28 @@ func newDrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "End all pods before the machine stops",
-		Long: `Ends all pods of a running node, as it does by itself where systemd-logind tells that the machine stops (agent.shutdownGracePeriod). It is for
-machines without systemd: their shutdown script calls it before it stops monopod.
+		Long: `Ends all pods of a running node before the machine stops. With systemd the node does so by itself (agent.shutdownGracePeriod); without it, call this from the
+shutdown script before you stop monopod.
 
-Pods end in turns, at first all but those of the priority classes system-cluster-critical and system-node-critical, and then these. Each has its own
-terminationGracePeriodSeconds, but no more than its turn has: --grace less --critical-grace, and then --critical-grace. A turn whose pods have ended does not
-use up its time. How long turns are where neither is given, the configuration says (agent.shutdownGracePeriod...), else it is 30s, the last 10s of it for critical
-pods; where one is given, a third is for critical pods.
+Ordinary pods end first, then those of the priority classes system-cluster-critical and system-node-critical. Each pod has its own
+terminationGracePeriodSeconds, but at most the time of its turn: --grace less --critical-grace for ordinary pods, --critical-grace for critical ones. A turn ends
+early when its pods have ended. Without flags the configuration's times count (agent.shutdownGracePeriod...), else 30s, the last 10s of it for critical pods.
 
-A pod that was ended is Failed (Terminated), and pods that come meanwhile are (NodeShutdown); the node is not ready. Pods that have finished by themselves
-keep their end.
+Pods that are ended become Failed with the reason Terminated, and new ones Failed with NodeShutdown; the node is not ready. Pods that had finished keep their phase.
 
-A line tells of each pod that has ended. Who calls it again, or ends it with Ctrl-C, changes nothing of what goes on: the first call's times count. It is over when
-monopod is started again: the node takes pods then, those that were ended stay so. There is no other way back.
+A line is printed for each pod that has ended. Running it again, or pressing Ctrl-C, does not affect a drain in progress; the first call's timeouts apply. The node
+takes pods again when monopod is restarted; pods that were ended stay so.
 
-Exit codes: 0 when all pods have ended; 1 when the time is over and some have not, which are named, or no node runs, or it ended meanwhile; 2 for a command line
-that cannot be used. With --wait=false: 0 when the node has begun.`,
+Exit codes: 0 when all pods have ended; 1 when some have not in time (they are named), no node runs, or it ended meanwhile; 2 for a bad command line. With
+--wait=false: 0 when the drain has begun.`,
 		Example: `  monopod drain && kill $(pidof monopod)
   monopod drain --grace 2m --critical-grace 20s`,
 		Args: noArgs,
 	}
 	adminSocketFlag(cmd, &socket)
-	cmd.Flags().DurationVar(&grace, "grace", 0, "how long the pods have (`DURATION`; default as configured, else 30s)")
-	cmd.Flags().DurationVar(&critical, "critical-grace", 0, "the last part of it, for critical pods (`DURATION`; default as configured, else a third)")
-	cmd.Flags().BoolVar(&wait, "wait", true, "false: return when the node has begun")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "`DURATION` that all pods have to end (default as configured, else 30s)")
+	cmd.Flags().DurationVar(&critical, "critical-grace", 0, "`DURATION` at the end of --grace that is for critical pods (default as configured, else a third of --grace)")
+	cmd.Flags().BoolVar(&wait, "wait", true, "wait until all pods have ended; false: return when the drain has begun")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var req protocol.DrainRequest
 		for _, f := range []struct {

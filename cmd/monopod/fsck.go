@@ -17,16 +17,15 @@ func newFsckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fsck",
 		Short: "Is what a stopped node has stored whole? Repair it",
-		Long: `Proves that the data directory of a stopped node is whole: that its databases can be read, page by page; that every image's name
-leads to a manifest, a configuration and layers that are there; that blobs have the digest and the size that their names say; that
-layers lie on those that they should lie on; that containers have their images, their writable layers and their sandboxes, and
-addresses their sandboxes; and that nothing is there that belongs to nobody.
+		Long: `Checks the data directory of a stopped node for damage, and can repair it. It checks that every page of the databases can be read; that every image has its
+manifest, configuration and layers; that blobs have the digest and size that their names say; that layers have the right parents; that containers have their
+images, writable layers and sandboxes, and addresses their sandboxes; and that there is nothing without an owner.
 
-Stop the node first; its pods may run on. Without --repair nothing is changed. All settings of 'monopod up' are taken, and those that
-make a difference are shown below.
+Stop the node first; its pods may keep running. Without --repair nothing is changed. The command takes all settings of 'monopod up' and shows below only those that
+matter to it.
 
-What is wrong is either damaged (something is missing, or not what it should be) or a leftover of a node that was killed (it takes
-space; the next start of the node would remove it, too).
+A fault is either damage (something is missing or wrong) or a leftover of a node that was killed (it takes space, and the next start of the node would remove it
+too).
 
   --deep     reads all files of all layers, makes each layer's tar again and compares its digest: this finds files that were changed,
              removed or added. Layers that keep no record of their tar have only their files counted. It takes as long as

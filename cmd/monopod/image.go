@@ -31,7 +31,7 @@ Exit codes: 0 when all was done, 1 when something failed (standard error says wh
   monopod image save app:1 | ssh other monopod image load`,
 	}
 	var socket string
-	cmd.PersistentFlags().StringVar(&socket, "cri-socket", defaultSocket, "the runtime's CRI socket (`FILE`)")
+	cmd.PersistentFlags().StringVar(&socket, "cri-socket", defaultSocket, "socket `FILE` of the CRI runtime")
 	cmd.AddCommand(newImageListCommand(&socket), newImagePullCommand(&socket), newImageLoadCommand(&socket), newImageSaveCommand(&socket),
 		newImageInspectCommand(&socket), newImageRemoveCommand(&socket), newImagePruneCommand(&socket))
 	return cmd
@@ -68,7 +68,7 @@ func withRuntime(socket string, f func(*grpc.ClientConn) error) error {
 }
 
 func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "`FORMAT`: table or json")
+	cmd.Flags().StringVarP(output, "output", "o", "table", "output `FORMAT`: table or json")
 }
 
 func checkOutput(output string) error {

@@ -132,7 +132,7 @@ those below it, size is what it takes on disk. recorded says that 'monopod image
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "json", "`FORMAT`: json or table")
+	cmd.Flags().StringVarP(&output, "output", "o", "json", "output `FORMAT`: json or table")
 	return cmd
 }
 

@@ -15,7 +15,7 @@ func newResetCommand() *cobra.Command {
 		Short: "Remove all that a stopped node has made on this machine: pods, images, objects, network, directories",
 		Long: `Removes what a node with these settings has made on this machine: its pods and containers, the executor,
 the bridge and its rules, the cgroups, and the data and run directories with the API's objects and the images in
-them. Stop the node first. There is no way back.`,
+them. Stop the node first. This cannot be undone.`,
 		Example: `  monopod reset --yes`,
 		Args:    noArgs,
 	}

@@ -24,16 +24,16 @@ func newStatusCommand() *cobra.Command {
 	var socket, format string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "How is the running node?",
-		Long: `Tells on one screen how a running node is: its roles and versions, its pods, devices and images, its disks, and all that is known to be
-wrong with it. It asks the node over its administration socket, which only root reaches. Of roles that were started apart with one run
-directory ('monopod runtime', 'monopod node', 'monopod apiserver') all are asked, and shown as the one node that they are.
+		Short: "Show how the running node is",
+		Long: `Shows a running node on one screen: its roles and versions, pods, devices, images and disks, and every known problem. It asks the node over its
+administration socket, which only root can reach. Roles that were started separately with one run directory ('monopod runtime', 'monopod node',
+'monopod apiserver') are all asked, and shown as one node.
 
-What the process does not know, because another one runs that role ('monopod runtime' knows no pods), or because it cannot be asked now, is
-left out, and said to be. Devices that are missing were granted to a container, and nothing defines them any more.
+What cannot be found out now is left out, and the output says so: 'monopod runtime' alone knows no pods, for example. A missing device was granted to a
+container, and no CDI spec or device plugin defines it any more.
 
-Exit codes: 0 when the node has answered, whatever it says; 1 when no node runs, or it does not answer; 2 for a command line that cannot be
-used. Scripts may look at -o json: .problems is empty when nothing is known to be wrong.`,
+Exit codes: 0 when the node has answered, whatever it says; 1 when no node runs, or it does not answer; 2 for a bad command line. For scripts: .problems of -o json
+is empty when no problem is known.`,
 		Example: `  monopod status
   monopod status -o json | jq -e '.problems == []'
   monopod status --admin-socket /run/other/admin.sock`,

@@ -20,30 +20,27 @@ func newTraceCommand() *cobra.Command {
 	var socket, format, namespace string
 	cmd := &cobra.Command{
 		Use:   "trace POD",
-		Short: "Where did the time of a pod's start go?",
-		Long: `Prints the time line of a pod's start, step by step with milliseconds, from the API's POST to the first line of each container's log. It asks
-the running node over its administration socket, which only root reaches. Of roles that were started apart with one run directory
-('monopod node', 'monopod apiserver') all are asked, and what they know is put together.
+		Short: "Show where the time of a pod's start went",
+		Long: `Shows the timeline of a pod's start in milliseconds, from the POST to the API until the first line of each container's log. It asks the running node over its
+administration socket, which only root can reach. Roles that were started separately with one run directory ('monopod node', 'monopod apiserver') are all
+asked.
 
-OFFSET is when a step began and TOOK how long it took, both in milliseconds; '>' is a step that is still under way. Steps of one action are
-indented below it. A line that begins with '-' is a gap: nothing that the node knows of was under way, and it ended with the step that it
-names. The bars draw the same: '=' a step, '|' a moment, '.' a gap.
+OFFSET is when a step began, TOOK how long it took; '>' marks a step that is still running. The steps of an action are indented below it. A line that begins
+with '-' is a gap: time in which no known step was running, up to the step that it names. In the bars '=' is a step, '|' a moment and '.' a gap.
 
-  POST                  the request that makes the pod, from its arrival: who asks, may they, admission
-  store, bind           the pod is valid and on the API server's disk; the pod gets its node
-  seen by the agent     the agent has heard of the pod
-  GrantDevices ...      the agent's actions, and what they consist of; 'CRI ...' is a call of the runtime
-  runs                  the runtime has said that the container runs
-  status set, written   a status is handed to who writes it; its way to the API server, until that has it
+  POST                  the request that creates the pod: authentication, authorization, admission
+  store, bind           the pod is valid and stored by the API server; it is bound to its node
+  seen by the agent     the agent has received the pod
+  GrantDevices ...      actions of the agent and their parts; 'CRI ...' is a call to the runtime
+  runs                  the runtime has reported the container as running
+  status set, written   status queued; time until the API server has stored it
   first log line        the first line of the container's log, by its own time stamp
 
-A step that did not go well says why in a word; 'kubectl describe pod' has the sentences.
+A failed step has its reason in a word; 'kubectl describe pod' has the messages.
 
-The start is over when the pod is ready or has ended: later steps are not remembered. The node remembers the newest 500 pods since its own
-start, in memory, and the first 64 steps of each.
+A timeline ends when the pod is ready or has ended. The node keeps those of the newest 500 pods since its own start, in memory, and the first 64 steps of each.
 
-Exit codes: 0 when the time line was printed; 1 when there is no such pod, it is too old to be remembered, or no node answers; 2 for a
-command line that cannot be used.`,
+Exit codes: 0 when the timeline was printed; 1 when the pod does not exist, its start is not recorded any more, or no node answers; 2 for a bad command line.`,
 		Example: `  monopod trace web
   monopod trace web -n shop
   monopod trace web -o json | jq '.steps[] | select(.step == "runs") | .offsetMilliseconds'`,

@@ -101,11 +101,11 @@ func TestPodsGetServiceAccounts(t *testing.T) {
 			"no such account": {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "nobody" },
 				`pods "x" is forbidden: error looking up service account default/nobody: serviceaccount "nobody" not found`},
 			"a mirror with an account": {func(p *corev1.Pod) {
-				p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+				p.Spec.NodeName, p.Annotations = "n", map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 				p.Spec.ServiceAccountName = "default"
 			}, "a mirror pod may not reference service accounts"},
 			"a mirror with a secret": {func(p *corev1.Pod) {
-				p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+				p.Spec.NodeName, p.Annotations = "n", map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 				p.Spec.Volumes = []corev1.Volume{{Name: "s", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
 			}, "a mirror pod may not reference secrets"},
 		} {

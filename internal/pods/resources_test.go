@@ -103,20 +103,22 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestStatic(t *testing.T) {
+// What a pod says of itself in an annotation makes it nobody's but its user's.
+func TestCritical(t *testing.T) {
 	low, high := int32(0), int32(2_000_001_000)
 	for name, c := range map[string]struct {
-		pod                   v1.Pod
-		static, critical, own bool
+		pod           v1.Pod
+		critical, own bool
 	}{
-		"an API server's": {pod: v1.Pod{Spec: v1.PodSpec{Priority: &low}}},
-		"and it says so":  {pod: v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/config.source": "api"}}}},
-		"a file's":        {pod: v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/config.source": "file"}}}, static: true, critical: true},
-		"the cluster's":   {pod: v1.Pod{Spec: v1.PodSpec{Priority: &high, PriorityClassName: "system-cluster-critical"}}, critical: true},
-		"the node's":      {pod: v1.Pod{Spec: v1.PodSpec{Priority: &high, PriorityClassName: "system-node-critical"}}, critical: true, own: true},
+		"any pod": {pod: v1.Pod{Spec: v1.PodSpec{Priority: &low}}},
+		"one that says it is a file's": {pod: v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/config.source": "file"}},
+			Spec: v1.PodSpec{PriorityClassName: "system-node-critical", Priority: &low}}},
+		"one that says it is a mirror": {pod: v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.MirrorPodAnnotationKey: "x"}}}},
+		"the cluster's":                {pod: v1.Pod{Spec: v1.PodSpec{Priority: &high, PriorityClassName: "system-cluster-critical"}}, critical: true},
+		"the node's":                   {pod: v1.Pod{Spec: v1.PodSpec{Priority: &high, PriorityClassName: "system-node-critical"}}, critical: true, own: true},
 	} {
-		if Static(&c.pod) != c.static || Critical(&c.pod) != c.critical || NodeCritical(&c.pod) != c.own {
-			t.Errorf("%s: %t %t %t", name, Static(&c.pod), Critical(&c.pod), NodeCritical(&c.pod))
+		if Critical(&c.pod) != c.critical || NodeCritical(&c.pod) != c.own {
+			t.Errorf("%s: %t %t", name, Critical(&c.pod), NodeCritical(&c.pod))
 		}
 	}
 }

@@ -111,12 +111,8 @@ func ports(_ *v1.Node, used *Used, _ *v1.Pod, claim *Claim) *Refusal {
 	return nil
 }
 
-// taints: only those that keep pods from running count here; NoSchedule is a scheduler's, and a pod that names its node has asked none. Pods that come from
-// elsewhere than an API server (static ones) are the node's own.
+// taints: only those that keep pods from running count here; NoSchedule is a scheduler's, and a pod that names its node has asked none.
 func taints(node *v1.Node, _ *Used, pod *v1.Pod, _ *Claim) *Refusal {
-	if pods.Static(pod) {
-		return nil
-	}
 	for i := range node.Spec.Taints {
 		t := &node.Spec.Taints[i]
 		if t.Effect == v1.TaintEffectNoExecute && pods.Tolerates(pod.Spec.Tolerations, t) == nil {

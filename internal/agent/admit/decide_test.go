@@ -101,7 +101,8 @@ func TestDecide(t *testing.T) {
 		"one that is": {node: node(noExecute), pod: pod(podOf(), func(p *v1.Pod) {
 			p.Spec.Tolerations = []v1.Toleration{{Key: "k", Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}}
 		})},
-		"of a static pod": {node: node(noExecute), pod: pod(podOf(), func(p *v1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.source": "file"} })},
+		"of a pod that says it is the node's": {node: node(noExecute), pod: pod(podOf(), func(p *v1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.source": "file"} }),
+			want: Refusal{"TaintToleration", taintFailed}},
 
 		"another system": {pod: pod(podOf("cpu", "9"), func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Windows} }), want: Refusal{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}},
 		"this system":    {pod: pod(podOf(), func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Linux} })},

@@ -50,6 +50,7 @@ func anywhere(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 func Template(template *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabels(template.Labels, path.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(template.Annotations, path.Child("annotations"))...)
+	errs = append(errs, Annotations(template.Annotations, &template.Spec, path.Child("annotations"))...)
 	spec, at := &template.Spec, path.Child("spec")
 	if len(spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))

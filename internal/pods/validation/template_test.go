@@ -17,9 +17,12 @@ func TestTemplate(t *testing.T) {
 		change func(*corev1.PodTemplateSpec)
 		want   []string
 	}{
-		"valid":          {func(*corev1.PodTemplateSpec) {}, nil},
-		"label":          {func(p *corev1.PodTemplateSpec) { p.Labels = map[string]string{"app": "a b"} }, []string{at + "labels: FieldValueInvalid"}},
-		"annotation":     {func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{"a b": ""} }, []string{at + "annotations: FieldValueInvalid"}},
+		"valid":      {func(*corev1.PodTemplateSpec) {}, nil},
+		"label":      {func(p *corev1.PodTemplateSpec) { p.Labels = map[string]string{"app": "a b"} }, []string{at + "labels: FieldValueInvalid"}},
+		"annotation": {func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{"a b": ""} }, []string{at + "annotations: FieldValueInvalid"}},
+		"mirrors": {func(p *corev1.PodTemplateSpec) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		}, []string{at + "annotations[kubernetes.io/config.mirror]: FieldValueInvalid"}},
 		"container name": {func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Name = "A" }, []string{at + "spec.containers[0].name: FieldValueInvalid"}},
 		"refused field":  {func(p *corev1.PodTemplateSpec) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{} }, []string{at + "spec.schedulingGroup: FieldValueForbidden"}},
 		"gate":           {func(p *corev1.PodTemplateSpec) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a b"}} }, []string{at + "spec.schedulingGates[0]: FieldValueInvalid"}},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"monopod.dev/monopod/internal/pods"
+	podvalidation "monopod.dev/monopod/internal/pods/validation"
 	"monopod.dev/monopod/internal/timeline"
 )
 
@@ -138,7 +139,8 @@ func assign(pod *corev1.Pod, binding *corev1.Binding, now time.Time) error {
 }
 
 func validateBinding(binding *corev1.Binding) field.ErrorList {
-	var errs field.ErrorList
+	// What a pod has from its creation, or not at all, no scheduler gives it.
+	errs := podvalidation.AnnotationsUpdate(binding.Annotations, nil, &corev1.PodSpec{NodeName: binding.Target.Name}, annotations())
 	target := field.NewPath("target")
 	if kind := binding.Target.Kind; kind != "" && kind != "Node" {
 		errs = append(errs, field.NotSupported(target.Child("kind"), kind, []string{"Node"}))

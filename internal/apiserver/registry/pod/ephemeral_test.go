@@ -84,7 +84,7 @@ func TestEphemeralContainers(t *testing.T) {
 func TestStaticPodsHaveNoEphemeralContainers(t *testing.T) {
 	f := newFixture(t)
 	pod := validPod()
-	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	pod.Spec.NodeName, pod.Annotations = "n", map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	f.must(f.Pod.Create(f.ctx, pod, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}))
 	pod = f.get(pod.Name)
 	pod.Annotations = nil // that alone does not make it another pod

@@ -15,7 +15,7 @@ import (
 // validateStatusUpdate tells what is wrong with a change of a pod's status.
 func validateStatusUpdate(newPod, oldPod *corev1.Pod) field.ErrorList {
 	at := field.NewPath("status")
-	errs := apivalidation.ValidateObjectMetaUpdate(&newPod.ObjectMeta, &oldPod.ObjectMeta, field.NewPath("metadata"))
+	errs := validateMetaUpdate(newPod, oldPod)
 	status := &newPod.Status
 	phases := []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
 	if !slices.Contains(phases, status.Phase) {

@@ -24,13 +24,22 @@ const mutableFields = "pod updates may not change fields other than `spec.contai
 // validatePod tells what is wrong with a pod that a client wants to create.
 func validatePod(pod *corev1.Pod) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, validation.Annotations(pod.Annotations, &pod.Spec, annotations())...)
 	return append(errs, validation.Spec(&pod.Spec, field.NewPath("spec"))...)
+}
+
+func annotations() *field.Path { return field.NewPath("metadata", "annotations") }
+
+// validateMetaUpdate tells what is wrong with a change of a pod's metadata.
+func validateMetaUpdate(newPod, oldPod *corev1.Pod) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&newPod.ObjectMeta, &oldPod.ObjectMeta, field.NewPath("metadata"))
+	return append(errs, validation.AnnotationsUpdate(newPod.Annotations, oldPod.Annotations, &newPod.Spec, annotations())...)
 }
 
 // validatePodUpdate tells what is wrong with a change of a pod's metadata and spec.
 func validatePodUpdate(newPod, oldPod *corev1.Pod) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := apivalidation.ValidateObjectMetaUpdate(&newPod.ObjectMeta, &oldPod.ObjectMeta, field.NewPath("metadata"))
+	errs := validateMetaUpdate(newPod, oldPod)
 	if apiequality.Semantic.DeepEqual(newPod.Spec, oldPod.Spec) {
 		return errs
 	}

@@ -43,6 +43,14 @@ func summary(errs field.ErrorList) []string {
 
 func TestValidatePodUpdate(t *testing.T) {
 	five, ten := int64(5), int64(10)
+	mirror := func(of string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Annotations = "n", map[string]string{corev1.MirrorPodAnnotationKey: of}
+		}
+	}
+	cost := func(text string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.PodDeletionCost: text} }
+	}
 	for name, tc := range map[string]struct {
 		old, change func(*corev1.Pod)
 		want        []string
@@ -50,6 +58,14 @@ func TestValidatePodUpdate(t *testing.T) {
 		"nothing":             {nil, func(*corev1.Pod) {}, nil},
 		"labels":              {nil, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, nil},
 		"bad label":           {nil, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b c"} }, []string{"metadata.labels: FieldValueInvalid"}},
+		"mirrored":            {nil, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"metadata.annotations[kubernetes.io/config.mirror]: FieldValueForbidden", "metadata.annotations[kubernetes.io/config.mirror]: FieldValueInvalid"}},
+		"mirrored on a node":  {func(p *corev1.Pod) { p.Spec.NodeName = "n" }, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"metadata.annotations[kubernetes.io/config.mirror]: FieldValueForbidden"}},
+		"of another mirror":   {mirror("x"), mirror("y"), []string{"metadata.annotations[kubernetes.io/config.mirror]: FieldValueForbidden"}},
+		"no mirror any more":  {mirror("x"), func(p *corev1.Pod) { p.Annotations = nil }, []string{"metadata.annotations[kubernetes.io/config.mirror]: FieldValueForbidden"}},
+		"a mirror's label":    {mirror("x"), func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, nil},
+		"cost":                {nil, cost("-5"), nil},
+		"no cost":             {nil, cost("5 cents"), []string{"metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: FieldValueInvalid"}},
+		"no cost as before":   {cost("05"), func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, nil},
 		"image":               {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image, p.Spec.InitContainers[0].Image = "x", "y" }, nil},
 		"no image":            {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "" }, []string{"spec.containers[0].image: FieldValueRequired"}},
 		"command":             {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }, []string{"spec.containers: FieldValueForbidden"}},

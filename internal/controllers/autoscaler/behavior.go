@@ -52,10 +52,10 @@ func newer(all []entry, now time.Time) []entry {
 }
 
 // since is the sum of the entries of the last so many seconds.
-func since(all []entry, seconds int32, now time.Time) (sum int32) {
+func since(all []entry, seconds int32, now time.Time) (sum int64) {
 	for _, e := range all {
 		if now.Sub(e.at) < time.Duration(seconds)*time.Second {
-			sum += e.n
+			sum += int64(e.n)
 		}
 	}
 	return sum
@@ -79,7 +79,8 @@ func normalize(behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, s size, 
 	var limit limits
 	if behavior == nil {
 		steady = highest(h, recommended, stabilization, now)
-		limit = limits{most: min(s.most, max(2*s.current, fewPods)), least: s.least, fast: s.most > max(2*s.current, fewPods)}
+		fastest := truncated(2 * float64(max(s.current, fewPods/2)))
+		limit = limits{most: min(s.most, fastest), least: s.least, fast: s.most > fastest}
 	} else {
 		up, down := rules(behavior.ScaleUp, true), rules(behavior.ScaleDown, false)
 		steady = min(max(s.current, lowest(h, recommended, up.window, now)), highest(h, recommended, down.window, now))
@@ -191,7 +192,7 @@ func (d direction) bound(current int32, h History, now time.Time) int32 {
 	}
 	var bounds []int32
 	for _, p := range d.policies {
-		begin := current - since(h.ups, p.PeriodSeconds, now) + since(h.downs, p.PeriodSeconds, now)
+		begin := int64(current) - since(h.ups, p.PeriodSeconds, now) + since(h.downs, p.PeriodSeconds, now)
 		change := float64(p.Value)
 		if p.Type == autoscalingv2.PercentScalingPolicy {
 			change = float64(begin) * change / 100
@@ -199,7 +200,7 @@ func (d direction) bound(current int32, h History, now time.Time) int32 {
 		if d.up {
 			bounds = append(bounds, ceil(float64(begin)+change)) // or a few percent of a few pods were never a pod
 		} else {
-			bounds = append(bounds, int32(float64(begin)-change))
+			bounds = append(bounds, truncated(float64(begin)-change))
 		}
 	}
 	if len(bounds) == 0 {

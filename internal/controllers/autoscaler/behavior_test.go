@@ -135,3 +135,28 @@ func TestHistory(t *testing.T) {
 		t.Errorf("the old one is %+v", old)
 	}
 }
+
+// TestNormalizeHuge: twice as many, and sums of changes, are more than an int32 holds.
+func TestNormalizeHuge(t *testing.T) {
+	const huge = math.MaxInt32
+	percent := func(n int32) *autoscalingv2.HPAScalingRules {
+		return &autoscalingv2.HPAScalingRules{Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PercentScalingPolicy, Value: n, PeriodSeconds: 60}}}
+	}
+	for name, c := range map[string]struct {
+		behavior      *autoscalingv2.HorizontalPodAutoscalerBehavior
+		current, next int32
+		history       History
+		want          int32
+	}{
+		"twice as many":            {nil, huge - 10, huge, History{}, huge},
+		"any share of more":        {&autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: percent(huge)}, huge / 2, huge, History{}, huge},
+		"any share of fewer":       {&autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: percent(huge)}, huge, 2, History{}, 2},
+		"many changes in a period": {&autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: percent(100)}, 10, 20, history(nil, nil, at{1: huge, 2: huge, 3: huge}), 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if v := normalize(c.behavior, size{2, huge, c.current}, c.next, c.history, now); v.replicas != c.want {
+				t.Errorf("got %d, want %d (%+v)", v.replicas, c.want, v.limited)
+			}
+		})
+	}
+}

@@ -263,9 +263,10 @@ func sum(values []int64) (total int64) {
 	return total
 }
 
-func ceil(n float64) int32 {
-	return int32(min(math.Ceil(n), math.MaxInt32))
-}
+func ceil(n float64) int32 { return truncated(math.Ceil(n)) }
+
+// truncated is a number of pods without parts of one, and the largest or smallest one that there is where that is not enough.
+func truncated(n float64) int32 { return int32(max(math.MinInt32, min(n, math.MaxInt32))) }
 
 // request is what a pod, or one container of it, requests of a resource, in thousandths.
 func request(pod *corev1.Pod, container string, resource corev1.ResourceName) (int64, error) {

@@ -2,6 +2,7 @@ package cronjob
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,16 @@ func TestDecide(t *testing.T) {
 }
 
 // TestLast: the last time is what one finds who goes through all of them.
+// TestHugeDeadline: a deadline that a time cannot hold is none.
+func TestHugeDeadline(t *testing.T) {
+	for _, limit := range []int64{math.MaxInt64, math.MaxInt64 / int64(time.Second), 1 << 40} {
+		cj := cronJob(func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = &limit })
+		if p := Decide(State{CronJob: cj, Now: now}); p.Start == nil {
+			t.Errorf("%d s: %s", limit, told(p))
+		}
+	}
+}
+
 func TestLast(t *testing.T) {
 	for _, text := range []string{"* * * * *", "0 0 1 1 *", "30 6-16/4 * * 1-5", "*/7 * 29 2 *", "30 2 * * *", "@hourly", "@every 90m"} {
 		for _, zone := range []string{"Etc/UTC", "Europe/Berlin", "Australia/Lord_Howe"} {

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 )
 
 // State is what is known of a deployment.
@@ -79,11 +80,12 @@ type rollout struct {
 	changed map[string]*appsv1.ReplicaSet
 	create  *appsv1.ReplicaSet
 	// surge and unavailable are how many pods there may be more than wanted, and how many of them may be missing, while pods move.
-	wanted, surge, unavailable int32
+	// They, and sums of them, may be more than an int32 holds, which a replica set's size is: what users write may be as large as one.
+	wanted, surge, unavailable int
 }
 
 func newRollout(s State) *rollout {
-	r := &rollout{State: s, changed: map[string]*appsv1.ReplicaSet{}, wanted: *s.Deployment.Spec.Replicas}
+	r := &rollout{State: s, changed: map[string]*appsv1.ReplicaSet{}, wanted: int(*s.Deployment.Spec.Replicas)}
 	r.surge, r.unavailable = bounds(s.Deployment)
 	all := slices.Clone(s.Sets)
 	slices.SortFunc(all, older)
@@ -104,11 +106,11 @@ func older(a, b *appsv1.ReplicaSet) int {
 }
 
 // size is how many pods a replica set is to have, by what was decided until now.
-func (r *rollout) size(set *appsv1.ReplicaSet) int32 {
+func (r *rollout) size(set *appsv1.ReplicaSet) int {
 	if to := r.changed[set.Name]; to != nil {
-		return *to.Spec.Replicas
+		return int(*to.Spec.Replicas)
 	}
-	return *set.Spec.Replicas
+	return int(*set.Spec.Replicas)
 }
 
 // edit is the copy of a replica set that is to be changed.
@@ -125,15 +127,18 @@ func (r *rollout) edit(set *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 }
 
 // resize has a replica set scaled, and notes by which size of the deployment that was decided.
-func (r *rollout) resize(set *appsv1.ReplicaSet, size int32) {
+func (r *rollout) resize(set *appsv1.ReplicaSet, size int) {
 	to := r.edit(set)
-	to.Spec.Replicas = &size
+	to.Spec.Replicas = ptr.To(clamp(size))
 	if to.Annotations == nil {
 		to.Annotations = map[string]string{}
 	}
-	to.Annotations[desiredAnnotation] = strconv.Itoa(int(r.wanted))
-	to.Annotations[maximumAnnotation] = strconv.Itoa(int(r.wanted + r.surge))
+	to.Annotations[desiredAnnotation] = strconv.Itoa(r.wanted)
+	to.Annotations[maximumAnnotation] = strconv.Itoa(int(clamp(r.wanted + r.surge)))
 }
+
+// clamp is a number of pods as objects hold it.
+func clamp(n int) int32 { return int32(min(n, math.MaxInt32)) }
 
 // changes are the replica sets that differ from what they were. Those that grow come first: what the others lose is more than there is to be at least.
 func (r *rollout) changes() (all []Change) {
@@ -157,33 +162,33 @@ func (r *rollout) active() (sets []*appsv1.ReplicaSet) {
 }
 
 // total is how many pods all replica sets are to have.
-func (r *rollout) total() (n int32) {
+func (r *rollout) total() (n int) {
 	for _, set := range r.Sets {
 		n += r.size(set)
 	}
 	if r.create != nil {
-		n += *r.create.Spec.Replicas
+		n += int(*r.create.Spec.Replicas)
 	}
 	return n
 }
 
 // present is how many pods the replica sets have, or are to have, whichever is more; false: that cannot be told, because an old one has not said yet what
 // it has by its newest size.
-func (r *rollout) present() (n int32, ok bool) {
+func (r *rollout) present() (n int, ok bool) {
 	n = r.total()
 	for _, set := range r.Sets {
 		if set != r.current && set.Status.ObservedGeneration < set.Generation {
 			return 0, false
 		}
-		n += max(0, set.Status.Replicas-r.size(set))
+		n += max(0, int(set.Status.Replicas)-r.size(set))
 	}
 	return n, true
 }
 
 // available is how many pods of all replica sets are available, and stay so: a replica set that was made smaller may not have said yet which ones went.
-func (r *rollout) available() (n int32) {
+func (r *rollout) available() (n int) {
 	for _, set := range r.Sets {
-		n += min(set.Status.AvailableReplicas, r.size(set))
+		n += min(int(set.Status.AvailableReplicas), r.size(set))
 	}
 	return n
 }

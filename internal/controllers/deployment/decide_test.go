@@ -2,6 +2,8 @@ package deployment
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,7 +159,8 @@ func TestBounds(t *testing.T) {
 	for wanted := int32(0); wanted <= 7; wanted++ {
 		for _, share := range [][2]string{{"0", "1"}, {"1", "0"}, {"25%", "25%"}, {"3", "2"}, {"100%", "0"}, {"0", "100%"}} {
 			d := deployment(wanted, share[0], share[1])
-			surge, missing := bounds(d)
+			more, less := bounds(d)
+			surge, missing := int32(more), int32(less)
 			sets := []*appsv1.ReplicaSet{set(2, "old", wanted, wanted, wanted, by(int(wanted), int(wanted+surge)))}
 			for step := 0; ; step++ {
 				if step > 60 {
@@ -293,5 +296,48 @@ func TestTemplateHash(t *testing.T) {
 	names := []string{templateHash(&a, nil), templateHash(&b, nil), templateHash(&a, &once)}
 	if names[0] == names[1] || names[0] == names[2] || names[0] != templateHash(&a, nil) {
 		t.Errorf("the hashes are %v", names)
+	}
+}
+
+// TestHugeNumbers: sums of what users write are more than an int32 holds, and pods move all the same.
+func TestHugeNumbers(t *testing.T) {
+	const huge = math.MaxInt32
+	for _, c := range []struct {
+		name               string
+		surge, unavailable string
+		sets               []*appsv1.ReplicaSet
+		want               string
+	}{
+		{"the first set", "25%", "25%", nil, "new 2147483647"},
+		{"the largest surge", "2147483647", "0", nil, "new 2147483647"},
+		{"a share of more than all", "1000%", "100%", nil, "new 2147483647"},
+		{"old pods make room", "1", "1", []*appsv1.ReplicaSet{set(2, "old", huge, huge, huge, by(huge, huge))}, "new 1, old 2147483646"},
+		{"scaled up to it", "25%", "25%", []*appsv1.ReplicaSet{set(2, "old", 8, 8, 8), set(1, "new", 2, 2, 2)}, "new 412977624, old 2147483647"},
+		{"both sets are as large as can be", "25%", "25%", []*appsv1.ReplicaSet{set(2, "old", huge, 0, 0, by(huge, huge)), set(1, "new", huge, 0, 0, by(huge, huge))},
+			"new 2147483647, old 1610612736"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := Decide(State{Deployment: deployment(huge, c.surge, c.unavailable), Sets: c.sets, Running: func(*appsv1.ReplicaSet) bool { return true }, Now: now})
+			sizes := map[string]int32{}
+			for _, rs := range c.sets {
+				sizes[rs.Spec.Template.Spec.Containers[0].Image] = *rs.Spec.Replicas
+			}
+			if p.Create != nil {
+				sizes["new"] = *p.Create.Spec.Replicas
+			}
+			for _, to := range p.Change {
+				sizes[to.To.Spec.Template.Spec.Containers[0].Image] = *to.To.Spec.Replicas
+			}
+			var got []string
+			for _, name := range slices.Sorted(maps.Keys(sizes)) {
+				got = append(got, fmt.Sprintf("%s %d", name, sizes[name]))
+			}
+			if got := strings.Join(got, ", "); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			if p.Status.Status.UnavailableReplicas < 0 {
+				t.Errorf("%d are not available", p.Status.Status.UnavailableReplicas)
+			}
+		})
 	}
 }

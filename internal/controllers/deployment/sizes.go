@@ -13,7 +13,7 @@ import (
 // bounds are how many pods a deployment may have more than it wants, and how many of those that it wants may be missing, while its pods move from one
 // replica set to another. Shares are of the wanted number; of the surge they are rounded up, of what may be missing down. When both are 0 by that, one may
 // be missing: else nothing could begin.
-func bounds(d *appsv1.Deployment) (surge, unavailable int32) {
+func bounds(d *appsv1.Deployment) (surge, unavailable int) {
 	rolling := d.Spec.Strategy.RollingUpdate
 	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || rolling == nil {
 		return 0, 0
@@ -26,7 +26,7 @@ func bounds(d *appsv1.Deployment) (surge, unavailable int32) {
 	if more == 0 && less == 0 {
 		less = 1
 	}
-	return int32(more), int32(min(less, wanted))
+	return more, min(less, wanted)
 }
 
 // roll moves pods to the replica set of the template, by as many as the strategy allows now.
@@ -39,7 +39,7 @@ func (r *rollout) roll() {
 // grow scales the replica set of the template as far as there is room. Room that old pods are to make is there when they have: upstream counts what is
 // asked for alone, and may have more pods for a moment than the deployment allows.
 func (r *rollout) grow() {
-	size, room := r.sizeOfCurrent(), int32(0)
+	size, room := r.sizeOfCurrent(), 0
 	if n, ok := r.present(); ok {
 		room = r.wanted + r.surge - n
 	}
@@ -53,9 +53,9 @@ func (r *rollout) grow() {
 	}
 }
 
-func (r *rollout) sizeOfCurrent() int32 {
+func (r *rollout) sizeOfCurrent() int {
 	if r.current == r.create {
-		return *r.create.Spec.Replicas
+		return int(*r.create.Spec.Replicas)
 	}
 	return r.size(r.current)
 }
@@ -66,7 +66,7 @@ func (r *rollout) shrink() {
 	// Pods of the template that are not available yet do not make up for old ones.
 	spare := r.total() - least - (r.sizeOfCurrent() - r.availableOfCurrent())
 	for _, set := range r.old {
-		if sick := r.size(set) - set.Status.AvailableReplicas; spare > 0 && sick > 0 {
+		if sick := r.size(set) - int(set.Status.AvailableReplicas); spare > 0 && sick > 0 {
 			n := min(spare, sick)
 			r.resize(set, r.size(set)-n)
 			spare -= n
@@ -85,11 +85,11 @@ func (r *rollout) shrink() {
 	}
 }
 
-func (r *rollout) availableOfCurrent() int32 {
+func (r *rollout) availableOfCurrent() int {
 	if r.current == r.create {
 		return 0
 	}
-	return r.current.Status.AvailableReplicas
+	return int(r.current.Status.AvailableReplicas)
 }
 
 // recreate ends all old pods, and has new ones made when the last of them is gone. A set whose controller has not seen its size yet may be making pods by the one
@@ -165,13 +165,13 @@ func (r *rollout) saturated() bool {
 		return false
 	}
 	desired, ok := number(r.current.Annotations[desiredAnnotation])
-	return ok && desired == r.wanted && r.size(r.current) == r.wanted && r.current.Status.AvailableReplicas == r.wanted
+	return ok && desired == r.wanted && r.size(r.current) == r.wanted && int(r.current.Status.AvailableReplicas) == r.wanted
 }
 
 // share spreads what the deployment may have more, or must have less, over its active replica sets in proportion to their sizes, the largest first. What
 // rounding leaves is the largest one's.
 func (r *rollout) share(active []*appsv1.ReplicaSet) {
-	allowed := int32(0)
+	allowed := 0
 	if r.wanted > 0 {
 		allowed = r.wanted + r.surge
 	}
@@ -183,7 +183,7 @@ func (r *rollout) share(active []*appsv1.ReplicaSet) {
 		}
 		return cmp.Or(cmp.Compare(r.size(b), r.size(a)), age)
 	})
-	sizes, left := make([]int32, len(active)), add
+	sizes, left := make([]int, len(active)), add
 	for i, set := range active {
 		sizes[i] = r.size(set)
 		part := r.fraction(set)
@@ -202,22 +202,22 @@ func (r *rollout) share(active []*appsv1.ReplicaSet) {
 }
 
 // fraction is by how much a replica set grows when all do in proportion. The size that it is a part of stands in its annotation.
-func (r *rollout) fraction(set *appsv1.ReplicaSet) int32 {
+func (r *rollout) fraction(set *appsv1.ReplicaSet) int {
 	size := r.size(set)
 	if r.wanted == 0 {
 		return -size
 	}
 	before, ok := number(set.Annotations[maximumAnnotation])
 	if !ok || before == 0 {
-		if before = r.Deployment.Status.Replicas; before == 0 {
+		if before = int(r.Deployment.Status.Replicas); before == 0 {
 			return 0
 		}
 	}
-	return int32(math.Round(float64(size)*float64(r.wanted+r.surge)/float64(before))) - size
+	return int(min(math.Round(float64(size)*float64(r.wanted+r.surge)/float64(before)), math.MaxInt32)) - size
 }
 
 // number reads an annotation that is a number of pods.
-func number(s string) (int32, bool) {
+func number(s string) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 31)
-	return int32(n), err == nil
+	return int(n), err == nil
 }

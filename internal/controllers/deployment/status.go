@@ -33,7 +33,7 @@ func (r *rollout) status(moves bool) *appsv1.Deployment {
 	to := appsv1.DeploymentStatus{
 		ObservedGeneration: d.Generation, CollisionCount: d.Status.CollisionCount, Conditions: slices.Clone(d.Status.Conditions), TerminatingReplicas: new(int32),
 	}
-	wanted := int32(0)
+	wanted := 0
 	for _, set := range r.Sets {
 		wanted += r.size(set)
 		to.Replicas += set.Status.Replicas
@@ -47,11 +47,11 @@ func (r *rollout) status(moves bool) *appsv1.Deployment {
 		}
 	}
 	if r.create != nil {
-		wanted += *r.create.Spec.Replicas
+		wanted += int(*r.create.Spec.Replicas)
 	} else if r.current != nil {
 		to.UpdatedReplicas = r.current.Status.Replicas
 	}
-	to.UnavailableReplicas = max(0, wanted-to.AvailableReplicas)
+	to.UnavailableReplicas = clamp(max(0, wanted-int(to.AvailableReplicas)))
 	if d.DeletionTimestamp == nil {
 		r.pauseCondition(&to)
 		if r.create != nil {
@@ -60,7 +60,7 @@ func (r *rollout) status(moves bool) *appsv1.Deployment {
 			r.set(&to, appsv1.DeploymentProgressing, corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", r.current.Name))
 		}
 	}
-	if to.AvailableReplicas >= r.wanted-r.unavailable {
+	if int(to.AvailableReplicas) >= r.wanted-r.unavailable {
 		r.set(&to, appsv1.DeploymentAvailable, corev1.ConditionTrue, reasonAvailable, "Deployment has minimum availability.")
 	} else {
 		r.set(&to, appsv1.DeploymentAvailable, corev1.ConditionFalse, reasonUnavailable, "Deployment does not have minimum availability.")

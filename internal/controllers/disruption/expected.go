@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -66,10 +67,11 @@ func (o owners) expected(ctx context.Context, all []*corev1.Pod) (sum int32, unm
 		known[ref.UID] = true
 		want[of.uid] = of.wants
 	}
+	total := 0 // each of them may be as large as the sum can be
 	for _, n := range want {
-		sum += n
+		total += int(n)
 	}
-	return sum, unmanaged, nil
+	return int32(min(total, math.MaxInt32)), unmanaged, nil
 }
 
 // of is the owner that a reference means, which for a replica set of a deployment is the deployment; nil: it is not there.

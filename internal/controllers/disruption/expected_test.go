@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -119,5 +120,23 @@ func TestExpected(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
+	}
+}
+
+func TestExpectedHuge(t *testing.T) {
+	huge := int32(math.MaxInt32)
+	sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	var all []*corev1.Pod
+	for _, name := range []string{"a", "b", "c"} {
+		if err := sets.Add(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}, Spec: appsv1.ReplicaSetSpec{Replicas: &huge}}); err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "pod-" + name}}
+		of(pod, "apps/v1 ReplicaSet "+name)
+		all = append(all, pod)
+	}
+	n, _, err := owners{sets: appslisters.NewReplicaSetLister(sets)}.expected(t.Context(), all)
+	if n != huge || err != nil {
+		t.Errorf("three sets of %d pods want %d, %v", huge, n, err)
 	}
 }

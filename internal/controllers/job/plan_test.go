@@ -2,6 +2,8 @@ package job
 
 import (
 	"fmt"
+	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -298,6 +300,35 @@ func TestDecide(t *testing.T) {
 			}
 			if before.String() != c.job.String() {
 				t.Error("the job, which is the cache's, was changed")
+			}
+		})
+	}
+}
+
+// TestHugeNumbers: nothing is as large as a number that a user wrote, and no time is so long that it is over at once.
+func TestHugeNumbers(t *testing.T) {
+	huge := func(j *batchv1.Job) {
+		j.Spec.Parallelism, j.Spec.BackoffLimit, j.Spec.ActiveDeadlineSeconds = ptr.To[int32](math.MaxInt32), ptr.To[int32](math.MaxInt32), ptr.To[int64](math.MaxInt64)
+	}
+	for name, j := range map[string]*batchv1.Job{
+		"without completions":   job(huge, workQueue),
+		"with completions":      job(huge, func(j *batchv1.Job) { j.Spec.Completions = ptr.To[int32](math.MaxInt32) }),
+		"of indexes":            job(huge, ofIndexes(math.MaxInt32)),
+		"with a limit an index": job(huge, ofIndexes(math.MaxInt32), perIndex(math.MaxInt32)),
+		"almost complete": job(huge, ofIndexes(math.MaxInt32), func(j *batchv1.Job) {
+			j.Status.CompletedIndexes, j.Status.FailedIndexes = "600-2147483646", ptr.To("500-599")
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			p := Decide(State{Job: j, Now: now})
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+				t.Errorf("a round took %d MiB", took>>20)
+			}
+			if len(p.Create) != burst || p.Outcome != nil {
+				t.Errorf("makes %d pods, wants %d; %+v", len(p.Create), burst, p.Outcome)
 			}
 		})
 	}

@@ -75,6 +75,12 @@ func owner(set *appsv1.StatefulSet) revisions.Owner {
 	}
 }
 
+// member is a pod of a set, and which one.
+type member struct {
+	place int
+	*corev1.Pod
+}
+
 // round is a set while it is decided about.
 type round struct {
 	State
@@ -83,8 +89,10 @@ type round struct {
 	current, update string
 	// before is the template of current.
 	before *corev1.PodTemplateSpec
-	// members are the pods by their ordinals, less the set's first one, nil: there is none; surplus are those of other ordinals, the highest first.
-	members, condemned []*corev1.Pod
+	// members are the pods that are there, with their ordinals less the set's first one, the lowest first. How many there should be is a number that a user wrote,
+	// and nothing is as large as that; condemned are those of other ordinals, the highest first.
+	members   []member
+	condemned []*corev1.Pod
 	// leaves is how many pods of the current revision the update deletes now.
 	leaves int32
 }
@@ -105,17 +113,17 @@ func (r *round) history() (err error) {
 
 // sort finds out which pods are the set's members, and which are too many.
 func (r *round) sort() {
-	r.members = make([]*corev1.Pod, *r.Set.Spec.Replicas)
 	start := first(r.Set)
 	for _, pod := range r.Pods {
 		switch n, ok := ordinal(r.Set, pod); {
 		case !ok:
-		case n >= start && n < start+len(r.members):
-			r.members[n-start] = pod
+		case n >= start && n < start+r.wanted():
+			r.members = append(r.members, member{n - start, pod})
 		default:
 			r.condemned = append(r.condemned, pod)
 		}
 	}
+	slices.SortFunc(r.members, func(a, b member) int { return a.place - b.place })
 	slices.SortFunc(r.condemned, func(a, b *corev1.Pod) int {
 		i, _ := ordinal(r.Set, a)
 		j, _ := ordinal(r.Set, b)
@@ -123,35 +131,52 @@ func (r *round) sort() {
 	})
 }
 
+// wanted is how many members there are to be.
+func (r *round) wanted() int { return int(*r.Set.Spec.Replicas) }
+
 // ordered says that a pod is made or deleted only when all before it are available.
 func (r *round) ordered() bool { return r.Set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement }
 
 // keep has every member there, running and with its identity. false: nothing else is done in this round.
 func (r *round) keep() bool {
-	for i, pod := range r.members {
-		switch {
-		case pod == nil:
-			if len(r.plan.Create) < burst {
-				r.plan.Create = append(r.plan.Create, r.pod(first(r.Set)+i))
-			}
-		case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
-			if pod.DeletionTimestamp == nil {
-				r.plan.Replace = append(r.plan.Replace, pod)
-			}
-		case r.ordered() && !(runs(pod) && r.available(pod)):
-		case !identified(pod):
-			pod = pod.DeepCopy()
-			identify(pod, first(r.Set)+i)
-			r.plan.Identify = append(r.plan.Identify, pod)
-			continue
-		default:
-			continue
+	next := 0 // the place that was not looked at yet
+	for _, m := range r.members {
+		if !r.fill(next, m.place) || !r.mend(m) {
+			return false
 		}
+		next = m.place + 1
+	}
+	return r.fill(next, r.wanted())
+}
+
+// fill makes the pods of the places from one up to, and without, another one, as far as there is room in a round. false: nothing else is done in it.
+func (r *round) fill(from, to int) bool {
+	for place := from; place < to && len(r.plan.Create) < burst; place++ {
+		r.plan.Create = append(r.plan.Create, r.pod(first(r.Set)+place))
 		if r.ordered() {
 			return false
 		}
 	}
 	return true
+}
+
+// mend replaces a member that has ended, and gives one its identity that has lost it. false: nothing else is done in this round.
+func (r *round) mend(m member) bool {
+	switch {
+	case pods.Ended(m.Pod):
+		if m.DeletionTimestamp == nil {
+			r.plan.Replace = append(r.plan.Replace, m.Pod)
+		}
+	case r.ordered() && !(runs(m.Pod) && r.available(m.Pod)):
+	case !identified(m.Pod):
+		pod := m.DeepCopy()
+		identify(pod, first(r.Set)+m.place)
+		r.plan.Identify = append(r.plan.Identify, pod)
+		return true
+	default:
+		return true
+	}
+	return !r.ordered()
 }
 
 // pod is the member that an ordinal is to have. Those below the partition of an update stay as they were before it.
@@ -208,24 +233,28 @@ func (r *round) roll() {
 	if strategy.RollingUpdate != nil && strategy.RollingUpdate.Partition != nil {
 		lowest = int(*strategy.RollingUpdate.Partition)
 	}
-	missing := 0 // of the whole set, with those that go now
-	for _, pod := range r.members {
-		if !r.available(pod) {
+	missing := r.wanted() - len(r.members) // of the whole set, with those that go now
+	for _, m := range r.members {
+		if !r.available(m.Pod) {
 			missing++
 		}
 	}
-	above := 0 // of those that were looked at
-	for i := len(r.members) - 1; i >= lowest && above < most; i-- {
-		pod := r.members[i]
-		there := r.available(pod)
+	above, last := 0, r.wanted() // of those that were looked at, and the place of the last one
+	for _, m := range slices.Backward(r.members) {
+		above += last - m.place - 1
+		if m.place < lowest || above >= most {
+			return
+		}
+		last = m.place
+		there := r.available(m.Pod)
 		if !there {
 			above++
 		}
-		if pod == nil || revision(pod) == r.update || pod.DeletionTimestamp != nil || slices.Contains(r.plan.Replace, pod) || there && missing >= most {
+		if revision(m.Pod) == r.update || m.DeletionTimestamp != nil || pods.Ended(m.Pod) || there && missing >= most {
 			continue
 		}
-		r.plan.Delete = append(r.plan.Delete, pod)
-		if revision(pod) == r.current {
+		r.plan.Delete = append(r.plan.Delete, m.Pod)
+		if revision(m.Pod) == r.current {
 			r.leaves++
 		}
 		if there {
@@ -247,9 +276,11 @@ func maxUnavailable(set *appsv1.StatefulSet) int {
 
 // surplus are the revisions that the history has no room for. Those that pods are of stay besides.
 func (r *round) surplus() []*appsv1.ControllerRevision {
-	unused := slices.DeleteFunc(slices.Clone(r.plan.Revision.Others), func(of *appsv1.ControllerRevision) bool {
-		return of.Name == r.current || slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool { return revision(pod) == of.Name })
-	})
+	used := map[string]bool{r.current: true}
+	for _, pod := range r.Pods {
+		used[revision(pod)] = true
+	}
+	unused := slices.DeleteFunc(slices.Clone(r.plan.Revision.Others), func(of *appsv1.ControllerRevision) bool { return used[of.Name] })
 	if limit := r.Set.Spec.RevisionHistoryLimit; limit != nil && *limit >= 0 {
 		return unused[:max(0, len(unused)-int(*limit))]
 	}
@@ -268,5 +299,5 @@ func (r *round) ready(pod *corev1.Pod) bool {
 
 // available says that a pod is ready for long enough, and stays.
 func (r *round) available(pod *corev1.Pod) bool {
-	return pod != nil && pod.DeletionTimestamp == nil && r.ready(pod)
+	return pod.DeletionTimestamp == nil && r.ready(pod)
 }

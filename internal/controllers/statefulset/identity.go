@@ -19,7 +19,7 @@ func ordinal(set *appsv1.StatefulSet, pod *corev1.Pod) (int, bool) {
 	if i < 0 || pod.Name[:i] != set.Name {
 		return 0, false
 	}
-	number, err := strconv.ParseUint(pod.Name[i+1:], 10, 31)
+	number, err := strconv.ParseUint(pod.Name[i+1:], 10, 32) // the sum of two of 31 bits: where a set begins, and how many it wants
 	if err != nil || podName(set, int(number)) != pod.Name { // such as "a-01"
 		return 0, false
 	}

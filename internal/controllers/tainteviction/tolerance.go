@@ -6,11 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/pods"
 )
-
-// longest is more than anybody waits for; a time.Duration holds no more than that much again.
-const longest = 100 * 365 * 24 * time.Hour
 
 // evicts says that a node has a taint for whose sake pods go.
 func evicts(node *corev1.Node) bool {
@@ -30,7 +28,7 @@ func tolerance(tolerations []corev1.Toleration, taints []corev1.Taint) (stays ti
 		if by.TolerationSeconds == nil {
 			continue
 		}
-		if d := time.Duration(min(max(*by.TolerationSeconds, 0), int64(longest/time.Second))) * time.Second; !bounded || d < stays {
+		if d := owned.Seconds(*by.TolerationSeconds); !bounded || d < stays {
 			stays, bounded = d, true
 		}
 	}

@@ -33,6 +33,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/job"
 	"monopod.dev/monopod/internal/controllers/namespace"
 	"monopod.dev/monopod/internal/controllers/nodelifecycle"
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/podgc"
 	"monopod.dev/monopod/internal/controllers/replicas"
 	"monopod.dev/monopod/internal/controllers/rootca"
@@ -223,26 +224,30 @@ func late() []controller {
 			Client: s.client, Deployments: apps.Deployments(), Sets: apps.ReplicaSets(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("deployment-controller"), Log: log,
 		})
 	}}, {ReplicaSet, func(s *shared, log *slog.Logger) (runner, error) {
-		config := replicas.Config{Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replicaset-controller"), Log: log}
+		config := replicas.Config{
+			Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replicaset-controller"), Pace: s.pace, Log: log,
+		}
 		return replicas.ForReplicaSets(config, s.informers.Apps().V1().ReplicaSets())
 	}}, {Replication, func(s *shared, log *slog.Logger) (runner, error) {
-		config := replicas.Config{Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replication-controller"), Log: log}
+		config := replicas.Config{
+			Client: s.client, Pods: s.informers.Core().V1().Pods(), Events: s.recorder("replication-controller"), Pace: s.pace, Log: log,
+		}
 		return replicas.ForReplicationControllers(config, s.informers.Core().V1().ReplicationControllers())
 	}}, {StatefulSet, func(s *shared, log *slog.Logger) (runner, error) {
 		apps := s.informers.Apps().V1()
 		return statefulset.New(statefulset.Config{
 			Client: s.client, Sets: apps.StatefulSets(), Pods: s.informers.Core().V1().Pods(), Revisions: apps.ControllerRevisions(),
-			Events: s.recorder("statefulset-controller"), Log: log,
+			Events: s.recorder("statefulset-controller"), Pace: s.pace, Log: log,
 		})
 	}}, {DaemonSet, func(s *shared, log *slog.Logger) (runner, error) {
 		apps := s.informers.Apps().V1()
 		return daemonset.New(daemonset.Config{
 			Client: s.client, Sets: apps.DaemonSets(), Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Revisions: apps.ControllerRevisions(),
-			Events: s.recorder("daemonset-controller"), Log: log,
+			Events: s.recorder("daemonset-controller"), Pace: s.pace, Log: log,
 		})
 	}}, {Job, func(s *shared, log *slog.Logger) (runner, error) {
 		return job.New(job.Config{
-			Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("job-controller"), Log: log,
+			Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("job-controller"), Pace: s.pace, Log: log,
 		})
 	}}, {TTLAfterFinished, func(s *shared, log *slog.Logger) (runner, error) {
 		return ttl.New(ttl.Config{Client: s.client, Jobs: s.informers.Batch().V1().Jobs(), Log: log})
@@ -285,6 +290,7 @@ type shared struct {
 	informers informers.SharedInformerFactory
 	scales    *scales.Scales
 	metrics   *autoscaler.Client
+	pace      *owned.Pace
 	authority certificates.Authority
 	events    record.EventBroadcaster
 	listens   servicelb.Listens
@@ -298,7 +304,10 @@ func (c *Controllers) share(fence *fence) (*shared, error) {
 	if fence != nil {
 		config.Wrap(fence.wrap)
 	}
-	config.QPS = -1 // what they do is bounded by how many they are: it is on the way of pods to their start, and of people who wait for a deletion
+	// What they do is on the way of pods to their start, and of people who wait for a deletion: how many requests they have at a time is bounded, and how many
+	// pods they make (s.pace), but not how many requests a second.
+	config.QPS = -1
+	config.Wrap(newGate) // before the fence, which is to be open when its turn has come
 	config = rest.AddUserAgent(config, userAgent)
 	connection, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -307,7 +316,7 @@ func (c *Controllers) share(fence *fence) (*shared, error) {
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	s := &shared{authority: c.config.Authority, listens: c.config.Listens, balancers: c.config.Balancers}
+	s := &shared{pace: owned.NewPace(), authority: c.config.Authority, listens: c.config.Listens, balancers: c.config.Balancers}
 	if s.ca, err = authorityOf(config); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (c *Controller) act(ctx context.Context, set *appsv1.DaemonSet, plan Plan) 
 }
 
 func (c *Controller) create(ctx context.Context, set *appsv1.DaemonSet, pods []*corev1.Pod) error {
-	return owned.SlowStart(len(pods), func(i int) error {
+	more, err := c.config.Pace.SlowStart(len(pods), func(i int) error {
 		if err := failpoint.Hit(failpoints + "/create"); err != nil {
 			return err
 		}
@@ -47,6 +47,10 @@ func (c *Controller) create(ctx context.Context, set *appsv1.DaemonSet, pods []*
 		}
 		return failpoint.Hit(failpoints + "/created")
 	})
+	if more > 0 {
+		c.queue.AddAfter(cache.MetaObjectToName(set), more)
+	}
+	return err
 }
 
 func (c *Controller) delete(ctx context.Context, set *appsv1.DaemonSet, all []Deletion) error {

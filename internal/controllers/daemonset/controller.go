@@ -44,7 +44,9 @@ type Config struct {
 	Nodes     coreinformers.NodeInformer
 	Revisions appsinformers.ControllerRevisionInformer
 	Events    record.EventRecorder
-	Log       *slog.Logger
+	// Pace is that of all controllers that make pods; nil: as fast as they can be made.
+	Pace *owned.Pace
+	Log  *slog.Logger
 }
 
 // Controller keeps the pods of daemon sets. See the package's documentation.

@@ -40,7 +40,9 @@ type Config struct {
 	Jobs   batchinformers.JobInformer
 	Pods   coreinformers.PodInformer
 	Events record.EventRecorder
-	Log    *slog.Logger
+	// Pace is that of all controllers that make pods; nil: as fast as they can be made.
+	Pace *owned.Pace
+	Log  *slog.Logger
 }
 
 // Controller runs the pods of jobs. See the package's documentation.

@@ -113,7 +113,7 @@ func (c *Controller) forget(name cache.ObjectName) {
 // act makes and deletes pods as planned, as far as it comes.
 func (c *Controller) act(ctx context.Context, j *batchv1.Job, plan Plan) (done Done, err error) {
 	var mu sync.Mutex
-	err = owned.SlowStart(len(plan.Create), func(i int) error {
+	more, err := c.config.Pace.SlowStart(len(plan.Create), func(i int) error {
 		if err := failpoint.Hit("controllers/job/create"); err != nil {
 			return err
 		}
@@ -127,6 +127,9 @@ func (c *Controller) act(ctx context.Context, j *batchv1.Job, plan Plan) (done D
 	})
 	if err != nil {
 		return done, err
+	}
+	if more > 0 {
+		c.queue.AddAfter(cache.MetaObjectToName(j), more)
 	}
 	err = owned.AtOnce(len(plan.Delete), func(i int) error {
 		pod := plan.Delete[i]

@@ -2,30 +2,31 @@ package owned
 
 import "sync"
 
-// SlowStart does something n times: once, then twice at a time, then four times, and so on. It ends with the batch in which something failed, so that what
-// always fails (a quota that is used up) is not tried hundreds of times.
-func SlowStart(n int, do func(i int) error) error {
-	for done, batch := 0, 1; done < n; done, batch = done+batch, 2*batch {
-		batch = min(batch, n-done)
-		if err := AtOnce(batch, func(i int) error { return do(done + i) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// atATime is how many requests of one call are under way. The API server answers 200 that write at a time, everybody's together.
+const atATime = 64
 
-// AtOnce does something n times at the same time and returns the first error, when all have ended.
+// AtOnce does something n times, up to 64 times at a time, and returns the error of the first one that failed when all have ended.
 func AtOnce(n int, do func(i int) error) error {
-	errs := make([]error, n)
 	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { errs[i] = do(i) })
+	var mu sync.Mutex
+	var first error
+	next, failed := 0, n
+	for range min(n, atATime) {
+		all.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for next < n {
+				i := next
+				next++
+				mu.Unlock()
+				err := do(i)
+				mu.Lock()
+				if err != nil && i < failed {
+					first, failed = err, i
+				}
+			}
+		})
 	}
 	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return first
 }

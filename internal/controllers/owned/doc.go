@@ -4,6 +4,7 @@
 //   - Dependents wakes an owner when one of its dependents changes.
 //   - Claim says which dependents are an owner's, which it takes over and which it lets go; Claimer does that.
 //   - Pods makes pods from a template, and deletes them, with the events that people know.
+//   - Pace says how fast they are made, all controllers together.
 //   - Unseen knows what was written and what the caches do not show yet.
 //
 // Nothing here outlives the process: whose a dependent is stands in its owner reference.

@@ -140,7 +140,7 @@ func TestSlowStart(t *testing.T) {
 	for _, c := range []struct{ n, failsAt, tried int }{{0, -1, 0}, {1, -1, 1}, {10, -1, 10}, {100, 0, 1}, {100, 2, 3}, {100, 5, 7}} {
 		var mu sync.Mutex
 		tried := 0
-		err := SlowStart(c.n, func(i int) error {
+		_, err := (*Pace)(nil).SlowStart(c.n, func(i int) error {
 			mu.Lock()
 			defer mu.Unlock()
 			tried++

@@ -39,7 +39,9 @@ type Config struct {
 	// Pods are watched by others, too; who made the Controller starts them.
 	Pods   coreinformers.PodInformer
 	Events record.EventRecorder
-	Log    *slog.Logger
+	// Pace is that of all controllers that make pods; nil: as fast as they can be made.
+	Pace *owned.Pace
+	Log  *slog.Logger
 }
 
 // Controller keeps the pods of objects of type T.
@@ -137,7 +139,11 @@ func (c *Controller[T]) sync(ctx context.Context, name cache.ObjectName) error {
 	plan := Decide(want, mine, neighbours, c.now())
 	var failed *failure
 	if object.GetDeletionTimestamp() == nil {
-		failed, err = c.act(ctx, object, want, plan)
+		var more time.Duration
+		more, failed, err = c.act(ctx, object, want, plan)
+		if more > 0 {
+			c.queue.AddAfter(name, more)
+		}
 	}
 	if told, changed := c.kind.status(object, plan.Counts, failed, c.now()); changed {
 		written, statusErr := c.kind.write(ctx, c.config.Client, told)
@@ -198,9 +204,10 @@ func (c *Controller[T]) neighbours(object T, mine []*corev1.Pod) ([]*corev1.Pod,
 	return all, nil
 }
 
-// act makes and deletes pods as planned. The failure is what the status says of the error.
-func (c *Controller[T]) act(ctx context.Context, object T, want Wanted, plan Plan) (*failure, error) {
-	err := owned.SlowStart(plan.Create, func(int) error {
+// act makes and deletes pods as planned, and says after which time there are more to be made; 0: there are none. The failure is what the status says of the
+// error.
+func (c *Controller[T]) act(ctx context.Context, object T, want Wanted, plan Plan) (time.Duration, *failure, error) {
+	more, err := c.config.Pace.SlowStart(plan.Create, func(int) error {
 		if err := failpoint.Hit("controllers/replicas/create"); err != nil {
 			return err
 		}
@@ -210,7 +217,7 @@ func (c *Controller[T]) act(ctx context.Context, object T, want Wanted, plan Pla
 		return failpoint.Hit("controllers/replicas/created")
 	})
 	if err != nil {
-		return &failure{failedCreate, err.Error()}, err
+		return 0, &failure{failedCreate, err.Error()}, err
 	}
 	err = owned.AtOnce(len(plan.Delete), func(i int) error {
 		if err := failpoint.Hit("controllers/replicas/delete"); err != nil {
@@ -219,7 +226,7 @@ func (c *Controller[T]) act(ctx context.Context, object T, want Wanted, plan Pla
 		return c.control.Delete(ctx, object, plan.Delete[i])
 	})
 	if err != nil {
-		return &failure{failedDelete, err.Error()}, err
+		return 0, &failure{failedDelete, err.Error()}, err
 	}
-	return nil, nil
+	return more, nil, nil
 }

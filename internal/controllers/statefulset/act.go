@@ -49,7 +49,7 @@ func (c *Controller) change(ctx context.Context, set *appsv1.StatefulSet, plan P
 	if err := c.delete(ctx, set, plan.Replace); err != nil {
 		return err
 	}
-	err := owned.SlowStart(len(plan.Create), func(i int) error {
+	more, err := c.config.Pace.SlowStart(len(plan.Create), func(i int) error {
 		if err := failpoint.Hit(failpoints + "/create"); err != nil {
 			return err
 		}
@@ -60,6 +60,9 @@ func (c *Controller) change(ctx context.Context, set *appsv1.StatefulSet, plan P
 	})
 	if err != nil {
 		return err
+	}
+	if more > 0 {
+		c.queue.AddAfter(cache.MetaObjectToName(set), more)
 	}
 	return c.delete(ctx, set, plan.Delete)
 }

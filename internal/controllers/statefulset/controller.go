@@ -41,7 +41,9 @@ type Config struct {
 	Pods      coreinformers.PodInformer
 	Revisions appsinformers.ControllerRevisionInformer
 	Events    record.EventRecorder
-	Log       *slog.Logger
+	// Pace is that of all controllers that make pods; nil: as fast as they can be made.
+	Pace *owned.Pace
+	Log  *slog.Logger
 }
 
 // Controller keeps the pods of stateful sets. See the package's documentation.

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -154,60 +155,120 @@ func TestCDIDeviceNodesAndGroups(t *testing.T) {
 	}
 }
 
+// bundleOf is a shell's way from a hook's state on standard input to its bundle, and to the container's root that BUNDLE/config.json tells, as the hooks
+// of vendors go it.
+const bundleOf = `state=$(cat); bundle=$(echo "$state" | sed -n 's/.*"bundle":"\([^"]*\)".*/\1/p'); root=$(sed -n 's/.*"root":{"path":"\([^"]*\)".*/\1/p' "$bundle/config.json")`
+
 // hooks of all kinds, which tell their environment, arguments and time in files; %DIR%/told is where.
 func (n *node) hookSpec(file string, env string) {
 	n.Helper()
 	n.check(os.MkdirAll(filepath.Join(n.dir, "told"), 0o777))
 	var hooks []string
-	for _, kind := range []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"} {
-		hooks = append(hooks, fmt.Sprintf(`{"hookName": %q, "path": "/bin/sh", "args": ["sh", "-c", "{ echo $0 $1; cat; echo; env; } > %%DIR%%/told/%s", "name of %s", "first"]%s, "timeout": 60}`, kind, kind, kind, env))
+	for _, kind := range hookKinds {
+		script := fmt.Sprintf("%s; { echo $0 $1; echo \"$state\"; echo \"$root\"; ls -d \"$root/bin/sh\" || echo none; env; } > %%DIR%%/told/%s 2>&1", bundleOf, kind)
+		hooks = append(hooks, fmt.Sprintf(`{"hookName": %q, "path": "/bin/sh", "args": ["sh", "-c", %q, "name of %s", "first"]%s, "timeout": 60}`, kind, script, kind, env))
 	}
 	n.cdiSpec(file, cdiDevices("0.4.0", `"mounts": [{"hostPath": "%DIR%/told", "containerPath": "%DIR%/told", "options": ["bind"]}]`, cdiDevice("w", `"hooks": [`+strings.Join(hooks, ", ")+`]`)))
 }
 
+var hookKinds = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
+
+// On each engine a hook of any kind is told the container, and its bundle: a directory with the container's config.json, which leads to its root.
+// Only the startContainer hook, which runs inside of the container, cannot open what lies outside.
 func TestCDIHooksOfAllKinds(t *testing.T) {
-	n := newNode(t)
-	sb := n.run("cdi")
-	told := func(kind string) (words, state string, env []string) {
+	n := withRunc(t)
+	told := func(kind string) (lines, env []string) {
 		raw, err := os.ReadFile(filepath.Join(n.dir, "told", kind))
 		if err != nil {
 			t.Error(err)
-			return "", "", nil
+			return make([]string, 4), nil
 		}
-		lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
-		for _, l := range lines[2:] {
+		lines = strings.Split(strings.TrimSpace(string(raw)), "\n")
+		for _, l := range lines[min(4, len(lines)):] {
 			// What a shell sets by itself, busybox's PATH included.
 			if name, _, _ := strings.Cut(l, "="); !slices.Contains([]string{"PWD", "SHLVL", "_", "OLDPWD"}, name) && l != "PATH=/sbin:/usr/sbin:/bin:/usr/bin" {
 				env = append(env, l)
 			}
 		}
 		slices.Sort(env)
-		return lines[0], lines[1], env
+		return append(lines, make([]string, 4)...)[:4], env
 	}
 	for _, tc := range []struct {
-		name, env string
-		want      []string
+		name, handler, env string
+		want               []string
 	}{
-		{"own", `, "env": ["HOOK=own", "B=c"]`, []string{"B=c", "HOOK=own"}},
-		{"none", "", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
+		{"own", "", `, "env": ["HOOK=own", "B=c"]`, []string{"B=c", "HOOK=own"}},
+		{"none", "", "", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
+		{"runc", "runc", "", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			sb, err := n.runWith(tc.name, tc.handler)
+			n.check(err)
 			n.hookSpec("x.json", tc.env)
 			cfg := withCDI(shell(tc.name, sleeper), "w")
 			// An image's author, or a pod's, would take over the host's hooks by these.
 			cfg.Envs = []*cri.KeyValue{{Key: "LD_PRELOAD", Value: []byte("/evil.so")}, {Key: "HOOK", Value: []byte("container")}, {Key: "PATH", Value: []byte("/bin:/evil")}}
 			id := n.launch(sb, cfg)
+			root := n.rootOf(id)
 			n.remove(id)
-			for _, kind := range []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"} {
-				words, state, env := told(kind)
-				if words != "name of "+kind+" first" || !strings.Contains(state, id) {
-					t.Errorf("%s: arguments %q, state %s", kind, words, state)
+			for _, kind := range hookKinds {
+				lines, env := told(kind)
+				if lines[0] != "name of "+kind+" first" {
+					t.Errorf("%s: arguments %q", kind, lines[0])
+				}
+				var state struct{ ID, Bundle string }
+				if err := json.Unmarshal([]byte(lines[1]), &state); err != nil || state.ID != id || !filepath.IsAbs(state.Bundle) || state.Bundle == "/" {
+					t.Errorf("%s: state %s: %v", kind, lines[1], err)
+				}
+				if kind != "startContainer" && (lines[2] != root || lines[3] != root+"/bin/sh") {
+					t.Errorf("%s: the bundle %s leads to %q, and to the program %q; the root is %s", kind, state.Bundle, lines[2], lines[3], root)
 				}
 				if !slices.Equal(env, tc.want) {
 					t.Errorf("%s: environment %q, want %q", kind, env, tc.want)
 				}
 			}
 			n.check(os.RemoveAll(filepath.Join(n.dir, "told")))
+		})
+	}
+}
+
+// rootOf is where a container's root file system is on the host.
+func (n *node) rootOf(id string) string {
+	n.Helper()
+	resp, err := n.rt.ContainerStatus(n.ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	n.check(err)
+	var info struct{ RootFS string }
+	n.check(json.Unmarshal([]byte(resp.GetInfo()["info"]), &info))
+	return info.RootFS
+}
+
+// A hook as those of NVIDIA's toolkit: it changes the root that the bundle tells before the container's program is there, also in a pod with a user
+// namespace, where it is an ordinary user of the host.
+func TestCDIHookThatChangesTheRoot(t *testing.T) {
+	n := withRunc(t)
+	n.check(os.Chmod(n.dir, 0o711))
+	script := bundleOf + `; case "$root" in "%DIR%"/*/rootfs) ;; *) echo "$state leads to the root $root" >&2; exit 9;; esac; set -e; mkdir -p "$root/etc/ld.so.conf.d" "$root/usr/lib/w"; ln -s libw.so.1 "$root/usr/lib/w/libw.so"; echo /usr/lib/w > "$root/etc/ld.so.conf.d/w.conf"
+		ls "$root/usr/lib/w" > "$root/etc/ld.so.cache"`
+	n.cdiSpec("x.json", cdiDevices("0.4.0", "", cdiDevice("w", fmt.Sprintf(`"hooks": [{"hookName": "createContainer", "path": "/bin/sh", "args": ["sh", "-c", %q]}]`, script))))
+	pods := map[string]*cri.RunPodSandboxRequest{
+		"native": {Config: n.sandboxConfig("native")},
+		"runc":   {Config: n.sandboxConfig("runc"), RuntimeHandler: "runc"},
+	}
+	if n.features().GetUserNamespaces() {
+		pods["user"] = &cri.RunPodSandboxRequest{Config: n.userPod("user")}
+		pods["runc-user"] = &cri.RunPodSandboxRequest{Config: n.userPod("runc-user"), RuntimeHandler: "runc"}
+	}
+	for name, pod := range pods {
+		t.Run(name, func(t *testing.T) {
+			sb, err := n.rt.RunPodSandbox(n.ctx, pod)
+			n.check(err)
+			cfg := withCDI(shell("c", "readlink /usr/lib/w/libw.so; cat /etc/ld.so.conf.d/w.conf /etc/ld.so.cache; stat -c %u /etc/ld.so.cache"), "w")
+			if strings.HasSuffix(name, "user") {
+				cfg.Linux = userShell("c", "").Linux
+			}
+			if out := n.output(sb.GetPodSandboxId(), cfg); out != "libw.so.1\n/usr/lib/w\nlibw.so\n0" {
+				t.Errorf("%q", out)
+			}
 		})
 	}
 }

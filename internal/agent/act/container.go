@@ -80,7 +80,7 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 		return err
 	})
 	if err != nil {
-		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, errors.New(text(err))))
+		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, errors.New(lasting(text(err)))))
 	}
 	p.Event(pod, c.Name, v1.EventTypeNormal, "Started", "Container started")
 	link := loglinks.Container{Pod: pod.Name, Namespace: pod.Namespace, Name: c.Name, ID: id}

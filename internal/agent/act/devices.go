@@ -58,7 +58,7 @@ func (p *Pod) createContainer(ctx context.Context, c *v1.Container, req *criv1.C
 	}
 	created, err := p.cfg.Runtime.CreateContainer(ctx, req)
 	if err != nil {
-		return "", because(plan.ReasonCreateError, errors.New(text(err)))
+		return "", because(plan.ReasonCreateError, errors.New(lasting(text(err))))
 	}
 	if asks && p.cfg.Runtime.Generation() != verdict.Generation {
 		// Another one may have created it than the one that was asked. It is made anew: one that was not started is removed before.

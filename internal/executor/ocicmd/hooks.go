@@ -4,6 +4,8 @@ package ocicmd
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
@@ -24,6 +26,14 @@ func (e *hookError) Error() string {
 
 // Unwrap returns how the hook has failed.
 func (e *hookError) Unwrap() error { return e.err }
+
+// TellBundle makes a directory the bundle that a container's hooks are told; libcontainer takes the working directory for it.
+func TellBundle(config *configs.Config, dir string) {
+	config.Labels = slices.DeleteFunc(config.Labels, func(l string) bool { return strings.HasPrefix(l, bundleLabel) })
+	config.Labels = append(config.Labels, bundleLabel+dir)
+}
+
+const bundleLabel = "bundle="
 
 // takePoststart takes the poststart hooks out of a configuration. libcontainer would run them at the same moment, when the first process is ready to
 // execute the program, and one that fails could not be told from a program that cannot be executed.

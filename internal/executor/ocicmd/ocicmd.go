@@ -6,14 +6,15 @@
 //
 //	monopod-executor oci --root DIR --log FILE COMMAND
 //
-//	create --bundle DIR --pid-file FILE [--console-socket PATH] ID
+//	create --bundle DIR --hooks-bundle DIR --pid-file FILE [--console-socket PATH] ID
 //	start ID
 //	exec --process FILE --detach --pid-file FILE [--console-socket PATH] ID
 //	delete --force ID
 //	state ID
 //	executable --bundle DIR | --process FILE --pid PID
 //
-// The last is of our own: it tells whether a process's program may be there to be executed. Exit codes are 0; CodeProgram, when the container
+// The last is of our own: it tells whether a process's program may be there to be executed. So is --hooks-bundle: the bundle that hooks are told, and in which
+// those outside of the container run, when it is another one than the bundle that is read. Exit codes are 0; CodeProgram, when the container
 // was complete and nothing but the program, or a poststart hook, was at fault; and 1 for all else, with the reason in the log, as runc writes it.
 package ocicmd
 
@@ -48,7 +49,8 @@ var errProgram = errors.New("the program cannot be executed")
 type command struct {
 	root, log              string
 	name, id               string
-	bundle, process        string
+	bundle, hooksBundle    string
+	process                string
 	pidFile, consoleSocket string
 	pid                    int
 	logFormat              string
@@ -104,6 +106,7 @@ func parse(args []string) (*command, error) {
 	own := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	own.SetOutput(io.Discard)
 	own.StringVar(&c.bundle, "bundle", "", "directory with config.json")
+	own.StringVar(&c.hooksBundle, "hooks-bundle", "", "directory with config.json that hooks are told")
 	own.StringVar(&c.process, "process", "", "file with a process's specification")
 	own.StringVar(&c.pidFile, "pid-file", "", "file for the pid")
 	own.StringVar(&c.consoleSocket, "console-socket", "", "socket for the terminal's master")
@@ -191,6 +194,13 @@ func (c *command) create() error {
 	if err != nil {
 		return err
 	}
+	if c.hooksBundle == "" {
+		c.hooksBundle = c.bundle
+	}
+	if err := os.Chdir(c.hooksBundle); err != nil {
+		return err
+	}
+	TellBundle(config, c.hooksBundle)
 	if config.Seccomp, err = specconv.SetupSeccomp(spec.Linux.Seccomp); err != nil {
 		return err
 	}

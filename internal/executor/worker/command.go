@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -26,6 +27,7 @@ import (
 	"monopod.dev/monopod/internal/executor/sitter"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -237,7 +239,10 @@ func ociMessage(path string) string {
 }
 
 func (c *commands) create(ctx context.Context, s initStart) (*ends, error) {
-	bundle := c.file(s.rec.ID, "bundle")
+	bundle, err := c.bundle(*s.rec)
+	if err != nil {
+		return nil, err
+	}
 	spec := *s.spec
 	spec.Process = withOwnLimits(spec.Process)
 	if err := writeBundle(bundle, whole(&spec, s.seccomp)); err != nil {
@@ -252,6 +257,9 @@ func (c *commands) create(ctx context.Context, s initStart) (*ends, error) {
 	}
 	pidFile := c.file(s.rec.ID, "init.pid")
 	args := []string{"create", "--bundle", bundle, "--pid-file", pidFile}
+	if c.own != nil {
+		args = append(args, "--hooks-bundle", s.rec.Bundle)
+	}
 	var stdio [3]*os.File
 	var console *ociConsole
 	if s.rec.Terminal {
@@ -296,7 +304,28 @@ func withOwnLimits(p *specs.Process) *specs.Process {
 	return &out
 }
 
-// writeBundle writes a bundle of our own, with what this host clamps, and with absolute paths.
+// bundle is where the bundle of our own is written. Hooks read it too, unless the runtime is our own and tells them the container's: those of a container with a
+// user namespace as an ordinary user of the host, who passes the container's directory by its group, and comes to no record.
+func (c *commands) bundle(rec record) (string, error) {
+	if c.own == nil {
+		st, err := os.Stat(rec.Bundle)
+		if err != nil {
+			return "", err
+		}
+		if gid := st.Sys().(*syscall.Stat_t).Gid; gid != 0 {
+			dir := bundleInside(rec)
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return "", err
+			}
+			return dir, private.Group(dir, gid)
+		}
+	}
+	return c.file(rec.ID, "bundle"), nil
+}
+
+func bundleInside(rec record) string { return filepath.Join(rec.Bundle, "oci-"+rec.ID) }
+
+// writeBundle writes a bundle of our own, with what this host clamps, and with absolute paths. Who may pass its directory may read it.
 func writeBundle(dir string, spec bundleSpec) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -305,7 +334,18 @@ func writeBundle(dir string, spec bundleSpec) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), raw, 0o600)
+	config := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(config, raw, 0o600); err != nil {
+		return err
+	}
+	st, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if gid := st.Sys().(*syscall.Stat_t).Gid; gid != 0 {
+		return private.GroupReads(config, gid)
+	}
+	return nil
 }
 
 func readPID(path string) (int, error) {
@@ -347,6 +387,14 @@ func (c *commands) remove(ctx context.Context, rec record) error {
 		}
 		return c.run(ctx, rec, [3]*os.File{}, "delete", "--force", rec.ID)
 	}
+	if err := c.removeTheirs(ctx, rec); err != nil {
+		return err
+	}
+	return os.RemoveAll(bundleInside(rec))
+}
+
+// removeTheirs has the container's runtime remove it.
+func (c *commands) removeTheirs(ctx context.Context, rec record) error {
 	err := c.run(ctx, rec, [3]*os.File{}, "delete", "--force", rec.ID)
 	if err == nil {
 		return nil

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/containerd/errdefs"
@@ -16,6 +15,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"monopod.dev/monopod/internal/executor/ocicmd"
 	"monopod.dev/monopod/internal/host/systemd"
 )
 
@@ -111,10 +111,6 @@ func (r *specReader) config(id, bundle string, spec *specs.Spec, seccomp json.Ra
 	if config.Seccomp, err = r.profiles.get(seccomp); err != nil {
 		return nil, err
 	}
-	for i, l := range config.Labels {
-		if strings.HasPrefix(l, "bundle=") {
-			config.Labels[i] = "bundle=" + bundle // what hooks are told; it was our working directory
-		}
-	}
+	ocicmd.TellBundle(config, bundle)
 	return config, nil
 }

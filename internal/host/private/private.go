@@ -44,6 +44,15 @@ func Group(path string, gid uint32) error {
 	return os.Chmod(path, group)
 }
 
+// GroupReads lets one group, which is no other's, read a file that is there.
+func GroupReads(path string, gid uint32) error {
+	// The owner first, as of a directory.
+	if err := os.Chown(path, 0, int(gid)); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o640)
+}
+
 // Close narrows the directories in a directory, which an earlier version may have left open. What has a group of its own keeps that.
 func Close(path string) error {
 	entries, err := os.ReadDir(path)

@@ -45,7 +45,15 @@ func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, im
 		return err
 	}
 	// The bundle belongs to this boot, and a crash before the record says "created" undoes it: no sync is needed.
-	return os.WriteFile(filepath.Join(m.Bundle(rec.ID), "config.json"), raw, 0o600)
+	config := filepath.Join(m.Bundle(rec.ID), "config.json")
+	if err := os.WriteFile(config, raw, 0o600); err != nil {
+		return err
+	}
+	// Hooks look there for the container's root; createContainer's run as the pod's root, who is an ordinary user here, and passes the bundle by its group.
+	if uid, gid := sb.HostRoot(); uid != 0 || gid != 0 {
+		return private.GroupReads(config, gid)
+	}
+	return nil
 }
 
 // mountRootFS mounts the image's layers with a writable layer of the container's own on top. label is that of all its files.

@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/worker"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 // lookInterval is the least time between two looks at all that the runtime holds.
@@ -61,6 +62,7 @@ func (p *roster) run(ctx context.Context) {
 	p.ctx = ctx
 	p.mu.Unlock()
 	p.wg.Go(func() { p.source.Run(ctx, p) })
+	p.wg.Go(func() { _ = p.cfg.Volumes.Run(ctx) }) // it ends with its context
 	if cache.WaitForCacheSync(ctx.Done(), p.source.Synced) {
 		if p.adopt(ctx) {
 			close(p.known)
@@ -124,9 +126,9 @@ func (p *roster) tryAdopt(ctx context.Context) error {
 		if live[uid] {
 			continue
 		}
-		err := p.removeLogs(uid)
+		err := p.removeLogs(ctx, uid)
 		if err == nil {
-			err = p.cfg.Volumes.Remove(uid)
+			err = p.cfg.Volumes.Remove(ctx, uid)
 		}
 		if err != nil {
 			p.cfg.Log.Error("the directories of a pod that is gone were not removed", "podUID", uid, "error", err)
@@ -160,7 +162,7 @@ func (p *roster) removeCgroups(live map[string]bool) {
 }
 
 // removeLogs removes the logs of a pod whose name is not known any more.
-func (p *roster) removeLogs(uid string) error {
+func (p *roster) removeLogs(ctx context.Context, uid string) error {
 	entries, err := os.ReadDir(p.cfg.LogsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -168,7 +170,7 @@ func (p *roster) removeLogs(uid string) error {
 	var errs []error
 	for _, e := range entries {
 		if podspec.IsLogDir(e.Name(), uid) {
-			errs = append(errs, os.RemoveAll(filepath.Join(p.cfg.LogsDir, e.Name())))
+			errs = append(errs, tree.Remove(ctx, filepath.Join(p.cfg.LogsDir, e.Name())))
 		}
 	}
 	return errors.Join(errs...)

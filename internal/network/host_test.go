@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -38,7 +39,7 @@ func newHost(t testing.TB) *testHost {
 		t.Fatal(err)
 	}
 	h := &testHost{t: t, dir: dir, running: map[*state.DB]*Bridge{}}
-	t.Cleanup(func() { h.must(mount.RemoveAll(dir)) }) // somebody beside this test may have a copy of the host's mounts for a moment
+	t.Cleanup(func() { h.must(tree.Remove(context.Background(), dir)) }) // somebody beside this test may have a copy of the host's mounts for a moment
 	h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0))
 	h.must(os.WriteFile(ip6ForwardFile, []byte("0\n"), 0))
 	harness.CheckHost(t, harness.Place{Dirs: []string{h.dir}})

@@ -54,7 +54,7 @@ func Fsck(ctx context.Context, o Options, how FsckOptions) (FsckReport, error) {
 		return report, err
 	}
 	images, runtime := o.fsckOptions(false)
-	err = errors.Join(imagefsck.Repair(ctx, images, report.Findings), runtimefsck.Repair(runtime, report.Findings))
+	err = errors.Join(imagefsck.Repair(ctx, images, report.Findings), runtimefsck.Repair(ctx, runtime, report.Findings))
 	report.Repaired = true
 	after := FsckReport{Findings: []Finding{}}
 	err = errors.Join(err, o.inspect(ctx, how, &after))

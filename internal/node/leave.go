@@ -1,13 +1,19 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 )
+
+// leaveTime bounds how long the directories of a node take to be removed, with all files that containers have made in them.
+const leaveTime = time.Hour
 
 // leave ends what enter began. An ephemeral node's directories go with it.
 func (o *Options) leave(unlock func()) error {
@@ -15,6 +21,8 @@ func (o *Options) leave(unlock func()) error {
 	if !o.Ephemeral {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
 	c := o.Config
 	var errs []error
 	for _, dir := range []string{c.DataDir, c.RunDir} {
@@ -23,7 +31,7 @@ func (o *Options) leave(unlock func()) error {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, mount.RemoveAll(dir))
+		errs = append(errs, tree.Remove(ctx, dir))
 	}
 	if c.APIServer.Kubeconfig != "" {
 		if err := os.Remove(c.APIServer.Kubeconfig); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/netpolicy"
 	"monopod.dev/monopod/internal/network"
@@ -215,7 +216,7 @@ func (o *Options) removeAll(r *runtimeRole) error {
 		errs = append(errs, r.server.RemoveAll(ctx))
 		for _, dir := range logs {
 			if filepath.Dir(dir) == filepath.Clean(o.Config.Agent.PodLogsDir) {
-				errs = append(errs, os.RemoveAll(dir))
+				errs = append(errs, tree.Remove(ctx, dir))
 			}
 		}
 		links := loglinks.New(loglinks.Config{Dir: o.Config.Agent.ContainerLogsDir, LogsDir: o.Config.Agent.PodLogsDir})

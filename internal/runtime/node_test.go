@@ -27,7 +27,7 @@ import (
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
-	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/runtime"
@@ -169,7 +169,7 @@ func prepareNode(t testing.TB) *node {
 			}
 			t.Logf("log of the executor:\n%s\nlog of the last server:\n%s", ofExecutor, n.log)
 		}
-		if err := mount.RemoveAll(dir); err != nil { // never what a failed test has left mounted
+		if err := tree.Remove(context.Background(), dir); err != nil { // never what a failed test has left mounted
 			t.Error(err)
 		}
 	})

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -20,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -281,7 +284,7 @@ func TestReboot(t *testing.T) {
 	// What a reboot takes: the executor with its containers, mounts, namespaces, links, cgroups, and the run directory.
 	n.check(n.executor.Shutdown(n.ctx, protocol.ShutdownRequest{Kill: true}))
 	n.check(mount.UnmountBelow(filepath.Join(n.dir, "run")))
-	n.check(mount.RemoveAll(filepath.Join(n.dir, "run")))
+	n.check(tree.Remove(context.Background(), filepath.Join(n.dir, "run")))
 	link, err := netlink.LinkByName(n.bridgeName)
 	n.check(err)
 	n.check(netlink.LinkDel(link))
@@ -312,9 +315,54 @@ func TestReboot(t *testing.T) {
 	wantCode(t, err, codes.FailedPrecondition, sb)
 	n.remove(created)
 	n.removeSandbox(sb)
-	if left, err := filepath.Glob(filepath.Join(n.dir, "data/containers/*")); err != nil || len(left) != 1 {
+	if left, err := filepath.Glob(filepath.Join(n.dir, "data/containers/[^.]*")); err != nil || len(left) != 1 {
 		t.Errorf("writable layers: %v, %v; want that of the new container", left, err)
 	}
+}
+
+// TestDeepLayer: what a container has made in its layer, at whatever depth, is removed when nobody waits for it any more, and after a kill in between by the next
+// process; with few descriptors.
+func TestDeepLayer(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("deep")
+	first, second := n.launch(sb, shell("first", "exit 0")), n.launch(sb, shell("second", "exit 0"))
+	n.wait(first)
+	n.wait(second)
+	layers := filepath.Join(n.dir, "data/containers")
+	deepen := func(dir string) {
+		t.Helper()
+		at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		n.check(err)
+		for range 1000 {
+			n.check(unix.Mkdirat(at, "d", 0o700))
+			next, err := unix.Openat(at, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			n.check(err)
+			unix.Close(at)
+			at = next
+		}
+		unix.Close(at)
+	}
+	deepen(filepath.Join(layers, first, "upper"))
+	deepen(filepath.Join(layers, second, "upper"))
+	n.remove(first)
+	if _, err := os.Lstat(filepath.Join(layers, first)); !os.IsNotExist(err) {
+		t.Errorf("a layer of a container that was removed: %v", err)
+	}
+	// One that was thrown away when the process ended, and one that has not come that far.
+	n.stop()
+	n.check(os.MkdirAll(filepath.Join(layers, tree.BinName), 0o700))
+	n.check(os.Rename(filepath.Join(layers, second, "upper"), filepath.Join(layers, tree.BinName, "thrown")))
+	stray := filepath.Join(layers, "stray")
+	n.check(os.Mkdir(stray, 0o700))
+	deepen(stray)
+	n.start()
+	if _, err := os.Lstat(stray); !os.IsNotExist(err) {
+		t.Errorf("the layer of no container: %v", err)
+	}
+	n.eventually("the layers are gone", func() bool {
+		left, err := os.ReadDir(filepath.Join(layers, tree.BinName))
+		return err == nil && len(left) == 0
+	})
 }
 
 // TestExecutorLost: a container that the executor has lost, with its directory, has ended unseen. Processes that it has left

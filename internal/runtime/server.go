@@ -221,10 +221,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	for _, rec := range s.containers.List() {
 		s.stats.Measure(rec.ID, s.containers.Layer(rec.ID))
 	}
-	ended := make(chan error, 6)
+	ended := make(chan error, 7)
 	go func() { ended <- s.stats.Run(ctx) }()
 	go func() { ended <- s.containers.Watch(ctx) }()
 	go func() { ended <- s.containers.UndoAbandoned(ctx) }()
+	go func() { ended <- s.containers.RemoveLayers(ctx) }()
 	go func() { ended <- s.sandboxes.UndoAbandoned(ctx) }()
 	go func() { ended <- s.streaming.Serve(ctx) }()
 	go func() { ended <- server.Serve(listener) }()

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
@@ -84,7 +84,7 @@ func start(t *testing.T) *daemon {
 	bridge := fmt.Sprintf("mpc%d", os.Getpid())
 	harness.CheckHost(t, harness.Place{Dirs: []string{dir}, CgroupRoot: d.cgroup, Bridge: bridge})
 	t.Cleanup(func() {
-		if err := mount.RemoveAll(dir); err != nil {
+		if err := tree.Remove(context.Background(), dir); err != nil {
 			t.Error(err)
 		}
 	})

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 // Bin returns the path of a built binary: in $MONOPOD_BIN, or in the repository's bin folder. It fails the test when
@@ -338,7 +338,7 @@ func (n *Node) end() {
 	} else if n.current() != nil {
 		n.stopped()
 	}
-	if err := mount.RemoveAll(n.Dir); err != nil {
+	if err := tree.Remove(context.Background(), n.Dir); err != nil {
 		n.t.Errorf("remove the node's directory: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package act
 import (
 	"context"
 	"errors"
-	"os"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 // release gives back what the pod holds; a final one also what was kept for its logs.
@@ -25,12 +25,12 @@ func (p *Pod) release(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 		errs = append(errs, p.cfg.Cgroups.Remove(p.uid))
 		errs = append(errs, p.cfg.LogLinks.RemovePod(pod.Namespace, pod.Name, p.logDir(pod)))
 		// The logs go first: by the pod's directory the next start knows of a pod that is gone, if we end in between.
-		if err := os.RemoveAll(p.logDir(pod)); err != nil {
+		if err := tree.Remove(ctx, p.logDir(pod)); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		errs = append(errs, p.cfg.Volumes.Remove(p.uid))
+		errs = append(errs, p.cfg.Volumes.Remove(ctx, p.uid))
 	} else {
-		errs = append(errs, p.cfg.Volumes.Release(p.uid))
+		errs = append(errs, p.cfg.Volumes.Release(ctx, p.uid))
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,10 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 // How often files are walked over at most, and how long all of it, or one pod's, may take. A pod that was not reached keeps what was measured last.
@@ -123,6 +127,9 @@ func (s *storage) measure(ctx context.Context) {
 	live := map[string]bool{}
 	for _, e := range pods {
 		uid := e.Name()
+		if uid == tree.BinName { // it is no pod's any more
+			continue
+		}
 		live[uid] = true
 		within, cancel := context.WithTimeout(ctx, podPatience)
 		one, err := measurePod(within, filepath.Join(s.podsDir, uid), logs[uid])
@@ -156,7 +163,7 @@ func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.Other, err = measure(ctx, dir, volumes); err != nil {
+	if out.Other, err = measure(ctx, dir, filepath.Base(volumes)); err != nil {
 		return nil, err
 	}
 	names, err := os.ReadDir(volumes)
@@ -201,54 +208,53 @@ func deviceOf(path string) (uint64, error) {
 	return st.Sys().(*syscall.Stat_t).Dev, nil
 }
 
-// measure walks over a directory, but for what is below except. A container may change it meanwhile, and may make links: the walk never leaves the directory
-// (os.Root), nor its file system. A file with several names counts once.
+// maxLinked bounds how many files with several names are remembered to be counted once; more are counted by name.
+const maxLinked = 1 << 16
+
+// measure walks over a directory, at any depth, but for what is below the directory except of it. A container may change it meanwhile, and may make links: the walk never leaves
+// the directory, nor its file system. A file with several names counts once.
 func measure(ctx context.Context, dir, except string) (Usage, error) {
-	u := Usage{At: time.Now()}
-	root, err := os.OpenRoot(dir)
+	m := measured{ctx: ctx, except: except, Usage: Usage{At: time.Now()}, seen: map[uint64]bool{}}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return u, err
+		return m.Usage, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	defer root.Close()
-	device, err := deviceOf(dir)
-	if err != nil {
-		return u, err
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return m.Usage, &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	seen := map[uint64]bool{}
-	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return ignoreGone(err, path)
-		}
-		if except != "" && path != "." && filepath.Join(dir, path) == except {
-			return fs.SkipDir
-		}
-		info, err := d.Info()
-		if err != nil {
-			return ignoreGone(err, path)
-		}
-		st := info.Sys().(*syscall.Stat_t)
-		switch {
-		case st.Dev != device && d.IsDir():
-			return fs.SkipDir
-		case st.Dev != device, st.Nlink > 1 && !d.IsDir() && seen[st.Ino]:
-			return nil
-		case st.Nlink > 1 && !d.IsDir():
-			seen[st.Ino] = true
-		}
-		u.Bytes += uint64(st.Blocks) * 512
-		u.Inodes++
-		return nil
-	})
-	return u, err
+	m.Visit("", 0, &st)
+	err = tree.Walk(fd, &m)
+	if errors.Is(err, tree.ErrUnfinished) { // what was counted is the least that there is
+		err = nil
+	}
+	return m.Usage, err
 }
 
-// ignoreGone is for what was removed since its directory was read, and for what became a link out of it.
-func ignoreGone(err error, path string) error {
-	if path != "." {
-		return nil
+type measured struct {
+	Usage
+	ctx    context.Context
+	except string // a name in the directory
+	seen   map[uint64]bool
+}
+
+func (m *measured) Pause() error { return m.ctx.Err() }
+
+func (m *measured) Visit(name string, depth int, st *unix.Stat_t) bool {
+	dir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	switch {
+	case depth == 1 && m.except != "" && name == m.except:
+		return false
+	case st.Nlink > 1 && !dir:
+		if m.seen[st.Ino] {
+			return false
+		}
+		if len(m.seen) < maxLinked {
+			m.seen[st.Ino] = true
+		}
 	}
-	return err
+	m.Bytes += uint64(st.Blocks) * 512
+	m.Inodes++
+	return dir
 }

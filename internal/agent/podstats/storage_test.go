@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 func TestStorage(t *testing.T) {
@@ -55,6 +57,21 @@ func TestStorage(t *testing.T) {
 	}
 	if s.of("u2") == nil || s.of("u2").Logs["a"].Inodes != 0 {
 		t.Errorf("a pod without logs: %+v", s.of("u2"))
+	}
+
+	// What lies deep is counted as well, and what is being removed is no pod's.
+	deep := filepath.Join(pods, "u2", "volumes", "v")
+	for range 300 {
+		deep = filepath.Join(deep, "d")
+	}
+	write(1<<20, deep, "file")
+	write(1, pods, tree.BinName, "volumes-1", "x")
+	s.measure(t.Context())
+	if v := s.of("u2").Volumes[0]; v.Bytes < 1<<20 || v.Inodes != 303 {
+		t.Errorf("a deep volume: %+v", v)
+	}
+	if s.of(tree.BinName) != nil {
+		t.Error("what is being removed is measured")
 	}
 
 	// One that is not reached in time keeps what was measured; one that is gone is forgotten.

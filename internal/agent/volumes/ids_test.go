@@ -42,13 +42,13 @@ func TestIDs(t *testing.T) {
 		t.Errorf("c has %+v as well", c)
 	}
 	// A pod that has finished keeps its own: its containers' files are still there. One that is gone does not.
-	if err := m.Release("a"); err != nil {
+	if err := m.Release(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	if d := ids("d"); d == a {
 		t.Errorf("d has what is still the finished pod's: %+v", d)
 	}
-	if err := m.Remove("a"); err != nil {
+	if err := m.Remove(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	if e := ids("e"); e != a {
@@ -98,7 +98,7 @@ func TestIDsThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: %v", uid, err)
 		}
 	}
-	if err := m.Remove("a"); err != nil {
+	if err := m.Remove(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := m.IDs(t.Context(), "b"); err != nil || b != a {

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 // What is below a volume's root belongs to the pod, and others may exchange it while it is looked at: a directory may become a link to anywhere on the
@@ -244,6 +247,9 @@ func (m *Manager) ReleaseMounts(uid, container string) error {
 	return clearMounts(m.subPathsDir(uid, container))
 }
 
+// clearTime bounds how long places of mounts, which hold nothing, take to be removed.
+const clearTime = time.Minute
+
 // clearMounts unmounts all below a directory and removes it.
 func clearMounts(dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
@@ -252,5 +258,7 @@ func clearMounts(dir string) error {
 	if err := mount.UnmountBelow(dir); err != nil {
 		return err
 	}
-	return mount.RemoveAll(dir)
+	ctx, cancel := context.WithTimeout(context.Background(), clearTime)
+	defer cancel()
+	return tree.Remove(ctx, dir)
 }

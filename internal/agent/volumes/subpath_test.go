@@ -104,7 +104,7 @@ func TestSubPath(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() {
-				if err := m.Release("u"); err != nil {
+				if err := m.Release(t.Context(), "u"); err != nil {
 					t.Error(err)
 				}
 			}()

@@ -3,9 +3,7 @@ package volumes
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,26 +54,4 @@ func unmount(dir string) error {
 			return fmt.Errorf("unmount %s: %w", dir, err)
 		}
 	}
-}
-
-// removeTree removes dir with all below it. It refuses where something is mounted below: a forgotten mount must not have
-// its content deleted.
-func removeTree(dir string) error {
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		mounted, err := isMountPoint(path)
-		if err == nil && mounted {
-			err = fmt.Errorf("%s is still mounted: unmount it, then %s can be removed", path, dir)
-		}
-		return err
-	})
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return os.RemoveAll(dir)
 }

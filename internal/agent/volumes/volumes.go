@@ -9,6 +9,7 @@
 //	UID/containers/NAME/ATTEMPT    the termination message of one container
 //	UID/subpaths/NAME/INDEX        a part of a volume, mounted there for a container that is being started
 //	UID/etc-hosts                  the pod's /etc/hosts
+//	.removing                      what was in volumes that are released, until it is removed (package tree)
 //	UID/userns                     which IDs of the host the pod's user namespace has (package userns), if it has one
 //
 // Set-up, update and removal are idempotent.
@@ -18,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,6 +32,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod.dev/monopod/internal/agent/userns"
+	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -50,6 +54,8 @@ type Config struct {
 	Allocatable func() v1.ResourceList
 	// HeldIDs are the IDs of the host that pods have by the runtime, by their UIDs; nil: nobody knows. It is asked once, before IDs are chosen for the first time.
 	HeldIDs func(ctx context.Context) (map[string]userns.Range, error)
+	// Log is told of what cannot be removed.
+	Log *slog.Logger
 	// HostsFile is the node's own hosts file, which pods on its network get. Empty: /etc/hosts.
 	HostsFile string
 }
@@ -60,10 +66,13 @@ type Manager struct {
 	ids sync.Mutex // held while IDs of the host are chosen, so that no two pods get the same
 	// compared: what the runtime holds of IDs is on record.
 	compared atomic.Bool
+	bin      *tree.Bin // volumes that were released
 }
 
 // New makes a manager; it changes nothing on the host.
-func New(cfg Config) *Manager { return &Manager{cfg: cfg} }
+func New(cfg Config) *Manager {
+	return &Manager{cfg: cfg, bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log)}
+}
 
 func (m *Manager) podDir(uid string) string { return filepath.Join(m.cfg.Dir, uid) }
 
@@ -218,7 +227,7 @@ func (m *Manager) MessagePath(uid, container string, attempt uint32) string {
 }
 
 // Release unmounts and removes the pod's volumes and keeps the termination messages.
-func (m *Manager) Release(uid string) error {
+func (m *Manager) Release(ctx context.Context, uid string) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
@@ -238,16 +247,27 @@ func (m *Manager) Release(uid string) error {
 			return err
 		}
 	}
-	return removeTree(dir)
+	// Nothing that a container has mounted there, and has its host see, loses what is in it, nor its place.
+	mounted, err := mount.At(dir)
+	if err != nil {
+		return err
+	}
+	if len(mounted) > 0 {
+		return fmt.Errorf("%s is still mounted: unmount it, then %s can be removed", mounted[0], dir)
+	}
+	return m.bin.Throw(ctx, dir)
 }
 
 // Remove removes all that the pod has.
-func (m *Manager) Remove(uid string) error {
-	if err := m.Release(uid); err != nil {
+func (m *Manager) Remove(ctx context.Context, uid string) error {
+	if err := m.Release(ctx, uid); err != nil {
 		return err
 	}
-	return removeTree(m.podDir(uid))
+	return tree.Remove(ctx, m.podDir(uid))
 }
+
+// Run removes what is in volumes that were released, until ctx ends; what it has not removed, the next one does, also of a process that comes later.
+func (m *Manager) Run(ctx context.Context) error { return m.bin.Run(ctx) }
 
 // UIDs lists the pods that have files.
 func (m *Manager) UIDs() ([]string, error) {
@@ -257,7 +277,9 @@ func (m *Manager) UIDs() ([]string, error) {
 	}
 	var uids []string
 	for _, e := range entries {
-		uids = append(uids, e.Name())
+		if e.Name() != tree.BinName {
+			uids = append(uids, e.Name())
+		}
 	}
 	return uids, err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -48,7 +49,7 @@ func manager(t *testing.T, o *objects) *Manager {
 	}
 	m := New(Config{Dir: filepath.Join(t.TempDir(), "pods"), Objects: o, HostIPs: []string{"1.2.3.4"}, Allocatable: func() v1.ResourceList { return nil }})
 	t.Cleanup(func() {
-		if err := m.Remove("u"); err != nil {
+		if err := m.Remove(context.Background(), "u"); err != nil {
 			t.Error(err)
 		}
 		if uids, err := m.UIDs(); err != nil || len(uids) > 0 {
@@ -75,7 +76,7 @@ func configMap(name string, items ...v1.KeyToPath) v1.VolumeSource {
 }
 
 // tree is the content of a directory as its users see it: "path mode content".
-func tree(t *testing.T, dir string) string {
+func treeOf(t *testing.T, dir string) string {
 	t.Helper()
 	var lines []string
 	entries, err := os.ReadDir(dir)
@@ -92,7 +93,7 @@ func tree(t *testing.T, dir string) string {
 			t.Fatal(err)
 		}
 		if info.IsDir() {
-			for _, l := range strings.Split(tree(t, path), " ") {
+			for _, l := range strings.Split(treeOf(t, path), " ") {
 				lines = append(lines, e.Name()+"/"+l)
 			}
 			continue
@@ -130,7 +131,7 @@ func TestWrittenVolumes(t *testing.T) {
 		"d": `labels[rw-r--r--]=l="1"`,
 		"e": "token[rw-r--r--]=a token two[rw-r--r--]=2",
 	} {
-		if got := tree(t, m.volumeDir("u", name)); got != want {
+		if got := treeOf(t, m.volumeDir("u", name)); got != want {
 			t.Errorf("volume %s: %q, want %q", name, got, want)
 		}
 	}
@@ -145,7 +146,7 @@ func TestWrittenVolumes(t *testing.T) {
 		if err := m.Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		if got := tree(t, m.volumeDir("u", "a")); got != "bin[rw-r--r--]=\x00\x01 three[rw-r--r--]=3 two[rw-r--r--]=22" {
+		if got := treeOf(t, m.volumeDir("u", "a")); got != "bin[rw-r--r--]=\x00\x01 three[rw-r--r--]=3 two[rw-r--r--]=22" {
 			t.Errorf("after the change: %q", got)
 		}
 	}
@@ -263,7 +264,7 @@ func TestUIDIsNoPath(t *testing.T) {
 		pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
 		pod.UID = types.UID(uid)
 		_, err := m.MessageFile(uid, "c", 0)
-		for what, err := range map[string]error{"Setup": m.Setup(t.Context(), pod), "MessageFile": err, "Release": m.Release(uid), "Remove": m.Remove(uid)} {
+		for what, err := range map[string]error{"Setup": m.Setup(t.Context(), pod), "MessageFile": err, "Release": m.Release(t.Context(), uid), "Remove": m.Remove(t.Context(), uid)} {
 			if !errdefs.IsInvalidArgument(err) {
 				t.Errorf("%s of %q: %v", what, uid, err)
 			}
@@ -417,7 +418,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	if err := unix.Mount(precious, inside, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	err := m.Remove("u")
+	err := m.Remove(t.Context(), "u")
 	if err == nil || !strings.Contains(err.Error(), inside) {
 		t.Errorf("error %v", err)
 	}
@@ -427,6 +428,55 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(precious, "data")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLongPaths: a volume whose paths are longer on the host than any path may be is given back as every other, at once, and removed.
+func TestLongPaths(t *testing.T) {
+	m := manager(t, &objects{})
+	if err := m.Setup(t.Context(), podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Open(m.volumeDir("u", "a"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("n", 250)
+	for range 20 { // 5,020 bytes
+		if err := unix.Mkdirat(at, name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(at)
+		at = next
+	}
+	unix.Close(at)
+	if err := m.Remove(t.Context(), "u"); err != nil {
+		t.Fatal(err)
+	}
+	if uids, err := m.UIDs(); err != nil || len(uids) > 0 {
+		t.Errorf("left: %v, %v", uids, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- m.Run(ctx) }()
+	bin := filepath.Join(m.cfg.Dir, ".removing")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		left, err := os.ReadDir(bin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("still there:", left)
+		}
+	}
+	cancel()
+	<-ended
 }
 
 func TestHostPath(t *testing.T) {

@@ -263,36 +263,6 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-func TestRemoveAll(t *testing.T) {
-	dir := scratch(t)
-	others := mkdir(t, dir, "others", "sub")
-	must(t, os.WriteFile(filepath.Join(others, "file"), nil, 0o644))
-	tree := mkdir(t, dir, "tree")
-	mkdir(t, tree, "a", "b")
-	must(t, os.WriteFile(filepath.Join(tree, "a", "file"), nil, 0o644))
-	must(t, os.Symlink(others, filepath.Join(tree, "link")))
-	inside, file := mkdir(t, tree, "deep", "mounted"), filepath.Join(tree, "deep", "file")
-	must(t, os.WriteFile(file, nil, 0o644))
-	must(t, Bind(filepath.Dir(others), inside, BindOptions{Recursive: true}))
-	must(t, Bind(filepath.Join(others, "file"), file, BindOptions{}))
-	if err := RemoveAll(tree); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), inside) || !strings.Contains(err.Error(), file) {
-		t.Errorf("a tree with mounts: %v, want an error that names both", err)
-	}
-	if _, err := os.Stat(filepath.Join(others, "file")); err != nil {
-		t.Fatalf("what was mounted is gone: %v", err)
-	}
-	must(t, UnmountBelow(tree))
-	for range 2 {
-		must(t, RemoveAll(tree))
-		if _, err := os.Lstat(tree); !os.IsNotExist(err) {
-			t.Errorf("still there: %v", err)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(others, "file")); err != nil {
-		t.Errorf("a link was followed: %v", err)
-	}
-}
-
 func TestPropagationOf(t *testing.T) {
 	dir := scratch(t)
 	target := mkdir(t, dir, "target")

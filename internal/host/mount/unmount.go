@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -112,66 +111,6 @@ func UnmountBelow(dir string) error {
 		errs = append(errs, Unmount(m.Mountpoint))
 	}
 	return errors.Join(errs...)
-}
-
-// RemoveAll removes a file, or a directory with all that is in it, but nothing that is mounted there: a mount point is an error and
-// stays. It is for directories in which the runtime mounts what belongs to others, be it the host's root, so that no
-// mistake in unmounting can cost more than a directory that is left.
-func RemoveAll(path string) error {
-	parent, err := os.Open(filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer parent.Close()
-	return removeAt(parent, filepath.Base(path))
-}
-
-func removeAt(parent *os.File, name string) error {
-	path := filepath.Join(parent.Name(), name)
-	unlink := func(flags int) error { return unix.Unlinkat(int(parent.Fd()), name, flags) }
-	err := removeFree(path, elsewherePatience, func() error {
-		err := unlink(0)
-		if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
-			// The kernel refuses to remove a mount point before it looks whether the directory is empty.
-			err = unlink(unix.AT_REMOVEDIR)
-		}
-		return err
-	})
-	switch {
-	case err == nil, errors.Is(err, unix.ENOENT):
-		return nil
-	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("%s is mounted, it is not removed: %w", path, err)
-	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
-		return &os.PathError{Op: "remove", Path: path, Err: err}
-	}
-	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	dir := os.NewFile(uintptr(fd), path)
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, n := range names {
-		errs = append(errs, removeAt(dir, n))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if err := unlink(unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
-		return &os.PathError{Op: "remove", Path: path, Err: err}
-	}
-	return nil
 }
 
 // Propagation is how the mount that holds a path exchanges mounts with other mount namespaces.

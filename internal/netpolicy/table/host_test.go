@@ -13,7 +13,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
-	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/netpolicy/compile"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/state"
@@ -42,7 +42,7 @@ func newHost(t *testing.T) *testHost {
 		t.Fatal(err)
 	}
 	h := &testHost{t: t, dir: dir}
-	t.Cleanup(func() { h.must(mount.RemoveAll(dir)) })
+	t.Cleanup(func() { h.must(tree.Remove(context.Background(), dir)) })
 	db, _, err := state.Open(state.Config{Path: filepath.Join(dir, "db")})
 	h.must(err)
 	t.Cleanup(func() { h.must(db.Close()) })

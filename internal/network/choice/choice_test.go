@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 
-	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/cni"
 	"monopod.dev/monopod/internal/state"
@@ -48,7 +48,7 @@ func newHost(t *testing.T) *testHost {
 	h := &testHost{T: t, dir: dir}
 	harness.CheckHost(t, harness.Place{Dirs: []string{dir}})
 	h.Cleanup(func() { harness.ClearNetwork(t) })
-	t.Cleanup(func() { h.must(mount.RemoveAll(dir)) }) // somebody beside this test may have a copy of the host's mounts for a moment
+	t.Cleanup(func() { h.must(tree.Remove(context.Background(), dir)) }) // somebody beside this test may have a copy of the host's mounts for a moment
 	h.db, _, err = state.Open(state.Config{Path: filepath.Join(dir, "state.db")})
 	h.must(err)
 	t.Cleanup(func() { h.must(h.db.Close()) })

@@ -2,6 +2,7 @@ package cni
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -17,7 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
@@ -53,7 +54,7 @@ func newHost(t *testing.T) *testHost {
 		if t.Failed() {
 			t.Logf("log:\n%s", h.log.String())
 		}
-		h.must(mount.RemoveAll(dir)) // somebody beside this test may have a copy of the host's mounts for a moment
+		h.must(tree.Remove(context.Background(), dir)) // somebody beside this test may have a copy of the host's mounts for a moment
 	})
 	for _, d := range []string{"conf", "bin", "behave"} {
 		h.must(os.Mkdir(filepath.Join(dir, d), 0o755))

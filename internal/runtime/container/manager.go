@@ -28,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/private"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/runtime/abandon"
 	"monopod.dev/monopod/internal/runtime/flight"
@@ -115,6 +116,7 @@ type Manager struct {
 	given     *abandon.Ledger // what clients have given up
 	cdi       cdispec.Reader
 	sandboxes *sandbox.Manager // set once by Join, before any call
+	bin       *tree.Bin        // layers of containers that are gone
 	run       string           // RunDir's parent, free of symbolic links
 
 	unread stored.Unread // records that are there, and cannot be read
@@ -148,7 +150,8 @@ func newEntry(rec Record) *entry {
 // NewManager reads the stored containers. Call Join and Recover before anything else.
 func NewManager(cfg Config) (*Manager, error) {
 	cfg.KillBound = cmp.Or(cfg.KillBound, defaultKillBound)
-	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "containers"), recs: map[string]*entry{}, told: map[string]bool{}}
+	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "containers"), recs: map[string]*entry{}, told: map[string]bool{},
+		bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log)}
 	recs, err := m.table.List()
 	if err != nil {
 		m.unread = stored.UnreadOf(err)
@@ -218,6 +221,9 @@ func (m *Manager) Claim(id string) {
 
 // UndoAbandoned removes the containers that clients have given up, until ctx ends.
 func (m *Manager) UndoAbandoned(ctx context.Context) error { return m.given.Run(ctx) }
+
+// RemoveLayers removes the layers of containers that are gone, until ctx ends; what it has not removed, the next one does, also of a process that comes later.
+func (m *Manager) RemoveLayers(ctx context.Context) error { return m.bin.Run(ctx) }
 
 func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
 	if rec, err := m.Get(id); err == nil && rec.State() != cri.ContainerState_CONTAINER_CREATED {

@@ -13,6 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 // unknownExit is what is said of a container whose end nobody saw: it is not known how it ended, and nothing is made up.
@@ -51,7 +52,7 @@ func (m *Manager) Recover(ctx context.Context) error {
 		m.cfg.Log.Warn("ending a container of the executor that is in no record", "container", id)
 		errs = append(errs, m.end(ctx, id))
 	}
-	return errors.Join(append(errs, m.unpin(ctx), m.sweep(m.cfg.RunDir), m.sweep(m.cfg.Dir))...)
+	return errors.Join(append(errs, m.unpin(ctx), m.sweep(ctx, m.cfg.RunDir, tree.Remove), m.sweep(ctx, m.cfg.Dir, m.bin.Throw))...)
 }
 
 // unpin lets go of the images that containers without a record hold: a crash came between the two steps of a removal.
@@ -162,8 +163,8 @@ func (m *Manager) awaitExit(ctx context.Context, id string) error {
 	return fmt.Errorf("container %s did not end: %w", id, err)
 }
 
-// sweep removes the folders in dir of containers that are in no record.
-func (m *Manager) sweep(dir string) error {
+// sweep has the folders in dir removed of containers that are in no record.
+func (m *Manager) sweep(ctx context.Context, dir string, remove func(ctx context.Context, path string) error) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -173,7 +174,7 @@ func (m *Manager) sweep(dir string) error {
 		m.mu.RLock()
 		_, known := m.recs[e.Name()]
 		m.mu.RUnlock()
-		if known || m.unread.Has(e.Name()) {
+		if known || m.unread.Has(e.Name()) || e.Name() == tree.BinName {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -182,7 +183,7 @@ func (m *Manager) sweep(dir string) error {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, mount.RemoveAll(path))
+		errs = append(errs, remove(ctx, path))
 	}
 	return errors.Join(errs...)
 }

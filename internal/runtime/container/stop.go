@@ -13,6 +13,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 // defaultKillBound is how long a process may take to end after SIGKILL. One that sits in an uninterruptible wait of the kernel
@@ -217,7 +218,8 @@ func (m *Manager) erase(ctx context.Context, rec *Record) error {
 	if err := failpoint.Hit("runtime/container-remove/unmounted"); err != nil {
 		return err
 	}
-	errs := []error{mount.RemoveAll(m.Bundle(rec.ID)), mount.RemoveAll(m.layer(rec.ID))}
+	// The layer may be as large as the container has made it: nobody waits for its removal.
+	errs := []error{tree.Remove(ctx, m.Bundle(rec.ID)), m.bin.Throw(ctx, m.layer(rec.ID))}
 	for _, image := range rec.images() {
 		if err := m.cfg.Images.Unpin(ctx, image, rec.ID); err != nil && !errdefs.IsNotFound(err) {
 			errs = append(errs, err)

@@ -1,6 +1,7 @@
 package fsck
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/host/tree"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/runtime/container"
@@ -207,6 +209,9 @@ func folders(dir string) (map[string]folder, error) {
 		return nil, err
 	}
 	for _, e := range entries {
+		if e.Name() == tree.BinName { // what is in it is being removed
+			continue
+		}
 		d := folder{path: filepath.Join(dir, e.Name())}
 		if info, err := os.Lstat(filepath.Join(d.path, "upper")); err == nil && info.IsDir() {
 			d.upper = true
@@ -232,12 +237,12 @@ func links() (map[string]bool, error) {
 }
 
 // Repair does what the findings' repairs are, as far as they are not of the image store.
-func Repair(o Options, findings []imagefsck.Finding) (err error) {
+func Repair(ctx context.Context, o Options, findings []imagefsck.Finding) (err error) {
 	records := map[string][]string{}
 	for _, f := range findings {
 		switch f.Fix.Action {
 		case imagefsck.RemoveFolder:
-			err = errors.Join(err, mount.RemoveAll(f.Fix.Target)) // refuses what something is mounted in
+			err = errors.Join(err, tree.Remove(ctx, f.Fix.Target)) // refuses what something is mounted in
 		case imagefsck.DropRecord:
 			records[f.Fix.Table] = append(records[f.Fix.Table], f.Fix.Target)
 		}

@@ -329,7 +329,7 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := m.erase(&rec); err != nil {
+		if err := m.erase(ctx, &rec); err != nil {
 			return err
 		}
 		if err := failpoint.Hit("runtime/sandbox-remove/erased"); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 // Recover makes the records and the host agree after a restart of monopod, a crash or a reboot: half made sandboxes are
@@ -50,7 +51,7 @@ func (m *Manager) Recover(ctx context.Context) (live map[string]string, err erro
 		}
 	}
 	errs = append(errs, m.recoverInits(ctx))
-	return live, errors.Join(append(errs, m.sweep(live))...)
+	return live, errors.Join(append(errs, m.sweep(ctx, live))...)
 }
 
 // ended takes down that a sandbox is not ready any more, and gives back what it held.
@@ -94,7 +95,7 @@ func (m *Manager) snapshot() map[string]Record {
 
 // sweep removes folders of sandboxes that are in no record: a crash came between the two steps of a removal. Those whose record cannot be
 // read are left as they are, and their living network namespaces added to live: nothing that lives is dropped.
-func (m *Manager) sweep(live map[string]string) error {
+func (m *Manager) sweep(ctx context.Context, live map[string]string) error {
 	entries, err := os.ReadDir(m.cfg.Dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -123,7 +124,7 @@ func (m *Manager) sweep(live map[string]string) error {
 			errs = append(errs, fmt.Errorf("sandbox folder %s: %w", dir, err))
 			continue
 		}
-		errs = append(errs, mount.RemoveAll(dir))
+		errs = append(errs, tree.Remove(ctx, dir))
 	}
 	return errors.Join(errs...)
 }

@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/runtime/flight"
 	"monopod.dev/monopod/internal/runtime/ident"
@@ -194,7 +195,7 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 // undo removes what a Run that did not come to its end has made. A sandbox that cannot be undone now keeps its record, which
 // nobody sees: recovery tries again.
 func (m *Manager) undo(ctx context.Context, rec *Record) error {
-	if err := errors.Join(m.reclaim(ctx, rec), m.erase(rec)); err != nil {
+	if err := errors.Join(m.reclaim(ctx, rec), m.erase(ctx, rec)); err != nil {
 		return errors.Join(err, m.table.Put(rec.ID, *rec)) // what it was intended by may be gone with its folder
 	}
 	return m.forget(rec.ID)
@@ -215,7 +216,7 @@ func (m *Manager) reclaim(ctx context.Context, rec *Record) error {
 }
 
 // erase removes the files and the cgroup. Every step runs, and may be repeated.
-func (m *Manager) erase(rec *Record) error {
+func (m *Manager) erase(ctx context.Context, rec *Record) error {
 	var errs []error
 	if rec.OwnCgroup && !m.shares(rec) {
 		errs = append(errs, m.removeCgroup(rec))
@@ -224,7 +225,7 @@ func (m *Manager) erase(rec *Record) error {
 	if err := mount.UnmountBelow(m.Dir(rec.ID)); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	return errors.Join(append(errs, mount.RemoveAll(m.Dir(rec.ID)))...)
+	return errors.Join(append(errs, tree.Remove(ctx, m.Dir(rec.ID)))...)
 }
 
 // shares says that another sandbox has the same cgroup and made it: that of the same pod, with another attempt number.

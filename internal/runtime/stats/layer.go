@@ -169,8 +169,8 @@ func (l *layers) measure(ctx context.Context, id string, e *layer) {
 	if err == nil {
 		e.last = &layerUsage{at: at, took: w.took, bytes: w.bytes, inodes: w.inodes}
 	}
-	if (err != nil || w.tooDeep) && ctx.Err() == nil && l.all[id] == e && !e.told {
+	if (err != nil || w.unfinished) && ctx.Err() == nil && l.all[id] == e && !e.told {
 		e.told = true
-		l.log.Warn("a writable layer is not measured, or not all of it", "container", id, "directory", e.dir, "tooDeep", w.tooDeep, "error", err)
+		l.log.Warn("a writable layer is not measured, or not all of it", "container", id, "directory", e.dir, "unfinished", w.unfinished, "error", err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/tree"
 )
 
 func write(t testing.TB, path string, size int) {
@@ -19,6 +21,9 @@ func write(t testing.TB, path string, size int) {
 		t.Fatal(err)
 	}
 }
+
+// manyFiles are more than are read of a directory at a time.
+const manyFiles = 1024
 
 func measureOnce(t testing.TB, dir string) *walker {
 	t.Helper()
@@ -40,7 +45,7 @@ func TestWalk(t *testing.T) {
 	if empty.inodes != 1 {
 		t.Errorf("an empty directory has %d inodes", empty.inodes)
 	}
-	for i := range 3 * dirBatch {
+	for i := range 3 * manyFiles {
 		write(t, filepath.Join(dir, fmt.Sprint(i)), 0)
 	}
 	sub := filepath.Join(dir, "a", "b")
@@ -66,7 +71,7 @@ func TestWalk(t *testing.T) {
 	}
 	w := measureOnce(t, dir)
 	// The directory, two below it, the empty files, two links, the fifo, the whiteout, the file of two names, the sparse one.
-	if want := uint64(1 + 2 + 3*dirBatch + 2 + 1 + 1 + 1 + 1); w.inodes != want {
+	if want := uint64(1 + 2 + 3*manyFiles + 2 + 1 + 1 + 1 + 1); w.inodes != want {
 		t.Errorf("%d inodes, want %d", w.inodes, want)
 	}
 	if w.bytes < 100<<10 || w.bytes > 400<<10 {
@@ -90,18 +95,20 @@ func TestWalkStaysInItsFileSystem(t *testing.T) {
 	}
 }
 
-// A tree that is deeper than files can be held open is counted as far as that goes, and said to be.
-func TestWalkTooDeep(t *testing.T) {
+// A tree of any depth is counted whole.
+func TestWalkDeep(t *testing.T) {
+	const levels = 300
 	dir := t.TempDir()
 	path := dir
-	for range maxDepth + 10 {
+	for range levels {
 		path = filepath.Join(path, "d")
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if w := measureOnce(t, dir); !w.tooDeep || w.inodes != maxDepth+1 {
-		t.Errorf("too deep: %v, %d inodes, want %d", w.tooDeep, w.inodes, maxDepth+1)
+	write(t, filepath.Join(path, "file"), 1<<20)
+	if w := measureOnce(t, dir); w.unfinished || w.inodes != levels+2 || w.bytes < 1<<20 {
+		t.Errorf("unfinished: %v, %d inodes of %d bytes, want %d and a mebibyte at least", w.unfinished, w.inodes, w.bytes, levels+2)
 	}
 }
 
@@ -208,12 +215,12 @@ func TestLayersAreDue(t *testing.T) {
 // A huge layer does not keep the others waiting: each turn ends.
 func TestTurns(t *testing.T) {
 	dir := t.TempDir()
-	for i := range 2 * dirBatch {
+	for i := range 2 * manyFiles {
 		write(t, filepath.Join(dir, fmt.Sprint(i)), 0)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		turn := make(chan struct{}, 1)
-		w := &walker{ctx: t.Context(), turn: turn, dev: measureDev(t, dir)}
+		w := &walker{ctx: t.Context(), turn: turn}
 		if err := w.take(); err != nil {
 			t.Fatal(err)
 		}
@@ -221,28 +228,20 @@ func TestTurns(t *testing.T) {
 		go func() { turn <- struct{}{}; got = true; <-turn }()
 		synctest.Wait()                       // it waits for its turn
 		w.began = w.began.Add(-2 * layerTurn) // as if this walk had gone on for that long
-		f, err := os.Open(dir)
+		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.below(f, 1); err != nil {
+		defer unix.Close(fd)
+		if err := tree.Walk(fd, w); err != nil {
 			t.Fatal(err)
 		}
 		if !got {
 			t.Error("a long walk has kept its turn")
 		}
 		w.yield()
-		if w.inodes != 2*dirBatch || w.took < 2*layerTurn {
+		if w.inodes != 2*manyFiles || w.took < 2*layerTurn {
 			t.Errorf("%d inodes in %v", w.inodes, w.took)
 		}
 	})
-}
-
-func measureDev(t *testing.T, dir string) uint64 {
-	t.Helper()
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		t.Fatal(err)
-	}
-	return uint64(st.Dev)
 }

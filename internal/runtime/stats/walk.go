@@ -4,34 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/tree"
 )
 
-const (
-	// maxDepth bounds how many directories are open at once. What lies deeper is not counted, which is logged.
-	maxDepth = 256
-	// maxLinked bounds how many files with several names are remembered to be counted once; more are counted by name.
-	maxLinked = 1 << 16
-	// dirBatch is how many names of a directory are held at a time.
-	dirBatch = 256
-)
+// maxLinked bounds how many files with several names are remembered to be counted once; more are counted by name.
+const maxLinked = 1 << 16
 
-// walker counts what a directory takes on its file system: blocks and inodes. The tree is a container's to change while it is
-// walked over: it is looked at through open directories, never by path, and no link is followed.
+// walker counts what a directory takes on its file system: blocks and inodes, at any depth. The tree is a container's to change while it is
+// walked over.
 type walker struct {
 	ctx  context.Context
 	turn chan struct{}
 
 	began         time.Time     // of this turn
 	took          time.Duration // in all turns
-	dev           uint64
 	linked        map[uint64]struct{}
 	bytes, inodes uint64
-	tooDeep       bool
+	unfinished    bool // not all was counted
 }
 
 // walk counts. A directory that is not there is an error; what vanishes below it meanwhile is none.
@@ -40,18 +34,24 @@ func (w *walker) walk(dir string) error {
 		return err
 	}
 	defer w.yield()
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", dir, err)
+		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
+	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		unix.Close(fd)
-		return fmt.Errorf("stat %s: %w", dir, err)
+		return &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	w.dev = uint64(st.Dev)
 	w.add(&st)
-	return w.below(os.NewFile(uintptr(fd), dir), 1)
+	err = tree.Walk(fd, w)
+	if errors.Is(err, tree.ErrUnfinished) {
+		w.unfinished, err = true, nil
+	}
+	if err != nil {
+		return fmt.Errorf("walk over %s: %w", dir, err)
+	}
+	return nil
 }
 
 // take waits for this walk's turn, and yield ends it.
@@ -74,59 +74,19 @@ func (w *walker) yield() {
 	}
 }
 
-// below counts what is in an open directory, and closes it.
-func (w *walker) below(dir *os.File, depth int) error {
-	defer dir.Close()
-	for {
-		if time.Since(w.began) > layerTurn {
-			w.yield()
-			if err := w.take(); err != nil {
-				return err
-			}
-		}
-		names, err := dir.Readdirnames(dirBatch)
-		for _, name := range names {
-			if err := w.one(dir, name, depth); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT): // ENOENT: it was removed
-			return nil
-		case err != nil:
-			return err
-		}
+// Pause lets others have their turn.
+func (w *walker) Pause() error {
+	if time.Since(w.began) <= layerTurn {
+		return nil
 	}
+	w.yield()
+	return w.take()
 }
 
-func (w *walker) one(dir *os.File, name string, depth int) error {
-	var st unix.Stat_t
-	err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("stat %q in %q: %w", name, dir.Name(), err)
-	}
-	if uint64(st.Dev) != w.dev {
-		return nil // something is mounted there, it takes nothing of the layer
-	}
-	w.add(&st)
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return nil
-	}
-	if depth == maxDepth {
-		w.tooDeep = true
-		return nil
-	}
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // it is something else by now
-		return nil
-	case err != nil:
-		return fmt.Errorf("open %q in %q: %w", name, dir.Name(), err)
-	}
-	return w.below(os.NewFile(uintptr(fd), name), depth+1)
+// Visit counts one file.
+func (w *walker) Visit(_ string, _ int, st *unix.Stat_t) bool {
+	w.add(st)
+	return true
 }
 
 // add counts one file; one with several names once.

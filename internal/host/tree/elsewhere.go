@@ -1,4 +1,4 @@
-package mount
+package tree
 
 import (
 	"errors"
@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elsewherePatience bounds how long RemoveAll waits for a directory that is a mount point elsewhere only. A container's creation that is stuck
+// elsewherePatience bounds how long Remove waits for directories that are mount points elsewhere only. A container's creation that is stuck
 // in a file that hangs holds its copy of the tree for 30 seconds, until it is given up.
 const elsewherePatience = 45 * time.Second
 
 // elsewherePace is how often it looks again when no event comes: should one come before what it tells of.
 const elsewherePace = 250 * time.Millisecond
 
-// removeFree removes a file by try, and waits while it cannot be removed only because something is mounted on it elsewhere: under another mount of
-// the file system in this namespace, such as a copy of the whole tree that somebody binds for a moment (BindClean does). Such a
-// mount is not seen at the path. What is mounted at the path itself is not waited for.
-func removeFree(path string, patience time.Duration, try func() error) error {
+// removeFree removes a file by try, and waits until end while it cannot be removed only because something is mounted on it elsewhere: under another mount of
+// the file system in this namespace, such as a copy of the whole tree that somebody binds for a moment (mount.BindClean does). Such a
+// mount is not seen at the file's own place. What is mounted there is not waited for.
+func removeFree(dir int, name string, end time.Time, try func() error) error {
 	err := try()
-	if !errors.Is(err, unix.EBUSY) || !isElsewhere(path) {
+	if !errors.Is(err, unix.EBUSY) || !isElsewhere(dir, name) {
 		return err
 	}
 	// The list of mounts tells by poll(2) that it has changed since it was opened, or since the last poll.
@@ -29,8 +29,8 @@ func removeFree(path string, patience time.Duration, try func() error) error {
 		return err
 	}
 	defer mounts.Close()
-	for end := time.Now().Add(patience); ; {
-		if err = try(); !errors.Is(err, unix.EBUSY) || !isElsewhere(path) {
+	for {
+		if err = try(); !errors.Is(err, unix.EBUSY) || !isElsewhere(dir, name) {
 			return err
 		}
 		left := time.Until(end)
@@ -44,9 +44,9 @@ func removeFree(path string, patience time.Duration, try func() error) error {
 	}
 }
 
-// isElsewhere says that nothing is mounted at the path itself, as far as the kernel tells (5.8).
-func isElsewhere(path string) bool {
+// isElsewhere says that nothing is mounted at the name itself, as far as the kernel tells (5.8).
+func isElsewhere(dir int, name string) bool {
 	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
+	err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 	return err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0
 }

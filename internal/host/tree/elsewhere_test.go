@@ -1,4 +1,4 @@
-package mount
+package tree
 
 import (
 	"errors"
@@ -18,20 +18,24 @@ func TestRemoveWhatIsMountedElsewhere(t *testing.T) {
 	dir := filepath.Join(tree, "dir")
 	must(t, errors.Join(os.MkdirAll(dir, 0o755), os.Mkdir(copied, 0o755)))
 	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
-	t.Cleanup(func() { UnmountBelow(base) })
+	t.Cleanup(func() {
+		unix.Unmount(filepath.Join(copied, "dir"), 0)
+		unix.Unmount(copied, unix.MNT_DETACH)
+		unix.Unmount(dir, unix.MNT_DETACH)
+	})
 	must(t, unix.Mount(tree, copied, "", unix.MS_BIND|unix.MS_REC, ""))
 	must(t, unix.Mount("", copied, "", unix.MS_PRIVATE|unix.MS_REC, ""))
 	remove := func() error { return unix.Rmdir(dir) }
-	if err := removeFree(dir, time.Minute, remove); !errors.Is(err, unix.EBUSY) {
+	if err := removeFree(unix.AT_FDCWD, dir, time.Now().Add(time.Minute), remove); !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("a mount point: %v, want EBUSY", err)
 	}
 	must(t, unix.Unmount(dir, 0))
-	if err := removeFree(dir, time.Millisecond, remove); !errors.Is(err, unix.EBUSY) {
+	if err := removeFree(unix.AT_FDCWD, dir, time.Now().Add(time.Millisecond), remove); !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("with a copy that stays: %v, want EBUSY", err)
 	}
 	tried, removed := make(chan struct{}, 100), make(chan error, 1)
 	go func() {
-		removed <- removeFree(dir, time.Minute, func() error {
+		removed <- removeFree(unix.AT_FDCWD, dir, time.Now().Add(time.Minute), func() error {
 			select {
 			case tried <- struct{}{}:
 			default:
@@ -41,7 +45,7 @@ func TestRemoveWhatIsMountedElsewhere(t *testing.T) {
 	}()
 	<-tried
 	<-tried // from here on it waits for the list of mounts
-	must(t, UnmountBelow(copied))
+	must(t, unix.Unmount(filepath.Join(copied, "dir"), 0))
 	must(t, <-removed)
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)

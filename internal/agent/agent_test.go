@@ -398,6 +398,19 @@ func TestUnsupportedFieldFails(t *testing.T) {
 	}
 }
 
+// A pod whose names make a log directory that no file system can name fails, and goes.
+func TestNamesTooLong(t *testing.T) {
+	b := newBench(t)
+	name := strings.Repeat("n", 200)
+	b.create(pod(name))
+	if st := b.phase(name, v1.PodFailed); st.Reason != "NameTooLong" || !strings.Contains(st.Message, "a name of 413 bytes") {
+		t.Errorf("status %q: %q", st.Reason, st.Message)
+	}
+	b.delete(name, 1)
+	b.noPod(name)
+	b.nothingLeft(name)
+}
+
 // TestHostPorts: of two pods that ask for a port of the host, the one that is begun has it, also after a restart of the agent.
 func TestHostPorts(t *testing.T) {
 	b := newBench(t)

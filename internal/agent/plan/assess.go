@@ -14,6 +14,7 @@ const (
 	ReasonDevicesNotReady  = "DevicesNotReady"
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	ReasonUnsupported      = "UnsupportedField"
+	ReasonNameTooLong      = "NameTooLong"
 	ReasonPostStartFailed  = "PostStartHookError"
 	// UnknownExitCode stands, with ReasonStatusUnknown, for a code that nobody knows.
 	UnknownExitCode = 255

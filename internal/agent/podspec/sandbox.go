@@ -84,6 +84,9 @@ func portMappings(pod *v1.Pod) []*cri.PortMapping {
 	return all
 }
 
+// MaxName is the longest name of a file, in bytes.
+const MaxName = 255
+
 // LogDir is the name of a pod's log directory, below the directory of all pods' logs.
 func LogDir(ref Ref) string { return ref.Namespace + "_" + ref.Name + "_" + ref.UID }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/pods/fields"
 )
 
@@ -15,6 +17,7 @@ import (
 // pods is a line here.
 var judges = []func(*Worker, *plan.Input) *plan.Verdict{
 	(*Worker).judgeShutdown,
+	unnameable,
 	unsupported,
 	(*Worker).admission,
 	(*Worker).judgeDevices,
@@ -46,6 +49,16 @@ func unsupported(_ *Worker, in *plan.Input) *plan.Verdict {
 		return nil
 	}
 	return plan.Rejected(plan.ReasonUnsupported, "this node does not support: "+strings.Join(names, ", ")+"; remove these fields")
+}
+
+// unnameable fails a pod whose log directory no file system can name, which would be tried for good: its names are not to be changed.
+func unnameable(_ *Worker, in *plan.Input) *plan.Verdict {
+	dir := podspec.LogDir(podspec.Ref{UID: string(in.Pod.UID), Namespace: in.Pod.Namespace, Name: in.Pod.Name})
+	if in.Begun() || len(dir) <= podspec.MaxName {
+		return nil
+	}
+	return plan.Rejected(plan.ReasonNameTooLong, fmt.Sprintf("the directory of the pod's logs, NAMESPACE_NAME_UID, would have a name of %d bytes, and no file has one of more than %d: "+
+		"give the pod a name that is shorter by %d", len(dir), podspec.MaxName, len(dir)-podspec.MaxName))
 }
 
 // notHonoured names the fields of a pod's specification that the agent does not honour.

@@ -79,6 +79,9 @@ type level struct {
 // remove goes over the tree until it is gone, or nothing of it can be removed any more.
 func (r *remover) remove() error {
 	err := r.unlink(r.parent, r.name, unix.DT_UNKNOWN)
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return nil // nothing has a name like that
+	}
 	if !notEmpty(err) {
 		return r.fault("remove", "", err)
 	}

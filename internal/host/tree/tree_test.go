@@ -150,6 +150,7 @@ func TestBushyTree(t *testing.T) {
 	gone(t, root)
 	must(t, Remove(t.Context(), root))
 	must(t, Remove(t.Context(), filepath.Join(root, "in", "nothing")))
+	must(t, Remove(t.Context(), filepath.Join(filepath.Dir(root), strings.Repeat("n", 256))))
 }
 
 // Files of all kinds go, and a link goes without what it leads to; a file is removed as well as a directory.

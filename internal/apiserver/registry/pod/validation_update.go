@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -21,9 +22,17 @@ const mutableFields = "pod updates may not change fields other than `spec.contai
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative) and, while there are any, " +
 	"`spec.schedulingGates` (only deletions), with additions to `spec.nodeSelector` and `spec.affinity.nodeAffinity`"
 
+// longestNames is how long a pod's name and its namespace's may be together. With a UID, of 36 bytes, and what is between them they are the name of a
+// directory on the pod's node.
+const longestNames = 255 - 36 - 2
+
 // validatePod tells what is wrong with a pod that a client wants to create.
 func validatePod(pod *corev1.Pod) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if len(pod.Namespace)+len(pod.Name) > longestNames {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), pod.Name,
+			fmt.Sprintf("must be no longer than %d bytes in the namespace %s: a node keeps the pod's logs in a directory called NAMESPACE_NAME_UID, and no file has a name of more than 255", longestNames-len(pod.Namespace), pod.Namespace)))
+	}
 	errs = append(errs, validation.Annotations(pod.Annotations, &pod.Spec, annotations())...)
 	return append(errs, validation.Spec(&pod.Spec, field.NewPath("spec"))...)
 }

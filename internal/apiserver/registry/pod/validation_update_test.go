@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,19 @@ import (
 
 	"monopod.dev/monopod/internal/pods/defaults"
 )
+
+func TestLongestNames(t *testing.T) {
+	pod := validPod()
+	pod.Namespace = strings.Repeat("s", 63)
+	pod.Name = strings.Repeat("n", 154)
+	if errs := validatePod(pod); len(errs) > 0 {
+		t.Errorf("names of 217 bytes: %v", errs)
+	}
+	pod.Name += "n"
+	if errs := validatePod(pod); len(errs) != 1 || errs[0].Field != "metadata.name" || !strings.Contains(errs[0].Detail, "no longer than 154 bytes") {
+		t.Errorf("names of 218 bytes: %v", errs)
+	}
+}
 
 // validPod is a pod with its defaults set that has a part of each kind that a change may be about.
 func validPod() *corev1.Pod {

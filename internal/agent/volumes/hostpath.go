@@ -6,8 +6,21 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 )
+
+// makeFile makes an empty file where there is nothing. What is there is not opened: to open a pipe waits for its other end, to open a device acts.
+func makeFile(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|unix.O_NONBLOCK, 0o644) // should a pipe have been made meanwhile
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
 
 // hostPath checks, or makes, what a hostPath volume's type demands.
 func hostPath(src *v1.HostPathVolumeSource) error {
@@ -31,11 +44,9 @@ func hostPath(src *v1.HostPathVolumeSource) error {
 			return fmt.Errorf("hostPath %s, type %s: %w", src.Path, kind, err)
 		}
 	case v1.HostPathFileOrCreate:
-		f, err := os.OpenFile(src.Path, os.O_CREATE, 0o644)
-		if err != nil {
+		if err := makeFile(src.Path); err != nil {
 			return fmt.Errorf("hostPath %s, type %s: %w", src.Path, kind, err)
 		}
-		f.Close()
 	}
 	info, err := os.Stat(src.Path)
 	if err != nil {

@@ -24,8 +24,11 @@ func (m *Manager) hostsFile(in MountInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if old, err := os.ReadFile(path); err == nil && string(old) == content {
-		return path, nil
+	// Its containers may write there, as much as they like.
+	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() && st.Size() == int64(len(content)) {
+		if old, err := os.ReadFile(path); err == nil && string(old) == content {
+			return path, nil
+		}
 	}
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 		return "", err

@@ -485,6 +485,10 @@ func TestHostPath(t *testing.T) {
 	if err := os.WriteFile(exists, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("behind", link)); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		path string
 		kind v1.HostPathType
@@ -495,8 +499,19 @@ func TestHostPath(t *testing.T) {
 		{dir + "/none", v1.HostPathDirectory, true}, {exists, v1.HostPathUnset, true}, {exists + "/below", v1.HostPathUnset, true}, {dir + "/new/dir", v1.HostPathDirectoryOrCreate, true},
 		{dir + "/newfile", v1.HostPathFileOrCreate, true}, {dir, v1.HostPathFileOrCreate, false}, {"/dev/null", v1.HostPathCharDev, true},
 		{"/dev/null", v1.HostPathBlockDev, false}, {exists, v1.HostPathSocket, false}, {dir, "Odd", false},
+		// What waits for somebody when it is opened is not opened.
+		{pipe, v1.HostPathFileOrCreate, false}, {pipe, v1.HostPathFile, false}, {pipe, v1.HostPathSocket, false}, {pipe, v1.HostPathBlockDev, false}, {pipe, v1.HostPathCharDev, false},
+		{pipe, v1.HostPathDirectory, false}, {pipe, v1.HostPathDirectoryOrCreate, false}, {pipe, v1.HostPathUnset, true}, {"/dev/null", v1.HostPathFileOrCreate, false},
+		{link, v1.HostPathFileOrCreate, true}, {filepath.Join(dir, "behind"), v1.HostPathFile, true},
 	} {
-		err := hostPath(&v1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
+		checked := make(chan error)
+		go func() { checked <- hostPath(&v1.HostPathVolumeSource{Path: c.path, Type: &c.kind}) }()
+		var err error
+		select {
+		case err = <-checked:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s as %q is waited for", c.path, c.kind)
+		}
 		if (err == nil) != c.ok {
 			t.Errorf("%s as %q: %v", c.path, c.kind, err)
 		}

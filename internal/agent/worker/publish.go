@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -81,13 +82,16 @@ func (w *Worker) terminationMessage(end cri.End) string {
 	return m
 }
 
-// readStart reads at most limit bytes; empty where there is no file.
+// readStart reads at most limit bytes; empty where there is no regular file: another kind would be waited for.
 func readStart(path string, limit int64) string {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return ""
+	}
 	data, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
 		return ""

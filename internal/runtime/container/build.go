@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/failpoint"
@@ -202,11 +203,14 @@ func withoutX32(profile *specs.LinuxSeccomp) *specs.LinuxSeccomp {
 const maxSeccompFile = 4 << 20
 
 func loadSeccomp(path string) (*specs.LinuxSeccomp, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a named pipe must not hold the creation up
 	if err != nil {
 		return nil, fmt.Errorf("seccomp profile (localhost_ref): %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("seccomp profile (localhost_ref) %s is no regular file: %w", path, errdefs.ErrInvalidArgument)
+	}
 	raw, err := io.ReadAll(io.LimitReader(f, maxSeccompFile))
 	if err != nil {
 		return nil, fmt.Errorf("seccomp profile (localhost_ref) %s: %w", path, err)

@@ -12,11 +12,13 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"monopod.dev/monopod/internal/apiserver/pki"
+	"monopod.dev/monopod/internal/apiserver/tokens"
 	"monopod.dev/monopod/internal/atomicfile"
 )
 
@@ -41,6 +43,11 @@ func (s *Server) ControllersConfig() *rest.Config { return s.ownConfig(s.control
 // Sign issues a certificate for a key of somebody else's, by a template, valid for the given time at most; it is PEM.
 func (s *Server) Sign(template *x509.Certificate, key crypto.PublicKey, life time.Duration) ([]byte, error) {
 	return s.pki.Sign(template, key, life)
+}
+
+// IssueForSecret makes the token of a service account that a secret holds. It has no end, and is good while the secret holds it.
+func (s *Server) IssueForSecret(namespace, account string, uid types.UID, secret string) (string, error) {
+	return s.tokens.IssueForSecret(namespace, tokens.Ref{Name: account, UID: uid}, secret)
 }
 
 // NodeConfig is the client configuration of the agent of the named node. The clients of this server's own node use a renewed certificate by themselves.

@@ -11,7 +11,7 @@ import (
 // Controllers are the names of the controllers that can be chosen.
 func Controllers() []string {
 	return []string{
-		"binder", "service-account", "root-ca", "namespace", "garbage-collector", "certificates", "clusterrole-aggregation", "node-lifecycle", "taint-eviction", "pod-garbage-collector", "endpoints",
+		"binder", "service-account", "serviceaccount-token", "root-ca", "namespace", "garbage-collector", "certificates", "clusterrole-aggregation", "node-lifecycle", "taint-eviction", "pod-garbage-collector", "endpoints",
 		"deployment", "replicaset", "replication-controller", "statefulset", "daemonset", "job", "ttl-after-finished", "cronjob", "disruption", "horizontalpodautoscaler", "service-lb", "service-cidr",
 	}
 }

@@ -6,6 +6,7 @@ import "slices"
 const (
 	Binder           = "binder"
 	ServiceAccount   = "service-account"
+	AccountTokens    = "serviceaccount-token"
 	RootCA           = "root-ca"
 	Namespace        = "namespace"
 	GarbageCollector = "garbage-collector"
@@ -31,7 +32,7 @@ const (
 
 // Names are the names of all controllers.
 func Names() []string {
-	return []string{Binder, ServiceAccount, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints,
+	return []string{Binder, ServiceAccount, AccountTokens, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints,
 		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet, Job, TTLAfterFinished, CronJob, Disruption, Autoscaler, ServiceLB, ServiceCIDR}
 }
 

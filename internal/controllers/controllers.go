@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/controllers/accounttokens"
 	"monopod.dev/monopod/internal/controllers/aggregate"
 	"monopod.dev/monopod/internal/controllers/autoscaler"
 	"monopod.dev/monopod/internal/controllers/binder"
@@ -58,6 +59,8 @@ type Config struct {
 	Choice []string
 	// Authority signs certificates; nil: nobody here does.
 	Authority certificates.Authority
+	// Tokens makes the tokens of service accounts that secrets hold; nil: nobody here does.
+	Tokens accounttokens.Issuer
 	// Listens says which process of the nodes' machine listens at a port of it; nil: the nodes are other machines.
 	Listens servicelb.Listens
 	// Balancers are ranges of addresses that are load balancers'; none: these have those of the nodes.
@@ -206,6 +209,13 @@ func late() []controller {
 		return certificates.New(certificates.Config{
 			Client: s.client, Requests: s.informers.Certificates().V1().CertificateSigningRequests(), Authority: s.authority, Log: log,
 		})
+	}}, {AccountTokens, func(s *shared, log *slog.Logger) (runner, error) {
+		if s.tokens == nil {
+			return idle{}, nil
+		}
+		return accounttokens.New(accounttokens.Config{
+			Client: s.client, Issuer: s.tokens, Accounts: s.informers.Core().V1().ServiceAccounts(), CA: s.ca, Log: log,
+		})
 	}}, {NodeLifecycle, func(s *shared, log *slog.Logger) (runner, error) {
 		return nodelifecycle.New(nodelifecycle.Config{
 			Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("node-controller"), Log: log,
@@ -292,6 +302,7 @@ type shared struct {
 	metrics   *autoscaler.Client
 	pace      *owned.Pace
 	authority certificates.Authority
+	tokens    accounttokens.Issuer
 	events    record.EventBroadcaster
 	listens   servicelb.Listens
 	balancers []iprange.Range
@@ -316,7 +327,7 @@ func (c *Controllers) share(fence *fence) (*shared, error) {
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	s := &shared{pace: owned.NewPace(), authority: c.config.Authority, listens: c.config.Listens, balancers: c.config.Balancers}
+	s := &shared{pace: owned.NewPace(), authority: c.config.Authority, tokens: c.config.Tokens, listens: c.config.Listens, balancers: c.config.Balancers}
 	if s.ca, err = authorityOf(config); err != nil {
 		return nil, err
 	}

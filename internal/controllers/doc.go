@@ -2,6 +2,7 @@
 //
 //   - binder gives pods a node;
 //   - service-account and root-ca keep an account, and the authority's certificate, in every namespace;
+//   - serviceaccount-token fills secrets that are there for the token of an account;
 //   - endpoints says of services which pods they lead to;
 //   - deployment moves pods from one template to the next, replicaset and replication-controller keep as many as are asked for;
 //   - statefulset keeps pods whose names stay, daemonset one on each node;

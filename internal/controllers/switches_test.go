@@ -250,6 +250,15 @@ func (w *tasks) ofTheCluster() map[string]task {
 			list, err := core.ServiceAccounts("accounts").List(ctx, metav1.ListOptions{})
 			return err == nil && len(list.Items) > 0, err
 		}},
+		controllers.AccountTokens: {func() error {
+			m := named("token")
+			m.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
+			_, err := core.Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: m, Type: corev1.SecretTypeServiceAccountToken}, metav1.CreateOptions{})
+			return err
+		}, func(ctx context.Context) (bool, error) {
+			s, err := core.Secrets(ns).Get(ctx, "token", metav1.GetOptions{})
+			return err == nil && len(s.Data["token"]) > 0, err
+		}},
 		controllers.RootCA: {func() error { return namespace("roots") }, func(ctx context.Context) (bool, error) {
 			list, err := core.ConfigMaps("roots").List(ctx, metav1.ListOptions{})
 			return err == nil && len(list.Items) > 0, err

@@ -311,7 +311,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 // while the node starts begins when it has settled; nil: at once.
 func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}, listens servicelb.Listens) func(context.Context) error {
 	cfg := controllers.Config{
-		Kube: api.ControllersConfig(), Authority: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Listens: listens,
+		Kube: api.ControllersConfig(), Authority: api, Tokens: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Listens: listens,
 		Balancers: config.LoadBalancerRanges(o.Config.Network), Log: o.Log.With("role", "controllers"),
 	}
 	if api.Shared() {

@@ -119,7 +119,7 @@ func (a *API) control(election *controllers.Election, choice []string) (stop fun
 	ended := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(a.Output(), nil))
 	go func() {
-		ended <- controllers.New(controllers.Config{Kube: a.controllers, Authority: a.server, Choice: choice, Election: election, Log: log}).Run(ctx)
+		ended <- controllers.New(controllers.Config{Kube: a.controllers, Authority: a.server, Tokens: a.server, Choice: choice, Election: election, Log: log}).Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

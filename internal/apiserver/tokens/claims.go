@@ -23,11 +23,15 @@ type Ref struct {
 	UID  types.UID `json:"uid,omitempty"`
 }
 
-// claims are those of a token: the registered ones, and those of Kubernetes.
+// claims are those of a token: the registered ones, and those of Kubernetes: a secret's are others.
 type claims struct {
 	jwt.RegisteredClaims
+	secretClaims
 	Kubernetes private `json:"kubernetes.io,omitzero"`
 }
+
+// ofSecret says that a token is one that a secret holds.
+func (c *claims) ofSecret() bool { return c.Issuer == secretIssuer }
 
 type private struct {
 	Namespace string `json:"namespace,omitempty"`

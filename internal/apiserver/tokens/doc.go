@@ -5,5 +5,7 @@
 // looked up in the API server's caches for each request, so that a deletion ends a token at once. Only the signature, which cannot change its mind, is
 // remembered.
 //
+// A token of a secret of the type kubernetes.io/service-account-token has no end: it is good as long as that secret holds it and the account is there.
+//
 // What others need to verify tokens by themselves is served as OpenID Connect has it (Discovery 1.0, sections 3 and 4; RFC 7517).
 package tokens

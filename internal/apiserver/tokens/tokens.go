@@ -45,6 +45,8 @@ type Tokens struct {
 	now       func() time.Time
 	parser    *jwt.Parser
 	validator *jwt.Validator
+	// endless validates tokens that may have no end.
+	endless *jwt.Validator
 	// verified are the claims of tokens whose signatures were right, by the hashes of the tokens.
 	verified *utilcache.LRUExpireCache
 }
@@ -77,6 +79,7 @@ func New(cfg Config) (*Tokens, error) {
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodES256.Alg()}), jwt.WithoutClaimsValidation()),
 		validator: jwt.NewValidator(jwt.WithLeeway(leeway), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
 			jwt.WithTimeFunc(cfg.Now)),
+		endless:  jwt.NewValidator(jwt.WithLeeway(leeway), jwt.WithIssuedAt(), jwt.WithTimeFunc(cfg.Now)),
 		verified: utilcache.NewLRUExpireCache(rememberedTokens),
 	}, nil
 }
@@ -99,8 +102,12 @@ func (t *Tokens) Audiences() authenticator.Audiences { return t.issuers }
 // Issue makes a token for audiences that is good from the given time on for a life. credentialID names it in user infos and logs.
 func (t *Tokens) Issue(s Subject, audiences []string, from time.Time, life time.Duration) (token, credentialID string, err error) {
 	c := newClaims(t.issuers[0], audiences, s, from, life)
+	token, err = t.sign(c)
+	return token, tokenjwt.CredentialIDForJTI(c.ID), err
+}
+
+func (t *Tokens) sign(c *claims) (string, error) {
 	unsigned := jwt.NewWithClaims(jwt.SigningMethodES256, c)
 	unsigned.Header = map[string]any{"alg": jwt.SigningMethodES256.Alg(), "kid": t.keys.signer}
-	token, err = unsigned.SignedString(t.keys.signing)
-	return token, tokenjwt.CredentialIDForJTI(c.ID), err
+	return unsigned.SignedString(t.keys.signing)
 }

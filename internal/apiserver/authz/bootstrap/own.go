@@ -29,6 +29,7 @@ func (p *Policy) own() {
 	const more = prefix + "controllers"
 	p.clusterRole(more, nil,
 		on("list watch", core, "serviceaccounts"), on("list watch delete", core, "configmaps"), // that of root-ca replaces one that cannot be changed
+		on("get list watch update delete", core, "secrets"), on("get update", core, "serviceaccounts"), // serviceaccount-token
 		on("delete", core, "pods"),            // taint-eviction
 		on("get", core, "pods"),               // whether one was made whose making was not answered
 		on("update", core, "services/status"), // service-lb

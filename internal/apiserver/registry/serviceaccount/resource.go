@@ -1,7 +1,7 @@
 // Package serviceaccount serves the resource serviceaccounts of core/v1 and its subresource token, which makes credentials of one.
 //
 // A service account is who a pod is to the API server. It has no password: whoever may create its tokens has tokens made, which end by themselves, and
-// with the object that they are bound to. Secrets of type kubernetes.io/service-account-token are stored like any others, and nobody fills them.
+// with the object that they are bound to. Secrets of type kubernetes.io/service-account-token are filled by a controller.
 package serviceaccount
 
 import (

@@ -21,11 +21,11 @@ func (s *Server) admission(authorizer authorizer.UnconditionalAuthorizer) []gene
 		system = append(system, c.Name)
 	}
 	return []genericadmission.Interface{
+		admission.Namespaces{Getter: s.namespaces(), Immortal: namespace.System()},
 		admission.Priority{Classes: s.storages[schedulingv1.SchemeGroupVersion]["priorityclasses"].(admission.Reader), System: system},
 		admission.RuntimeClass{Classes: s.storages[nodev1.SchemeGroupVersion]["runtimeclasses"].(rest.Getter)},
 		admission.IngressClass{Classes: s.storages[networkingv1.SchemeGroupVersion]["ingressclasses"].(admission.Reader)},
 		admission.LimitRanges{Ranges: reader{s}},
-		admission.Namespaces{Getter: s.namespaces(), Immortal: namespace.System()},
 		admission.ServiceAccounts{Accounts: reader{s}},
 		admission.DefaultTolerationSeconds{},
 		noderestriction.Plugin{Objects: reader{s}},

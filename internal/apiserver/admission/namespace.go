@@ -22,7 +22,8 @@ type NamespaceGetter interface {
 }
 
 // Namespaces refuses to create objects in namespaces that do not exist or are being deleted, and to delete the
-// namespaces that the system needs.
+// namespaces that the system needs. It comes before all others, so that nobody looks for anything in a namespace that is not there. What is done to an object
+// that there is (a pod is evicted, a token of a service account made) goes on while its namespace is being deleted.
 type Namespaces struct {
 	// Getter reads namespaces.
 	Getter NamespaceGetter
@@ -30,13 +31,39 @@ type Namespaces struct {
 	Immortal []string
 }
 
-var _ admission.ValidationInterface = Namespaces{}
+var (
+	_ admission.MutationInterface   = Namespaces{}
+	_ admission.ValidationInterface = Namespaces{}
+)
 
 var namespaces = corev1.Resource("namespaces")
 
 // Handles implements admission.Interface.
 func (Namespaces) Handles(op admission.Operation) bool {
 	return op == admission.Create || op == admission.Delete
+}
+
+// Admit implements admission.MutationInterface: as the cache has the namespace, and only if that is no reason to go on as it is in the store.
+func (n Namespaces) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	resource := a.GetResource().GroupResource()
+	if a.GetOperation() != admission.Create || outside(a, resource) {
+		return nil
+	}
+	if obj, err := n.Getter.Get(ctx, a.GetNamespace(), &metav1.GetOptions{ResourceVersion: "0"}); err == nil {
+		if ns, err := meta.Accessor(obj); err == nil && (ns.GetDeletionTimestamp() == nil || a.GetSubresource() != "") {
+			return nil
+		}
+	}
+	err := n.check(ctx, a, resource)
+	if a.GetSubresource() != "" && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}
+
+// outside says that a request is about no object in a namespace, or a question about what is in one.
+func outside(a admission.Attributes, resource schema.GroupResource) bool {
+	return a.GetNamespace() == "" || resource == namespaces || resource.Group == authorizationv1.GroupName
 }
 
 // Validate implements admission.ValidationInterface. It runs just before an object is stored, so that little can happen
@@ -51,8 +78,8 @@ func (n Namespaces) Validate(ctx context.Context, a admission.Attributes, _ admi
 			return apierrors.NewForbidden(resource, a.GetName(), fmt.Errorf("this namespace may not be deleted"))
 		}
 		return nil
-	case a.GetNamespace() == "", resource == namespaces, resource.Group == authorizationv1.GroupName:
-		return nil // not in a namespace, or a question about one
+	case outside(a, resource):
+		return nil
 	}
 	return n.check(ctx, a, resource)
 }

@@ -1,11 +1,13 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -107,10 +109,58 @@ func (s *Server) writeKubeconfig(admin pki.Pair) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
+	s.noteReplaced(path)
 	if err := atomicfile.Write(path, raw, 0o600); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil
+}
+
+// OwnsKubeconfig says whether a file is the administrator's kubeconfig that the API server with this data directory has written: it has that server's
+// administrator and nobody else. A file that is not there, or is no kubeconfig, is not.
+func OwnsKubeconfig(dataDir, path string) (bool, error) {
+	if path == "" {
+		return false, nil
+	}
+	own, err := os.ReadFile(filepath.Join(dataDir, "pki", "admin.crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	config, err := clientcmd.Load(raw)
+	if err != nil || len(config.AuthInfos) != 1 || len(config.Clusters) != 1 {
+		return false, nil //nolint:nilerr // it is somebody else's
+	}
+	for _, user := range config.AuthInfos {
+		return bytes.Equal(bytes.TrimSpace(user.ClientCertificateData), bytes.TrimSpace(own)), nil
+	}
+	return false, nil
+}
+
+// noteReplaced warns of a kubeconfig of another cluster in whose place this server's comes.
+func (s *Server) noteReplaced(path string) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	config, err := clientcmd.Load(raw)
+	if err != nil {
+		return
+	}
+	for _, c := range config.Clusters {
+		if !bytes.Equal(bytes.TrimSpace(c.CertificateAuthorityData), bytes.TrimSpace(s.pki.CA)) {
+			s.cfg.Log.Warn("the kubeconfig of another cluster is replaced; a node of its own is to have one of its own (apiServer.kubeconfig)", "file", path, "cluster", c.Server)
+		}
+	}
 }
 
 // renewCertificates replaces certificates that come near their end while the server runs, and takes up those that somebody else has replaced.

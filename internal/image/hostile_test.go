@@ -149,7 +149,8 @@ func newField(t *testing.T, pulls bool) *field {
 	return f
 }
 
-// around describes what layers must not touch: what is beside the store, the store's own folders, and some of this machine.
+// around describes what layers must not touch: what is beside the store, the store's own folders, and what
+// they name of this machine.
 func (f *field) around() (out []string) {
 	f.t.Helper()
 	note := func(path string) {
@@ -176,10 +177,27 @@ func (f *field) around() (out []string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for _, p := range []string{"/etc/passwd", "/etc/shadow", "/etc", "/usr", "/bin", f.cfg.Root} {
+	for _, p := range []string{"/etc/passwd", "/etc/shadow", "/bin/sh", f.cfg.Root} {
 		note(p)
 	}
-	for _, dir := range []string{filepath.Dir(f.cfg.Root), f.cfg.Root, "/"} {
+	// What the layers would make on this machine, by name: others of it may make what they like there meanwhile.
+	for _, p := range []string{"/etc/x", "/etc/.wh.passwd", "/a", "/b", "/d", "/f", "/h", "/l", "/p", "/t", "/x", "/secret", "/way", "/data"} {
+		if _, err := os.Lstat(p); errors.Is(err, fs.ErrNotExist) {
+			note(p)
+		}
+	}
+	for _, p := range []string{"/", "/etc"} {
+		var st unix.Stat_t
+		if err := unix.Stat(p, &st); err != nil {
+			f.t.Fatal(err)
+		}
+		size, err := unix.Listxattr(p, nil)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%s: inode %d, mode %o, %d:%d, %d bytes of attributes", p, st.Ino, st.Mode, st.Uid, st.Gid, size))
+	}
+	for _, dir := range []string{filepath.Dir(f.cfg.Root), f.cfg.Root} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			f.t.Fatal(err)

@@ -118,7 +118,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 		log:     cfg.Log,
 		name:    cfg.Bridge,
 		table:   cfg.Table,
-		owner:   "monopod " + cfg.DB.Path(),
+		owner:   ownerMark + cfg.DB.Path(),
 		notes:   state.NewTable[hostNote](cfg.DB, "network-host"),
 		cfg:     cfg,
 		hostNS:  netns.None(),

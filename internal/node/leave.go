@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"time"
 
 	"monopod.dev/monopod/internal/apiserver"
@@ -24,7 +23,8 @@ func (o *Options) leave(unlock func()) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	c := o.Config
-	var errs []error
+	folders, err := o.ownFolders()
+	errs := []error{err, o.removeKubeconfig()}
 	for _, dir := range []string{c.DataDir, c.RunDir} {
 		// Nothing that is mounted may be emptied with the folder.
 		if err := mount.UnmountBelow(dir); err != nil {
@@ -33,14 +33,10 @@ func (o *Options) leave(unlock func()) error {
 		}
 		errs = append(errs, tree.Remove(ctx, dir))
 	}
-	if c.APIServer.Kubeconfig != "" {
-		if err := os.Remove(c.APIServer.Kubeconfig); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
 	// The agent removes each pod's logs; the folders themselves go when they are empty, and stay when others use them.
-	_ = os.Remove(filepath.Clean(c.Agent.PodLogsDir))
-	_ = os.Remove(filepath.Clean(c.Agent.ContainerLogsDir))
+	for _, dir := range folders {
+		_ = os.Remove(dir)
+	}
 	return errors.Join(errs...)
 }
 

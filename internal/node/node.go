@@ -58,6 +58,8 @@ type Options struct {
 	// dns are the addresses of the cluster's DNS that this process serves; dnsProblem says why it serves none though it should.
 	dns        []netip.Addr
 	dnsProblem error
+	// resetting: the node is opened to be removed.
+	resetting bool
 }
 
 // apiGarbageRoom is that of a process with an API server, where each request leaves 50 to 100 kB behind. Under load it takes up to so much more
@@ -269,7 +271,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	})
 	err = stages.wait()
 	if o.Ephemeral && services != nil {
-		err = errors.Join(err, o.removeServices())
+		err = errors.Join(err, o.endServices())
 	}
 	return err
 }
@@ -460,14 +462,27 @@ func (o *Options) enter(parts ...part) (unlock func(), err error) {
 				return nil, fmt.Errorf("--ephemeral removes its directories at the end, but %s is not empty: name new ones with --data-dir and --run-dir", dir)
 			}
 		}
+		if slices.Contains(parts, partAPIServer) {
+			if err := o.newKubeconfig(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	// What is in the data directory is reached by nobody but root; what is in the run directory, runtime.New says.
 	if err := errors.Join(private.Dir(c.DataDir), private.Passage(c.RunDir)); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
+	writesLogs := slices.Contains(parts, partRuntime) || slices.Contains(parts, partAgent)
 	if o.Ephemeral {
 		// It removes the directories at the end, so nobody else may be in them.
 		parts = allParts
 	}
-	return lock(c.RunDir, parts...)
+	if unlock, err = lock(c.RunDir, parts...); err != nil || !writesLogs || o.resetting {
+		return unlock, err
+	}
+	if err := o.noteFolders(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }

@@ -49,6 +49,9 @@ func (o *Options) newPolicies(ctx context.Context, wanted bool) (*netpolicy.Role
 
 // removePolicies takes the rules away. A kernel that cannot have them has none.
 func (o *Options) removePolicies(ctx context.Context) error {
+	if o.bridgeIsAnothers() {
+		return nil
+	}
 	err := netpolicy.Remove(ctx, o.policies())
 	if errdefs.IsFailedPrecondition(err) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil

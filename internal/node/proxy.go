@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -27,10 +28,13 @@ func (o *Options) proxyDir() string { return filepath.Join(o.Config.DataDir, "se
 func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool) (*proxy.Proxy, error) {
 	mode := o.Config.Network.ServiceProxy
 	if mode != config.Enabled && (mode != config.Auto || !bridged) {
-		if err := proxy.Remove(ctx, o.proxyTable(), o.proxyDir()); err != nil {
+		if err := o.removeServices(ctx); err != nil {
 			o.Log.WarnContext(ctx, "rules of services that an earlier process may have left are not removed", "error", err)
 		}
 		return nil, nil
+	}
+	if err := os.MkdirAll(o.proxyDir(), 0o700); err != nil { // see servesAnothers
+		return nil, err
 	}
 	own := rest.CopyConfig(kube)
 	// What it asks is a few lists and watches, which are not to wait for what the agent asks.
@@ -48,10 +52,18 @@ func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool)
 }
 
 // removeServices takes the rules of services away, of a proxy that does not run any more.
-func (o *Options) removeServices() error {
+func (o *Options) removeServices(ctx context.Context) error {
+	if o.servesAnothers() {
+		return nil
+	}
+	return proxy.Remove(ctx, o.proxyTable(), o.proxyDir())
+}
+
+// endServices does so when the process ends.
+func (o *Options) endServices() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	defer cancel()
-	return proxy.Remove(ctx, o.proxyTable(), o.proxyDir())
+	return o.removeServices(ctx)
 }
 
 // listener says which process of this machine listens at a port of it.

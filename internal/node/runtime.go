@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,17 +19,18 @@ import (
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/netpolicy"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/choice"
-	"monopod.dev/monopod/internal/proxy"
 	"monopod.dev/monopod/internal/runtime"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/state"
 )
+
+// runtimeState is the state file of the runtime, by which the bridge is marked.
+const runtimeState = "runtime.db"
 
 // runtimeRole is the runtime with what it stands on.
 type runtimeRole struct {
@@ -56,7 +58,7 @@ func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *
 			err = errors.Join(err, r.close())
 		}
 	}()
-	if r.db, err = o.openState("runtime.db"); err != nil {
+	if r.db, err = o.openState(runtimeState); err != nil {
 		return nil, err
 	}
 	var ranges []netip.Prefix
@@ -86,7 +88,12 @@ func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *
 	}
 	socket := filepath.Join(c.RunDir, "executor.sock")
 	start, startCtx := errgroup.WithContext(ctx)
-	start.Go(func() (err error) { r.behind, err = o.ensureExecutor(startCtx, binary, socket); return err })
+	start.Go(func() (err error) {
+		if r.behind, err = o.ensureExecutor(startCtx, binary, socket); err == nil {
+			r.executor = client.New(client.Config{Socket: socket, Log: o.Log.With("role", "executor")}) // it is ended if something else fails
+		}
+		return err
+	})
 	start.Go(func() (err error) {
 		r.images, err = image.Open(startCtx, image.Config{Root: filepath.Join(c.DataDir, "images"),
 			RegistryConfigDir: c.Runtime.RegistryConfigDir, StallTimeout: stallTimeout(c.Runtime), Log: o.Log.With("role", "image")})
@@ -102,7 +109,6 @@ func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *
 	if err := start.Wait(); err != nil {
 		return nil, err
 	}
-	r.executor = client.New(client.Config{Socket: socket, Log: o.Log.With("role", "executor")})
 	if err := r.network.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -145,7 +151,7 @@ const defaultLogSize = "10Mi"
 
 // ensureExecutor says why the executor that runs is not the installed one, if it is not.
 func (o *Options) ensureExecutor(ctx context.Context, binary, socket string) (behind string, err error) {
-	dir := filepath.Join(o.Config.RunDir, "executor")
+	dir := o.executorDir()
 	found, err := launch.Ensure(ctx, launch.Config{Binary: binary, Build: o.Version, Socket: socket, Dir: dir,
 		CgroupPath: filepath.Join(o.Config.CgroupRoot, "executor"), LogFile: filepath.Join(dir, "executor.log")})
 	if found.Behind != "" {
@@ -153,6 +159,8 @@ func (o *Options) ensureExecutor(ctx context.Context, binary, socket string) (be
 	}
 	return found.Behind, err
 }
+
+func (o *Options) executorDir() string { return filepath.Join(o.Config.RunDir, "executor") }
 
 // executorBinary is the configured path, else the file beside our own, else the one in $PATH.
 func (o *Options) executorBinary() (string, error) {
@@ -214,32 +222,31 @@ func (o *Options) removeAll(r *runtimeRole) error {
 	if r.server != nil {
 		logs := r.server.LogDirectories()
 		errs = append(errs, r.server.RemoveAll(ctx))
+		links := loglinks.New(loglinks.Config{Dir: o.Config.Agent.ContainerLogsDir, LogsDir: o.Config.Agent.PodLogsDir})
 		for _, dir := range logs {
 			if filepath.Dir(dir) == filepath.Clean(o.Config.Agent.PodLogsDir) {
-				errs = append(errs, tree.Remove(ctx, dir))
+				errs = append(errs, tree.Remove(ctx, dir), removeLinks(links, dir))
 			}
 		}
-		links := loglinks.New(loglinks.Config{Dir: o.Config.Agent.ContainerLogsDir, LogsDir: o.Config.Agent.PodLogsDir})
-		errs = append(errs, links.Sweep(nil))
 	}
 	if r.executor != nil {
 		errs = append(errs, r.executor.Shutdown(ctx, protocol.ShutdownRequest{Kill: true}))
 	}
-	errs = append(errs, proxy.Remove(ctx, o.proxyTable(), o.proxyDir()))
+	errs = append(errs, o.removeServices(ctx))
 	if r.network != nil {
 		errs = append(errs, r.network.Remove(ctx))
 	}
-	errs = append(errs, o.removePolicies(ctx), o.removeDNS(ctx), removeCgroups(o.Config.CgroupRoot))
+	errs = append(errs, o.removePolicies(ctx), o.removeDNS(ctx), o.removeCgroups())
 	return errors.Join(errs...)
 }
 
-// removeCgroups removes the node's cgroups in every hierarchy.
-func removeCgroups(root string) error {
-	host, err := cgroup.Detect()
-	if err != nil {
-		return err
+// removeLinks removes the links to the logs of a pod, whose directory is NAMESPACE_NAME_UID.
+func removeLinks(links *loglinks.Links, dir string) error {
+	words := strings.Split(filepath.Base(dir), "_")
+	if len(words) != 3 {
+		return nil
 	}
-	return host.RemoveTree(root)
+	return links.RemovePod(words[0], words[1], dir)
 }
 
 // stallTimeout is the time as the image store takes it, where 0 is a default and less is never.

@@ -1,0 +1,130 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"monopod.dev/monopod/internal/apiserver"
+	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/network"
+)
+
+// Several nodes, or roles of them, may be on one host, and things that have a name of their own there can be another's: what ends removes only what this
+// node has made, which lasting marks tell. The bridge says whose it is in its alias, a kubeconfig by the certificate in it, folders by a list in the data
+// directory, and a cgroup is in use by the executor that is in it.
+
+// foldersFile lists, a line each, the folders outside of the node's directories that were not there before it.
+func (o *Options) foldersFile() string { return filepath.Join(o.Config.DataDir, "folders") }
+
+// noteFolders writes down which folders of logs are still to be made. Who starts makes them.
+func (o *Options) noteFolders() error {
+	known, err := o.ownFolders()
+	if err != nil {
+		return err
+	}
+	all := slices.Clone(known)
+	for _, dir := range []string{o.Config.Agent.PodLogsDir, o.Config.Agent.ContainerLogsDir} {
+		if dir == "" || slices.Contains(all, filepath.Clean(dir)) {
+			continue
+		}
+		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+			all = append(all, filepath.Clean(dir))
+		}
+	}
+	if len(all) == len(known) {
+		return nil
+	}
+	return atomicfile.Write(o.foldersFile(), []byte(strings.Join(all, "\n")+"\n"), 0o600)
+}
+
+func (o *Options) ownFolders() ([]string, error) {
+	raw, err := os.ReadFile(o.foldersFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return slices.DeleteFunc(strings.Split(string(raw), "\n"), func(dir string) bool { return !filepath.IsAbs(dir) }), err
+}
+
+// removeKubeconfig removes the administrator's kubeconfig that the API server of this node has written. It is called before the data directory goes, which
+// has the proof.
+func (o *Options) removeKubeconfig() error {
+	path := o.Config.APIServer.Kubeconfig
+	own, err := apiserver.OwnsKubeconfig(o.Config.DataDir, path)
+	if err != nil || !own {
+		return err
+	}
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// newKubeconfig refuses to have an ephemeral node write its kubeconfig, which goes at the end, where another is.
+func (o *Options) newKubeconfig() error {
+	path := o.Config.APIServer.Kubeconfig
+	if path == "" {
+		return nil
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("--ephemeral removes its kubeconfig at the end, but there is one at %s already, perhaps of another node: name a new file with --write-kubeconfig", path)
+}
+
+// bridgeIsAnothers says that the tables which go by the name of the configured bridge are another node's.
+func (o *Options) bridgeIsAnothers() bool {
+	other, err := network.Another(o.Config.Network.Bridge, filepath.Join(o.Config.DataDir, "state", runtimeState))
+	return err == nil && other != ""
+}
+
+// servesAnothers says that the tables of services are another node's: no proxy has run with this data directory.
+func (o *Options) servesAnothers() bool {
+	if _, err := os.Lstat(o.proxyDir()); err == nil {
+		return false
+	}
+	return o.bridgeIsAnothers()
+}
+
+// removeCgroups removes the node's cgroups in every hierarchy, which nobody else uses.
+func (o *Options) removeCgroups() error {
+	host, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	pids, err := host.Processes(filepath.Join(o.Config.CgroupRoot, "executor"))
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if dir := keeperDir(pid); dir != "" && dir != o.executorDir() {
+			o.Log.Info("cgroups are left to another node whose pods are in them", "cgroup", o.Config.CgroupRoot, "executor", dir)
+			return nil
+		}
+	}
+	return host.RemoveTree(o.Config.CgroupRoot)
+}
+
+// keeperDir is the directory of the executor that a process is the keeper of; empty: it is none.
+func keeperDir(pid int) string {
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return "" // it has ended
+	}
+	return dirArgument(raw)
+}
+
+func dirArgument(cmdline []byte) string {
+	words := bytes.Split(cmdline, []byte{0})
+	if i := slices.IndexFunc(words, func(w []byte) bool { return string(w) == "--dir" }); i >= 0 && i+1 < len(words) {
+		return string(words[i+1])
+	}
+	return ""
+}

@@ -18,6 +18,8 @@ const (
 	ReasonPostStartFailed  = "PostStartHookError"
 	// UnknownExitCode stands, with ReasonStatusUnknown, for a code that nobody knows.
 	UnknownExitCode = 255
+	// NotLocatedExitCode is that of a container which had not run when its pod was deleted.
+	NotLocatedExitCode = 137
 )
 
 // fateState is where a container is on its way.

@@ -70,7 +70,7 @@ func TestWaitForDevices(t *testing.T) {
 		"a restart that is tried again":       {given(wantsDevice(true), s, waitsSince(time.Hour), saidToWait("a"), has("a", 0, "s", Exited)), "False 1h0m0s as before | | DevicesNotReady as before"},
 		"its turn has not come":               {given(inits("i"), wantsDevice(true), s, has("i", 0, "s", Running), saidToWait("a")), "- | | PodInitializing"},
 		"nothing is to be started":            {given(wantsDevice(false), refused, s, has("a", 0, "s", Running)), "- |"},
-		"a pod that is deleted":               {given(wantsDevice(false), refused, waitsSince(time.Hour), deleted(time.Second)), "False 1h0m0s as before | | DevicesNotReady it failed"},
+		"a pod that is deleted":               {given(wantsDevice(false), refused, waitsSince(time.Hour), deleted(time.Second)), "False 1h0m0s as before |"},
 		"a pod that has failed for it":        {given(wantsDevice(false), refused, waitsSince(time.Hour), func(in *Input) { in.Verdict = Rejected("DevicesNotReady", "too long") }), "False 1h0m0s as before | DevicesNotReady too long | ContainerCreating"},
 		"other devices than those at a grant": {given(wantsDevice(true), s, hasWaited, notStarted), "False 0s it failed | DevicesNotReady it failed | DevicesNotReady it failed"},
 	} {

@@ -28,6 +28,9 @@ func Status(in Input) v1.PodStatus {
 	st.ContainerStatuses = statuses(&in, &a, a.main)
 	st.EphemeralContainerStatuses = statuses(&in, &a, a.ephemeral)
 	phase(&in, &a, &st)
+	if in.terminating() && final(st.Phase) {
+		settle(&a, &st)
+	}
 	conditions(&in, &a, &st)
 	return st
 }
@@ -75,8 +78,7 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	} else if f, failed := in.beforeSandbox(); failed && a.sandbox == nil && !in.terminating() {
 		st.Message = f.Message
 	}
-	over := v != nil || in.terminating() && ended(st)
-	if !over || in.Observed.anyAlive() || slices.ContainsFunc(keys(in.Ongoing), func(k Key) bool { return k.begins() }) {
+	if over := v != nil || in.terminating(); !over || in.Observed.anyAlive() || slices.ContainsFunc(keys(in.Ongoing), func(k Key) bool { return k.begins() }) {
 		return
 	}
 	switch {
@@ -116,10 +118,38 @@ func (a *assessment) anyDue() bool {
 	return slices.ContainsFunc(a.init, isDue) || slices.ContainsFunc(a.main, isDue)
 }
 
-// ended says of a pod that is being stopped that its containers have all run and ended. One that was deleted before
-// that never gets a final phase: it just goes.
-func ended(st *v1.PodStatus) bool {
-	return !slices.ContainsFunc(st.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.State.Terminated == nil })
+// final says of a phase that it is the last one.
+func final(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }
+
+// settle gives an end to each container of a deleted pod that is to have run and has none, as a kubelet does: whoever waits for the pod's end looks at all
+// of them. Those that were never due, behind init containers that have not done their work, go on waiting. What the API knows as final is left as it is.
+func settle(a *assessment, st *v1.PodStatus) {
+	end := func(cs *v1.ContainerStatus, f *fate) {
+		switch {
+		case cs.State.Terminated != nil:
+		case f.prior != nil && f.prior.State.Terminated != nil:
+			cs.State = f.prior.State
+		case a.verdict != nil && a.verdict.told:
+		default:
+			cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+				Reason: ReasonStatusUnknown, Message: "The container could not be located when the pod was terminated", ExitCode: NotLocatedExitCode, ContainerID: cs.ContainerID,
+			}}
+		}
+	}
+	begun := -1 // the last init container of which there is a sign that it ran
+	for i := range st.InitContainerStatuses {
+		if c := &st.InitContainerStatuses[i]; c.State.Waiting == nil || c.LastTerminationState.Terminated != nil {
+			begun = i
+		}
+	}
+	for i := range begun + 1 {
+		end(&st.InitContainerStatuses[i], &a.init[i])
+	}
+	for i := range st.ContainerStatuses {
+		if a.initialized || a.main[i].last != nil {
+			end(&st.ContainerStatuses[i], &a.main[i])
+		}
+	}
 }
 
 func allExitedZero(st *v1.PodStatus) bool {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"monopod.dev/monopod/internal/apiserver"
-	"monopod.dev/monopod/internal/atomicfile"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/network"
 )
@@ -42,7 +41,8 @@ func (o *Options) noteFolders() error {
 	if len(all) == len(known) {
 		return nil
 	}
-	return atomicfile.Write(o.foldersFile(), []byte(strings.Join(all, "\n")+"\n"), 0o600)
+	// A list that a crash has cut leaves empty folders behind, no more.
+	return os.WriteFile(o.foldersFile(), []byte(strings.Join(all, "\n")+"\n"), 0o600)
 }
 
 func (o *Options) ownFolders() ([]string, error) {

@@ -22,7 +22,7 @@ type company struct {
 	liking map[domain]int64
 }
 
-// company looks at all pods for the sake of one. Most say nothing about others, and cost no more than to find that out.
+// company looks at the pods for the sake of one: at all of them if it says something about others, else at those that do.
 func (c cluster) company(pod *corev1.Pod) (of company) {
 	own := slices.Collect(pods.PodTerms(&pod.Spec))
 	for _, term := range own {
@@ -30,14 +30,15 @@ func (c cluster) company(pod *corev1.Pod) (of company) {
 			of.near = append(of.near, term)
 		}
 	}
-	for _, at := range c.places {
-		for _, other := range at.pods {
-			if len(own) > 0 {
+	for i := range c.places {
+		at := &c.places[i]
+		if len(own) > 0 {
+			for _, other := range at.pods {
 				of.add(c.namespaces, pod, own, other, at.node)
 			}
-			if pods.HasPodTerms(&other.Spec) {
-				of.addTheirs(c.namespaces, pod, other, at.node)
-			}
+		}
+		for other := range at.holdings().social {
+			of.addTheirs(c.namespaces, pod, other.Pod, at.node)
 		}
 	}
 	of.first = len(of.gathered) == 0 && of.means(c.namespaces, pod, pod)

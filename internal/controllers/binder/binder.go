@@ -24,9 +24,6 @@ import (
 	"monopod.dev/monopod/internal/controllers/queue"
 )
 
-// byNode is the index of pods by the node that they are bound to; unbound pods are under "". Pods that have ended hold nothing, and are not in it.
-const byNode = "monopod.dev/alive-by-node"
-
 // Config is what a Binder needs.
 type Config struct {
 	// Client has the right to create pods/binding and to patch pods/status.
@@ -52,7 +49,7 @@ type Binder struct {
 	known      []cache.DoneChecker
 	queue      *queue.Queue[types.NamespacedName]
 	recorder   record.EventRecorder
-	assumed    assumed
+	book       book
 	line       line
 }
 
@@ -63,9 +60,6 @@ func New(config Config) (*Binder, error) {
 		pods: config.Pods.Informer(), nodes: config.Nodes.Lister(), namespaces: config.Namespaces.Lister(), queue: queue.New[types.NamespacedName](),
 	}
 	b.terms = b.labelsOf
-	if err := b.pods.AddIndexers(cache.Indexers{byNode: aliveByNode}); err != nil {
-		return nil, fmt.Errorf("binder: %w", err)
-	}
 	// A pod that has ended holds no resources: the filter turns its end into a deletion.
 	pods, podErr := b.pods.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: isAlive,
@@ -102,13 +96,6 @@ func (b *Binder) Run(ctx context.Context) error {
 	return nil
 }
 
-func aliveByNode(obj any) ([]string, error) {
-	if !isAlive(obj) {
-		return nil, nil
-	}
-	return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
-}
-
 // isAlive says of what an informer tells that it is a pod that has not ended.
 func isAlive(obj any) bool {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -125,7 +112,7 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 		old = nil
 	}
 	if isOurs(pod) {
-		b.line.enter(pod.UID)
+		b.line.enter(pod)
 		deadlineChanged := old != nil && old.Annotations[devicesDeadline] != pod.Annotations[devicesDeadline]
 		if old == nil || deadlineChanged || !maps.Equal(old.Labels, pod.Labels) || !apiequality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 			b.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
@@ -137,14 +124,13 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	}
 	b.line.leave(pod.UID)
 	if pod.Spec.NodeName != "" {
-		b.assumed.forget(pod.UID)
+		b.book.show(pod)
 	}
-	left := old == nil || isOurs(old) // it has left the line, or what it takes puts somebody out of it
-	seen := seenOtherwise(old, pod)
-	if left || seen {
-		b.retry(func(p *corev1.Pod) bool {
-			return left && b.line.keeps(p) || seen && (b.terms.minds(p, pod) || old != nil && b.terms.minds(p, old))
-		})
+	if old == nil || isOurs(old) { // it has left the line, or what it takes puts somebody out of it
+		b.retry(b.line.keptOnes(), func(*waiter) bool { return true })
+	}
+	if seenOtherwise(old, pod) {
+		b.retry(b.line.mindingOnes(), func(w *waiter) bool { return b.terms.minds(w.pod, pod) || old != nil && b.terms.minds(w.pod, old) })
 	}
 }
 
@@ -164,9 +150,40 @@ func (b *Binder) podGone(obj any) {
 	if !ok {
 		return
 	}
-	b.assumed.forget(pod.UID)
 	b.line.leave(pod.UID)
-	b.retryWaiting()
+	b.retry(b.line.keptOnes(), func(*waiter) bool { return true })
+	if _, node := b.book.remove(pod.UID); node != "" {
+		b.freed(pod, node)
+	}
+}
+
+// freed looks again at those who may get a node because a pod has left its own: for whom there is enough on that one, and those for whom it matters who is
+// where. All others lack what they did before.
+func (b *Binder) freed(pod *corev1.Pod, name string) {
+	waiting := b.line.all()
+	if len(waiting) == 0 {
+		return
+	}
+	node, err := b.nodes.Get(name)
+	if err != nil {
+		return // it takes nobody
+	}
+	held := devices(pod)
+	b.book.look([]*corev1.Node{node}, func(there []place) {
+		b.retry(waiting, func(w *waiter) bool {
+			return len(resourcesSuffice(w.wanted, there[0])) == 0 || shares(held, w.asks) || b.terms.minds(w.pod, pod) || b.terms.shuns(pod, w.pod)
+		})
+	})
+}
+
+// shares says whether two ask for some of the same devices. What is told of a wait for devices depends on them, even if something else is lacking as well.
+func shares(a, b map[corev1.ResourceName]bool) bool {
+	for name := range a {
+		if b[name] {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *Binder) nodeChanged(old, node *corev1.Node) {
@@ -185,7 +202,7 @@ func (b *Binder) namespaceChanged(old, namespace *corev1.Namespace) {
 	if old != nil && maps.Equal(old.Labels, namespace.Labels) {
 		return
 	}
-	b.retry(func(p *corev1.Pod) bool { return p.Namespace == namespace.Name || mindsNamespaces(p) })
+	b.retry(b.line.all(), func(w *waiter) bool { return w.pod.Namespace == namespace.Name || mindsNamespaces(w.pod) })
 }
 
 // labelsOf are the labels of a namespace; none where it is not known yet, and then it is told of.
@@ -199,34 +216,14 @@ func (b *Binder) labelsOf(namespace string) map[string]string {
 
 // retryWaiting queues all pods that wait for a node, the oldest first.
 func (b *Binder) retryWaiting() {
-	b.retry(func(*corev1.Pod) bool { return true })
+	b.retry(b.line.all(), func(*waiter) bool { return true })
 }
 
-// retry queues some of them.
-func (b *Binder) retry(which func(*corev1.Pod) bool) {
-	for _, pod := range b.waiting(which) {
+// retry queues some of those in line, the oldest first.
+func (b *Binder) retry(some []*waiter, which func(*waiter) bool) {
+	for _, pod := range inOrder(slices.DeleteFunc(some, func(w *waiter) bool { return !which(w) })) {
 		b.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 	}
-}
-
-// waiting returns some of the pods that wait for a node, the oldest first.
-func (b *Binder) waiting(which func(*corev1.Pod) bool) []*corev1.Pod {
-	pods := slices.DeleteFunc(b.podsOn(""), func(p *corev1.Pod) bool { return !isOurs(p) || !which(p) })
-	slices.SortFunc(pods, b.line.compare)
-	return pods
-}
-
-// podsOn returns the pods that the watch shows on a node. The slice is the caller's.
-func (b *Binder) podsOn(node string) []*corev1.Pod {
-	objs, err := b.pods.GetIndexer().ByIndex(byNode, node)
-	if err != nil {
-		panic(err) //nolint:forbidigo // the index does not exist: a fault of this package
-	}
-	pods := make([]*corev1.Pod, 0, len(objs))
-	for _, obj := range objs {
-		pods = append(pods, obj.(*corev1.Pod))
-	}
-	return pods
 }
 
 // isOurs reports whether a pod waits for the binder. One with scheduling gates does not yet.
@@ -241,7 +238,7 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	pod := obj.(*corev1.Pod)
-	if !isOurs(pod) || b.assumed.has(pod.UID) {
+	if !isOurs(pod) || b.book.has(pod.UID) {
 		return nil
 	}
 	b.line.keep(pod.UID, true) // as far as is known: who leaves the line from here on has it looked at again
@@ -249,25 +246,43 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	places := make([]place, len(nodes))
-	for i, node := range nodes {
-		places[i] = place{node: node, pods: b.assumed.with(b.podsOn(node.Name), node.Name)}
-	}
-	in := cluster{places: places, namespaces: b.terms}
-	node, lacks := b.choose(pod, in)
-	first := behind(lacks)
-	b.line.keep(pod.UID, first != nil)
+	var d decision
+	b.book.look(nodes, func(places []place) { d = b.decide(pod, cluster{places: places, namespaces: b.terms}) })
+	b.line.keep(pod.UID, d.behind)
 	switch {
-	case node != "":
-		return b.bind(ctx, pod, node)
-	case first != nil:
-		// That one may have its turn now, and just not have been looked at yet: nobody is to be told of such a wait.
+	case d.node == "":
+		return b.keepWaiting(ctx, pod, d.why, d.forDevices)
+	case d.pod != pod: // nobody is to be told of a wait for that one
+		b.queue.Add(key)
+	}
+	return b.bind(ctx, d.pod, d.node)
+}
+
+// decision is what is done about a pod.
+type decision struct {
+	// pod gets the node; empty: there is none, for this reason.
+	pod        *corev1.Pod
+	node       string
+	why        string
+	forDevices bool
+	// behind: it is another one in line for which the pod waits.
+	behind bool
+}
+
+// decide says what is done about a pod. The one that it stands behind in line may have its turn now, and just not have been looked at yet: then that one gets its
+// node.
+func (b *Binder) decide(pod *corev1.Pod, in cluster) decision {
+	node, lacks := b.choose(pod, in)
+	if node != "" {
+		return decision{pod: pod, node: node}
+	}
+	first := behind(lacks)
+	if first != nil {
 		if node, _ := b.choose(first, in); node != "" {
-			b.queue.Add(key)
-			return b.bind(ctx, first, node)
+			return decision{pod: first, node: node, behind: true}
 		}
 	}
-	return b.keepWaiting(ctx, pod, explain(pod, places, lacks), lacksDevices(lacks))
+	return decision{why: explain(pod, in.places, lacks), forDevices: lacksDevices(lacks), behind: first != nil}
 }
 
 // choose asks who came before only for a pod that could have a node: it takes time where many wait.
@@ -279,15 +294,13 @@ func (b *Binder) choose(pod *corev1.Pod, in cluster) (node string, lacks [][]lac
 	return node, lacks
 }
 
-// olderThan returns those of the pods without a node that came before one and ask for some of the same devices, the oldest first.
+// olderThan returns those of the pods without a node that came before one and ask for some of the same devices, the oldest first. The book is being looked at.
 func (b *Binder) olderThan(pod *corev1.Pod, asks map[corev1.ResourceName]bool) []*corev1.Pod {
-	return b.waiting(func(o *corev1.Pod) bool {
-		return b.line.compare(o, pod) < 0 && common(asks, o) != "" && !b.assumed.has(o.UID)
-	})
+	return inOrder(slices.DeleteFunc(b.line.before(pod), func(w *waiter) bool { return !shares(asks, w.asks) || b.book.pods[w.pod.UID] != nil }))
 }
 
 func (b *Binder) bind(ctx context.Context, pod *corev1.Pod, node string) error {
-	b.assumed.put(pod, node)
+	b.book.assume(pod, node)
 	err := b.client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
@@ -299,10 +312,17 @@ func (b *Binder) bind(ctx context.Context, pod *corev1.Pod, node string) error {
 		return nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// Somebody deleted or bound it meanwhile: the watch will show it, there is nothing left to do.
-		b.assumed.forget(pod.UID)
+		b.unbound(pod, node)
 		return nil
 	default:
-		b.assumed.forget(pod.UID)
+		b.unbound(pod, node)
 		return fmt.Errorf("bind to node %s: %w", node, err)
+	}
+}
+
+// unbound takes back that a pod is on its way to a node. Somebody may have been told meanwhile that the node is full.
+func (b *Binder) unbound(pod *corev1.Pod, node string) {
+	if b.book.fail(pod.UID) {
+		b.freed(pod, node)
 	}
 }

@@ -54,7 +54,7 @@ func keptFor(older []*corev1.Pod, pod *corev1.Pod, at place, in cluster) []lack 
 // they were gone. Somebody who asks for more than there is, or for whom the node is wrong or full anyhow, would keep the others waiting for nothing.
 func inLine(pod *corev1.Pod, at place, in cluster) bool {
 	asks := devices(pod)
-	at.pods = slices.DeleteFunc(slices.Clone(at.pods), func(o *corev1.Pod) bool { return common(asks, o) != "" })
+	at.pods, at.holds = slices.DeleteFunc(slices.Clone(at.pods), func(o *corev1.Pod) bool { return common(asks, o) != "" }), nil
 	return fit(pod, at, in.with(at).survey(pod)) == nil
 }
 

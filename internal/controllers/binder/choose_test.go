@@ -1,6 +1,7 @@
 package binder
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func at(name string, pods ...*corev1.Pod) place {
 	return place{nodeWith(func(n *corev1.Node) {
 		n.Name = name
 		n.Status.Allocatable = list("cpu", "4", "pods", "10", widget, "2", gadget, "2")
-	}), pods}
+	}), pods, nil}
 }
 
 func TestChoose(t *testing.T) {
@@ -77,7 +78,7 @@ func TestChoose(t *testing.T) {
 		{name: "more than there is", pod: three, places: []place{at("n")}, want: insufficient + " No node has 3 of example.com/widget now, so the pod does not stand in line."},
 		{name: "what nobody has heard of", pod: named("p", "a.example/x", "1", widget, "3"), places: []place{at("n")},
 			want: "0/1 nodes are available: 1 Insufficient a.example/x, 1 Insufficient example.com/widget. No node has 1 of a.example/x and 3 of example.com/widget now, so the pod does not stand in line."},
-		{name: "less is had by nobody else", pod: three, places: []place{at("n"), {nodeWith(func(n *corev1.Node) { n.Status.Allocatable[widget] = list("x", "3")["x"]; n.Spec.Unschedulable = true }), nil}},
+		{name: "less is had by nobody else", pod: three, places: []place{at("n"), {nodeWith(func(n *corev1.Node) { n.Status.Allocatable[widget] = list("x", "3")["x"]; n.Spec.Unschedulable = true }), nil, nil}},
 			want: "0/2 nodes are available: 1 Insufficient example.com/widget, 1 node(s) were unschedulable."},
 
 		{name: "an older one waits for more", pod: one, older: []*corev1.Pod{two}, places: []place{at("n", one)}, want: kept},
@@ -144,24 +145,33 @@ func TestLine(t *testing.T) {
 	z.CreationTimestamp = metav1.NewTime(time.Unix(2, 0))
 	a.CreationTimestamp = z.CreationTimestamp
 	for _, p := range []*corev1.Pod{z, a, old, z} {
-		l.enter(p.UID)
+		l.enter(p)
 	}
-	if l.compare(old, z) >= 0 || l.compare(z, a) >= 0 || l.compare(a, z) <= 0 || l.compare(a, a) != 0 {
-		t.Errorf("who was created first, and of one second who was seen first, comes first: %v", l.turns)
+	names := func(some []*waiter) (names []string) {
+		for _, p := range inOrder(some) {
+			names = append(names, p.Name)
+		}
+		return names
+	}
+	if got := names(l.all()); !slices.Equal(got, []string{"old", "z", "a"}) {
+		t.Errorf("who was created first, and of one second who was seen first, comes first: %v", got)
+	}
+	if got := names(l.before(a)); !slices.Equal(got, []string{"old", "z"}) {
+		t.Errorf("before a come %v", got)
 	}
 	l.keep(a.UID, true)
 	l.keep(z.UID, true)
 	l.keep(a.UID, false)
-	if l.keeps(a) || !l.keeps(z) {
-		t.Errorf("kept are %v", l.kept)
+	if got := names(l.keptOnes()); !slices.Equal(got, []string{"z"}) {
+		t.Errorf("kept are %v", got)
 	}
 	l.leave(z.UID)
 	l.keep(z.UID, true)
-	if l.keeps(z) {
-		t.Error("who has left is kept")
+	if got := names(l.keptOnes()); len(got) != 0 {
+		t.Errorf("who has left is kept: %v", got)
 	}
-	l.enter(z.UID)
-	if l.compare(a, z) >= 0 {
-		t.Error("who has left comes last")
+	l.enter(z)
+	if got := names(l.before(z)); !slices.Equal(got, []string{"old", "a"}) {
+		t.Errorf("who has left comes last, after %v", got)
 	}
 }

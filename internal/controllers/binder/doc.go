@@ -4,7 +4,8 @@
 // default scheduler it looks for a node where the pod fits (fit.go and choose.go, pure) and binds it there through
 // pods/binding. When there is none, it says why, in the words of kube-scheduler: in the pod's condition PodScheduled and in
 // an event FailedScheduling. The pod is looked at again when a node or a pod that it has to do with changes, so that a pod that asks for a device
-// waits for it, and is bound in the moment that somebody offers the device.
+// waits for it, and is bound in the moment that somebody offers the device. What is on nodes is not reckoned anew for each decision (book.go), and the end of a
+// pod is looked at only for the sake of those whom it can help: with a thousand waiting it takes about a millisecond if that is nobody.
 //
 // Devices are given first come, first served: a node on which an older pod stands in line for a device is not given to a
 // younger one that asks for the same resource. Pods that wait for devices say so as they do on a node (reason DevicesNotReady,

@@ -16,6 +16,15 @@ import (
 type place struct {
 	node *corev1.Node
 	pods []*corev1.Pod
+	// holds is what these pods hold together; nil: that has still to be reckoned.
+	holds *holdings
+}
+
+func (at *place) holdings() *holdings {
+	if at.holds == nil {
+		at.holds = holdingsOf(at.pods)
+	}
+	return at.holds
 }
 
 // lack is one reason why a pod cannot run on a node now.
@@ -46,7 +55,7 @@ func fit(pod *corev1.Pod, at place, known survey) []lack {
 	if why := known.company.lack(at.node); why != "" {
 		return []lack{{why: why}}
 	}
-	return resourcesSuffice(pod, at)
+	return resourcesSuffice(pods.Requests(pod), at)
 }
 
 // nodeIsReady stands for the taints node.kubernetes.io/not-ready and unreachable until the node has them.
@@ -115,7 +124,7 @@ func portsAreFree(pod *corev1.Pod, at place) string {
 	if len(wanted) == 0 {
 		return ""
 	}
-	for _, other := range at.pods {
+	for other := range at.holdings().ports {
 		if pods.Conflict(wanted, pods.HostPorts(&other.Spec)) {
 			return "node(s) didn't have free ports for the requested pod ports"
 		}
@@ -123,38 +132,59 @@ func portsAreFree(pod *corev1.Pod, at place) string {
 	return ""
 }
 
-func resourcesSuffice(pod *corev1.Pod, at place) (lacks []lack) {
-	allocatable := at.node.Status.Allocatable
+// resourcesSuffice tells what of the resources that a pod wants a node does not have for it.
+func resourcesSuffice(wanted corev1.ResourceList, at place) (lacks []lack) {
+	allocatable, holds := at.node.Status.Allocatable, at.holdings()
 	if places := allocatable[corev1.ResourcePods]; int64(len(at.pods)+1) > places.Value() {
 		lacks = append(lacks, lack{why: "Too many pods"})
 	}
-	wanted := pods.Requests(pod)
-	used := corev1.ResourceList{}
-	for _, other := range at.pods {
-		theirs := pods.Requests(other)
-		inVain := waitsInVain(other, theirs, allocatable)
-		for name, quantity := range theirs {
-			if _, ok := wanted[name]; !ok || inVain && isDevice(name) {
-				continue
-			}
-			sum := used[name]
-			sum.Add(quantity)
-			used[name] = sum
-		}
-	}
+	inVain := holds.inVain(wanted, allocatable)
 	for _, name := range slices.SortedFunc(maps.Keys(wanted), computeFirst) {
 		want := wanted[name]
 		if want.IsZero() {
 			continue
 		}
 		// A resource that the node does not know is one of which it has nothing.
-		sum := used[name]
+		sum := holds.used[name].DeepCopy()
+		sum.Sub(inVain[name])
 		sum.Add(want)
 		if sum.Cmp(allocatable[name]) > 0 {
 			lacks = append(lacks, lack{why: "Insufficient " + string(name), devices: isDevice(name)})
 		}
 	}
 	return lacks
+}
+
+// inVain are the devices, of kinds that somebody wants, that pods of a node request in vain.
+func (h *holdings) inVain(wanted, allocatable corev1.ResourceList) (sums corev1.ResourceList) {
+	if len(h.devices) == 0 {
+		return nil
+	}
+	var kinds []corev1.ResourceName
+	for name := range wanted {
+		if isDevice(name) {
+			kinds = append(kinds, name)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	for of := range h.devices {
+		if !waitsInVain(of.Pod, of.requests, allocatable) {
+			continue
+		}
+		for _, name := range kinds {
+			if quantity, has := of.requests[name]; has {
+				sum := sums[name]
+				sum.Add(quantity)
+				if sums == nil {
+					sums = corev1.ResourceList{}
+				}
+				sums[name] = sum
+			}
+		}
+	}
+	return sums
 }
 
 // waitsInVain says of a pod on a node that it has no devices and stands in nobody's way, because it asks for more than there are. Only pods that name

@@ -1,6 +1,8 @@
 package binder
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // widget is an extended resource.
@@ -198,7 +202,7 @@ func TestFit(t *testing.T) {
 				node = nodeWith(nil)
 			}
 			var got []string
-			for _, l := range fit(pod, place{node, tc.others}, survey{}) {
+			for _, l := range fit(pod, place{node: node, pods: tc.others}, survey{}) {
 				got = append(got, l.why)
 				if want := strings.HasPrefix(l.why, "Insufficient ") && strings.Contains(l.why, "/"); l.devices != want {
 					t.Errorf("%q is for want of devices: %v, want %v", l.why, l.devices, want)
@@ -211,24 +215,80 @@ func TestFit(t *testing.T) {
 	}
 }
 
-func TestAssumedPodsCountOnce(t *testing.T) {
-	var a assumed
-	pod := podWith(nil, widget, "1")
-	a.put(pod, "n")
-	if got := a.with(nil, "n"); len(got) != 1 || got[0].Spec.NodeName != "n" {
+// TestBook: what is on nodes is what the watch shows, and what was bound since; whoever comes, changes or goes, it is as if reckoned anew.
+func TestBook(t *testing.T) {
+	var b book
+	on := func(node string) (all []*corev1.Pod) {
+		b.look([]*corev1.Node{nodeWith(func(n *corev1.Node) { n.Name = node })}, func(p []place) {
+			all = slices.Clone(p[0].pods)
+			fresh := holdingsOf(all)
+			for name, sum := range p[0].holds.used {
+				if sum.Cmp(fresh.used[name]) != 0 {
+					t.Errorf("%s has %s of %s in use, of its pods %s", node, sum.String(), name, ptr.To(fresh.used[name]).String())
+				}
+			}
+			if len(p[0].holds.devices) != len(fresh.devices) || len(p[0].holds.social) != len(fresh.social) || len(p[0].holds.ports) != len(fresh.ports) {
+				t.Errorf("%s: %+v, reckoned anew %+v", node, p[0].holds, fresh)
+			}
+		})
+		return all
+	}
+	pod := podWith(nil, widget, "1", "cpu", "100m")
+	pod.UID = "pod"
+	b.assume(pod, "n")
+	if got := on("n"); len(got) != 1 || got[0].Spec.NodeName != "n" || !b.has(pod.UID) {
 		t.Fatalf("assumed on n: %v, want the pod", got)
 	}
-	if got := a.with(nil, "other"); len(got) != 0 {
+	if got := on("other"); len(got) != 0 {
 		t.Errorf("assumed on another node: %v", got)
-	}
-	if got := a.with([]*corev1.Pod{pod}, "n"); len(got) != 1 {
-		t.Errorf("the watch shows the pod already, and it counts %d times", len(got))
-	}
-	a.forget(pod.UID)
-	if got := a.with(nil, "n"); len(got) != 0 || a.has(pod.UID) {
-		t.Errorf("after forget: %v", got)
 	}
 	if pod.Spec.NodeName != "" {
 		t.Error("the caller's pod was changed")
+	}
+	shown := pod.DeepCopy()
+	shown.Spec.NodeName, shown.Status.Phase = "n", corev1.PodRunning
+	b.show(shown)
+	if got := on("n"); len(got) != 1 || got[0] != shown {
+		t.Errorf("the watch shows the pod already: %v", got)
+	}
+	if b.fail(pod.UID) || !b.has(pod.UID) {
+		t.Error("a pod that the watch shows could not be bound")
+	}
+	var many []*corev1.Pod
+	for i := range 20 {
+		p := podWith(nil, "cpu", fmt.Sprintf("%dm", 100+i), "memory", "1Mi")
+		if i%2 == 0 {
+			p = podWith(nil, widget, "1")
+		}
+		p.UID, p.Spec.NodeName = types.UID(fmt.Sprint(i)), []string{"n", "other"}[i%3/2]
+		if i%4 == 0 {
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: int32(i + 1)}}
+		}
+		if i%5 == 0 {
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+		}
+		many = append(many, p)
+		b.show(p)
+	}
+	for _, i := range rand.Perm(len(many)) {
+		if gone, node := b.remove(many[i].UID); gone != many[i] || node != many[i].Spec.NodeName {
+			t.Errorf("removed %v from %s", gone, node)
+		}
+		on("n")
+		on("other")
+	}
+	moved := shown.DeepCopy()
+	moved.Spec.NodeName = "other"
+	b.show(moved)
+	if len(on("n")) != 0 || len(on("other")) != 1 {
+		t.Error("a pod that is elsewhere than was thought has two places, or none")
+	}
+	b.remove(pod.UID)
+	b.assume(pod, "n")
+	if !b.fail(pod.UID) || b.has(pod.UID) || len(on("n")) != 0 {
+		t.Error("a pod that could not be bound has a place")
+	}
+	if gone, _ := b.remove(pod.UID); gone != nil || len(b.nodes) != 0 {
+		t.Errorf("removed twice: %v; left are %v", gone, b.nodes)
 	}
 }

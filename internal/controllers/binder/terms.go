@@ -45,6 +45,31 @@ func (n namespaces) minds(pod, other *corev1.Pod) bool {
 	})
 }
 
+// shuns says whether a pod, where it is, keeps another one away.
+func (n namespaces) shuns(pod, other *corev1.Pod) bool {
+	if !pods.HasPodTerms(&pod.Spec) {
+		return false
+	}
+	for term := range pods.PodTerms(&pod.Spec) {
+		if term.Required && term.Anti && n.means(pod, term.PodAffinityTerm, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// mindsPods says whether a pod without a node may get one, or lose it, by where any other pods are.
+func mindsPods(pod *corev1.Pod) bool {
+	for term := range pods.PodTerms(&pod.Spec) {
+		if term.Required {
+			return true
+		}
+	}
+	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable == corev1.DoNotSchedule
+	})
+}
+
 // mindsNamespaces says whether a pod without a node may get one by what namespaces are called.
 func mindsNamespaces(pod *corev1.Pod) bool {
 	for term := range pods.PodTerms(&pod.Spec) {

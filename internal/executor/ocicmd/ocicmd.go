@@ -259,7 +259,7 @@ func (c *command) exec() error {
 	defer done()
 	if err := lc.Start(process); err != nil {
 		state, serr := lc.State()
-		if serr == nil && !canExecute(fmt.Sprintf("/proc/%d/root", state.InitProcessPid), &p, nil) {
+		if serr == nil && !canExecute(fmt.Sprintf("/proc/%d/root", state.InitProcessPid), &p, idMapsOf(state.InitProcessPid), nil) {
 			return fmt.Errorf("%w: %w", errProgram, err)
 		}
 		return err
@@ -308,17 +308,17 @@ func (c *command) delete() error {
 
 func (c *command) executable() error {
 	var p specs.Process
-	root, mounts := fmt.Sprintf("/proc/%d/root", c.pid), []specs.Mount(nil)
+	root, ids, mounts := fmt.Sprintf("/proc/%d/root", c.pid), idMapsOf(c.pid), []specs.Mount(nil)
 	if c.bundle != "" {
 		spec, err := c.readSpec()
 		if err != nil {
 			return err
 		}
-		p, root, mounts = *spec.Process, spec.Root.Path, spec.Mounts
+		p, root, ids, mounts = *spec.Process, spec.Root.Path, idMaps{spec.Linux.UIDMappings, spec.Linux.GIDMappings}, spec.Mounts
 	} else if err := readJSON(c.process, &p); err != nil {
 		return err
 	}
-	if !canExecute(root, &p, mounts) {
+	if !canExecute(root, &p, ids, mounts) {
 		return errProgram
 	}
 	return nil

@@ -13,10 +13,14 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#ifndef AT_EMPTY_PATH
+#define AT_EMPTY_PATH 0x1000
+#endif
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
@@ -134,7 +138,7 @@ void make_cwd(const struct plan *p)
 	close(root);
 }
 
-// executable says with 0 that a file can be executed, and else why not.
+// executable says with 0 that this process may execute a file, and else why not.
 static int executable(const char *name)
 {
 	struct stat st;
@@ -146,13 +150,16 @@ static int executable(const char *name)
 		error = errno;
 	else if (S_ISDIR(st.st_mode))
 		error = EISDIR;
-	else if (!(st.st_mode & 0111))
+	else if (!S_ISREG(st.st_mode) || !(st.st_mode & 0111))
 		error = EACCES;
+	else if (syscall(SYS_faccessat2, fd, "", X_OK, AT_EACCESS | AT_EMPTY_PATH) != 0)
+		error = errno;
 	close(fd);
 	return error;
 }
 
-// find_program finds the program as a shell would.
+// find_program finds the program as a shell of this process's user would: a folder that it cannot enter is passed over, and so is what it may
+// not execute.
 const char *find_program(const struct plan *p)
 {
 	const char *name = text_of(p, p->program);

@@ -181,7 +181,7 @@ static int mount_point(const struct plan *p, const struct mount_plan *m, const s
 	else
 		fd = open_in(root, name, O_PATH);
 	if (fd < 0 && errno == ENOENT && s->dir)
-		fd = make_dir_in(root, name, 0755);
+		fd = m->flags & MOUNT_NO_LINKS ? make_straight_in(root, name, 0755) : make_dir_in(root, name, 0755);
 	if (fd < 0)
 		fail("make the mount point", "");
 	return fd;
@@ -323,23 +323,46 @@ static void make_mount(const struct plan *p, const struct mount_plan *m, struct 
 	close(onto);
 }
 
-static void make_device(const struct device *d, const char *folder, const char *name, int host)
+// make_node makes a device node, and says with 0 that something is there already. A link there leads to where the node is made.
+static int make_node(const struct device *d, const char *path, int *dir, char **name)
 {
-	int dir = make_dir_in(root, folder, 0755);
-	if (dir < 0)
+	if (mknodat(*dir, *name, d->mode, d->number) == 0)
+		return 1;
+	if (errno != EEXIST)
+		fail("mknodat", "");
+	struct stat st;
+	if (fstatat(*dir, *name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(st.st_mode))
+		return 0;
+	close(*dir);
+	free(*name);
+	*dir = make_parent_in(root, path, name);
+	if (*dir < 0)
 		fail("make its directory", "");
+	if (mknodat(*dir, *name, d->mode, d->number) == 0)
+		return 1;
+	if (errno != EEXIST)
+		fail("mknodat", "");
+	return 0;
+}
+
+static void make_device(const struct device *d, const char *folder, const char *node, const char *path, int host)
+{
 	if (host >= 0) {
-		int file = make_file_in(dir, name, 0644);
+		int file = make_file_in(root, path, 0644);
 		if (file < 0 || attach(host, file) != 0)
 			fail("show the host's", "");
 		close(file);
 		close(host);
-		close(dir);
 		return;
 	}
-	if (mknodat(dir, name, d->mode, d->number) != 0) {
-		if (errno != EEXIST)
-			fail("mknodat", "");
+	int dir = make_dir_in(root, folder, 0755);
+	if (dir < 0)
+		fail("make its directory", "");
+	char *name = strdup(node);
+	if (!name)
+		fail("allocate memory", "");
+	if (!make_node(d, path, &dir, &name)) {
+		free(name);
 		close(dir);
 		return;
 	}
@@ -352,6 +375,7 @@ static void make_device(const struct device *d, const char *folder, const char *
 		refuse("it was replaced while it was made");
 	if (fchownat(fd, "", d->uid, d->gid, AT_EMPTY_PATH) != 0)
 		fail("fchownat", "");
+	free(name);
 	close(fd);
 	close(dir);
 }
@@ -362,9 +386,9 @@ static void fill_dev(const struct plan *p, const int *host)
 	const struct device *d = (const struct device *)words_of(p, p->devices);
 	for (uint32_t i = 0; i < p->ndevices; i++, d++) {
 		char path[4200];
-		snprintf(path, sizeof path, "/%s/%s", text_of(p, d->folder), text_of(p, d->name));
+		snprintf(path, sizeof path, "/%s%s%s", text_of(p, d->folder), d->folder ? "/" : "", text_of(p, d->name));
 		doing("device", path, "");
-		make_device(d, text_of(p, d->folder), text_of(p, d->name), host ? host[i] : -1);
+		make_device(d, text_of(p, d->folder), text_of(p, d->name), path + 1, host ? host[i] : -1);
 	}
 	doing("/dev", "", "");
 	int dev = make_dir_in(root, "dev", 0755);

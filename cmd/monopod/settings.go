@@ -310,6 +310,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Runtime.SELinux })},
 	{"default-masked-paths", "BOOL", "true: mask the usual paths for CRI clients that name none (default false)", roleRuntime,
 		boolean(func(c *v1alpha1.NodeConfiguration) *bool { return &c.Runtime.DefaultMaskedPaths })},
+	{"privileged-ports", "BOOL", "true: in pods, listening below port 1024 and pinging need a capability (default false)", roleRuntime,
+		boolean(func(c *v1alpha1.NodeConfiguration) *bool { return &c.Runtime.PrivilegedPorts })},
 	{"ignore-cdi-annotations", "BOOL", "true: ignore CDI devices requested by annotations (cdi.k8s.io/...) (default false)", roleRuntime,
 		boolean(func(c *v1alpha1.NodeConfiguration) *bool { return &c.Runtime.IgnoreCDIAnnotations })},
 	{"network-mode", "MODE", "network of pods: auto (CNI where the host has a configuration, else the bridge), bridge or cni (default auto)", roleRuntime,

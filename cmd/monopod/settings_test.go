@@ -92,7 +92,7 @@ func allKeys(t *testing.T) []string {
 			EnforceNodeAllocatable: []string{"x"}, MemorySwap: v1alpha1.MemorySwap{SwapBehavior: "x"}, MemoryThrottlingFactor: new(1.0), MemoryReservationPolicy: "x", SingleProcessOOMKill: new(true),
 			ShutdownGracePeriod: v1alpha1.Duration{Duration: 1}, ShutdownGracePeriodCriticalPods: v1alpha1.Duration{Duration: 1},
 			ShutdownGracePeriodByPodPriority: []v1alpha1.ShutdownGracePeriodByPodPriority{{Priority: 1}}},
-		Runtime: v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x", Handlers: []v1alpha1.RuntimeHandler{{Name: "x"}}, SELinux: "x", DefaultMaskedPaths: true, IgnoreCDIAnnotations: true, LogRotation: v1alpha1.LogRotation{MaxSize: "x", MaxFiles: 2},
+		Runtime: v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x", Handlers: []v1alpha1.RuntimeHandler{{Name: "x"}}, SELinux: "x", DefaultMaskedPaths: true, PrivilegedPorts: true, IgnoreCDIAnnotations: true, LogRotation: v1alpha1.LogRotation{MaxSize: "x", MaxFiles: 2},
 			ImagePullProgressTimeout: &v1alpha1.Duration{Duration: 1},
 			Streaming:                v1alpha1.Streaming{Address: "x", Port: &port, IdleTimeout: &v1alpha1.Duration{Duration: 1}}},
 		Network: v1alpha1.Network{Mode: "x", CNI: v1alpha1.CNI{ConfDir: "x", BinDirs: []string{"x"}}, Bridge: "x", PodCIDRs: []string{"x"}, PodCIDR: "x", SourceGuard: "x", ForwardGuard: "x", ForeignRules: "x", ServiceProxy: "x", NetworkPolicy: "x"},

@@ -117,7 +117,7 @@ func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *
 		CDISpecDirs: c.Devices.CDISpecDirs, Images: r.images, Network: r.network, Executor: r.executor, DB: r.db,
 		Streaming:    runtime.Streaming{Address: streams, Port: uint16(*c.Runtime.Streaming.Port), Idle: c.Runtime.Streaming.IdleTimeout.Duration},
 		CgroupDriver: c.Runtime.CgroupDriver, LogRotation: rotation, SELinux: container.SELinuxMode(c.Runtime.SELinux), DefaultMaskedPaths: c.Runtime.DefaultMaskedPaths,
-		IgnoreCDIAnnotations: c.Runtime.IgnoreCDIAnnotations, Handlers: handlers(c.Runtime.Handlers), Version: o.Version, ExecutorBehind: r.behind, Log: o.Log.With("role", "runtime"),
+		IgnoreCDIAnnotations: c.Runtime.IgnoreCDIAnnotations, PrivilegedPorts: c.Runtime.PrivilegedPorts, Handlers: handlers(c.Runtime.Handlers), Version: o.Version, ExecutorBehind: r.behind, Log: o.Log.With("role", "runtime"),
 	})
 	if err != nil {
 		return nil, err

@@ -90,10 +90,13 @@ func TestRefusals(t *testing.T) {
 		code    codes.Code
 		words   []string
 	}{
-		"no uid":      {func(c *cri.PodSandboxConfig) { c.Metadata.Uid = "" }, "", codes.InvalidArgument, []string{"uid"}},
-		"handler":     {func(*cri.PodSandboxConfig) {}, "kata", codes.InvalidArgument, []string{"kata", "native"}},
-		"sysctl":      {func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"kernel.panic": "1"} }, "", codes.InvalidArgument, []string{"kernel.panic"}},
-		"unknown":     {func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"net.no.such": "1"} }, "", codes.InvalidArgument, []string{"net.no.such"}},
+		"no uid":  {func(c *cri.PodSandboxConfig) { c.Metadata.Uid = "" }, "", codes.InvalidArgument, []string{"uid"}},
+		"handler": {func(*cri.PodSandboxConfig) {}, "kata", codes.InvalidArgument, []string{"kata", "native"}},
+		"sysctl":  {func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"kernel.panic": "1"} }, "", codes.InvalidArgument, []string{"kernel.panic"}},
+		"unknown": {func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"net.no.such": "1"} }, "", codes.InvalidArgument, []string{"net.no.such"}},
+		"no interface": {func(c *cri.PodSandboxConfig) {
+			c.Linux.Sysctls = map[string]string{"net.ipv4.conf.eth7.rp_filter": "1"}
+		}, "", codes.InvalidArgument, []string{"net.ipv4.conf.eth7.rp_filter", "no such interface"}},
 		"host sysctl": {hostNetSysctl, "", codes.InvalidArgument, []string{"net.ipv4.ip_forward", "host"}},
 		"dns server":  {func(c *cri.PodSandboxConfig) { c.DnsConfig = &cri.DNSConfig{Servers: []string{"dns.example"}} }, "", codes.InvalidArgument, []string{"dns.example"}},
 		"dns search": {func(c *cri.PodSandboxConfig) {

@@ -123,14 +123,29 @@ func TestSecurityContext(t *testing.T) {
 			t.Errorf("namespaces %s, the node's are %s", out, want)
 		}
 	})
+	t.Run("ports and ping take no capability", func(t *testing.T) {
+		for want, sysctls := range map[string]map[string]string{
+			"0 0 2147483647": nil, "1000 0 2147483647": {"net/ipv4/ip_unprivileged_port_start": "1000"}, "0 5 6": {"net.ipv4.ping_group_range": "5 6"},
+		} {
+			pod := n.sandboxConfig("ports" + strings.ReplaceAll(want, " ", "-"))
+			pod.Linux.Sysctls = sysctls
+			resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: pod})
+			n.check(err)
+			out := n.output(resp.GetPodSandboxId(), shell("c", "cd /proc/sys/net/ipv4; cat ip_unprivileged_port_start ping_group_range"))
+			if got := strings.Join(strings.Fields(out), " "); got != want {
+				t.Errorf("sysctls %v: %q, want %q", sysctls, got, want)
+			}
+		}
+	})
 	t.Run("sysctls and name resolution", func(t *testing.T) {
 		pod := n.sandboxConfig("dns")
-		pod.Linux.Sysctls = map[string]string{"net.ipv4.ip_local_port_range": "2000 3000", "kernel.shm_rmid_forced": "1"}
+		pod.Linux.Sysctls = map[string]string{"net.ipv4.ip_local_port_range": "2000 3000", "kernel.shm_rmid_forced": "1", "net.ipv4.conf.eth0.rp_filter": "2",
+			"net/ipv4/neigh/eth0/retrans_time_ms": "1200", "net.ipv4.conf.lo.rp_filter": "2"}
 		pod.DnsConfig = &cri.DNSConfig{Servers: []string{"10.0.0.10"}, Searches: []string{"a.example", "b.example"}, Options: []string{"ndots:5"}}
 		resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: pod})
 		n.check(err)
-		out := n.output(resp.GetPodSandboxId(), shell("c", "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced /etc/resolv.conf"))
-		if got := strings.Join(strings.Fields(out), " "); got != "2000 3000 1 search a.example b.example nameserver 10.0.0.10 options ndots:5" {
+		out := n.output(resp.GetPodSandboxId(), shell("c", "cd /proc/sys/net/ipv4; cat ip_local_port_range ../../kernel/shm_rmid_forced conf/eth0/rp_filter neigh/eth0/retrans_time_ms conf/lo/rp_filter /etc/resolv.conf"))
+		if got := strings.Join(strings.Fields(out), " "); got != "2000 3000 1 2 1200 2 search a.example b.example nameserver 10.0.0.10 options ndots:5" {
 			t.Error(got)
 		}
 	})

@@ -71,6 +71,8 @@ type Config struct {
 	SELinux container.SELinuxMode
 	// DefaultMaskedPaths gives containers whose client names neither masked nor read-only paths the usual ones.
 	DefaultMaskedPaths bool
+	// PrivilegedPorts: to listen below port 1024, and to ping, takes a capability in pods, too.
+	PrivilegedPorts bool
 	// IgnoreCDIAnnotations: only CRI's CDI_devices ask for devices, no annotations of containers.
 	IgnoreCDIAnnotations bool
 	Version              string
@@ -165,7 +167,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.sandboxes, err = sandbox.NewManager(sandbox.Config{
 		Dir: filepath.Join(cfg.RunDir, "sandboxes"), CgroupParent: filepath.Join(cfg.CgroupRoot, "pods"), Cgroups: s.cgroups, Systemd: cfg.CgroupDriver == systemd.Driver,
 		BootID: boot, DB: cfg.DB, Network: cfg.Network, Executor: cfg.Executor, Containers: s.containers, Listener: s, Host: s.host.Spec,
-		AbandonAfter: cfg.AbandonAfter, Log: cfg.Log,
+		PrivilegedPorts: cfg.PrivilegedPorts, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

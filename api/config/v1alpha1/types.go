@@ -220,6 +220,9 @@ type Runtime struct {
 	// DefaultMaskedPaths gives containers of CRI clients that name neither masked nor read-only paths the usual ones, as container engines
 	// have them. Kubelets always name them, but for pods with procMount Unmasked, which lose that. Default false.
 	DefaultMaskedPaths bool `json:"defaultMaskedPaths,omitempty"`
+	// PrivilegedPorts: in a pod's own network it takes a capability to listen on ports below 1024 (NET_BIND_SERVICE), and to ping (NET_RAW), unless
+	// the pod's sysctls say otherwise. Default false: all programs of a pod may.
+	PrivilegedPorts bool `json:"privilegedPorts,omitempty"`
 	// IgnoreCDIAnnotations: only CRI's CDI_devices ask for CDI devices, and no annotations of containers (cdi.k8s.io/...), which device
 	// plugins use with older kubelets. Default false.
 	IgnoreCDIAnnotations bool `json:"ignoreCDIAnnotations,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -97,7 +98,7 @@ func fill(dir string, o Options, sysctls []setting) error {
 			return err
 		}
 	}
-	return set(sysctls, o.User)
+	return set(slices.DeleteFunc(sysctls, setting.ofInterface), o.User)
 }
 
 // enterNew moves the calling thread into new namespaces that belong to a new user namespace, which it pins. The thread itself

@@ -71,6 +71,8 @@ type Options struct {
 	// Sysctls are set in the new namespaces, by their dotted or slashed name. Only those that belong to one of the
 	// namespaces asked for are allowed; see CheckSysctls.
 	Sysctls map[string]string
+	// Defaults are set as well, unless Sysctls name them, the namespaces asked for are not theirs, or the kernel has none of that name.
+	Defaults map[string]string
 	// User asks for a new user namespace with these mappings, to which the other new namespaces belong. Users and groups need
 	// a mapping of id 0.
 	User *Mappings

@@ -74,6 +74,9 @@ func TestCreateAllAndRemove(t *testing.T) {
 		"kernel.shm_rmid_forced":              "1",
 		"kernel.domainname":                   "example.test",
 		"fs.mqueue.queues_max":                "7",
+	}, Defaults: map[string]string{
+		"net/ipv4/ip_unprivileged_port_start": "80", "net.ipv4.ip_local_port_range": "1 2", // named already
+		"net.ipv4.ping_group_range": "0 2147483647", "net.ipv4.not_of_this_kernel": "1", "vm.swappiness": "1",
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +102,7 @@ func TestCreateAllAndRemove(t *testing.T) {
 		{IPC, "/proc/sys/fs/mqueue/queues_max", "7"},
 		{Network, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
 		{Network, "/proc/sys/net/ipv4/ip_local_port_range", "20000\t20100"},
+		{Network, "/proc/sys/net/ipv4/ping_group_range", "0\t2147483647"},
 	} {
 		var got []byte
 		err := Run(Path(dir, want.kind), want.kind, func() (err error) { got, err = os.ReadFile(want.file); return err })

@@ -22,11 +22,13 @@ func CheckSysctls(o Options) error {
 // setting is a sysctl to write.
 type setting struct {
 	name, path, value string
+	byDefault         bool
 }
 
 // plan turns the sysctls into settings, sorted by name so that a failure is the same one each time.
 func plan(o Options) ([]setting, error) {
 	var all []setting
+	named := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(o.Sysctls)) {
 		path, err := sysctlPath(name)
 		if err != nil {
@@ -40,7 +42,16 @@ func plan(o Options) ([]setting, error) {
 		if !o.has(kind) {
 			return nil, fmt.Errorf("sysctl %q: it would change the host, because the pod shares the host's %s namespace: %w", name, kind, errdefs.ErrInvalidArgument)
 		}
-		all = append(all, setting{name, path, o.Sysctls[name]})
+		all, named[path] = append(all, setting{name: name, path: path, value: o.Sysctls[name]}), true
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Defaults)) {
+		path, err := sysctlPath(name)
+		if err != nil {
+			return nil, err
+		}
+		if kind, ok := namespaceOf(path); ok && o.has(kind) && !named[path] {
+			all = append(all, setting{name: name, path: path, value: o.Defaults[name], byDefault: true})
+		}
 	}
 	return all, nil
 }
@@ -75,6 +86,26 @@ func namespaceOf(path string) (Kind, bool) {
 		return UTS, true
 	}
 	return "", false
+}
+
+// SetOfInterfaces sets those of the options' sysctls that belong to one network interface (net.ipv4.conf.eth0.rp_filter), in the network namespace
+// that Create has pinned at the directory. Create leaves them out: they are there when the interface is.
+func SetOfInterfaces(dir string, o Options) error {
+	all, err := plan(o)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(s setting) bool { return !s.ofInterface() })
+	if len(all) == 0 {
+		return nil
+	}
+	return Run(Path(dir, Network), Network, func() error { return set(all, o.User) })
+}
+
+// ofInterface says that the sysctl is that of an interface which a new network namespace does not have.
+func (s setting) ofInterface() bool {
+	parts := strings.Split(s.path, "/")
+	return len(parts) > 4 && parts[0] == "net" && (parts[2] == "conf" || parts[2] == "neigh") && !slices.Contains([]string{"all", "default", "lo"}, parts[3])
 }
 
 // set writes the sysctls in the calling thread's namespaces. Where those belong to a user namespace, kernels differ in whom they
@@ -143,8 +174,10 @@ func (s setting) write() error {
 		}
 	}
 	switch {
-	case err == nil:
+	case err == nil, s.byDefault && os.IsNotExist(err):
 		return nil
+	case os.IsNotExist(err) && s.ofInterface():
+		return fmt.Errorf("sysctl %q: the pod has no such interface, or this kernel none of that name: %w", s.name, errdefs.ErrInvalidArgument)
 	case os.IsNotExist(err):
 		return fmt.Errorf("sysctl %q: this kernel has none of that name in a pod's namespace: %w", s.name, errdefs.ErrInvalidArgument)
 	default:

@@ -39,14 +39,12 @@ func TestUserNamespace(t *testing.T) {
 	dir := filepath.Join(short(t), "ns")
 	before := inode(t, "/proc/self/ns/user")
 	err := Create(dir, Options{Network: true, IPC: true, UTS: true, User: &mapped, Hostname: "pod-two", Sysctls: map[string]string{
-		"net.ipv4.ip_unprivileged_port_start": "0",
-		"net.ipv4.ping_group_range":           "0 65535",
-		"kernel.shm_rmid_forced":              "1",
-		"kernel.msgmax":                       "9000",
-		"kernel.sem":                          "250 32000 100 128",
-		"kernel.domainname":                   "example.test",
-		"fs.mqueue.queues_max":                "7",
-	}})
+		"kernel.shm_rmid_forced": "1",
+		"kernel.msgmax":          "9000",
+		"kernel.sem":             "250 32000 100 128",
+		"kernel.domainname":      "example.test",
+		"fs.mqueue.queues_max":   "7",
+	}, Defaults: map[string]string{"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647"}})
 	if err != nil {
 		t.Fatal(err)
 	}

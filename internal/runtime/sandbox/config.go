@@ -53,6 +53,10 @@ func hostIPC(cfg *cri.PodSandboxConfig) bool {
 	return cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetIpc() == cri.NamespaceMode_NODE
 }
 
+// unprivileged are the sysctls of a pod's network that its own do not set: programs without capabilities may listen on any port and send ICMP echo
+// requests, for the ports and the addresses are the pod's alone. Images are made for that, as it is so with other runtimes.
+var unprivileged = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647"}
+
 // namespaces are those that a sandbox gets of its own. One in the node's network has the node's name too; validation has refused
 // a configuration that says otherwise.
 func namespaces(cfg *cri.PodSandboxConfig) ns.Options {

@@ -82,6 +82,8 @@ type Config struct {
 	Containers Containers
 	Listener   Listener
 	Host       ocispec.Host
+	// PrivilegedPorts: to listen below port 1024, and to ping, takes a capability in a pod as it does on the host, unless its sysctls say otherwise.
+	PrivilegedPorts bool
 	// AbandonAfter is how long a sandbox stays whose client has gone before the answer; 0 is abandon.Default.
 	AbandonAfter time.Duration
 	Log          *slog.Logger

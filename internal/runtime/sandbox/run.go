@@ -158,6 +158,9 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 			return err
 		}
 		rec.IPs = res.IPs
+		if err := ns.SetOfInterfaces(m.nsDir(rec.ID), namespaces(rec.Config())); err != nil {
+			return err
+		}
 	}
 	return m.writeFiles(rec)
 }
@@ -180,7 +183,11 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 			return err
 		}
 	}
-	if err := ns.Create(m.nsDir(rec.ID), namespaces(rec.Config())); err != nil {
+	o := namespaces(rec.Config())
+	if !m.cfg.PrivilegedPorts {
+		o.Defaults = unprivileged
+	}
+	if err := ns.Create(m.nsDir(rec.ID), o); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("runtime/sandbox-run/namespaces"); err != nil {

@@ -216,3 +216,8 @@ func sayState(s v1.ContainerState) string {
 }
 
 func ends(v *Verdict) option { return func(in *Input) { in.Verdict = v } }
+
+// waits is the status of a container that was never made.
+func waits(name, why string) v1.ContainerStatus {
+	return v1.ContainerStatus{Name: name, State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: why}}}
+}

@@ -39,6 +39,9 @@ func sayWait(st v1.PodStatus) string {
 		text = string(c.Status) + " " + now.Sub(c.LastTransitionTime.Time).String() + " " + c.Message
 	}
 	text += " | " + st.Reason + " " + st.Message
+	if len(st.ContainerStatuses) == 0 {
+		return strings.Join(strings.Fields(text), " ")
+	}
 	if w := st.ContainerStatuses[0].State.Waiting; w != nil {
 		text += " | " + w.Reason + " " + w.Message
 	}
@@ -71,7 +74,7 @@ func TestWaitForDevices(t *testing.T) {
 		"its turn has not come":               {given(inits("i"), wantsDevice(true), s, has("i", 0, "s", Running), saidToWait("a")), "- | | PodInitializing"},
 		"nothing is to be started":            {given(wantsDevice(false), refused, s, has("a", 0, "s", Running)), "- |"},
 		"a pod that is deleted":               {given(wantsDevice(false), refused, waitsSince(time.Hour), deleted(time.Second)), "False 1h0m0s as before |"},
-		"a pod that has failed for it":        {given(wantsDevice(false), refused, waitsSince(time.Hour), func(in *Input) { in.Verdict = Rejected("DevicesNotReady", "too long") }), "False 1h0m0s as before | DevicesNotReady too long | ContainerCreating"},
+		"a pod that has failed for it":        {given(wantsDevice(false), refused, waitsSince(time.Hour), func(in *Input) { in.Verdict = Rejected("DevicesNotReady", "too long") }), "False 1h0m0s as before | DevicesNotReady too long"},
 		"other devices than those at a grant": {given(wantsDevice(true), s, hasWaited, notStarted), "False 0s it failed | DevicesNotReady it failed | DevicesNotReady it failed"},
 	} {
 		if got := sayWait(Status(c.in)); got != strings.Join(strings.Fields(c.want), " ") {

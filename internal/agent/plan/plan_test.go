@@ -161,9 +161,18 @@ func TestPlan(t *testing.T) {
 			"Failed(DeadlineExceeded) a#0=Error(137) PodReadyToStartContainers Initialized"},
 		{"a pull is cancelled by the deadline", given(sandbox("s", 0, true), ongoing(StartContainer, "a"), deadline(50)), "cancel StartContainer a", ""},
 		{"what is never to have its devices fails at once", given(wantsDevice(false), ends(Rejected("UnexpectedAdmissionError", "too old"))), "Release",
-			"Failed(UnexpectedAdmissionError) a#0=ContainerCreating Initialized"},
+			"Failed(UnexpectedAdmissionError) Initialized"},
 		{"so does what another pod has", given(ends(Rejected("NodePorts", "taken"))), "Release",
-			"Failed(NodePorts) a#0=ContainerCreating Initialized"},
+			"Failed(NodePorts) Initialized"},
+		{"what it waited for is no longer told", given(ends(Rejected("DevicesNotReady", "too long")), inits("i"), prior(v1.PodStatus{
+			InitContainerStatuses: []v1.ContainerStatus{waits("i", "PodInitializing")}, ContainerStatuses: []v1.ContainerStatus{waits("a", "DevicesNotReady")}})), "Release",
+			"Failed(DevicesNotReady)"},
+		{"nor of a pod that had failed so before", given(prior(v1.PodStatus{Phase: v1.PodFailed, Reason: "NodePorts", ContainerStatuses: []v1.ContainerStatus{waits("a", "ContainerCreating")}})),
+			"Release", "Failed(NodePorts) Initialized"},
+		{"a deadline before anything ran", given(sandbox("s", 0, true), failure(StartContainer, "a", ReasonErrImagePull, 0, 1), deadline(50)), "Release; StopSandbox s",
+			"Failed(DeadlineExceeded) PodReadyToStartContainers Initialized"},
+		{"a container that ran is told", given(inits("i"), sandbox("s", 0, true), has("i", 0, "s", Exited, code(1)), deadline(50)), "Release; StopSandbox s",
+			"Failed(DeadlineExceeded) i#0=Error(1) a#0=PodInitializing PodReadyToStartContainers"},
 		{"after that nothing is done", given(policy(never), sandbox("s", 0, false), has("a", 0, "s", Exited), released), "", ""},
 
 		// Deletion.

@@ -32,7 +32,17 @@ func Status(in Input) v1.PodStatus {
 		settle(&a, &st)
 	}
 	conditions(&in, &a, &st)
+	if st.Phase == v1.PodFailed && a.neverRan() {
+		// As of a pod that a kubelet rejects: containers that would be told to wait are taken by programs, kubectl among them, for why the pod is as it is.
+		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil
+	}
 	return st
+}
+
+// neverRan says that nothing is known of any container of the pod.
+func (a *assessment) neverRan() bool {
+	made := func(f fate) bool { return f.last != nil }
+	return !slices.ContainsFunc(a.init, made) && !slices.ContainsFunc(a.main, made) && !slices.ContainsFunc(a.ephemeral, made)
 }
 
 func statuses(in *Input, a *assessment, of []fate) (all []v1.ContainerStatus) {

@@ -28,6 +28,9 @@ KUBECTL_VERSIONS := v1.35.4 v1.36.3 v1.37.2
 # Kubernetes' own device plugin of test-plugins and test-kubelet, unless another build of it is named. The plugins of others are named only (test/plugins/README.md).
 PLUGIN_VERSION := v1.36.3
 MONOPOD_PLUGIN_SAMPLE ?= $(BIN)/test/plugins/sample-$(PLUGIN_VERSION)
+# The hooks that NVIDIA's CDI specs name, unless another build of them is named.
+TOOLKIT_VERSION := v1.20.0
+MONOPOD_CDI_HOOK ?= $(BIN)/test/nvidia-cdi-hook-$(TOOLKIT_VERSION)
 
 # The Helm of test-helm, unless other versions are named: v3.22.0, say.
 HELM_VERSIONS := v4.3.1
@@ -72,6 +75,10 @@ $(BIN)/test/kubelet-$(KUBELET_VERSION):
 
 $(BIN)/test/plugins/sample-$(PLUGIN_VERSION):
 	hack/upstream.sh test/images/sample-device-plugin $(PLUGIN_VERSION) $@
+
+# It looks its driver's library up when it runs, so the symbols are not there when it is linked.
+$(BIN)/test/nvidia-cdi-hook-$(TOOLKIT_VERSION):
+	hack/module.sh github.com/NVIDIA/nvidia-container-toolkit $(TOOLKIT_VERSION) cmd/nvidia-cdi-hook $@ "'-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'" 1
 
 $(BIN)/test/kubectl-%:
 	hack/upstream.sh cmd/kubectl $* $@
@@ -142,8 +149,8 @@ test-kubectl: need-root test-deps build $(KUBECTL_VERSIONS:%=$(BIN)/test/kubectl
 test-kubelet: need-root test-deps build $(MONOPOD_KUBELET) $(MONOPOD_PLUGIN_SAMPLE) ## an upstream kubelet on our runtime; test/kubelet/README.md
 	$(PLAIN) MONOPOD_KUBELET='$(abspath $(MONOPOD_KUBELET))' MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags kubelet,netgo,osusergo -timeout 30m -count 1 ./test/kubelet $(ARGS)
 
-test-plugins: need-root test-deps build $(MONOPOD_PLUGIN_SAMPLE) ## device plugins of others; test/plugins/README.md
-	$(PLAIN) MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' $(GO) test -tags plugins,netgo,osusergo -timeout 15m -count 1 ./test/plugins $(ARGS)
+test-plugins: need-root test-deps build $(MONOPOD_PLUGIN_SAMPLE) $(MONOPOD_CDI_HOOK) ## device plugins of others, and NVIDIA's hooks; test/plugins/README.md
+	$(PLAIN) MONOPOD_PLUGIN_SAMPLE='$(abspath $(MONOPOD_PLUGIN_SAMPLE))' MONOPOD_CDI_HOOK='$(abspath $(MONOPOD_CDI_HOOK))' $(GO) test -tags plugins,netgo,osusergo -timeout 15m -count 1 ./test/plugins $(ARGS)
 
 test-helm: need-root test-deps build $(HELM_VERSIONS:%=$(BIN)/test/helm-%) ## charts by Helm; test/helm/README.md
 	@set -e; for v in $(HELM_VERSIONS); do echo "helm $$v"; $(PLAIN) MONOPOD_HELM='$(abspath $(BIN))/test/helm-'$$v $(GO) test -tags helm,netgo,osusergo -timeout 30m -count 1 ./test/helm $(ARGS); done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# module.sh MODULE VERSION PACKAGE FILE [LDFLAGS]  builds an unmodified program of a Go module (helm.sh/helm/v4 v4.3.1 cmd/helm), with what the module's own
-# go.mod and go.sum name. A module that replaces others by folders of its repository cannot be built so: the folders are not in it.
+# module.sh MODULE VERSION PACKAGE FILE [LDFLAGS] [CGO]  builds an unmodified program of a Go module (helm.sh/helm/v4 v4.3.1 cmd/helm), with what the module's own
+# go.mod and go.sum name; CGO is 1 for one that needs a C compiler. A module that replaces others by folders of its repository cannot be built so: the folders are not in it.
 set -eu
 module=$1
 version=$2
@@ -16,4 +16,4 @@ source=$(cd "$dir" && go mod download -json "$module@$version" | sed -n 's/.*"Di
 cp -r "$source" "$dir/module"
 chmod -R u+w "$dir/module"
 cd "$dir/module"
-CGO_ENABLED=0 go build -mod=readonly -ldflags "-s -w ${5:-}" -o "$file" "./$package"
+CGO_ENABLED=${6:-0} go build -mod=readonly -ldflags "-s -w ${5:-}" -o "$file" "./$package"

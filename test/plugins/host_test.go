@@ -41,12 +41,7 @@ func place(n *harness.Node) plugin.Place {
 // awaitResource waits for what the node says of a resource, and that it is a plugin's.
 func awaitResource(t *testing.T, n *harness.Node, resource string, capacity, allocatable int) {
 	t.Helper()
-	want := fmt.Sprintf("%d %d", capacity, allocatable)
-	harness.Eventually(t, resource+": capacity and allocatable are "+want, func() (bool, string) {
-		name := strings.ReplaceAll(resource, ".", `\.`)
-		got := n.Kubectl("get", "node", n.Name, "-o", fmt.Sprintf("jsonpath={.status.capacity.%s} {.status.allocatable.%s}", name, name))
-		return got == want, got
-	})
+	awaitCounted(t, n, resource, capacity, allocatable)
 	harness.Eventually(t, resource+" is a plugin's", func() (bool, string) {
 		for _, d := range devices(t, n) {
 			if d.Resource == resource && filepath.Dir(d.Source) != n.PluginDir() && len(d.Holders) == 0 {
@@ -54,6 +49,17 @@ func awaitResource(t *testing.T, n *harness.Node, resource string, capacity, all
 			}
 		}
 		return true, ""
+	})
+}
+
+// awaitCounted waits for what the node says of a resource, whoever's it is.
+func awaitCounted(t *testing.T, n *harness.Node, resource string, capacity, allocatable int) {
+	t.Helper()
+	want := fmt.Sprintf("%d %d", capacity, allocatable)
+	harness.Eventually(t, resource+": capacity and allocatable are "+want, func() (bool, string) {
+		name := strings.ReplaceAll(resource, ".", `\.`)
+		got := n.Kubectl("get", "node", n.Name, "-o", fmt.Sprintf("jsonpath={.status.capacity.%s} {.status.allocatable.%s}", name, name))
+		return got == want, got
 	})
 }
 

@@ -3,8 +3,12 @@ package agent
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -122,4 +126,36 @@ func TestAPodsAnnotationsReachNoDevice(t *testing.T) {
 			t.Errorf("a container is created with %s", said)
 		}
 	}
+}
+
+// TestAContainerWhoseDeviceComesBack is made at once when it does, whatever its runtime said of the device that was away, and however long the next attempt was off.
+func TestAContainerWhoseDeviceComesBack(t *testing.T) {
+	b := newBench(t)
+	b.devices.set(1)
+	var tried atomic.Int32
+	b.rt.Creating(func(*cri.ContainerConfig) { tried.Add(1) })
+	b.rt.Fail("CreateContainer", status.Error(codes.Unknown, "CDI device example.com/widget=0: no spec that can be used defines it"))
+	b.create(pod("p", wantsWidget))
+	b.eventually("it was tried so often that the next attempt is seconds off", func() bool { return tried.Load() >= 11 })
+	b.rt.Fail("CreateContainer", nil)
+	begun := time.Now()
+	b.devices.set(1)
+	b.status("p", "is ready", isReady)
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("it took %v; the back-off was at seconds", took)
+	}
+}
+
+// TestAHandoverWarnsNobody: a pod that gets the device of one that has just ended has no event about the moment between; one that goes on waiting has.
+func TestAHandoverWarnsNobody(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", wantsWidget))
+	b.status("p", "waits", waitsFor("example.com/widget is not ready"))
+	b.devices.set(1)
+	b.status("p", "is ready", isReady)
+	if said := b.saidOf("p", "DevicesNotReady"); len(said) != 0 {
+		t.Errorf("events %q", said)
+	}
+	b.create(pod("q", wantsWidget))
+	b.eventually("an event tells of a wait that lasts", func() bool { return len(b.saidOf("q", "DevicesNotReady")) > 0 })
 }

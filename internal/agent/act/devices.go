@@ -27,7 +27,6 @@ func (p *Pod) grantDevices(ctx context.Context, pod *v1.Pod) error {
 		// The pod's end tells of it.
 		return &Never{plan.Rejected(v.Reason, v.Message)}
 	}
-	p.Event(pod, "", v1.EventTypeWarning, v.Reason, v.Message)
 	return &Failed{Reason: v.Reason, Fault: err != nil, Err: errors.New(v.Message)}
 }
 

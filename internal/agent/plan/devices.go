@@ -126,20 +126,24 @@ func shortened(text string) string {
 // Event is something to be told of a pod.
 type Event struct{ Type, Reason, Message string }
 
-// DeviceEvents are the events that follow from a change of the health that a status tells: one for all devices of a resource to which the same
-// has happened. A device of which nothing was told before counts as having been healthy.
+// DeviceEvents are the events that follow from a change of the health that a status tells, or of its reason: one for all devices of a resource to which
+// the same has happened. A device of which nothing was told before counts as having been healthy.
 func DeviceEvents(old, now *v1.PodStatus) []Event {
-	was := map[device]v1.ResourceHealthStatus{}
+	type told struct {
+		health  v1.ResourceHealthStatus
+		message string
+	}
+	was := map[device]told{}
 	for _, g := range granted(old) {
-		was[g.device] = g.Health
+		was[g.device] = told{g.Health, g.message()}
 	}
 	var changes []change
 	for _, g := range granted(now) {
 		before, ok := was[g.device]
 		if !ok {
-			before = v1.ResourceHealthStatusHealthy
+			before.health = v1.ResourceHealthStatusHealthy
 		}
-		if g.Health == before {
+		if g.Health == before.health && (g.Health == v1.ResourceHealthStatusHealthy || g.message() == before.message) {
 			continue
 		}
 		same := func(c change) bool {

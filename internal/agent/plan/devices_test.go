@@ -112,7 +112,10 @@ func TestDeviceEvents(t *testing.T) {
 	}{
 		"granted healthy":     {status(), status(holds("a", "x/gpu 0 Healthy")), ""},
 		"nothing has changed": {status(holds("a", "x/gpu 0 Unhealthy")), status(holds("a", "x/gpu 0 Unhealthy")), ""},
-		"only other words":    {status(holds("a", "x/gpu 0 Unhealthy hot")), status(holds("a", "x/gpu 0 Unhealthy hotter")), ""},
+		"another reason": {
+			status(holds("a", "x/gpu 0 Unhealthy its plugin is away")), status(holds("a", "x/gpu 0 Unhealthy it is hot")),
+			"Warning DeviceUnhealthy device 0 of x/gpu, granted to container a, is not healthy any more: it is hot",
+		},
 		"unhealthy": {
 			status(holds("a", "x/gpu 0 Healthy")), status(holds("a", "x/gpu 0 Unhealthy it is hot")),
 			"Warning DeviceUnhealthy device 0 of x/gpu, granted to container a, is not healthy any more: it is hot",

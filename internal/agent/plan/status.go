@@ -32,7 +32,7 @@ func Status(in Input) v1.PodStatus {
 		settle(&a, &st)
 	}
 	conditions(&in, &a, &st)
-	if st.Phase == v1.PodFailed && a.neverRan() {
+	if st.Phase == v1.PodFailed && a.neverRan() && (!in.terminating() || a.verdict != nil && a.verdict.told && len(in.Prior.ContainerStatuses) == 0) {
 		// As of a pod that a kubelet rejects: containers that would be told to wait are taken by programs, kubectl among them, for why the pod is as it is.
 		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil
 	}

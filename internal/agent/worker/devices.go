@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/devices"
 )
@@ -29,7 +31,7 @@ type deviceID struct{ resource, name string }
 // lookAtDevices tells of the devices that the pod's containers have.
 func (w *Worker) lookAtDevices(in *plan.Input) {
 	w.failsAt = time.Time{}
-	if w.facts.Has(plan.Released) || !asksForDevices(in.Pod) {
+	if w.facts.Has(plan.Released) || !asksForDevices(in.Pod, "") {
 		return
 	}
 	w.checkDeadline(in)
@@ -63,6 +65,33 @@ func (w *Worker) judgeDevices(in *plan.Input) *plan.Verdict {
 	}
 	w.failsAt = earlier(unhealthyAt, deadline)
 	return v
+}
+
+// noteWait notes what has come of asking for the pod's devices.
+func (w *Worker) noteWait(r result) {
+	var why *act.Failed
+	switch {
+	case errors.As(r.err, &why) && !r.cancelled:
+		w.tellWait.Failed(plan.Event{Type: v1.EventTypeWarning, Reason: why.Reason, Message: why.Error()}, time.Now())
+	default: // it has them, is never to have them, or does not want them any more
+		w.tellWait.Over()
+	}
+}
+
+// tellOfDevices makes the events about the pod's devices that are due, and returns when to look again for others.
+func (w *Worker) tellOfDevices(pod *v1.Pod, in *plan.Input) (again time.Time) {
+	events, again := w.tellDevices.Tell(&in.Prior, w.prior, in.Now)
+	for _, e := range events {
+		w.act.Event(pod, "", e.Type, e.Reason, e.Message)
+	}
+	if pod.DeletionTimestamp != nil {
+		w.tellWait.Over()
+	}
+	event, due := w.tellWait.Tell(in.Now)
+	if event != nil {
+		w.act.Event(pod, "", event.Type, event.Reason, event.Message)
+	}
+	return earlier(again, due)
 }
 
 // checkDeadline tells once of an annotation that has no effect: when the pod is first seen on this node, and when it is changed.

@@ -65,6 +65,9 @@ func (w *Worker) finished(r result) {
 	}
 	delete(w.ongoing, key)
 	w.facts.Ended(&r.op.action, r.err == nil)
+	if key.Verb == plan.GrantDevices {
+		w.noteWait(r)
+	}
 	if r.err == nil {
 		delete(w.failures, key)
 		w.havePulled(r.op, "")

@@ -23,9 +23,6 @@ func (w *Worker) publish(pod *v1.Pod, in *plan.Input) {
 	}
 	w.published = pod
 	w.tellBackOffs(pod, w.prior, &st)
-	for _, e := range plan.DeviceEvents(&in.Prior, &st) {
-		w.act.Event(pod, "", e.Type, e.Reason, e.Message)
-	}
 	if st.Phase == v1.PodFailed && in.Prior.Phase != v1.PodFailed && st.Reason != "" {
 		kind, reason, message := plan.EndEvent(&st)
 		w.act.Event(pod, "", kind, reason, message)

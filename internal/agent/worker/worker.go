@@ -79,6 +79,9 @@ type Worker struct {
 	// sick says since when devices of the pod have not been healthy; failsAt is when it is to be looked again whether the pod fails by that.
 	sick    map[deviceID]time.Time
 	failsAt time.Time
+	// tellDevices and tellWait make the events about its devices.
+	tellDevices plan.DeviceTeller
+	tellWait    plan.WaitTeller
 	// deadline is the annotation with the pod's deadline for devices as it was seen last; nil: it was not looked at.
 	deadline *string
 	// verdict is how the pod is to end; once said it holds. Nil: it may go on.
@@ -174,7 +177,7 @@ func (w *Worker) Poke() { w.poke() }
 // DevicesChanged tells that devices have come, gone or got free, or that their health has changed.
 func (w *Worker) DevicesChanged() {
 	w.mu.Lock()
-	concerns := asksForDevices(w.pod)
+	concerns := asksForDevices(w.pod, "")
 	w.devices = concerns
 	w.mu.Unlock()
 	if concerns {
@@ -271,11 +274,13 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 		w.begin(ctx, wish.pod, &a)
 		in.Ongoing[a.Key()] = plan.Ongoing{StopBy: a.StopBy}
 	}
+	var events time.Time
 	if !wish.gone {
 		w.publish(wish.pod, &in)
+		events = w.tellOfDevices(wish.pod, &in)
 	}
 	w.noteRest()
-	return earlier(earlier(res.Wake, due), w.failsAt), res.Done
+	return earlier(earlier(earlier(res.Wake, due), w.failsAt), events), res.Done
 }
 
 // blind is when to try to look again after the runtime could not be asked.
@@ -306,9 +311,10 @@ func (w *Worker) noteChanges(wish *wish) {
 		delete(w.failures, plan.Key{Verb: plan.GrantDevices})
 	}
 	for k, f := range w.failures {
-		waits := f.Reason == plan.ReasonDevicesNotReady && wish.devices
+		// Also a container whose devices are on record, and were not to be found when it was made: its runtime says so in words of its own.
+		waits := wish.devices && (f.Reason == plan.ReasonDevicesNotReady || k.Verb == plan.StartContainer && !f.Pulls() && asksForDevices(wish.pod, k.On))
 		waits = waits || k.Verb == plan.StartContainer && f.Image != "" && !stillWants(wish.pod, k.On, f.Image)
-		waits = waits || wish.objects && (f.Reason == plan.ReasonCreateConfigError || f.Reason == plan.ReasonFailedVolumes)
+		waits = waits || wish.objects && (f.Reason == plan.ReasonCreateConfigError || f.Reason == plan.ReasonFailedVolumes || f.Pulls() && len(wish.pod.Spec.ImagePullSecrets) > 0)
 		if waits {
 			delete(w.failures, k)
 		}
@@ -346,7 +352,7 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Hashes:       map[string]string{},
 		RuntimeName:  w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
 	}
-	if !asksForDevices(wish.pod) {
+	if !asksForDevices(wish.pod, "") {
 		in.Facts.Set(plan.Granted, true)
 	}
 	w.lookAtDevices(&in)
@@ -363,9 +369,10 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	return in
 }
 
-func asksForDevices(pod *v1.Pod) bool {
+// asksForDevices says whether a container of the pod does, or the one of that name.
+func asksForDevices(pod *v1.Pod, container string) bool {
 	for _, c := range pods.Containers(&pod.Spec) {
-		if len(podspec.ExtendedResources(c)) > 0 {
+		if (container == "" || c.Name == container) && len(podspec.ExtendedResources(c)) > 0 {
 			return true
 		}
 	}

@@ -336,6 +336,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.DNS.Server })},
 	{"dns-upstreams", "IP[:PORT],...", "DNS servers for all names outside of the cluster (default: those of the host)", roleDNS,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.DNS.Upstreams })},
+	{"own-ports", "PORT[/PROTOCOL],...", "ports of the host that no pod gets, beside those of this node's API server and agent (default none)", roleRuntime | roleAgent,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.OwnPorts })},
 	{"service-proxy", "MODE", "forward packets for Services to endpoints: auto (with up, on the bridge), enabled (with node, too) or disabled (default auto)", roleRuntime | roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ServiceProxy })},
 	{"network-policy", "MODE", "enforcement of NetworkPolicies for pods on the bridge: enabled or disabled (default enabled)", roleRuntime,

@@ -40,8 +40,12 @@ import (
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/worker"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/internal/timeline"
 )
+
+// OwnPort is a port of the host at which the node itself serves.
+type OwnPort = pods.OwnPort
 
 // Config configures the agent.
 type Config struct {
@@ -77,7 +81,11 @@ type Config struct {
 	// the Service kubernetes.
 	API *netip.AddrPort
 	// MaxPods is the node's capacity of pods.
-	MaxPods   int
+	MaxPods int
+	// OwnPorts are those at which the node itself serves, which no pod gets.
+	OwnPorts []OwnPort
+	// Listener says in words which process of the host listens at a port of it; empty: none does.
+	Listener  func(protocol v1.Protocol, port int32) string
 	Resources Resources
 	Images    Images
 	Logs      Logs
@@ -317,7 +325,7 @@ func (a *Agent) newReporter(port int, client *cri.Client, down *shutdown.Manager
 
 // newRoster completes what the actions of pods need.
 func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodestatus.Reporter, shares *nodeResources, cfg act.Config) *roster {
-	cfg.HostIPs = a.cfg.NodeIPs
+	cfg.HostIPs, cfg.Listener = a.cfg.NodeIPs, a.cfg.Listener
 	cfg.Kube, cfg.Log, cfg.NodeName, cfg.Timeline = a.kube, a.log, a.cfg.NodeName, a.cfg.Timeline
 	cfg.Devices, cfg.CDI = grants{a.cfg.Devices}, cdiprobe.New(cdiprobe.Config{Runtime: cfg.Runtime, Log: a.log})
 	cfg.Ledger, cfg.Cgroups, cfg.Limits, cfg.Allocatable = shares.ledger, shares.cgroups, shares.limits, node.Allocatable

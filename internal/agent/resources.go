@@ -53,7 +53,7 @@ type resourceWorld struct {
 func (a *Agent) newNodeResources(ctx context.Context, w resourceWorld) *nodeResources {
 	r := &nodeResources{limits: nodeLimits(a.cfg.Resources, w.host, w.node)}
 	r.ledger = admit.NewLedger(admit.Config{
-		Node: w.node.Node, Fresh: func() (*v1.Node, error) { return w.node.Fresh(ctx) }, Known: w.pods, Synced: w.synced,
+		Node: w.node.Node, Fresh: func() (*v1.Node, error) { return w.node.Fresh(ctx) }, Known: w.pods, Synced: w.synced, OwnPorts: a.cfg.OwnPorts,
 	})
 	r.cgroups = podcgroup.New(podcgroup.Config{
 		Host: w.host, Root: a.cfg.CgroupRoot, Systemd: w.systemd, Node: r.limits, Allocatable: w.node.Allocatable, Sums: r.ledger.QOS, Log: a.log,

@@ -253,9 +253,7 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	}
 	v.bridge(c.Network.Bridge)
 	v.podCIDRs(c.Network)
-	v.oneOf("network.sourceGuard", c.Network.SourceGuard, Enabled, Disabled)
-	v.oneOf("network.forwardGuard", c.Network.ForwardGuard, Enabled, Disabled)
-	v.oneOf("network.foreignRules", c.Network.ForeignRules, Enabled, Disabled)
+	v.guards(c.Network)
 	v.oneOf("network.serviceProxy", c.Network.ServiceProxy, Auto, Enabled, Disabled)
 	v.oneOf("network.networkPolicy", c.Network.NetworkPolicy, Enabled, Disabled)
 	v.oneOf("logging.level", c.Logging.Level, "debug", "info", "warn", "error")

@@ -100,6 +100,8 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"service proxy":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ServiceProxy = "yes" }, []string{"network.serviceProxy", "yes"}},
 		"forward guard":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ForwardGuard = "off" }, []string{"network.forwardGuard", "off"}},
 		"foreign rules":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ForeignRules = "true" }, []string{"network.foreignRules", "true"}},
+		"own ports":           {func(c *v1alpha1.NodeConfiguration) { c.Network.OwnPorts = []string{"10250", "53/udp", "2379/QUIC"} }, []string{"network.ownPorts", `"2379/QUIC"`, "53/UDP"}},
+		"own ports, none":     {func(c *v1alpha1.NodeConfiguration) { c.Network.OwnPorts = []string{"0"} }, []string{"network.ownPorts", `"0"`}},
 		"network policy":      {func(c *v1alpha1.NodeConfiguration) { c.Network.NetworkPolicy = "on" }, []string{"network.networkPolicy", "on"}},
 		"services as pods":    {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.61.128.0/20"} }, []string{"serviceCIDRs", "10.61.0.0/16"}},
 		"balancers, words":    {func(c *v1alpha1.NodeConfiguration) { c.Network.LoadBalancerRanges = []string{"all"} }, []string{"network.loadBalancerRanges", `"all"`, "FIRST-LAST"}},

@@ -46,6 +46,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 	"monopod.dev/monopod/internal/controllers/ttl"
 	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // userAgent is the role's name at the API server.
@@ -63,6 +64,8 @@ type Config struct {
 	Tokens accounttokens.Issuer
 	// Listens says which process of the nodes' machine listens at a port of it; nil: the nodes are other machines.
 	Listens servicelb.Listens
+	// OwnPorts are those at which a node serves itself, as far as they are known here; nil: none is.
+	OwnPorts func(node string) []pods.OwnPort
 	// Balancers are ranges of addresses that are load balancers'; none: these have those of the nodes.
 	Balancers []iprange.Range
 	// Settled is closed when the node has started. What nobody waits for meanwhile begins then; nil: at once.
@@ -180,7 +183,7 @@ func early() []controller {
 	return []controller{{Binder, func(s *shared, log *slog.Logger) (runner, error) {
 		return binder.New(binder.Config{
 			Client: s.client, Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Namespaces: s.informers.Core().V1().Namespaces(),
-			Events: s.recorder(corev1.DefaultSchedulerName), Log: log,
+			OwnPorts: s.ownPorts, Events: s.recorder(corev1.DefaultSchedulerName), Log: log,
 		})
 	}}, {ServiceAccount, func(s *shared, log *slog.Logger) (runner, error) {
 		s.informers.Core().V1().Namespaces().Informer() // so that it is started with the others
@@ -306,6 +309,7 @@ type shared struct {
 	events    record.EventBroadcaster
 	listens   servicelb.Listens
 	balancers []iprange.Range
+	ownPorts  func(node string) []pods.OwnPort
 	// ca is the authority of the API server's own certificate, as PEM.
 	ca []byte
 }
@@ -327,7 +331,7 @@ func (c *Controllers) share(fence *fence) (*shared, error) {
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	s := &shared{pace: owned.NewPace(), authority: c.config.Authority, tokens: c.config.Tokens, listens: c.config.Listens, balancers: c.config.Balancers}
+	s := &shared{pace: owned.NewPace(), authority: c.config.Authority, tokens: c.config.Tokens, listens: c.config.Listens, balancers: c.config.Balancers, ownPorts: c.config.OwnPorts}
 	if s.ca, err = authorityOf(config); err != nil {
 		return nil, err
 	}

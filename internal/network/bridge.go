@@ -42,6 +42,8 @@ type Config struct {
 	NoForwardGuard bool
 	// DNS are the addresses of the host at which it serves the cluster's DNS; none: it serves none.
 	DNS []netip.Addr
+	// OwnPorts are those at which the node itself serves. No sandbox gets one.
+	OwnPorts []OwnPort
 	// Guard is told whose the addresses on the bridge are; nil: nobody is.
 	Guard Guard
 	// NoForeignRules puts no rules into chains of others.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -290,4 +291,62 @@ func TestHostPortsAreRestored(t *testing.T) {
 	h.must(conn.Flush())
 	h.must(after.Teardown(t.Context(), "pod"))
 	reaches("torn down", 8080, false)
+}
+
+// TestTheNodesOwnPorts: a pod that asks for a port at which the node serves is refused, and one that has it from before that was so leads nobody to it.
+func TestTheNodesOwnPorts(t *testing.T) {
+	h := newHost(t)
+	outside, host, _ := h.outside("192.168.77.0/30")
+	cfg := Config{Bridge: "mpt0", PodCIDRs: testRanges, DB: h.openDB("one.db")}
+	b := h.bridge(cfg)
+	thief := h.sandbox("thief")
+	ports := []HostPort{{"TCP", netip.Addr{}, 6443, 80}, {"TCP", host, 10250, 80}, {"TCP", netip.Addr{}, 8080, 80}}
+	h.connectPorts(b, "thief", thief, ports...)
+	h.serve(thief, "0.0.0.0:80")
+	reached := func(own bool) {
+		t.Helper()
+		for _, from := range []string{outside, "", thief} {
+			for port, want := range map[string]bool{"6443": own, "10250": own, "8080": true} {
+				if _, err := h.tryAskIf(want, from, host.String()+":"+port); (err == nil) != want {
+					t.Errorf("from %q: the pod is reached by port %s: %v, want %v", from, port, err, want)
+				}
+			}
+		}
+	}
+	reached(true)
+
+	cfg.OwnPorts = []OwnPort{{"TCP", 6443, "the API server's"}, {"TCP", 10250, "the agent's"}}
+	b = h.bridge(cfg)
+	reached(false)
+	h.must(b.Reconcile(t.Context(), map[string]string{"thief": thief}))
+	h.connectPorts(b, "thief", thief, ports...) // it lives on
+	reached(false)
+	h.serve("", "127.0.0.1:6443")
+	if seen, err := h.tryAsk("", "127.0.0.1:6443"); err != nil || !seen.IsLoopback() {
+		t.Errorf("the host asks its own port 6443: seen as %s (%v)", seen, err)
+	}
+	// The next one does not get it, and the message says whose it is.
+	h.must(b.Teardown(t.Context(), "thief"))
+	next := h.sandbox("next")
+	for _, p := range ports[:2] {
+		b.Prepare(t.Context(), Request{SandboxID: "next", NetNS: next, HostPorts: []HostPort{p}})
+		_, err := b.Setup(t.Context(), Request{SandboxID: "next", NetNS: next, HostPorts: []HostPort{p}})
+		if !errdefs.IsAlreadyExists(err) || !strings.Contains(err.Error(), fmt.Sprintf("port %d is the ", p.HostPort)) || b.Has("next") {
+			t.Errorf("the host port %s: %v", p, err)
+		}
+	}
+	h.connectPorts(b, "next", next, HostPort{"UDP", netip.Addr{}, 6443, 80})
+}
+
+// TestListenersAreTold: where a process of the host listens a mapped port wins, and the log names the process.
+func TestListenersAreTold(t *testing.T) {
+	h := newHost(t)
+	var said strings.Builder
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	h.serve("", "0.0.0.0:8080")
+	h.serve("", "127.0.0.1:8081")
+	h.connectPorts(b, "pod", h.sandbox("pod"), HostPort{"TCP", netip.Addr{}, 8080, 80}, HostPort{"TCP", netip.Addr{}, 8081, 80}, HostPort{"TCP", netip.Addr{}, 8082, 80})
+	if got := said.String(); strings.Count(got, "listens at a host port") != 1 || !strings.Contains(got, ":8080") || !strings.Contains(got, fmt.Sprint(os.Getpid())) || !strings.Contains(got, "space/pod-pod") {
+		t.Errorf("said: %s", got)
+	}
 }

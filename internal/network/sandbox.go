@@ -17,7 +17,7 @@ import (
 // a sandbox that is connected it returns the same, and repairs what is missing. Addresses and ports are on disk before they
 // are used. When Setup fails for a sandbox that had no address before, it leaves nothing.
 //
-// Errors: ResourceExhausted (a range is used up), AlreadyExists (another sandbox has a host port), InvalidArgument (a host
+// Errors: ResourceExhausted (a range is used up), AlreadyExists (another sandbox, or the node itself, has a host port), InvalidArgument (a host
 // port that cannot be), NotFound (no such namespace), FailedPrecondition (no bridge: Start comes first; or the namespace
 // has an interface of that name; or the sandbox is connected with other host ports).
 func (b *Bridge) Setup(ctx context.Context, req Request) (Result, error) {
@@ -60,6 +60,9 @@ func (b *Bridge) Prepare(_ context.Context, req Request) {
 	if rec, ok := b.ledger.get(req.SandboxID); ok && rec.Leaving {
 		return
 	}
+	if b.refuses(req.SandboxID, ports) != nil {
+		return
+	}
 	rec, _, err := b.ledger.assign(req.SandboxID, req.Pod, ports)
 	if err == nil {
 		b.guard.Connecting(endpointOf(req.SandboxID, rec))
@@ -79,9 +82,15 @@ func (b *Bridge) setup(ctx context.Context, req Request, guarded bool) (Result, 
 			return Result{}, err
 		}
 	}
+	if err := b.refuses(req.SandboxID, req.HostPorts); err != nil {
+		return Result{}, err
+	}
 	rec, fresh, err := b.ledger.assign(req.SandboxID, req.Pod, req.HostPorts)
 	if err != nil {
 		return Result{}, err
+	}
+	if guarded {
+		b.warnOfListeners(req.SandboxID, rec)
 	}
 	settled := b.guard.Connecting(endpointOf(req.SandboxID, rec))
 	if err := failpoint.Hit("network/setup/assigned"); err != nil {
@@ -98,6 +107,14 @@ func (b *Bridge) setup(ctx context.Context, req Request, guarded bool) (Result, 
 		err = errors.Join(err, b.disconnect(req.SandboxID))
 	}
 	return Result{}, err
+}
+
+// refuses is why a sandbox cannot have these host ports, unless it has them already: then they lead nowhere, and it lives on.
+func (b *Bridge) refuses(sandboxID string, ports []HostPort) error {
+	if _, known := b.ledger.get(sandboxID); known {
+		return nil
+	}
+	return refuseOwn(ports, b.cfg.OwnPorts)
 }
 
 // attach does what the lease says. It is called with the sandbox's lock held.

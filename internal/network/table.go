@@ -18,7 +18,7 @@ import (
 //	    map any4   { type inet_proto . inet_service : ipv4_addr . inet_service }              # ... at all addresses
 //	    set to4    { type inet_proto . ipv4_addr . inet_service }                             # where host ports lead to
 //	    map at6 any6, set to6                                                                 # the same for IPv6
-//	    chain hostports { ip daddr <dns> return; dnat ip to meta l4proto . ip daddr . th dport map @at4; ... any4, at6, any6 }
+//	    chain hostports { meta l4proto . th dport <the node's own> return; ip daddr <dns> return; dnat ip to meta l4proto . ip daddr . th dport map @at4; ... any4, at6, any6 }
 //	    chain prerouting  { type nat hook prerouting priority dstnat;  fib daddr type local jump hostports }
 //	    chain output      { type nat hook output     priority dstnat;  fib daddr type local jump hostports }
 //	    chain postrouting {
@@ -146,6 +146,7 @@ func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard) e
 		return f.conn.AddChain(&nftables.Chain{Name: name, Table: f.table, Type: typ, Hooknum: hook, Priority: priority, Policy: &accept})
 	}
 	hostports := f.conn.AddChain(&nftables.Chain{Name: hostportsChain, Table: f.table})
+	f.leaveOwnPorts(hostports)
 	for _, fam := range families {
 		var all elements
 		for _, rec := range leases {

@@ -55,6 +55,8 @@ type Options struct {
 	garbageRoom uint64
 	// timeline remembers how pods' starts go; each role of the process notes its part.
 	timeline *timeline.Recorder
+	// withAPI: the API server of the node is one of this process.
+	withAPI bool
 	// dns are the addresses of the cluster's DNS that this process serves; dnsProblem says why it serves none though it should.
 	dns        []netip.Addr
 	dnsProblem error
@@ -71,7 +73,7 @@ const cleanupTime = 60 * time.Second
 
 // Up runs the whole node: API server, controllers, DNS, devices, runtime and agent.
 func Up(ctx context.Context, o Options) (err error) {
-	o.garbageRoom, o.timeline = apiGarbageRoom, timeline.New(timeline.Config{})
+	o.garbageRoom, o.timeline, o.withAPI = apiGarbageRoom, timeline.New(timeline.Config{}), true
 	manifestsDir, err := o.manifestsDir()
 	if err != nil {
 		return err
@@ -313,7 +315,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 // while the node starts begins when it has settled; nil: at once.
 func (o *Options) controllers(api *apiserver.Server, settled <-chan struct{}, listens servicelb.Listens) func(context.Context) error {
 	cfg := controllers.Config{
-		Kube: api.ControllersConfig(), Authority: api, Tokens: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Listens: listens,
+		Kube: api.ControllersConfig(), Authority: api, Tokens: api, Choice: o.Config.Controllers.Enabled, Settled: settled, Listens: listens, OwnPorts: o.ownPortsOf,
 		Balancers: config.LoadBalancerRanges(o.Config.Network), Log: o.Log.With("role", "controllers"),
 	}
 	if api.Shared() {
@@ -365,7 +367,7 @@ func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *neti
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: o.clusterDNS(), ClusterDomain: c.Agent.ClusterDomain,
 		Address: o.agentAddress(), NodeIPs: o.nodeIPs(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Shutdown: down, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
+		MaxPods: int(c.Agent.MaxPods), OwnPorts: o.ownPorts(), Listener: listener, Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Shutdown: down, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -45,4 +46,32 @@ func Conflict(a, b []HostPort) bool {
 			return x.Protocol == y.Protocol && x.Port == y.Port && (x.IP == y.IP || x.IP == "" || y.IP == "")
 		})
 	})
+}
+
+// OwnPort is a port of the host at which the node itself serves. No pod gets it: whoever connects to the node would reach the pod.
+type OwnPort struct {
+	Protocol v1.Protocol
+	Port     int32
+	// Of is what serves there, in words.
+	Of string
+}
+
+// String is as in "host port 10250/TCP is the agent's".
+func (o OwnPort) String() string {
+	return fmt.Sprintf("host port %d/%s is %s", o.Port, o.Protocol, o.Of)
+}
+
+// Owned is the port of the node's own that a pod asks for; false: there is none. A pod of the host's network has no port led to it: who listens there first has it.
+func Owned(spec *v1.PodSpec, wanted []HostPort, own []OwnPort) (OwnPort, bool) {
+	if spec.HostNetwork {
+		return OwnPort{}, false
+	}
+	for _, w := range wanted {
+		for _, o := range own {
+			if o.Protocol == w.Protocol && o.Port == w.Port {
+				return o, true
+			}
+		}
+	}
+	return OwnPort{}, false
 }

@@ -282,6 +282,9 @@ type Network struct {
 	// ForeignRules is enabled (chains of others that drop forwarded packets get two rules that accept the pods', behind the
 	// administrator's own) or disabled. Default enabled.
 	ForeignRules string `json:"foreignRules,omitempty"`
+	// OwnPorts are ports of the host that never lead to a pod (PORT, or PORT/PROTOCOL), beside those of the API server and the agent of this process and
+	// Agent.Port: those of a kubelet or an API server of somebody else's. Default none.
+	OwnPorts []string `json:"ownPorts,omitempty"`
 	// ServiceProxy is auto (`monopod up` leads packets for services to their endpoints where the built-in bridge connects pods), enabled (it does whatever connects
 	// pods, and so does `monopod node`) or disabled. Default auto.
 	ServiceProxy string `json:"serviceProxy,omitempty"`

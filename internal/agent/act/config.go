@@ -91,6 +91,8 @@ type Config struct {
 	// ClusterDNS and ClusterDomain are where the names of services are asked for, and their domain.
 	ClusterDNS    []string
 	ClusterDomain string
+	// Listener says in words which process of the host listens at a port of it, "" where none does; nil: nobody knows.
+	Listener func(protocol v1.Protocol, port int32) string
 	// NodeNotice tells the node's owner of something once, as a warning.
 	NodeNotice func(reason, message string)
 	// CgroupRoot is the cgroup that the pods' cgroups are below, LogsDir the directory of all pods' logs.

@@ -75,7 +75,20 @@ func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) err
 		return because(plan.ReasonFailedSandbox, fmt.Errorf("run sandbox: %s", text(err)))
 	}
 	p.notice(pod, podspec.Notices(in))
+	p.noticeListeners(pod)
 	return nil
+}
+
+// noticeListeners tells whose connections the pod gets from now on: the runtime looks at nobody who listens at its host ports.
+func (p *Pod) noticeListeners(pod *v1.Pod) {
+	if p.cfg.Listener == nil || pod.Spec.HostNetwork {
+		return
+	}
+	for _, port := range pods.HostPorts(&pod.Spec) {
+		if who := p.cfg.Listener(port.Protocol, port.Port); who != "" {
+			p.Event(pod, "", v1.EventTypeWarning, "HostPortInUse", fmt.Sprintf("%s listens at the host port %d/%s: who connects to it reaches this pod from now on", who, port.Port, port.Protocol))
+		}
+	}
 }
 
 // notice tells what the pod's resolver configuration lacks. What is so for all pods of the node is told of the node, which costs one event.

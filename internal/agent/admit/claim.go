@@ -52,6 +52,8 @@ type Used struct {
 	others                    map[v1.ResourceName]int64
 	ports                     map[portKey]map[string]int
 	qos                       QOSSums
+	// own are the ports at which the node itself serves.
+	own []pods.OwnPort
 }
 
 // QOSSums are what the pods of a class request together.

@@ -104,7 +104,10 @@ func affinity(node *v1.Node, _ *Used, pod *v1.Pod, _ *Claim) *Refusal {
 	return nil
 }
 
-func ports(_ *v1.Node, used *Used, _ *v1.Pod, claim *Claim) *Refusal {
+func ports(_ *v1.Node, used *Used, pod *v1.Pod, claim *Claim) *Refusal {
+	if own, asked := pods.Owned(&pod.Spec, claim.Ports, used.own); asked {
+		return predicate(ReasonNodePorts, "node(s) serve at a requested host port themselves: "+own.String()+"; use another one")
+	}
 	if used.conflicts(claim.Ports) {
 		return predicate(ReasonNodePorts, "node(s) didn't have free ports for the requested pod ports")
 	}

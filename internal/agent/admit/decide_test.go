@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 func list(pairs ...string) v1.ResourceList {
@@ -57,15 +59,21 @@ func TestDecide(t *testing.T) {
 		pod    *v1.Pod
 		want   Refusal
 	}{
-		"a pod without wishes":       {pod: podOf()},
-		"just what is there":         {others: []*v1.Pod{podOf("cpu", "500m")}, pod: podOf("cpu", "1500m", "memory", "1Gi", "ephemeral-storage", "10Gi", "hugepages-2Mi", "4Mi")},
-		"a thousand processors":      {pod: podOf("cpu", "1000"), want: Refusal{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 1000000, used: 0, capacity: 2000"}},
-		"too much beside the others": {others: []*v1.Pod{podOf("cpu", "500m")}, pod: podOf("cpu", "1501m"), want: Refusal{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 1501, used: 500, capacity: 2000"}},
-		"memory":                     {others: []*v1.Pod{podOf("memory", "1")}, pod: podOf("memory", "1Gi"), want: Refusal{"OutOfmemory", "Node didn't have enough resource: memory, requested: 1073741824, used: 1, capacity: 1073741824"}},
-		"ephemeral storage":          {pod: podOf("ephemeral-storage", "11G"), want: Refusal{"OutOfephemeral-storage", "Node didn't have enough resource: ephemeral-storage, requested: 11000000000, used: 0, capacity: 10737418240"}},
-		"huge pages":                 {others: []*v1.Pod{podOf("hugepages-2Mi", "2Mi")}, pod: podOf("hugepages-2Mi", "4Mi"), want: Refusal{"OutOfhugepages-2Mi", "Node didn't have enough resource: hugepages-2Mi, requested: 4194304, used: 2097152, capacity: 4194304"}},
-		"huge pages of no such size": {pod: podOf("hugepages-1Gi", "1Gi"), want: Refusal{"OutOfhugepages-1Gi", "Node didn't have enough resource: hugepages-1Gi, requested: 1073741824, used: 0, capacity: 0"}},
-		"a resource of Kubernetes' own that is not there": {pod: podOf("kubernetes.io/x", "1"), want: Refusal{"OutOfkubernetes.io/x", "Node didn't have enough resource: kubernetes.io/x, requested: 1, used: 0, capacity: 0"}},
+		"the node's own port": {pod: withPort("", 10250, v1.ProtocolTCP),
+			want: Refusal{"NodePorts", "Predicate NodePorts failed: node(s) serve at a requested host port themselves: host port 10250/TCP is the agent's; use another one"}},
+		"the node's own port, at one address": {pod: withPort("192.0.2.1", 10250, ""),
+			want: Refusal{"NodePorts", "Predicate NodePorts failed: node(s) serve at a requested host port themselves: host port 10250/TCP is the agent's; use another one"}},
+		"the same number of another protocol":                         {pod: withPort("", 10250, v1.ProtocolUDP)},
+		"a pod of the host's network, where who listens first has it": {pod: pod(withPort("", 10250, v1.ProtocolTCP), func(p *v1.Pod) { p.Spec.HostNetwork = true })},
+		"a pod without wishes":                                        {pod: podOf()},
+		"just what is there":                                          {others: []*v1.Pod{podOf("cpu", "500m")}, pod: podOf("cpu", "1500m", "memory", "1Gi", "ephemeral-storage", "10Gi", "hugepages-2Mi", "4Mi")},
+		"a thousand processors":                                       {pod: podOf("cpu", "1000"), want: Refusal{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 1000000, used: 0, capacity: 2000"}},
+		"too much beside the others":                                  {others: []*v1.Pod{podOf("cpu", "500m")}, pod: podOf("cpu", "1501m"), want: Refusal{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 1501, used: 500, capacity: 2000"}},
+		"memory":                                                      {others: []*v1.Pod{podOf("memory", "1")}, pod: podOf("memory", "1Gi"), want: Refusal{"OutOfmemory", "Node didn't have enough resource: memory, requested: 1073741824, used: 1, capacity: 1073741824"}},
+		"ephemeral storage":                                           {pod: podOf("ephemeral-storage", "11G"), want: Refusal{"OutOfephemeral-storage", "Node didn't have enough resource: ephemeral-storage, requested: 11000000000, used: 0, capacity: 10737418240"}},
+		"huge pages":                                                  {others: []*v1.Pod{podOf("hugepages-2Mi", "2Mi")}, pod: podOf("hugepages-2Mi", "4Mi"), want: Refusal{"OutOfhugepages-2Mi", "Node didn't have enough resource: hugepages-2Mi, requested: 4194304, used: 2097152, capacity: 4194304"}},
+		"huge pages of no such size":                                  {pod: podOf("hugepages-1Gi", "1Gi"), want: Refusal{"OutOfhugepages-1Gi", "Node didn't have enough resource: hugepages-1Gi, requested: 1073741824, used: 0, capacity: 0"}},
+		"a resource of Kubernetes' own that is not there":             {pod: podOf("kubernetes.io/x", "1"), want: Refusal{"OutOfkubernetes.io/x", "Node didn't have enough resource: kubernetes.io/x, requested: 1, used: 0, capacity: 0"}},
 		"the fourth of three": {others: []*v1.Pod{podOf(), podOf(), podOf()}, pod: podOf("cpu", "1000"),
 			want: Refusal{"OutOfpods", "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"}},
 		"devices never":                      {pod: podOf("example.com/widget", "5", "example.com/other", "1")},
@@ -117,7 +125,7 @@ func TestDecide(t *testing.T) {
 			if c.node == nil {
 				c.node = nodeOf()
 			}
-			var used Used
+			used := Used{own: []pods.OwnPort{{Protocol: v1.ProtocolTCP, Port: 10250, Of: "the agent's"}}}
 			for _, other := range c.others {
 				claim := ClaimOf(other)
 				used.Add(&claim)

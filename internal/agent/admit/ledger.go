@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Config says what the ledger is about.
@@ -17,6 +19,8 @@ type Config struct {
 	// Known are the node's pods as the API server has them, as far as they are known, and Synced says that all are.
 	Known  func() []*v1.Pod
 	Synced func() bool
+	// OwnPorts are those at which the node itself serves.
+	OwnPorts []pods.OwnPort
 }
 
 // Ledger holds what the node's pods have. All methods are safe for concurrent use.
@@ -31,7 +35,9 @@ type Ledger struct {
 }
 
 // NewLedger makes an empty one.
-func NewLedger(cfg Config) *Ledger { return &Ledger{cfg: cfg, claims: map[types.UID]*Claim{}} }
+func NewLedger(cfg Config) *Ledger {
+	return &Ledger{cfg: cfg, claims: map[types.UID]*Claim{}, used: Used{own: cfg.OwnPorts}}
+}
 
 // Take gives the pod what it asks for and returns nil, or says why it does not get it. A pod that has it already keeps it, and one that has begun (it has a
 // start time, or the runtime holds something of it) is always admitted: whatever it asks for, it has.

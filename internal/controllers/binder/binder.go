@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Config is what a Binder needs.
@@ -32,6 +33,8 @@ type Config struct {
 	Pods       coreinformers.PodInformer
 	Nodes      coreinformers.NodeInformer
 	Namespaces coreinformers.NamespaceInformer
+	// OwnPorts are those at which a node serves itself, beside its agent's, which its status has; nil: none is known.
+	OwnPorts func(node string) []pods.OwnPort
 	// Events is where it says what becomes of a pod.
 	Events record.EventRecorder
 	// Log; nil: none.
@@ -51,6 +54,7 @@ type Binder struct {
 	recorder   record.EventRecorder
 	book       book
 	line       line
+	ownPortsOf func(node string) []pods.OwnPort // nil: none are known
 }
 
 // New returns a Binder that binds nothing until it is run.
@@ -59,7 +63,7 @@ func New(config Config) (*Binder, error) {
 		log: cmp.Or(config.Log, slog.New(slog.DiscardHandler)), client: config.Client, recorder: config.Events,
 		pods: config.Pods.Informer(), nodes: config.Nodes.Lister(), namespaces: config.Namespaces.Lister(), queue: queue.New[types.NamespacedName](),
 	}
-	b.terms = b.labelsOf
+	b.terms, b.ownPortsOf = b.labelsOf, config.OwnPorts
 	// A pod that has ended holds no resources: the filter turns its end into a deletion.
 	pods, podErr := b.pods.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: isAlive,
@@ -247,7 +251,7 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	var d decision
-	b.book.look(nodes, func(places []place) { d = b.decide(pod, cluster{places: places, namespaces: b.terms}) })
+	b.book.look(nodes, func(places []place) { d = b.decide(pod, cluster{places: places, namespaces: b.terms, own: b.ownPorts}) })
 	b.line.keep(pod.UID, d.behind)
 	switch {
 	case d.node == "":

@@ -4,12 +4,15 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // cluster is what a decision is made from.
 type cluster struct {
 	places     []place
 	namespaces namespaces
+	own        func(*corev1.Node) []pods.OwnPort // the ports at which a node itself serves; nil: none is known
 }
 
 // with is the cluster with another state of one of its places.
@@ -30,8 +33,9 @@ type domain struct{ key, value string }
 type survey struct {
 	company company
 	spreads []spread // those that must be kept
+	own     func(*corev1.Node) []pods.OwnPort
 }
 
 func (c cluster) survey(pod *corev1.Pod) survey {
-	return survey{company: c.company(pod), spreads: c.spreads(pod, corev1.DoNotSchedule)}
+	return survey{company: c.company(pod), spreads: c.spreads(pod, corev1.DoNotSchedule), own: c.own}
 }

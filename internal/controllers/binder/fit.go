@@ -27,6 +27,17 @@ func (at *place) holdings() *holdings {
 	return at.holds
 }
 
+// ownPorts are those of a node.
+func (b *Binder) ownPorts(node *corev1.Node) (own []pods.OwnPort) {
+	if port := node.Status.DaemonEndpoints.KubeletEndpoint.Port; port != 0 {
+		own = append(own, pods.OwnPort{Protocol: corev1.ProtocolTCP, Port: port, Of: "the agent's"})
+	}
+	if b.ownPortsOf != nil {
+		own = append(own, b.ownPortsOf(node.Name)...)
+	}
+	return own
+}
+
 // lack is one reason why a pod cannot run on a node now.
 type lack struct {
 	why string
@@ -41,7 +52,7 @@ type lack struct {
 // by others does not wait for its devices.
 func fit(pod *corev1.Pod, at place, known survey) []lack {
 	for _, rule := range []func(*corev1.Pod, place) string{
-		nodeIsReady, nodeIsSchedulable, taintsAreTolerated, selectorMatches, portsAreFree,
+		nodeIsReady, nodeIsSchedulable, taintsAreTolerated, selectorMatches, known.portsAreFree,
 	} {
 		if why := rule(pod, at); why != "" {
 			return []lack{{why: why}}
@@ -119,10 +130,15 @@ func selectorMatches(pod *corev1.Pod, at place) string {
 	return "node(s) didn't match Pod's node affinity/selector"
 }
 
-func portsAreFree(pod *corev1.Pod, at place) string {
+func (k survey) portsAreFree(pod *corev1.Pod, at place) string {
 	wanted := pods.HostPorts(&pod.Spec)
 	if len(wanted) == 0 {
 		return ""
+	}
+	if k.own != nil {
+		if own, asked := pods.Owned(&pod.Spec, wanted, k.own(at.node)); asked {
+			return "node(s) served at a requested host port themselves (" + own.String() + ")"
+		}
 	}
 	for other := range at.holdings().ports {
 		if pods.Conflict(wanted, pods.HostPorts(&other.Spec)) {

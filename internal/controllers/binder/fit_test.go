@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // widget is an extended resource.
@@ -73,6 +75,11 @@ func prefers(weight int32, each ...corev1.NodeSelectorRequirement) *corev1.Pod {
 			*wishes = append(*wishes, corev1.PreferredSchedulingTerm{Weight: weight, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}}})
 		}
 	})
+}
+
+// ownOfTest is what a node serves at, beside its agent.
+func ownOfTest(string) []pods.OwnPort {
+	return []pods.OwnPort{{Protocol: corev1.ProtocolTCP, Port: 6443, Of: "the API server's"}}
 }
 
 func TestFit(t *testing.T) {
@@ -190,6 +197,10 @@ func TestFit(t *testing.T) {
 		{name: "host ports at two addresses", pod: podWith(onHostAt("10.0.0.1")), others: []*corev1.Pod{podWith(onHostAt("10.0.0.2"))}},
 		{name: "a host port that is taken at all addresses", pod: podWith(onHostAt("10.0.0.1")), others: []*corev1.Pod{podWith(onHostAt("0.0.0.0"))},
 			want: []string{"node(s) didn't have free ports for the requested pod ports"}},
+		{name: "the agent's port", pod: podWith(onHost(10250)), node: nodeWith(func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250 }),
+			want: []string{"node(s) served at a requested host port themselves (host port 10250/TCP is the agent's)"}},
+		{name: "the API server's port", pod: podWith(onHost(6443)), want: []string{"node(s) served at a requested host port themselves (host port 6443/TCP is the API server's)"}},
+		{name: "the API server's port, of a pod of the host's network", pod: func() *corev1.Pod { p := podWith(onHost(6443)); p.Spec.HostNetwork = true; return p }()},
 		{name: "taken host port", pod: podWith(onHost(80)), others: []*corev1.Pod{podWith(onHost(80))},
 			want: []string{"node(s) didn't have free ports for the requested pod ports"}},
 	} {
@@ -202,7 +213,7 @@ func TestFit(t *testing.T) {
 				node = nodeWith(nil)
 			}
 			var got []string
-			for _, l := range fit(pod, place{node: node, pods: tc.others}, survey{}) {
+			for _, l := range fit(pod, place{node: node, pods: tc.others}, survey{own: (&Binder{ownPortsOf: ownOfTest}).ownPorts}) {
 				got = append(got, l.why)
 				if want := strings.HasPrefix(l.why, "Insufficient ") && strings.Contains(l.why, "/"); l.devices != want {
 					t.Errorf("%q is for want of devices: %v, want %v", l.why, l.devices, want)

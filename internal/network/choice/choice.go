@@ -150,6 +150,11 @@ func (n *Network) known() *network.Bridge {
 func (n *Network) Setup(ctx context.Context, req network.Request) (network.Result, error) {
 	b := n.known()
 	if n.cni.Has(req.SandboxID) || n.byCNI(ctx) && (b == nil || !b.Has(req.SandboxID)) {
+		if !n.cni.Has(req.SandboxID) {
+			if err := network.RefuseOwn(req, n.cfg.Bridge.OwnPorts); err != nil {
+				return network.Result{}, err
+			}
+		}
 		return n.cni.Setup(ctx, req)
 	}
 	b, err := n.theBridge(ctx)

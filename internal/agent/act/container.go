@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/agent/env"
 	"monopod.dev/monopod/internal/agent/loglinks"
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/podlog"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/agent/volumes"
@@ -71,6 +72,7 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	if err != nil {
 		return p.failedToStart(ctx, pod, c, err)
 	}
+	p.removeFormer(pod, c, a.Attempt)
 	p.Event(pod, c.Name, v1.EventTypeNormal, "Created", "Container created")
 	if err := failpoint.Hit("agent/StartContainer/created"); err != nil {
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, err))
@@ -88,6 +90,18 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 		p.cfg.Log.Warn("there is no link to the log of a container", "pod", pod.Namespace+"/"+pod.Name, "container", c.Name, "error", err)
 	}
 	return nil
+}
+
+// removeFormer removes what earlier runs of a container have left but for the last: their logs, and the files of their termination messages. It looks for them by
+// what is there, so that it finds too what an agent that was killed has not removed.
+func (p *Pod) removeFormer(pod *v1.Pod, c *v1.Container, attempt uint32) {
+	if attempt < 2 {
+		return
+	}
+	logs := filepath.Dir(filepath.Join(p.logDir(pod), podspec.LogPath(c.Name, attempt)))
+	if err := errors.Join(podlog.RemoveFormer(logs, attempt-1), p.cfg.Volumes.RemoveMessages(p.uid, c.Name, attempt-1)); err != nil {
+		p.cfg.Log.Warn("what earlier runs of a container have left was not removed", "pod", pod.Namespace+"/"+pod.Name, "container", c.Name, "error", err)
+	}
 }
 
 // failedToStart tells of the failure, unless the start was no longer wanted.

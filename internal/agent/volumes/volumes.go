@@ -222,6 +222,25 @@ func (m *Manager) MessageFile(uid, container string, attempt uint32) (string, er
 	return path, f.Chmod(0o666)
 }
 
+// RemoveMessages removes the termination messages of a container's runs before that one.
+func (m *Manager) RemoveMessages(uid, container string, before uint32) error {
+	if err := errors.Join(checkUID(uid), checkElement(container)); err != nil {
+		return err
+	}
+	dir := filepath.Dir(m.MessagePath(uid, container, 0))
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if n, err := strconv.ParseUint(e.Name(), 10, 32); err == nil && uint32(n) < before {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // MessagePath is the path of a container's termination message.
 func (m *Manager) MessagePath(uid, container string, attempt uint32) string {
 	return filepath.Join(m.podDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))

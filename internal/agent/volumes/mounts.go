@@ -40,6 +40,7 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 	}
 	var mounts []*cri.Mount
 	taken := map[string]bool{}
+	shut := map[*cri.Mount]bool{} // volumes of the pod's own that the container has read-only
 	for i := range in.Container.VolumeMounts {
 		vm := &in.Container.VolumeMounts[i]
 		shown, err := m.volumeMount(in, i, vm)
@@ -49,6 +50,9 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 		}
 		taken[filepath.Clean(shown.ContainerPath)] = true
 		mounts = append(mounts, shown)
+		if v := volumeOf(in.Pod, vm.Name); v.HostPath == nil && v.Image == nil {
+			shut[shown] = shown.Readonly
+		}
 	}
 	if !taken["/etc/hosts"] {
 		path, err := m.hostsFile(in)
@@ -67,6 +71,9 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 			return nil, err
 		}
 		mounts = append(mounts, &cri.Mount{ContainerPath: target, HostPath: path, SelinuxRelabel: true})
+	}
+	if err := makeNested(mounts, shut); err != nil {
+		return nil, errors.Join(fmt.Errorf("container %s: %w", in.Container.Name, err), m.ReleaseMounts(string(in.Pod.UID), in.Container.Name))
 	}
 	return mounts, nil
 }

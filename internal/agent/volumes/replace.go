@@ -131,7 +131,8 @@ func same(dir string, p payload, gid int) bool {
 
 var errDiffers = errors.New("the content differs")
 
-// tidy makes the links at the top, and removes those of files that are gone and the versions before current.
+// tidy makes the links at the top, and removes those of files that are gone and the versions before current. What else is there is a place that another
+// volume is mounted at (nested.go), which the containers that have it keep.
 func tidy(dir string, p payload, current string) error {
 	top := map[string]bool{}
 	for path := range p {
@@ -153,7 +154,7 @@ func tidy(dir string, p payload, current string) error {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		if top[name] || name == dataLink || name == current {
+		if top[name] || name == dataLink || name == current || e.Type() != fs.ModeSymlink && !strings.HasPrefix(name, "..") {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {

@@ -75,7 +75,7 @@ func configMap(name string, items ...v1.KeyToPath) v1.VolumeSource {
 	return v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: name}, Items: items}}
 }
 
-// tree is the content of a directory as its users see it: "path mode content".
+// treeOf is the content of a directory as its users see it: "path mode content".
 func treeOf(t *testing.T, dir string) string {
 	t.Helper()
 	var lines []string

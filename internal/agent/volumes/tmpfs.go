@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,10 +18,29 @@ func mountTmpfs(dir string, size int64, mode os.FileMode) error {
 	if size > 0 {
 		options += fmt.Sprintf(",size=%d", size)
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	if err := unswapped(func(more string) error {
+		return unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options+more)
+	}); err != nil {
 		return fmt.Errorf("mount a tmpfs at %s: %w", dir, err)
 	}
 	return nil
+}
+
+// swapped: this kernel knows no tmpfs that is kept from swap (6.4 does). It is asked once: it writes each refusal into its log.
+var swapped atomic.Bool
+
+// unswapped mounts a tmpfs whose content is not written to a disk as swap either, where the kernel can keep it from that.
+func unswapped(mount func(options string) error) error {
+	if !swapped.Load() {
+		if err := mount(",noswap"); !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
+	err := mount("")
+	if err == nil {
+		swapped.Store(true)
+	}
+	return err
 }
 
 // isTmpfs says that dir is the root of a tmpfs: the pods' directory may be on one itself.

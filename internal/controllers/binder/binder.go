@@ -55,6 +55,7 @@ type Binder struct {
 	book       book
 	line       line
 	ownPortsOf func(node string) []pods.OwnPort // nil: none are known
+	news       news
 }
 
 // New returns a Binder that binds nothing until it is run.
@@ -127,6 +128,7 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 		return
 	}
 	b.line.leave(pod.UID)
+	b.news.forget(pod.UID)
 	if pod.Spec.NodeName != "" {
 		b.book.show(pod)
 	}
@@ -155,6 +157,7 @@ func (b *Binder) podGone(obj any) {
 		return
 	}
 	b.line.leave(pod.UID)
+	b.news.forget(pod.UID)
 	b.retry(b.line.keptOnes(), func(*waiter) bool { return true })
 	if _, node := b.book.remove(pod.UID); node != "" {
 		b.freed(pod, node)

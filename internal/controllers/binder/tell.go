@@ -25,21 +25,26 @@ func (b *Binder) keepWaiting(ctx context.Context, pod *corev1.Pod, why string, f
 		}
 		b.queue.AddAfter(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, at.Sub(now))
 	}
-	if apiequality.Semantic.DeepEqual(st, pod.Status) {
-		return nil
+	if !apiequality.Semantic.DeepEqual(st, pod.Status) {
+		err := b.patchStatus(ctx, pod, "", st)
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("write why it waits (%s): %w", why, err)
+		}
+		if forDevices && condition(&pod.Status, devicesReady).Status == "" {
+			b.checkDeadline(pod)
+		}
 	}
-	err := b.patchStatus(ctx, pod, "", st)
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("write why it waits (%s): %w", why, err)
+	told := ""
+	if was := condition(&pod.Status, corev1.PodScheduled); was.Reason == corev1.PodReasonUnschedulable {
+		told = was.Message
 	}
-	if was := condition(&pod.Status, corev1.PodScheduled); was.Reason != corev1.PodReasonUnschedulable || was.Message != why {
+	if tell, again := b.news.look(pod.UID, told, why, forDevices, now); tell {
 		b.recorder.Event(pod, corev1.EventTypeWarning, "FailedScheduling", why)
-	}
-	if forDevices && condition(&pod.Status, devicesReady).Status == "" {
-		b.checkDeadline(pod)
+	} else if again > 0 {
+		b.queue.AddAfter(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, again)
 	}
 	return nil
 }

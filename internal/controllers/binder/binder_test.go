@@ -224,7 +224,7 @@ func TestAPodWaitsForWhatItAsksFor(t *testing.T) {
 
 	w.node("n", "cpu", "4")
 	const insufficient = "0/1 nodes are available: 1 Insufficient example.com/widget."
-	const none = insufficient + " No node has 1 of example.com/widget now, so the pod does not stand in line."
+	const none = insufficient + " No node offers example.com/widget yet; the pod starts when one does."
 	w.untilWaiting("first", none)
 	w.untilEvent("first", "FailedScheduling", none)
 

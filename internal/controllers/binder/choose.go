@@ -2,7 +2,6 @@ package binder
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -100,7 +99,7 @@ func behind(lacks [][]lack) *corev1.Pod {
 	return nil
 }
 
-// explain puts what a pod lacks on each node into one sentence, in kube-scheduler's words, and adds one where no node has so many devices.
+// explain puts what a pod lacks on each node into one sentence, in kube-scheduler's words, and adds why there are too few devices.
 func explain(pod *corev1.Pod, places []place, lacks [][]lack) string {
 	if len(lacks) == 0 {
 		return "no nodes available to schedule pods"
@@ -117,20 +116,8 @@ func explain(pod *corev1.Pod, places []place, lacks [][]lack) string {
 	}
 	slices.Sort(parts)
 	text := fmt.Sprintf("0/%d nodes are available: %s.", len(lacks), strings.Join(parts, ", "))
-	if more := beyond(pod, places); lacksDevices(lacks) && len(more) > 0 {
-		text += fmt.Sprintf(" No node has %s now, so the pod does not stand in line.", strings.Join(more, " and "))
+	if lacksDevices(lacks) {
+		text += shortages(pod, places)
 	}
 	return text
-}
-
-// beyond are the devices that the pod asks for and of which no node has so many.
-func beyond(pod *corev1.Pod, places []place) (more []string) {
-	wanted := pods.Requests(pod)
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		want := wanted[name]
-		if isDevice(name) && !slices.ContainsFunc(places, func(at place) bool { return want.Cmp(at.node.Status.Allocatable[name]) <= 0 }) {
-			more = append(more, fmt.Sprintf("%s of %s", want.String(), name))
-		}
-	}
-	return more
 }

@@ -150,9 +150,9 @@ func TestAPodFailsAtItsDeadlineForDevices(t *testing.T) {
 		t.Errorf("it failed %v after its wait had begun", waited)
 	}
 	w.pod("none", nil, "example.com/none", "1")
-	w.untilWaiting("none", "0/1 nodes are available: 1 Insufficient example.com/none. No node has 1 of example.com/none now, so the pod does not stand in line.")
+	w.untilWaiting("none", "0/1 nodes are available: 1 Insufficient example.com/none. No node offers example.com/none yet; the pod starts when one does.")
 	w.annotate("none", "1ms")
-	w.untilFailed("none", "so the pod does not stand in line.")
+	w.untilFailed("none", "No node offers example.com/none yet; the pod starts when one does.")
 
 	w.annotate("patient", "soon")
 	w.untilEvent("patient", "InvalidAnnotation", `the annotation monopod.dev/devices-deadline is "soon" and has no effect: a duration above zero is wanted, such as 30s, 5m or 1h30m`)
@@ -170,7 +170,7 @@ func TestADeadlineOutlivesTheBinder(t *testing.T) {
 	stop()
 	w.annotate("p", "1ms")
 	w.bind()
-	w.untilFailed("p", "so the pod does not stand in line.")
+	w.untilFailed("p", "the pod starts when one does.")
 }
 
 // TestTheOldestIsDecidedFirst, in whatever order the pods are looked at; and who is looked at before it is not told of a wait that is none.

@@ -83,7 +83,7 @@ func TestLifeOfAPlugin(t *testing.T) {
 
 	stop()
 	n.WaitForDevices(ctx, resource, func(d []devicetest.Device) bool { return len(d) == 3 && !d[0].Healthy() })
-	if problems := strings.Join(n.Problems(), "\n"); !strings.Contains(problems, "is gone since") {
+	if problems := strings.Join(n.Problems(), "\n"); !strings.Contains(problems, "has been gone since") {
 		t.Errorf("problems: %s", problems)
 	}
 	n.Stop()

@@ -145,12 +145,20 @@ func deviceRow(d report.Device, wide bool) []string {
 	}
 	row := []string{d.Resource, name, string(d.Health), numaNodes(d.NUMA), source, holderOf(d, wide)}
 	if wide {
-		row = append(row, orDash(strings.Join(d.Aliases, ",")), orDash(strings.Join(d.Nodes, ",")), orDash(d.Reason))
+		row = append(row, orDash(strings.Join(d.Aliases, ",")), orDash(strings.Join(shownNodes(d), ",")), orDash(d.Reason))
 	}
 	for i := range row {
 		row[i] = oneLine(row[i])
 	}
 	return row
+}
+
+// shownNodes are the nodes that are the device's own; of one that has none, such as /dev/fuse, those that it has.
+func shownNodes(d report.Device) []string {
+	if len(d.Nodes) > 0 {
+		return d.Nodes
+	}
+	return d.SharedNodes
 }
 
 // shorten leaves the begin and the end of a name, by which people know it.

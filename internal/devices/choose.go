@@ -124,7 +124,7 @@ func (c choice) aligned() (chosen map[string]containerRecord, ask *question, err
 func newGrant(source string, devices []inventory.Device) resourceGrant {
 	g := resourceGrant{Source: source}
 	for _, d := range devices {
-		g.Devices = append(g.Devices, grantedDevice{Name: d.Name, Nodes: d.Nodes, ShareOf: d.ShareOf})
+		g.Devices = append(g.Devices, grantedDevice{Name: d.Name, Nodes: d.Nodes, ShareOf: d.ShareOf, Origin: d.Origin})
 	}
 	return g
 }

@@ -58,6 +58,8 @@ type grantedDevice struct {
 	Name string `json:"name"`
 	// Nodes are inventory.Device.Nodes; none: the device is its name, or the record is of version 1.
 	Nodes []string `json:"nodes,omitempty"`
+	// Origin is inventory.Device.Origin; empty in records of versions that did not note it.
+	Origin string `json:"origin,omitempty"`
 	// ShareOf is inventory.Device.ShareOf: it is what was granted, whatever is shared now.
 	ShareOf string `json:"shareOf,omitempty"`
 }
@@ -134,6 +136,21 @@ func (g resourceGrant) hardware(resource string) []alloc.Hardware {
 		all = append(all, alloc.Hardware{Nodes: g.Nodes})
 	}
 	return all
+}
+
+// given are the host's device nodes that the answer gives: those that are some device's own, and the others that it names. None, where the nodes of each device are
+// known.
+func (g resourceGrant) given() (own, shared []string) {
+	if g.Answer == nil || slices.ContainsFunc(g.Devices, func(d grantedDevice) bool { return len(d.Nodes) > 0 }) {
+		return nil, nil
+	}
+	for _, n := range g.Answer.Nodes {
+		if !slices.Contains(g.Nodes, n.HostPath) && !slices.Contains(shared, n.HostPath) {
+			shared = append(shared, n.HostPath)
+		}
+	}
+	slices.Sort(shared)
+	return g.Nodes, shared
 }
 
 // answered says that every source has answered for what the pod has, in this boot.

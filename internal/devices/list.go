@@ -44,6 +44,12 @@ type GrantedDevice struct {
 	ShareOf string `json:"shareOf,omitempty"`
 	// Nodes are the host's device nodes that it was when it was granted; none: it is its name.
 	Nodes []string `json:"nodes,omitempty"`
+	// Given are the device nodes of the host that a source's answer has given the container, of all its devices of the resource together, where the source
+	// does not tell those of each; without those that belong to no device alone, which are Shared.
+	Given  []string `json:"given,omitempty"`
+	Shared []string `json:"shared,omitempty"`
+	// Origin is where the device was defined when it was granted; empty: that is not on record.
+	Origin string `json:"origin,omitempty"`
 	// Source is the name of the source that it was granted by, such as "cdi".
 	Source string `json:"source"`
 	// Pending: the source has not answered yet how the container is to get it, so no container has it; it is nobody else's meanwhile.
@@ -97,6 +103,7 @@ func (m *Manager) list(w *world, uid string, p podRecord) (grants []GrantRecord)
 			for _, d := range has.Devices {
 				now := d.now(w, resource, has.Source)
 				now.Pending = has.Answer == nil
+				now.Given, now.Shared = has.given()
 				g.Devices = append(g.Devices, now)
 			}
 		}
@@ -107,7 +114,7 @@ func (m *Manager) list(w *world, uid string, p podRecord) (grants []GrantRecord)
 
 // now tells how a device is that was granted.
 func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
-	out := GrantedDevice{Resource: resource, Name: g.Name, ShareOf: g.ShareOf, Nodes: g.Nodes, Source: source}
+	out := GrantedDevice{Resource: resource, Name: g.Name, ShareOf: g.ShareOf, Nodes: g.Nodes, Origin: g.Origin, Source: source}
 	d, found := g.find(w.part(source), resource)
 	switch {
 	case !found && w.awaits(source, resource):
@@ -115,6 +122,12 @@ func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
 		return out
 	case !found:
 		out.Health, out.Why = Unknown, "the device is not there any more"
+		for _, p := range w.Problems {
+			if p.Resource == resource {
+				out.Why += ": " + p.Message
+				break
+			}
+		}
 		return out
 	case g.Nodes != nil && !slices.Equal(g.Nodes, d.Nodes):
 		out.Health, out.Why = Unknown, fmt.Sprintf("the name is that of other hardware now (%s; it was %s)", nodes(d.Nodes), nodes(g.Nodes))

@@ -44,7 +44,7 @@ func TestGrantsTellHowDevicesAre(t *testing.T) {
 		}
 		return g[1].Devices[0]
 	}
-	want := GrantedDevice{Resource: widget, Name: "0", Aliases: []string{"uuid-0"}, Nodes: []string{"/dev/w0"}, Source: "cdi", Health: Healthy, NUMA: []int{0, 1}}
+	want := GrantedDevice{Resource: widget, Name: "0", Aliases: []string{"uuid-0"}, Nodes: []string{"/dev/w0"}, Origin: "/etc/cdi/w.json", Source: "cdi", Health: Healthy, NUMA: []int{0, 1}}
 	if d := one(); !reflect.DeepEqual(d, want) {
 		t.Errorf("%+v", d)
 	}

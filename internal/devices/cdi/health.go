@@ -46,6 +46,7 @@ func (c *catalog) look(h cdispec.Host, id *identifier, near *locality) *catalog 
 			}
 		}
 		d.Nodes, d.Unhealthy = id.nodes(e), unhealthy(found)
+		d.SharedNodes = id.sharedNodes(e)
 		d.NUMA = near.of(d.Nodes, e.Edits)
 	}
 	snapshot.Devices = split(units, func(d inventory.Device) int { return c.shares[inventory.CDIName(d.Resource, d.Name)] })

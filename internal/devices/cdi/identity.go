@@ -48,12 +48,17 @@ func newIdentifier(shared patterns) *identifier {
 
 // nodes are the host nodes of an entry's own edits, sorted, each once and by its real path, without those that are shared. The edits of
 // the whole file are not among them: they come with each of its devices.
-func (i *identifier) nodes(d *cdispec.Device) []string {
+func (i *identifier) nodes(d *cdispec.Device) []string { return i.which(d, false) }
+
+// sharedNodes are the others, likewise.
+func (i *identifier) sharedNodes(d *cdispec.Device) []string { return i.which(d, true) }
+
+func (i *identifier) which(d *cdispec.Device, shared bool) []string {
 	var nodes []string
 	for _, n := range d.Edits.DeviceNodes {
 		p := cdispec.HostPath(n)
 		real := i.resolve(p)
-		if !i.shared.match(p) && !i.shared.match(real) {
+		if shared == (i.shared.match(p) || i.shared.match(real)) {
 			nodes = append(nodes, real)
 		}
 	}

@@ -28,6 +28,8 @@ type Device struct {
 	Origin string `json:"origin"`
 	// Nodes are the paths of the host's device nodes that are the device's own, sorted: what it is, whatever it is called. None: it is its name.
 	Nodes []string `json:"nodes,omitempty"`
+	// SharedNodes are the others of its definition, sorted: they belong to no device alone (/dev/fuse, a driver's control node).
+	SharedNodes []string `json:"sharedNodes,omitempty"`
 	// Unhealthy says why the device must not be granted now; empty: it is healthy.
 	Unhealthy string `json:"unhealthy,omitempty"`
 	// Absent says that it is unhealthy because the hardware is not there: it does not count as capacity.

@@ -42,7 +42,7 @@ func (s *Source) lineOf(resource string) (*session, *line, error) {
 	case p == nil || p.live == nil:
 		return nil, nil, fmt.Errorf("%s: no device plugin has registered it: start its plugin: %w", resource, errdefs.ErrUnavailable)
 	case p.live.line == nil:
-		return nil, nil, fmt.Errorf("%s: the plugin at %s is gone since %s: start it: %w", resource, p.live.socket, p.live.since.Format(time.RFC3339), errdefs.ErrUnavailable)
+		return nil, nil, fmt.Errorf("%s: the plugin at %s has been gone since %s: start it: %w", resource, p.live.socket, p.live.since.Format(time.RFC3339), errdefs.ErrUnavailable)
 	}
 	return p.live, p.live.line, nil
 }
@@ -133,8 +133,10 @@ func (s *Source) Prepare(ctx context.Context, c source.Container, resource strin
 	defer cancel()
 	resp, err := line.plugin.Allocate(ctx, &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: names}}})
 	switch err = inTime(ctx, err); {
+	case isLate(ctx, err, s.cfg.AllocateTimeout):
+		return source.Answer{}, &awayError{fmt.Sprintf("the plugin at %s did not answer Allocate within %s; it is asked again within 30s", one.socket, s.cfg.AllocateTimeout)}
 	case err != nil && mayPass(err):
-		return source.Answer{}, fmt.Errorf("%s: Allocate by the plugin at %s: %w", resource, one.socket, plain(err))
+		return source.Answer{}, fmt.Errorf("the call of Allocate by the plugin at %s: %w", one.socket, plain(err))
 	case err != nil:
 		return source.Answer{}, &source.RefusedError{Resource: resource, Err: fmt.Errorf("the plugin at %s says: %w", one.socket, plain(err))}
 	}
@@ -170,7 +172,10 @@ func (s *Source) BeforeStart(ctx context.Context, _ source.Container, resource s
 	ctx, cancel := context.WithTimeout(ctx, s.pace.start)
 	defer cancel()
 	_, err = line.plugin.PreStartContainer(ctx, &v1beta1.PreStartContainerRequest{DevicesIds: names})
-	if err = inTime(ctx, err); err != nil {
+	switch err = inTime(ctx, err); {
+	case isLate(ctx, err, s.pace.start):
+		return &awayError{fmt.Sprintf("the plugin at %s did not answer PreStartContainer within %s", one.socket, s.pace.start)}
+	case err != nil:
 		return fmt.Errorf("%s: PreStartContainer by the plugin at %s: %w", resource, one.socket, plain(err))
 	}
 	return nil

@@ -107,7 +107,7 @@ func TestPrepareOfAPluginThatIsAway(t *testing.T) {
 		t.Errorf("Prepare by a plugin that dies: %v", err)
 	}
 	n.awaitHealthy(resource, 0)
-	if _, err := n.Prepare(t.Context(), container, resource, []string{"dev-0"}); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "is gone since") {
+	if _, err := n.Prepare(t.Context(), container, resource, []string{"dev-0"}); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "has been gone since") {
 		t.Errorf("Prepare: %v", err)
 	}
 }
@@ -278,5 +278,31 @@ func TestBeforeStartIsThePluginsWhenItAsksForIt(t *testing.T) {
 	// It did not ask for it when it was there.
 	if err := n.BeforeStart(t.Context(), container, "example.com/plain", []string{"dev-0"}); err != nil {
 		t.Errorf("BeforeStart: %v", err)
+	}
+}
+
+// A call whose time is over is told by how long it had, and not in gRPC's words; a plugin's own words about a deadline stay.
+func TestALateAnswer(t *testing.T) {
+	deadline := func(left time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), left)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	late := status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		err  error
+		want bool
+	}{
+		"its time is over":       {deadline(-time.Second), late, true},
+		"a moment before":        {deadline(time.Second), late, true},
+		"a plugin's own":         {deadline(29 * time.Second), late, false},
+		"another error":          {deadline(-time.Second), status.Error(codes.Unavailable, "x"), false},
+		"nothing went wrong":     {deadline(-time.Second), nil, false},
+		"a call without a limit": {t.Context(), late, false},
+	} {
+		if got := isLate(c.ctx, c.err, 30*time.Second); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

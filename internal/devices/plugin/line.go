@@ -127,6 +127,12 @@ func inTime(ctx context.Context, err error) error {
 	return err
 }
 
+// isLate says that a call's error is that its time, which was so long, is over: not a plugin's own word about a deadline.
+func isLate(ctx context.Context, err error, limit time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && status.Code(err) == codes.DeadlineExceeded && time.Until(deadline) < limit/10
+}
+
 // awayError is an errdefs.ErrUnavailable in words of its own.
 type awayError struct{ words string }
 

@@ -55,6 +55,11 @@ func (s *Source) giveUp() {
 	}
 	s.log.Warn("device plugins have not registered again since the node was started; their resources are forgotten until they do",
 		"resources", slices.Sorted(maps.Keys(s.awaited)))
+	_, late := s.stillAwaited()
+	for i := range late {
+		late[i].Message += "; its devices were forgotten at " + time.Now().Format(time.RFC3339)
+	}
+	s.lose(late...)
 	clear(s.awaited)
 	s.touch()
 }

@@ -76,11 +76,15 @@ func (s *session) problems() []inventory.Problem {
 // absence says of a plugin that is gone since when, how it went, and what is in the way of its return. It does not name the socket: whoever tells
 // of the devices, or of the problem, begins with that. source.mu is held.
 func (s *session) absence() string {
-	text := fmt.Sprintf("the plugin of %s is gone since %s: %s", s.resource, s.since.Format(time.RFC3339), s.end)
+	text := fmt.Sprintf("the plugin of %s has been gone since %s: %s", s.resource, s.since.Format(time.RFC3339), s.end)
 	if s.failure != s.end {
 		text += "; " + s.failure
 	}
-	return text
+	goes := s.since.Add(s.source.cfg.Grace).Format(time.RFC3339)
+	if s.expired {
+		return text + "; its devices were forgotten at " + goes
+	}
+	return text + "; if it does not come back, its devices are forgotten at " + goes
 }
 
 // run has the plugin's devices told, until nothing more is to be expected of it.

@@ -78,25 +78,30 @@ func TestStreamThatEndsMakesDevicesUnhealthyAndThenAbsent(t *testing.T) {
 	n.awaitHealthy(resource, 2)
 	kill()
 	snap := n.awaitHealthy(resource, 0)
-	if d := snap.Of(resource); len(d) != 2 || !strings.HasPrefix(d[0].Unhealthy, "the plugin of "+resource+" is gone since 2") {
+	if d := snap.Of(resource); len(d) != 2 || !strings.HasPrefix(d[0].Unhealthy, "the plugin of "+resource+" has been gone since 2") {
 		t.Errorf("devices: %+v", d)
 	}
 	wantNamedOnce(t, snap, p.Socket())
-	if !strings.HasSuffix(snap.Devices[0].Unhealthy, ": it has closed its connection: it was stopped, or has crashed") {
+	if !strings.Contains(snap.Devices[0].Unhealthy, ": it has closed its connection: it was stopped, or has crashed; if it does not come back, its devices are forgotten at 2") {
 		t.Errorf("why: %s", snap.Devices[0].Unhealthy)
 	}
-	if err := n.Check(resource, "dev-0", false); err == nil || !strings.Contains(err.Error(), "is gone since") {
+	if err := n.Check(resource, "dev-0", false); err == nil || !strings.Contains(err.Error(), "has been gone since") {
 		t.Errorf("Check: %v", err)
 	}
 	if err := n.Check(resource, "dev-0", true); err != nil {
 		t.Errorf("Check for the container that has it: %v", err)
 	}
-	n.await("absent", func(s *inventory.Snapshot) bool { return len(s.Resources)+len(s.Devices)+len(s.Problems) == 0 })
+	gone := n.await("absent", func(s *inventory.Snapshot) bool { return len(s.Resources)+len(s.Devices) == 0 && len(s.Problems) == 1 })
+	if p := gone.Problems[0]; p.Resource != resource || !strings.Contains(p.Message, "has been gone since") || !strings.Contains(p.Message, "; its devices were forgotten at ") {
+		t.Errorf("what is told of it: %+v", p)
+	}
 	if err := n.Check(resource, "dev-0", true); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Check: %v", err)
 	}
 	n.plug(emulator.Config{Devices: emulator.Devices(4, 0)})
-	n.awaitHealthy(resource, 4)
+	if snap := n.awaitHealthy(resource, 4); len(snap.Problems) != 0 {
+		t.Errorf("problems of a plugin that is back: %v", snap.Problems)
+	}
 }
 
 // wantNamedOnce: whoever is told of the problem with a plugin, or of a device of it, with where the device is from, reads the plugin's socket

@@ -81,6 +81,8 @@ type Source struct {
 	plugins map[string]*plugin
 	// awaited are resources that were plugins' when the node ended, and of which no plugin has told its devices since.
 	awaited map[string]bool
+	// lost are the problems of resources whose plugin was forgotten, by resource: where its devices went, until somebody tells some again.
+	lost map[string]inventory.Problem
 	// troubles are the problems that are no plugin's, by whose they are.
 	troubles map[string]inventory.Problem
 }
@@ -118,7 +120,7 @@ func New(cfg Config) (*Source, error) {
 	}
 	s := &Source{
 		cfg: cfg, log: cfg.Log, pace: usual, dirty: make(chan struct{}, 1),
-		plugins: map[string]*plugin{}, awaited: map[string]bool{}, troubles: map[string]inventory.Problem{}, started: time.Now(),
+		plugins: map[string]*plugin{}, awaited: map[string]bool{}, lost: map[string]inventory.Problem{}, troubles: map[string]inventory.Problem{}, started: time.Now(),
 	}
 	s.recall()
 	s.snapshot.Store(s.build())
@@ -221,6 +223,7 @@ func (s *Source) build() *inventory.Snapshot {
 		}
 	}
 	snap.Problems = slices.AppendSeq(snap.Problems, maps.Values(s.troubles))
+	snap.Problems = slices.AppendSeq(snap.Problems, maps.Values(s.lost))
 	var late []inventory.Problem
 	snap.Awaited, late = s.stillAwaited()
 	s.mu.Unlock()

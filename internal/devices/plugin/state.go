@@ -129,6 +129,7 @@ func (s *Source) told(one *session, attempt int, at file, devices []inventory.De
 	}
 	one.expiry.Stop()
 	delete(s.awaited, one.resource)
+	delete(s.lost, one.resource)
 	one.listed, one.anew, one.expired, one.since = true, false, false, time.Time{}
 	one.at, one.devices, one.notes = at, devices, wrong
 	s.touch()
@@ -216,9 +217,24 @@ func (s *Source) drop(one *session) {
 	}
 	if p.live == nil && p.next == nil {
 		delete(s.plugins, one.resource)
+		if one.listed && one.expired {
+			s.lose(one.problems()...)
+		}
 	}
 	s.log.Info("device plugin is forgotten until it registers again", "resource", one.resource, "socket", one.socket)
 	s.touch()
+}
+
+// maxLost bounds how many resources are remembered whose plugins are gone.
+const maxLost = 64
+
+// lose remembers why resources have gone. s.mu is held.
+func (s *Source) lose(problems ...inventory.Problem) {
+	for _, p := range problems {
+		if len(s.lost) < maxLost {
+			s.lost[p.Resource] = p
+		}
+	}
 }
 
 // dismiss ends what a session has, as if its plugin had gone.

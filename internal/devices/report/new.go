@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/alloc"
@@ -40,7 +41,10 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 			if !ok {
 				i = len(l.Devices)
 				at[k] = i
-				missing := Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: d.Source, Nodes: d.Nodes, Holders: []Holder{}, Reason: "it was granted, and nothing defines it any more"}
+				missing := Device{Resource: d.Resource, Name: d.Name, Health: Missing, Source: cmp.Or(d.Origin, d.Source), Nodes: d.Nodes, Holders: []Holder{}, Reason: "it was granted, and nothing defines it any more"}
+				if _, since, told := strings.Cut(d.Why, ": "); told { // what became of it
+					missing.Reason += ": " + since
+				}
 				switch {
 				case d.Awaited:
 					missing.Reason = d.Why
@@ -49,6 +53,8 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 				}
 				l.Devices = append(l.Devices, missing)
 			}
+			l.Devices[i].Nodes = union(l.Devices[i].Nodes, d.Given)
+			l.Devices[i].SharedNodes = union(l.Devices[i].SharedNodes, d.Shared)
 			if l.Devices[i].Reason == "" {
 				l.Devices[i].Reason = d.Why // such as that its name is other hardware's now
 			}
@@ -69,8 +75,18 @@ func New(all []devices.DeviceStatus, grants []devices.GrantRecord, problems []de
 	return l
 }
 
+// union is both, sorted; neither is changed.
+func union(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 func device(d devices.DeviceStatus) Device {
-	r := Device{Resource: d.Resource, Name: d.Name, Aliases: d.Aliases, ShareOf: d.ShareOf, Whole: d.Whole, Health: Healthy, NUMA: d.NUMA, Source: d.Origin, Nodes: d.Nodes, Holders: []Holder{}}
+	r := Device{Resource: d.Resource, Name: d.Name, Aliases: d.Aliases, ShareOf: d.ShareOf, Whole: d.Whole, Health: Healthy, NUMA: d.NUMA, Source: d.Origin, Nodes: d.Nodes, SharedNodes: d.SharedNodes, Holders: []Holder{}}
 	if reason := cmp.Or(d.Unhealthy, d.Fault); reason != "" {
 		r.Health, r.Reason = Unhealthy, reason
 	}

@@ -38,11 +38,14 @@ type Device struct {
 	Reason string `json:"reason,omitempty"`
 	// NUMA are the NUMA nodes that it is near; none: not known, or it does not matter.
 	NUMA []int `json:"numa,omitempty"`
-	// Source is where it is defined: the path of a CDI spec or the endpoint of a device plugin; of a missing device the name of the source that
-	// granted it, such as "cdi".
+	// Source is where it is defined: the path of a CDI spec or the endpoint of a device plugin; of a missing device where it was
+	// defined when it was granted, or, where that is not on record, the name of the source, such as "cdi".
 	Source string `json:"source"`
-	// Nodes are the host's device nodes that are its own.
+	// Nodes are the host's device nodes that are its own; of a device plugin's those that its answers have given who has it, for all of one container's devices of
+	// the resource together.
 	Nodes []string `json:"nodes,omitempty"`
+	// SharedNodes are those that it has and that belong to no device alone: /dev/fuse, a driver's control node.
+	SharedNodes []string `json:"sharedNodes,omitempty"`
 	// Holders are the containers that have it, the one that runs longest in its pod first; none: it is free.
 	Holders []Holder `json:"holders"`
 	// ExcludedBy are the devices ("vendor.com/class=name") that somebody has and that are the same hardware, or a part of it, or contain it: as

@@ -91,6 +91,33 @@ func TestHolders(t *testing.T) {
 	}
 }
 
+// A plugin's devices have the nodes that its answers gave: they exclude what other resources have of the same hardware. What is missing is told with where it was.
+func TestWhatAPluginsAnswerHasGiven(t *testing.T) {
+	other := func(s *devices.DeviceStatus) {
+		s.Resource, s.Origin = "example.com/plugged", "/var/lib/kubelet/device-plugins/p.sock"
+	}
+	fuse := func(s *devices.DeviceStatus) { s.SharedNodes = []string{"/dev/fuse"} }
+	answered := devices.GrantRecord{PodName: "p", Devices: []devices.GrantedDevice{
+		{Resource: "example.com/plugged", Name: "p1", Health: devices.Healthy, Given: []string{"/dev/a", "/dev/b"}, Shared: []string{"/dev/ctl"}},
+		{Resource: "example.com/plugged", Name: "p9", Health: devices.Unknown, Why: "the device is not there any more: its plugin is gone", Origin: "/run/p.sock", Source: "device-plugin"}}}
+	l := New([]devices.DeviceStatus{status("0", nodes("/dev/a")), status("1", nodes("/dev/c")), status("f", fuse), status("p0", other), status("p1", other)}, []devices.GrantRecord{answered}, nil)
+	if d := find(t, l, "0"); d.Free() || !slices.Equal(d.ExcludedBy, []string{"example.com/plugged=p1"}) {
+		t.Errorf("hardware that is given under another name: %+v", d)
+	}
+	if !find(t, l, "1").Free() || !find(t, l, "p0").Free() {
+		t.Errorf("what is free: %+v", l.Devices)
+	}
+	if d := find(t, l, "p1"); !slices.Equal(d.Nodes, []string{"/dev/a", "/dev/b"}) || !slices.Equal(d.SharedNodes, []string{"/dev/ctl"}) {
+		t.Errorf("the plugin's device: %+v", d)
+	}
+	if d := find(t, l, "f"); !slices.Equal(d.SharedNodes, []string{"/dev/fuse"}) || len(d.Nodes) != 0 {
+		t.Errorf("a device of a shared node: %+v", d)
+	}
+	if d := find(t, l, "p9"); d.Health != Missing || d.Source != "/run/p.sock" || d.Reason != "it was granted, and nothing defines it any more: its plugin is gone" {
+		t.Errorf("a missing one: %+v", d)
+	}
+}
+
 func TestWhatIsExcluded(t *testing.T) {
 	whole := func(s *devices.DeviceStatus) { s.Whole = true }
 	l := New([]devices.DeviceStatus{

@@ -190,7 +190,7 @@ func addNotes(p hostdevice.Plan, a hostspecs.Added, dir string, dirs []string) (
 var followed = map[hostdevice.Follows]string{
 	hostdevice.ByLink:   "by its own name: when it is plugged in again it may have another number",
 	hostdevice.ByPort:   "by the port where it is plugged in",
-	hostdevice.ByNumber: "by its node: it has to keep its number",
+	hostdevice.ByNumber: "by its path: it is not found if the kernel gives it another number",
 }
 
 func (d *addedDevice) print(w io.Writer) error {

@@ -95,8 +95,8 @@ func removeDevice(ctx context.Context, specs hostspecs.Specs, name, socket strin
 	case err != nil:
 		gone.Notes = append(gone.Notes, fmt.Sprintf("whether a container has it is not known: %v", err))
 	case len(holders) > 0 && !force:
-		return nil, fmt.Errorf("%s has %s: delete the pod first, or take the device away all the same with --force, and the container is not started again: %w",
-			strings.Join(holders, ", "), d.Qualified(), errdefs.ErrFailedPrecondition)
+		return nil, fmt.Errorf("device %s is in use by %s. Delete the pod, or use --force: the container keeps the device and will not be restarted: %w",
+			d.Qualified(), strings.Join(holders, ", "), errdefs.ErrFailedPrecondition)
 	case len(holders) > 0:
 		gone.Holders = holders
 		gone.Notes = append(gone.Notes, fmt.Sprintf("%s has it, and is not started again without it", strings.Join(holders, ", ")))

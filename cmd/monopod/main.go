@@ -28,17 +28,25 @@ func main() {
 // run executes the command line and returns the exit code: 0, 1 for a failure, 2 for a command line or a
 // configuration that cannot be used.
 func run(ctx context.Context, args []string) int {
+	code, why := execute(ctx, args)
+	if why != "" {
+		fmt.Fprintf(os.Stderr, "monopod: %s\n", why)
+	}
+	return code
+}
+
+// execute returns what is wrong beside the code; empty: nothing.
+func execute(ctx context.Context, args []string) (code int, why string) {
 	root := newRootCommand()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return 0
+		return 0, ""
 	}
-	fmt.Fprintf(os.Stderr, "monopod: %v\n", err)
 	if u := (*usageError)(nil); errors.As(err, &u) {
-		return 2
+		return 2, plainly(err)
 	}
-	return 1
+	return 1, plainly(err)
 }
 
 // usageError is a fault of the command line or of the configuration.

@@ -62,7 +62,7 @@ func (s *Store) Save(ctx context.Context, refs []string, w io.Writer) error {
 		}
 		e := s.index.entry(name)
 		if e == nil {
-			return fmt.Errorf("saving image %s: %w", ref, errdefs.ErrNotFound)
+			return fmt.Errorf("saving image %s: it is not here: %w", ref, errdefs.ErrNotFound)
 		}
 		if slices.ContainsFunc(plan.images, func(other savedImage) bool { return other.id == e.image.ID }) {
 			continue

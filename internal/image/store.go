@@ -266,7 +266,7 @@ func (s *Store) Get(_ context.Context, ref string) (Image, error) {
 	}
 	img, ok := s.index.get(name)
 	if !ok {
-		return Image{}, fmt.Errorf("image %s: %w", ref, errdefs.ErrNotFound)
+		return Image{}, fmt.Errorf("image %s is not here: %w", ref, errdefs.ErrNotFound)
 	}
 	return img, nil
 }

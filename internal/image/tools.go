@@ -46,7 +46,7 @@ func (s *Store) Inspect(ctx context.Context, ref string) (Details, error) {
 	}
 	e := s.index.entry(name)
 	if e == nil {
-		return Details{}, fmt.Errorf("image %s: %w", ref, errdefs.ErrNotFound)
+		return Details{}, fmt.Errorf("image %s is not here: %w", ref, errdefs.ErrNotFound)
 	}
 	d := Details{Image: e.image}
 	target, manifest, err := s.manifestOf(ctx, e)

@@ -344,6 +344,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.NetworkPolicy })},
 	{"load-balancer-ranges", "RANGE,...", "address ranges for Services of type LoadBalancer: prefixes or FIRST-LAST (default: the nodes' own addresses)", roleAPIServer | roleAgent,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Network.LoadBalancerRanges })},
+	{"service-external-ips", "RANGE,...", "addresses that spec.externalIPs of Services may name: prefixes or FIRST-LAST (default none)", roleRuntime | roleAgent,
+		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Services.ExternalIPs })},
 	{"cdi-spec-dirs", "DIR,...", "directories of CDI specs; later ones take precedence (default /etc/cdi,/var/run/cdi)", roleDevices | roleRuntime,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Devices.CDISpecDirs })},
 	{"cdi-allow", "PATTERN,...", "CDI kinds that are resources of the node despite --cdi-deny or the built-in list of kinds that are not", roleDevices,

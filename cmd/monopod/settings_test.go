@@ -95,8 +95,9 @@ func allKeys(t *testing.T) []string {
 		Runtime: v1alpha1.Runtime{Socket: "x", Executor: "x", RegistryConfigDir: "x", Handlers: []v1alpha1.RuntimeHandler{{Name: "x"}}, SELinux: "x", DefaultMaskedPaths: true, PrivilegedPorts: true, IgnoreCDIAnnotations: true, LogRotation: v1alpha1.LogRotation{MaxSize: "x", MaxFiles: 2},
 			ImagePullProgressTimeout: &v1alpha1.Duration{Duration: 1},
 			Streaming:                v1alpha1.Streaming{Address: "x", Port: &port, IdleTimeout: &v1alpha1.Duration{Duration: 1}}},
-		Network: v1alpha1.Network{Mode: "x", CNI: v1alpha1.CNI{ConfDir: "x", BinDirs: []string{"x"}}, Bridge: "x", PodCIDRs: []string{"x"}, PodCIDR: "x", SourceGuard: "x", ForwardGuard: "x", ForeignRules: "x", OwnPorts: []string{"x"}, ServiceProxy: "x", NetworkPolicy: "x"},
-		DNS:     v1alpha1.DNS{Server: "x", Upstreams: []string{"x"}},
+		Network:  v1alpha1.Network{Mode: "x", CNI: v1alpha1.CNI{ConfDir: "x", BinDirs: []string{"x"}}, Bridge: "x", PodCIDRs: []string{"x"}, PodCIDR: "x", SourceGuard: "x", ForwardGuard: "x", ForeignRules: "x", OwnPorts: []string{"x"}, ServiceProxy: "x", NetworkPolicy: "x"},
+		Services: v1alpha1.Services{ExternalIPs: []string{"x"}},
+		DNS:      v1alpha1.DNS{Server: "x", Upstreams: []string{"x"}},
 		Devices: v1alpha1.Devices{CDISpecDirs: []string{"x"}, CDIAllow: []string{"x"}, CDIDeny: []string{"x"}, CDISharedNodes: []string{"x"}, Sharing: []v1alpha1.DeviceSharing{{Devices: "x", Shares: 1}}, PluginDir: "x", PluginRegistryDir: "x", PodResourcesSocket: "x", PluginGracePeriod: v1alpha1.Duration{Duration: 1},
 			TopologyManagerPolicy: "x", TopologyManagerScope: "x", TopologyManagerPolicyOptions: map[string]string{"x": "x"}},
 		Logging: v1alpha1.Logging{Level: "x", Format: "x"}}

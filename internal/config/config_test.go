@@ -111,6 +111,8 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 			c.Network.LoadBalancerRanges = []string{"192.0.2.0/24", "192.0.2.9"}
 		}, []string{"loadBalancerRanges", "apart from the range 192.0.2.0-192.0.2.255"}},
 		"balancers, loopback": {func(c *v1alpha1.NodeConfiguration) { c.Network.LoadBalancerRanges = []string{"127.0.0.9"} }, []string{"loadBalancerRanges", "others reach", "127.0.0.9"}},
+		"external, words":     {func(c *v1alpha1.NodeConfiguration) { c.Services.ExternalIPs = []string{"all"} }, []string{"services.externalIPs", `"all"`}},
+		"external, services":  {func(c *v1alpha1.NodeConfiguration) { c.Services.ExternalIPs = []string{"10.43.0.0/24"} }, []string{"services.externalIPs", "the range of services 10.43.0.0/16"}},
 		"services, words":     {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"ten"} }, []string{"serviceCIDRs", "10.43.0.0/16"}},
 		"services, size":      {func(c *v1alpha1.NodeConfiguration) { c.APIServer.ServiceCIDRs = []string{"10.43.0.0/30"} }, []string{"serviceCIDRs", "/28"}},
 		"advertise":           {func(c *v1alpha1.NodeConfiguration) { c.APIServer.AdvertiseAddress = "127.0.0.1" }, []string{"advertiseAddress", "loopback"}},

@@ -26,7 +26,8 @@ func (v *faults) services(c *v1alpha1.NodeConfiguration) {
 	if len(pods) == 0 {
 		pods = []string{defaultPodCIDR}
 	}
-	v.balancers(c, pods)
+	v.ranges(c, "network.loadBalancerRanges", c.Network.LoadBalancerRanges, pods)
+	v.ranges(c, "services.externalIPs", c.Services.ExternalIPs, pods)
 	families := map[bool]string{}
 	for _, cidr := range c.APIServer.ServiceCIDRs {
 		p, err := netip.ParsePrefix(cidr)
@@ -53,11 +54,10 @@ func (v *faults) services(c *v1alpha1.NodeConfiguration) {
 	}
 }
 
-// balancers holds the ranges of load balancers against what they can be.
-func (v *faults) balancers(c *v1alpha1.NodeConfiguration, pods []string) {
-	const key = "network.loadBalancerRanges"
+// ranges holds ranges of addresses of services, beside those that the cluster gives them, against what they can be.
+func (v *faults) ranges(c *v1alpha1.NodeConfiguration, key string, given, pods []string) {
 	var others []iprange.Range
-	for _, text := range c.Network.LoadBalancerRanges {
+	for _, text := range given {
 		r, err := iprange.Parse(text)
 		if err != nil {
 			v.add(key, text, fmt.Sprintf("be a prefix, FIRST-LAST or one address, such as 192.168.1.240/28 or 192.168.1.240-192.168.1.250: %v", err))
@@ -88,8 +88,18 @@ func (v *faults) balancers(c *v1alpha1.NodeConfiguration, pods []string) {
 }
 
 // LoadBalancerRanges are those of a valid configuration.
-func LoadBalancerRanges(n v1alpha1.Network) (all []iprange.Range) {
-	for _, text := range n.LoadBalancerRanges {
+func LoadBalancerRanges(n v1alpha1.Network) []iprange.Range { return parsed(n.LoadBalancerRanges) }
+
+// ExternalRanges are those of a valid configuration, of addresses that services may name.
+func ExternalRanges(s v1alpha1.Services) []iprange.Range { return parsed(s.ExternalIPs) }
+
+// ClusterRanges are those of services and, as far as a configuration has them, of pods.
+func ClusterRanges(c *v1alpha1.NodeConfiguration) []iprange.Range {
+	return append(parsed(c.APIServer.ServiceCIDRs), parsed(PodRanges(c.Network))...)
+}
+
+func parsed(texts []string) (all []iprange.Range) {
+	for _, text := range texts {
 		if r, err := iprange.Parse(text); err == nil {
 			all = append(all, r)
 		}

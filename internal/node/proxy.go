@@ -44,10 +44,15 @@ func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool)
 		return nil, err
 	}
 	name := o.Config.Network.Bridge
+	var ports []proxy.OwnPort
+	for _, p := range o.ownPorts() {
+		ports = append(ports, proxy.OwnPort{Protocol: p.Protocol, Port: p.Port})
+	}
 	return proxy.New(proxy.Config{
 		Kube: client, NodeName: o.Config.NodeName, Table: o.proxyTable(),
 		Bridge:    table.Bridge{Name: name, PortGroup: network.PortGroup(name), Group: network.BridgeGroup},
-		Balancers: config.LoadBalancerRanges(o.Config.Network), Dir: o.proxyDir(), Log: o.Log.With("role", "proxy"),
+		Balancers: config.LoadBalancerRanges(o.Config.Network), External: config.ExternalRanges(o.Config.Services), Closed: config.ClusterRanges(o.Config),
+		OwnPorts: ports, Listens: proxy.Listener, Dir: o.proxyDir(), Log: o.Log.With("role", "proxy"),
 	}), nil
 }
 

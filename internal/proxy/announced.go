@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/proxy/announce"
@@ -26,7 +24,6 @@ const (
 // announced is what of load balancers' addresses this node makes known on its networks. The methods of nil do nothing.
 type announced struct {
 	announcer *announce.Announcer
-	events    record.EventBroadcaster
 	recorder  record.EventRecorder
 	node      string
 
@@ -42,7 +39,7 @@ type announcedService struct {
 
 // openAnnounced opens what is needed, and lets the table know what the host has already. Without ranges of load balancers there is nothing to announce, and what
 // there was is taken away.
-func (p *Proxy) openAnnounced(ctx context.Context) (a *announced, err error) {
+func (p *Proxy) openAnnounced() (a *announced, err error) {
 	if !p.sharesAddresses() {
 		return nil, announce.Remove(p.cfg.Dir)
 	}
@@ -51,16 +48,13 @@ func (p *Proxy) openAnnounced(ctx context.Context) (a *announced, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.events = record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
-	a.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.cfg.Kube.CoreV1().Events("")})
-	a.recorder = a.events.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: component, Host: p.cfg.NodeName})
+	a.recorder = p.recorder
 	return a, p.table.Guard(a.announcer.Noted())
 }
 
 func (a *announced) close() {
 	if a != nil {
 		a.announcer.Close()
-		a.events.Shutdown()
 	}
 }
 
@@ -144,7 +138,7 @@ func (p *Proxy) learnNodes() (changed bool) {
 		}
 		p.announcers = announcers(nodes)
 	}
-	now := fmt.Sprint(p.zone(), p.ranges(), p.announcers)
+	now := fmt.Sprint(p.zone(), p.ranges(), p.ownAddresses(), p.announcers)
 	changed = now != p.nodesKnown
 	p.nodesKnown = now
 	return changed

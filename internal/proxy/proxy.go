@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -15,7 +14,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/iprange"
 	"monopod.dev/monopod/internal/proxy/announce"
@@ -34,9 +36,22 @@ type Config struct {
 	Bridge table.Bridge
 	// Balancers are ranges of addresses that are load balancers' alone.
 	Balancers []iprange.Range
+	// External are the ranges of addresses that spec.externalIPs of services may name; none: none is led to a service. Closed are those of pods and services, which no
+	// service takes by naming them.
+	External, Closed []iprange.Range
+	// OwnPorts are those at which the node itself serves.
+	OwnPorts []OwnPort
+	// Listens says which process of the node's listens at a port, at whichever address: empty: none does. Nil: nobody knows.
+	Listens func(protocol corev1.Protocol, port int32) string
 	// Dir is the directory of what has to outlive the process: which of those addresses the host has. It is made.
 	Dir string
 	Log *slog.Logger
+}
+
+// OwnPort is a port of the node's.
+type OwnPort struct {
+	Protocol corev1.Protocol
+	Port     int32
 }
 
 // Proxy is the role.
@@ -49,6 +64,8 @@ type Proxy struct {
 	services, slices, nodes cache.Indexer
 	table                   *table.Table
 	health                  *healthServer
+	events                  record.EventBroadcaster
+	recorder                record.EventRecorder
 	announced               *announced // nil: addresses are none that could be announced
 
 	mu      sync.Mutex
@@ -56,17 +73,18 @@ type Proxy struct {
 	ofNodes bool            // something of a node has changed
 
 	// Of Run's goroutine only.
-	seesNodes  bool              // all of the cluster, and not only its own
-	announcers []string          // the nodes that announce addresses
-	nodesKnown string            // what services follow from of nodes
-	faults     map[string]string // what was said of a service
-	failed     map[string]bool   // what the kernel has refused
-	pause      time.Duration     // before it is tried again
+	seesNodes  bool                // all of the cluster, and not only its own
+	announcers []string            // the nodes that announce addresses
+	nodesKnown string              // what services follow from of nodes
+	faults     map[string]string   // what was said of a service
+	failed     map[string]bool     // what the kernel has refused
+	loopback   map[string]loopback // what was found out of a service
+	pause      time.Duration       // before it is tried again
 }
 
 // New makes the role. It does nothing before Run.
 func New(cfg Config) *Proxy {
-	p := &Proxy{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), wake: make(chan struct{}, 1), pending: map[string]bool{}, faults: map[string]string{}, failed: map[string]bool{}}
+	p := &Proxy{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), wake: make(chan struct{}, 1), pending: map[string]bool{}, faults: map[string]string{}, failed: map[string]bool{}, loopback: map[string]loopback{}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -104,7 +122,11 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return err
 	}
 	defer p.table.Close()
-	if p.announced, err = p.openAnnounced(ctx); err != nil {
+	p.events = record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	defer p.events.Shutdown()
+	p.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.cfg.Kube.CoreV1().Events("")})
+	p.recorder = p.events.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: component, Host: p.cfg.NodeName})
+	if p.announced, err = p.openAnnounced(); err != nil {
 		p.log.ErrorContext(ctx, "addresses of load balancers are not announced", "error", err)
 	}
 	defer p.announced.close()
@@ -243,9 +265,10 @@ func (p *Proxy) plan(ctx context.Context, key string) *table.Service {
 		p.announced.set(key, nil, nil)
 		p.health.set(key, nil)
 		delete(p.faults, key)
+		delete(p.loopback, key)
 		return nil
 	}
-	in := plan.Input{Service: obj.(*corev1.Service), Node: plan.Node{Name: p.cfg.NodeName, Zone: p.zone(), Balancers: p.cfg.Balancers, Announcers: p.announcers}}
+	in := p.input(key, obj.(*corev1.Service))
 	found, err := p.slices.ByIndex(byService, key)
 	if err != nil {
 		p.log.ErrorContext(ctx, "the endpoints of a service are not found", "service", key, "error", err)
@@ -256,10 +279,7 @@ func (p *Proxy) plan(ctx context.Context, key string) *table.Service {
 	s := &table.Service{Created: in.Service.CreationTimestamp.Time, Plan: plan.Of(in)}
 	p.announced.set(key, in.Service, s.Plan.Announced)
 	p.health.set(key, s.Plan.HealthCheck)
-	if said := fmt.Sprint(s.Plan.Faults); len(s.Plan.Faults) > 0 && p.faults[key] != said {
-		p.faults[key] = said
-		p.log.WarnContext(ctx, "a service is served but for this", "service", key, "faults", s.Plan.Faults)
-	}
+	p.tell(ctx, key, in.Service, &s.Plan)
 	return s
 }
 
@@ -277,6 +297,14 @@ func (p *Proxy) ownNode() *corev1.Node {
 		return nil
 	}
 	return obj.(*corev1.Node)
+}
+
+// ownAddresses are the node's as its status has them.
+func (p *Proxy) ownAddresses() []corev1.NodeAddress {
+	if n := p.ownNode(); n != nil {
+		return n.Status.Addresses
+	}
+	return nil
 }
 
 // ranges are those of this node's pods as the cluster knows them.

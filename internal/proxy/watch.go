@@ -153,7 +153,7 @@ func slimNode(obj any) (any, error) {
 		return obj, nil
 	}
 	kept := &corev1.Node{ObjectMeta: identity(n.ObjectMeta, corev1.LabelTopologyZone, corev1.LabelNodeExcludeBalancers), Spec: corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs}}
-	kept.DeletionTimestamp = n.DeletionTimestamp
+	kept.DeletionTimestamp, kept.Status.Addresses = n.DeletionTimestamp, n.Status.Addresses
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}

@@ -34,6 +34,7 @@ type NodeConfiguration struct {
 	Agent       Agent       `json:"agent,omitempty"`
 	Runtime     Runtime     `json:"runtime,omitempty"`
 	Network     Network     `json:"network,omitempty"`
+	Services    Services    `json:"services,omitempty"`
 	DNS         DNS         `json:"dns,omitempty"`
 	Devices     Devices     `json:"devices,omitempty"`
 	Logging     Logging     `json:"logging,omitempty"`
@@ -293,6 +294,13 @@ type Network struct {
 	// LoadBalancerRanges are of addresses that are services' of the type LoadBalancer alone, of both families: prefixes, FIRST-LAST, or single addresses. Each
 	// such service has one of its own; those of networks that the machine is in are announced there. Default: none, they have the addresses of the nodes.
 	LoadBalancerRanges []string `json:"loadBalancerRanges,omitempty"`
+}
+
+// Services says what services may have that the cluster does not give them.
+type Services struct {
+	// ExternalIPs are the ranges of addresses that spec.externalIPs of services may name: prefixes, FIRST-LAST, or single addresses. At others, and in any case at
+	// those of the node, of pods and of services, nothing is led to a service. Default none.
+	ExternalIPs []string `json:"externalIPs,omitempty"`
 }
 
 // CNI says where the host's network is configured (github.com/containernetworking/cni).

@@ -16,7 +16,12 @@ var listening = map[string]string{"tcp": "0A", "udp": "07"}
 
 // Listener says in words which process listens at a port of this host, not counting loopback addresses, in the network namespace of the calling thread; empty: none
 // does, or the protocol is neither tcp nor udp.
-func Listener(protocol string, port uint16) string {
+func Listener(protocol string, port uint16) string { return listener(protocol, port, false) }
+
+// AnyListener is Listener of all addresses, the loopback ones too.
+func AnyListener(protocol string, port uint16) string { return listener(protocol, port, true) }
+
+func listener(protocol string, port uint16, loopback bool) string {
 	state, known := listening[protocol]
 	if !known {
 		return ""
@@ -27,7 +32,7 @@ func Listener(protocol string, port uint16) string {
 			continue // no IPv6
 		}
 		for line := range strings.Lines(string(raw)) {
-			if inode, ok := listenerOf(line, state, port); ok {
+			if inode, ok := listenerOf(line, state, port, loopback); ok {
 				return owner(inode)
 			}
 		}
@@ -36,7 +41,7 @@ func Listener(protocol string, port uint16) string {
 }
 
 // listenerOf reads a line of such a file (proc_net_tcp of the kernel's documentation): number, own address, other address, state, ..., inode. It is pure.
-func listenerOf(line, state string, port uint16) (inode string, ok bool) {
+func listenerOf(line, state string, port uint16, loopback bool) (inode string, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 10 || fields[3] != state {
 		return "", false
@@ -54,7 +59,7 @@ func listenerOf(line, state string, port uint16) (inode string, ok bool) {
 		binary.BigEndian.PutUint32(raw[i:], binary.NativeEndian.Uint32(raw[i:]))
 	}
 	ip, ok := netip.AddrFromSlice(raw)
-	return fields[9], ok && !ip.Unmap().IsLoopback()
+	return fields[9], ok && (loopback || !ip.Unmap().IsLoopback())
 }
 
 // owner names the process that has a socket open.

@@ -37,11 +37,14 @@ func TestListener(t *testing.T) {
 		if (who != "") != c.seen || c.seen && !strings.Contains(who, strconv.Itoa(os.Getpid())) {
 			t.Errorf("%s %s: %q", c.protocol, a, who)
 		}
+		if who := AnyListener(c.protocol, uint16(port)); !strings.Contains(who, strconv.Itoa(os.Getpid())) {
+			t.Errorf("%s %s, at any address: %q", c.protocol, a, who)
+		}
 	}
 }
 
 // FuzzListenerOf: whatever a line says, reading it ends.
 func FuzzListenerOf(f *testing.F) {
 	f.Add("   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12345 1 0 100 0 0 10 0", "0A", uint16(8080))
-	f.Fuzz(func(_ *testing.T, line, state string, port uint16) { listenerOf(line, state, port) })
+	f.Fuzz(func(_ *testing.T, line, state string, port uint16) { listenerOf(line, state, port, true) })
 }

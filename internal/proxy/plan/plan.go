@@ -38,9 +38,9 @@ func Of(in Input) (p Service) {
 		}
 		p.Addresses = append(p.Addresses, clusterIPs...)
 		w := &work{in: in, p: &p, family: family, clusterIPs: clusterIPs}
-		w.external = p.addresses("externalIPs", s.Spec.ExternalIPs, family)
+		w.external = p.permitted(in.Node, p.addresses("externalIPs", s.Spec.ExternalIPs, family))
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			w.balanced = p.addresses("status.loadBalancer.ingress", ingress(s), family)
+			w.balanced = p.open(in.Node, p.addresses("status.loadBalancer.ingress", ingress(s), family))
 			for _, a := range w.balanced { // one that a node has may be another's: what others have there is not ours to refuse
 				if iprange.Contain(in.Node.Balancers, a) {
 					p.Addresses = append(p.Addresses, a)
@@ -115,6 +115,39 @@ func (p *Service) addresses(field string, all []string, family discoveryv1.Addre
 	return out
 }
 
+// permitted are those of externalIPs that the node's administrator lets services have: whoever may write a service would be sent what is for any address that it names,
+// by pods and by the node itself (CVE-2020-8554).
+func (p *Service) permitted(node Node, all []netip.Addr) (out []netip.Addr) {
+	for _, a := range all {
+		switch {
+		case slices.Contains(node.Addresses, a):
+			p.ignore("externalIPs: %s is an address of this node", a)
+		case iprange.Contain(node.Closed, a):
+			p.ignore("externalIPs: %s is an address of pods, of services or of the node", a)
+		case !iprange.Contain(node.External, a):
+			p.ignore("externalIPs: %s is in no range that this node permits (services.externalIPs)", a)
+		default:
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// open are those of a load balancer that are not others' in any case.
+func (p *Service) open(node Node, all []netip.Addr) (out []netip.Addr) {
+	for _, a := range all {
+		if iprange.Contain(node.Closed, a) {
+			p.ignore("status.loadBalancer.ingress: %s is an address of pods, of services or of the node", a)
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// loopback is where the machine's own programs look for what it serves.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
 // sourceRanges reads those of the family; limited says that there are any, of whichever family.
 func (p *Service) sourceRanges(all []string, family discoveryv1.AddressType) (out []netip.Prefix, limited bool) {
 	for _, s := range all {
@@ -149,6 +182,13 @@ func disjoint(all []netip.Prefix) (out []netip.Prefix) {
 func (p *Service) fault(format string, args ...any) {
 	if f := fmt.Sprintf(format, args...); !slices.Contains(p.Faults, f) {
 		p.Faults = append(p.Faults, f)
+	}
+}
+
+func (p *Service) ignore(format string, args ...any) {
+	p.fault(format, args...)
+	if said := p.Faults[len(p.Faults)-1]; !slices.Contains(p.Ignored, said) {
+		p.Ignored = append(p.Ignored, said)
 	}
 }
 
@@ -195,11 +235,20 @@ func (w *work) port(port *corev1.ServicePort) {
 	}
 	for _, ip := range w.balanced {
 		f := Front{protocol, ip, uint16(port.Port)}
+		if own := slices.Contains(w.in.Node.Addresses, ip); own && w.in.Node.OwnPorts[Port{protocol, f.Port}] {
+			w.p.ignore("port %d of %s: the node itself serves there", f.Port, ip)
+			continue
+		} else if own && ip.Is4() && !w.limited && !w.in.Loopback[Port{protocol, f.Port}] {
+			// The machine's own programs ask their loopback address, as they do at node ports. There is nothing of the kind with IPv6.
+			w.p.Inside[Front{protocol, loopback, f.Port}] = Target{Action: cluster.Action, List: cluster.List, Masquerade: cluster.Action == Balance}
+		}
 		if fronts = append(fronts, f); w.limited {
 			w.p.Ranges[f] = w.ranges
 		}
 	}
-	if port.NodePort > 0 && port.NodePort <= 65535 && (s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer) {
+	if w.in.Node.OwnPorts[Port{protocol, uint16(port.NodePort)}] {
+		w.p.ignore("node port %d: the node itself serves there", port.NodePort)
+	} else if port.NodePort > 0 && port.NodePort <= 65535 && (s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer) {
 		fronts = append(fronts, Front{protocol, w.everywhere(), uint16(port.NodePort)})
 	}
 	for _, f := range fronts {

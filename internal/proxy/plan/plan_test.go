@@ -13,6 +13,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"monopod.dev/monopod/internal/iprange"
 )
 
 const here, elsewhere = "here", "elsewhere"
@@ -124,6 +126,48 @@ func told(p Service) (lines []string) {
 	return lines
 }
 
+func ingressAt(all ...string) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		s.Status.LoadBalancer.Ingress = nil
+		for _, ip := range all {
+			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
+		}
+	}
+}
+
+// testNode has the address 198.51.100.9, lets services have the others of its range, and serves at port 6443 itself.
+func testNode() Node {
+	ranges := func(all ...string) (out []iprange.Range) {
+		for _, s := range all {
+			r, err := iprange.Parse(s)
+			if err != nil {
+				panic(err)
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	return Node{
+		Name: here, Zone: "z1", Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.9")}, OwnPorts: map[Port]bool{{6, 6443}: true},
+		External: ranges("198.51.100.0/24", "10.0.0.0/8"), Closed: ranges("10.43.0.0/16", "10.61.0.0/16"),
+	}
+}
+
+// TestWhatIsIgnoredIsSaid: who names an address that is not his hears why nothing comes.
+func TestWhatIsIgnoredIsSaid(t *testing.T) {
+	s := service(external(corev1.ServiceTypeLoadBalancer), ingressAt("10.43.0.1", "198.51.100.9"), func(s *corev1.Service) {
+		s.Spec.ExternalIPs, s.Spec.Ports[0].Port = []string{"8.8.8.8", "198.51.100.9", "10.61.0.1"}, 6443
+	})
+	want := []string{
+		"externalIPs: 8.8.8.8 is in no range that this node permits (services.externalIPs)", "externalIPs: 198.51.100.9 is an address of this node",
+		"externalIPs: 10.61.0.1 is an address of pods, of services or of the node", "status.loadBalancer.ingress: 10.43.0.1 is an address of pods, of services or of the node",
+		"port 6443 of 198.51.100.9: the node itself serves there",
+	}
+	if p := Of(Input{Service: s, Node: testNode()}); !slices.Equal(p.Ignored, want) {
+		t.Errorf("ignored\n%s\nwant\n%s", strings.Join(p.Ignored, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestPlan(t *testing.T) {
 	v4 := func(ends ...string) []*discoveryv1.EndpointSlice {
 		return []*discoveryv1.EndpointSlice{slice(discoveryv1.AddressTypeIPv4, ends...)}
@@ -196,6 +240,27 @@ func TestPlan(t *testing.T) {
 		"external addresses": {service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"198.51.100.1"} }), v4(one), []string{
 			"TCP 10.43.0.7:80: 10.61.0.5:8080", "TCP 198.51.100.1:80: 10.61.0.5:8080 masqueraded",
 		}},
+		"external addresses that nobody has permitted": {service(func(s *corev1.Service) {
+			s.Spec.ExternalIPs = []string{"8.8.8.8", "198.51.100.9", "10.61.0.1", "10.43.0.1"}
+		}), v4(one), []string{"TCP 10.43.0.7:80: 10.61.0.5:8080"}},
+		"a load balancer at the node's address": {service(external(corev1.ServiceTypeLoadBalancer), ingressAt("198.51.100.9")), v4(one), []string{
+			"TCP 0.0.0.0:30080: 10.61.0.5:8080 masqueraded", "TCP 10.43.0.7:80: 10.61.0.5:8080",
+			"TCP 127.0.0.1:80: 10.61.0.5:8080 masqueraded", "TCP 198.51.100.9:80: 10.61.0.5:8080 masqueraded",
+		}},
+		"of the policy Local": {service(external(corev1.ServiceTypeLoadBalancer), localOutside, ingressAt("198.51.100.9")), v4(two), []string{
+			"TCP 0.0.0.0:30080: 10.61.0.6:8080; outside dropped", "TCP 10.43.0.7:80: 10.61.0.6:8080",
+			"TCP 127.0.0.1:80: 10.61.0.6:8080 masqueraded", "TCP 198.51.100.9:80: 10.61.0.6:8080; outside dropped",
+		}},
+		"where a program listens at 127.0.0.1": {service(external(corev1.ServiceTypeLoadBalancer), ingressAt("198.51.100.9"), func(s *corev1.Service) { s.Spec.Ports[0].Port = 5432 }), v4(one), []string{
+			"TCP 0.0.0.0:30080: 10.61.0.5:8080 masqueraded", "TCP 10.43.0.7:5432: 10.61.0.5:8080", "TCP 198.51.100.9:5432: 10.61.0.5:8080 masqueraded",
+		}},
+		"at the node's own port": {service(external(corev1.ServiceTypeLoadBalancer), ingressAt("198.51.100.9"), func(s *corev1.Service) { s.Spec.Ports[0].Port = 6443 }), v4(one), []string{
+			"TCP 0.0.0.0:30080: 10.61.0.5:8080 masqueraded", "TCP 10.43.0.7:6443: 10.61.0.5:8080",
+		}},
+		"a load balancer at addresses of the cluster": {service(external(corev1.ServiceTypeLoadBalancer), ingressAt("10.43.0.1", "10.61.0.1", "192.0.2.7")), v4(one), []string{
+			"TCP 0.0.0.0:30080: 10.61.0.5:8080 masqueraded", "TCP 10.43.0.7:80: 10.61.0.5:8080", "TCP 192.0.2.7:80: 10.61.0.5:8080 masqueraded",
+		}},
+		"a node port that is the node's own": {service(external(corev1.ServiceTypeNodePort), func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 6443 }), v4(one), []string{"TCP 10.43.0.7:80: 10.61.0.5:8080"}},
 		"source ranges": {service(external(corev1.ServiceTypeLoadBalancer), func(s *corev1.Service) {
 			s.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24", " 10.0.0.0/8", "10.1.0.0/16", "fd00::/8", "nonsense"}
 		}), nil, []string{
@@ -208,7 +273,8 @@ func TestPlan(t *testing.T) {
 		"hints of other nodes, one zone": {service(), v4(one+" zone=z1 node=a", two+" zone=z2 node=b"), []string{"TCP 10.43.0.7:80: 10.61.0.5:8080"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Of(Input{Service: c.service, Slices: c.slices, Node: Node{Name: here, Zone: "z1"}})
+			in := Input{Service: c.service, Slices: c.slices, Node: testNode(), Loopback: map[Port]bool{{6, 5432}: true}}
+			p := Of(in)
 			if got := told(p); !slices.Equal(got, c.want) {
 				t.Errorf("planned\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
@@ -217,7 +283,7 @@ func TestPlan(t *testing.T) {
 					t.Errorf("list %s: %v", name, l.Endpoints)
 				}
 			}
-			if again := Of(Input{Service: c.service, Slices: c.slices, Node: Node{Name: here, Zone: "z1"}}); !reflect.DeepEqual(p, again) {
+			if again := Of(in); !reflect.DeepEqual(p, again) {
 				t.Error("the same objects give another plan")
 			}
 		})

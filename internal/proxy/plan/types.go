@@ -16,15 +16,30 @@ type Node struct {
 	Zone string
 	// Balancers are ranges of addresses that are load balancers' alone.
 	Balancers []iprange.Range
+	// Addresses are the node's own.
+	Addresses []netip.Addr
+	// OwnPorts are those at which the node itself serves, whatever services want.
+	OwnPorts map[Port]bool
+	// External are the ranges of addresses that spec.externalIPs may name. Closed are those that no service takes by naming them: of pods, of services, of the node's
+	// DNS and of its gateways.
+	External, Closed []iprange.Range
 	// Announcers are the names of the nodes of which one is to announce each of these addresses, in any order.
 	Announcers []string
+}
+
+// Port is one of the node's.
+type Port struct {
+	Protocol uint8
+	Number   uint16
 }
 
 // Input is what is known of a service.
 type Input struct {
 	Service *corev1.Service
-	Slices  []*discoveryv1.EndpointSlice
-	Node    Node
+	// Loopback are ports of the service at which processes of the node listen on loopback addresses: these keep them.
+	Loopback map[Port]bool
+	Slices   []*discoveryv1.EndpointSlice
+	Node     Node
 }
 
 // Front is where a service is reached. Protocol is that of IP (6 TCP, 17 UDP, 132 SCTP). The unspecified address of a family stands for every address that the
@@ -93,8 +108,8 @@ type Service struct {
 	Local map[LocalEndpoint]bool
 	// HealthCheck is nil where nobody asks.
 	HealthCheck *HealthCheck
-	// Faults are what was left out, in words.
-	Faults []string
+	// Faults are what was left out, in words, Ignored those that whoever wrote the service has to know: addresses at which nothing is led to it.
+	Faults, Ignored []string
 }
 
 // LocalEndpoint is an endpoint at this node.

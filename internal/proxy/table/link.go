@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/host/ruleset"
 )
 
 // siteNow looks where on the host it is.
@@ -31,6 +33,16 @@ func (t *Table) bridgeMAC() (mac net.HardwareAddr) {
 		_, mac = linkOf(body)
 	}) // its coming is told
 	return mac
+}
+
+// HostAddresses are those that the host has, but for loopback ones.
+func (t *Table) HostAddresses() map[netip.Addr]bool {
+	all, err := ruleset.LocalAddresses(t.routes)
+	if err != nil {
+		t.log.Error("the addresses of the host are not known", "error", err)
+	}
+	maps.DeleteFunc(all, func(a netip.Addr, _ bool) bool { return a.IsLoopback() })
+	return all
 }
 
 // linkOf reads name and hardware address of an interface.

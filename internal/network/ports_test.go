@@ -15,6 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/test/harness"
 )
 
 // connectPorts connects a sandbox with host ports.
@@ -348,5 +350,40 @@ func TestListenersAreTold(t *testing.T) {
 	h.connectPorts(b, "pod", h.sandbox("pod"), HostPort{"TCP", netip.Addr{}, 8080, 80}, HostPort{"TCP", netip.Addr{}, 8081, 80}, HostPort{"TCP", netip.Addr{}, 8082, 80})
 	if got := said.String(); strings.Count(got, "listens at a host port") != 1 || !strings.Contains(got, ":8080") || !strings.Contains(got, fmt.Sprint(os.Getpid())) || !strings.Contains(got, "space/pod-pod") {
 		t.Errorf("said: %s", got)
+	}
+}
+
+// TestInvalidSegmentsResetNoHostPort: what connection tracking takes for invalid, from a pod or for a host port, resets no connection to the host port.
+func TestInvalidSegmentsResetNoHostPort(t *testing.T) {
+	h := newHost(t)
+	outside, host, _ := h.outside("192.168.77.0/30")
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	server, client := h.sandbox("server"), h.sandbox("client")
+	h.connectPorts(b, "server", server, HostPort{"TCP", netip.Addr{}, 8080, 80}, HostPort{"TCP", host, 8081, 80})
+	h.connectPorts(b, "client", client)
+	var l net.Listener
+	h.at(server, func() (err error) { l, err = net.Listen("tcp4", "0.0.0.0:80"); return err })
+	t.Cleanup(func() { l.Close() })
+	for _, from := range []string{outside, client, ""} {
+		for _, port := range []string{":8080", ":8081"} {
+			var c, s net.Conn
+			h.at(from, func() (err error) { c, err = net.DialTimeout("tcp", host.String()+port, time.Minute); return err })
+			s, err := l.Accept()
+			h.must(err)
+			harness.Stray(t, server, s)
+			harness.Stray(t, from, c)
+			for range 2 { // what resets a connection is here before the second answer
+				for _, way := range [][2]net.Conn{{c, s}, {s, c}} {
+					h.must(way[1].SetReadDeadline(time.Now().Add(10 * time.Second * harness.SlowFactor())))
+					if _, err := way[0].Write([]byte("x")); err != nil {
+						t.Errorf("from %q to %s: %v", from, port, err)
+					} else if _, err := way[1].Read(make([]byte, 1)); err != nil {
+						t.Errorf("from %q to %s: %v", from, port, err)
+					}
+				}
+			}
+			c.Close()
+			s.Close()
+		}
 	}
 }

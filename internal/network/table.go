@@ -29,6 +29,7 @@ import (
 //	    }
 //	    chain guard { type filter hook prerouting priority raw; iifname "<bridge>" ip daddr 127.0.0.0/8 drop; ip saddr ...   # and dns.go }
 //	    chain forward { ... }                                                                # forwardguard.go
+//	    chain invalid-in, invalid-out { ... }                                                # invalid.go
 //	}
 //
 // A lookup in a map costs the same however many host ports there are, and nat chains see the first packet of a
@@ -173,11 +174,9 @@ func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard) e
 		f.rule(hostports, fam.isFamily(), fam.portKey(fam.dst), fam.dnat(s.at))
 		f.rule(hostports, fam.isFamily(), fam.portKey(0), fam.dnat(s.any))
 	}
-	jump := []expr.Any{
-		&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
-		&expr.Verdict{Kind: expr.VerdictJump, Chain: hostportsChain},
-	}
+	f.dropInvalid(base(invalidInChain, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle),
+		base(invalidOutChain, nftables.ChainTypeFilter, nftables.ChainHookPostrouting, nftables.ChainPriorityMangle))
+	jump := append(isLocal(), &expr.Verdict{Kind: expr.VerdictJump, Chain: hostportsChain})
 	f.rule(base(preroutingChain, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest), jump)
 	f.rule(base(outputChain, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest), jump)
 	post := base(postroutingChain, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
@@ -218,6 +217,14 @@ func (fam family) isFamily() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{fam.proto}},
+	}
+}
+
+// isLocal says that the destination is an address of the host.
+func isLocal() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
 }
 

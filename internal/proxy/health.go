@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +23,8 @@ type healthServer struct {
 
 	mu    sync.Mutex
 	ports map[string]*healthPort // by service
+	// refused are the services whose port somebody else has; it is tried again when they are set again.
+	refused map[string]bool
 }
 
 type healthPort struct {
@@ -33,7 +37,14 @@ type healthPort struct {
 }
 
 func newHealthServer(log *slog.Logger) *healthServer {
-	return &healthServer{log: log, ports: map[string]*healthPort{}}
+	return &healthServer{log: log, ports: map[string]*healthPort{}, refused: map[string]bool{}}
+}
+
+// missing are the services for which nobody answers though somebody should.
+func (h *healthServer) missing() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.refused))
 }
 
 // set says what is answered for a service; nil: nothing any more.
@@ -46,13 +57,16 @@ func (h *healthServer) set(service string, check *plan.HealthCheck) {
 		delete(h.ports, service)
 		p = nil
 	}
-	if check == nil {
+	said := h.refused[service]
+	if delete(h.refused, service); check == nil {
 		return
 	}
 	if p == nil {
 		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(check.Port))))
 		if err != nil {
-			h.log.Warn("load balancers cannot ask for the health of a service at this node", "service", service, "port", check.Port, "error", err)
+			if h.refused[service] = true; !said {
+				h.log.Warn("load balancers cannot ask for the health of a service at this node; it is tried again", "service", service, "port", check.Port, "error", err)
+			}
 			return
 		}
 		p = &healthPort{service: service, port: check.Port}

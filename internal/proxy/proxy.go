@@ -205,7 +205,9 @@ func (p *Proxy) begin(ctx context.Context) error {
 		return err
 	}
 	p.refused(ctx, slices.Collect(maps.Keys(wanted)), refused)
-	p.pause = firstPause
+	if p.pause = firstPause; len(p.failed) > 0 {
+		p.mark(slices.Collect(maps.Keys(p.failed))...)
+	}
 	return nil
 }
 
@@ -247,6 +249,11 @@ func (p *Proxy) follow(ctx context.Context) {
 
 // refused notes what the kernel has refused of those that were tried.
 func (p *Proxy) refused(ctx context.Context, tried []string, refused map[string]error) {
+	defer func() {
+		for _, key := range p.health.missing() { // whoever has its port may go
+			p.failed[key] = true
+		}
+	}()
 	for _, key := range tried {
 		err := refused[key]
 		if err == nil {

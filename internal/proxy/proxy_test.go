@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ type testNode struct {
 	kube      kubernetes.Interface // the role's
 	dir       string               // of what outlives the role
 	balancers []iprange.Range
+	listens   func(corev1.Protocol, int32) string
 }
 
 const testTable = "mpr0-services"
@@ -113,7 +115,7 @@ func (n *testNode) in(f func() error) {
 func (n *testNode) run() (stop func()) {
 	n.Helper()
 	ctx, cancel := context.WithCancel(n.Context())
-	p := New(Config{Kube: n.kube, NodeName: "n", Table: testTable, Dir: n.dir, Balancers: n.balancers, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
+	p := New(Config{Kube: n.kube, NodeName: "n", Table: testTable, Dir: n.dir, Balancers: n.balancers, Listens: n.listens, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
 	ended := make(chan error, 1)
 	go func() { ended <- harness.InNetNS(n.path, func() error { return p.Run(ctx) }) }()
 	<-p.Ready()
@@ -159,9 +161,9 @@ func (n *testNode) service(name string, change func(*corev1.Service)) *corev1.Se
 // ends makes the endpoints of a service: addresses of the node.
 func (n *testNode) ends(service string, addresses ...string) {
 	n.Helper()
-	port, protocol, ready, node, none := int32(8080), corev1.ProtocolTCP, true, "n", ""
+	port, protocol, ready, node, none, free := int32(8080), corev1.ProtocolTCP, true, "n", "", "free"
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &none, Port: &port, Protocol: &protocol}}}
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &none, Port: &port, Protocol: &protocol}, {Name: &free, Port: &port, Protocol: &protocol}}}
 	for _, a := range addresses {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
 	}
@@ -214,13 +216,19 @@ func TestChangesReachPackets(t *testing.T) {
 // Load balancers are told whether the node has endpoints of a service.
 func TestHealthCheckNodePort(t *testing.T) {
 	n := newNode(t)
+	var other net.Listener // who has the port goes while the role waits for it
+	n.in(func() (err error) { other, err = net.Listen("tcp", ":31999"); return err })
+	defer other.Close()
 	n.run()
 	s := n.service("lb", func(s *corev1.Service) {
 		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
+		s.Spec.HealthCheckNodePort = 31999
 	})
-	if s.Spec.HealthCheckNodePort == 0 {
-		t.Fatal("the API has given no port")
-	}
+	to := netip.AddrPortFrom(netip.MustParseAddr(s.Spec.ClusterIP), 80).String()
+	n.ends("lb", "192.0.2.1")
+	harness.Eventually(t, "the service is led", func() (bool, string) { got := n.ask(to); return got != "", got })
+	n.ends("lb")
+	n.must(other.Close())
 	asked := func(status int, local float64) func() (bool, string) {
 		return func() (ok bool, seen string) {
 			n.in(func() error {
@@ -252,6 +260,48 @@ func TestHealthCheckNodePort(t *testing.T) {
 	harness.Eventually(t, "without endpoints it says no", asked(http.StatusServiceUnavailable, 0))
 	n.ends("lb", "192.0.2.1", "192.0.2.2")
 	harness.Eventually(t, "with two it says yes", asked(http.StatusOK, 2))
+}
+
+// TestAddressesThatServicesName: a load balancer at the node's address is reached at 127.0.0.1, but not where a program listens, and who names an address that the
+// node does not permit hears of it.
+func TestAddressesThatServicesName(t *testing.T) {
+	n := newNode(t)
+	node, err := n.api.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{})
+	n.must(err)
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}
+	_, err = n.api.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	n.must(err)
+	n.listens = func(_ corev1.Protocol, port int32) string {
+		if port == 8080 {
+			return "a test"
+		}
+		return ""
+	}
+	n.run()
+	n.service("web", func(s *corev1.Service) {
+		s.Spec.Type, s.Spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, []string{"8.8.8.8", "192.0.2.2"}
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "taken", Port: 8080, TargetPort: intstr.FromInt32(8080)})
+		s.Spec.Ports[0].Name = "free"
+	})
+	s, err := n.api.Client.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+	n.must(err)
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+	_, err = n.api.Client.CoreV1().Services("default").UpdateStatus(t.Context(), s, metav1.UpdateOptions{})
+	n.must(err)
+	n.ends("web", "192.0.2.2")
+	harness.Eventually(t, "the load balancer answers at 127.0.0.1", func() (bool, string) { got := n.ask("127.0.0.1:80"); return got == "192.0.2.2:8080", got })
+	if got := n.ask("127.0.0.1:8080"); got != "" {
+		t.Errorf("where a program listens %s answers", got)
+	}
+	harness.Eventually(t, "events tell what is left out", func() (bool, string) {
+		list, err := n.api.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=" + addressIgnored})
+		n.must(err)
+		said := ""
+		for _, e := range list.Items {
+			said += e.InvolvedObject.Name + ": " + e.Message + "\n"
+		}
+		return strings.Contains(said, "web: Node n leads nothing to the service there: externalIPs: 8.8.8.8 is in no range") && strings.Contains(said, "192.0.2.2 is an address of this node"), said
+	})
 }
 
 // outside joins the node to a network, of which a range is load balancers'.

@@ -123,6 +123,15 @@ func translated(op expr.CmpOp) []expr.Any {
 	}
 }
 
+// isInvalid compares whether connection tracking takes a packet for invalid (NF_CT_STATE_INVALID_BIT) with nothing.
+func isInvalid(op expr.CmpOp) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(1), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: op, Register: 1, Data: make([]byte, 4)},
+	}
+}
+
 // match compares the address at this place of the header with a range.
 func (f family) match(offset uint32, r netip.Prefix) []expr.Any {
 	mask := make([]byte, f.size)

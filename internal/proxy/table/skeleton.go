@@ -44,6 +44,14 @@ import (
 //	chain guarded-prerouting { type nat hook prerouting priority dstnat - 5;  ip daddr @guarded4 goto incoming }
 //	chain guarded-output     { type nat hook output priority dstnat - 5;  ip daddr @guarded4 goto outgoing }
 //
+// What connection tracking takes for invalid is not translated. For the host, or a machine behind it, it would come from nowhere: who says so (RST) resets a good
+// connection. So what is for a service, and invalid, is dropped; what pods on the bridge send is by the network's own table:
+//
+//	chain invalid-prerouting { type filter hook prerouting priority mangle;  ct state & invalid == 0 accept;  goto invalid }
+//	chain invalid-output     { type filter hook output priority mangle;  ct state & invalid == 0 accept;  goto invalid }
+//	chain invalid            { meta l4proto . ip daddr . th dport map @services4 -> drop;  fib daddr type local  meta l4proto . 0.0.0.0 . th dport map @services4 -> drop }
+//	chain invalid-forward    { type filter hook forward priority mangle;  ct state invalid drop }      # without a bridge, as kube-proxy does
+//
 // What goes back to the bridge is not masqueraded: pods answer by this node. That the answer of a pod to another one of the same bridge does is the table
 // bridge's doing; without it (a kernel that has none) all that is translated from the bridge to the bridge is masqueraded.
 const (
@@ -58,6 +66,7 @@ const (
 	refuseElseChain  = "refuse-elsewhere"
 	refuseAllChain   = "refuse-all"
 	silenceChain     = "silence"
+	invalidChain     = "invalid"
 	guardedPrefix    = "guarded-"
 	versionPrefix    = "version-"
 )
@@ -196,11 +205,34 @@ func shapeOf(p site) *shape {
 	}
 	s.rule(outsideChain, to(expr.VerdictGoto, insideChain))
 	s.postrouting(p)
+	s.invalid(p)
 	if p.redirects() {
 		s.redirect(p)
 	}
 	s.version()
 	return s
+}
+
+// invalid drops what belongs to no connection, of what is for services.
+func (s *shape) invalid(p site) {
+	const mangle = -150 // after connection tracking
+	s.plain(invalidChain)
+	hooked := func(of string, hook *nftables.ChainHook) {
+		s.base(invalidChain+"-"+of, nftables.ChainTypeFilter, hook, mangle)
+		s.rule(invalidChain+"-"+of, isInvalid(expr.CmpOpEq), verdict(expr.VerdictAccept))
+		s.rule(invalidChain+"-"+of, to(expr.VerdictGoto, invalidChain))
+	}
+	hooked(preroutingChain, nftables.ChainHookPrerouting)
+	hooked(outputChain, nftables.ChainHookOutput)
+	for _, f := range families {
+		found := lookup("services"+f.suffix, keyRegister, foundRegister)
+		s.rule(invalidChain, f.isFamily(), f.front(f.dst), found, verdict(expr.VerdictDrop))
+		s.rule(invalidChain, f.isFamily(), isLocal(true), f.nodePort(), found, verdict(expr.VerdictDrop))
+	}
+	if p.bridge == "" {
+		s.base(invalidChain+"-forward", nftables.ChainTypeFilter, nftables.ChainHookForward, mangle)
+		s.rule(invalidChain+"-forward", isInvalid(expr.CmpOpNeq), verdict(expr.VerdictDrop))
+	}
 }
 
 // guard has whoever connects to a guarded address reach a service, or nothing.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -18,7 +19,7 @@ import (
 )
 
 // Certificates says who may do what with certificate signing requests: who may write the subresource approval must have the verb `approve` for the
-// request's signer, who writes a certificate into the status the verb `sign`. No request makes anybody an administrator. (Upstream's plugins CertificateApproval, CertificateSigning and CertificateSubjectRestriction.)
+// request's signer, who writes a certificate or a condition into the status the verb `sign`. No request makes anybody an administrator. (Upstream's plugins CertificateApproval, CertificateSigning and CertificateSubjectRestriction.)
 type Certificates struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 }
@@ -56,14 +57,9 @@ func (c Certificates) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// signs reports whether an update of the status is a signer's: a certificate, or that there will be none.
+// signs reports whether an update of the status is a signer's: a certificate, that there will be none, or whatever else a condition says of it.
 func signs(r, old *certificatesv1.CertificateSigningRequest) bool {
-	failed := func(r *certificatesv1.CertificateSigningRequest) bool {
-		return slices.ContainsFunc(r.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-			return c.Type == certificatesv1.CertificateFailed
-		})
-	}
-	return !bytes.Equal(r.Status.Certificate, old.Status.Certificate) || failed(r) != failed(old)
+	return !bytes.Equal(r.Status.Certificate, old.Status.Certificate) || !apiequality.Semantic.DeepEqual(r.Status.Conditions, old.Status.Conditions)
 }
 
 // may asks for a verb on a signer: DOMAIN/PATH, or all of a domain, DOMAIN/*.

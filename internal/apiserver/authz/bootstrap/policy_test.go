@@ -25,13 +25,14 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/replicationcontroller"
 	"monopod.dev/monopod/internal/apiserver/registry/secret"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
+	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
 	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 func served() (rights []resource.Right) {
 	all := append(rbac.Resources(rbac.Guard{}), configmap.Resource(), event.Resource(), lease.Resource(), namespace.Resource(), node.Resource(nil, nil),
-		pod.Resource(pod.Config{}), secret.Resource(), service.Resource(nil, nil), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource(), statefulset.Resource(), daemonset.Resource(),
+		pod.Resource(pod.Config{}), secret.Resource(), service.Resource(nil, nil), serviceaccount.Resource(serviceaccount.TokenConfig{}), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource(), statefulset.Resource(), daemonset.Resource(),
 		job.Resource(), cronjob.Resource(), poddisruptionbudget.Resource(), horizontalpodautoscaler.Resource())
 	for _, r := range all {
 		rights = append(rights, r.Rights()...)
@@ -84,12 +85,12 @@ func TestUsersRoles(t *testing.T) {
 				"list metrics.k8s.io/pods", "watch apps/deployments", "get apps/deployments/scale", "get apps/replicasets/status", "get replicationcontrollers/scale",
 				"list apps/statefulsets", "get apps/statefulsets/scale", "get apps/daemonsets/status",
 				"list batch/jobs", "get batch/cronjobs/status", "watch policy/poddisruptionbudgets", "get autoscaling/horizontalpodautoscalers/status"},
-			mayNot: []string{"get secrets", "create pods", "create pods/exec", "get pods/exec", "get nodes", "update configmaps", "list roles",
+			mayNot: []string{"get secrets", "create pods", "create pods/exec", "get pods/exec", "get nodes", "update configmaps", "list roles", "impersonate serviceaccounts",
 				"get coordination.k8s.io/leases", "delete namespaces", "update pods/status", "get services/proxy", "update apps/deployments", "patch apps/deployments/scale"},
 		},
 		"edit": {
 			may: []string{"get pods", "list secrets", "patch secrets", "create pods", "deletecollection pods", "create pods/exec", "get pods/portforward",
-				"create pods/attach", "create pods/eviction", "get services/proxy", "create services/proxy", "update coordination.k8s.io/leases", "create events",
+				"create pods/attach", "create pods/eviction", "get services/proxy", "create services/proxy", "impersonate serviceaccounts", "create serviceaccounts/token", "update coordination.k8s.io/leases", "create events",
 				"deletecollection apps/deployments", "patch apps/deployments/scale", "update apps/replicasets/scale", "update replicationcontrollers/scale", "create replicationcontrollers",
 				"patch apps/statefulsets/scale", "delete apps/daemonsets",
 				"create batch/jobs", "deletecollection batch/cronjobs", "create policy/poddisruptionbudgets", "patch autoscaling/horizontalpodautoscalers"},
@@ -98,7 +99,7 @@ func TestUsersRoles(t *testing.T) {
 				"update batch/jobs/status", "patch policy/poddisruptionbudgets/status", "update autoscaling/horizontalpodautoscalers/status"},
 		},
 		"admin": {
-			may: []string{"get pods", "patch secrets", "create rbac.authorization.k8s.io/roles", "delete rbac.authorization.k8s.io/rolebindings"},
+			may: []string{"get pods", "patch secrets", "impersonate serviceaccounts", "create rbac.authorization.k8s.io/roles", "delete rbac.authorization.k8s.io/rolebindings"},
 			mayNot: []string{"get rbac.authorization.k8s.io/clusterroles", "create namespaces", "bind rbac.authorization.k8s.io/roles",
 				"escalate rbac.authorization.k8s.io/roles"},
 		},

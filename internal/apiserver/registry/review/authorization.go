@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"errors"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -114,11 +115,8 @@ func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv
 	if (r == nil) == (n == nil) {
 		errs = append(errs, field.Required(spec, "exactly one of `resourceAttributes` and `nonResourceAttributes` must be given"))
 	}
-	if r != nil && r.FieldSelector != nil {
-		errs = append(errs, field.Forbidden(spec.Child("resourceAttributes", "fieldSelector"), "authorization by selectors is not supported"))
-	}
-	if r != nil && r.LabelSelector != nil {
-		errs = append(errs, field.Forbidden(spec.Child("resourceAttributes", "labelSelector"), "authorization by selectors is not supported"))
+	if r != nil {
+		errs = append(errs, validateSelectors(r, spec.Child("resourceAttributes"))...)
 	}
 	return errs
 }
@@ -140,6 +138,7 @@ func decide(ctx context.Context, authz authorizer.Authorizer, who user.Info,
 		attributes.Verb, attributes.Namespace, attributes.Name = r.Verb, r.Namespace, r.Name
 		attributes.APIGroup, attributes.APIVersion = r.Group, r.Version
 		attributes.Resource, attributes.Subresource = r.Resource, r.Subresource
+		addSelectors(&attributes, r)
 	} else {
 		attributes.Verb, attributes.Path = n.Verb, n.Path
 	}
@@ -149,8 +148,10 @@ func decide(ctx context.Context, authz authorizer.Authorizer, who user.Info,
 		Denied:  decision == authorizer.DecisionDeny,
 		Reason:  reason,
 	}
+	wrong := unread(&attributes)
 	if err != nil {
-		status.EvaluationError = err.Error()
+		wrong = append([]string{err.Error()}, wrong...)
 	}
+	status.EvaluationError = strings.Join(wrong, "; ")
 	return status
 }

@@ -30,6 +30,7 @@ func Resource(tokens TokenConfig) resource.Of[*corev1.ServiceAccount, *corev1.Se
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
+		Grants:     []resource.Right{{Role: resource.Editor, Verbs: []string{"impersonate"}}},
 		Honours: honours.Table{
 			reflect.TypeFor[corev1.ServiceAccount]():       honours.All("Secrets", "ImagePullSecrets", "AutomountServiceAccountToken"),
 			reflect.TypeFor[corev1.ObjectReference]():      honours.All("Name").And(honours.Left, "Kind", "Namespace", "UID", "APIVersion", "ResourceVersion", "FieldPath"), // only names are kept

@@ -12,15 +12,18 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/apiserver/etcd"
 )
 
-// stored is what the store of a server that has ended has under a key.
-func stored(t *testing.T, cfg apiserver.Config, key string) []byte {
+// withStore does something with the store of a server that has ended.
+func withStore(t *testing.T, cfg apiserver.Config, do func(*clientv3.Client)) {
 	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Config{
 		DataDir: filepath.Join(cfg.DataDir, "etcd"), SocketDir: filepath.Join(cfg.RunDir, "etcd"), Tick: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
@@ -29,11 +32,32 @@ func stored(t *testing.T, cfg apiserver.Config, key string) []byte {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	found, err := server.Client().Get(t.Context(), key)
-	if err != nil || len(found.Kvs) != 1 {
-		t.Fatalf("%s in the store: %v, %v", key, found, err)
-	}
-	return found.Kvs[0].Value
+	do(server.Client())
+}
+
+// stored is what the store has under a key.
+func stored(t *testing.T, cfg apiserver.Config, key string) (value []byte) {
+	t.Helper()
+	withStore(t, cfg, func(c *clientv3.Client) {
+		found, err := c.Get(t.Context(), key)
+		if err != nil || len(found.Kvs) != 1 {
+			t.Fatalf("%s in the store: %v, %v", key, found, err)
+		}
+		value = found.Kvs[0].Value
+	})
+	return value
+}
+
+// put writes into the store.
+func put(t *testing.T, cfg apiserver.Config, values map[string][]byte) {
+	t.Helper()
+	withStore(t, cfg, func(c *clientv3.Client) {
+		for key, value := range values {
+			if _, err := c.Put(t.Context(), key, string(value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 // logged is closed when a message has been logged.
@@ -135,6 +159,46 @@ func TestKeysAreRotated(t *testing.T) {
 			t.Errorf("in the store: %.60q, want %q", raw, step.prefix)
 		}
 	}
+}
+
+// TestObjectsOfYesterdayAreEncryptedAnew: what today's API would refuse is encrypted with the first key like all else, and as it is.
+func TestObjectsOfYesterdayAreEncryptedAnew(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.EncryptionConfigFile = filepath.Join(t.TempDir(), "encryption.yaml")
+	write := func(providers string) {
+		text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n" + providers
+		if err := os.WriteFile(cfg.EncryptionConfigFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("  - identity: {}\n")
+	runUntilEncrypted(t, cfg, func(*instance) {})
+	// A secret of the type TLS without a key, twice.
+	invalid := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default", UID: "1"}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"b": nil}}
+	encoded, err := runtime.Encode(protobuf(t), invalid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, cfg, map[string][]byte{"/registry/secrets/default/a": encoded, secretKey: encoded})
+	write("  - secretbox: {keys: [{name: one, secret: " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)) + "}]}\n  - identity: {}\n")
+	runUntilEncrypted(t, cfg, func(i *instance) {
+		if s, err := i.admin(t).CoreV1().Secrets("default").Get(t.Context(), "a", metav1.GetOptions{}); err != nil || s.UID != "1" || s.Type != corev1.SecretTypeTLS {
+			t.Errorf("read: %v, %v", s, err)
+		}
+	})
+	for _, key := range []string{"/registry/secrets/default/a", secretKey} {
+		if raw := stored(t, cfg, key); !bytes.HasPrefix(raw, []byte("k8s:enc:secretbox:v1:one:")) {
+			t.Errorf("%s in the store: %.60q", key, raw)
+		}
+	}
+}
+
+func protobuf(t *testing.T) runtime.Encoder {
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	if !ok {
+		t.Fatal("there is no protobuf")
+	}
+	return scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
 }
 
 func TestBadEncryptionConfigurationIsNamed(t *testing.T) {

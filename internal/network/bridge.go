@@ -88,7 +88,9 @@ type Bridge struct {
 	unguarded  error            // why there is no source guard though there should be one
 
 	indexMu sync.Mutex
-	indexes map[string]int // of the host's ends, by sandbox
+	indexes map[string]int    // of the host's ends, by sandbox
+	spaces  map[string]string // the paths of their network namespaces
+	uplink  *uplinkWatcher
 }
 
 // hostNote is written down before the host is changed, by the bridge's name in the table "network-host".
@@ -124,7 +126,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 		notes:   state.NewTable[hostNote](cfg.DB, "network-host"),
 		cfg:     cfg,
 		hostNS:  netns.None(),
-		indexes: map[string]int{},
+		indexes: map[string]int{}, spaces: map[string]string{},
 
 		elementsOf:   map[string]bool{},
 		bridgeFamily: nftables.TableFamilyBridge,
@@ -193,7 +195,13 @@ func (b *Bridge) openSockets(ctx context.Context) (err error) {
 	if b.leaving, err = openLeaving(b); err != nil {
 		return err
 	}
-	return b.openWatcher(ctx)
+	if b.uplink, err = watchUplink(); err != nil {
+		return err
+	}
+	if err = b.openWatcher(ctx); err == nil {
+		b.uplink.start(b)
+	}
+	return err
 }
 
 // Start makes the bridge, the masquerading, the host ports and the forwarding, and watches over the rules from then on. It is
@@ -331,6 +339,7 @@ func (b *Bridge) Remove(ctx context.Context) error {
 // Close frees the addresses of sandboxes that have been torn down, whose interfaces it does not wait for any more, and gives the sockets back.
 // Nothing else changes on the host.
 func (b *Bridge) Close() {
+	b.uplink.close()
 	if b.watcher != nil {
 		b.watcher.Close()
 	}

@@ -73,6 +73,11 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 			defer s.sock.Close()
 			settled = func() { s.wait(host.peer) }
 		}
+		if !fresh {
+			if err := keepMTU(inside, bridge.mtu); err != nil {
+				return err
+			}
+		}
 		if err := inside.Do(append(insideRequests(has, host.peer), gatewayRequests(has, host.peer, bridge.mac)...)...); err != nil {
 			return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
 		}

@@ -41,7 +41,7 @@ func (b *Bridge) ensureBridge() error {
 	if link == nil {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = b.name
-		attrs.MTU = b.hostMTU()
+		attrs.MTU, _ = b.hostMTU()
 		// A fixed address: else the bridge takes the lowest of its ports', and changes it under the pods' caches.
 		attrs.HardwareAddr = macOf(gateways[0].Addr())
 		if err := b.nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
@@ -62,6 +62,9 @@ func (b *Bridge) ensureBridge() error {
 		}
 	}
 	if err := b.rt.Do(noAutoIPv6(link.Attrs().Index, "")); err != nil {
+		return err
+	}
+	if err := b.followUplink(); err != nil {
 		return err
 	}
 	if err := b.bridgeSysctls(gateways); err != nil {
@@ -157,8 +160,8 @@ func (b *Bridge) ensureGateways(link netlink.Link, want []netip.Prefix) error {
 	return nil
 }
 
-// hostMTU is the MTU of the interface of the default route, so that a pod's packets fit without being split.
-func (b *Bridge) hostMTU() int {
+// hostMTU is the MTU of the interface of the default route, so that a pod's packets fit without being split, with the index of that interface; 0: there is none.
+func (b *Bridge) hostMTU() (mtu, uplink int) {
 	const ethernet = 1500
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rts, err := routes(b.nl, family)
@@ -170,11 +173,11 @@ func (b *Bridge) hostMTU() int {
 				continue
 			}
 			if link, err := b.nl.LinkByIndex(r.LinkIndex); err == nil {
-				return link.Attrs().MTU
+				return link.Attrs().MTU, r.LinkIndex
 			}
 		}
 	}
-	return ethernet
+	return ethernet, 0
 }
 
 // look says what of the host is not as it should be.
@@ -225,7 +228,11 @@ func (b *Bridge) reattach() error {
 		}
 		port, found, err := b.rt.link(rec.Interface)
 		if err == nil && found {
-			err = b.rt.Do(b.portRequests(rec, port.index, bridge.index)...)
+			// The bridge is another one: the host's entry of the sandbox went with the one before, and the sandbox's of the gateway may have its hardware address.
+			err = b.rt.Do(append(b.portRequests(rec, port.index, bridge.index), sandboxRequests(rec, bridge.index)...)...)
+		}
+		if err == nil && found {
+			err = b.inside(id, func(inside *rtnl) error { return inside.Do(gatewayRequests(rec.Addresses, port.peer, bridge.mac)...) })
 		}
 		if err != nil && !errors.Is(err, unix.ENODEV) {
 			errs = append(errs, fmt.Errorf("network of sandbox %s: interface %s: %w", id, rec.Interface, err))

@@ -81,7 +81,7 @@ func (b *Bridge) restore(ctx context.Context, sandboxID, path string) error {
 	if err != nil {
 		return fmt.Errorf("network of sandbox %s: %w", sandboxID, err)
 	}
-	b.setIndex(sandboxID, index)
+	b.setIndex(sandboxID, index, path)
 	return nil
 }
 

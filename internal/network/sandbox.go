@@ -128,7 +128,7 @@ func (b *Bridge) attach(sandboxID string, rec lease, path string) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	b.setIndex(sandboxID, index)
+	b.setIndex(sandboxID, index, path)
 	if err := failpoint.Hit("network/setup/mapped"); err != nil {
 		return Result{}, err
 	}
@@ -237,7 +237,7 @@ func (b *Bridge) leave(sandboxIDs ...string) (map[string]lease, error) {
 		return nil, err
 	}
 	for id := range recs {
-		b.setIndex(id, 0)
+		b.setIndex(id, 0, "")
 	}
 	if err := b.unmapPorts(recs); err != nil {
 		return nil, err
@@ -275,13 +275,14 @@ func (b *Bridge) release(recs map[string]lease) error {
 }
 
 // setIndex notes the index of the host's end; 0: it has none any more.
-func (b *Bridge) setIndex(sandboxID string, index int) {
+func (b *Bridge) setIndex(sandboxID string, index int, path string) {
 	b.indexMu.Lock()
 	defer b.indexMu.Unlock()
 	if index == 0 {
 		delete(b.indexes, sandboxID)
+		delete(b.spaces, sandboxID)
 	} else {
-		b.indexes[sandboxID] = index
+		b.indexes[sandboxID], b.spaces[sandboxID] = index, path
 	}
 }
 

@@ -288,3 +288,18 @@ func (m *machine) misses(protocol string, to netip.Addr, port uint16) {
 		m.h.t.Errorf("%s reaches %s %s:%d", m.name, protocol, to, port)
 	}
 }
+
+// TestTheBridgesHardwareAddressIsFollowed: frames of isolated pods go to the bridge that is there, whichever address it has.
+func TestTheBridgesHardwareAddressIsFollowed(t *testing.T) {
+	h := newHost(t)
+	h.must(h.table.Apply(&compile.Rules{}))
+	link, err := netlink.LinkByName(bridgeName)
+	h.must(err)
+	mac := net.HardwareAddr{2, 0, 0, 1, 2, 3}
+	h.must(netlink.LinkSetHardwareAddr(link, mac))
+	harness.Eventually(t, "the tables have the new address", func() (bool, string) {
+		h.table.mu.Lock()
+		defer h.table.mu.Unlock()
+		return h.table.mac.String() == mac.String(), h.table.mac.String()
+	})
+}

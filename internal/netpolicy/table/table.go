@@ -30,6 +30,7 @@
 package table
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,11 +78,13 @@ type Table struct {
 	log     *slog.Logger
 	links   *rtnl.Handle
 	watcher *ruleset.Watcher
+	changes *ruleset.LinkWatcher
 	netNS   int
 
 	mu        sync.Mutex
 	conn      *nftables.Conn
-	installed content // as it is in the kernel; nil: what is there is not known
+	installed content          // as it is in the kernel; nil: what is there is not known
+	mac       net.HardwareAddr // the bridge's, as the tables have it
 	repairs   int
 }
 
@@ -104,10 +107,36 @@ func Open(ctx context.Context, cfg Config) (_ *Table, err error) {
 		return nil, fmt.Errorf("network policies: %w", err)
 	}
 	t.watcher, err = ruleset.Watch(ctx, ruleset.WatchConfig{Judge: t.concern, Look: t.repair})
+	if err == nil {
+		t.changes, err = ruleset.WatchLinks(t.bridgeChanged)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("network policies: %w", err)
 	}
 	return t, nil
+}
+
+// bridgeChanged is told of each interface that comes or changes, or with no name that something was lost. A bridge that was made anew may have another hardware
+// address: frames of isolated pods would go to one that nobody has.
+func (t *Table) bridgeChanged(name string, mac net.HardwareAddr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if name == "" {
+		link, err := t.links.LinkByName(t.cfg.Bridge)
+		if err != nil {
+			return // its coming is told
+		}
+		name, mac = t.cfg.Bridge, link.Attrs().HardwareAddr
+	}
+	if name != t.cfg.Bridge || len(mac) != 6 {
+		return
+	}
+	if t.installed == nil || bytes.Equal(mac, t.mac) {
+		return
+	}
+	if err := t.install(t.installed); err != nil {
+		t.log.Error("network policies do not fit the bridge", "bridge", name, "error", err)
+	}
 }
 
 // concern judges a change of the rule set that somebody else has made.
@@ -169,7 +198,7 @@ func (t *Table) install(want content) error {
 	if err := t.transact(func(w *writer) error { return w.whole(mac, want) }); err != nil {
 		return explain("writing the tables", t.cfg.Name(), err)
 	}
-	t.installed = want
+	t.installed, t.mac = want, mac
 	return nil
 }
 
@@ -322,6 +351,9 @@ func (t *Table) Installed() (bool, int) {
 
 // Close gives the sockets back. The tables stay.
 func (t *Table) Close() {
+	if t.changes != nil {
+		t.changes.Close()
+	}
 	if t.watcher != nil {
 		t.watcher.Close()
 	}

@@ -56,7 +56,7 @@ type Table struct {
 	reader  *nlsock.Socket // nftables, and the kernel's flows
 	routes  *nlsock.Socket
 	watcher *ruleset.Watcher
-	links   *linkWatcher
+	links   *ruleset.LinkWatcher
 
 	mu    sync.Mutex
 	conn  *nftables.Conn // for what is no element; nil: none is open
@@ -103,7 +103,7 @@ func Open(ctx context.Context, cfg Config) (_ *Table, err error) {
 	}
 	t.watcher, err = ruleset.Watch(ctx, ruleset.WatchConfig{Own: t.writer.PortID(), Judge: t.judge, Look: t.look})
 	if err == nil && cfg.Bridge.Name != "" {
-		t.links, err = watchLinks(t.bridgeChanged)
+		t.links, err = ruleset.WatchLinks(t.bridgeChanged)
 	}
 	return t, err
 }
@@ -113,7 +113,7 @@ const transactionSize = 32 << 20
 // Close gives the sockets back. The tables stay, and do their work.
 func (t *Table) Close() {
 	if t.links != nil {
-		t.links.close()
+		t.links.Close()
 	}
 	if t.watcher != nil {
 		t.watcher.Close()

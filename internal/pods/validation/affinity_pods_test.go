@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func selector(labels map[string]string, e ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
@@ -93,7 +92,7 @@ func TestNullSelectorsAreTold(t *testing.T) {
 		"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm" + null,
 		"spec.topologySpreadConstraints[0]" + null,
 	}
-	if got := Warnings(&pod.Spec, field.NewPath("spec")); !slices.Equal(got, want) {
+	if got := Warnings(pod); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -140,6 +140,11 @@ func validateSeccomp(p *corev1.SeccompProfile, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// UsableAppArmor says whether a profile is one that a pod may have.
+func UsableAppArmor(p *corev1.AppArmorProfile) bool {
+	return len(validateAppArmor(p, field.NewPath(""))) == 0
+}
+
 func validateAppArmor(p *corev1.AppArmorProfile, at *field.Path) field.ErrorList {
 	if p == nil {
 		return nil

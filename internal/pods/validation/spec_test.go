@@ -466,11 +466,11 @@ func TestWarnsOfAnEnvironmentVariableThatHidesAnother(t *testing.T) {
 	pod := validPod()
 	pod.Spec.Containers[0].Env[2].Name = "A"
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}, {Name: "a"}, {}}
-	if got := strings.Join(Warnings(&pod.Spec, field.NewPath("spec")), "; "); !strings.Contains(got, `spec.imagePullSecrets[1].name: duplicate name "a"; spec.imagePullSecrets[2].name: invalid empty name ""`) {
+	if got := strings.Join(Warnings(pod), "; "); !strings.Contains(got, `spec.imagePullSecrets[1].name: duplicate name "a"; spec.imagePullSecrets[2].name: invalid empty name ""`) {
 		t.Errorf("warnings about pull secrets: %q", got)
 	}
 	pod.Spec.ImagePullSecrets = nil
-	if got := Warnings(&pod.Spec, field.NewPath("spec")); len(got) != 1 || !strings.Contains(got[0], "spec.containers[0].env[2]") {
+	if got := Warnings(pod); len(got) != 1 || !strings.Contains(got[0], "spec.containers[0].env[2]") {
 		t.Errorf("warnings %q", got)
 	}
 }

@@ -11,8 +11,18 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// Warnings tells what is legal in a specification, but hardly meant. path is where it stands.
-func Warnings(spec *corev1.PodSpec, path *field.Path) []string {
+// Warnings tells what is legal in a pod, but hardly meant.
+func Warnings(pod *corev1.Pod) []string {
+	return append(annotationWarnings(pod.Annotations, &pod.Spec, field.NewPath("metadata", "annotations"), false), specWarnings(&pod.Spec, field.NewPath("spec"))...)
+}
+
+// TemplateWarnings tells the same of a template, which stands at path.
+func TemplateWarnings(template *corev1.PodTemplateSpec, path *field.Path) []string {
+	list := annotationWarnings(template.Annotations, &template.Spec, path.Child("metadata", "annotations"), true)
+	return append(list, specWarnings(&template.Spec, path.Child("spec"))...)
+}
+
+func specWarnings(spec *corev1.PodSpec, path *field.Path) []string {
 	var list []string
 	secrets := sets.New[string]()
 	for i, s := range spec.ImagePullSecrets {

@@ -29,5 +29,5 @@ func SpecWarnings(spec *batchv1.JobSpec, path *field.Path) []string {
 		list = append(list, fmt.Sprintf("%s: with more than %d completions and a parallelism above %d, not all of completedIndexes may be kept when many indexes fail",
 			path, manyCompletions, maxOfMany))
 	}
-	return append(list, podvalidation.Warnings(&spec.Template.Spec, path.Child("template", "spec"))...)
+	return append(list, podvalidation.TemplateWarnings(&spec.Template, path.Child("template"))...)
 }

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
@@ -38,7 +40,7 @@ func (strategy) NamespaceScoped() bool { return true }
 
 // PrepareForCreate implements rest.RESTCreateStrategy: whatever status the client sent is replaced by that of a pod
 // that nobody has looked at yet, and its selectors get what it asks for by the keys of its labels.
-func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	pod := obj.(*corev1.Pod)
 	pod.Generation = 1
 	pod.Status = corev1.PodStatus{
@@ -46,9 +48,17 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 		QOSClass: pods.QOSClass(&pod.Spec),
 	}
 	applyLabelKeys(pod)
+	adoptAppArmor(ctx, pod)
 	if len(pod.Spec.SchedulingGates) > 0 { // no binder looks at it, so nobody else would say so
 		pods.SetCondition(&pod.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 			Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}, time.Now())
+	}
+}
+
+// adoptAppArmor makes fields of the annotations by which AppArmor was once asked for, and tells who writes them still.
+func adoptAppArmor(ctx context.Context, pod *corev1.Pod) {
+	for _, key := range pods.AdoptAppArmor(pod, validation.UsableAppArmor) {
+		warning.AddWarning(ctx, "", fmt.Sprintf("%s: %s", annotations().Key(key), validation.AppArmorDeprecated))
 	}
 }
 
@@ -59,7 +69,7 @@ func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList 
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.
 func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return validation.Warnings(&obj.(*corev1.Pod).Spec, field.NewPath("spec"))
+	return validation.Warnings(obj.(*corev1.Pod))
 }
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy: the status is not changed by this way, and a change of the spec

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/warning"
 )
 
 func TestSyncAddresses(t *testing.T) {
@@ -87,5 +88,31 @@ func TestALateDecisionAboutADeletionCounts(t *testing.T) {
 		if got := *options.GracePeriodSeconds; got != want {
 			t.Errorf("grace period %d, want %d", got, want)
 		}
+	}
+}
+
+// heard are the warnings of a request.
+type heard []string
+
+// AddWarning implements warning.Recorder.
+func (h *heard) AddWarning(_, text string) { *h = append(*h, text) }
+
+// An annotation for AppArmor becomes the field that has taken its place, and whoever writes it is told.
+func TestAppArmorByAnnotation(t *testing.T) {
+	pod := validPod()
+	pod.Annotations = map[string]string{corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "web": "unconfined"}
+	var told heard
+	newStrategy().PrepareForCreate(warning.WithWarningRecorder(t.Context(), &told), pod)
+	if sc := pod.Spec.Containers[0].SecurityContext; sc == nil || sc.AppArmorProfile == nil || sc.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined {
+		t.Errorf("security context %+v", sc)
+	}
+	if want := `metadata.annotations[container.apparmor.security.beta.kubernetes.io/web]: deprecated since v1.30; use the "appArmorProfile" field instead`; len(told) != 1 || told[0] != want {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	later := pod.DeepCopy()
+	later.ResourceVersion, pod.ResourceVersion = "1", "1"
+	later.Annotations = nil
+	if errs := validatePodUpdate(later, pod); len(errs) != 1 || errs[0].Detail != "may not remove or update AppArmor annotations" {
+		t.Errorf("errors %v", errs)
 	}
 }

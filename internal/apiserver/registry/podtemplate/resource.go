@@ -26,6 +26,9 @@ func Resource() resource.Of[*corev1.PodTemplate, *corev1.PodTemplateList] {
 		Create: func(t *corev1.PodTemplate) field.ErrorList {
 			return validation.Template(&t.Template, field.NewPath("template"))
 		},
+		Warn: func(t *corev1.PodTemplate) []string {
+			return validation.TemplateWarnings(&t.Template, field.NewPath("template"))
+		},
 		Prepare: func(t *corev1.PodTemplate) { t.Generation = 1 },
 		PrepareUpdate: func(t, old *corev1.PodTemplate) {
 			t.Generation = old.Generation

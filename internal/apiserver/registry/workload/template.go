@@ -88,7 +88,7 @@ func added(template, old *corev1.PodTemplateSpec, validate func(*corev1.PodTempl
 
 // Warnings tells what is legal in a template, which stands at spec.template, but hardly meant.
 func Warnings(template *corev1.PodTemplateSpec) []string {
-	return validation.Warnings(&template.Spec, field.NewPath("spec", "template", "spec"))
+	return validation.TemplateWarnings(template, field.NewPath("spec", "template"))
 }
 
 // NameWarnings are about a name that the names of pods begin with.

@@ -31,6 +31,7 @@ the Go types, the table that both roles ask, and the list of proofs beside it (`
 fails, and so does a proof that is not there.
 
 - **honoured**: what the API documents is done. The fields below have rows of their own.
+- **kept**: checked, stored and shown, and what the API documents of it is not done yet; the row says what is not.
 - **refused**: by name; by the API server when a pod is created, by the agent when it is told to run one of somebody else's API server.
 - **left**: it is no agent's to see to.
 - **never set**: the API itself lets nobody set it; the error has the API's words.
@@ -131,6 +132,8 @@ func say(name string, v verdict) string {
 		return "refused"
 	case unless == "" || strings.HasPrefix(unless, "unless"):
 		return "honoured"
+	case strings.HasPrefix(unless, "kept"):
+		return unless
 	default:
 		return "honoured, " + unless
 	}
@@ -221,6 +224,45 @@ func TestEveryRefusalIsNamed(t *testing.T) {
 				if len(got) != 1 || got[0].Path.String() != "at."+shown {
 					t.Errorf("role %d, %s.%s: %v, want at.%s refused", role, typ.Name(), name, got, shown)
 				}
+			}
+		}
+	}
+}
+
+// TestPagesAgree: no page of the documentation calls a field refused that is taken, nor one honoured that is not.
+func TestPagesAgree(t *testing.T) {
+	verdicts := map[string]string{}
+	note := func(subject, name string, typ reflect.Type, f string) {
+		verdicts[subject] = say(name, table[typ][f][Server])
+	}
+	for _, typ := range []reflect.Type{reflect.TypeFor[v1.PodSpec](), reflect.TypeFor[v1.Container]()} {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			shown, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if strings.ToLower(shown) == shown {
+				continue // a word of its own
+			}
+			note(shown, typ.Name()+"."+f.Name, typ, f.Name)
+		}
+	}
+	for _, subject := range []string{"sidecars", "restartable init containers", "sidecar containers"} {
+		note(subject, "Container.RestartPolicy", reflect.TypeFor[v1.Container](), "RestartPolicy")
+	}
+	note("ephemeral containers", "PodSpec.EphemeralContainers", reflect.TypeFor[v1.PodSpec](), "EphemeralContainers")
+	claim := regexp.MustCompile("`?(" + strings.Join(slices.Collect(maps.Keys(verdicts)), "|") + ")`? (?:is|are) (refused|not honoured|not supported|honoured)\\b")
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range claim.FindAllStringSubmatch(string(text), -1) {
+			is := verdicts[m[1]]
+			if honoured := m[2] == "honoured"; honoured != strings.HasPrefix(is, "honoured") || !honoured && !strings.HasPrefix(is, "refused") {
+				t.Errorf("%s says that %s; the table says: %s", page, m[0], is)
 			}
 		}
 	}

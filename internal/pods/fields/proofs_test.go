@@ -172,22 +172,22 @@ var proofs = map[string]string{
 }
 
 // notes say more of a field than whether it is honoured: of one that is refused what is taken all the same, of one that is left to whom, of one that is
-// honoured what there is to know.
+// honoured what there is to know, and of one that is kept what is not done.
 var notes = map[string]string{
 	"PodSpec.SchedulerName":                  "left to the scheduler of that name",
 	"PodSpec.Tolerations":                    "left to the scheduler and the controllers of taints",
 	"PodSpec.TopologySpreadConstraints":      "left to the scheduler",
 	"PodSpec.SchedulingGroup":                "left to the scheduler",
 	"PodSpec.EvictionResponders":             "left to who evicts",
-	"PodSpec.Priority":                       "left to the scheduler",
-	"PodSpec.PriorityClassName":              "left to admission, which makes a priority of it",
-	"PodSpec.PreemptionPolicy":               "left to the scheduler",
+	"PodSpec.Priority":                       "left to the scheduler; kept: the node's shutdown goes by it, nobody preempts, and pods wait for a node by age",
+	"PodSpec.PriorityClassName":              "left to admission, which makes a priority of it; kept: as priority, which is made of it",
+	"PodSpec.PreemptionPolicy":               "left to the scheduler; kept: nobody preempts",
 	"PodSpec.DeprecatedServiceAccount":       "left to admission",
 	"PodSpec.AutomountServiceAccountToken":   "left to admission, which makes a volume of it",
 	"PodOS.Name":                             "unless linux",
 	"Affinity.PodAffinity":                   "left to the scheduler",
 	"Affinity.PodAntiAffinity":               "left to the scheduler",
-	"Container.ResizePolicy":                 "left: resources are not changed",
+	"Container.ResizePolicy":                 "left: resources are not changed; kept: pods/resize is not served",
 	"HTTPGetAction.Protocol":                 "unless HTTP1",
 	"GRPCAction.Mode":                        "unless Plaintext",
 	"SecurityContext.ProcMount":              "Unmasked with hostUsers: false, as the API wants it",

@@ -12,7 +12,7 @@ import (
 func Controllers() []string {
 	return []string{
 		"binder", "service-account", "serviceaccount-token", "root-ca", "namespace", "garbage-collector", "certificates", "clusterrole-aggregation", "node-lifecycle", "taint-eviction", "pod-garbage-collector", "endpoints",
-		"deployment", "replicaset", "replication-controller", "statefulset", "daemonset", "job", "ttl-after-finished", "cronjob", "disruption", "horizontalpodautoscaler", "service-lb", "service-cidr",
+		"deployment", "replicaset", "replication-controller", "statefulset", "daemonset", "job", "ttl-after-finished", "cronjob", "disruption", "horizontalpodautoscaler", "service-lb", "service-cidr", "ingress-class",
 	}
 }
 

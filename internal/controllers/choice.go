@@ -28,12 +28,13 @@ const (
 	Autoscaler       = "horizontalpodautoscaler"
 	ServiceLB        = "service-lb"
 	ServiceCIDR      = "service-cidr"
+	IngressClass     = "ingress-class"
 )
 
 // Names are the names of all controllers.
 func Names() []string {
 	return []string{Binder, ServiceAccount, AccountTokens, RootCA, Namespace, GarbageCollector, Certificates, Aggregation, NodeLifecycle, TaintEviction, PodGC, Endpoints,
-		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet, Job, TTLAfterFinished, CronJob, Disruption, Autoscaler, ServiceLB, ServiceCIDR}
+		Deployment, ReplicaSet, Replication, StatefulSet, DaemonSet, Job, TTLAfterFinished, CronJob, Disruption, Autoscaler, ServiceLB, ServiceCIDR, IngressClass}
 }
 
 // enabled says whether a choice has a controller in it: by its name, by "*" without "-NAME". The first that names it counts, as with upstream's

@@ -31,6 +31,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/disruption"
 	"monopod.dev/monopod/internal/controllers/endpoints"
 	"monopod.dev/monopod/internal/controllers/garbage"
+	"monopod.dev/monopod/internal/controllers/ingresses"
 	"monopod.dev/monopod/internal/controllers/job"
 	"monopod.dev/monopod/internal/controllers/namespace"
 	"monopod.dev/monopod/internal/controllers/nodelifecycle"
@@ -292,6 +293,9 @@ func ofServices() []controller {
 	}}, {ServiceCIDR, func(s *shared, log *slog.Logger) (runner, error) {
 		networking := s.informers.Networking().V1()
 		return servicecidr.New(servicecidr.Config{Client: s.client, Ranges: networking.ServiceCIDRs(), Addresses: networking.IPAddresses(), Log: log})
+	}}, {IngressClass, func(s *shared, log *slog.Logger) (runner, error) {
+		networking := s.informers.Networking().V1()
+		return ingresses.New(ingresses.Config{Ingresses: networking.Ingresses(), Classes: networking.IngressClasses(), Events: s.recorder("ingress-class-controller"), Log: log})
 	}}}
 }
 

@@ -11,6 +11,7 @@
 //   - disruption says how many pods of a budget may be evicted;
 //   - service-lb gives services of the type LoadBalancer the addresses of the nodes;
 //   - service-cidr says which ranges of services' addresses can be used, and keeps those that are deleted while they are needed;
+//   - ingress-class tells of ingresses that no controller can take;
 //   - namespace empties namespaces that are deleted;
 //   - garbage-collector deletes objects whose owners are gone;
 //   - certificates approves and signs certificate signing requests of the kubelet's signers;

@@ -226,6 +226,15 @@ func (w *tasks) ofNodes() map[string]task {
 			s, err := core.Services(ns).Get(ctx, "balanced", metav1.GetOptions{})
 			return err == nil && len(s.Status.LoadBalancer.Ingress) > 0, err
 		}},
+		controllers.IngressClass: {func() error {
+			class := "none"
+			backend := &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "x", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+			_, err := w.client.NetworkingV1().Ingresses(ns).Create(ctx, &networkingv1.Ingress{ObjectMeta: named("unled"), Spec: networkingv1.IngressSpec{IngressClassName: &class, DefaultBackend: backend}}, metav1.CreateOptions{})
+			return err
+		}, func(ctx context.Context) (bool, error) {
+			list, err := core.Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=unled"})
+			return err == nil && len(list.Items) > 0, err
+		}},
 		controllers.Endpoints: {func() error {
 			_, err := core.Services(ns).Create(ctx, &corev1.Service{ObjectMeta: named("service"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "service"}, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
 			return err

@@ -30,9 +30,10 @@ func (p *Policy) own() {
 	p.clusterRole(more, nil,
 		on("list watch", core, "serviceaccounts"), on("list watch delete", core, "configmaps"), // that of root-ca replaces one that cannot be changed
 		on("get list watch update delete", core, "secrets"), on("get update", core, "serviceaccounts"), // serviceaccount-token
-		on("delete", core, "pods"),            // taint-eviction
-		on("get", core, "pods"),               // whether one was made whose making was not answered
-		on("update", core, "services/status"), // service-lb
+		on("delete", core, "pods"),                                        // taint-eviction
+		on("get", core, "pods"),                                           // whether one was made whose making was not answered
+		on("update", core, "services/status"),                             // service-lb
+		on("list watch", "networking.k8s.io", "ingresses ingressclasses"), // ingress-class
 	)
 	bind(more, more)
 }

@@ -15,10 +15,11 @@ import (
 // Resource is the resource endpoints.
 func Resource() resource.Of[*corev1.Endpoints, *corev1.EndpointsList] {
 	return resource.Of[*corev1.Endpoints, *corev1.EndpointsList]{
-		Plural:     "endpoints",
-		Short:      []string{"ep"},
-		Namespaced: true,
-		ReadBy:     resource.Viewer,
+		Plural:         "endpoints",
+		Short:          []string{"ep"},
+		Namespaced:     true,
+		ReadBy:         resource.Viewer,
+		CreateOnUpdate: true,
 		Honours: honours.Table{
 			reflect.TypeFor[corev1.Endpoints]():       honours.All("Subsets"),
 			reflect.TypeFor[corev1.EndpointSubset]():  honours.All("Addresses", "NotReadyAddresses", "Ports"),

@@ -18,10 +18,11 @@ import (
 // the cluster writes them.
 func Resource() resource.Of[*corev1.LimitRange, *corev1.LimitRangeList] {
 	return resource.Of[*corev1.LimitRange, *corev1.LimitRangeList]{
-		Plural:     "limitranges",
-		Short:      []string{"limits"},
-		Namespaced: true,
-		ReadBy:     resource.Viewer,
+		Plural:         "limitranges",
+		Short:          []string{"limits"},
+		Namespaced:     true,
+		ReadBy:         resource.Viewer,
+		CreateOnUpdate: true,
 		Honours: honours.Table{
 			reflect.TypeFor[corev1.LimitRange]():     honours.All("Spec"),
 			reflect.TypeFor[corev1.LimitRangeSpec](): honours.All("Limits"),

@@ -8,6 +8,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
@@ -36,6 +37,7 @@ func Resource() resource.Of[*corev1.PodTemplate, *corev1.PodTemplateList] {
 				t.Generation++
 			}
 		},
+		Store:   func(store *genericregistry.Store) { store.ReturnDeletedObject = true },
 		Columns: columns(),
 	}
 }

@@ -16,9 +16,10 @@ import (
 func Resource() resource.Of[*schedulingv1.PriorityClass, *schedulingv1.PriorityClassList] {
 	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
 	return resource.Of[*schedulingv1.PriorityClass, *schedulingv1.PriorityClassList]{
-		Group:  schedulingv1.GroupName,
-		Plural: "priorityclasses",
-		Short:  []string{"pc"},
+		Group:          schedulingv1.GroupName,
+		Plural:         "priorityclasses",
+		Short:          []string{"pc"},
+		CreateOnUpdate: true,
 		Honours: honours.Table{
 			reflect.TypeFor[schedulingv1.PriorityClass](): honours.All("Value", "GlobalDefault", "Description", "PreemptionPolicy"),
 		},

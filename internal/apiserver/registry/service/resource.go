@@ -30,14 +30,15 @@ type Config struct {
 // Resource is the resource services.
 func Resource(given *Allocations, behind Backends) resource.Of[*corev1.Service, *corev1.ServiceList] {
 	return resource.Of[*corev1.Service, *corev1.ServiceList]{
-		Plural:     "services",
-		Short:      []string{"svc"},
-		Categories: []string{"all"},
-		Namespaced: true,
-		ReadBy:     resource.Viewer,
-		WrittenBy:  resource.Editor,
-		Honours:    table(),
-		Default:    setDefaults,
+		Plural:         "services",
+		Short:          []string{"svc"},
+		Categories:     []string{"all"},
+		Namespaced:     true,
+		ReadBy:         resource.Viewer,
+		WrittenBy:      resource.Editor,
+		CreateOnUpdate: true,
+		Honours:        table(),
+		Default:        setDefaults,
 		// A service's name is the first label of names in DNS.
 		Names:  apivalidation.NameIsDNS1035Label,
 		Create: validate,
@@ -56,6 +57,7 @@ func Resource(given *Allocations, behind Backends) resource.Of[*corev1.Service, 
 		},
 		Columns: columns(),
 		Store: func(store *genericregistry.Store) {
+			store.ReturnDeletedObject = true // as upstream, for what follows its deletion
 			store.BeginCreate, store.BeginUpdate, store.AfterDelete = given.beginCreate, given.beginUpdate, given.afterDelete
 		},
 		REST: func(store *genericregistry.Store) rest.Storage {

@@ -45,6 +45,7 @@ func Resource(tokens TokenConfig) resource.Of[*corev1.ServiceAccount, *corev1.Se
 			}
 			return []string{fmt.Sprintf("metadata.annotations[%s]: it is deprecated, and not enforced here; secrets are kept apart by namespaces", enforceMountableSecrets)}
 		},
+		Store:   func(store *genericregistry.Store) { store.ReturnDeletedObject = true },
 		Columns: []resource.Column[*corev1.ServiceAccount]{{Name: "Name"}, {Name: "Age"}},
 		Scheme:  addTokenDefaults,
 		Parts: map[string]resource.Part{"token": {

@@ -70,6 +70,9 @@ func (s *Store) kickCollect() {
 // collectAsked collects if it was asked for and has not happened: at the end, so that a store that is closed holds nothing
 // that nobody uses.
 func (s *Store) collectAsked(ctx context.Context) {
+	if s.layers.unused.Load() { // a full disk has kept them
+		s.kickCollect()
+	}
 	select {
 	case <-s.collectKick:
 		if err := s.collect(ctx); err != nil {
@@ -96,8 +99,19 @@ func (s *Store) collectLoop(ctx context.Context) {
 	}
 }
 
-// collect removes what no name, pin or running transfer refers to.
+// collect removes what no name, pin or running transfer refers to. It is gone from the disk when it returns.
 func (s *Store) collect(ctx context.Context) error {
+	if err := s.letGo(ctx); err != nil {
+		return err
+	}
+	if err := s.layers.removeUnused(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("removing layers that are not used: %w", noRoom(err))
+	}
+	return failpoint.Hit("image/collect/ended")
+}
+
+// letGo removes from the metadata, and with their blobs from the disk, what no name, pin or running transfer refers to.
+func (s *Store) letGo(ctx context.Context) error {
 	s.collectMu.Lock()
 	defer s.collectMu.Unlock()
 	if err := s.dropLate(ctx); err != nil {
@@ -117,7 +131,7 @@ func (s *Store) collect(ctx context.Context) error {
 		return fmt.Errorf("collecting unused image content: %w", noRoom(err))
 	}
 	s.sums.changed()
-	return failpoint.Hit("image/collect/ended")
+	return nil
 }
 
 // late is what could not be given back when it was time to, which takes room on the disk: each collection tries it again.

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/mount"
@@ -19,7 +20,11 @@ import (
 
 type faultyContent struct{ content.Store }
 
-type faultySnapshots struct{ snapshots.Snapshotter }
+type faultySnapshots struct {
+	snapshots.Snapshotter
+	// unused: there are directories of layers that nobody uses, which removeUnused removes.
+	unused atomic.Bool
+}
 
 // faulty does something between two failpoints, NAME/before and NAME/after.
 func faulty(name string, do func() error) error {
@@ -90,7 +95,7 @@ func (w faultyWriter) Sync() error {
 	return nil
 }
 
-func (s faultySnapshots) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) (mounts []mount.Mount, err error) {
+func (s *faultySnapshots) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) (mounts []mount.Mount, err error) {
 	err = faulty("image/snapshot/prepare", func() error {
 		mounts, err = s.Snapshotter.Prepare(ctx, key, parent, opts...)
 		return err
@@ -98,19 +103,36 @@ func (s faultySnapshots) Prepare(ctx context.Context, key, parent string, opts .
 	return mounts, err
 }
 
-func (s faultySnapshots) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
+func (s *faultySnapshots) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
 	return faulty("image/snapshot/commit", func() error { return s.Snapshotter.Commit(ctx, name, key, opts...) })
 }
 
-func (s faultySnapshots) Remove(ctx context.Context, key string) error {
-	return faulty("image/snapshot/remove", func() error { return s.Snapshotter.Remove(ctx, key) })
+func (s *faultySnapshots) Remove(ctx context.Context, key string) error {
+	return faulty("image/snapshot/remove", func() error {
+		err := s.Snapshotter.Remove(ctx, key)
+		if err == nil { // a collection that fails after this one calls no Cleanup
+			s.unused.Store(true)
+		}
+		return err
+	})
 }
 
-// Cleanup implements snapshots.Cleaner, as the overlay snapshotter does.
-func (s faultySnapshots) Cleanup(ctx context.Context) error {
+// Cleanup implements snapshots.Cleaner. The metadata calls it within a collection, of which there is one at a time: directories with a hundred thousand files
+// are removed after that, by removeUnused.
+func (s *faultySnapshots) Cleanup(context.Context) error {
+	s.unused.Store(true)
+	return nil
+}
+
+// removeUnused removes the directories of layers that a collection has let go of. No lock is held meanwhile: pulls and removals go on beside it.
+func (s *faultySnapshots) removeUnused(ctx context.Context) error {
 	cleaner, ok := s.Snapshotter.(snapshots.Cleaner)
-	if !ok {
-		return errdefs.ErrNotImplemented
+	if !ok || !s.unused.Swap(false) {
+		return nil
 	}
-	return faulty("image/snapshot/cleanup", func() error { return cleaner.Cleanup(ctx) })
+	err := faulty("image/snapshot/cleanup", func() error { return cleaner.Cleanup(ctx) })
+	if err != nil {
+		s.unused.Store(true)
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -230,4 +231,55 @@ func (f *fixture) use(ref, user string) error {
 		err = errdefs.ErrUnavailable
 	}
 	return errors.Join(err, f.Unpin(f.ctx, img.ID, user))
+}
+
+// The files of layers that nobody uses are removed while others pull and remove images: no lock is held for them.
+func TestRemoveHoldsNobodyUp(t *testing.T) {
+	r := images.NewRegistry(t, images.RegistryConfig{})
+	push(t, r, two("", "one"), "a/two", "v1")
+	push(t, r, two("", "two"), "a/two", "v2")
+	push(t, r, two("", "three"), "a/two", "v3")
+	f := onTmpfs(t, 64<<20)
+	first, second := f.pull(r.Addr+"/a/two:v1"), f.pull(r.Addr+"/a/two:v2")
+	layers, err := f.Layers(f.ctx, first.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	disarm := failpoint.Arm("image/snapshot/cleanup/before", func() error {
+		if !once.Swap(true) {
+			close(begun)
+			<-goOn
+		}
+		return nil
+	})
+	defer disarm()
+	removed := make(chan error, 1)
+	go func() { removed <- f.Remove(f.ctx, first.ID) }()
+	<-begun
+	if _, err := os.Stat(layers[0]); err != nil {
+		t.Errorf("its files were removed before, with the locks of all: %v", err)
+	}
+	others := make(chan error, 1)
+	go func() {
+		_, err := f.Pull(f.ctx, image.PullRequest{Ref: r.Addr + "/a/two:v3"})
+		others <- errors.Join(err, f.Remove(f.ctx, second.ID))
+	}()
+	select {
+	case err := <-others:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a pull, or a removal, waits for files of others to be removed")
+	}
+	close(goOn)
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(layers[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s after the removal: %v", layers[0], err)
+	}
+	f.mustBeWhole()
 }

@@ -119,6 +119,8 @@ type Store struct {
 	sums sums // of what the store takes
 	late late // what is still to be given back
 
+	layers *faultySnapshots // below snaps
+
 	// collectMu makes one garbage collection run at a time.
 	collectMu   sync.Mutex
 	collectKick chan struct{}
@@ -210,7 +212,7 @@ func (s *Store) openStores(ctx context.Context) error {
 		return fmt.Errorf("image store %s: %w", s.root, err)
 	}
 	// upperdirLabel makes Stat tell a layer's directory, so that no view has to be made of an image to learn it.
-	snaps, err := overlay.NewSnapshotter(layers, overlay.WithUpperdirLabel)
+	snaps, err := overlay.NewSnapshotter(layers, overlay.AsynchronousRemove, overlay.WithUpperdirLabel)
 	if err != nil {
 		return fmt.Errorf("image store %s: %w", layers, err)
 	}
@@ -222,7 +224,8 @@ func (s *Store) openStores(ctx context.Context) error {
 		return fmt.Errorf("image store %s: removing the leftovers of an interrupted unpack: %w", layers, err)
 	}
 
-	s.db = metadata.NewDB(bdb, faultyContent{blobs}, map[string]snapshots.Snapshotter{snapshotterName: faultySnapshots{snaps}})
+	s.layers = &faultySnapshots{Snapshotter: snaps}
+	s.db = metadata.NewDB(bdb, faultyContent{blobs}, map[string]snapshots.Snapshotter{snapshotterName: s.layers})
 	if err := s.db.Init(ctx); err != nil {
 		return fmt.Errorf("image store %s: %w", path, noRoom(err))
 	}

@@ -98,19 +98,53 @@ func (f *podFact) same(o *podFact) bool {
 	return f.kind.Same(o.kind) && slices.Equal(f.addresses, o.addresses) && f.gone == o.gone && f.here == o.here && f.mirrorOf == o.mirrorOf
 }
 
-// setPod notes a pod, and says whether anything about it is new.
+// setPod notes a pod, and says whether anything follows from it that did not before. While a pod starts its object changes a few times, most of which say nothing that
+// its sandbox has not told already: rules are not compiled for those.
 func (f *facts) setPod(uid types.UID, fact *podFact) bool {
+	old := f.pods[uid]
+	f.putPod(uid, fact)
+	return f.counts(uid, old, fact)
+}
+
+// putPod notes a pod.
+func (f *facts) putPod(uid types.UID, fact *podFact) {
 	if old := f.pods[uid]; old != nil {
-		if old.same(fact) {
-			return false
-		}
 		f.dropMirror(uid, old)
 	}
 	f.pods[uid] = fact
 	if fact.mirrorOf != (staticPod{}) {
 		f.mirrors[fact.mirrorOf] = uid
 	}
-	return true
+}
+
+// counts says whether rules may follow from what is new of a pod; nil: it was not known before.
+func (f *facts) counts(uid types.UID, old, now *podFact) bool {
+	connected := false
+	for _, e := range f.endpoints {
+		if e.UID == "" {
+			return old == nil || !old.same(now) // it is found by its address
+		}
+		connected = connected || types.UID(e.UID) == uid
+	}
+	switch {
+	case old != nil && old.same(now):
+		return false
+	case now.mirrorOf != (staticPod{}) || old != nil && old.mirrorOf != (staticPod{}):
+		return true
+	case connected: // its addresses are its sandbox's
+		return old == nil || !old.kind.Same(now.kind)
+	case old == nil:
+		return len(now.reached()) > 0
+	}
+	return !slices.Equal(old.reached(), now.reached()) || len(now.reached()) > 0 && !old.kind.Same(now.kind)
+}
+
+// reached are the addresses that say something of it.
+func (f *podFact) reached() []netip.Addr {
+	if f.gone {
+		return nil
+	}
+	return f.addresses
 }
 
 func (f *facts) dropPod(uid types.UID) bool {

@@ -102,3 +102,41 @@ func TestAMirrorComesAndGoes(t *testing.T) {
 		t.Errorf("mirrors %v are left", f.mirrors)
 	}
 }
+
+// TestWhatOfAPodCounts: while a pod starts rules are compiled once, for its sandbox.
+func TestWhatOfAPodCounts(t *testing.T) {
+	web := Endpoint{SandboxID: "s", Namespace: "shop", Name: "web", UID: "u1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	pod := func(change ...func(*corev1.Pod)) *podFact {
+		return factOf(factPod("shop", "web", "u1", append(change, at("n"))...), "n")
+	}
+	labelled := func(p *corev1.Pod) { p.Labels["more"] = "yes" }
+	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
+	for name, c := range map[string]struct {
+		of       Endpoint
+		old, now *podFact
+		want     bool
+	}{
+		"it comes before its sandbox":            {Endpoint{UID: "other"}, nil, pod(), false},
+		"it comes after its sandbox":             {web, nil, pod(), true},
+		"it gets the address of its sandbox":     {web, pod(), pod(addressed("10.0.0.1")), false},
+		"its labels change":                      {web, pod(), pod(labelled), true},
+		"they change before it has a sandbox":    {Endpoint{UID: "other"}, pod(), pod(labelled), false},
+		"another node's comes":                   {Endpoint{UID: "other"}, nil, pod(addressed("10.9.0.1")), true},
+		"another node's gets its address":        {Endpoint{UID: "other"}, pod(), pod(addressed("10.9.0.1")), true},
+		"another node's gets labels":             {Endpoint{UID: "other"}, pod(addressed("10.9.0.1")), pod(addressed("10.9.0.1"), labelled), true},
+		"another node's ends":                    {Endpoint{UID: "other"}, pod(addressed("10.9.0.1")), pod(addressed("10.9.0.1"), ended), true},
+		"one that has ended gets labels":         {Endpoint{UID: "other"}, pod(addressed("10.9.0.1"), ended), pod(addressed("10.9.0.1"), ended, labelled), false},
+		"nothing":                                {web, pod(), pod(), false},
+		"an address that a nameless sandbox has": {Endpoint{}, pod(), pod(addressed("10.0.0.1")), true},
+		"it is a mirror":                         {Endpoint{UID: "other"}, nil, pod(mirrorOf("u2"), owned("Node", "n")), true},
+	} {
+		f := newFacts("n")
+		f.endpoints["s"] = &endpoint{Endpoint: c.of}
+		if c.old != nil {
+			f.putPod("u1", c.old)
+		}
+		if got := f.setPod("u1", c.now); got != c.want {
+			t.Errorf("%s: counts %v, want %v", name, got, c.want)
+		}
+	}
+}

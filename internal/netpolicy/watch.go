@@ -230,7 +230,7 @@ func (r *Role) podFeed() *feed[*corev1.Pod] {
 			defer r.mu.Unlock()
 			r.facts.pods, r.facts.mirrors = map[types.UID]*podFact{}, map[staticPod]types.UID{}
 			for _, p := range all {
-				r.facts.setPod(p.UID, factOf(p, r.facts.node))
+				r.facts.putPod(p.UID, factOf(p, r.facts.node))
 			}
 			r.facts.podsKnow = true
 		},

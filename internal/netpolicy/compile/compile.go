@@ -34,6 +34,20 @@ type Compiler struct {
 type judged struct {
 	pods  [2]*podClass // nil: nothing isolates them
 	peers [2]peerClass // of a pod in no block
+	// within are the classes of such pods as peers, by the blocks that their addresses are of: most are of none, and nobody asks again.
+	within [2]map[string]*peerClass
+}
+
+// peerOf is the class of such a pod, at an address that is of these blocks; nil: nobody names it.
+func (c *Compiler) peerOf(j *judged, d Direction, blocks string) *peerClass {
+	known, ok := j.within[d][blocks]
+	if !ok {
+		if known = c.peer(d, j.peers[d], blocks); j.within[d] == nil {
+			j.within[d] = map[string]*peerClass{}
+		}
+		j.within[d][blocks] = known
+	}
+	return known
 }
 
 // podClass are pods of this node that the same policies isolate, and in which the names of ports that these use mean the same.
@@ -147,7 +161,7 @@ func (c *Compiler) place(p *Pod, j *judged, d Direction, v *Verdicts, used *used
 			}
 			v.Pods[a] = class
 		}
-		peer := c.peer(d, j.peers[d], atomsAt(c.segments[d], a))
+		peer := c.peerOf(j, d, atomsAt(c.segments[d], a))
 		if peer == nil {
 			delete(v.Peers, a) // that of a pod that had the address before
 			continue

@@ -17,7 +17,7 @@ import (
 func validateContainers(spec *corev1.PodSpec, volumes map[string]*corev1.Volume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(spec.Containers) == 0 {
-		errs = append(errs, field.Required(at.Child("containers"), "a pod has at least one container"))
+		errs = append(errs, field.Required(at.Child("containers"), ""))
 	}
 	errs = append(errs, validateHostPorts(spec, at)...)
 	names := sets.New[string]() // unique over all lists

@@ -32,7 +32,7 @@ func validateResources(r *corev1.ResourceRequirements, named func(corev1.Resourc
 		limit, limited := r.Limits[name]
 		switch {
 		case !pods.CanBeOvercommitted(name) && !limited:
-			errs = append(errs, field.Required(limits.Key(string(name)), "it cannot be overcommitted, so its limit must be set"))
+			errs = append(errs, field.Required(limits.Key(string(name)), "Limit must be set for non overcommitted resources"))
 		case !pods.CanBeOvercommitted(name) && request.Cmp(limit) != 0:
 			errs = append(errs, field.Invalid(requests, request.String(),
 				fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))

@@ -41,7 +41,7 @@ func validate(r *request) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(spec.Child("request"), r.Spec.Request, err.Error()))
 	}
 	if len(r.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(spec.Child("usages"), "say what the key is for"))
+		errs = append(errs, field.Required(spec.Child("usages"), "must say what the key is for"))
 	}
 	seen := map[certificatesv1.KeyUsage]bool{}
 	for i, usage := range r.Spec.Usages {

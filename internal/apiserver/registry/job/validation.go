@@ -48,7 +48,7 @@ func validateJob(j *batchv1.Job, prefixed bool) field.ErrorList {
 	if n := ptr.Deref(j.Spec.Completions, 0); isIndexed(&j.Spec) && n > 0 {
 		// The pods' hostnames are the job's name and their index.
 		if last := fmt.Sprintf("%s-%d", j.Name, n-1); len(validation.IsDNS1123Label(last)) > 0 {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, fmt.Sprintf("the hostname %q of its last pod would be no DNS label", last)))
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, fmt.Sprintf("must be shorter: the hostname of its last pod, '%s', must be a DNS label", last)))
 		}
 	}
 	return errs

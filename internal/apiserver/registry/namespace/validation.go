@@ -15,7 +15,7 @@ func validate(ns *corev1.Namespace) (errs field.ErrorList) {
 		errs = append(errs, apivalidation.ValidateFinalizerName(string(f), path)...)
 		// A name without a domain is reserved for the API's own (core/v1, FinalizerName).
 		if !strings.Contains(string(f), "/") && f != corev1.FinalizerKubernetes {
-			errs = append(errs, field.Invalid(path, f, `must be "kubernetes" or have the form example.com/name`))
+			errs = append(errs, field.Invalid(path, f, "must be 'kubernetes' or have the form example.com/name"))
 		}
 	}
 	return errs

@@ -146,7 +146,7 @@ func validateBinding(binding *corev1.Binding) field.ErrorList {
 		errs = append(errs, field.NotSupported(target.Child("kind"), kind, []string{"Node"}))
 	}
 	if binding.Target.Name == "" {
-		return append(errs, field.Required(target.Child("name"), "the name of the node"))
+		return append(errs, field.Required(target.Child("name"), "must be the name of the node"))
 	}
 	for _, msg := range validation.IsDNS1123Subdomain(binding.Target.Name) {
 		errs = append(errs, field.Invalid(target.Child("name"), binding.Target.Name, msg))

@@ -31,7 +31,7 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	if len(pod.Namespace)+len(pod.Name) > longestNames {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), pod.Name,
-			fmt.Sprintf("must be no longer than %d bytes in the namespace %s: a node keeps the pod's logs in a directory called NAMESPACE_NAME_UID, and no file has a name of more than 255", longestNames-len(pod.Namespace), pod.Namespace)))
+			fmt.Sprintf("must be no longer than %d bytes in the namespace %s: a node keeps the pod's logs in a directory called NAMESPACE_NAME_UID, and the name of a file has 255 at most", longestNames-len(pod.Namespace), pod.Namespace)))
 	}
 	errs = append(errs, validation.Annotations(pod.Annotations, &pod.Spec, annotations())...)
 	return append(errs, validation.Spec(&pod.Spec, field.NewPath("spec"))...)

@@ -33,7 +33,7 @@ func validateType(s *corev1.Secret) (errs field.ErrorList) {
 	data := field.NewPath("data")
 	required := func(key string) {
 		if _, ok := s.Data[key]; !ok {
-			errs = append(errs, field.Required(data.Key(key), "for a secret of type "+string(s.Type)))
+			errs = append(errs, field.Required(data.Key(key), "must be set in a secret of type "+string(s.Type)))
 		}
 	}
 	requireJSON := func(key string) {
@@ -46,7 +46,7 @@ func validateType(s *corev1.Secret) (errs field.ErrorList) {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "for a secret of type "+string(s.Type)))
+			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "must be set in a secret of type "+string(s.Type)))
 		}
 	case corev1.SecretTypeDockercfg:
 		requireJSON(corev1.DockerConfigKey)

@@ -156,7 +156,7 @@ func validateRequest(spec *authenticationv1.TokenRequestSpec) (errs field.ErrorL
 		errs = append(errs, field.Invalid(seconds, *s, "may not specify a duration larger than 2^32 seconds"))
 	}
 	if len(spec.Attestations) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("attestations"), "there are no webhooks to attest anything to"))
+		errs = append(errs, field.Forbidden(path.Child("attestations"), "must not be set: there are no webhooks to attest anything to"))
 	}
 	return errs
 }

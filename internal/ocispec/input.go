@@ -23,6 +23,8 @@ type Input struct {
 	CgroupsPath string
 	// Mounts are Container.Mounts, resolved one by one.
 	Mounts []ResolvedMount
+	// Declared are the volumes that the image declares, at places that no mount has.
+	Declared []ResolvedMount
 	// Files are the sandbox's own files.
 	Files SandboxFiles
 	// Devices are Container.Devices, resolved; one that stands for a directory of devices gives several.

@@ -9,7 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// mounts are the default ones, the sandbox's files and CRI's, a parent always before what lies in it. A CRI mount takes the
+// mounts are the default ones, the sandbox's files, the image's volumes and CRI's, a parent always before what lies in it. A CRI mount takes the
 // place of any other on the same path, and one on /dev that of all kernel file systems below it.
 func mounts(in Input) []specs.Mount {
 	var (
@@ -29,7 +29,7 @@ func mounts(in Input) []specs.Mount {
 			all = append(all, m)
 		}
 	}
-	for _, m := range in.Mounts {
+	for _, m := range slices.Concat(in.Declared, in.Mounts) {
 		all = append(all, criMount(m))
 	}
 	depth := func(m specs.Mount) int { return strings.Count(m.Destination, "/") }

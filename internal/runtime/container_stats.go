@@ -79,7 +79,7 @@ func (s *Server) measured(rec *container.Record, sb *sandbox.Record) stats.Conta
 	cfg := rec.Config()
 	ct := stats.Container{
 		Attributes: &cri.ContainerAttributes{Id: rec.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()},
-		Layer:      s.containers.Layer(rec.ID), StartedAt: rec.StartedAt, Image: cfg.GetImage().GetImage(),
+		Layer:      s.containers.Written(rec.ID), StartedAt: rec.StartedAt, Image: cfg.GetImage().GetImage(),
 	}
 	if rec.State() == cri.ContainerState_CONTAINER_RUNNING {
 		ct.Cgroup = container.Cgroup(rec, sb)

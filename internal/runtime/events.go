@@ -88,14 +88,14 @@ func (s *Server) ContainerCreated(rec container.Record) {
 
 // ContainerStarted implements container.Listener.
 func (s *Server) ContainerStarted(rec container.Record) {
-	s.stats.Measure(rec.ID, s.containers.Layer(rec.ID))
+	s.stats.Measure(rec.ID, s.containers.Written(rec.ID))
 	s.publish(rec.ID, rec.SandboxID, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
 }
 
 // ContainerStopped implements container.Listener.
 func (s *Server) ContainerStopped(rec container.Record) {
 	s.cfg.Log.Info("a container has ended", "container", rec.ID, "name", rec.Config().GetMetadata().GetName(), "code", rec.Exit.Code, "reason", rec.Reason())
-	s.stats.Measure(rec.ID, s.containers.Layer(rec.ID)) // for the last time
+	s.stats.Measure(rec.ID, s.containers.Written(rec.ID)) // for the last time
 	s.publish(rec.ID, rec.SandboxID, cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/image/ociarchive"
@@ -124,6 +125,35 @@ func TestCVE2024_45310(t *testing.T) {
 			p.try(mounted(of(plain, shell("true")), dir, at)).stop()
 			p.try(mounted(of(plain, shell("true")), file, at+"/file")).stop()
 			wantEmpty("a link of the image")
+		}
+	})
+}
+
+// TestCVE2022_23648: an image declares a volume (VOLUME) at a link to the host, or at one below which there are such links: what the host has there would
+// be copied into the container's volume.
+//
+// The attacker would have won if a container saw the host's secret.
+func TestCVE2022_23648(t *testing.T) {
+	onEachEngine(t, nil, func(n *node) {
+		secret := n.canary()
+		const volumes = "localhost/escape/volumes:1"
+		at := []string{"/abs", "/up", "/in/dir", "/in", "/file", "/../../../../../../../.." + secret.dir}
+		n.load(hostileImage(n.T, volumes, ociarchive.Layer{{Path: "abs", Symlink: secret.dir}, {Path: "up", Symlink: "../../../../../../../.." + secret.dir},
+			{Path: "in/dir", Symlink: secret.dir}, {Path: "in/deep/link", Symlink: secret.dir}, {Path: "file", Symlink: filepath.Join(secret.dir, "canary")}},
+			func(c *ocispec.ImageConfig) {
+				c.Volumes = map[string]struct{}{}
+				for _, name := range at {
+					c.Volumes[name] = struct{}{}
+				}
+			}))
+		c := n.pod(nil).launch(of(volumes, shell(sleeper)))
+		for _, name := range append(at, secret.dir, "/in/deep/link") {
+			if found := c.exec("sh", "-c", "ls -A "+name+"/ 2>/dev/null; cat "+name+"/canary "+name+" 2>/dev/null; true"); strings.Contains(found, "canary") || strings.Contains(found, secret.text) {
+				n.Errorf("%s shows %q", name, found)
+			}
+		}
+		if names := namesIn(n.T, secret.dir); len(names) != 2 { // itself, and the canary
+			n.Errorf("the host's folder has %q", names)
 		}
 	})
 }

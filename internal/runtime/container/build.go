@@ -109,6 +109,10 @@ func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, 
 	if err != nil {
 		return nil, err
 	}
+	volumes, err := m.declaredVolumes(ctx, rec, sb, img.Config.Volumes)
+	if err != nil {
+		return nil, err
+	}
 	devices, err := resolveDevices(cfg.GetDevices())
 	if err != nil {
 		return nil, err
@@ -150,7 +154,7 @@ func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, 
 		Sandbox: sb.Config(), Container: cfg, Image: img.Config, RootFS: m.rootfs(rec.ID), User: user, Hostname: hostname,
 		Namespaces: ocispec.Namespaces{Network: m.sandboxes.Namespace(sb, ns.Network), IPC: m.sandboxes.Namespace(sb, ns.IPC),
 			UTS: m.sandboxes.Namespace(sb, ns.UTS), User: m.sandboxes.Namespace(sb, ns.User), PID: pid, HostPID: hostPID},
-		CgroupsPath: sb.AskFor(rec.ID), Mounts: mounts,
+		CgroupsPath: sb.AskFor(rec.ID), Mounts: mounts, Declared: volumes,
 		Files:   ocispec.SandboxFiles{ResolvConf: files.ResolvConf, Hosts: files.Hosts, Hostname: files.Hostname, Shm: files.Shm},
 		Devices: devices, Seccomp: loaded, SELinux: rec.SELinux, Host: host,
 	})

@@ -29,7 +29,7 @@ each fault: registration, list of devices, every way to allocate, preferences, s
 that make no sense, its end.
 
 The COMMAND runs in a mount namespace of its own, in which /var/lib/kubelet/device-plugins and plugins_registry are folders of the
-test. No node need run on this machine, and one that does is not touched: the host stays as it is. Root is needed. Devices are
+test, and /var/run/cdi is a copy. No node need run on this machine, and one that does is not touched: the host stays as it is. Root is needed. Devices are
 really allocated: do not test a plugin whose devices are in use.
 
 unix://SOCKET tries a plugin that runs already, at its own socket, without registration, restarts and end.

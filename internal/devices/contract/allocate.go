@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -154,7 +156,13 @@ func (r *run) harm(ctx context.Context, s *subject, request judge.Call) string {
 func (r *run) host(all []judge.Allocation) judge.Host {
 	h := judge.Host{Paths: map[string]string{}, CDI: map[string]string{}}
 	var reader cdispec.Reader
-	set := reader.Load(r.cfg.CDIDirs)
+	dirs := slices.Clone(r.cfg.CDIDirs)
+	for i, dir := range dirs {
+		if r.program != nil && filepath.Clean(dir) == cdiFolder { // the plugin's is the test's own
+			dirs[i] = r.program.place.cdi
+		}
+	}
+	set := reader.Load(dirs)
 	for _, a := range all {
 		for _, c := range a.Response.GetContainerResponses() {
 			for _, m := range c.GetMounts() {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -95,11 +96,11 @@ type pace struct {
 	settle  time.Duration // for another resource to be registered
 	sign    time.Duration // for one of the two signs of a node's start to be noticed, at least
 	refused time.Duration // for a plugin that was refused: how often it tries again
-	retry   time.Duration // the same, for it to try again at all
+	retry   time.Duration // the same, for it to try again at all: NVIDIA's does after 30 s
 	node    time.Duration // for the node to know all devices, at least: it waits for plugins to register by themselves before it gives them the second sign
 }
 
-var usual = pace{settle: 500 * time.Millisecond, sign: 2 * time.Second, refused: 2 * time.Second, retry: 15 * time.Second, node: 15 * time.Second}
+var usual = pace{settle: 500 * time.Millisecond, sign: 2 * time.Second, refused: 2 * time.Second, retry: 35 * time.Second, node: 15 * time.Second}
 
 // Run tries a plugin. The error says why nothing, or not all, could be tried: the report has what was found until then. A plugin that breaks
 // the contract is no error.
@@ -176,8 +177,8 @@ func (r *run) runCommand(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(base)) }()
-	place := place{plugins: filepath.Join(base, "d"), registry: filepath.Join(base, "r")}
-	if err := errors.Join(os.Mkdir(place.plugins, 0o750), os.Mkdir(place.registry, 0o750)); err != nil { // the kubelet's mode
+	place := place{plugins: filepath.Join(base, "d"), registry: filepath.Join(base, "r"), cdi: filepath.Join(base, "c")}
+	if err := errors.Join(os.Mkdir(place.plugins, 0o750), os.Mkdir(place.registry, 0o750), os.Mkdir(place.cdi, 0o755), copySpecs(place.cdi)); err != nil { // the kubelet's mode
 		return err
 	}
 	if r.desk, err = openDesk(ctx, place); err != nil {
@@ -303,6 +304,33 @@ func (r *run) end(ctx context.Context, began time.Time) {
 	if !r.died {
 		r.add(judge.Lived(ran))
 	}
+}
+
+// copySpecs gives the plugin the specs that the host has where plugins write theirs.
+func copySpecs(to string) error {
+	entries, err := os.ReadDir(cdiFolder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(cdiFolder, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has gone meanwhile
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, e.Name()), raw, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shortFolder makes a temporary folder whose path leaves room for a socket's name: as much as kubelets' folder does.

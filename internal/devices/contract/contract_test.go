@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -294,5 +296,23 @@ func TestGivenUp(t *testing.T) {
 			t.Errorf("%q: %v\n%s", at, err, text(report))
 		}
 		cancel()
+	}
+}
+
+// A plugin that writes a CDI spec writes it into a folder of the test's, which begins as a copy of the host's.
+func TestTheHostsSpecsStayAsTheyAre(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	name := fmt.Sprintf("monopod-contract-test-%d.json", os.Getpid())
+	out := &strings.Builder{}
+	script := "echo '{}' > /var/run/cdi/" + name + " && ls /var/run/cdi"
+	_, err := Run(t.Context(), Config{Command: []string{"/bin/sh", "-c", script}, Timeout: 5 * time.Second, Output: out})
+	if err != nil || !strings.Contains(out.String(), name) {
+		t.Errorf("%v; the program said %q", err, out)
+	}
+	if _, err := os.Lstat("/var/run/cdi/" + name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the host has the file: %v", err)
+		os.Remove("/var/run/cdi/" + name)
 	}
 }

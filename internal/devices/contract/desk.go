@@ -20,7 +20,7 @@ import (
 )
 
 // place is where this process has the folders that the plugin sees as kubelets'.
-type place struct{ plugins, registry string }
+type place struct{ plugins, registry, cdi string }
 
 // registration is one Register, or what a socket in the plugin watcher's folder has said.
 type registration struct {

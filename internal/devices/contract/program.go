@@ -16,6 +16,8 @@ import (
 const (
 	pluginsFolder  = plugin.DefaultDir
 	registryFolder = plugin.DefaultRegistryDir
+	// cdiFolder is where plugins write CDI specs.
+	cdiFolder = "/var/run/cdi"
 	// killPatience is how long killed processes may take to end.
 	killPatience = 10 * time.Second
 )
@@ -34,7 +36,7 @@ func start(cfg Config, p place) (*program, error) {
 
 func startWith(cfg Config, p place, words *tail) (*program, error) {
 	process, err := standin.Start(standin.Config{
-		Folders: []standin.Folder{{Source: p.plugins, Target: pluginsFolder}, {Source: p.registry, Target: registryFolder}},
+		Folders: []standin.Folder{{Source: p.plugins, Target: pluginsFolder}, {Source: p.registry, Target: registryFolder}, {Source: p.cdi, Target: cdiFolder}},
 		Command: cfg.Command, Output: words,
 	})
 	if err != nil {
@@ -81,7 +83,7 @@ func (p *program) kill() ([]string, error) {
 
 // outside is where this process finds what the plugin calls by a path.
 func (p *program) outside(seen string) string {
-	for folder, ours := range map[string]string{pluginsFolder: p.place.plugins, registryFolder: p.place.registry} {
+	for folder, ours := range map[string]string{pluginsFolder: p.place.plugins, registryFolder: p.place.registry, cdiFolder: p.place.cdi} {
 		if rest, ok := strings.CutPrefix(seen, folder+"/"); ok {
 			return ours + "/" + rest
 		}

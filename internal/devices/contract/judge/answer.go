@@ -172,6 +172,10 @@ func (j *answers) content(resource string) Check {
 	case j.empty > 0:
 		return check(Warn, name, resource, "%d of %d answers are empty: the container gets nothing of its devices", j.empty, j.total)
 	}
+	faulty := len(j.responses.fail) + len(j.unusable.fail) + len(j.envs.fail) + len(j.envs.warn) // what mends that comes first
+	if j.most[2] > 0 && j.most[0]+j.most[1]+j.most[3]+j.most[4]+faulty == 0 {
+		return check(Warn, name, resource, "only %s: no container gets a device by that, unless its runtime knows the name, as NVIDIA's does", count(j.most[2], "variable"))
+	}
 	return check(OK, name, resource, "up to %s in one answer", strings.Join(parts, ", "))
 }
 

@@ -197,10 +197,11 @@ func TestAnswers(t *testing.T) {
 		a    Allocation
 		want string
 	}{
-		{answer(&resp{Envs: env}), ""},
+		{answer(&resp{Envs: env}), "answer/content warn"},
 		{answer(), "answer/responses fail, answer/content skip"},
 		{answer(&resp{Envs: env}, &resp{Envs: env}), "answer/responses fail"},
 		{answer(&resp{}), "answer/content warn"},
+		{answer(&resp{Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-0"}}), "answer/content warn"},
 		{answer(&resp{Envs: map[string]string{"": "x"}}), "answer/envs fail"},
 		{answer(&resp{Envs: map[string]string{"A": "\x00"}}), "answer/envs fail"},
 		{answer(&resp{Envs: map[string]string{"A B": ""}}), "answer/envs warn"},

@@ -68,7 +68,7 @@ func Refused(r Refusal) Check {
 	case r.Tried > 1:
 		return check(OK, name, "", "it lives on, and registered %d times in %s", r.Tried, Time(r.Within))
 	}
-	return check(Warn, name, "", "it neither ended nor tried again within %s: it looks as if it worked, and has no node", Time(r.Within))
+	return check(Warn, name, "", "it neither ended nor tried again within %s: until it does, it has no node", Time(r.Within))
 }
 
 // Used is what the node's own code made of the plugin.

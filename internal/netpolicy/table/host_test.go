@@ -12,6 +12,10 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/netpolicy/compile"
@@ -302,4 +306,42 @@ func TestTheBridgesHardwareAddressIsFollowed(t *testing.T) {
 		defer h.table.mu.Unlock()
 		return h.table.mac.String() == mac.String(), h.table.mac.String()
 	})
+}
+
+// TestNobodyIsBlamed: where events were lost but the tables are as they were written nothing is written, and nobody is said to have changed them.
+func TestNobodyIsBlamed(t *testing.T) {
+	h := newHost(t)
+	db := h.pod("shop", "db")
+	h.pod("shop", "web")
+	c := compile.New()
+	c.Learn([]*networkingv1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "one"}, Spec: networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}, {IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}},
+			Ports: []networkingv1.NetworkPolicyPort{{Port: &intstr.IntOrString{IntVal: 80}, EndPort: ptr.To(int32(90))}}}}}}}, []compile.Namespace{{Name: "shop"}})
+	r := c.Compile(h.pods)
+	h.must(h.table.Apply(&r))
+	for _, what := range []string{"nothing", "an element", "a rule"} {
+		conn, err := nftables.New()
+		h.must(err)
+		of := &nftables.Table{Name: h.table.cfg.Name(), Family: nftables.TableFamilyINet}
+		h.table.watcher.SetActive(false) // the test is what tells of the loss
+		switch what {
+		case "an element":
+			set, err := conn.GetSetByName(of, podsSet(0, db.ip))
+			h.must(err)
+			has, err := conn.GetSetElements(set)
+			h.must(err)
+			h.must(conn.SetDeleteElements(set, has[:1]))
+		case "a rule":
+			chain := &nftables.Chain{Name: forwardChain, Table: of}
+			rules, err := conn.GetRules(of, chain)
+			h.must(err)
+			h.must(conn.DelRule(rules[0]))
+		}
+		h.must(conn.Flush())
+		if repaired := h.table.repair(t.Context()); repaired != (what != "nothing") {
+			t.Errorf("%s was changed: repaired %v", what, repaired)
+		}
+	}
+	h.table.watcher.SetActive(true)
 }

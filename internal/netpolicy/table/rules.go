@@ -49,6 +49,14 @@ type writer struct {
 	conn *nftables.Conn
 	cfg  Config
 	mac  net.HardwareAddr // of the bridge
+	// rules counts those that were put into the transaction.
+	rules map[ruled]int
+}
+
+// ruled is a chain of one of the tables.
+type ruled struct {
+	family nftables.TableFamily
+	chain  string
 }
 
 func (w *writer) rule(c *nftables.Chain, parts ...[]expr.Any) {
@@ -57,6 +65,7 @@ func (w *writer) rule(c *nftables.Chain, parts ...[]expr.Any) {
 		all = append(all, p...)
 	}
 	w.conn.AddRule(&nftables.Rule{Table: c.Table, Chain: c, Exprs: all})
+	w.rules[ruled{c.Table.Family, c.Name}]++
 }
 
 func (w *writer) base(t *nftables.Table, name string, hook *nftables.ChainHook, priority nftables.ChainPriority) *nftables.Chain {

@@ -85,6 +85,7 @@ type Table struct {
 	conn      *nftables.Conn
 	installed content          // as it is in the kernel; nil: what is there is not known
 	mac       net.HardwareAddr // the bridge's, as the tables have it
+	rules     map[ruled]int    // how many rules their chains have
 	repairs   int
 }
 
@@ -147,11 +148,12 @@ func (t *Table) concern(e ruleset.Event) ruleset.Concern {
 	return ruleset.Untouched
 }
 
-// repair writes the tables anew after somebody has changed them.
+// repair writes the tables anew after somebody has changed them. It is called, too, where events were lost, as they are while others make large changes: then nobody
+// need have.
 func (t *Table) repair(ctx context.Context) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.installed == nil {
+	if t.installed == nil || t.intact() {
 		return false
 	}
 	t.log.WarnContext(ctx, "somebody has changed the rules of network policies; they are written anew", "table", t.cfg.Name())
@@ -195,10 +197,16 @@ func (t *Table) install(want content) error {
 		return fmt.Errorf("network policies: bridge %s: %w: %w", t.cfg.Bridge, err, errdefs.ErrUnavailable)
 	}
 	mac := link.Attrs().HardwareAddr
-	if err := t.transact(func(w *writer) error { return w.whole(mac, want) }); err != nil {
+	var rules map[ruled]int
+	err = t.transact(func(w *writer) error {
+		err := w.whole(mac, want)
+		rules = w.rules
+		return err
+	})
+	if err != nil {
 		return explain("writing the tables", t.cfg.Name(), err)
 	}
-	t.installed, t.mac = want, mac
+	t.installed, t.mac, t.rules = want, mac, rules
 	return nil
 }
 
@@ -290,7 +298,7 @@ func (t *Table) transact(f func(*writer) error) error {
 		}
 		t.conn = conn
 	}
-	err := f(&writer{conn: t.conn, cfg: t.cfg})
+	err := f(&writer{conn: t.conn, cfg: t.cfg, rules: map[ruled]int{}})
 	if err == nil {
 		err = t.conn.Flush()
 	}

@@ -74,7 +74,7 @@ func (t *teller) disks(s *protocol.Status) {
 			continue
 		}
 		block := uint64(st.Bsize) //nolint:gosec // a block's size is not negative
-		d := protocol.Disk{Name: dir.name, Path: dir.path, Size: st.Blocks * block, Free: st.Bfree * block, Used: (st.Blocks - st.Bfree) * block}
+		d := protocol.Disk{Name: dir.name, Path: dir.path, Size: st.Blocks * block, Free: st.Bavail * block, Used: (st.Blocks - st.Bfree) * block}
 		s.Disks = append(s.Disks, d)
 		if d.Size > 0 && d.Free*100/d.Size < littleRoom {
 			s.Problems = append(s.Problems, protocol.Problem{About: "disk", Message: fmt.Sprintf("the file system of %s has less than %d%% free: remove images ('monopod image prune --all') or give it more room", dir.path, littleRoom)})

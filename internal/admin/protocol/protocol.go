@@ -144,7 +144,7 @@ type Disk struct {
 	// Name is data or run.
 	Name string `json:"name"`
 	Path string `json:"path"`
-	// Size, Used and Free are bytes of the file system; Free is what root may still write.
+	// Size, Used and Free are bytes of the file system; Free is what others than root may still write, as df has it.
 	Size uint64 `json:"size"`
 	Used uint64 `json:"used"`
 	Free uint64 `json:"free"`

@@ -53,13 +53,16 @@ type Client struct {
 	// features are those of the last answer to Status.
 	features    atomic.Pointer[Features]
 	connections *connections
+	// unstreamed is the connection whose runtime has no streamed lists.
+	unstreamed atomic.Int64
+	observe    func(method string, took time.Duration, err error)
 	// started has when a call was begun that has started a container.
 	started chan time.Time
 }
 
 // Dial makes the client; nothing is sent before the first call.
 func Dial(cfg Config) (*Client, error) {
-	c := &Client{log: cfg.Log, connections: &connections{}, started: make(chan time.Time, 1)}
+	c := &Client{log: cfg.Log, observe: cfg.Observe, connections: &connections{}, started: make(chan time.Time, 1)}
 	conn, err := grpc.NewClient("unix://"+cfg.Socket,
 		grpc.WithStatsHandler(c.connections),
 		grpc.WithChainUnaryInterceptor(append(observed(cfg.Observe), c.noteStart)...),

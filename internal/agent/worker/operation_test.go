@@ -121,3 +121,15 @@ func TestActed(t *testing.T) {
 		t.Errorf("told of %s", uid)
 	}
 }
+
+// TestAChangeOutlivesALookThatFails: a ConfigMap changes while the runtime cannot be asked.
+func TestAChangeOutlivesALookThatFails(t *testing.T) {
+	w, pod := pulling()
+	w.pod, w.wake = pod, make(chan struct{}, 1)
+	w.objectsChanged()
+	w.wished() // nothing could be seen, and it is looked again
+	w.wished()
+	if !w.stale {
+		t.Error("the change is forgotten: the volumes stay as they are")
+	}
+}

@@ -253,8 +253,7 @@ func (w *Worker) drain() {
 
 // reconcile looks, decides and begins what is to be done. next is when to look again if nothing happens.
 func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
-	wish := w.take()
-	w.noteChanges(&wish)
+	wish := w.wished()
 	observed, err := w.view.Observe(ctx)
 	if err != nil {
 		return w.blind(ctx, err), false
@@ -303,6 +302,14 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// wished takes the wish with what has changed. Nobody tells of a change again, so it is noted before the runtime is asked, which may fail.
+func (w *Worker) wished() wish {
+	wish := w.take()
+	w.stale = w.stale || wish.objects
+	w.noteChanges(&wish)
+	return wish
 }
 
 // noteChanges lets what waited for devices or objects be tried again at once.
@@ -390,7 +397,7 @@ func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
 	if len(observed.Sandboxes) > 0 { // before, they are asked for when the volumes are made
 		due = w.cfg.Objects.TokensDue(wish.pod)
 	}
-	w.stale = w.stale || wish.objects || !due.IsZero() && !time.Now().Before(due)
+	w.stale = w.stale || !due.IsZero() && !time.Now().Before(due)
 	if w.stale {
 		return time.Time{}
 	}

@@ -183,7 +183,19 @@ func (s *Server) renewCertificates(ctx context.Context) error {
 	}
 }
 
+// SetNodeAddresses has the certificates of the server and of the node's agent be for these names and addresses of the node from now on.
+func (s *Server) SetNodeAddresses(addresses []string) error {
+	s.nodeAddresses.Store(&addresses)
+	renewed, err := s.renew()
+	if len(renewed) > 0 {
+		s.cfg.Log.Info("certificates made for the node's addresses", "addresses", addresses, "files", renewed)
+	}
+	return err
+}
+
 func (s *Server) renew() (renewed []string, err error) {
+	s.renewMu.Lock()
+	defer s.renewMu.Unlock()
 	p, renewed, err := pki.Ensure(s.pkiConfig())
 	if err != nil {
 		return nil, err

@@ -122,8 +122,11 @@ type Server struct {
 	tokens   *tokens.Tokens
 	listener *listener
 	// certificate is the one that is served, admin the administrator's; controllers and agent are clients of this process.
-	certificate        servingCert
-	admin              atomic.Pointer[pki.Pair]
+	certificate servingCert
+	admin       atomic.Pointer[pki.Pair]
+	// nodeAddresses are those of the node since they have changed; nil: they are the configured ones.
+	nodeAddresses      atomic.Pointer[[]string]
+	renewMu            sync.Mutex // one renewal at a time
 	controllers, agent *ownClient
 	etcd               objects
 	store              *store.Store
@@ -237,7 +240,11 @@ func (s *Server) openTokens() error {
 }
 
 func (s *Server) pkiConfig() pki.Config {
-	serving := slices.Concat([]string{s.cfg.BindAddress}, s.cfg.NodeAddresses, s.cfg.CertSANs)
+	addresses := s.cfg.NodeAddresses
+	if now := s.nodeAddresses.Load(); now != nil {
+		addresses = *now
+	}
+	serving := slices.Concat([]string{s.cfg.BindAddress}, addresses, s.cfg.CertSANs)
 	for _, a := range slices.Concat(s.services.First(), s.extra, []netip.Addr{s.cfg.AdvertiseAddress}) {
 		if a.IsValid() {
 			serving = append(serving, a.String())
@@ -247,7 +254,7 @@ func (s *Server) pkiConfig() pki.Config {
 		Dir:             filepath.Join(s.cfg.DataDir, "pki"),
 		NodeName:        s.cfg.NodeName,
 		ServerAddresses: serving,
-		AgentAddresses:  s.cfg.NodeAddresses,
+		AgentAddresses:  addresses,
 	}
 }
 

@@ -6,15 +6,21 @@ import (
 )
 
 // agentAddress is where the agent's API is served: the configured address, else the first of the node's own.
-func (o *Options) agentAddress() string {
+func (o *Options) agentAddress(ips []string) string {
 	if a := o.Config.Agent.Address; a != "" {
 		return a
 	}
-	return o.nodeIPs()[0]
+	return ips[0]
+}
+
+// fixed says that the agent's configured address is the node's.
+func (o *Options) fixed() bool {
+	ip, err := netip.ParseAddr(o.Config.Agent.Address)
+	return err == nil && !ip.IsUnspecified()
 }
 
 // nodeIPs are the node's own addresses, at least one: those that are configured, else the agent's own, else those from which the host reaches others,
-// else loopback.
+// else loopback. Those that are not configured may change: see followAddresses.
 func (o *Options) nodeIPs() []string {
 	if ips := o.Config.Agent.NodeIPs; len(ips) > 0 {
 		return ips
@@ -29,8 +35,7 @@ func (o *Options) nodeIPs() []string {
 }
 
 // agentNames are the addresses that the agent's certificate is for.
-func (o *Options) agentNames() []string {
-	ips := o.nodeIPs()
+func (o *Options) agentNames(ips []string) []string {
 	if a, err := netip.ParseAddr(o.Config.Agent.Address); err == nil && !a.IsUnspecified() && a.String() != ips[0] {
 		return append([]string{a.String()}, ips...)
 	}

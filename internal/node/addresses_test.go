@@ -44,7 +44,7 @@ func TestNodeIPs(t *testing.T) {
 			o := &Options{Config: &v1alpha1.NodeConfiguration{Agent: host.agent}}
 			var ips, names []string
 			var address string
-			err := inNetwork(host.addresses, host.routes, func() { ips, names, address = o.nodeIPs(), o.agentNames(), o.agentAddress() })
+			err := inNetwork(host.addresses, host.routes, func() { ips = o.nodeIPs(); names, address = o.agentNames(ips), o.agentAddress(ips) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -60,6 +60,8 @@ type Options struct {
 	// dns are the addresses of the cluster's DNS that this process serves; dnsProblem says why it serves none though it should.
 	dns        []netip.Addr
 	dnsProblem error
+	// certified are the node's addresses that the first certificates are for; nil: this process makes none.
+	certified []string
 	// resetting: the node is opened to be removed.
 	resetting bool
 }
@@ -136,7 +138,8 @@ func Up(ctx context.Context, o Options) (err error) {
 			return nil
 		}
 		// Whoever writes a log here rotates it too: runtime.logRotation.
-		return o.runAgent(ctx, kube, reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{})
+		changed := func(ips []string) error { return api.SetNodeAddresses(o.agentNames(ips)) }
+		return o.runAgent(ctx, agentWorld{kube, reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{}}, changed)
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -269,7 +272,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down)}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
-		return o.runAgent(ctx, kube, nil, dev, down, cred, logs)
+		return o.runAgent(ctx, agentWorld{kube, nil, dev, down, cred, logs}, nil)
 	})
 	err = stages.wait()
 	if o.Ephemeral && services != nil {
@@ -280,6 +283,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 
 func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 	c := o.Config
+	o.certified = o.nodeIPs()
 	quota, err := config.ParseSize(c.APIServer.EtcdQuota)
 	if err != nil {
 		return nil, fmt.Errorf("apiServer.etcdQuota: %w", err)
@@ -306,7 +310,7 @@ func (o *Options) newAPIServer(ctx context.Context) (*apiserver.Server, error) {
 			PolicyFile: c.APIServer.Audit.PolicyFile, LogPath: c.APIServer.Audit.LogPath, MaxSize: int(c.APIServer.Audit.LogMaxSize),
 			MaxBackups: int(*c.APIServer.Audit.LogMaxBackups), MaxAge: int(c.APIServer.Audit.LogMaxAge),
 		},
-		EtcdTick: c.APIServer.EtcdTick.Duration, EtcdQuota: quota, NodeName: c.NodeName, NodeAddresses: o.agentNames(), Timeline: o.timeline,
+		EtcdTick: c.APIServer.EtcdTick.Duration, EtcdQuota: quota, NodeName: c.NodeName, NodeAddresses: o.agentNames(o.certified), Timeline: o.timeline,
 		Log: o.Log.With("role", "apiserver"),
 	})
 }
@@ -359,25 +363,43 @@ func (o *Options) newDevices() (*devices.Manager, func(), error) {
 	return dev, func() { db.Close() }, nil
 }
 
-// runAgent runs the agent. reached is where its pods reach the API; nil: at the service kubernetes.
-func (o *Options) runAgent(ctx context.Context, kube *rest.Config, reached *netip.AddrPort, dev *devices.Manager, down *shutdown.Manager, cred Credentials, logs agent.Logs) error {
+// agentWorld is what an agent works with, at whatever addresses. reached is where its pods reach the API; nil: at the service kubernetes.
+type agentWorld struct {
+	kube    *rest.Config
+	reached *netip.AddrPort
+	dev     *devices.Manager
+	down    *shutdown.Manager
+	cred    Credentials
+	logs    agent.Logs
+}
+
+// runAgent runs the agent, at the addresses that the node has. changed is told of others; nil: nobody is.
+func (o *Options) runAgent(ctx context.Context, w agentWorld, changed func(ips []string) error) error {
+	return o.followAddresses(ctx, changed, func(ctx context.Context, ips []string, first bool) error {
+		a, err := o.newAgent(w, ips)
+		if err != nil {
+			return err
+		}
+		if first {
+			go func() {
+				if await(ctx, a.Ready()) {
+					o.ready(ctx)
+				}
+			}()
+		}
+		return a.Run(ctx)
+	})
+}
+
+func (o *Options) newAgent(w agentWorld, ips []string) (*agent.Agent, error) {
 	c := o.Config
-	a, err := agent.New(agent.Config{
-		NodeName: c.NodeName, Kube: kube, CRISocket: c.Runtime.Socket, Devices: dev,
+	return agent.New(agent.Config{
+		NodeName: c.NodeName, Kube: w.kube, CRISocket: c.Runtime.Socket, Devices: w.dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: o.clusterDNS(), ClusterDomain: c.Agent.ClusterDomain,
-		Address: o.agentAddress(), NodeIPs: o.nodeIPs(), Port: int(*c.Agent.Port), ServingCert: cred.ServingCert, ServingKey: cred.ServingKey, ClientCA: cred.ClientCA, API: reached,
-		MaxPods: int(c.Agent.MaxPods), OwnPorts: o.ownPorts(), Listener: listener, Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: logs, Shutdown: down, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
+		Address: o.agentAddress(ips), NodeIPs: ips, Port: int(*c.Agent.Port), ServingCert: w.cred.ServingCert, ServingKey: w.cred.ServingKey, ClientCA: w.cred.ClientCA, API: w.reached,
+		MaxPods: int(c.Agent.MaxPods), OwnPorts: o.ownPorts(), Listener: listener, Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: w.logs, Shutdown: w.down, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
 	})
-	if err != nil {
-		return err
-	}
-	go func() {
-		if await(ctx, a.Ready()) {
-			o.ready(ctx)
-		}
-	}()
-	return a.Run(ctx)
 }
 
 func agentResources(a *v1alpha1.Agent) agent.Resources {

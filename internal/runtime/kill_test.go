@@ -213,8 +213,8 @@ func (n *node) wantNoHalves(point string) {
 	containers, err := n.rt.ListContainers(n.ctx, &cri.ListContainersRequest{})
 	n.check(err)
 	for dir, most := range map[string]int{"data/containers": len(containers.GetContainers()), "run/containers": len(containers.GetContainers()), "run/sandboxes": len(list.GetItems())} {
-		if left, err := filepath.Glob(filepath.Join(n.dir, dir, "*")); err != nil || len(left) > most {
-			n.Errorf("%s: left in %s: %v, %v", point, dir, left, err)
+		if left := n.leftIn(dir); len(left) > most {
+			n.Errorf("%s: left in %s: %v", point, dir, left)
 		}
 	}
 }

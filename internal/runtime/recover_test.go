@@ -125,6 +125,14 @@ func (n *node) wantAddresses(want int) {
 	})
 }
 
+// leftIn lists a folder of the node's, but for what is being removed in the background.
+func (n *node) leftIn(dir string) []string {
+	n.Helper()
+	left, err := filepath.Glob(filepath.Join(n.dir, dir, "*"))
+	n.check(err)
+	return slices.DeleteFunc(left, func(path string) bool { return filepath.Base(path) == tree.BinName })
+}
+
 // wantNothing: there is no container, and no folder or pin of one.
 func (n *node) wantNothing() {
 	n.Helper()
@@ -135,8 +143,8 @@ func (n *node) wantNothing() {
 		n.Errorf("the executor holds %v, %v", held, err)
 	}
 	for _, dir := range []string{"data/containers", "run/containers"} {
-		if left, err := filepath.Glob(filepath.Join(n.dir, dir, "*")); err != nil || len(left) != 0 {
-			n.Errorf("left in %s: %v, %v", dir, left, err)
+		if left := n.leftIn(dir); len(left) != 0 {
+			n.Errorf("left in %s: %v", dir, left)
 		}
 	}
 	if pins, err := n.images.Pins(n.ctx); err != nil || len(pins) != 0 {

@@ -11,6 +11,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -66,6 +67,8 @@ func main() {
 		err = errors.Join(err, runKeeper(os.Args[2:]))
 	case "worker":
 		err = errors.Join(err, runWorker(os.Args[2:]))
+	case "heir":
+		err = errors.Join(err, runHeir(os.Args[2:]))
 	case "oci":
 		os.Exit(ocicmd.Main(os.Args[2:]))
 	case "version", "--version":
@@ -103,7 +106,7 @@ func (f *keeperFlags) parse(args []string) error {
 	fs.StringVar(&f.cgroup, "cgroup", "", "cgroup to move to")
 	fs.BoolVar(&f.detach, "detach", false, "go on in the background, in a session of its own")
 	fs.IntVar(&f.readyFD, "ready-fd", -1, "descriptor to which one line is written: ready, running, or an error")
-	fs.IntVar(&f.inheritFD, "inherit", -1, "for a worker that becomes the keeper: descriptor of what it hands on")
+	fs.IntVar(&f.inheritFD, "inherit", -1, "for a process that becomes the keeper: descriptor of what it hands on")
 	if err := fs.Parse(args); err != nil {
 		return fmt.Errorf("%w\n%s", err, usage)
 	}
@@ -131,6 +134,9 @@ func runKeeper(args []string) error {
 	}
 	if f.detach {
 		return detach(f)
+	}
+	if f.inheritFD >= 0 {
+		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM) // it ends no keeper whose containers run; see keeper.Run
 	}
 	nameProcess("monopod-keeper")
 	runtime.GOMAXPROCS(1)
@@ -160,8 +166,8 @@ func runKeeper(args []string) error {
 	}
 	err = keeper.Run(context.Background(), keeper.Config{
 		Socket: f.socket, Dir: f.dir, Cgroup: f.cgroup, Watch: watch, Estate: estate, Log: newLog("keeper"),
-		Worker: append([]string{os.Args[0], "worker"}, f.args()...),
-		Ready:  func() { report(launch.Ready) },
+		Worker: append([]string{os.Args[0], "worker"}, f.args()...), Keeper: append([]string{os.Args[0], "keeper"}, f.args()...), Build: version,
+		Ready: func() { report(launch.Ready) },
 	})
 	switch {
 	case errors.Is(err, keeper.ErrRunning):
@@ -222,6 +228,31 @@ func runWorker(args []string) error {
 	}
 	return worker.Run(context.Background(), worker.Config{Dir: f.dir, Build: version, Log: newLog("worker"), StartPatience: patience,
 		Keeper: append([]string{os.Args[0], "keeper"}, f.args()...)})
+}
+
+// runHeir says whether this program can go on with an estate that is read from standard input; see hold.Heir.
+func runHeir(args []string) error {
+	fs := flag.NewFlagSet("heir", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	dir := fs.String("dir", "", "directory of this boot's state")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	if err := out.Encode(hold.Heir{Build: version, Estate: hold.EstateVersions}); err != nil {
+		return err
+	}
+	raw, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
+	var v hold.Verdict
+	if _, err := hold.DecodeEstate(raw); err != nil {
+		v.Refused = err.Error()
+	} else if err := worker.Check(*dir); err != nil {
+		v.Refused = err.Error()
+	}
+	return out.Encode(v)
 }
 
 // catchIgnored catches the signals that whoever started Monopod has had ignored (nohup, a script's background job). Containers would

@@ -242,6 +242,28 @@ func (c *Client) Shutdown(ctx context.Context, req protocol.ShutdownRequest) err
 	return nil
 }
 
+// Handover asks the executor to go on as the program in the file, and returns an error if it stays what it is. It returns nil as soon as it may have
+// become the other: Hello, of another client, tells. See protocol.HandoverRequest.
+func (c *Client) Handover(ctx context.Context, req protocol.HandoverRequest, program *os.File) error {
+	fd, err := protocol.DupFile(program)
+	if err != nil {
+		return err
+	}
+	defer fd.Close()
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "unix", c.cfg.Socket)
+	if err != nil {
+		return err
+	}
+	conn := protocol.NewConn(c.ctx, nc.(*net.UnixConn), protocol.ConnConfig{Log: c.cfg.Log})
+	defer conn.Close()
+	err = conn.Call(ctx, protocol.Outgoing{Method: protocol.MethodHandover, Body: req, FDs: []protocol.FD{fd}}, nil)
+	if protocol.IsLost(err) {
+		return nil
+	}
+	return err
+}
+
 // call makes one call, and repeats an idempotent one whose connection was lost.
 func call[R any](ctx context.Context, c *Client, method string, req any, idempotent bool, files ...*os.File) (resp R, err error) {
 	fds := make([]protocol.FD, 0, len(files))

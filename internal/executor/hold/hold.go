@@ -9,6 +9,7 @@ package hold
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"monopod.dev/monopod/internal/executor/journal"
@@ -38,6 +39,12 @@ const (
 	MethodReady = "Ready"
 	// MethodShutdown says that the worker is about to end for good, and the keeper is to end after it.
 	MethodShutdown = "Shutdown"
+	// MethodPrepare brings another program, and asks it whether it can go on with what the keeper holds. Nothing has changed after it. It is forgotten
+	// with the worker that made the call.
+	MethodPrepare = "Prepare"
+	// MethodCommit makes the keeper go on as the program of the last Prepare. It is answered only if that fails; else the worker, which must have
+	// stopped to work, is ended by what the keeper has become.
+	MethodCommit = "Commit"
 )
 
 // Names of descriptors in a holding.
@@ -70,6 +77,17 @@ type DropRequest struct {
 // ReleaseRequest is the request of MethodRelease.
 type ReleaseRequest struct {
 	Key string `json:"key"`
+}
+
+// PrepareRequest is the request of MethodPrepare. One descriptor comes with it, the program, opened for reading.
+type PrepareRequest struct {
+	// Env is the environment of the program.
+	Env []string `json:"env"`
+}
+
+// PrepareResponse says which program it is.
+type PrepareResponse struct {
+	Build string `json:"build"`
 }
 
 // Note precedes the answer of MethodWatch. One of its fields is set.
@@ -127,4 +145,19 @@ func (c *Client) Ready(ctx context.Context) error {
 // Shutdown tells the keeper to end when this worker has.
 func (c *Client) Shutdown(ctx context.Context) error {
 	return c.conn.Call(ctx, protocol.Outgoing{Method: MethodShutdown, Body: struct{}{}}, nil)
+}
+
+// Prepare asks another program whether it can go on as the keeper.
+func (c *Client) Prepare(ctx context.Context, req PrepareRequest, program protocol.FD) (resp PrepareResponse, err error) {
+	err = c.conn.Call(ctx, protocol.Outgoing{Method: MethodPrepare, Body: req, FDs: []protocol.FD{program}}, &resp)
+	return resp, err
+}
+
+// Commit makes the keeper go on as that program. It returns only if that fails, or when the keeper dies.
+func (c *Client) Commit(ctx context.Context) error {
+	err := c.conn.Call(ctx, protocol.Outgoing{Method: MethodCommit, Body: struct{}{}}, nil)
+	if err == nil {
+		err = errors.New("the keeper has answered, and should have become another program")
+	}
+	return err
 }

@@ -74,6 +74,22 @@ func (h *holdings) hold(req hold.Holding, fds []protocol.FD) error {
 	return nil
 }
 
+// restore takes over what another keeper has held, with the exits that it saw.
+func (h *holdings) restore(all []hold.Bequest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, b := range all {
+		k := &holding{pid: b.PID, startTime: b.StartTime, fds: map[string]protocol.FD{}, exit: b.Exit}
+		for i, name := range b.Names {
+			k.fds[name] = b.FDs[i]
+		}
+		h.byKey[b.Key] = k
+		if b.PID != 0 {
+			h.byProc[procKey{b.PID, b.StartTime}] = k
+		}
+	}
+}
+
 // reserve takes the room for a process's exit. The process waits for the answer before it runs, so that it is not let go without. One that
 // runs already, since before there was such room or under a keeper that has died, is held in any case.
 func (h *holdings) reserve(req hold.Holding) error {

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -43,7 +44,11 @@ type Config struct {
 	// Watch is how often the worker is asked whether it is there; 0: every ten seconds. A worker that is silent for six times as long
 	// is replaced.
 	Watch time.Duration
-	// Estate is what this process has from its life as a worker; nil: it begins anew.
+	// Keeper is the command of a keeper, for the case that this process goes on as another program.
+	Keeper []string
+	// Build is this program's version.
+	Build string
+	// Estate is what this process has from its life as a worker, or as another program; nil: it begins anew.
 	Estate *hold.Estate
 	Log    *slog.Logger
 	// Ready is called once, when the first worker serves.
@@ -57,24 +62,36 @@ type keeper struct {
 	cfg      Config
 	log      *slog.Logger
 	held     *holdings
+	lock     *os.File
 	listener *os.File
 
 	mu      sync.Mutex
-	worker  int  // the present worker's pid; 0: none
-	ending  bool // no further worker is wanted
+	worker  int          // the present worker's pid; 0: none
+	channel syscall.Conn // to it; nil: none
+	ending  bool         // no further worker is wanted
 	isReady bool
-	started bool // a worker has been started before
+	started bool     // a worker has been started before
+	heir    *heir    // the program that this one may become; nil: none
+	former  *os.File // the program that this one was, until the first worker serves; nil: none
 
-	gone chan int // pids of workers that have been reaped
+	retired   *os.File // the end of the channel to a worker of the former program, which waits for its end; nil: none
+	commits   chan commit
+	terminate chan os.Signal
+	gone      chan int // pids of workers that have been reaped
 }
 
 // Run keeps until a worker asks for the end, or until a SIGTERM finds no container running.
 func Run(ctx context.Context, cfg Config) error {
-	lock, err := takeLock(filepath.Join(cfg.Dir, "lock"))
-	if err != nil {
-		return err
+	k := &keeper{cfg: cfg, log: cfg.Log, gone: make(chan int, 1), commits: make(chan commit), terminate: make(chan os.Signal, 1)}
+	if cfg.Estate != nil && cfg.Estate.Lock != nil {
+		k.lock = cfg.Estate.Lock.File("lock")
+	} else {
+		var err error
+		if k.lock, err = takeLock(filepath.Join(cfg.Dir, "lock")); err != nil {
+			return err
+		}
 	}
-	defer lock.Close()
+	defer k.lock.Close()
 	bootID, err := proc.BootID()
 	if err != nil {
 		return err
@@ -100,8 +117,12 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(oomScoreAdj), 0); err != nil {
 		cfg.Log.Info("the executor is no better protected from the OOM killer than others", "error", err)
 	}
-	k := &keeper{cfg: cfg, log: cfg.Log, held: newHoldings(j, cfg.Log), gone: make(chan int, 1)}
+	k.held = newHoldings(j, cfg.Log)
 	if err := k.open(); err != nil {
+		return err
+	}
+	if err := failpoint.Hit("executor/keeper/inherited"); err != nil {
+		k.giveBack(err)
 		return err
 	}
 	defer os.Remove(cfg.Socket)
@@ -116,12 +137,8 @@ func (k *keeper) open() (err error) {
 		return err
 	}
 	k.listener = k.cfg.Estate.Listener.File("listener")
-	for _, b := range k.cfg.Estate.Holdings {
-		if err := k.held.hold(b.Holding, b.FDs); err != nil {
-			return err
-		}
-	}
-	k.log.Info("a worker has become the keeper", "holdings", len(k.cfg.Estate.Holdings))
+	k.inherit(k.cfg.Estate)
+	k.log.Info("this process goes on as the keeper", "holdings", len(k.cfg.Estate.Holdings), "build", k.cfg.Build, "before", k.cfg.Estate.Build)
 	return nil
 }
 
@@ -165,23 +182,29 @@ func (k *keeper) run(ctx context.Context) error {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	defer signal.Stop(children)
-	terminate := make(chan os.Signal, 1)
-	signal.Notify(terminate, unix.SIGTERM)
-	defer signal.Stop(terminate)
+	signal.Notify(k.terminate, unix.SIGTERM)
+	defer signal.Stop(k.terminate)
 
 	var pause backoff
 	dog := newWatchdog(k.cfg.Watch)
 	defer dog.ticker.Stop()
 	started := time.Now()
-	if err := k.startWorker(ctx, dog); err != nil {
+	if k.retired != nil {
+		// It has stopped to work. Up to here it could have made this process's death good; its children become this process's now.
+		if err := k.signalWorker(unix.SIGKILL); err != nil {
+			return err
+		}
+	} else if err := k.startWorker(ctx, dog); err != nil {
+		k.giveBack(err)
 		return err
 	}
 	var restart <-chan time.Time
+	deaths := 0 // before the first worker served
 	for {
 		k.reap()
 		select {
 		case <-children:
-		case <-terminate:
+		case <-k.terminate:
 			if n := k.held.running(); n > 0 {
 				k.log.Warn("SIGTERM ignored: containers run; stop them, or ask for the executor's shutdown", "containers", n)
 				continue
@@ -200,6 +223,19 @@ func (k *keeper) run(ctx context.Context) error {
 				k.removeEmptyDirs()
 				return nil
 			}
+			if k.retired != nil {
+				k.retired.Close()
+				k.retired = nil
+				if err := failpoint.Hit("executor/keeper/retired"); err != nil {
+					k.giveBack(err)
+				}
+				restart = now()
+				continue
+			}
+			k.setHeir(nil) // it was this worker's
+			if deaths++; deaths >= maxFirstDeaths && !k.served() {
+				k.giveBack(fmt.Errorf("%d workers have died, and none has served", deaths))
+			}
 			delay := pause.next(time.Since(started))
 			k.log.Warn("the worker is gone", "pid", pid, "lived", time.Since(started).Round(time.Millisecond), "restart_in", delay)
 			restart = time.After(delay)
@@ -207,14 +243,33 @@ func (k *keeper) run(ctx context.Context) error {
 			restart = nil
 			started = time.Now()
 			if err := k.startWorker(ctx, dog); err != nil {
+				k.giveBack(err)
 				delay := pause.next(0)
 				k.log.Error("the worker cannot be started", "error", err, "again_in", delay)
 				restart = time.After(delay)
 			}
+		case c := <-k.commits:
+			err := k.handOver()
+			k.log.Error("this program goes on, and not another one", "error", err)
+			c <- err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// now is a channel from which something can be received at once.
+func now() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}
+
+// served reports whether a worker of this process has come to serve.
+func (k *keeper) served() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.isReady
 }
 
 // end lets the present worker be the last one.
@@ -249,7 +304,7 @@ func (k *keeper) reap() {
 		k.mu.Lock()
 		isWorker := st.PID == k.worker
 		if isWorker {
-			k.worker = 0
+			k.worker, k.channel = 0, nil
 		}
 		k.mu.Unlock()
 		if !isWorker {
@@ -291,7 +346,7 @@ func (k *keeper) startWorker(ctx context.Context, dog *watchdog) error {
 		ours.Close()
 		return fmt.Errorf("start the worker: %w", err)
 	}
-	k.worker = p.Pid
+	k.worker, k.channel = p.Pid, ours
 	_ = p.Release()
 	dog.begin(protocol.NewConn(ctx, ours, protocol.ConnConfig{Serve: k.serve, Log: k.log}))
 	k.log.Info("worker started", "pid", k.worker)
@@ -357,6 +412,26 @@ func (k *keeper) serve(ctx context.Context, call *protocol.Call) (any, error) {
 		}
 		k.held.release(req.Key)
 		return struct{}{}, nil
+	case hold.MethodPrepare:
+		var req hold.PrepareRequest
+		if err := call.Decode(&req); err != nil {
+			return nil, err
+		}
+		if len(call.FDs) != 1 {
+			return nil, fmt.Errorf("%w: %d descriptors came, want the program's", errdefs.ErrInvalidArgument, len(call.FDs))
+		}
+		program := call.FDs[0].File("program")
+		call.FDs = nil
+		defer program.Close()
+		return k.prepare(ctx, req, program)
+	case hold.MethodCommit:
+		c := make(commit, 1)
+		select {
+		case k.commits <- c:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return nil, <-c
 	case hold.MethodReady:
 		k.ready()
 		return struct{}{}, nil
@@ -377,6 +452,7 @@ func (k *keeper) ready() {
 	if first && k.cfg.Ready != nil {
 		k.cfg.Ready()
 	}
+	k.settled()
 }
 
 // removeEmptyDirs leaves the executor's directory as it was found, where nothing is in it any more.

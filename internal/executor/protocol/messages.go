@@ -9,12 +9,14 @@ import (
 // Version is the newest protocol version that this code speaks; MinVersion is the oldest.
 //
 // Version 2 added Init, Update, CreateRequest's log rotation and its Runtime. An executor of version 1 refuses the calls
-// by name, but would overlook the fields: the client does not send it Runtime.
+// by name, but would overlook the fields: the client does not send it Runtime. Version 3 added Handover.
 const (
-	Version    = 2
+	Version    = 3
 	MinVersion = 1
 	// VersionRuntime is the first version that knows CreateRequest.Runtime.
 	VersionRuntime = 2
+	// VersionHandover is the first version that knows Handover.
+	VersionHandover = 3
 )
 
 // Methods. The comment of each request type says what the call does.
@@ -34,6 +36,7 @@ const (
 	MethodShutdown  = "Shutdown"
 	MethodInit      = "Init"
 	MethodUpdate    = "Update"
+	MethodHandover  = "Handover"
 )
 
 // HelloRequest opens a connection; it is the first call on each. The server chooses the newest version that both speak.
@@ -225,6 +228,16 @@ type Event struct {
 // is set, which kills them and waits for their end first.
 type ShutdownRequest struct {
 	Kill bool `json:"kill,omitempty"`
+}
+
+// HandoverRequest makes the executor go on as another program, while containers run. One descriptor comes with it: the program's file, opened for
+// reading. It may be called before Hello, so that programs whose versions have nothing in common can replace each other; it will not change.
+//
+// It is answered only when the executor stays what it is: FailedPrecondition says why it is never going to be that program, Unavailable that it could not now.
+// Else the connection ends, as with the worker's death; whoever connects next is told by Hello what came of it.
+type HandoverRequest struct {
+	// Env is the program's environment.
+	Env []string `json:"env,omitempty"`
 }
 
 // InitRequest makes a pod's init: a tiny process that is pid 1 of a new PID namespace, reaps whoever is orphaned in it,

@@ -83,8 +83,10 @@ type outlet struct {
 
 	mu       sync.Mutex
 	buf      []byte
-	finished bool // no more is put
-	broken   bool // the client is gone: what is put is dropped
+	finished bool            // no more is put
+	broken   bool            // the client is gone: what is put is dropped
+	writing  bool            // the writer has taken what is not written yet
+	waits    []chan struct{} // are closed when all is written
 }
 
 func newOutlet(f *os.File) *outlet {
@@ -108,6 +110,27 @@ func (o *outlet) put(p []byte) bool {
 	return true
 }
 
+// idle returns a channel that is closed when all that has been put is written, or will never be.
+func (o *outlet) idle() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ch := make(chan struct{})
+	o.waits = append(o.waits, ch)
+	o.rest()
+	return ch
+}
+
+// rest tells those who wait for it that all is written, if it is. The caller holds mu.
+func (o *outlet) rest() {
+	if !o.broken && (o.writing || len(o.buf) > 0) {
+		return
+	}
+	for _, ch := range o.waits {
+		close(ch)
+	}
+	o.waits = nil
+}
+
 func (o *outlet) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,6 +150,7 @@ func (o *outlet) close() {
 	o.f.Close()
 	o.mu.Lock()
 	o.broken, o.finished, o.buf = true, true, nil
+	o.rest()
 	o.poke()
 	o.mu.Unlock()
 	<-o.done
@@ -139,7 +163,8 @@ func (o *outlet) write() {
 		for {
 			o.mu.Lock()
 			p, finished := o.buf, o.finished
-			o.buf = nil
+			o.buf, o.writing = nil, len(o.buf) > 0
+			o.rest()
 			o.mu.Unlock()
 			if len(p) == 0 {
 				if finished {
@@ -150,6 +175,7 @@ func (o *outlet) write() {
 			if _, err := o.f.Write(p); err != nil {
 				o.mu.Lock()
 				o.broken, o.buf = true, nil
+				o.rest()
 				o.mu.Unlock()
 				return
 			}

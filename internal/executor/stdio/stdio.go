@@ -55,7 +55,10 @@ type Stdio struct {
 	clients map[*client]struct{}
 	head    []byte // the first output, for an error message of the init code; nil once that has gone
 	heading bool
-	logDown int64 // bytes that the log could not take, since it last could
+	logDown int64         // bytes that the log could not take, since it last could
+	pumps   int           // that live
+	frozen  *freeze       // nil: the output is read
+	stir    chan struct{} // closed while frozen is set
 }
 
 // headSize bounds what is kept of the first output.
@@ -63,7 +66,8 @@ const headSize = 512
 
 // New starts to read the output.
 func New(cfg Config) *Stdio {
-	s := &Stdio{cfg: cfg, drained: make(chan struct{}), clients: map[*client]struct{}{}, heading: true}
+	s := &Stdio{cfg: cfg, drained: make(chan struct{}), clients: map[*client]struct{}{}, heading: true, stir: make(chan struct{})}
+	s.pumps = len(s.outputs())
 	in := cfg.Stdin
 	if cfg.PTY != nil {
 		in = cfg.PTY
@@ -74,11 +78,11 @@ func New(cfg Config) *Stdio {
 	var wg sync.WaitGroup
 	for name, f := range map[string]*os.File{Stdout: cfg.Stdout, Stderr: cfg.Stderr} {
 		if f != nil {
-			wg.Go(func() { s.pump(name, f); f.Close() })
+			wg.Go(func() { s.pump(name, f); f.Close(); s.pumpEnds() })
 		}
 	}
 	if cfg.PTY != nil {
-		wg.Go(func() { s.pump(Stdout, cfg.PTY) })
+		wg.Go(func() { s.pump(Stdout, cfg.PTY); s.pumpEnds() })
 	}
 	go func() {
 		wg.Wait()
@@ -100,6 +104,7 @@ func (s *Stdio) Files() map[string]*os.File {
 
 // Close gives up what is not read yet. The log is closed.
 func (s *Stdio) Close() {
+	s.Thaw()
 	for _, f := range []*os.File{s.cfg.Stdout, s.cfg.Stderr, s.cfg.PTY} {
 		if f != nil {
 			f.Close()
@@ -183,6 +188,7 @@ func (s *Stdio) pump(name string, f *os.File) {
 		return
 	}
 	for {
+		s.pass(logged)
 		var rerr error
 		n := 0
 		err := rc.Read(func(fd uintptr) bool {
@@ -198,6 +204,7 @@ func (s *Stdio) pump(name string, f *os.File) {
 			return true
 		})
 		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded): // it is to stop
 		case err != nil: // closed by us
 			return
 		case errors.Is(rerr, unix.EINTR):
@@ -205,6 +212,7 @@ func (s *Stdio) pump(name string, f *os.File) {
 			// Nobody has the pty open just now, but the container lives and may open it again.
 			select {
 			case <-time.After(hangupPause):
+			case <-s.stirred():
 			case <-s.cfg.Ended:
 			}
 		case rerr != nil, n == 0:

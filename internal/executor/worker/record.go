@@ -102,6 +102,9 @@ func (r *record) state() protocol.ContainerState {
 // store is the directory of records.
 type store struct{ dir string }
 
+// containersDir is where the records are in an executor's directory.
+func containersDir(dir string) string { return filepath.Join(dir, "containers") }
+
 func openStore(dir string) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("container records: %w", err)
@@ -145,12 +148,36 @@ func (s *store) load() (recs []record, errs []error) {
 		case err != nil:
 			errs = append(errs, err)
 		case r.Version > recordVersion:
-			errs = append(errs, fmt.Errorf("record of container %s has version %d, this program knows versions up to %d: use a newer monopod-executor", e.Name(), r.Version, recordVersion))
+			errs = append(errs, tooNew(e.Name(), r))
 		default:
 			recs = append(recs, r)
 		}
 	}
 	return recs, errs
+}
+
+// check finds records that load could not read. It changes nothing, while another process works on them.
+func (s *store) check() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		var r record
+		err := bootfile.Read(s.path(e.Name()), &r)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it comes, or goes
+		case err != nil:
+			return err
+		case r.Version > recordVersion:
+			return tooNew(e.Name(), r)
+		}
+	}
+	return nil
+}
+
+func tooNew(id string, r record) error {
+	return fmt.Errorf("record of container %s has version %d, this program knows versions up to %d: use a newer monopod-executor", id, r.Version, recordVersion)
 }
 
 // one returns one record.

@@ -30,6 +30,9 @@ func (s *server) serve(ctx context.Context, call *protocol.Call) (any, error) {
 	if call.Method == protocol.MethodHello {
 		return handle(call, func(req protocol.HelloRequest) (any, error) { return s.hello(req) })
 	}
+	if call.Method == protocol.MethodHandover { // also of a caller with whom there is nothing else to speak
+		return handle(call, func(req protocol.HandoverRequest) (any, error) { return nil, s.w.handover(ctx, call, req) })
+	}
 	if !s.greeted.Load() {
 		return nil, fmt.Errorf("%w: %s before Hello", errdefs.ErrFailedPrecondition, call.Method)
 	}
@@ -38,6 +41,14 @@ func (s *server) serve(ctx context.Context, call *protocol.Call) (any, error) {
 	case protocol.MethodState, protocol.MethodList, protocol.MethodSubscribe: // an idle node's
 	default:
 		defer w.tidier.worked()
+		if err := w.gate.enter(ctx); err != nil {
+			return nil, err
+		}
+		if isLong(call.Method) {
+			w.gate.leave() // it ends with the worker, as all of its kind
+		} else {
+			defer w.gate.leave()
+		}
 	}
 	switch call.Method {
 	case protocol.MethodCreate:

@@ -35,12 +35,12 @@ func (w *Worker) succeed(ctx context.Context, listener *net.UnixListener) error 
 	w.mu.Unlock()
 	wait, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	estate := &hold.Estate{}
+	estate := &hold.Estate{Build: w.cfg.Build}
 	for _, c := range w.all() {
 		if _, err := c.take(wait); err != nil { // and it is not given back
 			w.log.Warn("an operation is cut short", "container", c.id)
 		}
-		if err := w.bequeath(c, estate); err != nil {
+		if err := w.bequeath(wait, c, estate); err != nil {
 			w.log.Error("a container's descriptors cannot be handed on", "container", c.id, "error", err)
 		}
 	}
@@ -52,7 +52,7 @@ func (w *Worker) succeed(ctx context.Context, listener *net.UnixListener) error 
 	if estate.Listener, err = protocol.DupFile(lf); err != nil {
 		return err
 	}
-	mem, err := estate.Bequeath()
+	mem, _, err := estate.Bequeath(hold.EstateVersion) // to this very program
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (w *Worker) succeed(ctx context.Context, listener *net.UnixListener) error 
 }
 
 // bequeath adds what this process has of a container to the estate. Its execs are killed, as after a worker's death.
-func (w *Worker) bequeath(c *container, estate *hold.Estate) error {
+func (w *Worker) bequeath(ctx context.Context, c *container, estate *hold.Estate) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, x := range c.execs {
@@ -85,6 +85,9 @@ func (w *Worker) bequeath(c *container, estate *hold.Estate) error {
 		}
 	}
 	if c.io != nil {
+		if err := c.io.Freeze(ctx); err != nil { // what has been read would be lost with this process's memory
+			w.log.Warn("a container's output is cut short", "container", c.id, "error", err)
+		}
 		for name, fd := range duplicates(c.io) {
 			add(name, fd)
 		}

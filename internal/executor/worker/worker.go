@@ -58,6 +58,8 @@ type Worker struct {
 	cgroups   *cgroup.Host
 	tidier    tidier
 	roots     cgroupRoots
+	gate      gate
+	handing   sync.Mutex // held by the one handover
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -82,6 +84,9 @@ func Run(ctx context.Context, cfg Config) error {
 	w.starters = w.newStarters()
 	held, err := w.watchKeeper(ctx)
 	if err != nil {
+		return err
+	}
+	if err := failpoint.Hit("executor/worker/begun"); err != nil {
 		return err
 	}
 	w.recover(held)
@@ -137,7 +142,7 @@ func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 	if w.bootID, err = proc.BootID(); err != nil {
 		return nil, err
 	}
-	if w.store, err = openStore(filepath.Join(cfg.Dir, "containers")); err != nil {
+	if w.store, err = openStore(containersDir(cfg.Dir)); err != nil {
 		return nil, err
 	}
 	if w.journal, err = journal.Open(filepath.Join(cfg.Dir, journal.DirName), w.bootID); err != nil {

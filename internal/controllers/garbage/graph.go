@@ -18,7 +18,13 @@ import (
 type graph struct {
 	mu    sync.Mutex
 	nodes map[types.UID]*node
+	// of are the objects of a kind that were seen, and naming those that name owners of one: what is found out about a kind is no work for the others.
+	of     map[*kind]map[*node]struct{}
+	naming map[named]map[*node]struct{}
 }
+
+// named is a kind as references name it.
+type named struct{ apiVersion, kind string }
 
 // object is where an object is.
 type object struct {
@@ -52,7 +58,23 @@ type reference struct {
 // place is where a reference leads, from an object in a namespace.
 type place struct{ apiVersion, kind, namespace, name string }
 
-func newGraph() *graph { return &graph{nodes: map[types.UID]*node{}} }
+func newGraph() *graph {
+	return &graph{nodes: map[types.UID]*node{}, of: map[*kind]map[*node]struct{}{}, naming: map[named]map[*node]struct{}{}}
+}
+
+// enter adds an object to those of a key, leave takes it from them.
+func enter[K comparable](sets map[K]map[*node]struct{}, key K, n *node) {
+	if sets[key] == nil {
+		sets[key] = map[*node]struct{}{}
+	}
+	sets[key][n] = struct{}{}
+}
+
+func leave[K comparable](sets map[K]map[*node]struct{}, key K, n *node) {
+	if delete(sets[key], n); len(sets[key]) == 0 {
+		delete(sets, key)
+	}
+}
 
 func (n *node) seen() bool { return n.kind != nil && !n.gone }
 
@@ -91,6 +113,7 @@ func (g *graph) observeLocked(k *kind, m *metav1.PartialObjectMetadata) (look []
 	if !n.seen() {
 		n.object = object{uid: n.uid, kind: k, namespace: unique.Make(m.Namespace).Value(), name: m.Name}
 		n.absent = nil
+		enter(g.of, k, n)
 		for d := range n.dependents {
 			if !slices.ContainsFunc(d.owners, func(r reference) bool { return r.uid == n.uid && n.is(r, d.namespace) }) {
 				look = append(look, d.uid) // it means another one
@@ -127,6 +150,7 @@ func (g *graph) own(n *node, owners []reference) (look []types.UID) {
 	old := n.owners
 	n.owners = owners
 	for _, was := range old {
+		leave(g.naming, named{was.apiVersion, was.kind}, n)
 		i := slices.IndexFunc(owners, func(r reference) bool { return r.uid == was.uid })
 		if owner := g.nodes[was.uid]; owner != nil {
 			if owner.foreground && (i < 0 || was.blocks && !owners[i].blocks) {
@@ -144,6 +168,7 @@ func (g *graph) own(n *node, owners []reference) (look []types.UID) {
 			owner.dependents = map[*node]struct{}{}
 		}
 		owner.dependents[n] = struct{}{}
+		enter(g.naming, named{r.apiVersion, r.kind}, n)
 		if !slices.Contains(old, r) && (!owner.seen() || owner.foreground || !owner.is(r, n.namespace)) {
 			look = append(look, n.uid)
 		}
@@ -169,6 +194,9 @@ func (g *graph) remove(uid types.UID) (look []types.UID) {
 }
 
 func (g *graph) removeLocked(n *node) (look []types.UID) {
+	if n.seen() {
+		leave(g.of, n.kind, n)
+	}
 	n.gone, n.absent = true, nil
 	n.deleting, n.foreground, n.orphan = false, false, false
 	look = g.own(n, nil)
@@ -187,8 +215,8 @@ func (g *graph) replace(k *kind, all []*metav1.PartialObjectMetadata) (look []ty
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for uid, n := range g.nodes {
-		if n.seen() && n.kind == k && !there[uid] {
+	for n := range g.of[k] {
+		if !there[n.uid] {
 			look = append(look, g.removeLocked(n)...)
 		}
 	}
@@ -196,9 +224,10 @@ func (g *graph) replace(k *kind, all []*metav1.PartialObjectMetadata) (look []ty
 		look = append(look, g.observeLocked(k, m)...)
 	}
 	// An owner of this kind that is not among them may have been there when it was asked for, and gone between two lists, with no watch to tell of it.
-	for uid, n := range g.nodes {
-		if slices.ContainsFunc(n.owners, func(r reference) bool { return k.is(r) && !g.nodes[r.uid].seen() }) {
-			look = append(look, uid)
+	this := named{k.gvk.GroupVersion().String(), k.gvk.Kind}
+	for n := range g.naming[this] {
+		if slices.ContainsFunc(n.owners, func(r reference) bool { return named{r.apiVersion, r.kind} == this && !g.nodes[r.uid].seen() }) {
+			look = append(look, n.uid)
 		}
 	}
 	return look
@@ -208,20 +237,15 @@ func (g *graph) replace(k *kind, all []*metav1.PartialObjectMetadata) (look []ty
 func (g *graph) lose(k *kind) (look []types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, n := range g.nodes {
-		if n.kind != k {
-			continue
-		}
+	for n := range g.of[k] {
 		look = append(look, g.own(n, nil)...)
-		if n.gone {
-			continue
-		}
 		n.kind, n.deleting, n.foreground, n.orphan = nil, false, false, false
 		for d := range n.dependents {
 			look = append(look, d.uid)
 		}
 		g.forget(n)
 	}
+	delete(g.of, k)
 	return look
 }
 

@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -130,5 +131,32 @@ func TestGraphWithWrongWords(t *testing.T) {
 	g.missing("s1", at)
 	if !g.isMissing("s1", at) || g.isMissing("s1", place{"example.com/v1", "Set", "ns", "s1"}) {
 		t.Error("who is not in one place may be in another")
+	}
+}
+
+// BenchmarkStart is a start: fifty kinds are listed one after the other, each with so many objects, which the objects of the next kind own.
+func BenchmarkStart(b *testing.B) {
+	for _, objects := range []int{10, 1000} {
+		b.Run(fmt.Sprint(objects), func(b *testing.B) {
+			var kinds []*kind
+			var all [][]*metav1.PartialObjectMetadata
+			for k := range 50 {
+				kinds = append(kinds, newKind(fmt.Sprint("Kind", k), fmt.Sprint("kind", k)))
+				var list []*metav1.PartialObjectMetadata
+				for i := range objects {
+					m := meta(types.UID(fmt.Sprint(k, "-", i)))
+					owner := fmt.Sprint(k+1, "-", i)
+					m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: fmt.Sprint("Kind", k+1), Name: owner, UID: types.UID(owner)}}
+					list = append(list, m)
+				}
+				all = append(all, list)
+			}
+			for b.Loop() {
+				g := newGraph()
+				for k := range kinds {
+					g.replace(kinds[k], all[k])
+				}
+			}
+		})
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +29,6 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/onnode"
 	"monopod.dev/monopod/internal/controllers/queue"
-	"monopod.dev/monopod/internal/pods"
 )
 
 const (
@@ -41,9 +39,6 @@ const (
 	// keptEnded is how many pods that have ended are kept.
 	keptEnded = 12500
 )
-
-// byEnd is the index of the pods that have ended, under "".
-const byEnd = "monopod.dev/ended"
 
 // Config is what a Controller needs.
 type Config struct {
@@ -68,6 +63,7 @@ type Controller struct {
 	mu sync.Mutex // guards what follows
 	// missing is since when nodes are missing that pods name.
 	missing map[string]time.Time
+	ended   ended
 }
 
 // item is a pod; without a name it stands for all that have ended.
@@ -82,12 +78,7 @@ func New(config Config) (*Controller, error) {
 	c.config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
 	c.config.Patience = cmp.Or(config.Patience, quarantine)
 	c.config.Kept = cmp.Or(config.Kept, keptEnded)
-	indexed := errors.Join(onnode.Index(c.pods), c.pods.AddIndexers(cache.Indexers{byEnd: func(obj any) ([]string, error) {
-		if pod, ok := obj.(*corev1.Pod); ok && pods.Ended(pod) {
-			return []string{""}, nil
-		}
-		return nil, nil
-	}}))
+	indexed := onnode.Index(c.pods)
 	changed, podsErr := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.podChanged(nil, obj.(*corev1.Pod)) },
 		UpdateFunc: func(old, obj any) { c.podChanged(old.(*corev1.Pod), obj.(*corev1.Pod)) },
@@ -120,7 +111,13 @@ func (c *Controller) podChanged(old, pod *corev1.Pod) {
 	case old == nil, old.UID != pod.UID, old.Spec.NodeName != pod.Spec.NodeName, old.DeletionTimestamp == nil && pod.DeletionTimestamp != nil:
 		c.lookAt(pod)
 	}
-	if pods.Ended(pod) && (old == nil || !pods.Ended(old)) {
+	c.mu.Lock()
+	if old != nil && old.UID != pod.UID {
+		c.ended.forget(old.UID)
+	}
+	tooMany := c.ended.see(pod) && len(c.ended.oldest) > c.config.Kept
+	c.mu.Unlock()
+	if tooMany {
 		c.queue.Add(item{})
 	}
 }
@@ -134,6 +131,9 @@ func (c *Controller) podGone(obj any) {
 	if !ok {
 		return
 	}
+	c.mu.Lock()
+	c.ended.forget(pod.UID)
+	c.mu.Unlock()
 	if others, err := onnode.Pods(c.pods, pod.Spec.NodeName); err == nil && len(others) == 0 {
 		c.mu.Lock()
 		delete(c.missing, pod.Spec.NodeName)
@@ -245,7 +245,7 @@ func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, why cause) err
 		}
 		_, err = all.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		switch {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, or another one has its name
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err): // it is gone, or another one has its name
 			return nil
 		case err != nil:
 			return fmt.Errorf("fail it: %w", err)
@@ -262,22 +262,26 @@ func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, why cause) err
 
 // removeOldest removes the oldest of those that have ended, as far as they are too many.
 func (c *Controller) removeOldest(ctx context.Context) error {
-	objs, err := c.pods.GetIndexer().ByIndex(byEnd, "")
-	if err != nil {
-		return err
-	}
-	tooMany := len(objs) - c.config.Kept
-	if tooMany <= 0 {
-		return nil
-	}
-	slices.SortFunc(objs, func(a, b any) int {
-		p, q := a.(*corev1.Pod), b.(*corev1.Pod)
-		return cmp.Or(p.CreationTimestamp.Compare(q.CreationTimestamp.Time), cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name))
-	})
+	c.mu.Lock()
+	oldest := c.ended.beyond(c.config.Kept)
+	c.mu.Unlock()
 	var errs []error
-	for _, obj := range objs[:tooMany] {
-		if pod := obj.(*corev1.Pod); pod.DeletionTimestamp == nil {
-			errs = append(errs, c.remove(ctx, pod, "too many have ended"))
+	for _, one := range oldest {
+		obj, found, err := c.pods.GetStore().GetByKey(one.String())
+		pod, ok := obj.(*corev1.Pod)
+		if err == nil && (!found || !ok || pod.UID != one.uid || pod.DeletionTimestamp != nil) {
+			continue
+		}
+		if err == nil {
+			err = c.remove(ctx, pod, "too many have ended")
+		}
+		if err != nil {
+			errs = append(errs, err)
+			c.mu.Lock()
+			if ok {
+				c.ended.see(pod)
+			}
+			c.mu.Unlock()
 		}
 	}
 	return errors.Join(errs...)

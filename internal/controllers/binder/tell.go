@@ -8,10 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"monopod.dev/monopod/internal/controllers/owned"
 )
 
 // keepWaiting tells in the pod's status, and in an event, why it gets no node; once for every reason. A pod that has waited for its devices as long as
@@ -28,7 +29,7 @@ func (b *Binder) keepWaiting(ctx context.Context, pod *corev1.Pod, why string, f
 	if !apiequality.Semantic.DeepEqual(st, pod.Status) {
 		err := b.patchStatus(ctx, pod, "", st)
 		switch {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		case err != nil && owned.Gone(ctx, b.client, pod, err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("write why it waits (%s): %w", why, err)
@@ -60,7 +61,7 @@ func (b *Binder) checkDeadline(pod *corev1.Pod) {
 func (b *Binder) fail(ctx context.Context, pod *corev1.Pod, st corev1.PodStatus) error {
 	err := b.patchStatus(ctx, pod, pod.ResourceVersion, st)
 	switch {
-	case apierrors.IsNotFound(err):
+	case err != nil && owned.Gone(ctx, b.client, pod, err):
 		return nil
 	case err != nil: // after a conflict the pod is looked at again as it is then
 		return fmt.Errorf("fail a pod that has waited for its devices (%s): %w", st.Message, err)

@@ -7,11 +7,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/controllers/onnode"
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -38,7 +38,7 @@ func (c *Controller) tellPods(ctx context.Context, r *vitals, node *corev1.Node)
 			continue
 		}
 		switch err := c.notReady(ctx, pod); {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err): // it is gone, or another one has its name
+		case err != nil && owned.Gone(ctx, c.config.Client, pod, err):
 		case err != nil:
 			errs = append(errs, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err))
 			continue

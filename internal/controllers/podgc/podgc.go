@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/controllers/onnode"
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
 )
 
@@ -245,7 +246,7 @@ func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, why cause) err
 		}
 		_, err = all.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		switch {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err): // it is gone, or another one has its name
+		case err != nil && owned.Gone(ctx, c.config.Client, pod, err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("fail it: %w", err)

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/onnode"
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -194,7 +195,7 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	c.config.Events.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction", fmt.Sprintf("Marking for deletion Pod %s/%s", pod.Namespace, pod.Name))
 	all := c.config.Client.CoreV1().Pods(pod.Namespace)
 	if _, err := all.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another one has its name
+		if owned.Gone(ctx, c.config.Client, pod, err) {
 			return nil
 		}
 		return fmt.Errorf("condition %s: %w", corev1.DisruptionTarget, err)

@@ -192,17 +192,21 @@ func (c *Controller) delete(ctx context.Context, cj *batchv1.CronJob, j *batchv1
 	if err := failpoint.Hit("controllers/cronjob/delete"); err != nil {
 		return err
 	}
-	name := cache.MetaObjectToName(cj)
-	c.unseen.Goes(name, j.UID)
+	if obj, there, err := c.jobs.GetIndexer().GetByKey(cache.MetaObjectToName(j).String()); err == nil && there {
+		if shown, ok := obj.(*batchv1.Job); ok && shown.UID == j.UID && shown.DeletionTimestamp != nil {
+			return nil // it goes already, and no event tells of that again
+		}
+	}
+	c.unseen.Goes(cache.MetaObjectToName(cj), j.UID)
 	err := c.config.Client.BatchV1().Jobs(j.Namespace).Delete(ctx, j.Name, metav1.DeleteOptions{
 		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &j.UID},
 	})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it, or the one that is meant, is gone
-		c.unseen.Went(name, j.UID)
+		c.unseen.Went(j.UID)
 		return nil
 	case err != nil:
-		c.unseen.Went(name, j.UID)
+		c.unseen.Went(j.UID)
 		c.config.Events.Eventf(cj, corev1.EventTypeWarning, "FailedDelete", "Deleted job: %v", err)
 		return fmt.Errorf("delete job %s: %w", j.Name, err)
 	}

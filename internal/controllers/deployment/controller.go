@@ -210,7 +210,7 @@ func (c *Controller) act(ctx context.Context, d *appsv1.Deployment, plan Plan) e
 			Preconditions: &metav1.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
 		})
 		if err != nil {
-			c.unseen.Went(cache.MetaObjectToName(d), set.UID)
+			c.unseen.Went(set.UID)
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("delete replica set %s: %w", set.Name, err)
 			}

@@ -31,6 +31,8 @@ const (
 	workers = 5
 	// behind is after which time a job is looked at again whose writes the caches do not show. The event that shows them comes long before.
 	behind = time.Second
+	// longEnough is for how long a job waits for the cache to show that finalizers were taken off.
+	longEnough = time.Minute
 )
 
 // Config is what a Controller needs.
@@ -61,8 +63,8 @@ type Controller struct {
 	now     func() time.Time
 
 	mu sync.Mutex
-	// freed are the pods whose finalizer was taken off, until the cache shows it.
-	freed map[types.UID]struct{}
+	// freed are the pods whose finalizer was taken off, and when, until the cache shows it.
+	freed map[types.UID]time.Time
 	// histories are those of jobs that run.
 	histories map[cache.ObjectName]history
 }
@@ -79,7 +81,7 @@ func New(config Config) (*Controller, error) {
 		config: config, jobs: config.Jobs.Lister(), pods: config.Pods.Informer(),
 		jobCache: config.Jobs.Informer().GetIndexer(), podCache: config.Pods.Informer().GetIndexer(),
 		queue: queue.New[cache.ObjectName](), orphans: queue.New[cache.ObjectName](), now: time.Now,
-		freed: map[types.UID]struct{}{}, histories: map[cache.ObjectName]history{},
+		freed: map[types.UID]time.Time{}, histories: map[cache.ObjectName]history{},
 	}
 	c.control = owned.Pods{Client: config.Client, Events: config.Events, Cache: c.podCache, Unseen: &c.unseen}
 	// The pods' handler comes first, so that freed is right when an owner is looked at.

@@ -83,8 +83,11 @@ func (c *Controller) anyFreed(pods []*corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, pod := range pods {
-		if _, freed := c.freed[pod.UID]; freed && tracked(pod) {
-			return true
+		if at, freed := c.freed[pod.UID]; freed && tracked(pod) {
+			if c.now().Sub(at) < longEnough {
+				return true
+			}
+			delete(c.freed, pod.UID) // somebody has given it the finalizer again, before the cache showed it without
 		}
 	}
 	return false
@@ -226,7 +229,7 @@ func (c *Controller) free(ctx context.Context, j *batchv1.Job, pod *corev1.Pod) 
 		return err
 	}
 	c.mu.Lock()
-	c.freed[pod.UID] = struct{}{}
+	c.freed[pod.UID] = c.now()
 	c.mu.Unlock()
 	freed, err := c.withoutFinalizer(ctx, pod)
 	if err != nil {

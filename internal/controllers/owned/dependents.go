@@ -60,6 +60,9 @@ func (d Dependents) changed(old, now metav1.Object) {
 		d.gone(old)
 		old = nil
 	}
+	if now.GetDeletionTimestamp() != nil {
+		d.went(now)
+	}
 	before, owned := d.owner(old)
 	owner, still := d.owner(now)
 	if owned && (!still || before != owner) {
@@ -67,9 +70,6 @@ func (d Dependents) changed(old, now metav1.Object) {
 	}
 	switch {
 	case still:
-		if now.GetDeletionTimestamp() != nil {
-			d.Unseen.Went(owner, now.GetUID())
-		}
 		d.Look(owner)
 	case metav1.GetControllerOfNoCopy(now) == nil && now.GetDeletionTimestamp() == nil && d.Orphan != nil:
 		if old == nil || owned || metav1.GetControllerOfNoCopy(old) != nil || !maps.Equal(old.GetLabels(), now.GetLabels()) {
@@ -79,8 +79,18 @@ func (d Dependents) changed(old, now metav1.Object) {
 }
 
 func (d Dependents) gone(last metav1.Object) {
+	d.went(last)
 	if owner, ok := d.owner(last); ok {
-		d.Unseen.Went(owner, last.GetUID())
+		d.Look(owner)
+	}
+}
+
+// went has those looked at who waited for a dependent to go, whosever it is by now.
+func (d Dependents) went(dependent metav1.Object) {
+	if dependent == nil {
+		return
+	}
+	for _, owner := range d.Unseen.Went(dependent.GetUID()) {
 		d.Look(owner)
 	}
 }

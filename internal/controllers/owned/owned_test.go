@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,9 +85,11 @@ func TestUnseen(t *testing.T) {
 	expect("the first one is seen", false, false)
 	pods = "11"
 	expect("both are seen", true, false)
-	u.Went(b, "other")
+	u.Went("other")
 	expect("another one went", true, false)
-	u.Went(b, "pod")
+	if owners := u.Went("pod"); !slices.Equal(owners, []cache.ObjectName{b}) {
+		t.Errorf("who waited for it are %v", owners)
+	}
 	expect("all went", true, true)
 	u.Wrote(a, &pods, "12")
 	u.Forget(a)
@@ -94,6 +97,57 @@ func TestUnseen(t *testing.T) {
 	pods = "" // a cache that does not say
 	u.Wrote(a, &pods, "13")
 	expect("it cannot be told", true, true)
+}
+
+// TestUnseenEnds: nobody waits for ever.
+func TestUnseenEnds(t *testing.T) {
+	at := time.Unix(1000, 0)
+	u := Unseen{now: func() time.Time { return at }}
+	a, b := cache.NewObjectName("n", "a"), cache.NewObjectName("n", "b")
+	pods := version("9")
+	u.Wrote(a, &pods, "11")
+	u.Goes(a, "pod")
+	u.Goes(b, "pod")
+	u.Goes(b, "other")
+	at = at.Add(longEnough)
+	if u.Nothing(a) || u.Nothing(b) {
+		t.Error("nobody waits any more")
+	}
+	u.Goes(b, "other")
+	at = at.Add(time.Second)
+	if !u.Nothing(a) || u.Nothing(b) {
+		t.Errorf("after a minute: a waits %v, b %v", !u.Nothing(a), !u.Nothing(b))
+	}
+	if owners := u.Went("other"); !slices.Equal(owners, []cache.ObjectName{b}) || len(u.goingOf) != 0 {
+		t.Errorf("who waited for it are %v; left are %v", owners, u.goingOf)
+	}
+	u.Goes(a, "pod")
+	u.Forget(a)
+	if owners := u.Went("pod"); len(owners) != 0 {
+		t.Errorf("who is forgotten waits: %v", owners)
+	}
+}
+
+// TestGoesWithoutOwner: a dependent that goes is one that its former owner waits for, whosever it is by then.
+func TestGoesWithoutOwner(t *testing.T) {
+	for name, tell := range map[string]func(Dependents, *corev1.Pod){
+		"it begins to go": func(d Dependents, p *corev1.Pod) { d.changed(p, ending(p.DeepCopy())) },
+		"it is gone":      func(d Dependents, p *corev1.Pod) { d.gone(p) },
+		"there is a new one": func(d Dependents, p *corev1.Pod) {
+			d.changed(p, func() *corev1.Pod { n := p.DeepCopy(); n.UID = "new"; return n }())
+		},
+	} {
+		for _, now := range []*corev1.Pod{pod("p", "a", ""), pod("p", "a", "you"), pod("p", "a", "me")} {
+			me := cache.NewObjectName("n", "name-of-me")
+			var woken []string
+			d := Dependents{Kind: kind, Unseen: &Unseen{}, Look: func(owner cache.ObjectName) { woken = append(woken, owner.Name) }}
+			d.Unseen.Goes(me, "p")
+			tell(d, now)
+			if !d.Unseen.Nothing(me) || !slices.Contains(woken, me.Name) {
+				t.Errorf("%s: the owner that had it deleted waits: %v; woken are %v", name, !d.Unseen.Nothing(me), woken)
+			}
+		}
+	}
 }
 
 // TestWatch: whom a change of a dependent wakes.

@@ -120,10 +120,10 @@ func (p Pods) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error {
 	err := p.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		p.Unseen.Went(name, pod.UID)
+		p.Unseen.Went(pod.UID)
 		return nil
 	case err != nil:
-		p.Unseen.Went(name, pod.UID)
+		p.Unseen.Went(pod.UID)
 		p.tell(owner, pod, Deleted, err)
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}

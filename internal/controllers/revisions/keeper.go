@@ -118,7 +118,7 @@ func (k Keeper) Forget(ctx context.Context, of Owner, revisions []*appsv1.Contro
 			Preconditions: &metav1.Preconditions{UID: &revision.UID, ResourceVersion: &revision.ResourceVersion},
 		})
 		if err != nil {
-			k.Unseen.Went(name, revision.UID)
+			k.Unseen.Went(revision.UID)
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("delete revision %s: %w", revision.Name, err)
 			}

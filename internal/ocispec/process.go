@@ -23,6 +23,10 @@ func process(in Input) (*specs.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.User.UID != 0 {
+		// Who is not root has these alone after execve. A search of $PATH that had the others would find programs that this user cannot read.
+		caps.Effective = slices.Clone(caps.Ambient)
+	}
 	p := &specs.Process{
 		Terminal: c.GetTty(),
 		User: specs.User{

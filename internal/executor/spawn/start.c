@@ -216,6 +216,16 @@ static void set_limits(const struct plan *p)
 	}
 }
 
+// effective_of are the capabilities that act when the program is executed. A user who is not root has those in the ambient set alone, whatever else the
+// specification names: the kernel takes the others away in execve. A look, or an execve, that had them would find programs that the user cannot read.
+static uint64_t effective_of(const struct plan *p)
+{
+	uint64_t named = p->uid == 0 ? ~0ULL : 0;
+	if (p->flags & PLAN_CAPABILITIES)
+		named = p->effective;
+	return p->uid == 0 ? named : named & p->ambient;
+}
+
 // find_as_user looks the program up with the rights that it will have: what root finds may be out of its user's reach. They are had for the files
 // alone, and for as long; the filter, which might forbid the look, is not there yet.
 static const char *find_as_user(const struct plan *p)
@@ -225,9 +235,7 @@ static const char *find_as_user(const struct plan *p)
 	if (syscall(SYS_capget, &head, all) != 0)
 		fail("read the capabilities", "");
 	memcpy(few, all, sizeof few);
-	uint64_t effective = p->uid == 0 ? ~0ULL : 0;
-	if (p->flags & PLAN_CAPABILITIES)
-		effective = p->effective;
+	uint64_t effective = effective_of(p);
 	few[0].effective &= (uint32_t)effective;
 	few[1].effective &= (uint32_t)(effective >> 32);
 	if (syscall(SYS_setgroups, (size_t)p->ngroups, words_of(p, p->groups)) != 0)
@@ -284,9 +292,10 @@ static void become(const struct plan *p, int there)
 	if (!(p->flags & PLAN_CAPABILITIES))
 		return;
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	uint64_t effective = effective_of(p);
 	struct __user_cap_data_struct data[2] = {
-		{(uint32_t)p->effective, (uint32_t)p->permitted, (uint32_t)p->inheritable},
-		{(uint32_t)(p->effective >> 32), (uint32_t)(p->permitted >> 32), (uint32_t)(p->inheritable >> 32)}};
+		{(uint32_t)effective, (uint32_t)p->permitted, (uint32_t)p->inheritable},
+		{(uint32_t)(effective >> 32), (uint32_t)(p->permitted >> 32), (uint32_t)(p->inheritable >> 32)}};
 	if (syscall(SYS_capset, &head, data) != 0)
 		fail("set the capabilities", "");
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 && errno != EINVAL)

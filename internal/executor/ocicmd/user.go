@@ -75,8 +75,8 @@ func becomeUser(p *specs.Process, ids idMaps) error {
 	}
 	uid, gid := int(hostID(ids.uids, p.User.UID)), int(hostID(ids.gids, p.User.GID))
 	// These two say nothing of a failure; asked for what cannot be, they tell what is.
-	unix.SetfsgidRetGid(gid)
-	unix.SetfsuidRetUid(uid)
+	_, _ = unix.SetfsgidRetGid(gid)
+	_, _ = unix.SetfsuidRetUid(uid)
 	if g, _ := unix.SetfsgidRetGid(-1); g != gid {
 		return unix.EPERM
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/test/smallfs"
 )
 
@@ -110,6 +111,10 @@ func testFull(t *testing.T, name, kind string, hostile bool) {
 	n.removeSandbox(sb)
 
 	empty()
+	n.eventually("what containers have left is removed", func() bool {
+		left, err := os.ReadDir(filepath.Join(n.dir, "data/containers", tree.BinName))
+		return len(left) == 0 && (err == nil || os.IsNotExist(err))
+	})
 	n.launch(n.run("after"), shell("c", sleeper))
 	n.removeEverySandbox()
 	n.wantNothing()

@@ -20,6 +20,12 @@ func ValidateSandbox(sandbox *cri.PodSandboxConfig, host Host) error {
 	case sandbox.GetWindows() != nil:
 		return invalid("windows", "this is a Linux host")
 	}
+	if err := checkWeight("labels", sandbox.GetLabels()); err != nil {
+		return err
+	}
+	if err := checkWeight("annotations", sandbox.GetAnnotations()); err != nil {
+		return err
+	}
 	if err := checkNUL(sandbox); err != nil {
 		return err
 	}
@@ -72,6 +78,15 @@ func Validate(sandbox *cri.PodSandboxConfig, container *cri.ContainerConfig, hos
 		return invalid("windows", "this is a Linux host")
 	case container.GetWorkingDir() != "" && !path.IsAbs(container.GetWorkingDir()):
 		return invalid("working_dir", "%q is not an absolute path", container.GetWorkingDir())
+	}
+	if err := checkWeight("labels", container.GetLabels()); err != nil {
+		return err
+	}
+	if err := checkWeight("annotations", container.GetAnnotations()); err != nil {
+		return err
+	}
+	if err := checkWeight("image.annotations", container.GetImage().GetAnnotations()); err != nil {
+		return err
 	}
 	if err := checkNUL(container); err != nil {
 		return err

@@ -64,11 +64,11 @@ func TestStreamedLists(t *testing.T) {
 	if items, messages := n.streamSandboxes(nil); len(items) != 0 || messages != 0 {
 		t.Errorf("without sandboxes there are %d items in %d messages", len(items), messages)
 	}
-	long := strings.Repeat("x", 300<<10)
+	long := strings.Repeat("x", 150<<10) // twice in each item
 	var sandboxes, containers []string
 	for i := range 5 {
 		cfg := n.sandboxConfig(fmt.Sprint("pod", i))
-		cfg.Labels = map[string]string{"parity": fmt.Sprint(i % 2)}
+		cfg.Labels = map[string]string{"parity": fmt.Sprint(i % 2), "long": long}
 		cfg.Annotations = map[string]string{"long": long}
 		resp, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: cfg})
 		n.check(err)

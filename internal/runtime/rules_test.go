@@ -48,6 +48,9 @@ func TestSandboxRules(t *testing.T) {
 		"relative localhost_ref": {func(c *cri.PodSandboxConfig) {
 			c.Linux.SecurityContext.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "p.json"}
 		}, codes.InvalidArgument, []string{"localhost_ref", "p.json"}},
+		"annotations beyond the bound": {func(c *cri.PodSandboxConfig) {
+			c.Annotations = map[string]string{"k": strings.Repeat("v", 256<<10)}
+		}, codes.InvalidArgument, []string{"annotations", "262145", "262144"}},
 		"root file system and groups": {func(c *cri.PodSandboxConfig) { // there is no process that they would be for
 			sc := c.Linux.SecurityContext
 			sc.ReadonlyRootfs, sc.SupplementalGroups, sc.SupplementalGroupsPolicy = true, []int64{7}, cri.SupplementalGroupsPolicy_Strict
@@ -126,6 +129,9 @@ func TestContainerRules(t *testing.T) {
 		words  []string
 	}{
 		"group without user": {security(func(sc *cri.LinuxContainerSecurityContext) { sc.RunAsGroup = &cri.Int64Value{Value: 5} }), codes.InvalidArgument, []string{"run_as_group"}},
+		"annotations beyond the bound": {func(c *cri.ContainerConfig) {
+			c.Annotations = map[string]string{"k": strings.Repeat("v", 256<<10)}
+		}, codes.InvalidArgument, []string{"annotations", "262145", "262144"}},
 		"group and username": {security(func(sc *cri.LinuxContainerSecurityContext) {
 			sc.RunAsGroup, sc.RunAsUsername = &cri.Int64Value{Value: 5}, "app"
 		}), codes.OK, nil},

@@ -14,7 +14,7 @@ func TestErrorsWithoutTheirClasses(t *testing.T) {
 		for _, err := range []error{
 			fmt.Errorf("device modem is in use by default/dev/c: delete the pod: %w", class),
 			fmt.Errorf("%w: device modem is in use by default/dev/c: delete the pod", class),
-			errors.New(fmt.Sprintf("device modem is in use by default/dev/c: delete the pod: %v: %v", class, errdefs.ErrFailedPrecondition)), // from another process
+			fmt.Errorf("device modem is in use by default/dev/c: delete the pod: %v: %v", class, errdefs.ErrFailedPrecondition), // from another process
 		} {
 			if got := plainly(err); got != "device modem is in use by default/dev/c: delete the pod" {
 				t.Errorf("%v: %q", err, got)

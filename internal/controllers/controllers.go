@@ -144,7 +144,7 @@ func (c *Controllers) act(ctx context.Context, fence *fence) error {
 				return nil
 			}
 		}
-		if err := start(slices.Concat(late(), ofServices())...); err != nil {
+		if err := start(slices.Concat(late(), ofWorkloads(), ofServices())...); err != nil {
 			return err
 		}
 		<-runCtx.Done()
@@ -232,7 +232,12 @@ func late() []controller {
 		return podgc.New(podgc.Config{Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Log: log})
 	}}, {Endpoints, func(s *shared, log *slog.Logger) (runner, error) {
 		return endpoints.New(endpoints.Config{Kube: s.client, Informers: s.informers, Events: s.recorder("endpoint-controller"), Log: log})
-	}}, {Deployment, func(s *shared, log *slog.Logger) (runner, error) {
+	}}}
+}
+
+// ofWorkloads are those of the objects that say how many pods there are; they are late, too.
+func ofWorkloads() []controller {
+	return []controller{{Deployment, func(s *shared, log *slog.Logger) (runner, error) {
 		apps := s.informers.Apps().V1()
 		return deployment.New(deployment.Config{
 			Client: s.client, Deployments: apps.Deployments(), Sets: apps.ReplicaSets(), Pods: s.informers.Core().V1().Pods(), Events: s.recorder("deployment-controller"), Log: log,

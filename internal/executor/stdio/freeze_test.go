@@ -97,7 +97,7 @@ func TestFreeze(t *testing.T) {
 				t.Errorf("%d turns only", turn)
 			}
 			return
-		case <-time.After(time.Duration(turn%7) * time.Millisecond): //nolint:forbidigo // the moment is the input
+		case <-time.After(time.Duration(turn%7) * time.Millisecond): // the moment is the input
 		}
 		if err := s.Freeze(t.Context()); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func TestGate(t *testing.T) {
 	select {
 	case err := <-shut:
 		t.Errorf("shut with one inside: %v", err)
-	case <-time.After(10 * time.Millisecond): //nolint:forbidigo // nothing is to happen
+	case <-time.After(10 * time.Millisecond): // nothing is to happen
 	}
 	g.leave()
 	if err := <-shut; err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -315,7 +314,7 @@ func TestImmutable(t *testing.T) {
 // What is thrown into a bin is gone from its place at once, and from the disk soon; what a process has left there, the next one removes.
 func TestBin(t *testing.T) {
 	dir := t.TempDir()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	bin := NewBin(filepath.Join(dir, BinName), log)
 	thing := filepath.Join(dir, "thing")
 	for range 2 { // the second of the same name, while the first is there
@@ -358,7 +357,7 @@ func TestBin(t *testing.T) {
 // What cannot be moved into the bin is removed at once.
 func TestBinOnAnotherDisk(t *testing.T) {
 	dir := t.TempDir()
-	bin := NewBin(filepath.Join(scratch(t), BinName), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	bin := NewBin(filepath.Join(scratch(t), BinName), slog.New(slog.DiscardHandler))
 	must(t, os.MkdirAll(filepath.Join(dir, "thing", "a"), 0o700))
 	must(t, bin.Throw(t.Context(), filepath.Join(dir, "thing")))
 	gone(t, filepath.Join(dir, "thing"))

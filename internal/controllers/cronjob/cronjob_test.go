@@ -142,7 +142,7 @@ func TestCronJob(t *testing.T) {
 		w.yearly(low, true, func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy, cj.Spec.Schedule = policy, "0 0 2 1 *" })
 		cj := w.await(low, "active", func(cj *batchv1.CronJob) bool { return len(cj.Status.Active) == 1 })
 		first := cj.Status.Active[0]
-		w.patch(low, `{"spec":{"schedule":"* * * * *"}}`)
+		w.patch(low, `{"spec":{"schedule":"@every 1s"}}`)
 		if policy == batchv1.ReplaceConcurrent {
 			w.AwaitGone(jobs, "default", first.Name)
 			w.await(low, "active with another one", func(cj *batchv1.CronJob) bool {
@@ -157,6 +157,39 @@ func TestCronJob(t *testing.T) {
 		if all := w.jobsOf(cj); len(all) != 1 {
 			t.Errorf("%d jobs run", len(all))
 		}
+	}
+}
+
+// TestEditedSchedule: no job is made for a moment before its schedule was there, and one for the first after it, whether a controller runs meanwhile or not.
+func TestEditedSchedule(t *testing.T) {
+	w := world{apitest.Start(t)}
+	for _, runs := range []bool{true, false} {
+		name := fmt.Sprint("edited-", runs)
+		stop := func() {}
+		if runs {
+			stop = w.Control(ours...)
+		}
+		w.yearly(name, true, func(cj *batchv1.CronJob) { cj.Spec.Schedule, cj.Spec.TimeZone = "0 0 31 12 *", ptr.To("Etc/UTC") })
+		if runs {
+			w.await(name, "active", func(cj *batchv1.CronJob) bool { return len(cj.Status.Active) == 1 })
+		}
+		before := time.Now().Truncate(time.Second)
+		w.patch(name, `{"spec":{"schedule":"0 0 2 1 *"}}`)
+		w.patch(name, `{"spec":{"timeZone":"Europe/Berlin"}}`)
+		w.patch(name, `{"spec":{"schedule":"@every 1s"}}`)
+		if !runs {
+			stop = w.Control(ours...)
+		}
+		cj := w.await(name, "at a time after the edit", func(cj *batchv1.CronJob) bool {
+			return cj.Status.LastScheduleTime.After(before)
+		})
+		for _, j := range w.jobsOf(cj) {
+			at, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
+			if first := at.UTC().Format("01-02 15:04") == "12-31 00:00"; err != nil || !at.After(before) && !(runs && first) {
+				t.Errorf("%s: there is a job for %v, before the edit at %v (%v)", name, at, before, err)
+			}
+		}
+		stop()
 	}
 }
 

@@ -99,6 +99,11 @@ func TestDecide(t *testing.T) {
 	deadline := func(n int64) func(*batchv1.CronJob) {
 		return func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = &n }
 	}
+	edited := func(ago time.Duration) func(*batchv1.CronJob) {
+		return func(cj *batchv1.CronJob) {
+			cj.Annotations = map[string]string{scheduleSince: at(ago).UTC().Format(time.RFC3339)}
+		}
+	}
 	const complete, failed = batchv1.JobComplete, batchv1.JobFailed
 	this := jobOf(nameFor(with(), now), 0, "")
 	this.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: now.Format(time.RFC3339)}
@@ -117,6 +122,15 @@ func TestDecide(t *testing.T) {
 		"many, and a deadline":     {with(lastTime(102*time.Hour), deadline(7200)), nil, nil, "start 02 03:00; last 28 21:00; again 59m50s"},
 		"too late":                 {with(deadline(9)), nil, nil, "MissSchedule; again 59m50s"},
 		"in time":                  {with(deadline(10)), nil, nil, "start 02 03:00; again 59m50s"},
+		"edited after its time":    {with(lastTime(5*time.Hour), edited(10*time.Second)), nil, nil, "last 01 22:00; again 59m50s"},
+		"edited before its time":   {with(lastTime(5*time.Hour), edited(11*time.Second)), nil, nil, "start 02 03:00; last 01 22:00; again 59m50s"},
+		"edited long ago":          {with(lastTime(5*time.Hour), edited(9*time.Hour)), nil, nil, "start 02 03:00; last 01 22:00; again 59m50s"},
+		"edited, many were missed": {with(lastTime(102*time.Hour), edited(2*time.Hour)), nil, nil, "start 02 03:00; last 28 21:00; again 59m50s"},
+		"edited, too late":         {with(edited(time.Minute), deadline(9)), nil, nil, "MissSchedule; again 59m50s"},
+		"edited, never ran":        {with(edited(time.Second)), nil, nil, "again 59m50s"},
+		"edited, nobody knows when": {with(lastTime(5*time.Hour), func(cj *batchv1.CronJob) { cj.Annotations = map[string]string{scheduleSince: "soon"} }), nil, nil,
+			"start 02 03:00; last 01 22:00; again 59m50s"},
+		"every, edited":            {with(times("@every 25m"), edited(26*time.Minute)), nil, nil, "start 02 02:59; again 24m0s"},
 		"every":                    {with(times("@every 25m")), nil, nil, "start 02 02:55; again 20m0s"},
 		"every, not yet":           {with(times("@every 31m")), nil, nil, "again 1m0s"},
 		"in a zone":                {with(times("30 8 * * *"), func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Kolkata") }), nil, nil, "start 02 03:00; again 23h59m50s"},

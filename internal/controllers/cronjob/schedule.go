@@ -14,6 +14,10 @@ import (
 // manyMissed is how many times in a row may be missed before people are told that something is wrong.
 const manyMissed = 100
 
+// scheduleSince is the annotation in which the API server says since when a cron job has had its schedule and time zone (internal/apiserver/registry/cronjob, which
+// lets nobody else write it). Another API server's cron jobs have none.
+const scheduleSince = "monopod.dev/schedule-since"
+
 // schedule are the times of a cron job.
 type schedule struct {
 	cron.Schedule
@@ -35,6 +39,10 @@ func parse(cj *batchv1.CronJob) (s schedule, err error) {
 	s.anchor = cj.CreationTimestamp.Time
 	if cj.Status.LastScheduleTime != nil {
 		s.anchor = cj.Status.LastScheduleTime.Time
+	}
+	// Nobody has ever planned a moment of this schedule that was before it. (What is no time there is nobody's word: it counts for nothing.)
+	if since, err := time.Parse(time.RFC3339, cj.Annotations[scheduleSince]); err == nil && since.After(s.anchor) {
+		s.anchor = since
 	}
 	s.Schedule, err = cron.ParseStandard(text)
 	return s, err

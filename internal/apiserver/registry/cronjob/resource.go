@@ -38,15 +38,21 @@ func Resource() resource.Of[*batchv1.CronJob, *batchv1.CronJobList] {
 				"SuccessfulJobsHistoryLimit", "FailedJobsHistoryLimit"),
 			reflect.TypeFor[batchv1.JobTemplateSpec](): honours.All("Spec"),
 		}.With(job.SpecHonours()),
-		Default:    setDefaults,
+		Default: setDefaults,
+		Prepare: func(c *batchv1.CronJob) { delete(c.Annotations, scheduleSince) },
+		PrepareUpdate: func(c, old *batchv1.CronJob) {
+			keepSince(c, old, time.Now())
+		},
 		Create:     validate,
 		Update:     validateUpdate,
 		Warn:       warn,
 		WarnUpdate: warnUpdate,
 		Generation: true,
-		Status:     &resource.Status[*batchv1.CronJob]{},
-		Columns:    columns(),
-		Row:        row,
+		Status: &resource.Status[*batchv1.CronJob]{
+			Prepare: func(c, old *batchv1.CronJob) { keepSince(c, old, time.Now()) }, // the schedule is the old one here
+		},
+		Columns: columns(),
+		Row:     row,
 	}
 }
 

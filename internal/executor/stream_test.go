@@ -57,7 +57,7 @@ func TestExec(t *testing.T) {
 		t.Errorf("exec: %v %+v %q %q", err, resp, out, errs)
 	}
 	_, err := n.c.Exec(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: "x", Process: process("no-such-program")})
-	if err == nil || !strings.Contains(err.Error(), "executable file not found in $PATH") {
+	if !errdefs.IsInvalidArgument(err) || err.Error() != `exec: "no-such-program": executable file not found in $PATH` {
 		t.Errorf("exec of a missing program: %v", err)
 	}
 	if _, err := n.c.Exec(n.ctx(), protocol.ExecRequest{ID: "b", ExecID: "x", Process: process("true")}); !errdefs.IsNotFound(err) {

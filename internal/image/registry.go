@@ -153,9 +153,15 @@ func (rs *registrySession) explain(err error) error {
 	if !slices.ContainsFunc(rs.tried, func(a attempt) bool { return !a.ok }) {
 		return err
 	}
-	said := make([]string, len(rs.tried))
+	said, words, news := make([]string, len(rs.tried)), err.Error(), false
 	for i, a := range rs.tried {
-		said[i] = a.url + " (" + a.answer + ")"
+		said[i] = a.url
+		if !strings.Contains(words, a.url) || !strings.Contains(words, a.answer) { // else the error is this answer
+			said[i], news = a.url+" ("+a.answer+")", true
+		}
+	}
+	if !news {
+		return err
 	}
 	return fmt.Errorf("%w; tried: %s", err, strings.Join(said, ", "))
 }

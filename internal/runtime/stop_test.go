@@ -91,7 +91,7 @@ func TestStop(t *testing.T) {
 		}
 		c.Metadata.Attempt++
 		id := n.create(sb, c)
-		if err := n.tryStart(id); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
+		if err := n.tryStart(id); err == nil || !strings.Contains(err.Error(), "/no/such/program") || strings.Count(err.Error(), id) != 1 {
 			t.Errorf("start: %v", err)
 		}
 		if st := n.status(id); st.GetState() != cri.ContainerState_CONTAINER_EXITED || st.GetExitCode() != 128 || st.GetReason() != "StartError" ||

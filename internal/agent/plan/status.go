@@ -341,6 +341,11 @@ func (in *Input) terminated(c *Container) *v1.ContainerStateTerminated {
 		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
 		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt), ContainerID: in.fullID(c.ID),
 	}
+	if c.StartedAt.IsZero() {
+		// It never ran: its program could not be executed, or it was stopped before. Runtimes give no start then, and a status without one shows the year 1:
+		// the attempt ended when it was made.
+		t.StartedAt = t.FinishedAt
+	}
 	if t.Reason == "" {
 		t.Reason = "Completed"
 		if c.ExitCode != 0 {

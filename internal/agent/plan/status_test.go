@@ -40,6 +40,22 @@ func TestStatusFields(t *testing.T) {
 	}
 }
 
+// TestAnAttemptHasATime: what never ran has no start by the runtime, and clients would show the year 1.
+func TestAnAttemptHasATime(t *testing.T) {
+	never := func(c *Container) {
+		c.StartedAt, c.FinishedAt, c.Reason, c.ExitCode = time.Time{}, ago(time.Second), "StartError", 128
+	}
+	st := Status(given(sandbox("s", 0, true), has("a", 0, "s", Exited, never))).ContainerStatuses[0]
+	for _, state := range []v1.ContainerState{st.State, st.LastTerminationState} {
+		if end := state.Terminated; end != nil && (end.StartedAt.IsZero() || !end.StartedAt.Equal(&end.FinishedAt)) {
+			t.Errorf("started %v, finished %v", end.StartedAt, end.FinishedAt)
+		}
+	}
+	if st.State.Terminated == nil && st.LastTerminationState.Terminated == nil {
+		t.Errorf("no end is told: %+v", st)
+	}
+}
+
 // TestPodScheduled: a pod that was created with its node is told to have one; the words of who bound another one stand.
 func TestPodScheduled(t *testing.T) {
 	bound := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(ago(time.Hour))}

@@ -103,10 +103,11 @@ func (w *Worker) exec(ctx context.Context, call *protocol.Call, req protocol.Exe
 	w.specs.clampProcess(req.ID, req.Process)
 	code, at, err := w.starters.of(c.snapshot()).exec(ctx, execStart{call: call, c: c, x: x, req: req})
 	if programErr := (*spawn.ProgramError)(nil); errors.As(err, &programErr) {
-		err = fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
+		// The words are the program's alone: whoever asked knows in which container, and a user of kubectl reads them.
+		err = errdefs.ErrInvalidArgument.WithMessage(err.Error())
 	}
 	if err != nil {
-		return resp, fmt.Errorf("exec in container %s: %w", req.ID, err)
+		return resp, err
 	}
 	return protocol.ExecResponse{Exit: protocol.Exit{Code: code, At: at}}, nil
 }

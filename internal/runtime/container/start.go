@@ -50,7 +50,7 @@ func (m *Manager) Start(ctx context.Context, id string) error {
 
 // startFailed takes in what became of a container whose start returned an error, so that its status tells the same as the error.
 func (m *Manager) startFailed(ctx context.Context, id string, cause error) error {
-	cause = fmt.Errorf("start container %s: %w", id, cause)
+	// The executor has named what it did and to which container.
 	if ctx.Err() != nil {
 		return cause // Watch takes it in
 	}

@@ -28,7 +28,7 @@ func (r *Runner) PortForward(ctx context.Context, sandboxID string, port uint16,
 	}
 	backend, err := dialLoopback(ctx, netns, port)
 	if err != nil {
-		return fmt.Errorf("sandbox %s: %w", sandboxID, err)
+		return err // without the sandbox's id: the client has named the pod, and shows it
 	}
 	defer backend.Close()
 	// The client's going ends what waits for the pod; the pod's what waits for the client ends with the session.
@@ -55,19 +55,23 @@ func (r *Runner) PortForward(ctx context.Context, sandboxID string, port uint16,
 func dialLoopback(ctx context.Context, netns string, port uint16) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialBound)
 	defer cancel()
-	var errs []error
+	var failed error
 	for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
 		addr := netip.AddrPortFrom(ip, port)
 		conn, err := dialIn(ctx, netns, addr)
 		if err == nil {
 			return conn, nil
 		}
-		errs = append(errs, fmt.Errorf("connect to %s: %w", addr, err))
+		if failed == nil {
+			failed = fmt.Errorf("connect to %s: %w", addr, err)
+		} else {
+			failed = fmt.Errorf("%w; connect to %s: %w", failed, addr, err) // one line: kubectl writes one for each connection
+		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, failed
 }
 
 // dialIn connects to an address in a network namespace. Only making the socket needs a thread that is in it.

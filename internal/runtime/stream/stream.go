@@ -180,7 +180,7 @@ func (r *Runner) Attach(ctx context.Context, attach *cri.AttachRequest, client w
 	}
 	p.drain()
 	if err != nil {
-		return fmt.Errorf("attach to container %s: %w", id, err)
+		return fmt.Errorf("attach: %w", err)
 	}
 	return nil
 }

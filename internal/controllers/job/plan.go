@@ -307,9 +307,10 @@ func (v view) create(s State) (all []Missing, wait time.Duration) {
 	j := s.Job
 	keep := v.active
 	if replacesFailedOnly(j) {
+		keep = slices.Clone(keep)
 		for _, pod := range s.Pods {
-			if terminating(pod) {
-				keep = append(slices.Clone(keep), pod)
+			if terminating(pod) && !failed(j, pod) {
+				keep = append(keep, pod)
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func onCodes(action batchv1.PodFailurePolicyAction, op batchv1.PodFailurePolicyO
 }
 
 // podsOf are pods in short, "NAME STATE ..." each: a name that may end with "#INDEX"; then what is so of them: running, ready, pending, ok, failed, exit=CODE,
-// ending, free (of the finalizer), ago=SECONDS since they ended, before=FAILURES of the index, disrupted, restarts=N.
+// ending, forced (to end at once), free (of the finalizer), ago=SECONDS since they ended, before=FAILURES of the index, disrupted, restarts=N.
 func podsOf(t *testing.T, all ...string) (made []*corev1.Pod) {
 	t.Helper()
 	for _, text := range all {
@@ -96,7 +96,9 @@ func podsOf(t *testing.T, all ...string) (made []*corev1.Pod) {
 			case "exit":
 				fmt.Sscan(value, &exit)
 			case "ending":
-				p.DeletionTimestamp = &metav1.Time{Time: now}
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(30 * time.Second)}, ptr.To[int64](30)
+			case "forced":
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now}, new(int64)
 			case "free":
 				p.Finalizers = nil
 			case "ago":
@@ -230,9 +232,17 @@ func TestDecide(t *testing.T) {
 		"fails, then succeeds":      {all(), []string{"a failed ago=5", "b ok ago=4"}, "create 2; active 2; uncounted [b] [a]; free a,b; 1/1"},
 		"goes":                      {all(), []string{"a running ending ago=0", "b running"}, "again 10s; active 1; terminating 1; uncounted [] [a]; free a; 0/1"},
 		"goes, and keeps its place": {all(func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }), []string{"a running ending", "b running"}, "active 1; terminating 1; 0/0"},
-		"was released":              {all(), []string{"a running ending free", "b running"}, "create 1; active 2; terminating 1; 0/0"},
-		"fails too often":           {all(succeeded(0, 6)), []string{"a failed ago=0", "b running"}, "delete b; active 0; terminating 1; uncounted [] [a b]; free a,b; FailureTarget=True:BackoffLimitExceeded; 0/8"},
-		"has failed":                {all(succeeded(1, 7), had(batchv1.JobFailureTarget, corev1.ConditionTrue)), []string{"a failed free", "b ok"}, "active 0; uncounted [b] []; free b; FailureTarget=True:Before; then Failed:Before; 2/7"},
+		"is forced to go": {all(func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }), []string{"a running forced", "b running"},
+			"again 10s; active 1; terminating 1; uncounted [] [a]; free a; 0/1"},
+		"was forced to go": {all(func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }), []string{"a pending forced free", "b running"},
+			"create 1; active 2; terminating 1; 0/0"},
+		"has succeeded, is forced to go": {all(func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }), []string{"a ok forced", "b running"},
+			"create 1; active 2; uncounted [a] []; free a; 1/0"},
+		"is forced to go, too often": {all(succeeded(0, 6), rules(onCodes(ignore, in, 3))), []string{"a pending forced", "b running"},
+			"delete b; active 0; terminating 2; uncounted [] [a b]; free a,b; FailureTarget=True:BackoffLimitExceeded; 0/8"},
+		"was released":    {all(), []string{"a running ending free", "b running"}, "create 1; active 2; terminating 1; 0/0"},
+		"fails too often": {all(succeeded(0, 6)), []string{"a failed ago=0", "b running"}, "delete b; active 0; terminating 1; uncounted [] [a b]; free a,b; FailureTarget=True:BackoffLimitExceeded; 0/8"},
+		"has failed":      {all(succeeded(1, 7), had(batchv1.JobFailureTarget, corev1.ConditionTrue)), []string{"a failed free", "b ok"}, "active 0; uncounted [b] []; free b; FailureTarget=True:Before; then Failed:Before; 2/7"},
 		"restarts": {all(func(j *batchv1.Job) {
 			j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 			*j.Spec.BackoffLimit = 2
@@ -282,7 +292,14 @@ func TestDecide(t *testing.T) {
 		"policy counts":          {all(rules(onCodes(count, in, 3), onCodes(ignore, notIn, 7))), []string{"a failed exit=3", "b failed exit=7", "c failed exit=8"}, "create 2; active 2; uncounted [] [a b]; free a,b,c; 0/2"},
 		"policy of a disruption": {all(rules(batchv1.PodFailurePolicyRule{Action: ignore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}})), []string{"a failed disrupted", "b running"}, "create 1; active 2; free a; 0/0"},
 		"policy, ending":         {all(rules(onCodes(ignore, in, 3))), []string{"a running ending", "b running"}, "active 1; terminating 1; 0/0"},
-		"policy loses an index":  {all(ofIndexes(3), perIndex(9), rules(onCodes(failIndex, in, 3))), []string{"a#0 failed exit=3", "b#1 running"}, "create [2]; active 2; uncounted [] [a]; free a; 0/1; lost 0"},
+		"policy, forced":         {all(rules(onCodes(ignore, in, 3))), []string{"a running forced", "b running"}, "again 10s; active 1; terminating 1; uncounted [] [a]; free a; 0/1"},
+		"policy of a disruption, forced": {all(rules(batchv1.PodFailurePolicyRule{Action: ignore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}})),
+			[]string{"a running forced disrupted", "b running"}, "again 10s; active 1; terminating 1; free a; 0/0"},
+		"per index, forced": {all(ofIndexes(3), perIndex(1), rules(onCodes(ignore, in, 3))), []string{"a#0 running forced", "b#1 running"}, "again 10s; active 1; terminating 1; 0/0"},
+		"per index, forced, has another": {all(ofIndexes(3), perIndex(1), rules(onCodes(ignore, in, 3))), []string{"a#0 running forced", "b#1 running", "c#0 running before=1"},
+			"active 2; terminating 1; uncounted [] [a]; free a; 0/1"},
+		"per index, forced, lost": {all(ofIndexes(3), perIndex(0), rules(onCodes(ignore, in, 3))), []string{"a#0 running forced", "b#1 running"}, "create [2]; active 2; terminating 1; uncounted [] [a]; free a; 0/1; lost 0"},
+		"policy loses an index":   {all(ofIndexes(3), perIndex(9), rules(onCodes(failIndex, in, 3))), []string{"a#0 failed exit=3", "b#1 running"}, "create [2]; active 2; uncounted [] [a]; free a; 0/1; lost 0"},
 
 		"enough": {all(ofIndexes(3), func(j *batchv1.Job) {
 			j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("1-2")}, {SucceededIndexes: ptr.To("0-1"), SucceededCount: ptr.To[int32](1)}}}

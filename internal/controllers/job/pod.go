@@ -34,6 +34,11 @@ func active(pod *corev1.Pod) bool { return !pods.Ended(pod) && pod.DeletionTimes
 
 func terminating(pod *corev1.Pod) bool { return !pods.Ended(pod) && pod.DeletionTimestamp != nil }
 
+// forced says whether a pod has no time left to end in: it was deleted by force, before it had a node, or by an agent that has done with it.
+func forced(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
+}
+
 func isReady(pod *corev1.Pod) bool { return pods.IsTrue(&pod.Status, corev1.PodReady) }
 
 // indexOf is a pod's completion index; none: it has none that can be read.

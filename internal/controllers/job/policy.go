@@ -91,7 +91,8 @@ func replacesFailedOnly(j *batchv1.Job) bool {
 	return ptr.Deref(j.Spec.PodReplacementPolicy, "") == batchv1.Failed || j.Spec.PodFailurePolicy != nil
 }
 
-// failed says whether a pod is a failure. One that is about to end is one, unless it keeps its place.
+// failed says whether a pod is a failure. One that is about to end is one, unless it keeps its place. Of one that is deleted without any grace nobody has to say
+// how it ended before it goes: it is a failure either way, else the job would wait for ever for its last phase, and the pod for the job to take its finalizer.
 func failed(j *batchv1.Job, pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed || terminating(pod) && !replacesFailedOnly(j)
+	return pod.Status.Phase == corev1.PodFailed || terminating(pod) && (!replacesFailedOnly(j) || forced(pod))
 }

@@ -121,7 +121,8 @@ func TestTheStatusOfAnAPIServer(t *testing.T) {
 	if len(s.NotAsked) != 2 || s.NotAsked[0] != (protocol.Unknown{What: "devices", Why: "the role devices does not run in this process"}) || s.NotAsked[1].What != "images" {
 		t.Errorf("not asked: %+v", s.NotAsked)
 	}
-	if len(s.Disks) != 2 || s.Disks[0].Path != c.DataDir || s.Disks[0].Size == 0 || s.Disks[0].Used+s.Disks[0].Free != s.Disks[0].Size {
+	if len(s.Disks) != 2 || s.Disks[0].Path != c.DataDir || s.Disks[0].Size == 0 || s.Disks[0].Free == 0 ||
+		s.Disks[0].Used+s.Disks[0].Free > s.Disks[0].Size { // what the file system keeps for root is neither
 		t.Errorf("disks %+v", s.Disks)
 	}
 	found := false

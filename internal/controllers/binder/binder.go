@@ -198,7 +198,6 @@ func (b *Binder) nodeChanged(old, node *corev1.Node) {
 	if readiness(old) == readiness(node) &&
 		apiequality.Semantic.DeepEqual(old.Spec, node.Spec) &&
 		apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
-		old.Annotations[deviceFaults] == node.Annotations[deviceFaults] &&
 		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {
 		return
 	}

@@ -26,12 +26,11 @@ func at(name string, pods ...*corev1.Pod) place {
 	}), pods, nil}
 }
 
-// ill has two widgets, of which so many are healthy, and says of them what the annotation says.
-func ill(healthy int, why string) place {
+// ill has two widgets, of which so many are healthy.
+func ill(healthy int) place {
 	return place{nodeWith(func(n *corev1.Node) {
 		n.Status.Capacity = list(widget, "2")
 		n.Status.Allocatable[widget] = *resource.NewQuantity(int64(healthy), resource.DecimalSI)
-		n.Annotations = map[string]string{deviceFaults: why}
 	}), nil, nil}
 }
 
@@ -97,14 +96,12 @@ func TestChoose(t *testing.T) {
 		{name: "what nobody has heard of", pod: named("p", "a.example/x", "1", widget, "3"), places: []place{at("n")},
 			want: "0/1 nodes are available: 1 Insufficient a.example/x, 1 Insufficient example.com/widget. No node offers a.example/x yet; the pod starts when one does." +
 				" No node has 3 of example.com/widget now, so the pod does not stand in line."},
-		{name: "a plugin that is away", pod: one, places: []place{ill(0, `{"example.com/widget":"its plugin has been gone since 14:21:53"}`)},
-			want: insufficient + " Node n has 2 of example.com/widget, of which 2 cannot be granted now: its plugin has been gone since 14:21:53; the pod starts when enough can."},
-		{name: "unhealthy ones, of which nothing is said", pod: two, places: []place{ill(1, "no JSON"), at("m", one)},
+		{name: "a plugin that is away", pod: one, places: []place{ill(0)},
+			want: insufficient + " Node n has 2 of example.com/widget, of which 2 cannot be granted now; the pod starts when enough can."},
+		{name: "unhealthy ones beside others", pod: two, places: []place{ill(1), at("m", one)},
 			want: "0/2 nodes are available: 2 Insufficient example.com/widget."},
-		{name: "unhealthy ones alone", pod: two, places: []place{ill(1, "no JSON")},
+		{name: "unhealthy ones alone", pod: two, places: []place{ill(1)},
 			want: insufficient + " Node n has 2 of example.com/widget, of which 1 cannot be granted now; the pod starts when enough can."},
-		{name: "ones that went with their plugin", pod: named("p", "a.example/x", "1"), places: []place{ill(2, `{"a.example/x":"its plugin has been gone since 14:21:53"}`)},
-			want: "0/1 nodes are available: 1 Insufficient a.example/x. No node offers a.example/x any more: its plugin has been gone since 14:21:53; the pod starts when one does."},
 		{name: "what is kept for one that is bound and waits", pod: one, places: []place{at("n", waitsThere(two))},
 			want: insufficient + " example.com/widget is kept for pod default/two, which came first."},
 		{name: "less is had by nobody else", pod: three, places: []place{at("n"), {nodeWith(func(n *corev1.Node) { n.Status.Allocatable[widget] = list("x", "3")["x"]; n.Spec.Unschedulable = true }), nil, nil}},

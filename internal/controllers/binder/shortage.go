@@ -1,7 +1,6 @@
 package binder
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,10 +11,6 @@ import (
 
 	"monopod.dev/monopod/internal/pods"
 )
-
-// deviceFaults is the annotation of a node in which its agent says why devices of it cannot be granted, in JSON: the words by the resource (package nodestatus
-// there). A resource that the status does not have any more is there as long as something is known of where it went.
-const deviceFaults = "monopod.dev/device-faults"
 
 // shortages says, a sentence a resource, why there are too few of the devices that a pod asks for, where that is more than that others have them.
 func shortages(pod *corev1.Pod, places []place) string {
@@ -31,7 +26,6 @@ func shortages(pod *corev1.Pod, places []place) string {
 
 func shortage(name corev1.ResourceName, want resource.Quantity, places []place) string {
 	var most *corev1.Node // the one that has most of it, granted or not
-	why := ""
 	for _, at := range places {
 		if want.Cmp(at.node.Status.Allocatable[name]) <= 0 {
 			if kept := waitsFor(name, at.pods); kept != nil {
@@ -46,14 +40,8 @@ func shortage(name corev1.ResourceName, want resource.Quantity, places []place) 
 				most = at.node
 			}
 		}
-		if why == "" {
-			why = faultOf(at.node, name)
-		}
 	}
 	if most == nil {
-		if why != "" {
-			return fmt.Sprintf(" No node offers %s any more: %s; the pod starts when one does.", name, why)
-		}
 		return fmt.Sprintf(" No node offers %s yet; the pod starts when one does.", name)
 	}
 	has, _ := total(most, name)
@@ -62,11 +50,7 @@ func shortage(name corev1.ResourceName, want resource.Quantity, places []place) 
 	}
 	ill := has.DeepCopy()
 	ill.Sub(most.Status.Allocatable[name])
-	text := fmt.Sprintf(" Node %s has %s of %s, of which %s cannot be granted now", most.Name, has.String(), name, ill.String())
-	if why := faultOf(most, name); why != "" {
-		text += ": " + why
-	}
-	return text + "; the pod starts when enough can."
+	return fmt.Sprintf(" Node %s has %s of %s, of which %s cannot be granted now; the pod starts when enough can.", most.Name, has.String(), name, ill.String())
 }
 
 // total is how many devices a node has, healthy or not; false: it does not know the resource.
@@ -76,18 +60,6 @@ func total(node *corev1.Node, name corev1.ResourceName) (resource.Quantity, bool
 		return can, true
 	}
 	return has, known
-}
-
-func faultOf(node *corev1.Node, name corev1.ResourceName) string {
-	text, set := node.Annotations[deviceFaults]
-	if !set {
-		return ""
-	}
-	var faults map[corev1.ResourceName]string
-	if json.Unmarshal([]byte(text), &faults) != nil {
-		return "" // somebody else has written it
-	}
-	return faults[name]
 }
 
 // waitsFor is a pod that has a node, and waits there for devices of a resource, as its agent has seen (which gives it a start time): what is free of them is kept for

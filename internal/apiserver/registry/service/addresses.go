@@ -184,8 +184,8 @@ func (a *Allocations) giveBack(address netip.Addr, parent networkingv1.ParentRef
 	defer cancel()
 	ctx = apart(ctx)
 	h, known := a.addresses.HolderOf(address)
-	if !known {
-		// Another API server has made it, a moment ago.
+	if !known || h.Owner != ownerOf(&parent) {
+		// Another API server has made it, a moment ago; what is known of it may be of the one before.
 		obj, err := resource.Get[*networkingv1.IPAddress](ctx, a.storages.Addresses, "IPAddress", address.String(), &metav1.GetOptions{})
 		if err != nil {
 			a.leftBehind(address, err)

@@ -71,6 +71,17 @@ func up(t *testing.T, c *Client) (sandbox, container string) {
 	return s.PodSandboxId, ctr.ContainerId
 }
 
+// another makes one more container of the pod of up.
+func another(t *testing.T, c *Client, sandbox string, attempt uint32) {
+	t.Helper()
+	pod := newPod()
+	in := podspec.ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: attempt, Step: 2, ImageRef: "img"}
+	cfg := podspec.Sandbox(podspec.SandboxInput{Pod: pod, LogDir: "/logs"})
+	if _, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: cfg, Config: podspec.Container(in)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestObserve(t *testing.T) {
 	c, rt := dial(t)
 	sandbox, id := up(t, c)

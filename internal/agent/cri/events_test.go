@@ -63,13 +63,6 @@ func (w *watcher) poked() {
 	}
 }
 
-func (w *watcher) says(want string) {
-	w.Helper()
-	if said := await(w.T, w.said); said != want {
-		w.Errorf("it says %q, want %q", said, want)
-	}
-}
-
 // TestWatch: events name their pod, and a break of the stream has everything looked at again.
 func TestWatch(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all flakes bench generate dist clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -138,6 +138,11 @@ test-containerd: need-root test-deps build ## our agent on Debian's containerd (
 test-vm-all: need-root vm-deps test-deps build $(EXAMPLES) ## all tests that touch the host on pure cgroup v2, in virtual machines
 	$(PLAIN) $(GO) run ./test/vm/all -tags '$(CGO_TAGS)' -cgo '$(CGO_PKGS)' $(ARGS)
 	$(PLAIN) MONOPOD_VM_ALL=1 $(GO) test -timeout 30m -count 1 -run '^TestSELinux$$' ./test/vm
+
+# The archives are of what is committed; their names are those of the version.
+test-dist: need-root vm-deps dist ## start a node of each archive of `make dist` in an emulated machine of its architecture
+	@hack/need.sh qemu-system-arm
+	$(PLAIN) MONOPOD_DIST="$$(ls $(CURDIR)/dist/monopod-*.tar.gz | paste -sd:)" $(GO) test -v -timeout 60m -count 1 -run '^TestDist$$' ./test/vm
 
 # Tests with programs of others that nobody installs for `make test`: built here, pinned by version. None of them is in CI.
 test-compat: test-kubectl test-kubelet test-plugins test-helm test-ingress ## tests with other programs: upstream kubectls, an upstream kubelet, device plugins, Helm, an ingress controller

@@ -75,6 +75,8 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.cfg.DiskMiB, "disk", 0, "the machine's disk in MiB, a sparse file (default 8192)")
 	flags.IntVar(&o.cfg.CPUs, "cpus", 0, "the machine's processors (default 2)")
 	flags.IntVar(&o.cfg.Boots, "boots", 1, "how often the machine may boot; the command is started anew each time, on the same disk")
+	flags.StringVar(&o.cfg.Arch, "arch", machine.NativeArch, "the machine's architecture, amd64 or arm64; -test is for amd64")
+	flags.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 0, "how long the machine may take to start the command (default 2m)")
 	flags.StringVar(&o.cfg.Cache, "cache", machine.DefaultCache(), "where Debian's packages are kept")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -97,11 +99,11 @@ func run(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	if err := machine.CheckTools(); err != nil {
+	if err := machine.CheckTools(o.cfg.Arch); err != nil {
 		return exitMachine, err
 	}
 	if o.prepare {
-		if _, err := machine.Fetch(ctx, o.cfg.Cache, o.cfg.Systemd); err != nil {
+		if _, err := machine.Fetch(ctx, o.cfg.Cache, o.cfg.Arch, o.cfg.Systemd); err != nil {
 			return exitMachine, err
 		}
 		return 0, nil
@@ -143,7 +145,7 @@ func (o *options) complete(ctx context.Context, build string) (err error) {
 	if o.payload != "" {
 		o.cfg.Files["/payload"] = o.payload
 	}
-	if o.cfg.Init, err = machine.BuildInit(ctx, build); err != nil {
+	if o.cfg.Init, err = machine.BuildInit(ctx, build, o.cfg.Arch); err != nil {
 		return err
 	}
 	return o.addTests(ctx, build)

@@ -50,7 +50,7 @@ func runTests(t *testing.T, r testRun) {
 	build := t.TempDir()
 	cfg := r.machine
 	var err error
-	if cfg.Init, err = machine.BuildInit(t.Context(), build); err != nil {
+	if cfg.Init, err = machine.BuildInit(t.Context(), build, machine.NativeArch); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Files = map[string]string{}

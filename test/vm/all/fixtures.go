@@ -43,7 +43,7 @@ type fixtures struct {
 
 // gather finds and builds what goes into every machine.
 func gather(ctx context.Context, dir string) (f fixtures, err error) {
-	if f.init, err = machine.BuildInit(ctx, dir); err != nil {
+	if f.init, err = machine.BuildInit(ctx, dir, machine.NativeArch); err != nil {
 		return f, err
 	}
 	bin := filepath.Join(machine.SourceRoot, "bin")

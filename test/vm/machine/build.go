@@ -17,10 +17,10 @@ const SourceRoot = "/src"
 // modulePath is the module whose packages are built.
 const modulePath = "monopod.dev/monopod"
 
-// BuildInit builds the machine's first process into dir and returns its path.
-func BuildInit(ctx context.Context, dir string) (string, error) {
+// BuildInit builds the first process of machines of an architecture ("": NativeArch) into dir and returns its path.
+func BuildInit(ctx context.Context, dir, architecture string) (string, error) {
 	path := filepath.Join(dir, "init")
-	return path, goTool(ctx, false, "build", "-trimpath", "-ldflags=-s -w", "-o", path, modulePath+"/test/vm/init")
+	return path, goToolFor(ctx, architecture, false, "build", "-trimpath", "-ldflags=-s -w", "-o", path, modulePath+"/test/vm/init")
 }
 
 // Tests are the tests of one package.
@@ -74,10 +74,17 @@ func quote(args []string) string {
 }
 
 func goTool(ctx context.Context, cgo bool, args ...string) error {
+	return goToolFor(ctx, NativeArch, cgo, args...)
+}
+
+func goToolFor(ctx context.Context, architecture string, cgo bool, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if cgo {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
+	if architecture != "" && architecture != NativeArch {
+		cmd.Env = append(cmd.Env, "GOARCH="+architecture)
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, bytes.TrimSpace(out))

@@ -30,7 +30,7 @@ var etc = map[string]string{
 }
 
 // stageRoot lays out the root file system: busybox and its applets, /etc, the files, the job.
-func stageRoot(ctx context.Context, dir, busybox string, files map[string]string, job guest.Job) error {
+func stageRoot(dir, busybox string, applets []string, files map[string]string, job guest.Job) error {
 	for _, d := range []string{"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "etc", "root", "tmp", "var/lib", "var/log", "var/tmp", "run", "opt", "mnt", "payload/bin"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return err
@@ -49,7 +49,7 @@ func stageRoot(ctx context.Context, dir, busybox string, files map[string]string
 			return err
 		}
 	}
-	if err := installBusybox(ctx, dir, busybox); err != nil {
+	if err := installBusybox(dir, busybox, applets); err != nil {
 		return err
 	}
 	for to, from := range files {
@@ -64,15 +64,28 @@ func stageRoot(ctx context.Context, dir, busybox string, files map[string]string
 	return os.WriteFile(filepath.Join(dir, guest.JobFile), raw, 0o644)
 }
 
-func installBusybox(ctx context.Context, dir, busybox string) error {
-	if err := copyTree(busybox, filepath.Join(dir, "bin/busybox")); err != nil {
-		return err
+// busyboxApplets lists the commands of busybox. One of another architecture cannot be asked here, but has the same: it is of the same Debian.
+func busyboxApplets(ctx context.Context, cache string) ([]string, error) {
+	dir, err := Unpacked(ctx, cache, "busybox-static", "busybox-static")
+	if err != nil {
+		return nil, err
+	}
+	busybox, err := busyboxIn(dir)
+	if err != nil {
+		return nil, err
 	}
 	out, err := exec.CommandContext(ctx, busybox, "--list").Output()
 	if err != nil {
-		return fmt.Errorf("%s --list: %w", busybox, err)
+		return nil, fmt.Errorf("%s --list: %w", busybox, err)
 	}
-	for _, applet := range strings.Fields(string(out)) {
+	return strings.Fields(string(out)), nil
+}
+
+func installBusybox(dir, busybox string, applets []string) error {
+	if err := copyTree(busybox, filepath.Join(dir, "bin/busybox")); err != nil {
+		return err
+	}
+	for _, applet := range applets {
 		err := os.Symlink("busybox", filepath.Join(dir, "bin", applet))
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

@@ -40,6 +40,8 @@ func DefaultCache() string {
 
 // Config is one run of a machine.
 type Config struct {
+	// Arch is the machine's architecture, amd64 or arm64; empty is NativeArch. Init and the programs among Files are of it.
+	Arch string
 	// Cache is the directory for what is fetched from Debian.
 	Cache string
 	// Init is the binary of ../init, statically linked.
@@ -106,7 +108,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if len(cfg.Job.Args) == 0 {
 		return Result{}, errors.New("no command to run in the machine")
 	}
-	if err := CheckTools(); err != nil {
+	if err := CheckTools(cfg.Arch); err != nil {
 		return Result{}, err
 	}
 	res, err := run(ctx, cfg)
@@ -151,7 +153,7 @@ const (
 )
 
 func prepare(ctx context.Context, cfg Config, work string) (Debian, error) {
-	debian, err := Fetch(ctx, cfg.Cache, cfg.Systemd)
+	debian, err := Fetch(ctx, cfg.Cache, cfg.Arch, cfg.Systemd)
 	if err != nil {
 		return debian, err
 	}
@@ -166,8 +168,12 @@ func prepare(ctx context.Context, cfg Config, work string) (Debian, error) {
 	if err := writeRamdisk(filepath.Join(work, ramdiskFile), cfg.Init, files); err != nil {
 		return debian, err
 	}
+	applets, err := busyboxApplets(ctx, cfg.Cache)
+	if err != nil {
+		return debian, err
+	}
 	root := filepath.Join(work, "root")
-	if err := stageRoot(ctx, root, debian.Busybox, cfg.Files, cfg.Job); err != nil {
+	if err := stageRoot(root, debian.Busybox, applets, cfg.Files, cfg.Job); err != nil {
 		return debian, err
 	}
 	if cfg.Systemd {
@@ -220,12 +226,16 @@ func boot(ctx context.Context, cfg Config, work string, debian Debian) (Result, 
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	qemu, err := lookTool("qemu-system-x86_64")
+	arch, err := archOf(cfg.Arch)
+	if err != nil {
+		return Result{}, err
+	}
+	qemu, err := lookTool(arch.qemu)
 	if err != nil {
 		return Result{}, err
 	}
 	console := &tail{copy: cfg.Console}
-	cmd := exec.CommandContext(ctx, qemu, append(arguments(cfg, work, debian), append(events.args("events"), output.args("output")...)...)...)
+	cmd := exec.CommandContext(ctx, qemu, append(arguments(cfg, arch, work, debian), append(events.args("events"), output.args("output")...)...)...)
 	cmd.Stdout, cmd.Stderr = console, console
 	begin := time.Now()
 	ended, err := start(cmd)
@@ -302,26 +312,20 @@ func superviseUntilEnd(ctx context.Context, cfg Config, w *watch, ended <-chan e
 	}
 }
 
-func arguments(cfg Config, work string, debian Debian) []string {
+func arguments(cfg Config, arch arch, work string, debian Debian) []string {
 	restart := "shutdown"
 	if cfg.Boots > 1 {
 		restart = "reset"
 	}
-	return []string{
-		// One thread emulates all processors in turn. With a thread each they may lock up for good while the kernel patches its own code, as it does when the
-		// first program is attached to a cgroup; and with two machines beside each other on two processors one is faster and takes two thirds of the time of them.
-		"-machine", "pc,hpet=off,vmport=off", "-accel", "tcg,thread=single,tb-size=512",
-		// Five-level page tables, which "max" has, only make the emulated walk longer.
-		"-cpu", "max,la57=off",
+	return append(slices.Clone(arch.arguments),
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB),
-		"-nodefaults", "-no-user-config", "-action", "reboot=" + restart, "-display", "none", "-serial", "stdio",
+		"-nodefaults", "-no-user-config", "-action", "reboot="+restart, "-display", "none", "-serial", "stdio",
 		"-kernel", debian.Kernel, "-initrd", filepath.Join(work, ramdiskFile),
-		// A machine once said nothing for two minutes: earlyprintk would tell how far its kernel came.
-		"-append", "console=ttyS0 earlyprintk=serial,ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check cgroup_no_v1=all systemd.log_target=kmsg systemd.log_level=notice systemd.show_status=false" + strings.Join(append([]string{""}, cfg.KernelArgs...), " "),
-		"-drive", "if=none,id=root,format=raw,cache=unsafe,discard=unmap,file=" + filepath.Join(work, diskFile),
+		"-append", arch.kernelArgs+" panic=-1 mitigations=off cgroup_no_v1=all systemd.log_target=kmsg systemd.log_level=notice systemd.show_status=false"+strings.Join(append([]string{""}, cfg.KernelArgs...), " "),
+		"-drive", "if=none,id=root,format=raw,cache=unsafe,discard=unmap,file="+filepath.Join(work, diskFile),
 		"-device", "virtio-blk-pci,drive=root",
 		"-device", "virtio-serial-pci",
-	}
+	)
 }
 
 // watch follows a machine's events.

@@ -19,7 +19,7 @@ import (
 // shell is a machine that runs a shell command; what it prints comes into the buffer.
 func shell(t *testing.T, command string) (Config, *bytes.Buffer) {
 	t.Helper()
-	init, err := BuildInit(t.Context(), t.TempDir())
+	init, err := BuildInit(t.Context(), t.TempDir(), NativeArch)
 	if err != nil {
 		t.Fatal(err)
 	}

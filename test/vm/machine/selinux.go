@@ -22,10 +22,7 @@ var selinuxPackages = []string{"secilc", "libsepol2"}
 // the labels of the initial SIDs that have none yet) into dir. It returns what to put into the machine, for Config.Files, and the
 // shell commands that load the policy there and enforce it.
 func SELinux(ctx context.Context, cache, source, dir string) (files map[string]string, commands string, err error) {
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return nil, "", err
-	}
-	tools, err := unpacked(ctx, cache, "selinux", func(context.Context) ([]string, error) { return selinuxPackages, nil })
+	tools, err := Unpacked(ctx, cache, "selinux", selinuxPackages...)
 	if err != nil {
 		return nil, "", err
 	}

@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// debianPackages are where the programs that are needed come from.
+// debianPackages are where the programs that are needed come from, beside the emulator (arch).
 var debianPackages = map[string]string{
-	"qemu-system-x86_64": "qemu-system-x86",
-	"mke2fs":             "e2fsprogs",
-	"dpkg-deb":           "dpkg",
-	"apt-get":            "apt",
-	"apt-cache":          "apt",
+	"mke2fs":    "e2fsprogs",
+	"dpkg-deb":  "dpkg",
+	"apt-get":   "apt",
+	"apt-cache": "apt",
 }
 
 // lookTool finds a program, also where root's are.
@@ -24,17 +23,31 @@ func lookTool(name string) (string, error) {
 		path, err = exec.LookPath("/usr/sbin/" + name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s is not installed: apt-get install %s", name, debianPackages[name])
+		return "", fmt.Errorf("%s is not installed: apt-get install %s", name, packageOf(name))
 	}
 	return path, nil
 }
 
-// CheckTools returns an error that names every program that is missing, with its Debian package.
-func CheckTools() error {
+// packageOf is the Debian package of a program.
+func packageOf(tool string) string {
+	for _, a := range archs {
+		if a.qemu == tool {
+			return a.qemuPackage
+		}
+	}
+	return debianPackages[tool]
+}
+
+// CheckTools returns an error that names every program that is missing for machines of an architecture ("": NativeArch), with its Debian package.
+func CheckTools(architecture string) error {
+	arch, err := archOf(architecture)
+	if err != nil {
+		return err
+	}
 	var missing []string
-	for _, name := range []string{"qemu-system-x86_64", "mke2fs", "dpkg-deb", "apt-get"} {
+	for _, name := range []string{arch.qemu, "mke2fs", "dpkg-deb", "apt-get"} {
 		if _, err := lookTool(name); err != nil {
-			missing = append(missing, debianPackages[name])
+			missing = append(missing, packageOf(name))
 		}
 	}
 	if len(missing) > 0 {

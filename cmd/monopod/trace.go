@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
@@ -19,7 +21,7 @@ import (
 func newTraceCommand() *cobra.Command {
 	var socket, format, namespace string
 	cmd := &cobra.Command{
-		Use:   "trace POD",
+		Use:   "trace [NAMESPACE/]POD",
 		Short: "Show where the time of a pod's start went",
 		Long: `Shows the timeline of a pod's start in milliseconds, from the POST to the API until the first line of each container's log. It asks the running node over its
 administration socket, which only root can reach. Roles that were started separately with one run directory ('monopod node', 'monopod apiserver') are all
@@ -43,6 +45,7 @@ A timeline ends when the pod is ready or has ended. The node keeps those of the 
 Exit codes: 0 when the timeline was printed; 1 when the pod does not exist, its start is not recorded any more, or no node answers; 2 for a bad command line.`,
 		Example: `  monopod trace web
   monopod trace web -n shop
+  monopod trace shop/web
   monopod trace web -o json | jq '.steps[] | select(.step == "runs") | .offsetMilliseconds'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -51,7 +54,14 @@ Exit codes: 0 when the timeline was printed; 1 when the pod does not exist, its 
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := askTrace(cmd.Context(), socket, namespace, strings.TrimPrefix(args[0], "pod/"))
+			if !cmd.Flags().Changed("namespace") {
+				namespace = ""
+			}
+			namespace, pod, err := podArgument(args[0], namespace)
+			if err != nil {
+				return err
+			}
+			t, err := askTrace(cmd.Context(), socket, namespace, pod)
 			if err != nil {
 				return err
 			}
@@ -63,10 +73,27 @@ Exit codes: 0 when the timeline was printed; 1 when the pod does not exist, its 
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "the pod's `NAMESPACE`")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", metav1.NamespaceDefault, "the pod's `NAMESPACE`")
 	adminSocketFlag(cmd, &socket)
 	formatFlag(cmd, &format, asTable, asJSON, asYAML)
 	return cmd
+}
+
+// podArgument is the pod that a command line names: POD, pod/POD or NAMESPACE/POD. chosen is the namespace of a flag; empty: there was none.
+func podArgument(arg, chosen string) (namespace, pod string, err error) {
+	namespace, pod, both := strings.Cut(arg, "/")
+	switch {
+	case !both:
+		namespace, pod = cmp.Or(chosen, metav1.NamespaceDefault), arg
+	case slices.Contains([]string{"pod", "pods", "po"}, namespace):
+		namespace = cmp.Or(chosen, metav1.NamespaceDefault)
+	case chosen != "" && chosen != namespace:
+		return "", "", &usageError{fmt.Errorf("%s is in namespace %s, but -n says %s: name one namespace", arg, namespace, chosen)}
+	}
+	if namespace == "" || pod == "" || strings.Contains(pod, "/") {
+		return "", "", &usageError{fmt.Errorf("%q names no pod: say POD or NAMESPACE/POD", arg)}
+	}
+	return namespace, pod, nil
 }
 
 // askTrace asks the process at a socket; where that is where a node is looked for, also those that run other roles of it in the same directory.

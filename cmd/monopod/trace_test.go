@@ -110,13 +110,20 @@ func TestTraceCommand(t *testing.T) {
 	refused("name one pod", "web", "db")
 	refused("--output is", "web", "-o", "wide")
 	refused("knows no pods", "web")
+	refused("shop/web is in namespace shop, but -n says back: name one namespace", "shop/web", "-n", "back")
+	for _, name := range []string{"", "/", "shop/", "/web", "pod/", "pod/shop/web", "a/b/c"} {
+		refused("names no pod: say POD or NAMESPACE/POD", name)
+	}
 	r.stop()
 	refused("no node runs at", "web")
 	whole := append(append([]protocol.Step{}, ofTheAPIServer...), ofTheAgent...)
 	stop := r.serveTrace(protocol.SocketName, func() (protocol.Trace, error) { return traceOf(whole...), nil })
 	refused("there is no pod default/db", "db")
 	refused("there is no pod shop/web", "web", "-n", "shop")
-	for _, name := range []string{"web", "pod/web"} {
+	refused("there is no pod shop/web", "shop/web")
+	refused("there is no pod shop/web", "shop/web", "-n", "shop")
+	refused("there is no pod shop/web", "pods/web", "-n", "shop")
+	for _, name := range []string{"web", "pod/web", "po/web", "default/web"} {
 		if out, err := trace(name); err != nil || !strings.HasPrefix(out, "POD        default/web, UID 0d4a8a4e") || !strings.Contains(out, "first log line") {
 			t.Errorf("%v, %s", err, out)
 		}

@@ -148,8 +148,11 @@ func askTrace(t *testing.T, asked *client.Client) {
 	if len(got.NotAsked) != 1 || got.NotAsked[0].Why != "the role agent does not run in this process" {
 		t.Errorf("not asked: %+v", got.NotAsked)
 	}
-	if _, err := asked.Trace(t.Context(), "default", "none"); !errdefs.IsNotFound(err) || err.Error() != "there is no pod default/none: see 'kubectl get pods -A'" {
+	if _, err := asked.Trace(t.Context(), "default", "none"); !errdefs.IsNotFound(err) || err.Error() != "there is no pod default/none; 'kubectl get pods -A' lists all" {
 		t.Errorf("of a pod that is not there: %v", err)
+	}
+	if _, err := asked.Trace(t.Context(), "elsewhere", "a"); !errdefs.IsNotFound(err) || err.Error() != "there is no pod elsewhere/a; a pod of that name is, or was, in namespace default: try -n default" {
+		t.Errorf("of a pod in another namespace: %v", err)
 	}
 }
 

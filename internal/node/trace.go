@@ -3,12 +3,15 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
 	"monopod.dev/monopod/internal/admin/protocol"
@@ -81,38 +84,77 @@ func (t *teller) addLogs(pod *timeline.Pod) (unread []protocol.Unknown) {
 func (t *teller) notRemembered(ctx context.Context, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
-	created, err := t.created(ctx, namespace, name)
-	began := t.timeline.Began()
-	var why string
-	switch {
-	case apierrors.IsNotFound(err):
-		why = fmt.Sprintf("there is no pod %s/%s: see 'kubectl get pods -A'", namespace, name)
-	case err != nil:
-		why = fmt.Sprintf("nothing is remembered of a pod %s/%s, and whether there is one cannot be asked now: %v", namespace, name, err)
-	case created.Before(began):
-		why = fmt.Sprintf("pod %s/%s was made at %s, before this process began, at %s, and only what was since is remembered: delete the pod and make it anew to see its start",
-			namespace, name, clock(created), clock(began))
-	default:
-		why = fmt.Sprintf("pod %s/%s, made at %s, is not among the newest %d pods, which are remembered: delete it and make it anew to see its start",
-			namespace, name, clock(created), timeline.DefaultPods)
-	}
-	return errdefs.ErrNotFound.WithMessage(why)
+	found, err := t.named(ctx, name)
+	return errdefs.ErrNotFound.WithMessage(t.whyNot(namespace, name, found, err))
 }
 
-// created asks the API server when a pod was made.
-func (t *teller) created(ctx context.Context, namespace, name string) (time.Time, error) {
+// whyNot is that for the pods of the name that there are, by namespace, or for the error that came in their stead.
+func (t *teller) whyNot(namespace, name string, found map[string]time.Time, err error) string {
+	began := t.timeline.Began()
+	created, is := found[namespace]
+	switch {
+	case is && created.Before(began):
+		return fmt.Sprintf("pod %s/%s was made at %s, before this process began, at %s, and only what was since is remembered: delete the pod and make it anew to see its start",
+			namespace, name, clock(created), clock(began))
+	case is:
+		return fmt.Sprintf("pod %s/%s, made at %s, is not among the newest %d pods, which are remembered: delete it and make it anew to see its start",
+			namespace, name, clock(created), timeline.DefaultPods)
+	}
+	var why string
+	switch {
+	case err != nil:
+		why = fmt.Sprintf("nothing is remembered of a pod %s/%s, and whether there is one cannot be asked now: %v", namespace, name, err)
+	case t.api == nil:
+		why = fmt.Sprintf("this node has no pod %s/%s", namespace, name)
+	default:
+		why = fmt.Sprintf("there is no pod %s/%s", namespace, name)
+	}
+	others := slices.Sorted(maps.Keys(found))
+	others = append(others, slices.DeleteFunc(t.timeline.Namespaces(name), func(ns string) bool { return slices.Contains(others, ns) })...)
+	return why + elsewhere(others)
+}
+
+// elsewhere says in which namespaces pods of a name are, or were.
+func elsewhere(namespaces []string) string {
+	switch n := len(namespaces); {
+	case n == 0:
+		return "; 'kubectl get pods -A' lists all"
+	case n == 1:
+		return fmt.Sprintf("; a pod of that name is, or was, in namespace %s: try -n %[1]s", namespaces[0])
+	case n > mostNamespaces:
+		return fmt.Sprintf("; pods of that name are, or were, in %d namespaces, %s among them: choose one with -n", n, strings.Join(namespaces[:mostNamespaces], ", "))
+	}
+	return fmt.Sprintf("; pods of that name are, or were, in the namespaces %s: choose one with -n", strings.Join(namespaces, ", "))
+}
+
+// mostNamespaces is how many an error names.
+const mostNamespaces = 5
+
+// named asks the API server when the pods of a name were made, by namespace. An agent may ask for those of its node only, and gets no answer for a single one
+// that is not there; the API server of this process is asked for all, also those that have no node yet.
+func (t *teller) named(ctx context.Context, name string) (map[string]time.Time, error) {
 	if err := t.answers(); err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
-	kube, err := kubernetes.NewForConfig(t.kube()) // it shares the connections of earlier ones
+	which, reach := []fields.Selector{fields.OneTermEqualSelector("metadata.name", name)}, t.kube
+	if t.api != nil {
+		reach = t.api.AdminConfig
+	} else {
+		which = append(which, fields.OneTermEqualSelector("spec.nodeName", t.config.Config.NodeName))
+	}
+	kube, err := kubernetes.NewForConfig(reach()) // it shares the connections of earlier ones
 	if err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
-	pod, err := kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	list, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.AndSelectors(which...).String()})
 	if err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
-	return pod.CreationTimestamp.Time, nil
+	made := map[string]time.Time{}
+	for i := range list.Items {
+		made[list.Items[i].Namespace] = list.Items[i].CreationTimestamp.Time
+	}
+	return made, nil
 }
 
 func clock(t time.Time) string { return t.Format("2006-01-02 15:04:05") }

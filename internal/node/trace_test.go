@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +19,11 @@ import (
 )
 
 // agentTeller is what an agent alone tells; its API server answers each question for a pod with body.
-func agentTeller(t *testing.T, code int, body string) *teller {
+func agentTeller(t *testing.T, code int, body string) *askingTeller {
 	t.Helper()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	a := &askingTeller{selectors: make(chan string, 8)}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.selectors <- r.URL.Query().Get("fieldSelector")
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		_, _ = w.Write([]byte(body)) // a test that gets none fails by that
@@ -28,9 +31,16 @@ func agentTeller(t *testing.T, code int, body string) *teller {
 	t.Cleanup(api.Close)
 	c := &v1alpha1.NodeConfiguration{}
 	c.Agent.PodLogsDir = t.TempDir()
-	return &teller{config: &Options{Config: c}, facts: facts{
+	a.teller = &teller{config: &Options{Config: c}, facts: facts{
 		agent: true, kube: func() *rest.Config { return &rest.Config{Host: api.URL} }, timeline: timeline.New(timeline.Config{}),
 	}}
+	return a
+}
+
+// askingTeller is a teller and what it asks for.
+type askingTeller struct {
+	*teller
+	selectors chan string
 }
 
 // TestTraceOfAnAgent: the first line of each container's log is the end of its start.
@@ -78,23 +88,47 @@ func TestTraceOfAnAgent(t *testing.T) {
 	}
 }
 
+// TestNotRemembered: an agent asks for pods of its node, which it may, and says where there are pods of the name.
 func TestNotRemembered(t *testing.T) {
-	status := func(code int, reason string) (int, string) {
-		return code, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "` + reason + `", "message": "so it is", "code": 0}`
+	pods := func(items ...string) (int, string) {
+		return http.StatusOK, `{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [` + strings.Join(items, ",") + `]}`
 	}
-	pod := func(at time.Time) (int, string) {
-		return http.StatusOK, `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "ns", "creationTimestamp": "` + at.UTC().Format(time.RFC3339) + `"}}`
+	pod := func(namespace string, at time.Time) string {
+		return `{"metadata": {"name": "p", "namespace": "` + namespace + `", "creationTimestamp": "` + at.UTC().Format(time.RFC3339) + `"}}`
 	}
+	now := time.Now()
 	for want, answer := range map[string]func() (int, string){
-		"there is no pod ns/p: see 'kubectl get pods -A'": func() (int, string) { return status(http.StatusNotFound, "NotFound") },
-		"whether there is one cannot be asked now: ":      func() (int, string) { return status(http.StatusForbidden, "Forbidden") },
-		", before this process began, at ":                func() (int, string) { return pod(time.Now().Add(-time.Hour)) },
-		"is not among the newest 500 pods":                func() (int, string) { return pod(time.Now().Add(time.Hour)) },
+		"this node has no pod ns/p; 'kubectl get pods -A' lists all":                                            func() (int, string) { return pods() },
+		"this node has no pod ns/p; a pod of that name is, or was, in namespace a: try -n a":                    func() (int, string) { return pods(pod("a", now)) },
+		"this node has no pod ns/p; pods of that name are, or were, in the namespaces a, b: choose one with -n": func() (int, string) { return pods(pod("b", now), pod("a", now)) },
+		"this node has no pod ns/p; pods of that name are, or were, in 6 namespaces, a, b, c, d, e among them: choose one ": func() (int, string) {
+			return pods(pod("f", now), pod("e", now), pod("d", now), pod("c", now), pod("b", now), pod("a", now))
+		},
+		"whether there is one cannot be asked now: so it is": func() (int, string) {
+			return http.StatusForbidden, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "message": "so it is", "code": 403}`
+		},
+		", before this process began, at ": func() (int, string) { return pods(pod("ns", now.Add(-time.Hour)), pod("a", now)) },
+		"is not among the newest 500 pods": func() (int, string) { return pods(pod("ns", now.Add(time.Hour))) },
 	} {
 		code, body := answer()
 		a := agentTeller(t, code, body)
+		a.config.Config.NodeName = "n1"
 		if _, err := a.trace(t.Context(), "ns", "p"); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+		if got := <-a.selectors; got != "metadata.name=p,spec.nodeName=n1" {
+			t.Errorf("asked for %q", got)
+		}
+	}
+	// Those that have gone are remembered.
+	code, body := pods(pod("b", now))
+	a := agentTeller(t, code, body)
+	for i, ns := range []string{"c", "b", "c"} {
+		a.timeline.Open(strconv.Itoa(i), ns, "p")
+	}
+	a.timeline.Open("another", "d", "q")
+	want := "this node has no pod ns/p; pods of that name are, or were, in the namespaces b, c: choose one with -n"
+	if _, err := a.trace(t.Context(), "ns", "p"); !errdefs.IsNotFound(err) || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
 	}
 }

@@ -227,6 +227,22 @@ func (r *Recorder) Pod(namespace, name string) (Pod, bool) {
 	return Pod{}, false
 }
 
+// Namespaces are those of the pods of a name that are remembered, in their order.
+func (r *Recorder) Namespaces(name string) (namespaces []string) {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.ring {
+		if e.name == name {
+			namespaces = append(namespaces, e.namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
+
 func (r *Recorder) pod(e *entry) Pod {
 	p := Pod{UID: e.uid, Namespace: e.namespace, Name: e.name, Dropped: e.dropped, Steps: make([]Step, len(e.steps))}
 	for i, s := range e.steps {

@@ -57,6 +57,10 @@ type Config struct {
 	CRISocket string
 	// Devices grants devices; nil: a pod that asks for an extended resource waits.
 	Devices DeviceManager
+	// ProviderID is the Node's spec.providerID where it has none; empty: nobody provides the machine.
+	ProviderID string
+	// Adopted is called with the UID of each Node object that the agent finds or makes, before it says that the node is ready; when it fails, again. Nil: nobody is.
+	Adopted func(ctx context.Context, uid types.UID) error
 	// PodResourcesSocket is where the kubelet's PodResources API is served, such as podresources.DefaultSocket: an absolute path of at most
 	// 107 bytes. Empty: it is not served.
 	PodResourcesSocket string
@@ -315,11 +319,11 @@ func (a *Agent) announce(ctx context.Context, r *nodestatus.Reporter) {
 // newReporter makes who tells of the node.
 func (a *Agent) newReporter(port int, client *cri.Client, down *shutdown.Manager, events record.EventRecorder, ref *v1.ObjectReference) (*nodestatus.Reporter, error) {
 	return nodestatus.New(nodestatus.Config{
-		Client: a.kube, NodeName: a.cfg.NodeName, Addresses: a.cfg.NodeIPs, Port: port, MaxPods: a.cfg.MaxPods,
+		Client: a.kube, NodeName: a.cfg.NodeName, ProviderID: a.cfg.ProviderID, Adopted: a.cfg.Adopted, Addresses: a.cfg.NodeIPs, Port: port, MaxPods: a.cfg.MaxPods,
 		Reserved: a.cfg.Resources.Reserved, Version: kubeletVersion(a.cfg.Version), DataDir: a.cfg.DataDir, Fault: down.Faults(client.Condition),
 		Features:       func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler) { return nodeFeatures(client.Features()) },
 		RuntimeVersion: func() string { id := client.Identity(); return id.Name + "://" + id.Version },
-		Devices:        a.resources, Events: events, Ref: ref, Log: a.log,
+		Devices:        a.resources, Faults: a.deviceFaults, Events: events, Ref: ref, Log: a.log,
 	})
 }
 

@@ -23,6 +23,8 @@ type DeviceManager interface {
 	DeviceLists
 	// Resources are how much there is, by resource name.
 	Resources() map[string]inventory.Quantity
+	// Faults is what is wrong with devices that are not allocatable, by resource name.
+	Faults() map[string]string
 	// Subscribe returns a channel that ticks after Resources, a device's health or what is free has changed, until stop is called.
 	Subscribe() (ticks <-chan struct{}, stop func())
 	// Admit gives a pod all its devices or none; it is idempotent by pod.
@@ -106,6 +108,14 @@ func (a *Agent) resources() map[string]inventory.Quantity {
 		return nil
 	}
 	return a.cfg.Devices.Resources()
+}
+
+// deviceFaults are what is wrong with devices, nothing without a manager.
+func (a *Agent) deviceFaults() map[string]string {
+	if a.cfg.Devices == nil {
+		return nil
+	}
+	return a.cfg.Devices.Faults()
 }
 
 // watchDevices tells the pods that wait, and the node's status, of each change.

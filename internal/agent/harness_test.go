@@ -332,6 +332,8 @@ type fakeDevices struct {
 	health devices.Health // empty: healthy
 	why    string
 	answer *source.Answer // what a container is given; nil: a bit of everything
+	// silent: who gives the devices does not answer as long as it is not closed; nil: it does at once.
+	silent chan struct{}
 	// reconciled says that Reconcile was called, with these.
 	reconciled bool
 	holdings   []devices.Holding
@@ -365,9 +367,26 @@ func (f *fakeDevices) Resources() map[string]inventory.Quantity {
 	return map[string]inventory.Quantity{"example.com/widget": {Capacity: n, Allocatable: n}}
 }
 
+func (f *fakeDevices) Faults() map[string]string { return nil }
+
 func (f *fakeDevices) Subscribe() (ticks <-chan struct{}, stop func()) { return f.changed, func() {} }
 
-func (f *fakeDevices) Admit(_ context.Context, req devices.PodRequest) (devices.Verdict, error) {
+func (f *fakeDevices) Admit(ctx context.Context, req devices.PodRequest) (devices.Verdict, error) {
+	v, err := f.admit(req)
+	f.mu.Lock()
+	silent := f.silent
+	f.mu.Unlock()
+	if silent != nil {
+		select {
+		case <-silent:
+		case <-ctx.Done():
+			return devices.Verdict{}, ctx.Err()
+		}
+	}
+	return v, err
+}
+
+func (f *fakeDevices) admit(req devices.PodRequest) (devices.Verdict, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -411,7 +430,7 @@ func (f *fakeDevices) GrantsOf(uid string) (all []devices.GrantRecord) {
 	}
 	req := f.asked[uid]
 	for _, c := range req.Containers {
-		d := devices.GrantedDevice{Resource: "example.com/widget", Name: "0", Aliases: []string{"uuid-0"}, Health: cmp.Or(f.health, devices.Healthy), Why: f.why}
+		d := devices.GrantedDevice{Resource: "example.com/widget", Name: "0", Aliases: []string{"uuid-0"}, Origin: "w.sock", Pending: f.silent != nil, Health: cmp.Or(f.health, devices.Healthy), Why: f.why}
 		all = append(all, devices.GrantRecord{PodUID: uid, PodNamespace: req.Namespace, PodName: req.Name, Container: c.Name, Devices: []devices.GrantedDevice{d}})
 	}
 	return all

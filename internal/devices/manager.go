@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,6 +73,8 @@ type Manager struct {
 	released map[string]bool
 	// unfit are the devices that failed their last check, with why.
 	unfit map[deviceKey]error
+	// learnt are the nodes of devices that a source's answers have told and that somebody had by another source, as long as no source changes.
+	learnt map[deviceKey][]string
 }
 
 type deviceKey struct{ resource, name string }
@@ -114,7 +117,7 @@ func newManager(cfg Config, sources ...source.Source) *Manager {
 		log:      cfg.Log,
 		now:      time.Now,
 		reserved: map[string]podRecord{}, unwritten: map[string]podRecord{},
-		unfit: map[deviceKey]error{},
+		unfit: map[deviceKey]error{}, learnt: map[deviceKey][]string{},
 	}
 	m.granted, m.unreadable = m.ledger.load()
 	m.released = map[string]bool{}
@@ -138,6 +141,7 @@ func (m *Manager) Run(ctx context.Context) error {
 			return s.Run(ctx, func() {
 				m.mu.Lock()
 				clear(m.unfit) // what was wrong may be mended; the next grant looks again
+				clear(m.learnt)
 				m.mu.Unlock()
 				m.subscribers.tick()
 			})
@@ -161,6 +165,17 @@ func (m *Manager) Resources() map[string]inventory.Quantity {
 			}
 		}
 		all[r] = q
+	}
+	return all
+}
+
+// Faults says in a few words, by resource, what is wrong with the devices that are not allocatable.
+func (m *Manager) Faults() map[string]string {
+	snap, all := m.worlds.now(), map[string]string{}
+	for _, r := range snap.Resources {
+		if text := faults(inventory.Units(snap.Of(r)), nil); text != "" {
+			all[r] = strings.TrimPrefix(text, "; ")
+		}
 	}
 	return all
 }

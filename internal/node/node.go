@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
@@ -139,7 +140,11 @@ func Up(ctx context.Context, o Options) (err error) {
 		}
 		// Whoever writes a log here rotates it too: runtime.logRotation.
 		changed := func(ips []string) error { return api.SetNodeAddresses(o.agentNames(ips)) }
-		return o.runAgent(ctx, agentWorld{kube, reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{}}, changed)
+		own, err := o.newControlPlane(api.ControllersConfig())
+		if err != nil {
+			return err
+		}
+		return o.runAgent(ctx, agentWorld{kube, reached, dev, down, Credentials{cert, key, clientCA}, agent.Logs{}, own}, changed)
 	})
 	err = stages.wait()
 	if o.Ephemeral {
@@ -272,7 +277,7 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 	stages.run("admin", o.serveAdmin(facts{devices: dev, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down)}))
 	stages.run("devices", dev.Run)
 	stages.run("agent", func(ctx context.Context) error {
-		return o.runAgent(ctx, agentWorld{kube, nil, dev, down, cred, logs}, nil)
+		return o.runAgent(ctx, agentWorld{kube, nil, dev, down, cred, logs, nil}, nil)
 	})
 	err = stages.wait()
 	if o.Ephemeral && services != nil {
@@ -363,7 +368,8 @@ func (o *Options) newDevices() (*devices.Manager, func(), error) {
 	return dev, func() { db.Close() }, nil
 }
 
-// agentWorld is what an agent works with, at whatever addresses. reached is where its pods reach the API; nil: at the service kubernetes.
+// agentWorld is what an agent works with, at whatever addresses. reached is where its pods reach the API; nil: at the service kubernetes. own says of the node
+// that the API server is its own; nil: it is somebody else's.
 type agentWorld struct {
 	kube    *rest.Config
 	reached *netip.AddrPort
@@ -371,6 +377,7 @@ type agentWorld struct {
 	down    *shutdown.Manager
 	cred    Credentials
 	logs    agent.Logs
+	own     *controlPlane
 }
 
 // runAgent runs the agent, at the addresses that the node has. changed is told of others; nil: nobody is.
@@ -393,8 +400,13 @@ func (o *Options) runAgent(ctx context.Context, w agentWorld, changed func(ips [
 
 func (o *Options) newAgent(w agentWorld, ips []string) (*agent.Agent, error) {
 	c := o.Config
+	var provider string
+	var adopted func(context.Context, types.UID) error
+	if w.own != nil {
+		provider, adopted = w.own.providerID(), w.own.adopt
+	}
 	return agent.New(agent.Config{
-		NodeName: c.NodeName, Kube: w.kube, CRISocket: c.Runtime.Socket, Devices: w.dev,
+		NodeName: c.NodeName, ProviderID: provider, Adopted: adopted, Kube: w.kube, CRISocket: c.Runtime.Socket, Devices: w.dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
 		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: o.clusterDNS(), ClusterDomain: c.Agent.ClusterDomain,
 		Address: o.agentAddress(ips), NodeIPs: ips, Port: int(*c.Agent.Port), ServingCert: w.cred.ServingCert, ServingKey: w.cred.ServingKey, ClientCA: w.cred.ClientCA, API: w.reached,

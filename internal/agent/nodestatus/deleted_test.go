@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -74,6 +75,49 @@ func TestTheNodeIsDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestAdopted: whose the node is is said of each object, before that is ready, until it has been heard; a provider's id that there is already stays.
+func TestAdopted(t *testing.T) {
+	kube, w := fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-0"}}), &world{}
+	withUIDs(kube)
+	told, deaf := make(chan types.UID, 10), errors.New("the API server is deaf")
+	r, stop := run(t, kube, w, func(c *Config) {
+		c.ProviderID = "monopod://n"
+		c.Adopted = func(_ context.Context, uid types.UID) error {
+			n, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+			if err != nil || n.UID != uid || n.Spec.ProviderID != "monopod://n" {
+				t.Errorf("adopted is %s, there is %+v, %v", uid, n, err)
+			}
+			told <- uid
+			err, deaf = deaf, nil
+			return err
+		}
+	})
+	defer stop()
+	if a, b := <-told, <-told; a != "uid-0" || b != "uid-0" {
+		t.Errorf("told of %s, %s", a, b)
+	}
+	<-r.Ready()
+	watched(t, kube)
+	if err := kube.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-told; a != "uid-1" {
+		t.Errorf("told of %s", a)
+	}
+	eventually(t, kube, "it is ready", func(n *v1.Node) bool { return ready(n).Status == v1.ConditionTrue })
+	if len(told) != 0 {
+		t.Errorf("it is told again of %s", <-told)
+	}
+
+	kube = fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1.NodeSpec{ProviderID: "cloud://i-1"}})
+	r, stop = run(t, kube, w, func(c *Config) { c.ProviderID = "monopod://n" })
+	defer stop()
+	<-r.Ready()
+	if n, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err != nil || n.Spec.ProviderID != "cloud://i-1" {
+		t.Errorf("%+v, %v", n, err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 type state struct {
 	machine  Machine
 	devices  map[string]inventory.Quantity
+	faults   map[string]string // of the devices, by resource
 	pressure pressure
 	// fault is why the runtime can't run pods; empty: it can.
 	fault          string

@@ -3,6 +3,7 @@ package nodestatus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -231,6 +232,41 @@ func TestDevicesGo(t *testing.T) {
 	eventually(t, kube, "b is gone", has("v/c"))
 	if q := r.Allocatable()["v/c"]; q.Value() != 3 {
 		t.Errorf("allocatable %v", r.Allocatable())
+	}
+}
+
+// TestWhatIsWrongWithDevices is an annotation of the Node, as long as something is, and no longer than it may be.
+func TestWhatIsWrongWithDevices(t *testing.T) {
+	kube, w := fake.NewClientset(), &world{devices: map[string]inventory.Quantity{"v/a": {Capacity: 1}, "v/b": {Capacity: 1}}}
+	faults := map[string]string{"v/a": "it is gone"}
+	r, stop := run(t, kube, w, func(c *Config) {
+		c.Faults = func() map[string]string {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return faults
+		}
+	})
+	defer stop()
+	says := func(want string) {
+		t.Helper()
+		eventually(t, kube, "it says "+want, func(n *v1.Node) bool {
+			_, is := n.Annotations[annotationFaults]
+			return n.Annotations[annotationFaults] == want && is == (want != "") && n.Annotations[annotationDevices] == "v/a,v/b"
+		})
+	}
+	says(`{"v/a":"it is gone"}`)
+	w.set(func() { faults = map[string]string{"v/b": strings.Repeat("ä", 300)} })
+	r.Changed()
+	says(`{"v/b":"` + strings.Repeat("ä", 200) + `..."}`)
+	w.set(func() { faults = nil })
+	r.Changed()
+	says("")
+	many := map[string]string{}
+	for i := range 1000 {
+		many[fmt.Sprintf("v/%d", i)] = strings.Repeat("x", 300)
+	}
+	if size := len(faultsOf(many)); size < mostOfFaults/2 || size > 2*mostOfFaults {
+		t.Errorf("it says %d bytes", size)
 	}
 }
 

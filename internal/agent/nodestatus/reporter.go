@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,10 @@ const (
 type Config struct {
 	Client   kubernetes.Interface
 	NodeName string
+	// ProviderID is who the node is to those who provide machines; empty: nobody does. One that the object has already stays.
+	ProviderID string
+	// Adopted is called with each object that is found or made, before anything is said in its status; when it fails, again. Nil: nobody is told.
+	Adopted func(ctx context.Context, uid types.UID) error
 	// Addresses are the node's internal IPs, Port is where the agent's API is served.
 	Addresses []string
 	Port      int
@@ -58,6 +63,8 @@ type Config struct {
 	Features func() (*v1.NodeFeatures, []v1.NodeRuntimeHandler)
 	// Devices are the present device resources, by name.
 	Devices func() map[string]inventory.Quantity
+	// Faults are what is wrong with those that are not allocatable, by name; nil: nothing is told of that.
+	Faults func() map[string]string
 	// Events tells of the node, which Ref names; nil: nobody is told.
 	Events record.EventRecorder
 	Ref    *v1.ObjectReference
@@ -86,6 +93,8 @@ type Reporter struct {
 	// of Run's goroutine only
 	node     *v1.Node
 	patience patience
+	// adopted is the UID of the object of which Adopted was told; nil: none yet.
+	adopted *types.UID
 	// told is the status that events have told of; nil: none yet.
 	told *v1.NodeStatus
 	// seen are the resources that are, or were, devices of this agent.
@@ -215,12 +224,18 @@ func (r *Reporter) report(ctx context.Context, s state, must bool, written *time
 		return err
 	}
 	s.devices = r.cfg.Devices()
+	if r.cfg.Faults != nil {
+		s.faults = r.cfg.Faults()
+	}
 	if r.node == nil {
 		if err := r.register(ctx, s); err != nil {
 			return err
 		}
 	}
-	if err := r.own(ctx, s.devices); err != nil {
+	if err := r.adopt(ctx); err != nil {
+		return err
+	}
+	if err := r.own(ctx, s); err != nil {
 		return err
 	}
 	want := r.apply(r.node.Status, s)
@@ -263,9 +278,11 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 		if until := r.patience.until(); time.Now().Before(until) {
 			return &tooSoon{until}
 		}
-		node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.NodeName, Labels: r.labels()}}
-		if names := r.ownedNames(s.devices, nil); names != "" {
-			node.Annotations = map[string]string{annotationDevices: names}
+		node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.NodeName, Labels: r.labels()}, Spec: v1.NodeSpec{ProviderID: r.cfg.ProviderID}}
+		for key, value := range map[string]string{annotationDevices: r.ownedNames(s.devices, nil), annotationFaults: faultsOf(s.faults)} {
+			if value != "" {
+				metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
+			}
 		}
 		node.Status = r.apply(v1.NodeStatus{}, s)
 		created, err := nodes.Create(ctx, node, metav1.CreateOptions{})
@@ -285,13 +302,20 @@ func (r *Reporter) register(ctx context.Context, s state) error {
 			missing[k] = v
 		}
 	}
+	change := map[string]any{}
 	if len(missing) > 0 {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": missing}})
+		change["metadata"] = map[string]any{"labels": missing}
+	}
+	if node.Spec.ProviderID == "" && r.cfg.ProviderID != "" {
+		change["spec"] = map[string]any{"providerID": r.cfg.ProviderID}
+	}
+	if len(change) > 0 {
+		patch, err := json.Marshal(change)
 		if err != nil {
 			return err
 		}
 		if node, err = nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return fmt.Errorf("labels of node %s: %w", r.cfg.NodeName, err)
+			return fmt.Errorf("labels and provider id of node %s: %w", r.cfg.NodeName, err)
 		}
 	}
 	if r.told == nil {
@@ -322,28 +346,79 @@ func (r *Reporter) found(node *v1.Node) {
 	}
 }
 
+// adopt tells once of each object that it is the node's.
+func (r *Reporter) adopt(ctx context.Context) error {
+	if r.cfg.Adopted == nil || r.adopted != nil && *r.adopted == r.node.UID {
+		return nil
+	}
+	if err := r.cfg.Adopted(ctx, r.node.UID); err != nil {
+		return err
+	}
+	uid := r.node.UID
+	r.adopted = &uid
+	return nil
+}
+
 // annotationDevices lists the resources of the node that are devices of this agent, so that one that was taken away while
 // the agent was not running is told from one that somebody else has written.
 const annotationDevices = "monopod.dev/device-resources"
 
-// own puts the names of the devices on record before they appear in the status; one that is gone stays on record until it
+// annotationFaults says what is wrong with devices, as a JSON object of texts by resource: who binds pods tells it to those that wait (package binder).
+const annotationFaults = "monopod.dev/device-faults"
+
+// Of a resource mostOfFault bytes are told, of all about mostOfFaults: annotations of an object have a limit.
+const mostOfFault, mostOfFaults = 400, 32 << 10
+
+// faultsOf is the value of annotationFaults; empty: nothing is wrong.
+func faultsOf(faults map[string]string) string {
+	all, size := map[string]string{}, 0
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		text := faults[name]
+		if len(text) > mostOfFault {
+			text = strings.ToValidUTF8(text[:mostOfFault], "") + "..."
+		}
+		if size += len(name) + len(text); size <= mostOfFaults {
+			all[name] = text
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return "" // strings can be written
+	}
+	return string(text)
+}
+
+// own puts the names of the devices, and what is wrong with them, on record before they appear in the status; one that is gone stays on record until it
 // has disappeared from the status.
-func (r *Reporter) own(ctx context.Context, devices map[string]inventory.Quantity) error {
+func (r *Reporter) own(ctx context.Context, s state) error {
 	for _, name := range strings.Split(r.node.Annotations[annotationDevices], ",") {
 		r.seen[name] = true
 	}
-	names := r.ownedNames(devices, r.node.Status.Capacity)
-	if r.node.Annotations[annotationDevices] == names {
+	annotations := map[string]any{}
+	if names := r.ownedNames(s.devices, r.node.Status.Capacity); r.node.Annotations[annotationDevices] != names {
+		annotations[annotationDevices] = names
+	}
+	switch faults := faultsOf(s.faults); {
+	case r.node.Annotations[annotationFaults] == faults:
+	case faults == "":
+		annotations[annotationFaults] = nil
+	default:
+		annotations[annotationFaults] = faults
+	}
+	if len(annotations) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationDevices: names}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return err
 	}
 	node, err := r.cfg.Client.CoreV1().Nodes().Patch(ctx, r.cfg.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		r.node = nil
-		return fmt.Errorf("annotation %s of node %s: %w", annotationDevices, r.cfg.NodeName, err)
+		return fmt.Errorf("annotations of devices of node %s: %w", r.cfg.NodeName, err)
 	}
 	r.node = node
 	return nil

@@ -21,6 +21,8 @@ type Drift struct {
 	Path string
 	// Missing says that nothing is there: when it comes, the fault may be gone.
 	Missing bool
+	// Hook says that it is the program of a hook.
+	Hook bool
 	// Detail is what was expected and found.
 	Detail string
 }
@@ -32,13 +34,31 @@ type DriftError struct {
 	Faults []Drift
 }
 
-// Error names the file, the device, and each path with its fault.
+// Error names the file, the device, each path with its fault, and the remedy.
 func (e *DriftError) Error() string {
+	return fmt.Sprintf("%s, device %q, does not fit this host: %s", e.Spec, e.Device, e.Why())
+}
+
+// Why is what is wrong, and the remedy: the same for all devices of a file that lack the same.
+func (e *DriftError) Why() string {
 	var parts []string
+	hooks := 0
 	for _, f := range e.Faults {
 		parts = append(parts, f.Path+" "+f.Detail)
+		if f.Hook {
+			hooks++
+		}
 	}
-	return fmt.Sprintf("%s, device %q, does not fit this host: %s; regenerate the spec, or load the driver", e.Spec, e.Device, strings.Join(parts, "; "))
+	const install, again = "install the hook's program", "regenerate the spec, or load the driver"
+	switch hooks {
+	case 0:
+		parts = append(parts, again)
+	case len(e.Faults):
+		parts = append(parts, install)
+	default:
+		parts = append(parts, install, again)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Host is where specs are compared with what there is; tests give it other roots.
@@ -124,10 +144,11 @@ func checkHook(path string) *Drift {
 		return &Drift{Path: path, Detail: "is a hook's path and not absolute"}
 	}
 	if f := checkExists(path); f != nil {
+		f.Hook = true
 		return f
 	}
 	if unix.Access(path, unix.X_OK) != nil {
-		return &Drift{Path: path, Detail: "is a hook and not executable"}
+		return &Drift{Path: path, Hook: true, Detail: "is a hook and not executable"}
 	}
 	return nil
 }

@@ -93,6 +93,23 @@ func TestCheckNode(t *testing.T) {
 	}
 }
 
+// TestRemedies: what is missing says what helps: the program of a hook comes with no driver.
+func TestRemedies(t *testing.T) {
+	h, dev := hostWith(t)
+	none := filepath.Join(dev, "none")
+	hook, mount := []*specs.Hook{{Path: none}}, []*specs.Mount{{HostPath: none + "2", ContainerPath: "/x"}}
+	for want, edits := range map[string]specs.ContainerEdits{
+		none + " does not exist; install the hook's program":                                                                        {Hooks: hook},
+		none + "2 does not exist; regenerate the spec, or load the driver":                                                          {Mounts: mount},
+		none + "2 does not exist; " + none + " does not exist; install the hook's program; regenerate the spec, or load the driver": {Hooks: hook, Mounts: mount},
+	} {
+		err := h.Check(&Device{Name: "v.com/c=1", File: &File{Path: "f.json", Spec: &specs.Spec{ContainerEdits: edits}}, Edits: &specs.ContainerEdits{}}, false)
+		if full := `f.json, device "v.com/c=1", does not fit this host: ` + want; err == nil || err.Error() != full {
+			t.Errorf("got  %v\nwant %s", err, full)
+		}
+	}
+}
+
 func TestCheckOfEverythingElse(t *testing.T) {
 	h, dev := hostWith(t)
 	plain, none := filepath.Join(dev, "plain"), filepath.Join(dev, "none")

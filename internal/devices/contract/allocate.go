@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -202,18 +203,22 @@ func (r *run) pathKind(path string) string {
 	return ""
 }
 
-// checkCDI says why a name cannot be injected.
+// checkCDI says why a name cannot be injected, without the name where others may have the same fault.
 func (r *run) checkCDI(set *cdispec.Set, name string) string {
 	if _, _, err := cdispec.ParseName(name); err != nil {
-		return errorWords(err)
+		return strings.TrimPrefix(errorWords(err), fmt.Sprintf("%q: ", name))
 	}
 	device, ok := set.Devices[name]
 	if !ok {
-		why := fmt.Sprintf("%q is defined by no CDI spec in %s", name, strings.Join(r.cfg.CDIDirs, ", "))
+		why := "no CDI spec defines it in " + strings.Join(r.cfg.CDIDirs, ", ")
 		if len(set.Faults) > 0 {
 			why += fmt.Sprintf(" (a file there cannot be used: %s)", set.Faults[0])
 		}
 		return why
 	}
-	return errorWords(cdispec.ThisHost().Check(device, false))
+	err := cdispec.ThisHost().Check(device, false)
+	if drift := (*cdispec.DriftError)(nil); errors.As(err, &drift) {
+		return drift.Spec + " does not fit this host: " + drift.Why()
+	}
+	return errorWords(err)
 }

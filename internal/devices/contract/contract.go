@@ -96,11 +96,16 @@ type pace struct {
 	settle  time.Duration // for another resource to be registered
 	sign    time.Duration // for one of the two signs of a node's start to be noticed, at least
 	refused time.Duration // for a plugin that was refused: how often it tries again
-	retry   time.Duration // the same, for it to try again at all: NVIDIA's does after 30 s
+	retry   time.Duration // the same, for it to try again at all, at least: NVIDIA's does after 30 s
 	node    time.Duration // for the node to know all devices, at least: it waits for plugins to register by themselves before it gives them the second sign
 }
 
 var usual = pace{settle: 500 * time.Millisecond, sign: 2 * time.Second, refused: 2 * time.Second, retry: 35 * time.Second, node: 15 * time.Second}
+
+// untilRetry is for how long a plugin that was refused may take to try again: who gives the steps more time than usual gives this one more, too.
+func (p pace) untilRetry(step time.Duration) time.Duration {
+	return p.retry + max(0, step-DefaultTimeout)
+}
 
 // Run tries a plugin. The error says why nothing, or not all, could be tried: the report has what was found until then. A plugin that breaks
 // the contract is no error.

@@ -37,6 +37,15 @@ func build(t *testing.T) string {
 	return path
 }
 
+// TestUntilRetry: who gives the steps more time than usual gives it to a plugin that was refused as well.
+func TestUntilRetry(t *testing.T) {
+	for step, want := range map[time.Duration]time.Duration{time.Second: 35 * time.Second, DefaultTimeout: 35 * time.Second, 2 * time.Minute: 2*time.Minute + 5*time.Second} {
+		if got := usual.untilRetry(step); got != want {
+			t.Errorf("steps of %s: %s, want %s", step, got, want)
+		}
+	}
+}
+
 // TestPlugins runs the emulated plugin, in good and in bad ways, and looks at what the report says is wrong. Nothing may be left.
 func TestPlugins(t *testing.T) {
 	path := build(t)
@@ -110,7 +119,7 @@ var cases = map[string]plug{
 	"many devices":       {flags: "--devices 10000 --numa 1 --preferred", says: map[string]string{"list/size": "bytes", "allocate/each": "of the first of 10000"}},
 	"one device":         {flags: "--devices 1", says: map[string]string{"allocate/several": "only one"}},
 	"CDI":                {flags: "--cdi-kind example.com/emulated", says: map[string]string{"answer/cdi": "2 names"}},
-	"CDI without a spec": {flags: "--cdi-kind example.com/other", fail: []string{"answer/cdi"}, says: map[string]string{"answer/cdi": "is defined by no CDI spec in"}},
+	"CDI without a spec": {flags: "--cdi-kind example.com/other", fail: []string{"answer/cdi"}, says: map[string]string{"answer/cdi": "no CDI spec defines it in"}},
 	"CDI name":           {flags: "--cdi-kind other", fail: []string{"answer/cdi", "node/used"}},
 	"plugin watcher": {flags: "--registry /var/lib/kubelet/plugins_registry", says: map[string]string{"register/call": "plugin watcher", "restart/node": "told the plugin watcher again", "restart/serves": "the same 2 devices",
 		"restart/refused": "the node comes to it", "node/used": "a path that only it sees"}},

@@ -181,7 +181,7 @@ func (r *run) tryRefusal(ctx context.Context, subjects []*subject) error {
 	} else {
 		began := time.Now()
 		r.desk.await(ctx, r.pace.refused, r.program.done(), func([]registration) bool { return false })
-		r.desk.await(ctx, r.pace.retry, r.program.done(), func(all []registration) bool { return len(all) > after+1 })
+		r.desk.await(ctx, r.pace.untilRetry(r.cfg.Timeout), r.program.done(), func(all []registration) bool { return len(all) > after+1 })
 		res := judge.Refusal{Tried: len(r.desk.list(after)), Within: time.Since(began)}
 		res.Ended, _ = r.program.ended()
 		r.add(judge.Refused(res))

@@ -20,11 +20,14 @@ type Host struct {
 
 // Answers judges the answers to all allocations that were answered: one check for each rule, with examples.
 func Answers(resource string, all []Allocation, h Host) []Check {
-	j := &answers{}
+	j := &answers{cdiFaults: map[string][]string{}}
 	for _, a := range all {
 		if !a.Failed() {
 			j.add(a, h)
 		}
+	}
+	for _, why := range j.cdiReasons { // what all devices of a spec lack is told once
+		note(&j.cdi.fail, "%s: %s", some(j.cdiFaults[why]), why)
 	}
 	first := []Check{
 		j.responses.check("answer/responses", resource, "one for each request"),
@@ -65,6 +68,8 @@ func note(list *[]string, format string, args ...any) {
 type answers struct {
 	responses, envs, paths, permissions, hostPaths, cdi, unusable findings
 	names, seen, cdiSeen                                          []string
+	cdiFaults                                                     map[string][]string // the CDI names with a fault
+	cdiReasons                                                    []string            // the faults in the order of their coming
 	total, empty                                                  int
 	most                                                          [5]int // of nodes, mounts, variables, annotations, CDI names in one answer
 }
@@ -152,7 +157,12 @@ func (j *answers) addCDI(devices []*v1beta1.CDIDevice, h Host) {
 	for _, d := range devices {
 		note(&j.cdiSeen, "%s", brief(d.GetName()))
 		if why := h.CDI[d.GetName()]; why != "" {
-			note(&j.cdi.fail, "%s", why)
+			if j.cdiFaults[why] == nil {
+				j.cdiReasons = append(j.cdiReasons, why)
+			}
+			list := j.cdiFaults[why]
+			note(&list, "%s", brief(d.GetName()))
+			j.cdiFaults[why] = list
 		}
 	}
 }

@@ -225,6 +225,22 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestTheSameFaultOfManyNames: what all devices of a CDI spec lack is told once, with some of their names.
+func TestTheSameFaultOfManyNames(t *testing.T) {
+	host, devices := Host{CDI: map[string]string{"v.com/c=other": "it is not there"}}, []*v1beta1.CDIDevice{{Name: "v.com/c=other"}}
+	for _, n := range []string{"0", "1", "2", "3", "4"} {
+		host.CDI["v.com/c="+n] = "/etc/cdi/v.json: /usr/bin/hook does not exist"
+		devices = append(devices, &v1beta1.CDIDevice{Name: "v.com/c=" + n})
+	}
+	all := []Allocation{answer(&v1beta1.ContainerAllocateResponse{CdiDevices: devices}), answer(&v1beta1.ContainerAllocateResponse{CdiDevices: devices[1:2]})}
+	const want = `"v.com/c=other": it is not there, "v.com/c=0", "v.com/c=1", "v.com/c=2" and 2 more: /etc/cdi/v.json: /usr/bin/hook does not exist`
+	for _, c := range Answers("r", all, host) {
+		if c.Name == "answer/cdi" && c.Found != want {
+			t.Errorf("got  %s\nwant %s", c.Found, want)
+		}
+	}
+}
+
 func TestSame(t *testing.T) {
 	type resp = v1beta1.ContainerAllocateResponse
 	two := []*v1beta1.DeviceSpec{{HostPath: "/a", ContainerPath: "/a"}, {HostPath: "/b", ContainerPath: "/b"}}

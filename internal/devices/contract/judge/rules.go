@@ -77,7 +77,7 @@ var rules = []rule{
 	{"answer/host-paths", "Mount.host_path and DeviceSpec.host_path: they are on the host; a DeviceSpec's is a device node",
 		"look whether the path is there before answering, and report the device as Unhealthy when it is not"},
 	{"answer/cdi", "CDIDevice.name: a fully qualified CDI name, vendor.com/class=name, that a CDI spec of the host defines",
-		"what the line names has to be on the machine: a program of a hook is installed, a driver loaded; a spec is written (to /var/run/cdi) before the first Allocate is answered, and 'monopod cdi validate FILE' says what is wrong with one"},
+		"what the line names has to be there before the first Allocate is answered: install a hook's program, load the driver, write the spec (to /var/run/cdi); 'monopod cdi validate FILE' says what is wrong with one"},
 	{"answer/usable", "ContainerAllocateResponse, by the rules of Monopod's node (docs/DEVICES.md)", "mend what is named: the pod would fail with these words"},
 
 	{"prefer/answers", "DevicePlugin.GetPreferredAllocation, where DevicePluginOptions.get_preferred_allocation_available is set; nodes wait 1.5 s or not at all for advice",

@@ -42,7 +42,7 @@ func TestPodsWithoutANodeWaitForDevicesInOrder(t *testing.T) {
 	n.Kubectl("wait", "--for=condition=Ready", "pod/first", "--timeout=60s")
 
 	n.Apply(devicePod("", "huge", 3))
-	awaitUnbound(t, n, "huge", "No node has 3 of example.com/widget now, so the pod does not stand in line.")
+	awaitUnbound(t, n, "huge", "No node has 3 of example.com/widget now, so younger pods may start first.")
 	n.Apply(devicePod("", "big", 1, 1))
 	awaitUnbound(t, n, "big", "1 Insufficient example.com/widget.")
 	n.Apply(devicePod("", "late", 1)) // there is one

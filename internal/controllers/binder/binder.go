@@ -135,6 +135,10 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	if old == nil || isOurs(old) { // it has left the line, or what it takes puts somebody out of it
 		b.retry(b.line.keptOnes(), func(*waiter) bool { return true })
 	}
+	if old != nil && waits(old) != waits(pod) { // those who ask for the same are told for whom it is kept
+		held := devices(pod)
+		b.retry(b.line.all(), func(w *waiter) bool { return shares(held, w.asks) })
+	}
 	if seenOtherwise(old, pod) {
 		b.retry(b.line.mindingOnes(), func(w *waiter) bool { return b.terms.minds(w.pod, pod) || old != nil && b.terms.minds(w.pod, old) })
 	}
@@ -198,6 +202,7 @@ func (b *Binder) nodeChanged(old, node *corev1.Node) {
 	if readiness(old) == readiness(node) &&
 		apiequality.Semantic.DeepEqual(old.Spec, node.Spec) &&
 		apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
+		old.Annotations[deviceFaults] == node.Annotations[deviceFaults] &&
 		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {
 		return
 	}

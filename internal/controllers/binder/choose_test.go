@@ -2,6 +2,7 @@ package binder
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,12 @@ func ill(healthy int) place {
 		n.Status.Capacity = list(widget, "2")
 		n.Status.Allocatable[widget] = *resource.NewQuantity(int64(healthy), resource.DecimalSI)
 	}), nil, nil}
+}
+
+// saying is a place whose node says what is wrong with its devices.
+func saying(at place, faults string) place {
+	at.node.Annotations = map[string]string{deviceFaults: faults}
+	return at
 }
 
 // waitsThere has a node, and waits there for its devices.
@@ -92,12 +99,22 @@ func TestChoose(t *testing.T) {
 		{name: "a wish that cannot be read is none", pod: prefers(1, term("disk", "Near", "x")), places: []place{fast("b"), at("a")}, want: "a"},
 		{name: "free", pod: two, places: []place{at("n")}, want: "n"},
 		{name: "in use", pod: two, places: []place{at("n", one)}, want: insufficient},
-		{name: "more than there is", pod: three, places: []place{at("n")}, want: insufficient + " No node has 3 of example.com/widget now, so the pod does not stand in line."},
+		{name: "more than there is", pod: three, places: []place{at("n")}, want: insufficient + " No node has 3 of example.com/widget now, so younger pods may start first."},
 		{name: "what nobody has heard of", pod: named("p", "a.example/x", "1", widget, "3"), places: []place{at("n")},
 			want: "0/1 nodes are available: 1 Insufficient a.example/x, 1 Insufficient example.com/widget. No node offers a.example/x yet; the pod starts when one does." +
-				" No node has 3 of example.com/widget now, so the pod does not stand in line."},
+				" No node has 3 of example.com/widget now, so younger pods may start first."},
 		{name: "a plugin that is away", pod: one, places: []place{ill(0)},
 			want: insufficient + " Node n has 2 of example.com/widget, of which 2 cannot be granted now; the pod starts when enough can."},
+		{name: "the reason of that", pod: one, places: []place{saying(ill(0), `{"example.com/widget":"device \"a\" of w.sock: its plugin has been gone since 14:21"}`)},
+			want: insufficient + ` Node n has 2 of example.com/widget, of which 2 cannot be granted now (device "a" of w.sock: its plugin has been gone since 14:21); the pod starts when enough can.`},
+		{name: "a reason of other devices", pod: one, places: []place{saying(ill(0), `{"a.example/x":"it is gone"}`)},
+			want: insufficient + " Node n has 2 of example.com/widget, of which 2 cannot be granted now; the pod starts when enough can."},
+		{name: "a reason that cannot be read", pod: one, places: []place{saying(ill(0), `{"example.com/widget":["x"]}`)},
+			want: insufficient + " Node n has 2 of example.com/widget, of which 2 cannot be granted now; the pod starts when enough can."},
+		{name: "a long reason", pod: one, places: []place{saying(ill(0), `{"example.com/widget":"`+strings.Repeat("ä", 5000)+`"}`)},
+			want: insufficient + " Node n has 2 of example.com/widget, of which 2 cannot be granted now (" + strings.Repeat("ä", 200) + "...); the pod starts when enough can."},
+		{name: "more than there is, as some are away", pod: three, places: []place{saying(ill(1), `{"example.com/widget":"/dev/w2 does not exist"}`)},
+			want: insufficient + " No node has 3 of example.com/widget now, so younger pods may start first; node n says: /dev/w2 does not exist."},
 		{name: "unhealthy ones beside others", pod: two, places: []place{ill(1), at("m", one)},
 			want: "0/2 nodes are available: 2 Insufficient example.com/widget."},
 		{name: "unhealthy ones alone", pod: two, places: []place{ill(1)},

@@ -120,7 +120,7 @@ func TestWhoAsksForTooMuchIsInNobodysWay(t *testing.T) {
 	w.node("n", "cpu", "4", widget, "2")
 	w.pod("placed", func(s *corev1.PodSpec) { s.NodeName = "n" }, widget, "9")
 	w.pod("huge", nil, widget, "3")
-	w.untilWaiting("huge", insufficient+" No node has 3 of example.com/widget now, so the pod does not stand in line.")
+	w.untilWaiting("huge", insufficient+" No node has 3 of example.com/widget now, so younger pods may start first.")
 	w.pod("small", nil, widget, "2")
 	w.untilBound("small", "n")
 
@@ -130,6 +130,41 @@ func TestWhoAsksForTooMuchIsInNobodysWay(t *testing.T) {
 	w.untilWaiting("late", kept("huge"))
 	w.end("small")
 	w.untilBound("huge", "n")
+}
+
+// TestForWhomIsKeptIsToldAsItChanges: that a pod with a node waits there for devices, and no longer does, is heard by those who have none.
+func TestForWhomIsKeptIsToldAsItChanges(t *testing.T) {
+	w := newWorld(t)
+	w.bind()
+	w.node("n", "cpu", "4", widget, "2")
+	w.pod("placed", func(s *corev1.PodSpec) { s.NodeName = "n" }, widget, "2")
+	w.pod("late", nil, widget, "1")
+	w.untilWaiting("late", insufficient)
+	says := func(status string) {
+		t.Helper()
+		patch := `{"status":{"startTime":"2027-01-15T08:00:00Z","conditions":[{"type":"monopod.dev/DevicesReady","status":"` + status + `"}]}}`
+		if _, err := w.client.CoreV1().Pods("default").Patch(t.Context(), "placed", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("False")
+	w.untilWaiting("late", insufficient+" example.com/widget is kept for pod default/placed, which came first.")
+	says("True")
+	w.untilWaiting("late", insufficient)
+}
+
+// TestWhyDevicesAreIllIsToldAsItChanges: the agent's words about its devices are in what waiting pods are told.
+func TestWhyDevicesAreIllIsToldAsItChanges(t *testing.T) {
+	w := newWorld(t)
+	w.bind()
+	w.node("n", "cpu", "4", widget, "2")
+	w.pod("huge", nil, widget, "3")
+	const tooMany = insufficient + " No node has 3 of example.com/widget now, so younger pods may start first"
+	w.untilWaiting("huge", tooMany+".")
+	w.patchNode("n", `{"metadata":{"annotations":{"monopod.dev/device-faults":"{\"example.com/widget\":\"/dev/w3 does not exist\"}"}}}`)
+	w.untilWaiting("huge", tooMany+"; node n says: /dev/w3 does not exist.")
+	w.patchNode("n", `{"metadata":{"annotations":{"monopod.dev/device-faults":null}}}`)
+	w.untilWaiting("huge", tooMany+".")
 }
 
 // TestAPodFailsAtItsDeadlineForDevices without a node as it does with one, and not before.

@@ -1,6 +1,7 @@
 package binder
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,12 +46,38 @@ func shortage(name corev1.ResourceName, want resource.Quantity, places []place) 
 		return fmt.Sprintf(" No node offers %s yet; the pod starts when one does.", name)
 	}
 	has, _ := total(most, name)
+	why := faults(most, name)
 	if want.Cmp(has) > 0 {
-		return fmt.Sprintf(" No node has %s of %s now, so the pod does not stand in line.", want.String(), name)
+		if why != "" {
+			why = "; node " + most.Name + " says: " + why
+		}
+		return fmt.Sprintf(" No node has %s of %s now, so younger pods may start first%s.", want.String(), name, why)
+	}
+	if why != "" {
+		why = " (" + why + ")"
 	}
 	ill := has.DeepCopy()
 	ill.Sub(most.Status.Allocatable[name])
-	return fmt.Sprintf(" Node %s has %s of %s, of which %s cannot be granted now; the pod starts when enough can.", most.Name, has.String(), name, ill.String())
+	return fmt.Sprintf(" Node %s has %s of %s, of which %s cannot be granted now%s; the pod starts when enough can.", most.Name, has.String(), name, ill.String(), why)
+}
+
+// deviceFaults is the annotation of a Node in which its agent says, as a JSON object of texts by resource, what is wrong with its devices (package nodestatus).
+const deviceFaults = "monopod.dev/device-faults"
+
+// mostOfFaults is how many bytes of that are told: it stands in the status of each pod that waits.
+const mostOfFaults = 400
+
+// faults are what a node says is wrong with its devices of a resource; empty: nothing.
+func faults(node *corev1.Node, name corev1.ResourceName) string {
+	var all map[corev1.ResourceName]string
+	if text := node.Annotations[deviceFaults]; text == "" || json.Unmarshal([]byte(text), &all) != nil {
+		return "" // whoever wrote that is no agent of ours
+	}
+	why := all[name]
+	if len(why) <= mostOfFaults {
+		return why
+	}
+	return strings.ToValidUTF8(why[:mostOfFaults], "") + "..."
 }
 
 // total is how many devices a node has, healthy or not; false: it does not know the resource.
@@ -62,11 +89,15 @@ func total(node *corev1.Node, name corev1.ResourceName) (resource.Quantity, bool
 	return has, known
 }
 
-// waitsFor is a pod that has a node, and waits there for devices of a resource, as its agent has seen (which gives it a start time): what is free of them is kept for
-// it. nil: there is none.
+// waits says of a pod that has a node that it waits there for devices, as its agent has seen, which gives it a start time.
+func waits(pod *corev1.Pod) bool {
+	return pod.Status.StartTime != nil && condition(&pod.Status, devicesReady).Status == corev1.ConditionFalse
+}
+
+// waitsFor is a pod that has a node, and waits there for devices of a resource: what is free of them is kept for it. nil: there is none.
 func waitsFor(name corev1.ResourceName, bound []*corev1.Pod) *corev1.Pod {
 	for _, p := range bound {
-		if p.Status.StartTime != nil && devices(p)[name] && condition(&p.Status, devicesReady).Status == corev1.ConditionFalse {
+		if waits(p) && devices(p)[name] {
 			return p
 		}
 	}

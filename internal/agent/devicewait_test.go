@@ -45,6 +45,33 @@ func TestDevicesDeadline(t *testing.T) {
 	}
 }
 
+// TestSilentPlugin: a pod whose devices were asked for and that gets no answer says for whom it waits, and so does an event, once.
+func TestSilentPlugin(t *testing.T) {
+	b := newBench(t)
+	b.devices.set(1)
+	b.devices.mu.Lock()
+	silent := make(chan struct{})
+	b.devices.silent = silent
+	b.devices.mu.Unlock()
+	b.create(pod("p", wantsWidget))
+	waits := waitsFor("example.com/widget is not ready: w.sock was asked for it at ")
+	b.status("p", "waits", waits)
+	b.eventually("an event tells of it", func() bool { return b.events()["DevicesNotReady"] == 1 })
+	b.devices.tick()
+	b.status("p", "still waits", waits)
+	b.devices.mu.Lock()
+	b.devices.silent = nil
+	b.devices.mu.Unlock()
+	close(silent)
+	st := b.status("p", "is ready", isReady)
+	if c := waitCondition(st); c == nil || c.Status != v1.ConditionTrue {
+		t.Errorf("conditions %+v", st.Conditions)
+	}
+	if n := b.events()["DevicesNotReady"]; n != 1 {
+		t.Errorf("%d events", n)
+	}
+}
+
 // TestDevicesDeadlineOutlivesTheAgent: the wait goes on while the agent is away, and counts from its beginning.
 func TestDevicesDeadlineOutlivesTheAgent(t *testing.T) {
 	b := newBench(t)

@@ -49,10 +49,53 @@ func (m *Manager) Admit(ctx context.Context, req PodRequest) (Verdict, error) {
 	return Verdict{Phase: Admitted}, nil
 }
 
+// mostOthers bounds how many devices of plugins are tried whose hardware turns out to be somebody's, before the pod waits for one of them.
+const mostOthers = 64
+
 func (m *Manager) admit(ctx context.Context, req PodRequest, needs []need) error {
 	if err := m.settle(req.UID); err != nil {
 		return err
 	}
+	err := m.give(ctx, req, needs)
+	for range mostOthers {
+		var taken *takenError
+		if !errors.As(err, &taken) || ctx.Err() != nil {
+			return err
+		}
+		key, known := taken.device()
+		if !known {
+			return err
+		}
+		if err := m.takeBack(req, key, taken.grant.Nodes); err != nil {
+			return err
+		}
+		err = m.give(ctx, req, needs)
+	}
+	return err
+}
+
+// takeBack notes what a device is that turned out to be somebody's hardware, and takes back what the pod's containers were to have and have no answer for:
+// others are chosen in its place.
+func (m *Manager) takeBack(req PodRequest, key deviceKey, nodes []string) error {
+	m.mu.Lock()
+	m.learnt[key] = nodes
+	pod := m.granted[req.UID]
+	m.mu.Unlock()
+	left := maps.Clone(pod.Containers)
+	maps.DeleteFunc(left, func(_ string, c containerRecord) bool {
+		for _, g := range c.Grants {
+			if g.Answer == nil && g.Boot == "" {
+				return true
+			}
+		}
+		return false
+	})
+	m.log.Info("a device is hardware that another pod has by another resource; others are tried", "resource", key.resource, "device", key.name, "nodes", nodes, "pod", req.Namespace+"/"+req.Name)
+	return m.keepOf(req, pod, left)
+}
+
+// give gives the pod what it lacks.
+func (m *Manager) give(ctx context.Context, req PodRequest, needs []need) error {
 	m.mu.Lock()
 	before := m.granted[req.UID]
 	m.mu.Unlock()

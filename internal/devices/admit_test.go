@@ -64,7 +64,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 // Who asks for more than there is would keep the others waiting for ever.
 func TestWhoAsksForMoreThanThereIsDoesNotQueue(t *testing.T) {
 	m, src := newTestManager(t, "w0", "w1")
-	notReady(t, m, request("a", "c", 3), "3 wanted, 2 free", "more than the node has, so the pod does not stand in line")
+	notReady(t, m, request("a", "c", 3), "3 wanted, 2 free", "more than the node has, so younger pods may start first")
 	grant(t, m, request("b", "c", 2), "w0", "w1")
 	if err := m.Release(t.Context(), "b"); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestWhoAsksForMoreThanThereIsDoesNotQueue(t *testing.T) {
 	notReady(t, m, request("d", "c", 1), "default/p-a") // it is in line now
 	src.set("w0", "w1")
 	ticked := watch(t, m)
-	notReady(t, m, request("a", "c", 3), "does not stand in line")
+	notReady(t, m, request("a", "c", 3), "younger pods may start first")
 	if !ticked() {
 		t.Error("those behind a pod that has left the line are not told")
 	}

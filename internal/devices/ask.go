@@ -35,11 +35,15 @@ func (m *Manager) ask(ctx context.Context, uid string, rec podRecord, effectless
 			if err != nil {
 				return rec, mayPass(resource, err)
 			}
+			fresh := g.Boot == ""
 			g.Answer, g.Boot = &a, m.boot
 			if starter, ok := src.(source.Starter); ok {
 				g.StartRequired, _ = starter.StartRequired(resource)
 			}
 			if g, err = m.claim(uid, rec, name, resource, g); err != nil {
+				if taken := (*takenError)(nil); errors.As(err, &taken) && !fresh {
+					err = taken.NotReadyError // what it had before the machine was restarted it has to have again
+				}
 				return rec, err
 			}
 			c = c.withGrant(resource, g)
@@ -98,19 +102,42 @@ func (m *Manager) claim(uid string, rec podRecord, container, resource string, g
 	g.Nodes = slices.Compact(g.Nodes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var holder *podRecord
-	m.othersGrants(w, uid, func(pod podRecord, resource string, o resourceGrant) {
-		if o.Source != g.Source && alloc.NewHeld(o.hardware(resource)...).Overlays(g.Nodes) {
-			holder = &pod
-		}
-	})
-	if holder != nil {
-		return g, &NotReadyError{resource, fmt.Errorf("its answer gives %s, which pod %s/%s has by another resource", strings.Join(g.Nodes, ", "), holder.Namespace, holder.Name)}
+	if holder := m.holder(w, uid, g.Source, g.Nodes); holder != nil {
+		err := &NotReadyError{resource, fmt.Errorf("its answer gives %s, which pod %s/%s has by another resource", strings.Join(g.Nodes, ", "), holder.Namespace, holder.Name)}
+		return g, &takenError{resource, g, err}
 	}
 	claimed := m.reserved[uid].with(map[string]containerRecord{container + " " + resource: {Grants: map[string]resourceGrant{resource: {Source: g.Source, Nodes: g.Nodes}}}})
 	claimed.Namespace, claimed.Name = rec.Namespace, rec.Name
 	m.reserved[uid] = claimed
 	return g, nil
+}
+
+// holder is a pod but the one that has hardware with one of the nodes by another source; nil: none has. m.mu is held.
+func (m *Manager) holder(w *world, uid, source string, nodes []string) (holder *podRecord) {
+	m.othersGrants(w, uid, func(pod podRecord, resource string, o resourceGrant) {
+		if o.Source != source && alloc.NewHeld(o.hardware(resource)...).Overlays(nodes) {
+			holder = &pod
+		}
+	})
+	return holder
+}
+
+// takenError says that a source's answer gives what a pod has by another resource.
+type takenError struct {
+	resource string
+	grant    resourceGrant // with the nodes of the answer
+	*NotReadyError
+}
+
+// Unwrap makes it the *NotReadyError that it is.
+func (e *takenError) Unwrap() error { return e.NotReadyError }
+
+// device is the one that the hardware is, if that is known.
+func (e *takenError) device() (key deviceKey, known bool) {
+	if len(e.grant.Devices) != 1 {
+		return deviceKey{}, false
+	}
+	return deviceKey{e.resource, e.grant.Devices[0].Name}, true
 }
 
 // sourceOf is the source that has given the devices.

@@ -129,6 +129,9 @@ func TestUnhealthyDevicesAreCapacityAndNotAllocatable(t *testing.T) {
 	if q := m.Resources()[gadget]; q != (inventory.Quantity{Capacity: 2, Allocatable: 1}) {
 		t.Errorf("%+v", q)
 	}
+	if told := m.Faults(); len(told) != 1 || told[gadget] != `device "g1" of /plugins/p.sock: on fire; device "g2" of /plugins/p.sock: unplugged` {
+		t.Errorf("faults %q", told)
+	}
 	notReady(t, m, podOf("a", asksFor("c", gadget, 2)), "on fire", "unplugged")
 }
 
@@ -146,7 +149,12 @@ func TestHardwareOfAPluginIsKnownByItsAnswer(t *testing.T) {
 		t.Errorf("given %q: the plugin's g0 is w0", got)
 	}
 	late := podOf("h", asksFor("c", gadget, 1))
-	notReady(t, m, late, "its answer gives /dev/g1, which pod default/p-w has by another resource")
+	notReady(t, m, late, "1 wanted, 0 free", `device "g1" is /dev/g1, which pod default/p-w has by another resource`)
+	asked := len(plugin.prepared)
+	notReady(t, m, late, "1 wanted, 0 free", `device "g1" is /dev/g1, which pod default/p-w has by another resource`)
+	if len(plugin.prepared) != asked || len(m.GrantsOf("h")) != 0 {
+		t.Errorf("asked %q, and it holds %+v", plugin.prepared[asked:], m.GrantsOf("h"))
+	}
 	if err := m.Release(t.Context(), "w"); err != nil {
 		t.Fatal(err)
 	}
@@ -161,6 +169,38 @@ func TestHardwareOfAPluginIsKnownByItsAnswer(t *testing.T) {
 	}
 	admit(t, m, gadgets)
 	admit(t, m, late)
+}
+
+// A pod is not kept waiting for hardware that another one has while there is other: those of a plugin's devices are tried that are free, each once.
+func TestAnotherDeviceIsTriedWhenThePluginGivesWhatSomebodyHas(t *testing.T) {
+	plugin, cdi := newPluginLike(gadget, "g0", "g1", "g2", "g3"), &knowing{}
+	cdi.set("w0", "w1")
+	cdi.nodes("w0", "/dev/g0")
+	cdi.nodes("w1", "/dev/g1")
+	db := open(t, filepath.Join(t.TempDir(), "agent.db"))
+	m := settledManager(t, db, plugin, cdi)
+	admit(t, m, request("w", "c", 2))
+	first := podOf("g", asksFor("c", gadget, 1))
+	admit(t, m, first)
+	if got := nodesGiven(t, m, first, "c"); got != "/dev/g2" || len(plugin.prepared) != 3 {
+		t.Errorf("given %s, asked %q", got, plugin.prepared)
+	}
+	second := podOf("h", asksFor("c", gadget, 1))
+	admit(t, m, second)
+	if got := nodesGiven(t, m, second, "c"); got != "/dev/g3" || len(plugin.prepared) != 4 {
+		t.Errorf("given %s, asked %q", got, plugin.prepared)
+	}
+	// Nothing is left of what was tried, on the disk either.
+	again := settledManager(t, db, plugin, cdi)
+	if got, want := chosen(again), []string{"c g2", "c g3", "c w0", "c w1"}; !slices.Equal(got, want) {
+		t.Errorf("after a restart %q, want %q", got, want)
+	}
+	// Two at once: whose hardware it is of which is not known, so they are waited for.
+	notReady(t, m, podOf("i", asksFor("c", gadget, 2)), "2 wanted, 0 free")
+	if err := m.Release(t.Context(), "w"); err != nil {
+		t.Fatal(err)
+	}
+	admit(t, m, podOf("i", asksFor("c", gadget, 2)))
 }
 
 // A plugin that registers while CDI grants of its resource live gets its capacity as they end.

@@ -53,6 +53,13 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 	if err := m.unknown(); err != nil {
 		return nil, &NotReadyError{slices.Min(slices.Collect(maps.Keys(self.resources))), err}
 	}
+	for key, nodes := range m.learnt {
+		if src := w.of[key.resource]; src != nil {
+			if holder := m.holder(w, req.UID, src.Name(), nodes); holder != nil {
+				unfit[key] = fmt.Sprintf("device %q is %s, which pod %s/%s has by another resource", key.name, strings.Join(nodes, ", "), holder.Namespace, holder.Name)
+			}
+		}
+	}
 	c := choice{w: w, has: m.granted[req.UID], needs: needs, advice: advice, aligner: m.aligner, at: m.now().UTC()}
 	c.pool = alloc.Pool{
 		Devices: w.Of, Held: m.heldByOthers(w, req.UID), Withheld: m.withheldFrom(w, req.UID),
@@ -63,7 +70,7 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 		m.turnedAway = m.turnedAway || len(m.reserved) > 0
 		if c.isTooMuch() {
 			m.leave(req.UID)
-			return nil, m.shortage(w, short, unfit, "; that is more than the node has, so the pod does not stand in line")
+			return nil, m.shortage(w, short, unfit, "; that is more than the node has, so younger pods may start first")
 		}
 		m.queue.enter(self)
 		return nil, m.shortage(w, short, unfit, "")

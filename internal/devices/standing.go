@@ -101,10 +101,20 @@ func (m *Manager) withdraw(req PodRequest, pod podRecord) (podRecord, error) {
 		return pod, nil
 	}
 	m.log.Info("devices that no container has got, and that are not there any more, are taken back", "pod", req.Namespace+"/"+req.Name, "podUID", req.UID)
+	next := podRecord{}
+	if len(left) > 0 {
+		next = pod
+		next.Containers = left
+	}
+	return next, m.keepOf(req, pod, left)
+}
+
+// keepOf keeps of a pod's record the containers that are left, if there are any.
+func (m *Manager) keepOf(req PodRequest, pod podRecord, left map[string]containerRecord) error {
 	if len(left) == 0 {
-		return podRecord{}, m.drop(req.UID)
+		return m.drop(req.UID)
 	}
 	next := pod
 	next.Containers = left
-	return next, m.keep(req.UID, pod, next)
+	return m.keep(req.UID, pod, next)
 }

@@ -71,7 +71,7 @@ func (in *Input) waited() *v1.PodCondition {
 }
 
 // withoutDevices says why the pod does not get its devices now; empty: it has them, or they were not asked for yet. While they are asked for again
-// it waits for what it waited for.
+// it waits for what it waited for, or for an answer that does not come.
 func (in *Input) withoutDevices() string {
 	if in.Facts.Has(Granted) {
 		return ""
@@ -82,7 +82,7 @@ func (in *Input) withoutDevices() string {
 	if c := in.waited(); c != nil {
 		return c.Message
 	}
-	return ""
+	return in.Asked
 }
 
 // lacksDevices says for which want of devices a container is not started that is due; empty: not for that. While its start is tried again, also by

@@ -26,6 +26,8 @@ type Input struct {
 	// Devices are the devices that the containers have been granted, by the container's name; none of a container: it has none, or they
 	// have been given back.
 	Devices map[string][]Device
+	// Asked says of whom an answer has been awaited for a while without which the pod has no devices; empty: of nobody.
+	Asked string
 	// Verdict is how the pod is to end, for a reason that is not in its containers; nil: there is none.
 	Verdict *Verdict
 	// Probed is what the probes of the containers have found, by container ID.

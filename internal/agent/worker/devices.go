@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,15 +32,19 @@ type deviceID struct{ resource, name string }
 
 // lookAtDevices tells of the devices that the pod's containers have.
 func (w *Worker) lookAtDevices(in *plan.Input) {
-	w.failsAt = time.Time{}
+	w.failsAt, w.asksAt = time.Time{}, time.Time{}
 	if w.facts.Has(plan.Released) || !asksForDevices(in.Pod, "") {
 		return
 	}
 	w.checkDeadline(in)
 	in.Devices = map[string][]plan.Device{}
 	sick := map[deviceID]time.Time{}
+	var silent *devices.GrantedDevice // the first of which it is not known yet how a container gets it
 	for _, g := range w.cfg.Devices.GrantsOf(w.uid) {
 		for _, d := range g.Devices {
+			if d.Pending && silent == nil {
+				silent = &d
+			}
 			now := plan.Device{Resource: d.Resource, ID: d.Name, Health: v1.ResourceHealthStatus(d.Health), Message: d.Why, Awaited: d.Awaited}
 			if id := (deviceID{d.Resource, d.Name}); d.Health != devices.Healthy {
 				now.Since = in.Now
@@ -51,6 +57,28 @@ func (w *Worker) lookAtDevices(in *plan.Input) {
 		}
 	}
 	w.sick = sick
+	if silent != nil {
+		in.Asked = w.awaitAnswer(silent, in.Now)
+	}
+}
+
+// awaitAnswer says that the pod waits for the answer by which it gets a device, when it has for longer than nobody minds; an event tells it as well. Until then
+// it notes when to look again.
+func (w *Worker) awaitAnswer(d *devices.GrantedDevice, now time.Time) string {
+	op := w.ongoing[plan.Key{Verb: plan.GrantDevices}]
+	if op == nil {
+		return ""
+	}
+	if due := op.begun.Add(plan.EventPatience); now.Before(due) {
+		w.asksAt = due
+		return ""
+	}
+	why := &devices.NotReadyError{Resource: d.Resource, Err: fmt.Errorf("%s was asked for it at %s and has not answered yet", cmp.Or(d.Origin, d.Source), op.begun.Format(time.RFC3339))}
+	if !op.late {
+		op.late = true
+		w.tellWait.Failed(plan.Event{Type: v1.EventTypeWarning, Reason: why.Reason(), Message: why.Error()}, op.begun)
+	}
+	return why.Error()
 }
 
 // judgeDevices says whether the pod fails by its devices, and notes when it is to be looked again.

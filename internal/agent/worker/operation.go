@@ -19,6 +19,8 @@ type operation struct {
 	action plan.Action
 	pod    *v1.Pod
 	begun  time.Time
+	// late: it has been told that it takes long.
+	late   bool
 	cancel context.CancelFunc
 }
 

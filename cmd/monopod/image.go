@@ -47,7 +47,7 @@ func someImages(cmd *cobra.Command, args []string) error {
 
 // withImages runs f with the images of the runtime at a socket.
 func withImages(socket string, f func(imageservice.Client) error) error {
-	return withRuntime(socket, func(conn *grpc.ClientConn) error { return rpcError(f(imageservice.Client{Conn: conn})) })
+	return withRuntime(socket, func(conn *grpc.ClientConn) error { return rpcError(conn, f(imageservice.Client{Conn: conn})) })
 }
 
 // withRuntime runs f with a connection to the runtime's socket.

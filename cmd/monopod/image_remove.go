@@ -44,7 +44,7 @@ func removeImages(ctx context.Context, c imageservice.Client, req imageservice.R
 		one.Images = []string{ref}
 		r, err := c.Remove(ctx, one)
 		if err != nil {
-			errs = append(errs, rpcError(err))
+			errs = append(errs, rpcError(c.Conn, err))
 			continue
 		}
 		for _, n := range r.Untagged {

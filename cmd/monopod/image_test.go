@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"monopod.dev/monopod/internal/runtime/imageservice"
 )
@@ -74,6 +79,33 @@ func TestChanges(t *testing.T) {
 	}
 	if got := changes([]imageservice.LayerProgress{layerAt(2, "downloading", 3e6, 5e6)}, told); len(got) != 0 {
 		t.Errorf("told twice: %q", got)
+	}
+}
+
+// TestUnavailable: a runtime that says that a registry is not to be had has answered; one that has gone has not.
+func TestUnavailable(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return status.Error(codes.Unavailable, "the registry is closed") }))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	pull := func() string {
+		_, _, err := command(t.Context(), "image", "pull", "-q", "--cri-socket", socket, "registry.example/a:1")
+		return fmt.Sprint(err)
+	}
+	if got := pull(); got != "the registry is closed" {
+		t.Errorf("of a registry: %s", got)
+	}
+	server.Stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if got := pull(); !strings.HasPrefix(got, "the runtime does not answer: is 'monopod up' running? (") {
+		t.Errorf("of a runtime that is gone: %s", got)
 	}
 }
 

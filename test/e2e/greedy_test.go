@@ -14,6 +14,8 @@ var greedy = []struct{ name, script, spec, want string }{
 	{"volume", overflow("/d/f"), "volumeMounts: [{name: d, mountPath: /d}]", `Usage of EmptyDir volume "d" exceeds the limit "2Mi". `},
 	{"layer", overflow("/f"), "resources: {limits: {ephemeral-storage: 2Mi}}", "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "},
 	{"log", overflow("/proc/1/fd/1"), "resources: {limits: {ephemeral-storage: 2Mi}}", "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "},
+	{"hosts", overflow("/etc/hosts"), "resources: {limits: {ephemeral-storage: 2Mi}}", "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "},
+	{"words", overflow("/dev/termination-log"), "resources: {limits: {ephemeral-storage: 2Mi}}", "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "},
 	{"modest", overflow("/f"), "resources: {limits: {ephemeral-storage: 20Mi}}", ""},
 }
 

@@ -4,9 +4,12 @@ import "fmt"
 
 // attacks are what /attack does inside a container, by its first argument.
 var attacks = map[string]func(args []string) error{
+	"answer":      answer,
 	"exchange":    exchange,
 	"exhaust":     exhaust,
+	"frames":      frames,
 	"inheritable": inheritable,
+	"litter":      litter,
 	"overwrite":   overwrite,
 	"sockets":     sockets,
 	"spy":         spy,

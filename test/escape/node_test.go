@@ -77,21 +77,39 @@ type node struct {
 // before the next one.
 func onEachEngine(t *testing.T, hostile []ociarchive.Image, try func(n *node)) {
 	t.Helper()
-	n := startNode(t, hostile...)
+	startNode(t, hostile...).onEachEngine(try)
+}
+
+func (n *node) onEachEngine(try func(n *node)) {
+	n.Helper()
 	for _, engine := range engines {
-		t.Run(engine, func(t *testing.T) { n.as(t, engine, try) })
+		n.Run(engine, func(t *testing.T) { n.as(t, engine, try) })
 	}
 }
 
 func startNode(t *testing.T, hostile ...ociarchive.Image) *node {
 	t.Helper()
-	n := &node{T: t, names: new(int), host: harness.StartNode(t, harness.Options{Command: "runtime", Args: []string{"--runtime-handlers", "runc=" + runcBinary}})}
-	n.load(append(hostile, baseImage(t))...)
+	return startNodeOf(t, harness.Options{}, hostile...)
+}
+
+// startNodeOf starts a runtime with these options beside those that every node has.
+func startNodeOf(t *testing.T, o harness.Options, hostile ...ociarchive.Image) *node {
+	t.Helper()
+	o.Command, o.Args = "runtime", append([]string{"--runtime-handlers", "runc=" + runcBinary}, o.Args...)
+	n := &node{T: t, names: new(int), engine: engines[0], host: harness.NewNode(t, o)}
+	n.begin(nil, hostile...)
+	return n
+}
+
+// begin starts a runtime that is prepared, with further arguments, and loads the images.
+func (n *node) begin(args []string, hostile ...ociarchive.Image) {
+	n.Helper()
+	n.host.Start(args...)
+	n.load(append(hostile, baseImage(n.T))...)
 	conn, err := grpc.NewClient("unix://"+n.host.CRISocket(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	n.check(err)
-	t.Cleanup(func() { conn.Close() })
+	n.Cleanup(func() { conn.Close() })
 	n.rt = cri.NewRuntimeServiceClient(conn)
-	return n
 }
 
 // as attacks through one engine, and removes all pods afterwards.

@@ -68,8 +68,7 @@ func (c *container) wantProc(ordinary string) {
 	}
 }
 
-// TestCVE2019_16884, and with it CVE-2019-19921: a mount hides /proc, or parts of it, so that what the runtime writes there goes to files of the
-// attacker's: the label of AppArmor or SELinux with which the program is confined, and the masks. The mount is the image's (VOLUME /proc), or the pod's.
+// TestCVE2019_16884: a mount hides /proc, or parts of it, so that what the runtime writes there goes to files of the attacker's: the label of AppArmor or SELinux with which the program is confined, and the masks. The mount is the image's (VOLUME /proc), or the pod's.
 //
 // The attacker would have won if the container ran without a procfs of its own, with less confinement than any other one, or if his files
 // had been written.

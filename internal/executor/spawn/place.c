@@ -248,6 +248,9 @@ static void mount_cgroups(const struct plan *p, const struct mount_plan *m, cons
 			if (symlinkat(name, folder, text_of(p, also[k])) != 0 && errno != EEXIST)
 				fail("cgroup", text_of(p, also[k]));
 	}
+	// The folders are there: where the container may not write, there is no room in the folder of all either.
+	if (set_attr(folder, 0, m->set, 0, 0) != 0)
+		fail("set the mount's attributes", "");
 	set_propagation(p, folder, m);
 	if (attach(folder, onto) != 0)
 		fail("move_mount", "");

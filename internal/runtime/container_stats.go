@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"google.golang.org/grpc"
@@ -58,18 +57,13 @@ func (s *Server) StreamContainerStats(req *cri.StreamContainerStatsRequest, stre
 
 // containersStats looks the containers up at once, and reads their stats some at a time, until ctx ends.
 func (s *Server) containersStats(ctx context.Context, f *cri.ContainerStatsFilter) iter.Seq[*cri.ContainerStats] {
-	sandboxes := map[string]*sandbox.Record{}
-	for _, sb := range s.sandboxes.List() {
-		sandboxes[sb.ID] = &sb
-	}
+	running := &cri.ContainerFilter{Id: f.GetId(), PodSandboxId: f.GetPodSandboxId(), LabelSelector: f.GetLabelSelector(),
+		State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}}
 	var all []stats.Container
-	for _, rec := range s.containers.List() {
-		sb := sandboxes[rec.SandboxID]
-		if sb == nil || rec.State() != cri.ContainerState_CONTAINER_RUNNING || !strings.HasPrefix(rec.ID, f.GetId()) ||
-			!strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) || !selects(f.GetLabelSelector(), rec.Config().GetLabels()) {
-			continue
+	for _, rec := range s.containers.Select(running) {
+		if sb, err := s.sandboxes.Get(rec.SandboxID); err == nil {
+			all = append(all, s.measured(&rec, &sb))
 		}
-		all = append(all, s.measured(&rec, sb))
 	}
 	return sideBySide(ctx, all, func(ct *stats.Container) *cri.ContainerStats { return s.stats.Container(*ct) })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -86,14 +85,10 @@ func (s *Server) containerStatuses(sandboxID string) []*cri.ContainerStatus {
 
 // listedContainers are the containers that a filter lets through. They are looked up at once, and told one by one.
 func (s *Server) listedContainers(f *cri.ContainerFilter) iter.Seq[*cri.Container] {
-	all := s.containers.List()
+	all := s.containers.Select(f)
 	return func(yield func(*cri.Container) bool) {
 		for _, rec := range all {
 			cfg := rec.Config()
-			if !strings.HasPrefix(rec.ID, f.GetId()) || !strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) ||
-				!hasContainerState(f, rec.State()) || !selects(f.GetLabelSelector(), cfg.GetLabels()) {
-				continue
-			}
 			if !yield(&cri.Container{Id: rec.ID, PodSandboxId: rec.SandboxID, Metadata: cfg.GetMetadata(), Image: cfg.GetImage(),
 				ImageRef: rec.ImageRef, ImageId: rec.ImageID, State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}) {
 				return

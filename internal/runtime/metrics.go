@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/runtime/sandbox"
 	"monopod.dev/monopod/internal/runtime/stats"
 )
 
@@ -32,7 +31,7 @@ func (s *Server) StreamPodSandboxMetrics(_ *cri.StreamPodSandboxMetricsRequest, 
 }
 
 func (s *Server) sandboxesMetrics(ctx context.Context) iter.Seq[*cri.PodSandboxMetrics] {
-	all := s.measuredSandboxes(func(rec *sandbox.Record) bool { return rec.Ready() })
+	all := s.measuredSandboxes(&cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}})
 	pids := s.pids(ctx)
 	for i := range all {
 		for k := range all[i].Containers {

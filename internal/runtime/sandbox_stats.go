@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/ns"
-	"monopod.dev/monopod/internal/runtime/sandbox"
 	"monopod.dev/monopod/internal/runtime/stats"
 )
 
@@ -25,7 +23,7 @@ func (s *Server) PodSandboxStats(ctx context.Context, req *cri.PodSandboxStatsRe
 	if _, err := s.sandboxes.Get(id); err != nil {
 		return nil, err
 	}
-	all := s.measuredSandboxes(func(rec *sandbox.Record) bool { return rec.ID == id })
+	all := s.measuredSandboxes(&cri.PodSandboxFilter{Id: id})
 	for st := range s.readSandboxes(ctx, all) {
 		return &cri.PodSandboxStatsResponse{Stats: st}, nil
 	}
@@ -49,9 +47,8 @@ func (s *Server) StreamPodSandboxStats(req *cri.StreamPodSandboxStatsRequest, st
 }
 
 func (s *Server) sandboxesStats(ctx context.Context, f *cri.PodSandboxStatsFilter) iter.Seq[*cri.PodSandboxStats] {
-	return s.readSandboxes(ctx, s.measuredSandboxes(func(rec *sandbox.Record) bool {
-		return rec.Ready() && strings.HasPrefix(rec.ID, f.GetId()) && selects(f.GetLabelSelector(), rec.Config().GetLabels())
-	}))
+	return s.readSandboxes(ctx, s.measuredSandboxes(&cri.PodSandboxFilter{Id: f.GetId(), LabelSelector: f.GetLabelSelector(),
+		State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}))
 }
 
 // readSandboxes reads the network's counters of all at once, and the rest some at a time, until ctx ends.
@@ -62,45 +59,21 @@ func (s *Server) readSandboxes(ctx context.Context, all []stats.Sandbox) iter.Se
 	})
 }
 
-// measuredSandboxes are what the stats of the wanted sandboxes are made of.
-func (s *Server) measuredSandboxes(want func(*sandbox.Record) bool) []stats.Sandbox {
-	records := s.sandboxes.List()
-	users := cgroupUsers(records)
+// measuredSandboxes are what the stats of the sandboxes are made of that a filter lets through.
+func (s *Server) measuredSandboxes(f *cri.PodSandboxFilter) []stats.Sandbox {
 	var all []stats.Sandbox
-	index := map[string]int{}
-	kept := map[string]*sandbox.Record{}
-	for _, rec := range records {
-		if !want(&rec) {
-			continue
-		}
+	for _, rec := range s.sandboxes.Select(f) {
 		cfg := rec.Config()
 		sb := stats.Sandbox{Attributes: &cri.PodSandboxAttributes{Id: rec.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}}
 		if rec.Ready() {
-			sb.Cgroup, sb.Shared, sb.NetNS = rec.Cgroup, len(users[rec.Cgroup]) > 1, s.sandboxes.Namespace(&rec, ns.Network)
+			sb.Cgroup, sb.Shared, sb.NetNS = rec.Cgroup, s.sandboxes.Shared(rec.Cgroup), s.sandboxes.Namespace(&rec, ns.Network)
 		}
-		index[rec.ID], kept[rec.ID] = len(all), &rec
+		for _, ct := range s.containers.InSandbox(rec.ID) {
+			if ct.State() == cri.ContainerState_CONTAINER_RUNNING {
+				sb.Containers = append(sb.Containers, s.measured(&ct, &rec))
+			}
+		}
 		all = append(all, sb)
 	}
-	for _, rec := range s.containers.List() {
-		sb := kept[rec.SandboxID]
-		if sb == nil || rec.State() != cri.ContainerState_CONTAINER_RUNNING {
-			continue
-		}
-		to := &all[index[rec.SandboxID]]
-		to.Containers = append(to.Containers, s.measured(&rec, sb))
-	}
 	return all
-}
-
-// cgroupUsers tells which pods are in each cgroup: a client may name the same parent for several. The sandboxes of one pod, of
-// which one is ready at a time, are one.
-func cgroupUsers(all []sandbox.Record) map[string]map[string]bool {
-	users := map[string]map[string]bool{}
-	for _, rec := range all {
-		if users[rec.Cgroup] == nil {
-			users[rec.Cgroup] = map[string]bool{}
-		}
-		users[rec.Cgroup][rec.Config().GetMetadata().GetUid()] = true
-	}
-	return users
 }

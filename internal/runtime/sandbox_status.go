@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"iter"
-	"strings"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -54,13 +53,10 @@ func sandboxStatus(rec *sandbox.Record) *cri.PodSandboxStatus {
 
 // podSandboxes are the sandboxes that a filter lets through. They are looked up at once, and told one by one.
 func (s *Server) podSandboxes(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox] {
-	all := s.sandboxes.List()
+	all := s.sandboxes.Select(f)
 	return func(yield func(*cri.PodSandbox) bool) {
 		for _, rec := range all {
 			cfg := rec.Config()
-			if !strings.HasPrefix(rec.ID, f.GetId()) || !hasSandboxState(f, rec.State()) || !selects(f.GetLabelSelector(), cfg.GetLabels()) {
-				continue
-			}
 			if !yield(&cri.PodSandbox{Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(),
 				Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.AskedHandler()}) {
 				return

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -127,20 +126,20 @@ type Manager struct {
 	told   map[string]bool // what has been logged once
 
 	mu   sync.RWMutex
-	recs map[string]*entry
+	recs records
 }
 
 // entry is one container.
 type entry struct {
 	// write is held from the reading of the record to the publication of what became of it. It is taken before Manager.mu.
 	write  sync.Mutex
-	rec    Record        // what is stored, guarded by Manager.mu
+	rec    *Record       // what is stored; it is never changed, but replaced. Guarded by Manager.mu
 	asked  bool          // the stop signal was sent; guarded by Manager.mu
 	exited chan struct{} // closed when the container's end is published
 }
 
 func newEntry(rec Record) *entry {
-	e := &entry{rec: rec, exited: make(chan struct{})}
+	e := &entry{rec: &rec, exited: make(chan struct{})}
 	if rec.Exit != nil {
 		close(e.exited)
 	}
@@ -150,15 +149,15 @@ func newEntry(rec Record) *entry {
 // NewManager reads the stored containers. Call Join and Recover before anything else.
 func NewManager(cfg Config) (*Manager, error) {
 	cfg.KillBound = cmp.Or(cfg.KillBound, defaultKillBound)
-	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "containers"), recs: map[string]*entry{}, told: map[string]bool{},
+	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "containers"), told: map[string]bool{},
 		bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log)}
 	recs, err := m.table.List()
 	if err != nil {
 		m.unread = stored.UnreadOf(err)
 		cfg.Log.Error("some stored containers cannot be read; what runs of them goes on", "error", err)
 	}
-	for id, rec := range recs {
-		m.recs[id] = newEntry(rec)
+	for _, rec := range recs {
+		m.recs.add(rec)
 	}
 	copies, err := stored.ReadCopies[Record](cfg.RunDir)
 	if err != nil {
@@ -169,14 +168,14 @@ func NewManager(cfg Config) (*Manager, error) {
 			continue
 		}
 		if !rec.visible() { // it was intended, and no more than that
-			m.recs[id] = newEntry(rec)
+			m.recs.add(rec)
 		} else {
 			cfg.Log.Warn("the record of a container was lost, it is taken from its copy", "container", id)
-			m.recs[id] = newEntry(rec)
+			m.recs.add(rec)
 			m.restored = append(m.restored, rec)
 		}
 	}
-	m.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: "containers-abandoned", After: cfg.AbandonAfter, Undo: m.undoAbandoned, Log: cfg.Log}, slices.Collect(maps.Keys(m.recs)))
+	m.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: "containers-abandoned", After: cfg.AbandonAfter, Undo: m.undoAbandoned, Log: cfg.Log}, slices.Collect(maps.Keys(m.recs.byID)))
 	if err != nil {
 		cfg.Log.Error("which containers were given up is not all known; those that cannot be read stay", "error", err)
 	}
@@ -206,7 +205,7 @@ func (m *Manager) isolate() error {
 func (m *Manager) Close() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if len(m.recs) > 0 {
+	if len(m.recs.byID) > 0 {
 		return nil
 	}
 	return mount.Unmount(m.cfg.RunDir)
@@ -237,7 +236,7 @@ func (m *Manager) Any(sandboxID string) bool { return len(m.InSandbox(sandboxID)
 
 // MayRun says whether a sandbox has containers, those too that are half made or half removed, whose end is not known.
 func (m *Manager) MayRun(sandboxID string) bool {
-	return len(m.list(func(r *Record) bool { return r.SandboxID == sandboxID && r.Exit == nil })) > 0
+	return slices.ContainsFunc(m.of(sandboxID), func(r Record) bool { return r.Exit == nil })
 }
 
 // Join tells the manager where the sandboxes are.
@@ -258,44 +257,52 @@ func (m *Manager) Has(id string) bool {
 func (m *Manager) get(id string) (Record, <-chan struct{}, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	e, ok := m.recs[id]
+	e, ok := m.recs.byID[id]
 	if !ok || !e.rec.visible() {
 		return Record{}, nil, fmt.Errorf("container %q: %w", id, errdefs.ErrNotFound)
 	}
-	return e.rec, e.exited, nil
+	return *e.rec, e.exited, nil
 }
 
 // lookup returns a record, that of a container too which clients may not know of: one half made or half removed.
 func (m *Manager) lookup(id string) (*entry, Record, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	e, ok := m.recs[id]
+	e, ok := m.recs.byID[id]
 	if !ok {
 		return nil, Record{}, false
 	}
-	return e, e.rec, true
+	return e, *e.rec, true
 }
 
 // List returns the containers that clients may know of, the oldest first.
-func (m *Manager) List() []Record {
-	return m.list(func(r *Record) bool { return r.visible() })
+func (m *Manager) List() []Record { return m.Select(nil) }
+
+// Select returns those of them that a filter lets through, all with one that is nil, the oldest first. To select by a whole id, by that of a
+// sandbox or by labels takes time by how many have that id, or the rarest of the labels.
+func (m *Manager) Select(f *cri.ContainerFilter) []Record {
+	return m.list(func() []*Record { return m.recs.selected(f) })
 }
 
 // InSandbox returns the visible containers of one sandbox, the oldest first.
 func (m *Manager) InSandbox(sandboxID string) []Record {
-	return m.list(func(r *Record) bool { return r.visible() && r.SandboxID == sandboxID })
+	return slices.DeleteFunc(m.of(sandboxID), func(r Record) bool { return !r.visible() })
 }
 
-func (m *Manager) list(want func(*Record) bool) []Record {
+// of returns all containers of one sandbox, those too that are half made or half removed, the oldest first.
+func (m *Manager) of(sandboxID string) []Record {
+	return m.list(func() []*Record { return m.recs.of(sandboxID) })
+}
+
+// list copies what is found, under the lock.
+func (m *Manager) list(find func() []*Record) []Record {
 	m.mu.RLock()
-	var all []Record // mostly a few of many are wanted
-	for _, e := range m.recs {
-		if want(&e.rec) {
-			all = append(all, e.rec)
-		}
-	}
+	found := find()
 	m.mu.RUnlock()
-	sort.Slice(all, func(i, j int) bool { return all[i].ReservedAt.Before(all[j].ReservedAt) })
+	all := make([]Record, len(found))
+	for i, rec := range found {
+		all[i] = *rec
+	}
 	return all
 }
 
@@ -328,7 +335,7 @@ func (m *Manager) modify(id string, f func(*Record) bool) (Record, error) {
 			m.given.Expected(id)
 		}
 		m.mu.Lock()
-		e.rec = rec
+		m.recs.change(e, rec)
 		m.mu.Unlock()
 		m.copy(&rec)
 		m.announce(&before, &rec)
@@ -383,7 +390,7 @@ func (m *Manager) add(rec Record) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.recs[rec.ID] = newEntry(rec)
+	m.recs.add(rec)
 	return nil
 }
 
@@ -399,8 +406,8 @@ func (m *Manager) forget(id string) error {
 		return fmt.Errorf("delete container %s: %w", id, err)
 	}
 	m.mu.Lock()
-	rec := e.rec
-	delete(m.recs, id)
+	rec := *e.rec
+	m.recs.drop(id)
 	m.mu.Unlock()
 	m.given.Forget(id)
 	if !rec.CreatedAt.IsZero() {

@@ -39,7 +39,7 @@ func (m *Manager) Recover(ctx context.Context) error {
 	for _, rec := range m.restored {
 		errs = append(errs, m.table.Put(rec.ID, rec))
 	}
-	for _, rec := range m.list(func(*Record) bool { return true }) {
+	for _, rec := range m.list(m.recs.all) {
 		errs = append(errs, m.recoverOne(ctx, rec, states))
 		delete(states, rec.ID)
 	}
@@ -64,7 +64,7 @@ func (m *Manager) unpin(ctx context.Context) error {
 	var errs []error
 	for user, images := range pins {
 		m.mu.RLock()
-		_, known := m.recs[user]
+		_, known := m.recs.byID[user]
 		m.mu.RUnlock()
 		for _, id := range images {
 			if !known && !m.unread.Has(user) {
@@ -172,7 +172,7 @@ func (m *Manager) sweep(ctx context.Context, dir string, remove func(ctx context
 	var errs []error
 	for _, e := range entries {
 		m.mu.RLock()
-		_, known := m.recs[e.Name()]
+		_, known := m.recs.byID[e.Name()]
 		m.mu.RUnlock()
 		if known || m.unread.Has(e.Name()) || e.Name() == tree.BinName {
 			continue

@@ -71,7 +71,7 @@ func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) erro
 // ask sends the stop signal, once.
 func (m *Manager) ask(ctx context.Context, id string, signal int) error {
 	m.mu.Lock()
-	e, ok := m.recs[id]
+	e, ok := m.recs.byID[id]
 	first := ok && !e.asked
 	if first {
 		e.asked = true
@@ -148,7 +148,7 @@ func (m *Manager) RemoveAll(ctx context.Context, sandboxID string) error {
 
 // all calls f for all containers of a sandbox at once and returns their errors.
 func (m *Manager) all(sandboxID string, f func(Record) error) error {
-	recs := m.list(func(r *Record) bool { return r.SandboxID == sandboxID })
+	recs := m.of(sandboxID)
 	errs := make([]error, len(recs))
 	var wg sync.WaitGroup
 	for i, rec := range recs {

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"monopod.dev/monopod/internal/executor/protocol"
@@ -47,7 +48,7 @@ func (m *Manager) Watch(ctx context.Context) error {
 // missing finds the containers that have not ended, and the sandboxes with an init, of which the executor knows nothing. It asks for a list
 // of its own: what is older than that is in it.
 func (m *Manager) missing(ctx context.Context, initEnded func(sandboxID string)) error {
-	suspects := m.list(func(r *Record) bool { return r.visible() && r.Exit == nil })
+	suspects := slices.DeleteFunc(m.List(), func(r Record) bool { return r.Exit != nil })
 	inits := m.sandboxes.WithInit()
 	if len(suspects)+len(inits) == 0 {
 		return nil

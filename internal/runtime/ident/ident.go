@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 )
 
+// Length is that of an identifier; what is shorter is the beginning of one, which people type and crictl passes on.
+const Length = 64
+
 // New returns 64 random hexadecimal digits, the form that CRI clients know from other runtimes.
 func New() string {
 	var raw [32]byte

@@ -15,11 +15,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
@@ -103,7 +103,7 @@ type Manager struct {
 	lendMu sync.Mutex // held to change the file of a sandbox's lent interfaces
 
 	mu   sync.RWMutex
-	recs map[string]Record // by id; what is stored, and nothing else
+	recs records
 	// levels are those of SELinux which sandboxes have whose records are not stored yet; the sandboxes' ids by level.
 	levels map[string]string
 }
@@ -116,7 +116,9 @@ func NewManager(cfg Config) (*Manager, error) {
 		m.unread = stored.UnreadOf(err)
 		cfg.Log.Error("some stored sandboxes cannot be read; what lives of them goes on", "error", err)
 	}
-	m.recs = recs
+	for _, rec := range recs {
+		m.recs.put(rec)
+	}
 	if err := private.Dir(cfg.Dir); err != nil {
 		return nil, err
 	}
@@ -132,14 +134,14 @@ func NewManager(cfg Config) (*Manager, error) {
 			continue
 		}
 		if rec.ReadyAt.IsZero() { // it was intended, and no more than that
-			m.recs[id] = rec
+			m.recs.put(rec)
 		} else {
 			cfg.Log.Warn("the record of a sandbox was lost, it is taken from its copy", "sandbox", id)
-			m.recs[id] = rec
+			m.recs.put(rec)
 			m.restored = append(m.restored, rec)
 		}
 	}
-	m.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: "sandboxes-abandoned", After: cfg.AbandonAfter, Undo: m.undoAbandoned, Log: cfg.Log}, slices.Collect(maps.Keys(m.recs)))
+	m.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: "sandboxes-abandoned", After: cfg.AbandonAfter, Undo: m.undoAbandoned, Log: cfg.Log}, slices.Collect(maps.Keys(m.recs.byID)))
 	if err != nil {
 		cfg.Log.Error("which sandboxes were given up is not all known; those that cannot be read stay", "error", err)
 	}
@@ -167,8 +169,8 @@ func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
 func (m *Manager) Get(id string) (Record, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	rec, ok := m.recs[id]
-	if !ok || rec.ReadyAt.IsZero() {
+	rec, ok := m.recs.get(id)
+	if !ok || !rec.visible() {
 		return Record{}, fmt.Errorf("sandbox %q: %w", id, errdefs.ErrNotFound)
 	}
 	return rec, nil
@@ -178,22 +180,31 @@ func (m *Manager) Get(id string) (Record, error) {
 func (m *Manager) Has(id string) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	rec, ok := m.recs[id]
-	return ok && !rec.ReadyAt.IsZero()
+	rec := m.recs.byID[id]
+	return rec != nil && rec.visible()
 }
 
 // List returns the sandboxes that clients may know of, the oldest first.
-func (m *Manager) List() []Record {
+func (m *Manager) List() []Record { return m.Select(nil) }
+
+// Select returns those of them that a filter lets through, all with one that is nil, the oldest first. To select by a whole id or by labels takes
+// time by how many have that id, or the rarest of the labels.
+func (m *Manager) Select(f *cri.PodSandboxFilter) []Record {
 	m.mu.RLock()
-	all := make([]Record, 0, len(m.recs))
-	for _, rec := range m.recs {
-		if !rec.ReadyAt.IsZero() {
-			all = append(all, rec)
-		}
-	}
+	found := m.recs.selected(f)
 	m.mu.RUnlock()
-	sort.Slice(all, func(i, j int) bool { return all[i].CreatedAt.Before(all[j].CreatedAt) })
+	all := make([]Record, len(found))
+	for i, rec := range found {
+		all[i] = *rec
+	}
 	return all
+}
+
+// Shared says whether sandboxes of several pods that clients may know of are in a cgroup: a client may name the same parent for several.
+func (m *Manager) Shared(cgroup string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.recs.pods(cgroup) > 1
 }
 
 // Dir is a sandbox's folder.
@@ -214,15 +225,16 @@ func (m *Manager) intend(rec Record) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.recs[rec.ID] = rec
+	m.recs.put(rec)
 	return nil
 }
 
 // store makes a record durable, then visible. With one that becomes ready it is stored that its client has yet to get it.
 func (m *Manager) store(rec Record) error {
 	m.mu.RLock()
-	fresh := !rec.ReadyAt.IsZero() && m.recs[rec.ID].ReadyAt.IsZero()
+	before, _ := m.recs.get(rec.ID)
 	m.mu.RUnlock()
+	fresh := rec.visible() && !before.visible()
 	if err := m.cfg.DB.Update(func(tx *state.Tx) error {
 		if fresh {
 			if err := m.given.Expect(tx, rec.ID); err != nil {
@@ -237,9 +249,9 @@ func (m *Manager) store(rec Record) error {
 		m.given.Expected(rec.ID)
 	}
 	m.mu.Lock()
-	m.recs[rec.ID] = rec
+	m.recs.put(rec)
 	m.mu.Unlock()
-	if rec.ReadyAt.IsZero() {
+	if !rec.visible() {
 		return nil
 	}
 	if err := stored.WriteCopy(m.Dir(rec.ID), rec); err != nil && !os.IsNotExist(err) {
@@ -253,7 +265,7 @@ func (m *Manager) forget(id string) error {
 		return fmt.Errorf("delete sandbox %s: %w", id, err)
 	}
 	m.mu.Lock()
-	delete(m.recs, id)
+	m.recs.drop(id)
 	m.mu.Unlock()
 	m.given.Forget(id)
 	return nil
@@ -307,12 +319,12 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 func (m *Manager) Remove(ctx context.Context, id string) error {
 	return m.flight.One(ctx, id, func() error {
 		m.mu.RLock()
-		rec, ok := m.recs[id]
+		rec, ok := m.recs.get(id)
 		m.mu.RUnlock()
 		if !ok {
 			return nil
 		}
-		if rec.ReadyAt.IsZero() { // its Run could not undo it
+		if !rec.visible() { // its Run could not undo it
 			return m.undo(ctx, &rec)
 		}
 		if err := m.stop(ctx, id); err != nil {

@@ -48,6 +48,9 @@ type Record struct {
 	Updated *stored.Proto[*cri.UpdatePodSandboxResourcesRequest] `json:"updated,omitempty"`
 }
 
+// visible says that clients may know of the sandbox.
+func (r *Record) visible() bool { return !r.ReadyAt.IsZero() }
+
 // Ready says that containers can be created in the sandbox.
 func (r *Record) Ready() bool { return !r.ReadyAt.IsZero() && r.StoppedAt.IsZero() }
 

@@ -86,9 +86,9 @@ func (m *Manager) halfEnded(ctx context.Context, rec Record, live map[string]str
 func (m *Manager) snapshot() map[string]Record {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	all := make(map[string]Record, len(m.recs))
-	for id, rec := range m.recs {
-		all[id] = rec
+	all := make(map[string]Record, len(m.recs.byID))
+	for id, rec := range m.recs.byID {
+		all[id] = *rec
 	}
 	return all
 }

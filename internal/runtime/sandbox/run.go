@@ -44,7 +44,9 @@ func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Ha
 // find returns the sandbox of a configuration, after making it if there was none.
 func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
 	for {
-		rec, ok := m.byName(cfg.GetMetadata())
+		m.mu.RLock()
+		rec, ok := m.recs.named(cfg.GetMetadata())
+		m.mu.RUnlock()
 		if !ok {
 			break
 		}
@@ -73,21 +75,6 @@ func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler H
 // Name is what makes a sandbox unique among those of a runtime (PodSandboxMetadata).
 func Name(md *cri.PodSandboxMetadata) string {
 	return fmt.Sprintf("%s_%s_%s_%d", md.GetName(), md.GetNamespace(), md.GetUid(), md.GetAttempt())
-}
-
-// byName finds a sandbox by what Name is made of. All are looked at for each that is made, so nothing is made of them for that.
-func (m *Manager) byName(md *cri.PodSandboxMetadata) (Record, bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for id := range m.recs {
-		rec := m.recs[id]
-		other := rec.Config().GetMetadata()
-		if !rec.ReadyAt.IsZero() && other.GetUid() == md.GetUid() && other.GetName() == md.GetName() &&
-			other.GetNamespace() == md.GetNamespace() && other.GetAttempt() == md.GetAttempt() {
-			return rec, true
-		}
-	}
-	return Record{}, false
 }
 
 func (m *Manager) run(ctx context.Context, rec Record) (err error) {
@@ -239,12 +226,7 @@ func (m *Manager) erase(ctx context.Context, rec *Record) error {
 func (m *Manager) shares(rec *Record) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for id, other := range m.recs {
-		if id != rec.ID && other.OwnCgroup && other.Cgroup == rec.Cgroup {
-			return true
-		}
-	}
-	return false
+	return m.recs.shares(rec)
 }
 
 func (m *Manager) nsDir(id string) string { return filepath.Join(m.Dir(id), "ns") }

@@ -41,14 +41,11 @@ func (m *Manager) label(rec *Record) (release func(), err error) {
 func (m *Manager) reserveLevel(id string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	taken := map[string]bool{}
-	for _, rec := range m.recs {
-		taken[rec.SELinux.Level] = true
+	taken := func(l string) bool {
+		_, reserved := m.levels[l]
+		return reserved || m.recs.levels.Len(l) > 0
 	}
-	for level := range m.levels {
-		taken[level] = true
-	}
-	level, err := m.cfg.Host.SELinux.NewLevel(func(l string) bool { return taken[l] }, rand.IntN)
+	level, err := m.cfg.Host.SELinux.NewLevel(taken, rand.IntN)
 	if err == nil && level != "" {
 		m.levels[level] = id
 	}

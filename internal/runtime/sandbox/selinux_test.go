@@ -14,9 +14,9 @@ import (
 func TestLevels(t *testing.T) {
 	const categories, pods = 8, 28 // all pairs
 	host := ocispec.Host{SELinux: &ocispec.SELinux{Process: ocispec.Label{User: "u", Role: "r", Type: "t", Level: "s0"}, Categories: categories}}
-	m := &Manager{cfg: Config{Host: host}, recs: map[string]Record{}, levels: map[string]string{}}
-	m.recs["stored"] = Record{ID: "stored", SELinux: ocispec.SELinuxLabels{Level: "s0:c0,c1"}}
-	m.recs["explicit"] = Record{ID: "explicit", SELinux: ocispec.SELinuxLabels{Level: "s0:c6,c7"}}
+	m := &Manager{cfg: Config{Host: host}, levels: map[string]string{}}
+	m.recs.put(Record{ID: "stored", SELinux: ocispec.SELinuxLabels{Level: "s0:c0,c1"}})
+	m.recs.put(Record{ID: "explicit", SELinux: ocispec.SELinuxLabels{Level: "s0:c6,c7"}})
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	given := map[string]bool{"s0:c0,c1": true, "s0:c6,c7": true}
@@ -35,11 +35,11 @@ func TestLevels(t *testing.T) {
 	if level, err := m.reserveLevel("y"); err == nil {
 		t.Errorf("%q was given although all are taken", level)
 	}
-	delete(m.recs, "explicit")
+	m.recs.drop("explicit")
 	if level, err := m.reserveLevel("y"); err != nil || level != "s0:c6,c7" {
 		t.Errorf("after a removal: %q, %v", level, err)
 	}
-	none := &Manager{recs: map[string]Record{}}
+	none := &Manager{}
 	rec := Record{ID: "a", Stored: stored.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{}}}
 	if release, err := none.label(&rec); err != nil || rec.SELinux != (ocispec.SELinuxLabels{}) {
 		t.Errorf("without SELinux: %+v, %v", rec.SELinux, err)

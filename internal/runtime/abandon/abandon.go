@@ -11,7 +11,8 @@
 //     clients which were away as long as the server are not late;
 //   - what was claimed once is never undone, in whatever order the calls come. The one exception is a crash within a moment
 //     (lazy) of the first claim, after which it is to be claimed once more: that moment saves every answer a write to the disk;
-//   - what is being undone cannot be claimed any more: Claim tells when that is over.
+//   - what is being undone cannot be claimed any more: Claim tells when that is over;
+//   - nobody waits for the disk but who has given something up, claims it after that, or undoes it: each for what is its own.
 package abandon
 
 import (
@@ -77,6 +78,8 @@ type object struct {
 	expected bool          // what is stored says that nobody has got it yet
 	due      time.Time     // set: abandoned
 	undoing  chan struct{} // set: it is being undone; closed when that is over
+
+	disk sync.Mutex // held by settle, and taken before Ledger.mu, which guards all else
 }
 
 // New reads what is stored. known are the ids of the objects that are there; what is stored of others is forgotten by Run.
@@ -116,6 +119,15 @@ func (l *Ledger) Expected(id string) {
 
 // Abandon says that the call which made an object was given up. It does nothing to one that somebody has claimed.
 func (l *Ledger) Abandon(id string) {
+	if o := l.giveUp(id); o != nil {
+		l.cfg.Log.Info("the client that asked for it has gone; it is undone if nobody claims it", "table", l.cfg.Table, "id", id, "in", l.cfg.After)
+		l.settle(id, o)
+		l.signal()
+	}
+}
+
+// giveUp marks an object as abandoned, and returns it if it has become so.
+func (l *Ledger) giveUp(id string) *object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.objects[id]
@@ -124,15 +136,10 @@ func (l *Ledger) Abandon(id string) {
 		l.objects[id] = o
 	}
 	if o.claimed || o.undoing != nil || !o.due.IsZero() {
-		return
+		return nil
 	}
-	// Stored or not: it is undone, if this process lives.
-	if err := l.table.Put(id, Record{At: time.Now()}); err != nil {
-		l.cfg.Log.Error("that a client has given something up could not be stored", "id", id, "error", err)
-	}
-	l.cfg.Log.Info("the client that asked for it has gone; it is undone if nobody claims it", "table", l.cfg.Table, "id", id, "in", l.cfg.After)
 	o.due, o.expected = time.Now().Add(l.cfg.After), false
-	l.signal()
+	return o
 }
 
 // Claim says that somebody knows of an object. When it comes too late, because the object is being undone, it returns a channel
@@ -145,26 +152,34 @@ func (l *Ledger) Claim(id string) (undoing <-chan struct{}) {
 	if claimed {
 		return nil
 	}
+	o, undoing = l.claim(id)
+	if o != nil {
+		l.cfg.Log.Info("what was given up is claimed", "table", l.cfg.Table, "id", id)
+		l.settle(id, o)
+	}
+	return undoing
+}
+
+// claim marks an object as claimed, and returns it if it was abandoned until then. One that is being undone it leaves so.
+func (l *Ledger) claim(id string) (abandoned *object, undoing <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch o = l.objects[id]; {
+	o := l.objects[id]
+	switch {
 	case o == nil:
 		l.objects[id] = &object{claimed: true}
-		return nil
+		return nil, nil
 	case o.undoing != nil:
-		return o.undoing
+		return nil, o.undoing
 	}
-	o.claimed = true
 	if o.expected {
-		o.expected = false
 		l.unstoreLater(id)
 	}
 	if !o.due.IsZero() {
-		l.cfg.Log.Info("what was given up is claimed", "table", l.cfg.Table, "id", id)
-		l.unstore(id)
-		o.due = time.Time{}
+		abandoned = o
 	}
-	return nil
+	o.claimed, o.expected, o.due = true, false, time.Time{}
+	return abandoned, nil
 }
 
 // Join joins the work and claims what it has made: the caller gets an object that will not be undone. One that is being undone is
@@ -257,27 +272,44 @@ func (l *Ledger) undo(ctx context.Context, id string, o *object) {
 	l.cfg.Log.Info("undoing what a client has given up and nobody claimed", "table", l.cfg.Table, "id", id)
 	err := l.cfg.Undo(ctx, id)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(o.undoing)
-	o.undoing = nil
 	switch {
 	case err == nil:
-		delete(l.objects, id)
+		o.due = time.Time{}
 	case errors.Is(err, ErrInUse):
 		o.claimed, o.due = true, time.Time{}
 	default:
 		l.cfg.Log.Warn("it could not be undone, and is tried again", "id", id, "in", again, "error", err)
 		o.due = time.Now().Add(again)
-		l.signal()
-		return
 	}
-	l.unstore(id)
+	l.mu.Unlock()
+	if err == nil || errors.Is(err, ErrInUse) {
+		l.settle(id, o)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(o.undoing)
+	o.undoing = nil
+	if err == nil {
+		delete(l.objects, id)
+	}
+	l.signal()
 }
 
-// unstore deletes what is stored of an object. What stays is deleted after the next start: such an object is claimed again, or
-// gone.
-func (l *Ledger) unstore(id string) {
-	if err := l.table.Delete(id); err != nil {
+// settle makes what is stored of an object say what is known of it: that it is abandoned, or nothing. It waits for the disk, so mu is not
+// held. What is known then counts, and the calls for one object wait for each other: so whoever changes what is known, and settles, finds it
+// stored, or something newer. What cannot be stored does no harm while this process lives; what stays is deleted after the next start: such
+// an object is claimed again, or gone.
+func (l *Ledger) settle(id string, o *object) {
+	o.disk.Lock()
+	defer o.disk.Unlock()
+	l.mu.RLock()
+	abandoned := !o.due.IsZero()
+	l.mu.RUnlock()
+	if abandoned {
+		if err := l.table.Put(id, Record{At: time.Now()}); err != nil {
+			l.cfg.Log.Error("that a client has given something up could not be stored", "table", l.cfg.Table, "id", id, "error", err)
+		}
+	} else if err := l.table.Delete(id); err != nil {
 		l.cfg.Log.Error("that something is abandoned no more could not be stored", "table", l.cfg.Table, "id", id, "error", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -244,4 +245,129 @@ func TestCrashBeforeTheAnswer(t *testing.T) {
 			t.Errorf("stored %v", got)
 		}
 	})
+}
+
+// hang makes the disk hang until the returned function is called: what is to be stored waits.
+func (w *world) hang() (release func()) {
+	hangs, ends, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := w.db.Update(func(*state.Tx) error { close(hangs); <-ends; return nil }); err != nil {
+			w.Error(err)
+		}
+	}()
+	<-hangs
+	return sync.OnceFunc(func() { close(ends); <-ended })
+}
+
+// within fails the test if f waits for somebody who waits for the disk.
+func (w *world) within(what string, f func()) {
+	w.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		w.Fatal(what, "waits for the disk")
+	}
+}
+
+// until waits until the ledger knows something.
+func (w *world) until(l *Ledger, what string, known func() bool) {
+	w.Helper()
+	w.within("to know that "+what, func() {
+		for found := false; !found; runtime.Gosched() {
+			l.mu.RLock()
+			found = known()
+			l.mu.RUnlock()
+		}
+	})
+}
+
+// TestASlowDiskHoldsUpNobodyElse: while clients' ends, and the claims of what was given up, are stored, all others go on; what is
+// stored at last is what was said at last.
+func TestASlowDiskHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	l, err := New(Config{DB: w.db, Table: "t", Log: slog.New(slog.DiscardHandler)}, []string{"known"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"given up", "given up and claimed", "claimed", "removed"} {
+		w.expect(l, id)
+	}
+	l.Abandon("claimed late")
+	release := w.hang()
+	defer release()
+	var waiting sync.WaitGroup
+	waiting.Go(func() { l.Abandon("given up") })
+	waiting.Go(func() { l.Abandon("given up and claimed") })
+	waiting.Go(func() { l.Claim("claimed late") })
+	w.until(l, "all is under way", func() bool {
+		return !l.objects["given up"].due.IsZero() && !l.objects["given up and claimed"].due.IsZero() && l.objects["claimed late"].claimed
+	})
+	waiting.Go(func() { l.Claim("given up and claimed") })
+	w.until(l, "it is claimed meanwhile", func() bool { return l.objects["given up and claimed"].claimed })
+	w.within("somebody else", func() {
+		l.Expected("new")
+		for _, id := range []string{"known", "claimed", "new", "unknown"} {
+			if l.Claim(id) != nil {
+				t.Errorf("%s is being undone", id)
+			}
+		}
+		if l.Undoing("given up") != nil {
+			t.Error("what was given up just now is being undone")
+		}
+		l.Forget("removed")
+		l.takeDue(time.Now())
+	})
+	release()
+	waiting.Wait()
+	l.unstoreStale(time.Time{})
+	if got := w.stored(); !slices.Equal(got, []string{"given up"}) {
+		t.Errorf("stored %v", got)
+	}
+}
+
+// TestTheEndOfAnUndo: it is over when nothing is stored of it any more, and while that is on its way nobody else waits.
+func TestTheEndOfAnUndo(t *testing.T) {
+	t.Parallel()
+	for _, undo := range []error{nil, ErrInUse} {
+		w := open(t)
+		begun, end := make(chan struct{}), make(chan struct{})
+		l, err := New(Config{DB: w.db, Table: "t", After: 1, Log: slog.New(slog.DiscardHandler), Undo: func(context.Context, string) error {
+			close(begun)
+			<-end
+			return undo
+		}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Abandon("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = l.Run(ctx) })
+		<-begun
+		release := w.hang()
+		defer release()
+		over := l.Undoing("a")
+		close(end)
+		w.until(l, "the undo has ended", func() bool { return l.objects["a"].due.IsZero() })
+		w.within("somebody else", func() { l.Claim("b") })
+		select {
+		case <-over:
+			t.Error("it is over before it is stored")
+		default:
+		}
+		release()
+		<-over
+		if got := w.stored(); len(got) != 0 {
+			t.Errorf("stored %v", got)
+		}
+		if undoing := l.Undoing("a"); undoing != nil {
+			t.Error("it is being undone when that is over")
+		}
+		cancel()
+		running.Wait()
+	}
 }

@@ -38,11 +38,14 @@ type Network struct {
 	log *slog.Logger
 	cni *cni.Network
 
-	mu        sync.Mutex
-	bridge    *network.Bridge // nil: it cannot be, and bridgeErr says why
-	bridgeErr error
-	started   bool
-	last      string // what the last new sandbox was connected by, or would have been
+	// making holds a token while the bridge is made, started, removed or closed, which takes its time. It is taken before mu, and whoever
+	// needs no bridge waits for neither.
+	making chan struct{}
+
+	mu      sync.Mutex
+	bridge  *network.Bridge // nil: it cannot be, or could not when that was tried
+	started bool
+	last    string // what the last new sandbox was connected by, or would have been
 }
 
 // New reads what is stored of both networks, and changes nothing on the host. A bridge that cannot be is an error only where
@@ -51,20 +54,19 @@ func New(ctx context.Context, cfg Config) (*Network, error) {
 	if cfg.Mode == Bridge {
 		cfg.CNI.ConfDir = "" // what CNI has connected earlier is disconnected all the same
 	}
-	n := &Network{cfg: cfg, log: cfg.Log}
+	n := &Network{cfg: cfg, log: cfg.Log, making: make(chan struct{}, 1)}
 	var err error
 	if n.cni, err = cni.New(ctx, cfg.CNI); err != nil {
 		return nil, err
 	}
-	n.bridge, n.bridgeErr = network.New(ctx, cfg.Bridge)
-	if n.bridgeErr == nil {
+	if n.bridge, err = network.New(ctx, cfg.Bridge); err == nil {
 		return n, nil
 	}
 	if !n.byCNI(ctx) {
 		n.cni.Close()
-		return nil, n.bridgeErr
+		return nil, err
 	}
-	n.log.InfoContext(ctx, "there is no built-in bridge, and CNI needs none", "reason", n.bridgeErr)
+	n.log.InfoContext(ctx, "there is no built-in bridge, and CNI needs none", "reason", err)
 	return n, nil
 }
 
@@ -75,24 +77,21 @@ func (n *Network) byCNI(ctx context.Context) bool {
 		by = CNI
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if by == CNI && by != n.last {
-		n.share(ctx)
-	}
-	if by != n.last {
-		n.log.Info("how new sandboxes are connected", "by", by, "before", n.last, "mode", n.cfg.Mode)
-		n.last = by
+	before, b := n.last, n.bridge
+	n.last = by
+	n.mu.Unlock()
+	if by != before {
+		n.log.Info("how new sandboxes are connected", "by", by, "before", before, "mode", n.cfg.Mode)
+		if by == CNI && b != nil { // else whoever makes it finds what was chosen
+			n.share(ctx, b)
+		}
 	}
 	return by == CNI
 }
 
 // share tells the bridge that there are or will be pods of CNI: they are not on the bridge, and their packets are forwarded, too.
-// It is called with the lock held.
-func (n *Network) share(ctx context.Context) {
-	if n.bridge == nil {
-		return
-	}
-	if err := n.bridge.ShareForwarding(ctx); err != nil {
+func (n *Network) share(ctx context.Context, b *network.Bridge) {
+	if err := b.ShareForwarding(ctx); err != nil {
 		n.log.ErrorContext(ctx, "packets of pods that CNI connects may be dropped", "error", err)
 	}
 }
@@ -106,29 +105,52 @@ func (n *Network) Start(ctx context.Context) error {
 	return err
 }
 
-// theBridge returns the bridge, which is on the host then.
+// theBridge returns the bridge, which is on the host then. Who needs it while it is being made waits for that.
 func (n *Network) theBridge(ctx context.Context) (*network.Bridge, error) {
+	if b, ok := n.onHost(); ok {
+		return b, nil
+	}
+	select {
+	case n.making <- struct{}{}:
+		defer func() { <-n.making }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	b, ok := n.onHost()
+	if ok {
+		return b, nil
+	}
+	if b == nil { // what was in its way may have gone
+		var err error
+		b, err = network.New(ctx, n.cfg.Bridge)
+		n.mu.Lock()
+		n.bridge = b
+		shared := n.last == CNI
+		n.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		if shared {
+			n.share(ctx, b)
+		}
+	}
+	if err := b.Start(ctx); err != nil {
+		return nil, err
+	}
+	if err := updateRanges(ctx, b, n.cni.PodCIDR()); err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.started = true
+	n.mu.Unlock()
+	return b, nil
+}
+
+// onHost returns the bridge as it is, or nil, and whether it is on the host.
+func (n *Network) onHost() (b *network.Bridge, started bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.bridge == nil { // what was in its way may have gone
-		if n.bridge, n.bridgeErr = network.New(ctx, n.cfg.Bridge); n.bridgeErr != nil {
-			return nil, n.bridgeErr
-		}
-		if n.last == CNI {
-			n.share(ctx)
-		}
-	}
-	if n.started {
-		return n.bridge, nil
-	}
-	if err := n.bridge.Start(ctx); err != nil {
-		return nil, err
-	}
-	if err := updateRanges(ctx, n.bridge, n.cni.PodCIDR()); err != nil {
-		return nil, err
-	}
-	n.started = true
-	return n.bridge, nil
+	return n.bridge, n.bridge != nil && n.started
 }
 
 // Gateways are the addresses of the host at which pods on the bridge reach it; none where CNI connects pods.
@@ -141,9 +163,8 @@ func (n *Network) Gateways(ctx context.Context) []netip.Addr {
 
 // known returns the bridge as it is, or nil.
 func (n *Network) known() *network.Bridge {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.bridge
+	b, _ := n.onHost()
+	return b
 }
 
 // Setup connects a sandbox: one that is connected by what it was, a new one by what is chosen now.
@@ -205,10 +226,8 @@ func (n *Network) Reconcile(ctx context.Context, live map[string]string) error {
 	byCNI, others := n.split(live)
 	errs := []error{n.cni.Reconcile(ctx, byCNI)}
 	b := n.known()
-	if len(byCNI) > 0 {
-		n.mu.Lock()
-		n.share(ctx)
-		n.mu.Unlock()
+	if b != nil && len(byCNI) > 0 {
+		n.share(ctx, b)
 	}
 	if n.byCNI(ctx) {
 		for id := range others {
@@ -283,13 +302,15 @@ func (n *Network) InterfaceStats(ctx context.Context, sandboxes map[string]strin
 // Remove takes everything away that both networks have made on the host and have a record of.
 func (n *Network) Remove(ctx context.Context) error {
 	err := n.cni.Remove(ctx)
+	n.making <- struct{}{}
+	defer func() { <-n.making }()
 	b := n.known()
 	if b == nil {
 		return err // one that could not be has made nothing
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.started = false
+	n.mu.Unlock()
 	return errors.Join(err, b.Remove(ctx))
 }
 
@@ -304,6 +325,8 @@ func (n *Network) Warnings() []string {
 // Close gives what the process holds of both back. It changes nothing on the host.
 func (n *Network) Close() {
 	n.cni.Close()
+	n.making <- struct{}{}
+	defer func() { <-n.making }()
 	if b := n.known(); b != nil {
 		b.Close()
 	}

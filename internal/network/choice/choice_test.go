@@ -8,8 +8,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/nftables"
@@ -290,4 +293,56 @@ func TestForwardingIsSharedWithCNI(t *testing.T) {
 	h.configure(true)
 	h.open(Auto) // which does not start the bridge
 	guarded("after a restart with CNI", false)
+}
+
+// TestOnlyWhoNeedsTheBridgeWaitsForIt: while it is being put on the host, which takes as long as the disk does, who needs none goes on.
+func TestOnlyWhoNeedsTheBridgeWaitsForIt(t *testing.T) {
+	h := newHost(t)
+	h.configure(true)
+	n := h.open(Auto) // which does not start the bridge
+	h.configure(false)
+	hangs, ends := make(chan struct{}), make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		if err := h.db.Update(func(*state.Tx) error { close(hangs); <-ends; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-hangs
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	others.Go(func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for len(n.making) == 0 {
+				runtime.Gosched()
+			}
+			if n.byCNI(t.Context()) || n.known() == nil {
+				t.Error("it is not the bridge that connects new sandboxes")
+			}
+			n.Gateways(t.Context())
+			n.Warnings()
+			if err := n.Teardown(t.Context(), "nobody"); err != nil {
+				t.Error(err)
+			}
+			if err := n.Status(gone); !errors.Is(err, context.Canceled) {
+				t.Errorf("the status for one who has gone: %v", err)
+			}
+			if _, started := n.onHost(); started {
+				t.Error("it was started without the disk")
+			}
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Error("somebody who needs no bridge waits for it")
+		}
+		close(ends)
+	})
+	h.must(n.Start(t.Context())) // here, because it looks at the test's own network
+	others.Wait()
+	h.setup(n, "a", bridgeRange)
+	h.must(n.Teardown(t.Context(), "a"))
 }

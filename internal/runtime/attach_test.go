@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -149,6 +150,22 @@ func TestAttachments(t *testing.T) {
 		a.leave()
 		stuck.Close()
 		<-a.ended
+	})
+	t.Run("the container ends before the client comes", func(t *testing.T) {
+		id := reader("gone", false)
+		req := both()
+		req.ContainerId = id
+		resp, err := n.rt.Attach(n.ctx, req)
+		n.check(err)
+		n.check(n.tryStop(id, 0))
+		e, err := dialSPDY(resp.GetUrl())
+		n.check(err)
+		var out bytes.Buffer
+		if err := e.StreamWithContext(n.ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("x"), Stdout: &out}); err != nil || out.Len() > 0 {
+			t.Errorf("%q, %v", out.String(), err)
+		}
+		_, err = n.rt.Attach(n.ctx, req)
+		wantCode(t, err, codes.FailedPrecondition)
 	})
 	t.Run("refused", func(t *testing.T) {
 		id := reader("refused", false)

@@ -27,6 +27,7 @@ func TestKubectl(t *testing.T) {
 	n.Kubectl("rollout", "status", "deployment/shop", "--timeout=60s")
 	t.Run("port-forward", func(t *testing.T) { testPortForwards(t, n) })
 	t.Run("logs and exec", func(t *testing.T) { testByWorkload(t, n) })
+	t.Run("run and attach", func(t *testing.T) { testRunAttached(t, n) })
 	t.Run("cp", func(t *testing.T) { testCopy(t, n) })
 	t.Run("diff", func(t *testing.T) { testDiff(t, n) })
 	t.Run("cluster-info", func(t *testing.T) { testClusterInfo(t, n) })
@@ -65,6 +66,18 @@ func testByWorkload(t *testing.T, n *harness.Node) {
 	for _, pod := range strings.Fields(pods) {
 		if !strings.Contains(all, "["+pod+"/nginx] ") {
 			t.Errorf("kubectl logs deploy/shop --all-pods has no line of %s:\n%s", pod, all)
+		}
+	}
+}
+
+// testRunAttached: the output of a command comes once and whole, whether it ends before it can be attached to or after its input.
+func testRunAttached(t *testing.T, n *harness.Node) {
+	for i, command := range []string{"echo one; echo two", "cat; echo two"} {
+		for try := range 4 {
+			out, err := n.TryKubectl("one\n", "run", fmt.Sprintf("short-%d-%d", i, try), "-q", "--rm", "-i", "--restart=Never", "--image="+busybox, "--command", "--", "sh", "-c", command)
+			if err != nil || out != "one\ntwo\n" {
+				t.Errorf("%s: %q, %v", command, out, err)
+			}
 		}
 	}
 }

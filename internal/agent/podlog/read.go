@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/fsnotify/fsnotify"
 )
 
@@ -30,6 +31,46 @@ type Options struct {
 	Follow bool
 	// Ended is closed when the container has ended. It is only looked at with Follow.
 	Ended <-chan struct{}
+	// From is where reading begins, instead of the file's start; it is an error when another file is at the path by now.
+	From *Position
+	// End is set to where reading has ended, when that is the log's end.
+	End *Position
+}
+
+// Position is a place in a log's file.
+type Position struct {
+	file   os.FileInfo
+	offset int64
+}
+
+// seek goes to where reading begins.
+func (o *Options) seek(f *os.File) (offset int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case o.From != nil && !os.SameFile(o.From.file, info):
+		return 0, fmt.Errorf("log %s was rotated since it was read: %w", f.Name(), errdefs.ErrFailedPrecondition)
+	case o.From != nil:
+		offset = o.From.offset
+	case o.Tail != nil:
+		if offset, err = tailOffset(f, info.Size(), *o.Tail); err != nil {
+			return 0, err
+		}
+	}
+	_, err = f.Seek(offset, io.SeekStart)
+	return offset, err
+}
+
+// ended notes that all of a file was read.
+func (o *Options) ended(f *os.File, offset int64) error {
+	if o.End == nil {
+		return nil
+	}
+	info, err := f.Stat()
+	*o.End = Position{file: info, offset: offset}
+	return err
 }
 
 // maxLine is the longest record that is held in memory; a longer one is passed on in pieces.
@@ -56,20 +97,11 @@ func Read(ctx context.Context, path string, opts Options, w io.Writer) error {
 		return fmt.Errorf("log %s: %w", path, err)
 	}
 	defer func() { f.Close() }()
-	if opts.Tail != nil {
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		offset, err := tailOffset(f, info.Size(), *opts.Tail)
-		if err != nil {
-			return err
-		}
-		if _, err := f.Seek(offset, io.SeekStart); err != nil {
-			return err
-		}
+	offset, err := opts.seek(f)
+	if err != nil {
+		return err
 	}
-	r := &lines{r: bufio.NewReaderSize(f, block)}
+	r := &lines{r: bufio.NewReaderSize(f, block), offset: offset}
 	for {
 		// Whether the container has ended is asked before the file is read to its end, not after.
 		ended := !opts.Follow || isClosed(opts.Ended)
@@ -101,7 +133,7 @@ func Read(ctx context.Context, path string, opts Options, w io.Writer) error {
 			next.Close()
 		}
 		if ended {
-			return out.flush()
+			return errors.Join(opts.ended(f, r.offset), out.flush())
 		}
 		if err := out.flush(); err != nil {
 			return err
@@ -147,6 +179,8 @@ type lines struct {
 	r *bufio.Reader
 	// begun is the start of a line whose end is not written yet.
 	begun []byte
+	// offset is how far the file was passed on.
+	offset int64
 }
 
 // drain passes on all lines that are there. A line without an end is kept for later, unless this is the last time.
@@ -162,6 +196,7 @@ func (l *lines) drain(ctx context.Context, last bool, pass func([]byte) error) e
 			if perr := pass(l.begun); perr != nil {
 				return perr
 			}
+			l.offset += int64(len(l.begun))
 			l.begun = l.begun[:0]
 		}
 		switch {

@@ -342,3 +342,45 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestReadFrom: reading goes on where it has ended, in the same file alone.
+func TestReadFrom(t *testing.T) {
+	path := file(t, logLines+"2026-01-01T00:00:06Z stdout P si")
+	var out bytes.Buffer
+	read := func(opts Options) string {
+		t.Helper()
+		out.Reset()
+		if err := Read(t.Context(), path, opts, &out); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	var end Position
+	read(Options{Tail: num(1), End: &end})
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("x\n2026-01-01T00:00:07Z stdout F seven\n2026-01-01T00:00:08Z stderr F eight\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(Options{From: &end}); got != "x\nseven\neight\n" {
+		t.Errorf("the rest: %q", got)
+	}
+	if got := read(Options{From: &end, Stream: "stdout", End: &end}); got != "seven\n" {
+		t.Errorf("the rest of one stream: %q", got)
+	}
+	if got := read(Options{From: &end}); got != "" {
+		t.Errorf("after the end: %q", got)
+	}
+	if err := os.Rename(path, path+".20260101-000000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(logLines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Read(t.Context(), path, Options{From: &end}, &out); !errors.Is(err, errdefs.ErrFailedPrecondition) {
+		t.Errorf("in another file: %v", err)
+	}
+}

@@ -38,6 +38,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		answer(w, err)
 		return
 	}
+	opts.End = &podlog.Position{}
 	if opts.Follow {
 		ended, stop := s.ended(ctx, pod, c.Id)
 		defer stop()
@@ -53,7 +54,11 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	err = podlog.Read(ctx, c.LogPath, opts, out)
 	switch {
-	case err == nil, ctx.Err() != nil:
+	case err == nil:
+		if whole(&opts) {
+			s.seen.note(c.Id, *opts.End, time.Now())
+		}
+	case ctx.Err() != nil:
 	case errors.Is(err, os.ErrNotExist) && !out.began:
 		answer(w, failf(http.StatusNotFound, "container %s of pod %s/%s has no log", name, pod.Namespace, pod.Name))
 	case !out.began:

@@ -67,6 +67,7 @@ type Server struct {
 	guard    *guard
 	certs    certificate
 	written  written
+	seen     seen
 }
 
 // New reads the certificates. Nothing is served before Run.

@@ -66,7 +66,9 @@ func newBenchWith(t *testing.T, strangers probation.Limits) *bench {
 		goleak.VerifyNone(t,
 			// The libraries' caches of reviews have goroutines that live as long as the process.
 			goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/authentication/token/cache.newWithClock.func1"),
-			goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/cache.NewExpiring.func1"))
+			goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/cache.NewExpiring.func1"),
+			// It waits a second for who wants to know of an error.
+			goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
 	})
 	dir, err := os.MkdirTemp("/tmp", "mps")
 	if err != nil {

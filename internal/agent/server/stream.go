@@ -48,6 +48,11 @@ func (s *Server) running(r *http.Request) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
+	return runs(all, pod, name)
+}
+
+// runs is the ID of that one of a pod's containers that runs.
+func runs(all []*criv1.ContainerStatus, pod *v1.Pod, name string) (id string, err error) {
 	for _, c := range all {
 		if c.State == criv1.ContainerState_CONTAINER_RUNNING {
 			return c.Id, nil
@@ -91,23 +96,6 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
-	s.stream(w, r, func(ctx context.Context) (string, error) {
-		id, err := s.running(r)
-		if err != nil {
-			return "", err
-		}
-		st, err := streamsOf(r.URL.Query())
-		if err != nil {
-			return "", err
-		}
-		resp, err := s.cfg.Runtime.Attach(ctx, &criv1.AttachRequest{
-			ContainerId: id, Tty: st.tty, Stdin: st.stdin, Stdout: st.stdout, Stderr: st.stderr,
-		})
-		return resp.GetUrl(), err
-	})
-}
-
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, func(ctx context.Context) (string, error) {
 		pod, err := s.pod(r)
@@ -145,6 +133,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, prepare func(con
 		answer(w, edge(err))
 		return
 	}
+	s.pass(w, r, address)
+}
+
+// pass passes the connection on to an address of the runtime's.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, address string) {
 	target, err := url.Parse(address)
 	if err != nil || target.Host == "" {
 		answer(w, failf(http.StatusBadGateway, "the container runtime gave %q as the address of the stream", address))

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -152,6 +153,9 @@ func (r *Runner) execute(ctx context.Context, req protocol.ExecRequest, hangUp f
 func (r *Runner) Attach(ctx context.Context, attach *cri.AttachRequest, client wire.Streams) error {
 	id := attach.GetContainerId()
 	hasStdin, err := r.Containers.Attachable(id, attach.GetTty())
+	if errors.Is(err, errdefs.ErrFailedPrecondition) {
+		return nil // it ran when the client asked to be attached, and has ended since: there is nothing more to come
+	}
 	if err != nil {
 		return err
 	}

@@ -197,6 +197,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.PodLogsDir })},
 	{"container-logs-dir", "DIR", "directory of links to containers' logs, for log shippers (default /var/log/containers; with --ephemeral RUN-DIR/container-logs)", roleAgent,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ContainerLogsDir })},
+	{"resolv-conf", "FILE", "name servers of the host that pods get (default /etc/resolv.conf; systemd-resolved's own, where that one names the host alone)", roleAgent,
+		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Agent.ResolvConf })},
 	{"cluster-dns", "IP,...", "DNS servers of pods with dnsPolicy ClusterFirst (default: the node's own with up, else the host's)", roleAgent,
 		list(func(c *v1alpha1.NodeConfiguration) *[]string { return &c.Agent.ClusterDNS })},
 	{"cluster-domain", "DOMAIN", "DNS domain of the cluster (default cluster.local)", roleAgent,

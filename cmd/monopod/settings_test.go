@@ -88,7 +88,7 @@ func allKeys(t *testing.T) []string {
 	c := v1alpha1.NodeConfiguration{APIVersion: "x", Kind: "x", NodeName: "x", DataDir: "x", RunDir: "x", CgroupRoot: "x",
 		APIServer: v1alpha1.APIServer{BindAddress: "x", Port: &port, Kubeconfig: "x", TokenAuthFile: "x", ServiceAccountIssuers: []string{"x"},
 			ServiceAccountMaxTokenExpiration: v1alpha1.Duration{Duration: 1}, EtcdTick: v1alpha1.Duration{Duration: 1}, EtcdQuota: "x"},
-		Agent: v1alpha1.Agent{Address: "x", Port: &port, PodLogsDir: "x", ContainerLogsDir: "x", ClusterDNS: []string{"x"}, ClusterDomain: "x", MaxPods: 1, SystemReserved: map[string]string{"x": "1"}, KubeReserved: map[string]string{"x": "1"},
+		Agent: v1alpha1.Agent{Address: "x", Port: &port, PodLogsDir: "x", ContainerLogsDir: "x", ResolvConf: "x", ClusterDNS: []string{"x"}, ClusterDomain: "x", MaxPods: 1, SystemReserved: map[string]string{"x": "1"}, KubeReserved: map[string]string{"x": "1"},
 			EnforceNodeAllocatable: []string{"x"}, MemorySwap: v1alpha1.MemorySwap{SwapBehavior: "x"}, MemoryThrottlingFactor: new(1.0), MemoryReservationPolicy: "x", SingleProcessOOMKill: new(true),
 			ShutdownGracePeriod: v1alpha1.Duration{Duration: 1}, ShutdownGracePeriodCriticalPods: v1alpha1.Duration{Duration: 1},
 			ShutdownGracePeriodByPodPriority: []v1alpha1.ShutdownGracePeriodByPodPriority{{Priority: 1}}},

@@ -70,6 +70,8 @@ type Config struct {
 	PodLogsDir, DataDir string
 	// ContainerLogsDir is where log shippers find links to containers' logs; empty: there are none.
 	ContainerLogsDir string
+	// ResolvConf is the file of the host's name servers that pods get; empty: the host's own, without servers that pods do not reach.
+	ResolvConf string
 	// ClusterDNS are the addresses of the cluster's DNS; none: pods ask the host's name servers. ClusterDomain is the domain that it serves.
 	ClusterDNS    []string
 	ClusterDomain string
@@ -122,9 +124,6 @@ type Logs struct {
 // requestRate is that there is no limit of requests to the API server in a second: what an agent asks is bounded by what it does at a time, and
 // shared out by the API server's own fairness. A limit has pods that start wait for those that went just before.
 const requestRate = -1
-
-// resolvConf is the file by which the host resolves names.
-const resolvConf = "/etc/resolv.conf"
 
 // Agent is the role agent. Make it with New.
 type Agent struct {
@@ -347,7 +346,7 @@ func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodesta
 			cfg.Events.Event(ref, v1.EventTypeWarning, reason, message)
 		}
 	}
-	cfg.CgroupRoot, cfg.LogsDir, cfg.ResolvConf = a.cfg.CgroupRoot, a.cfg.PodLogsDir, resolvConf
+	cfg.CgroupRoot, cfg.LogsDir, cfg.ResolvConf = a.cfg.CgroupRoot, a.cfg.PodLogsDir, a.cfg.ResolvConf
 	p := newRoster(from, worker.Config{Config: cfg}, a.cfg.Devices)
 	p.cgroups = shares.cgroups
 	return p

@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"cmp"
+
+	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/nodestatus"
 )
@@ -22,7 +25,7 @@ func (a *Agent) configz(client *cri.Client, port int) map[string]any {
 		"kubeAPIQPS":               requestRate,
 		"containerRuntimeEndpoint": "unix://" + a.cfg.CRISocket,
 		"cgroupRoot":               a.cfg.CgroupRoot, "cgroupsPerQOS": true, "cgroupDriver": "cgroupfs",
-		"maxPods": a.cfg.MaxPods, "podLogsDir": a.cfg.PodLogsDir, "resolvConf": resolvConf, "failSwapOn": false,
+		"maxPods": a.cfg.MaxPods, "podLogsDir": a.cfg.PodLogsDir, "resolvConf": cmp.Or(a.cfg.ResolvConf, act.HostResolvConf), "failSwapOn": false,
 	}
 	if client.Identity().Systemd {
 		cfg["cgroupDriver"] = "systemd"

@@ -191,6 +191,9 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.absolute("apiServer.kubeconfig", c.APIServer.Kubeconfig)
 	v.absolute("agent.podLogsDir", c.Agent.PodLogsDir)
 	v.absolute("agent.containerLogsDir", c.Agent.ContainerLogsDir)
+	if c.Agent.ResolvConf != "" {
+		v.absolute("agent.resolvConf", c.Agent.ResolvConf)
+	}
 	v.absolute("runtime.registryConfigDir", c.Runtime.RegistryConfigDir)
 	v.absolute("runtime.socket", c.Runtime.Socket)
 	if c.APIServer.TokenAuthFile != "" {

@@ -148,6 +148,7 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		}, []string{"agent.clusterDNS", "at most 3"}},
 		"domain":        {func(c *v1alpha1.NodeConfiguration) { c.Agent.ClusterDomain = "cluster.local." }, []string{"agent.clusterDomain", `"cluster.local."`, "DNS name"}},
 		"log links":     {func(c *v1alpha1.NodeConfiguration) { c.Agent.ContainerLogsDir = "containers" }, []string{"agent.containerLogsDir", `"containers"`}},
+		"resolv.conf":   {func(c *v1alpha1.NodeConfiguration) { c.Agent.ResolvConf = "resolv.conf" }, []string{"agent.resolvConf", `"resolv.conf"`}},
 		"provider dir":  {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageCredentialProviderConfig = "/f" }, []string{"agent.imageCredentialProviderBinDir", "together"}},
 		"provider file": {func(c *v1alpha1.NodeConfiguration) { c.Agent.ImageCredentialProviderBinDir = "d" }, []string{"agent.imageCredentialProviderConfig", "together", `"d"`, "absolute"}},
 		"shutdown":      {func(c *v1alpha1.NodeConfiguration) { c.Agent.ShutdownGracePeriod.Duration = time.Millisecond }, []string{"agent.shutdownGracePeriod", "1ms", "from 1s"}},

@@ -408,7 +408,7 @@ func (o *Options) newAgent(w agentWorld, ips []string) (*agent.Agent, error) {
 	return agent.New(agent.Config{
 		NodeName: c.NodeName, ProviderID: provider, Adopted: adopted, Kube: w.kube, CRISocket: c.Runtime.Socket, Devices: w.dev,
 		PodResourcesSocket: c.Devices.PodResourcesSocket, CgroupRoot: c.CgroupRoot, PodLogsDir: c.Agent.PodLogsDir, DataDir: c.DataDir,
-		ContainerLogsDir: c.Agent.ContainerLogsDir, ClusterDNS: o.clusterDNS(), ClusterDomain: c.Agent.ClusterDomain,
+		ContainerLogsDir: c.Agent.ContainerLogsDir, ResolvConf: c.Agent.ResolvConf, ClusterDNS: o.clusterDNS(), ClusterDomain: c.Agent.ClusterDomain,
 		Address: o.agentAddress(ips), NodeIPs: ips, Port: int(*c.Agent.Port), ServingCert: w.cred.ServingCert, ServingKey: w.cred.ServingKey, ClientCA: w.cred.ClientCA, API: w.reached,
 		MaxPods: int(c.Agent.MaxPods), OwnPorts: o.ownPorts(), Listener: listener, Resources: agentResources(&c.Agent), Images: agentImages(&c.Agent), Logs: w.logs, Shutdown: w.down, Version: o.Version, Timeline: o.timeline, Log: o.Log.With("role", "agent"),
 	})

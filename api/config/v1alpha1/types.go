@@ -129,6 +129,9 @@ type Agent struct {
 	// ContainerLogsDir is where log shippers find a link to each container's log, POD_NAMESPACE_CONTAINER-ID.log. Default /var/log/containers; with
 	// --ephemeral RUN-DIR/container-logs.
 	ContainerLogsDir string `json:"containerLogsDir,omitempty"`
+	// ResolvConf is the file of the host's name servers that pods get, as it is. Default: /etc/resolv.conf, without servers on the host's loopback device,
+	// which pods do not reach; where it has no others, systemd-resolved's /run/systemd/resolve/resolv.conf. Pods on the host's network get /etc/resolv.conf itself.
+	ResolvConf string `json:"resolvConf,omitempty"`
 	// ClusterDNS are the IP addresses of the cluster's DNS, which pods with the dnsPolicy ClusterFirst ask. Default: with `monopod up` the node's own DNS; with
 	// `monopod node`, or without DNS.Server, none: they ask the host's name servers.
 	ClusterDNS []string `json:"clusterDNS,omitempty"`

@@ -97,7 +97,7 @@ type Config struct {
 	NodeNotice func(reason, message string)
 	// CgroupRoot is the cgroup that the pods' cgroups are below, LogsDir the directory of all pods' logs.
 	CgroupRoot, LogsDir string
-	// ResolvConf is the host's resolver configuration that pods get.
+	// ResolvConf is the host's resolver configuration that pods get, as it is; empty: that of the host's own programs, without what pods do not reach.
 	ResolvConf string
 	// Timeline remembers how pods' starts go; nil: nobody does.
 	Timeline *timeline.Recorder

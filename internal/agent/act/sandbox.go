@@ -20,16 +20,37 @@ import (
 	"monopod.dev/monopod/internal/timeline"
 )
 
-func (p *Pod) sandboxInput(pod *v1.Pod, attempt uint32) podspec.SandboxInput {
-	var dns podspec.DNS
-	// A host without a resolver configuration has none to hand on.
-	if content, err := os.ReadFile(p.cfg.ResolvConf); err == nil {
-		dns = podspec.ParseResolvConf(string(content))
+// HostResolvConf is the file by which the host's own programs resolve names. Where it sends them to systemd-resolved, that one's servers are in resolvedConf.
+const (
+	HostResolvConf = "/etc/resolv.conf"
+	resolvedConf   = "/run/systemd/resolve/resolv.conf"
+)
+
+// hostDNS is the host's resolver configuration.
+func (p *Pod) hostDNS() (dns podspec.HostDNS) {
+	read := func(path string) (podspec.DNS, error) {
+		content, err := os.ReadFile(path)
+		return podspec.ParseResolvConf(string(content)), err
 	}
+	if chosen := p.cfg.ResolvConf; chosen != "" {
+		var err error
+		if dns.Own, err = read(chosen); err != nil {
+			p.cfg.NodeNotice(podspec.ReasonDNSConfigForming, fmt.Sprintf("pods get no name servers of the host: agent.resolvConf: %v", err))
+		}
+		dns.Chosen = true
+		return dns
+	}
+	// A host without a resolver configuration has none to hand on, and one without systemd-resolved has nothing behind it.
+	dns.Own, _ = read(HostResolvConf)
+	dns.Behind, _ = read(resolvedConf)
+	return dns
+}
+
+func (p *Pod) sandboxInput(pod *v1.Pod, attempt uint32) podspec.SandboxInput {
 	return podspec.SandboxInput{
 		Pod: pod, Attempt: attempt,
 		CgroupParent: podspec.CgroupParent(p.cfg.CgroupRoot, pod, p.cfg.Runtime.Identity().Systemd),
-		LogDir:       p.logDir(pod), NodeName: p.cfg.NodeName, HostDNS: dns, ClusterDNS: p.cfg.ClusterDNS, ClusterDomain: p.cfg.ClusterDomain,
+		LogDir:       p.logDir(pod), NodeName: p.cfg.NodeName, HostDNS: p.hostDNS(), ClusterDNS: p.cfg.ClusterDNS, ClusterDomain: p.cfg.ClusterDomain,
 	}
 }
 

@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -26,6 +27,36 @@ const (
 
 // DNS is a resolver configuration.
 type DNS struct{ Servers, Searches, Options []string }
+
+// HostDNS is how the host resolves names.
+type HostDNS struct {
+	// Own is the configuration of the host's own programs, or the one that was chosen for pods.
+	Own DNS
+	// Behind is whom a resolver on the host's loopback device asks, to which Own may send: systemd-resolved's. It may be empty.
+	Behind DNS
+	// Chosen: pods get Own as it is.
+	Chosen bool
+}
+
+// of is what a pod gets of it. One with a network of its own does not reach what listens on the host's loopback device.
+func (h *HostDNS) of(pod *v1.Pod) (DNS, []Notice) {
+	if h.Chosen || pod.Spec.HostNetwork || len(h.Own.Servers) == 0 {
+		return h.Own, nil
+	}
+	for _, dns := range []DNS{h.Own, h.Behind} {
+		if dns.Servers = slices.DeleteFunc(slices.Clone(dns.Servers), onLoopback); len(dns.Servers) > 0 {
+			return dns, nil
+		}
+	}
+	why := fmt.Sprintf("pods can't reach the name servers of the host, %s, which are on its loopback device: "+
+		"agent.resolvConf may name a file with others", strings.Join(h.Own.Servers, " "))
+	return DNS{Searches: h.Own.Searches, Options: h.Own.Options}, []Notice{{Reason: ReasonDNSConfigForming, Message: "the pod has no name server: " + why, Node: why}}
+}
+
+func onLoopback(server string) bool {
+	a, err := netip.ParseAddr(server)
+	return err == nil && a.Unmap().IsLoopback()
+}
 
 // Notice is what a pod's owner is told in an event of the type Warning, since the pod does not get all that it asks for.
 type Notice struct {
@@ -70,18 +101,19 @@ func policyDNS(in SandboxInput) (DNS, []Notice) {
 	case v1.DNSNone:
 		return DNS{}, nil
 	case v1.DNSDefault:
-		return in.HostDNS, nil
+		return in.HostDNS.of(pod)
 	case v1.DNSClusterFirst:
 		if pod.Spec.HostNetwork {
-			return in.HostDNS, nil
+			return in.HostDNS.of(pod)
 		}
 	}
 	if len(in.ClusterDNS) == 0 {
 		why := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.", v1.DNSClusterFirst, v1.DNSDefault)
-		return in.HostDNS, []Notice{{Reason: ReasonMissingClusterDNS, Node: why,
-			Message: fmt.Sprintf("pod: %q. %s", fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID), why)}}
+		dns, notices := in.HostDNS.of(pod)
+		return dns, append([]Notice{{Reason: ReasonMissingClusterDNS, Node: why,
+			Message: fmt.Sprintf("pod: %q. %s", fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID), why)}}, notices...)
 	}
-	dns := DNS{Servers: in.ClusterDNS, Searches: in.HostDNS.Searches, Options: []string{"ndots:5"}}
+	dns := DNS{Servers: in.ClusterDNS, Searches: in.HostDNS.Own.Searches, Options: []string{"ndots:5"}}
 	if domain := in.ClusterDomain; domain != "" {
 		dns.Searches = slices.Concat([]string{pod.Namespace + ".svc." + domain, "svc." + domain, domain}, dns.Searches)
 	}

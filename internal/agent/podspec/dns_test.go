@@ -35,12 +35,15 @@ func TestPodDNS(t *testing.T) {
 	extra := &v1.PodDNSConfig{Nameservers: []string{"fd00::1", "10.0.0.1"}, Searches: []string{"b", "c"},
 		Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: &five}, {Name: "edns0"}, {Name: "rotate", Value: &empty}}}
 	cluster := []string{"10.43.0.10", "fd00:43::10"}
+	stub := DNS{Servers: []string{"127.0.0.53"}, Searches: []string{"lan"}, Options: []string{"edns0"}}
 	for _, c := range []struct {
 		name    string
 		spec    v1.PodSpec
 		cluster []string
 		domain  string
 		host    *DNS
+		behind  DNS
+		chosen  bool
 		want    string
 		// notices are the reasons of what is told.
 		notices string
@@ -64,11 +67,19 @@ func TestPodDNS(t *testing.T) {
 			want: "10.0.0.1 10.0.0.2 1.1.1.1; a b; ndots:1 rotate", notices: ReasonDNSConfigForming},
 		{name: "a host with too much", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, host: &DNS{Servers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"},
 			Searches: []string{"a", strings.Repeat("x", 254), "b"}}, want: "1.1.1.1 2.2.2.2 3.3.3.3; a b; ", notices: ReasonDNSConfigForming + " " + ReasonDNSConfigForming},
+		{name: "a resolver on the host", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, host: &stub, behind: DNS{Servers: []string{"::1", "9.9.9.9"}, Searches: []string{"c"}}, want: "9.9.9.9; c; "},
+		{name: "which others stand beside", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, host: &DNS{Servers: []string{"127.0.0.1", "8.8.8.8", "::ffff:127.0.0.1", "::1"}, Searches: []string{"a"}},
+			behind: host, want: "8.8.8.8; a; "},
+		{name: "of which pods of the host's network know", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault, HostNetwork: true}, host: &stub, behind: host, want: "127.0.0.53; lan; edns0"},
+		{name: "with nobody behind it", spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst}, host: &stub, behind: stub, want: "; lan; edns0",
+			notices: ReasonMissingClusterDNS + " " + ReasonDNSConfigForming},
+		{name: "which was chosen", spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}, host: &stub, behind: host, chosen: true, want: "127.0.0.53; lan; edns0"},
+		{name: "and the cluster's", spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst}, cluster: cluster[:1], domain: "x", host: &stub, want: "10.43.0.10; ns.svc.x svc.x x lan; ndots:5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in := SandboxInput{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: c.spec}, HostDNS: host, ClusterDNS: c.cluster, ClusterDomain: c.domain}
+			in := SandboxInput{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: c.spec}, HostDNS: HostDNS{Own: host, Behind: c.behind, Chosen: c.chosen}, ClusterDNS: c.cluster, ClusterDomain: c.domain}
 			if c.host != nil {
-				in.HostDNS = *c.host
+				in.HostDNS.Own = *c.host
 			}
 			dns := Sandbox(in).DnsConfig
 			if got := strings.Join([]string{strings.Join(dns.Servers, " "), strings.Join(dns.Searches, " "), strings.Join(dns.Options, " ")}, "; "); got != c.want {
@@ -77,7 +88,7 @@ func TestPodDNS(t *testing.T) {
 			var reasons []string
 			for _, n := range Notices(in) {
 				reasons = append(reasons, n.Reason)
-				if (n.Node != "") != (n.Reason == ReasonMissingClusterDNS) {
+				if (n.Node != "") != (n.Reason == ReasonMissingClusterDNS || strings.Contains(n.Message, "loopback")) {
 					t.Errorf("the node is told %q", n.Node)
 				}
 			}

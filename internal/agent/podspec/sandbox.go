@@ -21,7 +21,7 @@ type SandboxInput struct {
 	// NodeName is the host name of a pod on the host's network.
 	NodeName string
 	// HostDNS is the host's resolver configuration.
-	HostDNS DNS
+	HostDNS HostDNS
 	// ClusterDNS are the addresses of the cluster's DNS; none: pods that want it get the host's servers. ClusterDomain is the domain that it serves, such as
 	// cluster.local.
 	ClusterDNS    []string

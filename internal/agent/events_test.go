@@ -89,3 +89,23 @@ func TestEventsAreAKubelets(t *testing.T) {
 	b.rt.Fail("StopContainer", nil)
 	b.noPod("first")
 }
+
+// TestAMissingConfigMapIsToldOnce: what is tried again tells of its image no more, and the ConfigMap ends the wait.
+func TestAMissingConfigMapIsToldOnce(t *testing.T) {
+	b := newBench(t)
+	b.create(pod("p", func(p *v1.Pod) {
+		p.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "cm"}}}}
+	}))
+	b.status("p", "lacks its ConfigMap", func(st v1.PodStatus) bool {
+		return len(st.ContainerStatuses) == 1 && st.ContainerStatuses[0].State.Waiting != nil && st.ContainerStatuses[0].State.Waiting.Reason == "CreateContainerConfigError"
+	})
+	b.told("p", "Failed")
+	other := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm"}}
+	if _, err := b.kube.CoreV1().ConfigMaps("default").Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.status("p", "is ready", isReady)
+	if e := b.told("p", "Failed"); e.Count > 2 || e.Type != v1.EventTypeWarning || !strings.Contains(e.Message, `configmaps "cm" not found`) {
+		t.Errorf("told %d times: %s %q", e.Count, e.Type, e.Message)
+	}
+}

@@ -172,3 +172,29 @@ func TestPodResources(t *testing.T) {
 		t.Errorf("list after the end: %v", err)
 	}
 }
+
+// TestAVerdictOutlivesTheAgent: an agent that is started while containers are being stopped goes on to end the pod, though what spoke against it is over.
+func TestAVerdictOutlivesTheAgent(t *testing.T) {
+	b := newBench(t)
+	b.devices.set(1)
+	b.rt.Deaf("a")
+	b.create(pod("p", wantsWidget, func(p *v1.Pod) {
+		long := int64(3600)
+		p.Annotations, p.Spec.TerminationGracePeriodSeconds = map[string]string{"monopod.dev/unhealthy-devices": "fail"}, &long
+	}))
+	b.status("p", "is ready", isReady)
+	id := b.running("a")
+	b.devices.turns(devices.Unhealthy, "it is hot")
+	told := func(st v1.PodStatus) bool { return st.Reason == "UnhealthyDevices" }
+	b.status("p", "is to end", told)
+	b.stop()
+	b.devices.turns(devices.Healthy, "")
+	b.start()
+	b.create(pod("q"))
+	b.status("q", "is ready", isReady)
+	b.rt.Exit(id, 0)
+	if st := b.phase("p", v1.PodFailed); !told(st) || !strings.Contains(st.Message, "it is hot") {
+		t.Errorf("status %s %q", st.Reason, st.Message)
+	}
+	b.eventually("the device is given back", func() bool { return len(b.devices.Grants()) == 0 })
+}

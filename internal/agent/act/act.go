@@ -9,7 +9,9 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"monopod.dev/monopod/internal/agent/env"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/pods"
@@ -83,6 +85,8 @@ type Failed struct {
 	Image string
 	// Fault: see plan.Failure.
 	Fault bool
+	// Lasts: see plan.Failure.
+	Lasts bool
 	Err   error
 }
 
@@ -97,6 +101,27 @@ func because(reason string, err error) error {
 		return nil
 	}
 	return &Failed{Reason: reason, Err: err}
+}
+
+// ofObjects is because, for what may fail because a ConfigMap or a Secret is not there, or has not the key that is asked for.
+func ofObjects(reason string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Failed{Reason: reason, Lasts: lacksObject(err), Err: err}
+}
+
+func lacksObject(err error) bool {
+	var key *env.NoKey
+	if errors.As(err, &key) {
+		return true
+	}
+	var answer apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) || answer.Status().Details == nil {
+		return false
+	}
+	kind := answer.Status().Details.Kind
+	return kind == "configmaps" || kind == "secrets"
 }
 
 // Never ends a pod: it is never to have what it asks for.

@@ -38,7 +38,7 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonCreateConfigError, err))
 	}
 	sandbox := podspec.Sandbox(in)
-	images := &imageWork{Pod: p, pod: pod, container: c, sandbox: sandbox}
+	images := &imageWork{Pod: p, pod: pod, container: c, sandbox: sandbox, quiet: a.Again}
 	defer images.release()
 	image, err := images.own(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *Pod) containerConfig(
 ) (*criv1.ContainerConfig, error) {
 	if podspec.NonRoot(pod, c) {
 		if err := mustNotBeRoot(podspec.RunAsUser(pod, c), image); err != nil {
-			return nil, because(plan.ReasonCreateConfigError, err)
+			return nil, &Failed{Reason: plan.ReasonCreateConfigError, Lasts: true, Err: err}
 		}
 	}
 	grant, err := p.devicesOf(ctx, pod, c)
@@ -141,7 +141,7 @@ func (p *Pod) containerConfig(
 		Pod: pod, Container: c, PodIPs: ips, HostIPs: p.cfg.HostIPs, Allocatable: p.cfg.Allocatable(), Objects: p.cfg.Objects,
 	})
 	if err != nil {
-		return nil, because(plan.ReasonCreateConfigError, err)
+		return nil, ofObjects(plan.ReasonCreateConfigError, err)
 	}
 	mounts, err := p.cfg.Volumes.Mounts(volumes.MountInput{
 		Pod: pod, Container: c, Attempt: a.Attempt, PodIPs: ips, Hostname: podspec.Hostname(pod, p.cfg.NodeName), Env: vars,

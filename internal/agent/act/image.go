@@ -27,6 +27,8 @@ type imageWork struct {
 	container *v1.Container
 	sandbox   *criv1.PodSandboxConfig
 	holds     []*imagekeep.Hold
+	// quiet: events have told of the images already, when this was tried before.
+	quiet bool
 }
 
 // release lets go of the images: by now a container has them, or there is none.
@@ -192,6 +194,9 @@ func pullReason(message string) string {
 }
 
 func (w *imageWork) tell(reason, message string) {
+	if w.quiet {
+		return
+	}
 	w.Event(w.pod, w.container.Name, v1.EventTypeNormal, reason, message)
 }
 

@@ -18,7 +18,7 @@ func (p *Pod) makeVolumes(ctx context.Context, pod *v1.Pod) error {
 	if err != nil && ctx.Err() == nil {
 		p.Event(pod, "", v1.EventTypeWarning, plan.ReasonFailedVolumes, err.Error())
 	}
-	return because(plan.ReasonFailedVolumes, err)
+	return ofObjects(plan.ReasonFailedVolumes, err)
 }
 
 func (p *Pod) updateVolumes(ctx context.Context, pod *v1.Pod) error {

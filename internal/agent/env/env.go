@@ -24,6 +24,12 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
 }
 
+// NoKey is the error of a key that a ConfigMap or Secret has not.
+type NoKey struct{ Words string }
+
+// Error implements error.
+func (e *NoKey) Error() string { return e.Words }
+
 // Input is what a container's environment depends on.
 type Input struct {
 	Pod       *v1.Pod
@@ -168,7 +174,7 @@ func (r *resolver) configMapKey(ctx context.Context, ref *v1.ConfigMapKeySelecto
 	}
 	v, ok := cm.Data[ref.Key]
 	if !ok && !optional(ref.Optional) {
-		return "", false, fmt.Errorf("couldn't find key %s in ConfigMap %s/%s", ref.Key, r.in.Pod.Namespace, ref.Name)
+		return "", false, &NoKey{fmt.Sprintf("couldn't find key %s in ConfigMap %s/%s", ref.Key, r.in.Pod.Namespace, ref.Name)}
 	}
 	return v, ok, nil
 }
@@ -183,7 +189,7 @@ func (r *resolver) secretKey(ctx context.Context, ref *v1.SecretKeySelector) (st
 	}
 	v, ok := s.Data[ref.Key]
 	if !ok && !optional(ref.Optional) {
-		return "", false, fmt.Errorf("couldn't find key %s in Secret %s/%s", ref.Key, r.in.Pod.Namespace, ref.Name)
+		return "", false, &NoKey{fmt.Sprintf("couldn't find key %s in Secret %s/%s", ref.Key, r.in.Pod.Namespace, ref.Name)}
 	}
 	return string(v), ok, nil
 }

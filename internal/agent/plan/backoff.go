@@ -16,6 +16,9 @@ const (
 	// imageFirst is the first wait after failures about images that are no pulls; it doubles up to retryMax.
 	imageFirst = time.Second
 
+	// lastingFirst is the first wait after a failure that lasts, which is tried again for the case that nobody tells of the change; it doubles up to retryMax.
+	lastingFirst = 10 * time.Second
+
 	// devicesRetry is how often devices are asked for again when nothing tells that they have changed.
 	devicesRetry = 30 * time.Second
 
@@ -77,6 +80,8 @@ func (f Failure) rule() rule {
 		return rule{backoffFirst, backoffMax}
 	case f.Reason == ReasonDevicesNotReady && !f.Fault:
 		return rule{devicesRetry, devicesRetry}
+	case f.Lasts:
+		return rule{lastingFirst, retryMax}
 	case f.Reason == ReasonErrImageNeverPull, f.Reason == ReasonInvalidImageName, f.Reason == ReasonImageInspect:
 		return rule{imageFirst, retryMax}
 	}

@@ -16,6 +16,7 @@ func TestRetry(t *testing.T) {
 		"a pull":          {Failure{Reason: ReasonErrImagePull}, []time.Duration{10 * time.Second, 20 * time.Second, 5 * time.Minute, 5 * time.Minute}},
 		"no pull":         {Failure{Reason: ReasonErrImageNeverPull}, []time.Duration{time.Second, 2 * time.Second, time.Minute, time.Minute}},
 		"devices":         {Failure{Reason: ReasonDevicesNotReady}, []time.Duration{devicesRetry, devicesRetry, devicesRetry, devicesRetry}},
+		"what lasts":      {Failure{Reason: ReasonCreateConfigError, Lasts: true}, []time.Duration{10 * time.Second, 20 * time.Second, time.Minute, time.Minute}},
 		"who knows of it": {Failure{Reason: ReasonDevicesNotReady, Fault: true}, []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 6400 * time.Millisecond, time.Minute}},
 	} {
 		for i, count := range []int{1, 2, 8, 40} {

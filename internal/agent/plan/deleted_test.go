@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,11 @@ func TestADeletedPodEnds(t *testing.T) {
 		}
 		if !final(first.Phase) {
 			continue
+		}
+		for _, cs := range slices.Concat(first.InitContainerStatuses, first.ContainerStatuses) {
+			if e := cs.State.Terminated; e != nil && (e.StartedAt.IsZero() || e.FinishedAt.IsZero()) {
+				t.Errorf("%s: %s began at %s and ended at %s", c.name, cs.Name, e.StartedAt, e.FinishedAt)
+			}
 		}
 		// What the runtime had is removed, the agent may start anew: nothing is told otherwise.
 		c.in.Prior, c.in.Observed, c.in.Failures = first, Observed{}, map[Key]Failure{}

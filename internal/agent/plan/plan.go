@@ -66,6 +66,8 @@ type Action struct {
 	// Why is the message of the event that tells of a stop; empty: the pod ends. Told: an event has told of this stop.
 	Why  string
 	Told bool
+	// Again: it was tried before, and failed when it had the images.
+	Again bool
 	// Final: the pod is deleted, so its directories and logs go too.
 	Final bool
 }
@@ -85,6 +87,8 @@ type Failure struct {
 	Message string
 	// Fault: of what the pod waits for, such as devices, it is not known whether it is there, so nobody tells when it is.
 	Fault bool
+	// Lasts: the same would come of it until an object that the pod refers to changes, of which the worker is told, or the pod itself.
+	Lasts bool
 	At    time.Time
 	// Count is the number of failures in a row, from 1.
 	Count int
@@ -146,6 +150,7 @@ func (d *decision) do(a Action) bool {
 			d.wake(at)
 			return false
 		}
+		a.Again = f.Image == ""
 	}
 	d.res.Actions = append(d.res.Actions, a)
 	return true

@@ -53,7 +53,7 @@ func (d *decision) renew() bool {
 	for _, list := range [][]fate{d.a.main, d.a.init} {
 		for i := len(list) - 1; i >= 0; i-- {
 			if f := &list[i]; f.state == up && f.old {
-				d.stop(f.last, d.in.Now.Add(grace(d.in.Pod)), "All containers of the pod are restarted", done)
+				d.stop(f.last, d.in.Now.Add(OwnGrace(d.in.Pod)), "All containers of the pod are restarted", done)
 				done = false
 			}
 		}
@@ -73,7 +73,7 @@ func (d *decision) settle() bool {
 	for i := range d.in.Observed.Containers {
 		c := &d.in.Observed.Containers[i]
 		if c.alive() && (d.a.sandbox == nil || c.SandboxID != d.a.sandbox.ID) {
-			d.stop(c, d.in.Now.Add(grace(d.in.Pod)), "Pod sandbox changed, it will be killed and re-created.", true)
+			d.stop(c, d.in.Now.Add(OwnGrace(d.in.Pod)), "Pod sandbox changed, it will be killed and re-created.", true)
 			settled = false
 		}
 	}
@@ -165,7 +165,7 @@ func (d *decision) target(f *fate) string {
 
 // lookAfter stops a container that cannot stay, and runs its postStart hook.
 func (d *decision) lookAfter(f *fate) {
-	c, by := f.last, d.in.Now.Add(grace(d.in.Pod))
+	c, by := f.last, d.in.Now.Add(OwnGrace(d.in.Pod))
 	probed := d.in.Probed[c.ID]
 	hook, hookFailed := d.in.Failures[Key{PostStart, c.ID}]
 	_, stopping := d.in.Facts[Fact{Stopping, c.ID}]

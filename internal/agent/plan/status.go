@@ -29,7 +29,7 @@ func Status(in Input) v1.PodStatus {
 	st.EphemeralContainerStatuses = statuses(&in, &a, a.ephemeral)
 	phase(&in, &a, &st)
 	if in.terminating() && final(st.Phase) {
-		settle(&a, &st)
+		settle(&in, &a, &st)
 	}
 	conditions(&in, &a, &st)
 	if st.Phase == v1.PodFailed && a.neverRan() && (!in.terminating() || a.verdict != nil && a.verdict.told && len(in.Prior.ContainerStatuses) == 0) {
@@ -133,7 +133,7 @@ func final(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFaile
 
 // settle gives an end to each container of a deleted pod that is to have run and has none, as a kubelet does: whoever waits for the pod's end looks at all
 // of them. Those that were never due, behind init containers that have not done their work, go on waiting. What the API knows as final is left as it is.
-func settle(a *assessment, st *v1.PodStatus) {
+func settle(in *Input, a *assessment, st *v1.PodStatus) {
 	end := func(cs *v1.ContainerStatus, f *fate) {
 		switch {
 		case cs.State.Terminated != nil:
@@ -143,6 +143,7 @@ func settle(a *assessment, st *v1.PodStatus) {
 		default:
 			cs.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 				Reason: ReasonStatusUnknown, Message: "The container could not be located when the pod was terminated", ExitCode: NotLocatedExitCode, ContainerID: cs.ContainerID,
+				StartedAt: metav1.NewTime(in.Now), FinishedAt: metav1.NewTime(in.Now), // without times it would show the year 1
 			}}
 		}
 	}
@@ -340,6 +341,10 @@ func (in *Input) terminated(c *Container) *v1.ContainerStateTerminated {
 	t := &v1.ContainerStateTerminated{
 		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
 		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt), ContainerID: in.fullID(c.ID),
+	}
+	if c.lost && c.FinishedAt.IsZero() {
+		// When it ended is not known: before this was found out. The next status has it from this one.
+		t.FinishedAt = metav1.NewTime(in.Now)
 	}
 	if c.StartedAt.IsZero() {
 		// It never ran: its program could not be executed, or it was stopped before. Runtimes give no start then, and a status without one shows the year 1:

@@ -9,7 +9,7 @@ import (
 )
 
 // minimalGrace is what is left to a container whose preStop hook, or whose turn, came at the end of its time.
-const minimalGrace = 2 * time.Second
+const minimalGrace = ShortestGrace
 
 // halt cancels what brings things into being and stops what runs, all within one time: the hooks at once, then the containers, the sidecars after all
 // others and one after the other, the last first (KEP-753). It says whether all has come to rest.
@@ -73,7 +73,8 @@ func (d *decision) stop(c *Container, by time.Time, why string, turn bool) {
 	d.do(Action{Verb: StopContainer, ID: c.ID, Container: c.Name, StopBy: by, Why: why, Told: told})
 }
 
-func grace(pod *v1.Pod) time.Duration {
+// OwnGrace is how long a pod's containers have by its specification.
+func OwnGrace(pod *v1.Pod) time.Duration {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		if *s < 0 { // older API servers let that in; it is taken for 1
 			return time.Second

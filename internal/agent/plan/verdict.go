@@ -23,8 +23,8 @@ type Verdict struct {
 	told bool
 }
 
-// ShortestGrace is what containers have that are to end at once: as short as a kubelet makes it for pods that it evicts.
-const ShortestGrace = time.Second
+// ShortestGrace is what containers have that are to end at once, of a pod that is evicted or deleted by force: a kubelet gives no less to any.
+const ShortestGrace = 2 * time.Second
 
 // Terminated is the verdict on a pod that the node ends for the sake of others, or for its limits: a disruption that its owner may tell from a failure of its own.
 func Terminated(reason, message string, grace time.Duration) *Verdict {
@@ -41,7 +41,7 @@ func Rejected(reason, message string) *Verdict {
 
 // stopBy is by when the containers are to have ended.
 func (v *Verdict) stopBy(in *Input) time.Time {
-	since, g := v.Since, grace(in.Pod)
+	since, g := v.Since, OwnGrace(in.Pod)
 	if since.IsZero() {
 		since = in.Now
 	}

@@ -11,6 +11,7 @@
 //	UID/etc-hosts                  the pod's /etc/hosts
 //	.removing                      what was in volumes that are released, until it is removed (package tree)
 //	UID/userns                     which IDs of the host the pod's user namespace has (package userns), if it has one
+//	UID/verdict                    how the pod is to end (package plan), if that was decided before its containers had ended
 //
 // Set-up, update and removal are idempotent.
 package volumes

@@ -128,7 +128,7 @@ func (p payload) addKeys(kind string, data map[string][]byte, items []v1.KeyToPa
 			continue
 		}
 		if !ok {
-			return fmt.Errorf("%s has no key %q", kind, it.Key)
+			return &env.NoKey{Words: fmt.Sprintf("%s has no key %q", kind, it.Key)}
 		}
 		if err := p.add(it.Path, v, mode(it.Mode, fallback)); err != nil {
 			return err

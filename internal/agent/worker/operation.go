@@ -90,9 +90,13 @@ func (w *Worker) finished(r result) {
 	f := plan.Failure{Message: r.err.Error(), At: time.Now(), Count: 1}
 	var why *act.Failed
 	if errors.As(r.err, &why) {
-		f.Reason, f.Image, f.Fault = why.Reason, why.Image, why.Fault
+		f.Reason, f.Image, f.Fault, f.Lasts = why.Reason, why.Image, why.Fault, why.Lasts
 	}
 	w.havePulled(r.op, f.Image)
+	if f.Lasts && r.op.begun.Before(w.changed) {
+		// What it lacked may have come since it looked, and nobody tells of that again.
+		f.Lasts = false
+	}
 	if f.Pulls() {
 		f.At, f.Count = w.pullFailed(r.op, f)
 	} else {

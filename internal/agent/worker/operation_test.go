@@ -133,3 +133,27 @@ func TestAChangeOutlivesALookThatFails(t *testing.T) {
 		t.Error("the change is forgotten: the volumes stay as they are")
 	}
 }
+
+// TestAMissingObject: a container whose ConfigMap is missing waits until that comes; if it came while the container was being made, it is tried again at once.
+func TestAMissingObject(t *testing.T) {
+	w, pod := pulling()
+	w.pod, w.wake = pod, make(chan struct{}, 1)
+	missing := &act.Failed{Reason: plan.ReasonCreateConfigError, Lasts: true, Err: errors.New("there is no such ConfigMap")}
+	w.finished(result{op: w.begun(pod, "a"), err: missing})
+	if f := w.failure("a"); f.RetryAt().Sub(f.At) != 10*time.Second {
+		t.Errorf("it is tried again after %s", f.RetryAt().Sub(f.At))
+	}
+	w.objectsChanged()
+	w.wished()
+	if f := w.failure("a"); f.Count != 0 {
+		t.Errorf("it waits on: %+v", f)
+	}
+	op := w.begun(pod, "a")
+	op.begun = op.begun.Add(-time.Second)
+	w.objectsChanged()
+	w.wished()
+	w.finished(result{op: op, err: missing})
+	if f := w.failure("a"); f.RetryAt().Sub(f.At) >= time.Second {
+		t.Errorf("it came meanwhile, and is looked for after %s", f.RetryAt().Sub(f.At))
+	}
+}

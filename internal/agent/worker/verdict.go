@@ -24,8 +24,9 @@ var judges = []func(*Worker, *plan.Input) *plan.Verdict{
 	(*Worker).judgeDisk,
 }
 
-// judge asks the judges until one has spoken; what was said once holds.
+// judge asks the judges until one has spoken; what was said once holds, also for an agent that comes after this one: it is kept before it is acted on.
 func (w *Worker) judge(wish *wish, in *plan.Input) {
+	w.recall()
 	if w.verdict == nil && !over(in.Prior.Phase) && !wish.gone && wish.pod.DeletionTimestamp == nil {
 		for _, judge := range judges {
 			if w.verdict = judge(w, in); w.verdict != nil {
@@ -35,7 +36,48 @@ func (w *Worker) judge(wish *wish, in *plan.Input) {
 	} else if w.cfg.Disk != nil {
 		w.cfg.Disk.Forget(wish.pod.UID)
 	}
+	w.keep(in)
 	in.Verdict = w.verdict
+}
+
+// recall reads, at the first time, what an agent before this one has decided.
+func (w *Worker) recall() {
+	if w.recalled {
+		return
+	}
+	w.recalled = true
+	raw, err := w.cfg.Volumes.Verdict(w.uid)
+	if err == nil && raw != nil && w.verdict == nil {
+		w.verdict, err = plan.DecodeVerdict(raw)
+		w.kept = err == nil
+	}
+	if err != nil {
+		w.log.Warn("what was decided about the pod's end can't be read; it is judged anew", "error", err)
+	}
+}
+
+// keep keeps what was decided, while something of the pod is to be ended by it.
+func (w *Worker) keep(in *plan.Input) {
+	if w.verdict == nil || w.kept || len(in.Observed.Sandboxes)+len(in.Observed.Containers) == 0 {
+		return
+	}
+	v := *w.verdict
+	if v.Since.IsZero() {
+		v.Since = in.Now
+	}
+	w.verdict = &v
+	raw, err := v.Encode()
+	if err == nil {
+		err = w.cfg.Volumes.KeepVerdict(w.uid, raw)
+	}
+	if err == nil {
+		w.kept = true
+		return
+	}
+	if !w.keepFailed {
+		w.keepFailed = true
+		w.log.Warn("what was decided about the pod's end can't be kept; it is carried out, and an agent that is started before that is done judges anew", "error", err)
+	}
 }
 
 // unsupported fails a pod with fields that the agent does not honour, by name, rather than run something else than was asked for. One that has begun may

@@ -88,8 +88,12 @@ type Worker struct {
 	deadline *string
 	// verdict is how the pod is to end; once said it holds. Nil: it may go on.
 	verdict *plan.Verdict
+	// recalled: it was looked what an agent before this one has decided. kept: the next one will know the verdict; keepFailed: it was told that it may not.
+	recalled, kept, keepFailed bool
 	// stale: what the pod's volumes show has changed since they were written.
 	stale bool
+	// changed is when a change of these was noted last.
+	changed time.Time
 	// probed: containers of the pod are being probed.
 	probed bool
 	// unseen counts observations that failed in a row.
@@ -120,8 +124,11 @@ func New(cfg Config, pod *v1.Pod) *Worker {
 	w.view = cfg.Runtime.View(w.uid, w.terminationMessage)
 	w.pod = pod
 	if pod.DeletionTimestamp != nil {
-		// It was deleted before this agent saw it: only what is left of its grace. The API writes whole seconds.
+		// It was deleted before this agent saw it: only what is left of its grace, but for the shortest. The API writes whole seconds.
 		w.stopBy = pod.DeletionTimestamp.Add(time.Second)
+		if least := time.Now().Add(plan.ShortestGrace); w.stopBy.Before(least) {
+			w.stopBy = least
+		}
 	}
 	w.poke()
 	return w
@@ -132,12 +139,10 @@ func NewOrphan(cfg Config, ref podspec.Ref) *Worker {
 	pod := &v1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = ref.Name, ref.Namespace, uidOf(ref)
 	w := New(cfg, pod)
+	w.stopBy = time.Now().Add(plan.ShortestGrace) // nobody knows any more what it wanted
 	w.Gone()
 	return w
 }
-
-// goneGrace is what is left to the containers of a pod that the API server no longer has.
-const goneGrace = time.Second
 
 // Update tells of a newer version of the object.
 func (w *Worker) Update(pod *v1.Pod) {
@@ -153,7 +158,7 @@ func (w *Worker) Update(pod *v1.Pod) {
 			seconds = *pod.DeletionGracePeriodSeconds
 		}
 		// The whole grace counts from when the deletion is seen; a second deletion can only shorten it.
-		by := time.Now().Add(max(time.Duration(seconds)*time.Second, goneGrace))
+		by := time.Now().Add(max(time.Duration(seconds)*time.Second, plan.ShortestGrace))
 		if w.stopBy.IsZero() || by.Before(w.stopBy) {
 			w.stopBy = by
 		}
@@ -162,10 +167,15 @@ func (w *Worker) Update(pod *v1.Pod) {
 	w.poke()
 }
 
-// Gone tells that the API server no longer has the pod.
+// Gone tells that the API server no longer has the pod. Whoever has it removed from there before it has ended does not want to wait; but where nobody was seen to
+// delete it (the API server was not to be reached, or has lost it), it has the time that it wants.
 func (w *Worker) Gone() {
 	w.mu.Lock()
-	if by := time.Now().Add(goneGrace); !w.gone && (w.stopBy.IsZero() || by.Before(w.stopBy)) {
+	switch by := time.Now().Add(plan.ShortestGrace); {
+	case w.gone:
+	case w.stopBy.IsZero():
+		w.stopBy = time.Now().Add(max(plan.OwnGrace(w.pod), plan.ShortestGrace))
+	case by.Before(w.stopBy):
 		w.stopBy = by
 	}
 	w.gone = true
@@ -309,7 +319,9 @@ func earlier(a, b time.Time) time.Time {
 // wished takes the wish with what has changed. Nobody tells of a change again, so it is noted before the runtime is asked, which may fail.
 func (w *Worker) wished() wish {
 	wish := w.take()
-	w.stale = w.stale || wish.objects
+	if wish.objects {
+		w.stale, w.changed = true, time.Now()
+	}
 	w.noteChanges(&wish)
 	return wish
 }

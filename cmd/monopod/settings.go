@@ -334,6 +334,8 @@ var settings = []setting{
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForwardGuard })},
 	{"foreign-rules", "MODE", "enabled: add rules that accept pods' packets to other software's chains that drop forwarded ones; disabled (default enabled)", roleRuntime,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.Network.ForeignRules })},
+	{"connections-per-pod", "N", "connections that a pod on the bridge may have open, about; 0: no limit (default a quarter of net.netfilter.nf_conntrack_max)", roleRuntime,
+		number(func(c *v1alpha1.NodeConfiguration) **int32 { return &c.Network.ConnectionsPerPod })},
 	{"dns-server", "MODE", "DNS server for the cluster's names, on the tenth address of each Service range: enabled or disabled (default enabled)", roleDNS,
 		text(func(c *v1alpha1.NodeConfiguration) *string { return &c.DNS.Server })},
 	{"dns-upstreams", "IP[:PORT],...", "DNS servers for all names outside of the cluster (default: those of the host)", roleDNS,

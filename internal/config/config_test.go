@@ -100,6 +100,7 @@ func TestValidateNamesKeyAndValue(t *testing.T) {
 		"service proxy":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ServiceProxy = "yes" }, []string{"network.serviceProxy", "yes"}},
 		"forward guard":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ForwardGuard = "off" }, []string{"network.forwardGuard", "off"}},
 		"foreign rules":       {func(c *v1alpha1.NodeConfiguration) { c.Network.ForeignRules = "true" }, []string{"network.foreignRules", "true"}},
+		"connections":         {func(c *v1alpha1.NodeConfiguration) { c.Network.ConnectionsPerPod = new(int32(-1)) }, []string{"network.connectionsPerPod", "-1", "0 (no limit)"}},
 		"own ports":           {func(c *v1alpha1.NodeConfiguration) { c.Network.OwnPorts = []string{"10250", "53/udp", "2379/QUIC"} }, []string{"network.ownPorts", `"2379/QUIC"`, "53/UDP"}},
 		"own ports, none":     {func(c *v1alpha1.NodeConfiguration) { c.Network.OwnPorts = []string{"0"} }, []string{"network.ownPorts", `"0"`}},
 		"network policy":      {func(c *v1alpha1.NodeConfiguration) { c.Network.NetworkPolicy = "on" }, []string{"network.networkPolicy", "on"}},

@@ -32,6 +32,9 @@ func (v *faults) guards(n v1alpha1.Network) {
 	v.oneOf("network.sourceGuard", n.SourceGuard, Enabled, Disabled)
 	v.oneOf("network.forwardGuard", n.ForwardGuard, Enabled, Disabled)
 	v.oneOf("network.foreignRules", n.ForeignRules, Enabled, Disabled)
+	if c := n.ConnectionsPerPod; c != nil && *c < 0 {
+		v.add("network.connectionsPerPod", *c, "be 0 (no limit) or more")
+	}
 	for _, s := range n.OwnPorts {
 		if _, err := ParseOwnPort(s); err != nil {
 			v.add("network.ownPorts", s, "be a port, or PORT/PROTOCOL, such as 10250 or 53/UDP")

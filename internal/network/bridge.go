@@ -38,6 +38,9 @@ type Config struct {
 	Table string
 	// NoSourceGuard lets pods send with addresses that are not theirs.
 	NoSourceGuard bool
+	// ConnectionsPerPod is how many connections a sandbox may have open, by each of its addresses, about; 0: as many as there is room for. nil: a quarter of the
+	// kernel's room (nf_conntrack_max), whatever that is at the time.
+	ConnectionsPerPod *int32
 	// NoForwardGuard lets the host forward packets between its other networks, also where this node has switched that on.
 	NoForwardGuard bool
 	// DNS are the addresses of the host at which it serves the cluster's DNS; none: it serves none.
@@ -74,6 +77,8 @@ type Bridge struct {
 	shared     atomic.Bool // others forward packets, with this node's knowledge
 	// bridgeFamily is nftables' family for bridges; a test puts one there that the kernel does not have.
 	bridgeFamily nftables.TableFamily
+	// crowded says that the kernel's table of connections is; a test says it is.
+	crowded func() bool
 
 	updateMu sync.Mutex // one change of the ranges at a time
 	hostMu   sync.Mutex // one change of the bridge and of the host's settings at a time
@@ -86,6 +91,11 @@ type Bridge struct {
 	elementsOf map[string]bool  // whose elements are written, by the host's end; true: its host ports, too
 	forwards   forwardGuard     // as it was written
 	unguarded  error            // why there is no source guard though there should be one
+	bound      bound            // as it was written
+	unbounded  error            // why connections of sandboxes are not bounded though they should be
+
+	fullMu sync.Mutex
+	full   map[string]string // sandboxes that were refused connections, as was told last, and their pods
 
 	indexMu sync.Mutex
 	indexes map[string]int    // of the host's ends, by sandbox
@@ -119,6 +129,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 		return nil, fmt.Errorf("network: bridge name %q: it must have 1 to %d bytes: %w", cfg.Bridge, maxInterfaceName, errdefs.ErrInvalidArgument)
 	}
 	b := &Bridge{
+		crowded: crowdedTable,
 		log:     cfg.Log,
 		name:    cfg.Bridge,
 		table:   cfg.Table,
@@ -271,6 +282,9 @@ func (b *Bridge) note() (hostNote, error) {
 // since Start (a deleted bridge) is repaired; the error says what could not be.
 func (b *Bridge) Status(ctx context.Context) error {
 	_, err := b.heal(ctx, func() bool { return true })
+	if err == nil {
+		b.tellOfFull(ctx)
+	}
 	return err
 }
 
@@ -302,10 +316,14 @@ func (b *Bridge) heal(ctx context.Context, wanted func() bool) (repaired bool, e
 func (b *Bridge) Warnings() []string {
 	b.firewallMu.Lock()
 	defer b.firewallMu.Unlock()
-	if b.unguarded == nil || b.cfg.NoSourceGuard {
-		return nil
+	var all []string
+	if b.unguarded != nil && !b.cfg.NoSourceGuard {
+		all = append(all, sourceGuardMissing+": "+b.unguarded.Error())
 	}
-	return []string{sourceGuardMissing + ": " + b.unguarded.Error()}
+	if b.unbounded != nil {
+		all = append(all, boundMissing+": "+b.unbounded.Error())
+	}
+	return all
 }
 
 // Remove takes everything away that the network has made on the host: the ports of all sandboxes, the bridge, the

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -45,4 +48,29 @@ func (b *Bridge) forgetFlows(recs ...lease) error {
 		return fmt.Errorf("forgetting the UDP flows to host ports: %w", err)
 	}
 	return nil
+}
+
+// forgetConnections makes the kernel forget what sandboxes that are gone have left open: an established connection of which nobody hears stays for five days, so
+// pods that come and go could fill the table in spite of the bound. Where the table has room for all that it does not matter, and costs nothing.
+func (b *Bridge) forgetConnections(recs map[string]lease) {
+	if !b.crowded() {
+		return
+	}
+	for id, rec := range recs {
+		for _, a := range rec.Addresses {
+			if err := ruleset.DeleteFlowsFrom(b.ct.Socket, a.Address.Addr()); err != nil {
+				b.log.Debug("connections that a sandbox has left open stay in the kernel's table", "sandbox", id, "address", a.Address.Addr(), "error", err)
+			}
+		}
+	}
+}
+
+// crowdedTable says that the kernel's table of connections holds as much as one pod may have there.
+func crowdedTable() bool {
+	raw, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+	if err != nil {
+		return false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	return err == nil && n >= room()/shareOfPod
 }

@@ -112,6 +112,10 @@ func (f *firewall) verify() error {
 	if err != nil {
 		return f.explain("reading the generation", err)
 	}
+	if limit := f.bridge.wantBound(); f.bridge.bound != limit && f.bridge.installed != nil {
+		f.bridge.log.Info("the room for connections of this host has changed", "connectionsPerPod", limit.connections, "before", f.bridge.bound.connections)
+		return f.install()
+	}
 	if gen != 0 && gen == f.bridge.verified {
 		return nil
 	}
@@ -133,28 +137,47 @@ func (f *firewall) verify() error {
 	return nil
 }
 
-// install writes the tables, with the elements of all sandboxes, and the marked rules.
+// install writes the tables, with the elements of all sandboxes, and the marked rules. What the kernel has no means for is left out: bounds of connections, the
+// source guard, or both.
 func (f *firewall) install() error {
-	before := f.bridge.unguarded
-	f.bridge.unguarded = nil
-	err := f.write()
-	if err != nil && noBridgeFamily(err) {
-		// It may be the family of bridges that the kernel lacks: then the rest is written.
-		f.bridge.unguarded = err
-		f.bridge.closeFirewall()
+	b := f.bridge
+	unguarded, unbounded := b.unguarded, b.unbounded
+	var first, err error
+	for _, without := range []struct{ guard, bound bool }{{}, {bound: true}, {guard: true}, {guard: true, bound: true}} {
+		b.unguarded, b.unbounded = nil, nil
+		if without.guard {
+			b.unguarded = first
+		}
+		if without.bound {
+			b.unbounded = first
+		}
+		if err = f.write(); err == nil || !noBridgeFamily(err) {
+			break
+		}
+		if first == nil {
+			first = err
+		}
+		b.closeFirewall()
 		if err := f.connect(); err != nil {
 			return err
 		}
-		if err = f.write(); err != nil {
-			return f.explain("installing the table", err)
-		}
-		if before == nil && !f.bridge.cfg.NoSourceGuard {
-			f.bridge.log.Warn(sourceGuardMissing, "error", f.bridge.unguarded)
-		}
-	} else if err != nil {
+	}
+	if err != nil {
 		return f.explain("installing the table", err)
 	}
-	f.bridge.installed = f.written
+	if b.unguarded != nil && unguarded == nil && !b.cfg.NoSourceGuard {
+		b.log.Warn(sourceGuardMissing, "error", b.unguarded)
+	}
+	if b.unbounded != nil && unbounded == nil {
+		b.log.Warn(boundMissing, "error", b.unbounded)
+	}
+	if b.bound != b.wantBound() {
+		// Before the first rule that asks connection tracking the kernel did not tell how much room there is.
+		if err := f.write(); err != nil {
+			return f.explain("installing the table", err)
+		}
+	}
+	b.installed = f.written
 	return f.openForwardChains()
 }
 
@@ -176,7 +199,8 @@ func (f *firewall) write() error {
 	f.conn.AddTable(f.table) // first, so that deleting it cannot fail
 	f.conn.DelTable(f.table)
 	f.conn.AddTable(f.table)
-	if err := f.addOwnTable(leases, guard); err != nil {
+	limit := f.bridge.wantBound()
+	if err := f.addOwnTable(leases, guard, limit); err != nil {
 		return err
 	}
 	if f.bridge.unguarded == nil {
@@ -190,7 +214,7 @@ func (f *firewall) write() error {
 	if err := f.conn.Flush(); err != nil {
 		return err
 	}
-	f.bridge.forwards, f.bridge.elementsOf = guard, ends
+	f.bridge.forwards, f.bridge.elementsOf, f.bridge.bound = guard, ends, limit
 	return nil
 }
 

@@ -37,10 +37,13 @@ func (f *firewall) dropInvalid(in, out *nftables.Chain) {
 }
 
 // isInvalid compares whether connection tracking takes a packet for invalid (NF_CT_STATE_INVALID_BIT) with nothing.
-func isInvalid(op expr.CmpOp) []expr.Any {
+func isInvalid(op expr.CmpOp) []expr.Any { return ctBit(expr.CtKeySTATE, 1, op) }
+
+// ctBit compares a bit of what connection tracking knows of a packet with 0; of a packet that it does not know of nothing holds.
+func ctBit(key expr.CtKey, bit uint32, op expr.CmpOp) []expr.Any {
 	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(1), Xor: make([]byte, 4)},
+		&expr.Ct{Key: key, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(bit), Xor: make([]byte, 4)},
 		&expr.Cmp{Op: op, Register: 1, Data: make([]byte, 4)},
 	}
 }

@@ -29,6 +29,7 @@ import (
 //	    }
 //	    chain guard { type filter hook prerouting priority raw; iifname "<bridge>" ip daddr 127.0.0.0/8 drop; ip saddr ...   # and dns.go }
 //	    chain forward { ... }                                                                # forwardguard.go
+//	    chain connections { ... }, set open4, full4, open6, full6                            # connections.go
 //	    chain invalid-in, invalid-out { ... }                                                # invalid.go
 //	}
 //
@@ -141,7 +142,7 @@ func (e *elements) add(o elements) {
 func portBytes(port uint16) []byte { return []byte{byte(port >> 8), byte(port), 0, 0} }
 
 // addOwnTable puts everything of the own table into the transaction.
-func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard) error {
+func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard, limit bound) error {
 	accept := nftables.ChainPolicyAccept
 	base := func(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
 		return f.conn.AddChain(&nftables.Chain{Name: name, Table: f.table, Type: typ, Hooknum: hook, Priority: priority, Policy: &accept})
@@ -173,6 +174,12 @@ func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard) e
 		f.leaveDNS(hostports, fam)
 		f.rule(hostports, fam.isFamily(), fam.portKey(fam.dst), fam.dnat(s.at))
 		f.rule(hostports, fam.isFamily(), fam.portKey(0), fam.dnat(s.any))
+	}
+	if limit.connections > 0 {
+		c := base(connectionsChain, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle)
+		if err := f.boundConnections(c, limit); err != nil {
+			return fmt.Errorf("network: nftables set: %w", err)
+		}
 	}
 	f.dropInvalid(base(invalidInChain, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle),
 		base(invalidOutChain, nftables.ChainTypeFilter, nftables.ChainHookPostrouting, nftables.ChainPriorityMangle))
@@ -271,9 +278,5 @@ func (f *firewall) interfaceIs(key expr.MetaKey, op expr.CmpOp) []expr.Any {
 // wasTranslated says that the connection's destination was translated (IPS_DST_NAT of linux/netfilter).
 func wasTranslated() []expr.Any {
 	const dstNAT = 1 << 5
-	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATUS, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(dstNAT), Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
-	}
+	return ctBit(expr.CtKeySTATUS, dstNAT, expr.CmpOpNeq)
 }

@@ -102,7 +102,7 @@ func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *
 	start.Go(func() (err error) {
 		r.network, err = o.newNetwork(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDRs: ranges, Guard: guard,
 			NoSourceGuard: c.Network.SourceGuard == config.Disabled, NoForwardGuard: c.Network.ForwardGuard == config.Disabled,
-			NoForeignRules: c.Network.ForeignRules == config.Disabled, DNS: o.dns, OwnPorts: bridgePorts(o.ownPorts()),
+			ConnectionsPerPod: c.Network.ConnectionsPerPod, NoForeignRules: c.Network.ForeignRules == config.Disabled, DNS: o.dns, OwnPorts: bridgePorts(o.ownPorts()),
 			Table: c.Network.Bridge, Log: o.Log.With("role", "network")})
 		return err
 	})

@@ -286,6 +286,9 @@ type Network struct {
 	// ForeignRules is enabled (chains of others that drop forwarded packets get two rules that accept the pods', behind the
 	// administrator's own) or disabled. Default enabled.
 	ForeignRules string `json:"foreignRules,omitempty"`
+	// ConnectionsPerPod is about how many connections a pod on the bridge may have open, by each of its addresses; 0: the kernel's table has the only limit. Default
+	// a quarter of that table (net.netfilter.nf_conntrack_max).
+	ConnectionsPerPod *int32 `json:"connectionsPerPod,omitempty"`
 	// OwnPorts are ports of the host that never lead to a pod (PORT, or PORT/PROTOCOL), beside those of the API server and the agent of this process and
 	// Agent.Port: those of a kubelet or an API server of somebody else's. Default none.
 	OwnPorts []string `json:"ownPorts,omitempty"`

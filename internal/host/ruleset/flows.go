@@ -30,6 +30,7 @@ const (
 	ctaProtoNum                         = 1
 	ctaProtoSrcPort, ctaProtoDstPort    = 2, 3
 	ctaFilterOrigFlags                  = 1
+	ctaFilterSource                     = 1 << 0
 	ctaFilterProtoNum, ctaFilterDstPort = 1 << 3, 1 << 5
 	sizeofNfgenmsg                      = 4
 )
@@ -49,29 +50,10 @@ type Flow struct {
 func DeleteFlows(s *nlsock.Socket, ports []uint16, selected func(Flow) bool) error {
 	var found []nlsock.Request
 	collect := func(body []byte) {
-		if len(body) < sizeofNfgenmsg {
-			return
+		del, there, back := deletion(body)
+		if del != nil && there.proto == unix.IPPROTO_UDP && selected(Flow{there.proto, there.dst, back.src}) {
+			found = append(found, nlsock.Request{What: "delete a flow", Type: ctDelete, Body: del})
 		}
-		var orig, reply, zone []byte
-		nlsock.EachAttr(body[sizeofNfgenmsg:], func(typ uint16, data []byte) {
-			switch typ {
-			case ctaTupleOrig:
-				orig = data
-			case ctaTupleReply:
-				reply = data
-			case ctaZone:
-				zone = data
-			}
-		})
-		there, back := parseTuple(orig), parseTuple(reply)
-		if there.proto != unix.IPPROTO_UDP || !selected(Flow{there.proto, there.dst, back.src}) {
-			return
-		}
-		del := append([]byte{body[0], 0, 0, 0}, nl.NewRtAttr(ctaTupleOrig|unix.NLA_F_NESTED, slices.Clone(orig)).Serialize()...)
-		if zone != nil {
-			del = append(del, nl.NewRtAttr(ctaZone, slices.Clone(zone)).Serialize()...)
-		}
-		found = append(found, nlsock.Request{What: "delete a flow", Type: ctDelete, Body: del})
 	}
 	list := nlsock.Request{What: "list the flows", Type: ctGet, Flags: unix.NLM_F_DUMP, Body: flowFilter(ports)}
 	err := s.Dump(list, collect)
@@ -83,8 +65,70 @@ func DeleteFlows(s *nlsock.Socket, ports []uint16, selected func(Flow) bool) err
 	if err != nil {
 		return err
 	}
+	return deleteAll(s, found)
+}
+
+// DeleteFlowsFrom makes the kernel forget all connections that an address has begun. It goes once through all flows of the host.
+//
+// Errors: EINVAL or EOPNOTSUPP where the kernel does not hand out its flows (nf_conntrack_netlink), or a kernel before 5.8.
+func DeleteFlowsFrom(s *nlsock.Socket, source netip.Addr) error {
+	filter := sourceFilter(source)
+	err := s.Do(nlsock.Request{What: "delete the flows of " + source.String(), Type: ctDelete, Body: filter})
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	// A kernel before 6.9 deletes one at a time.
+	var found []nlsock.Request
+	err = s.Dump(nlsock.Request{What: "list the flows of " + source.String(), Type: ctGet, Flags: unix.NLM_F_DUMP, Body: filter}, func(body []byte) {
+		if del, there, _ := deletion(body); del != nil && there.src.Addr() == source {
+			found = append(found, nlsock.Request{What: "delete a flow", Type: ctDelete, Body: del})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return deleteAll(s, found)
+}
+
+// sourceFilter asks for the flows that an address has begun.
+func sourceFilter(source netip.Addr) []byte {
+	family, attr := byte(unix.AF_INET), ctaIPv4Src
+	if source.Is6() {
+		family, attr = unix.AF_INET6, ctaIPv6Src
+	}
+	body := []byte{family, 0, 0, 0}
+	ip := nlsock.Nested(ctaTupleIP|unix.NLA_F_NESTED, nl.NewRtAttr(attr, source.AsSlice()))
+	body = append(body, nlsock.Nested(ctaTupleOrig|unix.NLA_F_NESTED, ip).Serialize()...)
+	return append(body, nlsock.Nested(ctaFilter|unix.NLA_F_NESTED, nlsock.Attr32(ctaFilterOrigFlags, ctaFilterSource)).Serialize()...)
+}
+
+// deletion is what deletes a listed flow, with its two directions; nil: the message is none of a flow.
+func deletion(body []byte) (del []byte, there, back tuple) {
+	if len(body) < sizeofNfgenmsg {
+		return nil, there, back
+	}
+	var orig, reply, zone []byte
+	nlsock.EachAttr(body[sizeofNfgenmsg:], func(typ uint16, data []byte) {
+		switch typ {
+		case ctaTupleOrig:
+			orig = data
+		case ctaTupleReply:
+			reply = data
+		case ctaZone:
+			zone = data
+		}
+	})
+	del = append([]byte{body[0], 0, 0, 0}, nl.NewRtAttr(ctaTupleOrig|unix.NLA_F_NESTED, slices.Clone(orig)).Serialize()...)
+	if zone != nil {
+		del = append(del, nl.NewRtAttr(ctaZone, slices.Clone(zone)).Serialize()...)
+	}
+	return del, parseTuple(orig), parseTuple(reply)
+}
+
+// deleteAll makes these requests; a flow that has ended meanwhile is none to delete.
+func deleteAll(s *nlsock.Socket, found []nlsock.Request) error {
 	for _, q := range found {
-		if err := s.Do(q); err != nil && !errors.Is(err, unix.ENOENT) { // it has ended meanwhile
+		if err := s.Do(q); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"monopod.dev/monopod/internal/runtime/said"
 )
 
 // unaryEdge is where error classes become gRPC codes, once, and where each call is logged.
@@ -49,9 +51,11 @@ func toStatus(err error, method string) error {
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, err.Error())
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return status.Error(codes.ResourceExhausted, err.Error())
+		return status.Error(codes.ResourceExhausted, said.Of(err))
 	case errdefs.IsNotImplemented(err):
-		return status.Error(codes.Unimplemented, err.Error())
+		return status.Error(codes.Unimplemented, said.Of(err))
 	}
-	return errgrpc.ToGRPC(err)
+	p := status.Convert(errgrpc.ToGRPC(err)).Proto()
+	p.Message = said.Of(err)
+	return status.FromProto(p).Err()
 }

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"monopod.dev/monopod/internal/runtime/said"
 )
 
 // options are the streams that a client has asked for.
@@ -62,7 +64,10 @@ func status(err error) metav1.Status {
 			}}},
 		}
 	}
-	return apierrors.NewInternalError(err).Status()
+	// API servers put "Internal error occurred: " before the words that they pass on to clients that come by WebSocket.
+	how := apierrors.NewInternalError(err).Status()
+	how.Message = said.Of(err)
+	return how
 }
 
 // encodeStatus is what goes over the error stream: JSON from v4 on, else the message of a failure.

@@ -11,6 +11,7 @@ var attacks = map[string]func(args []string) error{
 	"inheritable": inheritable,
 	"litter":      litter,
 	"overwrite":   overwrite,
+	"read":        show,
 	"sockets":     sockets,
 	"spy":         spy,
 	"stop":        stopAll,

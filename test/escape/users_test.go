@@ -28,11 +28,11 @@ func TestCVE2023_25173(t *testing.T) {
 	onEachEngine(t, []ociarchive.Image{hostile}, func(n *node) {
 		shared := n.place()
 		n.check(os.Chmod(shared, 0o755))
-		made := n.pod(nil).output(mounted(shell("cd /shared && echo SECRET > denied && chown 0:1000 denied && chmod 604 denied && cp /bin/busybox cat && chown 0:2000 cat && chmod 2755 cat && echo made"), shared, "/shared"))
+		made := n.pod(nil).output(mounted(shell("cd /shared && echo SECRET > denied && chown 0:1000 denied && chmod 604 denied && mkdir setgid && cp /attack setgid && chown 0:2000 setgid/attack && chmod 2755 setgid/attack && echo made"), shared, "/shared"))
 		if made != "made\n" {
 			n.Fatalf("the files could not be made: %q", made)
 		}
-		const try = "grep ^Groups: /proc/self/status; cat /shared/denied 2>/dev/null; /shared/cat /shared/denied 2>/dev/null; echo tried"
+		const try = "grep ^Groups: /proc/self/status; cat /shared/denied 2>/dev/null; /shared/setgid/attack read /shared/denied 2>/dev/null; echo tried"
 		by := map[string]struct {
 			change func(sc *cri.LinuxContainerSecurityContext)
 			groups []string
@@ -64,6 +64,16 @@ func TestCVE2023_25173(t *testing.T) {
 			}
 		}
 	})
+}
+
+// show prints a file.
+func show(args []string) error {
+	raw, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(raw)
+	return err
 }
 
 // TestCVE2024_40635: the image's user, or that of the pod, is a number that a program cuts down to fewer bits: 4294967296 is then 0, and 4294967295 is what

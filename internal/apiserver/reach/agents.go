@@ -74,6 +74,26 @@ func New(cfg Config) (*Agents, error) {
 // address is not enough: the API server's own has, where a node publishes the API server's address, and the API server
 // would then be its own administrator.
 func (a *Agents) transport(nodeName string) *http.Transport {
+	t := a.client()
+	t.TLSClientConfig.VerifyConnection = func(state tls.ConnectionState) error {
+		subject := state.PeerCertificates[0].Subject
+		if subject.CommonName != pki.NodeUserPrefix+nodeName || !slices.Contains(subject.Organization, user.NodesGroup) {
+			return fmt.Errorf("who answers as the agent of node %s is %s: its certificate must be that of %s in %s",
+				nodeName, subject, pki.NodeUserPrefix+nodeName, user.NodesGroup)
+		}
+		return nil
+	}
+	return t
+}
+
+// unverified leads to whoever answers. The API server still tells who it is, as agents ask; a handshake is of one connection alone, so that nobody can pass it on.
+func (a *Agents) unverified() *http.Transport {
+	t := a.client()
+	t.TLSClientConfig.InsecureSkipVerify = true
+	return t
+}
+
+func (a *Agents) client() *http.Transport {
 	return &http.Transport{
 		DialContext: a.cfg.Dial,
 		TLSClientConfig: &tls.Config{
@@ -85,14 +105,6 @@ func (a *Agents) transport(nodeName string) *http.Transport {
 					return nil, fmt.Errorf("credentials of the API server for agents: %w", err)
 				}
 				return &pair, nil
-			},
-			VerifyConnection: func(state tls.ConnectionState) error {
-				subject := state.PeerCertificates[0].Subject
-				if subject.CommonName != pki.NodeUserPrefix+nodeName || !slices.Contains(subject.Organization, user.NodesGroup) {
-					return fmt.Errorf("who answers as the agent of node %s is %s: its certificate must be that of %s in %s",
-						nodeName, subject, pki.NodeUserPrefix+nodeName, user.NodesGroup)
-				}
-				return nil
 			},
 		},
 		TLSHandshakeTimeout: dialTimeout,
@@ -116,7 +128,7 @@ func (a *Agents) Agent(ctx context.Context, nodeName string) (Agent, error) {
 	if port == 0 {
 		return Agent{}, apierrors.NewServiceUnavailable(fmt.Sprintf("node %s has published no port of its agent (status.daemonEndpoints.kubeletEndpoint)", nodeName))
 	}
-	return Agent{Scheme: "https", Host: host, Port: strconv.Itoa(port), Transport: a.transport(nodeName)}, nil
+	return Agent{Scheme: "https", Host: host, Port: strconv.Itoa(port), Transport: a.transport(nodeName), Unverified: a.unverified()}, nil
 }
 
 // node reads the Node object.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,6 +184,15 @@ func TestValidation(t *testing.T) {
 	}{
 		"complete": {func(*corev1.Event) {}, nil, nil},
 		"loose":    {loose, nil, []string{"action: FieldValueRequired", "eventTime: FieldValueRequired", "reportingController: FieldValueRequired", "reportingInstance: FieldValueRequired", "type: FieldValueNotSupported"}},
+		"with a time, and nothing beside": {func(e *corev1.Event) { e.Reason, e.Action, e.ReportingController, e.ReportingInstance = "", "", "", "" },
+			[]string{"action: FieldValueRequired", "reason: FieldValueRequired", "reportingComponent: FieldValueRequired", "reportingInstance: FieldValueRequired"},
+			[]string{"action: FieldValueRequired", "reason: FieldValueRequired", "reportingController: FieldValueRequired", "reportingInstance: FieldValueRequired"}},
+		"with a time, and too much": {func(e *corev1.Event) {
+			e.Reason, e.Action, e.ReportingInstance, e.Message = strings.Repeat("r", 129), strings.Repeat("a", 129), strings.Repeat("i", 129), strings.Repeat("m", 1025)
+			e.ReportingController = "no name"
+		},
+			[]string{"action: FieldValueTooLong", "message: FieldValueTooLong", "reason: FieldValueTooLong", "reportingComponent: FieldValueInvalid", "reportingInstance: FieldValueTooLong"},
+			[]string{"action: FieldValueTooLong", "note: FieldValueTooLong", "reason: FieldValueTooLong", "reportingController: FieldValueInvalid", "reportingInstance: FieldValueTooLong"}},
 		"other namespace": {func(e *corev1.Event) { e.InvolvedObject.Namespace = "else" },
 			[]string{"involvedObject.namespace: FieldValueInvalid"}, []string{"involvedObject.namespace: FieldValueInvalid"}},
 		"of a node, in default":  {func(e *corev1.Event) { e.InvolvedObject.Namespace, e.Namespace = "", "default" }, nil, nil},
@@ -211,6 +221,7 @@ func TestUpdateValidation(t *testing.T) {
 	}{
 		"the series goes on": {func(e *corev1.Event) { e.Series = &corev1.EventSeries{Count: 2, LastObservedTime: e.EventTime} }, nil, nil},
 		"the message":        {func(e *corev1.Event) { e.Message = "it ran" }, nil, []string{"message: FieldValueForbidden"}},
+		"who reports":        {func(e *corev1.Event) { e.ReportingInstance = "" }, []string{"reportingInstance: FieldValueRequired"}, []string{"reportingInstance: FieldValueForbidden"}},
 		"the time":           {func(e *corev1.Event) { e.EventTime = metav1.NewMicroTime(time.Unix(5, 0)) }, nil, []string{"eventTime: FieldValueForbidden"}},
 	} {
 		t.Run(name, func(t *testing.T) {

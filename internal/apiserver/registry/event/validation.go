@@ -26,27 +26,14 @@ func validateCreate(e *corev1.Event, strict bool) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&e.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validateNamespace(e)...)
 	if !strict {
-		return errs
+		return append(errs, validateTimed(e)...)
 	}
 	if e.EventTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
 	errs = append(errs, validateType(e)...)
 	errs = append(errs, validateSeries(e.Series)...)
-	errs = append(errs, required(e.ReportingInstance, maxReportingInstance, field.NewPath("reportingInstance"))...)
-	errs = append(errs, required(e.Action, maxAction, field.NewPath("action"))...)
-	errs = append(errs, required(e.Reason, maxReason, field.NewPath("reason"))...)
-	controller := field.NewPath("reportingController")
-	if e.ReportingController == "" {
-		errs = append(errs, field.Required(controller, ""))
-	} else {
-		for _, msg := range validation.IsQualifiedName(e.ReportingController) {
-			errs = append(errs, field.Invalid(controller, e.ReportingController, msg))
-		}
-	}
-	if len(e.Message) > maxNote {
-		errs = append(errs, field.TooLong(field.NewPath("note"), "", maxNote))
-	}
+	errs = append(errs, validateReport(e, "reportingController", "note")...)
 	for _, old := range []struct {
 		name string
 		set  bool
@@ -67,7 +54,7 @@ func validateUpdate(e, old *corev1.Event, strict bool) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&e.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	errs = append(errs, validateNamespace(e)...)
 	if !strict {
-		return errs
+		return append(errs, validateTimed(e)...)
 	}
 	errs = append(errs, validateSeries(e.Series)...)
 	for _, f := range []struct {
@@ -108,6 +95,33 @@ func validateNamespace(e *corev1.Event) field.ErrorList {
 	default:
 		return field.ErrorList{field.Invalid(at, involved, fmt.Sprintf("does not match event.namespace %q", e.Namespace))}
 	}
+}
+
+// validateTimed: an event of core/v1 with an eventTime is of the newer form, whatever group it comes by, and says who reports what was done. Those without
+// one say what they like.
+func validateTimed(e *corev1.Event) field.ErrorList {
+	if e.EventTime.IsZero() {
+		return nil
+	}
+	return validateReport(e, "reportingComponent", "message")
+}
+
+// validateReport requires that an event says who reports what was done and why. The controller and the note have a name in each group.
+func validateReport(e *corev1.Event, controllerName, noteName string) field.ErrorList {
+	errs := required(e.ReportingInstance, maxReportingInstance, field.NewPath("reportingInstance"))
+	errs = append(errs, required(e.Action, maxAction, field.NewPath("action"))...)
+	errs = append(errs, required(e.Reason, maxReason, field.NewPath("reason"))...)
+	if at := field.NewPath(controllerName); e.ReportingController == "" {
+		errs = append(errs, field.Required(at, ""))
+	} else {
+		for _, msg := range validation.IsQualifiedName(e.ReportingController) {
+			errs = append(errs, field.Invalid(at, e.ReportingController, msg))
+		}
+	}
+	if len(e.Message) > maxNote {
+		errs = append(errs, field.TooLong(field.NewPath(noteName), "", maxNote))
+	}
+	return errs
 }
 
 func validateType(e *corev1.Event) field.ErrorList {

@@ -71,6 +71,40 @@ func (r *BindingREST) Create(ctx context.Context, name string, obj runtime.Objec
 	return &metav1.Status{Status: metav1.StatusSuccess}, nil
 }
 
+// OldBindingREST is the storage of bindings, the place from before pods had subresources: a Binding that is created there is of the pod of its own name. Its uid
+// and resourceVersion are no conditions: of an object that is no part of another one the server keeps neither.
+type OldBindingREST struct{ pods *BindingREST }
+
+var (
+	_ rest.Creater              = &OldBindingREST{}
+	_ rest.Scoper               = &OldBindingREST{}
+	_ rest.SingularNameProvider = &OldBindingREST{}
+)
+
+// New implements rest.Storage.
+func (*OldBindingREST) New() runtime.Object { return &corev1.Binding{} }
+
+// Destroy implements rest.Storage. REST owns the store and destroys it.
+func (*OldBindingREST) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (*OldBindingREST) NamespaceScoped() bool { return true }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (*OldBindingREST) GetSingularName() string { return "binding" }
+
+// Create implements rest.Creater.
+func (r *OldBindingREST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	binding, ok := obj.(*corev1.Binding)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a Binding, found %T", obj))
+	}
+	if binding.Name == "" {
+		return nil, apierrors.NewBadRequest("the Binding must have the name of the pod (metadata.name)")
+	}
+	return r.pods.Create(ctx, binding.Name, binding, createValidation, options)
+}
+
 func (r *BindingREST) bind(ctx context.Context, name string, binding *corev1.Binding, dryRun bool) error {
 	begun := time.Now()
 	key, err := r.store.KeyFunc(ctx, name)

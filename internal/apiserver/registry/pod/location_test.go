@@ -54,14 +54,13 @@ func TestValidateLogOptions(t *testing.T) {
 	zero, one, negative, odd := int64(0), int64(1), int64(-1), "Stdlog"
 	stdout, now := corev1.LogStreamStdout, metav1.Now()
 	for want, opts := range map[string]corev1.PodLogOptions{
-		"":             {TailLines: &zero, LimitBytes: &one, SinceSeconds: &one},
+		"":             {TailLines: &zero, LimitBytes: &one, SinceSeconds: &one, InsecureSkipTLSVerifyBackend: true},
 		"tailLines":    {TailLines: &negative},
 		"limitBytes":   {LimitBytes: &zero},
 		"sinceSeconds": {SinceSeconds: &zero},
 		"at most one":  {SinceSeconds: &one, SinceTime: &now},
 		"stream":       {Stream: &odd},
 		"specific":     {Stream: &stdout, TailLines: &one},
-		"insecure":     {InsecureSkipTLSVerifyBackend: true},
 	} {
 		errs := validateLogOptions(&opts)
 		if want == "" && len(errs) > 0 || want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), want)) {

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericrest "k8s.io/apiserver/pkg/registry/generic/rest"
 	"k8s.io/apiserver/pkg/registry/rest"
-
-	"monopod.dev/monopod/internal/pods/validation"
 )
 
 // LogREST serves pods/log: it streams a container's log from the agent.
@@ -124,9 +122,6 @@ func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	}
 	if o.SinceSeconds != nil && o.SinceTime != nil {
 		errs = append(errs, field.Forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
-	}
-	if o.InsecureSkipTLSVerifyBackend {
-		errs = append(errs, field.Forbidden(field.NewPath("insecureSkipTLSVerifyBackend"), validation.NotSupported))
 	}
 	if o.Stream != nil {
 		streams := []string{corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr}

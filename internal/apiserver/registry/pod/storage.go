@@ -21,6 +21,7 @@ type Storage struct {
 	Pod         *REST
 	Status      *resource.PartREST
 	Binding     *BindingREST
+	OldBinding  *OldBindingREST
 	Eviction    *EvictionREST
 	Ephemeral   *EphemeralContainersREST
 	Log         *LogREST
@@ -69,10 +70,12 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 	locator := locator{pods: store, agents: cfg.Agents}
 	connector := connector{locator, cfg.Authorizer}
 	objects, status := &REST{store}, resource.NewPartREST(store, statusStrategy{s})
+	binding := &BindingREST{store, cfg.Timeline}
 	return Storage{
 		Pod:         objects,
 		Status:      status,
-		Binding:     &BindingREST{store, cfg.Timeline},
+		Binding:     binding,
+		OldBinding:  &OldBindingREST{binding},
 		Eviction:    &EvictionREST{objects, status, cfg.Budgets},
 		Ephemeral:   newEphemeralContainersREST(store, s),
 		Log:         &LogREST{locator: locator},
@@ -89,6 +92,7 @@ func (s Storage) Map() map[string]rest.Storage {
 		"pods":                     s.Pod,
 		"pods/status":              s.Status,
 		"pods/binding":             s.Binding,
+		"bindings":                 s.OldBinding,
 		"pods/eviction":            s.Eviction,
 		"pods/ephemeralcontainers": s.Ephemeral,
 		"pods/log":                 s.Log,

@@ -160,6 +160,7 @@ func TestStreams(t *testing.T) {
 	t.Run("log", w.testLog)
 	t.Run("log over a WebSocket", w.testLogOverWebSocket)
 	t.Run("log followed", w.testLogFollowed)
+	t.Run("log of an agent whose certificate is not good", w.testLogUnverified)
 }
 
 func (w *world) testExec(t *testing.T) {
@@ -379,5 +380,35 @@ func (w *world) testLogFollowed(t *testing.T) {
 	line, err := bufio.NewReader(stream).ReadString('\n')
 	if err != nil || line != "one line of c\n" {
 		t.Errorf("line %q, %v", line, err)
+	}
+}
+
+// testLogUnverified reads a log from who has the address of another node's agent: only where the client says that anybody will do.
+func (w *world) testLogUnverified(t *testing.T) {
+	node, err := w.client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := w.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Status.Addresses, other.Status.DaemonEndpoints = node.Status.Addresses, node.Status.DaemonEndpoints
+	if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), other, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.pod("elsewhere", "other", "c")
+	for w.agent.lastAsked() != "" {
+	}
+	text, err := w.client.CoreV1().Pods("default").GetLogs("elsewhere", &corev1.PodLogOptions{}).DoRaw(t.Context())
+	if err == nil || w.agent.lastAsked() != "" {
+		t.Errorf("log %q of an agent with another's certificate, want an error", text)
+	}
+	text, err = w.client.CoreV1().Pods("default").GetLogs("elsewhere", &corev1.PodLogOptions{InsecureSkipTLSVerifyBackend: true}).DoRaw(t.Context())
+	if err != nil || string(text) != "one line of c\n" {
+		t.Errorf("log %q, error %v, want that of whoever answers", text, err)
+	}
+	if got, want := w.agent.lastAsked(), "/containerLogs/default/elsewhere/c"; got != want {
+		t.Errorf("the agent was asked for %q, want %q", got, want)
 	}
 }

@@ -156,6 +156,27 @@ func TestACircleEnds(t *testing.T) {
 	w.AwaitGone(configMaps, "default", "b")
 }
 
+// TestCirclesThatAreDeletedTogetherEnd: each waits for the next one, and the last one, which may be the only one, for the first.
+func TestCirclesThatAreDeletedTogetherEnd(t *testing.T) {
+	w := world{apitest.Start(t)}
+	names := []string{"a", "b", "c"}
+	all := map[string]*corev1.ConfigMap{}
+	for _, name := range append(names, "alone") {
+		all[name] = w.configMap("default", name, nil)
+	}
+	for name, of := range map[string]string{"a": "b", "b": "c", "c": "a", "alone": "alone"} {
+		all[name].OwnerReferences = []metav1.OwnerReference{owner(all[of], true)}
+		if _, err := w.Client.CoreV1().ConfigMaps("default").Update(t.Context(), all[name], metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.delete(name, metav1.DeletePropagationForeground)
+	}
+	w.Control(controllers.GarbageCollector)
+	for name := range all {
+		w.AwaitGone(configMaps, "default", name)
+	}
+}
+
 func TestOrphan(t *testing.T) {
 	w := world{apitest.Start(t)}
 	w.Control(controllers.GarbageCollector)

@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"unique"
@@ -41,8 +42,10 @@ type node struct {
 	gone bool
 	// deleting, foreground and orphan: its deletion has begun, and waits for its dependents to go, or to be orphaned.
 	deleting, foreground, orphan bool
-	owners                       []reference
+	owners                       []reference // sorted by UID: one object may name tens of thousands
 	dependents                   map[*node]struct{}
+	// blockers is how many dependents its deletion in the foreground waits for.
+	blockers int
 	// absent are the places where it was looked for, and is not.
 	absent []place
 }
@@ -83,19 +86,32 @@ func (n *node) is(r reference, from string) bool {
 	return n.kind.is(r) && r.name == n.name && (n.namespace == "" || n.namespace == from)
 }
 
-// references are the owners of an object, once each. Kinds are few, and are kept once.
+// references are the owners of an object, once each, sorted by UID. Kinds are few, and are kept once.
 func references(owners []metav1.OwnerReference) []reference {
 	var all []reference
 	for _, o := range owners {
-		r := reference{uid: o.UID, apiVersion: unique.Make(o.APIVersion).Value(), kind: unique.Make(o.Kind).Value(), name: o.Name,
-			blocks: o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion}
-		if i := slices.IndexFunc(all, func(a reference) bool { return a.uid == r.uid }); i >= 0 {
-			all[i].blocks = all[i].blocks || r.blocks
+		all = append(all, reference{uid: o.UID, apiVersion: unique.Make(o.APIVersion).Value(), kind: unique.Make(o.Kind).Value(), name: o.Name,
+			blocks: o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion})
+	}
+	slices.SortStableFunc(all, func(a, b reference) int { return cmp.Compare(a.uid, b.uid) })
+	once := all[:0]
+	for _, r := range all {
+		if last := len(once) - 1; last >= 0 && once[last].uid == r.uid {
+			once[last].blocks = once[last].blocks || r.blocks
 			continue
 		}
-		all = append(all, r)
+		once = append(once, r)
 	}
-	return all
+	return once
+}
+
+// to is the reference to an owner among those of an object.
+func to(owner types.UID, owners []reference) (reference, bool) {
+	i, found := slices.BinarySearchFunc(owners, owner, func(r reference, uid types.UID) int { return cmp.Compare(r.uid, uid) })
+	if !found {
+		return reference{}, false
+	}
+	return owners[i], true
 }
 
 // observe takes in an object as a watch shows it.
@@ -115,11 +131,12 @@ func (g *graph) observeLocked(k *kind, m *metav1.PartialObjectMetadata) (look []
 		n.absent = nil
 		enter(g.of, k, n)
 		for d := range n.dependents {
-			if !slices.ContainsFunc(d.owners, func(r reference) bool { return r.uid == n.uid && n.is(r, d.namespace) }) {
+			if r, _ := to(n.uid, d.owners); !n.is(r, d.namespace) {
 				look = append(look, d.uid) // it means another one
 			}
 		}
 	}
+	before := n.foreground
 	n.deleting = m.DeletionTimestamp != nil
 	n.foreground = n.deleting && slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents)
 	n.orphan = n.deleting && slices.Contains(m.Finalizers, metav1.FinalizerOrphanDependents)
@@ -127,7 +144,9 @@ func (g *graph) observeLocked(k *kind, m *metav1.PartialObjectMetadata) (look []
 	if n.foreground || n.orphan {
 		look = append(look, n.uid)
 	}
-	if n.foreground {
+	// Its dependents are looked at when it begins to wait for them, and each one that comes later then: not all at each of its changes, which tell of
+	// dependents that have gone.
+	if n.foreground && !before {
 		for d := range n.dependents {
 			look = append(look, d.uid)
 		}
@@ -151,15 +170,19 @@ func (g *graph) own(n *node, owners []reference) (look []types.UID) {
 	n.owners = owners
 	for _, was := range old {
 		leave(g.naming, named{was.apiVersion, was.kind}, n)
-		i := slices.IndexFunc(owners, func(r reference) bool { return r.uid == was.uid })
-		if owner := g.nodes[was.uid]; owner != nil {
-			if owner.foreground && (i < 0 || was.blocks && !owners[i].blocks) {
-				look = append(look, owner.uid) // it may have waited for this one only
+		owner := g.nodes[was.uid]
+		if owner == nil {
+			continue
+		}
+		now, still := to(was.uid, owners)
+		if was.blocks && !now.blocks {
+			if owner.blockers--; owner.blockers == 0 && owner.foreground {
+				look = append(look, owner.uid) // it has waited for this one only
 			}
-			if i < 0 {
-				delete(owner.dependents, n)
-				g.forget(owner)
-			}
+		}
+		if !still {
+			delete(owner.dependents, n)
+			g.forget(owner)
 		}
 	}
 	for _, r := range owners {
@@ -169,7 +192,11 @@ func (g *graph) own(n *node, owners []reference) (look []types.UID) {
 		}
 		owner.dependents[n] = struct{}{}
 		enter(g.naming, named{r.apiVersion, r.kind}, n)
-		if !slices.Contains(old, r) && (!owner.seen() || owner.foreground || !owner.is(r, n.namespace)) {
+		was, _ := to(r.uid, old)
+		if r.blocks && !was.blocks {
+			owner.blockers++
+		}
+		if was != r && (!owner.seen() || owner.foreground || !owner.is(r, n.namespace)) {
 			look = append(look, n.uid)
 		}
 	}
@@ -280,14 +307,16 @@ type view struct {
 	deleting, foreground, orphan bool
 	// owned: all its owners are there, as far as is known, and none waits for it.
 	owned bool
-	// dependents are those that it owns, blocking those for which its deletion waits and whose own does not wait for others yet; waiting: for some it does.
-	dependents, blocking []object
-	waiting              bool
-	// circular: a dependent waits for its own dependents, too.
-	circular bool
+	// waiting: its deletion in the foreground waits for dependents; stuck: it waits, over others that are deleted so too, for itself.
+	waiting, stuck bool
+	// dependents says that it owns others, circular that one of these waits for its own dependents, too: of an object that may have to go.
+	dependents, circular bool
+	// orphans are those that it owns and that its deletion leaves behind.
+	orphans []object
 }
 
-// view returns an object that was seen.
+// view returns an object that was seen. It walks the dependents only where something is done with each, or with the object itself: one that waits for many of
+// them is looked at again and again.
 func (g *graph) view(uid types.UID) (v view, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -295,22 +324,48 @@ func (g *graph) view(uid types.UID) (v view, ok bool) {
 	if n == nil || !n.seen() {
 		return view{}, false
 	}
-	v = view{object: n.object, deleting: n.deleting, foreground: n.foreground, orphan: n.orphan, owned: true}
+	v = view{object: n.object, deleting: n.deleting, foreground: n.foreground, orphan: n.orphan, owned: true, waiting: n.blockers > 0, dependents: len(n.dependents) > 0}
 	for _, r := range n.owners {
 		owner := g.nodes[r.uid]
 		v.owned = v.owned && owner.seen() && !owner.foreground && owner.is(r, n.namespace)
 	}
-	for d := range n.dependents {
-		v.dependents = append(v.dependents, d.object)
-		v.circular = v.circular || d.foreground
-		if slices.ContainsFunc(d.owners, func(r reference) bool { return r.uid == uid && r.blocks }) {
-			v.waiting = true
-			if !d.foreground {
-				v.blocking = append(v.blocking, d.object)
-			}
+	switch {
+	case v.foreground:
+		v.stuck = v.waiting && n.awaitsItself()
+	case v.orphan:
+		for d := range n.dependents {
+			v.orphans = append(v.orphans, d.object)
+		}
+	case !v.deleting && !v.owned:
+		for d := range n.dependents {
+			v.circular = v.circular || d.foreground
 		}
 	}
 	return v, true
+}
+
+// awaitsItself says that an object whose deletion waits for dependents is among those that it waits for, by way of others that wait for theirs: none of them would
+// ever go. A chain of owners ends at the first one that does not wait.
+func (n *node) awaitsItself() bool {
+	seen, next := map[*node]bool{}, []*node{n}
+	for len(next) > 0 {
+		owner := next[len(next)-1]
+		next = next[:len(next)-1]
+		for d := range owner.dependents {
+			if !d.foreground || seen[d] {
+				continue
+			}
+			if r, _ := to(owner.uid, d.owners); !r.blocks {
+				continue
+			}
+			if d == n {
+				return true
+			}
+			seen[d] = true
+			next = append(next, d)
+		}
+	}
+	return false
 }
 
 // kind is a kind of objects, and how the API server names their resource.

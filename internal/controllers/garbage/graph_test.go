@@ -76,7 +76,7 @@ func TestGraphInTheForeground(t *testing.T) {
 	g.observe(parts, meta("p1", "s1"))
 	g.observe(parts, meta("p2", "s1"))
 	expect(t, "the deletion begins", g.observe(sets, deleting(meta("s1"), metav1.FinalizerDeleteDependents)), "p1", "p2", "s1")
-	if v, _ := g.view("s1"); !v.foreground || !v.waiting || len(v.blocking) != 2 || v.circular {
+	if v, _ := g.view("s1"); !v.foreground || !v.waiting || !v.dependents {
 		t.Errorf("%+v", v)
 	}
 	if v, _ := g.view("p1"); v.owned {
@@ -86,11 +86,91 @@ func TestGraphInTheForeground(t *testing.T) {
 	unblocked := meta("p1", "s1")
 	unblocked.OwnerReferences[0].BlockOwnerDeletion = nil
 	// It is looked at, too, because its reference has changed.
-	expect(t, "one blocks no more", g.observe(parts, unblocked), "p1", "s1")
-	expect(t, "one goes", g.remove("p2"), "s1")
-	expect(t, "one is orphaned", g.observe(parts, meta("p3")), "s1")
-	if v, _ := g.view("s1"); v.waiting || len(v.dependents) != 1 {
+	expect(t, "one blocks no more", g.observe(parts, unblocked), "p1")
+	expect(t, "a change of the owner", g.observe(sets, deleting(meta("s1"), metav1.FinalizerDeleteDependents)), "s1")
+	expect(t, "one goes", g.remove("p2"))
+	if v, _ := g.view("s1"); !v.waiting {
 		t.Errorf("%+v", v)
+	}
+	expect(t, "the last one is orphaned", g.observe(parts, meta("p3")), "s1")
+	if v, _ := g.view("s1"); v.waiting || !v.dependents {
+		t.Errorf("%+v", v)
+	}
+	expect(t, "one blocks again", g.observe(parts, meta("p1", "s1")), "p1")
+	expect(t, "it goes", g.remove("p1"), "s1")
+	if v, _ := g.view("s1"); v.waiting || v.dependents {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestGraphInACircle: two objects own each other, and one waits for the other.
+func TestGraphInACircle(t *testing.T) {
+	g := newGraph()
+	g.observe(sets, meta("a", "b"))
+	g.observe(sets, meta("b", "a"))
+	expect(t, "the deletion begins", g.observe(sets, deleting(meta("a", "b"), metav1.FinalizerDeleteDependents)), "a", "b")
+	if v, _ := g.view("b"); v.owned || !v.dependents || !v.circular {
+		t.Errorf("%+v", v)
+	}
+	expect(t, "one goes", g.remove("b"), "a")
+	expect(t, "and the other", g.remove("a"))
+	if len(g.nodes) > 0 {
+		t.Errorf("left are %v", g.nodes)
+	}
+	own := meta("c", "c")
+	g.observe(sets, own)
+	expect(t, "its own owner", g.observe(sets, deleting(own, metav1.FinalizerDeleteDependents)), "c")
+	if v, _ := g.view("c"); !v.waiting || !v.stuck {
+		t.Errorf("%+v", v)
+	}
+	if expect(t, "it goes", g.remove("c")); len(g.nodes) > 0 {
+		t.Errorf("left are %v", g.nodes)
+	}
+}
+
+// BenchmarkForeground is a deletion in the foreground: all dependents go, one after the other, and whatever is looked at is looked at.
+func BenchmarkForeground(b *testing.B) {
+	for _, dependents := range []int{10, 1000} {
+		b.Run(fmt.Sprint(dependents), func(b *testing.B) {
+			b.ReportAllocs()
+			owner, gone := meta("s"), deleting(meta("s"), metav1.FinalizerDeleteDependents)
+			var all []*metav1.PartialObjectMetadata
+			for i := range dependents {
+				all = append(all, meta(types.UID(fmt.Sprint(i)), "s"))
+			}
+			looked := 0
+			for b.Loop() {
+				g := newGraph()
+				g.replace(sets, []*metav1.PartialObjectMetadata{owner})
+				g.replace(parts, all)
+				look := g.observe(sets, gone)
+				for _, m := range all {
+					look = append(look, g.remove(m.UID)...)
+					look = append(look, g.observe(sets, gone)...) // its status counts them
+				}
+				for _, uid := range look {
+					g.view(uid)
+				}
+				looked += len(look)
+			}
+			b.ReportMetric(float64(looked)/float64(b.N)/float64(dependents), "looks/dependent")
+		})
+	}
+}
+
+// BenchmarkOwners is an object that names so many owners, and changes.
+func BenchmarkOwners(b *testing.B) {
+	for _, owners := range []int{10, 1000, 10000} {
+		b.Run(fmt.Sprint(owners), func(b *testing.B) {
+			var names []types.UID
+			for i := range owners {
+				names = append(names, types.UID(fmt.Sprint(i)))
+			}
+			m, g := meta("p", names...), newGraph()
+			for b.Loop() {
+				g.observe(parts, m)
+			}
+		})
 	}
 }
 

@@ -40,7 +40,7 @@ func (c *Collector) process(ctx context.Context, uid types.UID) error {
 	if err != nil || owners == nil {
 		return err
 	}
-	a := decide(m, owners, len(v.dependents) > 0, v.circular)
+	a := decide(m, owners, v.dependents, v.circular)
 	switch {
 	case len(a.disown) > 0:
 		return c.objects.disown(ctx, v.object, a.disown...)
@@ -116,7 +116,7 @@ func has(all []string, one string) bool {
 // orphan lets an object go whose dependents are to stay.
 func (c *Collector) orphan(ctx context.Context, v view) error {
 	var errs []error
-	for _, d := range v.dependents {
+	for _, d := range v.orphans {
 		if err := c.objects.disown(ctx, d, v.uid); err != nil {
 			errs = append(errs, fmt.Errorf("orphan %s %s/%s: %w", d.kind.gvk.Kind, d.namespace, d.name, err))
 		}
@@ -127,15 +127,16 @@ func (c *Collector) orphan(ctx context.Context, v view) error {
 	return c.objects.release(ctx, v.object, metav1.FinalizerOrphanDependents)
 }
 
-// finish lets an object go whose dependents go first, when they have.
+// finish lets an object go whose dependents go first, when they have: the last one of them has it looked at. Of objects that own each other, and are all deleted
+// so, the one with which the circle closes lets its owners go before it.
 func (c *Collector) finish(ctx context.Context, v view) error {
-	if !v.waiting {
-		return c.objects.release(ctx, v.object, metav1.FinalizerDeleteDependents)
+	switch {
+	case v.stuck:
+		return c.objects.unblock(ctx, v.object)
+	case v.waiting:
+		return nil
 	}
-	for _, d := range v.blocking {
-		c.queue.Add(d.uid)
-	}
-	return nil
+	return c.objects.release(ctx, v.object, metav1.FinalizerDeleteDependents)
 }
 
 // tellOfStray tells of an owner that cannot be, in upstream's words.

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // roles' names, each once. The role itself is not among them.
 func Rules(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
 	ordered := slices.SortedFunc(slices.Values(all), func(a, b *rbacv1.ClusterRole) int { return strings.Compare(a.Name, b.Name) })
-	rules := []rbacv1.PolicyRule{}
+	rules, had := []rbacv1.PolicyRule{}, map[string]bool{}
 	for i := range role.AggregationRule.ClusterRoleSelectors {
 		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
 		if err != nil {
@@ -26,7 +27,12 @@ func Rules(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.Policy
 				continue
 			}
 			for _, rule := range from.Rules {
-				if !slices.ContainsFunc(rules, func(had rbacv1.PolicyRule) bool { return apiequality.Semantic.DeepEqual(had, rule) }) {
+				text, err := json.Marshal(rule) // which says nothing of what is empty
+				if err != nil {
+					return nil, fmt.Errorf("rules of the cluster role %s: %w", from.Name, err)
+				}
+				if !had[string(text)] {
+					had[string(text)] = true
 					rules = append(rules, rule)
 				}
 			}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/controllers/owned"
 )
 
 // spread is how those that a constraint of a pod is about are spread.
@@ -73,7 +75,7 @@ func honours(policy *corev1.NodeInclusionPolicy, otherwise bool) bool {
 // count is how many pods the constraint of a pod is about.
 func (s *spread) count(pod *corev1.Pod, others []*corev1.Pod) (n int32) {
 	for _, other := range others {
-		if other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && selects(s.LabelSelector, other.Labels) {
+		if other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && owned.Selects(s.LabelSelector, other.Labels) {
 			n++
 		}
 	}

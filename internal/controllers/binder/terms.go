@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -15,7 +15,7 @@ type namespaces func(name string) map[string]string
 // means says whether a term of a pod is about another pod. Whatever matchLabelKeys and mismatchLabelKeys ask for, the API server has made a part of the
 // selector.
 func (n namespaces) means(pod *corev1.Pod, term *corev1.PodAffinityTerm, other *corev1.Pod) bool {
-	return n.within(pod.Namespace, term, other.Namespace) && selects(term.LabelSelector, other.Labels)
+	return n.within(pod.Namespace, term, other.Namespace) && owned.Selects(term.LabelSelector, other.Labels)
 }
 
 // within says whether a term of a pod in the namespace own is about pods of a namespace.
@@ -30,7 +30,7 @@ func (n namespaces) within(own string, term *corev1.PodAffinityTerm, namespace s
 	if n != nil && term.NamespaceSelector != nil {
 		labels = n(namespace)
 	}
-	return selects(term.NamespaceSelector, labels)
+	return owned.Selects(term.NamespaceSelector, labels)
 }
 
 // minds says whether a pod without a node may get one, or lose it, by where another pod is.
@@ -41,7 +41,7 @@ func (n namespaces) minds(pod, other *corev1.Pod) bool {
 		}
 	}
 	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
-		return c.WhenUnsatisfiable == corev1.DoNotSchedule && pod.Namespace == other.Namespace && selects(c.LabelSelector, other.Labels)
+		return c.WhenUnsatisfiable == corev1.DoNotSchedule && pod.Namespace == other.Namespace && owned.Selects(c.LabelSelector, other.Labels)
 	})
 }
 
@@ -78,39 +78,4 @@ func mindsNamespaces(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// selects says whether a selector is about what has these labels: an empty one is about everything, one that is not there about nothing. Pods whose terms
-// are asked are many, and to make a labels.Selector of each of theirs, which checks every key and value, would take most of the time of a decision.
-func selects(selector *metav1.LabelSelector, labels map[string]string) bool {
-	if selector == nil {
-		return false
-	}
-	for key, value := range selector.MatchLabels {
-		if has, ok := labels[key]; !ok || has != value {
-			return false
-		}
-	}
-	for i := range selector.MatchExpressions {
-		if !meets(&selector.MatchExpressions[i], labels) {
-			return false
-		}
-	}
-	return true
-}
-
-func meets(e *metav1.LabelSelectorRequirement, labels map[string]string) bool {
-	value, has := labels[e.Key]
-	switch e.Operator {
-	case metav1.LabelSelectorOpIn:
-		return has && slices.Contains(e.Values, value)
-	case metav1.LabelSelectorOpNotIn:
-		return !has || !slices.Contains(e.Values, value)
-	case metav1.LabelSelectorOpExists:
-		return has
-	case metav1.LabelSelectorOpDoesNotExist:
-		return !has
-	default: // what cannot be read is about nothing
-		return false
-	}
 }

@@ -130,9 +130,7 @@ func (c *Controller) all() {
 
 // orphan has those sets looked at that could take a pod or a revision over.
 func (c *Controller) orphan(dependent metav1.Object) {
-	if err := owned.Takers(c.config.Sets.Informer().GetIndexer(), dependent, func(owner *appsv1.DaemonSet) (labels.Selector, error) {
-		return metav1.LabelSelectorAsSelector(owner.Spec.Selector)
-	}, c.queue.Add); err != nil {
+	if err := owned.Takers(c.config.Sets.Informer().GetIndexer(), dependent, func(owner *appsv1.DaemonSet) *metav1.LabelSelector { return owner.Spec.Selector }, c.queue.Add); err != nil {
 		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }

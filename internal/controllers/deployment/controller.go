@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -95,9 +94,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // orphan has those deployments looked at that could take a replica set over.
 func (c *Controller) orphan(set metav1.Object) {
-	if err := owned.Takers(c.config.Deployments.Informer().GetIndexer(), set, func(owner *appsv1.Deployment) (labels.Selector, error) {
-		return metav1.LabelSelectorAsSelector(owner.Spec.Selector)
-	}, c.queue.Add); err != nil {
+	if err := owned.Takers(c.config.Deployments.Informer().GetIndexer(), set, func(owner *appsv1.Deployment) *metav1.LabelSelector { return owner.Spec.Selector }, c.queue.Add); err != nil {
 		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }

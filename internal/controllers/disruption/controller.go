@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	policyinformers "k8s.io/client-go/informers/policy/v1"
@@ -56,6 +57,7 @@ type Config struct {
 type Controller struct {
 	config  Config
 	owners  owners
+	asked   asked
 	cache   owned.Versioned
 	unseen  owned.Unseen
 	budgets *queue.Queue[cache.ObjectName]
@@ -175,14 +177,14 @@ func (c *Controller) look(pod *corev1.Pod, tell bool) {
 	}
 	var names []string
 	for _, budget := range all {
-		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
+		if owned.Selects(budget.Spec.Selector, pod.Labels) {
 			c.budgets.Add(cache.MetaObjectToName(budget))
 			names = append(names, budget.Name)
 		}
 	}
 	if tell && len(names) > 1 {
 		c.config.Events.Eventf(pod, corev1.EventTypeWarning, "MultiplePodDisruptionBudgets",
-			"Pod %q/%q matches multiple PodDisruptionBudgets, which the eviction subresource does not support: %s", pod.Namespace, pod.Name, strings.Join(names, ", "))
+			"Pod %q/%q matches multiple PodDisruptionBudgets, which the eviction subresource does not support: %s", pod.Namespace, pod.Name, firstOf(names))
 	}
 }
 
@@ -195,16 +197,23 @@ func (c *Controller) ownerChanged(old, now any) {
 	if !ok || old != nil && wants(old) == wants(now) {
 		return
 	}
-	all, err := c.config.Budgets.Lister().PodDisruptionBudgets(object.GetNamespace()).List(labels.Everything())
-	if err != nil {
-		c.config.Log.Error("which budgets depend on an owner of pods cannot be told", "namespace", object.GetNamespace(), "name", object.GetName(), "error", err)
-		return
+	for _, budget := range c.asked.budgets(object.GetUID()) {
+		c.budgets.Add(budget)
 	}
-	for _, budget := range all {
-		if needsScales(budget) {
-			c.budgets.Add(cache.MetaObjectToName(budget))
+	if old, ok := old.(metav1.Object); ok && old.GetUID() != object.GetUID() { // deleted and made again under the same name between two looks
+		for _, budget := range c.asked.budgets(old.GetUID()) {
+			c.budgets.Add(budget)
 		}
 	}
+}
+
+// firstOf are the first names of a list, and how many more there are: an event is no place for thousands.
+func firstOf(names []string) string {
+	const few = 20
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
 // sync does what is to be done about a budget.
@@ -212,6 +221,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	budget, err := c.config.Budgets.Lister().PodDisruptionBudgets(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		c.unseen.Forget(name)
+		c.asked.settle(name, nil)
 		return nil
 	}
 	if err != nil {
@@ -270,8 +280,14 @@ func (c *Controller) decide(ctx context.Context, budget *policyv1.PodDisruptionB
 	}
 	var expected int32
 	var unmanaged []string
+	name, owners := cache.MetaObjectToName(budget), map[types.UID]struct{}{}
+	defer func() { c.asked.settle(name, owners) }()
 	if needsScales(budget) {
-		if expected, unmanaged, err = c.owners.expected(ctx, all); err != nil {
+		expected, unmanaged, err = c.owners.expected(ctx, all, func(owner types.UID) {
+			owners[owner] = struct{}{}
+			c.asked.note(name, owner)
+		})
+		if err != nil {
 			warn("CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: %v", err)
 			return nil, Plan{}, err
 		}
@@ -283,7 +299,7 @@ func (c *Controller) decide(ctx context.Context, budget *policyv1.PodDisruptionB
 	}
 	if len(unmanaged) > 0 && plan.Budget != nil {
 		warn("UnmanagedPods", "Pods selected by this PodDisruptionBudget (selector: %v) were found to be unmanaged: %s. As they have no controller that says how many there should "+
-			"be, they do not count. To account for these pods set \".spec.minAvailable\" of the PDB to an integer value.", selector, strings.Join(unmanaged, ", "))
+			"be, they do not count. To account for these pods set \".spec.minAvailable\" of the PDB to an integer value.", selector, firstOf(unmanaged))
 	}
 	return all, plan, nil
 }

@@ -44,8 +44,9 @@ type owners struct {
 	scales Scales
 }
 
-// expected is how many pods there should be: the sum of what the owners of these pods want, each counted once. Pods that no controller owns are unmanaged.
-func (o owners) expected(ctx context.Context, all []*corev1.Pod) (sum int32, unmanaged []string, err error) {
+// expected is how many pods there should be: the sum of what the owners of these pods want, each counted once. Pods that no controller owns are unmanaged. Of
+// each object by which this is decided asks is told before it is read.
+func (o owners) expected(ctx context.Context, all []*corev1.Pod, asks func(types.UID)) (sum int32, unmanaged []string, err error) {
 	want := map[types.UID]int32{}
 	known := map[types.UID]bool{}
 	for _, pod := range all {
@@ -57,7 +58,8 @@ func (o owners) expected(ctx context.Context, all []*corev1.Pod) (sum int32, unm
 		if known[ref.UID] {
 			continue
 		}
-		of, err := o.of(ctx, pod.Namespace, ref)
+		asks(ref.UID)
+		of, err := o.of(ctx, pod.Namespace, ref, asks)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -75,12 +77,12 @@ func (o owners) expected(ctx context.Context, all []*corev1.Pod) (sum int32, unm
 }
 
 // of is the owner that a reference means, which for a replica set of a deployment is the deployment; nil: it is not there.
-func (o owners) of(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*owner, error) {
+func (o owners) of(ctx context.Context, namespace string, ref *metav1.OwnerReference, asks func(types.UID)) (*owner, error) {
 	group, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
 		return nil, noScale{err}
 	}
-	if of := o.cached(namespace, group.Group, ref); of != nil {
+	if of := o.cached(namespace, group.Group, ref, asks); of != nil {
 		return of, nil
 	}
 	scale, _, err := o.scales.Get(ctx, schema.GroupKind{Group: group.Group, Kind: ref.Kind}, namespace, ref.Name)
@@ -98,13 +100,14 @@ func (o owners) of(ctx context.Context, namespace string, ref *metav1.OwnerRefer
 }
 
 // cached is an owner of the kinds that are watched; nil: it is none of them, or not there.
-func (o owners) cached(namespace, group string, ref *metav1.OwnerReference) *owner {
+func (o owners) cached(namespace, group string, ref *metav1.OwnerReference, asks func(types.UID)) *owner {
 	var object metav1.Object
 	var replicas *int32
 	switch (schema.GroupKind{Group: group, Kind: ref.Kind}) {
 	case schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}:
 		if set, err := o.sets.ReplicaSets(namespace).Get(ref.Name); err == nil && set.UID == ref.UID {
 			if of := metav1.GetControllerOfNoCopy(set); of != nil && of.Kind == "Deployment" {
+				asks(of.UID)
 				if d, err := o.deployments.Deployments(namespace).Get(of.Name); err == nil && d.UID == of.UID {
 					return &owner{d.UID, *d.Spec.Replicas}
 				}

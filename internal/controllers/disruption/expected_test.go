@@ -106,7 +106,7 @@ func TestExpected(t *testing.T) {
 			of(pod, owner)
 			all = append(all, pod)
 		}
-		sum, unmanaged, err := o.expected(t.Context(), all)
+		sum, unmanaged, err := o.expected(t.Context(), all, func(types.UID) {})
 		got := fmt.Sprint(sum)
 		if len(unmanaged) > 0 {
 			got += " unmanaged " + strings.Join(unmanaged, " ")
@@ -135,7 +135,7 @@ func TestExpectedHuge(t *testing.T) {
 		of(pod, "apps/v1 ReplicaSet "+name)
 		all = append(all, pod)
 	}
-	n, _, err := owners{sets: appslisters.NewReplicaSetLister(sets)}.expected(t.Context(), all)
+	n, _, err := owners{sets: appslisters.NewReplicaSetLister(sets)}.expected(t.Context(), all, func(types.UID) {})
 	if n != huge || err != nil {
 		t.Errorf("three sets of %d pods want %d, %v", huge, n, err)
 	}

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice"
@@ -59,7 +58,7 @@ type Controller struct {
 	services  corelisters.ServiceLister
 	pods      corelisters.PodLister
 	endpoints corelisters.EndpointsLister
-	slices    discoverylisters.EndpointSliceLister
+	slices    cache.Indexer
 	synced    []cache.InformerSynced
 	queue     *queue.Queue[cache.ObjectName]
 	filler    *endpointslice.Reconciler
@@ -76,10 +75,13 @@ func New(cfg Config) (*Controller, error) {
 	core := cfg.Informers.Core().V1()
 	services, pods, endpoints, slices := core.Services(), core.Pods(), core.Endpoints(), cfg.Informers.Discovery().V1().EndpointSlices()
 	c := &Controller{
-		cfg: cfg, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister(), slices: slices.Lister(),
+		cfg: cfg, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister(), slices: slices.Informer().GetIndexer(),
 		written:    map[string]*util.EndpointSliceTracker{sliceController: util.NewEndpointSliceTracker(), mirrorController: util.NewEndpointSliceTracker()},
 		sliceTimes: util.NewTriggerTimeTracker(), times: util.NewTriggerTimeTracker(),
 		queue: queue.New[cache.ObjectName](), deleted: &deletions{},
+	}
+	if err := indexByService(slices.Informer()); err != nil {
+		return nil, err
 	}
 	c.filler = endpointslice.NewReconciler(cfg.Kube, core.Nodes().Lister(), maxPerSlice, c.written[sliceController], topologycache.NewTopologyCache(), cfg.Events,
 		sliceController, endpointslice.WithPreferSameTrafficDistributionEnabled(true))
@@ -250,9 +252,36 @@ func (c *Controller) fillSlices(service *corev1.Service, pods []*corev1.Pod) err
 	return c.filler.Reconcile(logr.FromSlogHandler(c.cfg.Log.Handler()), service, pods, slices, changed)
 }
 
+// byService is the index of slices by their service.
+const byService = "monopod.dev/by-service"
+
+func indexByService(informer cache.SharedIndexInformer) error {
+	if _, has := informer.GetIndexer().GetIndexers()[byService]; has {
+		return nil
+	}
+	err := informer.AddIndexers(cache.Indexers{byService: func(obj any) ([]string, error) {
+		s, ok := obj.(*discoveryv1.EndpointSlice)
+		if !ok {
+			return nil, nil
+		}
+		return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("index slices by service: %w", err)
+	}
+	return nil
+}
+
 // slicesOf are the slices of a service that a controller has made.
-func (c *Controller) slicesOf(namespace, service, controller string) ([]*discoveryv1.EndpointSlice, error) {
-	return c.slices.EndpointSlices(namespace).List(labels.SelectorFromSet(labels.Set{
-		discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: controller,
-	}))
+func (c *Controller) slicesOf(namespace, service, controller string) (all []*discoveryv1.EndpointSlice, err error) {
+	list, err := c.slices.ByIndex(byService, namespace+"/"+service)
+	if err != nil {
+		return nil, fmt.Errorf("slices of a service: %w", err)
+	}
+	for _, obj := range list {
+		if s, ok := obj.(*discoveryv1.EndpointSlice); ok && s.Labels[discoveryv1.LabelManagedBy] == controller {
+			all = append(all, s)
+		}
+	}
+	return all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -41,8 +42,9 @@ func (c *Controller) mirror(ctx context.Context, service *corev1.Service) error 
 	}
 	to := c.cfg.Kube.DiscoveryV1().EndpointSlices(service.Namespace)
 	var errs []error
+	unused := poolOf(have)
 	for _, wanted := range mirrors(written) {
-		is := take(&have, wanted)
+		is := unused.take(shapeOf(wanted))
 		if is == nil {
 			made, err := to.Create(ctx, wanted, metav1.CreateOptions{})
 			if err == nil {
@@ -62,19 +64,47 @@ func (c *Controller) mirror(ctx context.Context, service *corev1.Service) error 
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, c.removeSlices(ctx, have))...)
+	return errors.Join(append(errs, c.removeSlices(ctx, unused.left()))...)
 }
 
-// take takes the slice out of the list that has a family and ports; nil: there is none.
-func take(list *[]*discoveryv1.EndpointSlice, like *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	for i, s := range *list {
-		if s.AddressType == like.AddressType && util.NewPortMapKey(s.Ports) == util.NewPortMapKey(like.Ports) {
-			rest := append([]*discoveryv1.EndpointSlice(nil), (*list)[:i]...)
-			*list = append(rest, (*list)[i+1:]...)
-			return s
-		}
+// shape is what two slices of a service have in common of which one can take the other's place.
+type shape struct {
+	family discoveryv1.AddressType
+	ports  util.PortMapKey
+}
+
+func shapeOf(s *discoveryv1.EndpointSlice) shape {
+	return shape{s.AddressType, util.NewPortMapKey(slices.Clone(s.Ports))} // the library sorts what it is given, which may be the cache's
+}
+
+// pool are slices by their shapes: whoever has written Endpoints may have written thousands of subsets.
+type pool map[shape][]*discoveryv1.EndpointSlice
+
+func poolOf(list []*discoveryv1.EndpointSlice) pool {
+	p := pool{}
+	for _, s := range list {
+		of := shapeOf(s)
+		p[of] = append(p[of], s)
 	}
-	return nil
+	return p
+}
+
+// take takes one of a shape out; nil: there is none.
+func (p pool) take(of shape) *discoveryv1.EndpointSlice {
+	list := p[of]
+	if len(list) == 0 {
+		return nil
+	}
+	p[of] = list[1:]
+	return list[0]
+}
+
+// left are those that nobody has taken.
+func (p pool) left() (all []*discoveryv1.EndpointSlice) {
+	for _, list := range p {
+		all = append(all, list...)
+	}
+	return all
 }
 
 // mirrors are the slices of Endpoints.

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	batchinformers "k8s.io/client-go/informers/batch/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -214,9 +213,7 @@ func ours(j *batchv1.Job) bool {
 
 // orphan has those jobs looked at that could take a pod over.
 func (c *Controller) orphan(pod metav1.Object) {
-	if err := owned.Takers(c.config.Jobs.Informer().GetIndexer(), pod, func(owner *batchv1.Job) (labels.Selector, error) {
-		return metav1.LabelSelectorAsSelector(owner.Spec.Selector)
-	}, c.queue.Add); err != nil {
+	if err := owned.Takers(c.config.Jobs.Informer().GetIndexer(), pod, func(owner *batchv1.Job) *metav1.LabelSelector { return owner.Spec.Selector }, c.queue.Add); err != nil {
 		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }

@@ -4,13 +4,12 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 )
 
 // Takers calls look for each owner in an orphan's namespace whose selector matches it: one of them could take it over. A selector that is empty, or cannot
 // be read, matches nothing.
-func Takers[T metav1.Object](owners cache.Indexer, orphan metav1.Object, selector func(T) (labels.Selector, error), look func(cache.ObjectName)) error {
+func Takers[T metav1.Object](owners cache.Indexer, orphan metav1.Object, selector func(T) *metav1.LabelSelector, look func(cache.ObjectName)) error {
 	if len(orphan.GetLabels()) == 0 {
 		return nil
 	}
@@ -23,7 +22,7 @@ func Takers[T metav1.Object](owners cache.Indexer, orphan metav1.Object, selecto
 		if !ok {
 			continue
 		}
-		if s, err := selector(owner); err == nil && !s.Empty() && s.Matches(labels.Set(orphan.GetLabels())) {
+		if s := selector(owner); s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 && Selects(s, orphan.GetLabels()) {
 			look(cache.MetaObjectToName(owner))
 		}
 	}

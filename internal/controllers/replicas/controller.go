@@ -101,10 +101,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 
 // orphan has those looked at that could take a pod over.
 func (c *Controller[T]) orphan(pod metav1.Object) {
-	if err := owned.Takers(c.objects.GetIndexer(), pod, func(object T) (labels.Selector, error) {
-		want, err := c.kind.wanted(object)
-		return want.Selector, err
-	}, c.queue.Add); err != nil {
+	if err := owned.Takers(c.objects.GetIndexer(), pod, c.kind.selector, c.queue.Add); err != nil {
 		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }

@@ -18,6 +18,8 @@ import (
 type kind[T owned.Owner] struct {
 	// wanted is what an object wants; an error: its selector cannot be read.
 	wanted func(T) (Wanted, error)
+	// selector is an object's, for a first look: it may not be one.
+	selector func(T) *metav1.LabelSelector
 	// status is an object with the status that says something of it, and whether that is another one than it has.
 	status func(object T, counts Counts, has *failure, now time.Time) (T, bool)
 	// live reads an object from the API server, write writes its status.
@@ -30,6 +32,7 @@ var replicaSets = kind[*appsv1.ReplicaSet]{
 		selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 		return Wanted{Replicas: *rs.Spec.Replicas, MinReadySeconds: rs.Spec.MinReadySeconds, Selector: selector, Template: &rs.Spec.Template}, err
 	},
+	selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
 	status: func(rs *appsv1.ReplicaSet, counts Counts, has *failure, now time.Time) (*appsv1.ReplicaSet, bool) {
 		status := appsv1.ReplicaSetStatus{
 			Replicas: counts.Replicas, FullyLabeledReplicas: counts.FullyLabeled, ReadyReplicas: counts.Ready, AvailableReplicas: counts.Available,
@@ -63,6 +66,9 @@ var replicationControllers = kind[*corev1.ReplicationController]{
 			Replicas: *rc.Spec.Replicas, MinReadySeconds: rc.Spec.MinReadySeconds, Template: rc.Spec.Template,
 			Selector: labels.SelectorFromSet(rc.Spec.Selector),
 		}, nil
+	},
+	selector: func(rc *corev1.ReplicationController) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: rc.Spec.Selector}
 	},
 	status: func(rc *corev1.ReplicationController, counts Counts, has *failure, now time.Time) (*corev1.ReplicationController, bool) {
 		status := corev1.ReplicationControllerStatus{

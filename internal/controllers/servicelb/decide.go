@@ -138,25 +138,3 @@ func of(n *corev1.Node, family corev1.IPFamily) (out []string) {
 	}
 	return nil
 }
-
-// hostPorts are those of the nodes that pods have, with the pods' names. Of pods on the hosts' network those that they tell.
-func hostPorts(pods []*corev1.Pod) map[port]string {
-	held := map[port]string{}
-	for _, p := range pods {
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-			for _, of := range c.Ports {
-				number := of.HostPort
-				if number == 0 && p.Spec.HostNetwork {
-					number = of.ContainerPort
-				}
-				if number != 0 {
-					held[port{cmp.Or(of.Protocol, corev1.ProtocolTCP), number}] = fmt.Sprintf("pod %s/%s", p.Namespace, p.Name)
-				}
-			}
-		}
-	}
-	return held
-}

@@ -146,26 +146,6 @@ func TestAllot(t *testing.T) {
 	}
 }
 
-// It is pure.
-func TestHostPorts(t *testing.T) {
-	pod := func(hostNetwork bool, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "y"}, Status: corev1.PodStatus{Phase: phase},
-			Spec: corev1.PodSpec{HostNetwork: hostNetwork, Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80, ContainerPort: 8080}, {ContainerPort: 90, Protocol: corev1.ProtocolUDP}}}}}}
-	}
-	for _, c := range []struct {
-		pod  *corev1.Pod
-		want string
-	}{
-		{pod(false, corev1.PodRunning), "map[port 80/TCP:pod x/y]"},
-		{pod(true, corev1.PodPending), "map[port 80/TCP:pod x/y port 90/UDP:pod x/y]"},
-		{pod(true, corev1.PodSucceeded), "map[]"},
-	} {
-		if got := fmt.Sprint(hostPorts([]*corev1.Pod{c.pod})); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
-	}
-}
-
 func BenchmarkAllot1000(b *testing.B) {
 	r, err := iprange.Parse("10.0.0.0/16")
 	if err != nil {

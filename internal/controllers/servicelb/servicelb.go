@@ -50,6 +50,8 @@ type Controller struct {
 	cfg   Config
 	queue *queue.Queue[string]
 	sync  []cache.InformerSynced
+	// holders are the pods that have ports of the nodes.
+	holders holders
 }
 
 // all is the only item: who has a port concerns all services.
@@ -62,36 +64,32 @@ const again = 30 * time.Second
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg, queue: queue.New[string]()}
 	changed := func(matters func(any) bool) cache.ResourceEventHandlerFuncs {
-		add := func(obj any) {
-			if lost, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = lost.Obj
-			}
-			if matters(obj) {
+		look := func(obj any) {
+			if matters(last(obj)) {
 				c.queue.Add(all)
 			}
 		}
-		return cache.ResourceEventHandlerFuncs{AddFunc: add, DeleteFunc: add, UpdateFunc: func(before, after any) {
+		return cache.ResourceEventHandlerFuncs{AddFunc: look, DeleteFunc: look, UpdateFunc: func(before, after any) {
 			if !same(before, after) {
-				add(before)
-				add(after)
+				look(before)
+				look(after)
 			}
 		}}
 	}
 	for _, of := range []struct {
 		informer cache.SharedIndexInformer
-		matters  func(any) bool
+		handler  cache.ResourceEventHandler
 	}{
-		{cfg.Services.Informer(), func(obj any) bool {
+		{cfg.Services.Informer(), changed(func(obj any) bool {
 			s, ok := obj.(*corev1.Service)
 			return ok && (ours(s) || stale(s))
-		}},
-		{cfg.Nodes.Informer(), func(any) bool { return true }},
-		{cfg.Pods.Informer(), func(obj any) bool {
-			p, ok := obj.(*corev1.Pod)
-			return ok && len(hostPorts([]*corev1.Pod{p})) > 0
+		})},
+		{cfg.Nodes.Informer(), changed(func(any) bool { return true })},
+		{cfg.Pods.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc: func(obj any) { c.pod(nil, obj) }, UpdateFunc: c.pod, DeleteFunc: func(obj any) { c.pod(last(obj), nil) },
 		}},
 	} {
-		handle, err := of.informer.AddEventHandler(changed(of.matters))
+		handle, err := of.informer.AddEventHandler(of.handler)
 		if err != nil {
 			return nil, err
 		}
@@ -100,17 +98,35 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// same says that nothing of a node or a pod has changed that is looked at. A node's status is written every few minutes, a pod's often.
-func same(before, after any) bool {
-	switch a := after.(type) {
-	case *corev1.Node:
-		b, ok := before.(*corev1.Node)
-		return ok && ready(a) == ready(b) && apiequality.Semantic.DeepEqual(a.Status.Addresses, b.Status.Addresses) && apiequality.Semantic.DeepEqual(a.Labels, b.Labels)
-	case *corev1.Pod:
-		b, ok := before.(*corev1.Pod)
-		return ok && apiequality.Semantic.DeepEqual(hostPorts([]*corev1.Pod{a}), hostPorts([]*corev1.Pod{b}))
+// last is an object that is gone, as it was known last.
+func last(obj any) any {
+	if lost, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		return lost.Obj
 	}
-	return false
+	return obj
+}
+
+// pod has all looked at when a port of the nodes has got another holder.
+func (c *Controller) pod(before, after any) {
+	was, _ := before.(*corev1.Pod)
+	is, _ := after.(*corev1.Pod)
+	changed := false
+	if was != nil && (is == nil || is.UID != was.UID) {
+		changed = c.holders.set(was, nil)
+	}
+	if is != nil {
+		changed = c.holders.set(is, hostPorts(is)) || changed
+	}
+	if changed {
+		c.queue.Add(all)
+	}
+}
+
+// same says that nothing of a node has changed that is looked at: its status is written every few minutes.
+func same(before, after any) bool {
+	a, ok := after.(*corev1.Node)
+	b, also := before.(*corev1.Node)
+	return ok && also && ready(a) == ready(b) && apiequality.Semantic.DeepEqual(a.Status.Addresses, b.Status.Addresses) && apiequality.Semantic.DeepEqual(a.Labels, b.Labels)
 }
 
 // Run works until ctx ends, which is no error.
@@ -165,13 +181,8 @@ func (c *Controller) assign(ctx context.Context, mine []*corev1.Service) (failed
 	if all := inOrder(mine); len(c.cfg.Ranges) > 0 {
 		decided = allot(all, nodes, c.cfg.Ranges)
 	} else {
-		pods, err := c.cfg.Pods.Lister().List(labels.Everything())
-		if err != nil {
-			return nil, err
-		}
-		ofPods := hostPorts(pods)
 		decided = share(all, nodes, func(p port) string {
-			if who := ofPods[p]; who != "" || c.cfg.Listens == nil {
+			if who := c.holders.who(p); who != "" || c.cfg.Listens == nil {
 				return who
 			}
 			return c.cfg.Listens(p.protocol, p.number)
@@ -188,8 +199,25 @@ func (c *Controller) assign(ctx context.Context, mine []*corev1.Service) (failed
 	return failed, nil
 }
 
+// says reports whether a service's status says what was decided: most do, and nothing is copied for them.
+func says(s *corev1.Service, d decision) bool {
+	for _, p := range problems {
+		is := apimeta.FindStatusCondition(s.Status.Conditions, p)
+		if p != d.problem && is != nil || p == d.problem &&
+			(is == nil || is.Status != metav1.ConditionTrue || is.Reason != d.reason || is.Message != d.refused || is.ObservedGeneration != s.Generation) {
+			return false
+		}
+	}
+	return slices.EqualFunc(s.Status.LoadBalancer.Ingress, d.addresses, func(i corev1.LoadBalancerIngress, address string) bool {
+		return i.IP == address && i.Hostname == "" && len(i.Ports) == 0 && i.IPMode != nil && *i.IPMode == corev1.LoadBalancerIPModeVIP
+	})
+}
+
 // write makes a service's status say what was decided.
 func (c *Controller) write(ctx context.Context, s *corev1.Service, d decision) error {
+	if says(s, d) {
+		return nil
+	}
 	next := s.DeepCopy()
 	mode := corev1.LoadBalancerIPModeVIP
 	next.Status.LoadBalancer.Ingress = nil

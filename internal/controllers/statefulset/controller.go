@@ -98,9 +98,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // orphan has those sets looked at that could take a pod or a revision over.
 func (c *Controller) orphan(dependent metav1.Object) {
-	if err := owned.Takers(c.config.Sets.Informer().GetIndexer(), dependent, func(owner *appsv1.StatefulSet) (labels.Selector, error) {
-		return metav1.LabelSelectorAsSelector(owner.Spec.Selector)
-	}, c.queue.Add); err != nil {
+	if err := owned.Takers(c.config.Sets.Informer().GetIndexer(), dependent, func(owner *appsv1.StatefulSet) *metav1.LabelSelector { return owner.Spec.Selector }, c.queue.Add); err != nil {
 		c.config.Log.Error("an orphan is not looked at", "error", err)
 	}
 }

@@ -47,6 +47,9 @@ func (c *Controller) mirror(ctx context.Context, service *corev1.Service) error 
 		is := unused.take(shapeOf(wanted))
 		if is == nil {
 			made, err := to.Create(ctx, wanted, metav1.CreateOptions{})
+			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				return nil // all in it goes
+			}
 			if err == nil {
 				tracked.Update(made)
 			}

@@ -75,7 +75,7 @@ func assess(in *Input) assessment {
 		a.startTime = in.Prior.StartTime.Time
 	}
 	if s := in.Pod.Spec.ActiveDeadlineSeconds; s != nil {
-		a.deadline = a.startTime.Add(time.Duration(*s) * time.Second)
+		a.deadline = a.startTime.Add(pods.Seconds(*s))
 	}
 	a.renewed = in.renewed()
 	for role, c := range pods.Containers(&in.Pod.Spec) {

@@ -79,7 +79,7 @@ func OwnGrace(pod *v1.Pod) time.Duration {
 		if *s < 0 { // older API servers let that in; it is taken for 1
 			return time.Second
 		}
-		return time.Duration(*s) * time.Second
+		return pods.Seconds(*s)
 	}
 	return 30 * time.Second
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/probes/judge"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Known is what is known of something: NotKnown, Yes or No.
@@ -67,7 +68,7 @@ func (c *container) failure(by judge.Kind) *Failure {
 	}
 	f := &Failure{Kind: by.String(), Message: message(c.target.Pod, c.target.Container, failed[by])}
 	if s := c.probes[by].spec.TerminationGracePeriodSeconds; s != nil {
-		grace := time.Duration(*s) * time.Second
+		grace := pods.Seconds(*s)
 		f.Grace = &grace
 	}
 	return f

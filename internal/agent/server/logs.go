@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podlog"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // containerLogs sends a container's log.
@@ -94,7 +95,7 @@ func logOptions(q url.Values, now time.Time) (opts podlog.Options, previous bool
 	previous = boolean("previous")
 	opts.Tail, opts.Limit = number("tailLines", 0), number("limitBytes", 1)
 	if seconds := number("sinceSeconds", 1); seconds != nil {
-		opts.Since = now.Add(-time.Duration(*seconds) * time.Second)
+		opts.Since = now.Add(-pods.Seconds(*seconds))
 	}
 	if t := q.Get("sinceTime"); t != "" {
 		since, perr := time.Parse(time.RFC3339, t)

@@ -84,7 +84,7 @@ func until(t *testing.T, m *Manager, what string, ok func(Status) bool) Status {
 	}
 }
 
-func pods(priorities ...int32) (all []*v1.Pod) {
+func withPriorities(priorities ...int32) (all []*v1.Pod) {
 	for _, p := range priorities {
 		all = append(all, &v1.Pod{Spec: v1.PodSpec{Priority: &p}})
 	}
@@ -94,7 +94,7 @@ func pods(priorities ...int32) (all []*v1.Pod) {
 func TestTurns(t *testing.T) {
 	m, n := run(t, Config{})
 	web, critical := Pod{Name: "web"}, Pod{Name: "critical", Priority: turns.SystemCritical}
-	specs := pods(0, turns.SystemCritical)
+	specs := withPriorities(0, turns.SystemCritical)
 	if m.Judge(specs[0], true) != nil || m.Judge(specs[0], false) != nil {
 		t.Error("pods end while the node goes on")
 	}

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // What a pod's status says, in a kubelet's words.
@@ -61,7 +62,7 @@ func Priority(pod *v1.Pod) int32 {
 // own is how long the pod itself wants to have.
 func own(pod *v1.Pod) time.Duration {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		return time.Duration(*s) * time.Second
+		return pods.Seconds(*s)
 	}
 	return v1.DefaultTerminationGracePeriodSeconds * time.Second
 }

@@ -158,7 +158,7 @@ func (w *Worker) Update(pod *v1.Pod) {
 			seconds = *pod.DeletionGracePeriodSeconds
 		}
 		// The whole grace counts from when the deletion is seen; a second deletion can only shorten it.
-		by := time.Now().Add(max(time.Duration(seconds)*time.Second, plan.ShortestGrace))
+		by := time.Now().Add(max(pods.Seconds(seconds), plan.ShortestGrace))
 		if w.stopBy.IsZero() || by.Before(w.stopBy) {
 			w.stopBy = by
 		}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"monopod.dev/monopod/internal/controllers/job"
-	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/pods"
 )
 
 var kind = batchv1.SchemeGroupVersion.WithKind("CronJob")
@@ -143,7 +143,7 @@ func (p *Plan) lookAtTime(s State) {
 	}
 	since := times.anchor
 	if limit := cj.Spec.StartingDeadlineSeconds; limit != nil {
-		earliest := s.Now.Add(-owned.Seconds(*limit))
+		earliest := s.Now.Add(-pods.Seconds(*limit))
 		if due.Before(earliest) {
 			p.warn("MissSchedule", "Missed scheduled time to start a job: %s", due.UTC().Format(time.RFC1123Z))
 			return

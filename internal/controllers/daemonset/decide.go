@@ -5,8 +5,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/revisions"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -145,17 +145,7 @@ func bounds(set *appsv1.DaemonSet, all []*site) (surge, unavailable int) {
 			wanted++
 		}
 	}
-	share := func(of *intstr.IntOrString) int {
-		if of == nil {
-			return 0
-		}
-		n, err := intstr.GetScaledValueFromIntOrPercent(of, wanted, true)
-		if err != nil {
-			return 0 // no number, which the API server does not let in
-		}
-		return n
-	}
-	if surge, unavailable = share(rolling.MaxSurge), share(rolling.MaxUnavailable); surge == 0 && unavailable == 0 {
+	if surge, unavailable = owned.Share(rolling.MaxSurge, wanted, true), owned.Share(rolling.MaxUnavailable, wanted, true); surge == 0 && unavailable == 0 {
 		unavailable = 1
 	}
 	return surge, unavailable
@@ -167,8 +157,7 @@ func (r *round) surges() bool {
 	if r.Set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || rolling == nil || rolling.MaxSurge == nil {
 		return false
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxSurge, 1, true)
-	return err == nil && n > 0
+	return owned.Share(rolling.MaxSurge, 1, true) > 0
 }
 
 // keep has a node have the pod that it is to have, and no other ones.

@@ -288,6 +288,22 @@ func TestRevisions(t *testing.T) {
 	if h := annotations[historyAnnotation]; len(h) > maxHistory || !strings.HasSuffix(h, "1234,1500") {
 		t.Errorf("the history has %d letters and ends with %q", len(h), h[len(h)-9:])
 	}
+	annotations = map[string]string{revisionAnnotation: "1", historyAnnotation: strings.Repeat("1,", 100000)} // as large as annotations may be
+	if promote(annotations, 2); len(annotations[historyAnnotation]) != maxHistory-1 {
+		t.Errorf("of a history that somebody wrote %d letters are kept", len(annotations[historyAnnotation]))
+	}
+}
+
+// TestLastRevision: a number that somebody wrote and after which there is none is no revision.
+func TestLastRevision(t *testing.T) {
+	for wrote, want := range map[string]string{"9223372036854775807": "1", "9223372036854775806": "9223372036854775807", "-5": "1", "many": "1"} {
+		old := set(1, "old", 10, 10, 10)
+		old.Annotations[revisionAnnotation] = wrote
+		p := Decide(State{Deployment: deployment(10, "3", "2"), Sets: []*appsv1.ReplicaSet{old}, Running: func(*appsv1.ReplicaSet) bool { return true }, Now: now})
+		if got := p.Create.Annotations[revisionAnnotation]; got != want {
+			t.Errorf("after %s comes %s, want %s", wrote, got, want)
+		}
+	}
 }
 
 func TestTemplateHash(t *testing.T) {
@@ -310,6 +326,7 @@ func TestHugeNumbers(t *testing.T) {
 	}{
 		{"the first set", "25%", "25%", nil, "new 2147483647"},
 		{"the largest surge", "2147483647", "0", nil, "new 2147483647"},
+		{"a share that cannot be counted", "9223372036854775807%", "0", nil, "new 2147483647"},
 		{"a share of more than all", "1000%", "100%", nil, "new 2147483647"},
 		{"old pods make room", "1", "1", []*appsv1.ReplicaSet{set(2, "old", huge, huge, huge, by(huge, huge))}, "new 1, old 2147483646"},
 		{"scaled up to it", "25%", "25%", []*appsv1.ReplicaSet{set(2, "old", 8, 8, 8), set(1, "new", 2, 2, 2)}, "new 412977624, old 2147483647"},

@@ -7,7 +7,8 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"monopod.dev/monopod/internal/controllers/owned"
 )
 
 // bounds are how many pods a deployment may have more than it wants, and how many of those that it wants may be missing, while its pods move from one
@@ -19,10 +20,7 @@ func bounds(d *appsv1.Deployment) (surge, unavailable int) {
 		return 0, 0
 	}
 	wanted := int(*d.Spec.Replicas)
-	// What cannot be read counts as 0; the API server takes nothing of the kind.
-	zero := intstr.FromInt32(0)
-	more, _ := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(rolling.MaxSurge, zero), wanted, true)
-	less, _ := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(rolling.MaxUnavailable, zero), wanted, false)
+	more, less := owned.Share(rolling.MaxSurge, wanted, true), owned.Share(rolling.MaxUnavailable, wanted, false)
 	if more == 0 && less == 0 {
 		less = 1
 	}

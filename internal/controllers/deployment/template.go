@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 
@@ -92,10 +93,10 @@ func copyAnnotations(to, from map[string]string) {
 	}
 }
 
-// revision is a replica set's place in the history of its deployment; 0: it has none.
+// revision is a replica set's place in the history of its deployment; 0: it has none, or one that somebody wrote and after which there is none.
 func revision(set *appsv1.ReplicaSet) int64 {
 	n, err := strconv.ParseInt(set.Annotations[revisionAnnotation], 10, 64)
-	if err != nil {
+	if err != nil || n == math.MaxInt64 {
 		return 0
 	}
 	return n
@@ -113,8 +114,10 @@ func promote(annotations map[string]string, to int64) {
 		return
 	}
 	history := append(strings.FieldsFunc(annotations[historyAnnotation], func(r rune) bool { return r == ',' }), had)
-	for len(history) > 1 && len(strings.Join(history, ",")) > maxHistory {
-		history = history[1:]
+	first, size := len(history)-1, len(had) // of those that are kept
+	for first > 0 && size+len(",")+len(history[first-1]) <= maxHistory {
+		first--
+		size += len(",") + len(history[first])
 	}
-	annotations[historyAnnotation] = strings.Join(history, ",")
+	annotations[historyAnnotation] = strings.Join(history[first:], ",")
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
-	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // burst is how many pods of one job are made or deleted before it is looked at again.
@@ -235,7 +235,7 @@ func outcome(s State, v view) *batchv1.JobCondition {
 
 // untilDeadline is how long a job with an activeDeadlineSeconds may still run. One that does not yet has all of it.
 func untilDeadline(s State) time.Duration {
-	limit := owned.Seconds(*s.Job.Spec.ActiveDeadlineSeconds)
+	limit := pods.Seconds(*s.Job.Spec.ActiveDeadlineSeconds)
 	if s.Job.Status.StartTime == nil || resumes(s.Job) {
 		return limit
 	}

@@ -146,7 +146,7 @@ func finished(pod *corev1.Pod) time.Time {
 		return c.LastTransitionTime.Time
 	}
 	if pod.DeletionTimestamp != nil {
-		return pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+		return pod.DeletionTimestamp.Add(-pods.Seconds(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)))
 	}
 	return pod.CreationTimestamp.Time
 }

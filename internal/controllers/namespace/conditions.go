@@ -52,7 +52,7 @@ func (f *findings) conditions() []corev1.NamespaceCondition {
 		}
 		slices.Sort(messages)
 		yes(corev1.NamespaceDeletionContentFailure, "ContentDeletionFailed",
-			fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(messages), strings.Join(messages, ", ")))
+			fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(messages), few(messages)))
 	}
 	if len(f.left) > 0 {
 		var resources, held []string
@@ -64,15 +64,37 @@ func (f *findings) conditions() []corev1.NamespaceCondition {
 			}
 		}
 		slices.Sort(resources)
-		yes(corev1.NamespaceContentRemaining, "SomeResourcesRemain", "Some resources are remaining: "+strings.Join(resources, ", "))
+		yes(corev1.NamespaceContentRemaining, "SomeResourcesRemain", "Some resources are remaining: "+few(resources))
 		for _, name := range slices.Sorted(maps.Keys(finalizers)) {
 			held = append(held, fmt.Sprintf("%s in %d resource instances", name, finalizers[name]))
 		}
 		if len(held) > 0 {
-			yes(corev1.NamespaceFinalizersRemaining, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+strings.Join(held, ", "))
+			yes(corev1.NamespaceFinalizersRemaining, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+few(held))
 		}
 	}
 	return all
+}
+
+// longest is how long a message gets, in bytes: finalizers are users' words, and a namespace whose status the API server takes for too large would stay.
+const longest = 16 << 10
+
+// few are so many of the messages, in their order, as a condition has room for, and how many more there are.
+func few(messages []string) string {
+	var all strings.Builder
+	for i, m := range messages {
+		if len(m) > longest/4 {
+			m = strings.ToValidUTF8(m[:longest/4], "") + "..."
+		}
+		if all.Len()+len(m) > longest {
+			fmt.Fprintf(&all, " and %d more", len(messages)-i)
+			break
+		}
+		if i > 0 {
+			all.WriteString(", ")
+		}
+		all.WriteString(m)
+	}
+	return all.String()
 }
 
 // update puts conditions in the place of those of their types. Others' stay, and so does the time of the last transition while the status does.

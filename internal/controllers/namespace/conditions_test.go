@@ -2,9 +2,11 @@ package namespace
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +74,26 @@ func TestAConditionKeepsTheTimeOfItsTransition(t *testing.T) {
 		}
 		if c.LastTransitionTime != want {
 			t.Errorf("%s changed at %v, want %v", c.Type, c.LastTransitionTime, want)
+		}
+	}
+}
+
+// TestConditionsHaveABound: users' words do not make a status that is too large to be written.
+func TestConditionsHaveABound(t *testing.T) {
+	f := findings{}
+	for i := range 5000 {
+		r := remainder{count: 1, finalizers: map[string]int{}}
+		r.Resource, r.Group = fmt.Sprint("things", i), strings.Repeat("g", 200)+".example.com"
+		r.finalizers[fmt.Sprint(strings.Repeat("f", 200), ".example.com/", i)] = 1
+		f.left = append(f.left, r)
+		f.content = append(f.content, errors.New(strings.Repeat("é", 10000)))
+	}
+	for _, c := range f.conditions() {
+		if len(c.Message) > longest+100 || !utf8.ValidString(c.Message) {
+			t.Errorf("%s: a message of %d bytes", c.Type, len(c.Message))
+		}
+		if c.Status == corev1.ConditionTrue && !strings.Contains(c.Message, " more") {
+			t.Errorf("%s: %d bytes that do not say that there is more", c.Type, len(c.Message))
 		}
 	}
 }

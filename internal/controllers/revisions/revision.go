@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -61,17 +62,23 @@ func Decide(of Owner, all []*appsv1.ControllerRevision) (Plan, error) {
 	if current < 0 {
 		next := int64(1)
 		if len(all) > 0 {
-			next = all[len(all)-1].Revision + 1
+			next = after(all[len(all)-1].Revision)
 		}
 		return Plan{Current: newRevision(of, data, next), Create: true, Others: all}, nil
 	}
 	plan := Plan{Current: all[current], Others: slices.Delete(slices.Clone(all), current, current+1)}
 	if n := len(plan.Others); n > 0 && plan.Others[n-1].Revision >= plan.Current.Revision {
-		plan.Current, plan.Renumber = plan.Current.DeepCopy(), true
-		plan.Current.Revision = plan.Others[n-1].Revision + 1
+		if number := after(plan.Others[n-1].Revision); number > plan.Current.Revision {
+			plan.Current, plan.Renumber = plan.Current.DeepCopy(), true
+			plan.Current.Revision = number
+		}
 	}
 	return plan, nil
 }
+
+// after is the number that follows another one. The largest one, which only a user can have written, is followed by itself: of revisions with the same number the one
+// that was made last is the newest.
+func after(number int64) int64 { return number + min(1, math.MaxInt64-number) }
 
 // Sorted are revisions in the order of their numbers.
 func Sorted(all []*appsv1.ControllerRevision) []*appsv1.ControllerRevision {

@@ -3,6 +3,7 @@ package revisions
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -51,6 +52,7 @@ func TestDecide(t *testing.T) {
 	broken := made(t, "a", 7)
 	broken.Name, broken.Data.Raw = "broken", []byte("[]")
 	a, b := made(t, "a", 1), made(t, "b", 2)
+	last, also := made(t, "b", math.MaxInt64), made(t, "a", math.MaxInt64) // as a user may write it
 	for _, c := range []struct {
 		name  string
 		image string
@@ -63,6 +65,9 @@ func TestDecide(t *testing.T) {
 		{"back to an old one", "a", []*appsv1.ControllerRevision{a, b}, "renumber a 3; others b"},
 		{"of two of one template the newer one", "a", []*appsv1.ControllerRevision{a, odd}, "odd 2; others a"},
 		{"two of one number", "b", []*appsv1.ControllerRevision{b, odd}, "renumber b 3; others odd"},
+		{"a new template after the last number", "c", []*appsv1.ControllerRevision{last, a}, "create c 9223372036854775807; others a b"},
+		{"back to an old one after the last number", "a", []*appsv1.ControllerRevision{last, a}, "renumber a 9223372036854775807; others b"},
+		{"two of the last number", "a", []*appsv1.ControllerRevision{last, also}, "a 9223372036854775807; others b"},
 		{"one that cannot be read is another one", "a", []*appsv1.ControllerRevision{a, broken}, "renumber a 8; others broken"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

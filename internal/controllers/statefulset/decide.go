@@ -6,8 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/revisions"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -267,9 +267,7 @@ func (r *round) roll() {
 // maxUnavailable is how many members an update may have missing at a time: at least one.
 func maxUnavailable(set *appsv1.StatefulSet) int {
 	if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil {
-		if n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, int(*set.Spec.Replicas), false); err == nil {
-			return max(1, n)
-		}
+		return max(1, owned.Share(rolling.MaxUnavailable, int(*set.Spec.Replicas), false))
 	}
 	return 1
 }

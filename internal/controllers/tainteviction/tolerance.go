@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -28,7 +27,7 @@ func tolerance(tolerations []corev1.Toleration, taints []corev1.Taint) (stays ti
 		if by.TolerationSeconds == nil {
 			continue
 		}
-		if d := owned.Seconds(*by.TolerationSeconds); !bounded || d < stays {
+		if d := pods.Seconds(*by.TolerationSeconds); !bounded || d < stays {
 			stays, bounded = d, true
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/pods"
 )
 
 func TestTolerance(t *testing.T) {
@@ -40,7 +40,7 @@ func TestTolerance(t *testing.T) {
 		"of what is not needed": {[]corev1.Toleration{toleration("a", 30), toleration("b", 1)}, []corev1.Taint{a}, 30 * time.Second, true},
 		"for no time":           {[]corev1.Toleration{toleration("a", 0)}, []corev1.Taint{a}, 0, true},
 		"for less than none":    {[]corev1.Toleration{toleration("a", -5)}, []corev1.Taint{a}, 0, true},
-		"for an age":            {[]corev1.Toleration{toleration("a", math.MaxInt64)}, []corev1.Taint{a}, owned.Seconds(math.MaxInt64), true},
+		"for an age":            {[]corev1.Toleration{toleration("a", math.MaxInt64)}, []corev1.Taint{a}, pods.Seconds(math.MaxInt64), true},
 		"the first counts":      {[]corev1.Toleration{toleration("a", 30), toleration("")}, []corev1.Taint{a}, 30 * time.Second, true},
 	} {
 		if stays, bounded := tolerance(c.tolerations, c.taints); stays != c.stays || bounded != c.bounded {

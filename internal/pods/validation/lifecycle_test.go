@@ -229,7 +229,7 @@ func TestScheduling(t *testing.T) {
 		"gate and node":        {func(s *corev1.PodSpec) { gates("a")(s); s.NodeName = "n" }, []string{"spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"}},
 		"a name in a domain":   {func(s *corev1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = "web", new(true) }, nil},
 		"a bad domain":         {func(s *corev1.PodSpec) { s.Subdomain = "a.b" }, []string{"spec.subdomain: Invalid value: "}},
-		"two ways to be named": {func(s *corev1.PodSpec) { s.HostnameOverride, s.SetHostnameAsFQDN = new("a.b"), new(true) }, []string{"spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true"}},
+		"two ways to be named": {func(s *corev1.PodSpec) { s.HostnameOverride, s.SetHostnameAsFQDN = new("a.b"), new(true) }, []string{"spec.hostnameOverride: Forbidden: may not be specified when `setHostnameAsFQDN` is true"}},
 		"windows":              {func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Windows} }, []string{"spec.os.name: Forbidden: " + NotSupported}},
 		"no system":            {func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{} }, []string{"spec.os.name: Required value: "}},
 	})

@@ -131,10 +131,10 @@ func validateHostnameOverride(spec *corev1.PodSpec, at *field.Path) field.ErrorL
 		errs = append(errs, field.TooLong(at, *name, maxHostname))
 	}
 	if fqdn := spec.SetHostnameAsFQDN; fqdn != nil && *fqdn {
-		errs = append(errs, field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
+		errs = append(errs, field.Forbidden(at, "may not be specified when `setHostnameAsFQDN` is true"))
 	}
 	if spec.HostNetwork {
-		errs = append(errs, field.Forbidden(at, "may not be specified when hostNetwork is true"))
+		errs = append(errs, field.Forbidden(at, "may not be specified when `hostNetwork` is true"))
 	}
 	return errs
 }

@@ -2,12 +2,15 @@ package pod
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // requestedGraceKey is the context's key of the grace period that a client has asked for, a *int64 in seconds.
@@ -69,5 +72,6 @@ func gracePeriod(pod *corev1.Pod, requested *int64) int64 {
 	if period < 0 {
 		return 1 // zero would skip the agent; the shortest period that does not is meant
 	}
-	return period
+	// The library adds it to now, and so does whoever is told of it.
+	return int64(pods.Seconds(period) / time.Second)
 }

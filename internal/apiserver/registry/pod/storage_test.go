@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -209,6 +210,26 @@ func TestAPodIsBoundOnce(t *testing.T) {
 	}
 }
 
+// TestOldBindings: a pod gets its node also by a Binding in the place from before there were subresources.
+func TestOldBindings(t *testing.T) {
+	f := newFixture(t)
+	f.create("p")
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	if _, err := f.OldBinding.Create(f.ctx, binding.DeepCopy(), rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.get("p").Spec.NodeName; got != "n1" {
+		t.Errorf("the pod is on %q, want n1", got)
+	}
+	if _, err := f.OldBinding.Create(f.ctx, binding.DeepCopy(), rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("bound again: %v, want a conflict", err)
+	}
+	binding.Name = ""
+	if _, err := f.OldBinding.Create(f.ctx, binding, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("of no pod: %v, want a bad request", err)
+	}
+}
+
 func TestDeletion(t *testing.T) {
 	f := newFixture(t)
 	grace := func(seconds int64) *metav1.DeleteOptions { return &metav1.DeleteOptions{GracePeriodSeconds: &seconds} }
@@ -269,6 +290,24 @@ func TestDeletion(t *testing.T) {
 		t.Errorf("ended: immediate %v, %v", immediate, err)
 	}
 	f.gone("ended")
+}
+
+// TestAnEndlessGracePeriod: one that no time can hold is no time that is over.
+func TestAnEndlessGracePeriod(t *testing.T) {
+	f := newFixture(t)
+	for name, seconds := range map[string]int64{"most": math.MaxInt64, "more-than-a-duration": math.MaxInt64/int64(time.Second) + 1} {
+		f.create(name)
+		if err := f.bind(name, "n", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if immediate, err := f.delete(name, &metav1.DeleteOptions{GracePeriodSeconds: &seconds}); err != nil || immediate {
+			t.Fatalf("%s: immediate %v, %v", name, immediate, err)
+		}
+		pod := f.get(name)
+		if pod.DeletionTimestamp == nil || time.Until(pod.DeletionTimestamp.Time) < 50*365*24*time.Hour || *pod.DeletionGracePeriodSeconds <= 0 {
+			t.Errorf("%s: the pod ends at %v, after %d s", name, pod.DeletionTimestamp, *pod.DeletionGracePeriodSeconds)
+		}
+	}
 }
 
 // TestAgentsWatchTheirNode watches as an agent does: a pod appears when it is bound.

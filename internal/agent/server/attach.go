@@ -74,7 +74,7 @@ func (s *Server) justEnded(ctx context.Context, pod *v1.Pod, name string) (path 
 	}
 	now := time.Now()
 	from, ok = s.seen.of(all[0].Id, now)
-	return all[0].LogPath, from, ok && now.Sub(time.Unix(0, all[0].FinishedAt)) < moment
+	return all[0].LogPath, from, ok && now.Sub(time.Unix(0, all[0].FinishedAt)) < s.seen.moment
 }
 
 // rest serves what a log has from a place on as the streams of a container that ends then.
@@ -109,7 +109,9 @@ func (e ended) AttachContainer(ctx context.Context, _, _, _ string, _ io.Reader,
 
 // seen remembers for a moment how far logs were read.
 type seen struct {
-	mu   sync.Mutex
+	moment time.Duration
+
+	mu   sync.Mutex         // guards logs
 	logs map[string]seenLog // by the container's ID
 }
 
@@ -127,7 +129,7 @@ func whole(o *podlog.Options) bool {
 func (s *seen) note(id string, end podlog.Position, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.logs, func(_ string, l seenLog) bool { return now.Sub(l.at) >= moment })
+	maps.DeleteFunc(s.logs, func(_ string, l seenLog) bool { return now.Sub(l.at) >= s.moment })
 	if s.logs == nil {
 		s.logs = map[string]seenLog{}
 	}
@@ -141,5 +143,5 @@ func (s *seen) of(id string, now time.Time) (podlog.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.logs[id]
-	return l.end, ok && now.Sub(l.at) < moment
+	return l.end, ok && now.Sub(l.at) < s.moment
 }

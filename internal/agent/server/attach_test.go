@@ -88,7 +88,7 @@ func TestAttachAfterTheEnd(t *testing.T) {
 }
 
 func TestSeen(t *testing.T) {
-	var s seen
+	s := seen{moment: moment}
 	now := time.Now()
 	for i := range maxSeen + 1 {
 		s.note(fmt.Sprint(i), podlog.Position{}, now)

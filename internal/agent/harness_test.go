@@ -376,7 +376,7 @@ func (f *fakeDevices) Admit(ctx context.Context, req devices.PodRequest) (device
 	f.mu.Lock()
 	silent := f.silent
 	f.mu.Unlock()
-	if silent != nil {
+	if silent != nil && v.Phase == devices.Admitted {
 		select {
 		case <-silent:
 		case <-ctx.Done():

@@ -324,7 +324,7 @@ func TestFaultsAreFew(t *testing.T) {
 	for i := range 2000 {
 		devices = append(devices, inventory.Device{Resource: gadget, Name: fmt.Sprint("g", i), Origin: "/p.sock", Unhealthy: "gone"})
 	}
-	if got, want := faults(devices, nil), `; device "g0", "g1", "g2", and 1997 more of /p.sock: gone`; got != want {
+	if got, want := faults(devices, nil), `; devices "g0", "g1", "g2", and 1997 more of /p.sock: gone`; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	devices[0].Unhealthy = "on fire"

@@ -78,7 +78,7 @@ func TestAFaultIsToldOnce(t *testing.T) {
 		src.snap.Devices[i].Unhealthy = "the plugin of " + widget + " is gone"
 	}
 	src.snap.Problems = []Problem{{Resource: widget, Paths: []string{"/etc/cdi/w.json"}, Message: "the plugin of " + widget + " is gone"}, {Paths: []string{"/etc/cdi/bad.json"}, Message: "is not JSON"}}
-	notReady(t, m, request("a", "c", 1), `device "w0", "w1" of /etc/cdi/w.json: the plugin of `+widget+` is gone; /etc/cdi/bad.json: is not JSON`)
+	notReady(t, m, request("a", "c", 1), `devices "w0", "w1" of /etc/cdi/w.json: the plugin of `+widget+` is gone; /etc/cdi/bad.json: is not JSON`)
 	if v, err := m.Admit(t.Context(), request("a", "c", 1)); err != nil || strings.Count(v.Message, "w.json") != 1 {
 		t.Errorf("%+v, %v", v, err)
 	}

@@ -177,7 +177,11 @@ func faults(devices []inventory.Device, unfit map[deviceKey]string) string {
 		}
 	}
 	for _, kind := range kinds {
-		texts = append(texts, fmt.Sprintf("device %s of %s", some(names[kind], ", "), kind))
+		noun := "device"
+		if len(names[kind]) > 1 {
+			noun = "devices"
+		}
+		texts = append(texts, fmt.Sprintf("%s %s of %s", noun, some(names[kind], ", "), kind))
 	}
 	if len(texts) == 0 {
 		return ""

@@ -78,7 +78,7 @@ func TestPodsWithoutANodeWaitForDevicesInOrder(t *testing.T) {
 	// What nobody knows yet is waited for as well.
 	gadget := strings.ReplaceAll(devicePod("", "gadget", 1), "example.com/widget", "example.com/gadget")
 	n.Apply(gadget)
-	awaitUnbound(t, n, "gadget", "No node offers example.com/gadget yet; the pod starts when one does.")
+	awaitUnbound(t, n, "gadget", "No node offers example.com/gadget yet (there is example.com/widget); the pod starts when one does.")
 	if err := os.WriteFile(filepath.Join(n.Dir, "cdi", "gadget.json"), []byte(strings.Replace(deviceSpec(1), "example.com/widget", "example.com/gadget", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -79,10 +79,13 @@ func (in *Input) withoutDevices() string {
 	if f, failed := in.Failures[Key{Verb: GrantDevices}]; failed {
 		return f.Message
 	}
+	if in.Asked != "" {
+		return in.Asked
+	}
 	if c := in.waited(); c != nil {
 		return c.Message
 	}
-	return in.Asked
+	return ""
 }
 
 // lacksDevices says for which want of devices a container is not started that is due; empty: not for that. While its start is tried again, also by

@@ -32,7 +32,7 @@ type deviceID struct{ resource, name string }
 
 // lookAtDevices tells of the devices that the pod's containers have.
 func (w *Worker) lookAtDevices(in *plan.Input) {
-	w.failsAt, w.asksAt = time.Time{}, time.Time{}
+	w.failsAt = time.Time{}
 	if w.facts.Has(plan.Released) || !asksForDevices(in.Pod, "") {
 		return
 	}
@@ -62,15 +62,22 @@ func (w *Worker) lookAtDevices(in *plan.Input) {
 	}
 }
 
-// awaitAnswer says that the pod waits for the answer by which it gets a device, when it has for longer than nobody minds; an event tells it as well. Until then
-// it notes when to look again.
+// answerDue is when it is to be looked whether who was asked for the pod's devices has answered; zero: nobody is asked, or it is told already that the pod waits.
+func (w *Worker) answerDue(now time.Time) time.Time {
+	op := w.ongoing[plan.Key{Verb: plan.GrantDevices}]
+	if op == nil || op.late {
+		return time.Time{}
+	}
+	if due := op.begun.Add(plan.EventPatience); due.After(now) {
+		return due
+	}
+	return now.Add(plan.EventPatience) // nobody was asked yet
+}
+
+// awaitAnswer says that the pod waits for the answer by which it gets a device, when it has for longer than nobody minds; an event tells it as well.
 func (w *Worker) awaitAnswer(d *devices.GrantedDevice, now time.Time) string {
 	op := w.ongoing[plan.Key{Verb: plan.GrantDevices}]
-	if op == nil {
-		return ""
-	}
-	if due := op.begun.Add(plan.EventPatience); now.Before(due) {
-		w.asksAt = due
+	if op == nil || now.Before(op.begun.Add(plan.EventPatience)) {
 		return ""
 	}
 	why := &devices.NotReadyError{Resource: d.Resource, Err: fmt.Errorf("%s was asked for it at %s and has not answered yet", cmp.Or(d.Origin, d.Source), op.begun.Format(time.RFC3339))}

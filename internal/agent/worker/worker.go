@@ -79,8 +79,6 @@ type Worker struct {
 	// sick says since when devices of the pod have not been healthy; failsAt is when it is to be looked again whether the pod fails by that.
 	sick    map[deviceID]time.Time
 	failsAt time.Time
-	// asksAt is when it is to be looked whether who was asked for the pod's devices has answered; zero: nobody is asked, or that is told already.
-	asksAt time.Time
 	// tellDevices and tellWait make the events about its devices.
 	tellDevices plan.DeviceTeller
 	tellWait    plan.WaitTeller
@@ -291,7 +289,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 		events = w.tellOfDevices(wish.pod, &in)
 	}
 	w.noteRest()
-	return earlier(earlier(earlier(earlier(res.Wake, due), w.failsAt), w.asksAt), events), res.Done
+	return earlier(earlier(earlier(earlier(res.Wake, due), w.failsAt), w.answerDue(time.Now())), events), res.Done
 }
 
 // blind is when to try to look again after the runtime could not be asked.

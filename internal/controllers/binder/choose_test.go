@@ -35,6 +35,13 @@ func ill(healthy int) place {
 	}), nil, nil}
 }
 
+// none has no widgets, and has heard of them.
+func none() place {
+	return place{nodeWith(func(n *corev1.Node) {
+		n.Status.Capacity, n.Status.Allocatable[widget] = list(widget, "0"), list(widget, "0")[widget]
+	}), nil, nil}
+}
+
 // saying is a place whose node says what is wrong with its devices.
 func saying(at place, faults string) place {
 	at.node.Annotations = map[string]string{deviceFaults: faults}
@@ -103,6 +110,10 @@ func TestChoose(t *testing.T) {
 		{name: "what nobody has heard of", pod: named("p", "a.example/x", "1", widget, "3"), places: []place{at("n")},
 			want: "0/1 nodes are available: 1 Insufficient a.example/x, 1 Insufficient example.com/widget. No node offers a.example/x yet; the pod starts when one does." +
 				" No node has 3 of example.com/widget now, so younger pods may start first."},
+		{name: "a slip of the pen", pod: named("p", "example.com/widgets", "1"), places: []place{at("n"), at("m")},
+			want: "0/2 nodes are available: 2 Insufficient example.com/widgets. No node offers example.com/widgets yet (there is " + gadget + ", " + widget + "); the pod starts when one does."},
+		{name: "hardware that is away", pod: one, places: []place{saying(none(), `{"example.com/widget":"/dev/w1 does not exist"}`)},
+			want: insufficient + " Node n has no example.com/widget now (/dev/w1 does not exist); the pod starts when one has enough."},
 		{name: "a plugin that is away", pod: one, places: []place{ill(0)},
 			want: insufficient + " Node n has 2 of example.com/widget, of which 2 cannot be granted now; the pod starts when enough can."},
 		{name: "the reason of that", pod: one, places: []place{saying(ill(0), `{"example.com/widget":"device \"a\" of w.sock: its plugin has been gone since 14:21"}`)},

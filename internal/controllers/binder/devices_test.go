@@ -185,9 +185,9 @@ func TestAPodFailsAtItsDeadlineForDevices(t *testing.T) {
 		t.Errorf("it failed %v after its wait had begun", waited)
 	}
 	w.pod("none", nil, "example.com/none", "1")
-	w.untilWaiting("none", "0/1 nodes are available: 1 Insufficient example.com/none. No node offers example.com/none yet; the pod starts when one does.")
+	w.untilWaiting("none", "0/1 nodes are available: 1 Insufficient example.com/none. No node offers example.com/none yet (there is example.com/widget); the pod starts when one does.")
 	w.annotate("none", "1ms")
-	w.untilFailed("none", "No node offers example.com/none yet; the pod starts when one does.")
+	w.untilFailed("none", "No node offers example.com/none yet (there is example.com/widget); the pod starts when one does.")
 
 	w.annotate("patient", "soon")
 	w.untilEvent("patient", "InvalidAnnotation", `the annotation monopod.dev/devices-deadline is "soon" and has no effect: a duration above zero is wanted, such as 30s, 5m or 1h30m`)

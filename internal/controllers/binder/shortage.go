@@ -43,10 +43,13 @@ func shortage(name corev1.ResourceName, want resource.Quantity, places []place) 
 		}
 	}
 	if most == nil {
-		return fmt.Sprintf(" No node offers %s yet; the pod starts when one does.", name)
+		return fmt.Sprintf(" No node offers %s yet%s; the pod starts when one does.", name, relatives(name, places))
 	}
 	has, _ := total(most, name)
 	why := faults(most, name)
+	if has.IsZero() && why != "" {
+		return fmt.Sprintf(" Node %s has no %s now (%s); the pod starts when one has enough.", most.Name, name, why)
+	}
 	if want.Cmp(has) > 0 {
 		if why != "" {
 			why = "; node " + most.Name + " says: " + why
@@ -78,6 +81,30 @@ func faults(node *corev1.Node, name corev1.ResourceName) string {
 		return why
 	}
 	return strings.ToValidUTF8(why[:mostOfFaults], "") + "..."
+}
+
+// mostRelatives is how many names are told beside one that nobody knows.
+const mostRelatives = 5
+
+// relatives tells which devices of a domain there are, where nobody knows one of the name: it may be a slip of the pen.
+func relatives(name corev1.ResourceName, places []place) string {
+	domain, _, _ := strings.Cut(string(name), "/")
+	known := map[string]bool{}
+	for _, at := range places {
+		for other := range at.node.Status.Allocatable {
+			if strings.HasPrefix(string(other), domain+"/") {
+				known[string(other)] = true
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(known))
+	switch more := len(names) - mostRelatives; {
+	case len(names) == 0:
+		return ""
+	case more > 0:
+		return fmt.Sprintf(" (there are %s and %d more)", strings.Join(names[:mostRelatives], ", "), more)
+	}
+	return fmt.Sprintf(" (there is %s)", strings.Join(names, ", "))
 }
 
 // total is how many devices a node has, healthy or not; false: it does not know the resource.

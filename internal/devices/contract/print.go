@@ -60,7 +60,11 @@ func (r *Report) PrintEnd(w io.Writer) error {
 		}
 		fmt.Fprintf(&out, "%s: %d devices, %d healthy, at %s\n", name, res.Devices, res.Healthy, res.Socket)
 	}
-	fmt.Fprintf(&out, "%d checks: %d ok, %d warn, %d FAIL, %d skip\n", len(r.Checks), r.Count(judge.OK), r.Count(judge.Warn), r.Count(judge.Fail), r.Count(judge.Skip))
+	noun := "checks"
+	if len(r.Checks) == 1 {
+		noun = "check"
+	}
+	fmt.Fprintf(&out, "%d %s: %d ok, %d warn, %d FAIL, %d skip\n", len(r.Checks), noun, r.Count(judge.OK), r.Count(judge.Warn), r.Count(judge.Fail), r.Count(judge.Skip))
 	_, err := io.WriteString(w, out.String())
 	return err
 }

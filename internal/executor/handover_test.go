@@ -233,8 +233,6 @@ func TestHandoverDies(t *testing.T) {
 		point, action string
 		heir          bool // it is armed in the new program
 		becomes       bool // the other program
-		// alone: no worker is there to make the death good, as whenever one is being replaced.
-		alone bool
 	}{
 		{point: "worker/prepared", action: "kill"},
 		{point: "worker/prepared", action: "error"},
@@ -246,8 +244,13 @@ func TestHandoverDies(t *testing.T) {
 		{point: "keeper/committed", action: "error"},
 		{point: "keeper/inherited", action: "kill", heir: true},
 		{point: "keeper/inherited", action: "error", heir: true},
+		{point: "keeper/retiring", action: "kill", heir: true}, // both workers have all
+		{point: "keeper/retiring", action: "error", heir: true},
+		{point: "keeper/retired", action: "kill", heir: true, becomes: true}, // the new worker has all, and has not begun
 		{point: "keeper/retired", action: "error", heir: true},
 		{point: "worker/begun", action: "kill", heir: true, becomes: true}, // only the first one
+		{point: "worker/begun", action: "error", heir: true, becomes: true},
+		{point: "worker/alone", action: "kill", heir: true, becomes: true},
 	} {
 		t.Run(strings.ReplaceAll(c.point, "/", " ")+" "+c.action, func(t *testing.T) {
 			armed := failpoint.EnvVar + "=executor/" + c.point + "=" + c.action
@@ -259,6 +262,10 @@ func TestHandoverDies(t *testing.T) {
 			old := n.bundle("old", nil, "sh", "-c", "printf 'begin '; while read x; do echo got $x; done; exit 7")
 			old.Stdin, old.StdinOnce = true, true
 			pid := n.start(old)
+			// Pipes are found again by who has them. A terminal is hung up when nobody holds it for a moment.
+			tty := n.bundle("tty", func(s *specs.Spec) { s.Process.Terminal = true }, "sh", "-c", "trap 'echo HUP' HUP; while read x; do echo got $x; done; exit 9")
+			tty.Stdin = true
+			n.start(tty)
 			before, other := n.hello(), otherBuild(t)
 			env := []string{}
 			if c.heir {
@@ -280,7 +287,10 @@ func TestHandoverDies(t *testing.T) {
 				t.Errorf("a new container: exit %+v, want 3", e)
 			}
 			n.send("old", "1\n")
-			if e := n.exit("old"); e.Code != 7 || e.Reason != "" {
+			n.send("tty", "1\n")
+			eventually(t, "the terminal's log", func() bool { return joined(t, tty.LogPath) == "1\r\ngot 1\r\n" })
+			orphan := c.point == "keeper/retired" && c.action == "kill" // a stranger's child, whose exit not every kernel tells
+			if e := n.exit("old"); (e.Code != 7 || e.Reason != "") && (!orphan || e.Reason != protocol.ReasonUnknown) {
 				t.Errorf("exit %+v, want 7", e)
 			}
 			// What is read of a line and not logged yet is lost with a worker that dies before it has stopped.

@@ -29,6 +29,9 @@ const MethodPing = "Ping"
 const (
 	// MethodWatch is called first. Notes bring each holding and its descriptors, then Synced, then exits as they happen.
 	MethodWatch = "Watch"
+	// MethodBegin says that the worker has all that the keeper holds, and has changed nothing yet. It is answered when no other worker is there any more: that
+	// of a former program has been ended by then.
+	MethodBegin = "Begin"
 	// MethodHold adds descriptors to a holding, and makes it when it is new.
 	MethodHold = "Hold"
 	// MethodDrop closes some descriptors of a holding.
@@ -92,8 +95,10 @@ type PrepareResponse struct {
 
 // Note precedes the answer of MethodWatch. One of its fields is set.
 type Note struct {
-	Holding *Holding      `json:"holding,omitempty"`
-	Synced  bool          `json:"synced,omitempty"`
+	Holding *Holding `json:"holding,omitempty"`
+	Synced  bool     `json:"synced,omitempty"`
+	// Retired comes with Synced: the pid of a former program's worker, which waits for its end; 0: there is none.
+	Retired int           `json:"retired,omitempty"`
 	Exit    *journal.Exit `json:"exit,omitempty"` // journalled already, if that was possible
 }
 
@@ -117,6 +122,11 @@ func (c *Client) Watch(ctx context.Context, f func(Note, []protocol.FD)) error {
 			}
 			f(n, fds)
 		}}, nil)
+}
+
+// Begin returns when no other worker is there.
+func (c *Client) Begin(ctx context.Context) error {
+	return c.conn.Call(ctx, protocol.Outgoing{Method: MethodBegin, Body: struct{}{}}, nil)
 }
 
 // Hold returns when the keeper has the descriptors; they stay the caller's too.

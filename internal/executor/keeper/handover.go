@@ -43,7 +43,7 @@ func (k *keeper) prepare(ctx context.Context, req hold.PrepareRequest, program *
 		return hold.PrepareResponse{}, fmt.Errorf("copy the program to memory: %w", err)
 	}
 	h := &heir{program: copied, env: req.Env}
-	if err := k.ask(ctx, h); err != nil {
+	if err := k.examine(ctx, h); err != nil {
 		copied.Close()
 		return hold.PrepareResponse{}, err
 	}
@@ -67,8 +67,8 @@ func (k *keeper) setHeir(h *heir) {
 	}
 }
 
-// ask runs the program for its range of versions and its verdict.
-func (k *keeper) ask(ctx context.Context, h *heir) (err error) {
+// examine runs the program for its range of versions and its verdict.
+func (k *keeper) examine(ctx context.Context, h *heir) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, heirPatience)
 	defer cancel()
 	inR, inW, err := os.Pipe()
@@ -169,7 +169,10 @@ func (k *keeper) estate() (e *hold.Estate, done func(), err error) {
 	lock := dup("lock", k.lock)
 	e.Lock = &lock
 	k.mu.Lock()
-	if k.worker != 0 && k.channel != nil {
+	switch {
+	case k.retired != nil:
+		e.Worker = &hold.Retired{PID: k.retired.pid, Channel: dup("retired worker's channel", k.retired.channel)}
+	case k.worker != 0 && k.channel != nil:
 		e.Worker = &hold.Retired{PID: k.worker, Channel: dup("worker's channel", k.channel)}
 	}
 	k.mu.Unlock()
@@ -206,9 +209,6 @@ func dupConn(c syscall.Conn) (protocol.FD, error) {
 	}
 	return protocol.FD(dup), derr
 }
-
-// commit is a request to go on as the heir; its error is sent if that fails.
-type commit chan error
 
 // handOver makes this process the heir's program. It returns only if that fails.
 func (k *keeper) handOver() error {
@@ -253,8 +253,78 @@ func (k *keeper) inherit(e *hold.Estate) {
 		k.former = e.Program.File("the former program")
 	}
 	if e.Worker != nil {
-		k.worker, k.retired = e.Worker.PID, e.Worker.Channel.File("the former worker's channel")
-		k.channel = k.retired
+		k.retired = &retired{pid: e.Worker.PID, channel: e.Worker.Channel.File("the former worker's channel")}
+	}
+}
+
+// retired is the worker of the former program, our unreaped child. It has stopped to work, and waits for its end. Until then it makes this process's
+// death good, because the channel between them ends with it; so it is ended only when this program's worker has all, and can do that.
+type retired struct {
+	pid     int
+	channel *os.File
+}
+
+// retiredPID is 0 where there is none.
+func (k *keeper) retiredPID() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.retired == nil {
+		return 0
+	}
+	return k.retired.pid
+}
+
+// answer is where the loop of run answers a worker's request.
+type answer chan error
+
+// ask hands a request to the loop of run.
+func (k *keeper) ask(ctx context.Context, requests chan<- answer) error {
+	a := make(answer, 1)
+	select {
+	case requests <- a:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-a:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// begin lets the worker begin that has all, when nobody else is there.
+func (k *keeper) begin(a answer) {
+	pid := k.retiredPID()
+	if pid == 0 {
+		a <- nil
+		return
+	}
+	if err := failpoint.Hit("executor/keeper/retiring"); err != nil {
+		k.giveBack(err)
+		a <- err
+		return
+	}
+	k.beginning = a
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) { // its children become this process's
+		k.beginning = nil
+		a <- fmt.Errorf("end the worker of the former program: %w", err)
+	}
+}
+
+// alone is called when the worker of the former program has ended.
+func (k *keeper) alone() {
+	k.mu.Lock()
+	k.retired.channel.Close()
+	k.retired = nil
+	k.mu.Unlock()
+	err := failpoint.Hit("executor/keeper/retired")
+	if err != nil {
+		k.giveBack(err)
+	}
+	if k.beginning != nil {
+		k.beginning <- err
+		k.beginning = nil
 	}
 }
 
@@ -267,6 +337,11 @@ func (k *keeper) giveBack(why error) {
 		return
 	}
 	k.log.Error("this program cannot go on: its predecessor does", "build", k.cfg.Build, "error", why)
+	if k.retiredPID() != 0 { // then this program's worker has not begun
+		if err := k.signalWorker(unix.SIGKILL); err != nil {
+			k.log.Error("this program's worker cannot be ended", "error", err)
+		}
+	}
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, failpoint.EnvVar+"=") })
 	// It does not come back to this one, whatever happens to it.
 	err := k.become(int(k.former.Fd()), hold.EstateVersion, env, func(e *hold.Estate) { e.Program = nil })

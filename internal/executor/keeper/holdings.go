@@ -178,8 +178,8 @@ func (h *holdings) ended(st proc.Status) {
 	}
 }
 
-// watch serves hold.MethodWatch.
-func (h *holdings) watch(ctx context.Context, call *protocol.Call) error {
+// watch serves hold.MethodWatch. retired is hold.Note's.
+func (h *holdings) watch(ctx context.Context, call *protocol.Call, retired int) error {
 	notes := h.snapshot()
 	for _, n := range notes {
 		err := call.Note(n.note, n.fds...)
@@ -188,7 +188,7 @@ func (h *holdings) watch(ctx context.Context, call *protocol.Call) error {
 			return err
 		}
 	}
-	if err := call.Note(hold.Note{Synced: true}); err != nil {
+	if err := call.Note(hold.Note{Synced: true, Retired: retired}); err != nil {
 		return err
 	}
 	for {

@@ -74,15 +74,17 @@ type keeper struct {
 	heir    *heir    // the program that this one may become; nil: none
 	former  *os.File // the program that this one was, until the first worker serves; nil: none
 
-	retired   *os.File // the end of the channel to a worker of the former program, which waits for its end; nil: none
-	commits   chan commit
+	retired   *retired // the worker of the former program, which waits for its end; nil: none
+	beginning answer   // of the worker that begins when the retired one has ended; nil: none waits
+	begins    chan answer
+	commits   chan answer
 	terminate chan os.Signal
 	gone      chan int // pids of workers that have been reaped
 }
 
 // Run keeps until a worker asks for the end, or until a SIGTERM finds no container running.
 func Run(ctx context.Context, cfg Config) error {
-	k := &keeper{cfg: cfg, log: cfg.Log, gone: make(chan int, 1), commits: make(chan commit), terminate: make(chan os.Signal, 1)}
+	k := &keeper{cfg: cfg, log: cfg.Log, gone: make(chan int, 1), begins: make(chan answer), commits: make(chan answer), terminate: make(chan os.Signal, 1)}
 	if cfg.Estate != nil && cfg.Estate.Lock != nil {
 		k.lock = cfg.Estate.Lock.File("lock")
 	} else {
@@ -189,12 +191,7 @@ func (k *keeper) run(ctx context.Context) error {
 	dog := newWatchdog(k.cfg.Watch)
 	defer dog.ticker.Stop()
 	started := time.Now()
-	if k.retired != nil {
-		// It has stopped to work. Up to here it could have made this process's death good; its children become this process's now.
-		if err := k.signalWorker(unix.SIGKILL); err != nil {
-			return err
-		}
-	} else if err := k.startWorker(ctx, dog); err != nil {
+	if err := k.startWorker(ctx, dog); err != nil {
 		k.giveBack(err)
 		return err
 	}
@@ -223,15 +220,6 @@ func (k *keeper) run(ctx context.Context) error {
 				k.removeEmptyDirs()
 				return nil
 			}
-			if k.retired != nil {
-				k.retired.Close()
-				k.retired = nil
-				if err := failpoint.Hit("executor/keeper/retired"); err != nil {
-					k.giveBack(err)
-				}
-				restart = now()
-				continue
-			}
 			k.setHeir(nil) // it was this worker's
 			if deaths++; deaths >= maxFirstDeaths && !k.served() {
 				k.giveBack(fmt.Errorf("%d workers have died, and none has served", deaths))
@@ -248,6 +236,8 @@ func (k *keeper) run(ctx context.Context) error {
 				k.log.Error("the worker cannot be started", "error", err, "again_in", delay)
 				restart = time.After(delay)
 			}
+		case c := <-k.begins:
+			k.begin(c)
 		case c := <-k.commits:
 			err := k.handOver()
 			k.log.Error("this program goes on, and not another one", "error", err)
@@ -256,13 +246,6 @@ func (k *keeper) run(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// now is a channel from which something can be received at once.
-func now() <-chan time.Time {
-	c := make(chan time.Time)
-	close(c)
-	return c
 }
 
 // served reports whether a worker of this process has come to serve.
@@ -277,6 +260,9 @@ func (k *keeper) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ending = true
+	if k.retired != nil { // it would make this process's end good
+		unix.Kill(k.retired.pid, unix.SIGKILL)
+	}
 	if k.worker != 0 {
 		unix.Kill(k.worker, unix.SIGKILL) // our unreaped child: the pid is its own
 		return
@@ -302,17 +288,20 @@ func (k *keeper) reap() {
 			return
 		}
 		k.mu.Lock()
-		isWorker := st.PID == k.worker
+		isWorker, isRetired := st.PID == k.worker, k.retired != nil && st.PID == k.retired.pid
 		if isWorker {
 			k.worker, k.channel = 0, nil
 		}
 		k.mu.Unlock()
-		if !isWorker {
+		if !isWorker && !isRetired {
 			k.held.ended(st)
 		}
 		if err := proc.Reap(st.PID); err != nil {
 			k.log.Error("reap", "pid", st.PID, "error", err)
 			return
+		}
+		if isRetired {
+			k.alone()
 		}
 		if isWorker {
 			k.gone <- st.PID
@@ -389,7 +378,9 @@ func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 func (k *keeper) serve(ctx context.Context, call *protocol.Call) (any, error) {
 	switch call.Method {
 	case hold.MethodWatch:
-		return nil, k.held.watch(ctx, call)
+		return nil, k.held.watch(ctx, call, k.retiredPID())
+	case hold.MethodBegin:
+		return struct{}{}, k.ask(ctx, k.begins)
 	case hold.MethodHold:
 		var req hold.Holding
 		if err := call.Decode(&req); err != nil {
@@ -425,13 +416,7 @@ func (k *keeper) serve(ctx context.Context, call *protocol.Call) (any, error) {
 		defer program.Close()
 		return k.prepare(ctx, req, program)
 	case hold.MethodCommit:
-		c := make(commit, 1)
-		select {
-		case k.commits <- c:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		return nil, <-c
+		return nil, k.ask(ctx, k.commits)
 	case hold.MethodReady:
 		k.ready()
 		return struct{}{}, nil

@@ -22,10 +22,12 @@ import (
 //	the keeper seals the program, and asks it whether it can go on with what there is   (nothing has changed)
 //	this worker stops: no call is under way, all output that was read is in the logs    (it can go on)
 //	the keeper executes the program, in its place: pid, children and descriptors stay   (this worker waits)
-//	the new keeper has all that it needs, and ends this worker                          (as by its death)
-//	the new keeper starts its worker, and forgets the old program when that serves
+//	the new keeper starts its worker, which takes all that the keeper holds             (this worker waits)
+//	the new keeper ends this worker, and the new one begins                             (as by this one's death)
+//	the new keeper forgets the old program when its worker serves
 //
-// Until it is ended this worker makes the keeper's death good, as ever: what the new program does not survive makes it the keeper, of the old program.
+// Until it is ended this worker makes the keeper's death good, as ever: what the new program does not survive makes it the keeper, of the old program. From
+// then on the new worker does. At no moment the keeper is alone with what it holds.
 
 // handoverPatience bounds how long calls that are under way, and output that is being written, may hold up a handover.
 const handoverPatience = 10 * time.Second
@@ -35,9 +37,7 @@ func (w *Worker) handover(ctx context.Context, call *protocol.Call, req protocol
 	if len(call.FDs) != 1 {
 		return fmt.Errorf("%w: Handover brings %d descriptors, want the program's", errdefs.ErrInvalidArgument, len(call.FDs))
 	}
-	if !w.handing.TryLock() {
-		return fmt.Errorf("%w: the executor is being handed over already", errdefs.ErrUnavailable)
-	}
+	w.handing.Lock() // a second call is lost with this worker, or finds that the first one has failed
 	defer w.handing.Unlock()
 	heir, err := w.keeper.Prepare(ctx, hold.PrepareRequest{Env: req.Env}, call.FDs[0])
 	if err != nil {

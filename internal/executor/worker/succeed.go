@@ -3,7 +3,9 @@
 package worker
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,8 +19,51 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/stdio"
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
 )
+
+// begin returns when this is the only worker. From then on it makes the keeper's death good, also before it serves; up to then the worker of the former
+// program does, where there is one.
+func (w *Worker) begin(ctx context.Context, retired int) error {
+	var former *proc.FD
+	if retired != 0 {
+		var err error
+		if former, err = proc.OpenFD(retired); err == nil {
+			defer former.Close()
+		} else if !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("the worker of the former program: %w", err)
+		}
+	}
+	err := w.keeper.Begin(ctx)
+	if !protocol.IsLost(err) {
+		return err
+	}
+	if former == nil {
+		return nil
+	}
+	return w.outlive(ctx, former)
+}
+
+// outlive waits for what becomes of the worker of the former program, after the keeper's death. It is an error if that becomes the keeper: it has all that this one
+// has, and two would lose it to each other.
+func (w *Worker) outlive(ctx context.Context, former *proc.FD) error {
+	for deadline := time.Now().Add(2 * settleTimeout); ; {
+		wait, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // that it has become another program is no event
+		err := former.Wait(wait)
+		cancel()
+		if err == nil {
+			return nil // it had been asked to end
+		}
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", former.PID()))
+		if arg := bytes.Split(args, []byte{0}); err == nil && len(arg) > 1 && string(arg[1]) == w.cfg.Keeper[1] {
+			return fmt.Errorf("the keeper is gone, and the worker of the former program (process %d) has become the keeper", former.PID())
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("the keeper is gone, and the worker of the former program (process %d) neither ends nor becomes the keeper", former.PID())
+		}
+	}
+}
 
 // settleTimeout bounds how long a worker waits for operations on containers before it becomes the keeper.
 const settleTimeout = 5 * time.Second
@@ -57,7 +102,10 @@ func (w *Worker) succeed(ctx context.Context, listener *net.UnixListener) error 
 		return err
 	}
 	args := slices.Concat(w.cfg.Keeper, []string{"--inherit", fmt.Sprint(int(mem))})
-	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GOMAXPROCS=") })
+	// GOMAXPROCS is a worker's, and what was armed has happened: it is survived.
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "GOMAXPROCS=") || strings.HasPrefix(kv, failpoint.EnvVar+"=")
+	})
 	return fmt.Errorf("execute the keeper: %w", syscall.Exec("/proc/self/exe", args, env))
 }
 

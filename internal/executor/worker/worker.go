@@ -82,11 +82,17 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	w.keeper = hold.NewClient(protocol.NewConn(ctx, channel, protocol.ConnConfig{Serve: w.serveKeeper, Log: cfg.Log}))
 	w.starters = w.newStarters()
-	held, err := w.watchKeeper(ctx)
+	held, retired, err := w.watchKeeper(ctx)
 	if err != nil {
 		return err
 	}
 	if err := failpoint.Hit("executor/worker/begun"); err != nil {
+		return err
+	}
+	if err := w.begin(ctx, retired); err != nil {
+		return err
+	}
+	if err := failpoint.Hit("executor/worker/alone"); err != nil {
 		return err
 	}
 	w.recover(held)
@@ -103,8 +109,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if !ok {
 		return fmt.Errorf("public socket is a %T, not a unix socket", l)
 	}
-	ul.SetUnlinkOnClose(false) // the socket's name is the keeper's
-	if err := w.keeper.Ready(ctx); err != nil {
+	ul.SetUnlinkOnClose(false)                                           // the socket's name is the keeper's
+	if err := w.keeper.Ready(ctx); err != nil && !protocol.IsLost(err) { // without a keeper it becomes the keeper, as later
 		return err
 	}
 	context.AfterFunc(ctx, func() { l.Close() })
@@ -192,9 +198,9 @@ func fileConn(fd uintptr, name string) (*net.UnixConn, error) {
 	return uc, nil
 }
 
-// watchKeeper takes what the keeper holds, and goes on to take exits from it.
-func (w *Worker) watchKeeper(ctx context.Context) (map[string]*heldSet, error) {
-	held := map[string]*heldSet{}
+// watchKeeper takes what the keeper holds, and goes on to take exits from it. retired is hold.Note's.
+func (w *Worker) watchKeeper(ctx context.Context) (held map[string]*heldSet, retired int, err error) {
+	held = map[string]*heldSet{}
 	synced := make(chan struct{})
 	failed := make(chan error, 1)
 	go func() {
@@ -204,6 +210,7 @@ func (w *Worker) watchKeeper(ctx context.Context) (map[string]*heldSet, error) {
 				held[n.Holding.Key] = newHeldSet(*n.Holding, fds)
 				return
 			case n.Synced:
+				retired = n.Retired
 				close(synced)
 			case n.Exit != nil:
 				w.exits.put(*n.Exit)
@@ -213,9 +220,9 @@ func (w *Worker) watchKeeper(ctx context.Context) (map[string]*heldSet, error) {
 	}()
 	select {
 	case <-synced:
-		return held, nil
+		return held, retired, nil
 	case err := <-failed:
-		return nil, fmt.Errorf("take over from the keeper: %w", err)
+		return nil, 0, fmt.Errorf("take over from the keeper: %w", err)
 	}
 }
 

@@ -1,15 +1,18 @@
 package executor_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,20 +73,59 @@ func otherBuild(t *testing.T) string {
 	return path
 }
 
-// An executor of another build is replaced where it holds no container, and said to be behind where it does.
+// An executor of another build is made to go on as the installed one, and back again; its containers notice nothing.
 func TestEnsureWithAnotherBuild(t *testing.T) {
 	n := newNode(t)
 	n.cfg.Build = "v9"
 	before := n.hello()
 	out, err := launch.Ensure(n.ctx(), n.cfg)
-	if err != nil || out.Behind != "" || out.Build != before.Build || n.hello() != before {
+	if err != nil || out != (launch.Outcome{Build: before.Build}) || n.hello() != before {
 		t.Errorf("the same program: %+v %v, want it kept", out, err)
 	}
-	n.cfg.Binary = otherBuild(t)
+	pid := n.start(n.bundle("a", nil, "sleep", "1000"))
+	for _, program := range []string{otherBuild(t), binary} {
+		n.cfg.Binary = program
+		var wg sync.WaitGroup
+		var handed atomic.Int32
+		for range 3 { // at a time
+			wg.Go(func() {
+				out, err := launch.Ensure(n.ctx(), n.cfg)
+				if err != nil || out.Behind != "" || out.Build != before.Build {
+					t.Errorf("%+v %v, want it handed over", out, err)
+				}
+				if out.Former == before.Build {
+					handed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if h := n.hello(); handed.Load() == 0 || h.KeeperPID != before.KeeperPID || !n.runs(program) {
+			t.Errorf("%d callers have handed over, and %+v serves, want it to be of %s", handed.Load(), h, program)
+		}
+		if s, err := n.c.State(n.ctx(), "a"); err != nil || s.Phase != protocol.Running || s.PID != pid {
+			t.Errorf("state %+v %v, want Running with pid %d", s, err, pid)
+		}
+	}
+}
+
+// One that cannot be handed over is replaced where no container runs, and said to be behind, with the reason, where one does.
+func TestEnsureWithoutHandover(t *testing.T) {
+	n := newNode(t)
+	n.cfg.Build = "v9"
+	before := n.hello()
+	n.cfg.Binary = filepath.Join(t.TempDir(), "monopod-executor")
+	if err := os.WriteFile(n.cfg.Binary, []byte("#!/bin/sh\n[ $1 = heir ] && exit 1\nexec "+binary+" \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	n.start(n.bundle("a", nil, "sleep", "1000"))
-	out, err = launch.Ensure(n.ctx(), n.cfg)
-	if err != nil || !strings.Contains(out.Behind, "build "+before.Build) || !strings.Contains(out.Behind, n.cfg.Binary+" is build v9") || n.hello() != before {
-		t.Errorf("with a container: %+v %v, want it kept and said to be behind", out, err)
+	out, err := launch.Ensure(n.ctx(), n.cfg)
+	if err != nil || n.hello() != before {
+		t.Errorf("with a container: %+v %v, want it kept", out, err)
+	}
+	for _, want := range []string{"build " + before.Build, n.cfg.Binary + " is build v9", "could not be handed over", "does not say which estates"} {
+		if !strings.Contains(out.Behind, want) {
+			t.Errorf("with a container: %q, want %q", out.Behind, want)
+		}
 	}
 	n.kill("a", unix.SIGKILL)
 	n.exit("a")
@@ -93,6 +135,112 @@ func TestEnsureWithAnotherBuild(t *testing.T) {
 	}
 	if e := n.exit("a"); e.Code != 137 {
 		t.Errorf("exit %+v, want 137: the new one knows what has ended", e)
+	}
+}
+
+// foreign is an executor of another time, as far as launch speaks with one.
+type foreign struct {
+	hello    func() (protocol.HelloResponse, error)
+	handover func(program []byte) error // nil: the connection is lost, as with one that goes on as another program
+}
+
+func (f *foreign) serve(_ context.Context, call *protocol.Call) (any, error) {
+	switch call.Method {
+	case protocol.MethodHello:
+		return f.hello()
+	case protocol.MethodShutdown:
+		return nil, fmt.Errorf("%w: 1 container runs", errdefs.ErrFailedPrecondition)
+	case protocol.MethodHandover:
+		file := call.FDs[0].File("program")
+		call.FDs = nil
+		defer file.Close()
+		raw, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<30))
+		if err == nil {
+			err = f.handover(raw)
+		}
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: executor method %q", errdefs.ErrNotImplemented, call.Method)
+}
+
+// listen serves in the place of an executor.
+func (f *foreign) listen(t *testing.T) (launch.Config, func() *protocol.Conn) {
+	t.Helper()
+	dir := t.TempDir()
+	cfg := launch.Config{Binary: binary, Build: "v9", Socket: filepath.Join(dir, "x.sock"), Dir: filepath.Join(dir, "x")}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: cfg.Socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	var mu sync.Mutex
+	var last *protocol.Conn
+	go func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			last = protocol.NewConn(context.WithoutCancel(t.Context()), c, protocol.ConnConfig{Serve: f.serve})
+			mu.Unlock()
+		}
+	}()
+	return cfg, func() *protocol.Conn {
+		mu.Lock()
+		defer mu.Unlock()
+		return last
+	}
+}
+
+// One of before handovers is kept while it has containers, and the reason is told.
+func TestEnsureOfBeforeHandovers(t *testing.T) {
+	f := &foreign{hello: func() (protocol.HelloResponse, error) {
+		return protocol.HelloResponse{Version: protocol.VersionHandover - 1, Build: "v1", KeeperPID: os.Getpid()}, nil
+	}, handover: func([]byte) error { t.Error("it is asked for what it does not know"); return nil }}
+	cfg, _ := f.listen(t)
+	out, err := launch.Ensure(t.Context(), cfg)
+	if err != nil || out.Build != "v1" || !strings.Contains(out.Behind, "protocol version 2") || !strings.Contains(out.Behind, "rebooted") {
+		t.Errorf("%+v %v", out, err)
+	}
+}
+
+// One that speaks no protocol of ours goes on as our program all the same, where it can; else both reasons are told.
+func TestEnsureWithNothingInCommon(t *testing.T) {
+	want, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	handed := atomic.Bool{}
+	f := &foreign{}
+	cfg, conn := f.listen(t)
+	f.hello = func() (protocol.HelloResponse, error) {
+		if handed.Load() {
+			return n.hello(), nil // of a process that is of our program
+		}
+		return protocol.HelloResponse{}, fmt.Errorf("%w: this executor (v99) speaks versions 98 to 99", errdefs.ErrFailedPrecondition)
+	}
+	f.handover = func(program []byte) error {
+		if !bytes.Equal(program, want) {
+			t.Error("it is to go on as another program than ours")
+		}
+		return fmt.Errorf("%w: build v9 goes on with estates of versions 1 to 1", errdefs.ErrFailedPrecondition)
+	}
+	_, err = launch.Ensure(n.ctx(), cfg)
+	for _, want := range []string{"versions 98 to 99", "estates of versions 1 to 1", "go back to the version", "reboot"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	f.handover = func([]byte) error {
+		handed.Store(true)
+		conn().Close()
+		return nil
+	}
+	out, err := launch.Ensure(n.ctx(), cfg)
+	if err != nil || out.Former == "" || out.Behind != "" || out.Build != n.hello().Build {
+		t.Errorf("%+v %v, want it handed over", out, err)
 	}
 }
 

@@ -157,6 +157,9 @@ func (o *Options) ensureExecutor(ctx context.Context, binary, socket string) (be
 	if found.Behind != "" {
 		o.Log.Warn("the executor is not the installed one", "role", "executor", "why", found.Behind)
 	}
+	if found.Former != "" {
+		o.Log.Info("the executor goes on as the installed program, under its containers", "role", "executor", "build", found.Build, "before", found.Former, "took", found.Took.Round(time.Millisecond))
+	}
 	return found.Behind, err
 }
 

@@ -47,29 +47,25 @@ type Config struct {
 const maxSocketPath = 107
 
 // Ensure makes sure that an executor answers on the socket. When none does, it starts one and waits until it serves. One that is not Config.Binary
-// (Monopod was updated, or has gone back to an older version) is ended for it when it holds no container; else it goes on, and the outcome says so.
+// (Monopod was updated, or has gone back to an older version) is made to go on as it, under its containers. Where that cannot be, it is ended for it when no
+// container runs; else it goes on, and the outcome says why. One with which there is no protocol in common, and that cannot go on as Config.Binary, is an error.
 // Two callers at a time start one executor.
 func Ensure(ctx context.Context, cfg Config) (Outcome, error) {
 	if len(cfg.Socket) > maxSocketPath {
 		return Outcome{}, fmt.Errorf("executor socket %s: the path has %d bytes, the kernel allows %d: choose a shorter run directory",
 			cfg.Socket, len(cfg.Socket), maxSocketPath)
 	}
-	if h, ok := served(ctx, cfg.Socket); ok {
-		same, err := sameProgram(h.KeeperPID, cfg.Binary)
-		if err != nil { // it cannot be looked at: then it is what it says
-			same = h.Build == cfg.Build
+	h, err := greet(ctx, cfg.Socket)
+	var refused *protocol.Error
+	switch {
+	case err == nil:
+		out, gone, err := update(ctx, cfg, h)
+		if err != nil || !gone {
+			return out, err
 		}
-		if same {
-			return Outcome{Build: h.Build}, nil
-		}
-		gone, behind, err := retire(ctx, cfg, h)
-		if err != nil {
-			return Outcome{}, err
-		}
-		if !gone {
-			return Outcome{Build: h.Build, Behind: behind}, nil
-		}
-	}
+	case errors.As(err, &refused):
+		return convert(ctx, cfg, refused)
+	} // else nobody answers
 	for _, dir := range []string{cfg.Dir, filepath.Dir(cfg.Socket)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return Outcome{}, fmt.Errorf("executor directory: %w", err)
@@ -91,19 +87,18 @@ func Ensure(ctx context.Context, cfg Config) (Outcome, error) {
 	return Outcome{}, fmt.Errorf("start of %s: %s", cfg.Binary, word)
 }
 
-// served reports whether somebody listens on the socket, and answers when it is asked who it is. A worker that is just
-// being replaced counts: its keeper holds the socket.
-func served(ctx context.Context, socket string) (protocol.HelloResponse, bool) {
+// greet asks who serves the socket. It waits only where somebody listens: while a worker is being replaced, its keeper holds the socket. A *protocol.Error is of
+// an executor with which there is nothing in common to speak.
+func greet(ctx context.Context, socket string) (protocol.HelloResponse, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
-		return protocol.HelloResponse{}, false
+		return protocol.HelloResponse{}, err
 	}
 	conn.Close()
 	c := client.New(client.Config{Socket: socket})
 	defer c.Close()
-	h, err := c.Hello(ctx)
-	return h, err == nil
+	return c.Hello(ctx)
 }
 
 func logFile(cfg Config) string {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -28,6 +27,7 @@ type Compiler struct {
 	pods  [2]map[string]*podClass  // by name, of this node's pods
 	peers [2]map[string]*peerClass // by name
 	pairs [2]*pairs                // as they were last
+	state *state                   // of the pods that were told
 }
 
 // judged is what policies say of a kind of pods.
@@ -96,80 +96,7 @@ func (c *Compiler) Learn(policies []*networkingv1.NetworkPolicy, namespaces []Na
 	for d := range Directions {
 		c.segments[d] = segments(slices.Collect(maps.Values(c.said[d].blocks)))
 	}
-}
-
-// Compile says what holds for these pods. Where two pods have an address, the later one has it.
-func (c *Compiler) Compile(pods []Pod) Rules {
-	r := Rules{Ports: map[PortRange]bool{}, Free: map[netip.Addr]bool{}, Speaks: map[string]bool{}, Hears: map[string]bool{}, Problems: c.problems}
-	var used [2]usedClasses
-	for d := range Directions {
-		// Most have an address of each family.
-		r.Verdicts[d] = Verdicts{Pods: make(map[netip.Addr]Class, 2*len(pods)), Peers: make(map[netip.Addr]Class, 2*len(pods))}
-		used[d] = usedClasses{map[Class]*podClass{}, map[Class]*peerClass{}}
-	}
-	for i := range pods {
-		p := &pods[i]
-		j := c.judge(p.Kind)
-		for d := range Directions {
-			c.place(p, j, Direction(d), &r.Verdicts[d], &used[d])
-		}
-		if !p.Local {
-			continue
-		}
-		if j.pods[Egress] == nil {
-			r.Speaks[p.Port] = true
-		}
-		if j.pods[Ingress] == nil {
-			r.Hears[p.Port] = true
-		}
-	}
-	for a, class := range r.Verdicts[Ingress].Pods {
-		if class == Free && r.Verdicts[Egress].Pods[a] == Free {
-			r.Free[a] = true
-		}
-	}
-	for d := range Directions {
-		v := &r.Verdicts[d]
-		for _, s := range c.segments[d] {
-			p := c.peer(Direction(d), peerClass{}, s.atoms)
-			class := Class(c.classes.get(p.name))
-			used[d].peers[class] = p
-			v.Blocks = append(v.Blocks, Block{s.from, s.to, class})
-		}
-		c.pair(Direction(d), used[d], r.Ports)
-		v.Open, v.Ported = c.pairs[d].open, c.pairs[d].ported
-	}
-	c.classes.sweep()
-	c.profiles.sweep()
-	return r
-}
-
-// usedClasses are classes that addresses are of.
-type usedClasses struct {
-	pods  map[Class]*podClass
-	peers map[Class]*peerClass
-}
-
-// place puts a pod's addresses where they belong in one direction.
-func (c *Compiler) place(p *Pod, j *judged, d Direction, v *Verdicts, used *usedClasses) {
-	for _, a := range p.Addresses {
-		if p.Local {
-			class := Free
-			if of := j.pods[d]; of != nil {
-				class = Class(c.classes.get(of.name))
-				used.pods[class] = of
-			}
-			v.Pods[a] = class
-		}
-		peer := c.peerOf(j, d, atomsAt(c.segments[d], a))
-		if peer == nil {
-			delete(v.Peers, a) // that of a pod that had the address before
-			continue
-		}
-		class := Class(c.classes.get(peer.name))
-		used.peers[class] = peer
-		v.Peers[a] = class
-	}
+	c.begin()
 }
 
 // judge finds out what policies say of a kind of pods.

@@ -6,43 +6,46 @@ import (
 
 // pairs are what may pass between classes.
 type pairs struct {
-	used   usedClasses
 	open   map[Pair]bool
 	ported map[Pair]Profile
 	lists  map[Profile][]span
+	// profiles are the names of those that are in use, once for each use.
+	profiles []string
 }
 
-// pair finds out what may pass between the classes that are in use, and notes the ports of the profiles. Where the classes are those of last time, it is what it
-// was then.
-func (c *Compiler) pair(d Direction, used usedClasses, all map[PortRange]bool) {
-	last := c.pairs[d]
-	if last == nil || !sameKeys(last.used.pods, used.pods) || !sameKeys(last.used.peers, used.peers) {
-		last = c.paired(d, used)
-		c.pairs[d] = last
+// pair finds out what may pass between the classes that are in use, and notes the ports of the profiles, where that is not what it was.
+func (c *Compiler) pair() {
+	r := &c.state.rules
+	if !c.state.dirty[Ingress] && !c.state.dirty[Egress] {
+		return
 	}
-	for profile, list := range last.lists {
-		c.profiles.get(written(list)) // so that it keeps its number
-		for _, s := range list {
-			all[PortRange{profile, s.protocol, s.from, s.to}] = true
+	for d := range Directions {
+		if !c.state.dirty[d] {
+			continue
+		}
+		last := c.pairs[d]
+		c.pairs[d] = c.paired(Direction(d), c.state.used[d])
+		if last != nil {
+			for _, name := range last.profiles {
+				c.profiles.drop(name)
+			}
+		}
+		r.Verdicts[d].Open, r.Verdicts[d].Ported = c.pairs[d].open, c.pairs[d].ported
+		c.state.dirty[d] = false
+	}
+	r.Ports = map[PortRange]bool{}
+	for d := range Directions {
+		for profile, list := range c.pairs[d].lists {
+			for _, s := range list {
+				r.Ports[PortRange{profile, s.protocol, s.from, s.to}] = true
+			}
 		}
 	}
 }
 
-func sameKeys[V any](a, b map[Class]V) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k := range a {
-		if _, ok := b[k]; !ok {
-			return false
-		}
-	}
-	return true
-}
-
-// paired is pair where nothing is known yet. Only pairs that something is said of are looked at.
+// paired is what may pass between these classes. Only pairs that something is said of are looked at.
 func (c *Compiler) paired(d Direction, used usedClasses) *pairs {
-	out := &pairs{used: used, open: map[Pair]bool{}, ported: map[Pair]Profile{}, lists: map[Profile][]span{}}
+	out := &pairs{open: map[Pair]bool{}, ported: map[Pair]Profile{}, lists: map[Profile][]span{}}
 	byAtom := map[string][]Class{}
 	for class, p := range used.peers {
 		for _, a := range p.atoms {
@@ -62,8 +65,10 @@ func (c *Compiler) paired(d Direction, used usedClasses) *pairs {
 			continue
 		}
 		list = merged(list)
-		profile := Profile(c.profiles.get(written(list)))
-		out.ported[pair], out.lists[profile] = profile, list
+		name := written(list)
+		n, _ := c.profiles.take(name)
+		profile := Profile(n)
+		out.ported[pair], out.lists[profile], out.profiles = profile, list, append(out.profiles, name)
 	}
 	return out
 }

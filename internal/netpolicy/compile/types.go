@@ -45,7 +45,7 @@ var Directions = [2]Direction{Ingress, Egress}
 
 // Pod is what is to be known of a pod.
 type Pod struct {
-	// UID tells it from others.
+	// UID tells it from all others.
 	UID string
 	// Kind says what policies see of it; pods with the same are alike to them.
 	Kind *Kind

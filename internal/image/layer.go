@@ -43,6 +43,7 @@ type unpacking struct {
 	i     int // its place in the image
 	meter *imageMeter
 
+	turn    *turn
 	ready   chan struct{} // closed when prepare has returned; what follows is not touched before by anybody else
 	whole   bool          // prepare has succeeded: all of the layer is there, and both digests are right
 	locked  bool
@@ -127,11 +128,13 @@ func (u *unpacking) prepare(ctx context.Context, turns chan struct{}) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if err := s.limits.layers.Acquire(ctx, 1); err != nil {
+	turn, err := take(ctx, s.limits.layers, s.limits.patience)
+	if err != nil {
 		return err
 	}
-	defer s.limits.layers.Release(1)
-	err := u.fill(ctx)
+	defer turn.end()
+	u.turn = turn
+	err = u.fill(ctx)
 	for try := 1; errors.Is(err, errStale) && try <= maxFreshStarts; try++ {
 		// Once more, from the first byte, into an empty snapshot.
 		if err = errors.Join(u.dropSnapshot(ctx), s.loads.remove(u.desc.Digest)); err == nil {
@@ -189,16 +192,22 @@ func (u *unpacking) fill(ctx context.Context) error {
 	if u.from == nil {
 		return fmt.Errorf("it is not in the archive: %w", errdefs.ErrNotFound)
 	}
-	b, err := u.store.loads.open(u.desc, func(done int64) { u.track.bytes(u.i, done) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b, err := u.store.loads.open(u.desc, func(done int64) {
+		u.track.bytes(u.i, done)
+		u.turn.moved(ctx, done)
+	})
 	if err != nil {
 		return err
 	}
 	u.track.state(u.i, LayerDownloading)
-	ctx, cancel := context.WithCancel(ctx)
+	u.turn.watch(b.have)
 	var download sync.WaitGroup
 	download.Go(func() {
 		if b.fill(ctx, u.from, u.store.retryDelay) == nil {
 			u.track.state(u.i, LayerUnpacking)
+			u.turn.whole(ctx, u.desc.Size)
 		}
 	})
 	err = u.apply(ctx, cancel, b)

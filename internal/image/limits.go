@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	// maxLayersAtOnce is how many layers are fetched and unpacked at a time, by all pulls together.
+	// maxLayersAtOnce is how many layers are fetched and unpacked at a time, by all pulls together, beside those that wait for a slow registry (turn.go).
 	maxLayersAtOnce = 6
 	// maxDocument is the largest manifest, index or configuration: they are read into memory. Registries take 4 MiB at most.
 	maxDocument = 8 << 20
@@ -46,6 +47,7 @@ const (
 // limits bounds what all pulls together do at a time, and what each image may be.
 type limits struct {
 	layers       *semaphore.Weighted
+	patience     time.Duration       // with a download that has a turn and does not move
 	windows      *semaphore.Weighted // bytes of zstd's windows
 	layerBytes   int64
 	layerEntries int
@@ -54,7 +56,7 @@ type limits struct {
 }
 
 func newLimits() limits {
-	return limits{layers: semaphore.NewWeighted(maxLayersAtOnce), windows: semaphore.NewWeighted(allZstdWindows), layerBytes: maxLayerBytes, layerEntries: maxLayerEntries,
+	return limits{layers: semaphore.NewWeighted(maxLayersAtOnce), patience: patience, windows: semaphore.NewWeighted(allZstdWindows), layerBytes: maxLayerBytes, layerEntries: maxLayerEntries,
 		layerMemory: maxLayerMemory, imageBytes: maxImageBytes}
 }
 

@@ -335,6 +335,55 @@ func TestLayersAreUnpackedInParallel(t *testing.T) {
 	}
 }
 
+// Registries that send nothing, or drop by drop, have as many layers on their way as may be fetched at a time, and more. Others are pulled all the same; and what
+// is sent in the end is unpacked as ever.
+func TestSlowRegistriesHoldUpNobodyElse(t *testing.T) {
+	r := registry.New(t)
+	release := make(chan struct{})
+	var refs []string
+	var rules []registry.Rule
+	for i := range 3 {
+		var layers []ociarchive.Layer
+		for k := range 4 {
+			layers = append(layers, append(large(largeSize).Layers[0], ociarchive.File{Path: fmt.Sprint("l", i, k), Data: []byte("x")}))
+		}
+		b := build(t, ociarchive.Image{Layers: layers})
+		refs = append(refs, r.Push(fmt.Sprint("evil/i", i), "v1", b))
+		for _, l := range b.Layers {
+			rules = append(rules, registry.Rule{Name: l.Digest.String(), Times: 1, Fault: registry.Stall(largeSize/3, release)})
+		}
+	}
+	good := r.Push("good/i", "v1", build(t, two("", "good")))
+	r.Misbehave(rules...)
+	f := open(t)
+	f.Store.SetPatience(10 * time.Millisecond)
+	ended := make(chan error, len(refs))
+	for _, ref := range refs {
+		go func() {
+			_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref})
+			ended <- err
+		}()
+	}
+	// All of them are being sent: none waits for a turn.
+	for deadline := time.Now().Add(time.Minute); len(r.Requests(registry.Blobs)) < len(refs)*5; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute %d blobs have been asked for", len(r.Requests(registry.Blobs)))
+		}
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+	defer cancel()
+	if _, err := f.Pull(ctx, image.PullRequest{Ref: good}); err != nil {
+		t.Errorf("another image: %v", err)
+	}
+	close(release)
+	for range refs {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	f.mustBeEmpty()
+}
+
 func TestProgress(t *testing.T) {
 	r := registry.New(t)
 	b := build(t, two("", "x"))

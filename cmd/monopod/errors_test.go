@@ -48,3 +48,20 @@ func TestACommandsErrorHasNoClass(t *testing.T) {
 		}
 	}
 }
+
+// TestACommandLineThatCannotBeUsed has exit code 2, and says what is like what was typed, and where help is.
+func TestACommandLineThatCannotBeUsed(t *testing.T) {
+	for want, args := range map[string][]string{
+		`unknown command "stauts" for "monopod" (did you mean status?); see 'monopod --help'`: {"stauts"},
+		`unknown command "nothing" for "monopod"; see 'monopod --help'`:                       {"nothing", "--at", "all"},
+		`unknown argument "enabl" (did you mean enable?); see 'monopod dns --help'`:           {"dns", "enabl"},
+		`required flag(s) "server" not set; see 'monopod kubeconfig --help'`:                  {"kubeconfig"},
+		`unknown flag: --data-dirr; see 'monopod up --help'`:                                  {"up", "--data-dirr", "x"},
+		`unknown argument "x"; see 'monopod status --help'`:                                   {"status", "x"},
+		`"a/b/c" names no pod: say POD or NAMESPACE/POD`:                                      {"trace", "a/b/c"},
+	} {
+		if code, why := execute(t.Context(), args); code != 2 || why != want {
+			t.Errorf("%q: code %d, %s; want %s", args, code, why, want)
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -39,14 +41,46 @@ func run(ctx context.Context, args []string) int {
 func execute(ctx context.Context, args []string) (code int, why string) {
 	root := newRootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	began := false
+	noteBegin(root, &began)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0, ""
 	}
-	if u := (*usageError)(nil); errors.As(err, &u) {
+	u := (*usageError)(nil)
+	switch {
+	case errors.As(err, &u):
 		return 2, plainly(err)
+	case !began: // a command that there is not, or a flag that it has to have
+		return 2, fmt.Sprintf("%s%s; see '%s --help'", plainly(err), alike(cmd, args), cmd.CommandPath())
 	}
 	return 1, plainly(err)
+}
+
+// noteBegin has each of the commands note that it has begun: what goes wrong before that is a fault of the command line.
+func noteBegin(cmd *cobra.Command, began *bool) {
+	if do := cmd.RunE; do != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*began = true
+			return do(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		noteBegin(sub, began)
+	}
+}
+
+// alike says which commands are called nearly as the first of the words, if it is meant as one.
+func alike(cmd *cobra.Command, words []string) string {
+	at := slices.IndexFunc(words, func(w string) bool { return !strings.HasPrefix(w, "-") })
+	if at < 0 || !cmd.HasSubCommands() {
+		return ""
+	}
+	cmd.SuggestionsMinimumDistance = 2 // changes of a letter
+	if names := cmd.SuggestionsFor(words[at]); len(names) > 0 {
+		return " (did you mean " + strings.Join(names, " or ") + "?)"
+	}
+	return ""
 }
 
 // usageError is a fault of the command line or of the configuration.
@@ -76,6 +110,8 @@ cluster, 'monopod apiserver' an API server for any client.`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// What is alike is told in the words of this program.
+		DisableSuggestions: true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
@@ -88,7 +124,7 @@ cluster, 'monopod apiserver' an API server for any client.`,
 // noArgs refuses positional arguments by name.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return &usageError{fmt.Errorf("unknown argument %q; see '%s --help'", args[0], cmd.CommandPath())}
+		return &usageError{fmt.Errorf("unknown argument %q%s; see '%s --help'", args[0], alike(cmd, args), cmd.CommandPath())}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -140,7 +141,7 @@ func (p *Pod) runtimeHandler(ctx context.Context, pod *v1.Pod) (string, error) {
 // text is a CRI error without gRPC's wrapping.
 func text(err error) string {
 	if s, ok := status.FromError(err); ok {
-		return s.Message()
+		return strings.TrimSuffix(s.Message(), ": unavailable") // a class of errors, after the sentence that says it
 	}
 	return err.Error()
 }

@@ -23,6 +23,8 @@ KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
 # How many times test-kills kills monopod.
 KILLS     := 1000
+# How many pods test-update has.
+PODS      := 200
 # The upstream kubectls of test-kubectl: the last three minor versions.
 KUBECTL_VERSIONS := v1.35.4 v1.36.3 v1.37.2
 # Kubernetes' own device plugin of test-plugins and test-kubelet, unless another build of it is named. The plugins of others are named only (test/plugins/README.md).
@@ -50,7 +52,7 @@ BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-update test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -66,6 +68,10 @@ $(BIN)/monopod: FORCE need-go
 
 $(BIN)/monopod-executor: FORCE need-go
 	$(CGO) $(GO) build -tags '$(CGO_TAGS)' -ldflags '$(LDFLAGS) $(CGO_LDFLAGS) -X main.version=$(VERSION)' -o $@ ./cmd/monopod-executor
+
+# Another build, of another version, as an update brings it.
+$(BIN)/test/other/monopod-executor: FORCE need-go
+	$(CGO) $(GO) build -tags '$(CGO_TAGS)' -ldflags '$(LDFLAGS) $(CGO_LDFLAGS) -X main.version=$(VERSION)-other' -o $@ ./cmd/monopod-executor
 
 $(BIN)/kubectl: FORCE need-go
 	$(PLAIN) $(GO) build -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $@ ./cmd/kubectl
@@ -121,6 +127,9 @@ test-e2e: need-root test-deps build $(EXAMPLES) ## end-to-end tests with the rea
 
 test-kills: need-root test-deps build ## random kills of monopod under rollouts, jobs, services, policies and DNS: [KILLS=1000] [SEED=n]
 	$(PLAIN) MONOPOD_TEST_KILLS=$(KILLS) MONOPOD_TEST_SEED=$(SEED) $(GO) test -v -timeout 6h -count 1 -run '^TestRandomDeaths$$' ./test/crash $(ARGS)
+
+test-update: need-root test-deps build $(BIN)/test/other/monopod-executor ## update the executor under pods, to another build and back: [PODS=200]
+	$(PLAIN) MONOPOD_TEST_UPDATE_PODS=$(PODS) MONOPOD_TEST_UPDATE_EXECUTOR='$(abspath $(BIN))/test/other/monopod-executor' $(GO) test -v -timeout 30m -count 1 -run '^TestUpdate$$' ./test/crash $(ARGS)
 
 test-escape: need-root vm-deps test-deps build ## attack a node from inside its containers, as published and otherwise (docs/THREAT-MODEL.md)
 	$(PLAIN) $(GO) test -timeout 60m -count 1 ./test/escape $(ARGS)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/test/harness"
 )
@@ -62,12 +64,17 @@ type storm struct {
 	names   map[string]string
 	traffic *tally
 	faults  atomic.Int32
-	lives   int
-	up      bool // monopod runs
+	// programs are two builds of the executor, which is updated from the one to the other again and again.
+	programs []string
+	updates  *rand.Rand
+	handed   int // how often that was told to have gone well
+	lives    int
+	up       bool // monopod runs
 }
 
 // TestRandomDeaths kills monopod with SIGKILL at random moments, also while it starts, under rollouts, jobs, changes of services and of policies, and
-// questions to the DNS. Who watches is not killed: the events of all pods, what the pods themselves write down, connections, datagrams and answers.
+// questions to the DNS. Most of its lives find another build of the executor, which is updated under all that; at times the executor's worker is killed at one of the steps,
+// or a step is refused. Who watches is not killed: the events of all pods, what the pods themselves write down, connections, datagrams and answers.
 //
 // Nothing is there twice: pods of a deployment beyond its surge, of a daemon set or of both templates of one that is recreated; two processes of an identity; a
 // container that started more often than the API says; a part of a job. Nothing is lost: an acknowledged write, a connection to an endpoint that stays, a
@@ -113,6 +120,8 @@ func newStorm(t *testing.T) *storm {
 			t.Logf("MONOPOD_TEST_SEED=%d, %d kills", s.seed, s.lives)
 		}
 	})
+	program := harness.Bin(t, "monopod-executor")
+	s.programs, s.updates = []string{program, anotherFile(t, program)}, s.rand("updates")
 	image := harness.Archive(t, inhabitant, inhabitantImage(inhabitantProgram(t)))
 	s.n = harness.NewNode(t, harness.Options{})
 	s.awaitReady(s.begin())
@@ -166,10 +175,29 @@ func (s *storm) live(rnd *rand.Rand) {
 
 func (s *storm) begin() (ready, ended <-chan struct{}) {
 	s.Helper()
-	ready, ended = s.n.Begin()
+	program, step := s.update()
+	s.n.Setenv(failpoint.EnvVar, step)
+	ready, ended = s.n.Begin("--executor", program)
+	s.n.Setenv(failpoint.EnvVar, "") // for all other commands
 	s.lives++
 	s.up = true
 	return ready, ended
+}
+
+// steps are steps of a handover at which one of the executor's processes ends, or says no. The keeper's death is not among them: it makes the containers orphans, whose
+// exits not every kernel tells. internal/executor has that.
+var steps = []string{"worker/prepared=kill", "worker/frozen=kill", "worker/frozen=error", "keeper/prepared=error", "keeper/committed=error", "keeper/inherited=error",
+	"worker/begun=kill", "keeper/retiring=error", "keeper/retired=error", "worker/alone=kill"}
+
+// update chooses the executor of the next life: mostly another build than that of the last one. At times something happens at a step of this handover, or of the next one.
+func (s *storm) update() (program, step string) {
+	if s.updates.IntN(2) == 0 {
+		step = "executor/" + steps[s.updates.IntN(len(steps))]
+	}
+	if s.updates.IntN(4) > 0 {
+		slices.Reverse(s.programs)
+	}
+	return s.programs[0], step
 }
 
 func (s *storm) awaitReady(ready, ended <-chan struct{}) {
@@ -195,6 +223,7 @@ func (s *storm) kill() {
 	s.Helper()
 	s.n.Kill()
 	s.up = false
+	s.handed += strings.Count(s.n.Log(), "the executor goes on as the installed program")
 	s.keepLog()
 }
 

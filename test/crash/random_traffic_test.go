@@ -44,7 +44,7 @@ func (t *tally) set(what string, n int) {
 func (s *storm) summary() string {
 	s.traffic.mu.Lock()
 	defer s.traffic.mu.Unlock()
-	var all []string
+	all := []string{fmt.Sprintf("executor handed over %d", s.handed)}
 	for _, what := range slices.Sorted(maps.Keys(s.traffic.of)) {
 		all = append(all, fmt.Sprintf("%s %d", what, s.traffic.of[what]))
 	}

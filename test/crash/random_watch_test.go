@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -338,6 +339,10 @@ func (s *storm) finish() {
 	for _, dir := range []string{"data/pods", "run/sandboxes", "run/containers", "data/containers"} {
 		s.eventually("nothing is in "+dir, func() (bool, string) {
 			left, err := os.ReadDir(filepath.Join(s.n.Dir, dir))
+			left = slices.DeleteFunc(left, func(e os.DirEntry) bool { // the bin stays, with nothing in it
+				in, err := os.ReadDir(filepath.Join(s.n.Dir, dir, e.Name()))
+				return e.Name() == tree.BinName && err == nil && len(in) == 0
+			})
 			return len(left) == 0 && (err == nil || errors.Is(err, os.ErrNotExist)), fmt.Sprint(left, err)
 		})
 	}

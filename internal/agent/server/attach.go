@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"maps"
@@ -22,6 +23,9 @@ import (
 const (
 	// moment is how long ago a container may have ended, and its log have been read.
 	moment = 10 * time.Second
+	// brief is how long a container is given to end that has printed something since its log was read: an attachment to one that runs begins with what it prints
+	// from then on, and one that is about to end prints no more.
+	brief = 250 * time.Millisecond
 	// streamBound is how long a client may take to open its streams, and to take what is sent.
 	streamBound = 30 * time.Second
 	// maxSeen bounds for how many containers it is remembered how far their logs were read.
@@ -62,8 +66,33 @@ func (s *Server) attachTo(ctx context.Context, pod *v1.Pod, name string, st stre
 	if err != nil {
 		return "", err
 	}
+	if s.endsNow(ctx, pod, all[0]) {
+		return "", failf(http.StatusNotFound, "container %q of pod %q has just ended", name, pod.Name)
+	}
 	resp, err := s.cfg.Runtime.Attach(ctx, &criv1.AttachRequest{ContainerId: id, Tty: st.tty, Stdin: st.stdin, Stdout: st.stdout, Stderr: st.stderr})
 	return resp.GetUrl(), err
+}
+
+// endsNow says of a container that it has printed something since its log was read, and ended within a short time.
+func (s *Server) endsNow(ctx context.Context, pod *v1.Pod, c *criv1.ContainerStatus) bool {
+	from, ok := s.seen.of(c.Id, time.Now())
+	if !ok {
+		return false
+	}
+	var more bytes.Buffer
+	if err := podlog.Read(ctx, c.LogPath, podlog.Options{From: &from, Limit: new(int64(1))}, &more); err != nil || more.Len() == 0 {
+		return false
+	}
+	ended, stop := s.ended(ctx, pod, c.Id)
+	defer stop()
+	over := time.NewTimer(s.seen.brief)
+	defer over.Stop()
+	select {
+	case <-ended:
+		return ctx.Err() == nil
+	case <-over.C:
+		return false
+	}
 }
 
 // justEnded is the log of a container that has ended a moment ago, and how far it was read then.
@@ -109,7 +138,7 @@ func (e ended) AttachContainer(ctx context.Context, _, _, _ string, _ io.Reader,
 
 // seen remembers for a moment how far logs were read.
 type seen struct {
-	moment time.Duration
+	moment, brief time.Duration
 
 	mu   sync.Mutex         // guards logs
 	logs map[string]seenLog // by the container's ID

@@ -87,6 +87,32 @@ func TestAttachAfterTheEnd(t *testing.T) {
 	}
 }
 
+// TestAttachAtTheEnd: a container that has printed something since its log was read is on its way to its end, which is waited for.
+func TestAttachAtTheEnd(t *testing.T) {
+	b := newBench(t)
+	if code, body := b.get(b.client("admin"), "/containerLogs/ns/p/a", ""); code != http.StatusOK || body != "one\ntwo\n" {
+		t.Fatalf("log: %d %q", code, body)
+	}
+	b.printed("stdout F three")
+	got := make(chan string, 1)
+	go func() {
+		out, errOut, err := b.attach()
+		got <- fmt.Sprintf("%q, %q, %v", out, errOut, err)
+	}()
+	b.rt.Exit(b.id, 0)
+	for {
+		b.tick()
+		select {
+		case out := <-got:
+			if out != `"three\n", "", <nil>` {
+				t.Error(out)
+			}
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 func TestSeen(t *testing.T) {
 	s := seen{moment: moment}
 	now := time.Now()

@@ -78,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	listener := probation.New(cfg.Listener, cfg.Strangers)
 	guard.authn = listener.Authenticator(guard.authn)
-	s := &Server{cfg: cfg, listener: listener, guard: guard, certs: certificate{certFile: cfg.Cert, keyFile: cfg.Key}, seen: seen{moment: moment}}
+	s := &Server{cfg: cfg, listener: listener, guard: guard, certs: certificate{certFile: cfg.Cert, keyFile: cfg.Key}, seen: seen{moment: moment, brief: brief}}
 	if _, err := s.certs.get(nil); err != nil {
 		return nil, err
 	}

@@ -119,8 +119,23 @@ type Rules struct {
 	// in the direction egress, and ingress.
 	Free          map[netip.Addr]bool
 	Speaks, Hears map[string]bool
+	// Version tells these rules from all others. Before is the version of those that they differ from in nothing but what Touched names; nil: they may differ in all.
+	Version, Before *Version
+	Touched         Touched
 	// Problems are policies of which a part cannot be understood, and is let pass nothing.
 	Problems []Problem
+}
+
+// Version is what rules are told apart by: each is another, and has nothing to it.
+type Version struct{ _ byte }
+
+// Touched is what may be otherwise than before.
+type Touched struct {
+	// Addresses are those of Verdicts.Pods, Verdicts.Peers and Free; Interfaces those of Speaks and Hears.
+	Addresses  map[netip.Addr]bool
+	Interfaces map[string]bool
+	// Pairs are directions of which Open and Ported may be; where one is, Ports may be.
+	Pairs [2]bool
 }
 
 // Problem is what is wrong with a policy.

@@ -89,17 +89,19 @@ func (c *Compiler) Compile(pods []Pod) Rules {
 // others of their classes. What it returns holds until the next call.
 func (c *Compiler) Update(come []Pod, gone []string) Rules {
 	s := c.state
-	touched := map[netip.Addr]bool{}
+	s.rules.Before, s.rules.Version = s.rules.Version, &Version{}
+	s.rules.Touched = Touched{Addresses: map[netip.Addr]bool{}, Interfaces: map[string]bool{}}
 	for _, uid := range gone {
-		c.takeOut(uid, touched)
+		c.takeOut(uid)
 	}
 	for i := range come {
-		c.takeOut(come[i].UID, touched)
-		c.putIn(&come[i], touched)
+		c.takeOut(come[i].UID)
+		c.putIn(&come[i])
 	}
-	for a := range touched {
+	for a := range s.rules.Touched.Addresses {
 		c.settle(a)
 	}
+	s.rules.Touched.Pairs = s.dirty
 	c.pair()
 	c.classes.sweep()
 	c.profiles.sweep()
@@ -111,12 +113,12 @@ func (p *placed) same(o *Pod) bool {
 	return p.Local == o.Local && p.Port == o.Port && (p.Kind == o.Kind || p.Kind.Same(o.Kind)) && slices.Equal(p.Addresses, o.Addresses)
 }
 
-func (c *Compiler) putIn(pod *Pod, touched map[netip.Addr]bool) {
+func (c *Compiler) putIn(pod *Pod) {
 	s := c.state
 	p := &placed{Pod: *pod, judged: c.judge(pod.Kind), round: s.round}
 	s.pods[p.UID] = p
 	for _, a := range p.Addresses {
-		touched[a] = true
+		s.rules.Touched.Addresses[a] = true
 		at := s.spots[a]
 		if at == nil {
 			at = &spot{}
@@ -127,7 +129,7 @@ func (c *Compiler) putIn(pod *Pod, touched map[netip.Addr]bool) {
 	p.ports(s, +1)
 }
 
-func (c *Compiler) takeOut(uid string, touched map[netip.Addr]bool) {
+func (c *Compiler) takeOut(uid string) {
 	s := c.state
 	p := s.pods[uid]
 	if p == nil {
@@ -135,7 +137,7 @@ func (c *Compiler) takeOut(uid string, touched map[netip.Addr]bool) {
 	}
 	delete(s.pods, uid)
 	for _, a := range p.Addresses {
-		touched[a] = true
+		s.rules.Touched.Addresses[a] = true
 		at := s.spots[a]
 		at.claims = slices.DeleteFunc(at.claims, func(o *placed) bool { return o == p })
 	}
@@ -147,6 +149,7 @@ func (p *placed) ports(s *state, by int) {
 	if !p.Local {
 		return
 	}
+	s.rules.Touched.Interfaces[p.Port] = true
 	count := func(d Direction, counts map[string]int, says map[string]bool) {
 		if p.judged.pods[d] != nil {
 			return

@@ -44,17 +44,9 @@ func contentOf(r *compile.Rules, like content) content {
 				set[element{key: raw(next), after: true}] = ""
 			}
 		}
-		for p := range v.Open {
-			c[openSet(d)][element{key: number(p.Pod) + number(p.Peer)}] = ""
-		}
-		for p, profile := range v.Ported {
-			c[portedSet(d)][element{key: number(p.Pod) + number(p.Peer)}] = number(profile)
-		}
+		c.pairs(d, &v)
 	}
-	for p := range r.Ports {
-		head := number(p.Profile) + string([]byte{p.Protocol, 0, 0, 0})
-		c[portsSet][element{key: head + port(p.From), keyEnd: head + port(p.To)}] = ""
-	}
+	c.ports(r)
 	for a := range r.Free {
 		c[freeSet(a)][element{key: raw(a)}] = ""
 	}
@@ -65,6 +57,86 @@ func contentOf(r *compile.Rules, like content) content {
 		c[hearsSet][element{key: interfaceName(name)}] = ""
 	}
 	return c
+}
+
+// pairs puts in what may pass between classes in one direction.
+func (c content) pairs(d int, v *compile.Verdicts) {
+	for p := range v.Open {
+		c.put(openSet(d), element{key: number(p.Pod) + number(p.Peer)}, "")
+	}
+	for p, profile := range v.Ported {
+		c.put(portedSet(d), element{key: number(p.Pod) + number(p.Peer)}, number(profile))
+	}
+}
+
+// ports puts in what profiles have.
+func (c content) ports(r *compile.Rules) {
+	for p := range r.Ports {
+		head := number(p.Profile) + string([]byte{p.Protocol, 0, 0, 0})
+		c.put(portsSet, element{key: head + port(p.From), keyEnd: head + port(p.To)}, "")
+	}
+}
+
+func (c content) put(set string, e element, value string) {
+	if c[set] == nil {
+		c[set] = map[element]string{}
+	}
+	c[set][e] = value
+}
+
+// touched are the changes that lead from the content of the rules before to that of these, which tell what they touch. It is pure.
+func touched(r *compile.Rules, before content) []change {
+	from, to := content{}, content{}
+	look := func(set string, e element, value string, is bool) {
+		if was, ok := before[set][e]; ok {
+			from.put(set, e, was)
+		}
+		if is {
+			to.put(set, e, value)
+		}
+	}
+	for a := range r.Touched.Addresses {
+		isolated := false
+		for d, v := range r.Verdicts {
+			class, is := v.Pods[a]
+			isolated = isolated || is && class != compile.Free
+			look(podsSet(d, a), element{key: raw(a)}, number(class), is)
+			class, is = v.Peers[a]
+			look(peersSet(d, a), element{key: raw(a)}, number(class), is)
+		}
+		look(selfSet(a), element{key: raw(a) + raw(a)}, "", isolated)
+		look(freeSet(a), element{key: raw(a)}, "", r.Free[a])
+	}
+	for name := range r.Touched.Interfaces {
+		look(speaksSet, element{key: interfaceName(name)}, "", r.Speaks[name])
+		look(hearsSet, element{key: interfaceName(name)}, "", r.Hears[name])
+	}
+	some := false
+	for d := range r.Verdicts {
+		if !r.Touched.Pairs[d] {
+			continue
+		}
+		some = true
+		from[openSet(d)], from[portedSet(d)] = before[openSet(d)], before[portedSet(d)]
+		to.pairs(d, &r.Verdicts[d])
+	}
+	if some {
+		from[portsSet] = before[portsSet]
+		to.ports(r)
+	}
+	return changes(from, to)
+}
+
+// make makes the changes, none of which is of a set of intervals.
+func (c content) make(all []change) {
+	for _, ch := range all {
+		for _, e := range ch.lost {
+			delete(c[ch.set], e)
+		}
+		for e, v := range ch.got {
+			c.put(ch.set, e, v)
+		}
+	}
 }
 
 func raw(a netip.Addr) string { return string(a.AsSlice()) }

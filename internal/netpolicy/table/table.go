@@ -84,6 +84,7 @@ type Table struct {
 	mu        sync.Mutex
 	conn      *nftables.Conn
 	installed content          // as it is in the kernel; nil: what is there is not known
+	version   *compile.Version // of the rules that it is of
 	mac       net.HardwareAddr // the bridge's, as the tables have it
 	rules     map[ruled]int    // how many rules their chains have
 	repairs   int
@@ -170,23 +171,41 @@ func (t *Table) repair(ctx context.Context) bool {
 func (t *Table) Apply(r *compile.Rules) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	want := contentOf(r, t.installed)
+	err := t.apply(r)
+	if err == nil {
+		t.version = r.Version
+	}
+	return err
+}
+
+func (t *Table) apply(r *compile.Rules) error {
 	if t.installed == nil {
 		t.watcher.SetActive(true) // before, so that no change of others' is missed
-		err := t.install(want)
+		err := t.install(contentOf(r, nil))
 		t.watcher.SetActive(err == nil)
 		return err
 	}
-	ch := changes(t.installed, want)
+	var want content // nil: what is there, with the changes
+	var ch []change
+	if r.Before != nil && r.Before == t.version {
+		ch = touched(r, t.installed)
+	} else {
+		want = contentOf(r, t.installed)
+		ch = changes(t.installed, want)
+	}
 	if len(ch) == 0 {
 		return nil
 	}
 	err := t.transact(func(w *writer) error { return w.change(ch) })
 	if err != nil { // somebody may have changed the tables a moment ago
 		t.log.Warn("rules of network policies could not be changed; they are written anew", "error", err)
-		return t.install(want)
+		return t.install(contentOf(r, t.installed))
 	}
-	t.installed = want
+	if want == nil {
+		t.installed.make(ch)
+	} else {
+		t.installed = want
+	}
 	return nil
 }
 
@@ -327,7 +346,7 @@ func (t *Table) Remove() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watcher.SetActive(false)
-	t.installed = nil
+	t.installed, t.version = nil, nil
 	err := t.transact(func(w *writer) error {
 		tables, err := w.conn.ListTables()
 		if errors.Is(err, unix.EINVAL) { // a kernel without nf_tables, for which this is no request

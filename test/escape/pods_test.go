@@ -88,7 +88,7 @@ func (c *cluster) leaves() {
 		"long": "/attack litter long 60",
 		"many": "/attack litter many " + itoa(rounds(100_000)),
 		"hard": "/attack litter hard " + itoa(rounds(10_000)),
-		"kinds": `mkfifo fifo; mknod null c 1 3; mknod kmsg c 1 11; mknod loop b 7 0; nc -lU socket & mkdir shut; touch shut/f; chmod 000 shut; mkdir "$(printf 'new\nline')"; touch "$(printf '\377\376')" -- -rf '*' ' ' "$(printf '\033[2J')"
+		"kinds": `mkfifo fifo; mknod null c 1 3; mknod kmsg c 1 11; mknod loop b 7 0; /attack litter socket 1; mkdir shut; touch shut/f; chmod 000 shut; mkdir "$(printf 'new\nline')"; touch "$(printf '\377\376')" -- -rf '*' ' ' "$(printf '\033[2J')"
 			ln -s / root; ln -s loop2 loop2; ln -s /proc/self/fd/0 fd; mkdir -p ..data; touch .wh.x; ln fifo fifo2; true`,
 	}
 	var names []string
@@ -99,7 +99,7 @@ func (c *cluster) leaves() {
 	for _, name := range names {
 		harness.Eventually(c, name+" has done it", func() (bool, string) {
 			out, err := c.TryKubectl("", "logs", name)
-			return strings.HasSuffix(out, "made\n"), fmt.Sprint(out, err)
+			return strings.Contains(out, "made\n"), fmt.Sprint(out, err)
 		})
 		if out := c.Kubectl("logs", name); strings.Contains(out, "failed") {
 			c.Errorf("%s could not: %s", name, out)
@@ -286,6 +286,9 @@ func litter(args []string) error {
 			err = errors.Join(unix.Mkdir(name, 0o755), unix.Chdir(name))
 		case "many":
 			err = os.WriteFile(fmt.Sprintf("f%d", i), nil, 0o644)
+		case "socket":
+			fd, serr := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			err = errors.Join(serr, unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"}))
 		case "hard":
 			if err = os.WriteFile("f", nil, 0o644); err == nil {
 				err = os.Link("f", fmt.Sprintf("l%d", i))

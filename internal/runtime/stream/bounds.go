@@ -11,6 +11,10 @@ const (
 	// maxExecs bounds the commands that run in a container beside its own program, however they were started. The executor serves 4096
 	// calls at a time, and one container must not have them all, with what they cost of processes, pipes and memory.
 	maxExecs = 256
+	// ownExecs is how many commands each container may have whatever others have, and maxShared what all have beyond that: so one pod of many containers, each with as
+	// many as it may, takes neither the executor's calls nor the descriptors, of which each command costs half a dozen, from the rest of the node.
+	ownExecs  = 16
+	maxShared = 1024
 
 	// ownRoom is what each Run may keep of its command's output, in bytes, whatever others keep. It is enough for 32 KiB of both streams, with
 	// the buffers that grow; probes need no more.
@@ -25,8 +29,10 @@ const (
 type bounds struct {
 	mu    sync.Mutex
 	execs map[string]int
-	held  map[string]int // bytes beyond the Runs' own room
-	all   int            // the sum of held
+	// shared is the sum of execs beyond each container's own.
+	shared int
+	held   map[string]int // bytes beyond the Runs' own room
+	all    int            // the sum of held
 }
 
 // begin counts a command, until end is called. It is errdefs.ErrResourceExhausted when the container has too many.
@@ -39,10 +45,15 @@ func (b *bounds) begin(container string) (end func(), err error) {
 	if b.execs == nil {
 		b.execs = map[string]int{}
 	}
-	b.execs[container]++
+	if b.execs[container]++; b.execs[container] > ownExecs {
+		b.shared++
+	}
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		if b.execs[container] > ownExecs {
+			b.shared--
+		}
 		if b.execs[container]--; b.execs[container] == 0 {
 			delete(b.execs, container)
 		}
@@ -51,8 +62,13 @@ func (b *bounds) begin(container string) (end func(), err error) {
 
 // room fails when no further command may begin. The caller holds mu.
 func (b *bounds) room(container string) error {
-	if b.execs[container] < maxExecs {
+	has := b.execs[container]
+	if has < ownExecs || has < maxExecs && b.shared < maxShared {
 		return nil
+	}
+	if has < maxExecs {
+		return fmt.Errorf("%d commands are under way in container %s, and on the whole node %d more than the %d that each container may have in any case: wait until some have ended, or end them: %w",
+			has, container, b.shared, ownExecs, errdefs.ErrResourceExhausted)
 	}
 	return fmt.Errorf("%d commands are under way in container %s, which is as many as one may have at a time: wait until some have ended, or end them: %w",
 		maxExecs, container, errdefs.ErrResourceExhausted)

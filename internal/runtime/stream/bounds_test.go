@@ -207,3 +207,42 @@ func TestOutputThatIsHeld(t *testing.T) {
 		t.Errorf("%d commands and %d bytes are still counted", execs, held)
 	}
 }
+
+// Many containers, each with as many commands as it may have, leave each other container its own.
+func TestContainersShareRoomForCommands(t *testing.T) {
+	var b bounds
+	var ends []func()
+	refused := 0
+	for c := range 20 {
+		for range maxExecs {
+			end, err := b.begin(fmt.Sprint("greedy", c))
+			switch {
+			case err == nil:
+				ends = append(ends, end)
+			case !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "on the whole node"):
+				t.Fatal(err)
+			default:
+				refused++
+			}
+		}
+	}
+	if want := maxShared + 20*ownExecs; len(ends) != want || refused != 20*maxExecs-want {
+		t.Errorf("%d commands of 20 containers have begun, %d were refused; %d may", len(ends), refused, want)
+	}
+	for range ownExecs {
+		end, err := b.begin("modest")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	if _, err := b.begin("modest"); !errdefs.IsResourceExhausted(err) {
+		t.Errorf("one more than its own: %v", err)
+	}
+	for _, end := range ends {
+		end()
+	}
+	if b.shared != 0 || len(b.execs) != 0 {
+		t.Errorf("afterwards %d are counted, %v", b.shared, b.execs)
+	}
+}

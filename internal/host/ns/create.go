@@ -98,7 +98,7 @@ func fill(dir string, o Options, sysctls []setting) error {
 			return err
 		}
 	}
-	return set(slices.DeleteFunc(sysctls, setting.ofInterface), o.User)
+	return set(slices.DeleteFunc(sysctls, setting.ofInterface), o.User, o.Procfs)
 }
 
 // enterNew moves the calling thread into new namespaces that belong to a new user namespace, which it pins. The thread itself

@@ -73,6 +73,8 @@ type Options struct {
 	Sysctls map[string]string
 	// Defaults are set as well, unless Sysctls name them, the namespaces asked for are not theirs, or the kernel has none of that name.
 	Defaults map[string]string
+	// Procfs is where they are written; nil: in the host's.
+	Procfs *Procfs
 	// User asks for a new user namespace with these mappings, to which the other new namespaces belong. Users and groups need
 	// a mapping of id 0.
 	User *Mappings

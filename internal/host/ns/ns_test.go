@@ -3,6 +3,7 @@ package ns
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -68,7 +69,7 @@ func TestCreateAllAndRemove(t *testing.T) {
 	for _, k := range []Kind{Network, IPC, UTS} {
 		before[k] = inode(t, "/proc/self/ns/"+string(k))
 	}
-	err := Create(dir, Options{Network: true, IPC: true, UTS: true, Hostname: "pod-one", Sysctls: map[string]string{
+	err := Create(dir, Options{Network: true, IPC: true, UTS: true, Hostname: "pod-one", Procfs: &Procfs{}, Sysctls: map[string]string{
 		"net.ipv4.ip_unprivileged_port_start": "0",
 		"net/ipv4/ip_local_port_range":        "20000 20100",
 		"kernel.shm_rmid_forced":              "1",
@@ -339,5 +340,83 @@ func BenchmarkCreateRemove(b *testing.B) {
 		if err := Remove(dir); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestProcfs: sysctls are those of the calling thread's namespace in a procfs of one's own, in the next one after that, and in the host's.
+func TestProcfs(t *testing.T) {
+	dir := filepath.Join(short(t), "ns")
+	if err := Create(dir, Options{Network: true}); err != nil {
+		t.Fatal(err)
+	}
+	defer Remove(dir)
+	const file = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own Procfs
+	var first *os.File
+	for i := range 2*procfsUses + 2 {
+		in := &own
+		if i%(procfsUses/2) == 1 {
+			in = nil
+		}
+		value := fmt.Sprint(700 + i)
+		if err := Run(Path(dir, Network), Network, func() error {
+			if err := set([]setting{{name: file, path: "net/ipv4/ip_unprivileged_port_start", value: value}}, nil, in); err != nil {
+				return err
+			}
+			now, err := os.ReadFile(file)
+			if err == nil && strings.TrimSpace(string(now)) != value {
+				err = fmt.Errorf("it is %q, want %s", now, value)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		if first == nil {
+			first = own.sys
+		}
+	}
+	if own.sys == nil || own.sys == first || own.uses > procfsUses {
+		t.Errorf("after %d uses it is the procfs of the beginning", 2*procfsUses)
+	}
+	if now, err := os.ReadFile(file); err != nil || string(now) != string(before) {
+		t.Errorf("of the host it is %q, %v, and was %q", now, err, before)
+	}
+}
+
+// BenchmarkCreateAmong makes namespaces with sysctls, as each pod has, beside few and beside many others.
+func BenchmarkCreateAmong(b *testing.B) {
+	base := b.TempDir()
+	o := Options{Network: true, IPC: true, UTS: true, Hostname: "bench", Procfs: &Procfs{}, Defaults: map[string]string{
+		"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647"}}
+	made := 0
+	b.Cleanup(func() {
+		for i := range made {
+			if err := Remove(fmt.Sprint(base, "/other", i)); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	for _, others := range []int{0, 1000} {
+		for ; made < others; made++ {
+			if err := Create(fmt.Sprint(base, "/other", made), o); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(fmt.Sprint(others), func(b *testing.B) {
+			for b.Loop() {
+				if err := Create(base+"/ns", o); err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				if err := Remove(base + "/ns"); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 // CheckSysctls tells, without touching anything, whether every sysctl of the options belongs to a namespace that they
@@ -99,7 +100,7 @@ func SetOfInterfaces(dir string, o Options) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return Run(Path(dir, Network), Network, func() error { return set(all, o.User) })
+	return Run(Path(dir, Network), Network, func() error { return set(all, o.User, o.Procfs) })
 }
 
 // ofInterface says that the sysctl is that of an interface which a new network namespace does not have.
@@ -111,7 +112,15 @@ func (s setting) ofInterface() bool {
 // set writes the sysctls in the calling thread's namespaces. Where those belong to a user namespace, kernels differ in whom they
 // let change what: some ask for the host's root, and some for the root of the namespace. What the former may not is
 // tried as the latter, which the thread then stays.
-func set(sysctls []setting, user *Mappings) error {
+func set(sysctls []setting, user *Mappings, in *Procfs) error {
+	if len(sysctls) == 0 {
+		return nil
+	}
+	root, err := in.open()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
 	var refused []setting
 	for _, s := range sysctls {
 		if user != nil && s.path == "net/ipv4/ping_group_range" {
@@ -122,7 +131,7 @@ func set(sysctls []setting, user *Mappings) error {
 			}
 			s.value = value
 		}
-		err := s.write()
+		err := s.write(root)
 		if user != nil && (errors.Is(err, fs.ErrPermission)) {
 			refused = append(refused, s)
 			continue
@@ -138,7 +147,7 @@ func set(sysctls []setting, user *Mappings) error {
 		return err
 	}
 	for _, s := range refused {
-		if err := s.write(); err != nil {
+		if err := s.write(root); err != nil {
 			return err
 		}
 	}
@@ -164,10 +173,13 @@ func groupRange(value string, gids []IDMap) (string, error) {
 	return "", fmt.Errorf("group %d is not mapped into the pod's user namespace: %w", first, errdefs.ErrInvalidArgument)
 }
 
-// write sets the sysctl in the calling thread's namespaces, which are what /proc/sys shows to each thread.
-func (s setting) write() error {
-	f, err := os.OpenFile("/proc/sys/"+s.path, os.O_WRONLY, 0)
-	if err == nil {
+// write sets the sysctl in the calling thread's namespaces, which are what a procfs shows to each thread. root is from Procfs.open.
+func (s setting) write(root int) error {
+	fd, err := unix.Openat(root, s.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		err = &os.PathError{Op: "open", Path: "/proc/sys/" + s.path, Err: err}
+	} else {
+		f := os.NewFile(uintptr(fd), "/proc/sys/"+s.path)
 		_, err = f.WriteString(s.value)
 		if cerr := f.Close(); err == nil {
 			err = cerr

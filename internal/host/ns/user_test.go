@@ -38,7 +38,7 @@ func owner(t *testing.T, path string) uint64 {
 func TestUserNamespace(t *testing.T) {
 	dir := filepath.Join(short(t), "ns")
 	before := inode(t, "/proc/self/ns/user")
-	err := Create(dir, Options{Network: true, IPC: true, UTS: true, User: &mapped, Hostname: "pod-two", Sysctls: map[string]string{
+	err := Create(dir, Options{Network: true, IPC: true, UTS: true, User: &mapped, Hostname: "pod-two", Procfs: &Procfs{}, Sysctls: map[string]string{
 		"kernel.shm_rmid_forced": "1",
 		"kernel.msgmax":          "9000",
 		"kernel.sem":             "250 32000 100 128",

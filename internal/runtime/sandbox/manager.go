@@ -23,6 +23,7 @@ import (
 
 	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/ocispec"
@@ -95,6 +96,7 @@ type Manager struct {
 	table  state.Table[Record]
 	flight flight.Group
 	given  *abandon.Ledger // what clients have given up
+	procfs ns.Procfs       // for the sysctls of sandboxes
 
 	unread stored.Unread // records that are there, and cannot be read
 	// restored are the records that were taken from their copies; Recover stores them.

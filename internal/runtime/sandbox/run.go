@@ -145,7 +145,9 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 			return err
 		}
 		rec.IPs = res.IPs
-		if err := ns.SetOfInterfaces(m.nsDir(rec.ID), namespaces(rec.Config())); err != nil {
+		o := namespaces(rec.Config())
+		o.Procfs = &m.procfs
+		if err := ns.SetOfInterfaces(m.nsDir(rec.ID), o); err != nil {
 			return err
 		}
 	}
@@ -171,6 +173,7 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 		}
 	}
 	o := namespaces(rec.Config())
+	o.Procfs = &m.procfs
 	if !m.cfg.PrivilegedPorts {
 		o.Defaults = unprivileged
 	}

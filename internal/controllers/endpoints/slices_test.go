@@ -130,6 +130,7 @@ func BenchmarkOfPod(b *testing.B) {
 				b.Fatal(err)
 			}
 			ready := pod.DeepCopy()
+			ready.ResourceVersion = "2" // the same version would be a look for nothing
 			ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -69,6 +69,7 @@ func (c *cluster) get(what, path string) string {
 //
 // The attacker would have won if the host, or another pod, got his answer at one of these addresses, or if the API could not be spoken to any more.
 func TestCVE2020_8554(t *testing.T) {
+	notShort(t)
 	c := startCluster(t)
 	c.Apply(shellPod("evil", "exec /attack answer", ""))
 	c.Apply(shellPod("victim", "sleep 3600", ""))
@@ -167,9 +168,7 @@ func tcpAnswer(at string) string {
 // The attacker would have won if he was not evicted for more than he may have, in whichever of these files it is. One in memory has room for what shared memory
 // has, which counts as the container's.
 func TestCVE2020_8557(t *testing.T) {
-	if short() {
-		t.Skip("the node measures once a minute; test/e2e tries the same beside other pods that wait for that")
-	}
+	notShort(t) // the node measures once a minute; test/e2e tries the same beside other pods that wait for that
 	c := startCluster(t)
 	paths := []string{"/etc/hosts", "/dev/termination-log", "/etc/hostname", "/etc/resolv.conf", "/dev/shm/f", "/dev/f", "/run/f"}
 	for i, path := range paths {

@@ -6,6 +6,6 @@
 // What runs inside is this package's own test binary, at /attack in every image: TestMain turns it into an attacker when it is
 // called by that name. So no compiler is needed where the tests run.
 //
-// With -short, and in an emulated machine, races get fewer rounds, floods fewer calls, and strings fewer fields with runc; no attack is left out, but for one that
-// test/e2e tries, too (CVE-2020-8557).
+// With -short, and in an emulated machine, races get fewer rounds, floods fewer calls, and strings fewer fields with runc. With -short those are left out that
+// need a node of their own for long, and of which the tests of packages hold the parts (notShort).
 package escape

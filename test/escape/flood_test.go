@@ -15,6 +15,7 @@ import (
 //
 // The attacker would have won if the calls of other pods failed or took long meanwhile.
 func TestExecFloods(t *testing.T) {
+	notShort(t)
 	n := startNode(t)
 	n.as(t, engines[0], func(n *node) {
 		other := n.pod(nil)

@@ -18,6 +18,7 @@ import (
 // The attacker would have won if the container had a namespace of the host's, was confined less than any other one, or if its program had other
 // arguments and variables than it was given.
 func TestCVE2021_43784(t *testing.T) {
+	notShort(t)
 	onEachEngine(t, nil, func(n *node) {
 		n.unchanged(corePattern)
 		p := n.pod(nil)

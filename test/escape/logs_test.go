@@ -18,6 +18,7 @@ import (
 //
 // The attacker would have won if a mount of the host was gone, if there was another one, or if the host's folder had other entries or another content.
 func TestCVE2025_0750(t *testing.T) {
+	notShort(t)
 	onEachEngine(t, nil, func(n *node) {
 		host := n.place()
 		mountpoint := n.folder(host, "volumes", "kubernetes.io~empty-dir", "logs", "logs")

@@ -220,6 +220,7 @@ func receive(n *node, l *net.UDPConn) (text string, from net.Addr) {
 //
 // The attacker, with CAP_NET_RAW, would have won if another pod, or the host, had a route, an address or an MTU of his.
 func TestCVE2020_10749(t *testing.T) {
+	notShort(t)
 	for name, start := range map[string]func(t *testing.T) *node{"IPv4": func(t *testing.T) *node { return startNode(t) }, "both families": startBothFamilies} {
 		t.Run(name, func(t *testing.T) {
 			n := start(t)

@@ -49,6 +49,14 @@ func TestMain(m *testing.M) {
 // short asks for a part of the work: so does -short, and a machine that is emulated.
 func short() bool { return testing.Short() || harness.SlowFactor() > 1 }
 
+// notShort leaves a test to `make test-escape`.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short: see make test-escape")
+	}
+}
+
 // rounds is how often a race is tried: full times, or a tenth of that.
 func rounds(full int) int {
 	if short() {

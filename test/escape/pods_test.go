@@ -27,6 +27,7 @@ import (
 // The attacker would have won if a pod could not be deleted, if the host had what it did not have before, if the node's memory grew by what a pod wrote, if the
 // node's own ports led to a pod, if its agent wrote statuses without end, or if another pod did not start as ever afterwards.
 func TestHostilePods(t *testing.T) {
+	notShort(t)
 	api, agent := freePort(t), freePort(t)
 	c := startCluster(t, "--api-port", api, "--agent-port", agent)
 	for name, attack := range map[string]func(c *cluster){

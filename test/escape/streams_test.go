@@ -25,6 +25,7 @@ import (
 //
 // The attacker would have won if something of the calls was left once they had ended: goroutines, threads, descriptors, or processes in the container.
 func TestCVE2022_23471(t *testing.T) {
+	notShort(t)
 	n := startNode(t)
 	n.onEachEngine(func(n *node) {
 		c := n.pod(nil).launch(shell(sleeper))
@@ -41,6 +42,7 @@ func TestCVE2022_23471(t *testing.T) {
 //
 // The attacker would have won if something of the calls was left once they had ended.
 func TestCVE2025_64329(t *testing.T) {
+	notShort(t)
 	n := startNode(t)
 	n.onEachEngine(func(n *node) {
 		p := n.pod(nil)

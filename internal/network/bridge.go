@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/state"
 )
@@ -74,6 +75,7 @@ type Bridge struct {
 	watcher    *ruleset.Watcher                   // repairs the rule set as soon as somebody has changed it
 	foreign    atomic.Pointer[map[chainName]bool] // where others' rules for forwarded packets are, as last found
 	locks      sandboxLocks
+	procfs     ns.Procfs   // for the sysctls of sandboxes
 	shared     atomic.Bool // others forward packets, with this node's knowledge
 	// bridgeFamily is nftables' family for bridges; a test puts one there that the kernel does not have.
 	bridgeFamily nftables.TableFamily

@@ -56,11 +56,11 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 		if err := b.rt.Do(append(b.portRequests(rec, host.index, in), sandboxRequests(rec, bridge.index)...)...); err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
-		if err := refuseRouterAdvertisements(containerInterface); err != nil {
+		if err := b.refuseRouterAdvertisements(containerInterface); err != nil {
 			return err
 		}
-		// Not asked without need: the kernel finds a sysctl the slower the more namespaces there are.
-		noIPv6 := slices.ContainsFunc(rec.Addresses, func(a address) bool { return a.Address.Addr().Is6() }) && ipv6Off(containerInterface)
+		// Not asked without need.
+		noIPv6 := slices.ContainsFunc(rec.Addresses, func(a address) bool { return a.Address.Addr().Is6() }) && ipv6Off(&b.procfs, containerInterface)
 		if has, err = possible(rec.Addresses, noIPv6); err != nil {
 			return err
 		}
@@ -106,9 +106,9 @@ func possible(all []address, noIPv6 bool) ([]address, error) {
 }
 
 // ipv6Off says whether the interface cannot have IPv6 addresses. It is called on a thread in its namespace.
-func ipv6Off(name string) bool {
-	raw, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6")
-	return err != nil || strings.TrimSpace(string(raw)) != "0"
+func ipv6Off(in *ns.Procfs, name string) bool {
+	raw, err := in.Read("net/ipv6/conf/" + name + "/disable_ipv6")
+	return err != nil || strings.TrimSpace(raw) != "0"
 }
 
 // ensurePair makes the veth pair, unless it is there, and returns the host's end, and whether it has made it. One whose
@@ -286,8 +286,8 @@ func broadcastOf(p netip.Prefix) net.IP {
 }
 
 // refuseRouterAdvertisements keeps other pods from posing as this one's router. It is called on a thread in the sandbox.
-func refuseRouterAdvertisements(name string) error {
-	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/accept_ra", []byte("0\n"), 0)
+func (b *Bridge) refuseRouterAdvertisements(name string) error {
+	err := b.procfs.Write("net/ipv6/conf/"+name+"/accept_ra", "0\n")
 	if errors.Is(err, os.ErrNotExist) || isReadOnly(err) {
 		return nil // a kernel without IPv6, or a host on which Start has warned of it
 	}

@@ -34,7 +34,7 @@ func forwarding(file string) (bool, error) {
 
 // hostHasIPv6 says whether the host has IPv6 and can forward it.
 func hostHasIPv6() bool {
-	if ipv6Off("all") || ipv6Off("default") {
+	if ipv6Off(nil, "all") || ipv6Off(nil, "default") {
 		return false
 	}
 	f, err := os.OpenFile(ip6ForwardFile, os.O_WRONLY, 0) // opening changes nothing

@@ -1,6 +1,7 @@
 package ns
 
 import (
+	"io"
 	"os"
 	"sync"
 
@@ -65,4 +66,50 @@ func newProcfs() (sys *os.File, err error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), "/proc/sys"), nil
+}
+
+// Write sets a sysctl in the calling thread's namespaces, by its path below /proc/sys.
+func (p *Procfs) Write(path, value string) error {
+	root, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	return writeAt(root, path, value)
+}
+
+// Read returns a sysctl of the calling thread's namespaces, by its path below /proc/sys.
+func (p *Procfs) Read(path string) (string, error) {
+	root, err := p.open()
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(root)
+	f, err := openAt(root, path, unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(f)
+	return string(raw), err
+}
+
+func writeAt(root int, path, value string) error {
+	f, err := openAt(root, path, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func openAt(root int, path string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(root, path, flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: "/proc/sys/" + path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), "/proc/sys/"+path), nil
 }

@@ -173,18 +173,9 @@ func groupRange(value string, gids []IDMap) (string, error) {
 	return "", fmt.Errorf("group %d is not mapped into the pod's user namespace: %w", first, errdefs.ErrInvalidArgument)
 }
 
-// write sets the sysctl in the calling thread's namespaces, which are what a procfs shows to each thread. root is from Procfs.open.
+// write sets the sysctl in the calling thread's namespaces. root is from Procfs.open.
 func (s setting) write(root int) error {
-	fd, err := unix.Openat(root, s.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		err = &os.PathError{Op: "open", Path: "/proc/sys/" + s.path, Err: err}
-	} else {
-		f := os.NewFile(uintptr(fd), "/proc/sys/"+s.path)
-		_, err = f.WriteString(s.value)
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-	}
+	err := writeAt(root, s.path, s.value)
 	switch {
 	case err == nil, s.byDefault && os.IsNotExist(err):
 		return nil

@@ -185,24 +185,16 @@ func Validate(c *v1alpha1.NodeConfiguration) error {
 	v.nodeName(c.NodeName)
 	v.absolute("dataDir", c.DataDir)
 	v.absolute("runDir", c.RunDir)
-	if c.ManifestsDir != "" {
-		v.absolute("manifestsDir", c.ManifestsDir)
-	}
+	v.absoluteOrNone("manifestsDir", c.ManifestsDir)
 	v.absolute("apiServer.kubeconfig", c.APIServer.Kubeconfig)
 	v.absolute("agent.podLogsDir", c.Agent.PodLogsDir)
 	v.absolute("agent.containerLogsDir", c.Agent.ContainerLogsDir)
-	if c.Agent.ResolvConf != "" {
-		v.absolute("agent.resolvConf", c.Agent.ResolvConf)
-	}
+	v.absoluteOrNone("agent.resolvConf", c.Agent.ResolvConf)
 	v.absolute("runtime.registryConfigDir", c.Runtime.RegistryConfigDir)
 	v.absolute("runtime.socket", c.Runtime.Socket)
-	if c.APIServer.TokenAuthFile != "" {
-		v.absolute("apiServer.tokenAuthFile", c.APIServer.TokenAuthFile)
-	}
+	v.absoluteOrNone("apiServer.tokenAuthFile", c.APIServer.TokenAuthFile)
 	v.access(&c.APIServer)
-	if c.Runtime.Executor != "" {
-		v.absolute("runtime.executor", c.Runtime.Executor)
-	}
+	v.absoluteOrNone("runtime.executor", c.Runtime.Executor)
 	v.devices(&c.Devices)
 	v.cgroup(c.CgroupRoot)
 	v.socket("runDir", filepath.Join(c.RunDir, "executor.sock"))
@@ -274,6 +266,13 @@ func (v *faults) add(key string, value any, must string) {
 func (v *faults) absolute(key, path string) {
 	if !filepath.IsAbs(path) {
 		v.add(key, path, "be an absolute path")
+	}
+}
+
+// absoluteOrNone is absolute for what need not be given.
+func (v *faults) absoluteOrNone(key, path string) {
+	if path != "" {
+		v.absolute(key, path)
 	}
 }
 

@@ -145,7 +145,7 @@ func TestSameAsLibcontainer(t *testing.T) {
 				}
 			}
 			for i, what := range []string{"the first process", "a further process"} {
-				ours, theirs := reports[""][i], reports["1"][i]
+				ours, theirs := reports[""][i], withoutRoom(reports["1"][i])
 				for _, line := range missing(ours, theirs) {
 					t.Errorf("%s: libcontainer's has, ours lacks: %s", what, line)
 				}
@@ -155,6 +155,15 @@ func TestSameAsLibcontainer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutRoom is a report with the one difference that is meant: libcontainer leaves the folder of all cgroup hierarchies writable in a container that may not write to
+// any of them, a tmpfs without a limit (CVE-2023-25809); ours is as read-only as they are.
+func withoutRoom(report []string) (all []string) {
+	for _, line := range report {
+		all = append(all, strings.Replace(line, " /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - tmpfs ", " /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - tmpfs ", 1))
+	}
+	return all
 }
 
 // awaitPrinted waits until the container has nothing more to print: it sleeps.

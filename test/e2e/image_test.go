@@ -117,7 +117,7 @@ func TestImageCommand(t *testing.T) {
 	if got := ok(nil, "rm", app); !strings.Contains(got, "untagged "+app) || !strings.Contains(got, "removed "+id) || !strings.Contains(got, "freed ") {
 		t.Errorf("rm: %s", got)
 	}
-	fails(1, "not found", "rm", app)
+	fails(1, "is not here", "rm", app)
 	ok(nil, "rm", "--ignore-missing", app)
 	f, err := os.Open(dir + "/docker.tar")
 	if err != nil {

@@ -48,7 +48,7 @@ func TestTrace(t *testing.T) {
 		ends            bool // what comes next waits for its end: of the others it may be known before the answer has come
 	}{
 		{"POST", "", true}, {"store", "", false}, {"bind", "", false}, {"seen by the agent", "", true}, {"CreateSandbox", "", false},
-		{"StartContainer", "i", false}, {"CRI StartContainer", "i", true}, {"StartContainer", "c", false},
+		{"StartContainer", "i", false}, {"CRI StartContainer", "i", false}, {"StartContainer", "c", false},
 		{"CRI CreateContainer", "c", true}, {"CRI StartContainer", "c", false}, {"runs", "c", true}, {"status set: Ready", "", true}, {"first log line", "c", true},
 	} {
 		found, ok := stepOf(trace, s.step, s.container)

@@ -91,7 +91,8 @@ func (m *Manager) takeBack(req PodRequest, key deviceKey, nodes []string) error 
 		return false
 	})
 	m.log.Info("a device is hardware that another pod has by another resource; others are tried", "resource", key.resource, "device", key.name, "nodes", nodes, "pod", req.Namespace+"/"+req.Name)
-	return m.keepOf(req, pod, left)
+	_, err := m.keepOf(req, pod, left)
+	return err
 }
 
 // give gives the pod what it lacks.

@@ -101,20 +101,15 @@ func (m *Manager) withdraw(req PodRequest, pod podRecord) (podRecord, error) {
 		return pod, nil
 	}
 	m.log.Info("devices that no container has got, and that are not there any more, are taken back", "pod", req.Namespace+"/"+req.Name, "podUID", req.UID)
-	next := podRecord{}
-	if len(left) > 0 {
-		next = pod
-		next.Containers = left
-	}
-	return next, m.keepOf(req, pod, left)
+	return m.keepOf(req, pod, left)
 }
 
-// keepOf keeps of a pod's record the containers that are left, if there are any.
-func (m *Manager) keepOf(req PodRequest, pod podRecord, left map[string]containerRecord) error {
+// keepOf keeps of a pod's record the containers that are left, and returns what it is then: empty if there are none.
+func (m *Manager) keepOf(req PodRequest, pod podRecord, left map[string]containerRecord) (podRecord, error) {
 	if len(left) == 0 {
-		return m.drop(req.UID)
+		return podRecord{}, m.drop(req.UID)
 	}
 	next := pod
 	next.Containers = left
-	return m.keep(req.UID, pod, next)
+	return next, m.keep(req.UID, pod, next)
 }

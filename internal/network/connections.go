@@ -50,6 +50,8 @@ const (
 	// roomUnknown is taken for the table's room where the kernel does not tell it: connection tracking is not there before the first rule that asks it.
 	roomUnknown = 262144
 	roomFile    = "/proc/sys/net/netfilter/nf_conntrack_max"
+	// takenFile is how many it holds now.
+	takenFile = "/proc/sys/net/netfilter/nf_conntrack_count"
 
 	// fullFor is how long a pod is at its bound of which nothing more is heard.
 	fullFor = 10 * time.Minute
@@ -88,13 +90,20 @@ func boundOf(configured *int32, room int) bound {
 
 // room is how many connections the kernel's table holds.
 func room() int {
-	raw, err := os.ReadFile(roomFile)
-	if err == nil {
-		if n, err := strconv.Atoi(strings.TrimSpace(string(raw))); err == nil && n > 0 {
-			return n
-		}
+	if n, ok := numberIn(roomFile); ok && n > 0 {
+		return n
 	}
 	return roomUnknown
+}
+
+// numberIn reads a file of the kernel's that holds one number.
+func numberIn(path string) (int, bool) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	return n, err == nil
 }
 
 // wantBound is the bound that is to be.

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -67,10 +64,6 @@ func (b *Bridge) forgetConnections(recs map[string]lease) {
 
 // crowdedTable says that the kernel's table of connections holds as much as one pod may have there.
 func crowdedTable() bool {
-	raw, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
-	if err != nil {
-		return false
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	return err == nil && n >= room()/shareOfPod
+	n, ok := numberIn(takenFile)
+	return ok && n >= room()/shareOfPod
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 )
@@ -113,8 +114,8 @@ func dieAt(t *testing.T, n *harness.Node, step int) (passed bool) {
 		t.Errorf("step %d: the preStop hook ran %d times: %v\n%s", step, ran, lines(t, dir), n.Log()[max(0, len(n.Log())-4000):])
 	}
 	await("something of it is left", func() bool {
-		pods, err := os.ReadDir(filepath.Join(n.Dir, "data", "pods"))
-		return err == nil && len(pods) == 0 || os.IsNotExist(err)
+		nothing, _ := nothingIn(filepath.Join(n.Dir, "data", "pods"))
+		return nothing
 	})
 	// It may be dying just now, at the very last step.
 	n.Kill()
@@ -123,6 +124,16 @@ func dieAt(t *testing.T, n *harness.Node, step int) (passed bool) {
 
 // patience is how long a step may take that goes wrong.
 const patience = 2 * time.Minute
+
+// nothingIn says whether nothing is in a directory but a bin with nothing in it, or what is.
+func nothingIn(dir string) (bool, string) {
+	left, err := os.ReadDir(dir)
+	left = slices.DeleteFunc(left, func(e os.DirEntry) bool {
+		in, err := os.ReadDir(filepath.Join(dir, e.Name()))
+		return e.Name() == tree.BinName && err == nil && len(in) == 0
+	})
+	return len(left) == 0 && (err == nil || os.IsNotExist(err)), fmt.Sprint(left, err)
+}
 
 func lines(t *testing.T, dir string) []string {
 	data, err := os.ReadFile(filepath.Join(dir, "life"))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -338,12 +336,7 @@ func (s *storm) finish() {
 	}
 	for _, dir := range []string{"data/pods", "run/sandboxes", "run/containers", "data/containers"} {
 		s.eventually("nothing is in "+dir, func() (bool, string) {
-			left, err := os.ReadDir(filepath.Join(s.n.Dir, dir))
-			left = slices.DeleteFunc(left, func(e os.DirEntry) bool { // the bin stays, with nothing in it
-				in, err := os.ReadDir(filepath.Join(s.n.Dir, dir, e.Name()))
-				return e.Name() == tree.BinName && err == nil && len(in) == 0
-			})
-			return len(left) == 0 && (err == nil || errors.Is(err, os.ErrNotExist)), fmt.Sprint(left, err)
+			return nothingIn(filepath.Join(s.n.Dir, dir))
 		})
 	}
 	s.eventually("services of the packet filter in the end", s.servicesAreThose)

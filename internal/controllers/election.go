@@ -73,12 +73,12 @@ func (c *Controllers) newElection(ctx context.Context) (e *election, stop func()
 	events := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceSystem)})
 	e.fence.time = e.renewal()
-	e.lock = renewed{&resourcelock.LeaseLock{
+	e.lock = &renewed{Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: LeaseName}, Client: client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{
 			Identity: e.Identity, EventRecorder: events.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: userAgent}),
 		},
-	}, &e.fence, e.renewal() / 2}
+	}, fence: &e.fence, time: e.renewal() / 2}
 	return e, events.Shutdown, nil
 }
 
@@ -185,41 +185,56 @@ func (e *election) free(w watch.Interface) string {
 }
 
 // renewed is a lock that tells a fence when it was renewed, by the time before it was asked for. A request that is not answered is given up in time for another.
+//
+// It lets nobody's Lease go but its own. leaderelection lets go what it had when it looked last: a process that was stopped in the midst of a renewal looks at
+// nothing more when it goes on, and frees the Lease of whoever was elected meanwhile.
 type renewed struct {
 	resourcelock.Interface
 	fence *fence
 	time  time.Duration
+	// holder is who has the Lease, as far as was read or written last. The elector alone asks, one thing after the other.
+	holder string
 }
 
 // Get implements resourcelock.Interface.
-func (r renewed) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (r *renewed) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.time)
 	defer cancel()
-	return r.Interface.Get(ctx)
+	record, raw, err := r.Interface.Get(ctx)
+	if err == nil {
+		r.holder = record.HolderIdentity
+	}
+	return record, raw, err
 }
 
 // Create implements resourcelock.Interface.
-func (r renewed) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (r *renewed) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return r.write(ctx, record, r.Interface.Create)
 }
 
 // Update implements resourcelock.Interface.
-func (r renewed) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (r *renewed) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return r.write(ctx, record, r.Interface.Update)
 }
 
-func (r renewed) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+func (r *renewed) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.time)
 	defer cancel()
 	begin := time.Now()
 	if record.HolderIdentity == "" {
 		r.fence.renewed(time.Time{})
+		if r.holder != r.Identity() {
+			return nil
+		}
 	}
 	err := write(ctx, record)
-	if err == nil && record.HolderIdentity != "" {
+	if err != nil {
+		return err
+	}
+	if r.holder = record.HolderIdentity; r.holder != "" {
 		r.fence.renewed(begin)
 	}
-	return err
+	return nil
 }
 
 // errNotElected is why a request was not sent.

@@ -98,13 +98,13 @@ var hostileNull = []struct {
 // The attacker would have won if somebody outside of the container's cgroups opened it for him (a watchdog that is opened resets the host, a tape rewinds, a
 // number without a driver loads a module), or if commands failed from then on: that hides him from probes. A command's stdin is the host's /dev/null.
 func TestHostileNull(t *testing.T) {
-	onEachEngine(t, nil, func(n *node) { n.pod(nil).attackDevice("/dev/null", false) })
+	mostlyNative(t, nil, func(n *node) { n.pod(nil).attackDevice("/dev/null", false) })
 }
 
 // TestHostileNullOfVolumes: the same where /dev is a volume, as an emptyDir would be, in which another container of the pod is at work: before the
 // victim starts, and afterwards.
 func TestHostileNullOfVolumes(t *testing.T) {
-	onEachEngine(t, nil, func(n *node) {
+	mostlyNative(t, nil, func(n *node) {
 		dev := n.place()
 		p := n.pod(nil)
 		evil := p.launch(mounted(shell(sleeper), dev, "/shared"))

@@ -88,6 +88,23 @@ func onEachEngine(t *testing.T, hostile []ociarchive.Image, try func(n *node)) {
 	startNode(t, hostile...).onEachEngine(try)
 }
 
+// mostlyNative is onEachEngine; with -short it leaves runc out. It is for attacks that take long and are much the same through each engine.
+func mostlyNative(t *testing.T, hostile []ociarchive.Image, try func(n *node)) {
+	t.Helper()
+	n := startNode(t, hostile...)
+	for _, engine := range mainEngines() {
+		n.Run(engine, func(t *testing.T) { n.as(t, engine, try) })
+	}
+}
+
+// mainEngines are engines, with -short but the native one.
+func mainEngines() []string {
+	if testing.Short() {
+		return engines[:1]
+	}
+	return engines
+}
+
 func (n *node) onEachEngine(try func(n *node)) {
 	n.Helper()
 	for _, engine := range engines {

@@ -30,7 +30,7 @@ func TestHostileStrings(t *testing.T) {
 		c.Env = append(c.Env, "A=1\nevil=1", "=", "B")
 		c.Volumes = map[string]struct{}{up: {}, outside: {}}
 	})}
-	onEachEngine(t, hostile, func(n *node) {
+	mostlyNative(t, hostile, func(n *node) {
 		before := namesIn(n.T, outside)
 		n.hostileSandboxes(words)
 		n.hostileContainers(words, image)

@@ -114,7 +114,7 @@ func (n *node) calls() int {
 // released.
 func TestStuckStarts(t *testing.T) {
 	n := startNode(t)
-	for _, engine := range engines {
+	for _, engine := range mainEngines() {
 		for name, prepare := range stuckWays {
 			t.Run(engine+"/"+name, func(t *testing.T) {
 				n.as(t, engine, func(n *node) {
@@ -232,7 +232,7 @@ func (p *pod) useful(when string) {
 // The attacker would have won if the calls of other pods failed or took long meanwhile, if threads of the executor were held up after the callers
 // had gone, or if the containers' pod could not be removed when the file system lets go of them.
 func TestStuckMounts(t *testing.T) {
-	onEachEngine(t, nil, func(n *node) {
+	mostlyNative(t, nil, func(n *node) {
 		for name, change := range map[string]func(cfg *cri.ContainerConfig, hang string){
 			"volume":            func(cfg *cri.ContainerConfig, hang string) { mounted(cfg, hang+"/hang", "/volume") },
 			"below a volume":    func(cfg *cri.ContainerConfig, hang string) { mounted(mounted(cfg, hang, "/v"), "/tmp", "/v/hang") },

@@ -62,7 +62,7 @@ func (b *lockedBuffer) String() string {
 // The attacker would have won if somebody outside of the container's cgroups opened it, if a start or a command hung, or if commands without a
 // terminal failed from then on.
 func TestHostileTerminals(t *testing.T) {
-	onEachEngine(t, nil, func(n *node) {
+	mostlyNative(t, nil, func(n *node) {
 		for _, path := range []string{"/dev/ptmx", "/dev/console", "/dev/tty"} {
 			n.pod(nil).attackDevice(path, true)
 		}
@@ -71,7 +71,7 @@ func TestHostileTerminals(t *testing.T) {
 
 // TestHostileTerminalsOfVolumes: the same by a volume at /dev/pts.
 func TestHostileTerminalsOfVolumes(t *testing.T) {
-	onEachEngine(t, nil, func(n *node) {
+	mostlyNative(t, nil, func(n *node) {
 		pts := n.place()
 		p := n.pod(nil)
 		evil := p.launch(mounted(shell(sleeper), pts, "/shared"))

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -65,6 +67,13 @@ line or a configuration that cannot be used, a NAME that is none included.`,
 	}
 	load := specFolders(cmd)
 	formatFlag(cmd, &format, asYAML, asJSON)
+	completeNames(cmd, true, func(context.Context) ([]string, error) {
+		set, err := load()
+		if err != nil {
+			return nil, err
+		}
+		return slices.Collect(maps.Keys(set.Devices)), nil
+	})
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		set, err := load()
 		if err != nil {

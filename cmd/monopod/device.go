@@ -77,6 +77,7 @@ const (
 func formatFlag(cmd *cobra.Command, format *string, formats ...string) {
 	last := len(formats) - 1
 	cmd.Flags().StringVarP(format, "output", "o", formats[0], "output `FORMAT`: "+strings.Join(formats[:last], ", ")+" or "+formats[last])
+	completeFormats(cmd, formats...)
 	pre := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(formats, *format) {

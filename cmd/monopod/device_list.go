@@ -69,6 +69,7 @@ watch; 2 for a command line that cannot be used.`,
 		},
 	}
 	formatFlag(cmd, &format, asTable, asWide, asJSON, asYAML)
+	completeNames(cmd, false, resourceNames(socket))
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and tell each change")
 	return cmd
 }

@@ -56,6 +56,16 @@ that cannot be used.`,
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "also what a container has")
 	cmd.Flags().Lookup("spec-dir").Usage = "`DIR` of the spec (default: the configuration's folders)"
 	formatFlag(cmd, &format, asText, asJSON)
+	completeNames(cmd, false, func(context.Context) (names []string, err error) {
+		_, dirs, err := folders()
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range (hostspecs.Specs{Dirs: dirs, Host: cdispec.ThisHost()}).Devices() {
+			names = append(names, d.Qualified())
+		}
+		return names, nil
+	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dir, dirs, err := folders()
 		if err != nil {

@@ -69,6 +69,7 @@ func withRuntime(socket string, f func(*grpc.ClientConn) error) error {
 
 func outputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "table", "output `FORMAT`: table or json")
+	completeFormats(cmd, asTable, asJSON)
 }
 
 func checkOutput(output string) error {

@@ -108,6 +108,7 @@ that a version of Monopod without this command has unpacked; the error says so, 
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to `FILE`")
+	completeNames(cmd, true, imageNames(socket))
 	return cmd
 }
 

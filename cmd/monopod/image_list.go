@@ -133,6 +133,8 @@ those below it, size is what it takes on disk. recorded says that 'monopod image
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "json", "output `FORMAT`: json or table")
+	completeFormats(cmd, asJSON, asTable)
+	completeNames(cmd, true, imageNames(socket))
 	return cmd
 }
 

@@ -32,6 +32,7 @@ when it is removed. When some of the images cannot be removed, the others are.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "also what containers use")
+	completeNames(cmd, true, imageNames(socket))
 	cmd.Flags().BoolVar(&missing, "ignore-missing", false, "an image that is not there is no error")
 	return cmd
 }

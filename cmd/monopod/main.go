@@ -118,6 +118,7 @@ cluster, 'monopod apiserver' an API server for any client.`,
 	})
 	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
 		newStatusCommand(), newTraceCommand(), newDrainCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand(), newDNSCommand(), newKubeconfigCommand(), newVersionCommand())
+	completeNoFiles(root)
 	return root
 }
 

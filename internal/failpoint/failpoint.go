@@ -6,6 +6,7 @@
 //
 //	runtime/create/persisted=kill      the process ends as by kill -9
 //	executor/start/before-exec=error   Hit returns an error that names the point
+//	executor/x=error-once              the same at the first hit in the process only
 //	executor/worker/ping=hang          Hit does not return
 //	runtime/x=kill-once:/dir/marker    kill, unless the file is there already; it is made first, so that the process that
 //	                                   is started again with the same environment passes the point
@@ -119,6 +120,14 @@ func loadEnv() {
 			set(name, func() error { select {} })
 		case "error":
 			set(name, func() error { return fmt.Errorf("failpoint %s", name) })
+		case "error-once":
+			var hit atomic.Bool
+			set(name, func() error {
+				if hit.Swap(true) {
+					return nil
+				}
+				return fmt.Errorf("failpoint %s", name)
+			})
 		}
 	}
 }

@@ -47,6 +47,21 @@ func TestKillOnce(t *testing.T) {
 	}
 }
 
+// A process fails at the point once, and passes it from then on.
+func TestErrorOnce(t *testing.T) {
+	if os.Getenv(EnvVar) != "" {
+		if first, second := Hit("a/point"), Hit("a/point"); first == nil || second != nil {
+			t.Fatalf("first %v, then %v", first, second)
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestErrorOnce$")
+	cmd.Env = append(os.Environ(), EnvVar+"=a/point=error-once")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // The process is killed at the hit of that number, whatever the point's name, and says which it was.
 func TestKillAt(t *testing.T) {
 	points := []string{"other/point", "a/one", "other/point", "a/two", "a/three"}

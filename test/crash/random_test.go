@@ -102,6 +102,9 @@ func TestRandomDeaths(t *testing.T) {
 	}
 	s.rest("in the end")
 	t.Logf("%d kills in %.0f s: %s", s.lives, time.Since(begun).Seconds(), s.summary())
+	if few := s.lives / 10; s.handed < few {
+		t.Errorf("the executor was handed over %d times in %d lives, want %d at least: something keeps it what it is", s.handed, s.lives, few)
+	}
 	s.finish()
 }
 
@@ -184,15 +187,17 @@ func (s *storm) begin() (ready, ended <-chan struct{}) {
 	return ready, ended
 }
 
-// steps are steps of a handover at which one of the executor's processes ends, or says no. The keeper's death is not among them: it makes the containers orphans, whose
-// exits not every kernel tells. internal/executor has that.
-var steps = []string{"worker/prepared=kill", "worker/frozen=kill", "worker/frozen=error", "keeper/prepared=error", "keeper/committed=error", "keeper/inherited=error",
-	"worker/begun=kill", "keeper/retiring=error", "keeper/retired=error", "worker/alone=kill"}
+// steps are steps of a handover at which one of the executor's processes ends, or says no: once, for an executor keeps its environment, and with it the point, until
+// it is handed over. The keeper's death is not among them: it makes the containers orphans, whose exits not every kernel tells. internal/executor has that.
+var steps = []string{"worker/prepared=kill-once:", "worker/frozen=kill-once:", "worker/frozen=error-once", "keeper/prepared=error-once", "keeper/committed=error-once",
+	"keeper/inherited=error-once", "worker/begun=kill-once:", "keeper/retiring=error-once", "keeper/retired=error-once", "worker/alone=kill-once:"}
 
 // update chooses the executor of the next life: mostly another build than that of the last one. At times something happens at a step of this handover, or of the next one.
 func (s *storm) update() (program, step string) {
 	if s.updates.IntN(2) == 0 {
-		step = "executor/" + steps[s.updates.IntN(len(steps))]
+		if step = "executor/" + steps[s.updates.IntN(len(steps))]; strings.HasSuffix(step, ":") {
+			step += filepath.Join(s.out, fmt.Sprintf("step-%d", s.lives))
+		}
 	}
 	if s.updates.IntN(4) > 0 {
 		slices.Reverse(s.programs)

@@ -25,6 +25,18 @@ type Device struct {
 // Qualified is its CDI name.
 func (d Device) Qualified() string { return d.Kind + "=" + d.Name }
 
+// Devices are those that Add has given.
+func (s Specs) Devices() (all []Device) {
+	for _, f := range s.load().Files {
+		for _, name := range names(f) {
+			if notOurs(f, name) == "" {
+				all = append(all, Device{f.Spec.Kind, name, f.Path})
+			}
+		}
+	}
+	return all
+}
+
 // Find returns the device of a name, or of a qualified name. Errors: errdefs.ErrNotFound, with what there is; ErrFailedPrecondition when the
 // name is there, and is not one that Add has given.
 func (s Specs) Find(name string) (Device, error) {

@@ -105,7 +105,7 @@ func TestAMissingConfigMapIsToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.status("p", "is ready", isReady)
-	if e := b.told("p", "Failed"); e.Count > 2 || e.Type != v1.EventTypeWarning || !strings.Contains(e.Message, `configmaps "cm" not found`) {
+	if e := b.told("p", "Failed"); e.Count > 2 || e.Type != v1.EventTypeWarning || !strings.Contains(e.Message, `configmap "cm" not found`) {
 		t.Errorf("told %d times: %s %q", e.Count, e.Type, e.Message)
 	}
 }

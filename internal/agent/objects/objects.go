@@ -9,9 +9,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -194,7 +196,7 @@ func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (*v1.Conf
 	}
 	cm, err := s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: %w", namespace, name, err)
+		return nil, named("ConfigMap", namespace, name, err)
 	}
 	return cm, nil
 }
@@ -206,7 +208,27 @@ func (s *Store) Secret(ctx context.Context, namespace, name string) (*v1.Secret,
 	}
 	sec, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s/%s: %w", namespace, name, err)
+		return nil, named("Secret", namespace, name, err)
 	}
 	return sec, nil
 }
+
+// named says of which object an error is. That one is not there is told as a kubelet tells it, which names the object once.
+func named(kind, namespace, name string, err error) error {
+	if apierrors.IsNotFound(err) {
+		return &absent{fmt.Sprintf("%s %q not found", strings.ToLower(kind), name), err}
+	}
+	return fmt.Errorf("%s %s/%s: %w", kind, namespace, name, err)
+}
+
+// absent is the API server's answer for an object that is not there, in other words.
+type absent struct {
+	text   string
+	answer error
+}
+
+// Error is the text.
+func (a *absent) Error() string { return a.text }
+
+// Unwrap gives the answer.
+func (a *absent) Unwrap() error { return a.answer }

@@ -98,6 +98,19 @@ func podWithToken() *v1.Pod {
 }
 
 // TestToken runs in a bubble with a clock of its own.
+// What is not there is named once.
+func TestAbsent(t *testing.T) {
+	s := store(t, fake.NewClientset())
+	for want, get := range map[string]func() error{
+		`configmap "none" not found`: func() error { _, err := s.ConfigMap(t.Context(), "ns", "none"); return err },
+		`secret "none" not found`:    func() error { _, err := s.Secret(t.Context(), "ns", "none"); return err },
+	} {
+		if err := get(); !apierrors.IsNotFound(err) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := fake.NewClientset()

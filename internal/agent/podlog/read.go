@@ -2,16 +2,15 @@ package podlog
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/fsnotify/fsnotify"
 )
 
 // Options choose what is read. The zero value is everything that is there.
@@ -31,6 +30,8 @@ type Options struct {
 	Follow bool
 	// Ended is closed when the container has ended. It is only looked at with Follow.
 	Ended <-chan struct{}
+	// Changes tell of changes with Follow; nil: by an inotify instance for this log alone.
+	Changes *Changes
 	// From is where reading begins, instead of the file's start; it is an error when another file is at the path by now.
 	From *Position
 	// End is set to where reading has ended, when that is the log's end.
@@ -84,13 +85,14 @@ func Read(ctx context.Context, path string, opts Options, w io.Writer) error {
 		out.left = *opts.Limit
 	}
 	// The watch begins before the first look, so that nothing that comes in between is missed.
-	var changes *changes
+	var changed *listener
 	if opts.Follow {
+		changes := cmp.Or(opts.Changes, new(Changes))
 		var err error
-		if changes, err = watch(path); err != nil {
+		if changed, err = changes.follow(path); err != nil {
 			return err
 		}
-		defer changes.close()
+		defer changes.leave(changed)
 	}
 	f, err := open(path)
 	if err != nil {
@@ -138,7 +140,7 @@ func Read(ctx context.Context, path string, opts Options, w io.Writer) error {
 		if err := out.flush(); err != nil {
 			return err
 		}
-		if err := changes.wait(ctx, opts.Ended); err != nil {
+		if err := changed.wait(ctx, opts.Ended); err != nil {
 			return err
 		}
 	}
@@ -204,52 +206,6 @@ func (l *lines) drain(ctx context.Context, last bool, pass func([]byte) error) e
 			return nil
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
 			return err
-		}
-	}
-}
-
-// changes tells of changes of a file, also when another one takes its place.
-type changes struct {
-	watcher *fsnotify.Watcher
-	path    string
-}
-
-// watch begins to watch the directory: a watch of the file itself would go away with it at a rotation.
-func watch(path string) (*changes, error) {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("follow %s: %w; if that is a limit, raise fs.inotify.max_user_instances", path, err)
-	}
-	if err := w.Add(filepath.Dir(path)); err != nil {
-		w.Close()
-		return nil, fmt.Errorf("follow %s: %w", path, err)
-	}
-	return &changes{w, path}, nil
-}
-
-func (c *changes) close() { c.watcher.Close() }
-
-// wait returns nil after a change of the file, or when the container has ended.
-func (c *changes) wait(ctx context.Context, ended <-chan struct{}) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ended:
-			return nil
-		case e, ok := <-c.watcher.Events:
-			if !ok {
-				return nil
-			}
-			if e.Name == c.path {
-				return nil
-			}
-		case err, ok := <-c.watcher.Errors:
-			// An overflow of the queue says that something has changed.
-			if ok && !errors.Is(err, fsnotify.ErrEventOverflow) {
-				return fmt.Errorf("follow %s: %w", c.path, err)
-			}
-			return nil
 		}
 	}
 }

@@ -240,6 +240,95 @@ func TestFollowCancelled(t *testing.T) {
 	}
 }
 
+// inotifies is how many inotify instances this process has.
+func inotifies(t *testing.T) (n int) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range all {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.Contains(to, "inotify") {
+			n++
+		}
+	}
+	return n
+}
+
+// More clients follow logs than a user of the host has inotify instances: they take one.
+func TestManyFollow(t *testing.T) {
+	const many = 150
+	before := inotifies(t)
+	var changes Changes
+	var all []*follower
+	for range many {
+		all = append(all, follow(t, Options{Changes: &changes}))
+	}
+	for round := range 3 {
+		for i, f := range all {
+			f.write(fmt.Sprintf("2026-01-01T00:00:01Z stdout F %d of %d\n", round, i))
+		}
+		for i, f := range all {
+			f.expect(fmt.Sprintf("%d of %d\n", round, i))
+		}
+		if n := inotifies(t) - before; n != 1 {
+			t.Errorf("%d logs are followed by %d inotify instances, want 1", len(all), n)
+		}
+		all[0].end() // the others go on
+		all = all[1:]
+	}
+	for _, f := range all {
+		f.end()
+	}
+	if n := inotifies(t) - before; n != 0 {
+		t.Errorf("%d inotify instances are left when nobody follows", n)
+	}
+}
+
+// Nothing is missed by one who follows the log that another one leaves.
+func TestFollowTogether(t *testing.T) {
+	var changes Changes
+	one := follow(t, Options{Changes: &changes})
+	for range 100 {
+		other, err := changes.follow(one.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.write("2026-01-01T00:00:01Z stdout F line\n")
+		one.expect("line\n")
+		if err := other.wait(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		changes.leave(other)
+	}
+	one.end()
+}
+
+// What a watch fails for is told to all who follow, and the next one has another watch.
+func TestFollowFails(t *testing.T) {
+	var changes Changes
+	path := file(t, "")
+	f, err := changes.follow(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes.fail(changes.watcher, io.ErrUnexpectedEOF)
+	if err := f.wait(t.Context(), nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+	changes.leave(f)
+	if f, err = changes.follow(path); err != nil {
+		t.Fatal(err)
+	}
+	defer changes.leave(f)
+	if err := os.WriteFile(path, []byte("more"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.wait(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTail(t *testing.T) {
 	long := strings.Repeat("2026-01-01T00:00:01Z stdout F "+strings.Repeat("y", 99)+"\n", 100)
 	for _, c := range []struct {

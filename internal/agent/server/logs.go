@@ -43,7 +43,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	if opts.Follow {
 		ended, stop := s.ended(ctx, pod, c.Id)
 		defer stop()
-		opts.Ended = ended
+		opts.Ended, opts.Changes = ended, &s.changes
 	}
 	w.Header().Set("Content-Type", "text/plain")
 	out := &flusher{w: w, each: opts.Follow, controller: http.NewResponseController(w)}

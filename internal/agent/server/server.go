@@ -25,6 +25,7 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/metrics"
+	"monopod.dev/monopod/internal/agent/podlog"
 	"monopod.dev/monopod/internal/probation"
 )
 
@@ -68,6 +69,7 @@ type Server struct {
 	certs    certificate
 	written  written
 	seen     seen
+	changes  podlog.Changes // of the logs that clients follow
 }
 
 // New reads the certificates. Nothing is served before Run.

@@ -272,7 +272,10 @@ func (k *keeper) makeRoom(w write) {
 			}
 		}
 		k.drop("there is no room for a write")
-		k.await(w)
+		k.await(w, countTime)
+	}
+	if !w.creates && !k.grows(k.ctx, w) { // it takes what the object has by now: there is room for it as soon as all that is dropped is counted
+		k.await(w, updateTime)
 	}
 	s := k.etcd.Backend().Size()
 	// Under the alarm there are no puts, after which the size in use would be told anew.
@@ -285,8 +288,8 @@ func (k *keeper) makeRoom(w write) {
 
 // await gives the database time to count what dropped revisions have taken: it does when whoever reads it as it was before has finished, and a transaction
 // has ended after that.
-func (k *keeper) await(w write) {
-	for pause := time.Millisecond; pause < countTime && k.revision > 0 && !k.fits(k.ctx, w); pause *= 2 {
+func (k *keeper) await(w write, most time.Duration) {
+	for pause := time.Millisecond; pause < most && k.revision > 0 && !k.fits(k.ctx, w); pause *= 2 {
 		select {
 		case <-time.After(pause):
 		case <-k.ctx.Done():

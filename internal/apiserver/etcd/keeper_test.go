@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -114,6 +115,34 @@ func TestAFullStore(t *testing.T) {
 	}
 	if err := create(ctx, c, "/new", value(300<<10)); err != nil {
 		t.Errorf("after deletions: %v", err)
+	}
+}
+
+// What was dropped is not free while somebody reads the store as it was before, such as for a snapshot: an update that fits afterwards waits for it.
+func TestUpdatesOfAFullStoreWaitForReaders(t *testing.T) {
+	cfg := config(t)
+	cfg.Quota = etcd.MinQuota
+	c := start(t, cfg).Client()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	n := 0
+	for ; create(ctx, c, fmt.Sprint("/k", n), value(300<<10)) == nil; n++ {
+		if n > 1000 {
+			t.Fatal("the quota is not held")
+		}
+	}
+	snapshot, err := c.Snapshot(ctx) // it holds what it reads as long as nobody takes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(1200*time.Millisecond, func() {
+		_, _ = io.Copy(io.Discard, snapshot)
+		snapshot.Close()
+	})
+	for i := range 20 {
+		if err := update(ctx, c, fmt.Sprint("/k", i%n), value(300<<10)); err != nil {
+			t.Fatalf("update %d of an object that does not grow: %v", i, err)
+		}
 	}
 }
 

@@ -134,6 +134,8 @@ const (
 	lookInterval = 10 * time.Second
 	// countTime bounds how long it is awaited that what dropped revisions have taken is counted as free.
 	countTime = 256 * time.Millisecond
+	// updateTime is the same for an update that makes its object no larger.
+	updateTime = 4096 * time.Millisecond
 	// tellInterval is how often it is logged that old revisions were dropped.
 	tellInterval = time.Minute
 	// defragInterval is the least time between two times at which that is done without need.

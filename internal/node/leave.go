@@ -3,8 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/host/mount"
@@ -26,18 +30,46 @@ func (o *Options) leave(unlock func()) error {
 	folders, err := o.ownFolders()
 	errs := []error{err, o.removeKubeconfig()}
 	for _, dir := range []string{c.DataDir, c.RunDir} {
-		// Nothing that is mounted may be emptied with the folder.
-		if err := mount.UnmountBelow(dir); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, tree.Remove(ctx, dir))
+		errs = append(errs, removeFolder(ctx, dir))
 	}
 	// The agent removes each pod's logs; the folders themselves go when they are empty, and stay when others use them.
 	for _, dir := range folders {
 		_ = os.Remove(dir)
 	}
 	return errors.Join(errs...)
+}
+
+// removeFolder removes a directory of a node. One that somebody has mounted, a disk of its own say, is emptied and stays mounted: what lies below its mount point
+// is not the node's.
+func removeFolder(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		// Nothing that is mounted may be emptied with the folder.
+		if err := mount.UnmountBelow(path); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, tree.Remove(ctx, path))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	switch err := os.Remove(dir); {
+	case errors.Is(err, unix.EBUSY):
+		return nil
+	case errors.Is(err, unix.ENOTEMPTY): // somebody has written meanwhile
+		return tree.Remove(ctx, dir)
+	default:
+		return err
+	}
 }
 
 // abandon undoes a start of which one half has failed, whichever half there is.

@@ -91,10 +91,7 @@ func onEachEngine(t *testing.T, hostile []ociarchive.Image, try func(n *node)) {
 // mostlyNative is onEachEngine; with -short it leaves runc out. It is for attacks that take long and are much the same through each engine.
 func mostlyNative(t *testing.T, hostile []ociarchive.Image, try func(n *node)) {
 	t.Helper()
-	n := startNode(t, hostile...)
-	for _, engine := range mainEngines() {
-		n.Run(engine, func(t *testing.T) { n.as(t, engine, try) })
-	}
+	startNode(t, hostile...).on(mainEngines(), try)
 }
 
 // mainEngines are engines, with -short but the native one.
@@ -107,7 +104,13 @@ func mainEngines() []string {
 
 func (n *node) onEachEngine(try func(n *node)) {
 	n.Helper()
-	for _, engine := range engines {
+	n.on(engines, try)
+}
+
+// on lets each of these engines be attacked.
+func (n *node) on(these []string, try func(n *node)) {
+	n.Helper()
+	for _, engine := range these {
 		n.Run(engine, func(t *testing.T) { n.as(t, engine, try) })
 	}
 }

@@ -77,6 +77,18 @@ func TestObjectsComeAndGo(t *testing.T) {
 	}
 }
 
+// fill makes objects /k0, /k1 and so on, and returns how many the store has taken, and why no more.
+func fill(ctx context.Context, t *testing.T, c *clientv3.Client) (n int, err error) {
+	t.Helper()
+	for n = 0; n <= 1000; n++ {
+		if err = create(ctx, c, fmt.Sprint("/k", n), value(300<<10)); err != nil {
+			return n, err
+		}
+	}
+	t.Fatal("the quota is not held")
+	return n, nil
+}
+
 // Of a store that is full of objects everybody can delete, whatever update that takes, and then it takes objects again.
 func TestAFullStore(t *testing.T) {
 	cfg := config(t)
@@ -84,15 +96,7 @@ func TestAFullStore(t *testing.T) {
 	c := start(t, cfg).Client()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	var n int
-	var err error
-	for n = 0; err == nil; n++ {
-		if n > 1000 {
-			t.Fatal("the quota is not held")
-		}
-		err = create(ctx, c, fmt.Sprint("/k", n), value(300<<10))
-	}
-	n--
+	n, err := fill(ctx, t, c)
 	if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "16.0 MiB") || !strings.Contains(err.Error(), "--etcd-quota") || n < 40 {
 		t.Fatalf("after %d objects: %v", n, err)
 	}
@@ -125,12 +129,7 @@ func TestUpdatesOfAFullStoreWaitForReaders(t *testing.T) {
 	c := start(t, cfg).Client()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	n := 0
-	for ; create(ctx, c, fmt.Sprint("/k", n), value(300<<10)) == nil; n++ {
-		if n > 1000 {
-			t.Fatal("the quota is not held")
-		}
-	}
+	n, _ := fill(ctx, t, c)
 	snapshot, err := c.Snapshot(ctx) // it holds what it reads as long as nobody takes it
 	if err != nil {
 		t.Fatal(err)

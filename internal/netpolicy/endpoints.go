@@ -37,8 +37,7 @@ func (r *Role) Connecting(e Endpoint) (settled func(context.Context) error) {
 	before := r.facts.endpoints[e.SandboxID]
 	news := before == nil || !slices.Equal(before.Addresses, e.Addresses) || before.UID != e.UID
 	if news {
-		r.facts.endpoints[e.SandboxID] = &endpoint{Endpoint: e}
-		delete(r.settled, e.SandboxID)
+		r.facts.connect(e)
 	}
 	idle := r.facts.policiesKnown && len(r.facts.policies) == 0
 	r.mu.Unlock()
@@ -52,8 +51,7 @@ func (r *Role) Connecting(e Endpoint) (settled func(context.Context) error) {
 func (r *Role) Disconnected(sandboxIDs ...string) {
 	r.mu.Lock()
 	for _, id := range sandboxIDs {
-		delete(r.facts.endpoints, id)
-		delete(r.settled, id)
+		r.facts.disconnect(id)
 	}
 	idle := r.facts.policiesKnown && len(r.facts.policies) == 0
 	r.mu.Unlock()
@@ -94,14 +92,18 @@ func (r *Role) wait(ctx context.Context, e Endpoint) error {
 
 // holds says whether there is nothing to wait for. It is called with the lock held.
 func (r *Role) holds(e Endpoint) bool {
-	return r.facts.policiesKnown && len(r.facts.policies) == 0 || r.unable != nil || r.settled[e.SandboxID]
+	if r.facts.policiesKnown && len(r.facts.policies) == 0 || r.unable != nil {
+		return true
+	}
+	of := r.facts.endpoints[e.SandboxID]
+	return of != nil && of.settled
 }
 
 // unknown says that the rules hold, and that the API does not tell of the pod.
 func (r *Role) unknown(e Endpoint) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.facts.podsKnow || r.settled == nil {
+	if !r.facts.podsKnow || !r.enforced {
 		return false
 	}
 	return r.facts.pods[types.UID(e.UID)] == nil && r.facts.mirrors[e.static()] == ""

@@ -2,7 +2,6 @@ package netpolicy
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
@@ -23,7 +22,11 @@ func newRecorder(events record.EventBroadcaster) record.EventRecorder {
 }
 
 // tell says of each policy what is wrong with it, or with this node, once.
-func (r *Role) tell(policies []*networkingv1.NetworkPolicy, problems []compile.Problem, unable error) {
+func (r *Role) tell(problems []compile.Problem, unable error) {
+	if len(problems) == 0 && unable == nil {
+		clear(r.told)
+		return
+	}
 	wrong := map[types.UID]string{}
 	reason := NotUnderstood
 	for _, p := range problems {
@@ -31,12 +34,12 @@ func (r *Role) tell(policies []*networkingv1.NetworkPolicy, problems []compile.P
 	}
 	if unable != nil {
 		reason = NotEnforced
-		for _, p := range policies {
+		for _, p := range r.policies {
 			wrong[p.UID] = "this node does not enforce it: " + unable.Error()
 		}
 	}
 	said := map[types.UID]string{}
-	for _, p := range policies {
+	for _, p := range r.policies {
 		text := wrong[p.UID]
 		if text == "" {
 			continue

@@ -1,8 +1,6 @@
 package netpolicy
 
 import (
-	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -25,8 +23,15 @@ type facts struct {
 	// node is this node's name.
 	node string
 	// mirrors are mirror pods by the static pods that they show.
-	mirrors   map[staticPod]types.UID
+	mirrors map[staticPod]types.UID
+	// endpoints are the sandboxes on the bridge. ofUID are those of a pod, and of the UID "" those of which nobody remembers it; at are those that have an address, and claims the pods
+	// that do, as the API tells; as are those that were compiled as a pod.
 	endpoints map[string]*endpoint
+	ofUID     index[types.UID, *endpoint]
+	at        index[netip.Addr, *endpoint]
+	claims    index[netip.Addr, types.UID]
+	as        index[types.UID, *endpoint]
+	news      news
 }
 
 // staticPod is a pod that the API does not have itself: a kubelet on this node has made it, and shows it by another of the same name.
@@ -52,11 +57,16 @@ type endpoint struct {
 	Endpoint
 	// kind is what was last known of its pod: it keeps that when the API forgets the pod before its sandbox is gone.
 	kind *compile.Kind
+	// as is the pod that it was compiled as; empty: none yet.
+	as types.UID
+	// settled: the rules in the kernel know its pod.
+	settled bool
 }
 
 func newFacts(node string) facts {
-	return facts{node: node, policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{}, endpoints: map[string]*endpoint{}, learn: true,
-		namespaces: map[string]compile.Namespace{}, pods: map[types.UID]*podFact{}, mirrors: map[staticPod]types.UID{}}
+	return facts{node: node, policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{}, learn: true, namespaces: map[string]compile.Namespace{},
+		pods: map[types.UID]*podFact{}, claims: index[netip.Addr, types.UID]{}, mirrors: map[staticPod]types.UID{},
+		endpoints: map[string]*endpoint{}, ofUID: index[types.UID, *endpoint]{}, at: index[netip.Addr, *endpoint]{}, as: index[types.UID, *endpoint]{}, news: allNews()}
 }
 
 // needed says whether there is anything to enforce.
@@ -64,8 +74,13 @@ func (f *facts) needed() bool { return len(f.policies) > 0 && len(f.endpoints) >
 
 // forget drops what is only watched while it is needed.
 func (f *facts) forget() {
-	f.namespaces, f.pods, f.mirrors = map[string]compile.Namespace{}, map[types.UID]*podFact{}, map[staticPod]types.UID{}
+	f.namespaces = map[string]compile.Namespace{}
+	f.forgetPods()
 	f.namespacesKnown, f.podsKnow = false, false
+}
+
+func (f *facts) forgetPods() {
+	f.pods, f.claims, f.mirrors, f.news = map[types.UID]*podFact{}, index[netip.Addr, types.UID]{}, map[staticPod]types.UID{}, allNews()
 }
 
 // factOf is what is kept of a pod, on the node of this name.
@@ -108,24 +123,23 @@ func (f *facts) setPod(uid types.UID, fact *podFact) bool {
 
 // putPod notes a pod.
 func (f *facts) putPod(uid types.UID, fact *podFact) {
-	if old := f.pods[uid]; old != nil {
-		f.dropMirror(uid, old)
-	}
+	f.takePod(uid)
 	f.pods[uid] = fact
+	for _, a := range fact.addresses {
+		f.claims.add(a, uid)
+	}
 	if fact.mirrorOf != (staticPod{}) {
 		f.mirrors[fact.mirrorOf] = uid
 	}
+	f.podNews(uid, fact)
 }
 
 // counts says whether rules may follow from what is new of a pod; nil: it was not known before.
 func (f *facts) counts(uid types.UID, old, now *podFact) bool {
-	connected := false
-	for _, e := range f.endpoints {
-		if e.UID == "" {
-			return old == nil || !old.same(now) // it is found by its address
-		}
-		connected = connected || types.UID(e.UID) == uid
+	if len(f.ofUID[""]) > 0 {
+		return old == nil || !old.same(now) // they are found by their addresses
 	}
+	connected := len(f.ofUID[uid]) > 0
 	switch {
 	case old != nil && old.same(now):
 		return false
@@ -148,96 +162,61 @@ func (f *podFact) reached() []netip.Addr {
 }
 
 func (f *facts) dropPod(uid types.UID) bool {
-	old := f.pods[uid]
-	if old == nil {
+	if f.pods[uid] == nil {
 		return false
 	}
-	delete(f.pods, uid)
-	f.dropMirror(uid, old)
+	f.takePod(uid)
 	return true
 }
 
-// dropMirror forgets that a pod shows another, unless the one of its name that came after it does.
-func (f *facts) dropMirror(uid types.UID, fact *podFact) {
-	if f.mirrors[fact.mirrorOf] == uid {
-		delete(f.mirrors, fact.mirrorOf)
+// takePod forgets a pod.
+func (f *facts) takePod(uid types.UID) {
+	old := f.pods[uid]
+	if old == nil {
+		return
+	}
+	f.podNews(uid, old)
+	delete(f.pods, uid)
+	for _, a := range old.addresses {
+		f.claims.drop(a, uid)
+	}
+	if f.mirrors[old.mirrorOf] == uid { // the one of its name that came after it may show the same
+		delete(f.mirrors, old.mirrorOf)
 	}
 }
 
-// view is what rules are compiled of.
-type view struct {
-	policies   []*networkingv1.NetworkPolicy
-	namespaces []compile.Namespace
-	learn      bool
-	pods       []compile.Pod
-	// settled are the sandboxes whose pods are known.
-	settled map[string]bool
+// connect notes a sandbox, in the place of one of its ID.
+func (f *facts) connect(of Endpoint) {
+	f.disconnect(of.SandboxID)
+	e := &endpoint{Endpoint: of}
+	f.endpoints[of.SandboxID] = e
+	f.ofUID.add(types.UID(of.UID), e)
+	for _, a := range of.Addresses {
+		f.at.add(a, e)
+	}
+	f.sandboxNews(e)
 }
 
-// view is what is known now; whole says that it is all there is.
-func (f *facts) view() (v view, whole bool) {
-	if !f.policiesKnown || !f.namespacesKnown || !f.podsKnow {
-		return v, false
+func (f *facts) disconnect(id string) {
+	e := f.endpoints[id]
+	if e == nil {
+		return
 	}
-	v = view{policies: slices.Collect(maps.Values(f.policies)), learn: f.learn, settled: map[string]bool{}}
-	if f.learn {
-		v.namespaces = slices.Collect(maps.Values(f.namespaces))
-		f.learn = false
+	f.sandboxNews(e)
+	f.compiledAs(e, "")
+	delete(f.endpoints, id)
+	f.ofUID.drop(types.UID(e.UID), e)
+	for _, a := range e.Addresses {
+		f.at.drop(a, e)
 	}
-	byAddress := map[netip.Addr]types.UID{} // for sandboxes of which nobody remembers the pod
-	for uid, p := range f.pods {
-		for _, a := range p.addresses {
-			if !p.gone && p.here && (byAddress[a] == "" || uid < byAddress[a]) { // the same one each time
-				byAddress[a] = uid
-			}
-		}
-	}
-	held, here := map[netip.Addr]bool{}, map[types.UID]bool{}
-	var local []compile.Pod
-	for id, e := range f.endpoints {
-		for _, a := range e.Addresses {
-			held[a] = true
-		}
-		uid := f.podOf(e, byAddress)
-		if p := f.pods[uid]; p != nil {
-			e.kind = p.kind
-		}
-		if e.kind == nil {
-			continue // nobody knows whose it is: nothing passes
-		}
-		here[uid], v.settled[id] = true, true
-		local = append(local, compile.Pod{UID: id, Kind: e.kind, Addresses: e.Addresses, Local: true, Port: e.Interface})
-	}
-	for uid, p := range f.pods {
-		if p.gone || here[uid] {
-			continue
-		}
-		remote := compile.Pod{UID: string(uid), Kind: p.kind}
-		for _, a := range p.addresses {
-			if !held[a] {
-				remote.Addresses = append(remote.Addresses, a)
-			}
-		}
-		if len(remote.Addresses) > 0 {
-			v.pods = append(v.pods, remote)
-		}
-	}
-	// Of two pods that claim an address the same one has it each time.
-	slices.SortFunc(v.pods, func(a, b compile.Pod) int { return cmp.Compare(a.UID, b.UID) })
-	v.pods = append(v.pods, local...)
-	return v, true
+	delete(f.news.unsettled, e)
 }
 
 // podOf is the pod of a sandbox, as the API has it: the one of its UID, and another only where there is none and that is the mirror of a static pod.
-func (f *facts) podOf(e *endpoint, byAddress map[netip.Addr]types.UID) types.UID {
+func (f *facts) podOf(e *endpoint) types.UID {
 	uid := types.UID(e.UID)
 	if uid == "" {
-		for _, a := range e.Addresses {
-			if uid = byAddress[a]; uid != "" {
-				break
-			}
-		}
-		return uid
+		return f.podAt(e.Addresses)
 	}
 	if f.pods[uid] == nil {
 		if mirror, ok := f.mirrors[e.static()]; ok {
@@ -245,6 +224,21 @@ func (f *facts) podOf(e *endpoint, byAddress map[netip.Addr]types.UID) types.UID
 		}
 	}
 	return uid
+}
+
+// podAt is the pod of this node that has an address, of several the same one each time.
+func (f *facts) podAt(addresses []netip.Addr) (first types.UID) {
+	for _, a := range addresses {
+		for uid := range f.claims[a] {
+			if p := f.pods[uid]; !p.gone && p.here && (first == "" || uid < first) {
+				first = uid
+			}
+		}
+		if first != "" {
+			break
+		}
+	}
+	return first
 }
 
 // static is the static pod that a sandbox may be of.

@@ -69,10 +69,10 @@ func TestWhosePodASandboxIs(t *testing.T) {
 			for _, p := range tc.pods {
 				f.setPod(p.UID, factOf(p, f.node))
 			}
-			f.endpoints["s"] = &endpoint{Endpoint: tc.of}
+			f.connect(tc.of)
 			v, _ := f.view()
 			var got types.UID
-			for _, p := range v.pods {
+			for _, p := range v.come {
 				if p.Local {
 					got = types.UID(p.Kind.Labels["uid"])
 				}
@@ -131,7 +131,7 @@ func TestWhatOfAPodCounts(t *testing.T) {
 		"it is a mirror":                         {Endpoint{UID: "other"}, nil, pod(mirrorOf("u2"), owned("Node", "n")), true},
 	} {
 		f := newFacts("n")
-		f.endpoints["s"] = &endpoint{Endpoint: c.of}
+		f.connect(c.of)
 		if c.old != nil {
 			f.putPod("u1", c.old)
 		}

@@ -49,20 +49,21 @@ type Role struct {
 	log   *slog.Logger
 	table rules
 	wake  chan struct{}
-	// compiler, applied and feeds are the loop's.
+	// These are the loop's.
 	compiler *compile.Compiler
-	applied  bool // rules may be in the kernel
+	policies []*networkingv1.NetworkPolicy // as the compiler knows them
+	applied  bool                          // rules may be in the kernel
 	feeds    *feeds
 	pause    time.Duration
 	told     map[types.UID]string // what events have said of policies
 	recorder record.EventRecorder
 	client   kubernetes.Interface
 
-	mu      sync.Mutex
-	facts   facts
-	settled map[string]bool // the sandboxes whose pods the rules in the kernel know
-	unable  error           // why the kernel cannot do it
-	changed chan struct{}   // closed, and made anew, when one of these has changed
+	mu       sync.Mutex
+	facts    facts
+	enforced bool          // there are rules in the kernel, if only those of the process before
+	unable   error         // why the kernel cannot do it
+	changed  chan struct{} // closed, and made anew, when one of these has changed
 }
 
 // rules is what the role has of the kernel.
@@ -93,7 +94,7 @@ func New(ctx context.Context, c Config) (*Role, error) {
 func newRole(t rules, node string, log *slog.Logger) *Role {
 	return &Role{
 		log: log, table: t, wake: make(chan struct{}, 1), compiler: compile.New(), applied: true, told: map[types.UID]string{},
-		facts: newFacts(node), settled: map[string]bool{}, changed: make(chan struct{}),
+		facts: newFacts(node), enforced: true, changed: make(chan struct{}),
 	}
 }
 
@@ -182,7 +183,7 @@ func (r *Role) step(ctx context.Context) error {
 			err = nil // a kernel that cannot do it has nothing of it
 		}
 		r.applied = err != nil
-		r.publish(nil, nil)
+		r.publish(false, nil)
 		return err
 	case r.feeds == nil:
 		r.startFeeds(ctx)
@@ -194,32 +195,45 @@ func (r *Role) step(ctx context.Context) error {
 	if !whole {
 		return nil
 	}
-	if view.learn {
-		r.compiler.Learn(view.policies, view.namespaces)
-	}
-	compiled := r.compiler.Compile(view.pods)
+	compiled := r.compile(&view)
 	err := r.table.Apply(&compiled)
 	r.applied = true
 	switch {
 	case err == nil:
-		r.publish(view.settled, nil)
-		r.tell(view.policies, compiled.Problems, nil)
+		r.publish(true, nil)
+		r.tell(compiled.Problems, nil)
 		return nil
 	case errdefs.IsFailedPrecondition(err):
 		// Pods run: nothing else would be better for them. Whoever has written a policy is told.
-		r.publish(nil, err)
-		r.tell(view.policies, compiled.Problems, err)
+		r.publish(false, err)
+		r.tell(compiled.Problems, err)
 	default:
-		r.tell(view.policies, compiled.Problems, err)
+		r.tell(compiled.Problems, err)
 	}
 	return err
 }
 
-// publish tells those who wait what the rules in the kernel know.
-func (r *Role) publish(settled map[string]bool, unable error) {
+// compile makes rules of what is new.
+func (r *Role) compile(v *view) compile.Rules {
+	if v.learn {
+		r.policies = v.policies
+		r.compiler.Learn(v.policies, v.namespaces)
+	}
+	if v.all {
+		return r.compiler.Compile(v.come)
+	}
+	return r.compiler.Update(v.come, v.gone)
+}
+
+// publish tells those who wait whether the rules of the last view are in the kernel, or none are.
+func (r *Role) publish(enforced bool, unable error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settled, r.unable = settled, unable
+	if r.enforced, r.unable = enforced, unable; enforced {
+		r.facts.settle()
+	} else {
+		r.facts.unsettle()
+	}
 	r.announce()
 }
 

@@ -8,7 +8,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -228,7 +227,7 @@ func (r *Role) podFeed() *feed[*corev1.Pod] {
 		replace: func(all []*corev1.Pod) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.facts.pods, r.facts.mirrors = map[types.UID]*podFact{}, map[staticPod]types.UID{}
+			r.facts.forgetPods()
 			for _, p := range all {
 				r.facts.putPod(p.UID, factOf(p, r.facts.node))
 			}

@@ -31,7 +31,7 @@ type tracedStatuses struct {
 }
 
 // Set implements act.Status.
-func (t tracedStatuses) Set(pod *v1.Pod, st v1.PodStatus) {
+func (t tracedStatuses) Set(pod *v1.Pod, st v1.PodStatus, passing bool) {
 	uid := string(pod.UID)
 	for _, s := range [...][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
 		for i := range s {
@@ -41,7 +41,7 @@ func (t tracedStatuses) Set(pod *v1.Pod, st v1.PodStatus) {
 		}
 	}
 	t.timeline.Once(uid, told(&st).SetName(), "")
-	t.Writer.Set(pod, st)
+	t.Writer.Set(pod, st, passing)
 }
 
 // told is how far a status says that the pod is.

@@ -77,7 +77,7 @@ func TestTheStatusOfAPodThatWasMadeAnew(t *testing.T) {
 	written := make(chan struct{})
 	go func() { defer close(written); w.Run(writing) }()
 	defer func() { stop(); <-written }()
-	w.Set(old, v1.PodStatus{Phase: v1.PodFailed, Message: "it is over"})
+	w.Set(old, v1.PodStatus{Phase: v1.PodFailed, Message: "it is over"}, false)
 	patience, enough := context.WithTimeout(t.Context(), time.Minute)
 	defer enough()
 	if err := w.Flush(patience, old.UID); err != nil {

@@ -55,8 +55,9 @@ type Cgroups interface {
 
 // Status takes the pods' statuses to whoever wants to know them.
 type Status interface {
-	// Set makes st the pod's status. pod is the newest version of the object that the caller knows.
-	Set(pod *v1.Pod, st v1.PodStatus)
+	// Set makes st the pod's status. pod is the newest version of the object that the caller knows. passing: what is new in st is soon over, so that it may
+	// wait a moment for the next.
+	Set(pod *v1.Pod, st v1.PodStatus, passing bool)
 	// Flush returns when the last status that was set has been taken, or can't be because the pod is gone.
 	Flush(ctx context.Context, uid types.UID) error
 	// Forget drops the pod.

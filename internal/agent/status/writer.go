@@ -3,7 +3,8 @@
 // It guarantees that the last status that was set for a pod is written as soon as the API server takes it, that only the
 // difference to what the API server has is sent, and that a status never reaches another pod of the same name: it names
 // the pod's UID, and that it is another's is found out by the first answer. Statuses in between may be left out: so that a
-// pod's start costs one write and not four, one that tells only that it has got a step further waits a moment for the next.
+// pod's start costs one write and not four, one that tells only that it has got a step further waits a moment for the next; so
+// does one that tells of what is soon over.
 package status
 
 import (
@@ -33,7 +34,8 @@ const (
 	retryFirst = 50 * time.Millisecond
 	retryMax   = 10 * time.Second
 	timeout    = 15 * time.Second
-	// moment is for how long a status waits that only tells how a start goes on: longer than most starts take, shorter than anybody notices.
+	// moment is for how long a status waits that only tells how a start goes on, or of what is passing: longer than most starts take, shorter than anybody
+	// notices.
 	moment = 200 * time.Millisecond
 )
 
@@ -87,8 +89,9 @@ func (w *Writer) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Set makes st the pod's status. pod is the newest version of the object that the caller knows.
-func (w *Writer) Set(pod *v1.Pod, st v1.PodStatus) {
+// Set makes st the pod's status. pod is the newest version of the object that the caller knows. passing says that what st tells beyond the status set before
+// will most likely be over in a moment.
+func (w *Writer) Set(pod *v1.Pod, st v1.PodStatus, passing bool) {
 	w.mu.Lock()
 	e := w.pods[pod.UID]
 	if e == nil {
@@ -98,7 +101,7 @@ func (w *Writer) Set(pod *v1.Pod, st v1.PodStatus) {
 	e.learn(pod)
 	e.want = st
 	e.set++
-	wait := starting(&e.base.Status) && starting(&st) && pod.DeletionTimestamp == nil
+	wait := (passing || starting(&e.base.Status) && starting(&st)) && pod.DeletionTimestamp == nil
 	w.mu.Unlock()
 	if wait {
 		w.queue.AddAfter(pod.UID, moment)

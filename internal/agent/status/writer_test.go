@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,7 +94,7 @@ func TestTheLastStatusIsWritten(t *testing.T) {
 	for _, phase := range []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodSucceeded} {
 		st := *p.Status.DeepCopy()
 		st.Phase = phase
-		w.Set(p, st)
+		w.Set(p, st, false)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -110,7 +111,7 @@ func TestTheLastStatusIsWritten(t *testing.T) {
 
 func TestAPodThatIsGone(t *testing.T) {
 	w, _, _ := start(t)
-	w.Set(pod("u"), v1.PodStatus{Phase: v1.PodRunning})
+	w.Set(pod("u"), v1.PodStatus{Phase: v1.PodRunning}, false)
 	flush(t, w, "u")
 	w.Forget("u")
 	flush(t, w, "never seen")
@@ -127,7 +128,7 @@ func TestAPodThatWasMadeAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, kube, fail := start(t, pod("new"))
 			fail.Store(&refusal)
-			w.Set(pod("old"), v1.PodStatus{Phase: v1.PodRunning})
+			w.Set(pod("old"), v1.PodStatus{Phase: v1.PodRunning}, false)
 			flush(t, w, "old")
 			patches := 0
 			for _, a := range kube.Actions() {
@@ -156,7 +157,7 @@ func TestAConflict(t *testing.T) {
 	})
 	st := *p.Status.DeepCopy()
 	st.Phase = v1.PodRunning
-	w.Set(p, st)
+	w.Set(p, st, false)
 	<-asked
 	fail.Store(nil)
 	flush(t, w, p.UID)
@@ -168,7 +169,7 @@ func TestAConflict(t *testing.T) {
 func TestNothingToWrite(t *testing.T) {
 	p := pod("u")
 	w, kube, _ := start(t, p)
-	w.Set(p, p.Status)
+	w.Set(p, p.Status, false)
 	flush(t, w, p.UID)
 	for _, a := range kube.Actions() {
 		t.Errorf("asked the API server to %s", a.GetVerb())
@@ -210,12 +211,12 @@ func TestAStartIsWrittenOnce(t *testing.T) {
 					}
 					return n
 				}
-				w.Set(p, at(p, "", creating))
-				w.Set(p, at(p, "10.0.0.1", creating))
+				w.Set(p, at(p, "", creating), false)
+				w.Set(p, at(p, "10.0.0.1", creating), false)
 				if n := patches(); n != 0 {
 					t.Errorf("%d statuses were written at once", n)
 				}
-				w.Set(p, c.last(p))
+				w.Set(p, c.last(p), false)
 				<-time.After(c.after)
 				if n := patches(); n != 1 {
 					t.Errorf("%d statuses were written after %v, want one", n, c.after)
@@ -230,6 +231,80 @@ func TestAStartIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// TestWhatIsPassing: a container that is replaced goes from one that runs to one that runs in a single write when that takes less than a moment; what takes
+// longer is told after it, and other news at once, with all there is to tell.
+func TestWhatIsPassing(t *testing.T) {
+	at := func(id string, state v1.ContainerState) v1.PodStatus {
+		ready := v1.ConditionFalse
+		if state.Running != nil {
+			ready = v1.ConditionTrue
+		}
+		return v1.PodStatus{
+			Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}},
+			ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: id, State: state}},
+		}
+	}
+	runs := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
+	waits := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	fails := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no"}}
+	type step struct {
+		after   time.Duration
+		st      v1.PodStatus
+		passing bool
+	}
+	for name, c := range map[string]struct {
+		steps []step
+		delay time.Duration // of the last write, after the last step
+		want  []v1.ConditionStatus
+	}{
+		"it runs again":  {[]step{{0, at("1", waits), true}, {moment / 2, at("2", waits), true}, {moment / 4, at("2", runs), false}}, 0, []v1.ConditionStatus{v1.ConditionTrue}},
+		"it takes long":  {[]step{{0, at("1", waits), true}, {moment / 2, at("2", waits), true}}, moment / 2, []v1.ConditionStatus{v1.ConditionFalse}},
+		"it runs late":   {[]step{{0, at("1", waits), true}, {2 * moment, at("2", runs), false}}, 0, []v1.ConditionStatus{v1.ConditionFalse, v1.ConditionTrue}},
+		"it cannot be":   {[]step{{0, at("1", waits), true}, {moment / 2, at("1", fails), false}}, 0, []v1.ConditionStatus{v1.ConditionFalse}},
+		"it is no start": {[]step{{0, at("1", waits), false}}, 0, []v1.ConditionStatus{v1.ConditionFalse}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pod("u")
+				p.Status = at("1", runs)
+				w, kube, _ := start(t, p)
+				var told []v1.ConditionStatus
+				kube.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+					var m v1.Pod
+					if err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &m); err != nil {
+						t.Error(err)
+					}
+					ready := v1.ConditionTrue // of which the patch tells when it is another than before
+					if len(m.Status.Conditions) > 0 {
+						ready = m.Status.Conditions[0].Status
+					}
+					told = append(told, ready)
+					return false, nil, nil
+				})
+				for _, s := range c.steps {
+					<-time.After(s.after)
+					w.Set(p, s.st, s.passing)
+					synctest.Wait()
+				}
+				began := time.Now()
+				flushed := len(told)
+				<-time.After(c.delay)
+				synctest.Wait()
+				if c.delay > 0 && (flushed != 0 || len(told) != 1) {
+					t.Errorf("%d writes before %v, %d after it", flushed, c.delay, len(told))
+				}
+				if !slices.Equal(told, c.want) {
+					t.Errorf("told that it is ready: %v, want %v", told, c.want)
+				}
+				<-time.After(time.Minute)
+				if len(told) != len(c.want) {
+					t.Errorf("%d writes %v later", len(told), time.Since(began))
+				}
+			})
+		})
+	}
+}
+
 // Who waits for a status has it written at once.
 func TestFlushHurries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +313,7 @@ func TestFlushHurries(t *testing.T) {
 		began := time.Now()
 		st := *p.Status.DeepCopy()
 		st.PodIP = "10.0.0.1"
-		w.Set(p, st)
+		w.Set(p, st, false)
 		flush(t, w, p.UID)
 		if took := time.Since(began); took >= moment {
 			t.Errorf("written after %v", took)

@@ -27,8 +27,9 @@ func (w *Worker) publish(pod *v1.Pod, in *plan.Input) {
 		kind, reason, message := plan.EndEvent(&st)
 		w.act.Event(pod, "", kind, reason, message)
 	}
+	passing := plan.Passing(in, w.prior, &st)
 	w.prior = &st
-	w.cfg.Status.Set(pod, st)
+	w.cfg.Status.Set(pod, st, passing)
 }
 
 // tellBackOffs makes an event of each container that has begun to wait.

@@ -11,12 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/endpointslice/util"
 
+	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
 )
 
@@ -56,9 +58,11 @@ type Config struct {
 type Controller struct {
 	cfg       Config
 	services  corelisters.ServiceLister
-	pods      corelisters.PodLister
 	endpoints corelisters.EndpointsLister
 	slices    cache.Indexer
+	// selectors are the services by what they select, pods those by their labels: of one that changes not all are looked at.
+	selectors *owned.Selectors[*corev1.Service]
+	pods      *owned.Labelled[*corev1.Pod]
 	synced    []cache.InformerSynced
 	queue     *queue.Queue[cache.ObjectName]
 	filler    *endpointslice.Reconciler
@@ -75,10 +79,10 @@ func New(cfg Config) (*Controller, error) {
 	core := cfg.Informers.Core().V1()
 	services, pods, endpoints, slices := core.Services(), core.Pods(), core.Endpoints(), cfg.Informers.Discovery().V1().EndpointSlices()
 	c := &Controller{
-		cfg: cfg, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister(), slices: slices.Informer().GetIndexer(),
+		cfg: cfg, services: services.Lister(), endpoints: endpoints.Lister(), slices: slices.Informer().GetIndexer(),
 		written:    map[string]*util.EndpointSliceTracker{sliceController: util.NewEndpointSliceTracker(), mirrorController: util.NewEndpointSliceTracker()},
 		sliceTimes: util.NewTriggerTimeTracker(), times: util.NewTriggerTimeTracker(),
-		queue: queue.New[cache.ObjectName](), deleted: &deletions{},
+		selectors: owned.NewSelectors(selectorOf), pods: owned.NewLabelled[*corev1.Pod](), queue: queue.New[cache.ObjectName](), deleted: &deletions{},
 	}
 	if err := indexByService(slices.Informer()); err != nil {
 		return nil, err
@@ -89,7 +93,7 @@ func New(cfg Config) (*Controller, error) {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{services.Informer(), cache.ResourceEventHandlerFuncs{
+		{services.Informer(), c.selectors.Keep(cache.ResourceEventHandlerFuncs{
 			AddFunc:    c.ofObject,
 			UpdateFunc: func(_, obj any) { c.ofObject(obj) },
 			DeleteFunc: func(obj any) {
@@ -98,13 +102,13 @@ func New(cfg Config) (*Controller, error) {
 				}
 				c.ofObject(last(obj))
 			},
-		}},
+		})},
 		{endpoints.Informer(), handle(c.ofObject)},
-		{pods.Informer(), cache.ResourceEventHandlerFuncs{
+		{pods.Informer(), c.pods.Keep(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { c.ofPod(nil, obj) },
 			UpdateFunc: c.ofPod,
 			DeleteFunc: func(obj any) { c.ofPod(last(obj), nil) },
-		}},
+		})},
 		{slices.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { c.ofSlice(obj, false) },
 			UpdateFunc: func(_, obj any) { c.ofSlice(obj, false) },
@@ -147,16 +151,28 @@ func (c *Controller) ofPod(before, after any) {
 	if change == nil {
 		return
 	}
-	keys, err := util.GetServicesToUpdate(c.services, change)
-	if err != nil {
-		c.cfg.Log.Error("which services a pod is behind cannot be told", "error", err)
-		return
+	now := c.selectors.About(change.Namespace, change.Labels)
+	var was []cache.ObjectName
+	if change.OldLabels != nil {
+		was = c.selectors.About(change.Namespace, change.OldLabels)
 	}
-	for key := range keys {
-		if namespace, name, err := cache.SplitMetaNamespaceKey(key); err == nil {
-			c.queue.Add(cache.NewObjectName(namespace, name))
+	look := func(these, others []cache.ObjectName) {
+		for _, name := range these {
+			if change.OldLabels == nil || change.PodChanged || !slices.Contains(others, name) { // for a service that it stays behind other labels are no change
+				c.queue.Add(name)
+			}
 		}
 	}
+	look(now, was)
+	look(was, now)
+}
+
+// selectorOf is what a service selects; nil: nothing.
+func selectorOf(service *corev1.Service) *metav1.LabelSelector {
+	if service.Spec.Selector == nil {
+		return nil
+	}
+	return &metav1.LabelSelector{MatchLabels: service.Spec.Selector}
 }
 
 // ofSlice: a slice has changed otherwise than this controller has written it.
@@ -212,10 +228,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	if service.Spec.Selector == nil {
 		return c.mirror(ctx, service)
 	}
-	pods, err := c.pods.Pods(service.Namespace).List(labels.Set(service.Spec.Selector).AsSelectorPreValidated())
-	if err != nil {
-		return err
-	}
+	pods := c.pods.Selected(service.Namespace, selectorOf(service))
 	return errors.Join(c.fillSlices(service, pods), c.fillEndpoints(ctx, service, pods), c.removeMirrors(ctx, service.Namespace, service.Name))
 }
 

@@ -1,8 +1,11 @@
 package endpoints
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/endpointslice/util"
 )
 
 // slice is one of a service, with ports of the given numbers in their order.
@@ -37,18 +41,14 @@ func newController(t testing.TB, n int) *Controller {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.queue.ShutDown)
-	core := factory.Core().V1()
+	services := factory.Core().V1().Services().Informer().GetIndexer()
 	for i := range n {
 		name := fmt.Sprint("web-", i)
-		labels := map[string]string{"app": name, "tier": "web"}
-		for to, obj := range map[cache.Indexer]any{
-			core.Services().Informer().GetIndexer():                           &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": name}}},
-			core.Pods().Informer().GetIndexer():                               &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Labels: labels}},
-			factory.Discovery().V1().EndpointSlices().Informer().GetIndexer(): slice(name+"-1", name, sliceController, 80),
-		} {
-			if err := to.Add(obj); err != nil {
-				t.Fatal(err)
-			}
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": name}}}
+		c.selectors.Set(service)
+		c.pods.Set(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Labels: map[string]string{"app": name, "tier": "web"}}})
+		if err := errors.Join(services.Add(service), c.slices.Add(slice(name+"-1", name, sliceController, 80))); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return c
@@ -125,10 +125,7 @@ func BenchmarkOfPod(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			c := newController(b, n)
-			pod, err := c.pods.Pods("n").Get(fmt.Sprint("web-", n/2))
-			if err != nil {
-				b.Fatal(err)
-			}
+			pod := c.pods.Selected("n", &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("web-", n/2)}})[0]
 			ready := pod.DeepCopy()
 			ready.ResourceVersion = "2" // the same version would be a look for nothing
 			ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -165,5 +162,88 @@ func BenchmarkMirrors(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkPodsOf finds the pods behind one of so many services, each of which has one.
+func BenchmarkPodsOf(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			c := newController(b, n)
+			service, err := c.services.Services("n").Get(fmt.Sprint("web-", n/2))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if all := c.pods.Selected("n", selectorOf(service)); len(all) != 1 {
+					b.Fatal(all)
+				}
+			}
+		})
+	}
+}
+
+// TestOfPod: a pod's change is a matter of the services that the change is about, whatever comes and goes, as it is for upstream's library when it looks at all of them.
+func TestOfPod(t *testing.T) {
+	for seed := range uint64(200) {
+		chance := rand.New(rand.NewPCG(seed, 6))
+		factory := informers.NewSharedInformerFactory(nil, 0)
+		c := newController(t, 0)
+		all := factory.Core().V1().Services()
+		few := func() map[string]string {
+			if chance.IntN(5) == 0 {
+				return nil
+			}
+			m := map[string]string{}
+			for range chance.IntN(3) {
+				m[fmt.Sprint("k", chance.IntN(2))] = fmt.Sprint(chance.IntN(2))
+			}
+			return m
+		}
+		for i := range 20 {
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("n", i%2), Name: fmt.Sprint("web-", i)}, Spec: corev1.ServiceSpec{Selector: few()}}
+			c.selectors.Set(service)
+			if err := all.Informer().GetIndexer().Add(service); err != nil {
+				t.Fatal(err)
+			}
+		}
+		version := 0
+		pod := func() any {
+			if chance.IntN(4) == 0 {
+				return nil
+			}
+			version++
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n0", Name: "p", ResourceVersion: fmt.Sprint(version), Labels: few()}}
+			if chance.IntN(2) == 0 {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			}
+			return p
+		}
+		before, after := pod(), pod()
+		if before == nil && after == nil {
+			continue
+		}
+		keys, err := util.GetServicesToUpdate(all.Lister(), util.GetPodUpdateProjectionKey(before, after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ofPod(before, after)
+		c.queue.Add(cache.NewObjectName("", "last"))
+		got := map[string]bool{}
+		for {
+			name, _ := c.queue.Get()
+			if c.queue.Done(name); name.Name == "last" {
+				break
+			}
+			got[name.String()] = true
+		}
+		want := map[string]bool{}
+		for key := range keys {
+			want[key] = true
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("seed %d: from %v to %v: looked at are %v, want %v", seed, before, after, got, want)
+		}
 	}
 }

@@ -246,6 +246,56 @@ func TestAttach(t *testing.T) {
 	}
 }
 
+// TestHold: what is read from the note on comes, also when the container has ended by then. The stdin of whoever is attached by a name comes later.
+func TestHold(t *testing.T) {
+	n := newNode(t)
+	req := n.bundle("a", nil, "sh", "-c", "while read x; do echo got $x; done; echo end; echo err >&2")
+	req.Stdin, req.StdinOnce = true, true
+	n.start(req)
+	outR, outW := pipe(t)
+	errR, errW := pipe(t)
+	leave, cancel := context.WithCancel(n.ctx())
+	left, err := n.c.Hold(leave, protocol.AttachRequest{ID: "a", Name: "left", Stdout: true}, outW)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, err := n.c.Hold(n.ctx(), protocol.AttachRequest{ID: "a", Name: "here", Stdout: true, Stderr: true}, outW, errW)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel() // whoever has brought no stdin ends none when he goes
+	if err := left(); err == nil {
+		t.Error("an attachment that was given up ended well")
+	}
+	outW.Close()
+	errW.Close()
+	inR, inW := pipe(t)
+	if err := n.c.Attach(n.ctx(), protocol.AttachRequest{ID: "a", To: "nobody", Stdin: true}, inR); !errdefs.IsNotFound(err) {
+		t.Errorf("the stdin of nobody: %v", err)
+	}
+	if err := n.c.Attach(n.ctx(), protocol.AttachRequest{ID: "a", To: "here", Stdin: true, Stdout: true}, inR, inW); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("output to another attachment: %v", err)
+	}
+	fed := make(chan error, 1)
+	go func() { fed <- n.c.Attach(n.ctx(), protocol.AttachRequest{ID: "a", To: "here", Stdin: true}, inR) }()
+	io.WriteString(inW, "1\n")
+	inW.Close()
+	if e := n.exit("a"); e.Code != 0 {
+		t.Errorf("exit %+v", e)
+	}
+	if err := errors.Join(<-fed, wait()); err != nil {
+		t.Error(err)
+	}
+	out, _ := io.ReadAll(outR)
+	errs, _ := io.ReadAll(errR)
+	if string(out) != "got 1\nend\n" || string(errs) != "err\n" {
+		t.Errorf("%q, %q", out, errs)
+	}
+	if _, err := n.c.Hold(n.ctx(), protocol.AttachRequest{ID: "a"}); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("when all is read: %v", err)
+	}
+}
+
 // A client that does not read is cut off; the log and another client get everything.
 func TestSlowClient(t *testing.T) {
 	n := newNode(t)

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 	"k8s.io/client-go/tools/remotecommand"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/executor/protocol"
 )
 
 // attachment is an attached client.
@@ -22,7 +26,7 @@ type attachment struct {
 	leave context.CancelFunc
 }
 
-// attach attaches to a container and returns when the client is attached.
+// attach attaches to a container: from here on the client gets what it prints.
 func (n *node) attach(id string, dial func(string) (remotecommand.Executor, error), req *cri.AttachRequest, out io.Writer) *attachment {
 	n.Helper()
 	req.ContainerId = id
@@ -41,9 +45,7 @@ func (n *node) attach(id string, dial func(string) (remotecommand.Executor, erro
 	if req.Stdin {
 		o.Stdin = in
 	}
-	before := n.attached.Load()
 	go func() { a.ended <- e.StreamWithContext(ctx, o) }()
-	n.eventually("the client to be attached", func() bool { return n.attached.Load() > before })
 	return a
 }
 
@@ -166,6 +168,55 @@ func TestAttachments(t *testing.T) {
 		}
 		_, err = n.rt.Attach(n.ctx, req)
 		wantCode(t, err, codes.FailedPrecondition)
+	})
+	for name, dial := range map[string]func(string) (remotecommand.Executor, error){"SPDY": dialSPDY, "WebSocket": dialWebSocket} {
+		t.Run("the container prints and ends before the client comes, "+name, func(t *testing.T) {
+			id := n.launch(sb, shell("last"+name, "trap 'echo out; echo err >&2; exit 7' TERM; while :; do sleep 0.05; done"))
+			req := &cri.AttachRequest{ContainerId: id, Stdout: true, Stderr: true}
+			resp, err := n.rt.Attach(n.ctx, req)
+			n.check(err)
+			n.check(n.tryStop(id, 60))
+			if st := n.wait(id); st.GetExitCode() != 7 {
+				t.Error(st)
+			}
+			e, err := dial(resp.GetUrl())
+			n.check(err)
+			var out, errOut bytes.Buffer
+			if err := e.StreamWithContext(n.ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut}); err != nil || out.String() != "out\n" || errOut.String() != "err\n" {
+				t.Errorf("%q, %q, %v", out.String(), errOut.String(), err)
+			}
+			_, err = n.rt.Attach(n.ctx, req)
+			wantCode(t, err, codes.FailedPrecondition)
+		})
+	}
+	// A program closes its output; the executor has seen that.
+	closed := func(name string) string {
+		id := n.launch(sb, shell(name, "exec >/dev/null 2>&1; while :; do sleep 0.05; done"))
+		n.eventually("the end of the output", func() bool {
+			ctx, leave := context.WithCancel(n.ctx)
+			defer leave()
+			_, err := n.executor.Hold(ctx, protocol.AttachRequest{ID: id})
+			return errdefs.IsFailedPrecondition(err)
+		})
+		return id
+	}
+	t.Run("all output is read, and the end is not known yet", func(t *testing.T) {
+		id := closed("ending")
+		n.held = func(error) {
+			n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: id, Signal: int(syscall.SIGKILL)}))
+			n.eventually("the end", func() bool { s, err := n.executor.State(n.ctx, id); return err == nil && s.Phase == protocol.Exited })
+		}
+		defer func() { n.held = nil }()
+		_, err := n.rt.Attach(n.ctx, &cri.AttachRequest{ContainerId: id, Stdout: true})
+		wantCode(t, err, codes.FailedPrecondition, "CONTAINER_EXITED")
+	})
+	t.Run("a program that has closed its output goes on", func(t *testing.T) {
+		id := closed("mute")
+		a := n.attach(id, dialSPDY, &cri.AttachRequest{Stdout: true}, nil)
+		if err := <-a.ended; err != nil || a.out.String() != "" {
+			t.Errorf("%q, %v", a.out.String(), err)
+		}
+		n.check(n.tryStop(id, 0))
 	})
 	t.Run("refused", func(t *testing.T) {
 		id := reader("refused", false)

@@ -46,8 +46,8 @@ func (s *Server) Exec(_ context.Context, req *cri.ExecRequest) (*cri.ExecRespons
 	return &cri.ExecResponse{Url: url}, nil
 }
 
-// Attach prepares a URL at which a running container's streams are served, once.
-func (s *Server) Attach(_ context.Context, req *cri.AttachRequest) (*cri.AttachResponse, error) {
+// Attach prepares a URL at which a running container's streams are served, once: what it prints from this call on.
+func (s *Server) Attach(ctx context.Context, req *cri.AttachRequest) (*cri.AttachResponse, error) {
 	id, err := s.containerID(req.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -55,11 +55,14 @@ func (s *Server) Attach(_ context.Context, req *cri.AttachRequest) (*cri.AttachR
 	if err := checkStreams(req.GetTty(), req.GetStdin(), req.GetStdout(), req.GetStderr()); err != nil {
 		return nil, err
 	}
-	if _, err := s.containers.Attachable(id, req.GetTty()); err != nil {
+	attach := &cri.AttachRequest{ContainerId: id, Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()}
+	place, err := s.streams.Hold(ctx, attach)
+	if err != nil {
 		return nil, err
 	}
-	url, err := s.streaming.Attach(&cri.AttachRequest{ContainerId: id, Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()})
+	url, err := s.streaming.Attach(attach, place.Serve)
 	if err != nil {
+		place.Drop()
 		return nil, err
 	}
 	return &cri.AttachResponse{Url: url}, nil

@@ -111,7 +111,7 @@ type node struct {
 	conn     *grpc.ClientConn
 	creating atomic.Int64 // nanoseconds in the executor's Create
 	running  atomic.Int64 // and in its Exec
-	attached atomic.Int64 // how often Attach was called
+	held     func(error)  // is told how the executor's Hold has ended, before the runtime is; nil: nobody
 	rt       cri.RuntimeServiceClient
 	img      cri.ImageServiceClient
 }
@@ -210,7 +210,11 @@ func (n *node) startUntil(before func()) {
 		before()
 	}
 	cfg := runtime.Config{Socket: filepath.Join(n.dir, "cri.sock"), DataDir: filepath.Join(n.dir, "data"), RunDir: filepath.Join(n.dir, "run"),
-		CgroupRoot: n.cgroupRoot, CDISpecDirs: []string{filepath.Join(n.dir, "cdi"), filepath.Join(n.dir, "cdi2")}, Images: n.images, Network: n.bridge, Executor: &timedExecutor{Client: n.executor, spent: &n.creating, running: &n.running, attached: &n.attached},
+		CgroupRoot: n.cgroupRoot, CDISpecDirs: []string{filepath.Join(n.dir, "cdi"), filepath.Join(n.dir, "cdi2")}, Images: n.images, Network: n.bridge, Executor: &timedExecutor{Client: n.executor, spent: &n.creating, running: &n.running, held: func(err error) {
+			if n.held != nil {
+				n.held(err)
+			}
+		}},
 		DB: n.db, Version: "v0.1.0", AbandonAfter: n.abandonAfter, KillBound: n.killBound, Log: log}
 	if n.change != nil {
 		n.change(&cfg)
@@ -240,15 +244,17 @@ func (n *node) dial() {
 	n.rt, n.img = cri.NewRuntimeServiceClient(n.conn), cri.NewImageServiceClient(n.conn)
 }
 
-// timedExecutor adds up the time that the executor's Create and Exec take, and counts Attach.
+// timedExecutor adds up the time that the executor's Create and Exec take, and tells how Hold has ended.
 type timedExecutor struct {
 	*client.Client
-	spent, running, attached *atomic.Int64
+	spent, running *atomic.Int64
+	held           func(error)
 }
 
-func (e *timedExecutor) Attach(ctx context.Context, req protocol.AttachRequest, files ...*os.File) error {
-	e.attached.Add(1)
-	return e.Client.Attach(ctx, req, files...)
+func (e *timedExecutor) Hold(ctx context.Context, req protocol.AttachRequest, files ...*os.File) (func() error, error) {
+	wait, err := e.Client.Hold(ctx, req, files...)
+	e.held(err)
+	return wait, err
 }
 
 func (e *timedExecutor) Exec(ctx context.Context, req protocol.ExecRequest, files ...*os.File) (protocol.ExecResponse, error) {

@@ -161,6 +161,9 @@ func (r *Runtime) Exec(_ context.Context, req *cri.ExecRequest) (*cri.ExecRespon
 
 // Attach implements CRI.
 func (r *Runtime) Attach(_ context.Context, req *cri.AttachRequest) (*cri.AttachResponse, error) {
+	if r.Attaching != nil {
+		r.Attaching()
+	}
 	return &cri.AttachResponse{Url: r.StreamURL + "/attach/" + req.ContainerId}, nil
 }
 

@@ -30,6 +30,8 @@ type Runtime struct {
 	Socket string
 	// StreamURL is the address that Exec, Attach and PortForward answer with.
 	StreamURL string
+	// Attaching is called by Attach before it answers; nil: nothing is.
+	Attaching func()
 
 	// Queries counts all calls, also those that change nothing.
 	Queries atomic.Int64

@@ -66,10 +66,11 @@ func (s *Server) attachTo(ctx context.Context, pod *v1.Pod, name string, st stre
 	if err != nil {
 		return "", err
 	}
-	if s.endsNow(ctx, pod, all[0]) {
+	// The runtime goes first: what is printed after its answer comes with the stream, what was printed before is in the log then.
+	resp, err := s.cfg.Runtime.Attach(ctx, &criv1.AttachRequest{ContainerId: id, Tty: st.tty, Stdin: st.stdin, Stdout: st.stdout, Stderr: st.stderr})
+	if err == nil && s.endsNow(ctx, pod, all[0]) {
 		return "", failf(http.StatusNotFound, "container %q of pod %q has just ended", name, pod.Name)
 	}
-	resp, err := s.cfg.Runtime.Attach(ctx, &criv1.AttachRequest{ContainerId: id, Tty: st.tty, Stdin: st.stdin, Stdout: st.stdout, Stderr: st.stderr})
 	return resp.GetUrl(), err
 }
 

@@ -113,6 +113,21 @@ func TestAttachAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestAttachWhileItEnds: a container prints its last between the log's being read and the runtime's answer, and ends then.
+func TestAttachWhileItEnds(t *testing.T) {
+	b := newBench(t)
+	if code, body := b.get(b.client("admin"), "/containerLogs/ns/p/a", ""); code != http.StatusOK || body != "one\ntwo\n" {
+		t.Fatalf("log: %d %q", code, body)
+	}
+	b.rt.Attaching = func() {
+		b.printed("stdout F three")
+		b.rt.Exit(b.id, 0)
+	}
+	if out, errOut, err := b.attach(); out != "three\n" || errOut != "" || err != nil {
+		t.Errorf("%q, %q, %v", out, errOut, err)
+	}
+}
+
 func TestSeen(t *testing.T) {
 	s := seen{moment: moment}
 	now := time.Now()

@@ -167,6 +167,48 @@ func (c *Client) Attach(ctx context.Context, req protocol.AttachRequest, files .
 	return err
 }
 
+// Hold is Attach that returns as soon as the executor has attached the files: whatever is read of the container's output from then on comes. wait is the rest of Attach.
+// The error is errdefs.ErrFailedPrecondition when all output was read before, which is so a moment before the exit is known, or of a program that has
+// closed its output; and errdefs.ErrNotImplemented of an executor that does not say when it has attached somebody.
+func (c *Client) Hold(ctx context.Context, req protocol.AttachRequest, files ...*os.File) (wait func() error, err error) {
+	s, err := c.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.hello.Version < protocol.VersionAttached {
+		return nil, fmt.Errorf("%w: the executor that runs (%s) does not say when it has attached a client", errdefs.ErrNotImplemented, s.hello.Build)
+	}
+	fds, err := dup(files)
+	if err != nil {
+		return nil, err
+	}
+	attached, ended := make(chan struct{}), make(chan error, 1)
+	tell := sync.OnceFunc(func() { close(attached) })
+	go func() {
+		defer protocol.CloseFDs(fds)
+		ended <- s.Call(ctx, protocol.Outgoing{Method: protocol.MethodAttach, Body: req, FDs: fds, OnNote: func(_ json.RawMessage, fds []protocol.FD) {
+			protocol.CloseFDs(fds)
+			tell()
+		}}, nil)
+	}()
+	wait = sync.OnceValue(func() error { return <-ended })
+	select {
+	case <-attached:
+		return wait, nil
+	case err := <-ended:
+		ended <- err
+	}
+	select {
+	case <-attached:
+		return wait, nil
+	default:
+	}
+	if err := wait(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: all output of container %s has been read", errdefs.ErrFailedPrecondition, req.ID)
+}
+
 // Resize sets a pty's window size.
 func (c *Client) Resize(ctx context.Context, req protocol.ResizeRequest) error {
 	_, err := call[struct{}](ctx, c, protocol.MethodResize, req, true)
@@ -266,15 +308,11 @@ func (c *Client) Handover(ctx context.Context, req protocol.HandoverRequest, pro
 
 // call makes one call, and repeats an idempotent one whose connection was lost.
 func call[R any](ctx context.Context, c *Client, method string, req any, idempotent bool, files ...*os.File) (resp R, err error) {
-	fds := make([]protocol.FD, 0, len(files))
-	defer func() { protocol.CloseFDs(fds) }()
-	for _, f := range files {
-		fd, err := protocol.DupFile(f)
-		if err != nil {
-			return resp, err
-		}
-		fds = append(fds, fd)
+	fds, err := dup(files)
+	if err != nil {
+		return resp, err
 	}
+	defer protocol.CloseFDs(fds)
 	for {
 		s, err := c.session(ctx)
 		if err != nil {
@@ -286,6 +324,20 @@ func call[R any](ctx context.Context, c *Client, method string, req any, idempot
 		}
 		c.cfg.Log.Debug("executor: call is repeated on a new connection", "method", method, "error", err)
 	}
+}
+
+// dup makes the duplicates that go with a call.
+func dup(files []*os.File) ([]protocol.FD, error) {
+	fds := make([]protocol.FD, 0, len(files))
+	for _, f := range files {
+		fd, err := protocol.DupFile(f)
+		if err != nil {
+			protocol.CloseFDs(fds)
+			return nil, err
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
 }
 
 // session returns the shared connection, and makes it when there is none.

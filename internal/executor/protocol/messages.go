@@ -9,14 +9,17 @@ import (
 // Version is the newest protocol version that this code speaks; MinVersion is the oldest.
 //
 // Version 2 added Init, Update, CreateRequest's log rotation and its Runtime. An executor of version 1 refuses the calls
-// by name, but would overlook the fields: the client does not send it Runtime. Version 3 added Handover.
+// by name, but would overlook the fields: the client does not send it Runtime. Version 3 added Handover. Version 4 added
+// AttachRequest's Name and To, and the note Attached: an executor that does not know them says nothing when it has attached somebody.
 const (
-	Version    = 3
+	Version    = 4
 	MinVersion = 1
 	// VersionRuntime is the first version that knows CreateRequest.Runtime.
 	VersionRuntime = 2
 	// VersionHandover is the first version that knows Handover.
 	VersionHandover = 3
+	// VersionAttached is the first version that knows the note Attached, and AttachRequest.Name and To.
+	VersionAttached = 4
 )
 
 // Methods. The comment of each request type says what the call does.
@@ -199,14 +202,22 @@ type ExecResponse struct {
 // AttachRequest copies a container's stdio to and from descriptors that the request carries, in the order stdin (the
 // executor reads it), stdout, stderr (the executor writes them), as far as named. The call answers when the container
 // has ended and its output is drained, or when the connection or the call is cancelled. Output from before the call is
-// not repeated. A reader that stops reading stops neither the container's log nor other clients: it loses its place
-// and its descriptors are closed.
+// not repeated: what is read from the note Attached on comes. Without the note the output had been drained before. A reader that stops
+// reading stops neither the container's log nor other clients: it loses its place and its descriptors are closed.
 type AttachRequest struct {
-	ID     string `json:"id"`
+	ID string `json:"id"`
+	// Name is what a later call calls this attachment; empty: none does. The caller makes it unique.
+	Name string `json:"name,omitempty"`
+	// To is the name of an attachment to which this call brings the stdin, and nothing else: so a place can be taken before there is a client
+	// that could end the container's stdin. The call answers when the stdin has ended, and NotFound when there is no such attachment any more.
+	To     string `json:"to,omitempty"`
 	Stdin  bool   `json:"stdin,omitempty"`
 	Stdout bool   `json:"stdout,omitempty"`
 	Stderr bool   `json:"stderr,omitempty"`
 }
+
+// Attached is the note ahead of Attach's reply: from here on output comes.
+type Attached struct{}
 
 // ResizeRequest sets the window size of a container's pty, or of an exec's.
 type ResizeRequest struct {

@@ -19,6 +19,7 @@ const (
 
 // client is an attached reader of output.
 type client struct {
+	name    string
 	outlets map[string]*outlet
 	ended   chan struct{} // closed when no more output comes
 	endOnce sync.Once
@@ -27,7 +28,7 @@ type client struct {
 }
 
 func newClient(a Attachment) *client {
-	c := &client{outlets: map[string]*outlet{}, ended: make(chan struct{}), slow: make(chan struct{})}
+	c := &client{name: a.Name, outlets: map[string]*outlet{}, ended: make(chan struct{}), slow: make(chan struct{})}
 	for name, f := range map[string]*os.File{Stdout: a.Stdout, Stderr: a.Stderr} {
 		if f != nil {
 			c.outlets[name] = newOutlet(f)

@@ -264,11 +264,14 @@ func (s *Stdio) noteLog(n int, err error) {
 
 // Attachment is a client's end of a container's stdio. The files become Attach's.
 type Attachment struct {
+	Name   string   // what Feed calls it; empty: nothing
 	Stdin  *os.File // we read it; nil: none
 	Stdout *os.File // we write it; nil: none
 	Stderr *os.File // we write it; nil: none
 	// StdinOnce closes the container's stdin when this client's ends.
 	StdinOnce bool
+	// Joined is called when the client is one of those that get what is read from there on; nil: it does not matter. It is not called when all output was read before.
+	Joined func()
 }
 
 // Attach serves a client until the container's output is drained, ctx ends, the client falls behind, or its input ends without ending the container's: whoever has
@@ -288,6 +291,9 @@ func (s *Stdio) Attach(ctx context.Context, a Attachment) error {
 	}
 	s.clients[c] = struct{}{}
 	s.mu.Unlock()
+	if a.Joined != nil {
+		a.Joined()
+	}
 	defer func() {
 		s.mu.Lock()
 		delete(s.clients, c)
@@ -305,6 +311,26 @@ func (s *Stdio) Attach(ctx context.Context, a Attachment) error {
 	stopInput()
 	<-inputDone
 	return err
+}
+
+// Feed serves the stdin of a client that is attached by a name, and has none. It returns when the stdin has ended, or ctx has.
+func (s *Stdio) Feed(ctx context.Context, name string, a Attachment) error {
+	s.mu.Lock()
+	var to *client
+	for c := range s.clients {
+		if c.name == name {
+			to = c
+		}
+	}
+	s.mu.Unlock()
+	if to == nil {
+		a.Stdin.Close()
+		return fmt.Errorf("%w: attachment %q", errdefs.ErrNotFound, name)
+	}
+	if s.feed(ctx, a) {
+		to.finish()
+	}
+	return nil
 }
 
 // endClients lets the clients finish what they have.

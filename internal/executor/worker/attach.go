@@ -22,6 +22,9 @@ func (w *Worker) attach(ctx context.Context, call *protocol.Call, req protocol.A
 	if err := checkStreams(call, req.Stdin, req.Stdout, req.Stderr); err != nil {
 		return err
 	}
+	if req.To != "" && (!req.Stdin || req.Stdout || req.Stderr || req.Name != "") {
+		return fmt.Errorf("%w: Attach to %q brings something else than a stdin", errdefs.ErrInvalidArgument, req.To)
+	}
 	c.mu.Lock()
 	io, rec := c.io, c.rec
 	c.mu.Unlock()
@@ -39,10 +42,14 @@ func (w *Worker) attach(ctx context.Context, call *protocol.Call, req protocol.A
 		}
 		return f
 	}
-	a := stdio.Attachment{StdinOnce: rec.StdinOnce}
+	a := stdio.Attachment{Name: req.Name, StdinOnce: rec.StdinOnce}
 	a.Stdin = next(req.Stdin, "client's stdin")
 	a.Stdout = next(req.Stdout, "client's stdout")
 	a.Stderr = next(req.Stderr, "client's stderr")
+	if req.To != "" {
+		return io.Feed(ctx, req.To, a)
+	}
+	a.Joined = func() { _ = call.Note(protocol.Attached{}) } // a lost connection ends the call
 	return io.Attach(ctx, a)
 }
 

@@ -1,15 +1,18 @@
 package container
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/ocispec"
 )
 
@@ -63,6 +66,29 @@ func (m *Manager) process(id string) (*specs.Process, error) {
 		}
 	}
 	return nil, fmt.Errorf("it has no process: %w", errdefs.ErrInternal)
+}
+
+// endBound is how long a container whose output has ended may take to end.
+const endBound = time.Second
+
+// Ends says of a container whose output has ended, which is so a moment before its exit is known, whether it ends, or goes on without.
+func (m *Manager) Ends(ctx context.Context, id string) bool {
+	_, exited, err := m.get(id)
+	if err != nil {
+		return true
+	}
+	over := time.NewTimer(endBound)
+	defer over.Stop()
+	select {
+	case <-exited:
+		return true
+	case <-over.C:
+	case <-ctx.Done():
+		return false
+	}
+	// It has ended, perhaps, and its event is late.
+	s, err := m.cfg.Executor.State(ctx, id)
+	return err == nil && s.Phase == protocol.Exited && m.observe(s) == nil
 }
 
 // Attachable says whether a client may attach to a container, and whether the container has a stdin to write to.

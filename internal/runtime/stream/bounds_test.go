@@ -43,14 +43,19 @@ func (p *printers) Exec(ctx context.Context, _ protocol.ExecRequest, files ...*o
 }
 
 func (p *printers) Attach(context.Context, protocol.AttachRequest, ...*os.File) error { return nil }
-func (p *printers) Resize(context.Context, protocol.ResizeRequest) error              { return nil }
-func (p *printers) Kill(context.Context, protocol.KillRequest) error                  { return nil }
+func (p *printers) Hold(context.Context, protocol.AttachRequest, ...*os.File) (func() error, error) {
+	return nil, errdefs.ErrNotImplemented
+}
+func (p *printers) Resize(context.Context, protocol.ResizeRequest) error { return nil }
+func (p *printers) Kill(context.Context, protocol.KillRequest) error     { return nil }
 
 // anything is a container that runs whatever it is asked to.
 type anything struct{}
 
 func (anything) Process(string, []string, bool) (*specs.Process, error) { return &specs.Process{}, nil }
 func (anything) Attachable(string, bool) (bool, error)                  { return false, nil }
+
+func (anything) Ends(context.Context, string) bool { return false }
 
 func newPrinters(n int) (*Runner, *printers) {
 	p := &printers{bytes: n, goOn: make(chan struct{})}

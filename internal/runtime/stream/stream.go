@@ -14,9 +14,9 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -34,6 +34,8 @@ const hangUpGrace = 5 * time.Second
 type Executor interface {
 	Exec(ctx context.Context, req protocol.ExecRequest, files ...*os.File) (protocol.ExecResponse, error)
 	Attach(ctx context.Context, req protocol.AttachRequest, files ...*os.File) error
+	// Hold is Attach that returns when the files are attached; see the client's.
+	Hold(ctx context.Context, req protocol.AttachRequest, files ...*os.File) (wait func() error, err error)
 	Resize(ctx context.Context, req protocol.ResizeRequest) error
 	Kill(ctx context.Context, req protocol.KillRequest) error
 }
@@ -43,6 +45,8 @@ type Containers interface {
 	Process(id string, command []string, terminal bool) (*specs.Process, error)
 	// Attachable fails when the container does not run, or has another idea of its terminal.
 	Attachable(id string, terminal bool) (stdin bool, err error)
+	// Ends says of a container whose output has ended whether it ends as well, or goes on without. It may take a moment.
+	Ends(ctx context.Context, id string) bool
 }
 
 // Sandboxes tells where the ports of a sandbox are.
@@ -59,6 +63,7 @@ type Runner struct {
 	Log        *slog.Logger
 
 	bounds bounds
+	places atomic.Int64 // that are held
 }
 
 // Room is errdefs.ErrResourceExhausted when a container has as many commands under way as it may.
@@ -149,46 +154,6 @@ func (r *Runner) execute(ctx context.Context, req protocol.ExecRequest, hangUp f
 	return resp.Exit, err
 }
 
-// Attach copies a running container's stdio to and from the client's streams, until the container or the client ends.
-func (r *Runner) Attach(ctx context.Context, attach *cri.AttachRequest, client wire.Streams) error {
-	id := attach.GetContainerId()
-	hasStdin, err := r.Containers.Attachable(id, attach.GetTty())
-	if errors.Is(err, errdefs.ErrFailedPrecondition) {
-		return nil // it ran when the client asked to be attached, and has ended since: there is nothing more to come
-	}
-	if err != nil {
-		return err
-	}
-	if !hasStdin && client.Stdin != nil {
-		go discard(client.Stdin)
-		client.Stdin = nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go r.forwardSizes(ctx, id, client.Sizes, func(size wire.Size) error {
-		return r.Executor.Resize(ctx, protocol.ResizeRequest{ID: id, Width: size.Width, Height: size.Height})
-	})
-	p := &pipes{gone: cancel}
-	defer p.close()
-	req := protocol.AttachRequest{ID: id, Stdin: client.Stdin != nil, Stdout: client.Stdout != nil, Stderr: client.Stderr != nil}
-	for _, err := range []error{p.input(client.Stdin), p.output(client.Stdout), p.output(client.Stderr)} {
-		if err != nil {
-			return err
-		}
-	}
-	err = r.Executor.Attach(ctx, req, p.theirs...)
-	if ctx.Err() != nil {
-		p.close()
-		p.drain()
-		return nil // the client has gone: that is how most attachments end
-	}
-	p.drain()
-	if err != nil {
-		return fmt.Errorf("attach: %w", err)
-	}
-	return nil
-}
-
 // pipes are the two ends of a process's streams: theirs go to the process, ours are copied to and from the client.
 type pipes struct {
 	theirs []*os.File
@@ -223,11 +188,25 @@ func (p *pipes) output(out io.Writer) error {
 	if out == nil {
 		return nil
 	}
-	r, w, err := os.Pipe()
+	r, err := p.outputPipe()
 	if err != nil {
 		return err
 	}
+	p.copy(out, r)
+	return nil
+}
+
+// outputPipe makes a pipe for output that nobody copies yet.
+func (p *pipes) outputPipe() (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
 	p.theirs, p.ours = append(p.theirs, w), append(p.ours, r)
+	return r, nil
+}
+
+func (p *pipes) copy(out io.Writer, r *os.File) {
 	p.copies.Go(func() {
 		if err := copyOutput(out, r); err != nil {
 			// The client has gone. A process that prints on gets SIGPIPE, instead of waiting for ever for a reader.
@@ -237,7 +216,6 @@ func (p *pipes) output(out io.Writer) error {
 			}
 		}
 	})
-	return nil
 }
 
 // drain lets the copies of output come to their end after the process's.

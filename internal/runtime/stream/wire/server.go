@@ -57,7 +57,6 @@ type Duplex interface {
 type Backend interface {
 	// Exec runs a command to its end. An exit code but 0 is an error with ExitStatus() int.
 	Exec(ctx context.Context, req *cri.ExecRequest, client Streams) error
-	Attach(ctx context.Context, req *cri.AttachRequest, client Streams) error
 	// PortForward serves one connection to the port.
 	PortForward(ctx context.Context, sandboxID string, port uint16, client Duplex) error
 }
@@ -124,11 +123,11 @@ func (s *Server) Exec(req *cri.ExecRequest) (string, error) {
 	})
 }
 
-// Attach makes a URL for a request, which was validated.
-func (s *Server) Attach(req *cri.AttachRequest) (string, error) {
+// Attach makes a URL for a request, which was validated, and is served by attach, once or not at all.
+func (s *Server) Attach(req *cri.AttachRequest, attach func(ctx context.Context, client Streams) error) (string, error) {
 	opts := options{stdin: req.GetStdin(), stdout: req.GetStdout(), stderr: req.GetStderr(), tty: req.GetTty()}
 	return s.url("attach", func(c *session) {
-		c.command(opts, func(client Streams) error { return s.cfg.Backend.Attach(c.ctx, req, client) })
+		c.command(opts, func(client Streams) error { return attach(c.ctx, client) })
 	})
 }
 

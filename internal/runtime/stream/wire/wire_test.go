@@ -43,10 +43,6 @@ func (b *backend) Exec(ctx context.Context, _ *cri.ExecRequest, client Streams) 
 	return b.exec(ctx, client)
 }
 
-func (b *backend) Attach(ctx context.Context, _ *cri.AttachRequest, client Streams) error {
-	return b.exec(ctx, client)
-}
-
 func (b *backend) PortForward(ctx context.Context, _ string, port uint16, client Duplex) error {
 	return b.forward(ctx, port, client)
 }

@@ -144,6 +144,12 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
+	return newNodeOf(t, (*node).launch)
+}
+
+// newNodeOf is newNode with an executor that is started in another way.
+func newNodeOf(t *testing.T, start func(*node)) *node {
+	t.Helper()
 	if err := noteSources(); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +161,7 @@ func newNode(t *testing.T) *node {
 	harness.CheckHost(t, harness.Place{Dirs: []string{dir}, CgroupRoot: cgroup})
 	n := &node{t: t, dir: dir, cgroup: cgroup, cfg: launch.Config{
 		Binary: binary, Socket: filepath.Join(dir, "x.sock"), Dir: filepath.Join(dir, "x"), CgroupPath: cgroup + "/executor"}}
-	n.launch()
+	start(n)
 	n.c = client.New(client.Config{Socket: n.cfg.Socket, Log: slog.New(slog.DiscardHandler), Patience: patience})
 	t.Cleanup(n.close)
 	return n

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -227,8 +230,14 @@ func TestEnsureWithNothingInCommon(t *testing.T) {
 		}
 		return fmt.Errorf("%w: build v9 goes on with estates of versions 1 to 1", errdefs.ErrFailedPrecondition)
 	}
+	// Nor does it end: it is this process, which overlooks SIGTERM as a keeper does that holds a container.
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, unix.SIGTERM)
+	defer signal.Stop(asked)
+	cfg.Patience = time.Millisecond
 	_, err = launch.Ensure(n.ctx(), cfg)
-	for _, want := range []string{"versions 98 to 99", "estates of versions 1 to 1", "go back to the version", "reboot"} {
+	<-asked
+	for _, want := range []string{"versions 98 to 99", "estates of versions 1 to 1", fmt.Sprintf("process %d", os.Getpid()), "go back to the version", "monopod drain", "reboot"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -241,6 +250,49 @@ func TestEnsureWithNothingInCommon(t *testing.T) {
 	out, err := launch.Ensure(n.ctx(), cfg)
 	if err != nil || out.Former == "" || out.Behind != "" || out.Build != n.hello().Build {
 		t.Errorf("%+v %v, want it handed over", out, err)
+	}
+}
+
+// TestEnsureEndsTheIdle: one with which nothing can be spoken, and that refuses the handover, is ended where no container runs, and the installed one started,
+// also when the caller or the keeper is killed in between.
+func TestEnsureEndsTheIdle(t *testing.T) {
+	for _, step := range []string{"", "executor/launch/terminated", "executor/launch/ended", "executor/keeper/terminated"} {
+		t.Run(path.Base(step), func(t *testing.T) {
+			refuses := failpoint.EnvVar + "=executor/worker/hello=error"
+			if strings.HasPrefix(step, "executor/keeper/") {
+				refuses += "," + step + "=kill-once:" + filepath.Join(t.TempDir(), "killed")
+			}
+			name, value, _ := strings.Cut(refuses, "=")
+			t.Setenv(name, value)
+			n := newNodeOf(t, func(n *node) {
+				if _, err := launch.Ensure(n.ctx(), n.cfg); err == nil || !strings.Contains(err.Error(), "executor/worker/hello") {
+					t.Fatalf("it speaks with everybody: %v", err)
+				}
+				t.Setenv(name, "")
+				n.cfg.Binary = filepath.Join(t.TempDir(), "monopod-executor")
+				if err := os.WriteFile(n.cfg.Binary, []byte("#!/bin/sh\n[ $1 = heir ] && exit 1\nexec "+binary+" \"$@\"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasPrefix(step, "executor/launch/") {
+					disarm := failpoint.Arm(step, func() error {
+						eventually(t, "the keeper's end", func() bool { _, err := os.Stat(n.cfg.Socket); return os.IsNotExist(err) })
+						return errors.New("killed")
+					})
+					if _, err := launch.Ensure(n.ctx(), n.cfg); err == nil || !strings.Contains(err.Error(), "killed") {
+						t.Fatalf("%v, want it to be killed at %s", err, step)
+					}
+					disarm()
+				}
+				n.launch()
+			})
+			log := readFile(filepath.Join(n.cfg.Dir, "log"))
+			if !strings.Contains(log, "ending on SIGTERM") || strings.Contains(log, "becomes the keeper") != strings.HasPrefix(step, "executor/keeper/") {
+				t.Error("it was ended in another way")
+			}
+			if e := n.run(n.bundle("a", nil, "sh", "-c", "exit 3")); e.Code != 3 {
+				t.Errorf("exit %+v, want 3", e)
+			}
+		})
 	}
 }
 

@@ -82,7 +82,8 @@ type keeper struct {
 	gone      chan int // pids of workers that have been reaped
 }
 
-// Run keeps until a worker asks for the end, or until a SIGTERM finds no container running.
+// Run keeps until a worker asks for the end, or until a SIGTERM finds no container running. The latter does not change with versions: package launch ends an idle executor so
+// with which it shares no protocol.
 func Run(ctx context.Context, cfg Config) error {
 	k := &keeper{cfg: cfg, log: cfg.Log, gone: make(chan int, 1), begins: make(chan answer), commits: make(chan answer), terminate: make(chan os.Signal, 1)}
 	if cfg.Estate != nil && cfg.Estate.Lock != nil {
@@ -209,6 +210,10 @@ func (k *keeper) run(ctx context.Context) error {
 				continue
 			}
 			k.log.Info("ending on SIGTERM")
+			if err := failpoint.Hit("executor/keeper/terminated"); err != nil {
+				k.log.Error("not ending", "error", err)
+				continue
+			}
 			k.end()
 		case <-dog.ticker.C:
 			k.watch(ctx, dog)

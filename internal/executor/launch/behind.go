@@ -54,14 +54,17 @@ func update(ctx context.Context, cfg Config, h protocol.HelloResponse) (out Outc
 	return Outcome{Build: h.Build, Behind: behindText(cfg, h, why)}, false, nil
 }
 
-// convert makes an executor the installed one that refuses to speak with this program.
-func convert(ctx context.Context, cfg Config, refused *protocol.Error) (Outcome, error) {
-	out, err := handOver(ctx, cfg, "")
-	if err != nil {
-		return Outcome{}, fmt.Errorf("the executor that runs cannot be spoken with (%w), nor be handed over to %s (%w): go back to the version of Monopod that was there before, "+
-			"or reboot the machine, which ends its containers", refused, cfg.Binary, err)
+// convert makes an executor the installed one that refuses to speak with this program. gone: it has been ended, and one is to be started.
+func convert(ctx context.Context, cfg Config, refused *protocol.Error) (out Outcome, gone bool, err error) {
+	if out, err = handOver(ctx, cfg, ""); err == nil {
+		return out, false, nil
 	}
-	return out, nil
+	lasting := endIdle(ctx, cfg)
+	if lasting == nil {
+		return Outcome{}, true, nil
+	}
+	return Outcome{}, false, fmt.Errorf("the executor that runs cannot be spoken with (%w), nor be handed over to %s (%w), nor be ended (%w): go back to the version of Monopod that was there "+
+		"before, and update when no container runs ('monopod drain'), or reboot the machine, which ends its containers", refused, cfg.Binary, err, lasting)
 }
 
 // handOver makes the executor go on as the installed program. former is its build, as far as that is known. An error says why it has stayed what it is.

@@ -41,31 +41,29 @@ type Config struct {
 	// LogFile is appended to by keeper and worker. Empty: Dir/log. At 8 MiB they begin a new one, and keep the old one with the
 	// suffix ".1".
 	LogFile string
+	// Patience bounds how long a keeper may take to end on SIGTERM; 0: ten seconds. One that holds nothing that runs does so at once, and any other says nothing.
+	Patience time.Duration
 }
+
+// endPatience is the default of Config.Patience.
+const endPatience = 10 * time.Second
 
 // maxSocketPath is the room for a path in sockaddr_un, less its final zero.
 const maxSocketPath = 107
 
 // Ensure makes sure that an executor answers on the socket. When none does, it starts one and waits until it serves. One that is not Config.Binary
 // (Monopod was updated, or has gone back to an older version) is made to go on as it, under its containers. Where that cannot be, it is ended for it when no
-// container runs; else it goes on, and the outcome says why. One with which there is no protocol in common, and that cannot go on as Config.Binary, is an error.
+// container runs; else it goes on, and the outcome says why. One with which there is no protocol in common, that cannot go on as Config.Binary and in which containers
+// run is an error.
 // Two callers at a time start one executor.
 func Ensure(ctx context.Context, cfg Config) (Outcome, error) {
 	if len(cfg.Socket) > maxSocketPath {
 		return Outcome{}, fmt.Errorf("executor socket %s: the path has %d bytes, the kernel allows %d: choose a shorter run directory",
 			cfg.Socket, len(cfg.Socket), maxSocketPath)
 	}
-	h, err := greet(ctx, cfg.Socket)
-	var refused *protocol.Error
-	switch {
-	case err == nil:
-		out, gone, err := update(ctx, cfg, h)
-		if err != nil || !gone {
-			return out, err
-		}
-	case errors.As(err, &refused):
-		return convert(ctx, cfg, refused)
-	} // else nobody answers
+	if out, there, err := find(ctx, cfg); err != nil || there {
+		return out, err
+	}
 	for _, dir := range []string{cfg.Dir, filepath.Dir(cfg.Socket)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return Outcome{}, fmt.Errorf("executor directory: %w", err)
@@ -85,6 +83,28 @@ func Ensure(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("%s ended before it served %s; its log %s says why", cfg.Binary, cfg.Socket, logFile(cfg))
 	}
 	return Outcome{}, fmt.Errorf("start of %s: %s", cfg.Binary, word)
+}
+
+// maxEnds bounds how often an executor is ended that goes on all the same: its worker, when its keeper has died of something else.
+const maxEnds = 3
+
+// find makes the executor that answers the installed one, if one does.
+func find(ctx context.Context, cfg Config) (out Outcome, there bool, err error) {
+	for range maxEnds {
+		h, err := greet(ctx, cfg.Socket)
+		var refused *protocol.Error
+		switch {
+		case err == nil:
+			out, gone, err := update(ctx, cfg, h)
+			return out, !gone, err
+		case !errors.As(err, &refused):
+			return Outcome{}, false, nil // nobody answers
+		}
+		if out, gone, err := convert(ctx, cfg, refused); err != nil || !gone {
+			return out, true, err
+		}
+	}
+	return Outcome{}, false, fmt.Errorf("the executor that serves %s goes on however often it is ended: look at %s, and reboot the machine", cfg.Socket, logFile(cfg))
 }
 
 // greet asks who serves the socket. It waits only where somebody listens: while a worker is being replaced, its keeper holds the socket. A *protocol.Error is of

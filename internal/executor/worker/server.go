@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
 )
 
 // server serves one connection.
@@ -99,6 +100,9 @@ func handle[R any](call *protocol.Call, f func(R) (any, error)) (any, error) {
 
 // hello agrees on a version.
 func (s *server) hello(req protocol.HelloRequest) (protocol.HelloResponse, error) {
+	if err := failpoint.Hit("executor/worker/hello"); err != nil {
+		return protocol.HelloResponse{}, err
+	}
 	version := min(protocol.Version, req.MaxVersion)
 	if version < max(protocol.MinVersion, req.MinVersion) {
 		return protocol.HelloResponse{}, fmt.Errorf("%w: the caller speaks protocol versions %d to %d, this executor (%s) %d to %d: upgrade the older one",

@@ -1,0 +1,131 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/host/proc"
+)
+
+// endIdle ends the executor that serves the socket if no container runs in it; an error says why it has not ended. It needs no protocol: a keeper of any version ends on SIGTERM when
+// nothing that it holds runs, and overlooks it otherwise.
+func endIdle(ctx context.Context, cfg Config) error {
+	keeper, err := keeperOf(cfg.Socket)
+	if err != nil {
+		return err
+	}
+	defer keeper.Close()
+	if err := keeper.Signal(unix.SIGTERM); err != nil {
+		return fmt.Errorf("end the keeper of %s (process %d): %w", cfg.Socket, keeper.PID(), err)
+	}
+	if err := failpoint.Hit("executor/launch/terminated"); err != nil {
+		return err
+	}
+	patience := cfg.Patience
+	if patience == 0 {
+		patience = endPatience
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := keeper.Wait(wait); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("its keeper (process %d) has not ended within %v of SIGTERM, as one does in which no container runs", keeper.PID(), patience)
+	}
+	return failpoint.Hit("executor/launch/ended")
+}
+
+// keeperOf finds the keeper that listens at a socket: the one of those which hold the socket that is not another one's child. Who made the socket says less: a keeper
+// that has died has left it to its worker.
+func keeperOf(socket string) (*proc.FD, error) {
+	inodes, err := listeners(socket)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	holders := map[int]*proc.FD{}
+	defer func() {
+		for _, p := range holders {
+			p.Close()
+		}
+	}()
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || !holds(pid, inodes) {
+			continue
+		}
+		p, err := proc.OpenFD(pid)
+		if err != nil {
+			continue // it has ended since
+		}
+		holders[pid] = p
+	}
+	for pid, p := range holders {
+		st, err := proc.ReadStat(pid)
+		if err != nil || holders[st.PPID] != nil || !holds(pid, inodes) || p.Ended() { // the last two: the number is still that process's
+			continue
+		}
+		delete(holders, pid)
+		return p, nil
+	}
+	return nil, fmt.Errorf("no process is found that listens at %s", socket)
+}
+
+// listeners are the kernel's names of the sockets that are bound to a path, and listen.
+func listeners(path string) (map[string]bool, error) {
+	want, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open("/proc/net/unix")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	const acceptsConnections = 1 << 16 // __SO_ACCEPTCON of linux/net.h
+	found := map[string]bool{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// Num RefCount Protocol Flags Type St Inode Path
+		fields := strings.Fields(lines.Text())
+		_, bound, ok := strings.Cut(lines.Text(), " /")
+		if !ok || len(fields) < 8 || filepath.Base(bound) != filepath.Base(path) {
+			continue
+		}
+		flags, err := strconv.ParseUint(fields[3], 16, 64)
+		if err != nil || flags&acceptsConnections == 0 {
+			continue
+		}
+		if st, err := os.Stat("/" + bound); err == nil && os.SameFile(st, want) {
+			found["socket:["+fields[6]+"]"] = true
+		}
+	}
+	return found, lines.Err()
+}
+
+// holds says whether a process has one of the sockets open.
+func holds(pid int, sockets map[string]bool) bool {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false // it has ended
+	}
+	for _, e := range entries {
+		if to, err := os.Readlink(dir + "/" + e.Name()); err == nil && sockets[to] {
+			return true
+		}
+	}
+	return false
+}

@@ -82,13 +82,15 @@ func newStage(t testing.TB, n int) *stage {
 		d := &appsv1.Deployment{ObjectMeta: m(name, ""), Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 		pod := &corev1.Pod{ObjectMeta: m(name+"-set-pod", "apps/v1 ReplicaSet "+name+"-set")}
 		s.deployments, s.pods = append(s.deployments, d), append(s.pods, pod)
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: m("budget-"+name, ""), Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+		}}
+		c.pods.Set(pod)
+		c.selectors.Set(budget)
 		for to, obj := range map[cache.Indexer]any{
-			apps.Deployments().Informer().GetIndexer(): d,
-			apps.ReplicaSets().Informer().GetIndexer(): &appsv1.ReplicaSet{ObjectMeta: m(name+"-set", "apps/v1 Deployment "+name), Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}},
-			core.Pods().Informer().GetIndexer():        pod,
-			factory.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(): &policyv1.PodDisruptionBudget{ObjectMeta: m("budget-"+name, ""), Spec: policyv1.PodDisruptionBudgetSpec{
-				MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
-			}},
+			apps.Deployments().Informer().GetIndexer():                           d,
+			apps.ReplicaSets().Informer().GetIndexer():                           &appsv1.ReplicaSet{ObjectMeta: m(name+"-set", "apps/v1 Deployment "+name), Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}},
+			factory.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(): budget,
 		} {
 			if err := to.Add(obj); err != nil {
 				t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -55,9 +54,13 @@ type Config struct {
 
 // Controller keeps the status of budgets. See the package's documentation.
 type Controller struct {
-	config  Config
-	owners  owners
-	asked   asked
+	config Config
+	owners owners
+	asked  asked
+	// selectors are the budgets by what they select, pods those by their labels: of one that changes not all are looked at.
+	selectors *owned.Selectors[*policyv1.PodDisruptionBudget]
+	pods      *owned.Labelled[*corev1.Pod]
+
 	cache   owned.Versioned
 	unseen  owned.Unseen
 	budgets *queue.Queue[cache.ObjectName]
@@ -75,6 +78,7 @@ func New(config Config) (*Controller, error) {
 			deployments: config.Deployments.Lister(), sets: config.Sets.Lister(), stateful: config.Stateful.Lister(), controllers: config.Controllers.Lister(),
 			scales: config.Scales,
 		},
+		selectors: owned.NewSelectors(func(b *policyv1.PodDisruptionBudget) *metav1.LabelSelector { return b.Spec.Selector }), pods: owned.NewLabelled[*corev1.Pod](),
 		budgets: queue.New[cache.ObjectName](), marked: queue.New[cache.ObjectName](),
 	}
 	c.config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
@@ -87,12 +91,12 @@ func New(config Config) (*Controller, error) {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{config.Budgets.Informer(), owned.Each(c.budgets.Add)},
-		{config.Pods.Informer(), cache.ResourceEventHandlerFuncs{
+		{config.Budgets.Informer(), c.selectors.Keep(owned.Each(c.budgets.Add))},
+		{config.Pods.Informer(), c.pods.Keep(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { c.podChanged(nil, obj.(*corev1.Pod)) },
 			UpdateFunc: func(old, obj any) { c.podChanged(old.(*corev1.Pod), obj.(*corev1.Pod)) },
 			DeleteFunc: c.podGone,
-		}},
+		})},
 		{config.Deployments.Informer(), owners}, {config.Sets.Informer(), owners}, {config.Stateful.Informer(), owners}, {config.Controllers.Informer(), owners},
 	} {
 		registration, err := watched.informer.AddEventHandler(watched.handler)
@@ -170,17 +174,10 @@ func (c *Controller) podGone(obj any) {
 
 // look has the budgets of a pod looked at. tell: that they are several is said, too.
 func (c *Controller) look(pod *corev1.Pod, tell bool) {
-	all, err := c.config.Budgets.Lister().PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
-	if err != nil {
-		c.config.Log.Error("which budgets a pod belongs to cannot be told", "namespace", pod.Namespace, "pod", pod.Name, "error", err)
-		return
-	}
 	var names []string
-	for _, budget := range all {
-		if owned.Selects(budget.Spec.Selector, pod.Labels) {
-			c.budgets.Add(cache.MetaObjectToName(budget))
-			names = append(names, budget.Name)
-		}
+	for _, budget := range c.selectors.About(pod.Namespace, pod.Labels) {
+		c.budgets.Add(budget)
+		names = append(names, budget.Name)
 	}
 	if tell && len(names) > 1 {
 		c.config.Events.Eventf(pod, corev1.EventTypeWarning, "MultiplePodDisruptionBudgets",
@@ -274,10 +271,7 @@ func (c *Controller) decide(ctx context.Context, budget *policyv1.PodDisruptionB
 		warn("NoPods", "Failed to get pods: %v", err)
 		return nil, Plan{}, errors.Join(err, errUnreadable)
 	}
-	all, err := c.config.Pods.Lister().Pods(budget.Namespace).List(selector)
-	if err != nil {
-		return nil, Plan{}, err
-	}
+	all := c.pods.Selected(budget.Namespace, budget.Spec.Selector)
 	var expected int32
 	var unmanaged []string
 	name, owners := cache.MetaObjectToName(budget), map[types.UID]struct{}{}

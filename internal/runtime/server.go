@@ -172,6 +172,11 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.sandboxes.Close())
+		}
+	}()
 	s.containers.Join(s.sandboxes)
 	s.streams = &stream.Runner{Executor: cfg.Executor, Containers: s.containers, Sandboxes: s.sandboxes, Log: cfg.Log}
 	if err := s.recover(ctx); err != nil {
@@ -281,7 +286,7 @@ func (s *Server) RemoveAll(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.containers.Close()
+	return errors.Join(s.containers.Close(), s.sandboxes.Close())
 }
 
 // LogDirectories lists the log directories of all sandboxes, which their clients own and remove.

@@ -316,6 +316,40 @@ func TestIsolate(t *testing.T) {
 	}
 }
 
+func TestSeparate(t *testing.T) {
+	for name, before := range map[string]func(dir string){
+		"a directory":              func(string) {},
+		"a mount that a kill left": func(dir string) { must(t, unix.Mount(dir, dir, "", unix.MS_BIND, "")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := scratch(t)
+			must(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+			peer, pods := scratch(t), mkdir(t, dir, "pods")
+			must(t, unix.Mount(dir, peer, "", unix.MS_BIND, ""))
+			before(pods)
+			must(t, Separate(pods))
+			pod := mkdir(t, pods, "pod")
+			must(t, Tmpfs(pod, TmpfsOptions{}))
+			must(t, Separate(pods)) // what is mounted there stays
+			want := []string{pod, pods}
+			if got, err := Below(pods); err != nil || !slices.Equal(got, want) {
+				t.Errorf("mounted: %v, %v, want %v", got, err, want)
+			}
+			if p, err := PropagationOf(pods); err != nil || p != (Propagation{}) {
+				t.Errorf("it propagates: %v, %v", p, err)
+			}
+			if is, err := Is(filepath.Join(peer, "pods", "pod")); err != nil || is {
+				t.Errorf("what is mounted in it is sent to others: %t, %v", is, err)
+			}
+			must(t, Bind(pods, mkdir(t, dir, "elsewhere"), BindOptions{}))
+			must(t, errors.Join(Unmount(pod), Unmount(pods)))
+			if is, err := Is(pods); err != nil || is {
+				t.Errorf("after Unmount it is a mount: %t, %v", is, err)
+			}
+		})
+	}
+}
+
 func TestBindClean(t *testing.T) {
 	for name, p := range map[string]Propagation{"private": {}, "slave": {Slave: true}, "shared": {Shared: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -47,8 +47,10 @@ func Create(dir string, o Options) (err error) {
 			err = errors.Join(err, Remove(dir))
 		}
 	}()
-	if err := isolate(dir); err != nil {
-		return err
+	if !o.Apart {
+		if err := isolate(dir); err != nil {
+			return err
+		}
 	}
 	return onThread(func() error { return fill(dir, o, sysctls) })
 }
@@ -132,6 +134,15 @@ func pin(path, proc string, k Kind) error {
 	f.Close()
 	if err := unix.Mount(proc+"/ns/"+string(k), path, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("pin the %s namespace at %s: %w", k, path, err)
+	}
+	return SetApart(path)
+}
+
+// SetApart keeps a pin out of recursive bind mounts, also one that Create has not made: that of a PID namespace. It is idempotent; nothing pinned
+// there is no error.
+func SetApart(pin string) error {
+	if err := unix.Mount("", pin, "", unix.MS_UNBINDABLE, ""); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("make the mount at %s unbindable: %w", pin, err)
 	}
 	return nil
 }

@@ -14,9 +14,10 @@
 // A pin is a mount, and a copy of it in another mount namespace would keep the network namespace alive, with its devices
 // and addresses, after the sandbox is gone. Copies come about in three ways, and each is dealt with:
 //   - propagation: the run directory may lie on a shared mount. So Create first binds the pin directory upon
-//     itself and takes that mount out of its peer group; what is mounted inside it reaches nobody.
-//   - a recursive bind mount of a directory above it (a hostPath volume of "/"): the pin directory's mount is
-//     unbindable, so that such a volume leaves it out.
+//     itself and takes that mount out of its peer group; what is mounted inside it reaches nobody. With Options.Apart its caller has
+//     done so for many of them: that bind mount costs the more, the more is mounted where the directory is.
+//   - a recursive bind mount of a directory above it (a hostPath volume of "/"): the pins, and the pin directory's mount, are
+//     unbindable, so that such a volume leaves them out.
 //   - a new mount namespace, which starts as a copy of all mounts: a container drops them with its pivot_root.
 //
 // A copy that somebody makes all the same never keeps Remove from working: since Linux 3.18 a directory can be removed
@@ -75,6 +76,8 @@ type Options struct {
 	Defaults map[string]string
 	// Procfs is where they are written; nil: in the host's.
 	Procfs *Procfs
+	// Apart says that the directory is on a mount that shares with none (mount.Separate), so that it needs none of its own.
+	Apart bool
 	// User asks for a new user namespace with these mappings, to which the other new namespaces belong. Users and groups need
 	// a mapping of id 0.
 	User *Mappings

@@ -15,6 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/mount"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -239,8 +241,15 @@ func TestRemoveKeepsForeignFiles(t *testing.T) {
 	}
 }
 
-// The pins stay out of other mount namespaces and out of recursive bind mounts, on a shared mount too.
+// The pins stay out of other mount namespaces and out of recursive bind mounts, on a shared mount too; by a mount of their directory's own, or by one that they
+// have with others.
 func TestPinsAreNotCopied(t *testing.T) {
+	for name, apart := range map[string]bool{"a mount of their own": false, "one for many": true} {
+		t.Run(name, func(t *testing.T) { pinsAreNotCopied(t, apart) })
+	}
+}
+
+func pinsAreNotCopied(t *testing.T, apart bool) {
 	top := short(t)
 	shared, volume := filepath.Join(top, "shared"), filepath.Join(top, "volume")
 	must := func(err error) {
@@ -257,21 +266,33 @@ func TestPinsAreNotCopied(t *testing.T) {
 	must(unix.Mount(shared, volume, "", unix.MS_BIND, "")) // a peer
 	t.Cleanup(func() { unix.Unmount(volume, unix.MNT_DETACH) })
 
-	dir := filepath.Join(shared, "ns")
-	must(Create(dir, Options{Network: true}))
-	if pinned, err := Pinned(filepath.Join(volume, "ns"), Network); err != nil || pinned {
-		t.Errorf("the pin has spread to a peer of the shared mount: %v, %v", pinned, err)
+	pods := filepath.Join(shared, "pods")
+	must(os.Mkdir(pods, 0o700))
+	want := []string{shared, volume}
+	if apart {
+		must(mount.Separate(pods))
+		t.Cleanup(func() { unix.Unmount(pods, unix.MNT_DETACH) })
+		want = append(want, pods, filepath.Join(volume, "pods"))
 	}
-
+	dir := filepath.Join(pods, "ns")
+	must(Create(dir, Options{Network: true, UTS: true, Apart: apart}))
+	copied := func(why string) {
+		t.Helper()
+		for _, k := range []Kind{Network, UTS} {
+			if pinned, err := Pinned(filepath.Join(volume, "pods/ns"), k); err != nil || pinned {
+				t.Errorf("%s copied the pin of %s: %v, %v", why, k, pinned, err)
+			}
+		}
+	}
+	copied("a peer of the shared mount")
 	must(unix.Unmount(volume, unix.MNT_DETACH))
 	must(unix.Mount(shared, volume, "", unix.MS_BIND|unix.MS_REC, ""))
-	if pinned, err := Pinned(filepath.Join(volume, "ns"), Network); err != nil || pinned {
-		t.Errorf("a recursive bind mount copied the pin: %v, %v", pinned, err)
-	}
+	copied("a recursive bind mount")
 	must(Remove(dir))
 	left := mountsBelow(t, top)
 	slices.Sort(left)
-	if want := []string{shared, volume}; !slices.Equal(slices.Compact(left), want) {
+	slices.Sort(want)
+	if !slices.Equal(slices.Compact(left), want) {
 		t.Errorf("mounts after Remove: %v, want %v", left, want)
 	}
 }

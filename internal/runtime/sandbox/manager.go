@@ -97,6 +97,7 @@ type Manager struct {
 	flight flight.Group
 	given  *abandon.Ledger // what clients have given up
 	procfs ns.Procfs       // for the sysctls of sandboxes
+	apart  bool            // the folders of sandboxes have a mount of their own
 
 	unread stored.Unread // records that are there, and cannot be read
 	// restored are the records that were taken from their copies; Recover stores them.
@@ -124,7 +125,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	if err := private.Dir(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := private.Close(cfg.Dir); err != nil {
+	if err := errors.Join(private.Close(cfg.Dir), m.separate()); err != nil {
 		return nil, err
 	}
 	copies, err := stored.ReadCopies[Record](cfg.Dir)

@@ -52,6 +52,9 @@ func (m *Manager) PIDNamespace(ctx context.Context, rec *Record) (path string, e
 		if err != nil {
 			return fmt.Errorf("shared PID namespace of sandbox %s: %w", rec.ID, err)
 		}
+		if err := ns.SetApart(path); err != nil {
+			return err
+		}
 		return failpoint.Hit("runtime/sandbox-init/made")
 	})
 	return path, err

@@ -173,7 +173,7 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 		}
 	}
 	o := namespaces(rec.Config())
-	o.Procfs = &m.procfs
+	o.Procfs, o.Apart = &m.procfs, m.apart
 	if !m.cfg.PrivilegedPorts {
 		o.Defaults = unprivileged
 	}

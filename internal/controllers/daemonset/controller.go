@@ -58,6 +58,7 @@ type Controller struct {
 	pods     cache.SharedIndexInformer
 	history  revisions.Keeper
 	control  owned.Pods
+	takers   owned.Takers[*appsv1.DaemonSet]
 	unseen   owned.Unseen
 	patience patience
 	queue    *queue.Queue[cache.ObjectName]
@@ -69,11 +70,12 @@ type Controller struct {
 func New(config Config) (*Controller, error) {
 	c := &Controller{
 		config: config, sets: config.Sets.Lister(), nodes: config.Nodes.Lister(), cache: config.Sets.Informer().GetIndexer(), pods: config.Pods.Informer(),
-		queue: queue.New[cache.ObjectName](), now: time.Now,
+		takers: owned.NewTakers(func(owner *appsv1.DaemonSet) *metav1.LabelSelector { return owner.Spec.Selector }),
+		queue:  queue.New[cache.ObjectName](), now: time.Now,
 	}
 	c.history = revisions.Keeper{Client: config.Client, Revisions: config.Revisions.Informer(), Unseen: &c.unseen, Failpoints: failpoints}
 	c.control = owned.Pods{Client: config.Client, Events: config.Events, Cache: c.pods.GetIndexer(), Unseen: &c.unseen}
-	changed, err := config.Sets.Informer().AddEventHandler(owned.Each(c.queue.Add))
+	changed, err := config.Sets.Informer().AddEventHandler(c.takers.Each(c.queue.Add))
 	if err != nil {
 		return nil, fmt.Errorf("watch daemon sets: %w", err)
 	}
@@ -129,11 +131,7 @@ func (c *Controller) all() {
 }
 
 // orphan has those sets looked at that could take a pod or a revision over.
-func (c *Controller) orphan(dependent metav1.Object) {
-	if err := owned.Takers(c.config.Sets.Informer().GetIndexer(), dependent, func(owner *appsv1.DaemonSet) *metav1.LabelSelector { return owner.Spec.Selector }, c.queue.Add); err != nil {
-		c.config.Log.Error("an orphan is not looked at", "error", err)
-	}
-}
+func (c *Controller) orphan(dependent metav1.Object) { c.takers.Look(dependent, c.queue.Add) }
 
 // sync does what is to be done for a set now.
 func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {

@@ -49,6 +49,7 @@ type Controller struct {
 	pods        cache.SharedIndexInformer
 	// cache and setCache say what was seen of deployments and replica sets.
 	cache, setCache owned.Versioned
+	takers          owned.Takers[*appsv1.Deployment]
 	unseen          owned.Unseen
 	queue           *queue.Queue[cache.ObjectName]
 	known           []cache.DoneChecker
@@ -60,9 +61,10 @@ func New(config Config) (*Controller, error) {
 	c := &Controller{
 		config: config, deployments: config.Deployments.Lister(), sets: config.Sets.Informer(), pods: config.Pods.Informer(),
 		cache: config.Deployments.Informer().GetIndexer(), setCache: config.Sets.Informer().GetIndexer(),
-		queue: queue.New[cache.ObjectName](), now: time.Now,
+		takers: owned.NewTakers(func(owner *appsv1.Deployment) *metav1.LabelSelector { return owner.Spec.Selector }),
+		queue:  queue.New[cache.ObjectName](), now: time.Now,
 	}
-	changed, err := config.Deployments.Informer().AddEventHandler(owned.Each(c.queue.Add))
+	changed, err := config.Deployments.Informer().AddEventHandler(c.takers.Each(c.queue.Add))
 	if err != nil {
 		return nil, fmt.Errorf("watch deployments: %w", err)
 	}
@@ -93,11 +95,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // orphan has those deployments looked at that could take a replica set over.
-func (c *Controller) orphan(set metav1.Object) {
-	if err := owned.Takers(c.config.Deployments.Informer().GetIndexer(), set, func(owner *appsv1.Deployment) *metav1.LabelSelector { return owner.Spec.Selector }, c.queue.Add); err != nil {
-		c.config.Log.Error("an orphan is not looked at", "error", err)
-	}
-}
+func (c *Controller) orphan(set metav1.Object) { c.takers.Look(set, c.queue.Add) }
 
 // podGone has the deployment of a pod looked at: it may have waited for the last of its old pods.
 func (c *Controller) podGone(obj any) {

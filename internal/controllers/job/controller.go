@@ -54,6 +54,7 @@ type Controller struct {
 	control owned.Pods
 	// jobCache and podCache say what was seen of jobs and pods.
 	jobCache, podCache owned.Versioned
+	takers             owned.Takers[*batchv1.Job]
 	unseen             owned.Unseen
 	queue              *queue.Queue[cache.ObjectName]
 	// orphans are pods that may have a finalizer and no job that would take it off.
@@ -79,7 +80,8 @@ func New(config Config) (*Controller, error) {
 	c := &Controller{
 		config: config, jobs: config.Jobs.Lister(), pods: config.Pods.Informer(),
 		jobCache: config.Jobs.Informer().GetIndexer(), podCache: config.Pods.Informer().GetIndexer(),
-		queue: queue.New[cache.ObjectName](), orphans: queue.New[cache.ObjectName](), now: time.Now,
+		takers: owned.NewTakers(func(owner *batchv1.Job) *metav1.LabelSelector { return owner.Spec.Selector }),
+		queue:  queue.New[cache.ObjectName](), orphans: queue.New[cache.ObjectName](), now: time.Now,
 		freed: map[types.UID]time.Time{}, histories: map[cache.ObjectName]history{},
 	}
 	c.control = owned.Pods{Client: config.Client, Events: config.Events, Cache: c.podCache, Unseen: &c.unseen}
@@ -99,9 +101,9 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	changed, err := config.Jobs.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	changed, err := config.Jobs.Informer().AddEventHandler(c.takers.Keep(cache.ResourceEventHandlerFuncs{
 		AddFunc: c.jobChanged, UpdateFunc: func(_, obj any) { c.jobChanged(obj) }, DeleteFunc: c.jobGone,
-	})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("watch jobs: %w", err)
 	}
@@ -212,8 +214,4 @@ func ours(j *batchv1.Job) bool {
 }
 
 // orphan has those jobs looked at that could take a pod over.
-func (c *Controller) orphan(pod metav1.Object) {
-	if err := owned.Takers(c.config.Jobs.Informer().GetIndexer(), pod, func(owner *batchv1.Job) *metav1.LabelSelector { return owner.Spec.Selector }, c.queue.Add); err != nil {
-		c.config.Log.Error("an orphan is not looked at", "error", err)
-	}
-}
+func (c *Controller) orphan(pod metav1.Object) { c.takers.Look(pod, c.queue.Add) }

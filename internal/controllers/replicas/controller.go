@@ -51,6 +51,7 @@ type Controller[T owned.Owner] struct {
 	kind    kind[T]
 	objects cache.SharedIndexInformer
 	pods    cache.SharedIndexInformer
+	takers  owned.Takers[T]
 	unseen  owned.Unseen
 	control owned.Pods
 	queue   *queue.Queue[cache.ObjectName]
@@ -70,13 +71,13 @@ func ForReplicationControllers(config Config, controllers coreinformers.Replicat
 
 func newController[T owned.Owner](config Config, gvk schema.GroupVersionKind, k kind[T], objects cache.SharedIndexInformer) (*Controller[T], error) {
 	c := &Controller[T]{
-		config: config, gvk: gvk, kind: k, objects: objects, pods: config.Pods.Informer(), queue: queue.New[cache.ObjectName](), now: time.Now,
+		config: config, gvk: gvk, kind: k, objects: objects, pods: config.Pods.Informer(), takers: owned.NewTakers(k.selector), queue: queue.New[cache.ObjectName](), now: time.Now,
 	}
 	c.control = owned.Pods{Client: config.Client, Events: config.Events, Cache: c.pods.GetIndexer(), Unseen: &c.unseen}
 	if err := owned.Index(objects); err != nil {
 		return nil, err
 	}
-	changed, err := objects.AddEventHandler(owned.Each(c.queue.Add))
+	changed, err := objects.AddEventHandler(c.takers.Each(c.queue.Add))
 	if err != nil {
 		return nil, fmt.Errorf("watch objects of kind %s: %w", gvk.Kind, err)
 	}
@@ -100,11 +101,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 }
 
 // orphan has those looked at that could take a pod over.
-func (c *Controller[T]) orphan(pod metav1.Object) {
-	if err := owned.Takers(c.objects.GetIndexer(), pod, c.kind.selector, c.queue.Add); err != nil {
-		c.config.Log.Error("an orphan is not looked at", "error", err)
-	}
-}
+func (c *Controller[T]) orphan(pod metav1.Object) { c.takers.Look(pod, c.queue.Add) }
 
 // sync does what is to be done for an object now.
 func (c *Controller[T]) sync(ctx context.Context, name cache.ObjectName) error {

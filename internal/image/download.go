@@ -22,12 +22,12 @@ import (
 	"monopod.dev/monopod/internal/failpoint"
 )
 
-// downloads are the compressed layers that are on their way, each a file whose name is the layer's digest and whose
+// downloads are the compressed layers that are on their way, each a file whose name is the layer's digest and a part of the digest of who sends it, and whose
 // content is its begin. A file is only ever appended to, so whatever ends a download, the next one goes on at its end.
 // What a power loss may have torn is not gone on with: the files are in a folder of this boot.
 //
 // Who is about to need a layer holds it: a layer that two images (or two places of one image) have is downloaded once,
-// and removed when the last one has unpacked it. Whoever writes a file or reads it has the lock of its digest
+// and removed when the last one has unpacked it. Whoever writes a file or reads it has the lock of its name
 // (Store.locks).
 type downloads struct {
 	root string // for all boots
@@ -35,12 +35,17 @@ type downloads struct {
 	room room
 
 	mu   sync.Mutex
-	held map[digest.Digest]int
+	held map[string]int
+}
+
+// downloadName is the name of what a registry sends of a layer.
+func downloadName(registry string, layer digest.Digest) string {
+	return layer.Algorithm().String() + "-" + layer.Encoded() + "." + digest.FromString(registry).Encoded()[:16]
 }
 
 // openDownloads drops what earlier boots left.
 func openDownloads(root, boot string) (*downloads, error) {
-	d := &downloads{root: root, dir: filepath.Join(root, boot), held: map[digest.Digest]int{}}
+	d := &downloads{root: root, dir: filepath.Join(root, boot), held: map[string]int{}}
 	old, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -58,32 +63,30 @@ func openDownloads(root, boot string) (*downloads, error) {
 	return d, nil
 }
 
-func (d *downloads) path(layer digest.Digest) string {
-	return filepath.Join(d.dir, layer.Algorithm().String()+"-"+layer.Encoded())
-}
+func (d *downloads) path(name string) string { return filepath.Join(d.dir, name) }
 
-func (d *downloads) hold(layer digest.Digest) {
+func (d *downloads) hold(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.held[layer]++
+	d.held[name]++
 }
 
 // release gives a hold up. With drop, nobody is to go on with the file: it goes with its last holder.
-func (d *downloads) release(layer digest.Digest, drop bool) error {
+func (d *downloads) release(name string, drop bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.held[layer]--; d.held[layer] > 0 {
+	if d.held[name]--; d.held[name] > 0 {
 		return nil
 	}
-	delete(d.held, layer)
-	if info, err := os.Stat(d.path(layer)); err != nil || (info.Size() > 0 && !drop) {
+	delete(d.held, name)
+	if info, err := os.Stat(d.path(name)); err != nil || (info.Size() > 0 && !drop) {
 		return nil
 	}
-	return d.remove(layer)
+	return d.remove(name)
 }
 
-func (d *downloads) remove(layer digest.Digest) error {
-	if err := os.Remove(d.path(layer)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (d *downloads) remove(name string) error {
+	if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -93,13 +96,9 @@ func (d *downloads) remove(layer digest.Digest) error {
 func (d *downloads) sweep(age time.Duration, now time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	holds := map[string]bool{}
-	for layer := range d.held {
-		holds[filepath.Base(d.path(layer))] = true
-	}
 	var errs []error
 	errs = append(errs, d.walk(func(e fs.DirEntry, info fs.FileInfo) {
-		if !holds[e.Name()] && now.Sub(info.ModTime()) >= age {
+		if d.held[e.Name()] == 0 && now.Sub(info.ModTime()) >= age {
 			if err := os.Remove(filepath.Join(d.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
@@ -158,11 +157,11 @@ type blob struct {
 var errStale = errors.New("what an earlier download left does not belong to the layer")
 
 // open opens the file of a layer; what it has already need not be fetched.
-func (d *downloads) open(desc ocispec.Descriptor, report func(int64)) (*blob, error) {
-	f, err := os.OpenFile(d.path(desc.Digest), os.O_RDWR|os.O_CREATE, 0o600)
+func (d *downloads) open(name string, desc ocispec.Descriptor, report func(int64)) (*blob, error) {
+	f, err := os.OpenFile(d.path(name), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fs.ErrNotExist) { // the disk was full when the store was opened
 		if err = os.MkdirAll(d.dir, 0o700); err == nil {
-			f, err = os.OpenFile(d.path(desc.Digest), os.O_RDWR|os.O_CREATE, 0o600)
+			f, err = os.OpenFile(d.path(name), os.O_RDWR|os.O_CREATE, 0o600)
 		}
 	}
 	if err != nil {

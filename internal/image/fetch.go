@@ -17,9 +17,16 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// fetchWhole brings a document into the store, unless it is there: its size is known and small.
+// fetchWhole brings a document into the store, unless it is there: its size is known and small. It is read before the store is written to, which one does at a time: who waits for a
+// silent registry holds up nobody who has the same document from another one.
 func (s *Store) fetchWhole(ctx context.Context, from remotes.Fetcher, desc ocispec.Descriptor) (err error) {
 	ref := remotes.MakeRefKey(ctx, desc)
+	var raw []byte
+	if _, err := s.content.Info(ctx, desc.Digest); errdefs.IsNotFound(err) {
+		if raw, err = s.readWhole(ctx, from, desc); err != nil {
+			return err
+		}
+	}
 	w, err := content.OpenWriter(ctx, s.content, content.WithRef(ref), content.WithDescriptor(desc))
 	if errdefs.IsAlreadyExists(err) {
 		return nil // and the lease holds it now
@@ -35,9 +42,10 @@ func (s *Store) fetchWhole(ctx context.Context, from remotes.Fetcher, desc ocisp
 			}
 		}
 	}()
-	raw, err := s.readWhole(ctx, from, desc)
-	if err != nil {
-		return err
+	if raw == nil { // it was there, and is gone
+		if raw, err = s.readWhole(ctx, from, desc); err != nil {
+			return err
+		}
 	}
 	if err := w.Truncate(0); err != nil { // what a killed process has left
 		return err

@@ -31,7 +31,7 @@ const unpackKey = "unpack-"
 // unpacking is one layer that is being unpacked.
 //
 // All layers of an image are unpacked side by side, each into a snapshot without a parent; in the end each becomes, in
-// order, the child of the one below it. The lock of a layer's chain id keeps other pulls from doing the same meanwhile;
+// order, the child of the one below it. The lock of a layer's chain id keeps other pulls from the same registry from doing the same meanwhile (origin.go);
 // they find it there. Pulls that share layers cannot block each other: who holds a layer's lock waits only for layers
 // below it, for the lock of its blob, and for a turn, in this order; and who has the later ones never waits for the
 // earlier ones.
@@ -61,7 +61,7 @@ func (s *Store) unpackLayers(ctx context.Context, from remotes.Fetcher, layers [
 	for i, l := range layers {
 		all[i] = &unpacking{layer: l, store: s, from: from, track: track, i: i, meter: meter, ready: make(chan struct{})}
 		progress[i] = LayerProgress{Digest: l.desc.Digest, State: LayerWaiting, Total: l.desc.Size}
-		s.loads.hold(l.desc.Digest)
+		s.loads.hold(all[i].download())
 	}
 	track.begin(progress)
 	work, ctx := errgroup.WithContext(ctx)
@@ -107,17 +107,39 @@ func (s *Store) commitLayers(ctx context.Context, all []*unpacking) error {
 	return nil
 }
 
+// download is the name of the layer's download.
+func (u *unpacking) download() string { return downloadName(registryOf(u.from), u.desc.Digest) }
+
+// lock is the key of the layer's lock.
+func (u *unpacking) lock() string { return "layer://" + registryOf(u.from) + "/" + u.chain }
+
 // prepare unpacks the layer unless it is there.
 func (u *unpacking) prepare(ctx context.Context, turns chan struct{}) error {
-	s := u.store
-	if err := s.locks.Lock(ctx, "layer://"+u.chain); err != nil {
+	if err := u.store.locks.Lock(ctx, u.lock()); err != nil {
 		return err
 	}
 	u.locked = true
+	for {
+		until, forget := u.store.arrivals.watch(ctx, u.chain) // before it is looked whether it is there
+		err := u.bring(until, turns)
+		brought := errors.Is(context.Cause(until), errBrought)
+		forget()
+		if err == nil || !brought || ctx.Err() != nil {
+			return err
+		}
+		if err := u.dropSnapshot(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// bring is prepare for who has the layer's lock.
+func (u *unpacking) bring(ctx context.Context, turns chan struct{}) error {
+	s := u.store
 	if err := u.makeSnapshot(ctx); err != nil || u.exists {
 		return err
 	}
-	blobLock := "blob://" + u.desc.Digest.String()
+	blobLock := "blob://" + u.download()
 	if err := s.locks.Lock(ctx, blobLock); err != nil {
 		return err
 	}
@@ -137,7 +159,7 @@ func (u *unpacking) prepare(ctx context.Context, turns chan struct{}) error {
 	err = u.fill(ctx)
 	for try := 1; errors.Is(err, errStale) && try <= maxFreshStarts; try++ {
 		// Once more, from the first byte, into an empty snapshot.
-		if err = errors.Join(u.dropSnapshot(ctx), s.loads.remove(u.desc.Digest)); err == nil {
+		if err = errors.Join(u.dropSnapshot(ctx), s.loads.remove(u.download())); err == nil {
 			if err = u.makeSnapshot(ctx); err == nil {
 				err = u.fill(ctx)
 			}
@@ -194,7 +216,7 @@ func (u *unpacking) fill(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b, err := u.store.loads.open(u.desc, func(done int64) {
+	b, err := u.store.loads.open(u.download(), u.desc, func(done int64) {
 		u.track.bytes(u.i, done)
 		u.turn.moved(ctx, done)
 	})
@@ -228,7 +250,7 @@ func (u *unpacking) judge(err error, b *blob, closing error) error {
 		return fmt.Errorf("%w: %w", errStale, err)
 	case errors.As(err, &wrong), errdefs.IsFailedPrecondition(err), errors.Is(err, errWrite):
 		// Going on with these bytes would fail for ever; and on a full disk they are in the way.
-		return errors.Join(err, u.store.loads.remove(u.desc.Digest))
+		return errors.Join(err, u.store.loads.remove(u.download()))
 	}
 	return err
 }
@@ -332,10 +354,17 @@ func (u *unpacking) commit(ctx context.Context, below []string) error {
 			}
 		}
 	}
-	if err := u.store.snaps.Commit(ctx, u.chain, u.key, opts...); err != nil {
+	err := u.store.snaps.Commit(ctx, u.chain, u.key, opts...)
+	if errdefs.IsAlreadyExists(err) { // a pull from another registry was faster
+		if err := errors.Join(u.dropSnapshot(ctx), u.makeSnapshot(ctx)); err != nil || u.exists {
+			return err
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("committing the snapshot: %w", err)
 	}
 	u.key = ""
+	u.store.arrivals.tell(u.chain)
 	u.track.state(u.i, LayerDone)
 	return failpoint.Hit("image/layer/committed")
 }
@@ -358,9 +387,9 @@ func (u *unpacking) end(ctx context.Context, committed bool) {
 		return
 	}
 	u.ended = true
-	err := errors.Join(u.dropSnapshot(context.WithoutCancel(ctx)), u.store.loads.release(u.desc.Digest, committed))
+	err := errors.Join(u.dropSnapshot(context.WithoutCancel(ctx)), u.store.loads.release(u.download(), committed))
 	if u.locked {
-		u.store.locks.Unlock("layer://" + u.chain)
+		u.store.locks.Unlock(u.lock())
 	}
 	if u.key != "" {
 		u.store.late.add([]string{u.key}, nil)

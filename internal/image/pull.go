@@ -79,10 +79,11 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, tra
 		}
 	}()
 
-	fetcher, err := session.resolver.Fetcher(ctx, named.String())
+	asked, err := session.resolver.Fetcher(ctx, named.String())
 	if err != nil {
 		return Image{}, err
 	}
+	fetcher := origin{asked, reference.Domain(named)}
 	target, err := s.resolve(ctx, session, fetcher, named)
 	if err != nil {
 		return Image{}, err

@@ -384,6 +384,55 @@ func TestSlowRegistriesHoldUpNobodyElse(t *testing.T) {
 	f.mustBeEmpty()
 }
 
+// TestSilentRegistryHoldsUpNoOther: a registry that stops in the middle of something holds up nobody who has the same from another one; a layer that another pull has brought is not waited for.
+func TestSilentRegistryHoldsUpNoOther(t *testing.T) {
+	img := large(largeSize)
+	b := build(t, ociarchive.Image{Layers: append(img.Layers, ociarchive.Layer{{Path: "upper", Data: []byte("x")}})})
+	for name, c := range map[string]struct {
+		silent  digest.Digest
+		after   int
+		brought bool
+	}{
+		"the manifest":      {b.Manifest.Digest, 10, false},
+		"the configuration": {b.Config.Digest, 10, false},
+		"the lower layer":   {b.Layers[0].Digest, largeSize / 3, true}, // the upper one is ready then, and waits for it
+		"the upper layer":   {b.Layers[1].Digest, 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t)
+			silent, other := registry.New(t), registry.New(t)
+			release, asked := make(chan struct{}), make(chan struct{})
+			stall := registry.Stall(c.after, release)
+			var once sync.Once
+			silent.Misbehave(registry.Rule{Name: c.silent.String(), Times: 1, Fault: func(w http.ResponseWriter, req *http.Request, serve http.HandlerFunc) {
+				once.Do(func() { close(asked) })
+				stall(w, req, serve)
+			}})
+			first := make(chan error, 1)
+			go func() {
+				_, err := f.Pull(f.ctx, image.PullRequest{Ref: silent.Push("evil/i", "v1", b)})
+				first <- err
+			}()
+			<-asked
+			ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+			defer cancel()
+			if _, err := f.Pull(ctx, image.PullRequest{Ref: other.Push("good/i", "v1", b)}); err != nil {
+				t.Errorf("from the other registry: %v", err)
+			}
+			if !c.brought {
+				close(release)
+			}
+			if err := <-first; err != nil {
+				t.Errorf("from the silent one: %v", err)
+			}
+			if kept := f.partials(); len(kept) > 0 {
+				t.Errorf("downloads that are kept: %v", kept)
+			}
+			f.mustBeEmpty()
+		})
+	}
+}
+
 func TestProgress(t *testing.T) {
 	r := registry.New(t)
 	b := build(t, two("", "x"))

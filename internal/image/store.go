@@ -103,8 +103,10 @@ type Store struct {
 	index   *index
 	flights flights
 	locks   *keyedLock
-	limits  limits
-	room    room
+	// arrivals are the layers that have come.
+	arrivals arrivals
+	limits   limits
+	room     room
 
 	// activeMu guards active, the leases of pulls and loads that are under way in this process.
 	activeMu sync.Mutex

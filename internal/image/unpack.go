@@ -105,7 +105,7 @@ func (s *Store) fetchDocument(ctx context.Context, from remotes.Fetcher, desc oc
 	if from == nil {
 		return nil
 	}
-	lock := "blob://" + desc.Digest.String() // pulls of other images may want the same
+	lock := "blob://" + registryOf(from) + "/" + desc.Digest.String() // pulls of other images may want the same
 	if err := s.locks.Lock(ctx, lock); err != nil {
 		return err
 	}

@@ -90,10 +90,44 @@ func bombCases(t testing.TB) []hostileCase {
 		{"deep directories for each entry", bomb(gzipOf(append(dirs, make([]byte, 1024)...))), limit("too many directories")},
 		{"gzip, 1000 to 1", bomb(gzipOf(slices.Concat(claims("a", 5<<20), make([]byte, 5<<20), claims("b", 5<<20), make([]byte, 5<<20)))), limit("8388608 bytes unpacked")},
 		{"gzip in gzip", bomb(gzipOf(gzipOf(goodLayer))), refused("unpacking")},
-		{"a window of 2 GiB", bomb(append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 21 << 3}, zstdZeros(100)[6:]...)), refused("window")},
+		{"a window of 256 MiB", bomb(window(18)), refused("layer sha256:", "268435456 bytes", "134217728", "zstd --long=27")},
+		{"a window of 256 MiB behind other frames", bomb(slices.Concat(zstdOf(t, goodLayer), window(17), window(18))), refused("268435456 bytes")},
+		{"a window of 2 GiB", bomb(window(21)), refused("2147483648 bytes")},
 		{"a window of 3.75 TiB", bomb(append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xff}, zstdZeros(100)[6:]...)), refused("decompressing")},
+		{"a frame of one segment of 60 GiB", bomb(append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0, 0xf, 0, 0, 0}, zstdZeros(100)[6:]...)), refused("64424509440 bytes")},
 		{"a frame that says it has 2^64-1 bytes", bomb(append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, zstdZeros(100)[6:]...)), refused("decompressing")},
 	}
+}
+
+// window is a frame of 100 zeros with a window of 1 KiB shifted by so much.
+func window(shift byte) []byte {
+	return append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, shift << 3}, zstdZeros(100)[6:]...)
+}
+
+// zstdLong is what zstd --long=27 makes of bytes that it does not know the number of: the window is told as it may be needed.
+func zstdLong(t testing.TB, plain []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range [][]byte{plain[:len(plain)/2], plain[len(plain)/2:]} {
+		if _, err := w.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(); err != nil { // so that the header is written before the end is known
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var h zstd.Header
+	if err := h.Decode(out.Bytes()); err != nil || h.WindowSize != 128<<20 {
+		t.Fatalf("%+v, %v: want a window of 128 MiB", h, err)
+	}
+	return out.Bytes()
 }
 
 // claims is the header of a file of so many bytes.
@@ -115,6 +149,9 @@ func streamCases(t testing.TB) []hostileCase {
 		{"two members", layer(append(gzipOf(goodLayer[:half]), gzipOf(goodLayer[half:])...)), tree("a=x")},
 		{"two frames", layer(append(zstdOf(t, goodLayer[:half]), zstdOf(t, goodLayer[half:])...)), tree("a=x")},
 		{"empty members", layer(append(append(gzipOf(nil), packed...), gzipOf(nil)...)), tree("a=x")},
+		{"a window of 128 MiB", layer(zstdLong(t, goodLayer)), tree("a=x")}, // zstd --long=27
+		{"a window of 128 MiB behind a usual one", layer(append(zstdOf(t, goodLayer[:half]), zstdLong(t, goodLayer[half:])...)), tree("a=x")},
+		{"a window of 128 MiB behind a frame to be skipped", layer(append(bytes.Clone(skippable[:12]), zstdLong(t, goodLayer)...)), tree("a=x")},
 		{"a frame to be skipped", layer(skippable), tree("a=x")},
 		{"a frame to be skipped that is not there", layer(hugeSkippable), refused("decompressing")},
 		{"garbage behind gzip", layer(append(bytes.Clone(packed), "garbage"...)), refused("decompressing")},

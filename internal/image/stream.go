@@ -23,14 +23,6 @@ const chunkSize = 128 << 10
 // chunksAhead is how many chunks a stage may be ahead of the next one.
 const chunksAhead = 4
 
-// How much memory zstd streams may ask for: one alone as much as zstd's own command grants, and all those with large windows that are read
-// at a time no more than that together. One with a window of the usual size (levels up to 19 have no larger one) waits for no other.
-const (
-	maxZstdWindow   = 128 << 20
-	usualZstdWindow = 8 << 20
-	allZstdWindows  = maxZstdWindow
-)
-
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
 // readAhead reads from another reader in a goroutine of its own, so that both sides work at the same time.
@@ -123,20 +115,6 @@ func checkLayerType(mediaType string) error {
 		mediaType, errdefs.ErrInvalidArgument)
 }
 
-// zstdWindow is the window that a stream may have: that of its first frame, but at least the usual one. Further frames must do with it.
-func zstdWindow(in *bufio.Reader) int64 {
-	head, _ := in.Peek(zstd.HeaderMaxSize) // an error comes again
-	var h zstd.Header
-	if err := h.Decode(head); err != nil || h.Skippable {
-		return maxZstdWindow // nobody knows yet
-	}
-	window := h.WindowSize
-	if h.SingleSegment {
-		window = h.FrameContentSize
-	}
-	return int64(max(usualZstdWindow, min(window, maxZstdWindow))) //nolint:gosec // bounded
-}
-
 // peekSize is how much is read at a time of what is decompressed.
 const peekSize = 64 << 10
 
@@ -159,20 +137,12 @@ func decompress(ctx context.Context, r io.Reader, windows *semaphore.Weighted) (
 		}
 		return classed{z}, func() {}, nil
 	case compression.Zstd:
-		window := zstdWindow(in)
-		held := int64(0)
-		if window > usualZstdWindow {
-			held = window
-			if err := windows.Acquire(ctx, held); err != nil {
-				return nil, nil, context.Cause(ctx)
-			}
-		}
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(uint64(window))) //nolint:gosec // positive
+		frames := &zstdFrames{ctx: ctx, in: in, windows: windows}
+		z, err := zstd.NewReader(frames, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
-			windows.Release(held)
 			return nil, nil, badStream(err)
 		}
-		return classed{z}, func() { z.Close(); windows.Release(held) }, nil
+		return classed{z}, func() { z.Close(); frames.release() }, nil
 	}
 	return in, func() {}, nil
 }

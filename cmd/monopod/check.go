@@ -26,18 +26,15 @@ The exit code is 1 when a node would not start.`,
 		Args: noArgs,
 	}
 	cfg := addConfiguration(cmd, roleAny)
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
 		c, err := cfg.load()
 		if err != nil {
 			return err
 		}
 		results := probe.Run(cmd.Context(), probeConfig(c, roleAny))
 		write := probe.WriteTable
-		if output == "json" {
+		if output == asJSON {
 			write = probe.WriteJSON
 		}
 		if err := write(os.Stdout, results); err != nil {

@@ -42,9 +42,6 @@ Exit codes: 0 when nothing failed, 1 when something did or the test could not be
   monopod device test unix:///var/lib/kubelet/device-plugins/gpu.sock`,
 		Args: func(cmd *cobra.Command, args []string) error { return contractTarget(cmd, args, &cfg) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			if cfg.Timeout <= 0 {
 				return &usageError{fmt.Errorf("--timeout is %s: it must be more than 0", cfg.Timeout)}
 			}
@@ -55,7 +52,7 @@ Exit codes: 0 when nothing failed, 1 when something did or the test could not be
 			return testContract(cmd, cfg, output)
 		},
 	}
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.Flags().DurationVar(&cfg.Timeout, "timeout", contract.DefaultTimeout, "the most that each call, and each wait for the plugin, may take (`TIME`)")
 	cmd.Flags().StringSliceVar(&cfg.CDIDirs, "cdi-spec-dir", contract.DefaultCDIDirs, "the folders of CDI specs (`FOLDER`), by which the plugin's CDI names are looked up")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also what the plugin writes, and the node's words about it, to standard error")
@@ -111,7 +108,7 @@ func testContract(cmd *cobra.Command, cfg contract.Config, output string) error 
 		return &usageError{err}
 	}
 	switch {
-	case output == "json":
+	case output == asJSON:
 		printed = printJSON(os.Stdout, report)
 	case len(report.Checks) > 0:
 		printed = errors.Join(printed, report.PrintEnd(os.Stdout))

@@ -45,13 +45,10 @@ or a configuration that cannot be used. The objects of the API are not looked at
 	}
 	cfg := addConfiguration(cmd, roleAny)
 	showOnly(cmd, "config", "data-dir", "run-dir")
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.Flags().BoolVar(&how.Deep, "deep", false, "read every file of every layer")
 	cmd.Flags().BoolVar(&how.Repair, "repair", false, "repair what can be repaired")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
 		c, err := cfg.load()
 		if err != nil {
 			return err
@@ -61,7 +58,7 @@ or a configuration that cannot be used. The objects of the API are not looked at
 			return err
 		}
 		write := printFsck
-		if output == "json" {
+		if output == asJSON {
 			write = func(w io.Writer, r node.FsckReport) error { return printJSON(w, r) }
 		}
 		if werr := write(os.Stdout, report); werr != nil {

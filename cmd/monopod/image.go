@@ -67,18 +67,6 @@ func withRuntime(socket string, f func(*grpc.ClientConn) error) error {
 	return f(conn)
 }
 
-func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "output `FORMAT`: table or json")
-	completeFormats(cmd, asTable, asJSON)
-}
-
-func checkOutput(output string) error {
-	if output != "table" && output != "json" {
-		return &usageError{fmt.Errorf("--output is %q: use table or json", output)}
-	}
-	return nil
-}
-
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

@@ -31,15 +31,12 @@ others; USED BY is the number of containers that hold it.`,
   monopod image ls -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			return withImages(*socket, func(c imageservice.Client) error {
 				all, err := c.List(cmd.Context())
 				switch {
 				case err != nil:
 					return err
-				case output == "json":
+				case output == asJSON:
 					return printJSON(os.Stdout, all)
 				case quiet:
 					for _, img := range all {
@@ -51,7 +48,7 @@ others; USED BY is the number of containers that hold it.`,
 			})
 		},
 	}
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "only the ids")
 	cmd.Flags().BoolVar(&digests, "digests", false, "also the names that are digests")
 	cmd.Flags().BoolVar(&whole, "no-trunc", false, "whole ids")
@@ -105,9 +102,6 @@ those below it, size is what it takes on disk. recorded says that 'monopod image
   monopod image inspect -o table busybox`,
 		Args: someImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			return withImages(*socket, func(c imageservice.Client) error {
 				all := []imageservice.Details{}
 				for _, ref := range args {
@@ -117,7 +111,7 @@ those below it, size is what it takes on disk. recorded says that 'monopod image
 					}
 					all = append(all, d)
 				}
-				if output == "json" {
+				if output == asJSON {
 					return printJSON(os.Stdout, all)
 				}
 				for i, d := range all {
@@ -132,8 +126,7 @@ those below it, size is what it takes on disk. recorded says that 'monopod image
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "json", "output `FORMAT`: json or table")
-	completeFormats(cmd, asJSON, asTable)
+	formatFlag(cmd, &output, asJSON, asTable)
 	completeNames(cmd, true, imageNames(socket))
 	return cmd
 }

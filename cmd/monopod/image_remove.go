@@ -76,15 +76,12 @@ Pinned images stay. It does not ask: try --dry-run first.`,
   monopod image prune --all`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			return withImages(*socket, func(c imageservice.Client) error {
 				r, err := c.Prune(cmd.Context(), req)
 				if err != nil {
 					return err
 				}
-				if output == "json" {
+				if output == asJSON {
 					return printJSON(cmd.OutOrStdout(), r)
 				}
 				did, freed := "removed", "freed"
@@ -105,6 +102,6 @@ Pinned images stay. It does not ask: try --dry-run first.`,
 	}
 	cmd.Flags().BoolVarP(&req.All, "all", "a", false, "also images with tags")
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be removed")
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &output, asTable, asJSON)
 	return cmd
 }

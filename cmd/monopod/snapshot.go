@@ -40,11 +40,8 @@ FILE is a tar. Its etcd.db is what 'etcdctl snapshot save' writes, manifest.json
 	}
 	cfg := addConfiguration(cmd, roleAny)
 	showOnly(cmd, "config", "data-dir", "run-dir")
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
 		c, err := cfg.load()
 		if err != nil {
 			return err
@@ -55,7 +52,7 @@ FILE is a tar. Its etcd.db is what 'etcdctl snapshot save' writes, manifest.json
 		if err != nil {
 			return err
 		}
-		if output == "json" {
+		if output == asJSON {
 			return printJSON(cmd.OutOrStdout(), m)
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "saved the objects of %s at revision %d, and %s, to %s (%s)\n", m.Node, m.Revision, count(len(m.Files)-1, "file"), args[0], sizeOf(args[0]))
@@ -84,12 +81,9 @@ list anew. Pods that run and are not in the snapshot are stopped when the node s
 	}
 	cfg := addConfiguration(cmd, roleAny)
 	showOnly(cmd, "config", "data-dir", "run-dir")
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.Flags().BoolVar(&force, "force", false, "move data that is there aside")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
 		c, err := cfg.load()
 		if err != nil {
 			return err
@@ -100,7 +94,7 @@ list anew. Pods that run and are not in the snapshot are stopped when the node s
 		if err != nil {
 			return err
 		}
-		if output == "json" {
+		if output == asJSON {
 			return printJSON(cmd.OutOrStdout(), r)
 		}
 		out := cmd.OutOrStdout()

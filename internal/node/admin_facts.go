@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +32,7 @@ func kernel() string {
 // summarize counts devices, and finds what is wrong with them.
 func summarize(l report.List) (all protocol.Devices, problems []protocol.Problem) {
 	all.Resources = []protocol.Resource{}
+	var ill [][]report.Device // those that somebody has, by what is wrong with them
 	for _, d := range l.Devices {
 		if d.Whole {
 			continue
@@ -40,13 +43,39 @@ func summarize(l report.List) (all protocol.Devices, problems []protocol.Problem
 		count(&all.Counts, d)
 		count(&all.Resources[len(all.Resources)-1].Counts, d)
 		if d.Health != report.Healthy && len(d.Holders) > 0 {
-			problems = append(problems, protocol.Problem{About: "devices", Message: fmt.Sprintf("%s=%s, which %s has, is %s: %s", d.Resource, d.Name, d.Holders[0], d.Health, d.Reason)})
+			i := slices.IndexFunc(ill, func(same []report.Device) bool { return same[0].Health == d.Health && same[0].Reason == d.Reason })
+			if i < 0 {
+				i, ill = len(ill), append(ill, nil)
+			}
+			ill[i] = append(ill[i], d)
 		}
+	}
+	for _, same := range ill {
+		problems = append(problems, protocol.Problem{About: "devices", Message: illness(same)})
 	}
 	for _, p := range l.Problems {
 		problems = append(problems, protocol.Problem{About: "devices", Message: p.String()})
 	}
 	return all, problems
+}
+
+// mostIll is how many devices are named that have the same.
+const mostIll = 4
+
+// illness says once what is wrong with devices that have the same: a plugin that is away has lost all of them, and its reason may be long.
+func illness(same []report.Device) string {
+	var names []string
+	for _, d := range same[:min(len(same), mostIll)] {
+		names = append(names, fmt.Sprintf("%s=%s, which %s has", d.Resource, d.Name, d.Holders[0]))
+	}
+	is := "is"
+	if len(same) > 1 {
+		is = "are"
+	}
+	if more := len(same) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%s, %s %s: %s", strings.Join(names, "; "), is, same[0].Health, same[0].Reason)
 }
 
 func count(n *protocol.Counts, d report.Device) {

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +50,28 @@ func TestSummarize(t *testing.T) {
 	}
 	if len(problems) != len(want) {
 		t.Errorf("%d problems", len(problems))
+	}
+}
+
+// TestIllness: what is wrong with several devices is said once, whatever resources they are of.
+func TestIllness(t *testing.T) {
+	var all []report.Device
+	for i := range 6 {
+		for _, of := range []string{"a.com/b", "c.com/d"} {
+			all = append(all, report.Device{Resource: of, Name: fmt.Sprint(i), Health: report.Unhealthy, Reason: "its plugin is away", Holders: []report.Holder{{Namespace: "default", Pod: fmt.Sprint("p", i), Container: "c"}}})
+		}
+	}
+	all = append(all, report.Device{Resource: "e.com/f", Name: "0", Health: report.Missing, Reason: "its plugin is away", Holders: all[0].Holders})
+	_, problems := summarize(report.List{Devices: all})
+	var got []string
+	for _, p := range problems {
+		got = append(got, p.Message)
+	}
+	if want := []string{
+		"a.com/b=0, which default/p0/c has; c.com/d=0, which default/p0/c has; a.com/b=1, which default/p1/c has; c.com/d=1, which default/p1/c has; and 8 more, are Unhealthy: its plugin is away",
+		"e.com/f=0, which default/p0/c has, is Missing: its plugin is away",
+	}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

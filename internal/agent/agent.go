@@ -330,7 +330,7 @@ func (a *Agent) newReporter(port int, client *cri.Client, down *shutdown.Manager
 func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodestatus.Reporter, shares *nodeResources, cfg act.Config) *roster {
 	cfg.HostIPs, cfg.Listener = a.cfg.NodeIPs, a.cfg.Listener
 	cfg.Kube, cfg.Log, cfg.NodeName, cfg.Timeline = a.kube, a.log, a.cfg.NodeName, a.cfg.Timeline
-	cfg.Devices, cfg.CDI = grants{a.cfg.Devices}, cdiprobe.New(cdiprobe.Config{Runtime: cfg.Runtime, Log: a.log})
+	cfg.Devices, cfg.CDI = grants{a.cfg.Devices, node.Counted}, cdiprobe.New(cdiprobe.Config{Runtime: cfg.Runtime, Log: a.log})
 	cfg.Ledger, cfg.Cgroups, cfg.Limits, cfg.Allocatable = shares.ledger, shares.cgroups, shares.limits, node.Allocatable
 	cfg.Objects = objects.New(ctx, a.kube, a.log)
 	cfg.Volumes = volumes.New(volumes.Config{

@@ -49,7 +49,11 @@ type DeviceLists interface {
 var _ DeviceManager = (*devices.Manager)(nil)
 
 // grants is a DeviceManager as the workers see it; with a nil manager no pod gets a device.
-type grants struct{ manager DeviceManager }
+type grants struct {
+	manager DeviceManager
+	// counted are the extended resources that the node counts and that are no devices.
+	counted func() v1.ResourceList
+}
 
 // Admit implements act.Devices.
 func (g grants) Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error) {
@@ -74,6 +78,10 @@ func (g grants) Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
 		c := req.Containers[0]
 		return devices.Verdict{Phase: devices.Held, Reason: devices.ReasonDevicesNotReady, Message: fmt.Sprintf(
 			"container %s asks for %s, and this node has no device manager", c.Name, strings.Join(slices.Sorted(maps.Keys(c.Resources)), ", "))}, nil
+	}
+	req.Counted = map[string]int64{}
+	for name, q := range g.counted() {
+		req.Counted[string(name)] = q.Value()
 	}
 	return g.manager.Admit(ctx, req)
 }
@@ -133,6 +141,7 @@ func (a *Agent) watchDevices(ctx context.Context, p *roster, r *nodestatus.Repor
 		case <-ctx.Done():
 			return
 		case <-ticks:
+		case <-r.Recounted():
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (m *Manager) ask(ctx context.Context, uid string, rec podRecord, effectless
 	next := map[string]containerRecord{}
 	for name, c := range sorted(rec.Containers) {
 		for resource, g := range sorted(c.Grants) {
-			if g.Answer != nil && g.Boot == m.boot {
+			if g.answeredIn(m.boot) {
 				continue
 			}
 			src, err := m.sourceOf(w, resource, g)

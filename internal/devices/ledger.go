@@ -42,6 +42,8 @@ type resourceGrant struct {
 	Source string `json:"source"`
 	// Devices are in the order in which they were chosen.
 	Devices []grantedDevice `json:"devices"`
+	// Counted is how much was granted of what the node merely counts; then there are no devices, and nobody is asked.
+	Counted int `json:"counted,omitempty"`
 	// Answer is what the source has said to that; nil: it was not asked, or its answer was lost.
 	Answer *source.Answer `json:"answer,omitempty"`
 	// Boot is the boot of the machine in which it was asked.
@@ -157,12 +159,17 @@ func (g resourceGrant) given() (own, shared []string) {
 func (p podRecord) answered(boot string) bool {
 	for _, c := range p.Containers {
 		for _, g := range c.Grants {
-			if g.Answer == nil || g.Boot != boot {
+			if !g.answeredIn(boot) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// answeredIn says that the source has answered in that boot, or that there is nobody to ask.
+func (g resourceGrant) answeredIn(boot string) bool {
+	return g.Counted > 0 || g.Answer != nil && g.Boot == boot
 }
 
 // equal compares what is stored.
@@ -213,7 +220,7 @@ func (g resourceGrant) names() []string {
 func (c containerRecord) wants() map[string]int {
 	n := map[string]int{}
 	for resource, g := range c.Grants {
-		n[resource] = len(g.Devices)
+		n[resource] = len(g.Devices) + g.Counted
 	}
 	return n
 }

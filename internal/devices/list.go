@@ -107,7 +107,9 @@ func (m *Manager) list(w *world, uid string, p podRecord) (grants []GrantRecord)
 				g.Devices = append(g.Devices, now)
 			}
 		}
-		grants = append(grants, g)
+		if len(g.Devices) > 0 { // it may have nothing but what the node merely counts
+			grants = append(grants, g)
+		}
 	}
 	return grants
 }

@@ -18,6 +18,9 @@ type PodRequest struct {
 	Created time.Time
 	// Containers are in the order in which they start. Those that ask for nothing may be left out.
 	Containers []ContainerRequest
+	// Counted are the resources, of those that are asked for, that the Node's status counts though they are no devices: somebody has written them there. Where
+	// no source has such a one either, the number alone is granted.
+	Counted map[string]int64
 }
 
 // ContainerRequest is what one container asks for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -53,6 +54,14 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 	if err := m.unknown(); err != nil {
 		return nil, &NotReadyError{slices.Min(slices.Collect(maps.Keys(self.resources))), err}
 	}
+	needs, counted, err := m.setApart(w, req, needs)
+	if err != nil {
+		m.leave(req.UID)
+		return nil, err
+	}
+	for _, c := range counted {
+		maps.DeleteFunc(self.resources, func(resource string, _ bool) bool { return c[resource] > 0 })
+	}
 	for key, nodes := range m.learnt {
 		if src := w.of[key.resource]; src != nil {
 			if holder := m.holder(w, req.UID, src.Name(), nodes); holder != nil {
@@ -89,6 +98,7 @@ func (m *Manager) choose(w *world, req PodRequest, needs []need, advice map[plac
 		m.leave(req.UID)
 		return nil, err
 	}
+	counted.addTo(chosen, m.boot)
 	m.reserved[req.UID] = podRecord{Containers: chosen} // with a question open, what it would be given without the answer
 	return ask, nil
 }
@@ -104,17 +114,28 @@ func (m *Manager) unknown() error {
 	return nil
 }
 
+// others are the records of what pods but the one have, or are about to have. m.mu is held.
+func (m *Manager) others(uid string) iter.Seq[podRecord] {
+	return func(yield func(podRecord) bool) {
+		for i, records := range []map[string]podRecord{m.granted, m.reserved} {
+			for other, rec := range records {
+				if _, whole := m.unwritten[other]; other == uid || i == 0 && whole {
+					continue // itself, or what it is about to have has all of it
+				}
+				if !yield(rec) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // othersGrants goes through what pods but the one have, or are about to have. m.mu is held.
 func (m *Manager) othersGrants(w *world, uid string, yield func(pod podRecord, resource string, g resourceGrant)) {
-	for i, records := range []map[string]podRecord{m.granted, m.reserved} {
-		for other, rec := range records {
-			if _, whole := m.unwritten[other]; other == uid || i == 0 && whole {
-				continue // itself, or what it is about to have has all of it
-			}
-			for _, c := range rec.Containers {
-				for resource, g := range c.Grants {
-					yield(rec, resource, m.current(w, resource, g))
-				}
+	for rec := range m.others(uid) {
+		for _, c := range rec.Containers {
+			for resource, g := range c.Grants {
+				yield(rec, resource, m.current(w, resource, g))
 			}
 		}
 	}

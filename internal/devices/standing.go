@@ -61,7 +61,7 @@ func changed(had grantedDevice, d inventory.Device) error {
 // lasts says that a grant holds whatever is known of its devices now.
 func (m *Manager) lasts(g resourceGrant) bool {
 	_, lasting := m.worlds.named(g.Source).(source.Lasting)
-	return lasting && g.Answer != nil && g.Boot == m.boot
+	return g.Counted > 0 || lasting && g.answeredIn(m.boot)
 }
 
 // stillThere says whether the devices can be used for which the sources are to be asked: what was chosen just now is, what is on record may have gone.
@@ -69,7 +69,7 @@ func (m *Manager) stillThere(pod podRecord) error {
 	w := m.worlds.now()
 	for _, c := range sorted(pod.Containers) {
 		for resource, g := range sorted(c.Grants) {
-			if g.Answer != nil && g.Boot == m.boot {
+			if g.answeredIn(m.boot) {
 				continue
 			}
 			if _, err := m.usable(w, resource, g); err != nil {

@@ -3,16 +3,33 @@ package nodestatus
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// noticed keeps a version of the node's object.
+// noticed keeps a version of the node's object. Of what others have changed in its capacity Run is told: pods may have it when the status says so.
 func (r *Reporter) noticed(n *v1.Node) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	changed := r.object != nil && !equality.Semantic.DeepEqual(extended(r.object.Status.Capacity), extended(n.Status.Capacity))
 	r.object = n
+	r.mu.Unlock()
+	if changed {
+		r.Changed()
+	}
+}
+
+// extended are the resources whose names have a domain.
+func extended(in v1.ResourceList) v1.ResourceList {
+	out := v1.ResourceList{}
+	for name, q := range in {
+		if strings.Contains(string(name), "/") {
+			out[name] = q
+		}
+	}
+	return out
 }
 
 // Node is the node as pods are admitted to it: with the labels and taints that the API server told of last, and of its status what this agent would write

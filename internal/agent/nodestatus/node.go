@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ func (r *Reporter) labels() map[string]string {
 func (r *Reporter) apply(old v1.NodeStatus, s state) v1.NodeStatus {
 	st := *old.DeepCopy()
 	st.Capacity = r.resources(old.Capacity, s, capacity)
-	st.Allocatable = r.allocatableOf(old.Allocatable, s)
+	st.Allocatable = r.allocatableOf(old.Capacity, s)
 	st.Addresses = r.addresses()
 	st.NodeInfo = s.machine.Info
 	st.NodeInfo.ContainerRuntimeVersion = s.runtimeVersion
@@ -56,23 +57,27 @@ func (r *Reporter) apply(old v1.NodeStatus, s state) v1.NodeStatus {
 	return st
 }
 
-// resources are the machine's and, as many as of says, its devices. Extended resources that somebody else has written to the node
+// resources are the machine's and, as many as of says, its devices. Extended resources that somebody else has written to the node's capacity
 // stay; those that were devices and are no more go.
 func (r *Reporter) resources(old v1.ResourceList, s state, of func(inventory.Quantity) int64) v1.ResourceList {
 	all := s.machine.Resources.DeepCopy()
 	all[v1.ResourcePods] = *resource.NewQuantity(int64(r.cfg.MaxPods), resource.DecimalSI)
-	for name, q := range old {
-		if _, ours := all[name]; !ours && !r.seen[string(name)] && strings.Contains(string(name), "/") {
-			all[name] = q
-		}
-	}
+	maps.Copy(all, r.others(old))
 	for name, q := range s.devices {
 		all[v1.ResourceName(name)] = *resource.NewQuantity(of(q), resource.DecimalSI)
 	}
 	return all
 }
 
-// allocatableOf is what pods may have: what is reserved is not theirs, nor is, as memory, what the kernel keeps as huge pages.
+// others are the resources in the node's capacity that are not this agent's.
+func (r *Reporter) others(in v1.ResourceList) v1.ResourceList {
+	others := extended(in)
+	maps.DeleteFunc(others, func(name v1.ResourceName, _ resource.Quantity) bool { return r.seen[string(name)] })
+	return others
+}
+
+// allocatableOf is what pods may have: what is reserved is not theirs, nor is, as memory, what the kernel keeps as huge pages. Of what others have written
+// to the capacity pods may have all, as with a kubelet.
 func (r *Reporter) allocatableOf(old v1.ResourceList, s state) v1.ResourceList {
 	all := r.resources(old, s, allocatable)
 	take := func(name v1.ResourceName, amount resource.Quantity) {

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"monopod.dev/monopod/internal/devices/inventory"
@@ -140,6 +141,68 @@ func TestForeignParts(t *testing.T) {
 	if n.Labels[v1.LabelHostname] != "n" || len(n.Status.Addresses) != 3 || n.Status.Addresses[0].Address != "10.1.2.3" || n.Status.Addresses[1] != (v1.NodeAddress{Type: v1.NodeInternalIP, Address: "fd00::3"}) || n.Status.Capacity.Pods().Value() != 7 {
 		t.Errorf("what is the agent's is missing: %+v", n)
 	}
+}
+
+// TestResourcesOfOthers: what somebody writes to the node's capacity can be had as soon as he has, stays over the agent's own writes and starts, and goes when
+// he takes it away.
+func TestResourcesOfOthers(t *testing.T) {
+	kube, w := fake.NewClientset(), &world{devices: map[string]inventory.Quantity{"v/a": {Capacity: 1, Allocatable: 1}}}
+	amounts := func(dongles, v int64) func(*v1.Node) bool {
+		return func(n *v1.Node) bool {
+			for name, want := range map[v1.ResourceName]int64{"example.com/dongle": dongles, "v/a": v} {
+				for _, list := range []v1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
+					if q, has := list[name]; has != (want > 0) || q.Value() != want {
+						return false
+					}
+				}
+			}
+			return true
+		}
+	}
+	// patch is what the page "Advertise Extended Resources for a Node" does.
+	patch := func(op, value string) {
+		t.Helper()
+		body := fmt.Sprintf(`[{"op": %q, "path": "/status/capacity/example.com~1dongle", "value": %q}]`, op, value)
+		if _, err := kube.CoreV1().Nodes().Patch(t.Context(), "n", types.JSONPatchType, []byte(body), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted := func(r *Reporter, want int64) {
+		t.Helper()
+		q, has := r.Counted()["example.com/dongle"]
+		if has != (want > 0) || q.Value() != want || len(r.Counted()) > 1 {
+			t.Errorf("it counts %v, want %d dongles", r.Counted(), want)
+		}
+	}
+	r, stop := run(t, kube, w)
+	<-r.Ready()
+	eventually(t, kube, "the devices are told", amounts(0, 1))
+	patch("add", "4")
+	eventually(t, kube, "what was written can be had", amounts(4, 1))
+	<-r.Recounted()
+	counted(r, 4)
+	w.set(func() { w.devices = map[string]inventory.Quantity{"v/a": {Capacity: 2, Allocatable: 2}} })
+	r.Changed()
+	eventually(t, kube, "it stays when devices change", amounts(4, 2))
+	stop()
+	r, stop = run(t, kube, w)
+	<-r.Ready()
+	eventually(t, kube, "it stays over a start", amounts(4, 2))
+	counted(r, 4)
+	patch("replace", "5")
+	eventually(t, kube, "more of it", amounts(5, 2))
+	patch("remove", "")
+	eventually(t, kube, "it goes", amounts(0, 2))
+	counted(r, 0)
+	stop()
+	// What a device was is nobody's to count.
+	w.set(func() {
+		w.devices = map[string]inventory.Quantity{"example.com/dongle": {Capacity: 3, Allocatable: 3}, "v/a": {Capacity: 1, Allocatable: 1}}
+	})
+	r, stop = run(t, kube, w)
+	defer stop()
+	eventually(t, kube, "it is a device now", amounts(3, 1))
+	counted(r, 0)
 }
 
 // What is reserved, and what the kernel keeps as huge pages, is not for pods; more than there is cannot be reserved.

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -79,10 +80,13 @@ type Reporter struct {
 	ready   chan struct{}
 	// registered is closed when the object was first seen or made.
 	registered chan struct{}
+	recounted  chan struct{}
 
 	mu          sync.Mutex // guards what follows
 	allocatable v1.ResourceList
-	// object is the last of the API server's versions of the Node that came here: labels and taints.
+	// counted are those extended resources of it that are no devices of this agent, and never were.
+	counted v1.ResourceList
+	// object is the last of the API server's versions of the Node that came here: labels, taints and extended resources.
 	object *v1.Node
 	// lost: the object is gone, or another one, as far as the watch knows.
 	lost bool
@@ -112,7 +116,7 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	r := &Reporter{
 		cfg: cfg, machine: m, poke: make(chan struct{}, 1), ready: make(chan struct{}),
-		registered: make(chan struct{}), replaced: make(chan struct{}), seen: map[string]bool{},
+		registered: make(chan struct{}), recounted: make(chan struct{}, 1), replaced: make(chan struct{}), seen: map[string]bool{},
 	}
 	r.allocatable = r.allocatableOf(nil, state{machine: m})
 	return r, nil
@@ -135,6 +139,16 @@ func (r *Reporter) Allocatable() v1.ResourceList {
 	defer r.mu.Unlock()
 	return r.allocatable
 }
+
+// Counted are the extended resources that the node's status counts and that neither are nor were devices of this agent: somebody has written them there.
+func (r *Reporter) Counted() v1.ResourceList {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counted
+}
+
+// Recounted ticks after Counted has changed.
+func (r *Reporter) Recounted() <-chan struct{} { return r.recounted }
 
 // Ready is closed when the API server was first told that the node is ready.
 func (r *Reporter) Ready() <-chan struct{} { return r.ready }
@@ -227,7 +241,8 @@ func (r *Reporter) report(ctx context.Context, s state, must bool, written *time
 	if r.cfg.Faults != nil {
 		s.faults = r.cfg.Faults()
 	}
-	if r.node == nil {
+	if r.node == nil || r.outdated() {
+		r.node = nil
 		if err := r.register(ctx, s); err != nil {
 			return err
 		}
@@ -239,9 +254,7 @@ func (r *Reporter) report(ctx context.Context, s state, must bool, written *time
 		return err
 	}
 	want := r.apply(r.node.Status, s)
-	r.mu.Lock()
-	r.allocatable = want.Allocatable
-	r.mu.Unlock()
+	r.offer(want.Allocatable)
 	if must || differs(r.node.Status, want) {
 		if err := r.patchStatus(ctx, want); err != nil {
 			// Whatever the object is now is asked for anew.
@@ -258,6 +271,33 @@ func (r *Reporter) report(ctx context.Context, s state, must bool, written *time
 		r.announce()
 	}
 	return nil
+}
+
+// offer makes resources known as those that pods may have, before the API server is told of them.
+func (r *Reporter) offer(allocatable v1.ResourceList) {
+	counted := r.others(allocatable)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := !equality.Semantic.DeepEqual(r.counted, counted)
+	r.allocatable, r.counted = allocatable, counted
+	if changed {
+		select {
+		case r.recounted <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// outdated says that others have changed, since the object last came here as a whole, which resources of theirs its capacity has.
+func (r *Reporter) outdated() bool {
+	r.mu.Lock()
+	now := r.object
+	r.mu.Unlock()
+	if now == nil || equality.Semantic.DeepEqual(r.others(now.Status.Capacity), r.others(r.node.Status.Capacity)) {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(now.ResourceVersion, r.node.ResourceVersion)
+	return err != nil || order > 0
 }
 
 func (r *Reporter) announce() {

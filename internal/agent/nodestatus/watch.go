@@ -13,7 +13,7 @@ import (
 )
 
 // watch follows the node's own object until ctx ends, so that its deletion is seen at once and not by the next heartbeat, minutes later. Of the object
-// only what names it is kept, its labels and taints, whether it takes pods, and whether it is ready.
+// only what names it is kept, its labels and taints, whether it takes pods, its extended resources, and whether it is ready.
 func (r *Reporter) watch(ctx context.Context) {
 	nodes := r.cfg.Client.CoreV1().Nodes()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, r.cfg.NodeName).String()
@@ -33,6 +33,7 @@ func (r *Reporter) watch(ctx context.Context) {
 			if n, ok := obj.(*v1.Node); ok {
 				slim := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels}}
 				slim.Spec.Unschedulable, slim.Spec.Taints = n.Spec.Unschedulable, n.Spec.Taints
+				slim.Status.Capacity = extended(n.Status.Capacity)
 				for _, c := range n.Status.Conditions {
 					if c.Type == v1.NodeReady {
 						slim.Status.Conditions = []v1.NodeCondition{{Type: c.Type, Status: c.Status}}

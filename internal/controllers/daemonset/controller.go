@@ -181,7 +181,7 @@ func (c *Controller) state(ctx context.Context, set *appsv1.DaemonSet) (s State,
 	if s.Revisions, err = c.history.Claim(ctx, owner(set), selector, live); err != nil {
 		return s, err
 	}
-	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, set)
+	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, set, selector)
 	if err != nil {
 		return s, err
 	}

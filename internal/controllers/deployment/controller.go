@@ -153,7 +153,7 @@ func (c *Controller) claim(ctx context.Context, d *appsv1.Deployment) ([]*appsv1
 	if err != nil {
 		return nil, fmt.Errorf("selector: %w", err)
 	}
-	all, err := owned.OfOrOrphans[*appsv1.ReplicaSet](c.sets, d)
+	all, err := owned.OfOrOrphans[*appsv1.ReplicaSet](c.sets, d, selector)
 	if err != nil {
 		return nil, err
 	}

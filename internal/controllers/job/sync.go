@@ -62,7 +62,7 @@ func (c *Controller) claim(ctx context.Context, j *batchv1.Job) ([]*corev1.Pod, 
 	if err != nil {
 		return nil, fmt.Errorf("selector: %w", err)
 	}
-	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, j)
+	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, j, selector)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package owned
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,7 +11,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // some are random labels and selectors, few enough of each that many meet.
@@ -165,6 +170,80 @@ func BenchmarkLabelled(b *testing.B) {
 			for b.Loop() {
 				if all := pods.Selected("n", selector); len(all) != 1 {
 					b.Fatal(all)
+				}
+			}
+		})
+	}
+}
+
+// newPods is an informer of pods that does not run, indexed by Index.
+func newPods(t testing.TB) cache.SharedIndexInformer {
+	t.Helper()
+	informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().Pods().Informer()
+	if err := Index(informer); err != nil {
+		t.Fatal(err)
+	}
+	return informer
+}
+
+// TestNoOrphanIsMissed: whatever pods there are and whatever an owner selects, it claims of what it looks at the same as of all pods.
+func TestNoOrphanIsMissed(t *testing.T) {
+	for seed := range uint64(100) {
+		s := some{rand.New(rand.NewPCG(seed, 7))}
+		informer := newPods(t)
+		all := map[string]*corev1.Pod{}
+		for range 60 {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.of("n", "m"), Name: fmt.Sprint(s.IntN(20)), Labels: s.labels()}}
+			if owner := s.of("", "", "me", "you"); owner != "" {
+				p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: ptr.To(true)}}
+			}
+			key := p.Namespace + "/" + p.Name
+			if old := all[key]; old != nil && s.IntN(3) == 0 {
+				delete(all, key)
+				if err := informer.GetIndexer().Delete(old); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if all[key] = p; informer.GetIndexer().Update(p) != nil {
+				t.Fatal("a pod is not taken")
+			}
+			selector, err := metav1.LabelSelectorAsSelector(s.selector())
+			if err != nil {
+				t.Fatal(err)
+			}
+			owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "me", UID: "me"}}
+			some, err := OfOrOrphans[*corev1.Pod](informer, owner, selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			is := func(pod *corev1.Pod) cache.ObjectName { return cache.MetaObjectToName(pod) }
+			said := func(c Claims[*corev1.Pod]) string {
+				return fmt.Sprintf("%s; adopt %s; release %s", names(c.Mine, is), names(c.Adopt, is), names(c.Release, is))
+			}
+			if got, want := said(Claim(owner, selector, some)), said(Claim(owner, selector, slices.Collect(maps.Values(all)))); got != want {
+				t.Fatalf("seed %d: by %s it claims %s, want %s", seed, selector, got, want)
+			}
+		}
+	}
+}
+
+// BenchmarkOfOrOrphans finds the pods that are an owner's, or could be, beside so many that nobody owns.
+func BenchmarkOfOrOrphans(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			informer := newPods(b)
+			for i := range n {
+				if err := informer.GetIndexer().Add(pod(fmt.Sprint(i), fmt.Sprint("other-", i), "")); err != nil {
+					b.Fatal(err)
+				}
+			}
+			owner, selector := pod("me", "web", ""), labels.SelectorFromSet(labels.Set{"app": "web"})
+			b.ReportAllocs()
+			for b.Loop() {
+				all, err := OfOrOrphans[*corev1.Pod](informer, owner, selector)
+				if claims := Claim(owner, selector, all); err != nil || len(claims.Adopt) > 0 {
+					b.Fatal(claims, err)
 				}
 			}
 		})

@@ -157,7 +157,7 @@ func (c *Controller[T]) sync(ctx context.Context, name cache.ObjectName) error {
 
 // claim returns the pods of an object, after it has taken over and let go those that are to change hands.
 func (c *Controller[T]) claim(ctx context.Context, object T, selector labels.Selector) ([]*corev1.Pod, error) {
-	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, object)
+	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, object, selector)
 	if err != nil {
 		return nil, err
 	}

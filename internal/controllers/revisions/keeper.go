@@ -33,7 +33,7 @@ type Keeper struct {
 func (k Keeper) Claim(
 	ctx context.Context, of Owner, selector labels.Selector, live func(context.Context) (metav1.Object, error),
 ) ([]*appsv1.ControllerRevision, error) {
-	all, err := owned.OfOrOrphans[*appsv1.ControllerRevision](k.Revisions, of)
+	all, err := owned.OfOrOrphans[*appsv1.ControllerRevision](k.Revisions, of, selector)
 	if err != nil {
 		return nil, err
 	}

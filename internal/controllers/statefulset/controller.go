@@ -147,7 +147,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 func (c *Controller) claim(
 	ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector, live func(context.Context) (metav1.Object, error),
 ) ([]*corev1.Pod, error) {
-	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, set)
+	all, err := owned.OfOrOrphans[*corev1.Pod](c.pods, set, selector)
 	if err != nil {
 		return nil, err
 	}

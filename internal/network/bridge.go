@@ -72,13 +72,12 @@ type Bridge struct {
 	elements   *rtnl // nftables, for what comes and goes with sandboxes
 	leaving    *leaving
 	guard      Guard
+	localnet   localnet
 	watcher    *ruleset.Watcher                   // repairs the rule set as soon as somebody has changed it
 	foreign    atomic.Pointer[map[chainName]bool] // where others' rules for forwarded packets are, as last found
 	locks      sandboxLocks
 	procfs     ns.Procfs   // for the sysctls of sandboxes
 	shared     atomic.Bool // others forward packets, with this node's knowledge
-	// bridgeFamily is nftables' family for bridges; a test puts one there that the kernel does not have.
-	bridgeFamily nftables.TableFamily
 	// crowded says that the kernel's table of connections is; a test says it is.
 	crowded func() bool
 
@@ -92,7 +91,7 @@ type Bridge struct {
 	installed  map[ownChain]int // how many rules this process has written, by chain; nil: none yet
 	elementsOf map[string]bool  // whose elements are written, by the host's end; true: its host ports, too
 	forwards   forwardGuard     // as it was written
-	unguarded  error            // why there is no source guard though there should be one
+	opened     []netip.Prefix   // the ranges that the marked rules in others' chains are of; nil: not known
 	bound      bound            // as it was written
 	unbounded  error            // why connections of sandboxes are not bounded though they should be
 
@@ -141,8 +140,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 		hostNS:  netns.None(),
 		indexes: map[string]int{}, spaces: map[string]string{},
 
-		elementsOf:   map[string]bool{},
-		bridgeFamily: nftables.TableFamilyBridge,
+		elementsOf: map[string]bool{},
 	}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
@@ -319,9 +317,6 @@ func (b *Bridge) Warnings() []string {
 	b.firewallMu.Lock()
 	defer b.firewallMu.Unlock()
 	var all []string
-	if b.unguarded != nil && !b.cfg.NoSourceGuard {
-		all = append(all, sourceGuardMissing+": "+b.unguarded.Error())
-	}
 	if b.unbounded != nil {
 		all = append(all, boundMissing+": "+b.unbounded.Error())
 	}
@@ -338,10 +333,10 @@ func (b *Bridge) Remove(ctx context.Context) error {
 	b.watcher.SetActive(false)
 	link, err := b.link()
 	if err == nil && link != nil && b.ours(link) {
-		errs = append(errs, b.removePorts(nil))
+		errs = append(errs, b.removeEnds(nil))
 		err = b.nl.LinkDel(link)
 	}
-	errs = append(errs, err, b.withFirewall(func(fw *firewall) error {
+	errs = append(errs, err, b.closeRanges(nil), b.withFirewall(func(fw *firewall) error {
 		if err := fw.remove(); err != nil {
 			return err
 		}

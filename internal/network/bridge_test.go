@@ -306,7 +306,7 @@ func TestTwoNodesOnOneHost(t *testing.T) {
 	}{
 		"a bridge of another node": {Config{Bridge: "mpt1", PodCIDRs: ranges("10.203.0.0/24")}, "ip link delete mpt1"},
 		"no bridge":                {Config{Bridge: "lo", PodCIDRs: ranges("10.203.0.0/24")}, "interface lo"},
-		"a range in use":           {Config{Bridge: "mpt3", PodCIDRs: ranges("10.202.0.0/16")}, "10.202.0.0/16 overlaps the address 10.202.0.1/24 of mpt1"},
+		"a range in use":           {Config{Bridge: "mpt3", PodCIDRs: ranges("10.202.0.0/16")}, "10.202.0.0/16 overlaps the address 10.202.0.1/32 of mpt1"},
 	} {
 		c.cfg.DB = third
 		if _, err := New(t.Context(), c.cfg); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), c.says) {
@@ -367,7 +367,7 @@ func TestStatusRepairs(t *testing.T) {
 	for says, breakIt := range map[string]func() error{
 		"bridge mpt0 is down": func() error { return netlink.LinkSetDown(bridge) },
 		"has lost its address 10.201.0.1": func() error {
-			return netlink.AddrDel(bridge, &netlink.Addr{IPNet: ipNet(netip.MustParsePrefix("10.201.0.1/24"))})
+			return netlink.AddrDel(bridge, &netlink.Addr{IPNet: ipNet(hostPrefix(gateway4))})
 		},
 		"ip_forward is 0": func() error { return os.WriteFile(ipForwardFile, []byte("0\n"), 0) },
 		`table "mpt0" is not there`: func() error {

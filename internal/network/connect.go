@@ -49,11 +49,8 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		index = host.index
-		in := bridge.index
-		if fresh {
-			in = 0 // as it was made
-		}
-		if err := b.rt.Do(append(b.portRequests(rec, host.index, in), sandboxRequests(rec, bridge.index)...)...); err != nil {
+		gateway, err := b.prepareEnd(rec, host, bridge)
+		if err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		if err := b.refuseRouterAdvertisements(containerInterface); err != nil {
@@ -78,8 +75,13 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 				return err
 			}
 		}
-		if err := inside.Do(append(insideRequests(has, host.peer), gatewayRequests(has, host.peer, bridge.mac)...)...); err != nil {
+		if err := inside.Do(append(insideRequests(has, host.peer), insideRoutes(has, host.peer, gateway)...)...); err != nil {
 			return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
+		}
+		if !fresh {
+			if err := leaveLink(inside, has, host.peer); err != nil {
+				return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
+			}
 		}
 		if err := meanwhile(); err != nil {
 			return err
@@ -158,7 +160,7 @@ func (b *Bridge) clearPair(rec lease, inside *rtnl) error {
 	return nil
 }
 
-// pairRequest makes both ends, the sandbox's in its namespace and the host's in the bridge at once.
+// pairRequest makes both ends, the sandbox's in its namespace. The host's end has the bridge's hardware address, so that what is written down of the gateway in a sandbox is the same for all.
 //
 // One queue each: the default is one for each processor, which only XDP programs make use of, and each costs time and
 // memory.
@@ -172,44 +174,29 @@ func (b *Bridge) pairRequest(rec lease, bridge linkInfo, target int) request {
 	} {
 		peer.AddChild(a)
 	}
-	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0, append(b.inBridge(bridge.index),
-		attrName(rec.Interface), nlsock.Attr32(unix.IFLA_MTU, bridge.mtu), nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
-		nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nlsock.Nested(nl.IFLA_INFO_DATA, peer)))...)
+	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0,
+		attrName(rec.Interface), nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(b.name))), nl.NewRtAttr(unix.IFLA_ADDRESS, bridge.mac),
+		nlsock.Attr32(unix.IFLA_MTU, bridge.mtu), nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+		nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nlsock.Nested(nl.IFLA_INFO_DATA, peer)))
 }
 
-// inBridge are the attributes of an interface in the bridge.
-func (b *Bridge) inBridge(index int) []*nl.RtAttr {
-	return []*nl.RtAttr{nlsock.Attr32(unix.IFLA_MASTER, index), nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(b.name)))}
-}
-
-// portRequests make the host's end, which has this index, a port of the bridge. In hairpin mode a pod may reach itself by an
-// address that leads back through the bridge where the host filters bridged packets (br_netfilter). With the source guard the
-// bridge learns nothing from the port: its hardware address is written down, so that no frame can say that it is elsewhere, and
-// frames to addresses that nobody has are not shown to it. With 0 for the bridge it is in it already.
-func (b *Bridge) portRequests(rec lease, index, bridge int) []request {
-	learning := []byte{1}
-	if !b.cfg.NoSourceGuard {
-		learning = []byte{0}
+// prepareEnd makes of the host's end what it is to be: up, in no bridge, with the way to the sandbox. It returns its hardware address.
+//
+// The version before had it as a port of the bridge. Then it gets the bridge's address, which is what the sandbox knows of its gateway.
+func (b *Bridge) prepareEnd(rec lease, host, bridge linkInfo) (mac net.HardwareAddr, err error) {
+	mac = host.mac
+	var reqs []request
+	if host.master != 0 {
+		mac = bridge.mac
+		reqs = append(reqs, linkRequest("take it out of the bridge", unix.RTM_NEWLINK, 0, host.index, 0,
+			nlsock.Attr32(unix.IFLA_MASTER, 0), nl.NewRtAttr(unix.IFLA_ADDRESS, mac)))
 	}
-	reqs := []request{noAutoIPv6(0, rec.Interface)}
-	if bridge != 0 {
-		reqs = append(reqs, linkRequest("put it into the bridge", unix.RTM_NEWLINK, 0, 0, 0, append(b.inBridge(bridge), attrName(rec.Interface))...))
+	reqs = append(reqs, noAutoIPv6(host.index, ""), linkRequest("set it up", unix.RTM_NEWLINK, 0, host.index, unix.IFF_UP|unix.IFF_NOARP,
+		nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(b.name)))))
+	if err := b.rt.Do(append(reqs, hostRequests(rec, host.index)...)...); err != nil {
+		return nil, err
 	}
-	reqs = append(reqs,
-		linkRequest("set hairpin mode, and set it up", unix.RTM_NEWLINK, 0, 0, unix.IFF_UP, attrName(rec.Interface),
-			nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_SLAVE_KIND, []byte("bridge")),
-				nlsock.Nested(nl.IFLA_INFO_SLAVE_DATA, nl.NewRtAttr(nl.IFLA_BRPORT_MODE, []byte{1}),
-					nl.NewRtAttr(nl.IFLA_BRPORT_LEARNING, learning), nl.NewRtAttr(nl.IFLA_BRPORT_UNICAST_FLOOD, learning)))))
-	if !b.cfg.NoSourceGuard {
-		reqs = append(reqs, hardwareRequest(index, macOf(rec.Addresses[0].Address.Addr())))
-	}
-	return reqs
-}
-
-// hardwareRequest writes down in the bridge that a hardware address is at the port of this index.
-func hardwareRequest(index int, mac net.HardwareAddr) request {
-	body := ndmsg(unix.AF_BRIDGE, index, unix.NUD_NOARP, unix.NTF_MASTER, nl.NewRtAttr(unix.NDA_LLADDR, mac))
-	return request{What: "write down its hardware address", Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
+	return mac, b.localnet.of(b.rt, host.index)
 }
 
 // insideRequests configure the sandbox's end, which has this index, and its loopback.
@@ -221,13 +208,29 @@ func insideRequests(has []address, index int) []request {
 		linkRequest("set it up", unix.RTM_NEWLINK, 0, index, unix.IFF_UP),
 	}
 	for _, a := range has {
-		reqs = append(reqs, addressRequest(a.Address, index))
-	}
-	for _, a := range has {
-		reqs = append(reqs, defaultRouteRequest(a.Gateway, index))
+		reqs = append(reqs, addressRequest(hostPrefix(a.Address.Addr()), index))
 	}
 	return reqs
 }
+
+// leaveLink takes from a sandbox that was on the bridge what made others its neighbours: its address with the range's length. The address itself it has by now without that, so connections stay.
+// (An IPv6 address keeps its length, and has lost the route by being given anew.)
+func leaveLink(inside *rtnl, has []address, index int) error {
+	for _, a := range has {
+		if !a.Address.Addr().Is4() || a.Address.IsSingleIP() {
+			continue
+		}
+		q := addressRequest(a.Address, index)
+		q.What, q.Type, q.Flags = "take the address "+a.Address.String()+" away", unix.RTM_DELADDR, 0
+		if err := inside.Do(q); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return err
+		}
+	}
+	return nil
+}
+
+// isNoRoute says that there was no route to take away.
+func isNoRoute(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
 // noAutoIPv6 keeps the kernel from giving the interface (by its index, or with 0 by its name) a link-local address, and
 // with it from duplicate address detection and router solicitations: what addresses there are is the ledger's to say.
@@ -251,21 +254,10 @@ func addressRequest(p netip.Prefix, index int) request {
 	body = append(body, nl.NewRtAttr(unix.IFA_LOCAL, ip).Serialize()...)
 	body = append(body, nl.NewRtAttr(unix.IFA_ADDRESS, ip).Serialize()...)
 	if family == unix.AF_INET6 {
-		// The ledger has seen to it that nobody else has it: no second of waiting for duplicates.
-		body = append(body, nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD)).Serialize()...)
-	} else if broadcast := broadcastOf(p); broadcast != nil {
-		body = append(body, nl.NewRtAttr(unix.IFA_BROADCAST, broadcast).Serialize()...)
+		// The ledger has seen to it that nobody else has it: no second of waiting for duplicates. And no route to what is beside it.
+		body = append(body, nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD|unix.IFA_F_NOPREFIXROUTE)).Serialize()...)
 	}
 	return request{What: "give it the address " + p.String(), Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
-}
-
-func defaultRouteRequest(gateway netip.Addr, index int) request {
-	msg := nl.NewRtMsg()
-	msg.Family = uint8(familyOf(gateway))
-	body := msg.Serialize()
-	body = append(body, nl.NewRtAttr(unix.RTA_GATEWAY, gateway.AsSlice()).Serialize()...)
-	body = append(body, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(index))).Serialize()...)
-	return request{What: "set the default route to " + gateway.String(), Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
 }
 
 func familyOf(a netip.Addr) uint16 {
@@ -273,16 +265,6 @@ func familyOf(a netip.Addr) uint16 {
 		return unix.AF_INET
 	}
 	return unix.AF_INET6
-}
-
-// broadcastOf is the broadcast address of an IPv4 range.
-func broadcastOf(p netip.Prefix) net.IP {
-	ip := p.Addr().As4()
-	mask := net.CIDRMask(p.Bits(), 32)
-	for i := range ip {
-		ip[i] |= ^mask[i]
-	}
-	return ip[:]
 }
 
 // refuseRouterAdvertisements keeps other pods from posing as this one's router. It is called on a thread in the sandbox.

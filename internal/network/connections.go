@@ -22,7 +22,7 @@ import (
 //	set full4 { type ipv4_addr; flags dynamic,timeout; timeout 10m }    # pods that are at their bound
 //	chain connections {
 //	    type filter hook prerouting priority mangle;
-//	    iifname != "<bridge>" accept
+//	    iifgroup != <ports> accept
 //	    ct status & confirmed != 0 accept                               # only the first packet of a connection is looked at
 //	    meta nfproto ipv4 jhash ip daddr . ct original proto-src . ct original proto-dst mod <sampled> == 0 goto counted4
 //	    meta nfproto ipv4 ip saddr @full4 counter drop
@@ -128,7 +128,7 @@ func (fam family) digit() string { return strings.TrimPrefix(fam.at, "at") }
 func (f *firewall) boundConnections(c *nftables.Chain, b bound) error {
 	const confirmed = 1 << 3 // IPS_CONFIRMED of linux/netfilter
 	accept := verdict(expr.VerdictAccept)
-	f.rule(c, f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpNeq), accept)
+	f.rule(c, f.fromPods(expr.CmpOpNeq), accept)
 	f.rule(c, ctBit(expr.CtKeySTATUS, confirmed, expr.CmpOpNeq), accept)
 	for _, fam := range families {
 		open, full := f.boundSets(fam)
@@ -210,11 +210,7 @@ func (b *Bridge) tellOfFull(ctx context.Context) {
 	}
 	full := map[string]string{} // pods by sandboxes
 	for id, rec := range b.ledger.all() {
-		own := []netip.Addr{linkLocalOf(macOf(rec.Addresses[0].Address.Addr()))}
-		for _, a := range rec.Addresses {
-			own = append(own, a.Address.Addr())
-		}
-		if slices.ContainsFunc(own, func(a netip.Addr) bool { return slices.Contains(found, a) }) {
+		if slices.ContainsFunc(rec.Addresses, func(a address) bool { return slices.Contains(found, a.Address.Addr()) }) {
 			full[id] = rec.Pod
 		}
 	}

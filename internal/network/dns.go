@@ -9,7 +9,7 @@ import (
 // The cluster's DNS is served by the host, at addresses of its own (Config.DNS):
 //
 //   - no host port is mapped at them, whatever pods ask for;
-//   - only pods on the bridge and the host itself reach them, unless CNI connects pods of this node, too: the host is no name server for its
+//   - only pods and the host itself reach them, unless CNI connects pods of this node, too: the host is no name server for its
 //     neighbours because it has pods;
 //   - input chains of others that drop get rules that accept pods' questions.
 
@@ -33,7 +33,7 @@ func (f *firewall) guardDNS(guard *nftables.Chain, fam family) {
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: interfaceName("lo")},
 	}
 	for _, at := range fam.ofDNS(f.bridge.cfg) {
-		f.rule(guard, fam.isFamily(), at, f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpNeq), notLoopback, verdict(expr.VerdictDrop))
+		f.rule(guard, fam.isFamily(), at, f.fromPods(expr.CmpOpNeq), notLoopback, verdict(expr.VerdictDrop))
 	}
 }
 
@@ -62,7 +62,7 @@ func (f *firewall) acceptDNS(of nftables.TableFamily) (all [][]expr.Any) {
 		}
 		for _, at := range fam.ofDNS(f.bridge.cfg) {
 			for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-				exprs := append(f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpEq), fam.isFamily()...)
+				exprs := append(hostEnd(expr.MetaKeyIIFNAME), fam.isFamily()...)
 				exprs = append(exprs, at...)
 				all = append(all, append(exprs,
 					&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},

@@ -16,7 +16,7 @@ import (
 	"monopod.dev/monopod/internal/host/ruleset"
 )
 
-// firewall is the nftables side of the network: the own tables (table.go, sourceguard.go), and marked rules in chains of others
+// firewall is the nftables side of the network: the own table (table.go and what it names), and marked rules in chains of others
 // (foreign.go).
 //
 // A value serves one operation, with the bridge's firewall lock held.
@@ -137,36 +137,22 @@ func (f *firewall) verify() error {
 	return nil
 }
 
-// install writes the tables, with the elements of all sandboxes, and the marked rules. What the kernel has no means for is left out: bounds of connections, the
-// source guard, or both.
+// install writes the table, with the elements of all sandboxes, and the marked rules. Bounds of connections are left out where the kernel has no means for them.
 func (f *firewall) install() error {
 	b := f.bridge
-	unguarded, unbounded := b.unguarded, b.unbounded
-	var first, err error
-	for _, without := range []struct{ guard, bound bool }{{}, {bound: true}, {guard: true}, {guard: true, bound: true}} {
-		b.unguarded, b.unbounded = nil, nil
-		if without.guard {
-			b.unguarded = first
-		}
-		if without.bound {
-			b.unbounded = first
-		}
-		if err = f.write(); err == nil || !noBridgeFamily(err) {
-			break
-		}
-		if first == nil {
-			first = err
-		}
+	unbounded := b.unbounded
+	b.unbounded = nil
+	err := f.write()
+	if lacksMeans(err) {
+		b.unbounded = err
 		b.closeFirewall()
 		if err := f.connect(); err != nil {
 			return err
 		}
+		err = f.write()
 	}
 	if err != nil {
 		return f.explain("installing the table", err)
-	}
-	if b.unguarded != nil && unguarded == nil && !b.cfg.NoSourceGuard {
-		b.log.Warn(sourceGuardMissing, "error", b.unguarded)
 	}
 	if b.unbounded != nil && unbounded == nil {
 		b.log.Warn(boundMissing, "error", b.unbounded)
@@ -181,10 +167,7 @@ func (f *firewall) install() error {
 	return f.openForwardChains()
 }
 
-// sourceGuardMissing says what a host without nftables for bridges cannot do.
-const sourceGuardMissing = "pods can send with addresses of others: the kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE; modprobe nf_tables_bridge on older kernels)"
-
-// write makes the tables anew, in one transaction, so that there is no moment without them.
+// write makes the table anew, in one transaction, so that there is no moment without it.
 func (f *firewall) write() error {
 	guard, err := f.wantForwardGuard()
 	if err != nil {
@@ -203,11 +186,7 @@ func (f *firewall) write() error {
 	if err := f.addOwnTable(leases, guard, limit); err != nil {
 		return err
 	}
-	if f.bridge.unguarded == nil {
-		if err := f.addSourceTable(leases); err != nil {
-			return err
-		}
-	}
+	f.dropBridgeTable()
 	if err := failpoint.Hit("network/firewall/install"); err != nil {
 		return err
 	}
@@ -352,13 +331,9 @@ func (f *firewall) remove() error {
 	}
 	f.conn.AddTable(f.table)
 	f.conn.DelTable(f.table)
+	f.dropBridgeTable()
 	if err := f.conn.Flush(); err != nil {
 		return f.explain("removing the table", err)
-	}
-	f.conn.AddTable(f.sourceTable())
-	f.conn.DelTable(f.sourceTable())
-	if err := f.conn.Flush(); err != nil && !noBridgeFamily(err) {
-		return f.explain("removing the table of the bridge", err)
 	}
 	return nil
 }
@@ -373,4 +348,23 @@ func (f *firewall) explain(doing string, err error) error {
 			f.table.Name, doing, err, errdefs.ErrFailedPrecondition)
 	}
 	return fmt.Errorf("network: nftables table %q: %s: %w", f.table.Name, doing, err)
+}
+
+// dropBridgeTable takes away what the version before had for the ports of the bridge: a table of the family of bridges. A kernel without that family has none.
+func (f *firewall) dropBridgeTable() {
+	tables, err := f.conn.ListTablesOfFamily(nftables.TableFamilyBridge)
+	if err != nil {
+		return
+	}
+	for _, t := range tables {
+		if t.Name == f.table.Name {
+			f.conn.DelTable(t)
+		}
+	}
+}
+
+// lacksMeans says whether a transaction has failed because the kernel does not have an expression of it.
+func lacksMeans(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) || errors.As(err, &op) && errors.Is(op.Err, unix.ENOENT)
 }

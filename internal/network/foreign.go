@@ -11,8 +11,9 @@ import (
 )
 
 // An accept in a table of ours cannot save a packet from a chain elsewhere that drops by policy (as iptables-nft does on hosts
-// with another container engine), or by a last rule. So each such forward chain gets two rules, marked by a comment, where its
-// own have all had their say: before that last rule, or at the end. An input chain that drops gets rules that let pods ask the cluster's DNS.
+// with another container engine), or by a last rule. So each such forward chain gets rules, marked by a comment, where its
+// own have all had their say: before that last rule, or at the end: one for what comes from pods, and one for what goes to them (of each family in a table inet). An input chain that drops
+// gets rules that let pods ask the cluster's DNS.
 
 // openForwardChains puts the marked rules into the foreign chains that need them, and takes them from where they are not to be.
 func (f *firewall) openForwardChains() error {
@@ -21,6 +22,7 @@ func (f *firewall) openForwardChains() error {
 		return err
 	}
 	known := map[chainName]bool{}
+	ranges := f.bridge.ledger.usedRanges()
 	for _, c := range chains {
 		accepts := f.acceptsIn(c)
 		if len(accepts) == 0 {
@@ -35,7 +37,11 @@ func (f *firewall) openForwardChains() error {
 			return err
 		}
 		drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
-		p := placeIn(rules, drops, f.bridge.cfg.NoForeignRules, f.mark(), len(accepts))
+		count := len(accepts)
+		if !slices.Equal(ranges, f.bridge.opened) {
+			count = -1 // what is there is of other ranges, or an earlier process's
+		}
+		p := placeIn(rules, drops, f.bridge.cfg.NoForeignRules, f.mark(), count)
 		for _, r := range p.remove {
 			if err := f.conn.DelRule(r); err != nil {
 				return f.explain("deleting a rule", err)
@@ -46,7 +52,11 @@ func (f *firewall) openForwardChains() error {
 		}
 	}
 	f.bridge.know(known)
-	return f.explain("opening the forward chains", f.conn.Flush())
+	if err := f.conn.Flush(); err != nil {
+		return f.explain("opening the forward chains", err)
+	}
+	f.bridge.opened = ranges
+	return nil
 }
 
 func nameOf(c *nftables.Chain) chainName {
@@ -59,11 +69,45 @@ func (f *firewall) acceptsIn(c *nftables.Chain) [][]expr.Any {
 	case c.Hooknum == nil || c.Type != nftables.ChainTypeFilter:
 		return nil
 	case *c.Hooknum == *nftables.ChainHookForward:
-		return [][]expr.Any{f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpEq), f.interfaceIs(expr.MetaKeyOIFNAME, expr.CmpOpEq)}
+		return f.acceptPods(c.Table.Family)
 	case *c.Hooknum == *nftables.ChainHookInput:
 		return f.acceptDNS(c.Table.Family)
 	}
 	return nil
+}
+
+// acceptPods are what comes from pods of this node and what goes to them, for a chain of this family.
+func (f *firewall) acceptPods(of nftables.TableFamily) (all [][]expr.Any) {
+	for _, fam := range families {
+		if of != nftables.TableFamilyINet && byte(of) != fam.proto {
+			continue
+		}
+		for _, r := range f.bridge.ledger.usedRanges() {
+			if r.Addr().BitLen() != int(fam.size)*8 {
+				continue
+			}
+			for _, dir := range []struct {
+				key    expr.MetaKey
+				offset uint32
+			}{{expr.MetaKeyIIFNAME, fam.src}, {expr.MetaKeyOIFNAME, fam.dst}} {
+				rule := hostEnd(dir.key)
+				if of == nftables.TableFamilyINet {
+					rule = append(rule, fam.isFamily()...)
+				}
+				all = append(all, append(rule, match(dir.offset, r)...))
+			}
+		}
+	}
+	return all
+}
+
+// hostEnd says that an interface is the host's end of a sandbox's, by the beginning of its name. In tables of iptables-nft only what iptables has a word for may stand (-i mp+), or it
+// refuses to work with them: it has none for groups.
+func hostEnd(key expr.MetaKey) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(hostInterfacePrefix)},
+	}
 }
 
 // addMarked adds the rules before the rule with this handle, or with 0 at the end.

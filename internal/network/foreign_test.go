@@ -57,7 +57,10 @@ func (c *foreignChain) rules() (out []string) {
 }
 
 func to(port uint16) []expr.Any {
-	return field{expr.PayloadBaseTransportHeader, 2, 2}.is(byte(port>>8), byte(port))
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{byte(port >> 8), byte(port)}},
+	}
 }
 
 // What an administrator forbids pods stays forbidden: his rules have their say before the node's, those of later too; and a

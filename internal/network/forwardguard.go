@@ -12,13 +12,13 @@ import (
 
 // Forwarding is a switch of the whole host. Where it was off and this node has switched it on, for its pods, the host would
 // become a router between its other networks, too. So as long as nobody else is known to need forwarding, the chain forward
-// of the own table drops what neither comes from a bridge of a node nor goes to one:
+// of the own table drops what neither comes from a pod of a node nor goes to one:
 //
 //	chain forward {
 //	    type filter hook forward priority filter;
 //	    meta iifkind "bridge" meta oifkind "bridge" accept
 //	    ct status & dnat != 0 accept
-//	    meta nfproto ipv4 iifname != "<bridge>" oifname != "<bridge>" iifgroup != <bridges> oifgroup != <bridges> counter drop
+//	    meta nfproto ipv4 iifgroup & 0xff000000 != <nodes> oifgroup & 0xff000000 != <nodes> counter drop
 //	    meta nfproto ipv6 ...                                                             # one for each family that was off
 //	}
 //
@@ -68,9 +68,7 @@ func (f *firewall) forwardRules(c *nftables.Chain, g forwardGuard) {
 			continue
 		}
 		f.rule(c, fam.isFamily(),
-			f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpNeq), f.interfaceIs(expr.MetaKeyOIFNAME, expr.CmpOpNeq),
-			group(expr.MetaKeyIIFGROUP, expr.CmpOpNeq, BridgeGroup), group(expr.MetaKeyOIFGROUP, expr.CmpOpNeq, BridgeGroup),
-			refused())
+			groupOfNode(expr.MetaKeyIIFGROUP, expr.CmpOpNeq), groupOfNode(expr.MetaKeyOIFGROUP, expr.CmpOpNeq), refused())
 	}
 }
 

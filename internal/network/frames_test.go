@@ -19,6 +19,7 @@ type station struct {
 	t       testing.TB
 	fd      int
 	mac     net.HardwareAddr
+	host    net.HardwareAddr // of its gateway
 	ip4     netip.Addr
 	ip6     netip.Addr
 	markers byte
@@ -26,7 +27,7 @@ type station struct {
 
 func (h *testHost) station(path string, ips []netip.Addr) *station {
 	h.t.Helper()
-	s := &station{t: h.t, mac: macOf(ips[0])}
+	s := &station{t: h.t, mac: macOf(ips[0]), host: macOf(gateway4)}
 	for _, ip := range ips {
 		if ip.Is4() {
 			s.ip4 = ip
@@ -60,23 +61,23 @@ func (s *station) send(frame []byte) {
 	}
 }
 
-// arrives sends a frame, and after it one that nobody can object to, and says whether the other station sees the first, too.
-// Frames of a port do not overtake each other.
+// arrives sends a frame, and after it one that nobody can object to, to the same sandbox, and says whether that one sees the first, too.
+// What a sandbox sends does not overtake itself.
 func (s *station) arrives(frame []byte, to *station) bool {
 	s.t.Helper()
 	s.markers++
-	marker := ethernet(to.mac, s.mac, 0x0800, ipv4(s.ip4, to.ip4, []byte{0x99, 0x99, 0x99, 0x98, 0, 12, 0, 0, 'm', 'a', 'r', s.markers}))
+	marker := []byte{0x99, 0x99, 0x99, 0x98, 0, 12, 0, 0, 'm', 'a', 'r', s.markers}
 	s.send(frame)
-	s.send(marker)
-	// Without the beginning: of a tag the kernel tells beside the frame.
-	body := frame[max(14, len(frame)-40):]
+	s.send(ethernet(s.host, s.mac, 0x0800, ipv4(s.ip4, to.ip4, marker)))
+	// The end of it: what is before is another one's on the way.
+	body := frame[max(14, len(frame)-24):]
 	buf := make([]byte, 2048)
 	for seen := false; ; {
 		n, err := unix.Read(to.fd, buf)
 		switch {
 		case err != nil:
 			s.t.Fatalf("the frame that nobody can object to has not come: %v", err)
-		case bytes.Equal(buf[:n], marker):
+		case bytes.Contains(buf[:n], marker):
 			return seen
 		case bytes.Contains(buf[:n], body):
 			seen = true
@@ -166,85 +167,95 @@ var (
 	allNodesMAC = net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
 )
 
-// forgery is a frame, and whether it may pass.
+// forgery is a frame, and when it may pass.
 type forgery struct {
 	name  string
 	frame []byte
-	good  bool
+	passes
 }
+
+// passes says when a frame passes: always, where nobody guards sources, or never.
+type passes int
+
+const (
+	always passes = iota
+	unguarded
+	never
+)
 
 // forgeries are all the ways to lie about who one is, and the ways not to.
 func (x hostile) forgeries(gateway4, gateway6 netip.Addr) (all []forgery) {
 	a, v, o := x.attacker, x.victim, x.other
-	add := func(good bool, name string, frame []byte) { all = append(all, forgery{name, frame, good}) }
+	add := func(when passes, name string, frame []byte) { all = append(all, forgery{name, frame, when}) }
 	zero4, zero6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
-	text := udp("is anybody there?")
-
-	add(true, "IPv4", ethernet(v.mac, a.mac, 0x0800, ipv4(a.ip4, v.ip4, text)))
-	add(true, "IPv4 to all", ethernet(everybody, a.mac, 0x0800, ipv4(a.ip4, netip.MustParseAddr("255.255.255.255"), text)))
-	add(false, "hardware address of another pod", ethernet(v.mac, o.mac, 0x0800, ipv4(a.ip4, v.ip4, text)))
-	add(false, "hardware address of nobody", ethernet(v.mac, net.HardwareAddr{2, 3, 4, 5, 6, 7}, 0x0800, ipv4(a.ip4, v.ip4, text)))
-	for who, ip := range map[string]netip.Addr{"of another pod": o.ip4, "of the gateway": gateway4, "of the outside": netip.MustParseAddr("8.8.8.8"),
-		"of the victim itself": v.ip4, "of nobody": zero4, "of the loopback": netip.MustParseAddr("127.0.0.1")} {
-		add(false, "IPv4 address "+who, ethernet(v.mac, a.mac, 0x0800, ipv4(ip, v.ip4, text)))
+	text := func() []byte { return udp(fmt.Sprintf("forgery number %6d", len(all))) }
+	toHost4 := func(when passes, name string, src netip.Addr) {
+		add(when, name, ethernet(a.host, a.mac, 0x0800, ipv4(src, v.ip4, text())))
 	}
-	add(false, "another pod altogether", ethernet(v.mac, o.mac, 0x0800, ipv4(o.ip4, v.ip4, text)))
+	toHost6 := func(when passes, name string, src netip.Addr) {
+		add(when, name, ethernet(a.host, a.mac, 0x86dd, ipv6(src, v.ip6, unix.IPPROTO_UDP, text())))
+	}
+	toHost4(always, "IPv4", a.ip4)
+	toHost4(unguarded, "IPv4 address of another pod", o.ip4)
+	toHost4(unguarded, "IPv4 address of the outside", netip.MustParseAddr("8.8.8.8"))
+	toHost4(never, "IPv4 address of the gateway", gateway4) // the host's own address does not come from elsewhere
+	toHost4(never, "IPv4 address of nobody", zero4)
+	toHost4(never, "IPv4 address of the loopback", netip.MustParseAddr("127.0.0.1"))
+	add(always, "hardware address of another pod", ethernet(a.host, o.mac, 0x0800, ipv4(a.ip4, v.ip4, text())))
+	add(unguarded, "another pod altogether", ethernet(a.host, o.mac, 0x0800, ipv4(o.ip4, v.ip4, text())))
+	add(never, "a frame for the pod itself", ethernet(v.mac, a.mac, 0x0800, ipv4(a.ip4, v.ip4, text())))
+	add(never, "IPv4 to all", ethernet(everybody, a.mac, 0x0800, ipv4(a.ip4, netip.MustParseAddr("255.255.255.255"), text())))
 
-	add(true, "ARP request", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, a.ip4, v.ip4)))
-	add(true, "gratuitous ARP", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, a.ip4, a.ip4)))
-	add(true, "ARP reply", ethernet(v.mac, a.mac, 0x0806, arp(2, a.mac, a.ip4, v.ip4)))
-	add(true, "ARP probe for the own address", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, zero4, a.ip4)))
-	add(false, "ARP reply for another pod", ethernet(v.mac, a.mac, 0x0806, arp(2, a.mac, o.ip4, v.ip4)))
-	add(false, "ARP reply for the gateway", ethernet(v.mac, a.mac, 0x0806, arp(2, a.mac, gateway4, v.ip4)))
-	add(false, "gratuitous ARP for another pod", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, o.ip4, o.ip4)))
-	add(false, "ARP that gives the own address to another pod's hardware", ethernet(everybody, a.mac, 0x0806, arp(2, o.mac, a.ip4, v.ip4)))
-	add(false, "ARP in a frame of another pod", ethernet(everybody, o.mac, 0x0806, arp(2, a.mac, a.ip4, v.ip4)))
-	add(false, "ARP probe for another pod's address", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, zero4, v.ip4)))
-	add(false, "ARP of another format", ethernet(everybody, a.mac, 0x0806, append([]byte{0, 6}, arp(2, a.mac, a.ip4, v.ip4)[2:]...)))
-	add(false, "RARP", ethernet(everybody, a.mac, 0x8035, arp(4, a.mac, a.ip4, a.ip4)))
+	add(never, "ARP request", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, a.ip4, v.ip4)))
+	add(never, "ARP reply", ethernet(v.mac, a.mac, 0x0806, arp(2, a.mac, a.ip4, v.ip4)))
+	add(never, "ARP reply for another pod", ethernet(a.host, a.mac, 0x0806, arp(2, a.mac, o.ip4, gateway4)))
+	add(never, "ARP request for the gateway from another pod", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, o.ip4, gateway4)))
+	add(never, "ARP request for the gateway from nobody", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, netip.MustParseAddr("10.201.0.77"), gateway4)))
+	add(never, "gratuitous ARP for another pod", ethernet(everybody, a.mac, 0x0806, arp(1, a.mac, o.ip4, o.ip4)))
+	add(never, "RARP", ethernet(everybody, a.mac, 0x8035, arp(4, a.mac, a.ip4, a.ip4)))
 
 	aLocal, oLocal := linkLocalOf(a.mac), linkLocalOf(o.mac)
-	add(true, "IPv6", ethernet(v.mac, a.mac, 0x86dd, ipv6(a.ip6, v.ip6, unix.IPPROTO_UDP, text)))
-	add(true, "IPv6, link-local", ethernet(v.mac, a.mac, 0x86dd, ipv6(aLocal, v.ip6, unix.IPPROTO_UDP, text)))
-	for who, ip := range map[string]netip.Addr{"of another pod": o.ip6, "of the gateway": gateway6, "of the gateway, link-local": linkLocal.Addr(),
-		"of another pod, link-local": oLocal, "of nobody": zero6, "of the loopback": netip.IPv6Loopback()} {
-		add(false, "IPv6 address "+who, ethernet(v.mac, a.mac, 0x86dd, ipv6(ip, v.ip6, unix.IPPROTO_UDP, text)))
+	toHost6(always, "IPv6", a.ip6)
+	toHost6(unguarded, "IPv6 address of another pod", o.ip6)
+	for who, ip := range map[string]netip.Addr{"of the gateway": gateway6, "link-local": aLocal, "of another pod, link-local": oLocal, "of nobody": zero6, "of the loopback": netip.IPv6Loopback()} {
+		when := never
+		if ip == gateway6 {
+			when = unguarded // IPv6 does not look for that
+		}
+		toHost6(when, "IPv6 address "+who, ip)
 	}
-	nd := func(good bool, name string, src netip.Addr, message []byte) {
-		add(good, name, ethernet(allNodesMAC, a.mac, 0x86dd, icmp6(src, allNodes, message)))
+	add(always, "echo request", ethernet(a.host, a.mac, 0x86dd, icmp6(a.ip6, v.ip6, append([]byte{128, 0, 0, 0, 1, 2, 3, 4}, "any echo in here? hello?"...))))
+	nd := func(name string, src netip.Addr, message []byte) {
+		add(never, name, ethernet(allNodesMAC, a.mac, 0x86dd, icmp6(src, allNodes, message)))
+		add(never, name+", to the host", ethernet(a.host, a.mac, 0x86dd, icmp6(src, gateway6, message)))
+		when := never
+		if (src == a.ip6 || src == o.ip6) && message[0] != 134 && message[0] != 137 {
+			when = unguarded // it comes over a hop, so nobody believes it (RFC 4861: hop limit 255)
+		}
+		add(when, name+", to the pod", ethernet(a.host, a.mac, 0x86dd, icmp6(src, v.ip6, message)))
 	}
-	nd(true, "solicitation", a.ip6, neighbour(135, v.ip6, hardwareOption(1, a.mac)))
-	nd(true, "solicitation, link-local", aLocal, neighbour(135, v.ip6, hardwareOption(1, a.mac)))
-	nd(true, "solicitation without an option", a.ip6, neighbour(135, v.ip6))
-	nd(true, "duplicate address detection", zero6, neighbour(135, a.ip6))
-	nd(true, "duplicate address detection, link-local, with a nonce", zero6, neighbour(135, aLocal, []byte{14, 1, 1, 2, 3, 4, 5, 6}))
-	nd(true, "advertisement", a.ip6, neighbour(136, a.ip6, hardwareOption(2, a.mac)))
-	nd(true, "advertisement without an option", a.ip6, neighbour(136, a.ip6))
-	nd(true, "router solicitation", aLocal, append([]byte{133, 0, 0, 0, 0, 0, 0, 0}, hardwareOption(1, a.mac)...))
-	nd(true, "echo request", a.ip6, []byte{128, 0, 0, 0, 1, 2, 3, 4})
-	nd(false, "solicitation from another pod", o.ip6, neighbour(135, v.ip6, hardwareOption(1, a.mac)))
-	nd(false, "solicitation with another pod's hardware", a.ip6, neighbour(135, v.ip6, hardwareOption(1, o.mac)))
-	nd(false, "solicitation with two options", a.ip6, neighbour(135, v.ip6, hardwareOption(1, a.mac), hardwareOption(1, o.mac)))
-	nd(false, "duplicate address detection of another pod's address", zero6, neighbour(135, v.ip6))
-	nd(false, "advertisement for another pod", a.ip6, neighbour(136, o.ip6, hardwareOption(2, a.mac)))
-	nd(false, "advertisement for another pod without an option", a.ip6, neighbour(136, o.ip6))
-	nd(false, "advertisement for the gateway", a.ip6, neighbour(136, gateway6, hardwareOption(2, a.mac)))
-	nd(false, "advertisement from another pod", o.ip6, neighbour(136, o.ip6, hardwareOption(2, a.mac)))
-	nd(false, "advertisement with another pod's hardware", a.ip6, neighbour(136, a.ip6, hardwareOption(2, o.mac)))
-	nd(false, "advertisement with an option before", a.ip6, neighbour(136, a.ip6, []byte{14, 1, 1, 2, 3, 4, 5, 6}, hardwareOption(2, o.mac)))
-	nd(false, "advertisement from nobody", zero6, neighbour(136, a.ip6, hardwareOption(2, a.mac)))
-	nd(false, "router advertisement", aLocal, append([]byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}, hardwareOption(1, a.mac)...))
-	nd(false, "redirect", aLocal, append(neighbour(137, o.ip6), a.ip6.AsSlice()...))
-	hidden := summed(a.ip6, allNodes, neighbour(136, o.ip6, hardwareOption(2, a.mac)))
-	add(false, "advertisement behind an extension header", ethernet(allNodesMAC, a.mac, 0x86dd,
-		ipv6(a.ip6, allNodes, unix.IPPROTO_DSTOPTS, append([]byte{unix.IPPROTO_ICMPV6, 0, 1, 4, 0, 0, 0, 0}, hidden...))))
+	nd("solicitation", o.ip6, neighbour(135, gateway6, hardwareOption(1, a.mac)))
+	nd("advertisement for another pod", aLocal, neighbour(136, o.ip6, hardwareOption(2, a.mac)))
+	nd("advertisement from another pod", o.ip6, neighbour(136, o.ip6, hardwareOption(2, a.mac)))
+	nd("router advertisement", aLocal, append([]byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}, hardwareOption(1, a.mac)...))
+	nd("router advertisement from the own address", a.ip6, append([]byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}, hardwareOption(1, a.mac)...))
+	nd("redirect", a.ip6, append(neighbour(137, o.ip6), a.ip6.AsSlice()...))
 
-	inner := ethernet(v.mac, a.mac, 0x0800, ipv4(o.ip4, v.ip4, text))[12:]
+	inner := ethernet(v.mac, a.mac, 0x0800, ipv4(o.ip4, v.ip4, udp("what is in a tag is looked at")))[12:]
 	for _, vlan := range []byte{0, 5} {
-		add(false, fmt.Sprint("a tag, VLAN ", vlan), ethernet(v.mac, a.mac, 0x8100, append([]byte{0, vlan}, inner...)))
-		add(false, fmt.Sprint("two tags, VLAN ", vlan), ethernet(v.mac, a.mac, 0x88a8, append([]byte{0, vlan, 0x81, 0, 0, vlan}, inner...)))
+		when := never
+		if vlan == 0 {
+			when = unguarded // the kernel takes such tags off, and looks at what is in them
+		}
+		add(when, fmt.Sprint("a tag, VLAN ", vlan), ethernet(a.host, a.mac, 0x8100, append([]byte{0, vlan}, inner...)))
+		add(when, fmt.Sprint("two tags, VLAN ", vlan), ethernet(a.host, a.mac, 0x88a8, append([]byte{0, vlan, 0x81, 0, 0, vlan}, inner...)))
 	}
-	add(false, "PPPoE", ethernet(v.mac, a.mac, 0x8864, append([]byte{0x11, 0, 0, 1, 0, 40, 0, 0x21}, inner[2:]...)))
-	add(false, "a frame of IEEE 802.2", ethernet(v.mac, a.mac, 40, inner))
+	add(never, "PPPoE", ethernet(a.host, a.mac, 0x8864, append([]byte{0x11, 0, 0, 1, 0, 40, 0, 0x21}, inner[2:]...)))
+	add(never, "a frame of IEEE 802.2", ethernet(a.host, a.mac, 40, inner))
 	return all
+}
+
+// linkLocalOf is the link-local address that a hardware address has (RFC 4291, appendix A).
+func linkLocalOf(mac net.HardwareAddr) netip.Addr {
+	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
 }

@@ -116,15 +116,16 @@ func hasAddress(addrs []netlink.Addr, want netip.Addr) bool {
 // ours says whether the bridge carries this node's mark.
 func (b *Bridge) ours(link netlink.Link) bool { return link.Attrs().Alias == b.owner }
 
-// hostUses lists the addresses and routes of all interfaces but the one with the index own.
+// hostUses lists the addresses and routes of the host that are not this node's; own is the index of its bridge.
 func (b *Bridge) hostUses(own int) ([]use, error) {
 	all, err := links(b.nl)
 	if err != nil {
 		return nil, err
 	}
-	names := map[int]string{}
+	names, ends := map[int]string{}, map[int]bool{}
 	for _, l := range all {
 		names[l.Attrs().Index] = l.Attrs().Name
+		ends[l.Attrs().Index] = l.Attrs().Group == PortGroup(b.name)
 	}
 	var uses []use
 	addrs, err := addresses(b.nl, nil, unix.AF_UNSPEC)
@@ -141,7 +142,7 @@ func (b *Bridge) hostUses(own int) ([]use, error) {
 		return nil, err
 	}
 	for _, r := range rts {
-		if p := prefixOf(r.Dst); r.LinkIndex != own {
+		if p := prefixOf(r.Dst); r.LinkIndex != own && !ends[r.LinkIndex] && !b.closes(r) {
 			uses = append(uses, use{p, fmt.Sprintf("route %s on %s", p, names[r.LinkIndex])})
 		}
 	}

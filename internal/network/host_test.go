@@ -73,6 +73,9 @@ func (h *testHost) look() string {
 	for _, a := range addrs {
 		fmt.Fprintln(&s, "address", a.IPNet)
 	}
+	for _, way := range h.ways() {
+		fmt.Fprintln(&s, "route", way)
+	}
 	conn, err := nftables.New()
 	h.must(err)
 	tables, err := conn.ListTables()

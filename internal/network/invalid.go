@@ -11,9 +11,9 @@ import (
 // address, or come to a port of the host at which nobody listens. Who gets it knows no such connection, says so, and by that resets the good one that it was
 // about. So it is dropped:
 //
-//	chain invalid-in  { type filter hook prerouting priority mangle;  meta l4proto != tcp accept;  ct state & invalid == 0 accept;  iifname "<bridge>" drop
+//	chain invalid-in  { type filter hook prerouting priority mangle;  meta l4proto != tcp accept;  ct state & invalid == 0 accept;  iifgroup <ports> drop
 //	                    fib daddr type local  meta l4proto . ip daddr . th dport map @at4 -> drop;  ... any4, at6, any6 -> drop }
-//	chain invalid-out { type filter hook postrouting priority mangle;  meta l4proto != tcp accept;  ct state & invalid != 0  oifname "<bridge>" drop }
+//	chain invalid-out { type filter hook postrouting priority mangle;  meta l4proto != tcp accept;  ct state & invalid != 0  oifgroup <ports> drop }
 //
 // Connections that the host has not seen from their beginning are none of these. What others forward is not looked at.
 const (
@@ -27,13 +27,13 @@ func (f *firewall) dropInvalid(in, out *nftables.Chain) {
 		f.rule(c, []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{unix.IPPROTO_TCP}}}, verdict(expr.VerdictAccept))
 	}
 	f.rule(in, isInvalid(expr.CmpOpEq), verdict(expr.VerdictAccept))
-	f.rule(in, f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpEq), drop)
+	f.rule(in, f.fromPods(expr.CmpOpEq), drop)
 	for _, fam := range families {
 		s := f.sets(fam)
 		f.rule(in, fam.isFamily(), isLocal(), fam.portKey(fam.dst), found(s.at), drop)
 		f.rule(in, fam.isFamily(), isLocal(), fam.portKey(0), found(s.any), drop)
 	}
-	f.rule(out, isInvalid(expr.CmpOpNeq), f.out(expr.CmpOpEq), drop)
+	f.rule(out, isInvalid(expr.CmpOpNeq), f.toPods(expr.CmpOpEq), drop)
 }
 
 // isInvalid compares whether connection tracking takes a packet for invalid (NF_CT_STATE_INVALID_BIT) with nothing.

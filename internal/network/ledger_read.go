@@ -47,10 +47,11 @@ func (l *ledger) setRanges(ranges []netip.Prefix) {
 	l.ranges = ranges
 }
 
-// usedRanges returns the ranges of new sandboxes, and after them those that are not configured any more and that a
+// usedRanges returns the ranges of new sandboxes, and after them, in order, those that are not configured any more and that a
 // sandbox has an address of.
 func (l *ledger) usedRanges() []netip.Prefix {
 	out := slices.Clone(l.podRanges())
+	configured := len(out)
 	for _, rec := range l.all() {
 		for _, a := range rec.Addresses {
 			if r := a.Address.Masked(); !slices.Contains(out, r) {
@@ -58,6 +59,7 @@ func (l *ledger) usedRanges() []netip.Prefix {
 			}
 		}
 	}
+	slices.SortFunc(out[configured:], netip.Prefix.Compare)
 	return out
 }
 

@@ -5,17 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
-
-// linkLocal is the bridge's link-local IPv6 address. Without one the host could not ask where a pod's address is.
-var linkLocal = netip.MustParsePrefix("fe80::1/64")
 
 // link returns the bridge, or nil when there is none.
 func (b *Bridge) link() (netlink.Link, error) {
@@ -73,7 +68,10 @@ func (b *Bridge) ensureBridge() error {
 	if err := b.nl.LinkSetUp(link); err != nil {
 		return err
 	}
-	return b.ensureGateways(link, gateways)
+	if err := b.ensureGateways(link, gateways); err != nil {
+		return err
+	}
+	return b.closeRanges(b.servedRanges())
 }
 
 // bridgeSysctls keeps pods from posing as a router of the host. Where sysctls cannot be written the node goes on without.
@@ -90,42 +88,11 @@ func (b *Bridge) bridgeSysctls(gateways []netip.Prefix) error {
 	return err
 }
 
-// routeLocalnet lets the host reach the pods' host ports by its loopback addresses, or not. It opens the way in the other
-// direction, too, but for the guard (table.go): so it is on only while that is there. Where sysctls cannot be written the node
-// goes on without.
-func (b *Bridge) routeLocalnet(on bool) error {
-	file := "/proc/sys/net/ipv4/conf/" + b.name + "/route_localnet"
-	want := "0"
-	if on {
-		want = "1"
-	}
-	have, err := os.ReadFile(file)
-	if err == nil && strings.TrimSpace(string(have)) == want {
-		return nil
-	}
-	if err == nil {
-		err = os.WriteFile(file, []byte(want+"\n"), 0)
-	}
-	switch {
-	case !on && errors.Is(err, os.ErrNotExist):
-		return nil // no bridge
-	case on && isReadOnly(err):
-		b.log.Warn("sysctls cannot be written: the host does not reach host ports by 127.0.0.1", "error", err)
-		return nil
-	case err != nil:
-		return fmt.Errorf("network: the way to the host's loopback addresses: %w", err)
-	}
-	return nil
-}
-
-// gateways are the bridge's addresses: that of each range that is configured or in use, and with IPv6 a link-local one.
+// gateways are the bridge's addresses: that of each range that is configured or in use, by itself.
 func (b *Bridge) gateways() []netip.Prefix {
 	var out []netip.Prefix
 	for _, r := range b.servedRanges() {
-		out = append(out, netip.PrefixFrom(gatewayOf(r), r.Bits()))
-	}
-	if slices.ContainsFunc(out, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
-		out = append(out, linkLocal)
+		out = append(out, hostPrefix(gatewayOf(r)))
 	}
 	return out
 }
@@ -144,20 +111,28 @@ func (b *Bridge) ensureGateways(link netlink.Link, want []netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	for _, a := range addrs {
-		if slices.Contains(want, prefixOf(a.IPNet)) {
-			continue
+	remove := func(ipv6 bool) error {
+		for _, a := range addrs {
+			p := prefixOf(a.IPNet)
+			if p.Addr().Is6() != ipv6 || slices.Contains(want, p) {
+				continue
+			}
+			if err := b.nl.AddrDel(link, &a); err != nil {
+				return err
+			}
 		}
-		if err := b.nl.AddrDel(link, &a); err != nil {
-			return err
-		}
+		return nil
+	}
+	// The version before had the addresses with the range's length. IPv6 has an address once, so that one goes before; in IPv4 the host is not without it for a moment.
+	if err := remove(true); err != nil {
+		return err
 	}
 	for _, p := range want {
 		if err := b.rt.Do(addressRequest(p, link.Attrs().Index)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return remove(false)
 }
 
 // hostMTU is the MTU of the interface of the default route, so that a pod's packets fit without being split, with the index of that interface; 0: there is none.
@@ -215,7 +190,7 @@ func (b *Bridge) look() error {
 	return b.withFirewall((*firewall).verify)
 }
 
-// reattach makes the host's ends ports of the bridge again, after it was made anew.
+// reattach makes the ways to the sandboxes again, after the bridge was made anew: without the gateway's address the kernel has taken them away.
 func (b *Bridge) reattach() error {
 	bridge, found, err := b.rt.link(b.name)
 	if err != nil || !found {
@@ -226,17 +201,21 @@ func (b *Bridge) reattach() error {
 		if rec.Leaving {
 			continue
 		}
-		port, found, err := b.rt.link(rec.Interface)
-		if err == nil && found {
-			// The bridge is another one: the host's entry of the sandbox went with the one before, and the sandbox's of the gateway may have its hardware address.
-			err = b.rt.Do(append(b.portRequests(rec, port.index, bridge.index), sandboxRequests(rec, bridge.index)...)...)
-		}
-		if err == nil && found {
-			err = b.inside(id, func(inside *rtnl) error { return inside.Do(gatewayRequests(rec.Addresses, port.peer, bridge.mac)...) })
-		}
-		if err != nil && !errors.Is(err, unix.ENODEV) {
+		if err := b.reattachOne(rec, bridge); err != nil {
 			errs = append(errs, fmt.Errorf("network of sandbox %s: interface %s: %w", id, rec.Interface, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// reattachOne does of connect what needs no way into the sandbox.
+func (b *Bridge) reattachOne(rec lease, bridge linkInfo) error {
+	host, found, err := b.rt.link(rec.Interface)
+	if err == nil && found {
+		_, err = b.prepareEnd(rec, host, bridge)
+	}
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
 }

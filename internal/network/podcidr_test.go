@@ -68,7 +68,7 @@ func TestUpdatePodCIDR(t *testing.T) {
 	h.drop(old)
 	h.inUse(b, "young")
 	b = h.bridge(Config{DB: db, Bridge: "mpt0", PodCIDRs: ranges("10.203.0.0/24")})
-	want := ranges("10.203.0.1/24", "10.202.0.1/24", "fd00:202::1/64", "fe80::1/64")
+	want := ranges("10.203.0.1/32", "10.202.0.1/32", "fd00:202::1/128")
 	if got := b.gateways(); !slices.Equal(got[:1], want[:1]) || len(got) != len(want) {
 		t.Errorf("gateways %v, want %v", got, want)
 	}

@@ -90,7 +90,7 @@ func TestLoopbackIsGuarded(t *testing.T) {
 	h := newHost(t)
 	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
 	pod := h.sandbox("pod")
-	h.connectPorts(b, "pod", pod, HostPort{"TCP", netip.Addr{}, 8080, 80})
+	ip := h.connectPorts(b, "pod", pod, HostPort{"TCP", netip.Addr{}, 8080, 80})[0]
 	h.serve("", "127.0.0.1:7070")
 	if _, err := h.tryAsk("", "127.0.0.1:7070"); err != nil {
 		t.Fatal(err)
@@ -118,8 +118,8 @@ func TestLoopbackIsGuarded(t *testing.T) {
 		if err := inside.Do(request{What: "flush", Type: unix.RTM_DELADDR, Body: addressRequest(netip.MustParsePrefix("127.0.0.1/8"), 1).Body}); err != nil {
 			return err
 		}
-		route := defaultRouteRequest(gatewayOf(testRanges[0]), eth0.index)
-		if err := inside.Do(route); err != nil {
+		a := address{Address: netip.PrefixFrom(ip, 24), Gateway: gatewayOf(testRanges[0])}
+		if err := inside.Do(insideRoutes([]address{a}, eth0.index, macOf(a.Gateway))...); err != nil {
 			return err
 		}
 		h.must(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Usec: 300_000}))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -30,11 +31,13 @@ func (b *Bridge) Reconcile(ctx context.Context, live map[string]string) error {
 	for id, path := range live {
 		if path != "" {
 			errs = append(errs, b.restore(ctx, id, path))
+		} else {
+			errs = append(errs, b.restoreEnd(id))
 		}
 	}
 	// Start has mapped all host ports. A crash may have come before the flows of a port that was just given were forgotten.
 	errs = append(errs, b.forgetFlows(slices.Collect(maps.Values(b.ledger.all()))...))
-	return errors.Join(append(errs, b.removePorts(b.ledger.interfaces()))...)
+	return errors.Join(append(errs, b.removeEnds(b.ledger.interfaces()))...)
 }
 
 // drop disconnects sandboxes at once, all interfaces together. They are given in order, for their locks.
@@ -57,6 +60,20 @@ func (b *Bridge) drop(sandboxIDs []string) error {
 		b.leaving.forget(name)
 	}
 	return b.release(recs)
+}
+
+// restoreEnd does so for a sandbox into which there is no way: the host's side only.
+func (b *Bridge) restoreEnd(sandboxID string) error {
+	defer b.locks.lock(sandboxID)()
+	rec, ok := b.ledger.get(sandboxID)
+	bridge, found, err := b.rt.link(b.name)
+	if ok && found && !rec.Leaving {
+		err = b.reattachOne(rec, bridge)
+	}
+	if err != nil {
+		return fmt.Errorf("network of sandbox %s: interface %s: %w", sandboxID, rec.Interface, err)
+	}
+	return nil
 }
 
 // restore connects a live sandbox again.
@@ -110,9 +127,14 @@ func (b *Bridge) adopt(ctx context.Context, sandboxID, path string) error {
 		if err != nil {
 			return err
 		}
+		rts, err := routes(inside, family)
+		if err != nil {
+			return err
+		}
 		for _, a := range addrs {
 			if have := prefixOf(a.IPNet); have.IsValid() && !have.Addr().IsLinkLocalUnicast() {
-				rec.Addresses = append(rec.Addresses, address{Address: have, Gateway: gatewayOf(have)})
+				r := rangeOf(have, gatewayIn(rts), b.ledger.usedRanges())
+				rec.Addresses = append(rec.Addresses, address{Address: netip.PrefixFrom(have.Addr(), r.Bits()), Gateway: gatewayOf(r)})
 				break // one of a family is ours
 			}
 		}
@@ -124,10 +146,35 @@ func (b *Bridge) adopt(ctx context.Context, sandboxID, path string) error {
 	return b.ledger.adopt(sandboxID, rec)
 }
 
-// removePorts deletes the bridge's ports that are ours by name and are not in keep.
-func (b *Bridge) removePorts(keep map[string]bool) error {
+// gatewayIn is the gateway of the default route among these.
+func gatewayIn(rts []netlink.Route) netip.Addr {
+	for _, r := range rts {
+		if gw, ok := netip.AddrFromSlice(r.Gw); ok && isDefault(r) {
+			return gw.Unmap()
+		}
+	}
+	return netip.Addr{}
+}
+
+// rangeOf is the range that an address is from which a sandbox has: one that is known, or else the smallest that has the sandbox's gateway. It is pure.
+func rangeOf(have netip.Prefix, gateway netip.Addr, known []netip.Prefix) netip.Prefix {
+	for _, r := range known {
+		if r.Contains(have.Addr()) {
+			return r
+		}
+	}
+	for bits := have.Addr().BitLen() - 1; bits > 0; bits-- {
+		if r := netip.PrefixFrom(have.Addr(), bits).Masked(); r.Contains(gateway) && gatewayOf(r) == gateway {
+			return r
+		}
+	}
+	return have.Masked()
+}
+
+// removeEnds deletes the host's ends that are ours and are not in keep.
+func (b *Bridge) removeEnds(keep map[string]bool) error {
 	bridge, found, err := b.rt.link(b.name)
-	if err != nil || !found {
+	if err != nil {
 		return err
 	}
 	all, err := links(b.nl)
@@ -137,7 +184,8 @@ func (b *Bridge) removePorts(keep map[string]bool) error {
 	var names []string
 	for _, l := range all {
 		a := l.Attrs()
-		if a.MasterIndex == bridge.index && l.Type() == "veth" && strings.HasPrefix(a.Name, hostInterfacePrefix) && !keep[a.Name] {
+		ours := a.Group == PortGroup(b.name) || found && a.MasterIndex == bridge.index // as the version before had them
+		if ours && l.Type() == "veth" && strings.HasPrefix(a.Name, hostInterfacePrefix) && !keep[a.Name] {
 			names = append(names, a.Name)
 		}
 	}

@@ -265,7 +265,6 @@ func (b *Bridge) disconnect(sandboxID string) error {
 
 // release frees what sandboxes have whose interfaces are gone.
 func (b *Bridge) release(recs map[string]lease) error {
-	b.forgetNeighbours(recs)
 	b.forgetConnections(recs)
 	if err := b.ledger.release(slices.Collect(maps.Keys(recs))...); err != nil {
 		return err

@@ -23,11 +23,13 @@ import (
 //	    chain output      { type nat hook output     priority dstnat;  fib daddr type local jump hostports }
 //	    chain postrouting {
 //	        type nat hook postrouting priority srcnat;
-//	        ip saddr <range> oifname != "<bridge>" masquerade fully-random                   # one for each range
-//	        ip saddr <range> oifname "<bridge>" ct status dnat meta l4proto . ip daddr . th dport @to4 masquerade
-//	        ip saddr 127.0.0.0/8 oifname "<bridge>" masquerade; ip6 saddr ::1 ...
+//	        ip saddr <range> oifgroup != <ports> masquerade fully-random                     # one for each range
+//	        ip saddr <range> oifgroup <ports> ct status dnat meta l4proto . ip daddr . th dport @to4 snat to <gateway>
+//	        ip saddr 127.0.0.0/8 oifgroup <ports> snat to <gateway>
 //	    }
-//	    chain guard { type filter hook prerouting priority raw; iifname "<bridge>" ip daddr 127.0.0.0/8 drop; ip saddr ...   # and dns.go }
+//	    chain sources { ... }, set from4, from6                                              # sourceguard.go
+//	    chain guard { type filter hook prerouting priority raw; iifname "<bridge>" drop; iifgroup <leaving> drop
+//	                  iifgroup <ports> ip daddr 127.0.0.0/8 drop; ip saddr ...; icmpv6 type <a router's> drop   # and dns.go }
 //	    chain forward { ... }                                                                # forwardguard.go
 //	    chain connections { ... }, set open4, full4, open6, full6                            # connections.go
 //	    chain invalid-in, invalid-out { ... }                                                # invalid.go
@@ -36,9 +38,10 @@ import (
 // A lookup in a map costs the same however many host ports there are, and nat chains see the first packet of a
 // connection only.
 //
-// A pod that reaches another one, or itself, through a port of the host is masqueraded: the answer would go to it
-// directly, over the bridge, from an address that it has not asked. So is the host that asks its own loopback address.
-// That needs route_localnet on the bridge; the guard keeps pods from reaching the host's loopback by it.
+// <ports> are the host's ends of the sandboxes' interfaces, by their group; <gateway> is the host's address in the range. A pod that reaches itself through a
+// port of the host gets the host's address: it would take its own for itself. So does the host that asks its own loopback address. (Any pod that comes by a port of the host
+// does.) That needs route_localnet on the host's ends; the guard keeps pods from reaching the host's loopback by it. Nothing comes from the bridge itself, which has no port: but one that somebody
+// has put there would be in no guard.
 const (
 	hostportsChain   = "hostports"
 	preroutingChain  = "prerouting"
@@ -188,26 +191,64 @@ func (f *firewall) addOwnTable(leases map[string]lease, forwards forwardGuard, l
 	f.rule(base(outputChain, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest), jump)
 	post := base(postroutingChain, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
 	guard := base(guardChain, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
-	masquerade := []expr.Any{&expr.Masq{FullyRandom: true}}
+	f.rule(guard, f.fromBridge(), verdict(expr.VerdictDrop))
+	f.rule(guard, group(expr.MetaKeyIIFGROUP, expr.CmpOpEq, leavingGroup), verdict(expr.VerdictDrop))
 	ranges := f.bridge.ledger.usedRanges()
 	for _, fam := range families {
-		for _, r := range ranges {
-			if r.Addr().BitLen() != int(fam.size)*8 {
-				continue
-			}
-			f.rule(post, fam.isFamily(), match(fam.src, r), f.out(expr.CmpOpNeq), masquerade)
-			f.rule(post, fam.isFamily(), match(fam.src, r), f.out(expr.CmpOpEq), wasTranslated(), fam.portKey(fam.dst),
-				[]expr.Any{&expr.Lookup{SourceRegister: keyRegister, SetName: fam.to}}, masquerade)
-		}
-		f.rule(post, fam.isFamily(), match(fam.src, fam.loopback), f.out(expr.CmpOpEq), masquerade)
+		f.translateSources(post, fam, ranges)
 		for _, offset := range []uint32{fam.src, fam.dst} {
-			f.rule(guard, fam.isFamily(), f.interfaceIs(expr.MetaKeyIIFNAME, expr.CmpOpEq), match(offset, fam.loopback),
-				[]expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
+			f.rule(guard, fam.isFamily(), f.fromPods(expr.CmpOpEq), match(offset, fam.loopback), verdict(expr.VerdictDrop))
 		}
 		f.guardDNS(guard, fam)
 	}
+	f.refuseRouters(guard)
+	if f.guards() {
+		sources := base(sourcesChain, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRef(*nftables.ChainPriorityRaw-1))
+		if err := f.guardSources(sources, leases); err != nil {
+			return err
+		}
+	}
 	f.forwardRules(base(forwardChain, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter), forwards)
 	return nil
+}
+
+// translateSources writes the rules of a family for what leaves by the host's address.
+func (f *firewall) translateSources(post *nftables.Chain, fam family, ranges []netip.Prefix) {
+	var gateway netip.Addr
+	for _, r := range ranges {
+		if r.Addr().BitLen() != int(fam.size)*8 {
+			continue
+		}
+		if !gateway.IsValid() {
+			gateway = gatewayOf(r)
+		}
+		f.rule(post, fam.isFamily(), match(fam.src, r), f.toPods(expr.CmpOpNeq), []expr.Any{&expr.Masq{FullyRandom: true}})
+		f.rule(post, fam.isFamily(), match(fam.src, r), f.toPods(expr.CmpOpEq), wasTranslated(), fam.portKey(fam.dst),
+			[]expr.Any{&expr.Lookup{SourceRegister: keyRegister, SetName: fam.to}}, fam.snat(gatewayOf(r)))
+	}
+	if gateway.IsValid() {
+		f.rule(post, fam.isFamily(), match(fam.src, fam.loopback), f.toPods(expr.CmpOpEq), fam.snat(gateway))
+	}
+}
+
+// snat translates the source to an address of the host. The host's ends have none, of which a masquerade could be one.
+func (fam family) snat(to netip.Addr) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: to.AsSlice()},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: uint32(fam.proto), RegAddrMin: 1},
+	}
+}
+
+// refuseRouters keeps pods from posing as a router of the host, also without the source guard (RFC 4861: router advertisement, redirect).
+func (f *firewall) refuseRouters(guard *nftables.Chain) {
+	for _, typ := range []byte{134, 137} {
+		f.rule(guard, f.fromPods(expr.CmpOpEq), []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_ICMPV6}},
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{typ}},
+		}, verdict(expr.VerdictDrop))
+	}
 }
 
 // rule adds a rule made of parts.
@@ -266,12 +307,11 @@ func match(offset uint32, r netip.Prefix) []expr.Any {
 	}
 }
 
-func (f *firewall) out(op expr.CmpOp) []expr.Any { return f.interfaceIs(expr.MetaKeyOIFNAME, op) }
-
-func (f *firewall) interfaceIs(key expr.MetaKey, op expr.CmpOp) []expr.Any {
+// fromBridge says that a packet has come in by the bridge itself.
+func (f *firewall) fromBridge() []expr.Any {
 	return []expr.Any{
-		&expr.Meta{Key: key, Register: 1},
-		&expr.Cmp{Op: op, Register: 1, Data: interfaceName(f.bridge.name)},
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName(f.bridge.name)},
 	}
 }
 

@@ -3,7 +3,6 @@ package network
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -75,42 +74,4 @@ func TestMTUFollowsTheUplink(t *testing.T) {
 	b = h.bridge(cfg)
 	h.must(b.Reconcile(t.Context(), pods))
 	follows("after a restart", 1350, "one", "two")
-}
-
-// TestNeighboursAreWrittenAnew: the entries of sandboxes on the host go with the bridge, and those of the gateway in sandboxes may have another bridge's hardware address.
-func TestNeighboursAreWrittenAnew(t *testing.T) {
-	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
-	pod := h.sandbox("pod")
-	ip := h.connectPorts(b, "pod", pod)[0]
-	link, err := netlink.LinkByName("mpt0")
-	h.must(err)
-	h.must(netlink.LinkDel(link))
-	h.must(b.Status(t.Context()))
-	bridge, err := netlink.LinkByName("mpt0")
-	h.must(err)
-	learned := func(path string, index int, of netip.Addr, mac net.HardwareAddr) (found bool) {
-		h.at(path, func() error {
-			all, err := netlink.NeighList(index, netlink.FAMILY_ALL)
-			for _, n := range all {
-				found = found || n.IP.String() == of.String() && n.HardwareAddr.String() == mac.String() && n.Flags&netlink.NTF_EXT_LEARNED != 0
-			}
-			return err
-		})
-		return found
-	}
-	if !learned("", bridge.Attrs().Index, ip, macOf(ip)) {
-		t.Error("the host does not know where the sandbox is")
-	}
-	var eth0 int
-	h.at(pod, func() error {
-		l, err := net.InterfaceByName("eth0")
-		if err == nil {
-			eth0 = l.Index
-		}
-		return err
-	})
-	if !learned(pod, eth0, gatewayOf(testRanges[0]), bridge.Attrs().HardwareAddr) {
-		t.Error("the sandbox does not know where the gateway is")
-	}
 }

@@ -1,0 +1,153 @@
+package network
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/nlsock"
+)
+
+// Each sandbox is a host of its own: the host has a route to each of its addresses by its interface, and the sandbox one to its gateway, by which it reaches all
+// others. What is left of a range is unreachable, so that nobody waits for who is not there, and nobody can be asked for either.
+//
+// Both ends know each other's hardware address from the beginning, by entries for good (NUD_PERMANENT): nobody asks (the host's end does no ARP), and the kernel's table of neighbours,
+// one a family for all network namespaces (net.ipv4.neigh.default.gc_thresh3), cannot be filled: such entries do not count there.
+
+// ownRoutes marks the host's routes that are this network's (rtm_protocol, of those that nobody is assigned). Of several nodes of a host each has its own ranges.
+const ownRoutes = 109
+
+// unreachableMetric is the priority of the routes that make ranges unreachable: behind whatever the administrator has for them, and particular to the node, by its bridge's name.
+func unreachableMetric(bridge string) int {
+	sum := sha256.Sum256([]byte("unreachable beside " + bridge))
+	return 1<<30 + int(binary.BigEndian.Uint16(sum[:]))
+}
+
+// hostRequests make the way from the host to a sandbox, by the host's end of this index. Connections that the host begins come from the gateway's address.
+func hostRequests(rec lease, index int) (reqs []request) {
+	mac := macOf(rec.Addresses[0].Address.Addr())
+	for _, a := range rec.Addresses {
+		ip := a.Address.Addr()
+		route := routeRequest("make a route to "+ip.String(), hostPrefix(ip), unix.RT_SCOPE_LINK, ownRoutes, index, nl.NewRtAttr(unix.RTA_PREFSRC, a.Gateway.AsSlice()))
+		neighbour := neighbourRequest("write down the sandbox", ip, index, mac)
+		route.IPv6, neighbour.IPv6 = ip.Is6(), ip.Is6()
+		reqs = append(reqs, route, neighbour)
+	}
+	return reqs
+}
+
+// insideRoutes make the way from a sandbox, by its interface of this index: to the gateways, and by them to all others.
+func insideRoutes(has []address, index int, gateway net.HardwareAddr) (reqs []request) {
+	for _, a := range has {
+		reqs = append(reqs,
+			routeRequest("make a route to "+a.Gateway.String(), hostPrefix(a.Gateway), unix.RT_SCOPE_LINK, unix.RTPROT_BOOT, index),
+			neighbourRequest("write down the gateway", a.Gateway, index, gateway),
+			routeRequest("set the default route to "+a.Gateway.String(), netip.PrefixFrom(zeroOf(a.Gateway), 0), unix.RT_SCOPE_UNIVERSE, unix.RTPROT_BOOT, index,
+				nl.NewRtAttr(unix.RTA_GATEWAY, a.Gateway.AsSlice())))
+	}
+	return reqs
+}
+
+// routeRequest makes a route of the main table, or replaces the one that is there. Scopes are IPv4's.
+func routeRequest(what string, to netip.Prefix, scope, protocol byte, index int, attrs ...*nl.RtAttr) request {
+	msg := nl.NewRtMsg()
+	msg.Family, msg.Dst_len, msg.Protocol = uint8(familyOf(to.Addr())), uint8(to.Bits()), protocol
+	if to.Addr().Is4() {
+		msg.Scope = scope
+	}
+	if to.Bits() > 0 {
+		attrs = append(attrs, nl.NewRtAttr(unix.RTA_DST, to.Addr().AsSlice()))
+	}
+	if index != 0 {
+		attrs = append(attrs, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(index))))
+	}
+	body := msg.Serialize()
+	for _, a := range attrs {
+		body = append(body, a.Serialize()...)
+	}
+	return request{What: what, Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
+}
+
+// hostPrefix is the range of one address.
+func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+func zeroOf(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// neighbourRequest writes down, for good, which hardware address an address has.
+func neighbourRequest(what string, ip netip.Addr, index int, mac net.HardwareAddr) request {
+	body := make([]byte, unix.SizeofNdMsg) // struct ndmsg of rtnetlink(7): family, padding, index, state, flags, type
+	body[0] = byte(familyOf(ip))
+	binary.NativeEndian.PutUint32(body[4:], uint32(index))
+	binary.NativeEndian.PutUint16(body[8:], unix.NUD_PERMANENT)
+	body = append(body, nl.NewRtAttr(unix.NDA_DST, ip.AsSlice()).Serialize()...)
+	body = append(body, nl.NewRtAttr(unix.NDA_LLADDR, mac).Serialize()...)
+	return request{What: what + " " + ip.String(), Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
+}
+
+// closeRanges makes what nobody has of these ranges unreachable, and no others any more.
+func (b *Bridge) closeRanges(ranges []netip.Prefix) error {
+	have, err := b.closedRanges()
+	if err != nil {
+		return err
+	}
+	var reqs []request
+	for _, r := range ranges {
+		if !slices.Contains(have, r.Masked()) {
+			reqs = append(reqs, b.closeRequest(r))
+		}
+	}
+	for _, r := range have {
+		if !slices.ContainsFunc(ranges, func(want netip.Prefix) bool { return want.Masked() == r }) {
+			q := b.closeRequest(r)
+			q.What, q.Type, q.Flags = "take the unreachable "+r.String()+" away", unix.RTM_DELROUTE, 0
+			reqs = append(reqs, q)
+		}
+	}
+	if len(reqs) == 0 {
+		return nil
+	}
+	if err := b.rt.Do(reqs...); err != nil && !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+func (b *Bridge) closeRequest(r netip.Prefix) request {
+	q := routeRequest("make the rest of "+r.String()+" unreachable", r.Masked(), unix.RT_SCOPE_UNIVERSE, ownRoutes, 0,
+		nlsock.Attr32(unix.RTA_PRIORITY, unreachableMetric(b.name)))
+	q.Body[7] = unix.RTN_UNREACHABLE // rtm_type of struct rtmsg
+	return q
+}
+
+// closedRanges are those that this node has made unreachable.
+func (b *Bridge) closedRanges() (all []netip.Prefix, err error) {
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		rts, err := routes(b.nl, family)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rts {
+			if b.closes(r) {
+				all = append(all, prefixOf(r.Dst))
+			}
+		}
+	}
+	return all, nil
+}
+
+// closes says that a route makes a range of this node unreachable.
+func (b *Bridge) closes(r netlink.Route) bool {
+	return r.Type == unix.RTN_UNREACHABLE && r.Protocol == ownRoutes && r.Priority == unreachableMetric(b.name)
+}

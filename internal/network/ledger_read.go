@@ -14,6 +14,14 @@ func (l *ledger) get(sandboxID string) (lease, bool) {
 	return rec, ok
 }
 
+// holds says that a sandbox which does not leave has the address.
+func (l *ledger) holds(a netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rec, ok := l.byID[l.byAddr[a]]
+	return ok && !rec.Leaving
+}
+
 // all returns every lease by its sandbox.
 func (l *ledger) all() map[string]lease {
 	l.mu.Lock()

@@ -151,3 +151,82 @@ func (b *Bridge) closedRanges() (all []netip.Prefix, err error) {
 func (b *Bridge) closes(r netlink.Route) bool {
 	return r.Type == unix.RTN_UNREACHABLE && r.Protocol == ownRoutes && r.Priority == unreachableMetric(b.name)
 }
+
+// ownRouteGone reads a message of a route that somebody, or the kernel, has taken away, if it was one of a node's. It is pure.
+func ownRouteGone(typ uint16, body []byte) (to netip.Prefix, ok bool) {
+	if typ != unix.RTM_DELROUTE || len(body) < unix.SizeofRtMsg || body[5] != ownRoutes { // rtm_protocol
+		return to, false
+	}
+	nlsock.EachAttr(body[unix.SizeofRtMsg:], func(typ uint16, data []byte) {
+		if a, valid := netip.AddrFromSlice(data); valid && typ == unix.RTA_DST {
+			to, ok = netip.PrefixFrom(a, int(body[1])), true // rtm_dst_len
+		}
+	})
+	return to, ok
+}
+
+// needs says whether there is to be a route: to a sandbox that is connected, or for a range. With the interface of one that leaves its routes go by themselves.
+func (b *Bridge) needs(to netip.Prefix) bool {
+	if !to.IsSingleIP() {
+		return true
+	}
+	return b.ledger.holds(to.Addr())
+}
+
+// routesGone makes the routes again that should be there: network managers take away what they have not made. Those of sandboxes that leave go by themselves.
+func (b *Bridge) routesGone() {
+	b.hostMu.Lock()
+	defer b.hostMu.Unlock()
+	if !b.watcher.Active() {
+		return
+	}
+	missing, err := b.missingRoutes()
+	if err == nil && len(missing) > 0 {
+		b.log.Warn("somebody has taken routes to pods away; they are made anew", "routes", missing)
+		err = errors.Join(b.closeRanges(b.servedRanges()), b.reattach())
+	}
+	if err != nil {
+		b.log.Error("routes to pods are missing", "error", err)
+	}
+}
+
+// missingRoutes are those that should be there: of each sandbox whose interface is there, and of each range.
+func (b *Bridge) missingRoutes() (missing []netip.Prefix, err error) {
+	want := map[netip.Prefix]bool{}
+	for _, r := range b.servedRanges() {
+		want[r.Masked()] = true
+	}
+	leases := map[string]lease{}
+	for _, rec := range b.ledger.all() {
+		if !rec.Leaving {
+			leases[rec.Interface] = rec
+		}
+	}
+	all, err := links(b.nl)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		for _, a := range leases[l.Attrs().Name].Addresses {
+			want[hostPrefix(a.Address.Addr())] = a.Address.Addr().Is4() || hostHasIPv6()
+		}
+	}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		rts, err := routes(b.nl, family)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rts {
+			if r.Protocol == ownRoutes {
+				delete(want, prefixOf(r.Dst))
+			}
+		}
+	}
+	for p, is := range want {
+		if is {
+			missing = append(missing, p)
+		}
+	}
+	slices.SortFunc(missing, netip.Prefix.Compare)
+	return missing, nil
+}

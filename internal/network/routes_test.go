@@ -181,6 +181,29 @@ func TestRoutesAreMadeAnew(t *testing.T) {
 	}
 }
 
+// What somebody takes away of the routes is there again at once, without anybody asking.
+func TestLostRoutesAreRepaired(t *testing.T) {
+	h := newHost(t)
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	for _, id := range []string{"one", "other"} {
+		h.connectPorts(b, id, h.sandbox(id))
+	}
+	want := h.ways()
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		rts, err := routes(&netlink.Handle{}, family)
+		h.must(err)
+		for _, r := range rts {
+			if r.Protocol == ownRoutes {
+				h.must(netlink.RouteDel(&r))
+				harness.Eventually(t, "without "+r.String()+" all routes are there again", func() (bool, string) {
+					got := h.ways()
+					return slices.Equal(got, want), fmt.Sprint(got)
+				})
+			}
+		}
+	}
+}
+
 // asBefore makes of a sandbox's connection what the version before had: a port of the bridge, others on the link.
 func (h *testHost) asBefore(b *Bridge, id, path string) {
 	h.t.Helper()

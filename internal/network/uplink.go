@@ -17,7 +17,7 @@ import (
 // The uplink is the interface of the host's default route. It may come after the node has started, be replaced by another one (a laptop's), or get another MTU (a
 // VPN, a tunnel): packets of pods that are larger would be split, or lost where that is forbidden. So the bridge and all pods have its MTU, at any time.
 
-// uplinkWatcher hears of default routes that come and go, and of the uplink's changes.
+// uplinkWatcher hears of default routes that come and go, of the uplink's changes, and of this network's own routes that go.
 type uplinkWatcher struct {
 	events *os.File
 	done   chan struct{}
@@ -58,14 +58,19 @@ func (w *uplinkWatcher) start(b *Bridge) {
 			if err != nil && !lost { // closed
 				return
 			}
-			concerned := lost
+			concerned, routes := lost, lost
 			if !lost {
 				_ = nlsock.EachMessage(buf[:n], func(typ uint16, _ uint32, body []byte) {
 					concerned = concerned || ofUplink(typ, body, int(w.index.Load()))
+					gone, ours := ownRouteGone(typ, body)
+					routes = routes || ours && b.needs(gone)
 				})
 			}
 			if concerned {
 				b.uplinkChanged()
+			}
+			if routes {
+				b.routesGone()
 			}
 		}
 	}()

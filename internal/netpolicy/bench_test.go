@@ -33,7 +33,7 @@ func BenchmarkPodChanged(b *testing.B) {
 				pods = append(pods, factPod("shop", fmt.Sprint("pod", i), uid, at("n"), addressed(ip.String()), func(p *corev1.Pod) {
 					p.Labels = map[string]string{"app": fmt.Sprint("a", i%(n/5))}
 				}))
-				r.Connecting(Endpoint{SandboxID: fmt.Sprint("s", i), Namespace: "shop", Name: fmt.Sprint("pod", i), UID: string(uid), Addresses: []netip.Addr{ip}, Interface: fmt.Sprint("mp", i)})
+				r.Connecting(Endpoint{SandboxID: fmt.Sprint("s", i), Namespace: "shop", Name: fmt.Sprint("pod", i), UID: string(uid), Addresses: []netip.Addr{ip}})
 			}
 			feed := r.podFeed()
 			feed.replace(pods)

@@ -11,14 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Endpoint is a sandbox on the bridge.
+// Endpoint is a sandbox on the node's network.
 type Endpoint struct {
 	SandboxID string
 	// Namespace, Name and UID are those of its pod; empty where nobody remembers them.
 	Namespace, Name, UID string
 	Addresses            []netip.Addr
-	// Interface is the host's end of the pair.
-	Interface string
 }
 
 // How long a sandbox waits for what is to hold for its traffic, and for the API to tell of its pod: the watch of the agent may be ahead of this one, but not by

@@ -12,7 +12,7 @@ import (
 	"monopod.dev/monopod/internal/netpolicy/compile"
 )
 
-// facts are what is known of the API's objects and of the bridge. It is for one goroutine at a time.
+// facts are what is known of the API's objects and of the node's network. It is for one goroutine at a time.
 type facts struct {
 	policies                                 map[types.NamespacedName]*networkingv1.NetworkPolicy
 	namespaces                               map[string]compile.Namespace
@@ -52,7 +52,7 @@ type podFact struct {
 	mirrorOf staticPod
 }
 
-// endpoint is a sandbox on the bridge.
+// endpoint is a sandbox on the node's network.
 type endpoint struct {
 	Endpoint
 	// kind is what was last known of its pod: it keeps that when the API forgets the pod before its sandbox is gone.

@@ -35,7 +35,7 @@ const (
 
 // Config is what the role needs before it runs.
 type Config struct {
-	// Bridge is the interface that pods are connected to, PortGroup the interface group of its ports.
+	// Bridge is the name of the network that pods are connected to, PortGroup the interface group of the host's ends of its pods.
 	Bridge    string
 	PortGroup uint32
 	// NodeName is this node's name in the API.
@@ -77,8 +77,8 @@ type rules interface {
 
 var _ rules = &table.Table{}
 
-// New opens the way to the kernel, in the network namespace of the calling thread. It changes nothing there, and learns whose addresses there are (Connecting)
-// from now on.
+// New opens the way to the kernel, in the network namespace of the calling thread, and learns whose addresses there are (Connecting) from now on. What an earlier process
+// has left there goes on to judge; where that was of a version whose pods were on a bridge, it judges what is routed, too. So New is called before the network starts.
 func New(ctx context.Context, c Config) (*Role, error) {
 	log := c.Log
 	if log == nil {
@@ -87,6 +87,9 @@ func New(ctx context.Context, c Config) (*Role, error) {
 	t, err := table.Open(ctx, table.Config{Bridge: c.Bridge, PortGroup: c.PortGroup, Log: log})
 	if err != nil {
 		return nil, err
+	}
+	if err := t.Adopt(); err != nil && !errdefs.IsFailedPrecondition(err) {
+		log.ErrorContext(ctx, "network policies are not enforced until all of them are known", "error", err)
 	}
 	return newRole(t, c.NodeName, log), nil
 }

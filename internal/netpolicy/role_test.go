@@ -143,7 +143,7 @@ func (r *rig) pod(namespace, name, app string, octet int) Endpoint {
 	}, metav1.CreateOptions{})
 	r.must(err)
 	return Endpoint{SandboxID: namespace + "-" + name, Namespace: namespace, Name: name, UID: string(p.UID),
-		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(octet)})}, Interface: "mp" + name}
+		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(octet)})}}
 }
 
 // connects requires that a sandbox is connected, and that its pod's policies hold then.
@@ -262,7 +262,7 @@ func TestNobodyIsConnectedBeforeItsPoliciesHold(t *testing.T) {
 func TestAKernelThatCannotIsLoud(t *testing.T) {
 	api := apitest.Start(t)
 	r := newRig(t, api)
-	r.kernel.fail(fmt.Errorf("no nftables for bridges: %w", errdefs.ErrFailedPrecondition))
+	r.kernel.fail(fmt.Errorf("no nf_tables: %w", errdefs.ErrFailedPrecondition))
 	r.namespace("shop")
 	r.policy("shop", "deny", "web")
 	r.must(r.role.Connecting(r.pod("shop", "web", "web", 1))(t.Context()))
@@ -273,7 +273,7 @@ func TestAKernelThatCannotIsLoud(t *testing.T) {
 		list, err := api.Client.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=" + NotEnforced})
 		r.must(err)
 		for _, e := range list.Items {
-			if e.InvolvedObject.Kind == "NetworkPolicy" && e.InvolvedObject.Name == "deny" && strings.Contains(e.Message, "no nftables for bridges") {
+			if e.InvolvedObject.Kind == "NetworkPolicy" && e.InvolvedObject.Name == "deny" && strings.Contains(e.Message, "no nf_tables") {
 				return true, ""
 			}
 		}

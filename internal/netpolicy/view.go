@@ -141,7 +141,7 @@ func (f *facts) local(e *endpoint) (compile.Pod, bool) {
 	if !e.settled {
 		f.news.unsettled[e] = true
 	}
-	return compile.Pod{UID: e.SandboxID, Kind: e.kind, Addresses: e.Addresses, Local: true, Port: e.Interface}, true
+	return compile.Pod{UID: e.SandboxID, Kind: e.kind, Addresses: e.Addresses, Local: true}, true
 }
 
 // remote is a pod as rules see it that has no sandbox here, at those addresses that no sandbox has.

@@ -42,7 +42,7 @@ func wholeView(f *facts, kinds map[*endpoint]*compile.Kind) map[string]compile.P
 		}
 		if kinds[e] != nil {
 			here[uid] = true
-			all[id] = compile.Pod{UID: id, Kind: kinds[e], Addresses: e.Addresses, Local: true, Port: e.Interface}
+			all[id] = compile.Pod{UID: id, Kind: kinds[e], Addresses: e.Addresses, Local: true}
 		}
 	}
 	for uid, p := range f.pods {
@@ -58,7 +58,7 @@ func written(pods map[string]compile.Pod) string {
 	var out strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		p := pods[uid]
-		fmt.Fprintf(&out, "%s: %s %v local %v by %q\n", uid, p.Kind.Labels["uid"]+p.Kind.Labels["more"], p.Addresses, p.Local, p.Port)
+		fmt.Fprintf(&out, "%s: %s %v local %v\n", uid, p.Kind.Labels["uid"]+p.Kind.Labels["more"], p.Addresses, p.Local)
 	}
 	return out.String()
 }
@@ -107,7 +107,7 @@ func TestViewsAddUp(t *testing.T) {
 				case 4, 5:
 					f.dropPod(types.UID(one("u", 6)))
 				case 6, 7, 8:
-					e := Endpoint{SandboxID: one("s", 4), Namespace: "shop", Addresses: addresses(), Interface: one("mp", 4)}
+					e := Endpoint{SandboxID: one("s", 4), Namespace: "shop", Addresses: addresses()}
 					switch chance.IntN(4) {
 					case 0:
 						e.UID, e.Name = one("static", 2), "static"

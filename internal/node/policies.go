@@ -21,7 +21,7 @@ var _ network.Guard = guard{}
 // Connecting implements network.Guard.
 func (g guard) Connecting(e network.Endpoint) func(context.Context) error {
 	return g.policies.Connecting(netpolicy.Endpoint{
-		SandboxID: e.SandboxID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID, Addresses: e.Addresses, Interface: e.Interface,
+		SandboxID: e.SandboxID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID, Addresses: e.Addresses,
 	})
 }
 

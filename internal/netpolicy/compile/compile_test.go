@@ -88,9 +88,9 @@ func testPods() []Pod {
 	return []Pod{
 		{UID: "4", Kind: kind("watch", "web", http(7070)), Addresses: addrs(remote)},
 		{UID: "1", Kind: kind("shop", "web", http(8080), corev1.ContainerPort{Name: "dns", Protocol: corev1.ProtocolUDP, ContainerPort: 53}),
-			Addresses: addrs(web, web6), Local: true, Port: "p1"},
-		{UID: "2", Kind: kind("shop", "db", http(9090)), Addresses: addrs(db), Local: true, Port: "p2"},
-		{UID: "3", Kind: kind("watch", "probe"), Addresses: addrs(probe), Local: true, Port: "p3"},
+			Addresses: addrs(web, web6), Local: true},
+		{UID: "2", Kind: kind("shop", "db", http(9090)), Addresses: addrs(db), Local: true},
+		{UID: "3", Kind: kind("watch", "probe"), Addresses: addrs(probe), Local: true},
 		{UID: "5", Kind: kind("watch", "host"), Local: false}, // of the host's network
 	}
 }

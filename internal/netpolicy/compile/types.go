@@ -53,8 +53,6 @@ type Pod struct {
 	Addresses []netip.Addr
 	// Local: it is on this node's network, where policies about it are enforced.
 	Local bool
-	// Port is the network interface of the node that leads to it, of a local one.
-	Port string
 }
 
 // Kind is what policies see of a pod.
@@ -115,10 +113,6 @@ type Rules struct {
 	Verdicts [2]Verdicts
 	// Ports are what profiles have.
 	Ports map[PortRange]bool
-	// Free are the addresses of this node's pods that nothing isolates in any direction. Speaks and Hears are the interfaces of those that nothing isolates
-	// in the direction egress, and ingress.
-	Free          map[netip.Addr]bool
-	Speaks, Hears map[string]bool
 	// Version tells these rules from all others. Before is the version of those that they differ from in nothing but what Touched names; nil: they may differ in all.
 	Version, Before *Version
 	Touched         Touched
@@ -131,9 +125,8 @@ type Version struct{ _ byte }
 
 // Touched is what may be otherwise than before.
 type Touched struct {
-	// Addresses are those of Verdicts.Pods, Verdicts.Peers and Free; Interfaces those of Speaks and Hears.
-	Addresses  map[netip.Addr]bool
-	Interfaces map[string]bool
+	// Addresses are those of Verdicts.Pods and Verdicts.Peers.
+	Addresses map[netip.Addr]bool
 	// Pairs are directions of which Open and Ported may be; where one is, Ports may be.
 	Pairs [2]bool
 }

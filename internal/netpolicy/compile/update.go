@@ -12,9 +12,7 @@ type state struct {
 	round uint64
 	pods  map[string]*placed // by UID
 	spots map[netip.Addr]*spot
-	// speaks and hears count the pods of an interface that nothing isolates.
-	speaks, hears map[string]int
-	used          [2]usedClasses
+	used  [2]usedClasses
 	// dirty: a class has come into use, or is not in use any more.
 	dirty [2]bool
 	rules Rules
@@ -43,8 +41,7 @@ type usedClasses struct {
 
 // begin forgets all pods. What classes are of comes back with them.
 func (c *Compiler) begin() {
-	s := &state{pods: map[string]*placed{}, spots: map[netip.Addr]*spot{}, speaks: map[string]int{}, hears: map[string]int{},
-		rules: Rules{Ports: map[PortRange]bool{}, Free: map[netip.Addr]bool{}, Speaks: map[string]bool{}, Hears: map[string]bool{}, Problems: c.problems}}
+	s := &state{pods: map[string]*placed{}, spots: map[netip.Addr]*spot{}, rules: Rules{Ports: map[PortRange]bool{}, Problems: c.problems}}
 	c.state = s
 	c.classes.restart()
 	c.profiles.restart()
@@ -90,7 +87,7 @@ func (c *Compiler) Compile(pods []Pod) Rules {
 func (c *Compiler) Update(come []Pod, gone []string) Rules {
 	s := c.state
 	s.rules.Before, s.rules.Version = s.rules.Version, &Version{}
-	s.rules.Touched = Touched{Addresses: map[netip.Addr]bool{}, Interfaces: map[string]bool{}}
+	s.rules.Touched = Touched{Addresses: map[netip.Addr]bool{}}
 	for _, uid := range gone {
 		c.takeOut(uid)
 	}
@@ -110,7 +107,7 @@ func (c *Compiler) Update(come []Pod, gone []string) Rules {
 
 // same says that nothing follows from a pod that has not followed from this one.
 func (p *placed) same(o *Pod) bool {
-	return p.Local == o.Local && p.Port == o.Port && (p.Kind == o.Kind || p.Kind.Same(o.Kind)) && slices.Equal(p.Addresses, o.Addresses)
+	return p.Local == o.Local && (p.Kind == o.Kind || p.Kind.Same(o.Kind)) && slices.Equal(p.Addresses, o.Addresses)
 }
 
 func (c *Compiler) putIn(pod *Pod) {
@@ -126,7 +123,6 @@ func (c *Compiler) putIn(pod *Pod) {
 		}
 		at.claims = append(at.claims, p)
 	}
-	p.ports(s, +1)
 }
 
 func (c *Compiler) takeOut(uid string) {
@@ -141,28 +137,6 @@ func (c *Compiler) takeOut(uid string) {
 		at := s.spots[a]
 		at.claims = slices.DeleteFunc(at.claims, func(o *placed) bool { return o == p })
 	}
-	p.ports(s, -1)
-}
-
-// ports counts a pod of this node among those of its interface that nothing isolates.
-func (p *placed) ports(s *state, by int) {
-	if !p.Local {
-		return
-	}
-	s.rules.Touched.Interfaces[p.Port] = true
-	count := func(d Direction, counts map[string]int, says map[string]bool) {
-		if p.judged.pods[d] != nil {
-			return
-		}
-		if counts[p.Port] += by; counts[p.Port] > 0 {
-			says[p.Port] = true
-			return
-		}
-		delete(counts, p.Port)
-		delete(says, p.Port)
-	}
-	count(Egress, s.speaks, s.rules.Speaks)
-	count(Ingress, s.hears, s.rules.Hears)
 }
 
 // settle makes an address what the pods that claim it make of it.
@@ -180,7 +154,6 @@ func (c *Compiler) settle(a netip.Addr) {
 	}
 	before := *at
 	at.held = owner != nil && owner.Local
-	free := at.held
 	for d := range Directions {
 		at.pods[d], at.peers[d] = nil, nil
 		if owner != nil {
@@ -190,12 +163,6 @@ func (c *Compiler) settle(a netip.Addr) {
 			at.pods[d] = owner.judged.pods[d]
 		}
 		c.change(Direction(d), a, &before, at)
-		free = free && at.pods[d] == nil
-	}
-	if free {
-		s.rules.Free[a] = true
-	} else {
-		delete(s.rules.Free, a)
 	}
 	if owner == nil {
 		delete(s.spots, a)

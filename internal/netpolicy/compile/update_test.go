@@ -44,12 +44,6 @@ func said(c *Compiler, r *Rules) string {
 	for p := range r.Ports {
 		add("%s has %d %d to %d", profiles[uint32(p.Profile)], p.Protocol, p.From, p.To)
 	}
-	for a := range r.Free {
-		add("free %s", a)
-	}
-	for _, names := range []map[string]bool{r.Speaks, r.Hears} {
-		add("interfaces %v", slices.Sorted(maps.Keys(names)))
-	}
 	for _, of := range []*numbers{c.classes, c.profiles} {
 		add("in use: %q", slices.Sorted(maps.Keys(of.of)))
 	}

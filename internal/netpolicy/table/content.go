@@ -47,15 +47,6 @@ func contentOf(r *compile.Rules, like content) content {
 		c.pairs(d, &v)
 	}
 	c.ports(r)
-	for a := range r.Free {
-		c[freeSet(a)][element{key: raw(a)}] = ""
-	}
-	for name := range r.Speaks {
-		c[speaksSet][element{key: interfaceName(name)}] = ""
-	}
-	for name := range r.Hears {
-		c[hearsSet][element{key: interfaceName(name)}] = ""
-	}
 	return c
 }
 
@@ -105,11 +96,6 @@ func touched(r *compile.Rules, before content) []change {
 			look(peersSet(d, a), element{key: raw(a)}, number(class), is)
 		}
 		look(selfSet(a), element{key: raw(a) + raw(a)}, "", isolated)
-		look(freeSet(a), element{key: raw(a)}, "", r.Free[a])
-	}
-	for name := range r.Touched.Interfaces {
-		look(speaksSet, element{key: interfaceName(name)}, "", r.Speaks[name])
-		look(hearsSet, element{key: interfaceName(name)}, "", r.Hears[name])
 	}
 	some := false
 	for d := range r.Verdicts {
@@ -148,12 +134,6 @@ func number[T ~uint32](n T) string {
 
 // port is one in network order, filled up to the 4 bytes of a part of a key.
 func port(n uint16) string { return string([]byte{byte(n >> 8), byte(n), 0, 0}) }
-
-// interfaceName is one as the kernel compares it.
-func interfaceName(name string) string {
-	const size = 16 // IFNAMSIZ
-	return name + strings.Repeat("\x00", size-len(name))
-}
 
 // change is what one set loses and gets.
 type change struct {

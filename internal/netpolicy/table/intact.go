@@ -14,26 +14,23 @@ func (t *Table) intact() (same bool) {
 	return err == nil && same
 }
 
-func (w *writer) hasRules(want map[ruled]int) bool {
-	have := map[ruled]bool{}
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyBridge} {
-		chains, err := w.conn.ListChainsOfTableFamily(family)
-		if err != nil {
+func (w *writer) hasRules(want map[string]int) bool {
+	chains, err := w.conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return false
+	}
+	have := map[string]bool{}
+	for _, c := range chains {
+		if c.Table.Name != w.cfg.Name() {
+			continue
+		}
+		rules, err := w.conn.GetRules(c.Table, c)
+		if have[c.Name] = true; err != nil || len(rules) != want[c.Name] {
 			return false
 		}
-		for _, c := range chains {
-			if c.Table.Name != w.cfg.Name() {
-				continue
-			}
-			rules, err := w.conn.GetRules(c.Table, c)
-			of := ruled{family, c.Name}
-			if have[of] = true; err != nil || len(rules) != want[of] {
-				return false
-			}
-		}
 	}
-	for of := range want {
-		if !have[of] {
+	for name := range want {
+		if !have[name] {
 			return false
 		}
 	}
@@ -42,7 +39,7 @@ func (w *writer) hasRules(want map[ruled]int) bool {
 
 func (w *writer) hasElements(want content) bool {
 	for _, s := range setSpecs() {
-		have, err := w.conn.GetSetElements(s.set(w.table(s.family())))
+		have, err := w.conn.GetSetElements(s.set(w.table()))
 		if err != nil || len(have) < len(want[s.name]) {
 			return false
 		}

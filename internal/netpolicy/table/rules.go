@@ -2,7 +2,6 @@ package table
 
 import (
 	"encoding/binary"
-	"net"
 	"net/netip"
 
 	"github.com/google/nftables"
@@ -14,17 +13,13 @@ import (
 
 // The chains.
 const (
-	forwardChain    = "forward"
-	outputChain     = "output"
-	preroutingChain = "prerouting"
+	forwardChain = "forward"
+	outputChain  = "output"
 )
 
-// redirectPriority is behind the source guard of the bridge, and before br_netfilter shows frames to the firewall of IP.
-const redirectPriority = -290
-
 var families = []family{
-	{"4", unix.NFPROTO_IPV4, [2]byte{0x08, 0x00}, 4, 12, 16, nftables.TypeIPAddr, netip.IPv4Unspecified()},
-	{"6", unix.NFPROTO_IPV6, [2]byte{0x86, 0xdd}, 16, 8, 24, nftables.TypeIP6Addr, netip.IPv6Unspecified()},
+	{"4", unix.NFPROTO_IPV4, 4, 12, 16, nftables.TypeIPAddr, netip.IPv4Unspecified()},
+	{"6", unix.NFPROTO_IPV6, 16, 8, 24, nftables.TypeIP6Addr, netip.IPv6Unspecified()},
 }
 
 // Registers of nftables that hold 4 bytes each. What maps give has words in front that say nothing (setSpec.blanks), and lies so that these are before the
@@ -37,26 +32,15 @@ const (
 	addressRegister = unix.NFT_REG32_08
 )
 
-// What an IP header, a frame and ICMPv6 (RFC 4861) have where.
-const (
-	kindHost, kindBroadcast, kindMulticast = 0, 1, 2 // linux/if_packet.h
-	firstNeighbour, lastNeighbour          = 133, 137
-	redirect4, redirect6                   = 5, 137
-)
+// The types of the messages of ICMP (RFC 792) and of ICMPv6 (RFC 4861) that tell of a shorter way.
+const redirect4, redirect6 = 5, 137
 
 // writer puts rules into a transaction.
 type writer struct {
 	conn *nftables.Conn
 	cfg  Config
-	mac  net.HardwareAddr // of the bridge
-	// rules counts those that were put into the transaction.
-	rules map[ruled]int
-}
-
-// ruled is a chain of one of the tables.
-type ruled struct {
-	family nftables.TableFamily
-	chain  string
+	// rules counts those that were put into the transaction, by chain.
+	rules map[string]int
 }
 
 func (w *writer) rule(c *nftables.Chain, parts ...[]expr.Any) {
@@ -65,7 +49,7 @@ func (w *writer) rule(c *nftables.Chain, parts ...[]expr.Any) {
 		all = append(all, p...)
 	}
 	w.conn.AddRule(&nftables.Rule{Table: c.Table, Chain: c, Exprs: all})
-	w.rules[ruled{c.Table.Family, c.Name}]++
+	w.rules[c.Name]++
 }
 
 func (w *writer) base(t *nftables.Table, name string, hook *nftables.ChainHook, priority nftables.ChainPriority) *nftables.Chain {
@@ -73,8 +57,8 @@ func (w *writer) base(t *nftables.Table, name string, hook *nftables.ChainHook, 
 	return w.conn.AddChain(&nftables.Chain{Name: name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: &priority, Policy: &accept})
 }
 
-// forwarded writes the rules for what the host forwards.
-func (w *writer) forwarded(t *nftables.Table) {
+// chains writes the rules. All that comes from pods and goes to pods the host forwards, but for what is between it and them.
+func (w *writer) chains(t *nftables.Table) {
 	for d := range compile.Directions {
 		w.conn.AddChain(&nftables.Chain{Name: prefixes[d], Table: t})
 		for _, fam := range families {
@@ -90,17 +74,18 @@ func (w *writer) forwarded(t *nftables.Table) {
 	w.rule(c, bits(expr.CtKeySTATE, expr.CtStateBitRELATED), verdict(expr.VerdictAccept))
 	const expected = 1 // IPS_EXPECTED
 	w.rule(c, bits(expr.CtKeySTATUS, expected), verdict(expr.VerdictAccept))
-	from, to := w.bridge(expr.MetaKeyIIFNAME), w.bridge(expr.MetaKeyOIFNAME)
-	// Frames that stay on the bridge are shown here where br_netfilter is there. Those for many, and neighbour discovery, the bridge's table judges.
-	w.rule(c, from, to, metaIs(expr.MetaKeyPKTTYPE, expr.CmpOpNeq, kindHost), verdict(expr.VerdictAccept))
-	w.rule(c, from, to, neighbours(), verdict(expr.VerdictAccept))
-	w.rule(c, from, verdict(expr.VerdictJump, prefixes[compile.Egress]))
-	w.rule(c, to, verdict(expr.VerdictJump, prefixes[compile.Ingress]))
+	w.judged(c)
 
 	// A host that forwards to where a packet came from tells the sender of the shorter way: here there is none.
-	out := w.base(t, outputChain, nftables.ChainHookOutput, *nftables.ChainPriorityFilter)
+	out, to := w.base(t, outputChain, nftables.ChainHookOutput, *nftables.ChainPriorityFilter), w.ports(expr.MetaKeyOIFGROUP)
 	w.rule(out, to, meta(expr.MetaKeyL4PROTO, unix.IPPROTO_ICMP), field(expr.PayloadBaseTransportHeader, 0, redirect4), verdict(expr.VerdictDrop))
 	w.rule(out, to, meta(expr.MetaKeyL4PROTO, unix.IPPROTO_ICMPV6), field(expr.PayloadBaseTransportHeader, 0, redirect6), verdict(expr.VerdictDrop))
+}
+
+// judged has a chain judge what comes from the interfaces of pods, and what goes to them.
+func (w *writer) judged(c *nftables.Chain) {
+	w.rule(c, w.ports(expr.MetaKeyIIFGROUP), verdict(expr.VerdictJump, prefixes[compile.Egress]))
+	w.rule(c, w.ports(expr.MetaKeyOIFGROUP), verdict(expr.VerdictJump, prefixes[compile.Ingress]))
 }
 
 // judge writes the rules of one direction and family. A packet that is to pass goes back to where it came from; the last rule drops.
@@ -130,48 +115,6 @@ func (w *writer) judge(c *nftables.Chain, d int, fam family) {
 	w.rule(c, []expr.Any{&expr.Counter{}}, verdict(expr.VerdictDrop))
 }
 
-// bridged writes the rules for what goes from port to port of the bridge.
-func (w *writer) bridged(t *nftables.Table) {
-	ours := func(key expr.MetaKey, op expr.CmpOp) []expr.Any {
-		return metaIs(key, op, binary.NativeEndian.AppendUint32(nil, w.cfg.PortGroup)...)
-	}
-	c := w.base(t, preroutingChain, nftables.ChainHookPrerouting, redirectPriority)
-	w.rule(c, ours(expr.MetaKeyIIFGROUP, expr.CmpOpNeq), verdict(expr.VerdictAccept))
-	for _, many := range []byte{kindBroadcast, kindMulticast} {
-		w.rule(c, meta(expr.MetaKeyPKTTYPE, many), verdict(expr.VerdictAccept)) // judged when they are sent on
-	}
-	w.rule(c, field(expr.PayloadBaseLLHeader, 0, w.mac...), verdict(expr.VerdictAccept))
-	for _, fam := range families {
-		is := field(expr.PayloadBaseLLHeader, 12, fam.etherType[:]...)
-		if fam.proto == unix.NFPROTO_IPV6 {
-			w.rule(c, is, neighbours(), verdict(expr.VerdictAccept))
-		}
-		free := func(offset uint32) []expr.Any {
-			return append(fam.load(offset, addressRegister), &expr.Lookup{SourceRegister: addressRegister, SetName: freeSet(fam.any)})
-		}
-		w.rule(c, is, free(fam.src), free(fam.dst), verdict(expr.VerdictAccept))
-		w.rule(c, is, []expr.Any{
-			&expr.Immediate{Register: addressRegister, Data: w.mac},
-			&expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: addressRegister, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: uint32(len(w.mac))},
-			&expr.Immediate{Register: addressRegister, Data: []byte{kindHost}},
-			&expr.Meta{Key: expr.MetaKeyPKTTYPE, SourceRegister: true, Register: addressRegister},
-		}, verdict(expr.VerdictAccept))
-	}
-	f := w.base(t, forwardChain, nftables.ChainHookForward, -200) // NF_BR_PRI_FILTER_BRIDGED
-	w.rule(f, ours(expr.MetaKeyIIFGROUP, expr.CmpOpNeq), verdict(expr.VerdictAccept))
-	w.rule(f, ours(expr.MetaKeyOIFGROUP, expr.CmpOpNeq), verdict(expr.VerdictAccept))
-	// A frame for the host that stays on the bridge all the same is one of which br_netfilter has translated the destination: it shows it to the chain forward
-	// of IP, too.
-	w.rule(f, meta(expr.MetaKeyPKTTYPE, kindHost), verdict(expr.VerdictAccept))
-	w.rule(f, field(expr.PayloadBaseLLHeader, 12, 0x08, 0x06), verdict(expr.VerdictAccept)) // ARP
-	w.rule(f, field(expr.PayloadBaseLLHeader, 12, families[1].etherType[:]...), neighbours(), verdict(expr.VerdictAccept))
-	named := func(key expr.MetaKey, set string) []expr.Any {
-		return []expr.Any{&expr.Meta{Key: key, Register: addressRegister}, &expr.Lookup{SourceRegister: addressRegister, SetName: set}}
-	}
-	w.rule(f, named(expr.MetaKeyIIFNAME, speaksSet), named(expr.MetaKeyOIFNAME, hearsSet), verdict(expr.VerdictAccept))
-	w.rule(f, []expr.Any{&expr.Counter{}}, verdict(expr.VerdictDrop))
-}
-
 // load has an address of the header in a register.
 func (fam family) load(offset, register uint32) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: fam.size}}
@@ -183,14 +126,13 @@ func (w *writer) gives(set string, fam family, offset uint32) []expr.Any {
 		&expr.Lookup{SourceRegister: addressRegister, DestRegister: blankRegister, IsDestRegSet: true, SetName: set})
 }
 
-func (w *writer) bridge(key expr.MetaKey) []expr.Any {
-	return metaIs(key, expr.CmpOpEq, []byte(interfaceName(w.cfg.Bridge))...)
+// ports says that an interface is one of this node's pods.
+func (w *writer) ports(key expr.MetaKey) []expr.Any {
+	return meta(key, binary.NativeEndian.AppendUint32(nil, w.cfg.PortGroup)...)
 }
 
-func meta(key expr.MetaKey, value ...byte) []expr.Any { return metaIs(key, expr.CmpOpEq, value...) }
-
-func metaIs(key expr.MetaKey, op expr.CmpOp, value ...byte) []expr.Any {
-	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: value}}
+func meta(key expr.MetaKey, value ...byte) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value}}
 }
 
 func field(base expr.PayloadBase, offset uint32, value ...byte) []expr.Any {
@@ -198,14 +140,6 @@ func field(base expr.PayloadBase, offset uint32, value ...byte) []expr.Any {
 		&expr.Payload{DestRegister: 1, Base: base, Offset: offset, Len: uint32(len(value))},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value},
 	}
-}
-
-// neighbours is neighbour discovery of IPv6.
-func neighbours() []expr.Any {
-	typ := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}
-	return append(meta(expr.MetaKeyL4PROTO, unix.IPPROTO_ICMPV6),
-		typ, &expr.Cmp{Op: expr.CmpOpGte, Register: 1, Data: []byte{firstNeighbour}},
-		&expr.Cmp{Op: expr.CmpOpLte, Register: 1, Data: []byte{lastNeighbour}})
 }
 
 // replies are packets against the direction in which their connection was begun.

@@ -9,13 +9,10 @@ import (
 	"monopod.dev/monopod/internal/netpolicy/compile"
 )
 
-// The sets. Their names begin with the direction: what comes to a pod, and what goes out.
-const (
-	portsSet  = "ports"
-	speaksSet = "speaks"
-	hearsSet  = "hears"
-)
+// portsSet is the set of the ports of profiles.
+const portsSet = "ports"
 
+// prefixes are what the names of the other sets and of the chains begin with: the direction, what comes to a pod and what goes out.
 var prefixes = [2]string{compile.Ingress: "in", compile.Egress: "out"}
 
 func digit(a netip.Addr) string {
@@ -31,12 +28,10 @@ func blocksSet(d int, a netip.Addr) string { return prefixes[d] + "blocks" + dig
 func openSet(d int) string                 { return prefixes[d] + "open" }
 func portedSet(d int) string               { return prefixes[d] + "ported" }
 func selfSet(a netip.Addr) string          { return "self" + digit(a) }
-func freeSet(a netip.Addr) string          { return "free" + digit(a) }
 
 // setSpec says what a set is.
 type setSpec struct {
 	name     string
-	bridge   bool // it is of the table of the bridge
 	key      nftables.SetDatatype
 	gives    bool // it is a map, to a number
 	blanks   int  // ... with so many words before it that say nothing (rules.go: registers)
@@ -60,9 +55,8 @@ func setSpecs() (all []setSpec) {
 	}
 	all = append(all, setSpec{name: portsSet, key: concat(mark, nftables.TypeInetProto, nftables.TypeInetService), ranges: true})
 	for _, fam := range families {
-		all = append(all, setSpec{name: selfSet(fam.any), key: concat(fam.typ, fam.typ)}, setSpec{name: freeSet(fam.any), key: fam.typ, bridge: true})
+		all = append(all, setSpec{name: selfSet(fam.any), key: concat(fam.typ, fam.typ)})
 	}
-	all = append(all, setSpec{name: speaksSet, key: nftables.TypeIFName, bridge: true}, setSpec{name: hearsSet, key: nftables.TypeIFName, bridge: true})
 	for i := range all {
 		all[i].id = uint32(i + 1)
 	}
@@ -87,11 +81,10 @@ func (s setSpec) set(t *nftables.Table) *nftables.Set {
 
 // family is what differs between IPv4 and IPv6.
 type family struct {
-	name      string
-	proto     byte // NFPROTO
-	etherType [2]byte
-	size      uint32 // of an address
-	src, dst  uint32 // where the header has them
-	typ       nftables.SetDatatype
-	any       netip.Addr // an address, for the names of sets
+	name     string
+	proto    byte   // NFPROTO
+	size     uint32 // of an address
+	src, dst uint32 // where the header has them
+	typ      nftables.SetDatatype
+	any      netip.Addr // an address, for the names of sets
 }

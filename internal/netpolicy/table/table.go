@@ -1,4 +1,4 @@
-// Package table has the kernel judge packets by compiled rules: two tables of nftables, and nothing else of the host.
+// Package table has the kernel judge packets by compiled rules: one table of nftables, and nothing else of the host.
 //
 //	table inet <name> {
 //	    map inpods4 { type ipv4_addr : mark . mark }         # the class of a pod of this node, by its address
@@ -9,28 +9,20 @@
 //	    ...                                                  # the same for IPv6, and for what goes out
 //	    set ports { type mark . inet_proto . inet_service }  # the ports of each profile
 //	    set self4 { type ipv4_addr . ipv4_addr }             # isolated pods reach themselves
-//	    chain forward { type filter hook forward; replies and what is related accept; iifname <bridge> jump out; oifname <bridge> jump in }
+//	    chain forward { type filter hook forward; replies and what is related accept; iifgroup <pods> jump out; oifgroup <pods> jump in }
 //	    chain in { goto in4 or in6 }
 //	    chain in4 { ...; drop }                              # a fixed number of lookups
 //	    chain output { ... }
 //	}
-//	table bridge <name> {
-//	    set free4 { type ipv4_addr }                         # pods that nothing isolates
-//	    set speaks, hears { type ifname }                    # their ports, by direction
-//	    chain prerouting { frames between pods that are not both free: to the host }
-//	    chain forward { what speaks to what hears, ARP and neighbour discovery accept; drop }
-//	}
 //
-// Pods of one bridge talk to each other without the firewall of IP. So frames from and to a pod that is isolated get the bridge's own hardware address as
-// their destination, and go to the host, which forwards them back: the one chain sees all packets, and connection tracking all connections, with and without
-// br_netfilter. A pod whose address is not in the maps is isolated altogether.
+// The host forwards what pods send to each other: the one chain sees all packets, and connection tracking both directions of all connections. A pod whose address is not
+// in the maps is isolated altogether.
 //
 // It guarantees that every change of rules is one transaction: there is no moment at which a packet is judged by less than the rules before or the rules
-// after. When the process ends the tables stay.
+// after. When the process ends the table stays.
 package table
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,27 +35,26 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
-	rtnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/netpolicy/compile"
 )
 
-// Config says which tables.
+// Config says which table.
 type Config struct {
-	// Bridge is the name of the interface that pods are connected to.
+	// Bridge is the name of the network that pods are connected to.
 	Bridge string
-	// PortGroup is the interface group of its ports.
+	// PortGroup is the interface group of the host's ends of its pods.
 	PortGroup uint32
 	// Log; nil: none.
 	Log *slog.Logger
 }
 
-// suffix is what the tables' name has beside the bridge's.
+// suffix is what the table's name has beside the network's.
 const suffix = "-policy"
 
-// Name is that of the tables.
+// Name is that of the table.
 func (c Config) Name() string { return c.Bridge + suffix }
 
 // elementsInMessage keeps a message below the 64 KiB that an attribute of netlink can have, roomInSocket a transaction of all rules below what a socket takes.
@@ -72,21 +63,18 @@ const (
 	roomInSocket      = 64 << 20
 )
 
-// Table is the tables of one bridge, in the network namespace in which it was opened. All methods are safe for concurrent use.
+// Table is the table of one network, in the network namespace in which it was opened. All methods are safe for concurrent use.
 type Table struct {
 	cfg     Config
 	log     *slog.Logger
-	links   *rtnl.Handle
 	watcher *ruleset.Watcher
-	changes *ruleset.LinkWatcher
 	netNS   int
 
 	mu        sync.Mutex
 	conn      *nftables.Conn
 	installed content          // as it is in the kernel; nil: what is there is not known
 	version   *compile.Version // of the rules that it is of
-	mac       net.HardwareAddr // the bridge's, as the tables have it
-	rules     map[ruled]int    // how many rules their chains have
+	rules     map[string]int   // how many rules its chains have
 	repairs   int
 }
 
@@ -105,40 +93,10 @@ func Open(ctx context.Context, cfg Config) (_ *Table, err error) {
 	if t.netNS, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return nil, fmt.Errorf("network policies: network namespace: %w", err)
 	}
-	if t.links, err = rtnl.NewHandle(unix.NETLINK_ROUTE); err != nil {
-		return nil, fmt.Errorf("network policies: %w", err)
-	}
-	t.watcher, err = ruleset.Watch(ctx, ruleset.WatchConfig{Judge: t.concern, Look: t.repair})
-	if err == nil {
-		t.changes, err = ruleset.WatchLinks(t.bridgeChanged)
-	}
-	if err != nil {
+	if t.watcher, err = ruleset.Watch(ctx, ruleset.WatchConfig{Judge: t.concern, Look: t.repair}); err != nil {
 		return nil, fmt.Errorf("network policies: %w", err)
 	}
 	return t, nil
-}
-
-// bridgeChanged is told of each interface that comes or changes, or with no name that something was lost. A bridge that was made anew may have another hardware
-// address: frames of isolated pods would go to one that nobody has.
-func (t *Table) bridgeChanged(name string, mac net.HardwareAddr) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if name == "" {
-		link, err := t.links.LinkByName(t.cfg.Bridge)
-		if err != nil {
-			return // its coming is told
-		}
-		name, mac = t.cfg.Bridge, link.Attrs().HardwareAddr
-	}
-	if name != t.cfg.Bridge || len(mac) != 6 {
-		return
-	}
-	if t.installed == nil || bytes.Equal(mac, t.mac) {
-		return
-	}
-	if err := t.install(t.installed); err != nil {
-		t.log.Error("network policies do not fit the bridge", "bridge", name, "error", err)
-	}
 }
 
 // concern judges a change of the rule set that somebody else has made.
@@ -149,7 +107,7 @@ func (t *Table) concern(e ruleset.Event) ruleset.Concern {
 	return ruleset.Untouched
 }
 
-// repair writes the tables anew after somebody has changed them. It is called, too, where events were lost, as they are while others make large changes: then nobody
+// repair writes the table anew after somebody has changed it. It is called, too, where events were lost, as they are while others make large changes: then nobody
 // need have.
 func (t *Table) repair(ctx context.Context) bool {
 	t.mu.Lock()
@@ -167,7 +125,7 @@ func (t *Table) repair(ctx context.Context) bool {
 
 // Apply has packets judged by rules from now on: it changes what differs, or writes all where it is not known what is there.
 //
-// Errors: FailedPrecondition (the kernel cannot do it), Unavailable (there is no bridge).
+// Errors: FailedPrecondition (the kernel cannot do it).
 func (t *Table) Apply(r *compile.Rules) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,7 +155,7 @@ func (t *Table) apply(r *compile.Rules) error {
 		return nil
 	}
 	err := t.transact(func(w *writer) error { return w.change(ch) })
-	if err != nil { // somebody may have changed the tables a moment ago
+	if err != nil { // somebody may have changed the table a moment ago
 		t.log.Warn("rules of network policies could not be changed; they are written anew", "error", err)
 		return t.install(contentOf(r, t.installed))
 	}
@@ -209,68 +167,59 @@ func (t *Table) apply(r *compile.Rules) error {
 	return nil
 }
 
-// install writes both tables as a whole, in one transaction. It is called with the lock held.
+// install writes the table as a whole, in one transaction. It is called with the lock held.
 func (t *Table) install(want content) error {
-	link, err := t.links.LinkByName(t.cfg.Bridge)
-	if err != nil {
-		return fmt.Errorf("network policies: bridge %s: %w: %w", t.cfg.Bridge, err, errdefs.ErrUnavailable)
-	}
-	mac := link.Attrs().HardwareAddr
-	var rules map[ruled]int
-	err = t.transact(func(w *writer) error {
-		err := w.whole(mac, want)
+	var rules map[string]int
+	err := t.transact(func(w *writer) error {
+		err := w.whole(want)
 		rules = w.rules
 		return err
 	})
 	if err != nil {
-		return explain("writing the tables", t.cfg.Name(), err)
+		return explain("writing the table", t.cfg.Name(), err)
 	}
-	t.installed, t.mac, t.rules = want, mac, rules
+	t.installed, t.rules = want, rules
 	return nil
 }
 
-// whole writes both tables.
-func (w *writer) whole(mac net.HardwareAddr, want content) error {
-	w.mac = mac
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyBridge} {
-		t := w.table(family)
-		w.conn.AddTable(t) // first, so that deleting it cannot fail
-		w.conn.DelTable(t)
-		w.conn.AddTable(t)
-		for _, s := range setSpecs() {
-			if s.family() != family {
-				continue
-			}
-			if err := w.conn.AddSet(s.set(t), nil); err != nil {
-				return err
-			}
-			if err := w.add(s, want[s.name]); err != nil {
-				return err
-			}
+// whole writes the table.
+func (w *writer) whole(want content) error {
+	former, err := w.former()
+	if err != nil {
+		return err
+	}
+	if former != nil {
+		w.conn.AddTable(former) // somebody may have deleted it meanwhile
+		w.conn.DelTable(former)
+	}
+	t := w.table()
+	w.renew(t)
+	for _, s := range setSpecs() {
+		if err := w.conn.AddSet(s.set(t), nil); err != nil {
+			return err
 		}
-		if family == nftables.TableFamilyINet {
-			w.forwarded(t)
-		} else {
-			w.bridged(t)
+		if err := w.add(s, want[s.name]); err != nil {
+			return err
 		}
 	}
+	w.chains(t)
 	return nil
 }
 
-func (w *writer) table(family nftables.TableFamily) *nftables.Table {
-	return &nftables.Table{Name: w.cfg.Name(), Family: family}
+// renew makes a table that is empty, whether there was one or not.
+func (w *writer) renew(t *nftables.Table) {
+	w.conn.AddTable(t) // first, so that deleting it cannot fail
+	w.conn.DelTable(t)
+	w.conn.AddTable(t)
 }
 
-func (s setSpec) family() nftables.TableFamily {
-	if s.bridge {
-		return nftables.TableFamilyBridge
-	}
-	return nftables.TableFamilyINet
+func (w *writer) table() *nftables.Table {
+	return &nftables.Table{Name: w.cfg.Name(), Family: nftables.TableFamilyINet}
 }
 
 func (w *writer) add(s setSpec, elements map[element]string) error {
 	for part := range slices.Chunk(s.inLibrary(elements), elementsInMessage) {
-		if err := w.conn.SetAddElements(s.set(w.table(s.family())), part); err != nil {
+		if err := w.conn.SetAddElements(s.set(w.table()), part); err != nil {
 			return err
 		}
 	}
@@ -285,7 +234,7 @@ func (w *writer) change(all []change) error {
 	}
 	for _, ch := range all {
 		s := specs[ch.set]
-		set := s.set(w.table(s.family()))
+		set := s.set(w.table())
 		if ch.replaced {
 			w.conn.FlushSet(set)
 			continue
@@ -317,7 +266,7 @@ func (t *Table) transact(f func(*writer) error) error {
 		}
 		t.conn = conn
 	}
-	err := f(&writer{conn: t.conn, cfg: t.cfg, rules: map[ruled]int{}})
+	err := f(&writer{conn: t.conn, cfg: t.cfg, rules: map[string]int{}})
 	if err == nil {
 		err = t.conn.Flush()
 	}
@@ -341,31 +290,23 @@ func (t *Table) prepare(c *netlink.Conn) error {
 	return errors.Join(err, c.SetReadBuffer(roomInSocket), c.SetWriteBuffer(roomInSocket))
 }
 
-// Remove takes both tables away, whoever has written them. It is idempotent.
+// Remove takes the table away, and what a former version has left beside it, whoever has written them. It is idempotent.
 func (t *Table) Remove() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watcher.SetActive(false)
 	t.installed, t.version = nil, nil
 	err := t.transact(func(w *writer) error {
-		tables, err := w.conn.ListTables()
-		if errors.Is(err, unix.EINVAL) { // a kernel without nf_tables, for which this is no request
-			return fmt.Errorf("%w: %w", err, unix.EOPNOTSUPP)
-		}
-		if err != nil {
-			return err
-		}
+		tables, err := w.tables()
 		for _, one := range tables {
-			if one.Name == t.cfg.Name() && (one.Family == nftables.TableFamilyINet || one.Family == nftables.TableFamilyBridge) {
-				w.conn.DelTable(one)
-			}
+			w.conn.DelTable(one)
 		}
-		return nil
+		return err
 	})
-	return explain("removing the tables", t.cfg.Name(), err)
+	return explain("removing the table", t.cfg.Name(), err)
 }
 
-// Installed says whether this process has written the tables, and how many elements they have.
+// Installed says whether this process has written the table, and how many elements it has.
 func (t *Table) Installed() (bool, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -376,11 +317,8 @@ func (t *Table) Installed() (bool, int) {
 	return t.installed != nil, n
 }
 
-// Close gives the sockets back. The tables stay.
+// Close gives the sockets back. The table stays.
 func (t *Table) Close() {
-	if t.changes != nil {
-		t.changes.Close()
-	}
 	if t.watcher != nil {
 		t.watcher.Close()
 	}
@@ -389,9 +327,6 @@ func (t *Table) Close() {
 	if t.conn != nil {
 		_ = t.conn.CloseLasting() // nothing is lost with it
 		t.conn = nil
-	}
-	if t.links != nil {
-		t.links.Close()
 	}
 	if t.netNS > 0 {
 		unix.Close(t.netNS)
@@ -408,8 +343,8 @@ func explain(doing, name string, err error) error {
 	lacking := errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) ||
 		errors.Is(err, unix.ENOENT) || errors.As(err, &op) && errors.Is(op.Err, unix.ENOENT)
 	if lacking {
-		return fmt.Errorf("network policies: nftables tables %q: %s: %w; the kernel needs nf_tables with the families inet and bridge, and nft_ct "+
-			"(CONFIG_NF_TABLES_BRIDGE; modprobe -a nf_tables nf_tables_bridge nft_ct): %w", name, doing, err, errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("network policies: nftables table %q: %s: %w; the kernel needs nf_tables with the family inet, and nft_ct "+
+			"(CONFIG_NF_TABLES_INET, CONFIG_NFT_CT; modprobe -a nf_tables nft_ct): %w", name, doing, err, errdefs.ErrFailedPrecondition)
 	}
-	return fmt.Errorf("network policies: nftables tables %q: %s: %w", name, doing, err)
+	return fmt.Errorf("network policies: nftables table %q: %s: %w", name, doing, err)
 }

@@ -17,7 +17,11 @@ import (
 	"monopod.dev/monopod/internal/proxy/table"
 )
 
-// proxyTable is the name of the tables of services. Nodes of one host have bridges of different names.
+// nodesMask is the part of an interface group that says that it is a node's, of whichever node of the host: of a bridge (network.BridgeGroup), or of the host's ends of
+// pods' interfaces (network.PortGroup).
+const nodesMask = 0xff000000
+
+// proxyTable is the name of the table of services. Nodes of one host have bridges of different names.
 func (o *Options) proxyTable() string { return network.ServicesTable(o.Config.Network.Bridge) }
 
 // proxyDir is where it is written down which addresses of services the host has.
@@ -43,14 +47,13 @@ func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool)
 	if err != nil {
 		return nil, err
 	}
-	name := o.Config.Network.Bridge
 	var ports []proxy.OwnPort
 	for _, p := range o.ownPorts() {
 		ports = append(ports, proxy.OwnPort{Protocol: p.Protocol, Port: p.Port})
 	}
 	return proxy.New(proxy.Config{
 		Kube: client, NodeName: o.Config.NodeName, Table: o.proxyTable(),
-		Bridge:    table.Bridge{Name: name, PortGroup: network.PortGroup(name), Group: network.BridgeGroup},
+		Ports:     table.Ports{Group: network.PortGroup(o.Config.Network.Bridge), Nodes: network.BridgeGroup & nodesMask, Mask: nodesMask},
 		Balancers: config.LoadBalancerRanges(o.Config.Network), External: config.ExternalRanges(o.Config.Services), Closed: config.ClusterRanges(o.Config),
 		OwnPorts: ports, Listens: proxy.Listener, Dir: o.proxyDir(), Log: o.Log.With("role", "proxy"),
 	}), nil

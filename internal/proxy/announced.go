@@ -44,7 +44,7 @@ func (p *Proxy) openAnnounced() (a *announced, err error) {
 		return nil, announce.Remove(p.cfg.Dir)
 	}
 	a = &announced{node: p.cfg.NodeName, services: map[string]announcedService{}, changed: true}
-	a.announcer, err = announce.Open(announce.Config{Dir: p.cfg.Dir, Group: p.cfg.Bridge.Group, Guard: p.table.Guard, Tell: a.tell, Log: p.log})
+	a.announcer, err = announce.Open(announce.Config{Dir: p.cfg.Dir, Own: p.cfg.Ports.OfNodes, Guard: p.table.Guard, Tell: a.tell, Log: p.log})
 	if err != nil {
 		return nil, err
 	}

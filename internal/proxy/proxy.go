@@ -30,10 +30,10 @@ type Config struct {
 	// Kube reaches the API server. It may list and watch services, endpointslices and the node, and where there are balancers all nodes, and create events.
 	Kube     kubernetes.Interface
 	NodeName string
-	// Table is the name of the nftables tables (families inet and bridge).
+	// Table is the name of the nftables table (family inet).
 	Table string
-	// Bridge is what connects pods to this host; the zero value: others do.
-	Bridge table.Bridge
+	// Ports are what connects pods to this host; the zero value: others do.
+	Ports table.Ports
 	// Balancers are ranges of addresses that are load balancers' alone.
 	Balancers []iprange.Range
 	// External are the ranges of addresses that spec.externalIPs of services may name; none: none is led to a service. Closed are those of pods and services, which no
@@ -118,7 +118,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx has ended
 	}
 	var err error
-	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Bridge: p.cfg.Bridge, Guards: p.sharesAddresses(), Log: p.log}); err != nil {
+	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Ports: p.cfg.Ports, Guards: p.sharesAddresses(), Log: p.log}); err != nil {
 		return err
 	}
 	defer p.table.Close()

@@ -22,8 +22,8 @@ import (
 type Config struct {
 	// Dir is the directory of the note; it is made.
 	Dir string
-	// Group is the interface group of links that are none of a network outside; 0: there is none.
-	Group uint32
+	// Own says that links of an interface group are the node's own, or another node's of this host, and of no network outside; nil: none are.
+	Own func(group uint32) bool
 	// Guard is told which addresses are the host's for the sake of services, before they are, and when they are no more, each time all of them.
 	Guard func([]netip.Addr) error
 	// Tell is told what has become of an address, once.

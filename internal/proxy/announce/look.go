@@ -52,7 +52,7 @@ func (a *Announcer) look() (links []link, has map[netip.Addr]place, err error) {
 
 // announces says whether neighbours on the interface ask for addresses.
 func (a *Announcer) announces(l *netlink.LinkAttrs) bool {
-	return l.RawFlags&(unix.IFF_LOOPBACK|unix.IFF_NOARP|unix.IFF_POINTOPOINT) == 0 && len(l.HardwareAddr) == 6 && (a.cfg.Group == 0 || l.Group != a.cfg.Group)
+	return l.RawFlags&(unix.IFF_LOOPBACK|unix.IFF_NOARP|unix.IFF_POINTOPOINT) == 0 && len(l.HardwareAddr) == 6 && (a.cfg.Own == nil || !a.cfg.Own(l.Group))
 }
 
 // addresses are those of the host.

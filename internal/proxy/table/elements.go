@@ -74,9 +74,8 @@ func itemsOf(p plan.Service, before orders) (items []item, after orders) {
 		}
 	}
 	for e := range p.Local {
-		f := familyOf(e.At.Addr())
-		add(hairpin, f, concat(e.At.Addr().AsSlice(), e.At.Addr().AsSlice()), "")
-		add(local, f, string(frontKey(plan.Front{Protocol: e.Protocol, Addr: e.At.Addr(), Port: e.At.Port()})), "")
+		a := e.At.Addr()
+		add(hairpin, familyOf(a), concat(a.AsSlice(), a.AsSlice()), "")
 	}
 	slices.SortFunc(items, compareItems)
 	return slices.CompactFunc(items, func(a, b item) bool { return a.element == b.element }), after

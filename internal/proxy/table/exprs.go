@@ -22,14 +22,17 @@ func is(key expr.MetaKey, value byte) []expr.Any {
 
 func (f family) isFamily() []expr.Any { return is(expr.MetaKeyNFPROTO, f.proto) }
 
-func isInterface(key expr.MetaKey, name string) []expr.Any {
-	b := make([]byte, unix.IFNAMSIZ)
-	copy(b, name)
-	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: b}}
+func isGroup(key expr.MetaKey, group uint32) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: native(group)}}
 }
 
-func isGroup(key expr.MetaKey, op expr.CmpOp, group uint32) []expr.Any {
-	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: native(group)}}
+// fromNodes is OfNodes for the interface that a packet comes by.
+func (p Ports) fromNodes() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(p.Mask), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: native(p.Nodes)},
+	}
 }
 
 func localType(op expr.CmpOp) expr.Any {
@@ -49,16 +52,11 @@ func load(register, offset, size uint32) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size}}
 }
 
-// front loads protocol, address and port, as the sets have them.
+// front loads protocol, address and port of destination, as the sets have them.
 func (f family) front(address uint32) []expr.Any {
-	return f.frontAt(address, 2)
-}
-
-// frontAt is front with the port at this place of the transport header.
-func (f family) frontAt(address, port uint32) []expr.Any {
 	return append([]expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keyRegister}},
 		&expr.Payload{DestRegister: keyRegister + 1, Base: expr.PayloadBaseNetworkHeader, Offset: address, Len: f.size},
-		&expr.Payload{DestRegister: keyRegister + 1 + f.size/4, Base: expr.PayloadBaseTransportHeader, Offset: port, Len: 2})
+		&expr.Payload{DestRegister: keyRegister + 1 + f.size/4, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2})
 }
 
 // nodePort is front for a port of the node.

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -83,4 +84,14 @@ func (t *Table) stale(f ruleset.Flow, udp map[plan.Front]bool, own map[netip.Add
 
 func frontElement(k kind, f plan.Front) element {
 	return element{setID{k, uint8(familyOf(f.Addr))}, string(frontKey(f))}
+}
+
+// HostAddresses are those that the host has, but for loopback ones.
+func (t *Table) HostAddresses() map[netip.Addr]bool {
+	all, err := ruleset.LocalAddresses(t.routes)
+	if err != nil {
+		t.log.Error("the addresses of the host are not known", "error", err)
+	}
+	maps.DeleteFunc(all, func(a netip.Addr, _ bool) bool { return a.IsLoopback() })
+	return all
 }

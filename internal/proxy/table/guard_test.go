@@ -14,9 +14,7 @@ import (
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
-	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -68,24 +66,22 @@ func TestGuardedAddresses(t *testing.T) {
 	client, _ := h.pod("client")
 	h.serve(server, "server", 8080)
 	// Another pod has the service's port at all of the host's addresses.
-	ported := h.sandbox("ported")
-	both := []network.HostPort{{Protocol: "TCP", HostPort: 80, ContainerPort: 8080}, {Protocol: "UDP", HostPort: 80, ContainerPort: 8080}}
-	_, err := h.bridge.Setup(t.Context(), network.Request{SandboxID: "ported", NetNS: ported, HostPorts: both})
-	h.must(err)
+	ported, portedIPs := h.pod("ported")
+	h.hostPort(80, portedIPs, 8080)
 	h.serve(ported, "ported", 8080)
 	h.serve("", "host", 9999)
 	balancer4, balancer6 := netip.MustParseAddr("192.168.77.100"), netip.MustParseAddr("fd77::100")
 	up, err := netlink.LinkByName("up0")
 	h.must(err)
 	for _, a := range []netip.Addr{balancer4, balancer6} {
-		h.must(netlink.AddrAdd(up, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}, Flags: unix.IFA_F_NODAD * (a.BitLen() / 128)}))
+		h.must(netlink.AddrAdd(up, alone(a)))
 	}
 	service := balanced{fronts: []string{at(balancer4, 80).String(), at(balancer6, 80).String(), ":30080"}, endpoints: []netip.AddrPort{at(serverIPs[0], 8080), at(serverIPs[1], 8080)}}
 	service.outside = service.endpoints
 	with := service.service()
 	with.Plan.Addresses = []netip.Addr{balancer4, balancer6}
 	all := map[string]Service{"default/web": *with}
-	cfg := Config{Bridge: Bridge{Name: testBridge, PortGroup: network.PortGroup(testBridge), Group: network.BridgeGroup}, Guards: true}
+	cfg := Config{Ports: portsOf(testBridge), Guards: true}
 	tbl := h.openGuarded(cfg, nil, all)
 	// who answers at a port; "refused": nobody.
 	expect := func(when string, of []netip.Addr, want map[uint16]string) {
@@ -125,7 +121,7 @@ func TestGuardedAddresses(t *testing.T) {
 	// The next process is told before it begins, and has nothing to change.
 	tbl.watcher.SetActive(false)
 	before := tbl.transactionsOf(t)
-	next, err := Open(context.Background(), Config{Name: testTable, Bridge: cfg.Bridge, Guards: true})
+	next, err := Open(context.Background(), Config{Name: testTable, Ports: cfg.Ports, Guards: true})
 	h.must(err)
 	defer next.Close()
 	h.must(next.Guard(balancers))

@@ -1,140 +1,22 @@
 package table
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/google/nftables"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/proxy/plan"
-	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
-
-const (
-	testBridge = "mps0"
-	testTable  = "mps0-services"
-)
-
-var (
-	pods4, pods6 = netip.MustParsePrefix("10.88.0.0/24"), netip.MustParsePrefix("fd88::/64")
-	vip4, vip6   = netip.MustParseAddr("10.99.0.10"), netip.MustParseAddr("fd99::10")
-)
-
-// testHost is a network namespace that plays the host, with a bridge for pods and a network outside.
-type testHost struct {
-	t       *testing.T
-	dir     string
-	bridge  *network.Bridge
-	outside string     // a machine of the host's network
-	host    netip.Addr // the host there
-	machine netip.Addr // the machine
-}
-
-func newHost(t *testing.T) *testHost {
-	t.Helper()
-	harness.NewNetwork(t)
-	h := &testHost{t: t, dir: t.TempDir()}
-	db, _, err := state.Open(state.Config{Path: filepath.Join(h.dir, "state.db")})
-	h.must(err)
-	t.Cleanup(func() { h.must(db.Close()) })
-	h.bridge, err = network.New(t.Context(), network.Config{DB: db, Bridge: testBridge, PodCIDRs: []netip.Prefix{pods4, pods6}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	h.must(err)
-	h.must(h.bridge.Start(t.Context()))
-	t.Cleanup(func() {
-		h.must(h.bridge.Remove(context.Background()))
-		h.bridge.Close()
-	})
-	h.network()
-	return h
-}
-
-func (h *testHost) must(err error) {
-	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-}
-
-// sandbox makes a network namespace, pinned at the returned path.
-func (h *testHost) sandbox(name string) string {
-	h.t.Helper()
-	path := filepath.Join(h.dir, name)
-	harness.PinNetNS(h.t, path)
-	return path
-}
-
-// pod connects a sandbox to the bridge.
-func (h *testHost) pod(name string) (path string, ips []netip.Addr) {
-	h.t.Helper()
-	path = h.sandbox(name)
-	res, err := h.bridge.Setup(h.t.Context(), network.Request{SandboxID: name, NetNS: path})
-	h.must(err)
-	return path, res.IPs
-}
-
-// network joins a machine to the host by a link; the host is its way to everywhere, and it the host's.
-func (h *testHost) network() {
-	h.t.Helper()
-	h.outside, h.host, h.machine = h.sandbox("outside"), netip.MustParseAddr("192.168.77.1"), netip.MustParseAddr("192.168.77.2")
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "up0"
-	h.must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "down0"}))
-	address := func(link netlink.Link, all ...string) error {
-		for _, a := range all {
-			addr, err := netlink.ParseAddr(a)
-			if err != nil {
-				return err
-			}
-			if addr.IP.To4() == nil {
-				addr.Flags = unix.IFA_F_NODAD
-			}
-			if err := netlink.AddrAdd(link, addr); err != nil {
-				return err
-			}
-		}
-		return netlink.LinkSetUp(link)
-	}
-	up, err := netlink.LinkByName("up0")
-	h.must(err)
-	h.t.Cleanup(func() { h.must(netlink.LinkDel(up)) })
-	down, err := netlink.LinkByName("down0")
-	h.must(err)
-	ns, err := os.Open(h.outside)
-	h.must(err)
-	defer ns.Close()
-	h.must(netlink.LinkSetNsFd(down, int(ns.Fd())))
-	h.must(address(up, "192.168.77.1/24", "fd77::1/64"))
-	h.at(h.outside, func() error {
-		down, err := netlink.LinkByName("down0")
-		if err == nil {
-			err = address(down, "192.168.77.2/24", "fd77::2/64")
-		}
-		for _, gw := range []string{"192.168.77.1", "fd77::1"} {
-			if err == nil {
-				err = netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gw)})
-			}
-		}
-		return err
-	})
-	for _, gw := range []string{"192.168.77.2", "fd77::2"} {
-		h.must(netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gw)}))
-	}
-}
 
 // at runs f in a namespace; "" is the host.
 func (h *testHost) at(path string, f func() error) {
@@ -219,19 +101,6 @@ func (h *testHost) try(path, addr string, limit time.Duration) (answer string, e
 	return answer, err
 }
 
-// bridgeNetfilter shows the frames of bridges to the host's firewall, or not; false: this kernel cannot.
-func (h *testHost) bridgeNetfilter(on string) bool {
-	h.t.Helper()
-	for _, f := range []string{"iptables", "ip6tables"} {
-		err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-"+f, []byte(on), 0)
-		if os.IsNotExist(err) {
-			return on == "0"
-		}
-		h.must(err)
-	}
-	return true
-}
-
 // silent says that nobody answers. What is dropped has no other sign than that.
 func (h *testHost) silent(path, addr string) bool {
 	h.t.Helper()
@@ -280,15 +149,15 @@ func (h *testHost) askUDP(c net.Conn, question string) string {
 	return "error: " + last.Error()
 }
 
-// open opens the tables and makes them as they are wanted.
+// open opens the table and makes it as it is wanted.
 func (h *testHost) open(all map[string]Service) *Table {
 	h.t.Helper()
-	return h.openWith(Bridge{Name: testBridge, PortGroup: network.PortGroup(testBridge), Group: network.BridgeGroup}, all)
+	return h.openWith(portsOf(testBridge), all)
 }
 
-func (h *testHost) openWith(b Bridge, all map[string]Service) *Table {
+func (h *testHost) openWith(p Ports, all map[string]Service) *Table {
 	h.t.Helper()
-	return h.openGuarded(Config{Bridge: b}, nil, all)
+	return h.openGuarded(Config{Ports: p}, nil, all)
 }
 
 // openGuarded is open with guarded addresses.

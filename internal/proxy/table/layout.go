@@ -13,7 +13,7 @@ import (
 	"monopod.dev/monopod/internal/proxy/plan"
 )
 
-// The tables, in the words of nft:
+// The table, in the words of nft:
 //
 //	table inet <name> {
 //	    map services4  { type inet_proto . ipv4_addr . inet_service : mark . mark . mark . mark . mark }  # blank, flags, way, list
@@ -27,9 +27,6 @@ import (
 //	    set hairpin4   { type ipv4_addr . ipv4_addr }                # who would be sent to itself
 //	    map affinity4  { type mark . mark . ipv4_addr : ipv4_addr . inet_service; flags dynamic,timeout }  # client: endpoint
 //	    set members4   { type mark . mark . ipv4_addr . inet_service }                             # what affinity may still say
-//	}
-//	table bridge <name> {
-//	    set endpoints4 { type inet_proto . ipv4_addr . inet_service }  # at this node
 //	}
 //
 // and all of it with a 6. A list is known by 64 bits of a hash of its name, so that nothing has to be remembered. A node port has the address 0.0.0.0, or ::.
@@ -47,7 +44,6 @@ const (
 	allowed
 	hairpin
 	members
-	local // of the bridge's table
 	kinds
 )
 
@@ -183,7 +179,7 @@ func (n names) set(id setID) *nftables.Set {
 	mark, port, proto := nftables.TypeMark, nftables.TypeInetService, nftables.TypeInetProto
 	of := nftables.MustConcatSetType
 	front := of(proto, f.typ, port)
-	s := &nftables.Set{Table: n.inet}
+	s := &nftables.Set{Table: n.own}
 	switch id.kind {
 	case services:
 		s.Name, s.KeyType, s.IsMap, s.DataType = "services", front, true, of(mark, mark, mark, mark, mark)
@@ -203,8 +199,6 @@ func (n names) set(id setID) *nftables.Set {
 		s.Name, s.KeyType = "hairpin", of(f.typ, f.typ)
 	case members:
 		s.Name, s.KeyType = "members", of(mark, mark, f.typ, port)
-	case local:
-		s.Table, s.Name, s.KeyType = n.bridge, "endpoints", front
 	}
 	s.Name += f.suffix
 	// With ids of our own, that are unique in a transaction, the library does not count them in a variable that all share.
@@ -212,17 +206,17 @@ func (n names) set(id setID) *nftables.Set {
 	return s
 }
 
-// names are the tables.
-type names struct{ inet, bridge *nftables.Table }
+// names are the own table, and the one that versions before had beside it: pods were ports of a bridge then, whose frames it led by the host.
+type names struct{ own, former *nftables.Table }
 
 func namesOf(table string) names {
 	return names{
-		inet:   &nftables.Table{Name: table, Family: nftables.TableFamilyINet},
-		bridge: &nftables.Table{Name: table, Family: nftables.TableFamilyBridge},
+		own:    &nftables.Table{Name: table, Family: nftables.TableFamilyINet},
+		former: &nftables.Table{Name: table, Family: nftables.TableFamilyBridge},
 	}
 }
 
-// setIDs are the sets that Apply changes, in all tables.
+// setIDs are the sets that Apply changes.
 func setIDs() (all []setID) {
 	for k := range kinds {
 		for f := range families {

@@ -3,7 +3,6 @@ package table
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -40,25 +39,21 @@ func TestRulesAreRepaired(t *testing.T) {
 	conn, err := nftables.New()
 	h.must(err)
 	n := tbl.names
-	chain := func(table *nftables.Table, name string) *nftables.Chain {
-		return &nftables.Chain{Name: name, Table: table}
-	}
+	chain := func(name string) *nftables.Chain { return &nftables.Chain{Name: name, Table: n.own} }
 	way := chainOf(wayKey{setID{services, 0}, balance(1, 100)})
 	for name, harm := range map[string]func(){
 		"nft flush ruleset":           conn.FlushRuleset,
-		"deleting the table":          func() { conn.DelTable(n.inet) },
-		"deleting the bridge's table": func() { conn.DelTable(n.bridge) },
-		"flushing a chain":            func() { conn.FlushChain(chain(n.inet, outputChain)) },
-		"flushing the chain of a way": func() { conn.FlushChain(chain(n.inet, way)) },
+		"deleting the table":          func() { conn.DelTable(n.own) },
+		"flushing a chain":            func() { conn.FlushChain(chain(outputChain)) },
+		"flushing the chain of a way": func() { conn.FlushChain(chain(way)) },
 		"flushing the services":       func() { conn.FlushSet(n.set(setID{services, 0})) },
 		"flushing the endpoints":      func() { conn.FlushSet(n.set(setID{endpoints, 0})) },
 		"flushing the ways":           func() { conn.FlushSet(n.waySet(setID{services, 0})) },
-		"flushing the bridge's set":   func() { conn.FlushSet(n.set(setID{local, 0})) },
 		"adding a service": func() {
 			h.must(conn.SetAddElements(n.set(setID{own, 0}), []nftables.SetElement{{Key: []byte{10, 0, 0, 1}}}))
 		},
 		"putting a rule before another": func() {
-			conn.InsertRule(&nftables.Rule{Table: n.inet, Chain: chain(n.inet, insideChain), Exprs: verdict(expr.VerdictAccept)})
+			conn.InsertRule(&nftables.Rule{Table: n.own, Chain: chain(insideChain), Exprs: verdict(expr.VerdictAccept)})
 		},
 	} {
 		harm()
@@ -126,9 +121,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestAShapeIsTheSameInEveryProcess: another process finds the tables of this one in order. (TestRestart has only one process.)
+// TestAShapeIsTheSameInEveryProcess: another process finds the table of this one in order. (TestRestart has only one process.)
 func TestAShapeIsTheSameInEveryProcess(t *testing.T) {
-	p := site{bridge: "br0", group: 7, bridges: 8, mac: net.HardwareAddr{2, 0, 0, 0, 0, 1}, ranges: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00::/64")}}
+	p := site{ports: Ports{Group: 7, Nodes: 1 << 24, Mask: 255 << 24}, ranges: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00::/64")}}
 	var text strings.Builder
 	shapeOf(p).spell(&text)
 	for line := range strings.Lines(text.String()) {
@@ -156,7 +151,7 @@ func TestARefusedServiceStopsNoOther(t *testing.T) {
 	front := plan.Front{Protocol: 6, Addr: vip4, Port: 666}
 	bad.Plan.Ranges[front] = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}
 	one, toOne := good(81)
-	tbl, err := Open(t.Context(), Config{Name: testTable, Bridge: Bridge{Name: testBridge}})
+	tbl, err := Open(t.Context(), Config{Name: testTable, Ports: portsOf(testBridge)})
 	h.must(err)
 	t.Cleanup(func() { h.must(tbl.Remove()); tbl.Close() })
 	refused, err := tbl.Start(t.Context(), nil, map[string]Service{"default/bad": bad, "default/one": one})

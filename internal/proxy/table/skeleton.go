@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"time"
 
@@ -14,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The chains of the table inet, in the words of nft (bridge.go has the other table):
+// The chains, in the words of nft. <ports> are the host's ends of this node's pods by their interface group, <nodes> those of all nodes of the host:
 //
 //	chain prerouting  {
 //	    type nat hook prerouting priority dstnat + 5;
-//	    iifname "<bridge>" goto incoming;  iifgroup <bridges of nodes> accept;  goto incoming
+//	    iifgroup <ports> goto incoming;  iifgroup & <mask> == <nodes> accept;  goto incoming
 //	}
 //	chain incoming    {
 //	    meta l4proto . ip daddr . th dport @limited4  meta l4proto . ip daddr . th dport . ip saddr != @allowed4  drop
-//	    iifname "<bridge>" goto inside;  ip saddr <range of pods> goto inside;  goto outside
+//	    iifgroup <ports> goto inside;  ip saddr <range of pods> goto inside;  goto outside
 //	}
 //	chain output      { type nat hook output priority dstnat + 5;  goto outgoing }
 //	chain outgoing    { ... @limited4 ...; goto inside }
@@ -34,7 +33,7 @@ import (
 //	    type nat hook postrouting priority srcnat - 5;
 //	    ct status & dnat == 0 accept
 //	    ip saddr . ip daddr @hairpin4 masquerade
-//	    oifname "<bridge>" accept;  fib saddr type local accept
+//	    oifgroup <ports> accept;  fib saddr type local accept
 //	    meta l4proto . ct original ip daddr . ct original proto-dst map @services4 -> flags & 1 != 0  masquerade;  ...
 //	}
 //
@@ -45,15 +44,15 @@ import (
 //	chain guarded-output     { type nat hook output priority dstnat - 5;  ip daddr @guarded4 goto outgoing }
 //
 // What connection tracking takes for invalid is not translated. For the host, or a machine behind it, it would come from nowhere: who says so (RST) resets a good
-// connection. So what is for a service, and invalid, is dropped; what pods on the bridge send is by the network's own table:
+// connection. So what is for a service, and invalid, is dropped; what pods send is by the network's own table, where they are on ports of this node:
 //
 //	chain invalid-prerouting { type filter hook prerouting priority mangle;  ct state & invalid == 0 accept;  goto invalid }
 //	chain invalid-output     { type filter hook output priority mangle;  ct state & invalid == 0 accept;  goto invalid }
 //	chain invalid            { meta l4proto . ip daddr . th dport map @services4 -> drop;  fib daddr type local  meta l4proto . 0.0.0.0 . th dport map @services4 -> drop }
-//	chain invalid-forward    { type filter hook forward priority mangle;  ct state invalid drop }      # without a bridge, as kube-proxy does
+//	chain invalid-forward    { type filter hook forward priority mangle;  ct state invalid drop }      # without ports, as kube-proxy does
 //
-// What goes back to the bridge is not masqueraded: pods answer by this node. That the answer of a pod to another one of the same bridge does is the table
-// bridge's doing; without it (a kernel that has none) all that is translated from the bridge to the bridge is masqueraded.
+// What goes to a pod of this node is not masqueraded: its answer comes back by this host, which routes all that pods send. Only a pod that would be sent its own
+// address gets another one: any that the host has, for the interface by which it comes and goes has none.
 const (
 	preroutingChain  = "prerouting"
 	outputChain      = "output"
@@ -94,16 +93,14 @@ const (
 
 func (f family) endpointRegister() uint32 { return foundRegister - 1 - f.size/4 }
 
-// rule is a rule that is to be, in one of the tables.
+// rule is a rule that is to be.
 type rule struct {
-	family nftables.TableFamily
-	chain  string
-	exprs  []expr.Any
+	chain string
+	exprs []expr.Any
 }
 
 // chain is a chain that is to be. Without a hook packets come to it from other chains.
 type chain struct {
-	family   nftables.TableFamily
 	name     string
 	typ      nftables.ChainType
 	hook     *nftables.ChainHook
@@ -118,29 +115,24 @@ type shape struct {
 
 // site says where on the host it works. It is what a shape follows from.
 type site struct {
-	// bridge is the pods' bridge; empty: none is known.
-	bridge string
-	// group is the interface group of the bridge's ports, mac its hardware address: where they are known, frames between pods come by the host.
-	group uint32
-	mac   net.HardwareAddr
-	// bridges is the interface group of all nodes' bridges; 0: there is none.
-	bridges uint32
+	// ports are the zero value where others connect pods.
+	ports Ports
 	// ranges are of pods of this node.
 	ranges []netip.Prefix
 	// guards: there may be guarded addresses.
 	guards bool
 }
 
-// redirects says whether answers to pods come by the host by themselves.
-func (p site) redirects() bool { return p.bridge != "" && p.group != 0 && len(p.mac) == 6 }
+// ported says whether interfaces of this node connect its pods.
+func (p site) ported() bool { return p.ports.Group != 0 }
 
 func (s *shape) base(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority int32) {
-	s.chains = append(s.chains, chain{nftables.TableFamilyINet, name, typ, hook, nftables.ChainPriority(priority)})
+	s.chains = append(s.chains, chain{name, typ, hook, nftables.ChainPriority(priority)})
 }
 
 func (s *shape) plain(names ...string) {
 	for _, n := range names {
-		s.chains = append(s.chains, chain{family: nftables.TableFamilyINet, name: n})
+		s.chains = append(s.chains, chain{name: n})
 	}
 }
 
@@ -149,7 +141,7 @@ func (s *shape) rule(chain string, parts ...[]expr.Any) {
 	for _, p := range parts {
 		exprs = append(exprs, p...)
 	}
-	s.rules = append(s.rules, rule{nftables.TableFamilyINet, chain, exprs})
+	s.rules = append(s.rules, rule{chain, exprs})
 }
 
 // shapeOf is the shape for a site. It is pure.
@@ -173,12 +165,12 @@ func shapeOf(p site) *shape {
 				load(keyRegister+2+f.size/4, f.src, f.size), in("allowed"+f.suffix, keyRegister, true), verdict(expr.VerdictDrop))
 		}
 	}
-	if p.bridge != "" {
-		s.rule(preroutingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), to(expr.VerdictGoto, incomingChain))
-		s.rule(incomingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), to(expr.VerdictGoto, insideChain))
+	if p.ported() {
+		s.rule(preroutingChain, isGroup(expr.MetaKeyIIFGROUP, p.ports.Group), to(expr.VerdictGoto, incomingChain))
+		s.rule(incomingChain, isGroup(expr.MetaKeyIIFGROUP, p.ports.Group), to(expr.VerdictGoto, insideChain))
 	}
-	if p.bridges != 0 {
-		s.rule(preroutingChain, isGroup(expr.MetaKeyIIFGROUP, expr.CmpOpEq, p.bridges), verdict(expr.VerdictAccept))
+	if p.ports.Mask != 0 {
+		s.rule(preroutingChain, p.ports.fromNodes(), verdict(expr.VerdictAccept))
 	}
 	for _, r := range p.ranges {
 		f := families[familyOf(r.Addr())]
@@ -206,9 +198,6 @@ func shapeOf(p site) *shape {
 	s.rule(outsideChain, to(expr.VerdictGoto, insideChain))
 	s.postrouting(p)
 	s.invalid(p)
-	if p.redirects() {
-		s.redirect(p)
-	}
 	s.version()
 	return s
 }
@@ -229,7 +218,7 @@ func (s *shape) invalid(p site) {
 		s.rule(invalidChain, f.isFamily(), f.front(f.dst), found, verdict(expr.VerdictDrop))
 		s.rule(invalidChain, f.isFamily(), isLocal(true), f.nodePort(), found, verdict(expr.VerdictDrop))
 	}
-	if p.bridge == "" {
+	if !p.ported() {
 		s.base(invalidChain+"-forward", nftables.ChainTypeFilter, nftables.ChainHookForward, mangle)
 		s.rule(invalidChain+"-forward", isInvalid(expr.CmpOpNeq), verdict(expr.VerdictDrop))
 	}
@@ -271,11 +260,8 @@ func (s *shape) postrouting(p site) {
 		s.rule(postroutingChain, f.isFamily(), load(keyRegister, f.src, f.size), load(keyRegister+f.size/4, f.dst, f.size),
 			in("hairpin"+f.suffix, keyRegister, false), masquerade)
 	}
-	if p.bridge != "" && !p.redirects() {
-		s.rule(postroutingChain, isInterface(expr.MetaKeyIIFNAME, p.bridge), isInterface(expr.MetaKeyOIFNAME, p.bridge), masquerade)
-	}
-	if p.bridge != "" {
-		s.rule(postroutingChain, isInterface(expr.MetaKeyOIFNAME, p.bridge), verdict(expr.VerdictAccept))
+	if p.ported() {
+		s.rule(postroutingChain, isGroup(expr.MetaKeyOIFGROUP, p.ports.Group), verdict(expr.VerdictAccept))
 	}
 	s.rule(postroutingChain, []expr.Any{&expr.Fib{Register: 1, FlagSADDR: true, ResultADDRTYPE: true}, localType(expr.CmpOpEq)}, verdict(expr.VerdictAccept))
 	for _, f := range families {
@@ -303,13 +289,13 @@ func (s *shape) version() {
 // and forget who has had which endpoint.
 func (s *shape) spell(w io.Writer) {
 	for _, c := range s.chains {
-		fmt.Fprintf(w, "%d %s %s %d\n", c.family, c.name, c.typ, c.priority)
+		fmt.Fprintf(w, "%d %s %s %d\n", nftables.TableFamilyINet, c.name, c.typ, c.priority)
 		if c.hook != nil {
 			fmt.Fprintf(w, "at %d\n", *c.hook)
 		}
 	}
 	for _, r := range s.rules {
-		fmt.Fprintf(w, "%d %s\n", r.family, r.chain)
+		fmt.Fprintf(w, "%d %s\n", nftables.TableFamilyINet, r.chain)
 		for _, e := range r.exprs {
 			fmt.Fprintf(w, "%T %+v\n", e, e)
 		}
@@ -322,14 +308,14 @@ func (n names) waySet(id setID) *nftables.Set {
 	if id.kind == outside {
 		name = "outways"
 	}
-	return &nftables.Set{Table: n.inet, Name: name + families[id.family].suffix, ID: 101 + uint32(id.kind)*2 + uint32(id.family),
+	return &nftables.Set{Table: n.own, Name: name + families[id.family].suffix, ID: 101 + uint32(id.kind)*2 + uint32(id.family),
 		IsMap: true, KeyType: nftables.TypeMark, DataType: nftables.TypeVerdict}
 }
 
 // affinitySet is where it is remembered which endpoint a client has had.
 func (n names) affinitySet(f uint8) *nftables.Set {
 	fam := families[f]
-	return &nftables.Set{Table: n.inet, Name: "affinity" + fam.suffix, ID: 201 + uint32(f), IsMap: true, Dynamic: true, HasTimeout: true, Size: affinityMost,
+	return &nftables.Set{Table: n.own, Name: "affinity" + fam.suffix, ID: 201 + uint32(f), IsMap: true, Dynamic: true, HasTimeout: true, Size: affinityMost,
 		KeyType:  nftables.MustConcatSetType(nftables.TypeMark, nftables.TypeMark, fam.typ),
 		DataType: nftables.MustConcatSetType(fam.typ, nftables.TypeInetService)}
 }

@@ -24,10 +24,9 @@ import (
 // errShape says that chains or rules are not as they should be.
 var errShape = errors.New("chains or rules are missing, or are others")
 
-// judge says whether an event is about these tables.
+// judge says whether an event is about the table.
 func (t *Table) judge(e ruleset.Event) ruleset.Concern {
-	family := nftables.TableFamily(e.Family)
-	if e.Table == t.cfg.Name && (family == nftables.TableFamilyINet || family == nftables.TableFamilyBridge) {
+	if e.Table == t.cfg.Name && nftables.TableFamily(e.Family) == nftables.TableFamilyINet {
 		return ruleset.Touched
 	}
 	return ruleset.Untouched
@@ -41,7 +40,7 @@ func (t *Table) look(ctx context.Context) (repaired bool) {
 		return false
 	}
 	have, err := t.read()
-	if err == nil && len(t.book.difference(t.served(have))) == 0 && len(t.missingWays()) == 0 {
+	if err == nil && len(t.book.difference(have)) == 0 && len(t.missingWays()) == 0 {
 		return false
 	}
 	t.log.WarnContext(ctx, "the rules of services are not as they were left, they are repaired", "table", t.cfg.Name, "error", err)
@@ -51,12 +50,12 @@ func (t *Table) look(ctx context.Context) (repaired bool) {
 	return true
 }
 
-// sync makes the tables as they are wanted: what differs, or, where that would not do, all of it, in one transaction.
+// sync makes the table as it is wanted: what differs, or, where that would not do, all of it, in one transaction.
 func (t *Table) sync() error {
 	have, err := t.read()
 	if err == nil {
 		if err = t.addWays(t.missingWays()); err == nil {
-			err = t.carryOut(t.book.difference(t.served(have)))
+			err = t.carryOut(t.book.difference(have))
 		}
 		if err == nil {
 			return nil
@@ -64,35 +63,10 @@ func (t *Table) sync() error {
 	}
 	t.log.Debug("the rules of services are made anew, as a whole", "table", t.cfg.Name, "reason", err)
 	t.disconnect()
-	err = t.write()
-	if err != nil && t.site.redirects() && noBridgeFamily(err) {
-		// It may be the family of bridges that the kernel lacks.
-		t.disconnect()
-		t.unbridged = err
-		t.site.mac = nil
-		t.shape = shapeOf(t.site)
-		if err = t.write(); err == nil {
-			t.log.Warn(unbridgedWarning, "error", t.unbridged)
-		}
-	}
-	if err != nil {
+	if err = t.write(); err != nil {
 		t.disconnect()
 	}
 	return t.explain(err)
-}
-
-// served leaves out what this host cannot have.
-func (t *Table) served(have map[element]string) map[element]string {
-	if t.site.redirects() {
-		return have
-	}
-	// What is wanted of the table bridge counts as being there.
-	for el := range t.book.wanted {
-		if el.set.kind == local {
-			have[el] = ""
-		}
-	}
-	return have
 }
 
 // write makes all of it anew, in one transaction, so that there is no moment without it.
@@ -100,14 +74,10 @@ func (t *Table) write() error {
 	if err := t.connect(); err != nil {
 		return err
 	}
-	t.conn.AddTable(t.names.inet) // first, so that deleting it cannot fail
-	t.conn.DelTable(t.names.inet)
-	t.conn.AddTable(t.names.inet)
-	if t.site.redirects() {
-		t.conn.AddTable(t.names.bridge)
-		t.conn.DelTable(t.names.bridge)
-		t.conn.AddTable(t.names.bridge)
+	if err := t.takeAway(); err != nil {
+		return err
 	}
+	t.conn.AddTable(t.names.own)
 	var errs []error
 	for f := range families {
 		errs = append(errs, t.conn.AddSet(t.names.affinitySet(uint8(f)), nil))
@@ -120,9 +90,6 @@ func (t *Table) write() error {
 		elements[el.set] = append(elements[el.set], setElement(el, c.first.value(el), c.first.name))
 	}
 	for _, id := range setIDs() {
-		if id.kind == local && !t.site.redirects() {
-			continue
-		}
 		set := t.names.set(id)
 		errs = append(errs, t.conn.AddSet(set, nil))
 		for part := range slices.Chunk(elements[id], 500) {
@@ -148,40 +115,49 @@ func (t *Table) write() error {
 	return nil
 }
 
+// takeAway puts into the transaction that there is nothing: of the own table, and of the one of the family bridge that versions before had beside it, which
+// would lead frames that nobody leads any more. A kernel may lack that family: then it lists none of its tables.
+func (t *Table) takeAway() error {
+	former, err := t.conn.ListTablesOfFamily(nftables.TableFamilyBridge)
+	if err != nil {
+		return err
+	}
+	gone := []*nftables.Table{t.names.own}
+	if slices.ContainsFunc(former, func(f *nftables.Table) bool { return f.Name == t.names.former.Name }) {
+		gone = append(gone, t.names.former)
+	}
+	for _, table := range gone {
+		t.conn.AddTable(table) // so that deleting it cannot fail
+		t.conn.DelTable(table)
+	}
+	return nil
+}
+
 // addShape puts chains and rules into the transaction.
 func (t *Table) addShape() {
 	accept := nftables.ChainPolicyAccept
 	chains := map[string]*nftables.Chain{}
-	key := func(f nftables.TableFamily, name string) string { return fmt.Sprint(f, name) }
 	for _, c := range t.shape.chains {
-		made := &nftables.Chain{Name: c.name, Table: t.tableOf(c.family)}
+		made := &nftables.Chain{Name: c.name, Table: t.names.own}
 		if c.hook != nil {
 			priority := c.priority
 			made.Type, made.Hooknum, made.Priority, made.Policy = c.typ, c.hook, &priority, &accept
 		}
-		chains[key(c.family, c.name)] = t.conn.AddChain(made)
+		chains[c.name] = t.conn.AddChain(made)
 	}
 	for _, r := range t.shape.rules {
-		c := chains[key(r.family, r.chain)]
-		t.conn.AddRule(&nftables.Rule{Table: c.Table, Chain: c, Exprs: r.exprs})
+		t.conn.AddRule(&nftables.Rule{Table: t.names.own, Chain: chains[r.chain], Exprs: r.exprs})
 	}
-}
-
-func (t *Table) tableOf(f nftables.TableFamily) *nftables.Table {
-	if f == nftables.TableFamilyBridge {
-		return t.names.bridge
-	}
-	return t.names.inet
 }
 
 // addWay puts the chain of a way, unless it is one of the shape, and what leads to it into the transaction.
 func (t *Table) addWay(k wayKey) error {
 	name := chainOf(k)
 	if !k.way.refuses() {
-		c := t.conn.AddChain(&nftables.Chain{Name: name, Table: t.names.inet})
+		c := t.conn.AddChain(&nftables.Chain{Name: name, Table: t.names.own})
 		t.conn.FlushChain(c) // it may be there, without what leads to it
 		for _, exprs := range rulesOf(k) {
-			t.conn.AddRule(&nftables.Rule{Table: t.names.inet, Chain: c, Exprs: exprs})
+			t.conn.AddRule(&nftables.Rule{Table: t.names.own, Chain: c, Exprs: exprs})
 		}
 	}
 	return t.conn.SetAddElements(t.names.waySet(k.set), []nftables.SetElement{
@@ -234,16 +210,13 @@ func (t *Table) addWays(needed map[wayKey]bool) error {
 	return nil
 }
 
-// read asks the kernel for all elements. The error says why the tables have to be made anew.
+// read asks the kernel for all elements. The error says why the table has to be made anew.
 func (t *Table) read() (map[element]string, error) {
 	have := map[element]string{}
 	if err := t.connect(); err != nil {
 		return have, err
 	}
 	for _, id := range setIDs() {
-		if id.kind == local && (t.shape == nil || !t.site.redirects()) {
-			continue
-		}
 		all, err := t.conn.GetSetElements(t.names.set(id))
 		if err != nil {
 			t.disconnect()
@@ -265,19 +238,13 @@ func (t *Table) read() (map[element]string, error) {
 
 // checkShape says whether chains and rules are as they should be. It notes which ways there are.
 func (t *Table) checkShape() error {
-	found := map[nftables.TableFamily]map[string]int{}
-	want := map[nftables.TableFamily]map[string]int{nftables.TableFamilyINet: {}}
+	want := map[string]int{}
 	for _, r := range t.shape.rules {
-		if want[r.family] == nil {
-			want[r.family] = map[string]int{}
-		}
-		want[r.family][r.chain]++
+		want[r.chain]++
 	}
-	for f := range want {
-		var err error
-		if found[f], err = t.rules(f); err != nil {
-			return err
-		}
+	found, err := t.rules()
+	if err != nil {
+		return err
 	}
 	ways := map[wayKey]bool{}
 	for f := range families {
@@ -295,22 +262,20 @@ func (t *Table) checkShape() error {
 					return fmt.Errorf("the way %s leads to the chain %q: %w", chainOf(k), to, errShape)
 				}
 				if !k.way.refuses() {
-					want[nftables.TableFamilyINet][chainOf(k)] = len(rulesOf(k))
+					want[chainOf(k)] = len(rulesOf(k))
 				}
 			}
 		}
 	}
-	for f, chains := range want {
-		for name, n := range chains {
-			if found[f][name] != n {
-				return fmt.Errorf("chain %s of the table %s has %d rules, not %d: %w", name, t.cfg.Name, found[f][name], n, errShape)
-			}
+	for name, n := range want {
+		if found[name] != n {
+			return fmt.Errorf("chain %s of the table %s has %d rules, not %d: %w", name, t.cfg.Name, found[name], n, errShape)
 		}
-		for name := range found[f] {
-			// A way without a way to it was about to be made.
-			if chains[name] == 0 && !strings.Contains(name, "-one-of-") {
-				return fmt.Errorf("chain %s of the table %s is nobody's: %w", name, t.cfg.Name, errShape)
-			}
+	}
+	for name := range found {
+		// A way without a way to it was about to be made.
+		if want[name] == 0 && !strings.Contains(name, "-one-of-") {
+			return fmt.Errorf("chain %s of the table %s is nobody's: %w", name, t.cfg.Name, errShape)
 		}
 	}
 	t.ways = ways
@@ -327,9 +292,9 @@ func verdictChain(value []byte) (chain string) {
 	return chain
 }
 
-// rules counts the rules of a table by their chains.
-func (t *Table) rules(f nftables.TableFamily) (map[string]int, error) {
-	body := append([]byte{byte(f), 0, 0, 0}, nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(t.cfg.Name)).Serialize()...)
+// rules counts the rules of the table by their chains.
+func (t *Table) rules() (map[string]int, error) {
+	body := append([]byte{byte(nftables.TableFamilyINet), 0, 0, 0}, nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(t.cfg.Name)).Serialize()...)
 	found := map[string]int{}
 	err := t.reader.Dump(nlsock.Request{What: "list the rules", Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE, Flags: unix.NLM_F_DUMP, Body: body},
 		func(body []byte) {
@@ -349,34 +314,23 @@ func (t *Table) rules(f nftables.TableFamily) (map[string]int, error) {
 	return found, err
 }
 
-// Remove takes the tables away.
+// Remove takes the table away.
 func (t *Table) Remove() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watcher.SetActive(false)
 	t.shape, t.book, t.ways = nil, newBook(), map[wayKey]bool{}
-	for _, table := range []*nftables.Table{t.names.inet, t.names.bridge} {
-		if err := t.connect(); err != nil {
-			return err
-		}
-		t.conn.AddTable(table)
-		t.conn.DelTable(table)
-		if err := t.conn.Flush(); err != nil {
-			t.disconnect()
-			if table == t.names.bridge && noBridgeFamily(err) {
-				continue
-			}
-			return t.explain(err)
-		}
+	if err := t.connect(); err != nil {
+		return err
 	}
-	return nil
-}
-
-// noBridgeFamily says whether a transaction has failed because the kernel has no nftables for bridges.
-func noBridgeFamily(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) ||
-		errors.Is(err, unix.ENOENT) || errors.As(err, &op) && errors.Is(op.Err, unix.ENOENT)
+	err := t.takeAway()
+	if err == nil {
+		err = t.conn.Flush()
+	}
+	if err != nil {
+		t.disconnect()
+	}
+	return t.explain(err)
 }
 
 func (t *Table) explain(err error) error {

@@ -21,19 +21,23 @@ import (
 	"monopod.dev/monopod/internal/proxy/plan"
 )
 
-// Bridge is what connects pods to this host, where it is known.
-type Bridge struct {
-	Name string
-	// PortGroup is the interface group of its ports, Group that of such bridges, of all nodes of this host: others' pods have their own services.
-	PortGroup, Group uint32
+// Ports are the interfaces by which pods are connected to this host, where they are known: the host's ends, each of one pod.
+type Ports struct {
+	// Group is the interface group of those of this node.
+	Group uint32
+	// Nodes are the groups of all that nodes of this host have, after Mask: others' pods have their own services.
+	Nodes, Mask uint32
 }
+
+// OfNodes says whether interfaces of a group are a node's of this host.
+func (p Ports) OfNodes(group uint32) bool { return p.Mask != 0 && group&p.Mask == p.Nodes }
 
 // Config says what to keep, and where.
 type Config struct {
-	// Name is that of the tables.
+	// Name is that of the table.
 	Name string
-	// Bridge is the zero value where pods are connected by others.
-	Bridge Bridge
+	// Ports are the zero value where pods are connected by others.
+	Ports Ports
 	// Guards: there may be addresses for Guard.
 	Guards bool
 	Log    *slog.Logger
@@ -46,7 +50,7 @@ type Service struct {
 	Plan    plan.Service
 }
 
-// Table keeps the tables as they are wanted. All methods are safe for concurrent use.
+// Table keeps the table as it is wanted. All methods are safe for concurrent use.
 type Table struct {
 	cfg     Config
 	log     *slog.Logger
@@ -56,7 +60,6 @@ type Table struct {
 	reader  *nlsock.Socket // nftables, and the kernel's flows
 	routes  *nlsock.Socket
 	watcher *ruleset.Watcher
-	links   *ruleset.LinkWatcher
 
 	mu    sync.Mutex
 	conn  *nftables.Conn // for what is no element; nil: none is open
@@ -67,9 +70,7 @@ type Table struct {
 	guarded []netip.Addr
 	// ways are those that have their chains.
 	ways map[wayKey]bool
-	// unbridged is why frames between pods do not come by the host.
-	unbridged error
-	lost      map[string]string // who has an element that a service would like, by the service: said once
+	lost map[string]string // who has an element that a service would like, by the service: said once
 }
 
 // Open opens what is needed, in the network namespace of the calling thread. It changes nothing.
@@ -102,19 +103,13 @@ func Open(ctx context.Context, cfg Config) (_ *Table, err error) {
 		}
 	}
 	t.watcher, err = ruleset.Watch(ctx, ruleset.WatchConfig{Own: t.writer.PortID(), Judge: t.judge, Look: t.look})
-	if err == nil && cfg.Bridge.Name != "" {
-		t.links, err = ruleset.WatchLinks(t.bridgeChanged)
-	}
 	return t, err
 }
 
 const transactionSize = 32 << 20
 
-// Close gives the sockets back. The tables stay, and do their work.
+// Close gives the sockets back. The table stays, and does its work.
 func (t *Table) Close() {
-	if t.links != nil {
-		t.links.Close()
-	}
 	if t.watcher != nil {
 		t.watcher.Close()
 	}
@@ -131,14 +126,14 @@ func (t *Table) Close() {
 	}
 }
 
-// Start makes the tables as they are wanted for these services, and no others, and watches over them from then on. ranges are those of this node's pods, as far
+// Start makes the table as it is wanted for these services, and no others, and watches over them from then on. ranges are those of this node's pods, as far
 // as they are known. What the kernel refuses of a service is in the errors by the services' names; the others are served.
 func (t *Table) Start(ctx context.Context, ranges []netip.Prefix, all map[string]Service) (refused map[string]error, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	have, _ := t.read() // whatever cannot be read is made anew
 	numbers := ordersOf(have)
-	t.site = t.siteNow(ranges)
+	t.site = site{ports: t.cfg.Ports, ranges: ranges, guards: t.cfg.Guards}
 	t.shape = shapeOf(t.site)
 	t.book = newBook()
 	t.book.replace(guardName, guardEntry(t.guarded), operations{})
@@ -300,18 +295,6 @@ func (t *Table) SetRanges(ranges []netip.Prefix) error {
 	return t.sync()
 }
 
-// Warnings tells what this host cannot do for services, in words for its operator.
-func (t *Table) Warnings() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.unbridged == nil {
-		return nil
-	}
-	return []string{unbridgedWarning + ": " + t.unbridged.Error()}
-}
-
-const unbridgedWarning = "pods see this host's address when other pods of it reach them by a service: the kernel has no nftables for bridges (CONFIG_NF_TABLES_BRIDGE; modprobe nf_tables_bridge on older kernels)"
-
 // carryOut makes the operations in one transaction.
 func (t *Table) carryOut(ops operations) error {
 	needed := map[wayKey]bool{}
@@ -337,7 +320,7 @@ func (t *Table) carryOut(ops operations) error {
 func (t *Table) requests(ops operations) (reqs []nlsock.Request) {
 	gone, come := map[setID][]nftables.SetElement{}, map[setID][]nftables.SetElement{}
 	for el, op := range ops {
-		if !op.changes() || el.set.kind == local && !t.site.redirects() {
+		if !op.changes() {
 			continue
 		}
 		if op.had {

@@ -3,66 +3,86 @@ package table
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/test/harness"
 )
 
 func at(ip netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(ip, port) }
 
-// A service is reached from everywhere that it has to be, and its endpoints see who asks them. It is tried with br_netfilter, which shows the frames of
-// bridges to the host's firewall, and without.
+// A service is reached from everywhere that it has to be, and its endpoints see who asks them; a pod that asks itself sees the host.
 func TestServiceIsReached(t *testing.T) {
-	for _, brNetfilter := range []string{"0", "1"} {
-		t.Run("bridge-nf-call-iptables="+brNetfilter, func(t *testing.T) {
-			h := newHost(t)
-			if !h.bridgeNetfilter(brNetfilter) {
-				t.Skip("this kernel has no br_netfilter")
+	h := newHost(t)
+	server, serverIPs := h.pod("server")
+	client, clientIPs := h.pod("client")
+	h.serve(server, "server", 8080)
+	tbl := h.open(map[string]Service{"default/web": *balanced{
+		fronts:    []string{at(vip4, 80).String(), at(vip6, 80).String(), ":30080", "127.0.0.1:8000", h.host.String() + ":8000"},
+		endpoints: []netip.AddrPort{at(serverIPs[0], 8080), at(serverIPs[1], 8080)}, hidden: true,
+	}.service()})
+	const aHost = "the host"
+	hosts := []netip.Addr{h.gateways[0], h.gateways[1], h.host, netip.MustParseAddr("fd77::1")}
+	for _, c := range []struct{ name, from, to, seen string }{
+		{"a pod", client, at(vip4, 80).String(), clientIPs[0].String()},
+		{"a pod, IPv6", client, at(vip6, 80).String(), clientIPs[1].String()},
+		{"the pod itself", server, at(vip4, 80).String(), aHost},
+		{"the pod itself, IPv6", server, at(vip6, 80).String(), aHost},
+		{"the pod itself, at the node's port", server, h.host.String() + ":30080", aHost},
+		{"the pod itself, at the node's port, IPv6", server, "[fd77::1]:30080", aHost},
+		{"the pod itself, at the gateway's port", server, at(h.gateways[0], 30080).String(), aHost},
+		{"the host", "", at(vip4, 80).String(), h.host.String()},
+		{"the host, IPv6", "", at(vip6, 80).String(), "fd77::1"},
+		{"outside, at the node's port", h.outside, h.host.String() + ":30080", h.machine.String()},
+		{"outside, at the node's port, IPv6", h.outside, "[fd77::1]:30080", "fd77::2"},
+		{"outside, at the service's address", h.outside, at(vip4, 80).String(), h.machine.String()},
+		{"outside, at the load balancer", h.outside, h.host.String() + ":8000", h.machine.String()},
+		{"a pod, at the node's port", client, h.host.String() + ":30080", clientIPs[0].String()},
+		{"a pod, at the gateway's port", client, at(h.gateways[0], 30080).String(), clientIPs[0].String()},
+		{"a pod, at the gateway's port, IPv6", client, at(h.gateways[1], 30080).String(), clientIPs[1].String()},
+		{"the host, at its port", "", h.host.String() + ":30080", h.host.String()},
+		{"the host, at its loopback port", "", "127.0.0.1:30080", h.gateways[0].String()},
+		{"the host, at the load balancer's loopback port", "", "127.0.0.1:8000", h.gateways[0].String()},
+		{"a pod, directly", client, at(serverIPs[0], 8080).String(), clientIPs[0].String()},
+		{"a pod, directly, IPv6", client, at(serverIPs[1], 8080).String(), clientIPs[1].String()},
+	} {
+		is := func(got string) bool {
+			seen, err := netip.ParseAddr(strings.TrimPrefix(got, "server "))
+			return got == "server "+c.seen || c.seen == aHost && err == nil && slices.Contains(hosts, seen)
+		}
+		if got := h.ask(c.from, c.to); !is(got) {
+			t.Errorf("TCP from %s to %s: %q, want as %s", c.name, c.to, got, c.seen)
+		}
+		if got := h.askUDP(h.client(c.from, c.to), "?"); !is(got) {
+			t.Errorf("UDP from %s to %s: %q, want as %s", c.name, c.to, got, c.seen)
+		}
+	}
+	// Datagrams that come in parts.
+	for _, from := range []string{client, server, h.outside} {
+		for _, to := range []string{at(vip4, 80).String(), at(vip6, 80).String()} {
+			if got := h.askUDP(h.client(from, to), strings.Repeat("?", 4000)); len(got) < 4000 {
+				t.Errorf("a long datagram to %s: %q", to, got)
 			}
-			server, serverIPs := h.pod("server")
-			client, clientIPs := h.pod("client")
-			h.serve(server, "server", 8080)
-			h.open(map[string]Service{"default/web": *balanced{
-				fronts:    []string{at(vip4, 80).String(), at(vip6, 80).String(), ":30080"},
-				endpoints: []netip.AddrPort{at(serverIPs[0], 8080), at(serverIPs[1], 8080)}, hidden: true,
-			}.service()})
-			gateways := h.bridge.Gateways()
-			for _, c := range []struct{ name, from, to, seen string }{
-				{"a pod", client, at(vip4, 80).String(), clientIPs[0].String()},
-				{"a pod, IPv6", client, at(vip6, 80).String(), clientIPs[1].String()},
-				{"the pod itself", server, at(vip4, 80).String(), gateways[0].String()},
-				{"the pod itself, IPv6", server, at(vip6, 80).String(), gateways[1].String()},
-				{"the host", "", at(vip4, 80).String(), h.host.String()},
-				{"the host, IPv6", "", at(vip6, 80).String(), "fd77::1"},
-				{"outside, at the node's port", h.outside, h.host.String() + ":30080", h.machine.String()},
-				{"outside, at the node's port, IPv6", h.outside, "[fd77::1]:30080", "fd77::2"},
-				{"outside, at the service's address", h.outside, at(vip4, 80).String(), h.machine.String()},
-				{"a pod, at the node's port", client, h.host.String() + ":30080", clientIPs[0].String()},
-				{"a pod, at the gateway's port", client, gateways[0].String() + ":30080", clientIPs[0].String()},
-				{"the host, at its port", "", h.host.String() + ":30080", h.host.String()},
-				{"the host, at its loopback port", "", "127.0.0.1:30080", gateways[0].String()},
-				{"a pod, directly", client, at(serverIPs[0], 8080).String(), clientIPs[0].String()},
-				{"a pod, directly, IPv6", client, at(serverIPs[1], 8080).String(), clientIPs[1].String()},
-			} {
-				if got := h.ask(c.from, c.to); got != "server "+c.seen {
-					t.Errorf("TCP from %s to %s: %q, want as %s", c.name, c.to, got, c.seen)
-				}
-				if got := h.askUDP(h.client(c.from, c.to), "?"); got != "server "+c.seen {
-					t.Errorf("UDP from %s to %s: %q, want as %s", c.name, c.to, got, c.seen)
-				}
+		}
+	}
+	// What an endpoint says about a datagram comes back to who has sent it.
+	h.apply(tbl, "default/mute", balanced{
+		fronts: []string{at(vip4, 81).String(), at(vip6, 81).String()}, endpoints: []netip.AddrPort{at(serverIPs[0], 9), at(serverIPs[1], 9)},
+	}.service())
+	for _, from := range []string{client, server, h.outside, ""} {
+		for _, to := range []string{at(vip4, 81).String(), at(vip6, 81).String()} {
+			if got := h.askUDP(h.client(from, to), "?"); !strings.Contains(got, "refused") {
+				t.Errorf("UDP from %q to %s, where nobody listens: %q", from, to, got)
 			}
-			// Datagrams that come in parts.
-			for _, to := range []string{at(vip4, 80).String(), at(vip6, 80).String()} {
-				if got := h.askUDP(h.client(client, to), strings.Repeat("?", 4000)); len(got) < 4000 {
-					t.Errorf("a long datagram to %s: %q", to, got)
-				}
-			}
-		})
+		}
 	}
 }
 
@@ -231,21 +251,119 @@ func TestWhatLeavesIsMasqueraded(t *testing.T) {
 	}
 }
 
-// A host without a bridge of ours, as with CNI, and one whose kernel has no nftables for bridges.
-func TestWithoutRedirection(t *testing.T) {
+// Pods that others connect to this host, as CNI does: nobody knows their interfaces, but perhaps their ranges.
+func TestPodsOfOthers(t *testing.T) {
 	h := newHost(t)
-	h.bridgeNetfilter("0")
-	server, serverIPs := h.pod("server")
+	one, oneIPs := h.pod("one")
+	two, twoIPs := h.pod("two")
 	client, clientIPs := h.pod("client")
-	h.serve(server, "server", 80)
-	b := balanced{fronts: []string{at(vip4, 80).String()}, endpoints: []netip.AddrPort{at(serverIPs[0], 80)}}
-	h.openWith(Bridge{Name: testBridge}, map[string]Service{"default/web": *b.service()})
-	gateway := h.bridge.Gateways()[0].String()
-	if got := h.ask(client, at(vip4, 80).String()); got != "server "+gateway {
-		t.Errorf("%q: without redirection the answer has to come by the host by being asked by it", got)
+	h.serve(one, "one", 80)
+	h.serve(two, "two", 80)
+	b := balanced{fronts: []string{at(vip4, 80).String(), at(vip6, 80).String()}, endpoints: []netip.AddrPort{at(oneIPs[0], 80), at(oneIPs[1], 80)}}
+	b.outside = []netip.AddrPort{at(twoIPs[0], 80), at(twoIPs[1], 80)}
+	tbl := h.openWith(Ports{}, map[string]Service{"default/web": *b.service()})
+	for i, to := range b.fronts {
+		if got := h.ask(client, to); got != "two "+clientIPs[i].String() {
+			t.Errorf("a pod of which nothing is known is not led as from elsewhere: %q", got)
+		}
 	}
-	if got := h.ask(client, at(serverIPs[0], 80).String()); got != "server "+clientIPs[0].String() {
-		t.Errorf("directly: %q", got)
+	h.must(tbl.SetRanges([]netip.Prefix{pods4, pods6}))
+	for i, to := range b.fronts {
+		if got := h.ask(client, to); got != "one "+clientIPs[i].String() {
+			t.Errorf("a pod of this node: %q", got)
+		}
+		if got := h.ask(one, to); !strings.HasPrefix(got, "one ") || strings.Contains(got, oneIPs[i].String()) {
+			t.Errorf("the pod itself: %q", got)
+		}
+		if got := h.ask(h.outside, to); !strings.HasPrefix(got, "two ") {
+			t.Errorf("from outside: %q", got)
+		}
+	}
+}
+
+// Pods of each node of a host have the services of their own node, also at the same addresses.
+func TestNodesOfOneHost(t *testing.T) {
+	const otherBridge = "mpt0"
+	h := newHost(t)
+	for _, name := range []string{testBridge, otherBridge, "monopod0"} {
+		if !portsOf(testBridge).OfNodes(network.PortGroup(name)) {
+			t.Errorf("the ports of %s are no node's", name)
+		}
+	}
+	if portsOf(testBridge).OfNodes(0) || (Ports{}).OfNodes(0) {
+		t.Error("an interface without a group is a node's")
+	}
+	one, oneIPs := h.pod("one")
+	two, twoIPs := h.podOf(otherBridge, "two")
+	h.serve(one, "one", 80)
+	h.serve(two, "two", 80)
+	to, node := at(vip4, 80).String(), h.host.String()+":30080"
+	client, _ := h.pod("client")
+	other, _ := h.podOf(otherBridge, "other")
+	front := func(ips []netip.Addr) Service {
+		return *balanced{fronts: []string{to, ":30080"}, endpoints: []netip.AddrPort{at(ips[0], 80)}}.service()
+	}
+	// The first one's alone is nothing to pods of the second.
+	h.open(map[string]Service{"default/web": front(oneIPs)})
+	if !h.silent(other, to) {
+		t.Error("a pod of another node reaches a service of this one")
+	}
+	second, err := Open(t.Context(), Config{Name: otherBridge + "-services", Ports: portsOf(otherBridge)})
+	h.must(err)
+	t.Cleanup(func() { h.must(second.Remove()); second.Close() })
+	_, err = second.Start(t.Context(), nil, map[string]Service{"default/web": front(twoIPs)})
+	h.must(err)
+	for _, to := range []string{to, node} {
+		if got := h.ask(client, to); !strings.HasPrefix(got, "one ") {
+			t.Errorf("from a pod of the first node to %s: %q", to, got)
+		}
+		if got := h.ask(other, to); !strings.HasPrefix(got, "two ") {
+			t.Errorf("from a pod of the second node to %s: %q", to, got)
+		}
+	}
+}
+
+// What a version before has had for frames between pods goes with the first write of the table, and with Remove; tables of others stay.
+func TestTheFormerTableOfFrames(t *testing.T) {
+	h := newHost(t)
+	server, ips := h.pod("server")
+	client, _ := h.pod("client")
+	h.serve(server, "server", 80)
+	conn, err := nftables.New()
+	h.must(err)
+	former, others := namesOf(testTable).former, &nftables.Table{Name: "mpt0-services", Family: nftables.TableFamilyBridge}
+	has := func() (names []string) {
+		all, err := conn.ListTablesOfFamily(nftables.TableFamilyBridge)
+		h.must(err)
+		for _, table := range all {
+			names = append(names, table.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	leave := func() {
+		for _, table := range []*nftables.Table{former, others} {
+			conn.AddTable(table)
+		}
+		priority := nftables.ChainPriority(-250)
+		c := conn.AddChain(&nftables.Chain{Table: former, Name: "prerouting", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: &priority})
+		conn.AddRule(&nftables.Rule{Table: former, Chain: c, Exprs: verdict(expr.VerdictDrop)})
+		h.must(conn.Flush())
+	}
+	leave()
+	t.Cleanup(func() { conn.DelTable(others); h.must(conn.Flush()) })
+	to := at(vip4, 80).String()
+	tbl := h.open(map[string]Service{"default/web": *balanced{fronts: []string{to}, endpoints: []netip.AddrPort{at(ips[0], 80)}}.service()})
+	if got := has(); !slices.Equal(got, []string{others.Name}) {
+		t.Errorf("of the family bridge there are %v", got)
+	}
+	if got := h.ask(client, to); !strings.HasPrefix(got, "server ") {
+		t.Errorf("%q", got)
+	}
+	leave()
+	h.must(tbl.Remove())
+	if got := has(); !slices.Equal(got, []string{others.Name}) {
+		t.Errorf("after Remove there are %v", got)
 	}
 }
 
@@ -290,5 +408,5 @@ func TestNftLists(t *testing.T) {
 		"default/some":   *balanced{fronts: []string{at(vip4, 82).String(), at(vip6, 82).String()}, endpoints: to, ranges: []netip.Prefix{pods4, pods6}}.service(),
 		"default/none":   *balanced{fronts: []string{at(vip4, 83).String(), at(vip6, 83).String()}}.service(),
 	})
-	harness.NftLists(t, "table inet "+testTable, "table bridge "+testTable, "chain "+postroutingChain, "inside-one-of-1-for-60s-ipv6")
+	harness.NftLists(t, "table inet "+testTable, "chain "+postroutingChain, "inside-one-of-1-for-60s-ipv6")
 }

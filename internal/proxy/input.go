@@ -36,7 +36,10 @@ func (p *Proxy) input(key string, s *corev1.Service) plan.Input {
 		n.OwnPorts[plan.Port{Protocol: numbers[o.Protocol], Number: uint16(o.Port)}] = true
 	}
 	if len(s.Spec.ExternalIPs) > 0 || s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		n.Addresses, n.Closed = p.addresses(), p.closed()
+		if p.ownKnown == nil { // once for all that are pending: the kernel goes through all interfaces, of which pods have many
+			p.ownKnown = p.addresses()
+		}
+		n.Addresses, n.Closed = p.ownKnown, p.closed()
 	}
 	return plan.Input{Service: s, Node: n, Loopback: p.taken(key, s)}
 }

@@ -76,6 +76,7 @@ type Proxy struct {
 	seesNodes  bool                // all of the cluster, and not only its own
 	announcers []string            // the nodes that announce addresses
 	nodesKnown string              // what services follow from of nodes
+	ownKnown   []netip.Addr        // the node's addresses, since take; nil: nobody has asked
 	faults     map[string]string   // what was said of a service
 	failed     map[string]bool     // what the kernel has refused
 	loopback   map[string]loopback // what was found out of a service
@@ -353,12 +354,12 @@ func (p *Proxy) wakeUp() {
 	}
 }
 
-// take takes what is pending.
+// take takes what is pending. What was found out of the host before is forgotten.
 func (p *Proxy) take() (keys []string, ofNodes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	keys, ofNodes = slices.Collect(maps.Keys(p.pending)), p.ofNodes
 	clear(p.pending)
-	p.ofNodes = false
+	p.ofNodes, p.ownKnown = false, nil
 	return keys, ofNodes
 }

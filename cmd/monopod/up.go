@@ -56,7 +56,7 @@ func newRuntimeCommand() *cobra.Command {
 		Long: `Serves CRI v1 (RuntimeService and ImageService) on a unix socket, for a kubelet's
 --container-runtime-endpoint, for crictl, or for 'monopod node'. Containers keep running when it stops.
 
-With --kubeconfig it enforces the network policies of that API server for pods on the built-in bridge.`,
+With --kubeconfig it enforces the network policies of that API server for pods on the built-in network.`,
 		Example: `  monopod runtime
   crictl --runtime-endpoint unix:///run/monopod/cri.sock pods`,
 		Args: noArgs,

@@ -14,7 +14,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/pki"
 )
 
-// Extend serves the API at more addresses of this host, which it need not have yet, and has them in the certificate: those of the pods' bridge, at which
+// Extend serves the API at more addresses of this host, which it need not have yet, and has them in the certificate: those of the pods' gateways, at which
 // pods reach it. It is called before Run.
 func (s *Server) Extend(ctx context.Context, more []netip.Addr) error {
 	for _, address := range more {

@@ -24,7 +24,7 @@ type facts struct {
 	node string
 	// mirrors are mirror pods by the static pods that they show.
 	mirrors map[staticPod]types.UID
-	// endpoints are the sandboxes on the bridge. ofUID are those of a pod, and of the UID "" those of which nobody remembers it; at are those that have an address, and claims the pods
+	// endpoints are the sandboxes of this node's network. ofUID are those of a pod, and of the UID "" those of which nobody remembers it; at are those that have an address, and claims the pods
 	// that do, as the API tells; as are those that were compiled as a pod.
 	endpoints map[string]*endpoint
 	ofUID     index[types.UID, *endpoint]

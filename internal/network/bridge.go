@@ -48,7 +48,7 @@ type Config struct {
 	DNS []netip.Addr
 	// OwnPorts are those at which the node itself serves. No sandbox gets one.
 	OwnPorts []OwnPort
-	// Guard is told whose the addresses on the bridge are; nil: nobody is.
+	// Guard is told whose the addresses of sandboxes are; nil: nobody is.
 	Guard Guard
 	// NoForeignRules puts no rules into chains of others.
 	NoForeignRules bool

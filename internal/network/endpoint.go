@@ -6,17 +6,15 @@ import (
 	"slices"
 )
 
-// Endpoint is a sandbox on the bridge as somebody knows it who judges what it sends and receives.
+// Endpoint is a sandbox of the network as somebody knows it who judges what it sends and receives.
 type Endpoint struct {
 	SandboxID string
 	// Pod is whose sandbox it is; empty where nobody knows any more.
 	Pod       PodInfo
 	Addresses []netip.Addr
-	// Interface is the host's end of the pair.
-	Interface string
 }
 
-// Guard is told whose the addresses on the bridge are, so that what is to hold for a pod's traffic holds before there is any. Its methods do not wait, and are
+// Guard is told whose the addresses of sandboxes are, so that what is to hold for a pod's traffic holds before there is any. Its methods do not wait, and are
 // safe for concurrent use.
 type Guard interface {
 	// Connecting is told of a sandbox as soon as its addresses are known, before it can send or receive, and of all that have addresses when the process
@@ -38,7 +36,7 @@ func (noGuard) Connecting(Endpoint) func(context.Context) error {
 func (noGuard) Disconnected(...string) {}
 
 func endpointOf(sandboxID string, rec lease) Endpoint {
-	e := Endpoint{SandboxID: sandboxID, Pod: rec.PodInfo, Interface: rec.Interface}
+	e := Endpoint{SandboxID: sandboxID, Pod: rec.PodInfo}
 	for _, a := range rec.Addresses {
 		e.Addresses = append(e.Addresses, a.Address.Addr())
 	}

@@ -181,7 +181,7 @@ func (o *Options) runOnAPI(stages *stages, api *apiserver.Server, rt *runtimeRol
 	stages.run("network policies", rt.enforce(api.Ready(), api.ControllersConfig()))
 }
 
-// Runtime runs the CRI runtime alone, for anybody's kubelet. kube is the API server whose network policies are enforced on the built-in bridge; nil: none are.
+// Runtime runs the CRI runtime alone, for anybody's kubelet. kube is the API server whose network policies are enforced on the built-in network; nil: none are.
 func Runtime(ctx context.Context, o Options, kube *rest.Config) (err error) {
 	unlock, err := o.enter(partRuntime)
 	if err != nil {

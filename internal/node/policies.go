@@ -13,7 +13,7 @@ import (
 	"monopod.dev/monopod/internal/network"
 )
 
-// guard tells the role that enforces policies whose the addresses on the bridge are.
+// guard tells the role that enforces policies whose the addresses of sandboxes are.
 type guard struct{ policies *netpolicy.Role }
 
 var _ network.Guard = guard{}

@@ -50,7 +50,7 @@ func startMonopod(b *testing.B) *peer {
 const pause = "localhost/bench/pause:1"
 
 // containerdConfig is the configuration of a containerd of its own: nothing of it is shared with one that the host may have. It
-// connects pods by CNI's bridge plugin, the counterpart of the built-in bridge.
+// connects pods by CNI's bridge plugin, the counterpart of the built-in network.
 const containerdConfig = `version = 2
 root = "%[1]s/root"
 state = "%[1]s/state"

@@ -45,7 +45,7 @@ type APIServer struct {
 	// BindAddress and Port are where the API is served. Defaults 127.0.0.1 and 6443. Port 0 takes a free one.
 	BindAddress string `json:"bindAddress,omitempty"`
 	Port        *int32 `json:"port,omitempty"`
-	// AdvertiseAddress is where pods reach the API, on the same port: the endpoint of the Service kubernetes. Default: the address of the pods' bridge, on
+	// AdvertiseAddress is where pods reach the API, on the same port: the endpoint of the Service kubernetes. Default: the address of the pods' gateway, on
 	// which `monopod up` serves the API too; without a bridge BindAddress, unless that is loopback.
 	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
 	// CertSANs are names and addresses for which the API server's certificate is good too, beside the node's own: those by which clients on other machines
@@ -264,12 +264,12 @@ type LogRotation struct {
 
 // Network configures how pods are connected.
 type Network struct {
-	// Mode is auto (by the host's CNI configuration where there is one, else by the built-in bridge), bridge or cni.
+	// Mode is auto (by the host's CNI configuration where there is one, else by the built-in network), bridge or cni.
 	// Default auto.
 	Mode string `json:"mode,omitempty"`
 	// CNI says where the host's CNI configuration and plugins are.
 	CNI CNI `json:"cni,omitempty"`
-	// Bridge is the name of the bridge interface, at most 15 bytes. Default monopod0.
+	// Bridge is the name of the interface that has the gateways of pods, at most 15 bytes. Default monopod0.
 	Bridge string `json:"bridge,omitempty"`
 	// PodCIDRs are the ranges of pod addresses, at most one IPv4 and one IPv6 range; the first address of each is the
 	// bridge's. Default 10.61.0.0/16, and on a host with IPv6 a unique local /64 (RFC 4193) derived from the machine's id
@@ -277,7 +277,7 @@ type Network struct {
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// PodCIDR is PodCIDRs with a single range. Only one of both can be given.
 	PodCIDR string `json:"podCIDR,omitempty"`
-	// SourceGuard is enabled (what a pod on the bridge sends bears its own addresses, or is dropped) or disabled. Default
+	// SourceGuard is enabled (what a pod of the built-in network sends bears its own addresses, or is dropped) or disabled. Default
 	// enabled.
 	SourceGuard string `json:"sourceGuard,omitempty"`
 	// ForwardGuard is enabled (forwarding that this node has switched on is for its pods, not for the host's other networks)
@@ -286,16 +286,16 @@ type Network struct {
 	// ForeignRules is enabled (chains of others that drop forwarded packets get two rules that accept the pods', behind the
 	// administrator's own) or disabled. Default enabled.
 	ForeignRules string `json:"foreignRules,omitempty"`
-	// ConnectionsPerPod is about how many connections a pod on the bridge may have open, by each of its addresses; 0: the kernel's table has the only limit. Default
+	// ConnectionsPerPod is about how many connections a pod of the built-in network may have open, by each of its addresses; 0: the kernel's table has the only limit. Default
 	// a quarter of that table (net.netfilter.nf_conntrack_max).
 	ConnectionsPerPod *int32 `json:"connectionsPerPod,omitempty"`
 	// OwnPorts are ports of the host that never lead to a pod (PORT, or PORT/PROTOCOL), beside those of the API server and the agent of this process and
 	// Agent.Port: those of a kubelet or an API server of somebody else's. Default none.
 	OwnPorts []string `json:"ownPorts,omitempty"`
-	// ServiceProxy is auto (`monopod up` leads packets for services to their endpoints where the built-in bridge connects pods), enabled (it does whatever connects
+	// ServiceProxy is auto (`monopod up` leads packets for services to their endpoints where the built-in network connects pods), enabled (it does whatever connects
 	// pods, and so does `monopod node`) or disabled. Default auto.
 	ServiceProxy string `json:"serviceProxy,omitempty"`
-	// NetworkPolicy is enabled (`monopod up`, and a runtime that knows an API server, enforce network policies for pods on the bridge) or disabled. Default enabled.
+	// NetworkPolicy is enabled (`monopod up`, and a runtime that knows an API server, enforce network policies for pods of the built-in network) or disabled. Default enabled.
 	NetworkPolicy string `json:"networkPolicy,omitempty"`
 	// LoadBalancerRanges are of addresses that are services' of the type LoadBalancer alone, of both families: prefixes, FIRST-LAST, or single addresses. Each
 	// such service has one of its own; those of networks that the machine is in are announced there. Default: none, they have the addresses of the nodes.

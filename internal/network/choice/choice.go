@@ -153,7 +153,7 @@ func (n *Network) onHost() (b *network.Bridge, started bool) {
 	return n.bridge, n.bridge != nil && n.started
 }
 
-// Gateways are the addresses of the host at which pods on the bridge reach it; none where CNI connects pods.
+// Gateways are the addresses of the host at which pods of the built-in network reach it; none where CNI connects pods.
 func (n *Network) Gateways(ctx context.Context) []netip.Addr {
 	if b := n.known(); b != nil && !n.byCNI(ctx) {
 		return b.Gateways()
@@ -314,7 +314,7 @@ func (n *Network) Remove(ctx context.Context) error {
 	return errors.Join(err, b.Remove(ctx))
 }
 
-// Warnings tells what this host cannot give pods on the bridge.
+// Warnings tells what this host cannot give pods of the built-in network.
 func (n *Network) Warnings() []string {
 	if b := n.known(); b != nil {
 		return b.Warnings()

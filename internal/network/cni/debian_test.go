@@ -199,7 +199,7 @@ func TestPodRangesAndCheck(t *testing.T) {
 	}
 }
 
-// TestCost tells what a sandbox's network costs with Debian's bridge and host-local, to compare with the built-in bridge's.
+// TestCost tells what a sandbox's network costs with Debian's bridge and host-local, to compare with the built-in network's.
 func TestCost(t *testing.T) {
 	h := newHost(t)
 	h.write("conf/10-pods.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cbr0", "isGateway": true,

@@ -313,7 +313,7 @@ func (u *users) testCrash(first string) {
 	if got := u.first("one"); got != first {
 		u.Errorf("after a crash the IDs begin with %s, before with %s", got, first)
 	}
-	u.sh("one", "root", "kill 1")
+	_, _ = u.n.TryKubectl("", "exec", "one", "-c", "root", "--", "sh", "-c", "kill 1") // it may be killed with the container, before it has ended itself
 	u.n.Kubectl("wait", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "pod/one", "--timeout=60s")
 	u.n.Kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
 	if got := u.first("one"); got != first {

@@ -18,8 +18,10 @@ type facts struct {
 	namespaces                               map[string]compile.Namespace
 	pods                                     map[types.UID]*podFact
 	policiesKnown, namespacesKnown, podsKnow bool
-	// learn: policies or namespaces have changed since they were compiled.
+	// learn: policies have changed since they were compiled, or it is not known which namespaces have.
 	learn bool
+	// relabelled are namespaces that have come, gone or changed their labels since then.
+	relabelled map[string]bool
 	// node is this node's name.
 	node string
 	// mirrors are mirror pods by the static pods that they show.
@@ -64,7 +66,7 @@ type endpoint struct {
 }
 
 func newFacts(node string) facts {
-	return facts{node: node, policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{}, learn: true, namespaces: map[string]compile.Namespace{},
+	return facts{node: node, policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{}, learn: true, namespaces: map[string]compile.Namespace{}, relabelled: map[string]bool{},
 		pods: map[types.UID]*podFact{}, claims: index[netip.Addr, types.UID]{}, mirrors: map[staticPod]types.UID{},
 		endpoints: map[string]*endpoint{}, ofUID: index[types.UID, *endpoint]{}, at: index[netip.Addr, *endpoint]{}, as: index[types.UID, *endpoint]{}, news: allNews()}
 }
@@ -74,7 +76,7 @@ func (f *facts) needed() bool { return len(f.policies) > 0 && len(f.endpoints) >
 
 // forget drops what is only watched while it is needed.
 func (f *facts) forget() {
-	f.namespaces = map[string]compile.Namespace{}
+	f.namespaces, f.relabelled = map[string]compile.Namespace{}, map[string]bool{}
 	f.forgetPods()
 	f.namespacesKnown, f.podsKnow = false, false
 }

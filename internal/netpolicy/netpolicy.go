@@ -221,6 +221,8 @@ func (r *Role) compile(v *view) compile.Rules {
 	if v.learn {
 		r.policies = v.policies
 		r.compiler.Learn(v.policies, v.namespaces)
+	} else {
+		r.compiler.Relabel(v.namespaces, v.without)
 	}
 	if v.all {
 		return r.compiler.Compile(v.come)

@@ -78,10 +78,11 @@ func (f *facts) compiledAs(e *endpoint, uid types.UID) {
 
 // view is what rules are compiled of.
 type view struct {
-	// learn: policies and namespaces have changed, and are these.
+	// learn: policies have changed, and these are all policies and namespaces. Otherwise namespaces are those that have come or changed, and those of the names without have gone.
 	learn      bool
 	policies   []*networkingv1.NetworkPolicy
 	namespaces []compile.Namespace
+	without    []string
 	// all: come are all pods there are. Otherwise come are those that have come or changed since the last view, and those of the UIDs gone have gone.
 	all  bool
 	come []compile.Pod
@@ -95,7 +96,16 @@ func (f *facts) view() (v view, whole bool) {
 	}
 	if f.learn {
 		v.learn, v.policies, v.namespaces = true, slices.Collect(maps.Values(f.policies)), slices.Collect(maps.Values(f.namespaces))
+		clear(f.relabelled) // they are among them
 	}
+	for name := range f.relabelled {
+		if n, is := f.namespaces[name]; is {
+			v.namespaces = append(v.namespaces, n)
+		} else {
+			v.without = append(v.without, name)
+		}
+	}
+	clear(f.relabelled)
 	if v.all = f.learn || f.news.all; v.all {
 		f.news.all = false
 		for id := range f.endpoints {

@@ -2,6 +2,7 @@ package netpolicy
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/netpolicy/compile"
@@ -97,7 +99,7 @@ func TestViewsAddUp(t *testing.T) {
 			return p
 		}
 		kinds := map[*endpoint]*compile.Kind{}
-		got := map[string]compile.Pod{}
+		got, namespaces := map[string]compile.Pod{}, map[string]compile.Namespace{}
 		for step := range 60 {
 			for range 1 + chance.IntN(3) {
 				switch chance.IntN(12) {
@@ -127,6 +129,16 @@ func TestViewsAddUp(t *testing.T) {
 						f.learn = true
 					}
 				}
+				switch ns := one("ns", 4); chance.IntN(12) {
+				case 0:
+					f.namespaces[ns] = compile.Namespace{Name: ns, Labels: map[string]string{"step": fmt.Sprint(step)}}
+					f.relabelled[ns] = true
+				case 1:
+					delete(f.namespaces, ns)
+					f.relabelled[ns] = true
+				case 2:
+					f.unsettle()
+				}
 			}
 			v, whole := f.view()
 			if !whole {
@@ -134,6 +146,18 @@ func TestViewsAddUp(t *testing.T) {
 			}
 			if v.all {
 				clear(got)
+			}
+			if v.learn {
+				clear(namespaces)
+			}
+			for _, name := range v.without {
+				delete(namespaces, name)
+			}
+			for _, n := range v.namespaces {
+				namespaces[n.Name] = n
+			}
+			if got, want := fmt.Sprint(namespaces), fmt.Sprint(f.namespaces); got != want {
+				t.Fatalf("seed %d, step %d: of namespaces was told %s, and there are %s", seed, step, got, want)
 			}
 			for _, uid := range v.gone {
 				delete(got, uid)
@@ -144,7 +168,7 @@ func TestViewsAddUp(t *testing.T) {
 			if got, want := written(got), written(wholeView(&f, kinds)); got != want {
 				t.Fatalf("seed %d, step %d: what was told comes to\n%sand there is\n%s", seed, step, got, want)
 			}
-			if again, _ := f.view(); again.all || len(again.come)+len(again.gone) > 0 {
+			if again, _ := f.view(); again.all || len(again.come)+len(again.gone)+len(again.namespaces)+len(again.without) > 0 {
 				t.Fatalf("seed %d, step %d: nothing is new, and %v are told", seed, step, again)
 			}
 		}
@@ -178,4 +202,49 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 	f.view()
 	f.forget()
 	note("nobody watches any more")
+}
+
+// TestANamespaceIsRelabelled: what follows for the pods of a namespace does at once, whether or not anything else has changed.
+func TestANamespaceIsRelabelled(t *testing.T) {
+	k := &kernel{}
+	r := newRole(k, "n", slog.New(slog.DiscardHandler))
+	r.feeds = &feeds{} // somebody tells of pods and namespaces
+	from := metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	r.facts.policies[types.NamespacedName{Namespace: "shop", Name: "p"}] = &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"},
+		Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{
+			From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &from}},
+		}}},
+	}
+	r.facts.policiesKnown = true
+	client := netip.MustParseAddr("10.0.0.1")
+	r.Connecting(Endpoint{SandboxID: "s", Namespace: "watch", Name: "client", UID: "u1", Addresses: []netip.Addr{client}})
+	namespaces := r.namespaceFeed()
+	namespaces.replace([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}})
+	r.podFeed().replace([]*corev1.Pod{factPod("watch", "client", "u1", at("n"))})
+	labelled := func(labels map[string]string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "watch", Labels: labels}}
+	}
+	for _, s := range []struct {
+		what  string
+		event func()
+		let   bool
+	}{
+		{"its namespace is not known yet", func() {}, false},
+		{"its namespace comes", func() { namespaces.set(labelled(map[string]string{"team": "a"})) }, true},
+		{"it gets another label", func() { namespaces.set(labelled(map[string]string{"team": "b"})) }, false},
+		{"while all pods are listed anew it gets the first again", func() {
+			namespaces.set(labelled(map[string]string{"team": "a"}))
+			r.podFeed().replace([]*corev1.Pod{factPod("watch", "client", "u1", at("n"))})
+		}, true},
+		{"it is gone", func() { namespaces.drop(labelled(nil)) }, false},
+	} {
+		s.event()
+		if err := r.step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, let := k.rules.Verdicts[compile.Ingress].Peers[client]; let != s.let {
+			t.Errorf("%s: the pod is named by the policy: %v, want %v", s.what, let, s.let)
+		}
+	}
 }

@@ -167,7 +167,7 @@ func (r *Role) namespaceFeed() *feed[*corev1.Namespace] {
 			return false
 		}
 		r.facts.namespaces[n.Name] = compile.Namespace{Name: n.Name, Labels: n.Labels}
-		r.facts.learn = true
+		r.facts.relabelled[n.Name] = true
 		return true
 	}
 	return &feed[*corev1.Namespace]{
@@ -180,7 +180,7 @@ func (r *Role) namespaceFeed() *feed[*corev1.Namespace] {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			delete(r.facts.namespaces, n.Name)
-			r.facts.learn = true
+			r.facts.relabelled[n.Name] = true
 			return true
 		},
 		replace: func(all []*corev1.Namespace) {
@@ -190,6 +190,7 @@ func (r *Role) namespaceFeed() *feed[*corev1.Namespace] {
 			for _, n := range all {
 				set(n)
 			}
+			clear(r.facts.relabelled) // all are learned
 			r.facts.namespacesKnown, r.facts.learn = true, true
 		},
 		slim: func(n *corev1.Namespace) *corev1.Namespace {

@@ -22,12 +22,13 @@ type Compiler struct {
 	segments   [2][]segment
 	problems   []Problem
 
-	kinds map[string]*judged       // by what policies see of them
-	atoms [2]map[string][]*atom    // by namespace
-	pods  [2]map[string]*podClass  // by name, of this node's pods
-	peers [2]map[string]*peerClass // by name
-	pairs [2]*pairs                // as they were last
-	state *state                   // of the pods that were told
+	kinds map[string]map[string]*judged // by namespace, and by what policies see of them
+	known int                           // how many kinds that are
+	atoms [2]map[string][]*atom         // by namespace
+	pods  [2]map[string]*podClass       // by name, of this node's pods
+	peers [2]map[string]*peerClass      // by name
+	pairs [2]*pairs                     // as they were last
+	state *state                        // of the pods that were told
 }
 
 // judged is what policies say of a kind of pods.
@@ -74,7 +75,7 @@ func New() *Compiler {
 // Learn tells the policies and the namespaces that hold from now on.
 func (c *Compiler) Learn(policies []*networkingv1.NetworkPolicy, namespaces []Namespace) {
 	c.policies, c.namespaces, c.problems = map[string][]*policy{}, map[string]labels.Set{}, nil
-	c.kinds = map[string]*judged{}
+	c.kinds, c.known = map[string]map[string]*judged{}, 0
 	for d := range Directions {
 		c.said[d] = parsed{map[string]*atom{}, map[string]block{}, map[name]bool{}}
 		c.atoms[d], c.pods[d], c.peers[d], c.pairs[d] = map[string][]*atom{}, map[string]*podClass{}, map[string]*peerClass{}, nil
@@ -101,7 +102,7 @@ func (c *Compiler) Learn(policies []*networkingv1.NetworkPolicy, namespaces []Na
 
 // judge finds out what policies say of a kind of pods.
 func (c *Compiler) judge(k *Kind) *judged {
-	if j := c.kinds[k.print]; j != nil {
+	if j := c.kinds[k.Namespace][k.print]; j != nil {
 		return j
 	}
 	j := &judged{}
@@ -109,8 +110,20 @@ func (c *Compiler) judge(k *Kind) *judged {
 		j.pods[d] = c.isolates(Direction(d), k)
 		j.peers[d] = c.named(Direction(d), k)
 	}
-	c.kinds[k.print] = j
+	c.remember(k, j)
 	return j
+}
+
+func (c *Compiler) remember(k *Kind, j *judged) {
+	of := c.kinds[k.Namespace]
+	if of == nil {
+		of = map[string]*judged{}
+		c.kinds[k.Namespace] = of
+	}
+	if of[k.print] == nil {
+		c.known++
+	}
+	of[k.print] = j
 }
 
 // isolates are the policies that isolate pods of a kind; nil: none.

@@ -12,9 +12,13 @@ type state struct {
 	round uint64
 	pods  map[string]*placed // by UID
 	spots map[netip.Addr]*spot
-	used  [2]usedClasses
+	// within are the pods by namespace.
+	within map[string]map[*placed]bool
+	used   [2]usedClasses
 	// dirty: a class has come into use, or is not in use any more.
 	dirty [2]bool
+	// again are pods that were told, and that policies may say something else of now.
+	again []*placed
 	rules Rules
 }
 
@@ -41,7 +45,7 @@ type usedClasses struct {
 
 // begin forgets all pods. What classes are of comes back with them.
 func (c *Compiler) begin() {
-	s := &state{pods: map[string]*placed{}, spots: map[netip.Addr]*spot{}, rules: Rules{Ports: map[PortRange]bool{}, Problems: c.problems}}
+	s := &state{pods: map[string]*placed{}, spots: map[netip.Addr]*spot{}, within: map[string]map[*placed]bool{}, rules: Rules{Ports: map[PortRange]bool{}, Problems: c.problems}}
 	c.state = s
 	c.classes.restart()
 	c.profiles.restart()
@@ -88,6 +92,11 @@ func (c *Compiler) Update(come []Pod, gone []string) Rules {
 	s := c.state
 	s.rules.Before, s.rules.Version = s.rules.Version, &Version{}
 	s.rules.Touched = Touched{Addresses: map[netip.Addr]bool{}}
+	for _, p := range s.again {
+		c.takeOut(p.UID)
+		c.putIn(&p.Pod)
+	}
+	s.again = nil
 	for _, uid := range gone {
 		c.takeOut(uid)
 	}
@@ -102,7 +111,46 @@ func (c *Compiler) Update(come []Pod, gone []string) Rules {
 	c.pair()
 	c.classes.sweep()
 	c.profiles.sweep()
+	c.forgetKinds()
 	return s.rules
+}
+
+// Relabel tells of namespaces that have come or have other labels, and of the names of those that have gone, while policies stay the same. The next Update judges their pods anew, and
+// no others.
+func (c *Compiler) Relabel(come []Namespace, gone []string) {
+	changed := map[string]bool{}
+	for _, name := range gone {
+		changed[name] = true
+		delete(c.namespaces, name)
+	}
+	for _, n := range come {
+		changed[n.Name] = true
+		c.namespaces[n.Name] = n.Labels
+	}
+	for name := range changed {
+		for d := range Directions {
+			delete(c.atoms[d], name)
+		}
+		c.known -= len(c.kinds[name])
+		delete(c.kinds, name)
+		for p := range c.state.within[name] {
+			c.state.again = append(c.state.again, p)
+		}
+	}
+}
+
+// spare is how many kinds of pods that are not there are remembered at least.
+const spare = 1000
+
+// forgetKinds forgets the kinds of pods that are not there, when they are more than all others: each job has one of its own.
+func (c *Compiler) forgetKinds() {
+	if c.known <= spare+2*len(c.state.pods) {
+		return
+	}
+	c.kinds, c.known = map[string]map[string]*judged{}, 0
+	for _, p := range c.state.pods {
+		c.remember(p.Kind, p.judged)
+	}
 }
 
 // same says that nothing follows from a pod that has not followed from this one.
@@ -114,6 +162,10 @@ func (c *Compiler) putIn(pod *Pod) {
 	s := c.state
 	p := &placed{Pod: *pod, judged: c.judge(pod.Kind), round: s.round}
 	s.pods[p.UID] = p
+	if s.within[p.Kind.Namespace] == nil {
+		s.within[p.Kind.Namespace] = map[*placed]bool{}
+	}
+	s.within[p.Kind.Namespace][p] = true
 	for _, a := range p.Addresses {
 		s.rules.Touched.Addresses[a] = true
 		at := s.spots[a]
@@ -132,6 +184,9 @@ func (c *Compiler) takeOut(uid string) {
 		return
 	}
 	delete(s.pods, uid)
+	if delete(s.within[p.Kind.Namespace], p); len(s.within[p.Kind.Namespace]) == 0 {
+		delete(s.within, p.Kind.Namespace)
+	}
 	for _, a := range p.Addresses {
 		s.rules.Touched.Addresses[a] = true
 		at := s.spots[a]

@@ -69,6 +69,16 @@ func TestAnUpdateIsAsFromScratch(t *testing.T) {
 				}
 				compiler.Learn(policies, namespaces)
 			}
+			if step > 0 && c.IntN(4) == 0 { // of a namespace that is gone there may be pods
+				i := c.IntN(len(namespaces))
+				name := namespaces[i].Name
+				if namespaces = slices.Delete(slices.Clone(namespaces), i, i+1); c.IntN(3) > 0 || len(namespaces) == 0 {
+					namespaces = append(namespaces, Namespace{name, c.labels()})
+					compiler.Relabel(namespaces[len(namespaces)-1:], nil)
+				} else {
+					compiler.Relabel(nil, []string{name})
+				}
+			}
 			before := maps.Clone(pods)
 			var come []Pod
 			var gone []string
@@ -102,5 +112,16 @@ func TestAnUpdateIsAsFromScratch(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %s\n\nfrom scratch:\n%s", seed, step, got, want)
 			}
 		}
+	}
+}
+
+// TestKindsAreForgotten: what is remembered of kinds of pods does not grow with those that have been there.
+func TestKindsAreForgotten(t *testing.T) {
+	c := New()
+	for i := range 3 * spare {
+		c.Update([]Pod{{UID: "one", Kind: kind("shop", fmt.Sprint("job-", i))}}, nil)
+	}
+	if n := c.known; n > spare+2 || n != len(c.kinds["shop"]) {
+		t.Errorf("of one pod %d kinds are remembered", n)
 	}
 }

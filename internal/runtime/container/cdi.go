@@ -132,10 +132,7 @@ func unresolvedCDI(set *cdispec.Set, name string) error {
 		return fmt.Errorf("CDI device %s: no spec that can be used defines devices of kind %s", name, kind)
 	}
 	slices.Sort(others)
-	if more := len(others) - maxListed; more > 0 {
-		others = append(others[:maxListed], fmt.Sprintf("and %d more", more))
-	}
-	return fmt.Errorf("CDI device %s: kind %s has no device %q, it has %s", name, kind, device, strings.Join(others, ", "))
+	return fmt.Errorf("CDI device %s: kind %s has no device %q, it has %s", name, kind, device, strings.Join(listed(others), ", "))
 }
 
 // maxListed bounds the lists of an error.
@@ -146,15 +143,11 @@ func cdiReport(set *cdispec.Set, names []string) string {
 	var report strings.Builder
 	fmt.Fprintf(&report, "; looked in %s, found %d specs", strings.Join(set.Dirs, ", "), len(set.Files))
 	var files []string
-	for i, f := range set.Files {
-		if i == maxListed {
-			files = append(files, fmt.Sprintf("and %d more", len(set.Files)-maxListed))
-			break
-		}
+	for _, f := range set.Files {
 		files = append(files, f.Path)
 	}
 	if len(files) > 0 {
-		fmt.Fprintf(&report, " (%s)", strings.Join(files, ", "))
+		fmt.Fprintf(&report, " (%s)", strings.Join(listed(files), ", "))
 	}
 	faults := slices.DeleteFunc(slices.Clone(set.Faults), func(f cdispec.Fault) bool { return slices.Contains(names, f.Device) })
 	for i, f := range faults {

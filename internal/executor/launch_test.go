@@ -253,6 +253,31 @@ func TestEnsureWithNothingInCommon(t *testing.T) {
 	}
 }
 
+// TestEnsureOutlastsTheEnding: a keeper that has no socket any more, and has the directory still, is about to end.
+func TestEnsureOutlastsTheEnding(t *testing.T) {
+	newNodeOf(t, func(n *node) {
+		if err := os.Mkdir(n.cfg.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := os.Create(filepath.Join(n.cfg.Dir, "lock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		ended := false
+		defer failpoint.Arm("executor/launch/again", func() error {
+			ended = true
+			return lock.Close()
+		})()
+		n.launch()
+		if !ended {
+			t.Error("two have the directory")
+		}
+	})
+}
+
 // TestEnsureEndsTheIdle: one with which nothing can be spoken, and that refuses the handover, is ended where no container runs, and the installed one started,
 // also when the caller or the keeper is killed in between.
 func TestEnsureEndsTheIdle(t *testing.T) {

@@ -3,12 +3,16 @@ package launch
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/failpoint"
@@ -18,7 +22,16 @@ import (
 // endIdle ends the executor that serves the socket if no container runs in it; an error says why it has not ended. It needs no protocol: a keeper of any version ends on SIGTERM when
 // nothing that it holds runs, and overlooks it otherwise.
 func endIdle(ctx context.Context, cfg Config) error {
-	keeper, err := keeperOf(cfg.Socket)
+	patience := cfg.Patience
+	if patience == 0 {
+		patience = endPatience
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	keeper, err := awaitKeeper(wait, cfg.Socket)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // its socket is gone, and so is it
+	}
 	if err != nil {
 		return err
 	}
@@ -29,12 +42,6 @@ func endIdle(ctx context.Context, cfg Config) error {
 	if err := failpoint.Hit("executor/launch/terminated"); err != nil {
 		return err
 	}
-	patience := cfg.Patience
-	if patience == 0 {
-		patience = endPatience
-	}
-	wait, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if err := keeper.Wait(wait); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -42,6 +49,25 @@ func endIdle(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("its keeper (process %d) has not ended within %v of SIGTERM, as one does in which no container runs", keeper.PID(), patience)
 	}
 	return failpoint.Hit("executor/launch/ended")
+}
+
+// lookPause is how long to wait for a keeper that is not found: of what a process holds while it becomes another program, which a worker does whose keeper has died, the kernel tells
+// nothing, nor when that is over.
+const lookPause = 10 * time.Millisecond
+
+// awaitKeeper is keeperOf, again and again until ctx ends.
+func awaitKeeper(ctx context.Context, socket string) (*proc.FD, error) {
+	for {
+		keeper, err := keeperOf(socket)
+		if !errdefs.IsNotFound(err) {
+			return keeper, err
+		}
+		select {
+		case <-time.After(lookPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // keeperOf finds the keeper that listens at a socket: the one of those which hold the socket that is not another one's child. Who made the socket says less: a keeper
@@ -80,7 +106,7 @@ func keeperOf(socket string) (*proc.FD, error) {
 		delete(holders, pid)
 		return p, nil
 	}
-	return nil, fmt.Errorf("no process is found that listens at %s", socket)
+	return nil, fmt.Errorf("no process is found that listens at %s: %w", socket, errdefs.ErrNotFound)
 }
 
 // listeners are the kernel's names of the sockets that are bound to a path, and listen.

@@ -16,8 +16,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/failpoint"
 )
 
 // Ready is what a keeper writes to its ready pipe, as one line, once it serves. Any other line is an error.
@@ -69,20 +72,43 @@ func Ensure(ctx context.Context, cfg Config) (Outcome, error) {
 			return Outcome{}, fmt.Errorf("executor directory: %w", err)
 		}
 	}
-	word, err := start(ctx, cfg)
-	if err != nil {
-		return Outcome{}, err
+	for try := 1; ; try++ {
+		word, err := start(ctx, cfg)
+		if err != nil {
+			return Outcome{}, err
+		}
+		switch word {
+		case Ready, Running: // or another caller was faster: its executor is there, or about to be
+			h, err := hello(ctx, cfg, word)
+			if word == Running && errdefs.IsUnavailable(err) && try < maxStarts && ctx.Err() == nil {
+				if err := failpoint.Hit("executor/launch/again"); err != nil {
+					return Outcome{}, err
+				}
+				continue // or the one that has the directory is about to end
+			}
+			return Outcome{Build: h.Build}, err
+		case "":
+			return Outcome{}, fmt.Errorf("%s ended before it served %s; its log %s says why", cfg.Binary, cfg.Socket, logFile(cfg))
+		}
+		return Outcome{}, fmt.Errorf("start of %s: %s", cfg.Binary, word)
 	}
-	switch word {
-	case Ready, Running: // or another caller was faster: its executor is there, or about to be
-		c := client.New(client.Config{Socket: cfg.Socket})
-		defer c.Close()
-		h, err := c.Hello(ctx)
-		return Outcome{Build: h.Build}, err
-	case "":
-		return Outcome{}, fmt.Errorf("%s ended before it served %s; its log %s says why", cfg.Binary, cfg.Socket, logFile(cfg))
+}
+
+const (
+	// runningPatience is how long an executor that was there may take to serve, before it is looked again whether it is.
+	runningPatience = time.Second
+	maxStarts       = 10
+)
+
+// hello asks the executor that was started who it is.
+func hello(ctx context.Context, cfg Config, word string) (protocol.HelloResponse, error) {
+	var patience time.Duration // the client's own
+	if word == Running {
+		patience = runningPatience
 	}
-	return Outcome{}, fmt.Errorf("start of %s: %s", cfg.Binary, word)
+	c := client.New(client.Config{Socket: cfg.Socket, Patience: patience})
+	defer c.Close()
+	return c.Hello(ctx)
 }
 
 // maxEnds bounds how often an executor is ended that goes on all the same: its worker, when its keeper has died of something else.

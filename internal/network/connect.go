@@ -49,7 +49,7 @@ func (b *Bridge) connect(rec lease, path string, meanwhile func() error) (index 
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
 		index = host.index
-		gateway, err := b.prepareEnd(rec, host, bridge)
+		gateway, err := b.prepareEnd(rec, host, bridge, fresh)
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
@@ -180,10 +180,10 @@ func (b *Bridge) pairRequest(rec lease, bridge linkInfo, target int) request {
 		nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nlsock.Nested(nl.IFLA_INFO_DATA, peer)))
 }
 
-// prepareEnd makes of the host's end what it is to be: up, in no bridge, with the way to the sandbox. It returns its hardware address.
+// prepareEnd makes of the host's end what it is to be: up, in no bridge, with the way to the sandbox. It returns its hardware address. With fresh it has just been made.
 //
 // The version before had it as a port of the bridge. Then it gets the bridge's address, which is what the sandbox knows of its gateway.
-func (b *Bridge) prepareEnd(rec lease, host, bridge linkInfo) (mac net.HardwareAddr, err error) {
+func (b *Bridge) prepareEnd(rec lease, host, bridge linkInfo, fresh bool) (mac net.HardwareAddr, err error) {
 	mac = host.mac
 	var reqs []request
 	if host.master != 0 {
@@ -191,12 +191,24 @@ func (b *Bridge) prepareEnd(rec lease, host, bridge linkInfo) (mac net.HardwareA
 		reqs = append(reqs, linkRequest("take it out of the bridge", unix.RTM_NEWLINK, 0, host.index, 0,
 			nlsock.Attr32(unix.IFLA_MASTER, 0), nl.NewRtAttr(unix.IFLA_ADDRESS, mac)))
 	}
-	reqs = append(reqs, noAutoIPv6(host.index, ""), linkRequest("set it up", unix.RTM_NEWLINK, 0, host.index, unix.IFF_UP|unix.IFF_NOARP,
-		nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(b.name)))))
-	if err := b.rt.Do(append(reqs, hostRequests(rec, host.index)...)...); err != nil {
-		return nil, err
+	var attrs []*nl.RtAttr
+	if !fresh { // as it was made; each setting more makes the kernel go over all routes of IPv6
+		attrs = append(attrs, nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(b.name))))
 	}
-	return mac, b.localnet.of(b.rt, host.index)
+	up := linkRequest("set it up", unix.RTM_NEWLINK, 0, host.index, unix.IFF_UP|unix.IFF_NOARP, attrs...)
+	return mac, b.localnet.keep(func(open bool) error {
+		return b.rt.Do(append(append(reqs, settingsRequest(host.index, open), up), hostRequests(rec, host.index)...)...)
+	})
+}
+
+// settingsRequest has no address come to the host's end by itself, and opens the way by it to the loopback addresses, or shuts it.
+func settingsRequest(index int, open bool) request {
+	q := localnetRequest(index, open)
+	if _, err := os.Stat(ip6Conf); err != nil {
+		return q
+	}
+	of := nlsock.Nested(unix.IFLA_AF_SPEC, localnetOf(open), noAutoOf())
+	return linkRequest("configure it", unix.RTM_NEWLINK, 0, index, 0, of)
 }
 
 // insideRequests configure the sandbox's end, which has this index, and its loopback.
@@ -235,14 +247,18 @@ func isNoRoute(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(
 // noAutoIPv6 keeps the kernel from giving the interface (by its index, or with 0 by its name) a link-local address, and
 // with it from duplicate address detection and router solicitations: what addresses there are is the ledger's to say.
 func noAutoIPv6(index int, name string) request {
-	const none = 1 // IN6_ADDR_GEN_MODE_NONE
-	attrs := []*nl.RtAttr{nlsock.Nested(unix.IFLA_AF_SPEC, nlsock.Nested(unix.AF_INET6, nl.NewRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{none})))}
+	attrs := []*nl.RtAttr{nlsock.Nested(unix.IFLA_AF_SPEC, noAutoOf())}
 	if index == 0 {
 		attrs = append(attrs, attrName(name))
 	}
 	q := linkRequest("switch IPv6 autoconfiguration off", unix.RTM_NEWLINK, 0, index, 0, attrs...)
 	q.IPv6 = true
 	return q
+}
+
+func noAutoOf() *nl.RtAttr {
+	const none = 1 // IN6_ADDR_GEN_MODE_NONE
+	return nlsock.Nested(unix.AF_INET6, nl.NewRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{none}))
 }
 
 func addressRequest(p netip.Prefix, index int) request {

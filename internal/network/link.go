@@ -212,7 +212,7 @@ func (b *Bridge) reattach() error {
 func (b *Bridge) reattachOne(rec lease, bridge linkInfo) error {
 	host, found, err := b.rt.link(rec.Interface)
 	if err == nil && found {
-		_, err = b.prepareEnd(rec, host, bridge)
+		_, err = b.prepareEnd(rec, host, bridge, false)
 	}
 	if errors.Is(err, unix.ENODEV) {
 		return nil

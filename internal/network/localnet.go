@@ -23,24 +23,27 @@ type localnet struct {
 	known bool
 }
 
-// of opens the way by the end of this index, or shuts it, as it is for all.
-func (l *localnet) of(rt *rtnl, index int) error {
-	l.mu.Lock() // an end that is made while the way is shut is not left open
+// keep calls f with whether the way is open, which does not change meanwhile: an end that is made while it is shut is not left open.
+func (l *localnet) keep(f func(open bool) error) error {
+	l.mu.Lock()
 	defer l.mu.Unlock()
-	return rt.Do(localnetRequest(index, l.open))
+	return f(l.open)
 }
 
 // localnetRequest is about the end of this index.
 func localnetRequest(index int, open bool) request {
+	q := linkRequest("set route_localnet", unix.RTM_NEWLINK, 0, index, 0, nlsock.Nested(unix.IFLA_AF_SPEC, localnetOf(open)))
+	q.MayBeGone = true
+	return q
+}
+
+func localnetOf(open bool) *nl.RtAttr {
 	const routeLocalnet = 26 // IPV4_DEVCONF_ROUTE_LOCALNET of linux/ip.h
 	value := 0
 	if open {
 		value = 1
 	}
-	q := linkRequest("set route_localnet", unix.RTM_NEWLINK, 0, index, 0, nlsock.Nested(unix.IFLA_AF_SPEC,
-		nlsock.Nested(unix.AF_INET, nlsock.Nested(unix.IFLA_INET_CONF, nlsock.Attr32(routeLocalnet, value)))))
-	q.MayBeGone = true
-	return q
+	return nlsock.Nested(unix.AF_INET, nlsock.Nested(unix.IFLA_INET_CONF, nlsock.Attr32(routeLocalnet, value)))
 }
 
 // routeLocalnet opens the way for all, or shuts it.

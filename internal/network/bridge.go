@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -77,6 +78,7 @@ type Bridge struct {
 	foreign    atomic.Pointer[map[chainName]bool] // where others' rules for forwarded packets are, as last found
 	locks      sandboxLocks
 	procfs     ns.Procfs   // for the sysctls of sandboxes
+	ipv6       bool        // the kernel has it; to look that up for each sandbox would take longer with their number
 	shared     atomic.Bool // others forward packets, with this node's knowledge
 	// crowded says that the kernel's table of connections is; a test says it is.
 	crowded func() bool
@@ -154,6 +156,8 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 	if b.guard = cfg.Guard; b.guard == nil {
 		b.guard = noGuard{}
 	}
+	_, err = os.Stat(ip6Conf)
+	b.ipv6 = err == nil
 	ranges, err := b.chooseRanges(cfg.PodCIDRs)
 	if err != nil {
 		return nil, err

@@ -197,18 +197,16 @@ func (b *Bridge) prepareEnd(rec lease, host, bridge linkInfo, fresh bool) (mac n
 	}
 	up := linkRequest("set it up", unix.RTM_NEWLINK, 0, host.index, unix.IFF_UP|unix.IFF_NOARP, attrs...)
 	return mac, b.localnet.keep(func(open bool) error {
-		return b.rt.Do(append(append(reqs, settingsRequest(host.index, open), up), hostRequests(rec, host.index)...)...)
+		return b.rt.Do(append(append(reqs, b.settingsRequest(host.index, open), up), hostRequests(rec, host.index)...)...)
 	})
 }
 
 // settingsRequest has no address come to the host's end by itself, and opens the way by it to the loopback addresses, or shuts it.
-func settingsRequest(index int, open bool) request {
-	q := localnetRequest(index, open)
-	if _, err := os.Stat(ip6Conf); err != nil {
-		return q
+func (b *Bridge) settingsRequest(index int, open bool) request {
+	if !b.ipv6 {
+		return localnetRequest(index, open)
 	}
-	of := nlsock.Nested(unix.IFLA_AF_SPEC, localnetOf(open), noAutoOf())
-	return linkRequest("configure it", unix.RTM_NEWLINK, 0, index, 0, of)
+	return linkRequest("configure it", unix.RTM_NEWLINK, 0, index, 0, nlsock.Nested(unix.IFLA_AF_SPEC, localnetOf(open), noAutoOf()))
 }
 
 // insideRequests configure the sandbox's end, which has this index, and its loopback.

@@ -79,8 +79,7 @@ func (b *Bridge) checkHost(ctx context.Context, ranges []netip.Prefix) error {
 			return err
 		}
 		if link.Type() != "bridge" || !note.Bridge && !b.ours(link) {
-			return fmt.Errorf("network: there is an interface %s (%s) that this node has not made; set network.bridge to another name, or delete it (ip link delete %s): %w",
-				b.name, link.Type(), b.name, errdefs.ErrFailedPrecondition)
+			return b.strange(link)
 		}
 		own = link.Attrs().Index
 	}

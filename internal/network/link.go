@@ -32,6 +32,9 @@ func (b *Bridge) ensureBridge() error {
 	if err != nil {
 		return err
 	}
+	if link != nil && link.Type() != "bridge" {
+		return b.strange(link)
+	}
 	gateways := b.gateways()
 	if link == nil {
 		attrs := netlink.NewLinkAttrs()
@@ -72,6 +75,12 @@ func (b *Bridge) ensureBridge() error {
 		return err
 	}
 	return b.closeRanges(b.servedRanges())
+}
+
+// strange is the error of an interface that has the bridge's name and is none of ours.
+func (b *Bridge) strange(link netlink.Link) error {
+	return fmt.Errorf("network: there is an interface %s (%s) that this node has not made; set network.bridge to another name, or delete it (ip link delete %s): %w",
+		b.name, link.Type(), b.name, errdefs.ErrFailedPrecondition)
 }
 
 // bridgeSysctls keeps pods from posing as a router of the host. Where sysctls cannot be written the node goes on without.
@@ -163,6 +172,8 @@ func (b *Bridge) look() error {
 		return fmt.Errorf("network: bridge %s: %w", b.name, err)
 	case link == nil:
 		return fmt.Errorf("network: bridge %s is not there: %w", b.name, errdefs.ErrUnavailable)
+	case link.Type() != "bridge":
+		return b.strange(link)
 	case link.Attrs().Flags&net.FlagUp == 0:
 		return fmt.Errorf("network: bridge %s is down: %w", b.name, errdefs.ErrUnavailable)
 	}

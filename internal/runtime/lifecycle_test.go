@@ -41,7 +41,7 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("running: %v", cs)
 	}
 	if got := n.exec(id, "sh", "-c", "hostname; echo $E; ip -4 -o addr show eth0; cat /etc/hosts; cat /etc/hostname"); !strings.HasPrefix(got, "life\n1 2\n") ||
-		!strings.Contains(got, " "+st.GetNetwork().GetIp()+"/24 ") || !strings.Contains(got, "\n"+st.GetNetwork().GetIp()+"\tlife\n") || !strings.HasSuffix(got, "life") {
+		!strings.Contains(got, " "+st.GetNetwork().GetIp()+"/32 ") || !strings.Contains(got, "\n"+st.GetNetwork().GetIp()+"\tlife\n") || !strings.HasSuffix(got, "life") {
 		t.Errorf("inside: %q", got)
 	}
 	n.check(n.tryStop(id, 10))

@@ -33,7 +33,12 @@ func openManager(t testing.TB, dir string) (m *Manager, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m, func() { db.Close() }
+	return m, func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		db.Close()
+	}
 }
 
 // some makes a record of few different facts, so that many have the same.

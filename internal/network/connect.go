@@ -214,7 +214,7 @@ func insideRequests(has []address, index int) []request {
 	const loopback = 1 // in every namespace
 	reqs := []request{
 		linkRequest("set lo up", unix.RTM_NEWLINK, 0, loopback, unix.IFF_UP),
-		noAutoIPv6(index, ""),
+		noAutoIPv6(index),
 		linkRequest("set it up", unix.RTM_NEWLINK, 0, index, unix.IFF_UP),
 	}
 	for _, a := range has {
@@ -242,14 +242,10 @@ func leaveLink(inside *rtnl, has []address, index int) error {
 // isNoRoute says that there was no route to take away.
 func isNoRoute(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
-// noAutoIPv6 keeps the kernel from giving the interface (by its index, or with 0 by its name) a link-local address, and
+// noAutoIPv6 keeps the kernel from giving the interface of this index a link-local address, and
 // with it from duplicate address detection and router solicitations: what addresses there are is the ledger's to say.
-func noAutoIPv6(index int, name string) request {
-	attrs := []*nl.RtAttr{nlsock.Nested(unix.IFLA_AF_SPEC, noAutoOf())}
-	if index == 0 {
-		attrs = append(attrs, attrName(name))
-	}
-	q := linkRequest("switch IPv6 autoconfiguration off", unix.RTM_NEWLINK, 0, index, 0, attrs...)
+func noAutoIPv6(index int) request {
+	q := linkRequest("switch IPv6 autoconfiguration off", unix.RTM_NEWLINK, 0, index, 0, nlsock.Nested(unix.IFLA_AF_SPEC, noAutoOf()))
 	q.IPv6 = true
 	return q
 }

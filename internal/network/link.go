@@ -59,7 +59,7 @@ func (b *Bridge) ensureBridge() error {
 			return err
 		}
 	}
-	if err := b.rt.Do(noAutoIPv6(link.Attrs().Index, "")); err != nil {
+	if err := b.rt.Do(noAutoIPv6(link.Attrs().Index)); err != nil {
 		return err
 	}
 	if err := b.followUplink(); err != nil {

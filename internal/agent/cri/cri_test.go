@@ -54,8 +54,14 @@ func connect(t *testing.T, rt *crifake.Runtime, log *slog.Logger) *Client {
 // up makes a sandbox with one running container of attempt 3.
 func up(t *testing.T, c *Client) (sandbox, container string) {
 	t.Helper()
+	return upAgain(t, c, 0)
+}
+
+// upAgain is up with another sandbox of the same pod.
+func upAgain(t *testing.T, c *Client, attempt uint32) (sandbox, container string) {
+	t.Helper()
 	pod := newPod()
-	cfg := podspec.Sandbox(podspec.SandboxInput{Pod: pod, LogDir: "/logs"})
+	cfg := podspec.Sandbox(podspec.SandboxInput{Pod: pod, LogDir: "/logs", Attempt: attempt})
 	s, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: cfg})
 	if err != nil {
 		t.Fatal(err)

@@ -118,8 +118,11 @@ func TestWatchWithoutEvents(t *testing.T) {
 				await(t, w.lost)
 				rt.Serve(t)
 			}
-			// Nobody tells when the stream is open; something happens again and again.
-			for spoken := false; !spoken; {
+			// Nobody tells when the stream is open: pods start and end again and again. A silent stream may have been opened meanwhile, and only what it
+			// had to tell shows that it is silent.
+			attempt := uint32(1)
+			for spoken := false; !spoken; attempt++ {
+				sandbox, _ := upAgain(t, c, attempt)
 				rt.KillSandbox(sandbox)
 				select {
 				case said := <-w.said:

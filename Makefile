@@ -41,8 +41,9 @@ TRAEFIK_VERSION := v3.6.12
 MONOPOD_TRAEFIK ?= $(BIN)/test/traefik-$(TRAEFIK_VERSION)
 
 # Packages whose tests make mounts, links, namespaces or cgroups, and look at the whole host for what they have left, which others' would be taken for: one at a
-# time, as those of test-e2e. All the other tests of packages take nothing of the host but its loopback.
-HOST_PKGS  := ./internal/agent/volumes ./internal/bootfile ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/image/... ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/... ./internal/state/...
+# time, as those of test-e2e. Those of images take nothing of the host but mounts, and are run where nobody sees these. All the other tests of packages take
+# nothing of the host but its loopback.
+HOST_PKGS  := ./internal/agent/volumes ./internal/bootfile ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/... ./internal/state/...
 UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|bootfile|dns/address|dns/hostnames|executor|host|image|netpolicy/table|network|proxy|runtime|state)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
 # The images of the examples, as archives, and their names.
 EXAMPLES  := $(BIN)/hello.tar $(BIN)/guestbook.tar
@@ -115,8 +116,9 @@ test: need-root check build deps test-deps vm-deps $(EXAMPLES) ## run all tests,
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
-test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback
+test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback, and mounts of their own
 	$(PLAIN) $(GO_TEST) -p 2 -timeout 10m -- $(UNIT_PKGS)
+	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -- ./internal/image/...
 
 test-host: need-root test-deps ## tests of the packages that make mounts, links, namespaces or cgroups
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $(HOST_PKGS)

@@ -32,7 +32,7 @@ func (o *Options) leave(unlock func()) error {
 	for _, dir := range []string{c.DataDir, c.RunDir} {
 		errs = append(errs, removeFolder(ctx, dir))
 	}
-	// The agent removes each pod's logs; the folders themselves go when they are empty, and stay when others use them.
+	// The agent removes each pod's logs, and the kubeconfig is gone; the folders themselves go when they are empty, and stay when others use them.
 	for _, dir := range folders {
 		_ = os.Remove(dir)
 	}

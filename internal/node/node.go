@@ -508,15 +508,15 @@ func (o *Options) enter(parts ...part) (unlock func(), err error) {
 	if err := errors.Join(private.Dir(c.DataDir), private.Passage(c.RunDir)); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
-	writesLogs := slices.Contains(parts, partRuntime) || slices.Contains(parts, partAgent)
+	writes := slices.Clone(parts)
 	if o.Ephemeral {
 		// It removes the directories at the end, so nobody else may be in them.
 		parts = allParts
 	}
-	if unlock, err = lock(c.RunDir, parts...); err != nil || !writesLogs || o.resetting {
+	if unlock, err = lock(c.RunDir, parts...); err != nil || o.resetting {
 		return unlock, err
 	}
-	if err := o.noteFolders(); err != nil {
+	if err := o.noteFolders(writes); err != nil {
 		unlock()
 		return nil, err
 	}

@@ -23,14 +23,21 @@ import (
 // foldersFile lists, a line each, the folders outside of the node's directories that were not there before it.
 func (o *Options) foldersFile() string { return filepath.Join(o.Config.DataDir, "folders") }
 
-// noteFolders writes down which folders of logs are still to be made. Who starts makes them.
-func (o *Options) noteFolders() error {
+// noteFolders writes down which folders that these parts write to are still to be made: those of the logs, and that of the kubeconfig. Who starts makes them.
+func (o *Options) noteFolders(parts []part) error {
+	var dirs []string
+	if slices.Contains(parts, partRuntime) || slices.Contains(parts, partAgent) {
+		dirs = append(dirs, o.Config.Agent.PodLogsDir, o.Config.Agent.ContainerLogsDir)
+	}
+	if path := o.Config.APIServer.Kubeconfig; path != "" && slices.Contains(parts, partAPIServer) {
+		dirs = append(dirs, filepath.Dir(path))
+	}
 	known, err := o.ownFolders()
 	if err != nil {
 		return err
 	}
 	all := slices.Clone(known)
-	for _, dir := range []string{o.Config.Agent.PodLogsDir, o.Config.Agent.ContainerLogsDir} {
+	for _, dir := range dirs {
 		if dir == "" || slices.Contains(all, filepath.Clean(dir)) {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 func place(t *testing.T, shared string) *Options {
 	t.Helper()
 	c := &v1alpha1.NodeConfiguration{DataDir: filepath.Join(t.TempDir(), "data"), RunDir: filepath.Join(t.TempDir(), "run")}
-	c.APIServer.Kubeconfig = filepath.Join(shared, "kubeconfig")
+	c.APIServer.Kubeconfig = filepath.Join(shared, "etc", "kubeconfig")
 	c.Agent.PodLogsDir, c.Agent.ContainerLogsDir = filepath.Join(shared, "pods"), filepath.Join(shared, "containers")
 	return &Options{Config: c, Ephemeral: true, Log: slog.New(slog.DiscardHandler)}
 }

@@ -79,7 +79,7 @@ func (b *Bridge) checkHost(ctx context.Context, ranges []netip.Prefix) error {
 			return err
 		}
 		if link.Type() != "bridge" || !note.Bridge && !b.ours(link) {
-			return b.strange(link)
+			return fmt.Errorf("network: %w", b.strange(link))
 		}
 		own = link.Attrs().Index
 	}

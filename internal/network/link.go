@@ -79,7 +79,7 @@ func (b *Bridge) ensureBridge() error {
 
 // strange is the error of an interface that has the bridge's name and is none of ours.
 func (b *Bridge) strange(link netlink.Link) error {
-	return fmt.Errorf("network: there is an interface %s (%s) that this node has not made; set network.bridge to another name, or delete it (ip link delete %s): %w",
+	return fmt.Errorf("there is an interface %s (%s) that this node has not made; set network.bridge to another name, or delete it (ip link delete %s): %w",
 		b.name, link.Type(), b.name, errdefs.ErrFailedPrecondition)
 }
 
@@ -173,7 +173,7 @@ func (b *Bridge) look() error {
 	case link == nil:
 		return fmt.Errorf("network: bridge %s is not there: %w", b.name, errdefs.ErrUnavailable)
 	case link.Type() != "bridge":
-		return b.strange(link)
+		return fmt.Errorf("network: %w", b.strange(link))
 	case link.Attrs().Flags&net.FlagUp == 0:
 		return fmt.Errorf("network: bridge %s is down: %w", b.name, errdefs.ErrUnavailable)
 	}

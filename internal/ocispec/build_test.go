@@ -174,6 +174,9 @@ func TestArguments(t *testing.T) {
 		{"command replaces both", l("e"), l("c"), l("x"), nil, l("x")},
 		{"command and args", l("e"), l("c"), l("x"), l("a"), l("x", "a")},
 		{"args without entrypoint", nil, l("c"), nil, l("a"), l("a")},
+		{"entrypoint taken back", l(""), l("c"), nil, nil, l("c")},
+		{"entrypoint taken back, args", l(""), l("c"), nil, l("a"), l("a")},
+		{"entrypoint taken back, nothing else", l(""), nil, nil, nil, nil},
 		{"nothing", nil, nil, nil, nil, nil},
 		{"empty program", nil, nil, l(""), l("a"), nil},
 	} {

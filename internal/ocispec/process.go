@@ -65,7 +65,10 @@ func checkImage(p *specs.Process, in Input) error {
 func arguments(in Input) ([]string, error) {
 	command, args := in.Container.GetCommand(), in.Container.GetArgs()
 	if len(command) == 0 {
-		command = in.Image.Entrypoint
+		// ENTRYPOINT [""] is how a Dockerfile takes back the entrypoint of the image it builds on.
+		if command = in.Image.Entrypoint; len(command) == 1 && command[0] == "" {
+			command = nil
+		}
 		if len(args) == 0 {
 			args = in.Image.Cmd
 		}

@@ -161,7 +161,7 @@ func (p *Pod) containerConfig(
 		return nil, because(plan.ReasonCreateError, err)
 	}
 	cfg := podspec.Container(podspec.ContainerInput{
-		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Env: vars, Mounts: mounts, Images: shown,
+		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Image: image, Env: vars, Mounts: mounts, Images: shown,
 		Node: p.cfg.Limits(), Target: a.Target, IDs: ids,
 	})
 	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)

@@ -19,6 +19,8 @@ type ContainerInput struct {
 	Step    int
 	// ImageRef is the image as the runtime knows it: the answer to its pull or status.
 	ImageRef string
+	// Image is what the runtime says of it; nil says nothing. Its user stands beside a group that the pod sets without one.
+	Image *cri.Image
 	// Env is the resolved environment, in order.
 	Env []EnvVar
 	// Mounts are the container's mounts, host paths resolved.
@@ -63,6 +65,7 @@ func Container(in ContainerInput) *cri.ContainerConfig {
 			SecurityContext: containerSecurity(in.Pod, c),
 		},
 	}
+	giveGroupAUser(cfg.Linux.SecurityContext, in.Image)
 	ns := cfg.Linux.SecurityContext.NamespaceOptions
 	ns.UsernsOptions = userNamespace(in.IDs)
 	if in.Target != "" {

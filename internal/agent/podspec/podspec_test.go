@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"fmt"
 	"path"
 	"reflect"
 	"strings"
@@ -269,7 +270,7 @@ func TestSecurity(t *testing.T) {
 
 // What the host's kernel, or a profile on it, makes of a container is passed on as it is; the container's own wins.
 func TestConfinement(t *testing.T) {
-	group, own, unmasked := int64(8), int64(9), v1.UnmaskedProcMount
+	user, group, own, unmasked := int64(7), int64(8), int64(9), v1.UnmaskedProcMount
 	strict, profile := v1.SupplementalGroupsPolicyStrict, "tight"
 	pod := podOf(v1.ResourceRequirements{})
 	c := &pod.Spec.Containers[0]
@@ -278,7 +279,7 @@ func TestConfinement(t *testing.T) {
 		t.Errorf("of a pod that says nothing: %v", got)
 	}
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{
-		RunAsGroup: &group, SupplementalGroupsPolicy: &strict,
+		RunAsUser: &user, RunAsGroup: &group, SupplementalGroupsPolicy: &strict,
 		AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &profile},
 		SELinuxOptions:  &v1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: "s0"},
 	}
@@ -373,5 +374,50 @@ func TestStopSignals(t *testing.T) {
 	}
 	if got := stopSignal("SIGRTMIN+3"); got != cri.Signal_SIGNAL_SIGRTMINPLUS3 {
 		t.Errorf("SIGRTMIN+3 is %v", got)
+	}
+}
+
+// CRI has no group without a user, and Kubernetes has: the image's user stands beside it, by number or by name, and root's where it has none.
+func TestGroupWithoutUser(t *testing.T) {
+	group := int64(8)
+	pod := podOf(v1.ResourceRequirements{})
+	c := &pod.Spec.Containers[0]
+	user := func(image *cri.Image) string {
+		sc := Container(ContainerInput{Pod: pod, Container: c, Image: image}).Linux.SecurityContext
+		number := func(v *cri.Int64Value) string {
+			if v == nil {
+				return "none"
+			}
+			return fmt.Sprint(v.Value)
+		}
+		return fmt.Sprintf("%s %q %s", number(sc.RunAsUser), sc.RunAsUsername, number(sc.RunAsGroup))
+	}
+	if got := user(&cri.Image{Username: "app"}); got != `none "" none` {
+		t.Errorf("without a group the image alone decides: %s", got)
+	}
+	for name, set := range map[string]func(){
+		"pod": func() { pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsGroup: &group} },
+		"container": func() {
+			pod.Spec.SecurityContext, c.SecurityContext = nil, &v1.SecurityContext{RunAsGroup: &group}
+		},
+	} {
+		set()
+		if got := sandboxSecurity(pod); got.RunAsGroup != nil {
+			t.Errorf("%s: the sandbox has the group %v and no user", name, got.RunAsGroup)
+		}
+		for want, image := range map[string]*cri.Image{
+			`0 "" 8`:       {},
+			`1234 "" 8`:    {Uid: &cri.Int64Value{Value: 1234}},
+			`none "app" 8`: {Username: "app"},
+		} {
+			if got := user(image); got != want {
+				t.Errorf("%s: %s, want %s", name, got, want)
+			}
+		}
+	}
+	own := int64(7)
+	c.SecurityContext.RunAsUser = &own
+	if got := user(&cri.Image{Username: "app"}); got != `7 "" 8` {
+		t.Errorf("the pod's own user: %s", got)
 	}
 }

@@ -38,7 +38,10 @@ func sandboxSecurity(pod *v1.Pod) *cri.LinuxSandboxSecurityContext {
 	if sc == nil {
 		return out
 	}
-	out.RunAsUser, out.RunAsGroup = int64Value(sc.RunAsUser), int64Value(sc.RunAsGroup)
+	if out.RunAsUser = int64Value(sc.RunAsUser); sc.RunAsUser != nil {
+		// CRI has no group without a user, and the users of a pod's images are its containers': no process of the sandbox runs as either.
+		out.RunAsGroup = int64Value(sc.RunAsGroup)
+	}
 	out.SupplementalGroups, out.SupplementalGroupsPolicy = groups(sc)
 	out.SelinuxOptions = selinux(sc.SELinuxOptions)
 	return out
@@ -118,6 +121,18 @@ func containerSecurity(pod *v1.Pod, c *v1.Container) *cri.LinuxContainerSecurity
 		out.MaskedPaths, out.ReadonlyPaths = nil, nil
 	}
 	return out
+}
+
+// giveGroupAUser names the image's user beside a group that the pod sets without one: CRI refuses a group alone, and Kubernetes takes it. An
+// image that has no user runs as root.
+func giveGroupAUser(sc *cri.LinuxContainerSecurityContext, image *cri.Image) {
+	switch {
+	case sc.RunAsGroup == nil || sc.RunAsUser != nil:
+	case image.GetUid() == nil && image.GetUsername() != "":
+		sc.RunAsUsername = image.GetUsername()
+	default:
+		sc.RunAsUser = &cri.Int64Value{Value: image.GetUid().GetValue()}
+	}
 }
 
 // NonRoot says that the container must not run as user 0.

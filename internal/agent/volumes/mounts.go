@@ -65,7 +65,8 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 				*in.Container.SecurityContext.ReadOnlyRootFilesystem,
 		})
 	}
-	if target := in.Container.TerminationMessagePath; target != "" && !taken[filepath.Clean(target)] {
+	// The API takes a relative path, as it does for volumes: below the root.
+	if target := filepath.Join("/", in.Container.TerminationMessagePath); target != "/" && !taken[target] {
 		path, err := m.MessageFile(string(in.Pod.UID), in.Container.Name, in.Attempt)
 		if err != nil {
 			return nil, err

@@ -549,4 +549,9 @@ func TestMounts(t *testing.T) {
 	if mounts, err = m.Mounts(MountInput{Pod: pod, Container: &pod.Spec.Containers[0]}); err != nil || len(mounts) != 4 {
 		t.Errorf("a mount of the pod's own is doubled: %v, %v", mounts, err)
 	}
+	pod.Spec.Containers[0].TerminationMessagePath = "out/message"
+	mounts, err = m.Mounts(MountInput{Pod: pod, Container: &pod.Spec.Containers[0]})
+	if err != nil || mounts[len(mounts)-1].ContainerPath != "/out/message" {
+		t.Errorf("a relative path of the message: %v, %v", mounts, err)
+	}
 }

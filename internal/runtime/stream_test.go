@@ -237,6 +237,20 @@ func TestAttach(t *testing.T) {
 			}
 		})
 	})
+	protocols(t, func(t *testing.T, dial func(string) remotecommand.Executor) {
+		t.Run("terminal, by a client that has none", func(t *testing.T) {
+			c := shell("pipe"+t.Name(), "while read l; do [ $l = go ] && break; done; echo went; exit 6")
+			c.Stdin, c.StdinOnce, c.Tty, c.LogPath = true, true, true, ""
+			id := n.launch(sb, c)
+			resp, err := n.rt.Attach(n.ctx, &cri.AttachRequest{ContainerId: id, Stdin: true, Stdout: true, Stderr: true})
+			n.check(err)
+			var out, errOut lockedBuffer
+			err = dial(resp.GetUrl()).StreamWithContext(n.ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("go\n"), Stdout: &out, Stderr: &errOut})
+			if st := n.wait(id); err != nil || st.GetExitCode() != 6 || !out.has("went")() || errOut.String() != "" {
+				t.Errorf("%v, %v, stdout %q, stderr %q", err, st, out.String(), errOut.String())
+			}
+		})
+	})
 	id := n.launch(sb, shell("plain", sleeper))
 	_, err := n.rt.Attach(n.ctx, &cri.AttachRequest{ContainerId: id, Stdout: true, Tty: true})
 	wantCode(t, err, codes.InvalidArgument, "tty")

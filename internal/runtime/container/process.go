@@ -91,17 +91,20 @@ func (m *Manager) Ends(ctx context.Context, id string) bool {
 	return err == nil && s.Phase == protocol.Exited && m.observe(s) == nil
 }
 
-// Attachable says whether a client may attach to a container, and whether the container has a stdin to write to.
-func (m *Manager) Attachable(id string, terminal bool) (stdin bool, err error) {
+// Attachable says whether a client may attach to a container, whether the container has a stdin to write to, and whether the attachment outlasts
+// the client's. A client without a terminal may attach to a container that has one: that is kubectl run -it whose input is none, as in a pipeline.
+func (m *Manager) Attachable(id string, terminal bool) (stdin, outlasts bool, err error) {
 	rec, err := m.Get(id)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if rec.State() != cri.ContainerState_CONTAINER_RUNNING {
-		return false, fmt.Errorf("container %s is %s; attaching needs a running one: %w", id, rec.State(), errdefs.ErrFailedPrecondition)
+		return false, false, fmt.Errorf("container %s is %s; attaching needs a running one: %w", id, rec.State(), errdefs.ErrFailedPrecondition)
 	}
-	if rec.Config().GetTty() != terminal {
-		return false, fmt.Errorf("tty is %t, but that of container %s is %t; they must be the same: %w", terminal, id, rec.Config().GetTty(), errdefs.ErrInvalidArgument)
+	c := rec.Config()
+	if terminal && !c.GetTty() {
+		return false, false, fmt.Errorf("tty is true, but container %s has no terminal: attach without one: %w", id, errdefs.ErrInvalidArgument)
 	}
-	return rec.Config().GetStdin(), nil
+	// What has been typed is all that there will be, and a terminal's end is none for the program: what that prints is still wanted.
+	return c.GetStdin(), c.GetTty() && !terminal && c.GetStdinOnce(), nil
 }

@@ -31,6 +31,7 @@ type Place struct {
 	req     *cri.AttachRequest
 	name    string
 	hasIn   bool
+	lasts   bool // when the client's stdin has ended
 	p       *pipes
 	outputs []*os.File         // of stdout and stderr, as the request has them
 	over    chan error         // how the executor's call has ended; buffered
@@ -44,11 +45,11 @@ type Place struct {
 // Hold takes a place for the client of an attachment. The error is errdefs.ErrFailedPrecondition when the container has ended: all that it has printed is in its log.
 func (r *Runner) Hold(ctx context.Context, attach *cri.AttachRequest) (*Place, error) {
 	id := attach.GetContainerId()
-	hasIn, err := r.Containers.Attachable(id, attach.GetTty())
+	hasIn, lasts, err := r.Containers.Attachable(id, attach.GetTty())
 	if err != nil {
 		return nil, err
 	}
-	pl := &Place{r: r, req: attach, name: ident.New(), hasIn: hasIn, p: &pipes{}, over: make(chan error, 1), taken: true}
+	pl := &Place{r: r, req: attach, name: ident.New(), hasIn: hasIn, lasts: lasts, p: &pipes{}, over: make(chan error, 1), taken: true}
 	if r.places.Add(1) > maxPlaces {
 		r.places.Add(-1)
 		return pl, nil // its client is attached when he comes
@@ -95,7 +96,7 @@ func (r *Runner) Hold(ctx context.Context, attach *cri.AttachRequest) (*Place, e
 	case !errdefs.IsFailedPrecondition(err):
 		return nil, fmt.Errorf("attach: %w", err)
 	case r.Containers.Ends(ctx, id): // and this is why there is no more output
-		_, err := r.Containers.Attachable(id, attach.GetTty())
+		_, _, err := r.Containers.Attachable(id, attach.GetTty())
 		return nil, err
 	}
 	return pl, nil // it has closed its output, and goes on
@@ -164,6 +165,9 @@ func (pl *Place) Serve(ctx context.Context, client wire.Streams) error {
 	in := &pipes{}
 	defer in.close()
 	if client.Stdin != nil && pl.hasIn {
+		if pl.lasts {
+			client.Stdin = &lasting{client.Stdin, ctx.Done()}
+		}
 		if err := in.input(client.Stdin); err != nil {
 			return err
 		}
@@ -200,7 +204,7 @@ func over(ctx context.Context, p *pipes, err error) error {
 // attach is Serve for a client for whom no place is held.
 func (r *Runner) attach(ctx context.Context, attach *cri.AttachRequest, client wire.Streams) error {
 	id := attach.GetContainerId()
-	hasStdin, err := r.Containers.Attachable(id, attach.GetTty())
+	hasStdin, lasts, err := r.Containers.Attachable(id, attach.GetTty())
 	if errors.Is(err, errdefs.ErrFailedPrecondition) {
 		return nil // it ran when the client asked to be attached, and has ended since: there is nothing more to come
 	}
@@ -213,6 +217,9 @@ func (r *Runner) attach(ctx context.Context, attach *cri.AttachRequest, client w
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if lasts && client.Stdin != nil {
+		client.Stdin = &lasting{client.Stdin, ctx.Done()}
+	}
 	go r.forwardSizes(ctx, id, client.Sizes, func(size wire.Size) error {
 		return r.Executor.Resize(ctx, protocol.ResizeRequest{ID: id, Width: size.Width, Height: size.Height})
 	})
@@ -226,4 +233,18 @@ func (r *Runner) attach(ctx context.Context, attach *cri.AttachRequest, client w
 	}
 	err = r.Executor.Attach(ctx, req, p.theirs...)
 	return over(ctx, p, err)
+}
+
+// lasting is an input that ends with the attachment, and not before.
+type lasting struct {
+	in   io.Reader
+	over <-chan struct{}
+}
+
+func (l *lasting) Read(p []byte) (int, error) {
+	n, err := l.in.Read(p)
+	if n == 0 && err != nil {
+		<-l.over
+	}
+	return n, err
 }

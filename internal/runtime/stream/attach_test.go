@@ -65,14 +65,14 @@ func (o *outputs) Attach(_ context.Context, req protocol.AttachRequest, files ..
 // ending is a container that ends when its output does, or not.
 type ending struct {
 	anything
-	ends, over bool
+	ends, over, lasts bool
 }
 
-func (e *ending) Attachable(string, bool) (bool, error) {
+func (e *ending) Attachable(string, bool) (bool, bool, error) {
 	if e.over {
-		return false, errdefs.ErrFailedPrecondition
+		return false, false, errdefs.ErrFailedPrecondition
 	}
-	return true, nil
+	return true, e.lasts, nil
 }
 
 func (e *ending) Ends(context.Context, string) bool { e.over = e.ends; return e.ends }

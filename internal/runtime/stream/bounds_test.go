@@ -53,7 +53,7 @@ func (p *printers) Kill(context.Context, protocol.KillRequest) error     { retur
 type anything struct{}
 
 func (anything) Process(string, []string, bool) (*specs.Process, error) { return &specs.Process{}, nil }
-func (anything) Attachable(string, bool) (bool, error)                  { return false, nil }
+func (anything) Attachable(string, bool) (bool, bool, error)            { return false, false, nil }
 
 func (anything) Ends(context.Context, string) bool { return false }
 

@@ -43,8 +43,8 @@ type Executor interface {
 // Containers tells what a further process in a container is to be, and what an attached client may use of one.
 type Containers interface {
 	Process(id string, command []string, terminal bool) (*specs.Process, error)
-	// Attachable fails when the container does not run, or has another idea of its terminal.
-	Attachable(id string, terminal bool) (stdin bool, err error)
+	// Attachable fails when the container does not run, or has no terminal that is asked for. An attachment that outlasts its client's stdin goes on when that ends.
+	Attachable(id string, terminal bool) (stdin, outlasts bool, err error)
 	// Ends says of a container whose output has ended whether it ends as well, or goes on without. It may take a moment.
 	Ends(ctx context.Context, id string) bool
 }

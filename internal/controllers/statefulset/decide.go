@@ -168,6 +168,12 @@ func (r *round) mend(m member) bool {
 			r.plan.Replace = append(r.plan.Replace, m.Pod)
 		}
 	case r.ordered() && !(runs(m.Pod) && r.available(m.Pod)):
+		if r.stuck(m) {
+			r.plan.Delete = append(r.plan.Delete, m.Pod)
+			if revision(m.Pod) == r.current {
+				r.leaves++
+			}
+		}
 	case !identified(m.Pod):
 		pod := m.DeepCopy()
 		identify(pod, first(r.Set)+m.place)
@@ -177,6 +183,32 @@ func (r *round) mend(m member) bool {
 		return true
 	}
 	return !r.ordered()
+}
+
+// stuck says that a member which is waited for is to be made anew, because it would be waited for in vain: it is of a template that is not wanted any more. It is
+// of one that was given up before it was everywhere, or it does not run at all: with the template that a set has had for long a member that runs may get well, and
+// is left to. Members that the update does not reach stay what they are.
+func (r *round) stuck(m member) bool {
+	strategy := &r.Set.Spec.UpdateStrategy
+	if m.DeletionTimestamp != nil || revision(m.Pod) == r.update || strategy.Type == appsv1.OnDeleteStatefulSetStrategyType || pods.IsTrue(&m.Status, corev1.PodReady) {
+		return false
+	}
+	if strategy.RollingUpdate != nil && strategy.RollingUpdate.Partition != nil && m.place < int(*strategy.RollingUpdate.Partition) {
+		return false
+	}
+	return revision(m.Pod) != r.current || m.Status.Phase == corev1.PodPending || crashing(m.Pod)
+}
+
+// crashing says that a container of a pod has ended again and again, and is not started for some time.
+func crashing(pod *corev1.Pod) bool {
+	for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range all {
+			if waiting := all[i].State.Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // pod is the member that an ordinal is to have. Those below the partition of an update stay as they were before it.

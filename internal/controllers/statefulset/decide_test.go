@@ -78,7 +78,7 @@ func made(image string, number int64) *appsv1.ControllerRevision {
 func named(image string) string { return made(image, 1).Name }
 
 // members are a set's in short: "0:old:ready" is the pod with the ordinal 0, of the revision old, which is ready for an hour. Others than ready are pending,
-// running, fresh (ready for ten seconds), failed, succeeded, ending; lost is ready and has no label of its name.
+// running, crashing, fresh (ready for ten seconds), failed, succeeded, ending; lost is ready and has no label of its name.
 func members(of string) (all []*corev1.Pod) {
 	for word := range strings.FieldsSeq(of) {
 		parts := strings.Split(word, ":")
@@ -91,6 +91,8 @@ func members(of string) (all []*corev1.Pod) {
 		switch parts[2] {
 		case "pending":
 			p.Status.Phase = corev1.PodPending
+		case "crashing":
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 		case "ready":
 			ready(time.Hour)
 		case "fresh":
@@ -208,7 +210,16 @@ func TestDecide(t *testing.T) {
 		{"as many as may be missing", set(4, parallel, unavailable("2")), "0:old:ready 1:old:ready 2:new:ending 3:new:pending", ""},
 		{"a share, rounded down", set(4, unavailable("70%")), "0:old:ready 1:old:ready 2:old:ready 3:old:ready", "delete s-3, delete s-2"},
 		{"a small share is one", set(4, unavailable("10%")), "0:old:ready 1:old:ready 2:old:ready 3:old:ready", "delete s-3"},
-		{"in order one that is broken is not", set(3), "0:old:running 1:old:ready 2:old:ready", ""},
+		{"in order one that runs, and is broken, is not", set(3), "0:old:running 1:old:ready 2:old:ready", ""},
+		{"a new one that is broken is waited for", set(3), "0:old:ready 1:old:ready 2:new:crashing", ""},
+		{"one of a template that was given up is not waited for", set(3), "0:old:ready 1:old:ready 2:older:pending", "delete s-2"},
+		{"nor one that runs", set(3), "0:old:ready 1:old:ready 2:older:running", "delete s-2"},
+		{"but one that is soon available", set(3, minReady(60)), "0:old:ready 1:old:ready 2:older:fresh", "again in 50s"},
+		{"nor the first one that never started", set(3), "0:old:pending", "delete s-0"},
+		{"nor the first one that crashes", set(3), "0:old:crashing", "delete s-0"},
+		{"one that goes, and never started, is waited for", set(3), "0:old:ready 1:older:ending", ""},
+		{"below the partition it is", set(3, partition(2)), "0:old:ready 1:older:pending 2:new:ready", ""},
+		{"where nothing is updated it is", set(2, onDelete), "0:old:crashing", ""},
 		{"scaling comes before updating", set(1), "0:old:ready 1:old:ready", "delete s-1"},
 
 		{"a lost label comes back", set(2), "0:new:lost 1:new:ready", "identify s-0"},

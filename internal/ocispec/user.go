@@ -46,7 +46,7 @@ type ResolvedUser struct {
 // ResolveUser finds the user in the contents of the image's /etc/passwd and /etc/group, either of which may be nil.
 //
 // The user is the first given of run_as_user or run_as_username, the image's user, and 0. A number need not be in
-// passwd; a name must. The primary group is the first given of run_as_group, the image's group (if the user is the image's,
+// passwd; a name must; of the image's user and group a number is never a name. The primary group is the first given of run_as_group, the image's group (if the user is the image's,
 // too), passwd's and 0. The policy Merge adds the groups whose members in /etc/group include the user.
 func ResolveUser(passwd, group []byte, spec UserSpec) (ResolvedUser, error) {
 	if err := checkUserSpec(spec); err != nil {
@@ -140,23 +140,24 @@ func findUser(users []PasswdEntry, spec UserSpec) (entry PasswdEntry, imageGroup
 	if name == "" {
 		return byID(users, 0), imageGroup, nil
 	}
-	if entry, found := byName(users, name); found {
-		return entry, imageGroup, nil
-	}
+	// A number is an ID even where passwd has it as a name: who has made sure that 1000 is not root (runAsNonRoot) has seen the image's user alone.
 	if id, ok := parseID(name); ok {
 		return byID(users, id), imageGroup, nil
+	}
+	if entry, found := byName(users, name); found {
+		return entry, imageGroup, nil
 	}
 	return entry, "", invalid("image", "its user %q is not in its /etc/passwd, nor a number up to %d", name, math.MaxInt32)
 }
 
 func findGroup(groups []GroupEntry, name string) (uint32, error) {
+	if id, ok := parseID(name); ok {
+		return id, nil
+	}
 	for _, g := range groups {
 		if g.Name == name {
 			return g.GID, nil
 		}
-	}
-	if id, ok := parseID(name); ok {
-		return id, nil
 	}
 	return 0, invalid("image", "its group %q is not in its /etc/group, nor a number up to %d", name, math.MaxInt32)
 }

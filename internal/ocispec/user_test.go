@@ -28,6 +28,7 @@ app:x:1001:
 audio:x:29:app,daemon
 broken:x:x:app
 staff:x:50
+40:x:0:
 `
 )
 
@@ -53,6 +54,8 @@ func TestResolveUser(t *testing.T) {
 		{"broken entry", UserSpec{Username: "broken"}, ResolvedUser{}, "broken"},
 		{"image's name", UserSpec{ImageUser: "app"}, ResolvedUser{1000, 1001, []uint32{1001, 10, 29}, "/home/app"}, ""},
 		{"image's uid", UserSpec{ImageUser: "1000"}, ResolvedUser{1000, 1001, []uint32{1001, 10, 29}, "/home/app"}, ""},
+		{"image's uid that is another user's name", UserSpec{ImageUser: "2000"}, ResolvedUser{2000, 0, []uint32{0}, "/"}, ""},
+		{"image's gid that is another group's name", UserSpec{ImageUser: "app:40"}, ResolvedUser{1000, 40, []uint32{40, 10, 29}, "/home/app"}, ""},
 		{"image's name and group", UserSpec{ImageUser: "app:audio"}, ResolvedUser{1000, 29, []uint32{29, 10}, "/home/app"}, ""},
 		{"image's uid and gid", UserSpec{ImageUser: "1000:7"}, ResolvedUser{1000, 7, []uint32{7, 10, 29}, "/home/app"}, ""},
 		{"image's group alone", UserSpec{ImageUser: ":audio"}, ResolvedUser{0, 29, []uint32{29, 0, 10}, "/root"}, ""},

@@ -21,7 +21,7 @@ func TestKubectlServices(t *testing.T) {
 	i := start(t, newConfig(t))
 	defer i.end(t)
 	for name, test := range map[string]func(*testing.T, kubectl){
-		"expose": kubectlExpose, "types": kubectlServiceTypes, "changes of the type": kubectlServiceTypeChanges, "refusals": kubectlServiceRefusals,
+		"expose": kubectlExpose, "types": kubectlServiceTypes, "changes of the type": kubectlServiceTypeChanges, "ports of one number": kubectlServicePorts, "refusals": kubectlServiceRefusals,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i.kubectl(t)) })
 	}
@@ -131,6 +131,40 @@ func kubectlServiceTypeChanges(t *testing.T, k kubectl) {
 		k.feed(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"try"},"spec":{"clusterIP":"10.43.0.77","ports":[{"port":80}]}}`, in("create", "--dry-run=server", "-f", "-")...)
 	}
 	k.run("delete", "namespace", "changes", "--wait=false")
+}
+
+// kubectl apply of a number by two protocols: each port is the manifest's, whichever comes, changes or goes.
+func kubectlServicePorts(t *testing.T, k kubectl) {
+	k.run("create", "namespace", "ports")
+	apply := func(ports string) string {
+		k.feed(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"dns"},"spec":{"type":"NodePort","ports":[`+ports+`]}}`, "-n", "ports", "apply", "-f", "-")
+		return k.run("-n", "ports", "get", "svc", "dns", "-o", "jsonpath={range .spec.ports[*]}{.name}:{.port}/{.protocol}>{.targetPort} {end}")
+	}
+	numbers := func() string {
+		return k.run("-n", "ports", "get", "svc", "dns", "-o", "jsonpath={.spec.ports[*].nodePort}")
+	}
+	const tcp, udp = `{"name":"t","port":53}`, `{"name":"u","port":53,"protocol":"UDP"}`
+	var given string
+	for _, c := range []struct{ ports, want string }{
+		{tcp, "t:53/TCP>53 "},
+		{tcp + "," + udp, "t:53/TCP>53 u:53/UDP>53 "},
+		{tcp + `,{"name":"other","port":53,"protocol":"UDP","targetPort":5353}`, "t:53/TCP>53 other:53/UDP>5353 "},
+		{udp + "," + tcp, "u:53/UDP>53 t:53/TCP>53 "},
+		{udp, "u:53/UDP>53 "},
+		{udp + `,{"name":"m","port":9153}`, "u:53/UDP>53 m:9153/TCP>9153 "},
+	} {
+		if got := apply(c.ports); got != c.want {
+			t.Errorf("ports %s of a manifest are %q, want %q", c.ports, got, c.want)
+		}
+		now, _, _ := strings.Cut(numbers(), " ")
+		if given == "" {
+			given = now
+		}
+		if now != given {
+			t.Errorf("ports %s have the node port %s, had %s", c.ports, now, given)
+		}
+	}
+	k.run("delete", "namespace", "ports", "--wait=false")
 }
 
 func kubectlServiceRefusals(t *testing.T, k kubectl) {

@@ -152,6 +152,21 @@ func TestPrivilegedImplies(t *testing.T) {
 		!strings.Contains(out, "/ /sys rw,") {
 		t.Error(out)
 	}
+	// So is one that is added to a sandbox that was not to be privileged, if the client calls it that by now.
+	plainPod := n.sandboxConfig("plain")
+	made, err := n.rt.RunPodSandbox(n.ctx, &cri.RunPodSandboxRequest{Config: plainPod})
+	n.check(err)
+	added := &cri.CreateContainerRequest{PodSandboxId: made.GetPodSandboxId(), Config: shell("added", sleeper), SandboxConfig: plainPod}
+	added.Config.Linux.SecurityContext.Privileged = true
+	_, err = n.rt.CreateContainer(n.ctx, added)
+	wantCode(t, err, codes.InvalidArgument, "privileged", "sandbox")
+	plainPod.Linux.SecurityContext.Privileged = true
+	debugger, err := n.rt.CreateContainer(n.ctx, added)
+	n.check(err)
+	n.check(n.tryStart(debugger.GetContainerId()))
+	if got, all := procStatus(n.exec(debugger.GetContainerId(), "cat", "/proc/1/status"), "CapEff"), bounding(t); got != all {
+		t.Errorf("a container that was added: CapEff is %s, the host's %s", got, all)
+	}
 	// The other containers of a privileged sandbox are not privileged.
 	plain := n.output(resp.GetPodSandboxId(), shell("plain", `cat /proc/1/status; mknod /tmp/k c 1 11 && (: >> /tmp/k) && echo opened; ls /dev`))
 	if procStatus(plain, "CapEff") != "00000000a80425fb" || strings.Contains(plain, "opened") || strings.Contains(plain, "kmsg") {

@@ -151,7 +151,8 @@ func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, 
 		return nil, err
 	}
 	spec, err := ocispec.Build(ocispec.Input{
-		Sandbox: sb.Config(), Container: cfg, Image: img.Config, RootFS: m.rootfs(rec.ID), User: user, Hostname: hostname,
+		// Whether the container may be privileged was judged when it was asked for.
+		Sandbox: promised(sb.Config(), cfg.GetLinux().GetSecurityContext().GetPrivileged()), Container: cfg, Image: img.Config, RootFS: m.rootfs(rec.ID), User: user, Hostname: hostname,
 		Namespaces: ocispec.Namespaces{Network: m.sandboxes.Namespace(sb, ns.Network), IPC: m.sandboxes.Namespace(sb, ns.IPC),
 			UTS: m.sandboxes.Namespace(sb, ns.UTS), User: m.sandboxes.Namespace(sb, ns.User), PID: pid, HostPID: hostPID},
 		CgroupsPath: sb.AskFor(rec.ID), Mounts: mounts, Declared: volumes,

@@ -28,16 +28,17 @@ const createBound = 2 * time.Minute
 // Create makes a container, up to where its program can be started, and returns its id. A Create of the same metadata and
 // configuration in the same sandbox joins the one under way, or returns the container that is there; with another
 // configuration it is errdefs.ErrAlreadyExists. What nobody waits for any more when it is made is undone after
-// Config.AbandonAfter, if it is not claimed.
-func (m *Manager) Create(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig) (string, error) {
+// Config.AbandonAfter, if it is not claimed. privileged says that the client calls the sandbox privileged by now: kubelets do for the first
+// privileged container that is added to a pod that runs, as kubectl debug --profile=sysadmin adds one.
+func (m *Manager) Create(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, privileged bool) (string, error) {
 	return m.given.Join(ctx, &m.flight, flight.Work{
 		Key: "create " + sandboxID + "/" + Name(cfg.GetMetadata()), Variant: stored.Digest(cfg), Bound: createBound,
-		Do: func(ctx context.Context) (string, error) { return m.find(ctx, sandboxID, cfg) },
+		Do: func(ctx context.Context) (string, error) { return m.find(ctx, sandboxID, cfg, privileged) },
 	})
 }
 
 // find returns the container of a configuration, after making it if there was none.
-func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig) (string, error) {
+func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, privileged bool) (string, error) {
 	sb, err := m.sandboxes.Get(sandboxID)
 	if err != nil {
 		return "", err
@@ -52,7 +53,7 @@ func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.Container
 		if undoing := m.given.Undoing(rec.ID); undoing != nil {
 			select {
 			case <-undoing:
-				return m.find(ctx, sandboxID, cfg)
+				return m.find(ctx, sandboxID, cfg, privileged)
 			case <-ctx.Done():
 				return "", ctx.Err()
 			}
@@ -63,7 +64,7 @@ func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.Container
 		return "", fmt.Errorf("container %q of sandbox %s is there already as %s, with another configuration: remove it, or use another attempt number: %w",
 			Name(cfg.GetMetadata()), sandboxID, rec.ID, errdefs.ErrAlreadyExists)
 	}
-	if err := ocispec.Validate(sb.Config(), cfg, m.HostOf(sb.Handler)); err != nil {
+	if err := ocispec.Validate(promised(sb.Config(), privileged), cfg, m.HostOf(sb.Handler)); err != nil {
 		return "", err
 	}
 	labels, err := m.labels(&sb, cfg)
@@ -77,6 +78,17 @@ func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.Container
 	}
 	rec := Record{ID: ident.New(), SandboxID: sandboxID, Stored: stored.Proto[*cri.ContainerConfig]{Message: cfg}, BootID: m.cfg.BootID, ReservedAt: time.Now(), SELinux: labels}
 	return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.create(ctx, rec, &sb) })
+}
+
+// promised is a sandbox's configuration that says privileged, if it is to. Nothing of the sandbox itself depends on it: the container's own
+// configuration counts.
+func promised(cfg *cri.PodSandboxConfig, privileged bool) *cri.PodSandboxConfig {
+	if sc := cfg.GetLinux().GetSecurityContext(); !privileged || sc == nil || sc.GetPrivileged() {
+		return cfg
+	}
+	cfg = proto.CloneOf(cfg)
+	cfg.Linux.SecurityContext.Privileged = true
+	return cfg
 }
 
 func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (err error) {

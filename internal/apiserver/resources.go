@@ -35,6 +35,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
+	"monopod.dev/monopod/internal/apiserver/registry/persistentvolume"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/poddisruptionbudget"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
@@ -72,6 +73,7 @@ func (s *Server) list(bearers authenticator.Request, authz review.Authorizer) ([
 			Issuer: s.tokens, Audiences: s.tokens.Audiences(), MaxLife: s.cfg.MaxTokenLife, Bound: reader{s},
 		}))
 	all = append(all, rbac.Resources(rbac.Guard{Authorizer: authz, Policy: s.policy})...)
+	all = append(all, persistentvolume.Resources()...)
 	usage := nodeusage.New(nodeusage.Config{Fetch: agents.ResourceMetrics, Log: s.cfg.Log})
 	all = append(all, resourcemetrics.Resources(reader{s}, usage)...)
 	all = append(all, review.Authentication(bearers, s.tokens.Audiences())...)

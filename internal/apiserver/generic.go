@@ -77,7 +77,7 @@ func (s *Server) build() error {
 		return err
 	}
 	config.BuildHandlerChainFunc = func(apiHandler http.Handler, c *genericapiserver.Config) http.Handler {
-		return withOrigins(genericapiserver.DefaultBuildHandlerChain(withPlainAnswers(withAppliedPorts(apiHandler)), c), s.cfg.AllowedOrigins, set.Codecs)
+		return withOrigins(genericapiserver.DefaultBuildHandlerChain(withPlainAnswers(withAppliedLists(apiHandler)), c), s.cfg.AllowedOrigins, set.Codecs)
 	}
 	namer := apiopenapi.NewDefinitionNamer(set.Wire)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.Definitions, namer)

@@ -21,7 +21,7 @@ func TestKubectlServices(t *testing.T) {
 	i := start(t, newConfig(t))
 	defer i.end(t)
 	for name, test := range map[string]func(*testing.T, kubectl){
-		"expose": kubectlExpose, "types": kubectlServiceTypes, "changes of the type": kubectlServiceTypeChanges, "ports of one number": kubectlServicePorts, "refusals": kubectlServiceRefusals,
+		"expose": kubectlExpose, "types": kubectlServiceTypes, "changes of the type": kubectlServiceTypeChanges, "ports of one number": kubectlPorts, "refusals": kubectlServiceRefusals,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i.kubectl(t)) })
 	}
@@ -134,7 +134,7 @@ func kubectlServiceTypeChanges(t *testing.T, k kubectl) {
 }
 
 // kubectl apply of a number by two protocols: each port is the manifest's, whichever comes, changes or goes.
-func kubectlServicePorts(t *testing.T, k kubectl) {
+func kubectlPorts(t *testing.T, k kubectl) {
 	k.run("create", "namespace", "ports")
 	apply := func(ports string) string {
 		k.feed(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"dns"},"spec":{"type":"NodePort","ports":[`+ports+`]}}`, "-n", "ports", "apply", "-f", "-")
@@ -162,6 +162,21 @@ func kubectlServicePorts(t *testing.T, k kubectl) {
 		}
 		if now != given {
 			t.Errorf("ports %s have the node port %s, had %s", c.ports, now, given)
+		}
+	}
+	template := func(container string) string {
+		k.feed(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"dns"},"spec":{"replicas":0,"selector":{"matchLabels":{"a":"a"}},"template":{"metadata":{"labels":{"a":"a"}},
+			"spec":{"containers":[{"name":"c","image":"i",`+container+`}]}}}}`, "-n", "ports", "apply", "-f", "-")
+		return k.run("-n", "ports", "get", "deploy", "dns", "-o",
+			"jsonpath={range .spec.template.spec.containers[0]}{range .ports[*]}{.containerPort}/{.protocol} {end}{range .env[*]}{.name}={.value} {end}{end}")
+	}
+	for _, c := range []struct{ container, want string }{
+		{`"ports":[{"containerPort":53}],"env":[{"name":"A","value":"1"},{"name":"A","value":"2"}]`, "53/TCP A=1 A=2 "},
+		{`"ports":[{"containerPort":53},{"containerPort":53,"protocol":"UDP"}],"env":[{"name":"A","value":"2"}]`, "53/TCP 53/UDP A=2 "},
+		{`"ports":[{"containerPort":53,"protocol":"UDP"}]`, "53/UDP "},
+	} {
+		if got := template(c.container); got != c.want {
+			t.Errorf("a template with %s has %q, want %q", c.container, got, c.want)
 		}
 	}
 	k.run("delete", "namespace", "ports", "--wait=false")

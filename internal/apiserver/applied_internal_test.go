@@ -12,7 +12,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-func TestWholePorts(t *testing.T) {
+func TestWholeLists(t *testing.T) {
 	patch := func(ports, manifest string) string {
 		applied, err := json.Marshal(`{"spec":{"ports":` + manifest + `}}`)
 		if err != nil {
@@ -39,7 +39,7 @@ func TestWholePorts(t *testing.T) {
 		"the specification is nothing": {`{"metadata":{},"spec":null}`, ""},
 	} {
 		var got struct{ Spec members }
-		if whole := wholePorts([]byte(c.patch)); whole != nil {
+		if whole := wholeLists([]byte(c.patch), unmistakable["/services"]); whole != nil {
 			if err := json.Unmarshal(whole, &got); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -50,8 +50,52 @@ func TestWholePorts(t *testing.T) {
 	}
 }
 
+// Containers are told apart by their names, and of each the ports and variables are looked at.
+func TestWholeListsOfTemplates(t *testing.T) {
+	in := func(containers string) string { return `{"template":{"spec":{"containers":` + containers + `}}}` }
+	patch := func(change, manifest string) string {
+		applied, err := json.Marshal(`{"spec":` + in(manifest) + `}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf(`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":%s}},"spec":%s}`, applied, in(change))
+	}
+	const two = `[{"containerPort":53},{"containerPort":53,"protocol":"UDP"}]`
+	for name, c := range map[string]struct{ change, manifest, want string }{
+		"two ports of a number": {
+			`[{"name":"a","image":"i","$setElementOrder/ports":[],"ports":[{"containerPort":53,"protocol":"UDP"}]},{"name":"b"}]`, `[{"name":"b"},{"name":"a","ports":` + two + `}]`,
+			`[{"image":"i","name":"a","ports":[{"$patch":"replace"},{"containerPort":53},{"containerPort":53,"protocol":"UDP"}]},{"name":"b"}]`,
+		},
+		"a variable that was set twice": {
+			`[{"name":"a","env":[{"name":"A","value":"2"},{"name":"A","$patch":"delete"}]}]`, `[{"name":"a","env":[{"name":"A","value":"2"}]}]`,
+			`[{"env":[{"$patch":"replace"},{"name":"A","value":"2"}],"name":"a"}]`,
+		},
+		"another container's":           {`[{"name":"b","ports":[{"containerPort":53}]}]`, `[{"name":"a","ports":` + two + `}]`, ""},
+		"ports that are not changed":    {`[{"name":"a","image":"i"}]`, `[{"name":"a","ports":` + two + `}]`, ""},
+		"a variable that is taken away": {`[{"name":"a","env":[{"name":"A","$patch":"delete"}]}]`, `[{"name":"a","env":[{"name":"B","value":"2"}]}]`, ""},
+		"a container without a name":    {`[{"ports":[{"containerPort":53}]}]`, `[{"ports":` + two + `}]`, ""},
+		"containers that are none":      {`{}`, `[{"name":"a"}]`, ""},
+	} {
+		var got struct {
+			Spec struct {
+				Template struct {
+					Spec struct{ Containers json.RawMessage }
+				}
+			}
+		}
+		if whole := wholeLists([]byte(patch(c.change, c.manifest)), unmistakable["apps/deployments"]); whole != nil {
+			if err := json.Unmarshal(whole, &got); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if string(got.Spec.Template.Spec.Containers) != c.want {
+			t.Errorf("%s: %s, want %s", name, got.Spec.Template.Spec.Containers, c.want)
+		}
+	}
+}
+
 // What is no patch of a service comes through as it was sent, and so does a patch that is too large to be looked at.
-func TestWithAppliedPorts(t *testing.T) {
+func TestWithAppliedLists(t *testing.T) {
 	const patch = `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":{\"ports\":[{\"port\":1},{\"port\":1}]}}"}},"spec":{"ports":[{"port":1}]}}`
 	service := genericapirequest.RequestInfo{Verb: "patch", Resource: "services"}
 	status := service
@@ -72,7 +116,7 @@ func TestWithAppliedPorts(t *testing.T) {
 		req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), &c.info), http.MethodPatch, "/", strings.NewReader(c.body))
 		req.Header.Set("Content-Type", c.kind)
 		var got []byte
-		withAppliedPorts(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		withAppliedLists(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			var err error
 			if got, err = io.ReadAll(r.Body); err != nil || r.ContentLength != int64(len(got)) {
 				t.Errorf("%s: %d of %d bytes, %v", name, len(got), r.ContentLength, err)

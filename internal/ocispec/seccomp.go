@@ -77,25 +77,15 @@ func profileOf(field string, p *cri.SecurityProfile) (cri.SecurityProfile_Profil
 	return kind, ref, nil
 }
 
-// LoadSeccomp reads a seccomp profile in the OCI form (runtime-spec, config-linux.md, seccomp), as JSON. Fields that the form does
-// not know are ignored, but for Docker's conditions (includes, excludes), which would silently change what is allowed.
-func LoadSeccomp(data []byte) (*specs.LinuxSeccomp, error) {
+// LoadSeccomp reads a seccomp profile in the OCI form (runtime-spec, config-linux.md, seccomp) or in Docker's, as JSON. Fields that neither
+// form knows are ignored. Docker's conditions (includes, excludes) are decided by the facts: without them, rules would silently be others.
+func LoadSeccomp(data []byte, facts SeccompFacts) (*specs.LinuxSeccomp, error) {
 	var profile specs.LinuxSeccomp
 	if err := json.Unmarshal(data, &profile); err != nil {
 		return nil, fmt.Errorf("seccomp profile: not JSON of the OCI form: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
-	var conditions struct {
-		Syscalls []struct {
-			Includes, Excludes map[string]any
-		} `json:"syscalls"`
-	}
-	if err := json.Unmarshal(data, &conditions); err != nil {
-		return nil, fmt.Errorf("seccomp profile: %w: %w", err, errdefs.ErrInvalidArgument)
-	}
-	for i, s := range conditions.Syscalls {
-		if len(s.Includes)+len(s.Excludes) > 0 {
-			return nil, badProfile("syscalls[%d] has includes or excludes, which are Docker's own: write the rule without condition", i)
-		}
+	if err := resolveDocker(&profile, data, facts); err != nil {
+		return nil, err
 	}
 	if !slices.Contains(seccompActions(), profile.DefaultAction) {
 		return nil, badProfile("defaultAction %q is none of %v", profile.DefaultAction, seccompActions())
@@ -103,11 +93,6 @@ func LoadSeccomp(data []byte) (*specs.LinuxSeccomp, error) {
 	for _, arch := range profile.Architectures {
 		if !strings.HasPrefix(string(arch), "SCMP_ARCH_") {
 			return nil, badProfile("architectures: %q does not begin with SCMP_ARCH_", arch)
-		}
-	}
-	for i, s := range profile.Syscalls {
-		if err := checkSyscallRule(i, s); err != nil {
-			return nil, err
 		}
 	}
 	return &profile, nil

@@ -1,6 +1,7 @@
 package ocispec
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ const goodProfile = `{"defaultAction":"SCMP_ACT_ERRNO","defaultErrnoRet":1,"arch
  "syscalls":[{"names":["read","clone"],"action":"SCMP_ACT_ALLOW","args":[{"index":0,"value":2080505856,"valueTwo":0,"op":"SCMP_CMP_MASKED_EQ"}]}]}`
 
 func TestLoadSeccomp(t *testing.T) {
-	p, err := LoadSeccomp([]byte(goodProfile))
+	p, err := LoadSeccomp([]byte(goodProfile), SeccompFacts{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,15 +69,18 @@ func TestLoadSeccomp(t *testing.T) {
 		`{"defaultAction":"SCMP_ACT_`:   "not JSON",
 		`{"defaultAction":5}`:           "not JSON",
 		`{"defaultAction":"SCMP_ACT_X"`: "not JSON",
-		strings.Replace(goodProfile, `["read","clone"]`, `[]`, 1):                                                                       "names no system call",
-		strings.Replace(goodProfile, `"clone"`, `""`, 1):                                                                                "names no system call",
-		strings.Replace(goodProfile, `"SCMP_ACT_ALLOW"`, `"ALLOW"`, 1):                                                                  "syscalls[0].action",
-		strings.Replace(goodProfile, `"index":0`, `"index":6`, 1):                                                                       "index 6",
-		strings.Replace(goodProfile, `SCMP_CMP_MASKED_EQ`, `==`, 1):                                                                     `op "=="`,
-		strings.Replace(goodProfile, `SCMP_ARCH_X86_64`, `x86_64`, 1):                                                                   "architectures",
-		strings.Replace(goodProfile, `"action":"SCMP_ACT_ALLOW"`, `"action":"SCMP_ACT_ALLOW","includes":{"caps":["CAP_SYS_ADMIN"]}`, 1): "includes",
+		strings.Replace(goodProfile, `["read","clone"]`, `[]`, 1):                                                                 "names no system call",
+		strings.Replace(goodProfile, `"clone"`, `""`, 1):                                                                          "names no system call",
+		strings.Replace(goodProfile, `"SCMP_ACT_ALLOW"`, `"ALLOW"`, 1):                                                            "syscalls[0].action",
+		strings.Replace(goodProfile, `"index":0`, `"index":6`, 1):                                                                 "index 6",
+		strings.Replace(goodProfile, `SCMP_CMP_MASKED_EQ`, `==`, 1):                                                               `op "=="`,
+		strings.Replace(goodProfile, `SCMP_ARCH_X86_64`, `x86_64`, 1):                                                             "architectures",
+		strings.Replace(goodProfile, `"action":"SCMP_ACT_ALLOW"`, `"action":"SCMP_ACT_ALLOW","includes":{"weather":["fine"]}`, 1): `unknown field "weather"`,
+		strings.Replace(goodProfile, `"action":"SCMP_ACT_ALLOW"`, `"action":"SCMP_ACT_ALLOW","excludes":{"minKernel":"new"}`, 1):  `minKernel "new"`,
+		strings.Replace(goodProfile, `"action":"SCMP_ACT_ALLOW"`, `"action":"SCMP_ACT_ALLOW","name":"open"`, 1):                   "name and names",
+		strings.Replace(goodProfile, `"architectures"`, `"archMap":[{"architecture":"SCMP_ARCH_X86_64"}],"architectures"`, 1):     "archMap",
 	} {
-		if _, err := LoadSeccomp([]byte(profile)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
+		if _, err := LoadSeccomp([]byte(profile), SeccompFacts{}); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want InvalidArgument with %q", profile, err, want)
 		}
 	}
@@ -89,7 +93,7 @@ func FuzzLoadSeccomp(f *testing.F) {
 	f.Add([]byte(`{"defaultAction":"SCMP_ACT_LOG","archMap":[{"architecture":"SCMP_ARCH_X86_64"}]}`))
 	f.Add([]byte(`{"syscalls":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := LoadSeccomp(data)
+		p, err := LoadSeccomp(data, SeccompFacts{Arch: "amd64", Kernel: "6.1.0"})
 		switch {
 		case err != nil && !errdefs.IsInvalidArgument(err):
 			t.Errorf("error of another class: %v", err)
@@ -97,4 +101,41 @@ func FuzzLoadSeccomp(f *testing.F) {
 			t.Error("accepted without a default action")
 		}
 	})
+}
+
+// A profile in Docker's form has the rules whose conditions hold for the container and the machine.
+func TestDockerSeccomp(t *testing.T) {
+	const profile = `{"defaultAction":"SCMP_ACT_ERRNO","archMap":[{"architecture":"SCMP_ARCH_AARCH64"},{"architecture":"SCMP_ARCH_X86_64","subArchitectures":["SCMP_ARCH_X86"]}],
+ "syscalls":[{"names":["always"],"action":"SCMP_ACT_ALLOW","includes":{},"excludes":{}},
+ {"name":"old","action":"SCMP_ACT_ALLOW"},
+ {"names":["ptrace"],"action":"SCMP_ACT_ALLOW","includes":{"minKernel":"4.8"}},
+ {"names":["future"],"action":"SCMP_ACT_ALLOW","includes":{"minKernel":"99.1"}},
+ {"names":["past"],"action":"SCMP_ACT_ALLOW","excludes":{"minKernel":"4.8"}},
+ {"names":["arch_prctl"],"action":"SCMP_ACT_ALLOW","includes":{"arches":["amd64","x32"]}},
+ {"names":["arm"],"action":"SCMP_ACT_ALLOW","includes":{"arches":["arm64"]}},
+ {"names":["notAMD"],"action":"SCMP_ACT_ALLOW","excludes":{"arches":["amd64"]}},
+ {"names":["mount"],"action":"SCMP_ACT_ALLOW","includes":{"caps":["CAP_SYS_ADMIN"]}},
+ {"names":["both"],"action":"SCMP_ACT_ALLOW","includes":{"caps":["CAP_SYS_ADMIN","CAP_BPF"]}},
+ {"names":["clone"],"action":"SCMP_ACT_ALLOW","excludes":{"caps":["CAP_SYS_ADMIN"]}}]}`
+	for name, c := range map[string]struct {
+		facts SeccompFacts
+		want  string
+	}{
+		"plain":      {SeccompFacts{"amd64", "6.8.0-45-generic", nil}, "[SCMP_ARCH_X86_64 SCMP_ARCH_X86] always old ptrace arch_prctl clone"},
+		"with a cap": {SeccompFacts{"amd64", "6.8.0-45-generic", []string{"CAP_SYS_ADMIN"}}, "[SCMP_ARCH_X86_64 SCMP_ARCH_X86] always old ptrace arch_prctl mount"},
+		"arm64":      {SeccompFacts{"arm64", "4.4.1", []string{"CAP_BPF", "CAP_SYS_ADMIN"}}, "[SCMP_ARCH_AARCH64] always old past arm notAMD mount both"},
+	} {
+		p, err := LoadSeccomp([]byte(profile), c.facts)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := fmt.Sprint(p.Architectures)
+		for _, rule := range p.Syscalls {
+			got += " " + strings.Join(rule.Names, "+")
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
 }

@@ -183,7 +183,7 @@ func TestSeccompFiles(t *testing.T) {
 		"no default action":   {"{}", "defaultAction"},
 		"unknown action":      {`{"defaultAction": "SCMP_ACT_MAYBE"}`, "SCMP_ACT_MAYBE"},
 		"unknown comparison":  {`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir"], "action": "SCMP_ACT_ERRNO", "args": [{"index": 0, "value": 1, "op": "SCMP_CMP_ABOUT"}]}]}`, "SCMP_CMP_ABOUT"},
-		"Docker's conditions": {`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir"], "action": "SCMP_ACT_ERRNO", "includes": {"caps": ["CAP_SYS_ADMIN"]}}]}`, "includes"},
+		"Docker's conditions": {`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir"], "action": "SCMP_ACT_ERRNO", "includes": {"weather": ["fine"]}}]}`, "weather"},
 	} {
 		profile := filepath.Join(n.dir, "profile.json")
 		n.check(os.WriteFile(profile, []byte(c.content), 0o600))

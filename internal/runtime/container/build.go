@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -137,7 +138,7 @@ func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, 
 	}
 	var loaded *specs.LinuxSeccomp
 	if kind == ocispec.SeccompFile {
-		if loaded, err = loadSeccomp(profile); err != nil {
+		if loaded, err = m.loadSeccomp(profile, cfg.GetLinux().GetSecurityContext()); err != nil {
 			return nil, err
 		}
 	}
@@ -207,7 +208,7 @@ func withoutX32(profile *specs.LinuxSeccomp) *specs.LinuxSeccomp {
 // maxSeccompFile bounds a seccomp profile, in bytes.
 const maxSeccompFile = 4 << 20
 
-func loadSeccomp(path string) (*specs.LinuxSeccomp, error) {
+func (m *Manager) loadSeccomp(path string, sc *cri.LinuxContainerSecurityContext) (*specs.LinuxSeccomp, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a named pipe must not hold the creation up
 	if err != nil {
 		return nil, fmt.Errorf("seccomp profile (localhost_ref): %w: %w", err, errdefs.ErrInvalidArgument)
@@ -220,7 +221,17 @@ func loadSeccomp(path string) (*specs.LinuxSeccomp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seccomp profile (localhost_ref) %s: %w", path, err)
 	}
-	profile, err := ocispec.LoadSeccomp(raw)
+	caps, _, err := ocispec.Capabilities(sc, m.cfg.Host.Spec.Capabilities)
+	if err != nil {
+		return nil, err
+	}
+	var kernel unix.Utsname
+	if err := unix.Uname(&kernel); err != nil {
+		return nil, fmt.Errorf("the kernel's version: %w", err)
+	}
+	profile, err := ocispec.LoadSeccomp(raw, ocispec.SeccompFacts{
+		Arch: runtime.GOARCH, Kernel: unix.ByteSliceToString(kernel.Release[:]), Capabilities: caps.Bounding,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("seccomp profile (localhost_ref) %s: %w", path, err)
 	}

@@ -178,6 +178,26 @@ func TestRollout(t *testing.T) {
 		func() string { return "the history is longer than its limit" }, appsv1.SchemeGroupVersion.WithResource("controllerrevisions"), w.namespace)
 }
 
+// TestBroken: a rollout that is broken goes on with a better template, or with the one before: nobody deletes the pod that is waited for. So does a set that
+// was broken from its beginning.
+func TestBroken(t *testing.T) {
+	w := newWorld(t)
+	w.Agent(func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image != "broken" })
+	w.Control(ours...)
+	w.set("web", 3, "broken")
+	w.await("web", "begun", func(*appsv1.StatefulSet) bool { return w.pods("web") == "web-0:broken" })
+	for _, image := range []string{"one", "two"} {
+		w.image("web", image)
+		w.rolled("web")
+		w.expect("web", fmt.Sprintf("web-0:%[1]s web-1:%[1]s web-2:%[1]s", image))
+		w.image("web", "broken")
+		w.await("web", "broken", func(*appsv1.StatefulSet) bool { return strings.HasSuffix(w.pods("web"), "web-2:broken") })
+	}
+	w.image("web", "two") // as it was before
+	w.rolled("web")
+	w.expect("web", "web-0:two web-1:two web-2:two")
+}
+
 // TestPartition: only pods from an ordinal on are of the new template, also when others are made anew.
 func TestPartition(t *testing.T) {
 	w := newWorld(t)

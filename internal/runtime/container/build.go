@@ -246,15 +246,19 @@ func imageRef(img image.Image) string {
 	return img.ID
 }
 
-// stopSignal is the signal of CRI's stop_signal, else the image's STOPSIGNAL, else SIGTERM.
-func stopSignal(cfg *cri.ContainerConfig, imageSignal string) (int, error) {
-	name := imageSignal
+// stopSignal is the signal of CRI's stop_signal, else the image's STOPSIGNAL, else SIGTERM. wrong says of the image's that it is none, which is no
+// reason not to run it.
+func stopSignal(cfg *cri.ContainerConfig, imageSignal string) (n int, wrong, err error) {
+	name, asked := imageSignal, false
 	if s := cfg.GetStopSignal(); s != cri.Signal_SIGNAL_RUNTIME_DEFAULT {
-		name = strings.TrimPrefix(s.String(), "SIGNAL_")
+		name, asked = strings.TrimPrefix(s.String(), "SIGNAL_"), true
 	}
-	n, err := parseSignal(strings.TrimSpace(name))
-	if err != nil {
-		return 0, fmt.Errorf("stop signal %q: %w: %w", name, err, errdefs.ErrInvalidArgument)
+	n, err = parseSignal(strings.TrimSpace(name))
+	switch {
+	case err == nil:
+		return n, nil, nil
+	case !asked:
+		return int(unix.SIGTERM), err, nil
 	}
-	return n, nil
+	return 0, nil, fmt.Errorf("stop signal %q: %w: %w", name, err, errdefs.ErrInvalidArgument)
 }

@@ -106,8 +106,12 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 	if rec.LogPath, err = logPath(sb.Config().GetLogDirectory(), rec.Config().GetLogPath()); err != nil {
 		return err
 	}
-	if rec.StopSignal, err = stopSignal(rec.Config(), img.Config.StopSignal); err != nil {
+	var wrong error
+	if rec.StopSignal, wrong, err = stopSignal(rec.Config(), img.Config.StopSignal); err != nil {
 		return err
+	}
+	if wrong != nil {
+		m.cfg.Log.WarnContext(ctx, "the image's stop signal is none: the container is stopped by SIGTERM", "image", rec.ImageRef, "signal", img.Config.StopSignal, "error", wrong)
 	}
 	if err := m.add(rec); err != nil {
 		return err

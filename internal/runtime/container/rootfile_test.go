@@ -69,7 +69,7 @@ func TestCRISignals(t *testing.T) {
 		if asked == cri.Signal_SIGNAL_RUNTIME_DEFAULT {
 			continue
 		}
-		number, err := stopSignal(&cri.ContainerConfig{StopSignal: asked}, "SIGUSR1")
+		number, _, err := stopSignal(&cri.ContainerConfig{StopSignal: asked}, "SIGUSR1")
 		if got := CRISignal(number, asked); err != nil || got != asked || number < 1 {
 			t.Errorf("%s: %d, %s, %v", name, number, got, err)
 		}
@@ -78,10 +78,20 @@ func TestCRISignals(t *testing.T) {
 		}
 	}
 	for image, want := range map[string]cri.Signal{"": cri.Signal_SIGNAL_SIGTERM, "SIGQUIT": cri.Signal_SIGNAL_SIGQUIT, "9": cri.Signal_SIGNAL_SIGKILL} {
-		n, err := stopSignal(&cri.ContainerConfig{}, image)
-		if got := CRISignal(n, 0); err != nil || got != want {
-			t.Errorf("of the image %q: %s, %v", image, got, err)
+		n, wrong, err := stopSignal(&cri.ContainerConfig{}, image)
+		if got := CRISignal(n, 0); err != nil || wrong != nil || got != want {
+			t.Errorf("of the image %q: %s, %v, %v", image, got, wrong, err)
 		}
+	}
+	// An image that names none runs all the same, as with other runtimes; a client is told.
+	for _, image := range []string{"BOGUS", "0", "65", "SIGRTMIN+99"} {
+		n, wrong, err := stopSignal(&cri.ContainerConfig{}, image)
+		if got := CRISignal(n, 0); err != nil || wrong == nil || got != cri.Signal_SIGNAL_SIGTERM {
+			t.Errorf("of the image %q: %s, %v, %v", image, got, wrong, err)
+		}
+	}
+	if _, _, err := stopSignal(&cri.ContainerConfig{StopSignal: 4711}, "SIGQUIT"); err == nil {
+		t.Error("a client's signal that is none is taken")
 	}
 }
 

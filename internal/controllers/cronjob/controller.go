@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	batchinformers "k8s.io/client-go/informers/batch/v1"
 	"k8s.io/client-go/kubernetes"
@@ -41,6 +43,8 @@ type Config struct {
 	Log      *slog.Logger
 	// Now is the time; nil: that of the host.
 	Now func() time.Time
+	// Jumps calls its argument whenever the clock was set, until ctx ends; nil: that of the host.
+	Jumps func(ctx context.Context, jumped func()) error
 }
 
 // Controller makes the jobs of cron jobs. See the package's documentation.
@@ -59,6 +63,9 @@ type Controller struct {
 func New(config Config) (*Controller, error) {
 	if config.Now == nil {
 		config.Now = time.Now
+	}
+	if config.Jumps == nil {
+		config.Jumps = jumps
 	}
 	c := &Controller{
 		config: config, cronJobs: config.CronJobs.Lister(), jobs: config.Jobs.Informer(),
@@ -79,12 +86,30 @@ func New(config Config) (*Controller, error) {
 // Run works until ctx ends, which is no error. A Controller is run once.
 func (c *Controller) Run(ctx context.Context) error {
 	cache.WaitFor(ctx, "", c.known...)
+	var clock sync.WaitGroup
+	defer clock.Wait()
+	clock.Go(func() {
+		if err := c.config.Jumps(ctx, c.lookAtAll); err != nil {
+			c.config.Log.Warn("a cron job runs late after the machine has slept, or its clock was put forward: nobody tells of it", "error", err)
+		}
+	})
 	c.queue.Run(ctx, workers, c.sync, func(name cache.ObjectName, err error) {
 		if !apierrors.IsConflict(err) {
 			c.config.Log.Warn("a cron job is not as it should be, trying again", "namespace", name.Namespace, "cronjob", name.Name, "error", err)
 		}
 	})
 	return nil
+}
+
+// lookAtAll has all cron jobs looked at: their times may have come.
+func (c *Controller) lookAtAll() {
+	all, err := c.cronJobs.List(labels.Everything())
+	if err != nil {
+		c.config.Log.Warn("cron jobs cannot be listed", "error", err)
+	}
+	for _, cj := range all {
+		c.queue.Add(cache.MetaObjectToName(cj))
+	}
 }
 
 // sync does what is to be done for a cron job now.

@@ -1,7 +1,9 @@
 package state
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -48,7 +50,7 @@ func (b *ballasted) take(path string) {
 }
 
 // Room is nil when there is room for what begins, and for its end; else it is errdefs.ErrResourceExhausted, and nothing should begin that has
-// to be recorded until it has ended: the room that is left is for that.
+// to be recorded until it has ended: the room that is left is for that. It is errdefs.ErrUnavailable when the file is not there any more.
 func (db *DB) Room() error {
 	b := &db.ballast
 	b.mu.Lock()
@@ -57,6 +59,9 @@ func (db *DB) Room() error {
 	err := b.err
 	if err == nil {
 		err = full(db.path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is gone, or its disk is no longer mounted: start anew, once it is there: %w: %w", db.path, err, errdefs.ErrUnavailable)
 	}
 	if err != nil {
 		return fmt.Errorf("the disk of %s is full; what is left is kept for what runs: make room on it: %w: %w", db.path, err, errdefs.ErrResourceExhausted)

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,5 +70,17 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("with room again: %v", err)
 			}
 		})
+	}
+}
+
+// TestRoomOfAFileThatIsGone: a disk that is not mounted any more is not a full one.
+func TestRoomOfAFileThatIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	db, _ := openAt(t, Config{Path: path})
+	if err := errors.Join(db.Room(), os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Room(); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), path+" is gone") {
+		t.Errorf("%v", err)
 	}
 }

@@ -6,7 +6,9 @@ cd unpacked/monopod-*
 for file in monopod monopod-executor kubectl monopod.service INSTALL LICENSE README.md CHANGELOG.md SECURITY.md; do
 	[ -s "$file" ] || { echo "the archive has no $file"; exit 1; }
 done
-install -m 755 monopod monopod-executor kubectl /usr/local/bin/
+# As INSTALL says, in words that Debian's busybox knows.
+mkdir -p /usr/local/bin
+cp monopod monopod-executor kubectl /usr/local/bin/
 cd /payload
 export PATH=$PATH:/usr/local/bin KUBECONFIG=/etc/monopod/kubeconfig
 uname -srm

@@ -23,8 +23,17 @@ type Verdict struct {
 	told bool
 }
 
-// ShortestGrace is what containers have that are to end at once, of a pod that is evicted or deleted by force: a kubelet gives no less to any.
+// ShortestGrace is what containers have that are to end at once, of a pod that is evicted or deleted by force.
 const ShortestGrace = 2 * time.Second
+
+// GraceOf is what containers have for a grace period: that time, and ShortestGrace where it is none. A kubelet makes two seconds of one as well; who asks
+// for one second has it here.
+func GraceOf(asked time.Duration) time.Duration {
+	if asked <= 0 {
+		return ShortestGrace
+	}
+	return asked
+}
 
 // Terminated is the verdict on a pod that the node ends for the sake of others, or for its limits: a disruption that its owner may tell from a failure of its own.
 func Terminated(reason, message string, grace time.Duration) *Verdict {

@@ -156,7 +156,7 @@ func (w *Worker) Update(pod *v1.Pod) {
 			seconds = *pod.DeletionGracePeriodSeconds
 		}
 		// The whole grace counts from when the deletion is seen; a second deletion can only shorten it.
-		by := time.Now().Add(max(pods.Seconds(seconds), plan.ShortestGrace))
+		by := time.Now().Add(plan.GraceOf(pods.Seconds(seconds)))
 		if w.stopBy.IsZero() || by.Before(w.stopBy) {
 			w.stopBy = by
 		}
@@ -172,7 +172,7 @@ func (w *Worker) Gone() {
 	switch by := time.Now().Add(plan.ShortestGrace); {
 	case w.gone:
 	case w.stopBy.IsZero():
-		w.stopBy = time.Now().Add(max(plan.OwnGrace(w.pod), plan.ShortestGrace))
+		w.stopBy = time.Now().Add(plan.GraceOf(plan.OwnGrace(w.pod)))
 	case by.Before(w.stopBy):
 		w.stopBy = by
 	}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -234,6 +233,7 @@ func TestEnsureWithNothingInCommon(t *testing.T) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGTERM)
 	defer signal.Stop(asked)
+	defer named(t, "monopod-keeper")()
 	cfg.Patience = time.Millisecond
 	_, err = launch.Ensure(n.ctx(), cfg)
 	<-asked
@@ -250,6 +250,21 @@ func TestEnsureWithNothingInCommon(t *testing.T) {
 	out, err := launch.Ensure(n.ctx(), cfg)
 	if err != nil || out.Former == "" || out.Behind != "" || out.Build != n.hello().Build {
 		t.Errorf("%+v %v, want it handed over", out, err)
+	}
+}
+
+// named gives this process a name, until the returned function is called.
+func named(t *testing.T, name string) (undo func()) {
+	t.Helper()
+	const comm = "/proc/self/comm"
+	was := readFile(comm)
+	if err := os.WriteFile(comm, []byte(name), 0); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.WriteFile(comm, []byte(was), 0); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -279,13 +294,23 @@ func TestEnsureOutlastsTheEnding(t *testing.T) {
 }
 
 // TestEnsureEndsTheIdle: one with which nothing can be spoken, and that refuses the handover, is ended where no container runs, and the installed one started,
-// also when the caller or the keeper is killed in between.
+// also when the caller or the keeper is killed in between, and when the keeper overlooks the first signal.
 func TestEnsureEndsTheIdle(t *testing.T) {
-	for _, step := range []string{"", "executor/launch/terminated", "executor/launch/ended", "executor/keeper/terminated"} {
-		t.Run(path.Base(step), func(t *testing.T) {
+	for _, c := range []struct{ name, step, does string }{
+		{"nothing comes between", "", ""},
+		{"the caller is killed when it has asked", "executor/launch/terminated", ""},
+		{"the caller is killed when the keeper has ended", "executor/launch/ended", ""},
+		{"the keeper is killed", "executor/keeper/terminated", "kill-once:"},
+		{"the keeper overlooks the first signal", "executor/keeper/terminated", "error-once"},
+	} {
+		step := c.step
+		t.Run(c.name, func(t *testing.T) {
 			refuses := failpoint.EnvVar + "=executor/worker/hello=error"
-			if strings.HasPrefix(step, "executor/keeper/") {
-				refuses += "," + step + "=kill-once:" + filepath.Join(t.TempDir(), "killed")
+			switch c.does {
+			case "kill-once:":
+				refuses += "," + step + "=" + c.does + filepath.Join(t.TempDir(), "killed")
+			case "error-once":
+				refuses += "," + step + "=" + c.does
 			}
 			name, value, _ := strings.Cut(refuses, "=")
 			t.Setenv(name, value)
@@ -311,7 +336,7 @@ func TestEnsureEndsTheIdle(t *testing.T) {
 				n.launch()
 			})
 			log := readFile(filepath.Join(n.cfg.Dir, "log"))
-			if !strings.Contains(log, "ending on SIGTERM") || strings.Contains(log, "becomes the keeper") != strings.HasPrefix(step, "executor/keeper/") {
+			if !strings.Contains(log, "ending on SIGTERM") || strings.Contains(log, "becomes the keeper") != (c.does == "kill-once:") {
 				t.Error("it was ended in another way")
 			}
 			if e := n.run(n.bundle("a", nil, "sh", "-c", "exit 3")); e.Code != 3 {

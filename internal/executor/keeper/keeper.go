@@ -274,7 +274,10 @@ func (k *keeper) end() {
 		unix.Kill(k.worker, unix.SIGKILL) // our unreaped child: the pid is its own
 		return
 	}
-	k.gone <- 0
+	select {
+	case k.gone <- 0:
+	default: // SIGTERM came once more, and the worker's end is about to be seen
+	}
 }
 
 func (k *keeper) isEnding() bool {

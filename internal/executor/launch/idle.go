@@ -36,19 +36,37 @@ func endIdle(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer keeper.Close()
-	if err := keeper.Signal(unix.SIGTERM); err != nil {
-		return fmt.Errorf("end the keeper of %s (process %d): %w", cfg.Socket, keeper.PID(), err)
-	}
-	if err := failpoint.Hit("executor/launch/terminated"); err != nil {
-		return err
-	}
-	if err := keeper.Wait(wait); err != nil {
+	if err := terminate(wait, keeper); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("end the keeper of %s (process %d): %w", cfg.Socket, keeper.PID(), err)
 		}
 		return fmt.Errorf("its keeper (process %d) has not ended within %v of SIGTERM, as one does in which no container runs", keeper.PID(), patience)
 	}
 	return failpoint.Hit("executor/launch/ended")
+}
+
+// terminatePause is how long to wait for a keeper's end before it is sent SIGTERM once more: one that has just become another program overlooks the signal, whatever it holds.
+const terminatePause = time.Second
+
+// terminate sends SIGTERM to the keeper until it has ended, or ctx has.
+func terminate(ctx context.Context, keeper *proc.FD) error {
+	for {
+		if err := keeper.Signal(unix.SIGTERM); err != nil {
+			return err
+		}
+		if err := failpoint.Hit("executor/launch/terminated"); err != nil {
+			return err
+		}
+		wait, cancel := context.WithTimeout(ctx, terminatePause)
+		err := keeper.Wait(wait)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
 }
 
 // lookPause is how long to wait for a keeper that is not found: of what a process holds while it becomes another program, which a worker does whose keeper has died, the kernel tells
@@ -70,8 +88,11 @@ func awaitKeeper(ctx context.Context, socket string) (*proc.FD, error) {
 	}
 }
 
-// keeperOf finds the keeper that listens at a socket: the one of those which hold the socket that is not another one's child. Who made the socket says less: a keeper
-// that has died has left it to its worker.
+// keeperName is the name that a keeper of any version gives itself, once SIGTERM does not end it under containers any more. Before that it is none: the worker of one that
+// has died bears another name, and so does a program that has just been executed.
+const keeperName = "monopod-keeper"
+
+// keeperOf finds the keeper that listens at a socket. Who made the socket says less: a keeper that has died has left it to its worker.
 func keeperOf(socket string) (*proc.FD, error) {
 	inodes, err := listeners(socket)
 	if err != nil {
@@ -81,12 +102,6 @@ func keeperOf(socket string) (*proc.FD, error) {
 	if err != nil {
 		return nil, err
 	}
-	holders := map[int]*proc.FD{}
-	defer func() {
-		for _, p := range holders {
-			p.Close()
-		}
-	}()
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || !holds(pid, inodes) {
@@ -96,17 +111,12 @@ func keeperOf(socket string) (*proc.FD, error) {
 		if err != nil {
 			continue // it has ended since
 		}
-		holders[pid] = p
-	}
-	for pid, p := range holders {
-		st, err := proc.ReadStat(pid)
-		if err != nil || holders[st.PPID] != nil || !holds(pid, inodes) || p.Ended() { // the last two: the number is still that process's
-			continue
+		if st, err := proc.ReadStat(pid); err == nil && st.Comm == keeperName && holds(pid, inodes) && !p.Ended() { // the last two: the number is still that process's
+			return p, nil
 		}
-		delete(holders, pid)
-		return p, nil
+		p.Close()
 	}
-	return nil, fmt.Errorf("no process is found that listens at %s: %w", socket, errdefs.ErrNotFound)
+	return nil, fmt.Errorf("no keeper is found that listens at %s: %w", socket, errdefs.ErrNotFound)
 }
 
 // listeners are the kernel's names of the sockets that are bound to a path, and listen.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,28 +34,36 @@ func brief(path string, attempts []attempt) error {
 }
 
 // gist are the lines of a test's output that tell why it failed: those at which the testing package, or the runtime for a panic, says so,
-// and what tests said there in their own words, not what they took over from a log. A panic comes last and is not left out.
+// and what the tests that failed said in their own words, not what they took over from a log, nor what subtests said that passed. Where
+// there are too many, it is the first and the last ones. A panic comes last and is not left out.
 func gist(output string) (lines []string) {
-	left := 0
+	var panics []string
+	passed := false // a subtest, whose lines these are
 	for line := range strings.Lines(output) {
 		text := strings.TrimSpace(line)
-		closing := strings.HasPrefix(text, "--- FAIL: ") || strings.HasPrefix(text, "--- UNFINISHED: ")
 		crash := strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")
-		said := strings.Contains(text, "_test.go:") && !strings.Contains(text, " level=")
-		if !closing && !crash && !said {
-			continue
+		closing := strings.HasPrefix(text, "--- ")
+		if closing {
+			passed = strings.HasPrefix(text, "--- PASS: ") || strings.HasPrefix(text, "--- SKIP: ")
 		}
-		if len(lines) >= briefLines && !crash {
-			left++
+		_, said, own := strings.Cut(text, "_test.go:")
+		_, said, _ = strings.Cut(said, ": ") // behind the line's number
+		own = own && !strings.HasPrefix(said, "time=") && !strings.HasPrefix(said, "level=")
+		if !crash && (passed || !closing && !own) {
 			continue
 		}
 		if len(text) > briefBytes {
 			text = text[:briefBytes] + "..."
 		}
+		if crash {
+			panics = append(panics, "    "+text)
+			continue
+		}
 		lines = append(lines, "    "+text)
 	}
-	if left > 0 {
-		lines = append(lines, fmt.Sprintf("    (and %d lines more)", left))
+	if left := len(lines) - briefLines; left > 0 {
+		const half = briefLines / 2
+		lines = slices.Concat(lines[:half], []string{fmt.Sprintf("    (%d lines more)", left)}, lines[len(lines)-half:])
 	}
-	return lines
+	return append(lines, panics...)
 }

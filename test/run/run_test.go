@@ -200,12 +200,14 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// TestGist: a test that logs much does not hide its faults, and none is told at length.
+// TestGist: a test that logs much, or has many subtests, does not hide its faults, and none is told at length.
 func TestGist(t *testing.T) {
 	output := "--- FAIL: TestX (1s)\n" + strings.Repeat("    x_test.go:1: time=now level=DEBUG msg=m\n", 50) + "    x_test.go:2: " + strings.Repeat("long ", 100) + "\n" +
-		strings.Repeat("    x_test.go:3: again\n", 50) + "panic: in the end\n"
+		strings.Repeat("    --- PASS: TestX/a (1s)\n    x_test.go:4: in passing\n", 50) + "    --- FAIL: TestX/b (1s)\n" +
+		strings.Repeat("    x_test.go:3: again\n", 50) + "    x_test.go:9: failed: time=now level=WARN msg=m\npanic: in the end\n"
 	got := gist(output)
-	if len(got) != briefLines+2 || got[briefLines] != "    panic: in the end" || got[0] != "    --- FAIL: TestX (1s)" || !strings.HasPrefix(got[1], "    x_test.go:2: long ") || len(got[1]) != 4+briefBytes+3 || got[briefLines+1] != "    (and 40 lines more)" {
+	if len(got) != briefLines+2 || got[len(got)-1] != "    panic: in the end" || got[0] != "    --- FAIL: TestX (1s)" || !strings.HasPrefix(got[1], "    x_test.go:2: long ") || len(got[1]) != 4+briefBytes+3 ||
+		got[2] != "    --- FAIL: TestX/b (1s)" || got[briefLines/2] != "    (42 lines more)" || got[briefLines] != "    x_test.go:9: failed: time=now level=WARN msg=m" {
 		t.Errorf("%q", got)
 	}
 }

@@ -43,7 +43,7 @@ func open(t testing.TB) *fixture {
 	f := &fixture{t: t, ctx: t.Context(), logs: &lockedBuffer{}}
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir) // temporary mounts count as well
-	harness.CheckHost(t, harness.Place{Dirs: []string{dir}})
+	harness.CheckPlace(t, harness.Place{Dirs: []string{dir}})
 	t.Cleanup(func() {
 		// Idle connections of the test itself, and of its reverse proxy, to the registry.
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()

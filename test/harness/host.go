@@ -39,12 +39,21 @@ func CheckHost(t testing.TB, p Place) {
 				left = append(left, thing)
 			}
 		}
-		left = append(left, Leftovers(t, p)...)
-		sort.Strings(left)
-		for _, l := range left {
-			t.Errorf("left behind on the host: %s", l)
-		}
+		tell(t, append(left, Leftovers(t, p)...))
 	})
+}
+
+// CheckPlace is CheckHost for what makes no links, tables or network namespaces, and may run beside tests that do.
+func CheckPlace(t testing.TB, p Place) {
+	t.Helper()
+	t.Cleanup(func() { tell(t, Leftovers(t, p)) })
+}
+
+func tell(t testing.TB, left []string) {
+	sort.Strings(left)
+	for _, l := range left {
+		t.Errorf("left behind on the host: %s", l)
+	}
 }
 
 // exclusive says that nobody else changes this host's links and tables while the tests run. CI says so; on a machine

@@ -108,9 +108,10 @@ $(EXAMPLES): $(BIN)/%.tar: $(BIN)/%
 guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TUTORIAL.md
 
 # The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the others wait for most of their time and look at the host: side
-# by side they take little more than half of the time. Everything is installed and built before, so that the two do not do it at once.
-test: need-root check build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
-	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-vm test-unit' '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-host test-e2e test-podman test-containerd'; \
+# by side they take little more than half of the time. Everything is installed and built before, so that the two do not do it at once. What check looks at is
+# compiled by then, and takes a processor that the others leave.
+test: need-root build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
+	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-vm test-unit check' '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-host test-e2e test-podman test-containerd'; \
 		status=$$?; [ ! -e _out/failed ] || { echo '=== what failed, in brief:'; cat _out/failed; }; exit $$status
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code

@@ -67,6 +67,12 @@ func TestAttachments(t *testing.T) {
 		})
 		return id
 	}
+	// ready runs a script until it has set its trap: before that a signal is nothing to it, as the first process of its namespace.
+	ready := func(name, trap string) string {
+		id := n.launch(sb, shell(name, "trap '"+trap+"' TERM; while :; do sleep 0.05; done"))
+		n.eventually("its trap", func() bool { return n.catches(id, syscall.SIGTERM) })
+		return id
+	}
 	both := func() *cri.AttachRequest { return &cri.AttachRequest{Stdin: true, Stdout: true} }
 	t.Run("several, one of which leaves", func(t *testing.T) {
 		id := reader("several", false)
@@ -127,7 +133,7 @@ func TestAttachments(t *testing.T) {
 		<-a.ended
 	})
 	t.Run("a container without stdin", func(t *testing.T) {
-		id := n.launch(sb, shell("nostdin", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"))
+		id := ready("nostdin", "echo bye; exit 0")
 		a := n.attach(id, dialSPDY, both(), nil)
 		a.write(n, strings.Repeat("nobody reads this\n", 1<<14))
 		n.check(n.tryStop(id, 10))
@@ -171,7 +177,7 @@ func TestAttachments(t *testing.T) {
 	})
 	for name, dial := range map[string]func(string) (remotecommand.Executor, error){"SPDY": dialSPDY, "WebSocket": dialWebSocket} {
 		t.Run("the container prints and ends before the client comes, "+name, func(t *testing.T) {
-			id := n.launch(sb, shell("last"+name, "trap 'echo out; echo err >&2; exit 7' TERM; while :; do sleep 0.05; done"))
+			id := ready("last"+name, "echo out; echo err >&2; exit 7")
 			req := &cri.AttachRequest{ContainerId: id, Stdout: true, Stderr: true}
 			resp, err := n.rt.Attach(n.ctx, req)
 			n.check(err)

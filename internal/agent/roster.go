@@ -37,9 +37,9 @@ type roster struct {
 	cgroups interface{ UIDs() ([]string, error) }
 	// relist asks for a look at what the runtime holds beside the known pods.
 	relist chan struct{}
-	// known is closed when the pods, and what they have, are known.
-	known chan struct{}
-	wg    sync.WaitGroup
+	// synced is closed when the pods are known, and known when what they have is, too.
+	synced, known chan struct{}
+	wg            sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows
 	ctx      context.Context
@@ -49,7 +49,7 @@ type roster struct {
 
 func newRoster(from source.Source, cfg worker.Config, dev DeviceManager) *roster {
 	p := &roster{
-		cfg: cfg, devices: dev, source: from, relist: make(chan struct{}, 1), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
+		cfg: cfg, devices: dev, source: from, relist: make(chan struct{}, 1), synced: make(chan struct{}), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
 		watchers: map[types.UID][]chan struct{}{},
 	}
 	p.cfg.Acted = p.acted
@@ -64,6 +64,7 @@ func (p *roster) run(ctx context.Context) {
 	p.wg.Go(func() { p.source.Run(ctx, p) })
 	p.wg.Go(func() { _ = p.cfg.Volumes.Run(ctx) }) // it ends with its context
 	if cache.WaitForCacheSync(ctx.Done(), p.source.Synced) {
+		close(p.synced)
 		if p.adopt(ctx) {
 			close(p.known)
 			p.lookAround(ctx)
@@ -359,6 +360,16 @@ func (p *roster) uids() []types.UID {
 
 // Pod returns the pod as the API server told of it last.
 func (p *roster) Pod(namespace, name string) (*v1.Pod, bool) { return p.source.Pod(namespace, name) }
+
+// Await returns when all pods of the node are known, or with the cause of the end of ctx.
+func (p *roster) Await(ctx context.Context) error {
+	select {
+	case <-p.synced:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // Pods returns all pods of the node.
 func (p *roster) Pods() []*v1.Pod { return p.source.Pods() }

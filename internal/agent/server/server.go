@@ -34,6 +34,8 @@ type Pods interface {
 	// Pod returns the pod as the API server told of it last.
 	Pod(namespace, name string) (*v1.Pod, bool)
 	Pods() []*v1.Pod
+	// Await returns when the API server has told of all pods that there were when this process began, or with the cause of the end of ctx.
+	Await(ctx context.Context) error
 	// Watch ticks whenever the runtime's state of the pod may have changed, until stop is called.
 	Watch(uid types.UID) (ticks <-chan struct{}, stop func())
 }
@@ -148,7 +150,11 @@ func (s *Server) handler() http.Handler {
 }
 
 // listPods answers with the node's pods as the API server knows them.
-func (s *Server) listPods(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) listPods(w http.ResponseWriter, r *http.Request) {
+	if err := s.await(r.Context()); err != nil {
+		answer(w, err)
+		return
+	}
 	list := v1.PodList{}
 	list.Kind, list.APIVersion = "PodList", "v1"
 	for _, p := range s.cfg.Pods.Pods() {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,9 @@ type bench struct {
 
 	metrics *metrics.Agent
 	stats   *podstats.Collector
+
+	starting atomic.Bool // no pods are known before somebody waits for them
+	awaited  atomic.Int32
 
 	mu      sync.Mutex // guards what follows
 	reviews []string
@@ -215,7 +219,14 @@ func (b *bench) write(w http.ResponseWriter, review any) {
 }
 
 func (b *bench) Pod(namespace, name string) (*v1.Pod, bool) {
-	return b.pod, namespace == b.pod.Namespace && name == b.pod.Name
+	return b.pod, namespace == b.pod.Namespace && name == b.pod.Name && !b.starting.Load()
+}
+
+// Await implements Pods: a node that is starting comes to know its pods while it is waited for.
+func (b *bench) Await(context.Context) error {
+	b.awaited.Add(1)
+	b.starting.Store(false)
+	return nil
 }
 
 func (b *bench) Pods() []*v1.Pod { return []*v1.Pod{b.pod} }
@@ -248,6 +259,24 @@ func (b *bench) client(user string) *http.Client {
 	t := &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}
 	b.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Transport: t, Timeout: time.Minute}
+}
+
+// A node that is just starting does not say of its pods that they are not there.
+func TestPodsAreAwaited(t *testing.T) {
+	b := newBench(t)
+	for _, path := range []string{"/containerLogs/ns/p/a", "/pods"} {
+		b.starting.Store(true)
+		if code, body := b.get(b.client("admin"), path, ""); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	b.awaited.Store(0)
+	if code, _ := b.get(b.client("admin"), "/containerLogs/ns/p/a", ""); code != http.StatusOK || b.awaited.Load() != 0 {
+		t.Errorf("%d; a pod that is known is waited for", code)
+	}
+	if code, body := b.get(b.client("admin"), "/containerLogs/ns/other/a", ""); code != http.StatusNotFound || b.awaited.Load() != 1 {
+		t.Errorf("a pod that is not there: %d %s, and %d waits", code, body, b.awaited.Load())
+	}
 }
 
 func (b *bench) get(c *http.Client, path, token string) (int, string) {

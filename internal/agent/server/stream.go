@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,10 +21,29 @@ import (
 func (s *Server) pod(r *http.Request) (*v1.Pod, error) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
 	pod, ok := s.cfg.Pods.Pod(namespace, name)
+	if !ok {
+		if err := s.await(r.Context()); err != nil {
+			return nil, err
+		}
+		pod, ok = s.cfg.Pods.Pod(namespace, name)
+	}
 	if uid := r.PathValue("uid"); !ok || uid != "" && string(pod.UID) != uid {
 		return nil, failf(http.StatusNotFound, "pod %q not found on this node", namespace+"/"+name)
 	}
 	return pod, nil
+}
+
+// awaitPods bounds how long a request waits for the node's pods to be known.
+const awaitPods = 10 * time.Second
+
+// await waits until it is known which pods there are: that of one which nobody knows yet must not be said that it is not there.
+func (s *Server) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, awaitPods)
+	defer cancel()
+	if err := s.cfg.Pods.Await(ctx); err != nil {
+		return failf(http.StatusServiceUnavailable, "this node has just started and does not know its pods yet; try again")
+	}
+	return nil
 }
 
 func (s *Server) podAndContainer(r *http.Request) (*v1.Pod, string, error) {

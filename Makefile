@@ -41,8 +41,8 @@ TRAEFIK_VERSION := v3.6.12
 MONOPOD_TRAEFIK ?= $(BIN)/test/traefik-$(TRAEFIK_VERSION)
 
 # Packages whose tests make mounts, links, namespaces or cgroups, and look at the whole host for what they have left, which others' would be taken for: one at a
-# time, as those of test-e2e. Those of images take nothing of the host but mounts, and are run where nobody sees these. All the other tests of packages take
-# nothing of the host but its loopback.
+# time, as those of test-e2e. Those of images and of the executor take nothing of the host but mounts and cgroups of their own: they are run where nobody sees
+# these mounts. All the other tests of packages take nothing of the host but its loopback.
 HOST_PKGS  := ./internal/agent/volumes ./internal/bootfile ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/... ./internal/state/...
 UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|bootfile|dns/address|dns/hostnames|executor|host|image|netpolicy/table|network|proxy|runtime|state)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
 # The images of the examples, as archives, and their names.
@@ -117,13 +117,13 @@ test: need-root build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
-test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback, and mounts of their own
+test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback, and mounts and cgroups of their own
 	$(PLAIN) $(GO_TEST) -p 2 -timeout 10m -- $(UNIT_PKGS)
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -- ./internal/image/...
+	$(CGO) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-host: need-root test-deps ## tests of the packages that make mounts, links, namespaces or cgroups
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $(HOST_PKGS)
-	$(CGO) $(GO_TEST) -p 1 -timeout 10m -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-e2e: need-root test-deps build $(EXAMPLES) ## end-to-end tests with the real kubectl, and a part of test-escape
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 20m -short -- ./test/escape ./test/e2e/... ./test/crash/...

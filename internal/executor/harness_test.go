@@ -158,7 +158,7 @@ func newNodeOf(t *testing.T, start func(*node)) *node {
 		t.Fatal(err)
 	}
 	cgroup := fmt.Sprintf("/mp-test-%d-%d", os.Getpid(), nodes.Add(1))
-	harness.CheckHost(t, harness.Place{Dirs: []string{dir}, CgroupRoot: cgroup})
+	harness.CheckPlace(t, harness.Place{Dirs: []string{dir}, CgroupRoot: cgroup})
 	n := &node{t: t, dir: dir, cgroup: cgroup, cfg: launch.Config{
 		Binary: binary, Socket: filepath.Join(dir, "x.sock"), Dir: filepath.Join(dir, "x"), CgroupPath: cgroup + "/executor"}}
 	start(n)

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"monopod.dev/monopod/internal/atomicfile"
 	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // dialPatience is how long the API server may take to show its certificate.

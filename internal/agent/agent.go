@@ -40,8 +40,9 @@ import (
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/worker"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/cgroup/place"
+	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/pods"
-	"monopod.dev/monopod/internal/timeline"
 )
 
 // OwnPort is a port of the host at which the node itself serves.
@@ -96,7 +97,7 @@ type Config struct {
 	Images    Images
 	Logs      Logs
 	// Timeline remembers how pods' starts go; nil: nobody does.
-	Timeline *timeline.Recorder
+	Timeline *podstarts.Recorder
 	// Shutdown ends the pods with the machine, or when it is asked to; nil: nothing does.
 	Shutdown *shutdown.Manager
 	// Version is monopod's version.
@@ -205,7 +206,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	from := source.FromAPI(a.kube, a.cfg.NodeName)
 	shares := a.newNodeResources(ctx, resourceWorld{
-		host: host, node: reporter, pods: from.Pods, synced: from.Synced, systemd: func() bool { return client.Identity().Systemd },
+		host: host, node: reporter, pods: from.Pods, synced: from.Synced, cgroupDriver: func() place.Driver { return client.Identity().CgroupDriver },
 	})
 	p := a.newRoster(ctx, from, reporter, shares, act.Config{Runtime: client, Events: recorder, Images: images, Providers: providers, Status: tracedStatuses{statuses, a.cfg.Timeline}, Hooks: handle})
 	p.cfg.Probes = probes.New(probes.Config{Handlers: handle, Log: a.log, Events: func(pod *v1.Pod, c *v1.Container, kind, reason, message string) {

@@ -6,6 +6,7 @@ import (
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/nodestatus"
+	"monopod.dev/monopod/internal/host/cgroup/place"
 )
 
 // configz is the KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that holds, of those fields that this agent has. A field that it has not is left out: its zero
@@ -27,7 +28,7 @@ func (a *Agent) configz(client *cri.Client, port int) map[string]any {
 		"cgroupRoot":               a.cfg.CgroupRoot, "cgroupsPerQOS": true, "cgroupDriver": "cgroupfs",
 		"maxPods": a.cfg.MaxPods, "podLogsDir": a.cfg.PodLogsDir, "resolvConf": cmp.Or(a.cfg.ResolvConf, act.HostResolvConf), "failSwapOn": false,
 	}
-	if client.Identity().Systemd {
+	if client.Identity().CgroupDriver == place.Systemd {
 		cfg["cgroupDriver"] = "systemd"
 	}
 	if a.cfg.Images.GCPeriod > 0 {

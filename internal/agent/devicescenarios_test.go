@@ -17,8 +17,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/test/crifake"
 )
 
 // The scenarios of Kubernetes' node tests in which the API server, the runtime or a registry plays a part; docs/UPSTREAM-SCENARIOS.md says

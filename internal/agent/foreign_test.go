@@ -5,8 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/worker"
+	"monopod.dev/monopod/test/crifake"
 )
 
 // TestWithoutEvents: pods live and die on runtimes that tell no events: one whose stream ends at once, as CRI-O's does by default, one without a stream, as

@@ -27,12 +27,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"monopod.dev/monopod/internal/agent/crifake"
-	"monopod.dev/monopod/internal/agent/testcerts"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/test/crifake"
+	"monopod.dev/monopod/test/testcerts"
 )
 
 // bench is an agent between a fake API server and a fake runtime.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"path"
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 	"monopod.dev/monopod/internal/agent/eviction"
 	"monopod.dev/monopod/internal/agent/metrics"
 	"monopod.dev/monopod/internal/agent/podstats"
+	"monopod.dev/monopod/internal/host/cgroup/place"
 )
 
 // numbers are what the agent tells of what is used, and of itself.
@@ -47,7 +47,9 @@ func (n *numbers) connect(ctx context.Context, client *cri.Client, r *roster) {
 	n.stats = podstats.New(ctx, podstats.Config{
 		NodeName: cfg.NodeName, Runtime: client, Images: client.Images,
 		PodsDir: filepath.Join(cfg.DataDir, "pods"), LogsDir: cfg.PodLogsDir, DiskDir: cfg.DataDir,
-		PodsCgroup: path.Join("/", cfg.CgroupRoot, "pods"), Log: n.agent.log,
+		PodsCgroup: func() (string, error) {
+			return place.Path(place.Pods{Root: cfg.CgroupRoot, Driver: client.Identity().CgroupDriver}.All())
+		}, Log: n.agent.log,
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"monopod.dev/monopod/internal/agent/podcgroup"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/cgroup/place"
 )
 
 // Resources says what of the machine pods may have, and how that is held.
@@ -45,8 +46,8 @@ type resourceWorld struct {
 	// pods are the node's pods as the API server has them, and synced says that all are known.
 	pods   func() []*v1.Pod
 	synced func() bool
-	// systemd says that the runtime's cgroup driver is systemd.
-	systemd func() bool
+	// cgroupDriver is the runtime's.
+	cgroupDriver func() place.Driver
 }
 
 // newNodeResources changes nothing on the host.
@@ -56,7 +57,7 @@ func (a *Agent) newNodeResources(ctx context.Context, w resourceWorld) *nodeReso
 		Node: w.node.Node, Fresh: func() (*v1.Node, error) { return w.node.Fresh(ctx) }, Known: w.pods, Synced: w.synced, OwnPorts: a.cfg.OwnPorts,
 	})
 	r.cgroups = podcgroup.New(podcgroup.Config{
-		Host: w.host, Root: a.cfg.CgroupRoot, Systemd: w.systemd, Node: r.limits, Allocatable: w.node.Allocatable, Sums: r.ledger.QOS, Log: a.log,
+		Host: w.host, Root: a.cfg.CgroupRoot, Driver: w.cgroupDriver, Node: r.limits, Allocatable: w.node.Allocatable, Sums: r.ledger.QOS, Log: a.log,
 	})
 	return r
 }

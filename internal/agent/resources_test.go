@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/agent/nodestatus"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/cgroup/place"
 )
 
 // What pods are admitted by is the machine, less what is reserved, and their cgroups are below the node's.
@@ -45,7 +46,7 @@ func TestNodeResources(t *testing.T) {
 	}
 	a := &Agent{cfg: Config{CgroupRoot: root, Resources: Resources{Enforce: true}}, log: slog.New(slog.DiscardHandler)}
 	r := a.newNodeResources(t.Context(), resourceWorld{
-		host: host, node: reporter, pods: func() []*v1.Pod { return nil }, synced: func() bool { return true }, systemd: func() bool { return false },
+		host: host, node: reporter, pods: func() []*v1.Pod { return nil }, synced: func() bool { return true }, cgroupDriver: func() place.Driver { return place.Cgroupfs },
 	})
 	pod := func(uid, cpu string) *v1.Pod {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: uid}, Spec: v1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}}

@@ -15,9 +15,9 @@ import (
 
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/worker"
+	"monopod.dev/monopod/test/crifake"
 )
 
 // TestTheLookAroundIsRepeated: a look at what the runtime holds that has failed is not put off to the next time that somebody tells of a change.

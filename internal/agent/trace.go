@@ -11,23 +11,23 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"monopod.dev/monopod/internal/agent/status"
+	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/pods"
-	"monopod.dev/monopod/internal/timeline"
 )
 
 // traceSeen begins the time line of a pod that the agent hears of. One that an agent has begun to run before is older than this agent's memory.
-func traceSeen(r *timeline.Recorder, pod *v1.Pod) {
+func traceSeen(r *podstarts.Recorder, pod *v1.Pod) {
 	if pod.Status.StartTime != nil {
 		return
 	}
 	r.Open(string(pod.UID), pod.Namespace, pod.Name)
-	r.Once(string(pod.UID), timeline.Seen, "")
+	r.Once(string(pod.UID), podstarts.Seen, "")
 }
 
 // tracedStatuses notes when statuses are handed to the writer, and what they tell for the first time.
 type tracedStatuses struct {
 	*status.Writer
-	timeline *timeline.Recorder
+	timeline *podstarts.Recorder
 }
 
 // Set implements act.Status.
@@ -36,7 +36,7 @@ func (t tracedStatuses) Set(pod *v1.Pod, st v1.PodStatus, passing bool) {
 	for _, s := range [...][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
 		for i := range s {
 			if s[i].State.Running != nil {
-				t.timeline.Once(uid, timeline.Runs, s[i].Name)
+				t.timeline.Once(uid, podstarts.Runs, s[i].Name)
 			}
 		}
 	}
@@ -45,23 +45,23 @@ func (t tracedStatuses) Set(pod *v1.Pod, st v1.PodStatus, passing bool) {
 }
 
 // told is how far a status says that the pod is.
-func told(st *v1.PodStatus) timeline.Told {
+func told(st *v1.PodStatus) podstarts.Told {
 	switch {
 	case st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed:
-		return timeline.Over
+		return podstarts.Over
 	case pods.IsTrue(st, v1.PodReady):
-		return timeline.Ready
+		return podstarts.Ready
 	case st.Phase == v1.PodRunning:
-		return timeline.Running
+		return podstarts.Running
 	}
-	return timeline.Pending
+	return podstarts.Pending
 }
 
 // tracedClient is the status writer's way to the API server: it notes how long a status was under way. With the status that says that the pod is ready, or
 // that it has ended, its start is over, and its time line as well.
 type tracedClient struct {
 	kubernetes.Interface
-	timeline *timeline.Recorder
+	timeline *podstarts.Recorder
 }
 
 // CoreV1 implements kubernetes.Interface.
@@ -71,7 +71,7 @@ func (c tracedClient) CoreV1() typedv1.CoreV1Interface {
 
 type tracedCore struct {
 	typedv1.CoreV1Interface
-	timeline *timeline.Recorder
+	timeline *podstarts.Recorder
 }
 
 // Pods implements typedv1.CoreV1Interface.
@@ -81,7 +81,7 @@ func (c tracedCore) Pods(namespace string) typedv1.PodInterface {
 
 type tracedPods struct {
 	typedv1.PodInterface
-	timeline *timeline.Recorder
+	timeline *podstarts.Recorder
 }
 
 // Patch implements typedv1.PodInterface.
@@ -93,7 +93,7 @@ func (p tracedPods) Patch(ctx context.Context, name string, kind types.PatchType
 	}
 	uid, now := string(pod.UID), told(&pod.Status)
 	p.timeline.Span(uid, now.WriteName(), "", begun, time.Now())
-	if now == timeline.Ready || now == timeline.Over {
+	if now == podstarts.Ready || now == podstarts.Over {
 		p.timeline.Close(uid)
 	}
 	return pod, nil

@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // TestTrace: the agent remembers how a pod's start went, in the order in which it went, until the API server knows that the pod is ready.
@@ -15,16 +15,16 @@ func TestTrace(t *testing.T) {
 	b.create(pod("before", func(p *v1.Pod) { p.Spec.Containers[0].Name = "other" }))
 	b.status("before", "is ready", isReady)
 	b.stop()
-	b.cfg.Timeline = timeline.New(timeline.Config{})
+	b.cfg.Timeline = podstarts.New(podstarts.Config{})
 	b.start()
 	b.create(pod("p"))
 	b.status("p", "is ready", isReady)
-	b.eventually("the status was written", func() bool { return len(stepsOf(b, "p", timeline.Ready.WriteName())) > 0 })
+	b.eventually("the status was written", func() bool { return len(stepsOf(b, "p", podstarts.Ready.WriteName())) > 0 })
 
-	last := timeline.Step{}
+	last := podstarts.Step{}
 	for _, name := range []string{
-		timeline.Seen, "CreateSandbox", timeline.CallRunSandbox, "StartContainer", timeline.InspectImage, timeline.Configure,
-		timeline.CallCreateContainer, timeline.CallStartContainer, timeline.Runs, timeline.Ready.SetName(), timeline.Ready.WriteName(),
+		podstarts.Seen, "CreateSandbox", podstarts.CallRunSandbox, "StartContainer", podstarts.InspectImage, podstarts.Configure,
+		podstarts.CallCreateContainer, podstarts.CallStartContainer, podstarts.Runs, podstarts.Ready.SetName(), podstarts.Ready.WriteName(),
 	} {
 		found := stepsOf(b, "p", name)
 		if len(found) != 1 {
@@ -51,17 +51,17 @@ func TestTrace(t *testing.T) {
 func TestTraceOfAFailure(t *testing.T) {
 	b := newBench(t)
 	b.stop()
-	b.cfg.Timeline = timeline.New(timeline.Config{})
+	b.cfg.Timeline = podstarts.New(podstarts.Config{})
 	b.start()
 	b.create(pod("p", func(p *v1.Pod) {
 		p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "missing", v1.PullNever
 	}))
 	b.eventually("the start has failed", func() bool {
-		return slices.ContainsFunc(stepsOf(b, "p", "StartContainer"), func(s timeline.Step) bool { return s.Outcome == "ErrImageNeverPull" && !s.End.IsZero() })
+		return slices.ContainsFunc(stepsOf(b, "p", "StartContainer"), func(s podstarts.Step) bool { return s.Outcome == "ErrImageNeverPull" && !s.End.IsZero() })
 	})
 }
 
-func stepsOf(b *bench, pod, name string) []timeline.Step {
+func stepsOf(b *bench, pod, name string) []podstarts.Step {
 	line, _ := b.cfg.Timeline.Pod("default", pod)
-	return slices.DeleteFunc(line.Steps, func(s timeline.Step) bool { return s.Name != name })
+	return slices.DeleteFunc(line.Steps, func(s podstarts.Step) bool { return s.Name != name })
 }

@@ -21,7 +21,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/tokens"
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // renewInterval is how often certificates are looked at while the server runs.

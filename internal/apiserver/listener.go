@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sync"
 
-	"monopod.dev/monopod/internal/probation"
+	"monopod.dev/monopod/internal/kit/preauth"
 )
 
 // listener remembers its connections, so that the end of the server is theirs, too: the library's HTTP server waits for
 // idle ones for a while and then leaves them, and it does not know of those that carry a stream (exec, port-forward).
 type listener struct {
-	*probation.Listener
+	*preauth.Listener
 	// many are the listeners that connections come from.
 	many *many
 

@@ -43,8 +43,8 @@ import (
 	"monopod.dev/monopod/internal/apiserver/snapshot"
 	"monopod.dev/monopod/internal/apiserver/store"
 	"monopod.dev/monopod/internal/apiserver/tokens"
-	"monopod.dev/monopod/internal/probation"
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
+	"monopod.dev/monopod/internal/kit/preauth"
 )
 
 // Config says how to serve.
@@ -88,9 +88,9 @@ type Config struct {
 	NodeName      string
 	NodeAddresses []string
 	// Timeline remembers when pods were made and bound; nil: nobody does.
-	Timeline *timeline.Recorder
+	Timeline *podstarts.Recorder
 	// Strangers bounds who connects and does not authenticate.
-	Strangers probation.Limits
+	Strangers preauth.Limits
 	Log       *slog.Logger
 }
 
@@ -464,7 +464,7 @@ func await(ctx context.Context, done <-chan struct{}) bool {
 }
 
 // listen opens the API's port.
-func listen(ctx context.Context, address string, port int, strangers probation.Limits) (*listener, error) {
+func listen(ctx context.Context, address string, port int, strangers preauth.Limits) (*listener, error) {
 	at := net.JoinHostPort(address, strconv.Itoa(port))
 	l, err := (&net.ListenConfig{KeepAlive: 3 * time.Minute}).Listen(ctx, "tcp", at)
 	switch {
@@ -476,5 +476,5 @@ func listen(ctx context.Context, address string, port int, strangers probation.L
 		return nil, fmt.Errorf("the Kubernetes API cannot be served on %s: %w", at, err)
 	}
 	all := newMany(l)
-	return &listener{Listener: probation.New(all, strangers), many: all, conns: map[net.Conn]bool{}}, nil
+	return &listener{Listener: preauth.New(all, strangers), many: all, conns: map[net.Conn]bool{}}, nil
 }

@@ -15,7 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"monopod.dev/monopod/internal/probation"
+	"monopod.dev/monopod/internal/kit/preauth"
 )
 
 // dial connects to the API's port, and says nothing.
@@ -44,7 +44,7 @@ func closed(t *testing.T, conn net.Conn) {
 func TestStrangersAreCutOff(t *testing.T) {
 	cfg := newConfig(t)
 	const limit = 5 * time.Second // long enough for a handshake on a slow machine
-	cfg.Strangers = probation.Limits{Handshake: limit, Header: limit, Idle: limit / 10, PerSource: 8}
+	cfg.Strangers = preauth.Limits{Handshake: limit, Header: limit, Idle: limit / 10, PerSource: 8}
 	i := start(t, cfg)
 	defer i.end(t)
 	get := held(t, i)

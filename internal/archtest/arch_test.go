@@ -5,8 +5,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,39 +25,33 @@ type layer struct {
 	why  string
 }
 
-var base = []string{"internal/failpoint", "internal/atomicfile", "internal/ballast", "internal/beat", "internal/bootfile"}
-
 var layers = []layer{
 	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report",
 		"internal/admin/client", "internal/admin/protocol", "internal/cdispec", "internal/devices/contract",
-		"internal/devices/hostdevice", "internal/devices/hostnode", "internal/devices/hostspecs", "internal/atomicfile"},
+		"internal/devices/hostdevice", "internal/devices/hostnode", "internal/devices/hostspecs", "internal/kit"},
 		"the command line knows the composition root, the clients of a running node and files that people write, never a role"},
 	{"cmd/monopod-executor", []string{"internal/executor", "internal/host"}, "the executor outlives monopod and must stay small"},
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
 	{"api", nil, "configuration types hold no logic"},
-	{"internal/config", []string{"api", "internal/iprange"}, "reading a configuration needs nothing of the node"},
+	{"internal/config", []string{"api", "internal/kit"}, "reading a configuration needs nothing of the node"},
 	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/netpolicy", "internal/agent", "internal/proxy", "internal/runtime", "internal/devices",
 		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host",
-		"internal/timeline"},
+		"internal/kit"},
 		"the composition root is the only package that knows every role"},
 	{"internal/manifests", nil, "what lies in a directory is applied as anybody would: it knows the Kubernetes API, by client-go, and nothing else"},
 	{"internal/admin", []string{"internal/devices", "internal/host/unixsocket"}, "what a running node tells: values of the devices, and what the composition root says of the rest"},
 	{"internal/admin/client", []string{"internal/admin/protocol", "internal/devices/report"}, "a client knows what is spoken, not who speaks it"},
 	{"internal/admin/protocol", nil, "what is spoken over the administration socket, for both sides"},
-	{"internal/honours", nil, "which fields of an API type are honoured is said in one way, by every role"},
-	{"internal/pods", []string{"internal/honours"}, "what a pod says is a pure function, of which the roles know nothing but this"},
-	{"internal/probation", nil, "both HTTPS servers treat strangers alike, and neither role imports the other"},
-	{"internal/timeline", nil, "both roles tell how a pod's start went, and neither knows the other"},
-	{"internal/apiserver", append([]string{"internal/pods", "internal/honours", "internal/probation", "internal/timeline"}, base...), "a role reaches another one only through a public protocol"},
-	{"internal/iprange", nil, "ranges of addresses are one thing, in the configuration and to whoever uses them"},
-	{"internal/controllers", []string{"internal/pods", "internal/failpoint", "internal/iprange"},
+	{"internal/pods", []string{"internal/kit"}, "what a pod says is a pure function, of which the roles know nothing but this"},
+	{"internal/apiserver", []string{"internal/pods", "internal/kit"}, "a role reaches another one only through a public protocol"},
+	{"internal/controllers", []string{"internal/pods", "internal/kit"},
 		"upstream's controllers can stand in its place, and ours beside anybody's API server: it knows the Kubernetes API, by client-go, and nothing else"},
-	{"internal/dns", base, "it knows the Kubernetes API, by client-go, and name servers; nothing else of the node"},
+	{"internal/dns", []string{"internal/kit"}, "it knows the Kubernetes API, by client-go, and name servers; nothing else of the node"},
 	{"internal/dns/answer", nil, "what is said to a question is a pure function of it and of a view of the cluster"},
 	{"internal/dns/message", nil, "messages are read and written by pure functions"},
-	{"internal/netpolicy", []string{"internal/host/ruleset", "internal/iprange"}, "it knows the Kubernetes API, by client-go, and the kernel; whose addresses there are the composition root tells it"},
-	{"internal/netpolicy/compile", []string{"internal/iprange"}, "what policies mean is a pure function"},
-	{"internal/agent", append([]string{"internal/pods", "internal/probation", "internal/timeline", "internal/devices", "internal/host"}, base...),
+	{"internal/netpolicy", []string{"internal/host/ruleset"}, "it knows the Kubernetes API, by client-go, and the kernel; whose addresses there are the composition root tells it"},
+	{"internal/netpolicy/compile", []string{"internal/kit"}, "what policies mean is a pure function"},
+	{"internal/agent", []string{"internal/pods", "internal/devices", "internal/host", "internal/kit"},
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
 	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},
 	{"internal/agent/admit", []string{"internal/pods"}, "whether the node takes a pod is a pure function, and a ledger of what it has taken"},
@@ -67,41 +64,36 @@ var layers = []layer{
 	{"internal/agent/shutdown/turns", nil, "whose turn it is to end is a pure function"},
 	{"internal/agent/shutdown/logind", nil, "it knows systemd-logind, and of the node only that it is to get ready"},
 	{"internal/cdispec", nil, "those who count devices and those who inject them read the same specs"},
-	{"internal/devices", append([]string{"internal/cdispec", "internal/state", "internal/host"}, base...), "devices are usable without the agent"},
+	{"internal/devices", []string{"internal/cdispec", "internal/state", "internal/host", "internal/kit"}, "devices are usable without the agent"},
 	{"internal/devices/alloc", []string{"internal/devices/inventory"}, "the choice of devices is a pure function"},
 	{"internal/devices/topology", []string{"internal/devices/inventory"}, "which NUMA nodes devices come from is a pure function"},
-	{"internal/devices/contract", []string{"internal/cdispec", "internal/devices/plugin", "internal/devices/inventory", "internal/devices/source", "internal/host/standin"},
+	{"internal/devices/contract", []string{"internal/cdispec", "internal/devices/plugin", "internal/devices/inventory", "internal/devices/source", "internal/host/mountns", "internal/kit"},
 		"what a device plugin is tried with is the node's own code, without a node"},
 	{"internal/devices/contract/judge", nil, "what is right and wrong about a plugin is a pure function of what was observed"},
 	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
 	{"internal/devices/hostdevice", []string{"internal/devices/inventory"}, "what spec comes of a host's device is a pure function"},
-	{"internal/proxy", append([]string{"internal/host", "internal/iprange"}, base...), "the proxy knows services through the API and packets through the kernel; upstream's can stand in its place"},
-	{"internal/proxy/plan", []string{"internal/iprange"}, "what is done with packets for a service is a pure function"},
-	{"internal/runtime", append([]string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network", "internal/executor/client", "internal/executor/launch",
-		"internal/executor/protocol", "internal/state", "internal/host"}, base...),
+	{"internal/proxy", []string{"internal/host", "internal/kit"}, "the proxy knows services through the API and packets through the kernel; upstream's can stand in its place"},
+	{"internal/proxy/plan", []string{"internal/kit"}, "what is done with packets for a service is a pure function"},
+	{"internal/runtime", []string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network",
+		"internal/executor/protocol", "internal/state", "internal/host", "internal/kit"},
 		"the runtime is usable under anybody's kubelet"},
-	{"internal/ocispec", nil, "a specification is a pure function of what CRI, the image and CDI say"},
-	{"internal/image", append([]string{"internal/state", "internal/host"}, base...), "below the runtime"},
-	{"internal/network", append([]string{"internal/state", "internal/host"}, base...), "below the runtime"},
-	{"internal/executor", append([]string{"internal/host"}, base...), "the executor outlives monopod and must stay small"},
-	{"internal/state", base, "durable tables know nothing of what they hold"},
-	{"internal/host", base, "system calls with a name, below everything"},
-	{"internal/atomicfile", nil, "the lowest layer"},
-	{"internal/ballast", nil, "the lowest layer"},
-	{"internal/beat", nil, "the lowest layer"},
-	{"internal/bootfile", []string{"internal/ballast"}, "the lowest layer"},
-	{"internal/failpoint", nil, "the lowest layer"},
+	{"internal/ocispec", []string{"internal/host/cgroup/place"}, "a specification is a pure function of what CRI, the image and CDI say"},
+	{"internal/image", []string{"internal/host", "internal/kit"}, "below the runtime"},
+	{"internal/network", []string{"internal/state", "internal/host", "internal/kit"}, "below the runtime"},
+	{"internal/executor", []string{"internal/host", "internal/kit"}, "the executor outlives monopod and must stay small"},
+	{"internal/state", []string{"internal/kit"}, "durable tables know nothing of what they hold"},
+	{"internal/host", []string{"internal/kit"}, "system calls with a name, below everything"},
+	{"internal/kit", nil, "the lowest layer: it knows nothing of Monopod"},
 	{"internal/archtest", nil, "a test only"},
 	{"devicetest", []string{"internal/devices/plugin", "internal/devices/source"}, "authors of device plugins get the node's own code, and nothing else of the node"},
 	{"examples", []string{"internal/image/ociarchive"}, "the example is a user's program"},
-	{"hack", nil, "tools of the build"},
 	{"test", []string{"api", "internal", "cmd", "examples"}, "tests may use anything"},
 }
 
-// pure packages decide and do nothing else.
-var pure = []string{"internal/honours", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
+// pure packages decide and do nothing else, and import no others of this module.
+var pure = []string{"internal/kit/apifields", "internal/host/cgroup/place", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
-	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/netpolicy/compile", "internal/iprange", "internal/ocispec", "internal/proxy/plan"}
+	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/netpolicy/compile", "internal/kit/iprange", "internal/ocispec", "internal/proxy/plan"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.
@@ -122,6 +114,7 @@ func list(t *testing.T, args ...string) []goPackage {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Dir,Imports,GoFiles,CgoFiles"}, args...)...)
 	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // so that packages of which a part is C are not left out
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -173,12 +166,99 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// TestTable: the table says nothing that is not so. Each row is of a package that there is, and each allowance is used.
+func TestTable(t *testing.T) {
+	all := list(t, "./...")
+	uses := map[string][]string{} // by layer, the packages that its own import
+	for _, p := range all {
+		l := layerOf(strings.TrimPrefix(p.ImportPath, module))
+		if l == nil {
+			continue // TestImports tells
+		}
+		for _, imp := range p.Imports {
+			if target, ours := strings.CutPrefix(imp, module); ours {
+				uses[l.name] = append(uses[l.name], target)
+			}
+		}
+	}
+	there := func(name string) bool {
+		return slices.ContainsFunc(all, func(p goPackage) bool { return within(strings.TrimPrefix(p.ImportPath, module), name) })
+	}
+	for _, name := range pure {
+		if !there(name) {
+			t.Errorf("there is no package %s, which is called pure", name)
+		}
+	}
+	for i, l := range layers {
+		if !there(l.name) {
+			t.Errorf("there is no package %s, which has a row", l.name)
+		}
+		if slices.ContainsFunc(layers[:i], func(o layer) bool { return o.name == l.name }) {
+			t.Errorf("%s has two rows", l.name)
+		}
+		for _, part := range l.may {
+			if l.name != "test" && !slices.ContainsFunc(uses[l.name], func(target string) bool { return within(target, part) }) {
+				t.Errorf("%s may import %s, and does not", l.name, part)
+			}
+		}
+	}
+}
+
+// unlisted are parts whose packages docs/ARCHITECTURE.md does not name one by one.
+var unlisted = []string{"examples", "hack", "test", "internal/apiserver/registry", "internal/apiserver/openapi"}
+
+// item is what docs/ARCHITECTURE.md calls a package: its last element, with a slash behind it.
+var item = regexp.MustCompile(`(?:^|[\s,(])((?:[a-z][a-z0-9-]*/)+)`)
+
+// TestPage: docs/ARCHITECTURE.md names every package, and no other.
+func TestPage(t *testing.T) {
+	root := filepath.Join("..", "..")
+	raw, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(raw), "\n## Packages and who may import whom\n")
+	section, _, _ = strings.Cut(section, "\nRoles never import each other")
+	named := map[string]bool{}
+	for _, m := range item.FindAllStringSubmatch(section, -1) {
+		for part := range strings.SplitSeq(strings.Trim(m[1], "/"), "/") {
+			named[part] = true
+		}
+	}
+	parts := map[string]bool{}
+	// By their files: which packages go list tells of depends on tags and on cgo.
+	files, err := exec.Command("git", "-C", root, "ls-files").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	packages := map[string]bool{}
+	for file := range strings.Lines(string(files)) {
+		file = strings.TrimSpace(file)
+		pkg := path.Dir(file)
+		packages[pkg] = packages[pkg] || strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go")
+		for part := range strings.SplitSeq(pkg, "/") {
+			parts[part] = true
+		}
+	}
+	for pkg, product := range packages {
+		if product && !named[path.Base(pkg)] && !slices.ContainsFunc(unlisted, func(part string) bool { return within(pkg, part) }) {
+			t.Errorf("docs/ARCHITECTURE.md does not name %s", pkg)
+		}
+	}
+	for name := range named {
+		if !parts[name] {
+			t.Errorf("docs/ARCHITECTURE.md names %s/, and there is no such package", name)
+		}
+	}
+}
+
 func TestPurePackages(t *testing.T) {
 	for _, name := range pure {
 		for _, p := range list(t, "./"+name+"/...") {
 			for _, imp := range p.Imports {
-				if slices.Contains(impure, imp) {
-					t.Errorf("%s imports %s: it decides, and does nothing else", name, imp)
+				target, ours := strings.CutPrefix(imp, module)
+				if slices.Contains(impure, imp) || ours && !slices.ContainsFunc(pure, func(p string) bool { return within(target, p) }) {
+					t.Errorf("%s imports %s: it decides, and does nothing else", p.ImportPath, imp)
 				}
 			}
 			for _, file := range p.GoFiles {

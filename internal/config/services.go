@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 )
 
 const (

@@ -46,7 +46,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 	"monopod.dev/monopod/internal/controllers/ttl"
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 	"monopod.dev/monopod/internal/pods"
 )
 

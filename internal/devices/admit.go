@@ -27,7 +27,7 @@ func (m *Manager) Admit(ctx context.Context, req PodRequest) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	unlock, err := m.pods.lock(ctx, req.UID)
+	unlock, err := m.pods.Lock(ctx, req.UID)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("devices of %s: another call for this pod is not done: %w", req, err)
 	}

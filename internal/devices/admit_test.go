@@ -14,7 +14,7 @@ import (
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // Two pods of two containers never have one device each and wait for each other.

@@ -27,7 +27,7 @@ const Annotation = "monopod.dev/devices"
 // Errors: *NotReadyError (an errdefs.ErrUnavailable) when a device is away now; errdefs.ErrNotFound when the container has no grant;
 // a *StartError when a source does not let it start.
 func (m *Manager) Grant(ctx context.Context, c source.Container) (Grant, error) {
-	unlock, err := m.pods.lock(ctx, c.PodUID)
+	unlock, err := m.pods.Lock(ctx, c.PodUID)
 	if err != nil {
 		return Grant{}, fmt.Errorf("devices of %s: another call for this pod is not done: %w", c, err)
 	}

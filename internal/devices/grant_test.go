@@ -8,7 +8,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 func TestGrantIsIdempotentAndSurvivesTheProcess(t *testing.T) {

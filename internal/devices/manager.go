@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/devices/plugin"
 	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/devices/topology"
+	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -49,7 +50,7 @@ type Manager struct {
 	now     func() time.Time
 
 	subscribers subscribers
-	pods        keyedLock // serializes what is done for one pod
+	pods        keyed.Lock[string] // serializes what is done for one pod
 
 	mu sync.Mutex // guards what follows; never held over I/O
 	// settled: Reconcile has compared the ledger with what runs. Until then nothing new is granted.
@@ -195,40 +196,6 @@ func (m *Manager) Problems() []Problem {
 		problems = append(problems, Problem{Message: fmt.Sprintf("device ledger: %v", err)})
 	}
 	return problems
-}
-
-// keyedLock is a lock for each key.
-type keyedLock struct {
-	mu   sync.Mutex
-	busy map[string]chan struct{} // closed by the holder when it is done
-}
-
-// lock waits for the key, or for ctx to end. What it returns gives the key back.
-func (k *keyedLock) lock(ctx context.Context, key string) (unlock func(), err error) {
-	for {
-		k.mu.Lock()
-		wait, held := k.busy[key]
-		if !held {
-			done := make(chan struct{})
-			if k.busy == nil {
-				k.busy = map[string]chan struct{}{}
-			}
-			k.busy[key] = done
-			k.mu.Unlock()
-			return func() {
-				k.mu.Lock()
-				delete(k.busy, key)
-				k.mu.Unlock()
-				close(done)
-			}, nil
-		}
-		k.mu.Unlock()
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // sorted ranges over a map in the order of its keys.

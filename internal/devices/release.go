@@ -7,12 +7,12 @@ import (
 	"maps"
 	"slices"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // Release gives back all that a pod has, and its place in line. It is idempotent. Call it when none of the pod's containers runs any more.
 func (m *Manager) Release(ctx context.Context, podUID string) error {
-	unlock, err := m.pods.lock(ctx, podUID)
+	unlock, err := m.pods.Lock(ctx, podUID)
 	if err != nil {
 		return fmt.Errorf("release the devices of pod %s: another call for this pod is not done: %w", podUID, err)
 	}
@@ -95,7 +95,7 @@ func (m *Manager) Reconcile(ctx context.Context, live map[string]bool, holdings 
 
 // learn adds to the ledger what a pod's containers say of their devices and the ledger does not know.
 func (m *Manager) learn(ctx context.Context, uid string, holdings []Holding) error {
-	unlock, err := m.pods.lock(ctx, uid)
+	unlock, err := m.pods.Lock(ctx, uid)
 	if err != nil {
 		return fmt.Errorf("the devices of pod %s: another call for this pod is not done: %w", uid, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 func TestReconcileFreesWhatThePodsThatAreGoneHad(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod.dev/monopod/internal/devices/inventory"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 func TestAShortResourceHoldsThePodUntilADeviceComesFree(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // settle puts on disk what a pod was given and what is not there yet. The pod's lock is held.
@@ -42,7 +42,7 @@ func (m *Manager) settle(uid string) error {
 
 // settleLater is settle for one who has not got the pod's lock. What fails is tried again, and told, when the pod's devices are asked for.
 func (m *Manager) settleLater(ctx context.Context, uid string) {
-	unlock, err := m.pods.lock(ctx, uid)
+	unlock, err := m.pods.Lock(ctx, uid)
 	if err != nil {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/state"
 )
 

@@ -23,8 +23,8 @@ import (
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 func TestEnsureStartsOne(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // podInit is a request for a pod's init, with a file to pin it at.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 func ptr[T any](v T) *T { return &v }

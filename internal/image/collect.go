@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // transferLabel marks the lease of a pull or a load: it holds what the operation has brought so far. Its value says what

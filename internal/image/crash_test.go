@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
 )
 

@@ -19,7 +19,8 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // downloads are the compressed layers that are on their way, each a file whose name is the layer's digest and a part of the digest of who sends it, and whose
@@ -219,7 +220,7 @@ func (b *blob) fetchAll(ctx context.Context, from remotes.Fetcher, delay time.Du
 		if try > maxRetries {
 			return fmt.Errorf("the download broke at byte %d of %d, and %d more attempts did not help: %w", b.have, b.desc.Size, maxRetries, err)
 		}
-		if err := sleep(ctx, backoff(delay, try, rand.Float64())); err != nil {
+		if err := wait.For(ctx, backoff(delay, try, rand.Float64())); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // What the metadata database does with files and directories happens in containerd's packages. These two stand between them, and put a

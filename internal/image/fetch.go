@@ -15,6 +15,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // fetchWhole brings a document into the store, unless it is there: its size is known and small. It is read before the store is written to, which one does at a time: who waits for a
@@ -80,7 +82,7 @@ func (s *Store) readWhole(ctx context.Context, from remotes.Fetcher, desc ocispe
 			}
 			try = 1
 		}
-		if err := sleep(ctx, backoff(s.retryDelay, try, rand.Float64())); err != nil {
+		if err := wait.For(ctx, backoff(s.retryDelay, try, rand.Float64())); err != nil {
 			return nil, err
 		}
 	}

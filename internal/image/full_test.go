@@ -13,9 +13,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/fsck"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
 )
 

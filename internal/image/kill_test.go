@@ -18,10 +18,10 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/fsck"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
 )
 

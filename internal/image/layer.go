@@ -16,9 +16,9 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/image/recipe"
 	"monopod.dev/monopod/internal/image/untar"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // maxFreshStarts is how many times a layer that came damaged is fetched again: from a mirror, from another one, and from
@@ -46,8 +46,8 @@ type unpacking struct {
 	turn    *turn
 	ready   chan struct{} // closed when prepare has returned; what follows is not touched before by anybody else
 	whole   bool          // prepare has succeeded: all of the layer is there, and both digests are right
-	locked  bool
-	exists  bool // another pull has brought it
+	unlock  func()        // gives the lock of the layer back; nil: it is not had
+	exists  bool          // another pull has brought it
 	ended   bool
 	key     string // of the snapshot that is filled; "" when there is none
 	dir     string
@@ -110,15 +110,12 @@ func (s *Store) commitLayers(ctx context.Context, all []*unpacking) error {
 // download is the name of the layer's download.
 func (u *unpacking) download() string { return downloadName(registryOf(u.from), u.desc.Digest) }
 
-// lock is the key of the layer's lock.
-func (u *unpacking) lock() string { return "layer://" + registryOf(u.from) + "/" + u.chain }
-
 // prepare unpacks the layer unless it is there.
 func (u *unpacking) prepare(ctx context.Context, turns chan struct{}) error {
-	if err := u.store.locks.Lock(ctx, u.lock()); err != nil {
+	var err error
+	if u.unlock, err = u.store.locks.Lock(ctx, "layer://"+registryOf(u.from)+"/"+u.chain); err != nil {
 		return err
 	}
-	u.locked = true
 	for {
 		until, forget := u.store.arrivals.watch(ctx, u.chain) // before it is looked whether it is there
 		err := u.bring(until, turns)
@@ -139,11 +136,11 @@ func (u *unpacking) bring(ctx context.Context, turns chan struct{}) error {
 	if err := u.makeSnapshot(ctx); err != nil || u.exists {
 		return err
 	}
-	blobLock := "blob://" + u.download()
-	if err := s.locks.Lock(ctx, blobLock); err != nil {
+	unlock, err := s.locks.Lock(ctx, "blob://"+u.download())
+	if err != nil {
 		return err
 	}
-	defer s.locks.Unlock(blobLock)
+	defer unlock()
 	select {
 	case turns <- struct{}{}:
 		defer func() { <-turns }()
@@ -388,8 +385,8 @@ func (u *unpacking) end(ctx context.Context, committed bool) {
 	}
 	u.ended = true
 	err := errors.Join(u.dropSnapshot(context.WithoutCancel(ctx)), u.store.loads.release(u.download(), committed))
-	if u.locked {
-		u.store.locks.Unlock(u.lock())
+	if u.unlock != nil {
+		u.unlock()
 	}
 	if u.key != "" {
 		u.store.late.add([]string{u.key}, nil)

@@ -10,7 +10,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	bolt "go.etcd.io/bbolt"
 
-	"monopod.dev/monopod/internal/ballast"
+	"monopod.dev/monopod/internal/kit/preallocate"
 )
 
 // A pin is a lease on the image's configuration, which refers to its unpacked layers. The lease's labels say whose it is.
@@ -65,7 +65,7 @@ func (s *Store) keepAhead(used int64) error {
 		return nil
 	}
 	want := (used/aheadOfPins + 3) * aheadOfPins
-	if err := ballast.File(s.metadata, want); err != nil {
+	if err := preallocate.File(s.metadata, want); err != nil {
 		return err
 	}
 	s.ballast.Store(want)

@@ -22,7 +22,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/flight"
 )
 
 // PullRequest says what to pull.
@@ -50,9 +51,17 @@ func (s *Store) Pull(ctx context.Context, req PullRequest) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	img, err := s.flights.do(ctx, named.String()+"\n"+req.Auth.key(), req.Progress, func(ctx context.Context, track *tracker) (Image, error) {
+	var follow func(*tracker) (leave func())
+	if req.Progress != nil {
+		follow = func(track *tracker) (leave func()) { return track.follow(req.Progress) }
+	}
+	track := newTracker()
+	img, err := s.pulls.Join(ctx, flight.Work[Image, *tracker]{Key: named.String() + "\n" + req.Auth.key(), Shared: track, Cancel: true, Do: func(ctx context.Context) (Image, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.life, cancel)()
 		return s.pull(s.scope(ctx), named, req.Auth, track)
-	})
+	}}, follow)
 	if err != nil {
 		return Image{}, fmt.Errorf("pulling image %s: %w", named, err)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
 )
 

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 const (
@@ -204,7 +206,7 @@ func lastWord(ctx context.Context, err error, tries int) error {
 
 // wait waits, and returns the request for the next attempt.
 func (t *retryTransport) wait(req *http.Request, after time.Duration, try int) (*http.Request, error) {
-	if err := sleep(req.Context(), max(after, backoff(t.session.retryDelay, try, rand.Float64()))); err != nil {
+	if err := wait.For(req.Context(), max(after, backoff(t.session.retryDelay, try, rand.Float64()))); err != nil {
 		return nil, err
 	}
 	if req.GetBody == nil {
@@ -219,17 +221,6 @@ func (t *retryTransport) wait(req *http.Request, after time.Duration, try int) (
 func (t *retryTransport) CloseIdleConnections() {
 	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -28,9 +28,11 @@ import (
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
-	"monopod.dev/monopod/internal/host/apart"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/host/spreaddirs"
+	"monopod.dev/monopod/internal/kit/flight"
+	"monopod.dev/monopod/internal/kit/keyed"
 )
 
 const (
@@ -100,9 +102,10 @@ type Store struct {
 	loads   *downloads
 	closers []func() error
 
-	index   *index
-	flights flights
-	locks   *keyedLock
+	index *index
+	pulls flight.Group[Image, *tracker]
+	life  context.Context // ends when the store closes
+	locks keyed.Lock[string]
 	// arrivals are the layers that have come.
 	arrivals arrivals
 	limits   limits
@@ -141,7 +144,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		resumeWindow: cfg.ResumeWindow,
 		retryDelay:   cmp.Or(cfg.RetryDelay, defaultRetryDelay),
 		platform:     platforms.Default(),
-		locks:        newKeyedLock(),
 		limits:       newLimits(),
 		room:         room{dir: cfg.Root},
 		active:       map[string]bool{},
@@ -171,7 +173,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.flights.life = life
+	s.life = life
 	s.running.Go(func() { s.collectLoop(s.scope(life)) })
 	return s, nil
 }
@@ -219,7 +221,7 @@ func (s *Store) openStores(ctx context.Context) error {
 		return fmt.Errorf("image store %s: %w", layers, err)
 	}
 	s.closers = append(s.closers, snaps.Close)
-	if err := apart.Directories(filepath.Join(layers, "snapshots")); err != nil {
+	if err := spreaddirs.Directories(filepath.Join(layers, "snapshots")); err != nil {
 		return fmt.Errorf("image store %s: %w", layers, err)
 	}
 	if err := sweepDirectories(ctx, snaps, layers); err != nil {
@@ -242,9 +244,9 @@ func (s *Store) openStores(ctx context.Context) error {
 // Close ends the pulls that are under way and closes the files.
 func (s *Store) Close() error {
 	s.stop()
-	s.flights.wait()
+	s.pulls.Wait()
 	s.running.Wait()
-	s.collectAsked(s.scope(context.WithoutCancel(s.flights.life)))
+	s.collectAsked(s.scope(context.WithoutCancel(s.life)))
 	return s.closeAll()
 }
 

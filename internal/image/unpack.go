@@ -13,7 +13,7 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // unpack brings everything of the image that is missing into the store, and unpacks its layers. from is where to fetch
@@ -105,11 +105,11 @@ func (s *Store) fetchDocument(ctx context.Context, from remotes.Fetcher, desc oc
 	if from == nil {
 		return nil
 	}
-	lock := "blob://" + registryOf(from) + "/" + desc.Digest.String() // pulls of other images may want the same
-	if err := s.locks.Lock(ctx, lock); err != nil {
+	unlock, err := s.locks.Lock(ctx, "blob://"+registryOf(from)+"/"+desc.Digest.String()) // pulls of other images may want the same
+	if err != nil {
 		return err
 	}
-	defer s.locks.Unlock(lock)
+	defer unlock()
 	return s.fetchWhole(ctx, from, desc)
 }
 

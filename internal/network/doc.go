@@ -1,20 +1,3 @@
-// Package network connects sandboxes to a bridge of this host: an address out of an IPv4 range, an IPv6 range or both, a
-// veth pair, default routes, ports of the host, masquerading towards the outside. It does this in-process, over netlink;
-// no plugin and no tool is executed.
-//
-// It guarantees:
-//   - an address or a host port is on disk before it is used, and belongs to exactly one sandbox. A port is free again
-//     after Teardown, an address when its interface is gone; it is handed out again only when all others of the range have
-//     been;
-//   - every operation is idempotent, and repairs what it finds half done;
-//   - Reconcile makes the ledger and the kernel agree, in both directions;
-//   - Status repairs what others have taken away;
-//   - Remove leaves nothing on the host.
-//
-// It changes of the host: the bridge and its ports, one nftables table, two marked rules in each foreign forward chain
-// that refuses what it does not know, and forwarding (with accept_ra of interfaces that live by it). What it changed is
-// written down before it is changed. docs/NETWORK.md is the operator's view of it.
-//
-// Network namespaces are reached over netlink sockets that are opened in them, on threads that end thereafter; no thread
-// of the caller is moved.
+// Package network is what the runtime asks of a network of sandboxes, in values: how one is connected, and what it has then. Package bridge is the built-in network, cni
+// that of the host's plugins, and choice both.
 package network

@@ -1,6 +1,9 @@
 package network
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Request says how to connect a sandbox.
 type Request struct {
@@ -31,6 +34,18 @@ type HostPort struct {
 	ContainerPort uint16 `json:"containerPort"`
 }
 
+// Everywhere says that the port is mapped at all addresses of the host.
+func (p HostPort) Everywhere() bool { return !p.HostIP.IsValid() || p.HostIP.IsUnspecified() }
+
+// String is as one writes it: "TCP 0.0.0.0:80 to port 8080".
+func (p HostPort) String() string {
+	ip := "*"
+	if !p.Everywhere() {
+		ip = p.HostIP.String()
+	}
+	return fmt.Sprintf("%s %s:%d to port %d", p.Protocol, ip, p.HostPort, p.ContainerPort)
+}
+
 // PodInfo names a pod.
 type PodInfo struct {
 	Namespace string `json:"namespace"`
@@ -38,8 +53,8 @@ type PodInfo struct {
 	UID       string `json:"uid"`
 }
 
-// qualified is the pod's name with its namespace, or empty.
-func (p PodInfo) qualified() string {
+// Qualified is the pod's name with its namespace, or empty.
+func (p PodInfo) Qualified() string {
 	if p.Name == "" {
 		return ""
 	}

@@ -21,7 +21,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/report"
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // facts are the roles of this process, which its administration socket tells of; nil: it does not run here.
@@ -35,7 +35,7 @@ type facts struct {
 	kube  func() *rest.Config
 	agent bool
 	// timeline is what is remembered of pods' starts.
-	timeline *timeline.Recorder
+	timeline *podstarts.Recorder
 }
 
 // socketName is the name of this process's socket: processes that run roles of one node beside each other have one each.

@@ -35,9 +35,9 @@ import (
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/proxy"
 	"monopod.dev/monopod/internal/state"
-	"monopod.dev/monopod/internal/timeline"
 )
 
 // Options says what to run.
@@ -55,7 +55,7 @@ type Options struct {
 	// garbageRoom is how much garbage the process may make between two collections (proc.Tidy).
 	garbageRoom uint64
 	// timeline remembers how pods' starts go; each role of the process notes its part.
-	timeline *timeline.Recorder
+	timeline *podstarts.Recorder
 	// withAPI: the API server of the node is one of this process.
 	withAPI bool
 	// dns are the addresses of the cluster's DNS that this process serves; dnsProblem says why it serves none though it should.
@@ -76,7 +76,7 @@ const cleanupTime = 60 * time.Second
 
 // Up runs the whole node: API server, controllers, DNS, devices, runtime and agent.
 func Up(ctx context.Context, o Options) (err error) {
-	o.garbageRoom, o.timeline, o.withAPI = apiGarbageRoom, timeline.New(timeline.Config{}), true
+	o.garbageRoom, o.timeline, o.withAPI = apiGarbageRoom, podstarts.New(podstarts.Config{}), true
 	manifestsDir, err := o.manifestsDir()
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func Runtime(ctx context.Context, o Options, kube *rest.Config) (err error) {
 
 // APIServer runs the API server and the controllers alone, for anybody's client.
 func APIServer(ctx context.Context, o Options) (err error) {
-	o.garbageRoom, o.timeline = apiGarbageRoom, timeline.New(timeline.Config{})
+	o.garbageRoom, o.timeline = apiGarbageRoom, podstarts.New(podstarts.Config{})
 	manifestsDir, err := o.manifestsDir()
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ type Credentials struct{ ServingCert, ServingKey, ClientCA string }
 
 // Agent runs the agent and the devices alone, against an API server and a CRI runtime of anybody's.
 func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) (err error) {
-	o.timeline = timeline.New(timeline.Config{})
+	o.timeline = podstarts.New(podstarts.Config{})
 	unlock, err := o.enter(partAgent)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/host/cgroup"
-	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/bridge"
 )
 
 // Several nodes, or roles of them, may be on one host, and things that have a name of their own there can be another's: what ends removes only what this
@@ -88,7 +88,7 @@ func (o *Options) newKubeconfig() error {
 
 // bridgeIsAnothers says that the tables which go by the name of the configured bridge are another node's.
 func (o *Options) bridgeIsAnothers() bool {
-	other, err := network.Another(o.Config.Network.Bridge, filepath.Join(o.Config.DataDir, "state", runtimeState))
+	other, err := bridge.Another(o.Config.Network.Bridge, filepath.Join(o.Config.DataDir, "state", runtimeState))
 	return err == nil && other != ""
 }
 

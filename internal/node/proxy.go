@@ -12,17 +12,17 @@ import (
 
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/host/sockdiag"
-	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/rules"
 	"monopod.dev/monopod/internal/proxy"
 	"monopod.dev/monopod/internal/proxy/table"
 )
 
-// nodesMask is the part of an interface group that says that it is a node's, of whichever node of the host: of a bridge (network.BridgeGroup), or of the host's ends of
-// pods' interfaces (network.PortGroup).
+// nodesMask is the part of an interface group that says that it is a node's, of whichever node of the host: of a bridge (rules.BridgeGroup), or of the host's ends of
+// pods' interfaces (rules.PortGroup).
 const nodesMask = 0xff000000
 
 // proxyTable is the name of the table of services. Nodes of one host have bridges of different names.
-func (o *Options) proxyTable() string { return network.ServicesTable(o.Config.Network.Bridge) }
+func (o *Options) proxyTable() string { return rules.ServicesTable(o.Config.Network.Bridge) }
 
 // proxyDir is where it is written down which addresses of services the host has.
 func (o *Options) proxyDir() string { return filepath.Join(o.Config.DataDir, "services") }
@@ -53,7 +53,7 @@ func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool)
 	}
 	return proxy.New(proxy.Config{
 		Kube: client, NodeName: o.Config.NodeName, Table: o.proxyTable(),
-		Ports:     table.Ports{Group: network.PortGroup(o.Config.Network.Bridge), Nodes: network.BridgeGroup & nodesMask, Mask: nodesMask},
+		Ports:     table.Ports{Group: rules.PortGroup(o.Config.Network.Bridge), Nodes: rules.BridgeGroup & nodesMask, Mask: nodesMask},
 		Balancers: config.LoadBalancerRanges(o.Config.Network), External: config.ExternalRanges(o.Config.Services), Closed: config.ClusterRanges(o.Config),
 		OwnPorts: ports, Listens: proxy.Listener, Dir: o.proxyDir(), Log: o.Log.With("role", "proxy"),
 	}), nil

@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/netpolicy"
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/runtime"
 	"monopod.dev/monopod/internal/runtime/container"
@@ -100,7 +101,7 @@ func (o *Options) newRuntime(ctx context.Context, withAgent, enforces bool) (_ *
 		return err
 	})
 	start.Go(func() (err error) {
-		r.network, err = o.newNetwork(startCtx, network.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDRs: ranges, Guard: guard,
+		r.network, err = o.newNetwork(startCtx, bridge.Config{DB: r.db, Bridge: c.Network.Bridge, PodCIDRs: ranges, Guard: guard,
 			NoSourceGuard: c.Network.SourceGuard == config.Disabled, NoForwardGuard: c.Network.ForwardGuard == config.Disabled,
 			ConnectionsPerPod: c.Network.ConnectionsPerPod, NoForeignRules: c.Network.ForeignRules == config.Disabled, DNS: o.dns, OwnPorts: bridgePorts(o.ownPorts()),
 			Table: c.Network.Bridge, Log: o.Log.With("role", "network")})

@@ -17,13 +17,13 @@ import (
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/agent/podlog"
 	"monopod.dev/monopod/internal/agent/podspec"
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // What of a pod's start the roles know.
 const (
-	partOfAPIServer = timeline.Post + ", " + timeline.Store + ", " + timeline.Bind
-	partOfAgent     = "what the agent does, " + timeline.FirstLog
+	partOfAPIServer = podstarts.Post + ", " + podstarts.Store + ", " + podstarts.Bind
+	partOfAgent     = "what the agent does, " + podstarts.FirstLog
 )
 
 // trace tells how a pod's start went.
@@ -35,7 +35,7 @@ func (t *teller) trace(ctx context.Context, namespace, name string) (protocol.Tr
 	out := protocol.Trace{Namespace: namespace, Pod: name, UID: pod.UID, Steps: []protocol.Step{}, Dropped: pod.Dropped, NotAsked: []protocol.Unknown{}}
 	posted := false
 	for _, s := range pod.Steps {
-		posted = posted || s.Name == timeline.Post
+		posted = posted || s.Name == podstarts.Post
 	}
 	switch {
 	case t.api == nil:
@@ -50,7 +50,7 @@ func (t *teller) trace(ctx context.Context, namespace, name string) (protocol.Tr
 		out.NotAsked = append(out.NotAsked, notHere(partOfAgent, "agent"))
 	}
 	for _, s := range pod.Steps {
-		told := protocol.Step{Step: s.Name, Container: s.Container, Part: timeline.Part(s.Name), Begin: s.Begin, Outcome: s.Outcome}
+		told := protocol.Step{Step: s.Name, Container: s.Container, Part: podstarts.Part(s.Name), Begin: s.Begin, Outcome: s.Outcome}
 		if !s.End.IsZero() {
 			told.End = &s.End
 		}
@@ -60,7 +60,7 @@ func (t *teller) trace(ctx context.Context, namespace, name string) (protocol.Tr
 }
 
 // addLogs adds the first log lines of the containers that the agent has begun with.
-func (t *teller) addLogs(pod *timeline.Pod) (unread []protocol.Unknown) {
+func (t *teller) addLogs(pod *podstarts.Pod) (unread []protocol.Unknown) {
 	dir := filepath.Join(t.config.Config.Agent.PodLogsDir, podspec.LogDir(podspec.Ref{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}))
 	looked := map[string]bool{"": true}
 	for _, s := range pod.Steps {
@@ -71,12 +71,12 @@ func (t *teller) addLogs(pod *timeline.Pod) (unread []protocol.Unknown) {
 		at, err := podlog.First(filepath.Join(dir, s.Container))
 		switch {
 		case err != nil:
-			unread = append(unread, protocol.Unknown{What: timeline.FirstLog + " of " + s.Container, Why: err.Error()})
+			unread = append(unread, protocol.Unknown{What: podstarts.FirstLog + " of " + s.Container, Why: err.Error()})
 		case !at.IsZero():
-			pod.Steps = append(pod.Steps, timeline.Step{Name: timeline.FirstLog, Container: s.Container, Begin: at, End: at})
+			pod.Steps = append(pod.Steps, podstarts.Step{Name: podstarts.FirstLog, Container: s.Container, Begin: at, End: at})
 		}
 	}
-	timeline.Sort(pod.Steps)
+	podstarts.Sort(pod.Steps)
 	return unread
 }
 
@@ -98,7 +98,7 @@ func (t *teller) whyNot(namespace, name string, found map[string]time.Time, err 
 			namespace, name, clock(created), clock(began))
 	case is:
 		return fmt.Sprintf("pod %s/%s, made at %s, is not among the newest %d pods, which are remembered: delete it and make it anew to see its start",
-			namespace, name, clock(created), timeline.DefaultPods)
+			namespace, name, clock(created), podstarts.DefaultPods)
 	}
 	var why string
 	switch {

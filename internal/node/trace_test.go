@@ -15,7 +15,7 @@ import (
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/admin/protocol"
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // agentTeller is what an agent alone tells; its API server answers each question for a pod with body.
@@ -32,7 +32,7 @@ func agentTeller(t *testing.T, code int, body string) *askingTeller {
 	c := &v1alpha1.NodeConfiguration{}
 	c.Agent.PodLogsDir = t.TempDir()
 	a.teller = &teller{config: &Options{Config: c}, facts: facts{
-		agent: true, kube: func() *rest.Config { return &rest.Config{Host: api.URL} }, timeline: timeline.New(timeline.Config{}),
+		agent: true, kube: func() *rest.Config { return &rest.Config{Host: api.URL} }, timeline: podstarts.New(podstarts.Config{}),
 	}}
 	return a
 }
@@ -47,11 +47,11 @@ type askingTeller struct {
 func TestTraceOfAnAgent(t *testing.T) {
 	a := agentTeller(t, http.StatusNotFound, "")
 	a.timeline.Open("u", "ns", "p")
-	a.timeline.Once("u", timeline.Seen, "")
+	a.timeline.Once("u", podstarts.Seen, "")
 	a.timeline.Begin("u", "StartContainer", "a").End("")
-	a.timeline.Begin("u", timeline.CallCreateContainer, "a").End("ErrImagePull")
+	a.timeline.Begin("u", podstarts.CallCreateContainer, "a").End("ErrImagePull")
 	a.timeline.Begin("u", "StartContainer", "silent")
-	a.timeline.Once("u", timeline.Runs, "linked")
+	a.timeline.Once("u", podstarts.Runs, "linked")
 	dir := filepath.Join(a.config.Config.Agent.PodLogsDir, "ns_p_u")
 	logged := time.Now().Add(time.Minute).UTC()
 	for name, write := range map[string]func(string) error{
@@ -74,11 +74,11 @@ func TestTraceOfAnAgent(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	first := got.Steps[5]
-	if first.Step != timeline.FirstLog || first.Container != "a" || !first.Begin.Equal(logged) || first.End == nil || !first.End.Equal(logged) {
+	if first.Step != podstarts.FirstLog || first.Container != "a" || !first.Begin.Equal(logged) || first.End == nil || !first.End.Equal(logged) {
 		t.Errorf("%+v", first)
 	}
 	for _, s := range got.Steps {
-		if s.Part != (s.Step == timeline.CallCreateContainer) || (s.End == nil) != (s.Container == "silent") || (s.Outcome == "ErrImagePull") != s.Part {
+		if s.Part != (s.Step == podstarts.CallCreateContainer) || (s.End == nil) != (s.Container == "silent") || (s.Outcome == "ErrImagePull") != s.Part {
 			t.Errorf("%+v", s)
 		}
 	}

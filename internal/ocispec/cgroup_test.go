@@ -47,15 +47,3 @@ func TestSlice(t *testing.T) {
 		}
 	}
 }
-
-func TestSliceOf(t *testing.T) {
-	for in, want := range map[string]string{"/monopod": "monopod.slice", "/a/b-c": "a-b_c.slice", "/a:b": "a_b.slice"} {
-		if got := SliceOf(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-	got := SliceOf("/my-node", "pods", "0f")
-	if name, cgroup, err := Slice(got); got != "my_node-pods-0f.slice" || err != nil || name != got || cgroup != "/my_node.slice/my_node-pods.slice/my_node-pods-0f.slice" {
-		t.Errorf("%q is %q at %q, %v", got, name, cgroup, err)
-	}
-}

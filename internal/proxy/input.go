@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/host/sockdiag"
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 	"monopod.dev/monopod/internal/proxy/plan"
 )
 

@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
+	"monopod.dev/monopod/internal/kit/wait"
 	"monopod.dev/monopod/internal/proxy/announce"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/internal/proxy/table"
@@ -146,7 +147,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		}
 		p.log.ErrorContext(ctx, "packets for services are not led to their endpoints; trying again", "error", err, "after", p.pause)
 		attempted()
-		if !sleep(ctx, p.pause) {
+		if wait.For(ctx, p.pause) != nil {
 			return nil
 		}
 	}
@@ -173,21 +174,9 @@ func (p *Proxy) permitted(ctx context.Context, attempted func()) error {
 		}
 		p.log.ErrorContext(ctx, "services cannot be read; trying again", "error", err, "after", pause, "remedy", remedy)
 		attempted()
-		if !sleep(ctx, pause) {
+		if wait.For(ctx, pause) != nil {
 			return ctx.Err()
 		}
-	}
-}
-
-// sleep says whether the time has passed before ctx has ended. It is for what has failed: nobody tells when that would succeed.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/test/apitest"
 	"monopod.dev/monopod/test/harness"

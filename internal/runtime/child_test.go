@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"monopod.dev/monopod/internal/executor/client"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // childEnv makes this test's program a server of its own process, which can be killed: its value is a childPlace in JSON.

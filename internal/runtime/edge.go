@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"monopod.dev/monopod/internal/runtime/said"
+	"monopod.dev/monopod/internal/runtime/errtext"
 )
 
 // unaryEdge is where error classes become gRPC codes, once, and where each call is logged.
@@ -51,11 +51,11 @@ func toStatus(err error, method string) error {
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, err.Error())
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return status.Error(codes.ResourceExhausted, said.Of(err))
+		return status.Error(codes.ResourceExhausted, errtext.Of(err))
 	case errdefs.IsNotImplemented(err):
-		return status.Error(codes.Unimplemented, said.Of(err))
+		return status.Error(codes.Unimplemented, errtext.Of(err))
 	}
 	p := status.Convert(errgrpc.ToGRPC(err)).Proto()
-	p.Message = said.Of(err)
+	p.Message = errtext.Of(err)
 	return status.FromProto(p).Err()
 }

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
 )
 

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	runtimefsck "monopod.dev/monopod/internal/runtime/fsck"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/runtime/ident"
+	"monopod.dev/monopod/internal/runtime/randomid"
 )
 
 // sandboxID completes an id. Who names a sandbox claims it: it is not undone any more as one that its client has given up.
@@ -42,7 +42,7 @@ func complete(kind, id string, find func() []string) (string, error) {
 	if id == "" {
 		return "", fmt.Errorf("no %s id is given: %w", kind, errdefs.ErrInvalidArgument)
 	}
-	if len(id) >= ident.Length {
+	if len(id) >= randomid.Length {
 		return id, nil
 	}
 	found := find()

@@ -29,7 +29,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image"
-	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/runtime"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
@@ -103,7 +103,7 @@ type node struct {
 
 	db       *state.DB
 	images   *image.Store
-	bridge   *network.Bridge
+	bridge   *bridge.Bridge
 	executor *client.Client
 	server   *runtime.Server
 	end      context.CancelFunc
@@ -203,7 +203,7 @@ func (n *node) startUntil(before func()) {
 	n.executor = client.New(client.Config{Socket: filepath.Join(n.dir, "x.sock"), Log: log, Patience: 10 * time.Second * harness.SlowFactor()})
 	n.images, err = image.Open(n.ctx, image.Config{Root: filepath.Join(n.dir, "data", "images"), RegistryConfigDir: filepath.Join(n.dir, "hosts"), Log: log})
 	n.check(err)
-	n.bridge, err = network.New(n.ctx, network.Config{DB: n.db, Bridge: n.bridgeName, PodCIDRs: n.podCIDRs(), Table: n.bridgeName, Log: log})
+	n.bridge, err = bridge.New(n.ctx, bridge.Config{DB: n.db, Bridge: n.bridgeName, PodCIDRs: n.podCIDRs(), Table: n.bridgeName, Log: log})
 	n.check(err)
 	n.check(n.bridge.Start(n.ctx))
 	if before != nil {

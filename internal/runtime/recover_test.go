@@ -19,10 +19,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )

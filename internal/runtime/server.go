@@ -23,10 +23,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/cgroup/place"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/host/systemd"
-	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/events"
 	"monopod.dev/monopod/internal/runtime/imageservice"
@@ -165,7 +165,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		}
 	}()
 	s.sandboxes, err = sandbox.NewManager(sandbox.Config{
-		Dir: filepath.Join(cfg.RunDir, "sandboxes"), CgroupParent: filepath.Join(cfg.CgroupRoot, "pods"), Cgroups: s.cgroups, Systemd: cfg.CgroupDriver == systemd.Driver,
+		Dir: filepath.Join(cfg.RunDir, "sandboxes"), CgroupParent: place.Pods{Root: cfg.CgroupRoot}.All(), Cgroups: s.cgroups, Systemd: cfg.CgroupDriver == systemd.Driver,
 		BootID: boot, DB: cfg.DB, Network: cfg.Network, Executor: cfg.Executor, Containers: s.containers, Listener: s, Host: s.host.Spec,
 		PrivilegedPorts: cfg.PrivilegedPorts, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log,
 	})
@@ -282,7 +282,7 @@ func (s *Server) RemoveAll(ctx context.Context) error {
 		return err
 	}
 	if s.cfg.CgroupDriver == systemd.Driver {
-		if err := systemd.StopTree(ctx, ocispec.SliceOf(s.cfg.CgroupRoot)); err != nil {
+		if err := systemd.StopTree(ctx, place.Pods{Root: s.cfg.CgroupRoot, Driver: place.Systemd}.Node()); err != nil {
 			return err
 		}
 	}

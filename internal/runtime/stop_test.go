@@ -14,8 +14,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 func TestStop(t *testing.T) {

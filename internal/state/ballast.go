@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/ballast"
+	"monopod.dev/monopod/internal/kit/preallocate"
 )
 
 const (
@@ -44,7 +44,7 @@ func (b *ballasted) take(path string) {
 		return
 	}
 	want := ((b.used+leastAhead)/stepAhead + 1) * stepAhead
-	if b.err = ballast.File(path, want); b.err == nil {
+	if b.err = preallocate.File(path, want); b.err == nil {
 		b.size = want
 	}
 }

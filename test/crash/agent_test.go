@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/harness"
 )
 

@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/harness"
 )
 

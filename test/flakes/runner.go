@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 	"monopod.dev/monopod/test/gotest"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // tally is what is stored, as JSON, by the import path of a package. Its version changes with the meaning of a field; another version is

@@ -13,7 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/env"
 	"monopod.dev/monopod/internal/agent/plan"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/pods"
 )
 

@@ -20,7 +20,7 @@ import (
 	"monopod.dev/monopod/internal/agent/services"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // Devices grants devices to containers.
@@ -101,6 +101,6 @@ type Config struct {
 	// ResolvConf is the host's resolver configuration that pods get, as it is; empty: that of the host's own programs, without what pods do not reach.
 	ResolvConf string
 	// Timeline remembers how pods' starts go; nil: nobody does.
-	Timeline *timeline.Recorder
+	Timeline *podstarts.Recorder
 	Log      *slog.Logger
 }

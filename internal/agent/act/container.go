@@ -18,9 +18,9 @@ import (
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/agent/volumes"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/pods"
-	"monopod.dev/monopod/internal/timeline"
 )
 
 // startContainer gets the image, creates the container and starts it.
@@ -55,7 +55,7 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 		}
 	}()
 	var cfg *criv1.ContainerConfig
-	err = p.call(ctx, timeline.Configure, c.Name, func() (err error) {
+	err = p.call(ctx, podstarts.Configure, c.Name, func() (err error) {
 		cfg, err = p.containerConfig(ctx, pod, c, a, image, shown, in.IDs)
 		return err
 	})
@@ -65,7 +65,7 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
 	var id string
-	err = p.call(ctx, timeline.CallCreateContainer, c.Name, func() (err error) {
+	err = p.call(ctx, podstarts.CallCreateContainer, c.Name, func() (err error) {
 		id, err = p.createContainer(ctx, c, &criv1.CreateContainerRequest{PodSandboxId: a.Sandbox.ID, Config: cfg, SandboxConfig: sandbox})
 		return err
 	})
@@ -77,7 +77,7 @@ func (p *Pod) startContainer(ctx context.Context, pod *v1.Pod, a plan.Action) er
 	if err := failpoint.Hit("agent/StartContainer/created"); err != nil {
 		return p.failedToStart(ctx, pod, c, because(plan.ReasonRunError, err))
 	}
-	err = p.call(ctx, timeline.CallStartContainer, c.Name, func() error {
+	err = p.call(ctx, podstarts.CallStartContainer, c.Name, func() error {
 		_, err := p.cfg.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: id})
 		return err
 	})

@@ -14,8 +14,8 @@ import (
 
 	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/test/crifake"
 )
 
 // bench acts for a pod on a fake runtime, with a sandbox.

@@ -17,7 +17,7 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/plan"
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // imageWork gets the images that one container needs, and keeps them until release.
@@ -104,7 +104,7 @@ func (w *imageWork) present(ctx context.Context, ref string, policy v1.PullPolic
 	// The API server has set the policy, unless it serves no defaults.
 	if policy != v1.PullAlways {
 		var image *criv1.Image
-		err := w.call(ctx, timeline.InspectImage, w.container.Name, func() (err error) {
+		err := w.call(ctx, podstarts.InspectImage, w.container.Name, func() (err error) {
 			image, err = w.imageStatus(ctx, ref)
 			return err
 		})
@@ -152,7 +152,7 @@ func (w *imageWork) pull(ctx context.Context, ref string) (*criv1.Image, error) 
 	for _, auth := range creds {
 		// No limit but the pod's life: how long a pull may take is the runtime's to judge.
 		var resp *criv1.PullImageResponse
-		err := w.call(ctx, timeline.CallPullImage, w.container.Name, func() (err error) {
+		err := w.call(ctx, podstarts.CallPullImage, w.container.Name, func() (err error) {
 			resp, err = w.cfg.Runtime.Images.PullImage(ctx, &criv1.PullImageRequest{
 				Image: &criv1.ImageSpec{Image: ref, UserSpecifiedImage: ref, Annotations: w.pod.Annotations}, Auth: auth, SandboxConfig: w.sandbox,
 			})

@@ -17,8 +17,9 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/host/cgroup/place"
+	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/pods"
-	"monopod.dev/monopod/internal/timeline"
 )
 
 // HostResolvConf is the file by which the host's own programs resolve names. Where it sends them to systemd-resolved, that one's servers are in resolvedConf.
@@ -50,7 +51,7 @@ func (p *Pod) hostDNS() (dns podspec.HostDNS) {
 func (p *Pod) sandboxInput(pod *v1.Pod, attempt uint32) podspec.SandboxInput {
 	return podspec.SandboxInput{
 		Pod: pod, Attempt: attempt,
-		CgroupParent: podspec.CgroupParent(p.cfg.CgroupRoot, pod, p.cfg.Runtime.Identity().Systemd),
+		CgroupParent: place.Pods{Root: p.cfg.CgroupRoot, Driver: p.cfg.Runtime.Identity().CgroupDriver}.Pod(string(pod.UID), string(pods.QOS(pod))),
 		LogDir:       p.logDir(pod), NodeName: p.cfg.NodeName, HostDNS: p.hostDNS(), ClusterDNS: p.cfg.ClusterDNS, ClusterDomain: p.cfg.ClusterDomain,
 	}
 }
@@ -85,7 +86,7 @@ func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) err
 		in.IDs, err = p.idsBy(ctx, pod, handler)
 	}
 	if err == nil {
-		err = p.call(ctx, timeline.CallRunSandbox, "", func() error {
+		err = p.call(ctx, podstarts.CallRunSandbox, "", func() error {
 			_, err := p.cfg.Runtime.RunPodSandbox(ctx, &criv1.RunPodSandboxRequest{Config: podspec.Sandbox(in), RuntimeHandler: handler})
 			return err
 		})

@@ -18,7 +18,7 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cri"
-	"monopod.dev/monopod/internal/agent/crifake"
+	"monopod.dev/monopod/test/crifake"
 )
 
 // bench is a prober of a fake runtime, and how a container with a device is about to be created in it.

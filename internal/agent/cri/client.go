@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/host/cgroup/place"
 )
 
 // Time limits of calls. Those that wait for a container's process add its grace.
@@ -99,8 +101,8 @@ func (c *Client) Close() error { return c.conn.Close() }
 // Identity is who the runtime says it is.
 type Identity struct {
 	Name, Version string
-	// Systemd: its cgroup driver is systemd, so cgroup parents have to be names of slices.
-	Systemd bool
+	// CgroupDriver is its cgroup driver, in whose words cgroup parents have to be.
+	CgroupDriver place.Driver
 }
 
 // Identify asks the runtime who it is.
@@ -115,7 +117,7 @@ func (c *Client) Identify(ctx context.Context) (Identity, error) {
 	cfg, err := c.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
 	switch status.Code(err) {
 	case codes.OK:
-		id.Systemd = cfg.GetLinux() != nil && cfg.GetLinux().GetCgroupDriver() == cri.CgroupDriver_SYSTEMD
+		id.CgroupDriver = place.Of(cfg.GetLinux() != nil && cfg.GetLinux().GetCgroupDriver() == cri.CgroupDriver_SYSTEMD)
 	case codes.Unimplemented:
 		// Older runtimes do not tell; cgroupfs is what they take a path for.
 	default:

@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/test/crifake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,7 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/relist"
-	"monopod.dev/monopod/internal/beat"
+	"monopod.dev/monopod/internal/kit/coalesce"
 )
 
 // Observers are told what to look at again. The functions must not block.
@@ -84,7 +84,7 @@ func (w *watching) run(ctx context.Context) {
 		if next = w.pace.Next(); next.IsZero() {
 			timer.Stop()
 		} else {
-			timer.Reset(beat.Align(max(time.Until(next), 0)))
+			timer.Reset(coalesce.Align(max(time.Until(next), 0)))
 		}
 	}
 }

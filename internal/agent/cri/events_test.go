@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"monopod.dev/monopod/internal/agent/crifake"
+	"monopod.dev/monopod/test/crifake"
 )
 
 // watcher is a Watch of a test.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/plan"
-	"monopod.dev/monopod/internal/beat"
+	"monopod.dev/monopod/internal/kit/coalesce"
 )
 
 // A pod is measured every period, or as seldom as makes measuring it a share of the time.
@@ -148,5 +148,5 @@ func (w *Watcher) look(ctx context.Context, p *watched) {
 
 // after is when a pod is to be measured after it took so long.
 func (w *Watcher) after(took time.Duration) time.Time {
-	return time.Now().Add(beat.Align(max(w.period, share*took)))
+	return time.Now().Add(coalesce.Align(max(w.period, share*took)))
 }

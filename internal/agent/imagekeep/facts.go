@@ -15,7 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagegc"
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // list lists the images, notes those that were not seen before, and forgets those that are gone.

@@ -17,8 +17,8 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cri"
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/imagegc"
+	"monopod.dev/monopod/test/crifake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"monopod.dev/monopod/internal/agent/podspec"
-	"monopod.dev/monopod/internal/beat"
+	"monopod.dev/monopod/internal/kit/coalesce"
 )
 
 // period is how often logs are looked at: the kubelet's containerLogMonitorInterval by default.
@@ -66,7 +66,7 @@ func (r *Rotator) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(beat.Align(period)):
+		case <-time.After(coalesce.Align(period)):
 		}
 	}
 }

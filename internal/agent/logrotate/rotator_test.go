@@ -20,8 +20,8 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cri"
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/test/crifake"
 )
 
 // bench is a rotator on a runtime with one container.

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
-	"monopod.dev/monopod/internal/beat"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/kit/coalesce"
 )
 
 const (
@@ -215,7 +215,7 @@ func (r *Reporter) Run(ctx context.Context) {
 			timer.Reset(delay)
 			delay = min(2*delay, retryMax)
 		} else {
-			timer.Reset(beat.Align(CheckPeriod))
+			timer.Reset(coalesce.Align(CheckPeriod))
 			delay = retryFirst
 		}
 	}

@@ -12,7 +12,9 @@ import (
 	"monopod.dev/monopod/internal/agent/admit"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/cgroup/place"
 	"monopod.dev/monopod/internal/host/systemd"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // Config says where the cgroups are, and what they depend on.
@@ -20,8 +22,8 @@ type Config struct {
 	Host *cgroup.Host
 	// Root is the node's cgroup, in cgroupfs syntax.
 	Root string
-	// Systemd says that the cgroup driver of the runtime is systemd.
-	Systemd func() bool
+	// Driver is the cgroup driver of the runtime.
+	Driver func() place.Driver
 	// Node is what of the node the resources depend on, Allocatable what all pods may have.
 	Node        func() podspec.NodeLimits
 	Allocatable func() v1.ResourceList
@@ -36,8 +38,9 @@ type Manager struct {
 	sizes []string // of huge pages that can be limited
 
 	mu sync.Mutex // guards what follows, and the cgroups of the classes
-	// ready: the cgroups of the classes are there, for the runtime's driver (systemd or not).
-	ready, systemd bool
+	// ready: the cgroups of the classes are there, by the names of this driver.
+	ready bool
+	names place.Driver
 	// written is what those of the classes were last set to; nil: nothing.
 	written *admit.QOSSums
 	told    bool
@@ -47,12 +50,13 @@ type Manager struct {
 func New(cfg Config) *Manager { return &Manager{cfg: cfg, sizes: cfg.Host.HugepageSizes()} }
 
 // driver is the runtime's, or nil where it cannot be done as it does it.
-func (m *Manager) driver() (driver, bool) {
-	if !m.cfg.Systemd() {
-		return cgroupfs{m.cfg.Host}, false
+func (m *Manager) driver() (driver, place.Pods) {
+	names := place.Pods{Root: m.cfg.Root, Driver: m.cfg.Driver()}
+	if names.Driver == place.Cgroupfs {
+		return cgroupfs{m.cfg.Host}, names
 	}
 	if m.cfg.Host.Mode() == cgroup.V2 {
-		return systemd.Slices{Host: m.cfg.Host}, true
+		return systemd.Slices{Host: m.cfg.Host}, names
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,37 +64,37 @@ func (m *Manager) driver() (driver, bool) {
 		m.told = true
 		m.cfg.Log.Warn("the runtime's cgroup driver is systemd, and this host has cgroup v1: classes of pods have no cgroups with a weight of their own; set the runtime's driver to cgroupfs, or boot with cgroup v2")
 	}
-	return nil, true
+	return nil, names
 }
 
 // Prepare makes the cgroups of the classes, and gives all pods together the weight of the node's processors. It does nothing when that is done; the
 // other methods do it first.
 func (m *Manager) Prepare() error {
-	return m.prepared(func(driver, bool) error { return nil })
+	return m.prepared(func(driver, place.Pods) error { return nil })
 }
 
 // prepared does something under the lock, once the cgroups of the classes are there; nothing where they cannot be.
-func (m *Manager) prepared(then func(d driver, slices bool) error) error {
-	d, slices := m.driver()
+func (m *Manager) prepared(then func(d driver, names place.Pods) error) error {
+	d, names := m.driver()
 	if d == nil {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.prepare(d, slices); err != nil {
+	if err := m.prepare(d, names); err != nil {
 		return err
 	}
-	return then(d, slices)
+	return then(d, names)
 }
 
 // prepare is Prepare. m.mu is held.
-func (m *Manager) prepare(d driver, slices bool) error {
-	if m.ready && m.systemd == slices {
+func (m *Manager) prepare(d driver, names place.Pods) error {
+	if m.ready && m.names == names.Driver {
 		return nil
 	}
-	m.ready, m.systemd, m.written = false, slices, nil
+	m.ready, m.names, m.written = false, names.Driver, nil
 	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
-		if err := d.Create(podspec.ClassCgroup(m.cfg.Root, class, slices)); err != nil {
+		if err := d.Create(names.Class(string(class))); err != nil {
 			return fmt.Errorf("cgroup of the class %s: %w", class, err)
 		}
 	}
@@ -98,24 +102,24 @@ func (m *Manager) prepare(d driver, slices bool) error {
 	all := m.cfg.Allocatable()
 	weight := cgroup.Resources{CPUShares: shares(all.Cpu().MilliValue())}
 	err := errors.Join(
-		d.Set(podspec.RootCgroup(m.cfg.Root, slices), weight),
-		d.Set(podspec.ClassCgroup(m.cfg.Root, v1.PodQOSGuaranteed, slices), weight),
-		d.Set(podspec.ClassCgroup(m.cfg.Root, v1.PodQOSBestEffort, slices), cgroup.Resources{CPUShares: shares(0)}),
+		d.Set(names.Node(), weight),
+		d.Set(names.All(), weight),
+		d.Set(names.Class(string(v1.PodQOSBestEffort)), cgroup.Resources{CPUShares: shares(0)}),
 	)
 	if err != nil {
 		return fmt.Errorf("cgroup of all pods: %w", err)
 	}
 	m.ready = true
-	return m.update(d, slices)
+	return m.update(d, names)
 }
 
 // Enforce limits all pods together to the node's allocatable memory. It can fail where they have more already, as after a reservation that was made greater:
 // it is to be tried again then, and pods go on.
 func (m *Manager) Enforce() error { return m.prepared(m.enforce) }
 
-func (m *Manager) enforce(d driver, slices bool) error {
+func (m *Manager) enforce(d driver, names place.Pods) error {
 	all := m.cfg.Allocatable()
-	name, memory := podspec.ClassCgroup(m.cfg.Root, v1.PodQOSGuaranteed, slices), all.Memory().Value()
+	name, memory := names.All(), all.Memory().Value()
 	if memory <= 0 {
 		return nil
 	}
@@ -130,15 +134,15 @@ func (m *Manager) enforce(d driver, slices bool) error {
 func (m *Manager) UpdateQoS() error { return m.prepared(m.update) }
 
 // update asks for the sums under the lock, so that of two updates at once none writes what is old. m.mu is held.
-func (m *Manager) update(d driver, slices bool) error {
+func (m *Manager) update(d driver, names place.Pods) error {
 	sums, node := m.cfg.Sums(), m.cfg.Node()
 	if m.written != nil && *m.written == sums {
 		return nil
 	}
 	all, burstable := ofClasses(sums, &node)
-	err := d.Set(podspec.ClassCgroup(m.cfg.Root, v1.PodQOSBurstable, slices), burstable)
+	err := d.Set(names.Class(string(v1.PodQOSBurstable)), burstable)
 	if err == nil && len(all.Unified) > 0 {
-		err = d.Set(podspec.ClassCgroup(m.cfg.Root, v1.PodQOSGuaranteed, slices), all)
+		err = d.Set(names.All(), all)
 	}
 	if err != nil {
 		m.written = nil
@@ -150,14 +154,14 @@ func (m *Manager) update(d driver, slices bool) error {
 
 // Ensure makes the pod's cgroup, if it is not there, and says what it may have. It is to be called before the pod's sandbox is made.
 func (m *Manager) Ensure(pod *v1.Pod) error {
-	d, slices := m.driver()
+	d, names := m.driver()
 	if d == nil {
 		return nil
 	}
 	if err := m.Prepare(); err != nil {
 		return err
 	}
-	name, node := podspec.CgroupParent(m.cfg.Root, pod, slices), m.cfg.Node()
+	name, node := names.Pod(string(pod.UID), string(pods.QOS(pod))), m.cfg.Node()
 	err := d.Create(name)
 	if err == nil {
 		err = d.Set(name, ofPod(pod, &node, m.sizes))
@@ -177,12 +181,12 @@ func (m *Manager) Remove(uid string) error {
 	if uid == "" || path.Base(uid) != uid || uid == "." || uid == ".." {
 		return fmt.Errorf("pod UID %q is no name of a cgroup", uid)
 	}
-	d, slices := m.driver()
+	d, names := m.driver()
 	if d == nil {
 		return nil
 	}
 	for _, class := range classes {
-		name := podspec.PodCgroup(m.cfg.Root, uid, class, slices)
+		name := names.Pod(uid, string(class))
 		at, err := d.Path(name)
 		if err != nil {
 			return err
@@ -202,22 +206,22 @@ func (m *Manager) Remove(uid string) error {
 
 // UIDs lists the pods that have cgroups, those too that nobody knows any more.
 func (m *Manager) UIDs() ([]string, error) {
-	d, slices := m.driver()
+	d, names := m.driver()
 	if d == nil {
 		return nil, nil
 	}
 	var uids []string
 	for _, class := range classes {
-		at, err := d.Path(podspec.ClassCgroup(m.cfg.Root, class, slices))
+		at, err := d.Path(names.Class(string(class)))
 		if err != nil {
 			return nil, err
 		}
-		names, err := m.cfg.Host.Children(at)
+		children, err := m.cfg.Host.Children(at)
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range names {
-			if uid, ok := podspec.UIDOfCgroup(name, slices); ok {
+		for _, name := range children {
+			if uid, ok := names.UID(name); ok {
 				uids = append(uids, uid)
 			}
 		}

@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/agent/admit"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/cgroup/place"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,7 +48,7 @@ func below(t testing.TB, systemd bool) *world {
 	w := &world{t: t, host: host, root: fmt.Sprintf("/mp-test-podcgroup-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	w.node.CgroupV2 = host.Mode() == cgroup.V2
 	w.Manager = New(Config{
-		Host: host, Root: w.root, Systemd: func() bool { return systemd }, Node: func() podspec.NodeLimits { return w.node },
+		Host: host, Root: w.root, Driver: func() place.Driver { return place.Of(systemd) }, Node: func() podspec.NodeLimits { return w.node },
 		Allocatable: func() v1.ResourceList { return list("cpu", "4", "memory", "1Gi") },
 		Sums:        func() admit.QOSSums { return w.sums }, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})

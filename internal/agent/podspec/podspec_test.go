@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"path"
 	"reflect"
 	"strings"
 	"testing"
@@ -110,55 +109,6 @@ func TestExtendedResources(t *testing.T) {
 		"attachable.storage.kubernetes.io/y", "1", "example.com/none", "0", "hugepages-2Mi", "2Mi")}}
 	if got := ExtendedResources(c); !reflect.DeepEqual(got, map[string]int64{"example.com/widget": 2}) {
 		t.Errorf("got %v", got)
-	}
-}
-
-func TestCgroupParent(t *testing.T) {
-	pod := podOf(v1.ResourceRequirements{})
-	for _, c := range []struct {
-		root    string
-		systemd bool
-		want    string
-	}{
-		{"/monopod", false, "/monopod/pods/besteffort/podu-1"},
-		{"/a/b", false, "/a/b/pods/besteffort/podu-1"},
-		{"/monopod", true, "monopod-pods-besteffort-podu_1.slice"},
-		{"/my-node/x", true, "my_node-x-pods-besteffort-podu_1.slice"},
-	} {
-		if got := CgroupParent(c.root, pod, c.systemd); got != c.want {
-			t.Errorf("%s: %s, want %s", c.root, got, c.want)
-		}
-	}
-}
-
-func TestCgroups(t *testing.T) {
-	for _, c := range []struct {
-		class   v1.PodQOSClass
-		systemd bool
-		group   string
-		pod     string
-	}{
-		{v1.PodQOSGuaranteed, false, "/r/pods", "/r/pods/pod1-2"},
-		{v1.PodQOSBurstable, false, "/r/pods/burstable", "/r/pods/burstable/pod1-2"},
-		{v1.PodQOSGuaranteed, true, "r-pods.slice", "r-pods-pod1_2.slice"},
-		{v1.PodQOSBestEffort, true, "r-pods-besteffort.slice", "r-pods-besteffort-pod1_2.slice"},
-	} {
-		if got := ClassCgroup("/r", c.class, c.systemd); got != c.group {
-			t.Errorf("class %s: %s, want %s", c.class, got, c.group)
-		}
-		got := PodCgroup("/r", "1-2", c.class, c.systemd)
-		if got != c.pod {
-			t.Errorf("pod: %s, want %s", got, c.pod)
-		}
-		if uid, ok := UIDOfCgroup(path.Base(got), c.systemd); !ok || uid != "1-2" {
-			t.Errorf("%s is the pod %q", got, uid)
-		}
-		if uid, ok := UIDOfCgroup(path.Base(ClassCgroup("/r", v1.PodQOSBurstable, c.systemd)), c.systemd); ok {
-			t.Errorf("a class is taken for the pod %q", uid)
-		}
-	}
-	if got := RootCgroup("/a-b/c", true) + " " + RootCgroup("/a-b/c", false); got != "a_b-c.slice /a-b/c" {
-		t.Error(got)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cri"
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/test/crifake"
 )
 
 // bench is a runtime with a pod, and a collector of it.
@@ -46,7 +46,7 @@ func newBench(t *testing.T) *bench {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.c = New(ctx, Config{
 		NodeName: "node", Runtime: b.client, Images: b.client.Images, PodsDir: filepath.Join(dir, "pods"), LogsDir: filepath.Join(dir, "logs"), DiskDir: dir,
-		PodsCgroup: "/mp-test-no-such-cgroup", Log: slog.New(slog.DiscardHandler),
+		PodsCgroup: func() (string, error) { return "/mp-test-no-such-cgroup", nil }, Log: slog.New(slog.DiscardHandler),
 	})
 	ended := make(chan struct{})
 	go func() { defer close(ended); b.c.Run(ctx) }()

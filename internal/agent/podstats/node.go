@@ -56,12 +56,16 @@ func hostNetwork() (*stats.NetworkStats, error) {
 	return n, nil
 }
 
-// systemContainers are the cgroup of all pods, if it is there. On a runtime with systemd's cgroups it is a slice, of which nothing is told.
+// systemContainers are the cgroup of all pods, if it is there.
 func (c *Collector) systemContainers() []stats.ContainerStats {
-	if c.cgroups == nil || c.cfg.PodsCgroup == "" {
+	if c.cgroups == nil {
 		return nil
 	}
-	s, err := c.cgroups.Stats(c.cfg.PodsCgroup, cgroup.Basic)
+	at, err := c.cfg.PodsCgroup()
+	if err != nil {
+		return nil
+	}
+	s, err := c.cgroups.Stats(at, cgroup.Basic)
 	if err != nil || s.CPU == nil || s.Memory == nil {
 		return nil // it comes with the first pod
 	}

@@ -26,7 +26,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/metrics"
 	"monopod.dev/monopod/internal/agent/podlog"
-	"monopod.dev/monopod/internal/probation"
+	"monopod.dev/monopod/internal/kit/preauth"
 )
 
 // Pods are the node's pods.
@@ -59,14 +59,14 @@ type Config struct {
 	Probes  Probes
 	Config  func() any
 	// Strangers bounds who connects and does not authenticate.
-	Strangers probation.Limits
+	Strangers preauth.Limits
 	Log       *slog.Logger
 }
 
 // Server is the agent's API.
 type Server struct {
 	cfg      Config
-	listener *probation.Listener
+	listener *preauth.Listener
 	guard    *guard
 	certs    certificate
 	written  written
@@ -80,7 +80,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener := probation.New(cfg.Listener, cfg.Strangers)
+	listener := preauth.New(cfg.Listener, cfg.Strangers)
 	guard.authn = listener.Authenticator(guard.authn)
 	s := &Server{cfg: cfg, listener: listener, guard: guard, certs: certificate{certFile: cfg.Cert, keyFile: cfg.Key}, seen: seen{moment: moment, brief: brief}}
 	if _, err := s.certs.get(nil); err != nil {
@@ -90,7 +90,7 @@ func New(cfg Config) (*Server, error) {
 }
 
 // What a client gets that is known, as of the API server: until a request's header is whole, and until the next request.
-// Strangers have less (package probation).
+// Strangers have less (package preauth).
 const (
 	readHeaderTimeout = 32 * time.Second
 	idleTimeout       = 90 * time.Second

@@ -30,12 +30,12 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cri"
-	"monopod.dev/monopod/internal/agent/crifake"
 	"monopod.dev/monopod/internal/agent/metrics"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/podstats"
-	"monopod.dev/monopod/internal/agent/testcerts"
-	"monopod.dev/monopod/internal/probation"
+	"monopod.dev/monopod/internal/kit/preauth"
+	"monopod.dev/monopod/test/crifake"
+	"monopod.dev/monopod/test/testcerts"
 )
 
 // bench is a server with one pod "p" of one container "a" that runs and has a log.
@@ -61,10 +61,10 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	return newBenchWith(t, probation.Limits{})
+	return newBenchWith(t, preauth.Limits{})
 }
 
-func newBenchWith(t *testing.T, strangers probation.Limits) *bench {
+func newBenchWith(t *testing.T, strangers preauth.Limits) *bench {
 	t.Helper()
 	t.Cleanup(func() {
 		goleak.VerifyNone(t,
@@ -137,7 +137,7 @@ func (b *bench) startContainer(client *cri.Client, logDir string) string {
 	return c.ContainerId
 }
 
-func (b *bench) serve(client *cri.Client, strangers probation.Limits) {
+func (b *bench) serve(client *cri.Client, strangers preauth.Limits) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"monopod.dev/monopod/internal/probation"
+	"monopod.dev/monopod/internal/kit/preauth"
 )
 
 // Who connects and does not authenticate is cut off; who has done so is left alone.
 func TestStrangersAreCutOff(t *testing.T) {
 	const limit = 5 * time.Second // long enough for a handshake on a slow machine
-	b := newBenchWith(t, probation.Limits{Handshake: limit, Header: limit, Idle: limit / 10, PerSource: 8})
+	b := newBenchWith(t, preauth.Limits{Handshake: limit, Header: limit, Idle: limit / 10, PerSource: 8})
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "https://"))
 		if err != nil {

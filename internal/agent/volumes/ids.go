@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/agent/userns"
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // Which IDs of the host a pod's user namespace has is known by a file in the pod's directory: it is there, durably, before anybody uses them, a restart of the

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // What was decided about a pod's end (package plan) is a file in the pod's directory, so that it outlives the agent while containers are being stopped by it, and goes

@@ -15,7 +15,7 @@ import (
 	"os"
 	"time"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Object is a pointer to an API type.
@@ -43,7 +43,7 @@ type Of[T Object, L runtime.Object] struct {
 	Grants []Right
 
 	// Honours has a verdict for each field of T, and of the structs below it: what is refused is refused by name. It does not rule what Strategy does.
-	Honours honours.Table
+	Honours apifields.Table
 	// Default fills in what a client may leave out. It is called with what comes from a client or the store and must change nothing the second time.
 	Default func(obj T)
 	// Made is called with a new object and whoever makes it, before Prepare.
@@ -86,7 +86,7 @@ type Of[T Object, L runtime.Object] struct {
 	Scheme   func(s *runtime.Scheme) error
 	Views    []schema.GroupVersion
 	// checked is Honours as it is asked.
-	checked honours.Checker
+	checked apifields.Checker
 	// NotCached: many objects that are hardly watched, so that a cache would cost more than it saves.
 	NotCached bool
 }

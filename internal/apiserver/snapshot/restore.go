@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/apiserver/etcd"
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // RestoreConfig says what to restore, and where.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/apiserver/etcd"
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // SaveConfig says what to save.

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"monopod.dev/monopod/internal/beat"
+	"monopod.dev/monopod/internal/kit/coalesce"
 )
 
 // cacheClock is the clock of the caches: each waits about a second again and again, for the bookmarks of its watches, and on this clock they
@@ -16,10 +16,10 @@ var _ clock.WithTicker = cacheClock{}
 
 // NewTimer implements clock.Clock.
 func (c cacheClock) NewTimer(d time.Duration) clock.Timer {
-	return cacheTimer{c.RealClock.NewTimer(beat.Align(d))}
+	return cacheTimer{c.RealClock.NewTimer(coalesce.Align(d))}
 }
 
 type cacheTimer struct{ clock.Timer }
 
 // Reset implements clock.Timer.
-func (t cacheTimer) Reset(d time.Duration) bool { return t.Timer.Reset(beat.Align(d)) }
+func (t cacheTimer) Reset(d time.Duration) bool { return t.Timer.Reset(coalesce.Align(d)) }

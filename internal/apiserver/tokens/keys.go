@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // Keys are the keys of service account tokens, as the files of a directory: sa-N.key is a private key (PEM, ECDSA P-256), sa-N.pub a public one. That of

@@ -13,7 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/revisions"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // act carries a plan out: first the revision, which pods are made by, and the status in any case.

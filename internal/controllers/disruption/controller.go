@@ -24,7 +24,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/pods"
 )
 

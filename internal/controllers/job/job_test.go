@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"monopod.dev/monopod/internal/controllers"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/apitest"
 )
 

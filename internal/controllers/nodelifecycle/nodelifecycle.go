@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"monopod.dev/monopod/internal/controllers/onnode"
+	"monopod.dev/monopod/internal/controllers/podsbynode"
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -90,7 +90,7 @@ func New(config Config) (*Controller, error) {
 		AddFunc:    func(obj any) { c.podChanged(nil, obj.(*corev1.Pod)) },
 		UpdateFunc: func(old, obj any) { c.podChanged(old.(*corev1.Pod), obj.(*corev1.Pod)) },
 	})
-	err := errors.Join(nodesErr, leasesErr, podsErr, onnode.Index(c.pods), c.leases.SetTransform(onlyRenewal))
+	err := errors.Join(nodesErr, leasesErr, podsErr, podsbynode.Index(c.pods), c.leases.SetTransform(onlyRenewal))
 	if err != nil {
 		return nil, fmt.Errorf("watch nodes, their leases and pods: %w", err)
 	}

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod.dev/monopod/internal/controllers/onnode"
 	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/controllers/podsbynode"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -28,7 +28,7 @@ func (c *Controller) tellPods(ctx context.Context, r *vitals, node *corev1.Node)
 	}
 	// From here on pods that get ready are told of: none falls between this and the list.
 	c.nodes.setDown(node.Name, true)
-	all, err := onnode.Pods(c.pods, node.Name)
+	all, err := podsbynode.Pods(c.pods, node.Name)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/controllers/onnode"
 	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/controllers/podsbynode"
 	"monopod.dev/monopod/internal/controllers/queue"
 )
 
@@ -79,7 +79,7 @@ func New(config Config) (*Controller, error) {
 	c.config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
 	c.config.Patience = cmp.Or(config.Patience, quarantine)
 	c.config.Kept = cmp.Or(config.Kept, keptEnded)
-	indexed := onnode.Index(c.pods)
+	indexed := podsbynode.Index(c.pods)
 	changed, podsErr := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.podChanged(nil, obj.(*corev1.Pod)) },
 		UpdateFunc: func(old, obj any) { c.podChanged(old.(*corev1.Pod), obj.(*corev1.Pod)) },
@@ -135,7 +135,7 @@ func (c *Controller) podGone(obj any) {
 	c.mu.Lock()
 	c.ended.forget(pod.UID)
 	c.mu.Unlock()
-	if others, err := onnode.Pods(c.pods, pod.Spec.NodeName); err == nil && len(others) == 0 {
+	if others, err := podsbynode.Pods(c.pods, pod.Spec.NodeName); err == nil && len(others) == 0 {
 		c.mu.Lock()
 		delete(c.missing, pod.Spec.NodeName)
 		c.mu.Unlock()
@@ -167,7 +167,7 @@ func (c *Controller) nodeGone(obj any) {
 }
 
 func (c *Controller) lookAtNode(name string) {
-	all, err := onnode.Pods(c.pods, name)
+	all, err := podsbynode.Pods(c.pods, name)
 	if err != nil {
 		c.config.Log.Error("pods of a node are not found", "node", name, "error", err)
 		return

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 )
 
 // allot gives each service an address of its own of each of its families of which there are ranges. What a service has it keeps, unless it asks for another one;

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/queue"
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 )
 
 // Listens says which process of this machine listens at a port of it, in words; empty: none.

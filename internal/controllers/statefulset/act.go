@@ -13,7 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/revisions"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // updated is what is done about a pod that gets its labels back.

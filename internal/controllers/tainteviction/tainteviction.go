@@ -28,8 +28,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"monopod.dev/monopod/internal/controllers/onnode"
 	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/controllers/podsbynode"
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -84,7 +84,7 @@ func New(config Config) (*Controller, error) {
 		AddFunc:    func(obj any) { c.nodeChanged(nil, obj.(*corev1.Node)) },
 		UpdateFunc: func(old, obj any) { c.nodeChanged(old.(*corev1.Node), obj.(*corev1.Node)) },
 	})
-	if err := errors.Join(podsErr, nodesErr, onnode.Index(c.pods)); err != nil {
+	if err := errors.Join(podsErr, nodesErr, podsbynode.Index(c.pods)); err != nil {
 		return nil, fmt.Errorf("watch pods and nodes: %w", err)
 	}
 	c.known = []cache.DoneChecker{changed.HasSyncedChecker(), nodes.HasSyncedChecker()}
@@ -135,7 +135,7 @@ func (c *Controller) nodeChanged(old, node *corev1.Node) {
 	if old == nil && !evicts(node) || old != nil && apiequality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) {
 		return
 	}
-	all, err := onnode.Pods(c.pods, node.Name)
+	all, err := podsbynode.Pods(c.pods, node.Name)
 	if err != nil {
 		c.config.Log.Error("pods of a tainted node are not found", "node", node.Name, "error", err)
 		return

@@ -19,7 +19,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/job"
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // workers is how many jobs are worked on at a time.

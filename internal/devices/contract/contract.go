@@ -1,7 +1,7 @@
 // Package contract runs a device plugin through what the kubelet's device plugin API (v1beta1) asks of it, and reports what it found: see
 // docs/PLUGIN-AUTHORS.md.
 //
-// A command is started in a mount namespace of its own (package standin), in which the folders of kubelets are ours: the host's are neither
+// A command is started in a mount namespace of its own (package mountns), in which the folders of kubelets are ours: the host's are neither
 // read nor changed, and a node that runs on the host does not notice. A plugin that runs already is tried at its socket, without what needs its
 // registration. All that was started is ended, also when ctx ends before.
 //

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/devices/plugin"
-	"monopod.dev/monopod/internal/host/standin"
+	"monopod.dev/monopod/internal/host/mountns"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // program is the plugin's command.
 type program struct {
-	process *standin.Process
+	process *mountns.Process
 	place   place
 	words   *tail
 }
@@ -35,8 +35,8 @@ func start(cfg Config, p place) (*program, error) {
 }
 
 func startWith(cfg Config, p place, words *tail) (*program, error) {
-	process, err := standin.Start(standin.Config{
-		Folders: []standin.Folder{{Source: p.plugins, Target: pluginsFolder}, {Source: p.registry, Target: registryFolder}, {Source: p.cdi, Target: cdiFolder}},
+	process, err := mountns.Start(mountns.Config{
+		Folders: []mountns.Folder{{Source: p.plugins, Target: pluginsFolder}, {Source: p.registry, Target: registryFolder}, {Source: p.cdi, Target: cdiFolder}},
 		Command: cfg.Command, Output: words,
 	})
 	if err != nil {

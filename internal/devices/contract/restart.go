@@ -12,6 +12,7 @@ import (
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/plugin"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // restarts plays a node that starts again, in several ways.
@@ -196,18 +197,6 @@ func (r *run) tryRefusal(ctx context.Context, subjects []*subject) error {
 // again is how long a program that ends at once is left alone before it is started again.
 const again = 200 * time.Millisecond
 
-// sleep returns false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
 // tryNode has the node's own code take the plugin.
 func (r *run) tryNode(ctx context.Context, subjects []*subject) (err error) {
 	r.desk.shut()
@@ -244,14 +233,14 @@ func (r *run) tryNode(ctx context.Context, subjects []*subject) (err error) {
 					return err
 				}
 				r.program = next
-				if _, ended := r.program.ended(); ended && !sleep(ctx, again) {
+				if _, ended := r.program.ended(); ended && wait.For(ctx, again) != nil {
 					return ctx.Err()
 				}
 			case <-ctx.Done():
 			}
 		}
 		u, away := used(ctx, src, s, began)
-		for away && sleep(ctx, again) { // it may be registering once more: it has seen several signs
+		for away && wait.For(ctx, again) == nil { // it may be registering once more: it has seen several signs
 			u, away = used(ctx, src, s, began)
 		}
 		r.add(judge.UsedByNode(s.name, u))

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
-	"monopod.dev/monopod/internal/atomicfile"
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/cdispec/lint"
 	"monopod.dev/monopod/internal/devices/hostdevice"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // Specs are the folders of specs of a host.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"monopod.dev/monopod/internal/atomicfile"
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/hostdevice"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // Device is a host device that is written down.

@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // How far the plugin watcher's folder is looked into: drivers have folders of their own there.
@@ -112,7 +114,7 @@ func (g *registry) introduce(ctx context.Context, path string, at file) {
 		if err == nil || !errdefs.IsUnavailable(err) && !errdefs.IsAlreadyExists(err) && !errdefs.IsResourceExhausted(err) {
 			break
 		}
-		if !sleep(ctx, pause) {
+		if wait.For(ctx, pause) != nil {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // session is what one socket has registered for a resource, for as long as something may come of it:
@@ -192,7 +193,7 @@ func (s *session) follow(ctx context.Context, attempt int, at file, stream grpc.
 			return errAgain // what is told counts elsewhere
 		}
 		// A plugin that sends without a pause is slowed down by its own socket: it takes a fifth of a processor at most.
-		if rest := 4 * time.Since(began); rest > time.Millisecond && !sleep(ctx, rest) {
+		if rest := 4 * time.Since(began); rest > time.Millisecond && wait.For(ctx, rest) != nil {
 			return ctx.Err()
 		}
 	}

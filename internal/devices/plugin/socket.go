@@ -16,6 +16,7 @@ import (
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"monopod.dev/monopod/internal/host/unixsocket"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // maxRegistration bounds what a Register may weigh.
@@ -138,7 +139,7 @@ func (d *door) leftovers() []leftover {
 // sockets when they start, and some plugins wait for that, not for kubelet.sock. Those that nobody serves go with them: a plugin whose socket
 // has another name each time it starts leaves one whenever it is killed.
 func (d *door) wake(left []leftover) {
-	if len(left) == 0 || !sleep(d.ctx, d.pace.silence) {
+	if len(left) == 0 || wait.For(d.ctx, d.pace.silence) != nil {
 		return
 	}
 	for _, l := range left {

@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/examples/deviceplugin/emulator"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // A plugin that looks out for IN_CREATE alone sees the socket come, and whoever sees it is served.
@@ -155,7 +156,7 @@ func TestOldSocketOfAPluginThatRegistersIsKept(t *testing.T) {
 	second := startIn(t, dir)
 	second.awaitHealthy(resource, 2)
 	at, _, err := fileAt(filepath.Join(dir, "emulator.sock"))
-	if err != nil || !sleep(t.Context(), 2*second.pace.silence) {
+	if err != nil || wait.For(t.Context(), 2*second.pace.silence) != nil {
 		t.Fatal(err)
 	}
 	if now, _, err := fileAt(filepath.Join(dir, "emulator.sock")); err != nil || now != at {

@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // Where plugins look for a kubelet.
@@ -173,7 +174,7 @@ func (s *Source) publish(ctx context.Context, changed func()) {
 			return
 		case <-s.dirty:
 		}
-		if !sleep(ctx, s.pace.gather) {
+		if wait.For(ctx, s.pace.gather) != nil {
 			return
 		}
 		select {
@@ -185,21 +186,9 @@ func (s *Source) publish(ctx context.Context, changed func()) {
 		s.remember(snap.Resources)
 		s.snapshot.Store(snap)
 		changed()
-		if !sleep(ctx, max(s.pace.spacing, 9*time.Since(began))) {
+		if wait.For(ctx, max(s.pace.spacing, 9*time.Since(began))) != nil {
 			return
 		}
-	}
-}
-
-// sleep returns false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 const (
@@ -103,7 +105,7 @@ func (w *watcher) aim(folders []string) (grown bool, err error) {
 // wait returns true when there is something to look at, false when ctx has ended.
 func (w *watcher) wait(ctx context.Context, most time.Duration, concerns func(path string) bool) bool {
 	if w == nil {
-		return sleep(ctx, most)
+		return wait.For(ctx, most) == nil
 	}
 	t := time.NewTimer(most)
 	defer t.Stop()

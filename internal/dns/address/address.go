@@ -22,8 +22,8 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/atomicfile"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/atomicfile"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // loopback is the interface of hosts without interfaces of kind dummy.

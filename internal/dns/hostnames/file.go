@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // A resolv.conf with the names of a cluster begins with a block of the node's own:

@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/atomicfile"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/atomicfile"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // Config says which names, and where things are.

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/harness"
 )
 

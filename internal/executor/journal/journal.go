@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"monopod.dev/monopod/internal/bootfile"
+	"monopod.dev/monopod/internal/kit/volatilefile"
 )
 
 // DirName is the name of the journal's directory inside an executor's directory.
@@ -62,7 +62,7 @@ const entrySize = 1 << 10
 // Reserve takes the room for a process's exit. It may be repeated, and changes nothing where the exit is recorded already. A process that
 // it fails for should not be let go.
 func (j *Journal) Reserve(pid int, startTime uint64) error {
-	if err := bootfile.Reserve(j.path(pid, startTime), entrySize); err != nil {
+	if err := volatilefile.Reserve(j.path(pid, startTime), entrySize); err != nil {
 		return fmt.Errorf("room in the journal for the exit of process %d: %w", pid, err)
 	}
 	return nil
@@ -74,7 +74,7 @@ func (j *Journal) Put(e Exit) (Exit, error) {
 		return old, nil
 	}
 	e.Version, e.BootID = Version, j.bootID
-	if err := bootfile.Write(j.path(e.PID, e.StartTime), e); err != nil {
+	if err := volatilefile.Write(j.path(e.PID, e.StartTime), e); err != nil {
 		return Exit{}, fmt.Errorf("journal the exit of process %d: %w", e.PID, err)
 	}
 	return e, nil
@@ -82,7 +82,7 @@ func (j *Journal) Put(e Exit) (Exit, error) {
 
 // Get returns the exit of a process of this boot; ok is false when none is recorded.
 func (j *Journal) Get(pid int, startTime uint64) (e Exit, ok bool, err error) {
-	err = bootfile.Read(j.path(pid, startTime), &e)
+	err = volatilefile.Read(j.path(pid, startTime), &e)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Exit{}, false, nil
 	}

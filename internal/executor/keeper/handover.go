@@ -19,7 +19,7 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/sealed"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // heir is a program that can go on as the keeper.

@@ -30,8 +30,9 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/pairs"
 )
 
 // Config says what to keep.
@@ -322,7 +323,7 @@ func (k *keeper) reap() {
 
 // startWorker starts a worker with its end of the channel and the public socket, and lets it be watched.
 func (k *keeper) startWorker(ctx context.Context, dog *watchdog) error {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := pairs.Stream("channel")
 	if err != nil {
 		return err
 	}
@@ -366,23 +367,6 @@ func (k *keeper) workerEnv() []string {
 // workerProcs is GOMAXPROCS of the worker, and of libcontainer's init code, which gets it from there: more would only
 // cost memory and start time.
 const workerProcs = 2
-
-// socketPair makes the channel to a worker.
-func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("socketpair: %w", err)
-	}
-	theirs = os.NewFile(uintptr(fds[1]), "channel")
-	f := os.NewFile(uintptr(fds[0]), "channel")
-	defer f.Close() // FileConn makes a duplicate
-	c, err := net.FileConn(f)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return c.(*net.UnixConn), theirs, nil
-}
 
 // serve answers the worker.
 func (k *keeper) serve(ctx context.Context, call *protocol.Call) (any, error) {

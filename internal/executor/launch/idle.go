@@ -15,8 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // endIdle ends the executor that serves the socket if no container runs in it; an error says why it has not ended. It needs no protocol: a keeper of any version ends on SIGTERM when

@@ -20,7 +20,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // Ready is what a keeper writes to its ready pipe, as one line, once it serves. Any other line is an error.

@@ -35,7 +35,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // CodeProgram is the exit code of a command that failed for what is the start's to tell: the program is not there or cannot be executed (then

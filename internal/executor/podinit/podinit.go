@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/pairs"
 )
 
 // Name is the init's argv[0], as podinit.c has it too. It is what ps shows in the pod.
@@ -61,12 +63,10 @@ type message struct {
 // Start makes an init and returns its pid, a child of this process that is not reaped yet. When it fails there may be
 // processes left in the cgroups, which the caller kills.
 func Start(ctx context.Context, cfg Config) (pid int, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := pairs.Packets("pod init")
 	if err != nil {
-		return 0, os.NewSyscallError("socketpair", err)
+		return 0, err
 	}
-	unix.SetNonblock(fds[0], true)
-	ours, theirs := os.NewFile(uintptr(fds[0]), "pod init"), os.NewFile(uintptr(fds[1]), "pod init")
 	defer ours.Close()
 	p, err := begin(cfg, theirs)
 	theirs.Close() // so that the end of the last process is the end of what is to be read

@@ -21,9 +21,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/pairs"
 )
 
 // Name is a sitter's argv[0], as sitter.c has it too.
@@ -64,12 +64,10 @@ type message struct{ Kind, Value int32 }
 
 // Start starts the command.
 func Start(cfg Config) (*Sitter, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := pairs.Packets("sitter")
 	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
+		return nil, err
 	}
-	unix.SetNonblock(fds[0], true)
-	ours, theirs := os.NewFile(uintptr(fds[0]), "sitter"), os.NewFile(uintptr(fds[1]), "sitter")
 	defer theirs.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

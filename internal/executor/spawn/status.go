@@ -17,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/pairs"
 )
 
 // ErrEnded says that the process has ended without a word: it was killed.
@@ -65,16 +67,16 @@ func (m message) drop() {
 
 // statusPair makes the socket of the status. Ours tells who sends, and does not block, so that it can be waited for with others.
 func statusPair() (ours *os.File, theirs int, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	fd, theirs, err := pairs.Descriptors(unix.SOCK_SEQPACKET)
 	if err != nil {
-		return nil, -1, os.NewSyscallError("socketpair", err)
-	}
-	if err := errors.Join(unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1), unix.SetNonblock(fds[0], true)); err != nil {
-		unix.Close(fds[0])
-		unix.Close(fds[1])
 		return nil, -1, err
 	}
-	return os.NewFile(uintptr(fds[0]), "status"), fds[1], nil
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1), unix.SetNonblock(fd, true)); err != nil {
+		unix.Close(fd)
+		unix.Close(theirs)
+		return nil, -1, err
+	}
+	return os.NewFile(uintptr(fd), "status"), theirs, nil
 }
 
 // receive takes one message. It waits no longer than ctx lasts.

@@ -17,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/pairs"
 )
 
 // zygote is the process that start processes are copies of: this program, executed anew; see zygote.c. It is started when it is needed,
@@ -85,30 +87,30 @@ func (z *zygote) send(j job) error {
 
 // start starts the process. It is called with the lock held.
 func (z *zygote) start() error {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	sock, fd, err := pairs.Descriptors(unix.SOCK_SEQPACKET)
 	if err != nil {
-		return os.NewSyscallError("socketpair", err)
+		return err
 	}
-	theirs := os.NewFile(uintptr(fds[1]), "zygote")
+	theirs := os.NewFile(uintptr(fd), "zygote")
 	defer theirs.Close()
 	timeout := unix.NsecToTimeval(sendPatience.Nanoseconds())
-	if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
-		unix.Close(fds[0])
+	if err := unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
+		unix.Close(sock)
 		return os.NewSyscallError("setsockopt", err)
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		unix.Close(fds[0])
+		unix.Close(sock)
 		return err
 	}
 	defer null.Close()
 	files := append([]*os.File{null, null, null, theirs}, z.files[:]...)
 	z.proc, err = os.StartProcess("/proc/self/exe", []string{C.START_NAME}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{}})
 	if err != nil {
-		unix.Close(fds[0])
+		unix.Close(sock)
 		return err
 	}
-	z.sock = fds[0]
+	z.sock = sock
 	return nil
 }
 

@@ -26,9 +26,9 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/sitter"
 	"monopod.dev/monopod/internal/executor/spawn"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // commands makes containers by the command line of OCI runtimes. A container is held, watched, logged and told of as a

@@ -21,8 +21,8 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/stdio"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // validID reports whether id may name a container: it becomes a file's name, here and in libcontainer. (It is no

@@ -14,7 +14,7 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/stdio"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // A handover makes the executor go on as another program, under the containers:

@@ -20,8 +20,8 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // native makes containers by package spawn.

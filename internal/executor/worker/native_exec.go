@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/pairs"
 )
 
 // keptFor returns what further processes need to know of a container.
@@ -99,13 +100,13 @@ func (n *native) exec(ctx context.Context, s execStart) (code int, at time.Time,
 
 // hold makes the socket pair for the pidfd, and returns the end for the process.
 func (n *native) hold(ctx context.Context, key string) (*os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	kept, fd, err := pairs.Descriptors(unix.SOCK_STREAM)
 	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
+		return nil, err
 	}
-	theirs := os.NewFile(uintptr(fds[1]), "pidfd socket")
-	defer unix.Close(fds[0])
-	if err := n.keeper.Hold(ctx, hold.Holding{Key: key, Names: []string{hold.ExecSocket}}, protocol.FD(fds[0])); err != nil {
+	theirs := os.NewFile(uintptr(fd), "pidfd socket")
+	defer unix.Close(kept)
+	if err := n.keeper.Hold(ctx, hold.Holding{Key: key, Names: []string{hold.ExecSocket}}, protocol.FD(kept)); err != nil {
 		theirs.Close()
 		return nil, err
 	}

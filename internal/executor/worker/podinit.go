@@ -19,8 +19,8 @@ import (
 
 	"monopod.dev/monopod/internal/executor/podinit"
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // init serves Init. A caller that goes away does not end it: the caller's next attempt finds the pod's init.

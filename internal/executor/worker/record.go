@@ -12,8 +12,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"monopod.dev/monopod/internal/bootfile"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/volatilefile"
 )
 
 // recordVersion is the version of the record's format.
@@ -116,10 +116,10 @@ func (s *store) path(id string) string { return filepath.Join(s.dir, id, "record
 
 func (s *store) put(r record) error {
 	r.Version = recordVersion
-	err := bootfile.Keep(s.path(r.ID), r)
+	err := volatilefile.Keep(s.path(r.ID), r)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.Mkdir(filepath.Join(s.dir, r.ID), 0o700); err == nil {
-			if err = bootfile.Keep(s.path(r.ID), r); err != nil {
+			if err = volatilefile.Keep(s.path(r.ID), r); err != nil {
 				os.Remove(filepath.Join(s.dir, r.ID)) // empty, or the next worker finds it
 			}
 		}
@@ -140,7 +140,7 @@ func (s *store) load() (recs []record, errs []error) {
 	}
 	for _, e := range entries {
 		var r record
-		err := bootfile.Read(s.path(e.Name()), &r)
+		err := volatilefile.Read(s.path(e.Name()), &r)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			os.Remove(s.path(e.Name())) // made, and nothing put into it: nothing was done yet
@@ -164,7 +164,7 @@ func (s *store) check() error {
 	}
 	for _, e := range entries {
 		var r record
-		err := bootfile.Read(s.path(e.Name()), &r)
+		err := volatilefile.Read(s.path(e.Name()), &r)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it comes, or goes
 		case err != nil:
@@ -182,6 +182,6 @@ func tooNew(id string, r record) error {
 
 // one returns one record.
 func (s *store) one(id string) (r record, err error) {
-	err = bootfile.Read(s.path(id), &r)
+	err = volatilefile.Read(s.path(id), &r)
 	return r, err
 }

@@ -12,8 +12,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"monopod.dev/monopod/internal/executor/placeholder"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/systemd"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // A container whose cgroup is asked for as SLICE:PREFIX:NAME gets a scope of systemd. All that this worker does to the container's cgroup

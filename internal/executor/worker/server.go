@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // server serves one connection.

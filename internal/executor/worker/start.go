@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // start serves Start.

@@ -19,8 +19,8 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/stdio"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // begin returns when this is the only worker. From then on it makes the keeper's death good, also before it serves; up to then the worker of the former

@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"monopod.dev/monopod/internal/beat"
+	"monopod.dev/monopod/internal/kit/coalesce"
 )
 
 const (
@@ -35,7 +35,7 @@ func Tidy(ctx context.Context, room uint64) {
 	heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	pace, quiet := defaultPace, 0
 	for last, tidied, slimmed := uint64(0), uint64(0), uint64(0); ; {
-		look.Reset(beat.Align(tidyEvery))
+		look.Reset(coalesce.Align(tidyEvery))
 		metrics.Read(heap)
 		allocated := heap[0].Value.Uint64()
 		// It is changed only if that makes a difference: everything stops for it.

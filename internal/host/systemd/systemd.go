@@ -21,7 +21,8 @@ import (
 	sdbus "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/fs2"
-	libsystemd "github.com/opencontainers/cgroups/systemd"
+
+	"monopod.dev/monopod/internal/host/cgroup/place"
 )
 
 // Driver is the name of this cgroup driver in a configuration.
@@ -52,14 +53,14 @@ func Check(ctx context.Context) (version string, err error) {
 
 // slicePath is the cgroup of a slice: that of a-b.slice is /a.slice/a-b.slice.
 func slicePath(name string) (string, error) {
-	p, err := libsystemd.ExpandSlice(name)
-	if err == nil && (p == "/" || strings.ContainsAny(name, "\x00\n:")) {
-		err = errors.New("the root slice holds no pods, and no name has a colon or a control character")
+	slice, at, err := place.Slice(name)
+	if err == nil && slice != name {
+		err = errors.New("it is a path")
 	}
 	if err != nil {
 		return "", fmt.Errorf("slice %q: %w: %w", name, err, errdefs.ErrInvalidArgument)
 	}
-	return p, nil
+	return at, nil
 }
 
 // dir is where a cgroup is mounted.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/beat"
+	"monopod.dev/monopod/internal/kit/coalesce"
 )
 
 const (
@@ -46,7 +46,7 @@ func Keep(ctx context.Context, cfg Config) {
 			break
 		}
 		now := ""
-		wait := beat.Align(slowly)
+		wait := coalesce.Align(slowly)
 		if err != nil {
 			now, wait = err.Error(), soon
 		}

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/cni"
 )
 
@@ -27,7 +28,7 @@ const (
 // Config is what a network is made of.
 type Config struct {
 	Mode   string
-	Bridge network.Config
+	Bridge bridge.Config
 	CNI    cni.Config
 	Log    *slog.Logger
 }
@@ -43,7 +44,7 @@ type Network struct {
 	making chan struct{}
 
 	mu      sync.Mutex
-	bridge  *network.Bridge // nil: it cannot be, or could not when that was tried
+	bridge  *bridge.Bridge // nil: it cannot be, or could not when that was tried
 	started bool
 	last    string // what the last new sandbox was connected by, or would have been
 }
@@ -59,7 +60,7 @@ func New(ctx context.Context, cfg Config) (*Network, error) {
 	if n.cni, err = cni.New(ctx, cfg.CNI); err != nil {
 		return nil, err
 	}
-	if n.bridge, err = network.New(ctx, cfg.Bridge); err == nil {
+	if n.bridge, err = bridge.New(ctx, cfg.Bridge); err == nil {
 		return n, nil
 	}
 	if !n.byCNI(ctx) {
@@ -90,7 +91,7 @@ func (n *Network) byCNI(ctx context.Context) bool {
 }
 
 // share tells the bridge that there are or will be pods of CNI: they are not on the bridge, and their packets are forwarded, too.
-func (n *Network) share(ctx context.Context, b *network.Bridge) {
+func (n *Network) share(ctx context.Context, b *bridge.Bridge) {
 	if err := b.ShareForwarding(ctx); err != nil {
 		n.log.ErrorContext(ctx, "packets of pods that CNI connects may be dropped", "error", err)
 	}
@@ -106,7 +107,7 @@ func (n *Network) Start(ctx context.Context) error {
 }
 
 // theBridge returns the bridge, which is on the host then. Who needs it while it is being made waits for that.
-func (n *Network) theBridge(ctx context.Context) (*network.Bridge, error) {
+func (n *Network) theBridge(ctx context.Context) (*bridge.Bridge, error) {
 	if b, ok := n.onHost(); ok {
 		return b, nil
 	}
@@ -122,7 +123,7 @@ func (n *Network) theBridge(ctx context.Context) (*network.Bridge, error) {
 	}
 	if b == nil { // what was in its way may have gone
 		var err error
-		b, err = network.New(ctx, n.cfg.Bridge)
+		b, err = bridge.New(ctx, n.cfg.Bridge)
 		n.mu.Lock()
 		n.bridge = b
 		shared := n.last == CNI
@@ -147,7 +148,7 @@ func (n *Network) theBridge(ctx context.Context) (*network.Bridge, error) {
 }
 
 // onHost returns the bridge as it is, or nil, and whether it is on the host.
-func (n *Network) onHost() (b *network.Bridge, started bool) {
+func (n *Network) onHost() (b *bridge.Bridge, started bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.bridge, n.bridge != nil && n.started
@@ -162,7 +163,7 @@ func (n *Network) Gateways(ctx context.Context) []netip.Addr {
 }
 
 // known returns the bridge as it is, or nil.
-func (n *Network) known() *network.Bridge {
+func (n *Network) known() *bridge.Bridge {
 	b, _ := n.onHost()
 	return b
 }
@@ -277,7 +278,7 @@ func (n *Network) UpdatePodCIDR(ctx context.Context, ranges []netip.Prefix) erro
 	return n.cni.UpdatePodCIDR(ctx, ranges)
 }
 
-func updateRanges(ctx context.Context, b *network.Bridge, ranges []netip.Prefix) error {
+func updateRanges(ctx context.Context, b *bridge.Bridge, ranges []netip.Prefix) error {
 	if len(ranges) == 0 {
 		return nil
 	}

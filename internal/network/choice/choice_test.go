@@ -21,6 +21,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/cni"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
@@ -86,7 +87,7 @@ func (h *testHost) open(mode string) *Network {
 	}
 	log := slog.New(slog.NewTextHandler(h.Output(), nil))
 	n, err := New(h.Context(), Config{Mode: mode, Log: log,
-		Bridge: network.Config{DB: h.db, Bridge: "mpc0", PodCIDRs: []netip.Prefix{bridgeRange}, Log: log},
+		Bridge: bridge.Config{DB: h.db, Bridge: "mpc0", PodCIDRs: []netip.Prefix{bridgeRange}, Log: log},
 		CNI:    cni.Config{DB: h.db, ConfDir: filepath.Join(h.dir, "conf"), BinDirs: []string{"/usr/lib/cni"}, CacheDir: filepath.Join(h.dir, "cache"), Log: log}})
 	h.must(err)
 	h.must(n.Start(h.Context()))

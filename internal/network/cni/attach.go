@@ -12,7 +12,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types/create"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/network"
 )
 
@@ -26,7 +26,7 @@ func (n *Network) Setup(ctx context.Context, req network.Request) (network.Resul
 		return network.Result{}, fmt.Errorf("CNI: a sandbox id and a network namespace are needed, got %q and %q: %w",
 			req.SandboxID, req.NetNS, errdefs.ErrInvalidArgument)
 	}
-	defer n.lock(req.SandboxID)()
+	defer n.locks.Wait(req.SandboxID)()
 	res, err := n.setup(ctx, req)
 	if err != nil {
 		return res, fmt.Errorf("network of sandbox %s: %w", req.SandboxID, err)

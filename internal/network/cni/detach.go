@@ -11,14 +11,14 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // Teardown does the DEL of a sandbox and forgets it. It needs no namespace, and is idempotent. It is not cut short when its
 // client goes: the DEL is bounded by itself.
 func (n *Network) Teardown(ctx context.Context, sandboxID string) error {
 	n.cancelCheck(sandboxID)
-	defer n.lock(sandboxID)()
+	defer n.locks.Wait(sandboxID)()
 	a, err := n.table.Get(sandboxID)
 	if errdefs.IsNotFound(err) {
 		n.drop(sandboxID)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/libcni"
-	"github.com/moby/locker"
 
+	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -44,7 +44,7 @@ type Network struct {
 	lib      *libcni.CNIConfig
 	table    state.Table[attachment]
 	settings state.Table[[]netip.Prefix]
-	locks    *locker.Locker // by sandbox
+	locks    keyed.Lock[string] // by sandbox: the operations on one come one after another
 	status   statusCache
 
 	// quiet is held for reading by ADD and DEL, and for writing by GC: the plugins must not see both at once.
@@ -80,7 +80,6 @@ func New(ctx context.Context, cfg Config) (*Network, error) {
 	n := &Network{cfg: cfg, log: cfg.Log, table: state.NewTable[attachment](cfg.DB, "network-cni"),
 		settings: state.NewTable[[]netip.Prefix](cfg.DB, "network-cni-settings"),
 		known:    map[string]string{}, checks: map[string]context.CancelFunc{}}
-	n.locks = locker.New()
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
@@ -135,12 +134,6 @@ func (n *Network) load(ctx context.Context) error {
 func (n *Network) Close() {
 	n.end()
 	n.background.Wait()
-}
-
-// lock serializes the operations on one sandbox.
-func (n *Network) lock(id string) (unlock func()) {
-	n.locks.Lock(id)
-	return func() { _ = n.locks.Unlock(id) } // it fails only for one that is not locked
 }
 
 // Has says that the sandbox is connected by this network, or may be.

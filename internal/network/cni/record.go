@@ -9,7 +9,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // attachment is a sandbox that is connected, or that may be: what its DEL and its CHECK need. It is stored (table

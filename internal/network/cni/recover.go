@@ -82,7 +82,7 @@ func (n *Network) check(id string) error {
 		defer n.mu.Unlock()
 		delete(n.checks, id)
 	}()
-	defer n.lock(id)()
+	defer n.locks.Wait(id)()
 	if !n.Has(id) || ctx.Err() != nil {
 		return nil // it has gone meanwhile
 	}

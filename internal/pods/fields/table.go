@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Role is who reads a specification.
@@ -22,13 +22,13 @@ const (
 )
 
 // verdict is what a role makes of a field that is set.
-type verdict = honours.Verdict
+type verdict = apifields.Verdict
 
 const (
 	// refuses: the pod is refused.
-	refuses = honours.Refuses
+	refuses = apifields.Refuses
 	// leaves: it is for others to see to, as what only a scheduler reads is no agent's.
-	leaves = honours.Leaves
+	leaves = apifields.Leaves
 )
 
 // row is a verdict for each role.
@@ -40,20 +40,20 @@ var (
 	// refusedHere are fields that an agent leaves to others, and the server refuses, since here there are none.
 	refusedHere = row{Server: {Kind: refuses}, Agent: left}
 
-	left = honours.Left
+	left = apifields.Left
 )
 
 // unless refuses all values but those that accepts takes.
-func unless(accepts func(reflect.Value) bool) verdict { return honours.Unless(accepts) }
+func unless(accepts func(reflect.Value) bool) verdict { return apifields.Unless(accepts) }
 
 // both is one verdict in both columns.
 func both(v verdict) row { return row{v, v} }
 
 // values accepts the given values, and pointers to them.
-func values(accepted ...any) func(reflect.Value) bool { return honours.Values(accepted...) }
+func values(accepted ...any) func(reflect.Value) bool { return apifields.Values(accepted...) }
 
 // Refusal is a field, or a value, that is not honoured.
-type Refusal = honours.Refusal
+type Refusal = apifields.Refusal
 
 // Refused are the fields of a specification that a role does not honour, in the order of the API's structs.
 func Refused(role Role, spec *v1.PodSpec, path *field.Path) []Refusal {
@@ -65,10 +65,10 @@ func Refused(role Role, spec *v1.PodSpec, path *field.Path) []Refusal {
 }
 
 // column is a role's.
-func column(role Role) honours.Table {
-	all := honours.Table{}
+func column(role Role) apifields.Table {
+	all := apifields.Table{}
 	for typ, rows := range table {
-		all[typ] = honours.Fields{}
+		all[typ] = apifields.Fields{}
 		for name, row := range rows {
 			all[typ][name] = row[role]
 		}
@@ -77,7 +77,7 @@ func column(role Role) honours.Table {
 }
 
 // byType is the table, by role, made once.
-var byType = func() (all [roles]honours.Checker) {
+var byType = func() (all [roles]apifields.Checker) {
 	for role := range all {
 		all[role] = column(Role(role)).Checker()
 	}

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // TestEveryFieldHasARow holds the table against the Go types, down from PodSpec through all that some role honours. When it fails after an update
 // of k8s.io/api, decide about the new field, and give it a row.
 func TestEveryFieldHasARow(t *testing.T) {
-	for _, hole := range honours.Holes([]honours.Table{column(Server), column(Agent)}, reflect.TypeFor[v1.PodSpec]()) {
+	for _, hole := range apifields.Holes([]apifields.Table{column(Server), column(Agent)}, reflect.TypeFor[v1.PodSpec]()) {
 		t.Error(hole)
 	}
 	for typ, rows := range table {

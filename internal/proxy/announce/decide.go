@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 )
 
 // link is an interface of the host on which neighbours ask for addresses.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // note is what is on the host, or may be. Version 1.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // watch wakes the loop when addresses of the host change, or a link that matters does, until ctx ends. What was before is seen by looking.
@@ -18,7 +20,7 @@ func (a *Announcer) watch(ctx context.Context) {
 		if time.Since(begin) > longestPause {
 			pause = firstPause
 		}
-		sleep(ctx, pause)
+		_ = wait.For(ctx, pause) // the loop looks at ctx
 	}
 }
 
@@ -65,15 +67,5 @@ func (a *Announcer) follow(ctx context.Context) error {
 				a.poke()
 			}
 		}
-	}
-}
-
-// sleep waits, or until ctx ends. It is for what has failed: nobody tells when that would succeed.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 )
 
 const here, elsewhere = "here", "elsewhere"

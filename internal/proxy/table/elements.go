@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"monopod.dev/monopod/internal/iprange"
+	"monopod.dev/monopod/internal/kit/iprange"
 	"monopod.dev/monopod/internal/proxy/plan"
 )
 

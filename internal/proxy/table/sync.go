@@ -16,9 +16,9 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ruleset"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // errShape says that chains or rules are not as they should be.

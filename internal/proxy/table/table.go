@@ -15,9 +15,9 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ruleset"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/proxy/plan"
 )
 

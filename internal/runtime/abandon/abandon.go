@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"monopod.dev/monopod/internal/runtime/flight"
+	"monopod.dev/monopod/internal/kit/flight"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -182,12 +182,18 @@ func (l *Ledger) claim(id string) (abandoned *object, undoing <-chan struct{}) {
 	return abandoned, nil
 }
 
+// Group and Work are for what makes an object and returns its id.
+type (
+	Group = flight.Group[string, struct{}]
+	Work  = flight.Work[string, struct{}]
+)
+
 // Join joins the work and claims what it has made: the caller gets an object that will not be undone. One that is being undone is
 // waited for, and made anew. What the work has made is abandoned when nobody waits for it any more; w.GivenUp is set here.
-func (l *Ledger) Join(ctx context.Context, g *flight.Group, w flight.Work) (string, error) {
+func (l *Ledger) Join(ctx context.Context, g *Group, w Work) (string, error) {
 	w.GivenUp = l.Abandon
 	for {
-		id, err := g.Join(ctx, w)
+		id, err := g.Join(ctx, w, nil)
 		if err != nil {
 			return "", err
 		}

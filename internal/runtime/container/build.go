@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )

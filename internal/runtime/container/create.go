@@ -12,14 +12,15 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/rollback"
+	"monopod.dev/monopod/internal/kit/wait"
 	"monopod.dev/monopod/internal/ocispec"
-	"monopod.dev/monopod/internal/runtime/flight"
-	"monopod.dev/monopod/internal/runtime/ident"
-	"monopod.dev/monopod/internal/runtime/rollback"
+	"monopod.dev/monopod/internal/runtime/abandon"
+	"monopod.dev/monopod/internal/runtime/randomid"
+	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/runtime/sandbox"
-	"monopod.dev/monopod/internal/runtime/stored"
 )
 
 // createBound is how long a Create may take when its client has gone.
@@ -31,8 +32,8 @@ const createBound = 2 * time.Minute
 // Config.AbandonAfter, if it is not claimed. privileged says that the client calls the sandbox privileged by now: kubelets do for the first
 // privileged container that is added to a pod that runs, as kubectl debug --profile=sysadmin adds one.
 func (m *Manager) Create(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, privileged bool) (string, error) {
-	return m.given.Join(ctx, &m.flight, flight.Work{
-		Key: "create " + sandboxID + "/" + Name(cfg.GetMetadata()), Variant: stored.Digest(cfg), Bound: createBound,
+	return m.given.Join(ctx, &m.making, abandon.Work{
+		Key: "create " + sandboxID + "/" + Name(cfg.GetMetadata()), Variant: records.Digest(cfg), Bound: createBound,
 		Do: func(ctx context.Context) (string, error) { return m.find(ctx, sandboxID, cfg, privileged) },
 	})
 }
@@ -76,8 +77,8 @@ func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.Container
 			return "", err
 		}
 	}
-	rec := Record{ID: ident.New(), SandboxID: sandboxID, Stored: stored.Proto[*cri.ContainerConfig]{Message: cfg}, BootID: m.cfg.BootID, ReservedAt: time.Now(), SELinux: labels}
-	return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.create(ctx, rec, &sb) })
+	rec := Record{ID: randomid.New(), SandboxID: sandboxID, Stored: records.Proto[*cri.ContainerConfig]{Message: cfg}, BootID: m.cfg.BootID, ReservedAt: time.Now(), SELinux: labels}
+	return rec.ID, m.ops.Do(ctx, rec.ID, func() error { return m.create(ctx, rec, &sb) })
 }
 
 // promised is a sandbox's configuration that says privileged, if it is to. Nothing of the sandbox itself depends on it: the container's own
@@ -185,7 +186,7 @@ func (m *Manager) pinAndBuild(ctx context.Context, rec *Record, sb *sandbox.Reco
 		return err
 	}
 	id, name := rec.ID, rec.Config().GetMetadata().GetName()
-	err = flight.All(func() error {
+	err = wait.All(func() error {
 		if err := m.cfg.Images.Pin(ctx, img.ID, id); err != nil {
 			return err
 		}

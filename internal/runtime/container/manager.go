@@ -23,16 +23,16 @@ import (
 
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/host/apart"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/private"
+	"monopod.dev/monopod/internal/host/spreaddirs"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/runtime/abandon"
-	"monopod.dev/monopod/internal/runtime/flight"
+	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/runtime/sandbox"
-	"monopod.dev/monopod/internal/runtime/stored"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -111,14 +111,15 @@ type Config struct {
 type Manager struct {
 	cfg       Config
 	table     state.Table[Record]
-	flight    flight.Group
-	given     *abandon.Ledger // what clients have given up
+	making    abandon.Group      // what is being created
+	ops       keyed.Lock[string] // by id: the operations on one come one after another
+	given     *abandon.Ledger    // what clients have given up
 	cdi       cdispec.Reader
 	sandboxes *sandbox.Manager // set once by Join, before any call
 	bin       *tree.Bin        // layers of containers that are gone
 	run       string           // RunDir's parent, free of symbolic links
 
-	unread stored.Unread // records that are there, and cannot be read
+	unread records.Unread // records that are there, and cannot be read
 	// restored are the records that were taken from their copies; Recover stores them.
 	restored []Record
 
@@ -126,7 +127,7 @@ type Manager struct {
 	told   map[string]bool // what has been logged once
 
 	mu   sync.RWMutex
-	recs records
+	recs known
 }
 
 // entry is one container.
@@ -153,13 +154,13 @@ func NewManager(cfg Config) (*Manager, error) {
 		bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log)}
 	recs, err := m.table.List()
 	if err != nil {
-		m.unread = stored.UnreadOf(err)
+		m.unread = records.UnreadOf(err)
 		cfg.Log.Error("some stored containers cannot be read; what runs of them goes on", "error", err)
 	}
 	for _, rec := range recs {
 		m.recs.add(rec)
 	}
-	copies, err := stored.ReadCopies[Record](cfg.RunDir)
+	copies, err := records.ReadCopies[Record](cfg.RunDir)
 	if err != nil {
 		cfg.Log.Error("some copies of containers' records cannot be read", "error", err)
 	}
@@ -182,7 +183,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	if err := errors.Join(private.Dir(cfg.Dir), private.Passage(cfg.RunDir)); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(private.Close(cfg.Dir), private.Close(cfg.RunDir), apart.Directories(cfg.Dir)); err != nil {
+	if err := errors.Join(private.Close(cfg.Dir), private.Close(cfg.RunDir), spreaddirs.Directories(cfg.Dir)); err != nil {
 		return nil, err
 	}
 	if m.run, err = filepath.EvalSymlinks(filepath.Dir(cfg.RunDir)); err != nil {
@@ -369,7 +370,7 @@ func (m *Manager) copy(rec *Record) {
 	if !rec.visible() {
 		return
 	}
-	if err := stored.WriteCopy(m.Bundle(rec.ID), rec); err != nil && !os.IsNotExist(err) {
+	if err := records.WriteCopy(m.Bundle(rec.ID), rec); err != nil && !os.IsNotExist(err) {
 		m.cfg.Log.Warn("the record of a container could not be copied", "container", rec.ID, "error", err)
 	}
 }
@@ -381,7 +382,7 @@ func (m *Manager) add(rec Record) error {
 	dir := m.Bundle(rec.ID)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		if err = stored.WriteCopy(dir, rec); err != nil {
+		if err = records.WriteCopy(dir, rec); err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}

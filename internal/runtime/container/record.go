@@ -7,7 +7,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/ocispec"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // Record is what is known of a container, and what is stored (table "containers", JSON). Its state is derived from the
@@ -21,10 +21,10 @@ import (
 // creating: CreatedAt is zero. removing: Removing is set. A crash leaves such records for recovery to undo or finish; clients
 // do not see them.
 type Record struct {
-	ID        string                             `json:"id"`
-	SandboxID string                             `json:"sandboxID"`
-	Stored    stored.Proto[*cri.ContainerConfig] `json:"config"`
-	BootID    string                             `json:"bootID"`
+	ID        string                              `json:"id"`
+	SandboxID string                              `json:"sandboxID"`
+	Stored    records.Proto[*cri.ContainerConfig] `json:"config"`
+	BootID    string                              `json:"bootID"`
 	// ReservedAt is when Create began, CreatedAt when it succeeded.
 	ReservedAt time.Time `json:"reservedAt"`
 	CreatedAt  time.Time `json:"createdAt,omitzero"`
@@ -45,8 +45,8 @@ type Record struct {
 	SELinux ocispec.SELinuxLabels `json:"selinux,omitzero"`
 	// Updated are the resources that hold since an update; nil: those of the configuration. Pending are those of an update
 	// that was begun: whether the container has them yet is not known, and recovery gives it them.
-	Updated *stored.Proto[*cri.LinuxContainerResources] `json:"updated,omitempty"`
-	Pending *stored.Proto[*cri.LinuxContainerResources] `json:"pending,omitempty"`
+	Updated *records.Proto[*cri.LinuxContainerResources] `json:"updated,omitempty"`
+	Pending *records.Proto[*cri.LinuxContainerResources] `json:"pending,omitempty"`
 
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`

@@ -10,18 +10,18 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/ocispec"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // TestRecordSurvivesJSON: every field of a record is stored. A new field has to be set here.
 func TestRecordSurvivesJSON(t *testing.T) {
 	at := time.Unix(1, 2).UTC()
-	in := Record{ID: "i", SandboxID: "s", Stored: stored.Proto[*cri.ContainerConfig]{Message: &cri.ContainerConfig{LogPath: "l"}}, BootID: "b",
+	in := Record{ID: "i", SandboxID: "s", Stored: records.Proto[*cri.ContainerConfig]{Message: &cri.ContainerConfig{LogPath: "l"}}, BootID: "b",
 		ReservedAt: at, CreatedAt: at, StartedAt: at, Exit: &protocol.Exit{Code: 1, At: at, OOMKilled: true, Reason: "r", Message: "m"}, Removing: true,
 		ImageID: "ii", ImageRef: "ir", ImageVolumes: []ImageVolume{{Mount: 1, ImageID: "vi"}}, LogPath: "/l", StopSignal: 3, UID: 4, GID: 5, Groups: []uint32{6},
 		SELinux: ocispec.SELinuxLabels{Process: "u:r:t:s0", Mount: "u:r:f:s0", Level: "s0"},
-		Updated: &stored.Proto[*cri.LinuxContainerResources]{Message: &cri.LinuxContainerResources{CpuShares: 7}},
-		Pending: &stored.Proto[*cri.LinuxContainerResources]{Message: &cri.LinuxContainerResources{CpuShares: 8}}}
+		Updated: &records.Proto[*cri.LinuxContainerResources]{Message: &cri.LinuxContainerResources{CpuShares: 7}},
+		Pending: &records.Proto[*cri.LinuxContainerResources]{Message: &cri.LinuxContainerResources{CpuShares: 8}}}
 	for v, i := reflect.ValueOf(in), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
 			t.Errorf("the field %s is not set by this test", v.Type().Field(i).Name)
@@ -38,7 +38,7 @@ func TestRecordSurvivesJSON(t *testing.T) {
 	if again, err := json.Marshal(out); err != nil || string(again) != string(raw) {
 		t.Errorf("%s became %s, %v", raw, again, err)
 	}
-	out.Stored, in.Stored = stored.Proto[*cri.ContainerConfig]{}, stored.Proto[*cri.ContainerConfig]{}
+	out.Stored, in.Stored = records.Proto[*cri.ContainerConfig]{}, records.Proto[*cri.ContainerConfig]{}
 	if out.Updated.Message.CpuShares != 7 || out.Pending.Message.CpuShares != 8 {
 		t.Errorf("resources became %v, %v", out.Updated.Message, out.Pending.Message)
 	}

@@ -9,14 +9,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // Start lets the container's program run. One that runs already is started, because a client whose call timed out asks again;
 // one that has exited is errdefs.ErrFailedPrecondition. A container whose program cannot be executed has exited when Start
 // returns the error, with code 128 and reason StartError.
 func (m *Manager) Start(ctx context.Context, id string) error {
-	return m.flight.One(ctx, id, func() error {
+	return m.ops.Do(ctx, id, func() error {
 		rec, err := m.Get(id)
 		if err != nil {
 			return err

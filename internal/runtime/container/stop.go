@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // defaultKillBound is how long a process may take to end after SIGKILL. One that sits in an uninterruptible wait of the kernel
@@ -130,7 +130,7 @@ func (m *Manager) kill(ctx context.Context, id string, exited <-chan struct{}) e
 func (m *Manager) StopAll(ctx context.Context, sandboxID string) error {
 	return m.all(sandboxID, func(rec Record) error {
 		if !rec.visible() {
-			if err := m.flight.One(ctx, rec.ID, func() error { return nil }); err != nil {
+			if err := m.ops.Do(ctx, rec.ID, func() error { return nil }); err != nil {
 				return err
 			}
 		}
@@ -160,7 +160,7 @@ func (m *Manager) all(sandboxID string, f func(Record) error) error {
 
 // Remove kills the container if it runs and forgets it. It is idempotent, and finishes what an earlier Remove could not.
 func (m *Manager) Remove(ctx context.Context, id string) error {
-	return m.flight.One(ctx, id, func() error {
+	return m.ops.Do(ctx, id, func() error {
 		e, rec, ok := m.lookup(id)
 		if !ok {
 			return nil

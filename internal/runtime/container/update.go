@@ -10,10 +10,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/ocispec"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // updateBound is how long an Update may take when its client has gone: one that is cut in the middle would be half done.
@@ -23,7 +23,7 @@ const updateBound = 30 * time.Second
 // all or nothing: after an error the container has what it had. When the executor cannot be reached, or monopod dies meanwhile,
 // what holds is not known; the update is then finished by the next one, or by recovery.
 func (m *Manager) Update(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
-	return m.flight.One(ctx, id, func() error {
+	return m.ops.Do(ctx, id, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), updateBound)
 		defer cancel()
 		rec, err := m.Get(id)
@@ -41,7 +41,7 @@ func (m *Manager) Update(ctx context.Context, id string, r *cri.LinuxContainerRe
 			return err
 		}
 		rec, err = m.modify(id, func(r *Record) bool {
-			r.Pending = &stored.Proto[*cri.LinuxContainerResources]{Message: next}
+			r.Pending = &records.Proto[*cri.LinuxContainerResources]{Message: next}
 			return true
 		})
 		if err != nil {

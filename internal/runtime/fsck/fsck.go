@@ -17,10 +17,10 @@ import (
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/host/tree"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
-	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/runtime/sandbox"
-	"monopod.dev/monopod/internal/runtime/stored"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -48,9 +48,9 @@ type facts struct {
 	containers map[string]container.Record
 	sandboxes  map[string]sandbox.Record
 	// unread are records that cannot be read: their containers and sandboxes are left alone.
-	unreadContainers, unreadSandboxes stored.Unread
+	unreadContainers, unreadSandboxes records.Unread
 	// addresses are by the sandbox's id; cni are the sandboxes that plugins have connected.
-	addresses map[string]network.Held
+	addresses map[string]lease.Held
 	cni       map[string]bool
 	links     map[string]bool // the host's network interfaces
 
@@ -67,7 +67,7 @@ type folder struct {
 
 // Check looks at what a runtime that does not run has stored. It changes nothing. Damage is no error, but a finding.
 func Check(o Options) (*Result, error) {
-	f := &facts{images: o.Images, containers: map[string]container.Record{}, sandboxes: map[string]sandbox.Record{}, addresses: map[string]network.Held{}, cni: map[string]bool{}}
+	f := &facts{images: o.Images, containers: map[string]container.Record{}, sandboxes: map[string]sandbox.Record{}, addresses: map[string]lease.Held{}, cni: map[string]bool{}}
 	findings, known, err := f.readDatabase(Database(o.DataDir))
 	if err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func (f *facts) readDatabase(path string) (findings []imagefsck.Finding, known b
 	var errs [3]error
 	f.containers, errs[0] = state.NewTable[container.Record](db, "containers").List()
 	f.sandboxes, errs[1] = state.NewTable[sandbox.Record](db, "sandboxes").List()
-	f.addresses, errs[2] = network.ReadHeld(db)
-	f.unreadContainers, f.unreadSandboxes = stored.UnreadOf(errs[0]), stored.UnreadOf(errs[1])
+	f.addresses, errs[2] = lease.ReadHeld(db)
+	f.unreadContainers, f.unreadSandboxes = records.UnreadOf(errs[0]), records.UnreadOf(errs[1])
 	for _, err := range errs {
 		keys, only := state.Undecodable(err)
 		if !only {
@@ -174,13 +174,13 @@ func (f *facts) readFolders(o Options) (findings []imagefsck.Finding, err error)
 			return nil, err
 		}
 	}
-	containers, cerr := stored.ReadCopies[container.Record](filepath.Join(o.RunDir, "containers"))
+	containers, cerr := records.ReadCopies[container.Record](filepath.Join(o.RunDir, "containers"))
 	for id, rec := range containers {
 		if _, ok := f.containers[id]; !ok && rec.ID == id {
 			f.containers[id] = rec
 		}
 	}
-	sandboxes, serr := stored.ReadCopies[sandbox.Record](filepath.Join(o.RunDir, "sandboxes"))
+	sandboxes, serr := records.ReadCopies[sandbox.Record](filepath.Join(o.RunDir, "sandboxes"))
 	for id, rec := range sandboxes {
 		if _, ok := f.sandboxes[id]; !ok && rec.ID == id {
 			f.sandboxes[id] = rec

@@ -7,7 +7,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
-	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )
@@ -151,7 +151,7 @@ func (f *facts) network() (out []imagefsck.Finding) {
 			out = append(out, finding(imagefsck.Leftover, "address", id, what, "none: the next start of the node removes its interface "+held.Interface+", and frees them", imagefsck.Fix{}))
 			continue
 		}
-		out = append(out, finding(imagefsck.Leftover, "address", id, what, "they are free", imagefsck.Fix{Action: imagefsck.DropRecord, Table: network.AddressTable, Target: id}))
+		out = append(out, finding(imagefsck.Leftover, "address", id, what, "they are free", imagefsck.Fix{Action: imagefsck.DropRecord, Table: lease.AddressTable, Target: id}))
 	}
 	for id := range f.cni {
 		if gone(id) {

@@ -11,10 +11,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
-	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/runtime/sandbox"
-	"monopod.dev/monopod/internal/runtime/stored"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -32,9 +32,9 @@ func whole(t *testing.T) *facts {
 	return &facts{boot: "now", images: empty, hasRunDir: true,
 		containers: map[string]container.Record{"c": {ID: "c", SandboxID: "s", BootID: "now", CreatedAt: at, ImageID: img}},
 		sandboxes: map[string]sandbox.Record{"s": {ID: "s", BootID: "now", CreatedAt: at, ReadyAt: at,
-			Stored: stored.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{}}}},
-		unreadContainers: stored.UnreadOf(nil), unreadSandboxes: stored.UnreadOf(nil),
-		addresses: map[string]network.Held{"s": {Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}, Interface: "veth1"}},
+			Stored: records.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{}}}},
+		unreadContainers: records.UnreadOf(nil), unreadSandboxes: records.UnreadOf(nil),
+		addresses: map[string]lease.Held{"s": {Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}, Interface: "veth1"}},
 		cni:       map[string]bool{}, links: map[string]bool{"veth1": true},
 		layers:  map[string]folder{"c": {path: "/data/c", upper: true}},
 		bundles: map[string]folder{"c": {path: "/run/c", used: true}}, pods: map[string]folder{"s": {path: "/run/s", used: true}},
@@ -65,7 +65,7 @@ func TestJudge(t *testing.T) {
 			[]string{"damaged container c: its sandbox s is in no record", "leftover address s: the addresses [10.0.0.2]"}},
 		"sandbox cannot be read": {func(f *facts) {
 			delete(f.sandboxes, "s")
-			f.unreadSandboxes = stored.UnreadOf(&state.UndecodableError{Key: "s", Err: errors.New("x")})
+			f.unreadSandboxes = records.UnreadOf(&state.UndecodableError{Key: "s", Err: errors.New("x")})
 		}, nil},
 		"sandbox half made":   {func(f *facts) { f.sandboxes["n"] = sandbox.Record{ID: "n"} }, []string{"leftover sandbox n: it was being made"}},
 		"sandbox's folder":    {func(f *facts) { f.pods = nil }, []string{"damaged sandbox s: its folder"}},
@@ -80,12 +80,12 @@ func TestJudge(t *testing.T) {
 			[]string{"leftover directory /data/x: no record knows the container, and something", "leftover directory /run/x: no record knows the container, and something"}},
 		"record cannot be read": {func(f *facts) {
 			f.layers["x"], f.images.Pins["x"] = folder{path: "/data/x"}, []string{img}
-			f.unreadContainers = stored.UnreadOf(&state.UndecodableError{Key: "x", Err: errors.New("x")})
+			f.unreadContainers = records.UnreadOf(&state.UndecodableError{Key: "x", Err: errors.New("x")})
 		}, nil},
 		"pin of a container that is gone": {func(f *facts) { f.images.Pins["x"] = []string{img} }, []string{"+leftover pin x: no record knows the container"}},
 		"address of a sandbox that is gone": {func(f *facts) {
-			f.addresses["x"] = network.Held{Interface: "veth2"}
-			f.addresses["y"], f.links["veth3"] = network.Held{Interface: "veth3"}, true
+			f.addresses["x"] = lease.Held{Interface: "veth2"}
+			f.addresses["y"], f.links["veth3"] = lease.Held{Interface: "veth3"}, true
 			f.cni["z"] = true
 		}, []string{"+leftover address x: ", "leftover address y: ", "leftover address z: a sandbox that is gone is still connected"}},
 		"address of a sandbox that was stopped": {func(f *facts) {

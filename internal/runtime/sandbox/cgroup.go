@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/host/cgroup/place"
 	"monopod.dev/monopod/internal/host/systemd"
 	"monopod.dev/monopod/internal/ocispec"
 )
@@ -14,12 +15,12 @@ func (m *Manager) place(rec *Record) (err error) {
 	parent := rec.Config().GetLinux().GetCgroupParent()
 	if !m.cfg.Systemd {
 		if rec.Cgroup, err = ocispec.CgroupParent(parent); err == nil && rec.Cgroup == "" {
-			rec.Cgroup = filepath.Join(m.cfg.CgroupParent, rec.ID)
+			rec.Cgroup = place.Cgroupfs.Name(m.cfg.CgroupParent, rec.ID)
 		}
 		return err
 	}
 	if parent == "" {
-		parent = ocispec.SliceOf(m.cfg.CgroupParent, rec.ID)
+		parent = place.Systemd.Name(m.cfg.CgroupParent, rec.ID)
 	}
 	rec.Slice, rec.Cgroup, err = ocispec.Slice(parent)
 	return err

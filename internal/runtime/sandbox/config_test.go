@@ -11,7 +11,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/ocispec"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 func TestLimits(t *testing.T) {
@@ -41,10 +41,10 @@ func TestLimits(t *testing.T) {
 // TestRecordSurvivesJSON: every field of a record is stored. A new field has to be set here.
 func TestRecordSurvivesJSON(t *testing.T) {
 	at := time.Unix(1, 2).UTC()
-	in := Record{ID: "i", Stored: stored.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{Hostname: "h"}}, Handler: "n", ByDefault: true, BootID: "b", CreatedAt: at,
+	in := Record{ID: "i", Stored: records.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{Hostname: "h"}}, Handler: "n", ByDefault: true, BootID: "b", CreatedAt: at,
 		ReadyAt: at, StoppedAt: at, ReclaimedAt: at, Cgroup: "/c", OwnCgroup: true, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
 		Slice: "kubepods.slice", LogDir: "/logs", OneTmpfs: true, SELinux: ocispec.SELinuxLabels{Process: "u:r:t:s0", Mount: "u:r:f:s0", Level: "s0"},
-		Updated: &stored.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: &cri.UpdatePodSandboxResourcesRequest{Overhead: &cri.LinuxContainerResources{CpuShares: 7}}}}
+		Updated: &records.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: &cri.UpdatePodSandboxResourcesRequest{Overhead: &cri.LinuxContainerResources{CpuShares: 7}}}}
 	for v, i := reflect.ValueOf(in), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
 			t.Errorf("the field %s is not set by this test", v.Type().Field(i).Name)

@@ -5,7 +5,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // TestFilesOfOlderVersions: a sandbox that runs while monopod is replaced has its files where the older version has put them.
@@ -13,7 +13,7 @@ func TestFilesOfOlderVersions(t *testing.T) {
 	m := &Manager{cfg: Config{Dir: "/run/x"}}
 	of := func(one bool, ipc cri.NamespaceMode) Files {
 		cfg := &cri.PodSandboxConfig{Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{Ipc: ipc}}}}
-		return m.Files(&Record{ID: "i", OneTmpfs: one, Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}})
+		return m.Files(&Record{ID: "i", OneTmpfs: one, Stored: records.Proto[*cri.PodSandboxConfig]{Message: cfg}})
 	}
 	for _, c := range []struct{ got, want Files }{
 		{of(false, cri.NamespaceMode_POD), Files{"/run/x/i/resolv.conf", "/run/x/i/hosts", "/run/x/i/hostname", "/run/x/i/shm"}},

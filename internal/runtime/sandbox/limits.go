@@ -10,10 +10,10 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/ocispec"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // limits are what a pod's cgroup is limited to: the sum of its containers' resources and of its overhead. What has no limit in
@@ -93,7 +93,7 @@ func (r *Record) Resources() *cri.LinuxContainerResources {
 // update that a crash has interrupted is finished by recovery.
 func (m *Manager) Update(ctx context.Context, id string, overhead, resources *cri.LinuxContainerResources) error {
 	host := m.cfg.Host
-	return m.flight.One(ctx, id, func() error {
+	return m.ops.Do(ctx, id, func() error {
 		rec, err := m.Get(id)
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (m *Manager) Update(ctx context.Context, id string, overhead, resources *cr
 			return err
 		}
 		before := rec
-		rec.Updated = &stored.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: next}
+		rec.Updated = &records.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: next}
 		if err := m.store(rec); err != nil {
 			return err
 		}

@@ -21,15 +21,15 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/private"
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/abandon"
-	"monopod.dev/monopod/internal/runtime/flight"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -94,19 +94,20 @@ type Config struct {
 type Manager struct {
 	cfg    Config
 	table  state.Table[Record]
-	flight flight.Group
-	given  *abandon.Ledger // what clients have given up
-	procfs ns.Procfs       // for the sysctls of sandboxes
-	apart  bool            // the folders of sandboxes have a mount of their own
+	making abandon.Group      // what is being created
+	ops    keyed.Lock[string] // by id: the operations on one come one after another
+	given  *abandon.Ledger    // what clients have given up
+	procfs ns.Procfs          // for the sysctls of sandboxes
+	apart  bool               // the folders of sandboxes have a mount of their own
 
-	unread stored.Unread // records that are there, and cannot be read
+	unread records.Unread // records that are there, and cannot be read
 	// restored are the records that were taken from their copies; Recover stores them.
 	restored []Record
 
 	lendMu sync.Mutex // held to change the file of a sandbox's lent interfaces
 
 	mu   sync.RWMutex
-	recs records
+	recs known
 	// levels are those of SELinux which sandboxes have whose records are not stored yet; the sandboxes' ids by level.
 	levels map[string]string
 }
@@ -116,7 +117,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "sandboxes"), levels: map[string]string{}}
 	recs, err := m.table.List()
 	if err != nil {
-		m.unread = stored.UnreadOf(err)
+		m.unread = records.UnreadOf(err)
 		cfg.Log.Error("some stored sandboxes cannot be read; what lives of them goes on", "error", err)
 	}
 	for _, rec := range recs {
@@ -128,7 +129,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	if err := errors.Join(private.Close(cfg.Dir), m.separate()); err != nil {
 		return nil, err
 	}
-	copies, err := stored.ReadCopies[Record](cfg.Dir)
+	copies, err := records.ReadCopies[Record](cfg.Dir)
 	if err != nil {
 		cfg.Log.Error("some copies of sandboxes' records cannot be read", "error", err)
 	}
@@ -219,7 +220,7 @@ func (m *Manager) intend(rec Record) error {
 	dir := m.Dir(rec.ID)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		if err = stored.WriteCopy(dir, rec); err != nil {
+		if err = records.WriteCopy(dir, rec); err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}
@@ -257,7 +258,7 @@ func (m *Manager) store(rec Record) error {
 	if !rec.visible() {
 		return nil
 	}
-	if err := stored.WriteCopy(m.Dir(rec.ID), rec); err != nil && !os.IsNotExist(err) {
+	if err := records.WriteCopy(m.Dir(rec.ID), rec); err != nil && !os.IsNotExist(err) {
 		m.cfg.Log.Warn("the record of a sandbox could not be copied", "sandbox", rec.ID, "error", err)
 	}
 	return nil
@@ -277,7 +278,7 @@ func (m *Manager) forget(id string) error {
 // Stop ends what runs in the sandbox and gives its network and namespaces back. It is idempotent, and does what an earlier
 // Stop could not finish.
 func (m *Manager) Stop(ctx context.Context, id string) error {
-	return m.flight.One(ctx, id, func() error { return m.stop(ctx, id) })
+	return m.ops.Do(ctx, id, func() error { return m.stop(ctx, id) })
 }
 
 func (m *Manager) stop(ctx context.Context, id string) error {
@@ -320,7 +321,7 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 
 // Remove stops the sandbox and forgets it, with its containers. It is idempotent.
 func (m *Manager) Remove(ctx context.Context, id string) error {
-	return m.flight.One(ctx, id, func() error {
+	return m.ops.Do(ctx, id, func() error {
 		m.mu.RLock()
 		rec, ok := m.recs.get(id)
 		m.mu.RUnlock()

@@ -10,9 +10,9 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"monopod.dev/monopod/internal/bootfile"
 	"monopod.dev/monopod/internal/host/netdev"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/volatilefile"
 )
 
 // lent are the interfaces of the host that containers of a sandbox have been given, by the host's name: they are, or are about to be, in the
@@ -34,7 +34,7 @@ func (m *Manager) lentFile(id string) string { return filepath.Join(m.Dir(id), "
 
 func (m *Manager) readLent(id string) (map[string]lentInterface, error) {
 	var l lent
-	err := bootfile.Read(m.lentFile(id), &l)
+	err := volatilefile.Read(m.lentFile(id), &l)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("network interfaces of sandbox %s: %w", id, err)
 	}
@@ -96,7 +96,7 @@ func (m *Manager) Lend(rec *Record, names map[string]string) error {
 		}
 		next.Interfaces[host] = lentInterface{Name: name, Host: was}
 	}
-	if err := bootfile.Write(m.lentFile(rec.ID), next); err != nil {
+	if err := volatilefile.Write(m.lentFile(rec.ID), next); err != nil {
 		return fmt.Errorf("network interfaces of sandbox %s: %w", rec.ID, err)
 	}
 	return nil

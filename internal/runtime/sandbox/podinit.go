@@ -11,8 +11,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // A pod that shares its PID namespace has an init, the one process that a sandbox ever has: pid 1 of the namespace, which reaps. It
@@ -40,7 +40,7 @@ func (m *Manager) PIDNamespace(ctx context.Context, rec *Record) (path string, e
 	if rec.HostPID() {
 		return "", nil
 	}
-	err = m.flight.One(ctx, "init "+rec.ID, func() error {
+	err = m.ops.Do(ctx, "init "+rec.ID, func() error {
 		if path, err = ns.PreparePID(m.nsDir(rec.ID)); err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/ocispec"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // Record is what is known of a sandbox, and what is stored (table "sandboxes", JSON). Its state is derived from the facts:
@@ -18,9 +18,9 @@ import (
 //
 // creating: ReadyAt is zero. A crash leaves such a record for recovery to undo; clients never see it.
 type Record struct {
-	ID      string                              `json:"id"`
-	Stored  stored.Proto[*cri.PodSandboxConfig] `json:"config"`
-	Handler string                              `json:"handler"`
+	ID      string                               `json:"id"`
+	Stored  records.Proto[*cri.PodSandboxConfig] `json:"config"`
+	Handler string                               `json:"handler"`
 	// ByDefault says that the request named no handler, and Handler is the one that was the default then.
 	ByDefault bool      `json:"byDefault,omitempty"`
 	BootID    string    `json:"bootID"`
@@ -45,7 +45,7 @@ type Record struct {
 	// SELinux are the labels of its containers and files.
 	SELinux ocispec.SELinuxLabels `json:"selinux,omitzero"`
 	// Updated holds the overhead and the resources that an update has set; nil: those of the configuration hold.
-	Updated *stored.Proto[*cri.UpdatePodSandboxResourcesRequest] `json:"updated,omitempty"`
+	Updated *records.Proto[*cri.UpdatePodSandboxResourcesRequest] `json:"updated,omitempty"`
 }
 
 // visible says that clients may know of the sandbox.

@@ -11,15 +11,16 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/failpoint"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/rollback"
+	"monopod.dev/monopod/internal/kit/wait"
 	"monopod.dev/monopod/internal/network"
-	"monopod.dev/monopod/internal/runtime/flight"
-	"monopod.dev/monopod/internal/runtime/ident"
-	"monopod.dev/monopod/internal/runtime/rollback"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/abandon"
+	"monopod.dev/monopod/internal/runtime/randomid"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // runBound is how long a Run may take when its client has gone.
@@ -35,8 +36,8 @@ type Handler struct {
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
 // errdefs.ErrAlreadyExists. What nobody waits for any more when it is ready is undone after Config.AbandonAfter, if it is not claimed.
 func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
-	return m.given.Join(ctx, &m.flight, flight.Work{
-		Key: "run " + Name(cfg.GetMetadata()), Variant: handler.Name + " " + stored.Digest(cfg), Bound: runBound,
+	return m.given.Join(ctx, &m.making, abandon.Work{
+		Key: "run " + Name(cfg.GetMetadata()), Variant: handler.Name + " " + records.Digest(cfg), Bound: runBound,
 		Do: func(ctx context.Context) (string, error) { return m.find(ctx, cfg, handler) },
 	})
 }
@@ -68,8 +69,8 @@ func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler H
 	if err != nil {
 		logDir = "" // whoever wants a log in it is told
 	}
-	rec := Record{ID: ident.New(), LogDir: logDir, OneTmpfs: true, Stored: stored.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler.Name, ByDefault: handler.ByDefault, BootID: m.cfg.BootID, CreatedAt: time.Now()}
-	return rec.ID, m.flight.One(ctx, rec.ID, func() error { return m.run(ctx, rec) })
+	rec := Record{ID: randomid.New(), LogDir: logDir, OneTmpfs: true, Stored: records.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler.Name, ByDefault: handler.ByDefault, BootID: m.cfg.BootID, CreatedAt: time.Now()}
+	return rec.ID, m.ops.Do(ctx, rec.ID, func() error { return m.run(ctx, rec) })
 }
 
 // Name is what makes a sandbox unique among those of a runtime (PodSandboxMetadata).
@@ -136,7 +137,7 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 			parts = append(parts, func() error { p.Prepare(ctx, req); return nil })
 		}
 	}
-	if err := flight.All(parts...); err != nil {
+	if err := wait.All(parts...); err != nil {
 		return err
 	}
 	if !rec.HostNetwork() {

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/ocispec"
-	"monopod.dev/monopod/internal/runtime/stored"
+	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // TestLevels: no two sandboxes are given the same level, those included that a record of an earlier run has, or that are being made.
@@ -40,7 +40,7 @@ func TestLevels(t *testing.T) {
 		t.Errorf("after a removal: %q, %v", level, err)
 	}
 	none := &Manager{}
-	rec := Record{ID: "a", Stored: stored.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{}}}
+	rec := Record{ID: "a", Stored: records.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{}}}
 	if release, err := none.label(&rec); err != nil || rec.SELinux != (ocispec.SELinuxLabels{}) {
 		t.Errorf("without SELinux: %+v, %v", rec.SELinux, err)
 	} else {

@@ -13,7 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/runtime/ident"
+	"monopod.dev/monopod/internal/runtime/randomid"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
@@ -49,7 +49,7 @@ func (r *Runner) Hold(ctx context.Context, attach *cri.AttachRequest) (*Place, e
 	if err != nil {
 		return nil, err
 	}
-	pl := &Place{r: r, req: attach, name: ident.New(), hasIn: hasIn, lasts: lasts, p: &pipes{}, over: make(chan error, 1), taken: true}
+	pl := &Place{r: r, req: attach, name: randomid.New(), hasIn: hasIn, lasts: lasts, p: &pipes{}, over: make(chan error, 1), taken: true}
 	if r.places.Add(1) > maxPlaces {
 		r.places.Add(-1)
 		return pl, nil // its client is attached when he comes

@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/exec"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/runtime/ident"
+	"monopod.dev/monopod/internal/runtime/randomid"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
@@ -87,7 +87,7 @@ func (r *Runner) Exec(ctx context.Context, req *cri.ExecRequest, client wire.Str
 	if err != nil {
 		return err
 	}
-	x := protocol.ExecRequest{ID: req.GetContainerId(), ExecID: ident.New(), Process: process}
+	x := protocol.ExecRequest{ID: req.GetContainerId(), ExecID: randomid.New(), Process: process}
 	var exit protocol.Exit
 	if req.GetTty() {
 		exit, err = r.execTerminal(ctx, x, client)

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/runtime/ident"
+	"monopod.dev/monopod/internal/runtime/randomid"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
@@ -56,7 +56,7 @@ func (r *Runner) Run(ctx context.Context, id string, cmd []string, timeout time.
 			out.account.close()
 		}
 	}()
-	exit, err := r.execPipes(ctx, protocol.ExecRequest{ID: id, ExecID: ident.New(), Process: process}, wire.Streams{Stdout: capped{out, &out.out}, Stderr: capped{out, &out.errOut}})
+	exit, err := r.execPipes(ctx, protocol.ExecRequest{ID: id, ExecID: randomid.New(), Process: process}, wire.Streams{Stdout: capped{out, &out.out}, Stderr: capped{out, &out.errOut}})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return Result{}, fmt.Errorf("command %q in container %s was killed after its time-out of %v: %w", cmd, id, timeout, context.DeadlineExceeded)
 	}

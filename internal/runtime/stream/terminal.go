@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/pairs"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
 // execTerminal runs a process on a pty, whose master the executor sends over a socket.
 func (r *Runner) execTerminal(ctx context.Context, req protocol.ExecRequest, client wire.Streams) (protocol.Exit, error) {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := pairs.Stream("terminal socket")
 	if err != nil {
 		return protocol.Exit{}, err
 	}
@@ -101,23 +102,6 @@ func (r *Runner) forwardSizes(ctx context.Context, id string, sizes <-chan wire.
 			return
 		}
 	}
-}
-
-// socketPair makes a connected pair: one end to receive descriptors at, one to pass to another process.
-func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("socketpair: %w", err)
-	}
-	theirs = os.NewFile(uintptr(fds[1]), "terminal-socket")
-	f := os.NewFile(uintptr(fds[0]), "terminal-socket")
-	defer f.Close() // FileConn duplicates it
-	conn, err := net.FileConn(f)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return conn.(*net.UnixConn), theirs, nil // AF_UNIX by construction
 }
 
 // receiveFile receives one descriptor, and makes it one that reads with deadlines.

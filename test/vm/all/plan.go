@@ -27,7 +27,7 @@ var apart = []struct{ part, why string }{
 }
 
 // long are the packages that take minutes, the longest first. Each has a machine of its own; the others share some.
-var long = []string{"internal/runtime", "internal/executor", "test/e2e", "test/crash", "test/escape", "internal/network/cni", "internal/network", "internal/image"}
+var long = []string{"internal/runtime", "internal/executor", "test/e2e", "test/crash", "test/escape", "internal/network/cni", "internal/network/bridge", "internal/image"}
 
 // together is how many of the others share a machine: few enough that the machines end at about the same time.
 const together = 9

@@ -15,7 +15,7 @@ import (
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"monopod.dev/monopod/examples/deviceplugin/emulator"
-	"monopod.dev/monopod/internal/atomicfile"
+	"monopod.dev/monopod/internal/kit/atomicfile"
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 	"monopod.dev/monopod/test/vm/machine"

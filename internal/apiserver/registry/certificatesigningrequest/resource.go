@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 type request = certificatesv1.CertificateSigningRequest
@@ -29,10 +29,10 @@ func Resource() resource.Of[*request, *certificatesv1.CertificateSigningRequestL
 		Group:  certificatesv1.GroupName,
 		Plural: "certificatesigningrequests",
 		Short:  []string{"csr"},
-		Honours: honours.Table{
-			reflect.TypeFor[request](): honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[certificatesv1.CertificateSigningRequestSpec](): honours.All("Request", "SignerName", "ExpirationSeconds", "Usages").
-				And(honours.Left, "Username", "UID", "Groups", "Extra"), // who asks is noted, whatever the client says
+		Honours: apifields.Table{
+			reflect.TypeFor[request](): apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[certificatesv1.CertificateSigningRequestSpec](): apifields.All("Request", "SignerName", "ExpirationSeconds", "Usages").
+				And(apifields.Left, "Username", "UID", "Groups", "Extra"), // who asks is noted, whatever the client says
 		},
 		Made:   madeBy,
 		Create: validate,

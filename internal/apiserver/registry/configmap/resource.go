@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource configmaps.
@@ -18,7 +18,7 @@ func Resource() resource.Of[*corev1.ConfigMap, *corev1.ConfigMapList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours:    honours.Table{reflect.TypeFor[corev1.ConfigMap](): honours.All("Data", "BinaryData", "Immutable")},
+		Honours:    apifields.Table{reflect.TypeFor[corev1.ConfigMap](): apifields.All("Data", "BinaryData", "Immutable")},
 		Create:     validate,
 		Update:     validateUpdate,
 		Columns: []resource.Column[*corev1.ConfigMap]{

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource controllerrevisions.
@@ -24,7 +24,7 @@ func Resource() resource.Of[*appsv1.ControllerRevision, *appsv1.ControllerRevisi
 		Plural:     "controllerrevisions",
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
-		Honours:    honours.Table{reflect.TypeFor[appsv1.ControllerRevision](): honours.All("Data", "Revision")},
+		Honours:    apifields.Table{reflect.TypeFor[appsv1.ControllerRevision](): apifields.All("Data", "Revision")},
 		Create:     validate,
 		Update: func(r, old *appsv1.ControllerRevision) field.ErrorList {
 			errs := validate(r)

@@ -13,7 +13,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/job"
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // How many jobs that have ended are kept where nobody says.
@@ -32,11 +32,11 @@ func Resource() resource.Of[*batchv1.CronJob, *batchv1.CronJobList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[batchv1.CronJob](): honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[batchv1.CronJobSpec](): honours.All("Schedule", "TimeZone", "StartingDeadlineSeconds", "ConcurrencyPolicy", "Suspend", "JobTemplate",
+		Honours: apifields.Table{
+			reflect.TypeFor[batchv1.CronJob](): apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[batchv1.CronJobSpec](): apifields.All("Schedule", "TimeZone", "StartingDeadlineSeconds", "ConcurrencyPolicy", "Suspend", "JobTemplate",
 				"SuccessfulJobsHistoryLimit", "FailedJobsHistoryLimit"),
-			reflect.TypeFor[batchv1.JobTemplateSpec](): honours.All("Spec"),
+			reflect.TypeFor[batchv1.JobTemplateSpec](): apifields.All("Spec"),
 		}.With(job.SpecHonours()),
 		Default: setDefaults,
 		Prepare: func(c *batchv1.CronJob) { delete(c.Annotations, scheduleSince) },

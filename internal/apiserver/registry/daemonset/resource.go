@@ -14,7 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 	"monopod.dev/monopod/internal/pods/defaults"
 )
 
@@ -28,11 +28,11 @@ func Resource() resource.Of[*appsv1.DaemonSet, *appsv1.DaemonSetList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[appsv1.DaemonSet]():               honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[appsv1.DaemonSetSpec]():           honours.All("Selector", "UpdateStrategy", "MinReadySeconds", "RevisionHistoryLimit").And(honours.Left, "Template"),
-			reflect.TypeFor[appsv1.DaemonSetUpdateStrategy](): honours.All("Type", "RollingUpdate"),
-			reflect.TypeFor[appsv1.RollingUpdateDaemonSet]():  honours.All("MaxUnavailable", "MaxSurge"),
+		Honours: apifields.Table{
+			reflect.TypeFor[appsv1.DaemonSet]():               apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[appsv1.DaemonSetSpec]():           apifields.All("Selector", "UpdateStrategy", "MinReadySeconds", "RevisionHistoryLimit").And(apifields.Left, "Template"),
+			reflect.TypeFor[appsv1.DaemonSetUpdateStrategy](): apifields.All("Type", "RollingUpdate"),
+			reflect.TypeFor[appsv1.RollingUpdateDaemonSet]():  apifields.All("MaxUnavailable", "MaxSurge"),
 		},
 		Default: setDefaults,
 		Prepare: func(d *appsv1.DaemonSet) {

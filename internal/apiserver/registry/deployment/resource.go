@@ -14,7 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 	"monopod.dev/monopod/internal/pods/defaults"
 )
 
@@ -28,12 +28,12 @@ func Resource() resource.Of[*appsv1.Deployment, *appsv1.DeploymentList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[appsv1.Deployment](): honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[appsv1.DeploymentSpec](): honours.All("Replicas", "Selector", "Strategy", "MinReadySeconds", "RevisionHistoryLimit", "Paused",
-				"ProgressDeadlineSeconds").And(honours.Left, "Template"),
-			reflect.TypeFor[appsv1.DeploymentStrategy]():      honours.All("Type", "RollingUpdate"),
-			reflect.TypeFor[appsv1.RollingUpdateDeployment](): honours.All("MaxUnavailable", "MaxSurge"),
+		Honours: apifields.Table{
+			reflect.TypeFor[appsv1.Deployment](): apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[appsv1.DeploymentSpec](): apifields.All("Replicas", "Selector", "Strategy", "MinReadySeconds", "RevisionHistoryLimit", "Paused",
+				"ProgressDeadlineSeconds").And(apifields.Left, "Template"),
+			reflect.TypeFor[appsv1.DeploymentStrategy]():      apifields.All("Type", "RollingUpdate"),
+			reflect.TypeFor[appsv1.RollingUpdateDeployment](): apifields.All("MaxUnavailable", "MaxSurge"),
 		},
 		Default: setDefaults,
 		Create:  validate,

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource endpoints.
@@ -20,12 +20,12 @@ func Resource() resource.Of[*corev1.Endpoints, *corev1.EndpointsList] {
 		Namespaced:     true,
 		ReadBy:         resource.Viewer,
 		CreateOnUpdate: true,
-		Honours: honours.Table{
-			reflect.TypeFor[corev1.Endpoints]():       honours.All("Subsets"),
-			reflect.TypeFor[corev1.EndpointSubset]():  honours.All("Addresses", "NotReadyAddresses", "Ports"),
-			reflect.TypeFor[corev1.EndpointAddress](): honours.All("IP", "Hostname", "NodeName", "TargetRef"),
-			reflect.TypeFor[corev1.EndpointPort]():    honours.All("Name", "Port", "Protocol", "AppProtocol"),
-			reflect.TypeFor[corev1.ObjectReference](): honours.All("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath"),
+		Honours: apifields.Table{
+			reflect.TypeFor[corev1.Endpoints]():       apifields.All("Subsets"),
+			reflect.TypeFor[corev1.EndpointSubset]():  apifields.All("Addresses", "NotReadyAddresses", "Ports"),
+			reflect.TypeFor[corev1.EndpointAddress](): apifields.All("IP", "Hostname", "NodeName", "TargetRef"),
+			reflect.TypeFor[corev1.EndpointPort]():    apifields.All("Name", "Port", "Protocol", "AppProtocol"),
+			reflect.TypeFor[corev1.ObjectReference](): apifields.All("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath"),
 		},
 		Default: setDefaults,
 		Create:  validate,

@@ -10,7 +10,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource endpointslices.
@@ -21,15 +21,15 @@ func Resource() resource.Of[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSli
 		Plural:     "endpointslices",
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
-		Honours: honours.Table{
-			reflect.TypeFor[discoveryv1.EndpointSlice]():      honours.All("AddressType", "Endpoints", "Ports"),
-			reflect.TypeFor[discoveryv1.Endpoint]():           honours.All("Addresses", "Conditions", "Hostname", "TargetRef", "DeprecatedTopology", "NodeName", "Zone", "Hints"),
-			reflect.TypeFor[discoveryv1.EndpointConditions](): honours.All("Ready", "Serving", "Terminating"),
-			reflect.TypeFor[discoveryv1.EndpointHints]():      honours.All("ForZones", "ForNodes"),
-			reflect.TypeFor[discoveryv1.ForZone]():            honours.All("Name"),
-			reflect.TypeFor[discoveryv1.ForNode]():            honours.All("Name"),
-			reflect.TypeFor[discoveryv1.EndpointPort]():       honours.All("Name", "Protocol", "Port", "AppProtocol"),
-			reflect.TypeFor[corev1.ObjectReference]():         honours.All("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath"),
+		Honours: apifields.Table{
+			reflect.TypeFor[discoveryv1.EndpointSlice]():      apifields.All("AddressType", "Endpoints", "Ports"),
+			reflect.TypeFor[discoveryv1.Endpoint]():           apifields.All("Addresses", "Conditions", "Hostname", "TargetRef", "DeprecatedTopology", "NodeName", "Zone", "Hints"),
+			reflect.TypeFor[discoveryv1.EndpointConditions](): apifields.All("Ready", "Serving", "Terminating"),
+			reflect.TypeFor[discoveryv1.EndpointHints]():      apifields.All("ForZones", "ForNodes"),
+			reflect.TypeFor[discoveryv1.ForZone]():            apifields.All("Name"),
+			reflect.TypeFor[discoveryv1.ForNode]():            apifields.All("Name"),
+			reflect.TypeFor[discoveryv1.EndpointPort]():       apifields.All("Name", "Protocol", "Port", "AppProtocol"),
+			reflect.TypeFor[corev1.ObjectReference]():         apifields.All("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath"),
 		},
 		Default: setDefaults,
 		Create:  validate,

@@ -14,7 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 type autoscaler = autoscalingv2.HorizontalPodAutoscaler
@@ -42,22 +42,22 @@ func Resource() resource.Of[*autoscaler, *autoscalingv2.HorizontalPodAutoscalerL
 	}
 }
 
-func honoured() honours.Table {
-	return honours.Table{
-		reflect.TypeFor[autoscaler]():                                    honours.All("Spec").And(honours.Left, "Status"),
-		reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerSpec]():     honours.All("ScaleTargetRef", "MinReplicas", "MaxReplicas", "Metrics", "Behavior"),
-		reflect.TypeFor[autoscalingv2.CrossVersionObjectReference]():     honours.All("Kind", "Name", "APIVersion"),
-		reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerBehavior](): honours.All("ScaleUp", "ScaleDown"),
-		reflect.TypeFor[autoscalingv2.HPAScalingRules]():                 honours.All("StabilizationWindowSeconds", "SelectPolicy", "Policies", "Tolerance"),
-		reflect.TypeFor[autoscalingv2.HPAScalingPolicy]():                honours.All("Type", "Value", "PeriodSeconds"),
-		reflect.TypeFor[autoscalingv2.MetricSpec]():                      honours.All("Type", "Object", "Pods", "Resource", "ContainerResource", "External"),
-		reflect.TypeFor[autoscalingv2.ObjectMetricSource]():              honours.All("DescribedObject", "Target", "Metric"),
-		reflect.TypeFor[autoscalingv2.PodsMetricSource]():                honours.All("Metric", "Target"),
-		reflect.TypeFor[autoscalingv2.ResourceMetricSource]():            honours.All("Name", "Target"),
-		reflect.TypeFor[autoscalingv2.ContainerResourceMetricSource]():   honours.All("Name", "Target", "Container"),
-		reflect.TypeFor[autoscalingv2.ExternalMetricSource]():            honours.All("Metric", "Target"),
-		reflect.TypeFor[autoscalingv2.MetricIdentifier]():                honours.All("Name", "Selector"),
-		reflect.TypeFor[autoscalingv2.MetricTarget]():                    honours.All("Type", "Value", "AverageValue", "AverageUtilization"),
+func honoured() apifields.Table {
+	return apifields.Table{
+		reflect.TypeFor[autoscaler]():                                    apifields.All("Spec").And(apifields.Left, "Status"),
+		reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerSpec]():     apifields.All("ScaleTargetRef", "MinReplicas", "MaxReplicas", "Metrics", "Behavior"),
+		reflect.TypeFor[autoscalingv2.CrossVersionObjectReference]():     apifields.All("Kind", "Name", "APIVersion"),
+		reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerBehavior](): apifields.All("ScaleUp", "ScaleDown"),
+		reflect.TypeFor[autoscalingv2.HPAScalingRules]():                 apifields.All("StabilizationWindowSeconds", "SelectPolicy", "Policies", "Tolerance"),
+		reflect.TypeFor[autoscalingv2.HPAScalingPolicy]():                apifields.All("Type", "Value", "PeriodSeconds"),
+		reflect.TypeFor[autoscalingv2.MetricSpec]():                      apifields.All("Type", "Object", "Pods", "Resource", "ContainerResource", "External"),
+		reflect.TypeFor[autoscalingv2.ObjectMetricSource]():              apifields.All("DescribedObject", "Target", "Metric"),
+		reflect.TypeFor[autoscalingv2.PodsMetricSource]():                apifields.All("Metric", "Target"),
+		reflect.TypeFor[autoscalingv2.ResourceMetricSource]():            apifields.All("Name", "Target"),
+		reflect.TypeFor[autoscalingv2.ContainerResourceMetricSource]():   apifields.All("Name", "Target", "Container"),
+		reflect.TypeFor[autoscalingv2.ExternalMetricSource]():            apifields.All("Metric", "Target"),
+		reflect.TypeFor[autoscalingv2.MetricIdentifier]():                apifields.All("Name", "Selector"),
+		reflect.TypeFor[autoscalingv2.MetricTarget]():                    apifields.All("Type", "Value", "AverageValue", "AverageUtilization"),
 	}
 }
 

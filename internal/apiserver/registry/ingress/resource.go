@@ -11,7 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // ClassAnnotation named the class of an Ingress before there was a field for it.
@@ -26,18 +26,18 @@ func Resource() resource.Of[*networkingv1.Ingress, *networkingv1.IngressList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[networkingv1.Ingress]():               honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[networkingv1.IngressSpec]():           honours.All("IngressClassName", "DefaultBackend", "TLS", "Rules"),
-			reflect.TypeFor[networkingv1.IngressTLS]():            honours.All("Hosts", "SecretName"),
-			reflect.TypeFor[networkingv1.IngressRule]():           honours.All("Host", "IngressRuleValue"),
-			reflect.TypeFor[networkingv1.IngressRuleValue]():      honours.All("HTTP"),
-			reflect.TypeFor[networkingv1.HTTPIngressRuleValue]():  honours.All("Paths"),
-			reflect.TypeFor[networkingv1.HTTPIngressPath]():       honours.All("Path", "PathType", "Backend"),
-			reflect.TypeFor[networkingv1.IngressBackend]():        honours.All("Service", "Resource"),
-			reflect.TypeFor[networkingv1.IngressServiceBackend](): honours.All("Name", "Port"),
-			reflect.TypeFor[networkingv1.ServiceBackendPort]():    honours.All("Name", "Number"),
-			reflect.TypeFor[corev1.TypedLocalObjectReference]():   honours.All("APIGroup", "Kind", "Name"),
+		Honours: apifields.Table{
+			reflect.TypeFor[networkingv1.Ingress]():               apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[networkingv1.IngressSpec]():           apifields.All("IngressClassName", "DefaultBackend", "TLS", "Rules"),
+			reflect.TypeFor[networkingv1.IngressTLS]():            apifields.All("Hosts", "SecretName"),
+			reflect.TypeFor[networkingv1.IngressRule]():           apifields.All("Host", "IngressRuleValue"),
+			reflect.TypeFor[networkingv1.IngressRuleValue]():      apifields.All("HTTP"),
+			reflect.TypeFor[networkingv1.HTTPIngressRuleValue]():  apifields.All("Paths"),
+			reflect.TypeFor[networkingv1.HTTPIngressPath]():       apifields.All("Path", "PathType", "Backend"),
+			reflect.TypeFor[networkingv1.IngressBackend]():        apifields.All("Service", "Resource"),
+			reflect.TypeFor[networkingv1.IngressServiceBackend](): apifields.All("Name", "Port"),
+			reflect.TypeFor[networkingv1.ServiceBackendPort]():    apifields.All("Name", "Number"),
+			reflect.TypeFor[corev1.TypedLocalObjectReference]():   apifields.All("APIGroup", "Kind", "Name"),
 		},
 		Generation: true,
 		Create:     validateNew,

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // maxController is the most bytes that the name of a controller may have.
@@ -23,10 +23,10 @@ func Resource() resource.Of[*networkingv1.IngressClass, *networkingv1.IngressCla
 	return resource.Of[*networkingv1.IngressClass, *networkingv1.IngressClassList]{
 		Group:  networkingv1.GroupName,
 		Plural: "ingressclasses",
-		Honours: honours.Table{
-			reflect.TypeFor[networkingv1.IngressClass]():                    honours.All("Spec"),
-			reflect.TypeFor[networkingv1.IngressClassSpec]():                honours.All("Controller", "Parameters"),
-			reflect.TypeFor[networkingv1.IngressClassParametersReference](): honours.All("APIGroup", "Kind", "Name", "Scope", "Namespace"),
+		Honours: apifields.Table{
+			reflect.TypeFor[networkingv1.IngressClass]():                    apifields.All("Spec"),
+			reflect.TypeFor[networkingv1.IngressClassSpec]():                apifields.All("Controller", "Parameters"),
+			reflect.TypeFor[networkingv1.IngressClassParametersReference](): apifields.All("APIGroup", "Kind", "Name", "Scope", "Namespace"),
 		},
 		Generation: true,
 		Default:    setDefaults,

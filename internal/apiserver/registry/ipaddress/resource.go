@@ -15,7 +15,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/addresses"
 	"monopod.dev/monopod/internal/apiserver/registry/ingressclass"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource ipaddresses.
@@ -25,10 +25,10 @@ func Resource() resource.Of[*networkingv1.IPAddress, *networkingv1.IPAddressList
 		Group:  networkingv1.GroupName,
 		Plural: "ipaddresses",
 		Short:  []string{"ip"},
-		Honours: honours.Table{
-			reflect.TypeFor[networkingv1.IPAddress]():       honours.All("Spec"),
-			reflect.TypeFor[networkingv1.IPAddressSpec]():   honours.All("ParentRef"),
-			reflect.TypeFor[networkingv1.ParentReference](): honours.All("Group", "Resource", "Namespace", "Name"),
+		Honours: apifields.Table{
+			reflect.TypeFor[networkingv1.IPAddress]():       apifields.All("Spec"),
+			reflect.TypeFor[networkingv1.IPAddressSpec]():   apifields.All("ParentRef"),
+			reflect.TypeFor[networkingv1.ParentReference](): apifields.All("Group", "Resource", "Namespace", "Name"),
 		},
 		Names:  validateName,
 		Create: validate,

@@ -18,7 +18,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource jobs.
@@ -29,8 +29,8 @@ func Resource() resource.Of[*batchv1.Job, *batchv1.JobList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[batchv1.Job](): honours.All("Spec").And(honours.Left, "Status"),
+		Honours: apifields.Table{
+			reflect.TypeFor[batchv1.Job](): apifields.All("Spec").And(apifields.Left, "Status"),
 		}.With(SpecHonours()),
 		Default:    setDefaults,
 		Prepare:    generateSelector,
@@ -51,17 +51,17 @@ func Resource() resource.Of[*batchv1.Job, *batchv1.JobList] {
 }
 
 // SpecHonours has the verdicts of a job's specification, wherever it stands. Those of the pod in it the pods' own table has.
-func SpecHonours() honours.Table {
-	return honours.Table{
-		reflect.TypeFor[batchv1.JobSpec](): honours.All("Parallelism", "Completions", "ActiveDeadlineSeconds", "PodFailurePolicy", "SuccessPolicy", "BackoffLimit",
+func SpecHonours() apifields.Table {
+	return apifields.Table{
+		reflect.TypeFor[batchv1.JobSpec](): apifields.All("Parallelism", "Completions", "ActiveDeadlineSeconds", "PodFailurePolicy", "SuccessPolicy", "BackoffLimit",
 			"BackoffLimitPerIndex", "MaxFailedIndexes", "Selector", "ManualSelector", "TTLSecondsAfterFinished", "CompletionMode", "Suspend", "PodReplacementPolicy", "ManagedBy").
-			And(honours.Left, "Template").And(honours.Refused, "Scheduling"),
-		reflect.TypeFor[batchv1.PodFailurePolicy]():                       honours.All("Rules"),
-		reflect.TypeFor[batchv1.PodFailurePolicyRule]():                   honours.All("Action", "OnExitCodes", "OnPodConditions"),
-		reflect.TypeFor[batchv1.PodFailurePolicyOnExitCodesRequirement](): honours.All("ContainerName", "Operator", "Values"),
-		reflect.TypeFor[batchv1.PodFailurePolicyOnPodConditionsPattern](): honours.All("Type", "Status"),
-		reflect.TypeFor[batchv1.SuccessPolicy]():                          honours.All("Rules"),
-		reflect.TypeFor[batchv1.SuccessPolicyRule]():                      honours.All("SucceededIndexes", "SucceededCount"),
+			And(apifields.Left, "Template").And(apifields.Refused, "Scheduling"),
+		reflect.TypeFor[batchv1.PodFailurePolicy]():                       apifields.All("Rules"),
+		reflect.TypeFor[batchv1.PodFailurePolicyRule]():                   apifields.All("Action", "OnExitCodes", "OnPodConditions"),
+		reflect.TypeFor[batchv1.PodFailurePolicyOnExitCodesRequirement](): apifields.All("ContainerName", "Operator", "Values"),
+		reflect.TypeFor[batchv1.PodFailurePolicyOnPodConditionsPattern](): apifields.All("Type", "Status"),
+		reflect.TypeFor[batchv1.SuccessPolicy]():                          apifields.All("Rules"),
+		reflect.TypeFor[batchv1.SuccessPolicyRule]():                      apifields.All("SucceededIndexes", "SucceededCount"),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource leases.
@@ -18,11 +18,11 @@ func Resource() resource.Of[*coordinationv1.Lease, *coordinationv1.LeaseList] {
 		Namespaced: true,
 		ReadBy:     resource.Editor,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[coordinationv1.Lease](): honours.All("Spec"),
+		Honours: apifields.Table{
+			reflect.TypeFor[coordinationv1.Lease](): apifields.All("Spec"),
 			// Strategy and PreferredHolder are of coordinated leader election, for which a controller would be needed.
-			reflect.TypeFor[coordinationv1.LeaseSpec](): honours.All("HolderIdentity", "LeaseDurationSeconds", "AcquireTime", "RenewTime", "LeaseTransitions").
-				And(honours.Refused, "Strategy", "PreferredHolder"),
+			reflect.TypeFor[coordinationv1.LeaseSpec](): apifields.All("HolderIdentity", "LeaseDurationSeconds", "AcquireTime", "RenewTime", "LeaseTransitions").
+				And(apifields.Refused, "Strategy", "PreferredHolder"),
 		},
 		Create: validate,
 		// A holder may PUT its lease without asking first. A lease is a lock, so an update names what it replaces.

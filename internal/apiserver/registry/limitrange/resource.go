@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource limitranges. Whoever may edit a namespace's objects does not say what they may ask for: no role but that of an administrator of
@@ -23,10 +23,10 @@ func Resource() resource.Of[*corev1.LimitRange, *corev1.LimitRangeList] {
 		Namespaced:     true,
 		ReadBy:         resource.Viewer,
 		CreateOnUpdate: true,
-		Honours: honours.Table{
-			reflect.TypeFor[corev1.LimitRange]():     honours.All("Spec"),
-			reflect.TypeFor[corev1.LimitRangeSpec](): honours.All("Limits"),
-			reflect.TypeFor[corev1.LimitRangeItem](): honours.All("Type", "Max", "Min", "Default", "DefaultRequest", "MaxLimitRequestRatio"),
+		Honours: apifields.Table{
+			reflect.TypeFor[corev1.LimitRange]():     apifields.All("Spec"),
+			reflect.TypeFor[corev1.LimitRangeSpec](): apifields.All("Limits"),
+			reflect.TypeFor[corev1.LimitRangeItem](): apifields.All("Type", "Max", "Min", "Default", "DefaultRequest", "MaxLimitRequestRatio"),
 		},
 		Default: setDefaults,
 		Create:  validate,

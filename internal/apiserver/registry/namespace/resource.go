@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource namespaces: their metadata may change, spec and status have writers of their own.
@@ -27,9 +27,9 @@ func Resource() resource.Of[*corev1.Namespace, *corev1.NamespaceList] {
 		Plural: "namespaces",
 		Short:  []string{"ns"},
 		ReadBy: resource.Viewer,
-		Honours: honours.Table{
-			reflect.TypeFor[corev1.Namespace]():     honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[corev1.NamespaceSpec](): honours.All("Finalizers"),
+		Honours: apifields.Table{
+			reflect.TypeFor[corev1.Namespace]():     apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[corev1.NamespaceSpec](): apifields.All("Finalizers"),
 		},
 		Default: label,
 		Prepare: func(ns *corev1.Namespace) {

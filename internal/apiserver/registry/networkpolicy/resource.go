@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource networkpolicies.
@@ -22,14 +22,14 @@ func Resource() resource.Of[*networkingv1.NetworkPolicy, *networkingv1.NetworkPo
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[networkingv1.NetworkPolicy]():            honours.All("Spec"),
-			reflect.TypeFor[networkingv1.NetworkPolicySpec]():        honours.All("PodSelector", "Ingress", "Egress", "PolicyTypes"),
-			reflect.TypeFor[networkingv1.NetworkPolicyIngressRule](): honours.All("Ports", "From"),
-			reflect.TypeFor[networkingv1.NetworkPolicyEgressRule]():  honours.All("Ports", "To"),
-			reflect.TypeFor[networkingv1.NetworkPolicyPort]():        honours.All("Protocol", "Port", "EndPort"),
-			reflect.TypeFor[networkingv1.NetworkPolicyPeer]():        honours.All("PodSelector", "NamespaceSelector", "IPBlock"),
-			reflect.TypeFor[networkingv1.IPBlock]():                  honours.All("CIDR", "Except"),
+		Honours: apifields.Table{
+			reflect.TypeFor[networkingv1.NetworkPolicy]():            apifields.All("Spec"),
+			reflect.TypeFor[networkingv1.NetworkPolicySpec]():        apifields.All("PodSelector", "Ingress", "Egress", "PolicyTypes"),
+			reflect.TypeFor[networkingv1.NetworkPolicyIngressRule](): apifields.All("Ports", "From"),
+			reflect.TypeFor[networkingv1.NetworkPolicyEgressRule]():  apifields.All("Ports", "To"),
+			reflect.TypeFor[networkingv1.NetworkPolicyPort]():        apifields.All("Protocol", "Port", "EndPort"),
+			reflect.TypeFor[networkingv1.NetworkPolicyPeer]():        apifields.All("PodSelector", "NamespaceSelector", "IPBlock"),
+			reflect.TypeFor[networkingv1.IPBlock]():                  apifields.All("CIDR", "Except"),
 		},
 		Generation: true,
 		Default:    setDefaults,

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource nodes. A new node keeps the status that came with it, against the API conventions, because that is how kubelets have always
@@ -21,12 +21,12 @@ func Resource(proxy Proxy, authz authorizer.UnconditionalAuthorizer) resource.Of
 	return resource.Of[*corev1.Node, *corev1.NodeList]{
 		Plural: "nodes",
 		Short:  []string{"no"},
-		Honours: honours.Table{
-			reflect.TypeFor[corev1.Node](): honours.All("Spec").And(honours.Left, "Status"),
+		Honours: apifields.Table{
+			reflect.TypeFor[corev1.Node](): apifields.All("Spec").And(apifields.Left, "Status"),
 			// ConfigSource was of kubelets that were configured through the API, which nobody does any more.
-			reflect.TypeFor[corev1.NodeSpec](): honours.All("PodCIDR", "PodCIDRs", "ProviderID", "Unschedulable", "Taints", "DoNotUseExternalID").
-				And(honours.Refused, "ConfigSource", "PodPreemptionPolicy"),
-			reflect.TypeFor[corev1.Taint](): honours.All("Key", "Value", "Effect", "TimeAdded"),
+			reflect.TypeFor[corev1.NodeSpec](): apifields.All("PodCIDR", "PodCIDRs", "ProviderID", "Unschedulable", "Taints", "DoNotUseExternalID").
+				And(apifields.Refused, "ConfigSource", "PodPreemptionPolicy"),
+			reflect.TypeFor[corev1.Taint](): apifields.All("Key", "Value", "Effect", "TimeAdded"),
 		},
 		Create: validate,
 		Update: validateUpdate,

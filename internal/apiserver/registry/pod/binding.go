@@ -19,15 +19,15 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/dryrun"
 
+	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/pods"
 	podvalidation "monopod.dev/monopod/internal/pods/validation"
-	"monopod.dev/monopod/internal/timeline"
 )
 
 // BindingREST is the storage of pods/binding: creating a Binding gives the pod its node, once.
 type BindingREST struct {
 	store    *genericregistry.Store
-	timeline *timeline.Recorder
+	timeline *podstarts.Recorder
 }
 
 var (

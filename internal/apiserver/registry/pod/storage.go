@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // Storage holds the REST storages of pods and their subresources. They share one connection to the store.
@@ -40,7 +40,7 @@ type Config struct {
 	// Budgets says which evictions of pods are too many.
 	Budgets Budgets
 	// Timeline remembers when pods were made and bound; nil: nobody does.
-	Timeline *timeline.Recorder
+	Timeline *podstarts.Recorder
 }
 
 // NewStorage opens the storages of pods.

@@ -8,13 +8,13 @@ import (
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"monopod.dev/monopod/internal/timeline"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // TestTimeline: it is remembered when a pod's request came, when the pod was stored, and when it was bound; not of what was only tried.
 func TestTimeline(t *testing.T) {
 	f := newFixture(t)
-	line := timeline.New(timeline.Config{})
+	line := podstarts.New(podstarts.Config{})
 	f.Pod.BeginCreate, f.Binding.timeline = noteCreate(line), line
 	came := time.Now().Add(-time.Second)
 	f.ctx = genericrequest.WithReceivedTimestamp(f.ctx, came)
@@ -43,11 +43,11 @@ func TestTimeline(t *testing.T) {
 	if len(got.Steps) != 3 {
 		t.Fatalf("bound: %+v", got)
 	}
-	steps := map[string]timeline.Step{}
+	steps := map[string]podstarts.Step{}
 	for _, s := range got.Steps {
 		steps[s.Name] = s
 	}
-	post, store, bind := steps[timeline.Post], steps[timeline.Store], steps[timeline.Bind]
+	post, store, bind := steps[podstarts.Post], steps[podstarts.Store], steps[podstarts.Bind]
 	if !post.Begin.Equal(came) || !store.Begin.Equal(post.End) || store.End.Before(store.Begin) || !bind.Begin.Equal(came) || bind.End.Before(store.End) {
 		t.Errorf("%+v", got.Steps)
 	}

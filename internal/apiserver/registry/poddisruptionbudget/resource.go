@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource poddisruptionbudgets.
@@ -21,9 +21,9 @@ func Resource() resource.Of[*policyv1.PodDisruptionBudget, *policyv1.PodDisrupti
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[policyv1.PodDisruptionBudget]():     honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[policyv1.PodDisruptionBudgetSpec](): honours.All("MinAvailable", "MaxUnavailable", "Selector", "UnhealthyPodEvictionPolicy"),
+		Honours: apifields.Table{
+			reflect.TypeFor[policyv1.PodDisruptionBudget]():     apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[policyv1.PodDisruptionBudgetSpec](): apifields.All("MinAvailable", "MaxUnavailable", "Selector", "UnhealthyPodEvictionPolicy"),
 		},
 		Create:      validate,
 		Update:      validateUpdate,

@@ -12,7 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 	"monopod.dev/monopod/internal/pods/defaults"
 	"monopod.dev/monopod/internal/pods/validation"
 )
@@ -22,7 +22,7 @@ func Resource() resource.Of[*corev1.PodTemplate, *corev1.PodTemplateList] {
 	return resource.Of[*corev1.PodTemplate, *corev1.PodTemplateList]{
 		Plural:     "podtemplates",
 		Namespaced: true,
-		Honours:    honours.Table{reflect.TypeFor[corev1.PodTemplate](): honours.Fields{}.And(honours.Left, "Template")},
+		Honours:    apifields.Table{reflect.TypeFor[corev1.PodTemplate](): apifields.Fields{}.And(apifields.Left, "Template")},
 		Default:    func(t *corev1.PodTemplate) { defaults.Template(&t.Template) },
 		Create: func(t *corev1.PodTemplate) field.ErrorList {
 			return validation.Template(&t.Template, field.NewPath("template"))

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource priorityclasses.
@@ -20,8 +20,8 @@ func Resource() resource.Of[*schedulingv1.PriorityClass, *schedulingv1.PriorityC
 		Plural:         "priorityclasses",
 		Short:          []string{"pc"},
 		CreateOnUpdate: true,
-		Honours: honours.Table{
-			reflect.TypeFor[schedulingv1.PriorityClass](): honours.All("Value", "GlobalDefault", "Description", "PreemptionPolicy"),
+		Honours: apifields.Table{
+			reflect.TypeFor[schedulingv1.PriorityClass](): apifields.All("Value", "GlobalDefault", "Description", "PreemptionPolicy"),
 		},
 		Default: setDefaults,
 		Create:  validate,

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resources are the resources of the group.
@@ -40,10 +40,10 @@ func ClusterRoles(guard Guard) resource.Of[*rbacv1.ClusterRole, *rbacv1.ClusterR
 	return resource.Of[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList]{
 		Group:  rbacv1.GroupName,
 		Plural: "clusterroles",
-		Honours: honours.Table{
-			reflect.TypeFor[rbacv1.ClusterRole]():     honours.All("Rules", "AggregationRule"),
-			reflect.TypeFor[rbacv1.AggregationRule](): honours.All("ClusterRoleSelectors"),
-			reflect.TypeFor[rbacv1.PolicyRule]():      honours.All("Verbs", "APIGroups", "Resources", "ResourceNames", "NonResourceURLs"),
+		Honours: apifields.Table{
+			reflect.TypeFor[rbacv1.ClusterRole]():     apifields.All("Rules", "AggregationRule"),
+			reflect.TypeFor[rbacv1.AggregationRule](): apifields.All("ClusterRoleSelectors"),
+			reflect.TypeFor[rbacv1.PolicyRule]():      apifields.All("Verbs", "APIGroups", "Resources", "ResourceNames", "NonResourceURLs"),
 		},
 		Names:          validateName,
 		Create:         validateClusterRole,
@@ -147,17 +147,17 @@ func bindingColumns[T resource.Object](kind, word string, ref func(T) *rbacv1.Ro
 
 // Nothing is refused: a right that is not understood gives nobody anything, so all is kept as it is.
 
-func honouredRules(role reflect.Type) honours.Table {
-	return honours.Table{
-		role:                                 honours.All("Rules"),
-		reflect.TypeFor[rbacv1.PolicyRule](): honours.All("Verbs", "APIGroups", "Resources", "ResourceNames", "NonResourceURLs"),
+func honouredRules(role reflect.Type) apifields.Table {
+	return apifields.Table{
+		role:                                 apifields.All("Rules"),
+		reflect.TypeFor[rbacv1.PolicyRule](): apifields.All("Verbs", "APIGroups", "Resources", "ResourceNames", "NonResourceURLs"),
 	}
 }
 
-func honouredBinding(binding reflect.Type) honours.Table {
-	return honours.Table{
-		binding:                           honours.All("Subjects", "RoleRef"),
-		reflect.TypeFor[rbacv1.Subject](): honours.All("Kind", "APIGroup", "Name", "Namespace"),
-		reflect.TypeFor[rbacv1.RoleRef](): honours.All("APIGroup", "Kind", "Name"),
+func honouredBinding(binding reflect.Type) apifields.Table {
+	return apifields.Table{
+		binding:                           apifields.All("Subjects", "RoleRef"),
+		reflect.TypeFor[rbacv1.Subject](): apifields.All("Kind", "APIGroup", "Name", "Namespace"),
+		reflect.TypeFor[rbacv1.RoleRef](): apifields.All("APIGroup", "Kind", "Name"),
 	}
 }

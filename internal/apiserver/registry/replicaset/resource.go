@@ -13,7 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 	"monopod.dev/monopod/internal/pods/defaults"
 )
 
@@ -27,9 +27,9 @@ func Resource() resource.Of[*appsv1.ReplicaSet, *appsv1.ReplicaSetList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[appsv1.ReplicaSet]():     honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[appsv1.ReplicaSetSpec](): honours.All("Replicas", "MinReadySeconds", "Selector").And(honours.Left, "Template"),
+		Honours: apifields.Table{
+			reflect.TypeFor[appsv1.ReplicaSet]():     apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[appsv1.ReplicaSetSpec](): apifields.All("Replicas", "MinReadySeconds", "Selector").And(apifields.Left, "Template"),
 		},
 		Default: setDefaults,
 		Create:  func(r *appsv1.ReplicaSet) field.ErrorList { return validate(r, nil) },

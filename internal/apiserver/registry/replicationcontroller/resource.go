@@ -13,7 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 	"monopod.dev/monopod/internal/pods/defaults"
 )
 
@@ -26,9 +26,9 @@ func Resource() resource.Of[*corev1.ReplicationController, *corev1.ReplicationCo
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: honours.Table{
-			reflect.TypeFor[corev1.ReplicationController]():     honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[corev1.ReplicationControllerSpec](): honours.All("Replicas", "MinReadySeconds", "Selector").And(honours.Left, "Template"),
+		Honours: apifields.Table{
+			reflect.TypeFor[corev1.ReplicationController]():     apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[corev1.ReplicationControllerSpec](): apifields.All("Replicas", "MinReadySeconds", "Selector").And(apifields.Left, "Template"),
 		},
 		Default: setDefaults,
 		Create:  func(c *corev1.ReplicationController) field.ErrorList { return validate(c, nil) },

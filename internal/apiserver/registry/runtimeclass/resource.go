@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource runtimeclasses.
@@ -22,11 +22,11 @@ func Resource() resource.Of[*nodev1.RuntimeClass, *nodev1.RuntimeClassList] {
 	return resource.Of[*nodev1.RuntimeClass, *nodev1.RuntimeClassList]{
 		Group:  nodev1.GroupName,
 		Plural: "runtimeclasses",
-		Honours: honours.Table{
-			reflect.TypeFor[nodev1.RuntimeClass](): honours.All("Handler", "Overhead", "Scheduling"),
-			reflect.TypeFor[nodev1.Overhead]():     honours.All("PodFixed"),
-			reflect.TypeFor[nodev1.Scheduling]():   honours.All("NodeSelector", "Tolerations"),
-			reflect.TypeFor[corev1.Toleration]():   honours.All("Key", "Operator", "Value", "Effect", "TolerationSeconds"),
+		Honours: apifields.Table{
+			reflect.TypeFor[nodev1.RuntimeClass](): apifields.All("Handler", "Overhead", "Scheduling"),
+			reflect.TypeFor[nodev1.Overhead]():     apifields.All("PodFixed"),
+			reflect.TypeFor[nodev1.Scheduling]():   apifields.All("NodeSelector", "Tolerations"),
+			reflect.TypeFor[corev1.Toleration]():   apifields.All("Key", "Operator", "Value", "Effect", "TolerationSeconds"),
 		},
 		Create: validate,
 		Update: func(c, old *nodev1.RuntimeClass) field.ErrorList {

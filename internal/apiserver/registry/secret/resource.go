@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource secrets. Its table shows no secret data.
@@ -18,7 +18,7 @@ func Resource() resource.Of[*corev1.Secret, *corev1.SecretList] {
 		Namespaced: true,
 		ReadBy:     resource.Editor,
 		WrittenBy:  resource.Editor,
-		Honours:    honours.Table{reflect.TypeFor[corev1.Secret](): honours.All("Data", "StringData", "Type", "Immutable")},
+		Honours:    apifields.Table{reflect.TypeFor[corev1.Secret](): apifields.All("Data", "StringData", "Type", "Immutable")},
 		Default:    setDefaults,
 		Create:     validate,
 		Update:     validateUpdate,

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/keymutex"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Config says what services get.
@@ -68,14 +68,14 @@ func Resource(given *Allocations, behind Backends) resource.Of[*corev1.Service, 
 }
 
 // table: all of a service is data here, for whoever sends packets.
-func table() honours.Table {
-	return honours.Table{
-		reflect.TypeFor[corev1.Service](): honours.All("Spec").And(honours.Left, "Status"),
-		reflect.TypeFor[corev1.ServiceSpec](): honours.All("Ports", "Selector", "ClusterIP", "ClusterIPs", "Type", "ExternalIPs", "SessionAffinity", "LoadBalancerIP",
+func table() apifields.Table {
+	return apifields.Table{
+		reflect.TypeFor[corev1.Service](): apifields.All("Spec").And(apifields.Left, "Status"),
+		reflect.TypeFor[corev1.ServiceSpec](): apifields.All("Ports", "Selector", "ClusterIP", "ClusterIPs", "Type", "ExternalIPs", "SessionAffinity", "LoadBalancerIP",
 			"LoadBalancerSourceRanges", "ExternalName", "ExternalTrafficPolicy", "HealthCheckNodePort", "PublishNotReadyAddresses", "SessionAffinityConfig", "IPFamilies",
 			"IPFamilyPolicy", "AllocateLoadBalancerNodePorts", "LoadBalancerClass", "InternalTrafficPolicy", "TrafficDistribution"),
-		reflect.TypeFor[corev1.ServicePort]():           honours.All("Name", "Protocol", "AppProtocol", "Port", "TargetPort", "NodePort"),
-		reflect.TypeFor[corev1.SessionAffinityConfig](): honours.All("ClientIP"),
-		reflect.TypeFor[corev1.ClientIPConfig]():        honours.All("TimeoutSeconds"),
+		reflect.TypeFor[corev1.ServicePort]():           apifields.All("Name", "Protocol", "AppProtocol", "Port", "TargetPort", "NodePort"),
+		reflect.TypeFor[corev1.SessionAffinityConfig](): apifields.All("ClientIP"),
+		reflect.TypeFor[corev1.ClientIPConfig]():        apifields.All("TimeoutSeconds"),
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // enforceMountableSecrets is the annotation by which a service account's pods may refer to no other secrets than the account's own.
@@ -31,10 +31,10 @@ func Resource(tokens TokenConfig) resource.Of[*corev1.ServiceAccount, *corev1.Se
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
 		Grants:     []resource.Right{{Role: resource.Editor, Verbs: []string{"impersonate"}}},
-		Honours: honours.Table{
-			reflect.TypeFor[corev1.ServiceAccount]():       honours.All("Secrets", "ImagePullSecrets", "AutomountServiceAccountToken"),
-			reflect.TypeFor[corev1.ObjectReference]():      honours.All("Name").And(honours.Left, "Kind", "Namespace", "UID", "APIVersion", "ResourceVersion", "FieldPath"), // only names are kept
-			reflect.TypeFor[corev1.LocalObjectReference](): honours.All("Name"),
+		Honours: apifields.Table{
+			reflect.TypeFor[corev1.ServiceAccount]():       apifields.All("Secrets", "ImagePullSecrets", "AutomountServiceAccountToken"),
+			reflect.TypeFor[corev1.ObjectReference]():      apifields.All("Name").And(apifields.Left, "Kind", "Namespace", "UID", "APIVersion", "ResourceVersion", "FieldPath"), // only names are kept
+			reflect.TypeFor[corev1.LocalObjectReference](): apifields.All("Name"),
 		},
 		Names:         apivalidation.ValidateServiceAccountName,
 		Prepare:       onlyNames,

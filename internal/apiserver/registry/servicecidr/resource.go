@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 )
 
 // Resource is the resource servicecidrs.
@@ -21,9 +21,9 @@ func Resource() resource.Of[*networkingv1.ServiceCIDR, *networkingv1.ServiceCIDR
 	return resource.Of[*networkingv1.ServiceCIDR, *networkingv1.ServiceCIDRList]{
 		Group:  networkingv1.GroupName,
 		Plural: "servicecidrs",
-		Honours: honours.Table{
-			reflect.TypeFor[networkingv1.ServiceCIDR]():     honours.All("Spec").And(honours.Left, "Status"),
-			reflect.TypeFor[networkingv1.ServiceCIDRSpec](): honours.All("CIDRs"),
+		Honours: apifields.Table{
+			reflect.TypeFor[networkingv1.ServiceCIDR]():     apifields.All("Spec").And(apifields.Left, "Status"),
+			reflect.TypeFor[networkingv1.ServiceCIDRSpec](): apifields.All("CIDRs"),
 		},
 		Create: func(c *networkingv1.ServiceCIDR) field.ErrorList { return validate(c.Spec.CIDRs) },
 		Update: func(c, old *networkingv1.ServiceCIDR) field.ErrorList {

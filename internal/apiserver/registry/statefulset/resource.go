@@ -14,7 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
-	"monopod.dev/monopod/internal/honours"
+	"monopod.dev/monopod/internal/kit/apifields"
 	"monopod.dev/monopod/internal/pods/defaults"
 )
 
@@ -58,16 +58,16 @@ func Resource() resource.Of[*appsv1.StatefulSet, *appsv1.StatefulSetList] {
 }
 
 // table: what becomes of claims may be said, because there is none of which it would not be true.
-func table() honours.Table {
-	return honours.Table{
-		reflect.TypeFor[appsv1.StatefulSet](): honours.All("Spec").And(honours.Left, "Status"),
-		reflect.TypeFor[appsv1.StatefulSetSpec](): honours.All("Replicas", "Selector", "ServiceName", "PodManagementPolicy", "UpdateStrategy", "RevisionHistoryLimit",
-			"MinReadySeconds", "PersistentVolumeClaimRetentionPolicy", "Ordinals").And(honours.Left, "Template").
-			And(honours.But("there are no PersistentVolumeClaims; give the template a volume of another kind, such as hostPath or emptyDir"), "VolumeClaimTemplates"),
-		reflect.TypeFor[appsv1.StatefulSetUpdateStrategy]():                       honours.All("Type", "RollingUpdate"),
-		reflect.TypeFor[appsv1.RollingUpdateStatefulSetStrategy]():                honours.All("Partition", "MaxUnavailable"),
-		reflect.TypeFor[appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy](): honours.All("WhenDeleted", "WhenScaled"),
-		reflect.TypeFor[appsv1.StatefulSetOrdinals]():                             honours.All("Start"),
+func table() apifields.Table {
+	return apifields.Table{
+		reflect.TypeFor[appsv1.StatefulSet](): apifields.All("Spec").And(apifields.Left, "Status"),
+		reflect.TypeFor[appsv1.StatefulSetSpec](): apifields.All("Replicas", "Selector", "ServiceName", "PodManagementPolicy", "UpdateStrategy", "RevisionHistoryLimit",
+			"MinReadySeconds", "PersistentVolumeClaimRetentionPolicy", "Ordinals").And(apifields.Left, "Template").
+			And(apifields.But("there are no PersistentVolumeClaims; give the template a volume of another kind, such as hostPath or emptyDir"), "VolumeClaimTemplates"),
+		reflect.TypeFor[appsv1.StatefulSetUpdateStrategy]():                       apifields.All("Type", "RollingUpdate"),
+		reflect.TypeFor[appsv1.RollingUpdateStatefulSetStrategy]():                apifields.All("Partition", "MaxUnavailable"),
+		reflect.TypeFor[appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy](): apifields.All("WhenDeleted", "WhenScaled"),
+		reflect.TypeFor[appsv1.StatefulSetOrdinals]():                             apifields.All("Start"),
 	}
 }
 

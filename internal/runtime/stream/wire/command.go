@@ -14,7 +14,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
-	"monopod.dev/monopod/internal/runtime/said"
+	"monopod.dev/monopod/internal/runtime/errtext"
 )
 
 // options are the streams that a client has asked for.
@@ -66,7 +66,7 @@ func status(err error) metav1.Status {
 	}
 	// API servers put "Internal error occurred: " before the words that they pass on to clients that come by WebSocket.
 	how := apierrors.NewInternalError(err).Status()
-	how.Message = said.Of(err)
+	how.Message = errtext.Of(err)
 	return how
 }
 

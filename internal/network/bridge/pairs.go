@@ -1,0 +1,333 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/rules"
+)
+
+// pairs are the veth pairs of sandboxes.
+type pairs struct {
+	bridge   string // the name of the bridge
+	rt       *rtnl  // of the host
+	nl       *netlink.Handle
+	procfs   ns.Procfs // for the sysctls of sandboxes
+	ipv6     bool      // the kernel has it; to look that up for each sandbox would take longer with their number
+	localnet localnet
+}
+
+// connect makes the sandbox's interface and everything about it as the lease says, whatever of it is there already. It
+// returns the index of the host's end, and the addresses that the sandbox has: a pod whose sysctls switch IPv6 off has no
+// IPv6 address.
+//
+// meanwhile is called when all is asked for, while the kernel gets it going.
+func (p *pairs) connect(rec lease.Lease, path string, meanwhile func() error) (index int, has []lease.Address, err error) {
+	target, err := os.Open(path)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil, fmt.Errorf("network namespace %s: %w", path, errdefs.ErrNotFound)
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("network namespace: %w", err)
+	}
+	defer target.Close()
+	bridge, found, err := p.rt.link(p.bridge)
+	if err != nil {
+		return 0, nil, err
+	}
+	if !found {
+		return 0, nil, fmt.Errorf("bridge %s is not there; restart monopod to make it: %w", p.bridge, errdefs.ErrFailedPrecondition)
+	}
+	err = ns.Run(path, ns.Network, func() error {
+		inside, err := openRTNL()
+		if err != nil {
+			return err
+		}
+		defer inside.Close()
+		host, fresh, err := p.ensurePair(rec, bridge, int(target.Fd()), inside)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", rec.Interface, err)
+		}
+		index = host.index
+		gateway, err := p.prepareEnd(rec, host, bridge, fresh)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", rec.Interface, err)
+		}
+		if err := p.refuseRouterAdvertisements(containerInterface); err != nil {
+			return err
+		}
+		// Not asked without need.
+		noIPv6 := slices.ContainsFunc(rec.Addresses, func(a lease.Address) bool { return a.Address.Addr().Is6() }) && ipv6Off(&p.procfs, containerInterface)
+		if has, err = possible(rec.Addresses, noIPv6); err != nil {
+			return err
+		}
+		settled := func() {}
+		if fresh {
+			s, err := newSettling(has)
+			if err != nil {
+				return err
+			}
+			defer s.sock.Close()
+			settled = func() { s.wait(host.peer) }
+		}
+		if !fresh {
+			if err := keepMTU(inside, bridge.mtu); err != nil {
+				return err
+			}
+		}
+		if err := inside.Do(append(insideRequests(has, host.peer), insideRoutes(has, host.peer, gateway)...)...); err != nil {
+			return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
+		}
+		if !fresh {
+			if err := leaveLink(inside, has, host.peer); err != nil {
+				return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
+			}
+		}
+		if err := meanwhile(); err != nil {
+			return err
+		}
+		settled()
+		return nil
+	})
+	return index, has, err
+}
+
+// possible returns the addresses that an interface can have. It is pure.
+func possible(all []lease.Address, noIPv6 bool) ([]lease.Address, error) {
+	var out []lease.Address
+	for _, a := range all {
+		if a.Address.Addr().Is4() || !noIPv6 {
+			out = append(out, a)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("the pod range is IPv6, and net.ipv6.conf.*.disable_ipv6 is 1 in the sandbox: remove that sysctl from the pod, or add an IPv4 range to network.podCIDRs: %w",
+			errdefs.ErrFailedPrecondition)
+	}
+	return out, nil
+}
+
+// ipv6Off says whether the interface cannot have IPv6 addresses. It is called on a thread in its namespace.
+func ipv6Off(in *ns.Procfs, name string) bool {
+	raw, err := in.Read("net/ipv6/conf/" + name + "/disable_ipv6")
+	return err != nil || strings.TrimSpace(raw) != "0"
+}
+
+// ensurePair makes the veth pair, unless it is there, and returns the host's end, and whether it has made it. One whose
+// other end is elsewhere (a namespace that was lost and made anew) is replaced.
+func (p *pairs) ensurePair(rec lease.Lease, bridge linkInfo, target int, inside *rtnl) (host linkInfo, fresh bool, err error) {
+	create := p.pairRequest(rec, bridge, target)
+	err = p.rt.Do(create)
+	if errors.Is(err, unix.EEXIST) {
+		if err = p.clearPair(rec, inside); err == nil {
+			err = p.rt.Do(create)
+		}
+	}
+	fresh = err == nil
+	if err != nil && !errors.Is(err, errPairThere) {
+		return linkInfo{}, false, err
+	}
+	host, found, err := p.rt.link(rec.Interface)
+	if err == nil && !found {
+		err = fmt.Errorf("it was deleted as soon as it was made: %w", errdefs.ErrUnavailable)
+	}
+	return host, fresh, err
+}
+
+var errPairThere = errors.New("the pair is there")
+
+// clearPair is called when the pair cannot be made for what is there of its names: it makes room, or is errPairThere.
+func (p *pairs) clearPair(rec lease.Lease, inside *rtnl) error {
+	peer, hasPeer, err := inside.link(containerInterface)
+	if err != nil {
+		return err
+	}
+	host, hasHost, err := p.rt.link(rec.Interface)
+	if err != nil {
+		return err
+	}
+	if hasHost {
+		if hasPeer && host.peer == peer.index && peer.peer == host.index {
+			return errPairThere
+		}
+		if err := p.rt.Do(linkRequest("delete", unix.RTM_DELLINK, 0, host.index, 0)); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
+	}
+	if hasPeer {
+		return fmt.Errorf("the namespace has an interface %s that is not ours: %w", containerInterface, errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// pairRequest makes both ends, the sandbox's in its namespace. The host's end has the bridge's hardware address, so that what is written down of the gateway in a sandbox is the same for all.
+//
+// One queue each: the default is one for each processor, which only XDP programs make use of, and each costs time and
+// memory.
+func (p *pairs) pairRequest(rec lease.Lease, bridge linkInfo, target int) request {
+	peer := nl.NewRtAttr(nl.VETH_INFO_PEER, nil)
+	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
+	for _, a := range []*nl.RtAttr{
+		attrName(containerInterface), nlsock.Attr32(unix.IFLA_MTU, bridge.mtu), nlsock.Attr32(unix.IFLA_NET_NS_FD, target),
+		nl.NewRtAttr(unix.IFLA_ADDRESS, macOf(rec.Addresses[0].Address.Addr())),
+		nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+	} {
+		peer.AddChild(a)
+	}
+	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0,
+		attrName(rec.Interface), nlsock.Attr32(unix.IFLA_GROUP, int(rules.PortGroup(p.bridge))), nl.NewRtAttr(unix.IFLA_ADDRESS, bridge.mac),
+		nlsock.Attr32(unix.IFLA_MTU, bridge.mtu), nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+		nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nlsock.Nested(nl.IFLA_INFO_DATA, peer)))
+}
+
+// prepareEnd makes of the host's end what it is to be: up, in no bridge, with the way to the sandbox. It returns its hardware address. With fresh it has just been made.
+//
+// The version before had it as a port of the bridge. Then it gets the bridge's address, which is what the sandbox knows of its gateway.
+func (p *pairs) prepareEnd(rec lease.Lease, host, bridge linkInfo, fresh bool) (mac net.HardwareAddr, err error) {
+	mac = host.mac
+	var reqs []request
+	if host.master != 0 {
+		mac = bridge.mac
+		reqs = append(reqs, linkRequest("take it out of the bridge", unix.RTM_NEWLINK, 0, host.index, 0,
+			nlsock.Attr32(unix.IFLA_MASTER, 0), nl.NewRtAttr(unix.IFLA_ADDRESS, mac)))
+	}
+	var attrs []*nl.RtAttr
+	if !fresh { // as it was made; each setting more makes the kernel go over all routes of IPv6
+		attrs = append(attrs, nlsock.Attr32(unix.IFLA_GROUP, int(rules.PortGroup(p.bridge))))
+	}
+	up := linkRequest("set it up", unix.RTM_NEWLINK, 0, host.index, unix.IFF_UP|unix.IFF_NOARP, attrs...)
+	return mac, p.localnet.keep(func(open bool) error {
+		return p.rt.Do(append(append(reqs, p.settingsRequest(host.index, open), up), hostRequests(rec, host.index)...)...)
+	})
+}
+
+// settingsRequest has no address come to the host's end by itself, and opens the way by it to the loopback addresses, or shuts it.
+func (p *pairs) settingsRequest(index int, open bool) request {
+	if !p.ipv6 {
+		return localnetRequest(index, open)
+	}
+	return linkRequest("configure it", unix.RTM_NEWLINK, 0, index, 0, nlsock.Nested(unix.IFLA_AF_SPEC, localnetOf(open), noAutoOf()))
+}
+
+// insideRequests configure the sandbox's end, which has this index, and its loopback.
+func insideRequests(has []lease.Address, index int) []request {
+	const loopback = 1 // in every namespace
+	reqs := []request{
+		linkRequest("set lo up", unix.RTM_NEWLINK, 0, loopback, unix.IFF_UP),
+		noAutoIPv6(index),
+		linkRequest("set it up", unix.RTM_NEWLINK, 0, index, unix.IFF_UP),
+	}
+	for _, a := range has {
+		reqs = append(reqs, addressRequest(hostPrefix(a.Address.Addr()), index))
+	}
+	return reqs
+}
+
+// leaveLink takes from a sandbox that was on the bridge what made others its neighbours: its address with the range's length. The address itself it has by now without that, so connections stay.
+// (An IPv6 address keeps its length, and has lost the route by being given anew.)
+func leaveLink(inside *rtnl, has []lease.Address, index int) error {
+	for _, a := range has {
+		if !a.Address.Addr().Is4() || a.Address.IsSingleIP() {
+			continue
+		}
+		q := addressRequest(a.Address, index)
+		q.What, q.Type, q.Flags = "take the address "+a.Address.String()+" away", unix.RTM_DELADDR, 0
+		if err := inside.Do(q); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return err
+		}
+	}
+	return nil
+}
+
+// isNoRoute says that there was no route to take away.
+func isNoRoute(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
+
+// noAutoIPv6 keeps the kernel from giving the interface of this index a link-local address, and
+// with it from duplicate address detection and router solicitations: what addresses there are is the ledger's to say.
+func noAutoIPv6(index int) request {
+	q := linkRequest("switch IPv6 autoconfiguration off", unix.RTM_NEWLINK, 0, index, 0, nlsock.Nested(unix.IFLA_AF_SPEC, noAutoOf()))
+	q.IPv6 = true
+	return q
+}
+
+func noAutoOf() *nl.RtAttr {
+	const none = 1 // IN6_ADDR_GEN_MODE_NONE
+	return nlsock.Nested(unix.AF_INET6, nl.NewRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{none}))
+}
+
+func addressRequest(a netip.Prefix, index int) request {
+	family := familyOf(a.Addr())
+	msg := nl.NewIfAddrmsg(int(family))
+	msg.Prefixlen, msg.Index = uint8(a.Bits()), uint32(index)
+	body := msg.Serialize()
+	ip := a.Addr().AsSlice()
+	body = append(body, nl.NewRtAttr(unix.IFA_LOCAL, ip).Serialize()...)
+	body = append(body, nl.NewRtAttr(unix.IFA_ADDRESS, ip).Serialize()...)
+	if family == unix.AF_INET6 {
+		// The ledger has seen to it that nobody else has it: no second of waiting for duplicates. And no route to what is beside it.
+		body = append(body, nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD|unix.IFA_F_NOPREFIXROUTE)).Serialize()...)
+	}
+	return request{What: "give it the address " + a.String(), Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
+}
+
+func familyOf(a netip.Addr) uint16 {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// refuseRouterAdvertisements keeps other pods from posing as this one's router. It is called on a thread in the sandbox.
+func (p *pairs) refuseRouterAdvertisements(name string) error {
+	err := p.procfs.Write("net/ipv6/conf/"+name+"/accept_ra", "0\n")
+	if errors.Is(err, os.ErrNotExist) || isReadOnly(err) {
+		return nil // a kernel without IPv6, or a host on which Start has warned of it
+	}
+	return err
+}
+
+// reattach does of connect what needs no way into the sandbox.
+func (p *pairs) reattach(rec lease.Lease, bridge linkInfo) error {
+	host, found, err := p.rt.link(rec.Interface)
+	if err == nil && found {
+		_, err = p.prepareEnd(rec, host, bridge, false)
+	}
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// remove deletes the host's ends that are this node's and are not in keep.
+func (p *pairs) remove(keep map[string]bool) error {
+	bridge, found, err := p.rt.link(p.bridge)
+	if err != nil {
+		return err
+	}
+	all, err := links(p.nl)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, l := range all {
+		a := l.Attrs()
+		ours := a.Group == rules.PortGroup(p.bridge) || found && a.MasterIndex == bridge.index // as the version before had them
+		if ours && l.Type() == "veth" && strings.HasPrefix(a.Name, lease.HostInterfacePrefix) && !keep[a.Name] {
+			names = append(names, a.Name)
+		}
+	}
+	return p.rt.deleteLinks(names)
+}

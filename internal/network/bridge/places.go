@@ -1,0 +1,75 @@
+package bridge
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/host/ns"
+)
+
+// places are where the sandboxes are that this process has connected. All methods are safe for concurrent use.
+type places struct {
+	mu      sync.Mutex
+	indexes map[string]int    // of the host's ends, by sandbox
+	paths   map[string]string // of their network namespaces
+}
+
+func newPlaces() *places { return &places{indexes: map[string]int{}, paths: map[string]string{}} }
+
+// set notes the index of the host's end and the path of the network namespace.
+func (p *places) set(sandboxID string, index int, path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.indexes[sandboxID], p.paths[sandboxID] = index, path
+}
+
+// forget drops what is known of sandboxes.
+func (p *places) forget(sandboxID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.indexes, sandboxID)
+	delete(p.paths, sandboxID)
+}
+
+// path is that of the sandbox's network namespace; empty: it is not known.
+func (p *places) path(sandboxID string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paths[sandboxID]
+}
+
+// byIndex are those of these sandboxes that are known, by the index of the host's end.
+func (p *places) byIndex(sandboxes map[string]string) map[int]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := make(map[int]string, len(sandboxes))
+	for id := range sandboxes {
+		if index := p.indexes[id]; index != 0 {
+			found[index] = id
+		}
+	}
+	return found
+}
+
+// inside calls f with a socket of a sandbox's namespace; it does not where the namespace is not known, or gone.
+func (p *places) inside(sandboxID string, f func(*rtnl) error) error {
+	path := p.path(sandboxID)
+	if path == "" {
+		return nil
+	}
+	err := ns.Run(path, ns.Network, func() error {
+		sock, err := openRTNL()
+		if err != nil {
+			return err
+		}
+		defer sock.Close()
+		return f(sock)
+	})
+	if errors.Is(err, os.ErrNotExist) || errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

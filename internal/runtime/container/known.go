@@ -1,0 +1,117 @@
+package container
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"monopod.dev/monopod/internal/runtime/index"
+	"monopod.dev/monopod/internal/runtime/randomid"
+)
+
+// known are all containers, those too that are half made or half removed, and the indexes by which a few of many are found. add,
+// change and drop are the only places where either changes, so that they agree. It is guarded by Manager.mu.
+type known struct {
+	byID      map[string]*entry
+	sandboxes index.Of[string]
+	labels    index.Labels
+}
+
+func (r *known) add(rec Record) {
+	if r.byID == nil {
+		r.byID = map[string]*entry{}
+	}
+	r.drop(rec.ID)
+	r.byID[rec.ID] = newEntry(rec)
+	r.index(&rec)
+}
+
+// change replaces the record of an entry that is here.
+func (r *known) change(e *entry, rec Record) {
+	before := e.rec
+	e.rec = &rec
+	if before.SandboxID != rec.SandboxID || before.Config() != rec.Config() { // neither ever does
+		r.unindex(before)
+		r.index(&rec)
+	}
+}
+
+func (r *known) drop(id string) {
+	if e := r.byID[id]; e != nil {
+		delete(r.byID, id)
+		r.unindex(e.rec)
+	}
+}
+
+func (r *known) index(rec *Record) {
+	r.sandboxes.Add(rec.SandboxID, rec.ID)
+	r.labels.Add(rec.Config().GetLabels(), rec.ID)
+}
+
+func (r *known) unindex(rec *Record) {
+	r.sandboxes.Remove(rec.SandboxID, rec.ID)
+	r.labels.Remove(rec.Config().GetLabels(), rec.ID)
+}
+
+// all are all records, the oldest first.
+func (r *known) all() []*Record { return sorted(maps.Values(r.byID), whatever) }
+
+// of are the records of a sandbox, the oldest first.
+func (r *known) of(sandboxID string) []*Record {
+	return sorted(r.entries(r.sandboxes.IDs(sandboxID)), whatever)
+}
+
+// selected are the visible containers that a filter lets through, the oldest first; nil lets all through. An id, that of a sandbox, or the
+// rarest of the labels tells which few have to be looked at.
+func (r *known) selected(f *cri.ContainerFilter) []*Record {
+	return sorted(r.candidates(f), func(rec *Record) bool { return rec.visible() && selects(f, rec) })
+}
+
+func (r *known) candidates(f *cri.ContainerFilter) iter.Seq[*entry] {
+	if len(f.GetId()) >= randomid.Length {
+		return r.entries(func(yield func(string) bool) { yield(f.GetId()) })
+	}
+	if len(f.GetPodSandboxId()) >= randomid.Length {
+		return r.entries(r.sandboxes.IDs(f.GetPodSandboxId()))
+	}
+	if ids, ok := r.labels.Rarest(f.GetLabelSelector()); ok {
+		return r.entries(ids)
+	}
+	return maps.Values(r.byID)
+}
+
+func (r *known) entries(ids iter.Seq[string]) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for id := range ids {
+			if e := r.byID[id]; e != nil && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// whatever wants every record.
+func whatever(*Record) bool { return true }
+
+func sorted(entries iter.Seq[*entry], want func(*Record) bool) []*Record {
+	var found []*Record // mostly a few of many are wanted
+	for e := range entries {
+		if want(e.rec) {
+			found = append(found, e.rec)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Record) int {
+		return cmp.Or(a.ReservedAt.Compare(b.ReservedAt), strings.Compare(a.ID, b.ID))
+	})
+	return found
+}
+
+// selects says whether a filter lets a container through.
+func selects(f *cri.ContainerFilter, rec *Record) bool {
+	return strings.HasPrefix(rec.ID, f.GetId()) && strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) &&
+		(f.GetState() == nil || f.GetState().GetState() == rec.State()) && index.Selects(f.GetLabelSelector(), rec.Config().GetLabels())
+}

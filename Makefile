@@ -43,7 +43,7 @@ MONOPOD_TRAEFIK ?= $(BIN)/test/traefik-$(TRAEFIK_VERSION)
 # Packages whose tests make mounts, links, namespaces or cgroups, and look at the whole host for what they have left, which others' would be taken for: one at a
 # time, as those of test-e2e. Those of images and of the executor take nothing of the host but mounts and cgroups of their own: they are run where nobody sees
 # these mounts. All the other tests of packages take nothing of the host but its loopback.
-HOST_PKGS  := ./internal/agent/volumes ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/kit/volatilefile ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/... ./internal/state/...
+HOST_PKGS  := ./internal/agent/volumes/... ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/kit/volatilefile ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/... ./internal/state/...
 UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|dns/address|dns/hostnames|executor|host|image|kit/volatilefile|netpolicy/table|network|proxy|runtime|state)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
 # The images of the examples, as archives, and their names.
 EXAMPLES  := $(BIN)/hello.tar $(BIN)/guestbook.tar

@@ -38,6 +38,7 @@ import (
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/volumes"
+	"monopod.dev/monopod/internal/agent/volumes/kinds"
 	"monopod.dev/monopod/internal/agent/worker"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/cgroup/place"
@@ -335,7 +336,8 @@ func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodesta
 	cfg.Ledger, cfg.Cgroups, cfg.Limits, cfg.Allocatable = shares.ledger, shares.cgroups, shares.limits, node.Allocatable
 	cfg.Objects = objects.New(ctx, a.kube, a.log)
 	cfg.Volumes = volumes.New(volumes.Config{
-		Dir: filepath.Join(a.cfg.DataDir, "pods"), Objects: cfg.Objects, HostIPs: cfg.HostIPs, Allocatable: node.Allocatable, HeldIDs: cfg.Runtime.HeldIDs, Log: a.log,
+		Dir: filepath.Join(a.cfg.DataDir, "pods"), Kinds: kinds.Config{Objects: cfg.Objects, HostIPs: cfg.HostIPs, Allocatable: node.Allocatable},
+		HeldIDs: cfg.Runtime.HeldIDs, Log: a.log,
 	})
 	cfg.Services = services.New(ctx, services.Config{Kube: a.kube, API: a.cfg.API})
 	cfg.LogLinks = loglinks.New(loglinks.Config{Dir: a.cfg.ContainerLogsDir, LogsDir: a.cfg.PodLogsDir})

@@ -67,19 +67,23 @@ func ofEnvironment(c *v1.Container, yield func(Reference) bool) bool {
 }
 
 func ofVolume(pod string, v *v1.Volume, yield func(Reference) bool) bool {
-	switch {
-	case v.ConfigMap != nil && v.ConfigMap.Name != "":
-		return yield(Reference{ConfigMap, v.ConfigMap.Name})
-	case v.Secret != nil && v.Secret.SecretName != "":
-		return yield(Reference{Secret, v.Secret.SecretName})
-	case v.PersistentVolumeClaim != nil:
+	switch KindOf(&v.VolumeSource) {
+	case ConfigMapVolume:
+		return v.ConfigMap.Name == "" || yield(Reference{ConfigMap, v.ConfigMap.Name})
+	case SecretVolume:
+		return v.Secret.SecretName == "" || yield(Reference{Secret, v.Secret.SecretName})
+	case ClaimVolume:
 		return yield(Reference{Claim, v.PersistentVolumeClaim.ClaimName})
-	case v.Ephemeral != nil:
+	case EphemeralVolume:
 		return yield(Reference{Claim, pod + "-" + v.Name}) // core/v1, EphemeralVolumeSource
-	case v.Projected == nil:
-		return true
+	case ProjectedVolume:
+		return ofProjected(v.Projected, yield)
 	}
-	for _, s := range v.Projected.Sources {
+	return true
+}
+
+func ofProjected(p *v1.ProjectedVolumeSource, yield func(Reference) bool) bool {
+	for _, s := range p.Sources {
 		if s.ConfigMap != nil && s.ConfigMap.Name != "" && !yield(Reference{ConfigMap, s.ConfigMap.Name}) ||
 			s.Secret != nil && s.Secret.Name != "" && !yield(Reference{Secret, s.Secret.Name}) {
 			return false

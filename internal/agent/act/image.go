@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/kit/podstarts"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // imageWork gets the images that one container needs, and keeps them until release.
@@ -64,7 +65,7 @@ func imageVolumes(pod *v1.Pod, c *v1.Container) []*v1.Volume {
 	}
 	var all []*v1.Volume
 	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.Image != nil && mounted[v.Name] {
+		if v := &pod.Spec.Volumes[i]; pods.KindOf(&v.VolumeSource) == pods.ImageVolume && mounted[v.Name] {
 			all = append(all, v)
 		}
 	}

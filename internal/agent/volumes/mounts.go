@@ -50,7 +50,7 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 		}
 		taken[filepath.Clean(shown.ContainerPath)] = true
 		mounts = append(mounts, shown)
-		if v := volumeOf(in.Pod, vm.Name); v.HostPath == nil && v.Image == nil {
+		if m.kinds[pods.KindOf(&volumeOf(in.Pod, vm.Name).VolumeSource)].Facts().Own {
 			shut[shown] = shown.Readonly
 		}
 	}
@@ -80,9 +80,13 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 }
 
 func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cri.Mount, error) {
-	v := volumeOf(in.Pod, vm.Name)
-	if v == nil {
+	spec := volumeOf(in.Pod, vm.Name)
+	if spec == nil {
 		return nil, fmt.Errorf("the pod has no volume of this name")
+	}
+	v, kind, err := m.volume(in.Pod, spec)
+	if err != nil {
+		return nil, err
 	}
 	out := &cri.Mount{ContainerPath: pods.MountPath(vm), Readonly: vm.ReadOnly, Propagation: cri.MountPropagation_PROPAGATION_PRIVATE}
 	if p := vm.MountPropagation; p != nil {
@@ -93,7 +97,6 @@ func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cr
 			out.Propagation = cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
 		}
 	}
-	var err error
 	if out.RecursiveReadOnly, err = recursiveReadOnly(vm, in.RecursiveReadOnly); err != nil {
 		return nil, err
 	}
@@ -101,24 +104,20 @@ func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cr
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case v.HostPath != nil:
-		out.HostPath = v.HostPath.Path
-	case v.Image != nil:
-		image := in.Images[v.Name]
-		if image == nil {
-			return nil, fmt.Errorf("its image %q is not there", v.Image.Reference)
-		}
+	if out.HostPath = kind.Source(v); out.HostPath == "" {
 		// The runtime mounts it; nobody can write to an image.
-		out.Image = &cri.ImageSpec{Image: image.Id, UserSpecifiedImage: v.Image.Reference}
+		image := in.Images[spec.Name]
+		if image == nil {
+			return nil, fmt.Errorf("its image %q is not there", spec.Image.Reference)
+		}
+		out.Image = &cri.ImageSpec{Image: image.Id, UserSpecifiedImage: spec.Image.Reference}
 		out.ImageSubPath, out.Readonly = sub, true
 		return out, nil
-	default:
-		out.HostPath = m.volumeDir(string(in.Pod.UID), v.Name)
-		out.SelinuxRelabel = true
-		// What the agent writes from objects is the agent's to change.
-		out.Readonly = out.Readonly || v.EmptyDir == nil
 	}
+	facts := kind.Facts()
+	out.SelinuxRelabel = facts.Own
+	// What the agent writes from objects is the agent's to change.
+	out.Readonly = out.Readonly || facts.Written
 	if sub != "" {
 		if out.HostPath, err = m.mountSubPath(in, index, out.HostPath, sub, propagation(out.Propagation)); err != nil {
 			return nil, fmt.Errorf("failed to prepare subPath %q: %w", sub, err)

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // What is below a volume's root belongs to the pod, and others may exchange it while it is looked at: a directory may become a link to anywhere on the
@@ -137,7 +138,7 @@ const maxEnvFile = 1 << 20
 // ReadFile reads a file of an emptyDir of the pod, which its containers have written. Links are followed as a process would that has the volume for its root.
 // One that is not there is fs.ErrNotExist.
 func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) ([]byte, error) {
-	if v := volumeOf(pod, volume); v == nil || v.EmptyDir == nil {
+	if v := volumeOf(pod, volume); v == nil || pods.KindOf(&v.VolumeSource) != pods.EmptyDirVolume {
 		return nil, fmt.Errorf("the pod has no emptyDir of the name %q", volume)
 	}
 	if err := errors.Join(checkUID(string(pod.UID)), checkElement(volume)); err != nil {

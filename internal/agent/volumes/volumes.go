@@ -31,29 +31,20 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod.dev/monopod/internal/agent/userns"
+	"monopod.dev/monopod/internal/agent/volumes/kinds"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/pods"
 )
 
-// Objects gives the ConfigMaps and Secrets that volumes are written from, and tokens of service accounts.
-type Objects interface {
-	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
-	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
-	Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTokenProjection) (string, error)
-}
-
 // Config says where pods' files are.
 type Config struct {
 	// Dir is the directory of all pods.
-	Dir     string
-	Objects Objects
-	// HostIPs and Allocatable are what downward API volumes may tell of the node. No volume in memory is larger than the memory that can be allocated.
-	HostIPs     []string
-	Allocatable func() v1.ResourceList
+	Dir string
+	// Kinds are what volumes are made from.
+	Kinds kinds.Config
 	// HeldIDs are the IDs of the host that pods have by the runtime, by their UIDs; nil: nobody knows. It is asked once, before IDs are chosen for the first time.
 	HeldIDs func(ctx context.Context) (map[string]userns.Range, error)
 	// Log is told of what cannot be removed.
@@ -64,8 +55,9 @@ type Config struct {
 
 // Manager makes and removes the files of pods. It is safe for concurrent use, but for the same pod.
 type Manager struct {
-	cfg Config
-	ids sync.Mutex // held while IDs of the host are chosen, so that no two pods get the same
+	cfg   Config
+	kinds map[pods.VolumeKind]kinds.Kind
+	ids   sync.Mutex // held while IDs of the host are chosen, so that no two pods get the same
 	// compared: what the runtime holds of IDs is on record.
 	compared atomic.Bool
 	bin      *tree.Bin // volumes that were released
@@ -73,7 +65,7 @@ type Manager struct {
 
 // New makes a manager; it changes nothing on the host.
 func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log)}
+	return &Manager{cfg: cfg, kinds: kinds.All(cfg.Kinds), bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log)}
 }
 
 func (m *Manager) podDir(uid string) string { return filepath.Join(m.cfg.Dir, uid) }
@@ -107,22 +99,24 @@ func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		var err error
-		switch {
-		case v.EmptyDir != nil:
-			err = m.emptyDir(pod, v)
-		case v.HostPath != nil:
-			err = hostPath(v.HostPath)
-		case v.Image != nil: // the runtime's to mount
-		default:
-			err = m.written(ctx, pod, v)
+		v, kind, err := m.volume(pod, &pod.Spec.Volumes[i])
+		if err == nil {
+			err = kind.Setup(ctx, v)
 		}
 		if err != nil {
-			return failedSetUp(v.Name, err)
+			return failedSetUp(pod.Spec.Volumes[i].Name, err)
 		}
 	}
 	return nil
+}
+
+// volume is a volume of a pod, and its kind.
+func (m *Manager) volume(pod *v1.Pod, v *v1.Volume) (*kinds.Volume, kinds.Kind, error) {
+	kind := m.kinds[pods.KindOf(&v.VolumeSource)]
+	if kind == nil {
+		return nil, nil, errors.New("this kind of volume is not supported")
+	}
+	return &kinds.Volume{Pod: pod, Spec: v, Dir: m.volumeDir(string(pod.UID), v.Name)}, kind, nil
 }
 
 // failedSetUp says which volume is not there, in a kubelet's words, which people know.
@@ -134,75 +128,19 @@ func failedSetUp(volume string, err error) error {
 func (m *Manager) Update(ctx context.Context, pod *v1.Pod) error {
 	var errs []error
 	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		if v.EmptyDir != nil || v.HostPath != nil || v.Image != nil {
+		v, kind, err := m.volume(pod, &pod.Spec.Volumes[i])
+		if err != nil || !kind.Facts().Written {
 			continue
 		}
 		// Only what was set up: a pod that has finished has given its volumes back.
-		if _, err := os.Lstat(m.volumeDir(string(pod.UID), v.Name)); err != nil {
+		if _, err := os.Lstat(v.Dir); err != nil {
 			continue
 		}
-		if err := m.written(ctx, pod, v); err != nil {
-			errs = append(errs, failedSetUp(v.Name, err))
+		if err := kind.Setup(ctx, v); err != nil {
+			errs = append(errs, failedSetUp(v.Spec.Name, err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
-	dir := m.volumeDir(string(pod.UID), v.Name)
-	if err := mkdir(dir, 0o777); err != nil {
-		return err
-	}
-	if v.EmptyDir.Medium == v1.StorageMediumMemory {
-		if err := mountTmpfs(dir, m.memorySize(pod, v.EmptyDir), 0o777); err != nil {
-			return err
-		}
-	}
-	if gid := fsGroup(pod); gid >= 0 {
-		if err := os.Chown(dir, -1, gid); err != nil {
-			return err
-		}
-		// Files made below belong to the group as well.
-		return os.Chmod(dir, 0o777|os.ModeSetgid)
-	}
-	return nil
-}
-
-// memorySize is how much a volume in memory may hold, in bytes: what is written there counts as the containers' memory, so never more than the pod may have, or
-// all pods; 0: nobody knows.
-func (m *Manager) memorySize(pod *v1.Pod, e *v1.EmptyDirVolumeSource) (size int64) {
-	bound := func(q *resource.Quantity) {
-		if v := q.Value(); v > 0 && (size == 0 || v < size) {
-			size = v
-		}
-	}
-	all, whole := m.cfg.Allocatable(), pods.Whole(pod)
-	bound(all.Memory())
-	bound(whole.Limits.Memory())
-	if e.SizeLimit != nil {
-		bound(e.SizeLimit)
-	}
-	return size
-}
-
-// fsGroup is the group that volumes belong to, or -1.
-func fsGroup(pod *v1.Pod) int {
-	if sc := pod.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
-		return int(*sc.FSGroup)
-	}
-	return -1
-}
-
-// mkdir makes a directory of exactly this mode, whatever the umask.
-func mkdir(dir string, mode os.FileMode) error {
-	if err := os.Mkdir(dir, mode); err != nil {
-		if errors.Is(err, os.ErrExist) {
-			return nil
-		}
-		return err
-	}
-	return os.Chmod(dir, mode)
 }
 
 // MessageFile makes the file that a container's termination message is written to, and returns its path.
@@ -264,7 +202,7 @@ func (m *Manager) Release(ctx context.Context, uid string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := unmount(filepath.Join(dir, e.Name())); err != nil {
+		if err := kinds.Unmount(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}

@@ -131,10 +131,10 @@ var proofs = map[string]string{
 
 	"Volume":                                 "agent/volumes:TestWrittenVolumes, pods/validation:TestSpec",
 	"VolumeSource":                           "agent/volumes:TestWrittenVolumes, pods/validation:TestSpec",
-	"VolumeSource.HostPath":                  "agent/volumes:TestHostPath",
+	"VolumeSource.HostPath":                  "agent/volumes/kinds:TestHostPath",
 	"VolumeSource.EmptyDir":                  "agent/volumes:TestEmptyDir",
 	"VolumeSource.Image":                     "agent/volumes:TestImageVolume",
-	"HostPathVolumeSource":                   "agent/volumes:TestHostPath",
+	"HostPathVolumeSource":                   "agent/volumes/kinds:TestHostPath",
 	"ImageVolumeSource":                      "agent/volumes:TestImageVolume",
 	"EmptyDirVolumeSource":                   "agent/volumes:TestEmptyDir, agent/eviction:TestExceeded, test/e2e:TestPodLifecycle",
 	"KeyToPath":                              "agent/volumes:TestWrittenVolumes",

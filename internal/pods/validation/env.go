@@ -103,7 +103,7 @@ func validateFileRef(ref *corev1.FileKeySelector, volumes map[string]*corev1.Vol
 		errs = append(errs, field.Required(at.Child("volumeName"), ""))
 	case v == nil:
 		errs = append(errs, field.NotFound(at.Child("volumeName"), ref.VolumeName))
-	case v.EmptyDir == nil:
+	case pods.KindOf(&v.VolumeSource) != pods.EmptyDirVolume:
 		errs = append(errs, field.Invalid(at.Child("volumeName"), ref.VolumeName, "referenced volume must be of type emptyDir"))
 	}
 	switch {

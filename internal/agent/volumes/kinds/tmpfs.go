@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 // mountTmpfs mounts a tmpfs at dir unless one is there. size is in bytes; 0: the kernel's default.
 func mountTmpfs(dir string, size int64, mode os.FileMode) error {
-	if is, err := isTmpfs(dir); err != nil || is {
+	if is, err := IsTmpfs(dir); err != nil || is {
 		return err
 	}
 	options := fmt.Sprintf("mode=%o", mode.Perm())
@@ -43,8 +43,8 @@ func unswapped(mount func(options string) error) error {
 	return err
 }
 
-// isTmpfs says that dir is the root of a tmpfs: the pods' directory may be on one itself.
-func isTmpfs(dir string) (bool, error) {
+// IsTmpfs says that dir is the root of a tmpfs: the pods' directory may be on one itself.
+func IsTmpfs(dir string) (bool, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return false, fmt.Errorf("statfs %s: %w", dir, err)
@@ -55,6 +55,7 @@ func isTmpfs(dir string) (bool, error) {
 	return isMountPoint(dir)
 }
 
+// isMountPoint says that something is mounted at dir.
 func isMountPoint(dir string) (bool, error) {
 	var stat unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW, 0, &stat); err != nil {
@@ -63,8 +64,8 @@ func isMountPoint(dir string) (bool, error) {
 	return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
-// unmount takes away all that is mounted at dir; users that still have it open keep their view until they close it.
-func unmount(dir string) error {
+// Unmount takes away all that is mounted at dir; users that still have it open keep their view until they close it.
+func Unmount(dir string) error {
 	for {
 		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

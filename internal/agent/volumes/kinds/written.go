@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"context"
@@ -26,27 +26,34 @@ type file struct {
 // payload is the content of a written volume, by path below its root.
 type payload map[string]file
 
-// written makes, or brings up to date, a volume that is written from objects.
-func (m *Manager) written(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
+// written is a volume whose files the agent writes from objects.
+type written struct{ cfg Config }
+
+// Source implements Kind.
+func (*written) Source(v *Volume) string { return v.Dir }
+
+// Facts implements Kind.
+func (*written) Facts() Facts { return Facts{Own: true, Written: true} }
+
+// Setup implements Kind.
+func (w *written) Setup(ctx context.Context, vol *Volume) error {
+	pod, v, dir := vol.Pod, vol.Spec, vol.Dir
 	p := payload{}
 	secret := v.Secret != nil
 	var err error
 	switch {
 	case v.ConfigMap != nil:
-		err = m.addConfigMap(ctx, p, pod, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.DefaultMode, v.ConfigMap.Optional)
+		err = w.addConfigMap(ctx, p, pod, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.DefaultMode, v.ConfigMap.Optional)
 	case v.Secret != nil:
-		err = m.addSecret(ctx, p, pod, v.Secret.SecretName, v.Secret.Items, v.Secret.DefaultMode, v.Secret.Optional)
+		err = w.addSecret(ctx, p, pod, v.Secret.SecretName, v.Secret.Items, v.Secret.DefaultMode, v.Secret.Optional)
 	case v.DownwardAPI != nil:
-		err = m.addDownward(p, pod, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
+		err = w.addDownward(p, pod, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
 	case v.Projected != nil:
-		secret, err = m.addProjected(ctx, p, pod, v.Projected)
-	default:
-		return fmt.Errorf("this kind of volume is not supported")
+		secret, err = w.addProjected(ctx, p, pod, v.Projected)
 	}
 	if err != nil {
 		return err
 	}
-	dir := m.volumeDir(string(pod.UID), v.Name)
 	if err := mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -137,8 +144,8 @@ func (p payload) addKeys(kind string, data map[string][]byte, items []v1.KeyToPa
 	return nil
 }
 
-func (m *Manager) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
-	cm, err := m.cfg.Objects.ConfigMap(ctx, pod.Namespace, name)
+func (w *written) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
+	cm, err := w.cfg.Objects.ConfigMap(ctx, pod.Namespace, name)
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
 	}
@@ -155,8 +162,8 @@ func (m *Manager) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name
 	return p.addKeys("ConfigMap "+pod.Namespace+"/"+name, data, items, fallback, optional)
 }
 
-func (m *Manager) addSecret(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
-	s, err := m.cfg.Objects.Secret(ctx, pod.Namespace, name)
+func (w *written) addSecret(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
+	s, err := w.cfg.Objects.Secret(ctx, pod.Namespace, name)
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
 	}
@@ -166,19 +173,19 @@ func (m *Manager) addSecret(ctx context.Context, p payload, pod *v1.Pod, name st
 	return p.addKeys("Secret "+pod.Namespace+"/"+name, s.Data, items, fallback, optional)
 }
 
-func (m *Manager) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolumeFile, fallback *int32) error {
+func (w *written) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolumeFile, fallback *int32) error {
 	for _, it := range items {
 		var value string
 		var err error
 		switch {
 		case it.FieldRef != nil:
-			value, err = env.Field(pod, it.FieldRef.FieldPath, nil, m.cfg.HostIPs)
+			value, err = env.Field(pod, it.FieldRef.FieldPath, nil, w.cfg.HostIPs)
 		case it.ResourceFieldRef != nil:
 			_, c := pods.ContainerNamed(&pod.Spec, it.ResourceFieldRef.ContainerName)
 			if c == nil {
 				return fmt.Errorf("file %s: the pod has no container %q", it.Path, it.ResourceFieldRef.ContainerName)
 			}
-			value, err = env.Resource(c, it.ResourceFieldRef, pods.Bounds(pod, m.cfg.Allocatable()))
+			value, err = env.Resource(c, it.ResourceFieldRef, pods.Bounds(pod, w.cfg.Allocatable()))
 		}
 		if err != nil {
 			return fmt.Errorf("file %s: %w", it.Path, err)
@@ -191,20 +198,20 @@ func (m *Manager) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolu
 }
 
 // addProjected adds all sources, the later winning; secret says that the volume holds something secret.
-func (m *Manager) addProjected(ctx context.Context, p payload, pod *v1.Pod, v *v1.ProjectedVolumeSource) (secret bool, err error) {
+func (w *written) addProjected(ctx context.Context, p payload, pod *v1.Pod, v *v1.ProjectedVolumeSource) (secret bool, err error) {
 	for _, s := range v.Sources {
 		switch {
 		case s.ConfigMap != nil:
-			err = m.addConfigMap(ctx, p, pod, s.ConfigMap.Name, s.ConfigMap.Items, v.DefaultMode, s.ConfigMap.Optional)
+			err = w.addConfigMap(ctx, p, pod, s.ConfigMap.Name, s.ConfigMap.Items, v.DefaultMode, s.ConfigMap.Optional)
 		case s.Secret != nil:
 			secret = true
-			err = m.addSecret(ctx, p, pod, s.Secret.Name, s.Secret.Items, v.DefaultMode, s.Secret.Optional)
+			err = w.addSecret(ctx, p, pod, s.Secret.Name, s.Secret.Items, v.DefaultMode, s.Secret.Optional)
 		case s.DownwardAPI != nil:
-			err = m.addDownward(p, pod, s.DownwardAPI.Items, v.DefaultMode)
+			err = w.addDownward(p, pod, s.DownwardAPI.Items, v.DefaultMode)
 		case s.ServiceAccountToken != nil:
 			secret = true
 			var token string
-			if token, err = m.cfg.Objects.Token(ctx, pod, s.ServiceAccountToken); err == nil {
+			if token, err = w.cfg.Objects.Token(ctx, pod, s.ServiceAccountToken); err == nil {
 				err = p.addToken(s.ServiceAccountToken.Path, token, pod, v.DefaultMode)
 			}
 		default:

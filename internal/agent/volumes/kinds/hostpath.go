@@ -1,6 +1,7 @@
-package volumes
+package kinds
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,8 +23,20 @@ func makeFile(path string) error {
 	return f.Close()
 }
 
-// hostPath checks, or makes, what a hostPath volume's type demands.
-func hostPath(src *v1.HostPathVolumeSource) error {
+// hostPath is a path of the host.
+type hostPath struct{}
+
+// Setup implements Kind.
+func (hostPath) Setup(_ context.Context, v *Volume) error { return checkHostPath(v.Spec.HostPath) }
+
+// Source implements Kind.
+func (hostPath) Source(v *Volume) string { return v.Spec.HostPath.Path }
+
+// Facts implements Kind.
+func (hostPath) Facts() Facts { return Facts{} }
+
+// checkHostPath checks, or makes, what the volume's type demands.
+func checkHostPath(src *v1.HostPathVolumeSource) error {
 	kind := v1.HostPathUnset
 	if src.Type != nil {
 		kind = *src.Type

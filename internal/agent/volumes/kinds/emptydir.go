@@ -1,0 +1,70 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod.dev/monopod/internal/pods"
+)
+
+// emptyDir is a directory that is empty when the pod begins: on the disk, or in memory.
+type emptyDir struct{ cfg Config }
+
+// Source implements Kind.
+func (*emptyDir) Source(v *Volume) string { return v.Dir }
+
+// Facts implements Kind.
+func (*emptyDir) Facts() Facts { return Facts{Own: true} }
+
+// Setup implements Kind.
+func (e *emptyDir) Setup(_ context.Context, vol *Volume) error {
+	pod, v, dir := vol.Pod, vol.Spec, vol.Dir
+	if err := mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	if v.EmptyDir.Medium == v1.StorageMediumMemory {
+		if err := mountTmpfs(dir, e.memorySize(pod, v.EmptyDir), 0o777); err != nil {
+			return err
+		}
+	}
+	if gid := fsGroup(pod); gid >= 0 {
+		if err := os.Chown(dir, -1, gid); err != nil {
+			return err
+		}
+		// Files made below belong to the group as well.
+		return os.Chmod(dir, 0o777|os.ModeSetgid)
+	}
+	return nil
+}
+
+// memorySize is how much a volume in memory may hold, in bytes: what is written there counts as the containers' memory, so never more than the pod may have, or
+// all pods; 0: nobody knows.
+func (e *emptyDir) memorySize(pod *v1.Pod, src *v1.EmptyDirVolumeSource) (size int64) {
+	bound := func(q *resource.Quantity) {
+		if v := q.Value(); v > 0 && (size == 0 || v < size) {
+			size = v
+		}
+	}
+	all, whole := e.cfg.Allocatable(), pods.Whole(pod)
+	bound(all.Memory())
+	bound(whole.Limits.Memory())
+	if src.SizeLimit != nil {
+		bound(src.SizeLimit)
+	}
+	return size
+}
+
+// mkdir makes a directory of exactly this mode, whatever the umask.
+func mkdir(dir string, mode os.FileMode) error {
+	if err := os.Mkdir(dir, mode); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return nil
+		}
+		return err
+	}
+	return os.Chmod(dir, mode)
+}

@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/devices/report"
+	"monopod.dev/monopod/internal/host/kernel"
 	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
@@ -98,8 +99,9 @@ const podsTime = 5 * time.Second
 const executorTime = time.Second
 
 func (t *teller) status(ctx context.Context) protocol.Status {
+	runs, _ := kernel.Release() // uname does not fail
 	s := protocol.Status{
-		Node: t.config.Config.NodeName, PID: os.Getpid(), Started: t.started, Versions: protocol.Versions{Monopod: t.config.Version, Kernel: kernel()},
+		Node: t.config.Config.NodeName, PID: os.Getpid(), Started: t.started, Versions: protocol.Versions{Monopod: t.config.Version, Kernel: runs},
 		Roles: t.roles(), Disks: []protocol.Disk{}, Problems: []protocol.Problem{}, NotAsked: []protocol.Unknown{},
 	}
 	t.executor(ctx, &s)

@@ -20,15 +20,6 @@ func unmarshal(raw []byte, to any) error {
 	return nil
 }
 
-// kernel is the running kernel's release, as uname has it.
-func kernel() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(u.Release[:])
-}
-
 // summarize counts devices, and finds what is wrong with them.
 func summarize(l report.List) (all protocol.Devices, problems []protocol.Problem) {
 	all.Resources = []protocol.Resource{}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"monopod.dev/monopod/internal/kit/release"
 )
 
 // SeccompFacts are what the conditions of a profile in Docker's form ask for.
@@ -108,16 +110,17 @@ func applies(in, ex seccompCondition, facts SeccompFacts) (bool, error) {
 }
 
 // kernelIs says whether a release is of a version ("4.8") or a later one.
-func kernelIs(release, least string) (bool, error) {
+func kernelIs(runs, least string) (bool, error) {
 	if least == "" {
 		return false, nil
 	}
-	var major, minor, wantMajor, wantMinor int
-	if _, err := fmt.Sscanf(least, "%d.%d", &wantMajor, &wantMinor); err != nil {
+	want, err := release.Parse(least)
+	if err != nil {
 		return false, fmt.Errorf("minKernel %q is no version such as 4.8", least)
 	}
-	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
-		return false, fmt.Errorf("minKernel %q: this kernel's release %q is no version", least, release)
+	is, err := release.Parse(runs)
+	if err != nil {
+		return false, fmt.Errorf("minKernel %q: this kernel's release %q is no version", least, runs)
 	}
-	return major > wantMajor || major == wantMajor && minor >= wantMinor, nil
+	return !is.Before(want), nil
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod.dev/monopod/internal/host/kernel"
 )
 
 // Machine is what does not change while the machine is up.
@@ -40,15 +42,15 @@ func ReadMachine(dataDir string) (Machine, error) {
 	if err := addHugepages(m.Resources); err != nil {
 		return Machine{}, err
 	}
-	var uts unix.Utsname
-	if err := unix.Uname(&uts); err != nil {
-		return Machine{}, fmt.Errorf("uname: %w", err)
+	runs, err := kernel.Release()
+	if err != nil {
+		return Machine{}, err
 	}
 	m.Info = v1.NodeSystemInfo{
 		MachineID:       firstLine("/etc/machine-id"),
 		SystemUUID:      firstLine("/sys/class/dmi/id/product_uuid"),
 		BootID:          firstLine("/proc/sys/kernel/random/boot_id"),
-		KernelVersion:   unix.ByteSliceToString(uts.Release[:]),
+		KernelVersion:   runs,
 		OSImage:         osImage(),
 		OperatingSystem: runtime.GOOS,
 		Architecture:    runtime.GOARCH,

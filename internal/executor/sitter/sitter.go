@@ -21,7 +21,6 @@ import (
 	"syscall"
 	"time"
 
-
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/pairs"
 )

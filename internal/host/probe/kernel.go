@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/release"
 )
 
 func (sys system) root() Result {
@@ -20,42 +22,26 @@ func (sys system) root() Result {
 	return ok("root", "user id 0")
 }
 
-func kernelRelease() (string, error) {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return "", err
-	}
-	return unix.ByteSliceToString(u.Release[:]), nil
-}
-
 // The oldest kernel that a node can run on, for its pidfds (5.3), and the oldest that is known to be in use.
-var oldestKernel, testedKernel = version{5, 3}, version{5, 10}
-
-type version struct{ major, minor int }
-
-func (v version) before(o version) bool {
-	return v.major < o.major || v.major == o.major && v.minor < o.minor
-}
-
-func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
+var oldestKernel, testedKernel = release.Version{Major: 5, Minor: 3}, release.Version{Major: 5, Minor: 10}
 
 func (sys system) kernel() Result {
 	const name = "kernel"
-	release, err := sys.release()
+	runs, err := sys.release()
 	if err != nil {
-		return bad(name, "uname: %v", err).fail("run on Linux %s or later", oldestKernel)
+		return bad(name, "%v", err).fail("run on Linux %s or later", oldestKernel)
 	}
-	var v version
-	if _, err := fmt.Sscanf(release, "%d.%d", &v.major, &v.minor); err != nil {
-		return bad(name, "%s (cannot tell the version)", release).warn("Linux %s or later is needed", oldestKernel)
+	v, err := release.Parse(runs)
+	if err != nil {
+		return bad(name, "%s (cannot tell the version)", runs).warn("Linux %s or later is needed", oldestKernel)
 	}
 	switch {
-	case v.before(oldestKernel):
-		return bad(name, "Linux %s", release).fail("upgrade to Linux %s or later", testedKernel)
-	case v.before(testedKernel):
-		return bad(name, "Linux %s", release).warn("older than %s, on which nobody has tried it: consider an upgrade", testedKernel)
+	case v.Before(oldestKernel):
+		return bad(name, "Linux %s", runs).fail("upgrade to Linux %s or later", testedKernel)
+	case v.Before(testedKernel):
+		return bad(name, "Linux %s", runs).warn("older than %s, on which nobody has tried it: consider an upgrade", testedKernel)
 	}
-	return ok(name, "Linux %s (%s)", release, runtime.GOARCH)
+	return ok(name, "Linux %s (%s)", runs, runtime.GOARCH)
 }
 
 // capability is one that matters to a node.

@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"monopod.dev/monopod/internal/host/kernel"
 )
 
 // Status is the outcome of one check.
@@ -100,7 +102,7 @@ type system struct {
 }
 
 func hostSystem() system {
-	return system{proc: "/proc", cgroup: "/sys/fs/cgroup", euid: os.Geteuid, release: kernelRelease, clone: tryClone}
+	return system{proc: "/proc", cgroup: "/sys/fs/cgroup", euid: os.Geteuid, release: kernel.Release, clone: tryClone}
 }
 
 func run(ctx context.Context, cfg Config, sys system) []Result {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/host/kernel"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/image"
@@ -225,12 +226,12 @@ func (m *Manager) loadSeccomp(path string, sc *cri.LinuxContainerSecurityContext
 	if err != nil {
 		return nil, err
 	}
-	var kernel unix.Utsname
-	if err := unix.Uname(&kernel); err != nil {
-		return nil, fmt.Errorf("the kernel's version: %w", err)
+	runs, err := kernel.Release()
+	if err != nil {
+		return nil, err
 	}
 	profile, err := ocispec.LoadSeccomp(raw, ocispec.SeccompFacts{
-		Arch: runtime.GOARCH, Kernel: unix.ByteSliceToString(kernel.Release[:]), Capabilities: caps.Bounding,
+		Arch: runtime.GOARCH, Kernel: runs, Capabilities: caps.Bounding,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("seccomp profile (localhost_ref) %s: %w", path, err)

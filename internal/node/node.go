@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"monopod.dev/monopod/internal/kit/rollback"
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/agent"
 	"monopod.dev/monopod/internal/agent/imagegc"
@@ -88,9 +89,13 @@ func Up(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, o.leave(unlock)) }()
 
 	names := o.openDNS(ctx)
-	// The stores open side by side: etcd's first election is most of the way to a ready node.
 	var api *apiserver.Server
 	var rt *runtimeRole
+	var undo rollback.Stack // of a start that fails before anything runs
+	defer func() { err = errors.Join(err, undo.Run(ctx)) }()
+	undo.Add("the opening of the API server and the runtime", func(context.Context) error { return o.abandon(api, rt) })
+	undo.Add("the opening of the DNS", func(context.Context) error { return names.abandon() })
+	// The stores open side by side: etcd's first election is most of the way to a ready node.
 	start, startCtx := errgroup.WithContext(ctx)
 	start.Go(func() (err error) { api, err = o.newAPIServer(startCtx); return err })
 	start.Go(func() (err error) { rt, err = o.newRuntime(startCtx, true, true); return err })
@@ -98,16 +103,16 @@ func Up(ctx context.Context, o Options) (err error) {
 	err = start.Wait()
 	names = o.usableDNS(ctx, names)
 	if err != nil {
-		return errors.Join(err, names.abandon(), o.abandon(api, rt))
+		return err
 	}
 	gateways := rt.network.Gateways(ctx)
 	if err := api.Extend(ctx, gateways); err != nil {
-		return errors.Join(err, names.abandon(), o.abandon(api, rt))
+		return err
 	}
 	made := o.deviceFolders()
 	dev, closeDevices, err := o.newDevices()
 	if err != nil {
-		return errors.Join(err, names.abandon(), o.abandon(api, rt))
+		return err
 	}
 	defer closeDevices()
 
@@ -116,8 +121,9 @@ func Up(ctx context.Context, o Options) (err error) {
 	kube := api.NodeConfig(o.Config.NodeName)
 	services, err := o.newProxy(ctx, api.ControllersConfig(), len(gateways) > 0)
 	if err != nil {
-		return errors.Join(err, names.abandon(), o.abandon(api, rt))
+		return err
 	}
+	undo.Release()
 	down := o.newShutdown()
 	stages.run("admin", o.serveAdmin(facts{
 		api: api, runtime: rt, devices: dev, dns: names, kube: func() *rest.Config { return kube }, agent: true, timeline: o.timeline, drain: o.drainer(down),

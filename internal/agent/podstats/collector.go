@@ -37,7 +37,7 @@ type Config struct {
 	PodsDir, LogsDir string
 	// DiskDir is a directory on the file system that is the node's ephemeral storage.
 	DiskDir string
-	// PodsCgroup is the cgroup below which all pods' are, in cgroupfs syntax. One that is not there is not told of.
+	// PodsCgroup is the cgroup below which all pods' are, in cgroupfs syntax. One that is not there is not told of; nil: nor is any.
 	PodsCgroup func() (string, error)
 	Log        *slog.Logger
 }

@@ -58,7 +58,7 @@ func hostNetwork() (*stats.NetworkStats, error) {
 
 // systemContainers are the cgroup of all pods, if it is there.
 func (c *Collector) systemContainers() []stats.ContainerStats {
-	if c.cgroups == nil {
+	if c.cgroups == nil || c.cfg.PodsCgroup == nil {
 		return nil
 	}
 	at, err := c.cfg.PodsCgroup()

@@ -17,7 +17,6 @@ require (
 	github.com/google/nftables v0.3.0
 	github.com/klauspost/compress v1.20.0
 	github.com/mdlayher/packet v1.2.0
-	github.com/moby/locker v1.0.1
 	github.com/moby/sys/capability v0.4.0
 	github.com/moby/sys/mountinfo v0.7.3
 	github.com/opencontainers/cgroups v0.1.0
@@ -73,7 +72,10 @@ require (
 	tags.cncf.io/container-device-interface/specs-go v1.1.1
 )
 
-require k8s.io/kms v0.37.2 // indirect
+require (
+	github.com/moby/locker v1.0.1 // indirect
+	k8s.io/kms v0.37.2 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"monopod.dev/monopod/internal/kit/rollback"
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/agent"
 	"monopod.dev/monopod/internal/agent/imagegc"
@@ -37,6 +36,7 @@ import (
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/podstarts"
+	"monopod.dev/monopod/internal/kit/rollback"
 	"monopod.dev/monopod/internal/proxy"
 	"monopod.dev/monopod/internal/state"
 )

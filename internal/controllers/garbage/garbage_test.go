@@ -122,6 +122,7 @@ func TestForeground(t *testing.T) {
 	child := w.configMap("default", "child", nil, owner(a, true))
 	w.secret("grandchild", held, owner(child, true))
 	w.secret("unblocking", held, owner(a, false))
+	w.settle() // changes of several kinds come in no order
 	w.delete("a", metav1.DeletePropagationForeground)
 	for _, s := range []string{"grandchild", "unblocking"} {
 		w.Await(secrets, "default", s, "deleted", func(o *metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
@@ -183,6 +184,7 @@ func TestOrphan(t *testing.T) {
 	a, b := w.configMap("default", "a", nil), w.configMap("default", "b", nil)
 	w.secret("child", nil, owner(a, true))
 	w.secret("of-both", nil, owner(a, true), owner(b, true))
+	w.settle() // as above
 	w.delete("a", metav1.DeletePropagationOrphan)
 	w.AwaitGone(configMaps, "default", "a")
 	w.settle()

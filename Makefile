@@ -53,7 +53,7 @@ BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build guestbook test check test-unit test-host test-e2e test-kills test-update test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-executor test-host test-e2e test-kills test-update test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -107,19 +107,23 @@ $(EXAMPLES): $(BIN)/%.tar: $(BIN)/%
 
 guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TUTORIAL.md
 
-# The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the others wait for most of their time and look at the host: side
-# by side they take little more than half of the time. Everything is installed and built before, so that the two do not do it at once. What check looks at is
-# compiled by then, and takes a processor that the others leave.
+# The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the tests of the host wait for most of their time and look at it,
+# and those of the executor wait as well: side by side they take little more than half of the time. Everything is installed and built before, so that nobody
+# does it at once.
+BESIDE = $(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID)
 test: need-root build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
-	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-vm test-unit check' '$(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID) test-host test-e2e test-podman test-containerd'; \
+	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(BESIDE) test-vm test-unit' \
+		'hack/beside.sh _out/test-third.log "$(BESIDE) test-executor check" "$(BESIDE) test-host test-e2e test-podman test-containerd"'; \
 		status=$$?; [ ! -e _out/failed ] || { echo '=== what failed, in brief:'; cat _out/failed; }; exit $$status
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
-test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback, and mounts and cgroups of their own
+test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback, and mounts of their own
 	$(PLAIN) $(GO_TEST) -p 2 -timeout 10m -- $(UNIT_PKGS)
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -- ./internal/image/...
+
+test-executor: need-root test-deps ## tests of the executor
 	$(CGO) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-host: need-root test-deps ## tests of the packages that make mounts, links, namespaces or cgroups

@@ -75,7 +75,7 @@ var noteSources = sync.OnceValue(func() error {
 	if os.Getenv("MONOPOD_BIN") != "" {
 		return nil
 	}
-	for _, root := range []string{".", "../host", "../failpoint", "../bootfile", "../ballast", "../../cmd/monopod-executor", "../../go.mod"} {
+	for _, root := range []string{".", "../host", "../kit", "../../cmd/monopod-executor", "../../go.mod"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
 				_, err = os.Stat(path)

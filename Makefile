@@ -109,11 +109,11 @@ guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TU
 
 # The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the tests of the host wait for most of their time and look at it,
 # and those of the executor wait as well: side by side they take little more than half of the time. Everything is installed and built before, so that nobody
-# does it at once.
+# does it at once. What check looks for waits for nothing but processors, and gets those that are left.
 BESIDE = $(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID)
 test: need-root build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
 	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(BESIDE) test-vm test-unit' \
-		'hack/beside.sh _out/test-third.log "$(BESIDE) test-executor check" "$(BESIDE) test-host test-e2e test-podman test-containerd"'; \
+		'hack/beside.sh _out/test-third.log "$(BESIDE) test-executor && nice -n 19 $(BESIDE) check" "$(BESIDE) test-host test-e2e test-podman test-containerd"'; \
 		status=$$?; [ ! -e _out/failed ] || { echo '=== what failed, in brief:'; cat _out/failed; }; exit $$status
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code

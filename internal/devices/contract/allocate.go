@@ -119,8 +119,9 @@ func (r *run) tryOdd(ctx context.Context, s *subject, name string, refuse bool, 
 	var all []judge.Odd
 	for _, send := range requests {
 		o := judge.Odd{}
+		ended := s.line.state().Ended != "" // before: that is not the request's doing
 		o.What, o.Call = send()
-		o.Harm = r.harm(ctx, s, o.Call)
+		o.Harm = r.harm(ctx, s, o.Call, ended)
 		all = append(all, o)
 		if o.Hung || o.Harm != "" || ctx.Err() != nil {
 			break
@@ -132,8 +133,8 @@ func (r *run) tryOdd(ctx context.Context, s *subject, name string, refuse bool, 
 	}
 }
 
-// harm says what the plugin is like after a request; empty: as before.
-func (r *run) harm(ctx context.Context, s *subject, request judge.Call) string {
+// harm says what the plugin is like after a request; empty: as before. ended: its stream of devices had ended before.
+func (r *run) harm(ctx context.Context, s *subject, request judge.Call, ended bool) string {
 	after := r.call(ctx, func(ctx context.Context) error {
 		_, err := s.line.client.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
 		return err
@@ -147,7 +148,7 @@ func (r *run) harm(ctx context.Context, s *subject, request judge.Call) string {
 	switch state := s.line.state(); {
 	case after.Lost, after.Hung:
 		return "afterwards GetDevicePluginOptions " + after.String()
-	case state.Ended != "":
+	case state.Ended != "" && !ended:
 		return "the plugin has ended its stream of devices: " + state.Ended
 	}
 	return ""

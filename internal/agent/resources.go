@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/cgroup/place"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // Resources says what of the machine pods may have, and how that is held.
@@ -93,10 +94,8 @@ func (r *nodeResources) enforce(ctx context.Context, events record.EventRecorder
 			return
 		}
 		events.Event(ref, v1.EventTypeWarning, "FailedNodeAllocatableEnforcement", "Failed to update Node Allocatable Limits: "+err.Error())
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, enforceAgain) != nil {
 			return
-		case <-time.After(enforceAgain):
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // How often files are walked over at most, and how long all of it, or one pod's, may take. A pod that was not reached keeps what was measured last.
@@ -97,10 +98,8 @@ func (s *storage) run(ctx context.Context) {
 		case <-s.wanted:
 		}
 		s.measure(ctx)
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, storagePeriod) != nil {
 			return
-		case <-time.After(storagePeriod):
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // endIdle ends the executor that serves the socket if no container runs in it; an error says why it has not ended. It needs no protocol: a keeper of any version ends on SIGTERM when
@@ -26,9 +27,9 @@ func endIdle(ctx context.Context, cfg Config) error {
 	if patience == 0 {
 		patience = endPatience
 	}
-	wait, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	keeper, err := awaitKeeper(wait, cfg.Socket)
+	keeper, err := awaitKeeper(bounded, cfg.Socket)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // its socket is gone, and so is it
 	}
@@ -36,7 +37,7 @@ func endIdle(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer keeper.Close()
-	if err := terminate(wait, keeper); err != nil {
+	if err := terminate(bounded, keeper); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -60,8 +61,8 @@ func terminate(ctx context.Context, keeper *proc.FD) error {
 		if err := failpoint.Hit("executor/launch/terminated"); err != nil {
 			return err
 		}
-		wait, cancel := context.WithTimeout(ctx, terminatePause)
-		err := keeper.Wait(wait)
+		turn, cancel := context.WithTimeout(ctx, terminatePause)
+		err := keeper.Wait(turn)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
@@ -80,9 +81,7 @@ func awaitKeeper(ctx context.Context, socket string) (*proc.FD, error) {
 		if !errdefs.IsNotFound(err) {
 			return keeper, err
 		}
-		select {
-		case <-time.After(lookPause):
-		case <-ctx.Done():
+		if wait.For(ctx, lookPause) != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // lateAgain is how long it takes until what could not be taken in is tried again.
@@ -44,10 +45,8 @@ func (l *late) run(ctx context.Context, takeIn func(protocol.ContainerState) err
 		case <-l.wake:
 		}
 		for l.try(takeIn, log) > 0 {
-			select {
-			case <-ctx.Done():
+			if wait.For(ctx, lateAgain) != nil {
 				return
-			case <-time.After(lateAgain):
 			}
 		}
 	}

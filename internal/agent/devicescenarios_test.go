@@ -21,7 +21,7 @@ import (
 	"monopod.dev/monopod/test/crifake"
 )
 
-// The scenarios of Kubernetes' node tests in which the API server, the runtime or a registry plays a part; docs/UPSTREAM-SCENARIOS.md says
+// The scenarios of Kubernetes' node tests in which the API server, the runtime or a registry plays a part; docs/reference/UPSTREAM-SCENARIOS.md says
 // which test is whose.
 
 // exporter serves PodResources from the next start on; what it returns lists who has widgets, as "pod/container".

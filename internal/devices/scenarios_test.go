@@ -22,7 +22,7 @@ import (
 	"monopod.dev/monopod/internal/devices/plugin"
 )
 
-// The scenarios of Kubernetes' node tests that need a plugin and a manager, but no pods; docs/UPSTREAM-SCENARIOS.md says which test is whose.
+// The scenarios of Kubernetes' node tests that need a plugin and a manager, but no pods; docs/reference/UPSTREAM-SCENARIOS.md says which test is whose.
 
 // scenario is where a node is: its plugins' folder and its ledger outlive the process.
 type scenario struct {

@@ -12,7 +12,7 @@ import (
 	"monopod.dev/monopod/internal/host/selinux"
 )
 
-// The rules of CRI's comments that no other test is about (docs/CRI-RULES.md).
+// The rules of CRI's comments that no other test is about (docs/reference/CRI-RULES.md).
 
 // unknownLabel is the code for a label that no policy knows: options have no effect on a host without SELinux.
 func unknownLabel() codes.Code {

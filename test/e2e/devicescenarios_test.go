@@ -19,7 +19,7 @@ import (
 	"monopod.dev/monopod/test/harness"
 )
 
-// The scenarios of Kubernetes' node tests in which everything plays a part; docs/UPSTREAM-SCENARIOS.md says which test is whose.
+// The scenarios of Kubernetes' node tests in which everything plays a part; docs/reference/UPSTREAM-SCENARIOS.md says which test is whose.
 
 // stage is a node with a plugin of CDI devices, where one scenario follows another.
 type stage struct {

@@ -18,7 +18,7 @@ import (
 	"monopod.dev/monopod/internal/devices"
 )
 
-// The scenarios of Kubernetes' node tests of this API; docs/UPSTREAM-SCENARIOS.md says which test is whose.
+// The scenarios of Kubernetes' node tests of this API; docs/reference/UPSTREAM-SCENARIOS.md says which test is whose.
 
 // changing is a world in which pods come and go.
 type changing struct {

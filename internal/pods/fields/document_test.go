@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// rewrite is how docs/POD-FIELDS.md is made anew: go test ./internal/pods/fields -rewrite.
-var rewrite = flag.Bool("rewrite", false, "write docs/POD-FIELDS.md anew")
+// rewrite is how docs/reference/POD-FIELDS.md is made anew: go test ./internal/pods/fields -rewrite.
+var rewrite = flag.Bool("rewrite", false, "write docs/reference/POD-FIELDS.md anew")
 
 const (
 	root     = "../../.."
-	document = "docs/POD-FIELDS.md"
+	document = "docs/reference/POD-FIELDS.md"
 	// refusedTest proves of each field that is refused that it is.
 	refusedTest = "pods/fields:TestEveryRefusalIsNamed"
 	preface     = `# Every field of a pod
@@ -44,7 +44,7 @@ test/e2e.
 `
 )
 
-// TestTheDocumentIsOfTheTypes holds docs/POD-FIELDS.md against the types, the table and the proofs, and the proofs against the tests that there are.
+// TestTheDocumentIsOfTheTypes holds docs/reference/POD-FIELDS.md against the types, the table and the proofs, and the proofs against the tests that there are.
 func TestTheDocumentIsOfTheTypes(t *testing.T) {
 	d := &documented{t: t, seen: map[reflect.Type]bool{}, used: map[string]bool{}, found: map[string]map[string]bool{}}
 	d.text.WriteString(preface)

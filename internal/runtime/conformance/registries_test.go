@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const registriesFile = "docs/REGISTRIES.md"
+const registriesFile = "docs/reference/REGISTRIES.md"
 
 // TestRegistries holds the tables of what registries do against the tests of package image: each row is proven by tests and cases
 // that are there, against the kind of registry that it names, and each test of registries is in a row.

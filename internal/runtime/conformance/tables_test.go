@@ -15,8 +15,8 @@ import (
 
 const (
 	root       = "../../.."
-	fieldsFile = "docs/CRI-FIELDS.md"
-	rulesFile  = "docs/CRI-RULES.md"
+	fieldsFile = "docs/reference/CRI-FIELDS.md"
+	rulesFile  = "docs/reference/CRI-RULES.md"
 )
 
 // row is one line of a table: | a | b | c |, with the proofs of its last column.

@@ -9,7 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-const trustFile = "docs/CRI-TRUST.md"
+const trustFile = "docs/reference/CRI-TRUST.md"
 
 // direction says in which messages a field is, and whether it is made of further fields.
 type direction struct{ asked, answered, message bool }

@@ -17,7 +17,7 @@ export GOFLAGS := $(filter-out -trimpath -tags=netgo$(comma)osusergo,$(GOFLAGS))
 # go test, which runs what failed once more; all calls of one make are one run, in which at most one test may be FLAKY (test/run). The tests are vetted by
 # check; tests of an earlier run, here or in another clone, are not taken for run.
 RUN_ID    := $(shell date +%s)-$(shell echo $$PPID)
-GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky -brief _out/failed -- -vet=off -count 1
+GO_TEST   := $(GO) run ./test/run -id $(RUN_ID) -flaky _out/flaky -brief _out/failed -- -vet=off -count 1 '-ldflags=$(LDFLAGS)'
 # The upstream kubelet of test-kubelet, unless another one is named.
 KUBELET_VERSION := v1.36.3
 MONOPOD_KUBELET ?= $(BIN)/test/kubelet-$(KUBELET_VERSION)
@@ -40,9 +40,8 @@ HELM_VERSIONS := v4.3.1
 TRAEFIK_VERSION := v3.6.12
 MONOPOD_TRAEFIK ?= $(BIN)/test/traefik-$(TRAEFIK_VERSION)
 
-# Packages whose tests make mounts, links, namespaces or cgroups, and look at the whole host for what they have left, which others' would be taken for: one at a
-# time, as those of test-e2e. Those of images and of the executor take nothing of the host but mounts and cgroups of their own: they are run where nobody sees
-# these mounts. All the other tests of packages take nothing of the host but its loopback.
+# Packages whose tests make mounts, links, namespaces or cgroups: one at a time, each where nobody else sees its links and mounts. Those of images and of the
+# executor take nothing of the host but mounts and cgroups of their own. All the other tests of packages take nothing of the host but its loopback.
 HOST_PKGS  := ./internal/agent/volumes/... ./internal/dns/address ./internal/dns/hostnames ./internal/host/... ./internal/kit/volatilefile ./internal/netpolicy/table ./internal/network/... ./internal/proxy/... ./internal/runtime/... ./internal/state/...
 UNIT_PKGS   = $$($(PLAIN) $(GO) list ./... | grep -v -E '/internal/(agent/volumes|dns/address|dns/hostnames|executor|host|image|kit/volatilefile|netpolicy/table|network|proxy|runtime|state)(/|$$)|/cmd/monopod-executor$$|/test/(bench|containerd|crash|e2e|escape|podman|vm)(/|$$)')
 # The images of the examples, as archives, and their names.
@@ -107,13 +106,14 @@ $(EXAMPLES): $(BIN)/%.tar: $(BIN)/%
 
 guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TUTORIAL.md
 
-# The machines of test-vm and the tests of test-unit take a processor and nothing of the host, the tests of the host wait for most of their time and look at it,
-# and those of the executor wait as well: side by side they take little more than half of the time. Everything is installed and built before, so that nobody
-# does it at once. What check looks for waits for nothing but processors, and gets those that are left.
+# Three tracks side by side, of about the same length: the machines of test-vm and the tests of test-unit take a processor and nothing of the host; the end-to-end
+# tests wait for most of their time and look at the whole host; the tests of packages that take something of the host have a network and mounts of their own
+# (hack/apart.sh). Everything is installed and built before, so that nobody does it at once. What check looks for waits for nothing but processors, and gets those
+# that are left.
 BESIDE = $(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID)
 test: need-root build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
 	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(BESIDE) test-vm test-unit' \
-		'hack/beside.sh _out/test-third.log "$(BESIDE) test-executor && nice -n 19 $(BESIDE) check" "$(BESIDE) test-host test-e2e test-podman test-containerd"'; \
+		'hack/beside.sh _out/test-third.log "$(BESIDE) test-host test-executor && nice -n 19 $(BESIDE) check" "$(BESIDE) test-e2e test-podman test-containerd"'; \
 		status=$$?; [ ! -e _out/failed ] || { echo '=== what failed, in brief:'; cat _out/failed; }; exit $$status
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
@@ -127,7 +127,7 @@ test-executor: need-root test-deps ## tests of the executor
 	$(CGO) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -tags '$(CGO_TAGS)' -- $(CGO_PKGS)
 
 test-host: need-root test-deps ## tests of the packages that make mounts, links, namespaces or cgroups
-	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -- $(HOST_PKGS)
+	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -exec '$(CURDIR)/hack/apart.sh' -- $(HOST_PKGS)
 
 test-e2e: need-root test-deps build $(EXAMPLES) ## end-to-end tests with the real kubectl, and a part of test-escape
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 20m -short -- ./test/escape ./test/e2e/... ./test/crash/...

@@ -16,7 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata from what Build returns")
+var rewrite = flag.Bool("rewrite", false, "write anew testdata from what Build returns")
 
 // testInput is an ordinary container, on a cgroup v2 host that lacks one capability.
 func testInput() Input {
@@ -146,7 +146,7 @@ func TestBuildGolden(t *testing.T) {
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
-	if *update {
+	if *rewrite {
 		if err := os.WriteFile(file, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("not as in %s (rewrite it with go test -update, then read the difference):\n%s", file, got)
+		t.Errorf("not as in %s (rewrite it with go test -rewrite, then read the difference):\n%s", file, got)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"monopod.dev/monopod/internal/agent/probes"
 )
 
-var update = flag.Bool("update", false, "rewrite the lists of metric families in testdata")
+var rewrite = flag.Bool("rewrite", false, "write anew the lists of metric families in testdata")
 
 // probed is a probe that has succeeded twice.
 type probed struct{}
@@ -85,14 +85,14 @@ func TestFamilies(t *testing.T) {
 		slices.Sort(lines)
 		got := strings.Join(lines, "\n") + "\n"
 		file := filepath.Join("testdata", name+".txt")
-		if *update {
+		if *rewrite {
 			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 		want, err := os.ReadFile(file)
 		if err != nil || got != string(want) {
-			t.Errorf("%s has (-update writes it down):\n%s\nwant, %v:\n%s", path, got, err, want)
+			t.Errorf("%s has (-rewrite writes it down):\n%s\nwant, %v:\n%s", path, got, err, want)
 		}
 	}
 }

@@ -416,6 +416,18 @@ func (n *node) launch(sandbox string, cfg *cri.ContainerConfig) string {
 // catches says whether a container's first process has a handler for a signal, or has ended.
 func (n *node) catches(id string, sig syscall.Signal) bool {
 	n.Helper()
+	return n.treats(id, "SigCgt", sig)
+}
+
+// ignores says whether a container's first process ignores a signal, or has ended.
+func (n *node) ignores(id string, sig syscall.Signal) bool {
+	n.Helper()
+	return n.treats(id, "SigIgn", sig)
+}
+
+// treats asks for a mask of signals of a container's first process (proc_pid_status(5)).
+func (n *node) treats(id, mask string, sig syscall.Signal) bool {
+	n.Helper()
 	states, err := n.executor.List(n.ctx)
 	n.check(err)
 	i := slices.IndexFunc(states, func(s protocol.ContainerState) bool { return s.ID == id })
@@ -426,11 +438,11 @@ func (n *node) catches(id string, sig syscall.Signal) bool {
 	if err != nil {
 		return true
 	}
-	_, mask, _ := strings.Cut(string(raw), "\nSigCgt:\t")
-	mask, _, _ = strings.Cut(mask, "\n")
-	caught, err := strconv.ParseUint(mask, 16, 64)
+	_, value, _ := strings.Cut(string(raw), "\n"+mask+":\t")
+	value, _, _ = strings.Cut(value, "\n")
+	signals, err := strconv.ParseUint(value, 16, 64)
 	n.check(err)
-	return caught&(1<<(sig-1)) != 0
+	return signals&(1<<(sig-1)) != 0
 }
 
 func (n *node) tryStop(id string, grace int64) error {

@@ -121,8 +121,8 @@ func (r *Runtime) RemoveContainer(_ context.Context, req *cri.RemoveContainerReq
 	}
 	if c := r.containers[req.ContainerId]; c != nil {
 		r.exit(c, 137)
-		delete(r.containers, req.ContainerId)
 		r.tell(req.ContainerId, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
+		delete(r.containers, req.ContainerId)
 	}
 	return &cri.RemoveContainerResponse{}, nil
 }

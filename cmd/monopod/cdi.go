@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod.dev/monopod/internal/cdispec"
+	"monopod.dev/monopod/internal/config"
 )
 
 func newCDICommand() *cobra.Command {
@@ -30,7 +31,7 @@ configuration that cannot be used.`,
 
 // specFolders gives a command --spec-dir and --config. What it returns reads the folders.
 func specFolders(cmd *cobra.Command) func() (*cdispec.Set, error) {
-	cfg := addConfiguration(cmd, roleDevices)
+	cfg := addConfiguration(cmd, config.Devices)
 	showOnly(cmd, "config")
 	dirs := cmd.Flags().StringArray("spec-dir", nil, "`DIR` of specs, instead of the configuration's; give it several times for several, the later wins")
 	return func() (*cdispec.Set, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/host/probe"
 )
 
@@ -25,14 +26,14 @@ The exit code is 1 when a node would not start.`,
   monopod check -o json --data-dir /srv/monopod`,
 		Args: noArgs,
 	}
-	cfg := addConfiguration(cmd, roleAny)
+	cfg := addConfiguration(cmd, config.All)
 	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
 			return err
 		}
-		results := probe.Run(cmd.Context(), probeConfig(c, roleAny))
+		results := probe.Run(cmd.Context(), probeConfig(c, config.All))
 		write := probe.WriteTable
 		if output == asJSON {
 			write = probe.WriteJSON
@@ -50,31 +51,31 @@ The exit code is 1 when a node would not start.`,
 
 // preflight refuses to start on a machine that lacks something, before anything is made. files are those that the command reads beside the
 // configuration.
-func preflight(ctx context.Context, c *v1alpha1.NodeConfiguration, roles role, files ...probe.Place) error {
+func preflight(ctx context.Context, c *v1alpha1.NodeConfiguration, roles config.Roles, files ...probe.Place) error {
 	p := probeConfig(c, roles)
 	p.Files = files
 	return probe.Err(probe.Run(ctx, p))
 }
 
 // probeConfig says what the roles will use of this machine.
-func probeConfig(c *v1alpha1.NodeConfiguration, roles role) probe.Config {
+func probeConfig(c *v1alpha1.NodeConfiguration, roles config.Roles) probe.Config {
 	p := probe.Config{
-		Containers: roles&roleRuntime != 0, Agent: roles&roleAgent != 0, DataDir: c.DataDir, CgroupRoot: c.CgroupRoot,
+		Containers: roles&config.Runtime != 0, Agent: roles&config.Agent != 0, DataDir: c.DataDir, CgroupRoot: c.CgroupRoot,
 		Dirs: []probe.Place{{Name: "data", Path: c.DataDir, Flag: "--data-dir"}, {Name: "run", Path: c.RunDir, Flag: "--run-dir"}},
 	}
-	if roles&roleAPIServer != 0 {
+	if roles&config.APIServer != 0 {
 		p.Dirs = append(p.Dirs, probe.Place{Name: "kubeconfig", Path: filepath.Dir(c.APIServer.Kubeconfig), Flag: "--write-kubeconfig"})
 		p.Ports = append(p.Ports, probe.Port{Name: "api", Address: c.APIServer.BindAddress, Port: int(*c.APIServer.Port), Flag: "--api-port"})
 	}
-	if roles&roleAgent != 0 {
+	if roles&config.Agent != 0 {
 		p.Dirs = append(p.Dirs, probe.Place{Name: "pod logs", Path: c.Agent.PodLogsDir, Flag: "--pod-logs-dir"})
 		p.Dirs = append(p.Dirs, probe.Place{Name: "container logs", Path: c.Agent.ContainerLogsDir, Flag: "--container-logs-dir"})
 		p.Ports = append(p.Ports, probe.Port{Name: "agent", Address: c.Agent.Address, Port: int(*c.Agent.Port), Flag: "--agent-port"})
 	}
-	if roles&(roleAgent|roleRuntime) == roleAgent {
+	if roles&(config.Agent|config.Runtime) == config.Agent {
 		p.Sockets = append(p.Sockets, probe.Socket{Name: "cri", Path: c.Runtime.Socket, Flag: "--cri-socket", Asked: true})
 	}
-	if roles&roleRuntime != 0 {
+	if roles&config.Runtime != 0 {
 		flag := "--cri-socket"
 		if filepath.Dir(c.Runtime.Socket) == c.RunDir {
 			flag = "--run-dir"

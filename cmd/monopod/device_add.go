@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod.dev/monopod/internal/cdispec"
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/devices/hostdevice"
 	"monopod.dev/monopod/internal/devices/hostnode"
 	"monopod.dev/monopod/internal/devices/hostspecs"
@@ -219,7 +220,7 @@ func (d *addedDevice) print(w io.Writer) error {
 
 // specFolder gives a command --spec-dir, for one folder, and --config. What it returns tells the folder to write to, and those that a node reads.
 func specFolder(cmd *cobra.Command) func() (dir string, all []string, err error) {
-	cfg := addConfiguration(cmd, roleDevices)
+	cfg := addConfiguration(cmd, config.Devices)
 	showOnly(cmd, "config")
 	given := cmd.Flags().String("spec-dir", "", "`DIR` of the spec (default: the first of the configuration's folders that survives a reboot, /etc/cdi)")
 	return func() (string, []string, error) {

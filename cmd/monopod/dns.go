@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/node"
 )
 
@@ -36,7 +37,7 @@ var dnsSettings = []string{"config", "data-dir", "bridge", "service-cidr", "clus
 // dnsCommand makes a command that works with a node's configuration.
 func dnsCommand(use, short, long string, do func(ctx context.Context, c *v1alpha1.NodeConfiguration, out io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: "  monopod dns " + use, Args: noArgs}
-	cfg := addConfiguration(cmd, roleAny)
+	cfg := addConfiguration(cmd, config.All)
 	showOnly(cmd, dnsSettings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()

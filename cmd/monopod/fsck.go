@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/node"
 )
 
@@ -43,7 +44,7 @@ or a configuration that cannot be used. The objects of the API are not looked at
   monopod fsck -o json | jq -r '.findings[] | select(.severity == "damaged") | .object'`,
 		Args: noArgs,
 	}
-	cfg := addConfiguration(cmd, roleAny)
+	cfg := addConfiguration(cmd, config.All)
 	showOnly(cmd, "config", "data-dir", "run-dir")
 	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.Flags().BoolVar(&how.Deep, "deep", false, "read every file of every layer")

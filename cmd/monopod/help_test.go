@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"monopod.dev/monopod/internal/config"
 )
 
 // TestHelpIsInGroups: `up --help` begins with what most people want, has every setting once, and fits a terminal.
@@ -17,7 +19,7 @@ func TestHelpIsInGroups(t *testing.T) {
 	}
 	help := out.String()
 	at := -1
-	for _, title := range helpGroups {
+	for _, title := range helpGroups() {
 		i := strings.Index(help, "\n"+title+":\n")
 		if i < at {
 			t.Errorf("%q is missing or out of order", title)
@@ -25,16 +27,16 @@ func TestHelpIsInGroups(t *testing.T) {
 		at = i
 	}
 	first := -1
-	for _, name := range commonFlags {
+	for _, name := range commonFlags() {
 		i := strings.Index(help, "\n      --"+name+" ")
-		if i < first || i > strings.Index(help, "\n"+groupAPI) {
+		if i < first || i > strings.Index(help, "\n"+string(config.GroupNode)) {
 			t.Errorf("--%s is not in its place among the common flags", name)
 		}
 		first = i
 	}
-	for _, s := range settings {
-		if n := strings.Count(help, "\n      --"+s.flag+" "); n != 1 {
-			t.Errorf("--%s is shown %d times", s.flag, n)
+	for _, s := range config.Settings() {
+		if n := strings.Count(help, "\n      --"+s.Flag+" "); s.Flag != "" && n != 1 {
+			t.Errorf("--%s is shown %d times", s.Flag, n)
 		}
 	}
 	for line := range strings.SplitSeq(help, "\n") {
@@ -46,10 +48,10 @@ func TestHelpIsInGroups(t *testing.T) {
 
 // TestHelpStandsAlone: no flag's description needs the one before it to be understood.
 func TestHelpStandsAlone(t *testing.T) {
-	for _, s := range settings {
+	for _, s := range config.Settings() {
 		for _, begin := range []string{"its ", "the same", "where they", "the last part of it"} {
-			if strings.HasPrefix(s.usage, begin) {
-				t.Errorf("--%s: %q says nothing by itself", s.flag, s.usage)
+			if strings.HasPrefix(s.Usage(), begin) {
+				t.Errorf("--%s: %q says nothing by itself", s.Flag, s.Usage())
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/node"
 )
 
@@ -19,7 +20,7 @@ them. Stop the node first. This cannot be undone.`,
 		Example: `  monopod reset --yes`,
 		Args:    noArgs,
 	}
-	cfg := addConfiguration(cmd, roleAny)
+	cfg := addConfiguration(cmd, config.All)
 	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()

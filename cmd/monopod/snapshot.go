@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/node"
 )
 
@@ -38,7 +39,7 @@ FILE is a tar. Its etcd.db is what 'etcdctl snapshot save' writes, manifest.json
   monopod snapshot save -o json "/backup/$(date +%F).tar" | jq -r .revision`,
 		Args: oneFile,
 	}
-	cfg := addConfiguration(cmd, roleAny)
+	cfg := addConfiguration(cmd, config.All)
 	showOnly(cmd, "config", "data-dir", "run-dir")
 	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -79,7 +80,7 @@ list anew. Pods that run and are not in the snapshot are stopped when the node s
   monopod snapshot restore --force --data-dir /srv/monopod /backup/node.tar`,
 		Args: oneFile,
 	}
-	cfg := addConfiguration(cmd, roleAny)
+	cfg := addConfiguration(cmd, config.All)
 	showOnly(cmd, "config", "data-dir", "run-dir")
 	formatFlag(cmd, &output, asTable, asJSON)
 	cmd.Flags().BoolVar(&force, "force", false, "move data that is there aside")

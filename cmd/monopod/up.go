@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/host/probe"
 	"monopod.dev/monopod/internal/node"
 )
@@ -29,14 +30,14 @@ READY=1 as well. The log goes to standard error.`,
   monopod up --ephemeral --data-dir /tmp/m/data --run-dir /tmp/m/run --write-kubeconfig /tmp/m/kubeconfig`,
 		Args: noArgs,
 	}
-	cfg := addConfiguration(cmd, roleAny)
+	cfg := addConfiguration(cmd, config.All)
 	cfg.ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
 			return err
 		}
-		if err := preflight(cmd.Context(), c, roleAny); err != nil {
+		if err := preflight(cmd.Context(), c, config.All); err != nil {
 			return err
 		}
 		o := options(c, *cfg.ephemeral)
@@ -61,7 +62,7 @@ With --kubeconfig it enforces the network policies of that API server for pods o
   crictl --runtime-endpoint unix:///run/monopod/cri.sock pods`,
 		Args: noArgs,
 	}
-	cfg := addConfiguration(cmd, roleRuntime)
+	cfg := addConfiguration(cmd, config.Runtime)
 	cfg.ephemeral = ephemeralFlag(cmd)
 	kubeconfig := cmd.Flags().String("kubeconfig", "", "`FILE` that says where the API server is whose network policies are enforced, and who does it (default: none are)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -73,7 +74,7 @@ With --kubeconfig it enforces the network policies of that API server for pods o
 		if *kubeconfig != "" {
 			places = append(places, probe.Place{Name: "kubeconfig", Path: *kubeconfig, Flag: "--kubeconfig"})
 		}
-		if err := preflight(cmd.Context(), c, roleRuntime, places...); err != nil {
+		if err := preflight(cmd.Context(), c, config.Runtime, places...); err != nil {
 			return err
 		}
 		var kube *rest.Config
@@ -98,14 +99,14 @@ func newAPIServerCommand() *cobra.Command {
 		Short: "Run the API server and the controllers alone, for anybody's client",
 		Args:  noArgs,
 	}
-	cfg := addConfiguration(cmd, roleAPIServer)
+	cfg := addConfiguration(cmd, config.APIServer)
 	cfg.ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
 			return err
 		}
-		if err := preflight(cmd.Context(), c, roleAPIServer); err != nil {
+		if err := preflight(cmd.Context(), c, config.APIServer); err != nil {
 			return err
 		}
 		o := options(c, *cfg.ephemeral)
@@ -131,7 +132,7 @@ against the API server by their token.`,
     --cri-socket /run/containerd/containerd.sock`,
 		Args: noArgs,
 	}
-	cfg := addConfiguration(cmd, roleAgent|roleDevices)
+	cfg := addConfiguration(cmd, config.Agent|config.Devices)
 	var kubeconfig string
 	var cred node.Credentials
 	for flag, target := range map[string]*string{"kubeconfig": &kubeconfig, "serving-cert": &cred.ServingCert,
@@ -144,7 +145,7 @@ against the API server by their token.`,
 		if err != nil {
 			return err
 		}
-		if err := preflight(cmd.Context(), c, roleAgent|roleDevices, probe.Place{Name: "kubeconfig", Path: kubeconfig, Flag: "--kubeconfig"},
+		if err := preflight(cmd.Context(), c, config.Agent|config.Devices, probe.Place{Name: "kubeconfig", Path: kubeconfig, Flag: "--kubeconfig"},
 			probe.Place{Name: "serving certificate", Path: cred.ServingCert, Flag: "--serving-cert"},
 			probe.Place{Name: "serving key", Path: cred.ServingKey, Flag: "--serving-key"},
 			probe.Place{Name: "client authorities", Path: cred.ClientCA, Flag: "--client-ca"}); err != nil {

@@ -3,7 +3,6 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 )
@@ -23,14 +22,9 @@ func LeaderElect(c *v1alpha1.NodeConfiguration) bool {
 
 const yes, no = "true", "false"
 
-func (v *faults) controllers(all *v1alpha1.Controllers) {
-	v.oneOf("controllers.leaderElect", all.LeaderElect, Auto, yes, no)
-	if t := all.LeaseDuration.Duration; t < time.Second || t > 10*time.Minute || t%time.Second != 0 {
-		v.add("controllers.leaseDuration", t, "be whole seconds from 1s to 10m")
+func isController(v any) string {
+	if name := v.(string); name != "*" && !slices.Contains(Controllers(), strings.TrimPrefix(name, "-")) {
+		return "be * (all), or one of " + strings.Join(Controllers(), ", ") + ", or one of these behind a - (all but that one)"
 	}
-	for _, c := range all.Enabled {
-		if c != "*" && !slices.Contains(Controllers(), strings.TrimPrefix(c, "-")) {
-			v.add("controllers.enabled", c, "be * (all), or one of "+strings.Join(Controllers(), ", ")+", or one of these behind a - (all but that one)")
-		}
-	}
+	return ""
 }

@@ -15,30 +15,16 @@ const (
 	maxClusterDomain = 120
 )
 
-func (v *faults) clusterDNS(a *v1alpha1.Agent) {
-	for _, server := range a.ClusterDNS {
-		v.address("agent.clusterDNS", server)
-	}
-	if n := len(a.ClusterDNS); n > maxNameservers {
-		v.add("agent.clusterDNS", strings.Join(a.ClusterDNS, ","), fmt.Sprintf("have at most %d addresses, as many as a resolver asks", maxNameservers))
-	}
-	bad := len(a.ClusterDomain) > maxClusterDomain
-	for label := range strings.SplitSeq(a.ClusterDomain, ".") {
-		bad = bad || !isDNSLabel(label)
-	}
-	if bad {
-		v.add("agent.clusterDomain", a.ClusterDomain, fmt.Sprintf("be a DNS name of lower-case letters, digits, '-' and '.', at most %d characters, such as \"cluster.local\"", maxClusterDomain))
+func clusterDNS(c *v1alpha1.NodeConfiguration, f *faults) {
+	if servers := c.Agent.ClusterDNS; len(servers) > maxNameservers {
+		f.add("agent.clusterDNS", strings.Join(servers, ","), fmt.Sprintf("have at most %d addresses, as many as a resolver asks", maxNameservers))
 	}
 }
 
-func (v *faults) dns(d *v1alpha1.DNS) {
-	v.oneOf("dns.server", d.Server, Enabled, Disabled)
-	for _, server := range d.Upstreams {
-		if _, err := Upstream(server); err != nil {
-			v.add("dns.upstreams", server, `be an IP address, or one with a port: "192.0.2.53", "192.0.2.53:5353", "[2001:db8::53]:5353"`)
-		}
-	}
-}
+var clusterDomain = text(func(s string) bool { return isDomain(s, maxClusterDomain) },
+	fmt.Sprintf("be a DNS name of lower-case letters, digits, '-' and '.', at most %d characters, such as \"cluster.local\"", maxClusterDomain))
+
+func isUpstream(s string) bool { _, err := Upstream(s); return err == nil }
 
 // Upstream reads an entry of dns.upstreams.
 func Upstream(server string) (netip.AddrPort, error) {

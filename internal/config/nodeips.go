@@ -1,22 +1,25 @@
 package config
 
-import "net/netip"
+import (
+	"net/netip"
 
-// nodeIPs checks the addresses of the node.
-func (v *faults) nodeIPs(addresses []string) {
+	"monopod.dev/monopod/api/config/v1alpha1"
+)
+
+// nodeIPs checks the addresses of the node, as far as they are addresses.
+func nodeIPs(c *v1alpha1.NodeConfiguration, f *faults) {
 	const key = "agent.nodeIPs"
 	families := map[bool]bool{}
-	for _, a := range addresses {
+	for _, a := range c.Agent.NodeIPs {
 		ip, err := netip.ParseAddr(a)
 		if err != nil {
-			v.address(key, a)
 			continue
 		}
 		if ip.IsUnspecified() || ip.IsMulticast() || ip.Zone() != "" {
-			v.add(key, a, "be one of the host's own, such as 192.168.1.10")
+			f.add(key, a, "be one of the host's own, such as 192.168.1.10")
 		}
 		if families[ip.Is4()] {
-			v.add(key, a, "be at most one of each family")
+			f.add(key, a, "be at most one of each family")
 		}
 		families[ip.Is4()] = true
 	}

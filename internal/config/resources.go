@@ -23,34 +23,27 @@ const (
 // reservable are the resources of which a part can be kept from pods.
 var reservable = []string{"cpu", "memory", "ephemeral-storage"}
 
-func defaultResources(a *v1alpha1.Agent) {
-	if len(a.EnforceNodeAllocatable) == 0 {
-		a.EnforceNodeAllocatable = []string{EnforcePods}
-	}
-	set(&a.MemorySwap.SwapBehavior, NoSwap)
-	set(&a.MemoryReservationPolicy, NoReservation)
+func systemReserved(c *v1alpha1.NodeConfiguration, f *faults) {
+	reserved("agent.systemReserved", c.Agent.SystemReserved, f)
 }
 
-func (v *faults) resources(a *v1alpha1.Agent) {
-	v.reserved("agent.systemReserved", a.SystemReserved)
-	v.reserved("agent.kubeReserved", a.KubeReserved)
-	if list := a.EnforceNodeAllocatable; len(list) != 1 || list[0] != EnforcePods && list[0] != EnforceNone {
-		v.add("agent.enforceNodeAllocatable", strings.Join(list, ","), "be pods or none: the cgroups of the system and of monopod are limited by who makes them, as systemd does")
-	}
-	v.oneOf("agent.memorySwap.swapBehavior", a.MemorySwap.SwapBehavior, NoSwap, LimitedSwap)
-	v.oneOf("agent.memoryReservationPolicy", a.MemoryReservationPolicy, NoReservation, TieredReservation)
-	if f := a.MemoryThrottlingFactor; f != nil && (*f <= 0 || *f > 1) {
-		v.add("agent.memoryThrottlingFactor", *f, "be more than 0 and at most 1, such as 0.9")
+func kubeReserved(c *v1alpha1.NodeConfiguration, f *faults) {
+	reserved("agent.kubeReserved", c.Agent.KubeReserved, f)
+}
+
+func enforce(c *v1alpha1.NodeConfiguration, f *faults) {
+	if list := c.Agent.EnforceNodeAllocatable; len(list) != 1 || list[0] != EnforcePods && list[0] != EnforceNone {
+		f.add("agent.enforceNodeAllocatable", strings.Join(list, ","), "be pods or none: the cgroups of the system and of monopod are limited by who makes them, as systemd does")
 	}
 }
 
-func (v *faults) reserved(key string, amounts map[string]string) {
+func reserved(key string, amounts map[string]string, f *faults) {
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		if !slices.Contains(reservable, name) {
-			v.add(key, name, "have amounts of "+strings.Join(reservable, ", ")+" only")
+			f.add(key, name, "have amounts of "+strings.Join(reservable, ", ")+" only")
 		}
 		if q, err := resource.ParseQuantity(amounts[name]); err != nil || q.Sign() < 0 {
-			v.add(key+"."+name, amounts[name], `be a quantity, such as "200m" or "150Mi"`)
+			f.add(key+"."+name, amounts[name], `be a quantity, such as "200m" or "150Mi"`)
 		}
 	}
 }

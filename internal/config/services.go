@@ -8,79 +8,112 @@ import (
 	"monopod.dev/monopod/internal/kit/iprange"
 )
 
-const (
-	defaultServiceCIDR = "10.43.0.0/16"
-	// defaultPodCIDR is the bridge's own default, which services must leave alone.
-	defaultPodCIDR = "10.61.0.0/16"
-)
+// PodRanges returns the configured ranges of pod addresses; none: the default.
+func PodRanges(n v1alpha1.Network) []string {
+	if n.PodCIDR != "" {
+		return []string{n.PodCIDR}
+	}
+	return n.PodCIDRs
+}
 
-// services holds what is said of services against what they can be.
-func (v *faults) services(c *v1alpha1.NodeConfiguration) {
-	if a := c.APIServer.AdvertiseAddress; a != "" {
-		if ip, err := netip.ParseAddr(a); err != nil || ip.IsLoopback() || ip.IsUnspecified() {
-			v.add("apiServer.advertiseAddress", a, "be an IP address that pods reach, and not their own loopback")
+func podCIDRs(c *v1alpha1.NodeConfiguration, f *faults) {
+	key, n := "network.podCIDRs", c.Network
+	if n.PodCIDR != "" {
+		key = "network.podCIDR"
+		if len(n.PodCIDRs) > 0 {
+			f.add(key, n.PodCIDR, "not be given together with network.podCIDRs")
 		}
 	}
-	const key = "apiServer.serviceCIDRs"
-	pods := PodRanges(c.Network)
-	if len(pods) == 0 {
-		pods = []string{defaultPodCIDR}
-	}
-	v.ranges(c, "network.loadBalancerRanges", c.Network.LoadBalancerRanges, pods)
-	v.ranges(c, "services.externalIPs", c.Services.ExternalIPs, pods)
-	families := map[bool]string{}
-	for _, cidr := range c.APIServer.ServiceCIDRs {
-		p, err := netip.ParsePrefix(cidr)
+	prefixes(f, key, PodRanges(n), `be a range, such as "`+DefaultPodCIDR+`" or "fd00:10:61::/64"`, func(p netip.Prefix) (must string) {
 		switch {
-		case err != nil || p.Addr().Is4In6():
-			v.add(key, cidr, `be a range, such as "10.43.0.0/16" or "fd00:10:43::/112"`)
-			continue
-		case p.Masked() != p:
-			v.add(key, cidr, fmt.Sprintf("have no host bits set: %s", p.Masked()))
+		case p.Addr().Is4() && p.Bits() > 29:
+			return "have room for pods: a /29 or larger"
+		case p.Addr().Is6() && p.Bits() > 124:
+			return "have room for pods: a /124 or larger"
+		}
+		return ""
+	})
+}
+
+func serviceCIDRs(c *v1alpha1.NodeConfiguration, f *faults) {
+	const key = "apiServer.serviceCIDRs"
+	all := prefixes(f, key, c.APIServer.ServiceCIDRs, `be a range, such as "`+defaultServiceCIDR+`" or "fd00:10:43::/112"`, func(p netip.Prefix) (must string) {
+		switch {
 		case p.Addr().Is4() && (p.Bits() < 12 || p.Bits() > 28):
-			v.add(key, cidr, "be of a size that services need: a /12 to a /28")
+			return "be of a size that services need: a /12 to a /28"
 		case p.Addr().Is6() && (p.Bits() < 64 || p.Bits() > 124):
-			v.add(key, cidr, "be of a size that services need: a /64 to a /124")
+			return "be of a size that services need: a /64 to a /124"
 		}
-		if other := families[p.Addr().Is4()]; other != "" {
-			v.add(key, cidr, fmt.Sprintf("be of another family than %s: at most one IPv4 and one IPv6 range", other))
-		}
-		families[p.Addr().Is4()] = cidr
-		for _, of := range pods {
+		return ""
+	})
+	for _, p := range all {
+		for _, of := range podRangesOrDefault(c) {
 			if other, err := netip.ParsePrefix(of); err == nil && other.Overlaps(p) {
-				v.add(key, cidr, fmt.Sprintf("be apart from the range of pods %s", of))
+				f.add(key, p, fmt.Sprintf("be apart from the range of pods %s", of))
 			}
 		}
 	}
 }
 
-// ranges holds ranges of addresses of services, beside those that the cluster gives them, against what they can be.
-func (v *faults) ranges(c *v1alpha1.NodeConfiguration, key string, given, pods []string) {
+// prefixes holds ranges, of which there is at most one of each family, against what they can be, and returns those that are ranges.
+func prefixes(f *faults, key string, given []string, must string, sized func(netip.Prefix) (must string)) (all []netip.Prefix) {
+	families := map[bool]string{}
+	for _, cidr := range given {
+		p, err := netip.ParsePrefix(cidr)
+		if err != nil || p.Addr().Is4In6() {
+			f.add(key, cidr, must)
+			continue
+		}
+		all = append(all, p)
+		if p.Masked() != p {
+			f.add(key, cidr, fmt.Sprintf("have no host bits set: %s", p.Masked()))
+		} else if must := sized(p); must != "" {
+			f.add(key, cidr, must)
+		}
+		if other := families[p.Addr().Is4()]; other != "" {
+			f.add(key, cidr, fmt.Sprintf("be of another family than %s: at most one IPv4 and one IPv6 range", other))
+		}
+		families[p.Addr().Is4()] = cidr
+	}
+	return all
+}
+
+func podRangesOrDefault(c *v1alpha1.NodeConfiguration) []string {
+	if pods := PodRanges(c.Network); len(pods) > 0 {
+		return pods
+	}
+	return []string{DefaultPodCIDR}
+}
+
+func loadBalancerRanges(c *v1alpha1.NodeConfiguration, f *faults) {
+	apart(c, f, "network.loadBalancerRanges", c.Network.LoadBalancerRanges)
+}
+
+func externalIPs(c *v1alpha1.NodeConfiguration, f *faults) {
+	apart(c, f, "services.externalIPs", c.Services.ExternalIPs)
+}
+
+// apart holds ranges of addresses that services have beside those that the cluster gives them against each other and against the cluster's.
+func apart(c *v1alpha1.NodeConfiguration, f *faults, key string, given []string) {
 	var others []iprange.Range
 	for _, text := range given {
 		r, err := iprange.Parse(text)
 		if err != nil {
-			v.add(key, text, fmt.Sprintf("be a prefix, FIRST-LAST or one address, such as 192.168.1.240/28 or 192.168.1.240-192.168.1.250: %v", err))
 			continue
-		}
-		for _, a := range []netip.Addr{r.First, r.Last} {
-			if a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
-				v.add(key, text, fmt.Sprintf("have addresses that others reach, and not %s", a))
-			}
 		}
 		for _, o := range others {
 			if o.Overlaps(r) {
-				v.add(key, text, fmt.Sprintf("be apart from the range %s", o))
+				f.add(key, text, fmt.Sprintf("be apart from the range %s", o))
 			}
 		}
 		others = append(others, r)
 		for _, what := range []struct {
 			of  string
 			all []string
-		}{{"pods", pods}, {"services", c.APIServer.ServiceCIDRs}} {
+		}{{"pods", podRangesOrDefault(c)}, {"services", c.APIServer.ServiceCIDRs}} {
 			for _, cidr := range what.all {
 				if p, err := netip.ParsePrefix(cidr); err == nil && iprange.Of(p).Overlaps(r) {
-					v.add(key, text, fmt.Sprintf("be apart from the range of %s %s", what.of, cidr))
+					f.add(key, text, fmt.Sprintf("be apart from the range of %s %s", what.of, cidr))
 				}
 			}
 		}

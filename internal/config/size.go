@@ -20,27 +20,3 @@ func ParseSize(s string) (int64, error) {
 	}
 	return n << shift, nil
 }
-
-// A log's file has room for some lines of the largest size (16 KiB), and a log for the file before the present one.
-const (
-	leastLogSize  = 64 << 10
-	leastLogFiles = 2
-)
-
-// The quota of the API's store: enough for etcd to work with, and not more than it works well with.
-const (
-	leastQuota = 16 << 20
-	mostQuota  = 8 << 30
-)
-
-func (v *faults) logRotation(sizeKey, size, filesKey string, files int32) {
-	if files < leastLogFiles {
-		v.add(filesKey, files, fmt.Sprintf("be at least %d", leastLogFiles))
-	}
-	if size == "" {
-		return // it depends on the role
-	}
-	if n, err := ParseSize(size); err != nil || n != 0 && n < leastLogSize {
-		v.add(sizeKey, size, fmt.Sprintf(`be "0" (never) or a size of at least %dKi, such as "10Mi"`, leastLogSize>>10))
-	}
-}

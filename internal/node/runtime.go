@@ -137,7 +137,7 @@ func handlers(list []v1alpha1.RuntimeHandler) (hs []runtime.Handler) {
 func logRotation(c v1alpha1.LogRotation, withAgent bool) (r container.LogRotation, err error) {
 	size := c.MaxSize
 	if size == "" && withAgent {
-		size = defaultLogSize
+		size = config.DefaultLogSize
 	}
 	if size == "" {
 		return r, nil
@@ -146,9 +146,6 @@ func logRotation(c v1alpha1.LogRotation, withAgent bool) (r container.LogRotatio
 	r.MaxBytes, err = config.ParseSize(size)
 	return r, err
 }
-
-// defaultLogSize is a kubelet's default too.
-const defaultLogSize = "10Mi"
 
 // ensureExecutor says why the executor that runs is not the installed one, if it is not.
 func (o *Options) ensureExecutor(ctx context.Context, binary, socket string) (behind string, err error) {

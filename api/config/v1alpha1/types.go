@@ -16,17 +16,19 @@ type NodeConfiguration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
-	// NodeName is the name of the Node object; empty: the host's name in lower case.
+	// NodeName: name of the Node object. Default: the host's name, in lower case. Flag: --node-name.
 	NodeName string `json:"nodeName,omitempty"`
-	// DataDir holds what survives a reboot. Default /var/lib/monopod.
+	// DataDir: directory of what survives a reboot: objects, images, containers. Only root can enter it (0700). Default: /var/lib/monopod. Flag:
+	// --data-dir.
 	DataDir string `json:"dataDir,omitempty"`
-	// RunDir holds sockets and what belongs to this boot. Default /run/monopod. Socket paths are limited to 107
-	// bytes, so keep it short.
+	// RunDir: directory of sockets and of what does not survive a reboot. Everybody can pass through it (0711). Keep it short: a socket's path may
+	// have 107 bytes. Default: /run/monopod. Flag: --run-dir.
 	RunDir string `json:"runDir,omitempty"`
-	// CgroupRoot is the cgroup under which all of Monopod's cgroups are made, in cgroupfs syntax. Default /monopod.
+	// CgroupRoot: parent cgroup of all pods, and of all else that Monopod runs. It is written as for the cgroupfs driver. Default: /monopod. Flag:
+	// --cgroup-root.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
-	// ManifestsDir is a directory whose files' objects are applied by the process that serves the API. Default /etc/monopod/manifests, if it exists; with
-	// --ephemeral none.
+	// ManifestsDir: directory whose files' objects are applied. The process that serves the API does so (docs/WORKLOADS.md). Default:
+	// /etc/monopod/manifests, if it exists; with --ephemeral none. Flag: --manifests.
 	ManifestsDir string `json:"manifestsDir,omitempty"`
 
 	APIServer   APIServer   `json:"apiServer,omitempty"`
@@ -42,145 +44,178 @@ type NodeConfiguration struct {
 
 // APIServer configures the role apiserver.
 type APIServer struct {
-	// BindAddress and Port are where the API is served. Defaults 127.0.0.1 and 6443. Port 0 takes a free one.
+	// BindAddress: address on which the Kubernetes API is served; 0.0.0.0 for all. 'monopod up' serves it on the address of the pods' gateway as
+	// well. Default: 127.0.0.1. Flag: --api-bind-address.
 	BindAddress string `json:"bindAddress,omitempty"`
-	Port        *int32 `json:"port,omitempty"`
-	// AdvertiseAddress is where pods reach the API, on the same port: the endpoint of the Service kubernetes. Default: the address of the pods' gateway, on
-	// which `monopod up` serves the API too; without a bridge BindAddress, unless that is loopback.
+	// Port: port of the Kubernetes API; 0: any free one. Default: 6443. Flag: --api-port.
+	Port *int32 `json:"port,omitempty"`
+	// AdvertiseAddress: address at which pods reach the Kubernetes API. The port is apiServer.port: together they are the endpoint of the Service
+	// kubernetes. Where CNI connects pods, or the API server runs alone, the default is apiServer.bindAddress, unless that is loopback. Default:
+	// the address of the pods' gateway. Flag: --api-advertise-address.
 	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
-	// CertSANs are names and addresses for which the API server's certificate is good too, beside the node's own: those by which clients on other machines
-	// reach it. Default none.
+	// CertSANs: more host names and IP addresses in the API server's certificate, for clients on other machines. See docs/ACCESS.md. Default:
+	// none. Flag: --tls-san.
 	CertSANs []string `json:"certSANs,omitempty"`
-	// ServiceCIDRs are the ranges of Services' addresses, at most one IPv4 and one IPv6 range, of which the first is the family of Services that name none.
-	// Default 10.43.0.0/16.
+	// ServiceCIDRs: address ranges of Services, at most one IPv4 and one IPv6. The first is the family of Services that name none. Default:
+	// 10.43.0.0/16. Flag: --service-cidr.
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
-	// Kubeconfig is where the administrator's kubeconfig is written, mode 0600. Default /etc/monopod/kubeconfig.
+	// Kubeconfig: file to which the administrator's kubeconfig is written. Only root can read it (0600). Default: /etc/monopod/kubeconfig. Flag:
+	// --write-kubeconfig.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// TokenAuthFile names a CSV file of bearer tokens (token,user,uid,"group1,group2"); empty: none.
+	// TokenAuthFile: file of bearer tokens: CSV lines of token,user,uid,"group1,group2". Default: none. Flag: --token-auth-file.
 	TokenAuthFile string `json:"tokenAuthFile,omitempty"`
-	// EncryptionConfigFile says how objects are encrypted in the store (EncryptionConfiguration of apiserver.config.k8s.io/v1); empty: secrets are, with
-	// a key that is made at the first start.
+	// EncryptionConfigFile: EncryptionConfiguration (apiserver.config.k8s.io/v1) of objects in the store. See docs/ACCESS.md. Default: secrets are
+	// encrypted with a key made at the first start. Flag: --encryption-config-file.
 	EncryptionConfigFile string `json:"encryptionConfigFile,omitempty"`
-	// AllowedOrigins are origins whose pages may open WebSockets, beside the API server's own. Default none.
+	// AllowedOrigins: web origins that may open WebSockets to the API server, besides its own. Default: none. Flag: --allowed-origins.
 	AllowedOrigins []string `json:"allowedOrigins,omitempty"`
 	// Audit says what is written down of who did what. Default nothing.
 	Audit Audit `json:"audit,omitempty"`
-	// ServiceAccountIssuers are the names (https URLs) by which this API server signs tokens of service accounts. The first one signs, all are
-	// taken, so that an issuer is changed by putting the new one before the old one. Default https://kubernetes.default.svc.cluster.local.
+	// ServiceAccountIssuers: issuers of service account tokens: the first one signs, all are accepted. To change the issuer put the new one before
+	// the old one (docs/ACCESS.md). Default: https://kubernetes.default.svc.cluster.local. Flag: --service-account-issuer.
 	ServiceAccountIssuers []string `json:"serviceAccountIssuers,omitempty"`
-	// ServiceAccountMaxTokenExpiration is how long such a token is good for at most. Default 8760h.
+	// ServiceAccountMaxTokenExpiration: maximum lifetime of a service account token. Default: 8760h. Flag: --service-account-max-token-expiration.
 	ServiceAccountMaxTokenExpiration Duration `json:"serviceAccountMaxTokenExpiration,omitempty"`
 	// Etcd names an etcd that runs by itself. Default: the process has one in it.
 	Etcd Etcd `json:"etcd,omitempty"`
-	// EtcdTick is the embedded etcd's heartbeat interval, by which a single etcd does nothing: the longer, the less an idle node costs.
-	// Default 1s.
+	// EtcdTick: heartbeat interval of the embedded etcd, 5ms to 1s. A single etcd does nothing by it: the longer it is, the less an idle node
+	// costs. Default: 1s. Flag: --etcd-tick.
 	EtcdTick Duration `json:"etcdTick,omitempty"`
-	// EtcdQuota bounds what objects and their old revisions take on the disk, in bytes or with Ki, Mi or Gi; from 16Mi to 8Gi. Default 2Gi.
+	// EtcdQuota: disk space for objects and their old revisions, 16Mi to 8Gi. It is a number of bytes, or one with Ki, Mi or Gi (docs/STORE.md).
+	// Default: 2Gi. Flag: --etcd-quota.
 	EtcdQuota string `json:"etcdQuota,omitempty"`
 }
 
 // Etcd names an etcd that runs by itself, which several API servers may share. They have the same authority and keys.
 type Etcd struct {
-	// Servers are the URLs of its members: https, or http on a loopback address, or unix.
+	// Servers: URLs of an external etcd, which several API servers may share. They are those of its members: 'https://HOST:PORT', 'http://' on a
+	// loopback address only, or 'unix:///FILE' (docs/STORE.md). Default: an embedded etcd. Flag: --etcd-servers.
 	Servers []string `json:"servers,omitempty"`
-	// CAFile is the authority of the members' certificates; default those that the host trusts. CertFile and KeyFile are the certificate that the API
-	// server shows them; both or none.
-	CAFile   string `json:"caFile,omitempty"`
+	// CAFile: certificate authority of the external etcd. Default: those that the host trusts. Flag: --etcd-cafile.
+	CAFile string `json:"caFile,omitempty"`
+	// CertFile: client certificate for the external etcd. Default: none. Flag: --etcd-certfile.
 	CertFile string `json:"certFile,omitempty"`
-	KeyFile  string `json:"keyFile,omitempty"`
+	// KeyFile: key of the client certificate for the external etcd. It is given together with apiServer.etcd.certFile. Default: none. Flag:
+	// --etcd-keyfile.
+	KeyFile string `json:"keyFile,omitempty"`
 }
 
 // Audit configures the audit log of the role apiserver.
 type Audit struct {
-	// PolicyFile says which requests are written down (Policy of audit.k8s.io/v1), LogPath the file to which they are, "-" for standard output. Both or
-	// none.
+	// PolicyFile: audit policy (Policy of audit.k8s.io/v1): which requests are logged. It is given together with apiServer.audit.logPath
+	// (docs/ACCESS.md). Default: none. Flag: --audit-policy-file.
 	PolicyFile string `json:"policyFile,omitempty"`
-	LogPath    string `json:"logPath,omitempty"`
-	// LogMaxSize is the size in MiB at which another file is begun, LogMaxBackups how many older ones are kept, LogMaxAge for how many days, 0: for ever.
-	// Defaults 100, 5 and 0.
-	LogMaxSize    int32  `json:"logMaxSize,omitempty"`
+	// LogPath: file for the audit log ("-" for standard output). Default: none. Flag: --audit-log-path.
+	LogPath string `json:"logPath,omitempty"`
+	// LogMaxSize: size in MiB at which another file of the audit log is begun. Default: 100.
+	LogMaxSize int32 `json:"logMaxSize,omitempty"`
+	// LogMaxBackups: older files of the audit log that are kept. Default: 5.
 	LogMaxBackups *int32 `json:"logMaxBackups,omitempty"`
-	LogMaxAge     int32  `json:"logMaxAge,omitempty"`
+	// LogMaxAge: days for which they are kept; 0: for ever. Default: 0.
+	LogMaxAge int32 `json:"logMaxAge,omitempty"`
 }
 
 // Controllers configures the role controllers.
 type Controllers struct {
-	// Enabled says which controllers run: names, "*" for all, "-NAME" for all but that one. The first entry that names one counts. Default *.
+	// Enabled: controllers to run: names, * for all, -NAME for all but that one. The first entry that names a controller counts:
+	// '*,-namespace,-garbage-collector' leaves room for upstream's. The names, and what each does, are in docs/CONTROLLERS.md. Without controllers
+	// pods get no node, namespaces stay Terminating, deletions that wait for dependents do not end, and the node of a dead agent stays Ready.
+	// Default: *. Flag: --controllers.
 	Enabled []string `json:"enabled,omitempty"`
-	// LeaderElect is auto (where API servers share an etcd, the controllers of one of them act at a time), true (a Lease says so in any case) or false (they
-	// act without one). Default auto.
+	// LeaderElect: leader election of controllers: auto (only where API servers share an etcd), true or false. With auto the controllers of one of
+	// these API servers act at a time (docs/CONTROLLERS.md); with true they wait for the Lease in any case; with false they act without one.
+	// Default: auto. Flag: --leader-elect.
 	LeaderElect string `json:"leaderElect,omitempty"`
-	// LeaseDuration is how long that Lease counts after it was renewed last: the controllers of a machine that fails are silent for as long. From 1s to 10m,
-	// whole seconds. Default 15s.
+	// LeaseDuration: how long the leader's Lease is valid after a renewal; whole seconds, 1s to 10m. For so long no controllers act when the
+	// leader's machine fails. Default: 15s. Flag: --leader-elect-lease-duration.
 	LeaseDuration Duration `json:"leaseDuration,omitempty"`
 }
 
 // Agent configures the role agent.
 type Agent struct {
-	// Address and Port are where the agent's own HTTPS API is served (the kubelet's paths). Defaults: the first of NodeIPs and 10250. Port 0 takes a free
-	// one.
+	// Address: address on which the agent serves logs, exec and metrics. It has the HTTPS API of a kubelet. Default: the first of agent.nodeIPs.
+	// Flag: --agent-address.
 	Address string `json:"address,omitempty"`
-	Port    *int32 `json:"port,omitempty"`
-	// NodeIPs are the node's own addresses, at most one of each family, the first one of the family that is preferred: the node's and its pods' status show
-	// them, and pods in the host's network have them. Default: Address; where that is not given, or is any, the addresses of the host's default routes.
+	// Port: port of the agent's server; 0: any free one. Default: 10250. Flag: --agent-port.
+	Port *int32 `json:"port,omitempty"`
+	// NodeIPs: addresses of the node, at most one IPv4 and one IPv6. The status of the node and the 'hostIPs' of its pods show them, and pods on
+	// the host's network have them. By default, and where agent.address is any, such as 0.0.0.0, they are the addresses from which the host
+	// reaches others, IPv4 first. Then they are followed: an address that comes late, or changes, is taken without a restart, and pods keep
+	// running. Default: agent.address; else the source addresses of the host's default routes. Flag: --node-ip.
 	NodeIPs []string `json:"nodeIPs,omitempty"`
-	// PodLogsDir is where pods' logs are. Default /var/log/pods.
+	// PodLogsDir: directory of pods' logs. Default: /var/log/pods. Flag: --pod-logs-dir.
 	PodLogsDir string `json:"podLogsDir,omitempty"`
-	// ContainerLogsDir is where log shippers find a link to each container's log, POD_NAMESPACE_CONTAINER-ID.log. Default /var/log/containers; with
-	// --ephemeral RUN-DIR/container-logs.
+	// ContainerLogsDir: directory of links to containers' logs, for log shippers. A link is called POD_NAMESPACE_CONTAINER-ID.log (docs/PODS.md).
+	// Default: /var/log/containers; with --ephemeral RUN-DIR/container-logs. Flag: --container-logs-dir.
 	ContainerLogsDir string `json:"containerLogsDir,omitempty"`
-	// ResolvConf is the file of the host's name servers that pods get, as it is. Default: /etc/resolv.conf, without servers on the host's loopback device,
-	// which pods do not reach; where it has no others, systemd-resolved's /run/systemd/resolve/resolv.conf. Pods on the host's network get /etc/resolv.conf itself.
+	// ResolvConf: file with the name servers of the host that pods get. A file that is named is taken as it is. Of /etc/resolv.conf servers on the
+	// host's loopback device, which pods do not reach, are left out; where it has no others it is /run/systemd/resolve/resolv.conf. Pods on the
+	// host's network get /etc/resolv.conf itself (docs/NETWORK.md). Default: /etc/resolv.conf, or systemd-resolved's where that one names the host
+	// alone. Flag: --resolv-conf.
 	ResolvConf string `json:"resolvConf,omitempty"`
-	// ClusterDNS are the IP addresses of the cluster's DNS, which pods with the dnsPolicy ClusterFirst ask. Default: with `monopod up` the node's own DNS; with
-	// `monopod node`, or without DNS.Server, none: they ask the host's name servers.
+	// ClusterDNS: DNS servers of pods with dnsPolicy ClusterFirst, at most 3. Their addresses may be of either family (docs/NETWORK.md). Default:
+	// the node's own with 'up', else the host's. Flag: --cluster-dns.
 	ClusterDNS []string `json:"clusterDNS,omitempty"`
-	// ClusterDomain is the domain of the cluster's DNS, in which services and pods with a subdomain have their names. Default cluster.local.
+	// ClusterDomain: DNS domain of the cluster, at most 120 characters. Services, and pods with a subdomain, have their names in it. Default:
+	// cluster.local. Flag: --cluster-domain.
 	ClusterDomain string `json:"clusterDomain,omitempty"`
-	// MaxPods is the node's capacity of pods. Default 110.
+	// MaxPods: number of pods that the node takes. Default: 110. Flag: --max-pods.
 	MaxPods int32 `json:"maxPods,omitempty"`
-	// SystemReserved and KubeReserved are what of the machine is kept from pods, for the system and for Monopod itself: quantities of cpu, memory
-	// and ephemeral-storage. What is left is the node's allocatable. Default none.
+	// SystemReserved: resources kept from pods for the system: cpu, memory, ephemeral-storage. What is left is the node's allocatable
+	// (docs/RESOURCES.md). In the file it is a map; as a flag 'cpu=200m,memory=150Mi'. Default: none. Flag: --system-reserved.
 	SystemReserved map[string]string `json:"systemReserved,omitempty"`
-	KubeReserved   map[string]string `json:"kubeReserved,omitempty"`
-	// EnforceNodeAllocatable is pods (the pods together are limited to the node's allocatable memory) or none. Default pods.
+	// KubeReserved: resources kept from pods for Monopod itself: cpu, memory, ephemeral-storage. Default: none. Flag: --kube-reserved.
+	KubeReserved map[string]string `json:"kubeReserved,omitempty"`
+	// EnforceNodeAllocatable: pods: limit all pods together to the node's allocatable memory; none: do not. Default: pods. Flag:
+	// --enforce-node-allocatable.
 	EnforceNodeAllocatable []string `json:"enforceNodeAllocatable,omitempty"`
 	// MemorySwap says what swap containers may use.
 	MemorySwap MemorySwap `json:"memorySwap,omitempty"`
-	// MemoryThrottlingFactor is where between its memory request and its limit a container is slowed down (memory.high of cgroup v2), more than 0 and
-	// at most 1; none: it is not. Default none.
+	// MemoryThrottlingFactor: throttle a container at this fraction between its memory request and its limit, such as 0.9. It is more than 0 and
+	// at most 1, and needs cgroup v2 (memory.high). Default: containers are not throttled. Flag: --memory-throttling-factor.
 	MemoryThrottlingFactor *float64 `json:"memoryThrottlingFactor,omitempty"`
-	// MemoryReservationPolicy is None, or TieredReservation: requested memory is not taken back from containers of the class Guaranteed (memory.min of
-	// cgroup v2), and only after all else from burstable ones (memory.low). Default None.
+	// MemoryReservationPolicy: None, or TieredReservation to protect the memory that containers request from reclaim. It needs cgroup v2:
+	// containers of the class Guaranteed never lose that memory (memory.min), those of burstable pods only after all else (memory.low). Default:
+	// None. Flag: --memory-reservation-policy.
 	MemoryReservationPolicy string `json:"memoryReservationPolicy,omitempty"`
-	// SingleProcessOOMKill: where a container is out of memory one process of it is killed, not all. Default: false with cgroup v2; v1 knows nothing else
-	// than true.
+	// SingleProcessOOMKill: true: out of memory kills one process of a container, not all. With cgroup v1 it is always true. Default: false with
+	// cgroup v2. Flag: --single-process-oom-kill.
 	SingleProcessOOMKill *bool `json:"singleProcessOOMKill,omitempty"`
-	// ContainerLogMaxSize is the size from which on the agent of `monopod node` rotates a container's log, in bytes or with Ki, Mi or Gi; "0": never.
-	// Default 10Mi. With `monopod up` the runtime does it: Runtime.LogRotation.
+	// ContainerLogMaxSize: size at which 'monopod node' rotates a container's log, 0 for never. It is a number of bytes, or one with Ki, Mi or Gi
+	// (docs/RUNTIMES.md). With 'monopod up' the runtime rotates: runtime.logRotation. Default: 10Mi. Flag: --container-log-max-size.
 	ContainerLogMaxSize string `json:"containerLogMaxSize,omitempty"`
-	// ContainerLogMaxFiles is how many files it keeps of a log, the present one included; at least 2. Default 5.
+	// ContainerLogMaxFiles: log files that 'monopod node' keeps per container, with the present one; at least 2. Default: 5. Flag:
+	// --container-log-max-files.
 	ContainerLogMaxFiles int32 `json:"containerLogMaxFiles,omitempty"`
-	// ImageGCHighThresholdPercent is how full the file system of the images may get, in per cent, before images that nobody
-	// uses are removed; 100: they never are. ImageGCLowThresholdPercent is how full it may be afterwards. Defaults 85 and 80.
+	// ImageGCHighThresholdPercent: disk usage at which unused images are removed, in percent; 100: never. It is that of the images' file system
+	// (docs/IMAGES.md). Default: 85. Flag: --image-gc-high-threshold.
 	ImageGCHighThresholdPercent *int32 `json:"imageGCHighThresholdPercent,omitempty"`
-	ImageGCLowThresholdPercent  *int32 `json:"imageGCLowThresholdPercent,omitempty"`
-	// ImageMinimumGCAge is how long an image is left alone after it was first seen. Default 2m.
+	// ImageGCLowThresholdPercent: disk usage down to which unused images are removed, in percent. It is less than
+	// agent.imageGCHighThresholdPercent. Default: 80. Flag: --image-gc-low-threshold.
+	ImageGCLowThresholdPercent *int32 `json:"imageGCLowThresholdPercent,omitempty"`
+	// ImageMinimumGCAge: minimum age of an image that is removed. It is counted from when the image was first seen. Default: 2m. Flag:
+	// --image-minimum-gc-age.
 	ImageMinimumGCAge *Duration `json:"imageMinimumGCAge,omitempty"`
-	// ImageMaximumGCAge is how long an image may go unused before it is removed even if there is room; 0s: for ever. Default 0s.
+	// ImageMaximumGCAge: remove images unused for this long even if there is room; 0s: never. Otherwise it is more than agent.imageMinimumGCAge.
+	// Default: 0s. Flag: --image-maximum-gc-age.
 	ImageMaximumGCAge Duration `json:"imageMaximumGCAge,omitempty"`
-	// ImageGCPeriod is how often that is looked at. Default 5m.
+	// ImageGCPeriod: interval of checks of the images' disk usage; at least 1s. Default: 5m. Flag: --image-gc-period.
 	ImageGCPeriod Duration `json:"imageGCPeriod,omitempty"`
-	// ImageCredentialProviderConfig is a file that says which credential provider plugins give credentials for pulls
-	// (CredentialProviderConfig of kubelet.config.k8s.io/v1), and ImageCredentialProviderBinDir the directory of their programs.
-	// Both or none; default none.
+	// ImageCredentialProviderConfig: CredentialProviderConfig of kubelet.config.k8s.io/v1: credential provider plugins for pulls. See
+	// docs/IMAGES.md. Default: none. Flag: --image-credential-provider-config.
 	ImageCredentialProviderConfig string `json:"imageCredentialProviderConfig,omitempty"`
+	// ImageCredentialProviderBinDir: directory of the credential provider plugins' programs. It is given together with
+	// agent.imageCredentialProviderConfig. Default: none. Flag: --image-credential-provider-bin-dir.
 	ImageCredentialProviderBinDir string `json:"imageCredentialProviderBinDir,omitempty"`
-	// ShutdownGracePeriod is how long pods have to end when the machine stops, and ShutdownGracePeriodCriticalPods how much of that, its last part, is for
-	// pods of the priority classes system-cluster-critical and system-node-critical. systemd-logind is asked to wait for it. Default 0s: it is not.
-	ShutdownGracePeriod             Duration `json:"shutdownGracePeriod,omitempty"`
+	// ShutdownGracePeriod: time for pods to end when the machine shuts down; 0s: the shutdown is not delayed. systemd-logind is asked to wait for
+	// it (docs/LIFECYCLE.md). It is 0s, or from 1s to 24h. Default: 0s. Flag: --shutdown-grace-period.
+	ShutdownGracePeriod Duration `json:"shutdownGracePeriod,omitempty"`
+	// ShutdownGracePeriodCriticalPods: part of agent.shutdownGracePeriod, its end, that is kept for critical pods. These are pods of the priority
+	// classes system-cluster-critical and system-node-critical. Default: 0s. Flag: --shutdown-grace-period-critical-pods.
 	ShutdownGracePeriodCriticalPods Duration `json:"shutdownGracePeriodCriticalPods,omitempty"`
-	// ShutdownGracePeriodByPodPriority says the same by priorities, the lowest first. Not together with the two before.
+	// ShutdownGracePeriodByPodPriority: shutdown times by pod priority, lowest first, in place of agent.shutdownGracePeriod and its part for
+	// critical pods. In the file it is a list of '{priority: N, shutdownGracePeriodSeconds: S}', each for the pods of its priority up to that of
+	// the next entry. Default: none. Flag: --shutdown-grace-period-by-pod-priority.
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
 }
 
@@ -192,53 +227,56 @@ type ShutdownGracePeriodByPodPriority struct {
 
 // MemorySwap says what swap containers may use.
 type MemorySwap struct {
-	// SwapBehavior is NoSwap, or LimitedSwap: burstable pods may use a part of the swap that is as large as their requests are of the memory. It takes
-	// cgroup v2. Default NoSwap.
+	// SwapBehavior: swap that containers may use: NoSwap or LimitedSwap. With LimitedSwap, which needs cgroup v2, burstable pods may use a part of
+	// the swap that is as large as their requests are of the memory (docs/RESOURCES.md). Default: NoSwap. Flag: --swap-behavior.
 	SwapBehavior string `json:"swapBehavior,omitempty"`
 }
 
 // Runtime configures the role runtime.
 type Runtime struct {
-	// Socket is where CRI is served. Default RunDir/cri.sock.
+	// Socket: unix socket of the CRI runtime. Default: RUN-DIR/cri.sock. Flag: --cri-socket.
 	Socket string `json:"socket,omitempty"`
-	// Executor is the path of the monopod-executor binary. Default: beside the monopod binary, else in $PATH.
+	// Executor: the monopod-executor binary. Default: beside monopod, else in $PATH. Flag: --executor.
 	Executor string `json:"executor,omitempty"`
-	// RegistryConfigDir holds HOST/hosts.toml files. Default /etc/monopod/certs.d.
+	// RegistryConfigDir: HOST/hosts.toml files of registries. See docs/reference/REGISTRIES.md. Default: /etc/monopod/certs.d. Flag:
+	// --registry-config-dir.
 	RegistryConfigDir string `json:"registryConfigDir,omitempty"`
-	// ImagePullProgressTimeout ends the pull of an image for which a registry sends no byte for that long; 0s: never.
-	// Default 1m.
+	// ImagePullProgressTimeout: end a pull that makes no progress for this long; 0s: never. That is, for which the registry sends no byte
+	// (docs/IMAGES.md). Default: 1m. Flag: --image-pull-progress-timeout.
 	ImagePullProgressTimeout *Duration `json:"imagePullProgressTimeout,omitempty"`
-	// CgroupDriver is who makes cgroups: cgroupfs (the runtime itself) or systemd (the host's systemd, with slices for pods and scopes for
-	// containers; it needs cgroup v2). Kubelets ask for it. Default cgroupfs.
+	// CgroupDriver: cgroupfs, or systemd for slices and scopes (needs cgroup v2). With cgroupfs the runtime itself makes cgroups, with systemd the
+	// host's systemd does (docs/CRI.md). Kubelets ask for it. Default: cgroupfs. Flag: --cgroup-driver.
 	CgroupDriver string `json:"cgroupDriver,omitempty"`
 	// Streaming is where the streams of exec, attach and port-forward are served.
 	Streaming Streaming `json:"streaming,omitempty"`
-	// Handlers are runtime handlers beside the one called native, which is the default one: OCI runtimes by their command
-	// line, for pods that name them (RuntimeClass).
+	// Handlers: OCI runtimes that RuntimeClasses may name, such as runc=/usr/sbin/runc. They are there beside 'native', which is the default. In
+	// the file it is a list of '{name: NAME, path: FILE, root: DIR}'; root is for the runtime's own state (RUN-DIR/oci/NAME). Default: none. Flag:
+	// --runtime-handlers.
 	Handlers []RuntimeHandler `json:"handlers,omitempty"`
 	// LogRotation limits containers' logs.
 	LogRotation LogRotation `json:"logRotation,omitempty"`
-	// SELinux is auto (containers are labelled where the kernel has SELinux with a policy for containers), enabled (the same, and
-	// it is an error where that is not so) or disabled. Default auto.
+	// SELinux: SELinux labels of containers: auto (where the host's policy supports them), enabled or disabled. With enabled it is an error where
+	// the kernel has no SELinux, or no policy that knows containers. Default: auto. Flag: --selinux.
 	SELinux string `json:"selinux,omitempty"`
-	// DefaultMaskedPaths gives containers of CRI clients that name neither masked nor read-only paths the usual ones, as container engines
-	// have them. Kubelets always name them, but for pods with procMount Unmasked, which lose that. Default false.
+	// DefaultMaskedPaths: true: mask the usual paths for CRI clients that name none. Kubelets always name them, but for pods with procMount
+	// Unmasked, which lose that (docs/CRI.md). Default: false. Flag: --default-masked-paths.
 	DefaultMaskedPaths bool `json:"defaultMaskedPaths,omitempty"`
-	// PrivilegedPorts: in a pod's own network it takes a capability to listen on ports below 1024 (NET_BIND_SERVICE), and to ping (NET_RAW), unless
-	// the pod's sysctls say otherwise. Default false: all programs of a pod may.
+	// PrivilegedPorts: true: in pods, listening below port 1024 and pinging need a capability. They are NET_BIND_SERVICE and NET_RAW, in a pod's
+	// own network, unless the pod's sysctls say otherwise (docs/CRI.md). Default: false. Flag: --privileged-ports.
 	PrivilegedPorts bool `json:"privilegedPorts,omitempty"`
-	// IgnoreCDIAnnotations: only CRI's CDI_devices ask for CDI devices, and no annotations of containers (cdi.k8s.io/...), which device
-	// plugins use with older kubelets. Default false.
+	// IgnoreCDIAnnotations: true: ignore CDI devices requested by annotations of containers (cdi.k8s.io/...). Then only CRI's CDI_devices ask for
+	// them; device plugins use the annotations with older kubelets (docs/CDI.md). Default: false. Flag: --ignore-cdi-annotations.
 	IgnoreCDIAnnotations bool `json:"ignoreCDIAnnotations,omitempty"`
 }
 
 // Streaming configures the runtime's streaming server, whose URLs CRI's clients get.
 type Streaming struct {
-	// Address and Port: a loopback address, because streams are not encrypted; clients on other hosts come through a kubelet or
-	// the agent. Defaults 127.0.0.1 and 0, which takes a free port.
+	// Address: loopback address of the streaming server for exec, attach and port-forward. Streams are not encrypted; clients on other hosts come
+	// through a kubelet or the agent. Default: 127.0.0.1. Flag: --streaming-address.
 	Address string `json:"address,omitempty"`
-	Port    *int32 `json:"port,omitempty"`
-	// IdleTimeout ends a stream over which nothing goes for that long; 0s: never. Default 4h.
+	// Port: port of the streaming server; 0: any free one. Default: 0. Flag: --streaming-port.
+	Port *int32 `json:"port,omitempty"`
+	// IdleTimeout: close a stream that is idle for this long; 0s: never. Default: 4h. Flag: --streaming-idle-timeout.
 	IdleTimeout *Duration `json:"idleTimeout,omitempty"`
 }
 
@@ -254,108 +292,118 @@ type RuntimeHandler struct {
 
 // LogRotation says how the writer of a container's log rotates it.
 type LogRotation struct {
-	// MaxSize is the size beyond which a log's file is not let grow, in bytes or with Ki, Mi or Gi; "0": it is never
-	// rotated here. Default: 10Mi where the agent runs in the same process (monopod up), else "0", because another kubelet
-	// rotates.
+	// MaxSize: size at which the runtime rotates a container's log, 0 for never. It is a number of bytes, or one with Ki, Mi or Gi. With 'monopod
+	// runtime' the kubelet rotates. Default: 10Mi with 'up', 0 with 'runtime'. Flag: --log-max-size.
 	MaxSize string `json:"maxSize,omitempty"`
-	// MaxFiles is how many files are kept of a log, the present one included; at least 2. Default 5.
+	// MaxFiles: log files that the runtime keeps per container, with the present one; at least 2. Default: 5. Flag: --log-max-files.
 	MaxFiles int32 `json:"maxFiles,omitempty"`
 }
 
 // Network configures how pods are connected.
 type Network struct {
-	// Mode is auto (by the host's CNI configuration where there is one, else by the built-in network), bridge or cni.
-	// Default auto.
+	// Mode: network of pods: auto (CNI where the host has a configuration, else the built-in network), bridge (the built-in network) or cni. See
+	// docs/NETWORK.md. Default: auto. Flag: --network-mode.
 	Mode string `json:"mode,omitempty"`
 	// CNI says where the host's CNI configuration and plugins are.
 	CNI CNI `json:"cni,omitempty"`
-	// Bridge is the name of the interface that has the gateways of pods, at most 15 bytes. Default monopod0.
+	// Bridge: name of the interface that has the gateways of pods, at most 15 bytes. Default: monopod0. Flag: --bridge.
 	Bridge string `json:"bridge,omitempty"`
-	// PodCIDRs are the ranges of pod addresses, at most one IPv4 and one IPv6 range; the first address of each is the
-	// bridge's. Default 10.61.0.0/16, and on a host with IPv6 a unique local /64 (RFC 4193) derived from the machine's id
-	// and the bridge's name.
+	// PodCIDRs: address ranges of pods, at most one IPv4 and one IPv6. The first address of each is that of the pods' gateway. The /64 (RFC 4193)
+	// is derived from the machine's id and the name of the interface (docs/NETWORK.md). Default: 10.61.0.0/16 and, with IPv6, a unique local /64.
+	// Flag: --pod-cidrs.
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
-	// PodCIDR is PodCIDRs with a single range. Only one of both can be given.
+	// PodCIDR: address range of pods, if there is only one. It is not given together with network.podCIDRs. Default: none. Flag: --pod-cidr.
 	PodCIDR string `json:"podCIDR,omitempty"`
-	// SourceGuard is enabled (what a pod of the built-in network sends bears its own addresses, or is dropped) or disabled. Default
-	// enabled.
+	// SourceGuard: enabled: drop packets of pods with a source address that is not theirs; disabled. It is for pods of the built-in network
+	// (docs/NETWORK.md). Default: enabled. Flag: --source-guard.
 	SourceGuard string `json:"sourceGuard,omitempty"`
-	// ForwardGuard is enabled (forwarding that this node has switched on is for its pods, not for the host's other networks)
-	// or disabled. Default enabled.
+	// ForwardGuard: enabled: the IP forwarding that Monopod switches on is for its pods only; disabled. With disabled it makes the host a router
+	// between its other networks, too (docs/NETWORK.md). Default: enabled. Flag: --forward-guard.
 	ForwardGuard string `json:"forwardGuard,omitempty"`
-	// ForeignRules is enabled (chains of others that drop forwarded packets get two rules that accept the pods', behind the
-	// administrator's own) or disabled. Default enabled.
+	// ForeignRules: enabled: add rules that accept pods' packets to other software's chains that drop forwarded ones; disabled. They are two rules
+	// a chain, behind the administrator's own (docs/NETWORK.md). Default: enabled. Flag: --foreign-rules.
 	ForeignRules string `json:"foreignRules,omitempty"`
-	// ConnectionsPerPod is about how many connections a pod of the built-in network may have open, by each of its addresses; 0: the kernel's table has the only limit. Default
-	// a quarter of that table (net.netfilter.nf_conntrack_max).
+	// ConnectionsPerPod: connections that a pod of the built-in network may have open, about; 0: no limit. They are counted by each of the pod's
+	// addresses (docs/NETWORK.md). With 0 the kernel's table has the only limit. Default: a quarter of net.netfilter.nf_conntrack_max. Flag:
+	// --connections-per-pod.
 	ConnectionsPerPod *int32 `json:"connectionsPerPod,omitempty"`
-	// OwnPorts are ports of the host that never lead to a pod (PORT, or PORT/PROTOCOL), beside those of the API server and the agent of this process and
-	// Agent.Port: those of a kubelet or an API server of somebody else's. Default none.
+	// OwnPorts: ports of the host that no pod gets, beside those of this node's API server and agent. Beside another kubelet or API server name
+	// theirs, such as 10248 or 6443 (docs/NETWORK.md). Default: none. Flag: --own-ports.
 	OwnPorts []string `json:"ownPorts,omitempty"`
-	// ServiceProxy is auto (`monopod up` leads packets for services to their endpoints where the built-in network connects pods), enabled (it does whatever connects
-	// pods, and so does `monopod node`) or disabled. Default auto.
+	// ServiceProxy: forward packets for Services to endpoints: auto (with 'up', unless CNI connects pods), enabled (with 'node', too) or disabled.
+	// Disable it for another proxy, such as upstream's kube-proxy (docs/SERVICES.md). Default: auto. Flag: --service-proxy.
 	ServiceProxy string `json:"serviceProxy,omitempty"`
-	// NetworkPolicy is enabled (`monopod up`, and a runtime that knows an API server, enforce network policies for pods of the built-in network) or disabled. Default enabled.
+	// NetworkPolicy: enforcement of NetworkPolicies for pods of the built-in network: enabled or disabled. 'monopod up', and 'monopod runtime
+	// --kubeconfig FILE', enforce them (docs/NETWORK-POLICY.md). Default: enabled. Flag: --network-policy.
 	NetworkPolicy string `json:"networkPolicy,omitempty"`
-	// LoadBalancerRanges are of addresses that are services' of the type LoadBalancer alone, of both families: prefixes, FIRST-LAST, or single addresses. Each
-	// such service has one of its own; those of networks that the machine is in are announced there. Default: none, they have the addresses of the nodes.
+	// LoadBalancerRanges: address ranges for Services of type LoadBalancer: prefixes, FIRST-LAST or single addresses. Each such Service has an
+	// address of its own; the ranges may be of both families, apart from those of pods and Services (docs/SERVICES.md). 'monopod apiserver' gives
+	// the addresses out; a node announces those of the networks that it is in, and refuses connections to other ports of them than the Service's.
+	// Default: the nodes' own addresses. Flag: --load-balancer-ranges.
 	LoadBalancerRanges []string `json:"loadBalancerRanges,omitempty"`
 }
 
 // Services says what services may have that the cluster does not give them.
 type Services struct {
-	// ExternalIPs are the ranges of addresses that spec.externalIPs of services may name: prefixes, FIRST-LAST, or single addresses. At others, and in any case at
-	// those of the node, of pods and of services, nothing is led to a service. Default none.
+	// ExternalIPs: addresses that spec.externalIPs of Services may name: prefixes, FIRST-LAST or single addresses. At others, and in any case at
+	// those of the node, of pods and of Services, nothing is led to a Service (docs/SERVICES.md). Default: none. Flag: --service-external-ips.
 	ExternalIPs []string `json:"externalIPs,omitempty"`
 }
 
 // CNI says where the host's network is configured (github.com/containernetworking/cni).
 type CNI struct {
-	// ConfDir holds the configurations; the first valid one, by name, is used. Default /etc/cni/net.d.
+	// ConfDir: directory of CNI configurations. The first valid one, by name, is used. Default: /etc/cni/net.d. Flag: --cni-conf-dir.
 	ConfDir string `json:"confDir,omitempty"`
-	// BinDirs hold the plugins; the first that has one wins. Default /opt/cni/bin, /usr/lib/cni.
+	// BinDirs: directories of CNI plugins, searched in order. Default: /opt/cni/bin,/usr/lib/cni. Flag: --cni-bin-dirs.
 	BinDirs []string `json:"binDirs,omitempty"`
 }
 
 // DNS configures the role dns, of `monopod up`. The domain is Agent.ClusterDomain, its addresses are the tenth of the ranges of services.
 type DNS struct {
-	// Server is enabled (the node answers for the cluster's names, and pods ask it) or disabled. Default enabled.
+	// Server: DNS server for the cluster's names, on the tenth address of each Service range: enabled or disabled. 'monopod up' has it, in the
+	// domain agent.clusterDomain (docs/DNS.md). Default: enabled. Flag: --dns-server.
 	Server string `json:"server,omitempty"`
-	// Upstreams are the name servers that are asked for all other names, as IP or IP:PORT. Default: those of the host's /etc/resolv.conf, as it
-	// is at the time.
+	// Upstreams: DNS servers for all names outside of the cluster. Default: those of the host's /etc/resolv.conf, as it is at the time. Flag:
+	// --dns-upstreams.
 	Upstreams []string `json:"upstreams,omitempty"`
 }
 
 // Devices configures the role devices.
 type Devices struct {
-	// CDISpecDirs are the folders of CDI specs, the later winning over the earlier. Default /etc/cdi, /var/run/cdi.
+	// CDISpecDirs: directories of CDI specs; later ones take precedence. See docs/CDI.md. Default: /etc/cdi,/var/run/cdi. Flag: --cdi-spec-dirs.
 	CDISpecDirs []string `json:"cdiSpecDirs,omitempty"`
-	// CDIAllow and CDIDeny are patterns (path.Match) of CDI kinds that are resources of the node, and of those that are not. What matches
-	// CDIAllow is one; of the others, what matches CDIDeny, and the kinds that device plugins and drivers write for their own use, are not.
+	// CDIAllow: CDI kinds that are resources of the node despite devices.cdiDeny or the built-in list of kinds that are not. That list has the
+	// kinds that device plugins and drivers write for their own use (docs/CDI.md). Default: none. Flag: --cdi-allow.
 	CDIAllow []string `json:"cdiAllow,omitempty"`
-	CDIDeny  []string `json:"cdiDeny,omitempty"`
-	// CDISharedNodes are patterns (path.Match) of host device nodes that belong to no device of its own, beside those that are known.
+	// CDIDeny: CDI kinds that are not resources of the node, such as vendor.com/*. With '*/*' only those of devices.cdiAllow are. Default: none.
+	// Flag: --cdi-deny.
+	CDIDeny []string `json:"cdiDeny,omitempty"`
+	// CDISharedNodes: host device nodes that several devices share, besides the known ones. Known are such as /dev/nvidiactl and /dev/kfd. Two
+	// devices that have only such nodes in common are not taken for one. Default: none. Flag: --cdi-shared-nodes.
 	CDISharedNodes []string `json:"cdiSharedNodes,omitempty"`
-	// Sharing says which CDI devices several containers may have at a time, each as if it had the device alone: nothing keeps them apart. The
-	// first entry that matches a device counts; for those without one, what their specs say (the annotation monopod.dev/shares). Default: none.
+	// Sharing: let N containers use a device of a CDI kind, or a single one (KIND=NAME), at a time; they are not isolated from each other. In the
+	// file it is a list of '{devices: PATTERN, shares: N}', N from 1 to 1024. The first entry that matches a device counts; for those without one,
+	// what their specs say (docs/HOST-DEVICES.md). Default: none. Flag: --device-sharing.
 	Sharing []DeviceSharing `json:"sharing,omitempty"`
-	// PluginDir is the folder in which device plugins register (kubelet.sock). Default /var/lib/kubelet/device-plugins; with --ephemeral
-	// RUN-DIR/device-plugins.
+	// PluginDir: directory in which device plugins register. Their socket there is kubelet.sock (docs/DEVICES.md). Default:
+	// /var/lib/kubelet/device-plugins; with --ephemeral RUN-DIR/device-plugins. Flag: --device-plugin-dir.
 	PluginDir string `json:"pluginDir,omitempty"`
-	// PluginRegistryDir is the folder in which plugins are looked for (the kubelet's plugin watcher). Default
-	// /var/lib/kubelet/plugins_registry; with --ephemeral RUN-DIR/plugins_registry.
+	// PluginRegistryDir: directory watched for plugins' sockets, as by a kubelet. Default: /var/lib/kubelet/plugins_registry; with --ephemeral
+	// RUN-DIR/plugins_registry. Flag: --device-plugin-registry-dir.
 	PluginRegistryDir string `json:"pluginRegistryDir,omitempty"`
-	// PluginGracePeriod is for how long the devices of a device plugin that is gone stay known, unhealthy. Default 5m.
+	// PluginGracePeriod: how long devices of a plugin that has gone stay listed as unhealthy. Default: 5m. Flag: --device-plugin-grace-period.
 	PluginGracePeriod Duration `json:"pluginGracePeriod,omitempty"`
-	// PodResourcesSocket is where the kubelet's PodResources API is served, for exporters. Default
-	// /var/lib/kubelet/pod-resources/kubelet.sock; with --ephemeral RUN-DIR/pod-resources.sock.
+	// PodResourcesSocket: unix socket of the PodResources API. Exporters ask there which pod has which devices (docs/DEVICES.md). Default:
+	// /var/lib/kubelet/pod-resources/kubelet.sock; with --ephemeral RUN-DIR/pod-resources.sock. Flag: --pod-resources-socket.
 	PodResourcesSocket string `json:"podResourcesSocket,omitempty"`
-	// TopologyManagerPolicy is none, best-effort, restricted or single-numa-node: what is done about the NUMA nodes of devices, as by
-	// kubelets. Default none.
+	// TopologyManagerPolicy: NUMA alignment of devices: none, best-effort, restricted or single-numa-node. The policies are a kubelet's
+	// (docs/DEVICES.md). Default: none. Flag: --topology-manager-policy.
 	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"`
-	// TopologyManagerScope is container or pod: whose devices are aligned with each other. Default container.
+	// TopologyManagerScope: align the devices of a container or of a whole pod: container or pod. Default: container. Flag:
+	// --topology-manager-scope.
 	TopologyManagerScope string `json:"topologyManagerScope,omitempty"`
-	// TopologyManagerPolicyOptions are prefer-closest-numa-nodes (true, false) and max-allowable-numa-nodes (8 to 16).
+	// TopologyManagerPolicyOptions: options of the policy: prefer-closest-numa-nodes=true, max-allowable-numa-nodes=8 to 16. In the file it is a
+	// map. Default: none. Flag: --topology-manager-policy-options.
 	TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions,omitempty"`
 }
 
@@ -373,9 +421,9 @@ const MaxDeviceShares = 1024
 
 // Logging configures Monopod's own log, which goes to standard error.
 type Logging struct {
-	// Level is debug, info, warn or error. Default info.
+	// Level: what Monopod logs, to standard error: debug, info, warn or error. Default: info. Flag: --log-level.
 	Level string `json:"level,omitempty"`
-	// Format is text or json. Default text.
+	// Format: format of Monopod's own log: text or json. Default: text. Flag: --log-format.
 	Format string `json:"format,omitempty"`
 }
 

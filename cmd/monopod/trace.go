@@ -216,7 +216,7 @@ func traceScreen(t protocol.Trace, now time.Time) string {
 	fmt.Fprintf(&b, "POD        %s/%s, UID %s\n", oneLine(t.Namespace), oneLine(t.Pod), oneLine(t.UID))
 	if len(t.Steps) > 0 {
 		fmt.Fprintf(&b, "BEGUN      %s, %s\n\n", from.Local().Format("2006-01-02 15:04:05.000"), humanAge(from, now))
-		fmt.Fprintf(&b, "%*s %*s  %-*s %s\n", offsetWide, "OFFSET ms", tookWide, "TOOK ms", stepWide, "STEP", "CONTAINER")
+		fmt.Fprintf(&b, "%*s %*s  %-*s %s\n", offsetWide, "OFFSET ms", tookWide, "TOOK ms", stepWide, "STEP", "FOR")
 	}
 	last := from
 	for _, s := range t.Steps {

@@ -37,7 +37,7 @@ func traceOf(steps ...protocol.Step) protocol.Trace {
 var (
 	ofTheAPIServer = []protocol.Step{stepAt("POST", "", 0, 2100), stepAt("store", "", 2100, 4250), stepAt("bind", "", 5900, 8300)}
 	ofTheAgent     = []protocol.Step{
-		stepAt("seen by the agent", "", 8700, 8700), stepAt("GrantDevices", "", 8710, 8760), stepAt("MakeVolumes", "", 8800, 9900), stepAt("status set: Pending", "", 8850, 8850),
+		stepAt("seen by the agent", "", 8700, 8700), stepAt("GrantDevices", "", 8710, 8760), stepAt("MountVolume", "data", 8800, 9900), stepAt("status set: Pending", "", 8850, 8850),
 		stepAt("status written: Pending", "", 8900, 12400), stepAt("CreateSandbox", "", 10000, 15200), stepAt("CRI RunPodSandbox", "", 10100, 15100),
 		stepAt("StartContainer", "server", 15400, 29900), stepAt("image there?", "server", 15500, 15900), stepAt("configuration", "server", 15900, 17000),
 		stepAt("CRI CreateContainer", "server", 17000, 26100), stepAt("CRI StartContainer", "server", 26200, 29800), stepAt("runs", "server", 30100, 30100),

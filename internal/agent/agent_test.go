@@ -596,3 +596,41 @@ func TestDownwardVolume(t *testing.T) {
 		return string(data) == `l="2"`
 	})
 }
+
+// TestAVolumeThatFails: it is told by an event of its own, keeps the pod from having a sandbox, and no other volume of the pod from being made, nor what is in it.
+func TestAVolumeThatFails(t *testing.T) {
+	b := newBench(t)
+	volume := func(name string) string { return filepath.Join(b.dir, "pods", "uid-p", "volumes", name) }
+	b.create(pod("p", func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{
+			{Name: "first", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "cm"}}}},
+			{Name: "second", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
+		}
+	}))
+	b.create(pod("other"))
+	b.status("other", "is ready", isReady)
+	b.eventually("the other volume is there", func() bool { _, err := os.Stat(volume("second")); return err == nil })
+	if e := b.told("p", "FailedMount"); e.Message != `MountVolume.SetUp failed for volume "first" : configmap "cm" not found` {
+		t.Errorf("told is %q", e.Message)
+	}
+	b.status("p", "says why it waits", func(st v1.PodStatus) bool { return strings.Contains(st.Message, `configmap "cm" not found`) })
+	if err := os.WriteFile(filepath.Join(volume("second"), "kept"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if sandboxes, _ := b.rt.Count(); sandboxes != 1 {
+		t.Errorf("%d sandboxes", sandboxes)
+	}
+	cm := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm"}, Data: map[string]string{"k": "one"}}
+	if _, err := b.kube.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.status("p", "is ready", isReady)
+	for _, there := range []string{filepath.Join(volume("first"), "k"), filepath.Join(volume("second"), "kept")} {
+		if _, err := os.Stat(there); err != nil {
+			t.Error(err)
+		}
+	}
+	b.delete("p", 0)
+	b.noPod("p")
+	b.nothingLeft("p")
+}

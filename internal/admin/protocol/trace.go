@@ -17,7 +17,7 @@ type Trace struct {
 // Step is something that was done for a pod, or that happened to it.
 type Step struct {
 	Step string `json:"step"`
-	// Container is whom it was for; empty: for the pod as a whole.
+	// Container is the container, or the volume, that it was for; empty: it was for the pod as a whole.
 	Container string `json:"container,omitempty"`
 	// Part: it is a part of the action for the same container that was under way.
 	Part  bool      `json:"part,omitempty"`

@@ -5,6 +5,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -32,8 +33,8 @@ type doer = func(p *Pod, ctx context.Context, pod *v1.Pod, a plan.Action) error
 // verbs carry the actions out.
 var verbs = map[plan.Verb]doer{
 	plan.GrantDevices:    ofPod((*Pod).grantDevices),
-	plan.MakeVolumes:     ofPod((*Pod).makeVolumes),
-	plan.UpdateVolumes:   ofPod((*Pod).updateVolumes),
+	plan.MountVolume:     (*Pod).mountVolume,
+	plan.UpdateVolume:    (*Pod).updateVolume,
 	plan.CreateSandbox:   (*Pod).createSandbox,
 	plan.StopSandbox:     ofID((*Pod).stopSandbox),
 	plan.RemoveSandbox:   ofID((*Pod).removeSandbox),
@@ -60,7 +61,7 @@ func (p *Pod) Do(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	if !ok {
 		return errors.New("unknown action " + string(a.Verb))
 	}
-	step := p.cfg.Timeline.Begin(p.uid, string(a.Verb), a.Container)
+	step := p.cfg.Timeline.Begin(p.uid, string(a.Verb), cmp.Or(a.Container, a.Volume))
 	err := atPoints(ctx, p, pod, a, do)
 	step.End(outcome(ctx, err))
 	return err

@@ -60,6 +60,14 @@ func (p *Pod) logDir(pod *v1.Pod) string {
 	return filepath.Join(p.cfg.LogsDir, podspec.LogDir(podspec.Ref{UID: p.uid, Namespace: pod.Namespace, Name: pod.Name}))
 }
 
+// makeDirs makes the pod's directory, and then the one of its logs: by the first one who comes later knows that there may be the second.
+func (p *Pod) makeDirs(pod *v1.Pod) error {
+	if err := p.cfg.Volumes.MakePodDir(p.uid); err != nil {
+		return err
+	}
+	return os.MkdirAll(p.logDir(pod), 0o755)
+}
+
 func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	for _, id := range a.Replaces {
 		if err := p.stopSandbox(ctx, id); err != nil {
@@ -68,6 +76,10 @@ func (p *Pod) createSandbox(ctx context.Context, pod *v1.Pod, a plan.Action) err
 	}
 	if len(a.Replaces) > 0 {
 		p.Event(pod, "", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+	}
+	if err := p.makeDirs(pod); err != nil {
+		p.Event(pod, "", v1.EventTypeWarning, "FailedToMakePodDataDirectories", "error making pod data directories: "+err.Error())
+		return because(plan.ReasonFailedSandbox, fmt.Errorf("directories of the pod: %w", err))
 	}
 	// The runtime would make it too, without limits, and after the classes' shares were needed.
 	if err := errors.Join(p.cfg.Cgroups.UpdateQoS(), p.cfg.Cgroups.Ensure(pod)); err != nil {

@@ -29,7 +29,7 @@ func given(opts ...option) Input {
 				Containers:    []v1.Container{{Name: "a", Image: "img"}},
 			},
 		},
-		Facts: Facts{{What: Granted}: {}, {What: VolumesMade}: {}}, RuntimeName: "rt", HostIPs: []string{"10.0.0.1"}, Now: now,
+		Facts: Facts{{What: Granted}: {}}, RuntimeName: "rt", HostIPs: []string{"10.0.0.1"}, Now: now,
 		Ongoing: map[Key]Ongoing{}, Failures: map[Key]Failure{}, Hashes: map[string]string{},
 	}
 	for _, o := range opts {
@@ -130,6 +130,35 @@ func wantsDevice(granted bool) option {
 	}
 }
 
+// volumes gives the pod volumes that were not made yet.
+func volumes(names ...string) option {
+	return func(in *Input) {
+		for _, n := range names {
+			in.Pod.Spec.Volumes = append(in.Pod.Spec.Volumes, v1.Volume{Name: n})
+		}
+	}
+}
+
+// mounted has volumes of the pod be there.
+func mounted(names ...string) option {
+	return func(in *Input) {
+		volumes(names...)(in)
+		for _, n := range names {
+			in.Facts.note(Fact{Mounted, n})
+		}
+	}
+}
+
+// stale says of volumes that what they show has changed.
+func stale(names ...string) option {
+	return func(in *Input) {
+		in.Stale = map[string]bool{}
+		for _, n := range names {
+			in.Stale[n] = true
+		}
+	}
+}
+
 func prior(st v1.PodStatus) option { return func(in *Input) { in.Prior = st } }
 
 // was is the status of a container before.
@@ -172,6 +201,8 @@ func sayAction(a Action) string {
 		return fmt.Sprintf("StartContainer %s #%d step %d in %s", a.Container, a.Attempt, a.Step, a.Sandbox.ID)
 	case StopContainer, PreStop:
 		return fmt.Sprintf("%s %s within %s", a.Verb, a.ID, a.StopBy.Sub(now))
+	case MountVolume, UpdateVolume:
+		return string(a.Verb) + " " + a.Volume
 	case Release:
 		if a.Final {
 			return "Release all"

@@ -8,17 +8,18 @@ import (
 // What kind of fact it is.
 type What string
 
-// The kinds of facts: of the pod as a whole, then of a container by its ID.
+// The kinds of facts: of the pod as a whole, then of a volume by its name, then of a container by its ID.
 const (
 	// Granted: the pod has been given all its devices.
 	Granted What = "Granted"
-	// VolumesMade: the pod's directories and volumes were made.
-	VolumesMade What = "VolumesMade"
 	// Released: volumes and devices were given back. Removed: the pod's directories and logs are gone as well.
 	Released What = "Released"
 	Removed  What = "Removed"
 	// Deleted: the API server was told that the pod is gone. A finalizer may keep the object.
 	Deleted What = "Deleted"
+
+	// Mounted: the volume was made on the host.
+	Mounted What = "Mounted"
 
 	// PostStarted: the container's postStart hook has succeeded.
 	PostStarted What = "PostStarted"
@@ -28,12 +29,15 @@ const (
 	PreStopped What = "PreStopped"
 )
 
-// Fact is something that has become true of the pod, or of one of its containers.
+// Fact is something that has become true of the pod, or of one of its volumes or containers.
 type Fact struct {
 	What What
-	// On is the container's ID; empty: the fact is of the pod.
+	// On is the volume's name or the container's ID; empty: the fact is of the pod.
 	On string
 }
+
+// ofContainer says that it is a fact of a container.
+func (f Fact) ofContainer() bool { return f.On != "" && f.What != Mounted }
 
 // Facts are the effects of actions that neither the runtime nor the API server can be asked for, each with the time that belongs to it. They are the
 // worker's memory: an agent that has been started again has none, so what it cannot tell is done again (docs/LIFECYCLE.md says what that may be).
@@ -53,8 +57,8 @@ func (f Facts) Set(what What, holds bool) {
 	}
 }
 
-func (f Facts) of(what What, container string) bool {
-	_, holds := f[Fact{what, container}]
+func (f Facts) of(what What, on string) bool {
+	_, holds := f[Fact{what, on}]
 	return holds
 }
 
@@ -79,7 +83,7 @@ func (f Facts) Ended(a *Action, succeeded bool) {
 // Forget drops the facts of containers that are not among those observed.
 func (f Facts) Forget(o *Observed) {
 	here := o.ids()
-	maps.DeleteFunc(f, func(fact Fact, _ time.Time) bool { return fact.On != "" && !here[fact.On] })
+	maps.DeleteFunc(f, func(fact Fact, _ time.Time) bool { return fact.ofContainer() && !here[fact.On] })
 }
 
 // ForgetFailures drops the failures of actions on what is gone.

@@ -97,8 +97,7 @@ func TestLifecycle(t *testing.T) {
 		want   string
 		status string
 	}{
-		{"volumes come before the sandbox", given(func(in *Input) { in.Facts.Set(VolumesMade, false) }), "MakeVolumes", "Pending a#0=ContainerCreating Initialized"},
-		{"and what keeps them from being made is told", given(func(in *Input) { in.Facts.Set(VolumesMade, false) }, failure(MakeVolumes, "", ReasonFailedVolumes, 0, 1)),
+		{"what keeps a volume from being made is told", given(volumes("v"), failure(MountVolume, "v", ReasonFailedVolumes, 0, 1)),
 			"wake +50ms", "Pending a#0=ContainerCreating Initialized"},
 
 		// Sidecars.

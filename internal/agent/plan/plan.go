@@ -32,8 +32,8 @@ type Input struct {
 	Verdict *Verdict
 	// Probed is what the probes of the containers have found, by container ID.
 	Probed map[string]Probed
-	// VolumesStale: what the pod's volumes were written from has changed.
-	VolumesStale bool
+	// Stale are the volumes of which what they show has changed, by their names.
+	Stale map[string]bool
 	// Hashes are the hashes of the containers' present specifications, by container name.
 	Hashes map[string]string
 
@@ -49,8 +49,8 @@ type Action struct {
 	Verb Verb
 	// ID is the sandbox's or container's.
 	ID string
-	// Container is the name of the container.
-	Container string
+	// Container is the name of the container, Volume of the volume.
+	Container, Volume string
 	// Attempt is the sandbox's attempt, or the container's restart count.
 	Attempt uint32
 	// Step is the back-off step that the new container is born with.

@@ -22,7 +22,6 @@ func TestPlan(t *testing.T) {
 	}
 	released := func(in *Input) { in.Facts.Set(Released, true) }
 	removed := func(in *Input) { in.Facts.Set(Removed, true) }
-	stale := func(in *Input) { in.VolumesStale = true }
 	cases := []struct {
 		name   string
 		in     Input
@@ -133,12 +132,18 @@ func TestPlan(t *testing.T) {
 			"Failed a#0=Error(1) Initialized"},
 
 		// Volumes.
-		{"volumes follow what they show", given(stale, sandbox("s", 0, true), has("a", 0, "s", Running)), "UpdateVolumes", ""},
-		{"one after the other", given(stale, sandbox("s", 0, true), has("a", 0, "s", Running), ongoing(UpdateVolumes, "")), "", ""},
-		{"not before they are there", given(stale), "CreateSandbox #0", ""},
-		{"not while they are being made", given(stale, sandbox("s", 0, true), ongoing(CreateSandbox, ""), has("a", 0, "s", Running)), "", ""},
-		{"nor are they made while they are being changed", given(sandbox("s", 0, false), has("a", 0, "s", Exited), ongoing(UpdateVolumes, ""), func(in *Input) { in.Facts.Set(VolumesMade, false) }), "", ""},
-		{"an end does not wait for them", given(stale, sandbox("s", 0, true), ongoing(UpdateVolumes, ""), deleted(time.Second)), "cancel UpdateVolumes", ""},
+		{"volumes are made side by side, before the sandbox", given(volumes("v", "w")), "MountVolume v; MountVolume w", "Pending a#0=ContainerCreating Initialized"},
+		{"one that takes long holds no other", given(volumes("v", "w"), ongoing(MountVolume, "v")), "MountVolume w", ""},
+		{"what is there stays, whatever becomes of others", given(mounted("v"), volumes("w", "x"), failure(MountVolume, "w", ReasonFailedVolumes, 0, 3)), "MountVolume x; wake +200ms", ""},
+		{"the sandbox comes when all are there", given(mounted("v", "w")), "CreateSandbox #0", ""},
+		{"which a running pod's are", given(volumes("v"), sandbox("s", 0, true), has("a", 0, "s", Running)), "", ""},
+		{"an end waits for none", given(volumes("v"), ongoing(MountVolume, "v"), deleted(time.Second)), "cancel MountVolume v", ""},
+		{"volumes follow what they show", given(mounted("v", "w"), stale("w"), sandbox("s", 0, true), has("a", 0, "s", Running)), "UpdateVolume w", ""},
+		{"one after the other", given(mounted("v"), stale("v"), sandbox("s", 0, true), has("a", 0, "s", Running), ongoing(UpdateVolume, "v")), "", ""},
+		{"not before they are there", given(mounted("v"), stale("v")), "CreateSandbox #0", ""},
+		{"not while they are being made", given(mounted("v"), stale("v"), sandbox("s", 0, true), ongoing(CreateSandbox, ""), has("a", 0, "s", Running)), "", ""},
+		{"nor are they made while they are being changed", given(volumes("v", "w"), sandbox("s", 0, false), has("a", 0, "s", Exited), ongoing(UpdateVolume, "v")), "MountVolume w", ""},
+		{"an end does not wait for them", given(mounted("v"), stale("v"), sandbox("s", 0, true), ongoing(UpdateVolume, "v"), deleted(time.Second)), "cancel UpdateVolume v", ""},
 
 		// What the runtime has forgotten.
 		{"a lost container is restarted, its end unknown", given(sandbox("s", 0, true), prior(v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{was("a", 2, wasRunning())}})),

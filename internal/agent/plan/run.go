@@ -19,9 +19,7 @@ func (d *decision) run() {
 		d.createSandbox()
 		return
 	}
-	if d.in.VolumesStale && !d.ongoing(CreateSandbox) && !d.ongoing(MakeVolumes) {
-		d.do(Action{Verb: UpdateVolumes})
-	}
+	d.updateVolumes()
 	if !d.renew() {
 		return
 	}
@@ -61,10 +59,38 @@ func (d *decision) renew() bool {
 	return done
 }
 
-// ongoing says that an action of which there is one a pod is under way.
-func (d *decision) ongoing(v Verb) bool {
-	_, ok := d.in.Ongoing[Key{Verb: v}]
+// ongoing says that an action is under way.
+func (d *decision) ongoing(v Verb, on string) bool {
+	_, ok := d.in.Ongoing[Key{v, on}]
 	return ok
+}
+
+// mountVolumes has the volumes made that are not there, side by side. It says whether all are.
+func (d *decision) mountVolumes() bool {
+	done := true
+	for i := range d.in.Pod.Spec.Volumes {
+		name := d.in.Pod.Spec.Volumes[i].Name
+		if d.in.Facts.of(Mounted, name) {
+			continue
+		}
+		done = false
+		if !d.ongoing(UpdateVolume, name) { // both write it
+			d.do(Action{Verb: MountVolume, Volume: name})
+		}
+	}
+	return done
+}
+
+// updateVolumes has volumes follow what they show, once the pod has its sandbox: until then they are made of what is new.
+func (d *decision) updateVolumes() {
+	if d.ongoing(CreateSandbox, "") {
+		return
+	}
+	for i := range d.in.Pod.Spec.Volumes {
+		if name := d.in.Pod.Spec.Volumes[i].Name; d.in.Stale[name] && !d.ongoing(MountVolume, name) {
+			d.do(Action{Verb: UpdateVolume, Volume: name})
+		}
+	}
 }
 
 // settle stops what runs outside the sandbox in use, and sandboxes that were replaced. It says whether that is done.
@@ -85,16 +111,13 @@ func (d *decision) settle() bool {
 	return settled
 }
 
-// createSandbox makes the sandbox, the devices first: without them nothing of the pod is started.
+// createSandbox makes the sandbox, the devices and the volumes first: without them nothing of the pod is started.
 func (d *decision) createSandbox() {
 	if !d.in.Facts.Has(Granted) {
 		d.do(Action{Verb: GrantDevices})
 		return
 	}
-	if !d.in.Facts.Has(VolumesMade) {
-		if !d.ongoing(UpdateVolumes) { // both write the volumes
-			d.do(Action{Verb: MakeVolumes})
-		}
+	if !d.mountVolumes() {
 		return
 	}
 	a := Action{Verb: CreateSandbox}

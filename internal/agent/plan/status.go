@@ -101,10 +101,12 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 	}
 }
 
-// beforeSandbox is why there is no sandbox yet, if something has failed.
+// beforeSandbox is why there is no sandbox yet, if something has failed: of volumes the first.
 func (in *Input) beforeSandbox() (f Failure, failed bool) {
-	if f, failed = in.Failures[Key{Verb: MakeVolumes}]; failed {
-		return f, true
+	for i := range in.Pod.Spec.Volumes {
+		if f, failed = in.Failures[Key{MountVolume, in.Pod.Spec.Volumes[i].Name}]; failed {
+			return f, true
+		}
 	}
 	f, failed = in.Failures[Key{Verb: CreateSandbox}]
 	return f, failed

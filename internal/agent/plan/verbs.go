@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // Verb is the kind of an action.
@@ -12,10 +13,10 @@ type Verb string
 const (
 	// GrantDevices has the pod admitted with the devices of all its containers.
 	GrantDevices Verb = "GrantDevices"
-	// MakeVolumes makes the pod's directories and volumes.
-	MakeVolumes Verb = "MakeVolumes"
-	// UpdateVolumes brings volumes that are written from objects up to date.
-	UpdateVolumes Verb = "UpdateVolumes"
+	// MountVolume makes a volume of the pod on the host. Each is made by itself: none waits for another one, or is made again because another one failed.
+	MountVolume Verb = "MountVolume"
+	// UpdateVolume brings a volume up to date with what it shows.
+	UpdateVolume Verb = "UpdateVolume"
 	// CreateSandbox makes the pod's sandbox, after it has stopped those that it replaces.
 	CreateSandbox Verb = "CreateSandbox"
 	StopSandbox   Verb = "StopSandbox"
@@ -49,13 +50,16 @@ type verb struct {
 }
 
 func container(a *Action) string { return a.Container }
+func volume(a *Action) string    { return a.Volume }
 func id(a *Action) string        { return a.ID }
 
 // verbs has what there is to know of each verb. A new one is a row here and a file of package act.
 var verbs = map[Verb]verb{
-	GrantDevices:   {begins: true, done: func(f Facts, _ *Action) { f.note(Fact{What: Granted}) }},
-	MakeVolumes:    {begins: true, done: func(f Facts, _ *Action) { f.note(Fact{What: VolumesMade}) }},
-	UpdateVolumes:  {begins: true},
+	GrantDevices: {begins: true, done: func(f Facts, _ *Action) { f.note(Fact{What: Granted}) }},
+	MountVolume: {on: volume, begins: true, done: func(f Facts, a *Action) {
+		f.note(Fact{Mounted, a.Volume})
+	}},
+	UpdateVolume:   {on: volume, begins: true},
 	CreateSandbox:  {begins: true},
 	StopSandbox:    {on: id, byID: true},
 	RemoveSandbox:  {on: id, byID: true},
@@ -74,7 +78,7 @@ var verbs = map[Verb]verb{
 			f.note(Fact{What: Removed})
 		}
 		delete(f, Fact{What: Granted})
-		delete(f, Fact{What: VolumesMade})
+		maps.DeleteFunc(f, func(fact Fact, _ time.Time) bool { return fact.What == Mounted })
 	}},
 	DeleteObject: {done: func(f Facts, _ *Action) { f.note(Fact{What: Deleted}) }},
 }

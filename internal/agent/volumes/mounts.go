@@ -80,11 +80,7 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 }
 
 func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cri.Mount, error) {
-	spec := volumeOf(in.Pod, vm.Name)
-	if spec == nil {
-		return nil, fmt.Errorf("the pod has no volume of this name")
-	}
-	v, kind, err := m.volume(in.Pod, spec)
+	v, kind, err := m.volume(in.Pod, vm.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -104,20 +100,17 @@ func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cr
 	if err != nil {
 		return nil, err
 	}
-	if out.HostPath = kind.Source(v); out.HostPath == "" {
-		// The runtime mounts it; nobody can write to an image.
-		image := in.Images[spec.Name]
+	source, facts := kind.Mount(v), kind.Facts()
+	out.Readonly = out.Readonly || facts.ReadOnly
+	if source.Image != "" {
+		image := in.Images[vm.Name]
 		if image == nil {
-			return nil, fmt.Errorf("its image %q is not there", spec.Image.Reference)
+			return nil, fmt.Errorf("its image %q is not there", source.Image)
 		}
-		out.Image = &cri.ImageSpec{Image: image.Id, UserSpecifiedImage: spec.Image.Reference}
-		out.ImageSubPath, out.Readonly = sub, true
+		out.Image, out.ImageSubPath = &cri.ImageSpec{Image: image.Id, UserSpecifiedImage: source.Image}, sub
 		return out, nil
 	}
-	facts := kind.Facts()
-	out.SelinuxRelabel = facts.Own
-	// What the agent writes from objects is the agent's to change.
-	out.Readonly = out.Readonly || facts.Written
+	out.HostPath, out.SelinuxRelabel = source.Path, facts.Own
 	if sub != "" {
 		if out.HostPath, err = m.mountSubPath(in, index, out.HostPath, sub, propagation(out.Propagation)); err != nil {
 			return nil, fmt.Errorf("failed to prepare subPath %q: %w", sub, err)

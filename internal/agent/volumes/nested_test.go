@@ -24,7 +24,7 @@ func TestNestedVolumes(t *testing.T) {
 		{Name: "f", MountPath: "/host", ReadOnly: true}, {Name: "c", MountPath: "/host/below"},
 	}
 	c.TerminationMessagePath = "/app/message"
-	if err := m.Setup(t.Context(), pod); err != nil {
+	if err := setUp(t.Context(), m, pod); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.ReleaseMounts("u", "a") })
@@ -52,7 +52,7 @@ func TestNestedVolumes(t *testing.T) {
 		t.Errorf("the file that is mounted on: %q, %v", to, err)
 	}
 	o.data = map[string]string{"one": "new"}
-	if err := m.Update(context.Background(), pod); err != nil {
+	if err := update(context.Background(), m, pod); err != nil {
 		t.Fatal(err)
 	}
 	kinds()

@@ -100,7 +100,7 @@ func TestSubPath(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pod := podWith(c.source)
-			if err := m.Setup(t.Context(), pod); err != nil {
+			if err := setUp(t.Context(), m, pod); err != nil {
 				t.Fatal(err)
 			}
 			defer func() {
@@ -146,7 +146,7 @@ func TestSubPathsMode(t *testing.T) {
 	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
 	pod.Spec.Containers[0].VolumeMounts[0].SubPath = "a/b"
-	if err := m.Setup(t.Context(), pod); err != nil {
+	if err := setUp(t.Context(), m, pod); err != nil {
 		t.Fatal(err)
 	}
 	in := MountInput{Pod: pod, Container: &pod.Spec.Containers[0]}
@@ -287,7 +287,7 @@ func TestHosts(t *testing.T) {
 func TestReadFile(t *testing.T) {
 	m := manager(t, &objects{})
 	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: t.TempDir()}})
-	if err := m.Setup(t.Context(), pod); err != nil {
+	if err := setUp(t.Context(), m, pod); err != nil {
 		t.Fatal(err)
 	}
 	dir, outside := m.volumeDir("u", "a"), filepath.Join(t.TempDir(), "secret")

@@ -6,6 +6,7 @@
 //	UID/volumes/NAME               an emptyDir; a tmpfs when its medium is Memory, no larger than the memory that the pod may have
 //	UID/volumes/NAME/..data        the present content of a written volume: a link to a directory beside it, exchanged as
 //	                               a whole, so that a reader sees all of one version or all of the other
+//	UID/kinds/NAME                 of which kind a volume is, while it holds something of the host
 //	UID/containers/NAME/ATTEMPT    the termination message of one container
 //	UID/subpaths/NAME/INDEX        a part of a volume, mounted there for a container that is being started
 //	UID/etc-hosts                  the pod's /etc/hosts
@@ -53,7 +54,7 @@ type Config struct {
 	HostsFile string
 }
 
-// Manager makes and removes the files of pods. It is safe for concurrent use, but for the same pod.
+// Manager makes and removes the files of pods. It is safe for concurrent use, but for the same volume, and for a pod that is released.
 type Manager struct {
 	cfg   Config
 	kinds map[pods.VolumeKind]kinds.Kind
@@ -89,34 +90,52 @@ func (m *Manager) volumeDir(uid, name string) string {
 	return filepath.Join(m.podDir(uid), "volumes", name)
 }
 
-// Setup makes the pod's volumes; those that are there are brought up to date.
-func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
-	uid := string(pod.UID)
+// MakePodDir makes the directory of a pod. By it a pod that is gone is known, so it is there before anything else of the pod's is.
+func (m *Manager) MakePodDir(uid string) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(m.podDir(uid), "volumes"), 0o750); err != nil {
-		return err
-	}
-	for i := range pod.Spec.Volumes {
-		v, kind, err := m.volume(pod, &pod.Spec.Volumes[i])
-		if err == nil {
-			err = kind.Setup(ctx, v)
-		}
-		if err != nil {
-			return failedSetUp(pod.Spec.Volumes[i].Name, err)
-		}
+	return os.MkdirAll(m.podDir(uid), 0o750)
+}
+
+// Setup makes a volume of the pod; one that is there is brought up to date. What fails is said in a kubelet's words.
+func (m *Manager) Setup(ctx context.Context, pod *v1.Pod, name string) error {
+	if err := m.setup(ctx, pod, name); err != nil {
+		return failedSetUp(name, err)
 	}
 	return nil
 }
 
+func (m *Manager) setup(ctx context.Context, pod *v1.Pod, name string) error {
+	if err := errors.Join(checkUID(string(pod.UID)), checkElement(name)); err != nil {
+		return err
+	}
+	v, kind, err := m.volume(pod, name)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(v.Dir), 0o750); err != nil {
+		return err
+	}
+	if kind.Facts().Holds {
+		if err := m.recordKind(string(pod.UID), name, pods.KindOf(&v.Spec.VolumeSource)); err != nil {
+			return err
+		}
+	}
+	return kind.Setup(ctx, v)
+}
+
 // volume is a volume of a pod, and its kind.
-func (m *Manager) volume(pod *v1.Pod, v *v1.Volume) (*kinds.Volume, kinds.Kind, error) {
-	kind := m.kinds[pods.KindOf(&v.VolumeSource)]
+func (m *Manager) volume(pod *v1.Pod, name string) (*kinds.Volume, kinds.Kind, error) {
+	spec := volumeOf(pod, name)
+	if spec == nil {
+		return nil, nil, errors.New("the pod has no volume of this name")
+	}
+	kind := m.kinds[pods.KindOf(&spec.VolumeSource)]
 	if kind == nil {
 		return nil, nil, errors.New("this kind of volume is not supported")
 	}
-	return &kinds.Volume{Pod: pod, Spec: v, Dir: m.volumeDir(string(pod.UID), v.Name)}, kind, nil
+	return &kinds.Volume{Pod: pod, Spec: spec, Dir: m.volumeDir(string(pod.UID), name)}, kind, nil
 }
 
 // failedSetUp says which volume is not there, in a kubelet's words, which people know.
@@ -124,23 +143,31 @@ func failedSetUp(volume string, err error) error {
 	return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume, err)
 }
 
-// Update brings volumes that are written from objects up to date; all the others stay as they are.
-func (m *Manager) Update(ctx context.Context, pod *v1.Pod) error {
-	var errs []error
+// Following are the names of the pod's volumes that follow what they show.
+func (m *Manager) Following(pod *v1.Pod) (names []string) {
 	for i := range pod.Spec.Volumes {
-		v, kind, err := m.volume(pod, &pod.Spec.Volumes[i])
-		if err != nil || !kind.Facts().Written {
-			continue
-		}
-		// Only what was set up: a pod that has finished has given its volumes back.
-		if _, err := os.Lstat(v.Dir); err != nil {
-			continue
-		}
-		if err := kind.Setup(ctx, v); err != nil {
-			errs = append(errs, failedSetUp(v.Spec.Name, err))
+		v := &pod.Spec.Volumes[i]
+		if kind := m.kinds[pods.KindOf(&v.VolumeSource)]; kind != nil && kind.Facts().Follows {
+			names = append(names, v.Name)
 		}
 	}
-	return errors.Join(errs...)
+	return names
+}
+
+// Update brings a volume up to date with what it shows; one that was not set up, or given back, stays as it is.
+func (m *Manager) Update(ctx context.Context, pod *v1.Pod, name string) error {
+	v, kind, err := m.volume(pod, name)
+	if err != nil {
+		return failedSetUp(name, err)
+	}
+	// A pod that has finished has given its volumes back.
+	if _, err := os.Lstat(v.Dir); err != nil {
+		return nil
+	}
+	if err := kind.Update(ctx, v); err != nil {
+		return failedSetUp(name, err)
+	}
+	return nil
 }
 
 // MessageFile makes the file that a container's termination message is written to, and returns its path.
@@ -185,7 +212,7 @@ func (m *Manager) MessagePath(uid, container string, attempt uint32) string {
 	return filepath.Join(m.podDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
 }
 
-// Release unmounts and removes the pod's volumes and keeps the termination messages.
+// Release tears down and removes the pod's volumes and keeps the termination messages.
 func (m *Manager) Release(ctx context.Context, uid string) error {
 	if err := checkUID(uid); err != nil {
 		return err
@@ -193,18 +220,12 @@ func (m *Manager) Release(ctx context.Context, uid string) error {
 	if err := clearMounts(filepath.Join(m.podDir(uid), "subpaths")); err != nil {
 		return err
 	}
-	dir := filepath.Join(m.podDir(uid), "volumes")
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := m.teardown(ctx, uid); err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if err := kinds.Unmount(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
+	dir := filepath.Join(m.podDir(uid), "volumes")
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return m.forgetKinds(uid)
 	}
 	// Nothing that a container has mounted there, and has its host see, loses what is in it, nor its place.
 	mounted, err := mount.At(dir)
@@ -214,7 +235,10 @@ func (m *Manager) Release(ctx context.Context, uid string) error {
 	if len(mounted) > 0 {
 		return fmt.Errorf("%s is still mounted: unmount it, then %s can be removed", mounted[0], dir)
 	}
-	return m.bin.Throw(ctx, dir)
+	if err := m.bin.Throw(ctx, dir); err != nil {
+		return err
+	}
+	return m.forgetKinds(uid)
 }
 
 // Remove removes all that the pod has.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // objects is one ConfigMap and one Secret, both "x".
@@ -58,6 +61,24 @@ func manager(t *testing.T, o *objects) *Manager {
 		}
 	})
 	return m
+}
+
+// setUp makes all volumes of a pod, one after the other.
+func setUp(ctx context.Context, m *Manager, pod *v1.Pod) error {
+	errs := []error{m.MakePodDir(string(pod.UID))}
+	for _, v := range pod.Spec.Volumes {
+		errs = append(errs, m.Setup(ctx, pod, v.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// update brings those up to date that follow something.
+func update(ctx context.Context, m *Manager, pod *v1.Pod) error {
+	var errs []error
+	for _, name := range m.Following(pod) {
+		errs = append(errs, m.Update(ctx, pod, name))
+	}
+	return errors.Join(errs...)
 }
 
 func podWith(sources ...v1.VolumeSource) *v1.Pod {
@@ -122,7 +143,7 @@ func TestWrittenVolumes(t *testing.T) {
 			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "x"}, Items: []v1.KeyToPath{{Key: "two", Path: "two"}}}},
 			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}}}},
 	)
-	if err := m.Setup(t.Context(), pod); err != nil {
+	if err := setUp(t.Context(), m, pod); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
@@ -144,7 +165,7 @@ func TestWrittenVolumes(t *testing.T) {
 	o.data = map[string]string{"two": "22", "three": "3"}
 	pod.Spec.Volumes = pod.Spec.Volumes[:1]
 	for range 2 {
-		if err := m.Update(t.Context(), pod); err != nil {
+		if err := update(t.Context(), m, pod); err != nil {
 			t.Fatal(err)
 		}
 		if got := treeOf(t, m.volumeDir("u", "a")); got != "bin[rw-r--r--]=\x00\x01 three[rw-r--r--]=3 two[rw-r--r--]=22" {
@@ -179,7 +200,7 @@ func TestWhoReadsTokens(t *testing.T) {
 			pod := podWith(v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "dir/token"}}}}})
 			tc.change(&pod.Spec)
 			for range 2 {
-				if err := m.Setup(t.Context(), pod); err != nil {
+				if err := setUp(t.Context(), m, pod); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -205,7 +226,7 @@ func TestUIDIsNoPath(t *testing.T) {
 		pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
 		pod.UID = types.UID(uid)
 		_, err := m.MessageFile(uid, "c", 0)
-		for what, err := range map[string]error{"Setup": m.Setup(t.Context(), pod), "MessageFile": err, "Release": m.Release(t.Context(), uid), "Remove": m.Remove(t.Context(), uid)} {
+		for what, err := range map[string]error{"Setup": setUp(t.Context(), m, pod), "MessageFile": err, "Release": m.Release(t.Context(), uid), "Remove": m.Remove(t.Context(), uid)} {
 			if !errdefs.IsInvalidArgument(err) {
 				t.Errorf("%s of %q: %v", what, uid, err)
 			}
@@ -228,7 +249,7 @@ func TestErrorsAndOptions(t *testing.T) {
 		{v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "y"}, Optional: &yes}}, ""},
 		{v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, "not supported"},
 	} {
-		err := m.Setup(t.Context(), podWith(c.source))
+		err := setUp(t.Context(), m, podWith(c.source))
 		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.source, err, c.want)
 		}
@@ -239,7 +260,7 @@ func TestErrorsAndOptions(t *testing.T) {
 func TestImageVolume(t *testing.T) {
 	m := manager(t, &objects{})
 	pod := podWith(v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "r.example/model:1"}})
-	if err := errors.Join(m.Setup(t.Context(), pod), m.Update(t.Context(), pod)); err != nil {
+	if err := errors.Join(setUp(t.Context(), m, pod), update(t.Context(), m, pod)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(m.volumeDir("u", "a")); !errors.Is(err, os.ErrNotExist) {
@@ -270,7 +291,7 @@ func TestEmptyDir(t *testing.T) {
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
 	// A second set-up changes nothing.
 	for range 2 {
-		if err := m.Setup(t.Context(), pod); err != nil {
+		if err := setUp(t.Context(), m, pod); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -287,7 +308,7 @@ func TestEmptyDir(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(m.volumeDir("u", "a"), "kept"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Setup(t.Context(), pod); err != nil {
+	if err := setUp(t.Context(), m, pod); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(m.volumeDir("u", "a"), "kept")); err != nil {
@@ -298,7 +319,7 @@ func TestEmptyDir(t *testing.T) {
 // TestRemoveStopsAtMounts: what is mounted below a pod's directory is not deleted with it.
 func TestRemoveStopsAtMounts(t *testing.T) {
 	m := manager(t, &objects{})
-	if err := m.Setup(t.Context(), podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})); err != nil {
+	if err := setUp(t.Context(), m, podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})); err != nil {
 		t.Fatal(err)
 	}
 	precious := t.TempDir()
@@ -327,7 +348,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 // TestLongPaths: a volume whose paths are longer on the host than any path may be is given back as every other, at once, and removed.
 func TestLongPaths(t *testing.T) {
 	m := manager(t, &objects{})
-	if err := m.Setup(t.Context(), podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})); err != nil {
+	if err := setUp(t.Context(), m, podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})); err != nil {
 		t.Fatal(err)
 	}
 	at, err := unix.Open(m.volumeDir("u", "a"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -377,7 +398,7 @@ func TestMounts(t *testing.T) {
 	m := manager(t, &objects{data: map[string]string{}})
 	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}, configMap("x"))
 	pod.Spec.HostAliases = []v1.HostAlias{{IP: "9.9.9.9", Hostnames: []string{"nine", "ix"}}}
-	if err := m.Setup(t.Context(), pod); err != nil {
+	if err := setUp(t.Context(), m, pod); err != nil {
 		t.Fatal(err)
 	}
 	mounts, err := m.Mounts(MountInput{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: 2, PodIPs: []string{"10.0.0.7"}, Hostname: "p"})
@@ -408,5 +429,84 @@ func TestMounts(t *testing.T) {
 	mounts, err = m.Mounts(MountInput{Pod: pod, Container: &pod.Spec.Containers[0]})
 	if err != nil || mounts[len(mounts)-1].ContainerPath != "/out/message" {
 		t.Errorf("a relative path of the message: %v, %v", mounts, err)
+	}
+}
+
+// torn is a kind that holds something of the host, and keeps count of it.
+type torn struct {
+	kinds.Kind
+	down []kinds.Left
+	fail error
+}
+
+func (*torn) Facts() kinds.Facts { return kinds.Facts{Holds: true} }
+
+func (*torn) Setup(context.Context, *kinds.Volume) error { return nil }
+
+func (k *torn) Teardown(_ context.Context, l *kinds.Left) error {
+	k.down = append(k.down, *l)
+	return k.fail
+}
+
+// TestTeardown: a volume is taken down as its kind does it, also by an agent that was started anew and knows no more of the pod than its UID; what holds nothing
+// is not asked for, and what an agent has made that kept no record goes as well.
+func TestTeardown(t *testing.T) {
+	m := manager(t, &objects{})
+	kind := &torn{fail: errors.New("it is busy")}
+	m.kinds[pods.ClaimVolume] = kind
+	pod := podWith(v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}},
+		v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}})
+	for range 2 {
+		if err := setUp(t.Context(), m, pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made, err := names(m.kindsDir("u")); err != nil || !slices.Equal(made, []string{"a", "c"}) {
+		t.Errorf("on record are %q, %v", made, err)
+	}
+	later := New(m.cfg)
+	later.kinds[pods.ClaimVolume] = kind
+	if err := later.Release(t.Context(), "u"); err == nil || !strings.Contains(err.Error(), "it is busy") {
+		t.Errorf("released with %v", err)
+	}
+	kind.fail = nil
+	if err := os.RemoveAll(filepath.Join(m.kindsDir("u"), "c")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := later.Release(t.Context(), "u"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := kinds.Left{PodUID: "u", Name: "a", Dir: m.volumeDir("u", "a")}
+	if !slices.Equal(kind.down, []kinds.Left{want, want}) {
+		t.Errorf("torn down: %+v", kind.down)
+	}
+	if left, err := names(m.podDir("u")); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// TestVolumesSideBySide: volumes of a pod are made at the same time, and one that fails keeps no other from being there.
+func TestVolumesSideBySide(t *testing.T) {
+	m := manager(t, &objects{data: map[string]string{"k": "v"}})
+	pod := podWith(configMap("x"), configMap("none"), v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, configMap("x"))
+	errs := make([]error, len(pod.Spec.Volumes))
+	var wg sync.WaitGroup
+	for i, v := range pod.Spec.Volumes {
+		wg.Go(func() { errs[i] = m.Setup(t.Context(), pod, v.Name) })
+	}
+	wg.Wait()
+	want := `MountVolume.SetUp failed for volume "b" : configmaps "none" not found`
+	if errs[0] != nil || errs[2] != nil || errs[3] != nil || errs[1] == nil || errs[1].Error() != want {
+		t.Errorf("%v", errs)
+	}
+	for _, there := range []string{"a/k", "c", "d/k"} {
+		if _, err := os.Stat(filepath.Join(m.podDir("u"), "volumes", there)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := m.Setup(t.Context(), pod, "z"); err == nil || !strings.Contains(err.Error(), "no volume of this name") {
+		t.Errorf("a volume that there is not: %v", err)
 	}
 }

@@ -41,9 +41,9 @@ func (w *Worker) begin(ctx context.Context, pod *v1.Pod, a *plan.Action) {
 	ctx, cancel := context.WithCancel(ctx)
 	op := &operation{action: *a, pod: pod, begun: time.Now(), cancel: cancel}
 	w.ongoing[key] = op
-	if a.Verb == plan.UpdateVolumes {
+	if a.Verb == plan.UpdateVolume {
 		// What changes from now on is for the next time.
-		w.stale = false
+		delete(w.stale, a.Volume)
 	}
 	w.facts.Begun(a)
 	w.log.Debug("action", "verb", a.Verb, "on", key.On)
@@ -75,8 +75,8 @@ func (w *Worker) finished(r result) {
 		w.havePulled(r.op, "")
 		return
 	}
-	if key.Verb == plan.UpdateVolumes {
-		w.stale = true
+	if key.Verb == plan.UpdateVolume {
+		w.stale[key.On] = true
 	}
 	if r.cancelled {
 		return

@@ -11,6 +11,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/agent/volumes"
 )
 
 // pulling is a worker of a pod with containers a and b of one image and c of another, all of them with an image volume.
@@ -23,7 +24,9 @@ func pulling() (*Worker, *v1.Pod) {
 		})
 	}
 	return &Worker{
-		log: slog.New(slog.DiscardHandler), ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{}, facts: plan.Facts{},
+		cfg:   Config{Config: act.Config{Volumes: volumes.New(volumes.Config{})}},
+		stale: map[string]bool{},
+		log:   slog.New(slog.DiscardHandler), ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{}, facts: plan.Facts{},
 	}, pod
 }
 
@@ -125,12 +128,13 @@ func TestActed(t *testing.T) {
 // TestAChangeOutlivesALookThatFails: a ConfigMap changes while the runtime cannot be asked.
 func TestAChangeOutlivesALookThatFails(t *testing.T) {
 	w, pod := pulling()
+	pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "cm", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}})
 	w.pod, w.wake = pod, make(chan struct{}, 1)
 	w.objectsChanged()
 	w.wished() // nothing could be seen, and it is looked again
 	w.wished()
-	if !w.stale {
-		t.Error("the change is forgotten: the volumes stay as they are")
+	if !w.stale["cm"] || len(w.stale) != 1 {
+		t.Errorf("the change is forgotten, and the volumes stay as they are: %v", w.stale)
 	}
 }
 

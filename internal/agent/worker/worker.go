@@ -88,8 +88,8 @@ type Worker struct {
 	verdict *plan.Verdict
 	// recalled: it was looked what an agent before this one has decided. kept: the next one will know the verdict; keepFailed: it was told that it may not.
 	recalled, kept, keepFailed bool
-	// stale: what the pod's volumes show has changed since they were written.
-	stale bool
+	// stale are the volumes of which what they show has changed since they were written, by their names.
+	stale map[string]bool
 	// changed is when a change of these was noted last.
 	changed time.Time
 	// probed: containers of the pod are being probed.
@@ -117,7 +117,8 @@ func New(cfg Config, pod *v1.Pod) *Worker {
 		cfg: cfg, uid: string(pod.UID), log: cfg.Log.With("pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID),
 		wake: make(chan struct{}, 1), results: make(chan result),
 		ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{}, facts: plan.Facts{},
-		act: act.For(cfg.Config, string(pod.UID)),
+		stale: map[string]bool{},
+		act:   act.For(cfg.Config, string(pod.UID)),
 	}
 	w.view = cfg.Runtime.View(w.uid, w.terminationMessage)
 	w.pod = pod
@@ -234,6 +235,7 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-timer.C:
 		case r := <-w.results:
 			w.finished(r)
+			w.finishMore()
 		}
 		next, done := w.reconcile(ctx)
 		if done {
@@ -247,6 +249,18 @@ func (w *Worker) Run(ctx context.Context) {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// finishMore takes note of what else has ended, as volumes do that are made side by side: one look is for all of it.
+func (w *Worker) finishMore() {
+	for {
+		select {
+		case r := <-w.results:
+			w.finished(r)
+		default:
+			return
 		}
 	}
 }
@@ -318,7 +332,8 @@ func earlier(a, b time.Time) time.Time {
 func (w *Worker) wished() wish {
 	wish := w.take()
 	if wish.objects {
-		w.stale, w.changed = true, time.Now()
+		w.changed = time.Now()
+		w.outdate(wish.pod)
 	}
 	w.noteChanges(&wish)
 	return wish
@@ -366,10 +381,10 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 		Prior:    plan.Merge(wish.pod.Status, w.prior),
 		Observed: observed,
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
-		Facts:        w.facts,
-		VolumesStale: w.stale,
-		Hashes:       map[string]string{},
-		RuntimeName:  w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
+		Facts:       w.facts,
+		Stale:       maps.Clone(w.stale),
+		Hashes:      map[string]string{},
+		RuntimeName: w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
 	}
 	if !asksForDevices(wish.pod, "") {
 		in.Facts.Set(plan.Granted, true)
@@ -409,9 +424,16 @@ func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
 	if len(observed.Sandboxes) > 0 { // before, they are asked for when the volumes are made
 		due = w.cfg.Objects.TokensDue(wish.pod)
 	}
-	w.stale = w.stale || !due.IsZero() && !time.Now().Before(due)
-	if w.stale {
-		return time.Time{}
+	if !due.IsZero() && !time.Now().Before(due) {
+		w.outdate(wish.pod)
+		return time.Time{} // what comes of it has the worker look again
 	}
 	return due
+}
+
+// outdate notes that what the pod's volumes show has changed.
+func (w *Worker) outdate(pod *v1.Pod) {
+	for _, name := range w.cfg.Volumes.Following(pod) {
+		w.stale[name] = true
+	}
 }

@@ -16,7 +16,7 @@ import (
 type Step struct {
 	// Name says what: one of the names of this package, a verb of the agent's plan, or a call of CRI.
 	Name string
-	// Container is whom it was for; empty: for the pod as a whole.
+	// Container is the container, or the volume, that it was for; empty: it was for the pod as a whole.
 	Container string
 	Begin     time.Time
 	// End is when it had ended: Begin for what took no time, the zero value for what is under way.

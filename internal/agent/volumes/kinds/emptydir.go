@@ -12,13 +12,14 @@ import (
 )
 
 // emptyDir is a directory that is empty when the pod begins: on the disk, or in memory.
-type emptyDir struct{ cfg Config }
-
-// Source implements Kind.
-func (*emptyDir) Source(v *Volume) string { return v.Dir }
+type emptyDir struct {
+	inDir
+	still
+	cfg Config
+}
 
 // Facts implements Kind.
-func (*emptyDir) Facts() Facts { return Facts{Own: true} }
+func (*emptyDir) Facts() Facts { return Facts{Own: true, Holds: true} }
 
 // Setup implements Kind.
 func (e *emptyDir) Setup(_ context.Context, vol *Volume) error {

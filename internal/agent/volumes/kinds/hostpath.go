@@ -24,13 +24,13 @@ func makeFile(path string) error {
 }
 
 // hostPath is a path of the host.
-type hostPath struct{}
+type hostPath struct{ ofOthers }
 
 // Setup implements Kind.
 func (hostPath) Setup(_ context.Context, v *Volume) error { return checkHostPath(v.Spec.HostPath) }
 
-// Source implements Kind.
-func (hostPath) Source(v *Volume) string { return v.Spec.HostPath.Path }
+// Mount implements Kind.
+func (hostPath) Mount(v *Volume) Source { return Source{Path: v.Spec.HostPath.Path} }
 
 // Facts implements Kind.
 func (hostPath) Facts() Facts { return Facts{} }

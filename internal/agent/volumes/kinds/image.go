@@ -3,13 +3,13 @@ package kinds
 import "context"
 
 // image is the content of an image. The runtime mounts it, where a container has it.
-type image struct{}
+type image struct{ ofOthers }
 
 // Setup implements Kind.
 func (image) Setup(context.Context, *Volume) error { return nil }
 
-// Source implements Kind.
-func (image) Source(*Volume) string { return "" }
+// Mount implements Kind.
+func (image) Mount(v *Volume) Source { return Source{Image: v.Spec.Image.Reference} }
 
-// Facts implements Kind.
-func (image) Facts() Facts { return Facts{} }
+// Facts implements Kind. Nobody can write to an image.
+func (image) Facts() Facts { return Facts{ReadOnly: true} }

@@ -1,6 +1,7 @@
 // Package kinds are the kinds of volumes that an agent makes: one file a kind, and a table of all.
 //
-// A kind says what a volume is on the host. What containers get of it, where it lies, and that it goes with its pod, is package volumes' to know.
+// A kind says what a volume is on the host: how it is made, kept up to date and undone. Where it lies, how a container has it, and when it goes, is package
+// volumes' to know.
 package kinds
 
 import (
@@ -37,12 +38,28 @@ type Volume struct {
 	Dir string
 }
 
-// Kind is a kind of volumes. Methods may be called again for the same volume, one call at a time.
+// Left is a volume of a pod of which nobody may know the specification any more.
+type Left struct {
+	PodUID, Name string
+	// Dir is the volume's, which may not be there.
+	Dir string
+}
+
+// Source is what containers get mounted: a path on the host, or an image, which the runtime mounts.
+type Source struct{ Path, Image string }
+
+// Kind is a kind of volumes: a file of this package that has all five, and a row of All. Of one volume there is one call at a time, of several there are many.
 type Kind interface {
-	// Setup makes the volume; one that is there is brought up to date.
+	// Setup makes the volume on the host, and may take long: nothing waits for it but the pod. It is called again after an error, and for a volume that is
+	// there, as an agent does that was started anew: what was made stays, and is brought up to date. It ends soon after ctx does.
 	Setup(ctx context.Context, v *Volume) error
-	// Source is the path on the host of what containers get mounted; empty: the runtime mounts it.
-	Source(v *Volume) string
+	// Update brings a volume that was set up to what it shows now, while containers use it. It is called where Facts say that the kind follows something.
+	Update(ctx context.Context, v *Volume) error
+	// Mount says what containers get mounted of a volume that was set up. It asks nobody and changes nothing.
+	Mount(v *Volume) Source
+	// Teardown undoes what Setup has made, also one that failed half-way or was called by an earlier agent; nothing to undo is no error. When it has
+	// succeeded nothing is mounted at Dir, which the caller removes with what is in it. It is called where Facts say that the kind holds something.
+	Teardown(ctx context.Context, l *Left) error
 	// Facts are what holds for all volumes of the kind.
 	Facts() Facts
 }
@@ -51,19 +68,23 @@ type Kind interface {
 type Facts struct {
 	// Own: it is the pod's own, in Volume.Dir, and nobody else has anything in it.
 	Own bool
-	// Written: the agent writes its content, and writes it anew when that changes; containers have it read-only.
-	Written bool
+	// Holds: it holds something of the host until it is torn down.
+	Holds bool
+	// ReadOnly: no container can write to it.
+	ReadOnly bool
+	// Follows: it shows objects, or the pod, and follows their changes.
+	Follows bool
 }
 
 // All are the kinds by name.
 func All(cfg Config) map[pods.VolumeKind]Kind {
 	return map[pods.VolumeKind]Kind{
-		pods.EmptyDirVolume:    &emptyDir{cfg},
+		pods.EmptyDirVolume:    &emptyDir{cfg: cfg},
 		pods.HostPathVolume:    hostPath{},
-		pods.ConfigMapVolume:   &written{cfg},
-		pods.SecretVolume:      &written{cfg},
-		pods.DownwardAPIVolume: &written{cfg},
-		pods.ProjectedVolume:   &written{cfg},
+		pods.ConfigMapVolume:   &written{cfg: cfg},
+		pods.SecretVolume:      &written{cfg: cfg},
+		pods.DownwardAPIVolume: &written{cfg: cfg},
+		pods.ProjectedVolume:   &written{cfg: cfg},
 		pods.ImageVolume:       image{},
 	}
 }
@@ -75,3 +96,27 @@ func fsGroup(pod *v1.Pod) int {
 	}
 	return -1
 }
+
+// Unmade is the teardown of what is a directory, or something mounted at it: that of each volume whose kind nobody knows any more.
+func Unmade(l *Left) error { return Unmount(l.Dir) }
+
+// inDir is what volumes in a directory of the pod's have in common.
+type inDir struct{}
+
+// Mount implements Kind.
+func (inDir) Mount(v *Volume) Source { return Source{Path: v.Dir} }
+
+// Teardown implements Kind.
+func (inDir) Teardown(_ context.Context, l *Left) error { return Unmade(l) }
+
+// still is what volumes have in common that follow nothing.
+type still struct{}
+
+// Update implements Kind.
+func (still) Update(context.Context, *Volume) error { return nil }
+
+// ofOthers is what volumes have in common that hold nothing, because somebody else has made what they are.
+type ofOthers struct{ still }
+
+// Teardown implements Kind.
+func (ofOthers) Teardown(context.Context, *Left) error { return nil }

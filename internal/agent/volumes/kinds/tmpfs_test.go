@@ -85,9 +85,15 @@ func TestTmpfsOptions(t *testing.T) {
 func TestTable(t *testing.T) {
 	all := All(Config{})
 	for kind, k := range all {
-		v := &Volume{Pod: &v1.Pod{}, Spec: &v1.Volume{VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/of/the/host"}}}, Dir: "/of/the/pod"}
-		if facts := k.Facts(); facts.Own != (k.Source(v) == v.Dir) || facts.Written && !facts.Own {
-			t.Errorf("%s: %+v, and it lies at %q", kind, facts, k.Source(v))
+		v := &Volume{Pod: &v1.Pod{}, Spec: &v1.Volume{VolumeSource: v1.VolumeSource{
+			HostPath: &v1.HostPathVolumeSource{Path: "/of/the/host"}, Image: &v1.ImageVolumeSource{Reference: "img"},
+		}}, Dir: "/of/the/pod"}
+		facts, source := k.Facts(), k.Mount(v)
+		if facts.Own != (source == Source{Path: v.Dir}) || facts.Own && !facts.Holds || facts.Follows && !facts.Own {
+			t.Errorf("%s: %+v, and it lies at %+v", kind, facts, source)
+		}
+		if (source.Path == "") == (source.Image == "") {
+			t.Errorf("%s: containers get %+v", kind, source)
 		}
 	}
 	for _, none := range []pods.VolumeKind{"", pods.ClaimVolume, pods.EphemeralVolume} {

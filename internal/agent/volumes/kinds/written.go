@@ -27,13 +27,16 @@ type file struct {
 type payload map[string]file
 
 // written is a volume whose files the agent writes from objects.
-type written struct{ cfg Config }
+type written struct {
+	inDir
+	cfg Config
+}
 
-// Source implements Kind.
-func (*written) Source(v *Volume) string { return v.Dir }
+// Facts implements Kind. What the agent writes from objects is the agent's to change.
+func (*written) Facts() Facts { return Facts{Own: true, Holds: true, ReadOnly: true, Follows: true} }
 
-// Facts implements Kind.
-func (*written) Facts() Facts { return Facts{Own: true, Written: true} }
+// Update implements Kind: readers see all of one version or all of the other.
+func (w *written) Update(ctx context.Context, v *Volume) error { return w.Setup(ctx, v) }
 
 // Setup implements Kind.
 func (w *written) Setup(ctx context.Context, vol *Volume) error {

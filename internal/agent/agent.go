@@ -37,6 +37,7 @@ import (
 	"monopod.dev/monopod/internal/agent/shutdown"
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/status"
+	"monopod.dev/monopod/internal/agent/tokens"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
 	"monopod.dev/monopod/internal/agent/worker"
@@ -334,9 +335,9 @@ func (a *Agent) newRoster(ctx context.Context, from source.Source, node *nodesta
 	cfg.Kube, cfg.Log, cfg.NodeName, cfg.Timeline = a.kube, a.log, a.cfg.NodeName, a.cfg.Timeline
 	cfg.Devices, cfg.CDI = grants{a.cfg.Devices, node.Counted}, cdiprobe.New(cdiprobe.Config{Runtime: cfg.Runtime, Log: a.log})
 	cfg.Ledger, cfg.Cgroups, cfg.Limits, cfg.Allocatable = shares.ledger, shares.cgroups, shares.limits, node.Allocatable
-	cfg.Objects = objects.New(ctx, a.kube, a.log)
+	cfg.Objects, cfg.Tokens = objects.New(ctx, a.kube), tokens.New(a.kube, a.log)
 	cfg.Volumes = volumes.New(volumes.Config{
-		Dir: filepath.Join(a.cfg.DataDir, "pods"), Kinds: kinds.Config{Objects: cfg.Objects, HostIPs: cfg.HostIPs, Allocatable: node.Allocatable},
+		Dir: filepath.Join(a.cfg.DataDir, "pods"), Kinds: kinds.Config{Objects: cfg.Objects, Tokens: cfg.Tokens, HostIPs: cfg.HostIPs, Allocatable: node.Allocatable},
 		HeldIDs: cfg.Runtime.HeldIDs, Log: a.log,
 	})
 	cfg.Services = services.New(ctx, services.Config{Kube: a.kube, API: a.cfg.API})

@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/services"
+	"monopod.dev/monopod/internal/agent/tokens"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/kit/podstarts"
@@ -76,6 +77,7 @@ type Config struct {
 	Hooks   Hooks
 	Volumes *volumes.Manager
 	Objects *objects.Store
+	Tokens  *tokens.Store
 	Status  Status
 	Events  record.EventRecorder
 	Images  *imagekeep.Keeper

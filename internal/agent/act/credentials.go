@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/pullauth"
 )
 
@@ -31,7 +32,7 @@ func (w *imageWork) credentials(ctx context.Context, ref string) (auths []*criv1
 		if s.Name == "" {
 			continue // the API allows it
 		}
-		secret, err := w.cfg.Objects.Secret(ctx, w.pod.Namespace, s.Name)
+		secret, err := objects.Get[*v1.Secret](ctx, w.cfg.Objects, objects.Name{Kind: objects.Secret, Namespace: w.pod.Namespace, Name: s.Name})
 		if err == nil {
 			err = secrets.AddSecret(secret)
 		}

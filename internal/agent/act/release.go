@@ -16,6 +16,7 @@ import (
 // release gives back what the pod holds; a final one also what was kept for its logs.
 func (p *Pod) release(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	p.cfg.Objects.Release(p.uid)
+	p.cfg.Tokens.Forget(types.UID(p.uid))
 	p.cfg.Ledger.Release(types.UID(p.uid))
 	errs := []error{p.cfg.Cgroups.UpdateQoS()}
 	if p.cfg.Devices != nil {

@@ -10,7 +10,7 @@ import (
 // The variables of the API are there, can be used in others, and give way to a container's own.
 func TestAPI(t *testing.T) {
 	c := &v1.Container{Name: "a", Env: []v1.EnvVar{{Name: "URL", Value: "https://$(KUBERNETES_SERVICE_HOST)"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "1"}}}
-	vars, err := Resolve(t.Context(), Input{Pod: &v1.Pod{}, Container: c, Objects: objects{}, Services: API(netip.MustParseAddrPort("10.61.0.1:6443"))})
+	vars, err := Resolve(t.Context(), Input{Pod: &v1.Pod{}, Container: c, Objects: someObjects{}, Services: API(netip.MustParseAddrPort("10.61.0.1:6443"))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,15 +14,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/pods"
 )
-
-// Objects gives the ConfigMaps and Secrets that variables refer to. A missing one is the API's NotFound error.
-type Objects interface {
-	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
-	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
-}
 
 // NoKey is the error of a key that a ConfigMap or Secret has not.
 type NoKey struct{ Words string }
@@ -39,7 +34,8 @@ type Input struct {
 	PodIPs, HostIPs []string
 	// Allocatable stands for the limits that a container does not set.
 	Allocatable v1.ResourceList
-	Objects     Objects
+	// Objects are what variables refer to.
+	Objects objects.Reader
 	// Services are variables that are there, unless the container has its own of their names.
 	Services []podspec.EnvVar
 	// Files reads a file of a volume of the pod, which fileKeyRef refers to; one that is not there is fs.ErrNotExist. Nil: no variable can come from a file.
@@ -101,11 +97,19 @@ func (r *resolver) lookup(name string) (value string, ok bool) {
 	return value, ok
 }
 
+func (r *resolver) configMap(ctx context.Context, name string) (*v1.ConfigMap, error) {
+	return objects.Get[*v1.ConfigMap](ctx, r.in.Objects, objects.Name{Kind: objects.ConfigMap, Namespace: r.in.Pod.Namespace, Name: name})
+}
+
+func (r *resolver) secret(ctx context.Context, name string) (*v1.Secret, error) {
+	return objects.Get[*v1.Secret](ctx, r.in.Objects, objects.Name{Kind: objects.Secret, Namespace: r.in.Pod.Namespace, Name: name})
+}
+
 func (r *resolver) from(ctx context.Context, from v1.EnvFromSource) error {
 	data := map[string]string{}
 	switch {
 	case from.ConfigMapRef != nil:
-		cm, err := r.in.Objects.ConfigMap(ctx, r.in.Pod.Namespace, from.ConfigMapRef.Name)
+		cm, err := r.configMap(ctx, from.ConfigMapRef.Name)
 		if missing(err, from.ConfigMapRef.Optional) {
 			return nil
 		}
@@ -114,7 +118,7 @@ func (r *resolver) from(ctx context.Context, from v1.EnvFromSource) error {
 		}
 		data = cm.Data
 	case from.SecretRef != nil:
-		s, err := r.in.Objects.Secret(ctx, r.in.Pod.Namespace, from.SecretRef.Name)
+		s, err := r.secret(ctx, from.SecretRef.Name)
 		if missing(err, from.SecretRef.Optional) {
 			return nil
 		}
@@ -165,7 +169,7 @@ func (r *resolver) value(ctx context.Context, e v1.EnvVar) (value string, found 
 }
 
 func (r *resolver) configMapKey(ctx context.Context, ref *v1.ConfigMapKeySelector) (string, bool, error) {
-	cm, err := r.in.Objects.ConfigMap(ctx, r.in.Pod.Namespace, ref.Name)
+	cm, err := r.configMap(ctx, ref.Name)
 	if missing(err, ref.Optional) {
 		return "", false, nil
 	}
@@ -180,7 +184,7 @@ func (r *resolver) configMapKey(ctx context.Context, ref *v1.ConfigMapKeySelecto
 }
 
 func (r *resolver) secretKey(ctx context.Context, ref *v1.SecretKeySelector) (string, bool, error) {
-	s, err := r.in.Objects.Secret(ctx, r.in.Pod.Namespace, ref.Name)
+	s, err := r.secret(ctx, ref.Name)
 	if missing(err, ref.Optional) {
 		return "", false, nil
 	}

@@ -9,24 +9,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"monopod.dev/monopod/internal/agent/objects"
 )
 
-// objects has one ConfigMap and one Secret, both "x".
-type objects struct{}
+// someObjects has one ConfigMap and one Secret, both "x".
+type someObjects struct{}
 
-func (objects) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, error) {
-	if name != "x" {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
+func (someObjects) Get(_ context.Context, n objects.Name) (runtime.Object, error) {
+	switch {
+	case n.Name != "x":
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: string(n.Kind)}, n.Name)
+	case n.Kind == objects.Secret:
+		return &v1.Secret{Data: map[string][]byte{"S": []byte("s")}}, nil
 	}
 	return &v1.ConfigMap{Data: map[string]string{"B": "b", "A": "a", "C=D": "no name of a variable"}}, nil
-}
-
-func (objects) Secret(_ context.Context, _, name string) (*v1.Secret, error) {
-	if name != "x" {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
-	}
-	return &v1.Secret{Data: map[string][]byte{"S": []byte("s")}}, nil
 }
 
 func field(name, path string) v1.EnvVar {
@@ -100,7 +99,7 @@ func TestResolve(t *testing.T) {
 				Requests: v1.ResourceList{"cpu": resource.MustParse("500m")},
 			}}
 			got, err := Resolve(t.Context(), Input{
-				Pod: pod, Container: container, PodIPs: []string{"1.1.1.1", "::1"}, HostIPs: []string{"2.2.2.2"}, Objects: objects{},
+				Pod: pod, Container: container, PodIPs: []string{"1.1.1.1", "::1"}, HostIPs: []string{"2.2.2.2"}, Objects: someObjects{},
 				Allocatable: v1.ResourceList{"memory": resource.MustParse("8Mi"), "ephemeral-storage": resource.MustParse("99")},
 			})
 			if c.err != "" {

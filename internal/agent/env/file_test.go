@@ -93,7 +93,7 @@ func TestFileKeyRef(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			from := &v1.EnvVarSource{FileKeyRef: &v1.FileKeySelector{VolumeName: c.volume, Path: c.path, Key: c.key, Optional: c.optional}}
-			vars, err := Resolve(t.Context(), Input{Pod: &v1.Pod{}, Container: &v1.Container{Name: "c", Env: []v1.EnvVar{{Name: "X", ValueFrom: from}}}, Objects: objects{}, Files: c.files})
+			vars, err := Resolve(t.Context(), Input{Pod: &v1.Pod{}, Container: &v1.Container{Name: "c", Env: []v1.EnvVar{{Name: "X", ValueFrom: from}}}, Objects: someObjects{}, Files: c.files})
 			if (err == nil) != (c.err == "") || err != nil && (!strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "secret")) {
 				t.Fatalf("error %v, want %q", err, c.err)
 			}

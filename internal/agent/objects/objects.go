@@ -1,5 +1,5 @@
-// Package objects holds the ConfigMaps and Secrets that the node's pods refer to, each followed by a watch of its own:
-// that is all that a node may read in a cluster that restricts its nodes.
+// Package objects holds the objects that the node's pods refer to, ConfigMaps and Secrets, each followed by a watch of its own: that is all that a node may
+// read in a cluster that restricts its nodes. Another kind is a row of the table in kinds.go, and of pods.References.
 //
 // It guarantees that the holder of an object is told of each change of it, and that nothing is held after the last
 // holder has let go. An object that is not held, or whose watch has not brought it yet, is read from the API server.
@@ -8,45 +8,46 @@ package objects
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-
-	"monopod.dev/monopod/internal/pods"
 )
 
-// Kind is the kind of a held object.
-type Kind string
-
-// The kinds.
-const (
-	ConfigMap = Kind(pods.ConfigMap)
-	Secret    = Kind(pods.Secret)
-)
-
-// Name names an object.
+// Name names an object; one that is in no namespace has none.
 type Name struct {
 	Kind            Kind
 	Namespace, Name string
+}
+
+// Reader reads objects.
+type Reader interface {
+	// Get is an object as it was last seen; apierrors.IsNotFound where there is none. It is shared: it must not be changed.
+	Get(ctx context.Context, n Name) (runtime.Object, error)
+}
+
+// Get is an object of the Go type that its kind has.
+func Get[T runtime.Object](ctx context.Context, from Reader, n Name) (T, error) {
+	var none T
+	found, err := from.Get(ctx, n)
+	if err != nil {
+		return none, err
+	}
+	as, ok := found.(T)
+	if !ok {
+		return none, fmt.Errorf("%s %s is a %T, not a %T", n.Kind, n.Name, found, none)
+	}
+	return as, nil
 }
 
 // Store is the set of held objects. It is safe for concurrent use.
 type Store struct {
 	client kubernetes.Interface
 	ctx    context.Context
-	log    *slog.Logger
 	wg     sync.WaitGroup
-	tokens tokens
 
 	mu      sync.Mutex // guards what follows
 	entries map[Name]*entry
@@ -62,11 +63,8 @@ type entry struct {
 }
 
 // New makes an empty store; its watches end with ctx.
-func New(ctx context.Context, client kubernetes.Interface, log *slog.Logger) *Store {
-	return &Store{
-		client: client, ctx: ctx, log: log, entries: map[Name]*entry{}, held: map[string]map[Name]bool{},
-		tokens: tokens{held: map[tokenKey]token{}},
-	}
+func New(ctx context.Context, client kubernetes.Interface) *Store {
+	return &Store{client: client, ctx: ctx, entries: map[Name]*entry{}, held: map[string]map[Name]bool{}}
 }
 
 // Hold makes holder hold exactly these objects. changed is called after each change of one of them; it must not block.
@@ -92,11 +90,8 @@ func (s *Store) Hold(holder string, names []Name, changed func()) {
 	}
 }
 
-// Release makes holder, which is a pod's UID, hold nothing.
-func (s *Store) Release(holder string) {
-	s.Hold(holder, nil, nil)
-	s.forgetTokens(types.UID(holder))
-}
+// Release makes holder hold nothing.
+func (s *Store) Release(holder string) { s.Hold(holder, nil, nil) }
 
 // Wait returns when all watches have ended, after the store's context has.
 func (s *Store) Wait() { s.wg.Wait() }
@@ -109,8 +104,8 @@ func (s *Store) hold(holder string, n Name, changed func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	e := &entry{cancel: cancel, holders: map[string]func(){holder: changed}}
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: s.listWatch(n),
-		ObjectType:    n.object(),
+		ListerWatcher: kinds[n.Kind].follow(s.client, n),
+		ObjectType:    kinds[n.Kind].empty,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { s.tell(e) },
 			UpdateFunc: func(_, _ any) { s.tell(e) },
@@ -146,79 +141,44 @@ func (s *Store) release(holder string, n Name) {
 	}
 }
 
-func (n Name) object() runtime.Object {
-	if n.Kind == Secret {
-		return &v1.Secret{}
-	}
-	return &v1.ConfigMap{}
-}
-
-func (s *Store) listWatch(n Name) cache.ListerWatcher {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name).String()
-	core := s.client.CoreV1()
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = only
-			if n.Kind == Secret {
-				return core.Secrets(n.Namespace).List(ctx, o)
-			}
-			return core.ConfigMaps(n.Namespace).List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = only
-			if n.Kind == Secret {
-				return core.Secrets(n.Namespace).Watch(ctx, o)
-			}
-			return core.ConfigMaps(n.Namespace).Watch(ctx, o)
-		},
-	}, s.client)
-}
-
 // cached returns the object as its watch brought it, or nil.
-func (s *Store) cached(n Name) any {
+func (s *Store) cached(n Name) runtime.Object {
 	s.mu.Lock()
 	e := s.entries[n]
 	s.mu.Unlock()
 	if e == nil || !e.synced() {
 		return nil
 	}
-	obj, _, err := e.store.GetByKey(n.Namespace + "/" + n.Name)
-	if err != nil {
-		return nil
+	key := cache.NewObjectName(n.Namespace, n.Name).String()
+	if found, there, err := e.store.GetByKey(key); err == nil && there {
+		obj, _ := found.(runtime.Object)
+		return obj
 	}
-	return obj
+	return nil
 }
 
-// ConfigMap returns the ConfigMap. The result is shared: it must not be changed.
-func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error) {
-	if cm, ok := s.cached(Name{ConfigMap, namespace, name}).(*v1.ConfigMap); ok {
-		return cm, nil
+// Get implements Reader.
+func (s *Store) Get(ctx context.Context, n Name) (runtime.Object, error) {
+	if obj := s.cached(n); obj != nil {
+		return obj, nil
 	}
-	cm, err := s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	kind, known := kinds[n.Kind]
+	if !known {
+		return nil, fmt.Errorf("objects of the kind %s are not read", n.Kind)
+	}
+	obj, err := kind.get(ctx, s.client, n)
 	if err != nil {
-		return nil, named("ConfigMap", namespace, name, err)
+		return nil, n.said(kind.name, err)
 	}
-	return cm, nil
+	return obj, nil
 }
 
-// Secret returns the Secret. The result is shared: it must not be changed.
-func (s *Store) Secret(ctx context.Context, namespace, name string) (*v1.Secret, error) {
-	if sec, ok := s.cached(Name{Secret, namespace, name}).(*v1.Secret); ok {
-		return sec, nil
-	}
-	sec, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, named("Secret", namespace, name, err)
-	}
-	return sec, nil
-}
-
-// named says of which object an error is. That one is not there is told as a kubelet tells it, which names the object once.
-func named(kind, namespace, name string, err error) error {
+// said says of which object an error is. That one is not there is told as a kubelet tells it, which names the object once.
+func (n Name) said(kind string, err error) error {
 	if apierrors.IsNotFound(err) {
-		return &absent{fmt.Sprintf("%s %q not found", strings.ToLower(kind), name), err}
+		return &absent{fmt.Sprintf("%s %q not found", strings.ToLower(kind), n.Name), err}
 	}
-	return fmt.Errorf("%s %s/%s: %w", kind, namespace, name, err)
+	return fmt.Errorf("%s %s: %w", kind, cache.NewObjectName(n.Namespace, n.Name), err)
 }
 
 // absent is the API server's answer for an object that is not there, in other words.

@@ -12,7 +12,7 @@ import (
 
 // A volume below another one that the container has read-only has its place made there, of its own kind, and keeps it when the other is written anew.
 func TestNestedVolumes(t *testing.T) {
-	o := &objects{data: map[string]string{"one": "1", "two": "2"}, secret: map[string][]byte{"key": []byte("k")}}
+	o := &someObjects{data: map[string]string{"one": "1", "two": "2"}, secret: map[string][]byte{"key": []byte("k")}}
 	m := manager(t, o)
 	empty := v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}
 	pod := podWith(configMap("x"), empty, v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "x"}}, empty, configMap("x"), v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: t.TempDir()}})
@@ -66,7 +66,7 @@ func TestNestedVolumes(t *testing.T) {
 }
 
 func TestRemoveMessages(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	for attempt := range uint32(12) {
 		if _, err := m.MessageFile("u", "a", attempt); err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func shown(t *testing.T, mt *cri.Mount) string {
 }
 
 func TestSubPath(t *testing.T) {
-	m := manager(t, &objects{data: map[string]string{"key": "of the map"}})
+	m := manager(t, &someObjects{data: map[string]string{"key": "of the map"}})
 	base := t.TempDir()
 	volume, outside := filepath.Join(base, "volume"), filepath.Join(base, "outside")
 	write(t, filepath.Join(outside, "secret"), "secret")
@@ -141,7 +141,7 @@ func TestSubPath(t *testing.T) {
 
 // What is made has the mode of the volume, so that whoever may write there may write here.
 func TestSubPathsMode(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	gid := int64(1234)
 	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
@@ -171,7 +171,7 @@ func TestSubPathsMode(t *testing.T) {
 
 // TestSubPathIsExchanged: while parts of a volume are looked up its owner exchanges a directory for a link to the host's.
 func TestSubPathIsExchanged(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	base := t.TempDir()
 	volume := filepath.Join(base, "volume")
 	write(t, filepath.Join(base, "outside", "x", "secret"), "secret")
@@ -243,7 +243,7 @@ func TestRecursiveReadOnly(t *testing.T) {
 }
 
 func TestHosts(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	m.cfg.HostsFile = filepath.Join(t.TempDir(), "hosts")
 	alias := []v1.HostAlias{{IP: "9.9.9.9", Hostnames: []string{"nine", "ix"}}, {IP: "fd00::9", Hostnames: []string{"nine"}}}
 	aliased := "\n# Entries added by HostAliases.\n9.9.9.9\tnine\tix\nfd00::9\tnine\n"
@@ -285,7 +285,7 @@ func TestHosts(t *testing.T) {
 }
 
 func TestReadFile(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: t.TempDir()}})
 	if err := setUp(t.Context(), m, pod); err != nil {
 		t.Fatal(err)

@@ -17,41 +17,42 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
 	"monopod.dev/monopod/internal/pods"
 )
 
-// objects is one ConfigMap and one Secret, both "x".
-type objects struct {
+// someObjects are one ConfigMap and one Secret, both "x".
+type someObjects struct {
 	data   map[string]string
 	secret map[string][]byte
 }
 
-func (o *objects) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, error) {
-	if name != "x" {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
+func (o *someObjects) Get(_ context.Context, n objects.Name) (runtime.Object, error) {
+	switch {
+	case n.Kind == objects.Secret:
+		return &v1.Secret{Data: o.secret}, nil
+	case n.Name != "x":
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, n.Name)
 	}
 	return &v1.ConfigMap{Data: o.data, BinaryData: map[string][]byte{"bin": {0, 1}}}, nil
 }
 
-func (o *objects) Secret(context.Context, string, string) (*v1.Secret, error) {
-	return &v1.Secret{Data: o.secret}, nil
-}
-
-func (o *objects) Token(context.Context, *v1.Pod, *v1.ServiceAccountTokenProjection) (string, error) {
+func (o *someObjects) Token(context.Context, *v1.Pod, *v1.ServiceAccountTokenProjection) (string, error) {
 	return "a token", nil
 }
 
-func manager(t *testing.T, o *objects) *Manager {
+func manager(t *testing.T, o *someObjects) *Manager {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("this test mounts: run it as root")
 	}
-	m := New(Config{Dir: filepath.Join(t.TempDir(), "pods"), Kinds: kinds.Config{Objects: o, HostIPs: []string{"1.2.3.4"}, Allocatable: func() v1.ResourceList { return nil }}})
+	m := New(Config{Dir: filepath.Join(t.TempDir(), "pods"), Kinds: kinds.Config{Objects: o, Tokens: o, HostIPs: []string{"1.2.3.4"}, Allocatable: func() v1.ResourceList { return nil }}})
 	t.Cleanup(func() {
 		if err := m.Remove(context.Background(), "u"); err != nil {
 			t.Error(err)
@@ -131,7 +132,7 @@ func treeOf(t *testing.T, dir string) string {
 
 func TestWrittenVolumes(t *testing.T) {
 	mode := int32(0o400)
-	o := &objects{data: map[string]string{"one": "1", "two": "2"}, secret: map[string][]byte{"s": []byte("secret")}}
+	o := &someObjects{data: map[string]string{"one": "1", "two": "2"}, secret: map[string][]byte{"s": []byte("secret")}}
 	m := manager(t, o)
 	pod := podWith(
 		configMap("x"),
@@ -196,7 +197,7 @@ func TestWhoReadsTokens(t *testing.T) {
 		"a user and a group": {func(s *v1.PodSpec) { s.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one, FSGroup: &group} }, 0o640, 1001, 1003},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := manager(t, &objects{})
+			m := manager(t, &someObjects{})
 			pod := podWith(v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "dir/token"}}}}})
 			tc.change(&pod.Spec)
 			for range 2 {
@@ -217,7 +218,7 @@ func TestWhoReadsTokens(t *testing.T) {
 
 // TestUIDIsNoPath: an orphan's UID comes from a label that any client of the runtime may have written.
 func TestUIDIsNoPath(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	other := filepath.Join(filepath.Dir(m.cfg.Dir), "other/volumes/v")
 	if err := os.MkdirAll(other, 0o755); err != nil {
 		t.Fatal(err)
@@ -239,7 +240,7 @@ func TestUIDIsNoPath(t *testing.T) {
 
 func TestErrorsAndOptions(t *testing.T) {
 	yes := true
-	m := manager(t, &objects{data: map[string]string{}})
+	m := manager(t, &someObjects{data: map[string]string{}})
 	for _, c := range []struct {
 		source v1.VolumeSource
 		want   string
@@ -258,7 +259,7 @@ func TestErrorsAndOptions(t *testing.T) {
 
 // TestImageVolume: nothing is made on the host for it, and the runtime is told which image to mount.
 func TestImageVolume(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	pod := podWith(v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "r.example/model:1"}})
 	if err := errors.Join(setUp(t.Context(), m, pod), update(t.Context(), m, pod)); err != nil {
 		t.Fatal(err)
@@ -284,7 +285,7 @@ func TestImageVolume(t *testing.T) {
 }
 
 func TestEmptyDir(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	gid, size := int64(1234), resource.MustParse("1Mi")
 	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}},
 		v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &size}})
@@ -318,7 +319,7 @@ func TestEmptyDir(t *testing.T) {
 
 // TestRemoveStopsAtMounts: what is mounted below a pod's directory is not deleted with it.
 func TestRemoveStopsAtMounts(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	if err := setUp(t.Context(), m, podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +348,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 
 // TestLongPaths: a volume whose paths are longer on the host than any path may be is given back as every other, at once, and removed.
 func TestLongPaths(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	if err := setUp(t.Context(), m, podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})); err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +396,7 @@ func TestLongPaths(t *testing.T) {
 }
 
 func TestMounts(t *testing.T) {
-	m := manager(t, &objects{data: map[string]string{}})
+	m := manager(t, &someObjects{data: map[string]string{}})
 	pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}, configMap("x"))
 	pod.Spec.HostAliases = []v1.HostAlias{{IP: "9.9.9.9", Hostnames: []string{"nine", "ix"}}}
 	if err := setUp(t.Context(), m, pod); err != nil {
@@ -451,7 +452,7 @@ func (k *torn) Teardown(_ context.Context, l *kinds.Left) error {
 // TestTeardown: a volume is taken down as its kind does it, also by an agent that was started anew and knows no more of the pod than its UID; what holds nothing
 // is not asked for, and what an agent has made that kept no record goes as well.
 func TestTeardown(t *testing.T) {
-	m := manager(t, &objects{})
+	m := manager(t, &someObjects{})
 	kind := &torn{fail: errors.New("it is busy")}
 	m.kinds[pods.ClaimVolume] = kind
 	pod := podWith(v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}, v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}},
@@ -489,7 +490,7 @@ func TestTeardown(t *testing.T) {
 
 // TestVolumesSideBySide: volumes of a pod are made at the same time, and one that fails keeps no other from being there.
 func TestVolumesSideBySide(t *testing.T) {
-	m := manager(t, &objects{data: map[string]string{"k": "v"}})
+	m := manager(t, &someObjects{data: map[string]string{"k": "v"}})
 	pod := podWith(configMap("x"), configMap("none"), v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, configMap("x"))
 	errs := make([]error, len(pod.Spec.Volumes))
 	var wg sync.WaitGroup

@@ -241,6 +241,7 @@ func (w *Worker) Run(ctx context.Context) {
 		if done {
 			w.cfg.Status.Forget(w.podUID())
 			w.cfg.Objects.Release(w.uid)
+			w.cfg.Tokens.Forget(w.podUID())
 			w.cfg.Ledger.Release(w.podUID())
 			w.cfg.Probes.Forget(w.podUID())
 			return
@@ -422,7 +423,7 @@ func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
 	w.cfg.Objects.Hold(w.uid, objects.References(wish.pod), w.objectsChanged)
 	var due time.Time
 	if len(observed.Sandboxes) > 0 { // before, they are asked for when the volumes are made
-		due = w.cfg.Objects.TokensDue(wish.pod)
+		due = w.cfg.Tokens.Due(wish.pod)
 	}
 	if !due.IsZero() && !time.Now().Before(due) {
 		w.outdate(wish.pod)

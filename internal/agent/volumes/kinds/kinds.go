@@ -9,23 +9,22 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/pods"
 )
 
 // Config is what volumes are made from.
 type Config struct {
-	Objects Objects
+	// Objects are what volumes are written from, Tokens the tokens in them.
+	Objects objects.Reader
+	Tokens  Tokens
 	// HostIPs and Allocatable are what downward API volumes may tell of the node. No volume in memory is larger than the memory that can be allocated.
 	HostIPs     []string
 	Allocatable func() v1.ResourceList
 }
 
-// Objects gives the ConfigMaps and Secrets that volumes are written from, and tokens of service accounts.
-type Objects interface {
-	// ConfigMap is the config map as it was last seen; apierrors.IsNotFound where there is none. Who gets it does not change it.
-	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
-	// Secret is ConfigMap for secrets.
-	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+// Tokens gives tokens of service accounts.
+type Tokens interface {
 	// Token is a token of the pod's service account, which holds for some time still.
 	Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTokenProjection) (string, error)
 }

@@ -110,7 +110,7 @@ func TestMemorySize(t *testing.T) {
 		"nothing is known":                {limited(""), "", "0", 0},
 		"nothing is known but the pod's":  {limited("10Mi"), "", "0", 10 << 20},
 	} {
-		m := emptyDir{Config{Allocatable: func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(c.allocatable)} }}}
+		m := emptyDir{cfg: Config{Allocatable: func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(c.allocatable)} }}}
 		e := &v1.EmptyDirVolumeSource{}
 		if c.limit != "" {
 			e.SizeLimit = new(resource.MustParse(c.limit))

@@ -11,7 +11,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -48,9 +50,9 @@ func TestUnswapped(t *testing.T) {
 }
 
 // secrets are one secret, whatever its name.
-type secrets struct{ Objects }
+type secrets struct{}
 
-func (secrets) Secret(context.Context, string, string) (*v1.Secret, error) {
+func (secrets) Get(context.Context, objects.Name) (runtime.Object, error) {
 	return &v1.Secret{Data: map[string][]byte{"s": []byte("1")}}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod.dev/monopod/internal/agent/env"
+	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -148,7 +149,7 @@ func (p payload) addKeys(kind string, data map[string][]byte, items []v1.KeyToPa
 }
 
 func (w *written) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
-	cm, err := w.cfg.Objects.ConfigMap(ctx, pod.Namespace, name)
+	cm, err := objects.Get[*v1.ConfigMap](ctx, w.cfg.Objects, objects.Name{Kind: objects.ConfigMap, Namespace: pod.Namespace, Name: name})
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
 	}
@@ -166,7 +167,7 @@ func (w *written) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name
 }
 
 func (w *written) addSecret(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
-	s, err := w.cfg.Objects.Secret(ctx, pod.Namespace, name)
+	s, err := objects.Get[*v1.Secret](ctx, w.cfg.Objects, objects.Name{Kind: objects.Secret, Namespace: pod.Namespace, Name: name})
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
 	}
@@ -214,7 +215,7 @@ func (w *written) addProjected(ctx context.Context, p payload, pod *v1.Pod, v *v
 		case s.ServiceAccountToken != nil:
 			secret = true
 			var token string
-			if token, err = w.cfg.Objects.Token(ctx, pod, s.ServiceAccountToken); err == nil {
+			if token, err = w.cfg.Tokens.Token(ctx, pod, s.ServiceAccountToken); err == nil {
 				err = p.addToken(s.ServiceAccountToken.Path, token, pod, v.DefaultMode)
 			}
 		default:

@@ -1,9 +1,13 @@
-package objects
+// Package tokens holds the service account tokens that volumes of the node's pods show.
+//
+// It guarantees that a token that is given is one of the pod, holds for some time still, and is asked for anew in time; none outlives its pod here.
+package tokens
 
 import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -11,12 +15,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 )
 
-// tokens are the service account tokens that pods' volumes hold.
-type tokens struct {
+// Store is the set of tokens. It is safe for concurrent use.
+type Store struct {
+	client kubernetes.Interface
+	log    *slog.Logger
+
 	mu   sync.Mutex // guards what follows
 	held map[tokenKey]token
+}
+
+// New makes an empty store.
+func New(client kubernetes.Interface, log *slog.Logger) *Store {
+	return &Store{client: client, log: log, held: map[tokenKey]token{}}
 }
 
 // tokenKey says for what a token was asked for; of one pod no two volumes differ in anything else.
@@ -50,9 +63,9 @@ func keyOf(pod *v1.Pod, src *v1.ServiceAccountTokenProjection) tokenKey {
 // Token returns a token of the pod's service account, bound to the pod: the held one until it is due, then a new one.
 func (s *Store) Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTokenProjection) (string, error) {
 	key := keyOf(pod, src)
-	s.tokens.mu.Lock()
-	old := s.tokens.held[key]
-	s.tokens.mu.Unlock()
+	s.mu.Lock()
+	old := s.held[key]
+	s.mu.Unlock()
 	if old.value != "" && time.Now().Before(old.refreshAt) {
 		return old.value, nil
 	}
@@ -67,9 +80,9 @@ func (s *Store) Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTo
 		made = old
 		made.refreshAt = now.Add(refreshPause)
 	}
-	s.tokens.mu.Lock()
-	defer s.tokens.mu.Unlock()
-	s.tokens.held[key] = made
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[key] = made
 	return made.value, nil
 }
 
@@ -91,18 +104,18 @@ func (s *Store) request(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccount
 	return token{value: resp.Status.Token, refreshAt: asked.Add(min(life*4/5, longestUse)), ends: asked.Add(life)}, nil
 }
 
-// TokensDue is when the first of the tokens in the pod's volumes wants to be renewed; zero: there is none in them. One that is not held is due: an agent
+// Due is when the first of the tokens in the pod's volumes wants to be renewed; zero: there is none in them. One that is not held is due: an agent
 // that was started anew does not know how old those are that its pods have.
-func (s *Store) TokensDue(pod *v1.Pod) (due time.Time) {
-	s.tokens.mu.Lock()
-	defer s.tokens.mu.Unlock()
+func (s *Store) Due(pod *v1.Pod) (due time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := time.Now()
 	for src := range tokensIn(pod) {
 		key := keyOf(pod, src)
-		t := s.tokens.held[key]
+		t := s.held[key]
 		if t.value == "" && !now.Before(t.refreshAt) {
 			// If whoever is told now does not ask for it, it is due again after a while.
-			s.tokens.held[key] = token{refreshAt: now.Add(refreshPause)}
+			s.held[key] = token{refreshAt: now.Add(refreshPause)}
 			t.refreshAt = now
 		}
 		if due.IsZero() || t.refreshAt.Before(due) {
@@ -128,13 +141,13 @@ func tokensIn(pod *v1.Pod) iter.Seq[*v1.ServiceAccountTokenProjection] {
 	}
 }
 
-// forgetTokens drops the pod's tokens; they end with the pod.
-func (s *Store) forgetTokens(podUID types.UID) {
-	s.tokens.mu.Lock()
-	defer s.tokens.mu.Unlock()
-	for k := range s.tokens.held {
+// Forget drops the pod's tokens; they end with the pod.
+func (s *Store) Forget(podUID types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.held {
 		if k.podUID == podUID {
-			delete(s.tokens.held, k)
+			delete(s.held, k)
 		}
 	}
 }

@@ -1,0 +1,76 @@
+package objects
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/pods"
+)
+
+// Kind is the kind of a held object.
+type Kind = pods.ReferenceKind
+
+// The kinds.
+const (
+	ConfigMap = pods.ConfigMap
+	Secret    = pods.Secret
+)
+
+// kinds says how the objects of each kind are read. Others that pods refer to are not held.
+var kinds = map[Kind]kind{
+	ConfigMap: of("ConfigMap", &v1.ConfigMap{}, func(c kubernetes.Interface, namespace string) client[*v1.ConfigMap, *v1.ConfigMapList] {
+		return c.CoreV1().ConfigMaps(namespace)
+	}),
+	Secret: of("Secret", &v1.Secret{}, func(c kubernetes.Interface, namespace string) client[*v1.Secret, *v1.SecretList] {
+		return c.CoreV1().Secrets(namespace)
+	}),
+}
+
+// kind is how objects of a kind are read.
+type kind struct {
+	// name is what messages call one.
+	name string
+	// empty is one, by which a watch knows the type.
+	empty runtime.Object
+	get   func(ctx context.Context, c kubernetes.Interface, n Name) (runtime.Object, error)
+	// follow lists and watches one object, by its name.
+	follow func(c kubernetes.Interface, n Name) cache.ListerWatcher
+}
+
+// client is what client-go's clients of a kind have in common; T is its objects' type, L that of their lists.
+type client[T, L runtime.Object] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// of makes a kind of the client of its objects.
+func of[T, L runtime.Object](name string, empty T, in func(c kubernetes.Interface, namespace string) client[T, L]) kind {
+	return kind{
+		name: name, empty: empty,
+		get: func(ctx context.Context, c kubernetes.Interface, n Name) (runtime.Object, error) {
+			return in(c, n.Namespace).Get(ctx, n.Name, metav1.GetOptions{})
+		},
+		follow: func(c kubernetes.Interface, n Name) cache.ListerWatcher {
+			only := fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name).String()
+			objects := in(c, n.Namespace)
+			return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					o.FieldSelector = only
+					return objects.List(ctx, o)
+				},
+				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					o.FieldSelector = only
+					return objects.Watch(ctx, o)
+				},
+			}, c)
+		},
+	}
+}

@@ -3,7 +3,12 @@
 // What is looked up inside of the container: it may have put anything anywhere. A file is looked at before it is opened for what it is (a
 // descriptor of O_PATH opens nothing), under the container's own device rules.
 #define _GNU_SOURCE
-#include "start.h"
+#include "inside.h"
+
+#include "mounts.h"
+#include "paths.h"
+#include "plan.h"
+#include "tell.h"
 
 #include <errno.h>
 #include <fcntl.h>

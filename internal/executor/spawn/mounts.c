@@ -2,7 +2,7 @@
 
 // Mounts by descriptors: no path of the host or of the container is ever followed twice.
 #define _GNU_SOURCE
-#include "start.h"
+#include "mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,10 @@
 // /run that is empty). Others may be at work in the same directories, where they are volumes: where a name leads is found out first, and
 // then made without following any link, so that what they change in between makes an error, and another try, but nothing outside of the root.
 #define _GNU_SOURCE
-#include "start.h"
+#include "paths.h"
+
+#include "plan.h"
+#include "tell.h"
 
 #include <errno.h>
 #include <fcntl.h>

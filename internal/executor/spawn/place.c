@@ -3,7 +3,12 @@
 // The place of a container: its namespaces, its root and its mounts. It is made out of an empty mount namespace by descriptors of detached mounts, so
 // that the cost does not grow with the host's mounts.
 #define _GNU_SOURCE
-#include "start.h"
+#include "place.h"
+
+#include "mounts.h"
+#include "paths.h"
+#include "plan.h"
+#include "tell.h"
 
 #include <errno.h>
 #include <fcntl.h>

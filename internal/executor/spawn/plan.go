@@ -3,7 +3,9 @@
 package spawn
 
 /*
-#include "start.h"
+#cgo CFLAGS: -Werror=implicit-function-declaration
+#include "plan.h"
+#include "zygote.h"
 */
 import "C"
 
@@ -17,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plan is what a start process is to do; see start.h.
+// plan is what a start process is to do; see plan.h.
 type plan struct {
 	flags                                                uint32
 	umask                                                uint32

@@ -10,6 +10,12 @@
 #define _GNU_SOURCE
 #include "start.h"
 
+#include "inside.h"
+#include "paths.h"
+#include "place.h"
+#include "plan.h"
+#include "tell.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -18,7 +24,6 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +31,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,79 +40,6 @@
 #define PR_CAP_AMBIENT_RAISE 2
 #define PR_CAP_AMBIENT_CLEAR_ALL 4
 #endif
-
-static char fault = STATUS_BROKEN;
-static int told; // what goes wrong from here on is written to stderr, too
-static char step[4224]; // what is being done, and a colon
-
-void program_fault(void) { fault = STATUS_ERROR; }
-
-void doing(const char *what, const char *a, const char *b)
-{
-	if (*what)
-		snprintf(step, sizeof step, "%s%s%s%s%s: ", what, *a ? " " : "", a, *b ? " at " : "", b);
-	else
-		step[0] = 0;
-}
-
-// tell sends a message to the worker, with a descriptor if there is one. Where nobody listens any more, nobody wants this process.
-void tell(const void *message, unsigned long size, int fd)
-{
-	if (fd < 0) { // by a call that filters for containers have always had to allow
-		if (sendto(STATUS_FD, message, size, MSG_NOSIGNAL, NULL, 0) < 0)
-			_exit(255);
-		return;
-	}
-	struct iovec iov = {(void *)message, size};
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	memset(&control, 0, sizeof control);
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.room};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof fd);
-	if (sendmsg(STATUS_FD, &msg, MSG_NOSIGNAL) < 0)
-		_exit(255);
-}
-
-static __attribute__((noreturn)) void give_up(char *text, int n, int most)
-{
-	if (n < 0)
-		n = 0;
-	if (n > most)
-		n = most;
-	text[0] = fault;
-	if (told) {
-		text[n + 1] = '\n';
-		signal(SIGPIPE, SIG_IGN);
-		if (write(2, text + 1, (size_t)n + 1) < 0) {
-			// Nobody reads it: the worker is told.
-		}
-	}
-	tell(text, (size_t)n + 1, -1);
-	_exit(255);
-}
-
-void fail(const char *what, const char *arg)
-{
-	char text[4608], why[128];
-	snprintf(why, sizeof why, "%s", strerror(errno));
-	if (why[0] >= 'A' && why[0] <= 'Z' && why[1] >= 'a') // as everything else that reports errors here
-		why[0] += 'a' - 'A';
-	int n = snprintf(text + 1, sizeof text - 2, "%s%s%s%s%s%s", step, what, *arg && *what ? " " : "", arg, *what || *arg ? ": " : "", why);
-	give_up(text, n, (int)sizeof text - 3);
-}
-
-void refuse(const char *why)
-{
-	char text[4608];
-	int n = snprintf(text + 1, sizeof text - 2, "%s%s", step, why);
-	give_up(text, n, (int)sizeof text - 3);
-}
 
 static void join_cgroups(int n)
 {
@@ -251,7 +182,7 @@ static const char *find_as_user(const struct plan *p)
 		fail("look for the program as its user", "");
 	program_fault();
 	const char *program = find_program(p);
-	fault = STATUS_BROKEN;
+	place_fault();
 	if (syscall(SYS_capset, &head, all) != 0)
 		fail("get the capabilities back", "");
 	syscall(SYS_setfsuid, 0);
@@ -314,7 +245,8 @@ static void pass_gate(uint32_t flags)
 	while (n < 0 && errno == EINTR);
 	if (n != 1)
 		_exit(255); // the worker has gone, and with it who asked for this process
-	told = flags & PLAN_TELL;
+	if (flags & PLAN_TELL)
+		speak_up();
 }
 
 // take_on makes this process the container's: its limits, keyring, labels, filter, user and capabilities. What a filter could forbid is done
@@ -323,7 +255,7 @@ static void take_on(const struct plan *p)
 {
 	program_fault();
 	int there = p->cwd ? try_chdir(text_of(p, p->cwd)) : 1;
-	fault = STATUS_BROKEN;
+	place_fault();
 	set_limits(p);
 	program_fault();
 	if (p->keyring) {
@@ -352,7 +284,7 @@ static void take_on(const struct plan *p)
 // nothing more to do; who gets the other one's messages gets its pid with them.
 static void enter_pids(void)
 {
-	fault = STATUS_BROKEN;
+	place_fault();
 	long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
 	if (pid < 0)
 		fail("start a process in the PID namespace", "");

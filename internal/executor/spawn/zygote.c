@@ -4,6 +4,9 @@
 // copy of itself be born for each start, which becomes a child of the worker. The copy is what touches the container (start.c); the zygote
 // itself touches nothing but its socket, so that nothing of a container's can hold it up.
 #define _GNU_SOURCE
+#include "zygote.h"
+
+#include "plan.h"
 #include "start.h"
 
 #include <errno.h>

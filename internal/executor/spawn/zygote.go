@@ -3,7 +3,7 @@
 package spawn
 
 /*
-#include "start.h"
+#include "plan.h"
 */
 import "C"
 

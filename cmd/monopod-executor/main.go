@@ -36,6 +36,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/worker"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -249,7 +250,7 @@ func runHeir(args []string) error {
 	var v hold.Verdict
 	if _, err := hold.DecodeEstate(raw); err != nil {
 		v.Refused = err.Error()
-	} else if err := worker.Check(*dir); err != nil {
+	} else if err := record.Check(*dir); err != nil {
 		v.Refused = err.Error()
 	}
 	return out.Encode(v)

@@ -28,7 +28,7 @@ func (w *Worker) attach(ctx context.Context, call *protocol.Call, req protocol.A
 	c.mu.Lock()
 	io, rec := c.io, c.rec
 	c.mu.Unlock()
-	if err := rec.checkContainer(); err != nil {
+	if err := rec.CheckContainer(); err != nil {
 		return err
 	}
 	if io == nil {

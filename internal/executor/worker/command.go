@@ -26,6 +26,9 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/sitter"
 	"monopod.dev/monopod/internal/executor/spawn"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
@@ -40,11 +43,11 @@ type commands struct {
 	ctx       context.Context // ends with the worker
 	own       *ownRuntime     // nil: each container names its own
 	patience  time.Duration   // bounds one command of ours, which takes some tens of milliseconds, and the hooks that it runs
-	records   *store
+	records   *record.Store
 	dir       string // for the sockets of consoles
 	keeperPID int
-	specs     *specReader
-	hugepages func(dirs map[string]string, limits []specs.LinuxHugepageLimit) error
+	specs     *bundle.Reader
+	hugepages group.Hugepages
 	log       *slog.Logger
 }
 
@@ -86,8 +89,6 @@ func sameRuntime(a, b *protocol.OCIRuntime) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-func (c *commands) file(id, name string) string { return filepath.Join(c.records.dir, id, name) }
-
 // ociEnv is a runtime's environment: it looks for its helpers in the path.
 var ociEnv = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 
@@ -95,7 +96,7 @@ var ociEnv = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 var ownCommand = []string{"/proc/self/exe", "oci"}
 
 // program is a runtime's command line up to its command, with a log of its own, which is emptied.
-func (c *commands) program(rec record, log string) []string {
+func (c *commands) program(rec record.Record, log string) []string {
 	os.Remove(log)
 	options := []string{"--log", log, "--log-format", "json"}
 	if c.own != nil {
@@ -105,7 +106,7 @@ func (c *commands) program(rec record, log string) []string {
 }
 
 // name is how the runtime is called in errors.
-func (c *commands) name(rec record) string {
+func (c *commands) name(rec record.Record) string {
 	if c.own != nil {
 		return "libcontainer"
 	}
@@ -114,7 +115,7 @@ func (c *commands) name(rec record) string {
 
 // run runs a command that changes the container, and returns when it has ended. A spawn.ProgramError says that it has failed for the
 // program, or a poststart hook.
-func (c *commands) run(ctx context.Context, rec record, stdio [3]*os.File, args ...string) error {
+func (c *commands) run(ctx context.Context, rec record.Record, stdio [3]*os.File, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
 	lock, err := c.lock(ctx, rec.ID)
@@ -122,7 +123,7 @@ func (c *commands) run(ctx context.Context, rec record, stdio [3]*os.File, args 
 		return err
 	}
 	defer lock.Close()
-	log := c.file(rec.ID, "oci-"+args[0]+".log")
+	log := c.records.File(rec.ID, "oci-"+args[0]+".log")
 	s, err := sitter.Start(sitter.Config{Args: append(c.program(rec, log), args...), Env: ociEnv, Stdio: stdio, Lock: lock})
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (c *commands) run(ctx context.Context, rec record, stdio [3]*os.File, args 
 }
 
 // failure is what a command's error means.
-func (c *commands) failure(rec record, command string, err error, log string) error {
+func (c *commands) failure(rec record.Record, command string, err error, log string) error {
 	var failed *sitter.CommandError
 	isProgram := c.own != nil && errors.As(err, &failed) && failed.Code == ocicmd.CodeProgram
 	err = fmt.Errorf("%s %s: %w%s", c.name(rec), command, err, ociMessage(log))
@@ -171,7 +172,7 @@ func (c *commands) explain(ctx context.Context, err error, args ...string) error
 
 // lock takes the container's lock, which the sitter of a dead worker may still hold.
 func (c *commands) lock(ctx context.Context, id string) (*os.File, error) {
-	path := c.file(id, "oci.lock")
+	path := c.records.File(id, "oci.lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -239,13 +240,13 @@ func ociMessage(path string) string {
 }
 
 func (c *commands) create(ctx context.Context, s initStart) (*ends, error) {
-	bundle, err := c.bundle(*s.rec)
+	dir, err := c.bundle(*s.rec)
 	if err != nil {
 		return nil, err
 	}
 	spec := *s.spec
 	spec.Process = withOwnLimits(spec.Process)
-	if err := writeBundle(bundle, whole(&spec, s.seccomp)); err != nil {
+	if err := writeBundle(dir, bundle.Whole(&spec, s.seccomp)); err != nil {
 		return nil, err
 	}
 	e, err := newEnds(s.process, s.stdin && !s.rec.Terminal)
@@ -255,8 +256,8 @@ func (c *commands) create(ctx context.Context, s initStart) (*ends, error) {
 	if err := ownStdio(s.process, s.config); err != nil {
 		return e, err
 	}
-	pidFile := c.file(s.rec.ID, "init.pid")
-	args := []string{"create", "--bundle", bundle, "--pid-file", pidFile}
+	pidFile := c.records.File(s.rec.ID, "init.pid")
+	args := []string{"create", "--bundle", dir, "--pid-file", pidFile}
 	if c.own != nil {
 		args = append(args, "--hooks-bundle", s.rec.Bundle)
 	}
@@ -274,7 +275,7 @@ func (c *commands) create(ctx context.Context, s initStart) (*ends, error) {
 		stdio = e.stdio()
 	}
 	if err := c.run(ctx, *s.rec, stdio, append(args, s.rec.ID)...); err != nil {
-		return e, c.explain(ctx, err, "--bundle", bundle)
+		return e, c.explain(ctx, err, "--bundle", dir)
 	}
 	e.closeTheirs()
 	if err := failpoint.Hit("executor/worker/oci/created"); err != nil {
@@ -306,7 +307,7 @@ func withOwnLimits(p *specs.Process) *specs.Process {
 
 // bundle is where the bundle of our own is written. Hooks read it too, unless the runtime is our own and tells them the container's: those of a container with a
 // user namespace as an ordinary user of the host, who passes the container's directory by its group, and comes to no record.
-func (c *commands) bundle(rec record) (string, error) {
+func (c *commands) bundle(rec record.Record) (string, error) {
 	if c.own == nil {
 		st, err := os.Stat(rec.Bundle)
 		if err != nil {
@@ -320,13 +321,13 @@ func (c *commands) bundle(rec record) (string, error) {
 			return dir, private.Group(dir, gid)
 		}
 	}
-	return c.file(rec.ID, "bundle"), nil
+	return c.records.File(rec.ID, "bundle"), nil
 }
 
-func bundleInside(rec record) string { return filepath.Join(rec.Bundle, "oci-"+rec.ID) }
+func bundleInside(rec record.Record) string { return filepath.Join(rec.Bundle, "oci-"+rec.ID) }
 
 // writeBundle writes a bundle of our own, with what this host clamps, and with absolute paths. Who may pass its directory may read it.
-func writeBundle(dir string, spec bundleSpec) error {
+func writeBundle(dir string, spec bundle.Spec) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -362,7 +363,7 @@ func readPID(path string) (int, error) {
 
 // start lets the first process run its program. That it runs already is no error: a command of a dead worker may have
 // done it.
-func (c *commands) start(ctx context.Context, made *container, rec record) (executed bool, err error) {
+func (c *commands) start(ctx context.Context, made *container, rec record.Record) (executed bool, err error) {
 	if err := c.run(ctx, rec, [3]*os.File{}, "start", rec.ID); err != nil {
 		if stat, serr := readStatOf(rec); serr != nil || !stat.Executed() {
 			return false, err
@@ -375,12 +376,12 @@ func (c *commands) start(ctx context.Context, made *container, rec record) (exec
 }
 
 // waits is true of all: only a runtime itself knows how its containers wait.
-func (c *commands) waits(record) bool { return true }
+func (c *commands) waits(record.Record) bool { return true }
 
-func (c *commands) released(record) {}
+func (c *commands) released(record.Record) {}
 
 // remove removes what the runtime has of a container. It is not there before Create got far, and after an earlier delete.
-func (c *commands) remove(ctx context.Context, rec record) error {
+func (c *commands) remove(ctx context.Context, rec record.Record) error {
 	if c.own != nil {
 		if _, err := os.Lstat(filepath.Join(c.own.root, rec.ID)); errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -394,7 +395,7 @@ func (c *commands) remove(ctx context.Context, rec record) error {
 }
 
 // removeTheirs has the container's runtime remove it.
-func (c *commands) removeTheirs(ctx context.Context, rec record) error {
+func (c *commands) removeTheirs(ctx context.Context, rec record.Record) error {
 	err := c.run(ctx, rec, [3]*os.File{}, "delete", "--force", rec.ID)
 	if err == nil {
 		return nil
@@ -413,13 +414,13 @@ func (c *commands) removeTheirs(ctx context.Context, rec record) error {
 func (c *commands) parent() int { return c.keeperPID }
 
 // signal sends a signal to the first process as its runtime sees it, which need not be the one that the host sees.
-func (c *commands) signal(ctx context.Context, rec record, fd *proc.FD, sig unix.Signal) error {
-	if sig == 0 || rec.phase() != protocol.Running {
+func (c *commands) signal(ctx context.Context, rec record.Record, fd *proc.FD, sig unix.Signal) error {
+	if sig == 0 || rec.Phase() != protocol.Running {
 		return fd.Signal(sig)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
-	log := c.file(rec.ID, "oci-kill.log")
+	log := c.records.File(rec.ID, "oci-kill.log")
 	s, err := sitter.Start(sitter.Config{Args: append(c.program(rec, log), "kill", rec.ID, strconv.Itoa(int(sig))), Env: ociEnv})
 	if err != nil {
 		return err
@@ -436,12 +437,12 @@ func (c *commands) signal(ctx context.Context, rec record, fd *proc.FD, sig unix
 }
 
 // update sets resources through the runtime, so that it knows them too.
-func (c *commands) update(ctx context.Context, rec record, change resourceChange) error {
+func (c *commands) update(ctx context.Context, rec record.Record, change resourceChange) error {
 	raw, err := json.Marshal(change.whole)
 	if err != nil {
 		return err
 	}
-	path := c.file(rec.ID, "resources.json")
+	path := c.records.File(rec.ID, "resources.json")
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		return err
 	}
@@ -453,5 +454,5 @@ func (c *commands) update(ctx context.Context, rec record, change resourceChange
 	if err := c.run(ctx, rec, [3]*os.File{f}, "update", "--resources", "-", rec.ID); err != nil {
 		return err
 	}
-	return c.hugepages(rec.Cgroups, change.hugepages)
+	return c.hugepages.LimitAgain(rec.Cgroups, change.hugepages)
 }

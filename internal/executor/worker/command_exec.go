@@ -15,17 +15,20 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runc/libcontainer"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/sitter"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
 // exec runs a further process, a sitter's child, which kills it, with its session, when this worker dies.
 func (c *commands) exec(ctx context.Context, start execStart) (code int, at time.Time, err error) {
 	x, rec, req := start.x, start.c.snapshot(), start.req
-	dir, err := os.MkdirTemp(filepath.Dir(c.file(rec.ID, "x")), "exec-")
+	dir, err := os.MkdirTemp(filepath.Dir(c.records.File(rec.ID, "x")), "exec-")
 	if err != nil {
 		return 0, at, err
 	}
@@ -65,20 +68,20 @@ func (c *commands) exec(ctx context.Context, start execStart) (code int, at time
 }
 
 // endSession does to the rest of an exec's session what was done to its first process, which has ended and is not reaped.
-func (x *execution) endSession(ctx context.Context, log *slog.Logger, rec record, pid int) {
-	if err := x.tellRest(rec.Cgroups, pid); err != nil {
+func (x *execution) endSession(ctx context.Context, log *slog.Logger, rec record.Record, pid int) {
+	if err := x.tellRest(rec.Group(), pid); err != nil {
 		log.Warn("processes of a command that was hung up may go on", "container", rec.ID, "error", err)
 	}
 	if ctx.Err() == nil {
 		return
 	}
-	if err := killSession(ctx, rec.Cgroups, pid); err != nil {
+	if err := killSession(ctx, rec.Group(), pid); err != nil {
 		log.Warn("processes of a command that was killed may go on", "container", rec.ID, "error", err)
 	}
 }
 
 // begun waits until the runtime's command has left the process.
-func (c *commands) begun(ctx context.Context, s *sitter.Sitter, rec record, req protocol.ExecRequest, dir string) (*proc.FD, error) {
+func (c *commands) begun(ctx context.Context, s *sitter.Sitter, rec record.Record, req protocol.ExecRequest, dir string) (*proc.FD, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
 	pid, err := s.Left(ctx)
@@ -109,7 +112,7 @@ func (x *execution) end() {
 }
 
 // begin starts the runtime's command with the caller's descriptors as its stdio, or with a console.
-func (c *commands) begin(call *protocol.Call, rec record, req protocol.ExecRequest, dir string) (*sitter.Sitter, *ociConsole, error) {
+func (c *commands) begin(call *protocol.Call, rec record.Record, req protocol.ExecRequest, dir string) (*sitter.Sitter, *ociConsole, error) {
 	raw, err := json.Marshal(req.Process) // its limits are the container's where it names none
 	if err != nil {
 		return nil, nil, err
@@ -150,12 +153,12 @@ func (c *commands) begin(call *protocol.Call, rec record, req protocol.ExecReque
 }
 
 // ownStdio is ownStdio for a container that another worker may have made.
-func (c *commands) ownStdio(rec record, stdio [3]*os.File) error {
-	spec, seccomp, err := loadSpec(rec.Bundle)
+func (c *commands) ownStdio(rec record.Record, stdio [3]*os.File) error {
+	spec, seccomp, err := bundle.Load(rec.Bundle)
 	if err != nil {
 		return err
 	}
-	config, err := c.specs.config(rec.ID, rec.Bundle, spec, seccomp)
+	config, err := c.specs.Config(rec.ID, rec.Bundle, spec, seccomp)
 	if err != nil {
 		return err
 	}
@@ -173,10 +176,18 @@ func (x *execution) passConsole(console *ociConsole, caller protocol.FD) error {
 }
 
 // readStatOf reads the stat of a container's first process.
-func readStatOf(rec record) (proc.Stat, error) {
+func readStatOf(rec record.Record) (proc.Stat, error) {
 	stat, err := proc.ReadStat(rec.PID)
 	if err == nil && stat.StartTime != rec.StartTime {
 		err = fmt.Errorf("%w: process %d", errdefs.ErrNotFound, rec.PID)
 	}
 	return stat, err
+}
+
+// rescore gives an exec's process its own oom_score_adj: it starts with the one that the container was made with, which may
+// have been changed since. pid is an unreaped child's. A process that has ended meanwhile needs none.
+func rescore(pid int, p *specs.Process) {
+	if p.OOMScoreAdj != nil {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(*p.OOMScoreAdj)), 0)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/stdio"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -28,7 +29,7 @@ type container struct {
 	late   lateness      // of its commands' starts
 
 	mu    sync.Mutex
-	rec   record
+	rec   record.Record
 	gone  bool     // deleted, or never came to be
 	pidfd *proc.FD // nil: no process, or it has ended
 	io    *stdio.Stdio
@@ -55,7 +56,7 @@ func (c *container) take(ctx context.Context) (release func(), err error) {
 }
 
 // snapshot returns the record.
-func (c *container) snapshot() record {
+func (c *container) snapshot() record.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rec
@@ -96,12 +97,12 @@ func (w *Worker) lockExisting(ctx context.Context, id string) (c *container, rel
 }
 
 // change persists what f makes of the record, then shows it, then tells of it.
-func (w *Worker) change(c *container, f func(*record)) error {
+func (w *Worker) change(c *container, f func(*record.Record)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := c.rec
 	f(&next)
-	if err := w.store.put(next); err != nil {
+	if err := w.store.Put(next); err != nil {
 		return err
 	}
 	w.show(c, next)
@@ -109,8 +110,8 @@ func (w *Worker) change(c *container, f func(*record)) error {
 }
 
 // show makes a record the present one and tells of it. The caller holds c.mu.
-func (w *Worker) show(c *container, next record) {
-	before, after := c.rec.state(), next.state()
+func (w *Worker) show(c *container, next record.Record) {
+	before, after := c.rec.State(), next.State()
 	c.rec = next
 	if next.CreatedAt.IsZero() || before.Phase == after.Phase && before.CreatedAt.Equal(after.CreatedAt) {
 		return // nothing that a client could see
@@ -124,7 +125,7 @@ func (w *Worker) states() []protocol.ContainerState {
 	for _, c := range w.all() {
 		if c.present() == nil {
 			rec := c.snapshot()
-			states = append(states, rec.state())
+			states = append(states, rec.State())
 		}
 	}
 	return states

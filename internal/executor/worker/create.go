@@ -21,6 +21,8 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/stdio"
+	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
@@ -52,7 +54,7 @@ func (w *Worker) create(ctx context.Context, req protocol.CreateRequest) (protoc
 	}
 	defer release()
 	switch rec := c.snapshot(); {
-	case rec.Stage == stageDeleting:
+	case rec.Stage == record.StageDeleting:
 		return protocol.CreateResponse{}, fmt.Errorf("%w: container %s is half deleted; delete it again", errdefs.ErrFailedPrecondition, req.ID)
 	case !rec.CreatedAt.IsZero() && (rec.Bundle != req.Bundle || rec.Kind != "" || !sameRuntime(rec.Runtime, req.Runtime)):
 		return protocol.CreateResponse{}, fmt.Errorf("%w: container %s has the bundle %s, not %s", errdefs.ErrAlreadyExists, req.ID, rec.Bundle, req.Bundle)
@@ -118,7 +120,7 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 		return 0, err
 	}
 	// From here on a successor of this worker finds what it has to undo.
-	if err := w.store.put(rec); err != nil {
+	if err := w.store.Put(rec); err != nil {
 		return 0, err
 	}
 	defer func() {
@@ -137,12 +139,12 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 			}
 		}()
 	}
-	closeScope, err := w.openScope(l.scope, l.config.Cgroups.Resources, true)
+	closeScope, err := group.OpenScope(l.scope, l.config.Cgroups.Resources, true, w.log)
 	if err != nil {
 		return 0, err
 	}
 	defer closeScope()
-	if err := w.limitHugepages(rec.Cgroups, l.hugepages); err != nil {
+	if err := w.hugepages.Limit(rec.Cgroups, l.hugepages); err != nil {
 		return 0, err
 	}
 	process, err := ocicmd.NewProcess(l.spec.Process)
@@ -155,7 +157,7 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 	if ends != nil {
 		defer ends.close() // what has been handed on is no longer in it
 	}
-	rec.Stage, rec.CreatedAt = stageCreated, time.Now().UTC()
+	rec.Stage, rec.CreatedAt = record.StageCreated, time.Now().UTC()
 	var programErr *spawn.ProgramError
 	if errors.As(err, &programErr) {
 		// The container was complete, and only its program cannot be executed, or a poststart hook has failed. CRI's callers look for that at Start.
@@ -179,7 +181,7 @@ func (w *Worker) makeContainer(ctx context.Context, c *container, req protocol.C
 }
 
 // holdContainer gives the keeper all that must outlive this worker. The process cannot run before it is acknowledged.
-func (w *Worker) holdContainer(ctx context.Context, rec *record, ends *ends) error {
+func (w *Worker) holdContainer(ctx context.Context, rec *record.Record, ends *ends) error {
 	stat, err := proc.ReadStat(rec.PID)
 	if err != nil {
 		return err
@@ -204,8 +206,8 @@ func (w *Worker) holdContainer(ctx context.Context, rec *record, ends *ends) err
 }
 
 // settle records the created container, starts to watch it, and tells of it.
-func (w *Worker) settle(c *container, rec record, pidfd *proc.FD, log *crilog.File, ends *ends) error {
-	if err := w.store.put(rec); err != nil {
+func (w *Worker) settle(c *container, rec record.Record, pidfd *proc.FD, log *crilog.File, ends *ends) error {
+	if err := w.store.Put(rec); err != nil {
 		if pidfd != nil {
 			pidfd.Close()
 		}
@@ -225,7 +227,7 @@ func (w *Worker) settle(c *container, rec record, pidfd *proc.FD, log *crilog.Fi
 }
 
 // newStdio starts to move the container's output.
-func (w *Worker) newStdio(c *container, rec record, log *crilog.File, files map[string]*os.File) *stdio.Stdio {
+func (w *Worker) newStdio(c *container, rec record.Record, log *crilog.File, files map[string]*os.File) *stdio.Stdio {
 	logger := w.log.With("container", rec.ID)
 	return stdio.New(stdio.Config{
 		Stdin: files[hold.Stdin], Stdout: files[hold.Stdout], Stderr: files[hold.Stderr], PTY: files[hold.PTY],
@@ -240,7 +242,7 @@ func (w *Worker) newStdio(c *container, rec record, log *crilog.File, files map[
 
 // undoEarlier removes what an earlier Create has left that failed, and could not be undone then: a process of it may have hung in the kernel.
 func (w *Worker) undoEarlier(ctx context.Context, id string) error {
-	left, err := w.store.one(id)
+	left, err := w.store.One(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -251,36 +253,36 @@ func (w *Worker) undoEarlier(ctx context.Context, id string) error {
 }
 
 // undoCreate removes whatever a Create that failed, or was cut short, has left.
-func (w *Worker) undoCreate(ctx context.Context, rec record) error {
+func (w *Worker) undoCreate(ctx context.Context, rec record.Record) error {
 	// The release comes before the journal: once it is acknowledged, the keeper writes no more of this process.
 	err := errors.Join(w.removeRemains(ctx, rec), w.keeper.Release(ctx, containerKey(rec.ID)), w.journal.Remove(rec.PID, rec.StartTime))
 	if err != nil {
 		return fmt.Errorf("clean up: %w", err) // the record stays: the next worker tries again
 	}
-	return w.store.remove(rec.ID)
+	return w.store.Remove(rec.ID)
 }
 
 // removeRemains ends all processes of the container, and removes its cgroup and what its starter has of it.
-func (w *Worker) removeRemains(ctx context.Context, rec record) error {
-	if err := killCgroup(ctx, rec.Cgroups, unix.SIGKILL); err != nil {
+func (w *Worker) removeRemains(ctx context.Context, rec record.Record) error {
+	if err := rec.Group().Kill(ctx, unix.SIGKILL); err != nil {
 		return err
 	}
 	w.reapRemains(rec)
 	if err := unpin(rec); err != nil {
 		return err
 	}
-	w.scopeEnded(rec)
+	w.groupEnded(rec)
 	if err := w.starters.of(rec).remove(ctx, rec); err != nil {
 		return err
 	}
-	if err := removeCgroups(rec.Cgroups); err != nil {
+	if err := rec.Group().Remove(); err != nil {
 		return err
 	}
-	return stopScope(rec)
+	return rec.Group().Stop()
 }
 
 // reapRemains takes away the init process of a container that will never be monitored.
-func (w *Worker) reapRemains(rec record) {
+func (w *Worker) reapRemains(rec record.Record) {
 	if rec.PID == 0 {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -26,10 +27,10 @@ func (w *Worker) delete(ctx context.Context, id string) error {
 	defer release()
 	rec := c.snapshot()
 	switch {
-	case rec.phase() == protocol.Running:
+	case rec.Phase() == protocol.Running:
 		return fmt.Errorf("%w: container %s runs (pid %d); kill it first", errdefs.ErrFailedPrecondition, id, rec.PID)
-	case rec.phase() == protocol.Created && rec.StartError == "":
-		if err := killCgroup(ctx, rec.Cgroups, unix.SIGKILL); err != nil {
+	case rec.Phase() == protocol.Created && rec.StartError == "":
+		if err := rec.Group().Kill(ctx, unix.SIGKILL); err != nil {
 			return err
 		}
 		select {
@@ -46,7 +47,7 @@ func (w *Worker) delete(ctx context.Context, id string) error {
 
 // deleteEnded removes all that is left of a container whose process has ended. Each step may find itself done already.
 func (w *Worker) deleteEnded(ctx context.Context, c *container) error {
-	if err := w.change(c, func(r *record) { r.Stage = stageDeleting }); err != nil {
+	if err := w.change(c, func(r *record.Record) { r.Stage = record.StageDeleting }); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("executor/worker/deleting"); err != nil {
@@ -66,7 +67,7 @@ func (w *Worker) deleteEnded(ctx context.Context, c *container) error {
 	if io != nil {
 		io.Close()
 	}
-	err := errors.Join(w.keeper.Release(ctx, containerKey(c.id)), w.journal.Remove(rec.PID, rec.StartTime), w.store.remove(c.id))
+	err := errors.Join(w.keeper.Release(ctx, containerKey(c.id)), w.journal.Remove(rec.PID, rec.StartTime), w.store.Remove(c.id))
 	if err != nil {
 		return err
 	}
@@ -98,9 +99,9 @@ func (w *Worker) shutdown(ctx context.Context, req protocol.ShutdownRequest) (er
 			continue
 		}
 		if !req.Kill {
-			return fmt.Errorf("%w: container %s is there (%s); delete it, or ask to kill", errdefs.ErrFailedPrecondition, c.id, rec.phase())
+			return fmt.Errorf("%w: container %s is there (%s); delete it, or ask to kill", errdefs.ErrFailedPrecondition, c.id, rec.Phase())
 		}
-		if err := killCgroup(ctx, rec.Cgroups, unix.SIGKILL); err != nil {
+		if err := rec.Group().Kill(ctx, unix.SIGKILL); err != nil {
 			return err
 		}
 		select {

@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/stdio"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -83,9 +84,9 @@ func (w *Worker) exec(ctx context.Context, call *protocol.Call, req protocol.Exe
 	c.mu.Lock()
 	switch {
 	case c.rec.Kind != "":
-		err = c.rec.checkContainer()
-	case c.gone || c.rec.phase() != protocol.Running:
-		err = fmt.Errorf("%w: container %s does not run (%s)", errdefs.ErrFailedPrecondition, req.ID, c.rec.phase())
+		err = c.rec.CheckContainer()
+	case c.gone || c.rec.Phase() != protocol.Running:
+		err = fmt.Errorf("%w: container %s does not run (%s)", errdefs.ErrFailedPrecondition, req.ID, c.rec.Phase())
 	case c.execs[req.ExecID] != nil:
 		err = fmt.Errorf("%w: container %s has an exec %q already", errdefs.ErrAlreadyExists, req.ID, req.ExecID)
 	default:
@@ -100,7 +101,7 @@ func (w *Worker) exec(ctx context.Context, call *protocol.Call, req protocol.Exe
 		delete(c.execs, req.ExecID)
 		c.mu.Unlock()
 	}()
-	w.specs.clampProcess(req.ID, req.Process)
+	w.specs.ClampProcess(req.ID, req.Process)
 	code, at, err := w.starters.of(c.snapshot()).exec(ctx, execStart{call: call, c: c, x: x, req: req})
 	if programErr := (*spawn.ProgramError)(nil); errors.As(err, &programErr) {
 		// The words are the program's alone: whoever asked knows in which container, and a user of kubectl reads them.
@@ -116,7 +117,7 @@ func checkExec(call *protocol.Call, req protocol.ExecRequest) error {
 	if !validID(req.ExecID) {
 		return fmt.Errorf("%w: exec id %q: want up to 128 letters, digits and _ + . -, the first a letter or digit", errdefs.ErrInvalidArgument, req.ExecID)
 	}
-	if err := checkProcess(req.Process); err != nil {
+	if err := bundle.CheckProcess(req.Process); err != nil {
 		return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	if req.Process.Terminal {

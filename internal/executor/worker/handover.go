@@ -92,9 +92,3 @@ func (w *Worker) freeze(ctx context.Context) (thaw func(), err error) {
 	}
 	return thaw, nil
 }
-
-// Check says why this program could not go on with what an executor has recorded, if it could not. It changes nothing: the executor works meanwhile.
-func Check(dir string) error {
-	s := store{containersDir(dir)}
-	return s.check()
-}

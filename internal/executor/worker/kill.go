@@ -29,13 +29,15 @@ func (w *Worker) kill(ctx context.Context, req protocol.KillRequest) error {
 			return err
 		}
 		if req.All {
-			return x.signalSession(c.snapshot().Cgroups, sig)
+			rec := c.snapshot()
+			return x.signalSession(rec.Group(), sig)
 		}
 		return x.signal(sig)
 	}
 	if req.All {
 		// Processes may outlive the first one, so this is not only for a running container.
-		return killCgroup(ctx, c.snapshot().Cgroups, sig)
+		rec := c.snapshot()
+		return rec.Group().Kill(ctx, sig)
 	}
 	c.mu.Lock()
 	pidfd := c.pidfd

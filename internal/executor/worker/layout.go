@@ -11,12 +11,15 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/systemd"
 )
 
 // layout is what a container is to be made of: all that is settled before anything of it exists.
 type layout struct {
-	rec       record
+	rec       record.Record
 	spec      *specs.Spec
 	seccomp   json.RawMessage // its profile
 	config    *configs.Config
@@ -27,26 +30,26 @@ type layout struct {
 
 // layOut reads the bundle and finds out what the host lets the container have. It changes nothing.
 func (w *Worker) layOut(req protocol.CreateRequest) (l layout, err error) {
-	spec, seccomp, err := loadSpec(req.Bundle)
+	spec, seccomp, err := bundle.Load(req.Bundle)
 	if err != nil {
 		return l, err
 	}
-	w.specs.clampProcess(req.ID, spec.Process)
-	if l.scope, err = takeScope(&spec.Linux.CgroupsPath); err != nil {
+	w.specs.ClampProcess(req.ID, spec.Process)
+	if l.scope, err = group.TakeScope(&spec.Linux.CgroupsPath); err != nil {
 		return l, err
 	}
-	l.spec, l.seccomp, l.hugepages = spec, seccomp, w.takeHugepages(spec.Linux.Resources)
-	if l.config, err = w.specs.config(req.ID, req.Bundle, spec, seccomp); err != nil {
+	l.spec, l.seccomp, l.hugepages = spec, seccomp, w.hugepages.Take(spec.Linux.Resources)
+	if l.config, err = w.specs.Config(req.ID, req.Bundle, spec, seccomp); err != nil {
 		return l, err
 	}
-	if l.cgroups, err = w.cgroupManager(l.config.Cgroups); err != nil {
+	if l.cgroups, err = w.roots.Manager(l.config.Cgroups); err != nil {
 		return l, fmt.Errorf("cgroup %s: %w", spec.Linux.CgroupsPath, err)
 	}
-	if err := emptyCgroup(l.cgroups); err != nil {
+	if err := group.Empty(l.cgroups); err != nil {
 		return l, err
 	}
-	l.rec = record{BootID: w.bootID, ID: req.ID, Bundle: req.Bundle, LogPath: req.LogPath, LogMaxBytes: req.LogMaxBytes, LogMaxFiles: req.LogMaxFiles, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
-		Terminal: spec.Process.Terminal, Stage: stageCreating, Cgroups: l.cgroups.GetPaths(), Runtime: req.Runtime}
+	l.rec = record.Record{BootID: w.bootID, ID: req.ID, Bundle: req.Bundle, LogPath: req.LogPath, LogMaxBytes: req.LogMaxBytes, LogMaxFiles: req.LogMaxFiles, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
+		Terminal: spec.Process.Terminal, Stage: record.StageCreating, Cgroups: l.cgroups.GetPaths(), Runtime: req.Runtime}
 	if l.scope != nil {
 		l.rec.Scope = l.scope.String()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -20,21 +21,21 @@ type libcontainers struct{ *commands }
 // somebody reads from it.
 const execFIFO = "exec.fifo"
 
-func (l *libcontainers) fifo(rec record) string {
+func (l *libcontainers) fifo(rec record.Record) string {
 	return filepath.Join(l.commands.own.root, rec.ID, execFIFO)
 }
 
-func (l *libcontainers) waits(rec record) bool {
+func (l *libcontainers) waits(rec record.Record) bool {
 	_, err := os.Lstat(l.fifo(rec))
 	return err == nil
 }
 
-func (l *libcontainers) released(rec record) { os.Remove(l.fifo(rec)) }
+func (l *libcontainers) released(rec record.Record) { os.Remove(l.fifo(rec)) }
 
-func (l *libcontainers) signal(_ context.Context, _ record, fd *proc.FD, sig unix.Signal) error {
+func (l *libcontainers) signal(_ context.Context, _ record.Record, fd *proc.FD, sig unix.Signal) error {
 	return fd.Signal(sig)
 }
 
-func (l *libcontainers) update(_ context.Context, rec record, change resourceChange) error {
-	return setResources(rec.Cgroups, change.values)
+func (l *libcontainers) update(_ context.Context, rec record.Record, change resourceChange) error {
+	return rec.Group().Set(change.values)
 }

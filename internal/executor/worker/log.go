@@ -10,6 +10,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/crilog"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/record"
 )
 
 // checkLog checks what a Create asks of the log.
@@ -28,7 +29,7 @@ func checkLog(req protocol.CreateRequest) error {
 }
 
 // rotation is how the log of a container is rotated.
-func (w *Worker) rotation(rec record) crilog.Rotation {
+func (w *Worker) rotation(rec record.Record) crilog.Rotation {
 	return crilog.Rotation{MaxBytes: rec.LogMaxBytes, MaxFiles: rec.LogMaxFiles, Failed: func(err error) {
 		w.log.Error("a container's log grows beyond its limit", "container", rec.ID, "error", err)
 	}}
@@ -54,7 +55,7 @@ func (w *Worker) reopenLog(id string) error {
 		err = io.Reopen()
 	}
 	if failed := err != nil; failed != rec.LogFixed {
-		err = errors.Join(err, w.change(c, func(r *record) { r.LogFixed = failed }))
+		err = errors.Join(err, w.change(c, func(r *record.Record) { r.LogFixed = failed }))
 	}
 	return err
 }

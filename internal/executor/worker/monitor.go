@@ -13,6 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
@@ -51,7 +52,8 @@ func (w *Worker) monitor(ctx context.Context, c *container, pidfd *proc.FD, pare
 func (w *Worker) conclude(ctx context.Context, c *container, e journal.Exit, known bool) {
 	// Where the PID namespace is shared, the other processes of the container live on after its first: they end with it.
 	kill, cancel := context.WithTimeout(ctx, drainGrace)
-	if err := killCgroup(kill, c.snapshot().Cgroups, unix.SIGKILL); err != nil && ctx.Err() == nil {
+	rec := c.snapshot()
+	if err := rec.Group().Kill(kill, unix.SIGKILL); err != nil && ctx.Err() == nil {
 		w.log.Warn("processes of a container that has ended could not be ended", "container", c.id, "error", err)
 	}
 	cancel()
@@ -75,7 +77,7 @@ func (w *Worker) conclude(ctx context.Context, c *container, e journal.Exit, kno
 
 // collect finds out how the process ended, and has it journalled and reaped, in this order. known is false when nobody
 // can tell.
-func (w *Worker) collect(ctx context.Context, rec record, pidfd *proc.FD, parent int) (e journal.Exit, known bool) {
+func (w *Worker) collect(ctx context.Context, rec record.Record, pidfd *proc.FD, parent int) (e journal.Exit, known bool) {
 	switch parent {
 	case os.Getpid():
 		e, err := w.collectOwn(rec, pidfd)
@@ -107,7 +109,7 @@ func (w *Worker) collect(ctx context.Context, rec record, pidfd *proc.FD, parent
 
 // collectOwn is collect for a child of this process. Between the journal and the reap a kill leaves a zombie, which
 // the keeper finds.
-func (w *Worker) collectOwn(rec record, pidfd *proc.FD) (journal.Exit, error) {
+func (w *Worker) collectOwn(rec record.Record, pidfd *proc.FD) (journal.Exit, error) {
 	st, ok, err := pidfd.Peek()
 	if err != nil {
 		return journal.Exit{}, err
@@ -134,7 +136,7 @@ func (w *Worker) collectOwn(rec record, pidfd *proc.FD) (journal.Exit, error) {
 }
 
 // askKernel is the last resort: newer kernels tell how a process ended after a stranger has reaped it.
-func (w *Worker) askKernel(ctx context.Context, rec record, pidfd *proc.FD) (journal.Exit, bool) {
+func (w *Worker) askKernel(ctx context.Context, rec record.Record, pidfd *proc.FD) (journal.Exit, bool) {
 	for deadline := time.After(reapGrace); ; {
 		if st, ok := pidfd.ExitInfo(); ok {
 			e := journal.Exit{PID: rec.PID, StartTime: rec.StartTime, Code: st.Code, At: time.Now().UTC(), Executed: true}
@@ -161,27 +163,35 @@ func (w *Worker) finish(c *container, e journal.Exit, known bool, head string) {
 	oom := false
 	if known {
 		var err error
-		if oom, err = oomKilled(countedIn(c.snapshot())); err != nil {
+		rec := c.snapshot()
+		if oom, err = rec.Group().OOMKilled(); err != nil {
 			w.log.Warn("whether the kernel killed for want of memory is not known", "container", c.id, "error", err)
 		}
 	}
 	c.mu.Lock()
 	next := c.rec
 	if next.StartedAt.IsZero() { // Start may have stored it without showing it yet
-		if stored, err := w.store.one(c.id); err == nil {
+		if stored, err := w.store.One(c.id); err == nil {
 			next.StartedAt = stored.StartedAt
 		}
 	}
 	exit := verdict(e, known, !next.StartedAt.IsZero(), head, time.Now().UTC())
 	exit.OOMKilled = oom
-	next.Stage, next.Exit = stageExited, &exit
-	if err := w.store.put(next); err != nil {
+	next.Stage, next.Exit = record.StageExited, &exit
+	if err := w.store.Put(next); err != nil {
 		w.log.Error("exit not recorded; the journal has it", "container", c.id, "error", err)
 	}
 	w.show(c, next)
 	c.mu.Unlock()
 	close(c.exited)
-	w.scopeEnded(next)
+	w.groupEnded(next)
+}
+
+// groupEnded lets the cgroups of a container go of whose exit all is stored.
+func (w *Worker) groupEnded(rec record.Record) {
+	if err := rec.Group().Ended(); err != nil {
+		w.log.Warn("the cgroup of a container that has ended stays until it is deleted", "container", rec.ID, "error", err)
+	}
 }
 
 // verdict turns what is known of a process's end into the container's exit.

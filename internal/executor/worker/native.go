@@ -6,20 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 
-	"github.com/containerd/errdefs"
-	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/runc/libcontainer"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
@@ -28,18 +27,18 @@ import (
 type native struct {
 	ctx     context.Context // ends with the worker
 	spawner *spawn.Spawner
-	records *store
-	specs   *specReader
+	records *record.Store
+	specs   *bundle.Reader
 	keeper  *hold.Client
 	turns   *turns
 	log     *slog.Logger
 }
 
 // gate is the FIFO at which a spawned container's first process waits. It has a name, so that a successor of this worker finds it.
-func (n *native) gate(id string) string { return filepath.Join(n.records.dir, id, "gate") }
+func (n *native) gate(id string) string { return n.records.File(id, "gate") }
 
 func (n *native) create(ctx context.Context, s initStart) (e *ends, err error) {
-	if err := makeCgroups(s.cgroups, s.config.Cgroups); err != nil {
+	if err := group.Make(s.cgroups, s.config.Cgroups); err != nil {
 		return nil, err
 	}
 	if err := unix.Mkfifo(n.gate(s.rec.ID), 0o600); err != nil {
@@ -100,22 +99,6 @@ func (n *native) ready(s initStart, child *spawn.Child) error {
 	return nil
 }
 
-// emptyCgroup refuses a cgroup in which processes are: they would be killed with the container, and with what is left of it when it
-// could not be made. So it is asked before there is a record of the container.
-func emptyCgroup(cm cgroups.Manager) error {
-	for _, path := range cm.GetPaths() { // on v1 somebody may use one hierarchy and not the others
-		pids, err := cgroups.GetAllPids(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return fmt.Errorf("processes of the cgroup %s: %w", path, err)
-		case len(pids) > 0:
-			return fmt.Errorf("%w: there are processes in the container's cgroup %s: %v", errdefs.ErrFailedPrecondition, path, pids)
-		}
-	}
-	return nil
-}
-
 func stdioOf(p *libcontainer.Process) (s spawn.Stdio) {
 	file := func(v any) *os.File { f, _ := v.(*os.File); return f }
 	return spawn.Stdio{In: file(p.Stdin), Out: file(p.Stdout), Err: file(p.Stderr)}
@@ -146,7 +129,7 @@ func openSpawnGate(path string) error {
 	return os.Remove(path)
 }
 
-func (n *native) start(ctx context.Context, c *container, rec record) (executed bool, err error) {
+func (n *native) start(ctx context.Context, c *container, rec record.Record) (executed bool, err error) {
 	if err := openSpawnGate(n.gate(rec.ID)); err != nil {
 		return false, err
 	}
@@ -172,21 +155,21 @@ func (n *native) start(ctx context.Context, c *container, rec record) (executed 
 	return !isDead(rec), nil
 }
 
-func (n *native) waits(rec record) bool {
+func (n *native) waits(rec record.Record) bool {
 	_, err := os.Lstat(n.gate(rec.ID))
 	return err == nil
 }
 
-func (n *native) released(rec record) { os.Remove(n.gate(rec.ID)) }
+func (n *native) released(rec record.Record) { os.Remove(n.gate(rec.ID)) }
 
-func (n *native) signal(_ context.Context, _ record, fd *proc.FD, sig unix.Signal) error {
+func (n *native) signal(_ context.Context, _ record.Record, fd *proc.FD, sig unix.Signal) error {
 	return fd.Signal(sig)
 }
 
-func (n *native) update(_ context.Context, rec record, change resourceChange) error {
-	return setResources(rec.Cgroups, change.values)
+func (n *native) update(_ context.Context, rec record.Record, change resourceChange) error {
+	return rec.Group().Set(change.values)
 }
 
-func (n *native) remove(context.Context, record) error { return nil } // the gate goes with the record
+func (n *native) remove(context.Context, record.Record) error { return nil } // the gate goes with the record
 
 func (n *native) parent() int { return os.Getpid() }

@@ -17,6 +17,8 @@ import (
 	"monopod.dev/monopod/internal/executor/ocicmd"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/pairs"
 )
@@ -40,13 +42,13 @@ func (n *native) keptFor(c *container) (*spawn.Kept, error) {
 	return kept, nil
 }
 
-func (n *native) loadKept(rec record) (*spawn.Kept, error) {
-	spec, seccomp, err := loadSpec(rec.Bundle)
+func (n *native) loadKept(rec record.Record) (*spawn.Kept, error) {
+	spec, seccomp, err := bundle.Load(rec.Bundle)
 	if err != nil {
 		return nil, err
 	}
-	n.specs.host.clamp(spec.Process)
-	config, err := n.specs.config(rec.ID, rec.Bundle, spec, seccomp)
+	n.specs.ClampProcess(rec.ID, spec.Process)
+	config, err := n.specs.Config(rec.ID, rec.Bundle, spec, seccomp)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +160,8 @@ func (n *native) begin(ctx context.Context, s execStart, pidSock *os.File) (pidf
 	}
 	if err := n.release(ctx, s, child, pidSock, gate, score); err != nil {
 		child.FD.Close()
-		return nil, errors.Join(err, killCommand(ctx, s.c.snapshot().Cgroups, child.FD.PID()))
+		rec := s.c.snapshot()
+		return nil, errors.Join(err, killCommand(ctx, rec.Group(), child.FD.PID()))
 	}
 	return child.FD, nil
 }

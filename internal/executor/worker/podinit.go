@@ -19,6 +19,9 @@ import (
 
 	"monopod.dev/monopod/internal/executor/podinit"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
@@ -34,7 +37,7 @@ func (w *Worker) init(ctx context.Context, req protocol.InitRequest) (protocol.I
 	}
 	defer release()
 	switch rec := c.snapshot(); {
-	case rec.Stage == stageDeleting:
+	case rec.Stage == record.StageDeleting:
 		return protocol.InitResponse{}, fmt.Errorf("%w: pod init %s is half deleted; delete it again", errdefs.ErrFailedPrecondition, req.ID)
 	case !rec.CreatedAt.IsZero() && (rec.Kind != protocol.KindPodInit || rec.Pin != req.Pin):
 		return protocol.InitResponse{}, fmt.Errorf("%w: %s is there (kind %q, bundle %q, pin %q), and is not a pod init with the pin %q",
@@ -56,7 +59,7 @@ func checkInit(req protocol.InitRequest) error {
 	if !validID(req.ID) {
 		return errors.New("want an id of up to 128 letters, digits and _ + . -, the first a letter or digit")
 	}
-	if err := checkCgroupsPath(req.CgroupPath); err != nil {
+	if err := bundle.CheckCgroupsPath(req.CgroupPath); err != nil {
 		return fmt.Errorf("cgroupPath is %w", err)
 	}
 	for name, path := range map[string]string{"userNamespace": req.UserNamespace, "networkNamespace": req.NetworkNamespace} {
@@ -75,7 +78,7 @@ func checkInit(req protocol.InitRequest) error {
 
 // makeInit makes the init and pins its namespace. On an error nothing is left.
 func (w *Worker) makeInit(ctx context.Context, c *container, req protocol.InitRequest) (pid int, err error) {
-	scope, err := takeScope(&req.CgroupPath)
+	scope, err := group.TakeScope(&req.CgroupPath)
 	if err != nil {
 		return 0, err
 	}
@@ -83,15 +86,15 @@ func (w *Worker) makeInit(ctx context.Context, c *container, req protocol.InitRe
 	if err != nil {
 		return 0, fmt.Errorf("cgroup %s: %w", req.CgroupPath, err)
 	}
-	if err := emptyCgroup(cm); err != nil {
+	if err := group.Empty(cm); err != nil {
 		return 0, err
 	}
-	rec := record{BootID: w.bootID, ID: req.ID, Kind: protocol.KindPodInit, Pin: req.Pin, Stage: stageCreating, Cgroups: cm.GetPaths()}
+	rec := record.Record{BootID: w.bootID, ID: req.ID, Kind: protocol.KindPodInit, Pin: req.Pin, Stage: record.StageCreating, Cgroups: cm.GetPaths()}
 	if scope != nil {
 		rec.Scope = scope.String()
 	}
 	// From here on a successor of this worker finds what it has to undo.
-	if err := w.store.put(rec); err != nil {
+	if err := w.store.Put(rec); err != nil {
 		return 0, err
 	}
 	defer func() {
@@ -99,7 +102,7 @@ func (w *Worker) makeInit(ctx context.Context, c *container, req protocol.InitRe
 			err = errors.Join(err, w.undoCreate(ctx, rec))
 		}
 	}()
-	closeScope, err := w.openScope(scope, nil, false)
+	closeScope, err := group.OpenScope(scope, nil, false, w.log)
 	if err != nil {
 		return 0, err
 	}
@@ -128,8 +131,8 @@ func (w *Worker) makeInit(ctx context.Context, c *container, req protocol.InitRe
 		return 0, err
 	}
 	now := time.Now().UTC()
-	rec.Stage, rec.CreatedAt, rec.StartedAt = stageRunning, now, now
-	if err := w.store.put(rec); err != nil {
+	rec.Stage, rec.CreatedAt, rec.StartedAt = record.StageRunning, now, now
+	if err := w.store.Put(rec); err != nil {
 		pidfd.Close()
 		return 0, err
 	}
@@ -179,7 +182,7 @@ func enterTasks(dirs map[string]string, pid int) error {
 }
 
 // unpin takes away what a pod's init has mounted: nothing but namespaces, should the path be somebody else's by now.
-func unpin(rec record) error {
+func unpin(rec record.Record) error {
 	if rec.Pin == "" {
 		return nil
 	}
@@ -198,12 +201,4 @@ func unpin(rec record) error {
 			return fmt.Errorf("unpin the PID namespace at %s: %w", rec.Pin, err)
 		}
 	}
-}
-
-// checkContainer is an error for what is no container with a process of its user's: a pod's init has neither stdio nor execs.
-func (r *record) checkContainer() error {
-	if r.Kind == protocol.KindPodInit {
-		return fmt.Errorf("%w: %s is a pod's init, not a container", errdefs.ErrInvalidArgument, r.ID)
-	}
-	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -44,11 +45,11 @@ type found struct {
 }
 
 // decide chooses what to do.
-func decide(r record, f found) action {
+func decide(r record.Record, f found) action {
 	switch {
-	case r.Stage == stageCreating:
+	case r.Stage == record.StageCreating:
 		return actUndo
-	case r.Stage == stageDeleting:
+	case r.Stage == record.StageDeleting:
 		return actDelete
 	case f.sameBoot && f.held && r.PID != 0:
 		return actTakeOver // also when it has exited: output may still come
@@ -72,7 +73,7 @@ const recoverGrace = 2 * time.Second
 func (w *Worker) recover(held map[string]*heldSet) {
 	w.killExecs(held)
 	w.starters.commands.removeConsoles()
-	recs, errs := w.store.load()
+	recs, errs := w.store.Load()
 	for _, err := range errs {
 		w.log.Error("a container's record cannot be read; it is left as it is", "error", err)
 	}
@@ -114,7 +115,7 @@ func (w *Worker) remove(c *container, slow *sync.WaitGroup, f func() error) {
 }
 
 // recoverOne goes on with one container. What may take long is done in the background, and counted in slow.
-func (w *Worker) recoverOne(r record, h *heldSet, slow *sync.WaitGroup) error {
+func (w *Worker) recoverOne(r record.Record, h *heldSet, slow *sync.WaitGroup) error {
 	e, journalled, err := w.journal.Get(r.PID, r.StartTime)
 	if err != nil {
 		w.log.Error("an exit cannot be read from the journal", "container", r.ID, "error", err)
@@ -145,7 +146,7 @@ func (w *Worker) recoverOne(r record, h *heldSet, slow *sync.WaitGroup) error {
 	if r.Exit != nil {
 		close(c.ended)
 		close(c.exited)
-		w.scopeEnded(r)
+		w.groupEnded(r)
 	}
 	switch act {
 	case actDelete:
@@ -245,7 +246,7 @@ func (w *Worker) adopt(c *container) error {
 		return err
 	}
 	c.rec.Adopted = true
-	if err := w.store.put(c.rec); err != nil {
+	if err := w.store.Put(c.rec); err != nil {
 		return err
 	}
 	w.resume(c, pidfd, files, stranger)
@@ -253,7 +254,7 @@ func (w *Worker) adopt(c *container) error {
 }
 
 // reopenPipe opens the other end of a pipe that a process has as descriptor fd.
-func reopenPipe(r record, name string, fd, flags int) (protocol.FD, error) {
+func reopenPipe(r record.Record, name string, fd, flags int) (protocol.FD, error) {
 	inode, ok := r.Pipes[name]
 	if !ok {
 		return -1, errors.New("it was no pipe")
@@ -308,7 +309,7 @@ func (w *Worker) resumeStdio(c *container, files map[string]*os.File) {
 
 // gateAgain undoes a Start that was cut short before the init was let go: the container is then Created still.
 func (w *Worker) gateAgain(c *container) {
-	if c.rec.Stage != stageRunning || c.rec.Exit != nil {
+	if c.rec.Stage != record.StageRunning || c.rec.Exit != nil {
 		return
 	}
 	starter := w.starters.of(c.rec)
@@ -323,8 +324,8 @@ func (w *Worker) gateAgain(c *container) {
 		starter.released(c.rec) // it was let go; only the last step is missing
 		return
 	}
-	c.rec.Stage, c.rec.StartedAt = stageCreated, time.Time{}
-	if err := w.store.put(c.rec); err != nil {
+	c.rec.Stage, c.rec.StartedAt = record.StageCreated, time.Time{}
+	if err := w.store.Put(c.rec); err != nil {
 		w.log.Error("container record", "container", c.id, "error", err)
 	}
 }

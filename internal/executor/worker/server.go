@@ -118,5 +118,5 @@ func (w *Worker) state(id string) (protocol.ContainerState, error) {
 		return protocol.ContainerState{}, err
 	}
 	rec := c.snapshot()
-	return rec.state(), nil
+	return rec.State(), nil
 }

@@ -9,15 +9,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/executor/worker/group"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
-// sessionOf returns pidfds of the processes in the cgroup that belong to the session, such as the program that a command's shell waits
+// sessionOf returns pidfds of the processes in the cgroups that belong to the session, such as the program that a command's shell waits
 // for. A process that has made a session of its own (a daemon) is none. The caller closes them.
 //
 // The session's number is its leader's pid, and is nobody else's as long as the leader is not reaped.
-func sessionOf(cgroups map[string]string, leader int) ([]*proc.FD, error) {
-	pids, err := pinned(procsDir(cgroups))
+func sessionOf(in group.Group, leader int) ([]*proc.FD, error) {
+	pids, err := in.Processes()
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +36,7 @@ func sessionOf(cgroups map[string]string, leader int) ([]*proc.FD, error) {
 
 // signalSession sends a signal to the execution's process and to what it has started. One that has ended is left alone, with all
 // that is left of it.
-func (x *execution) signalSession(cgroups map[string]string, sig unix.Signal) error {
+func (x *execution) signalSession(in group.Group, sig unix.Signal) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.told = append(x.told, sig)
@@ -43,7 +44,7 @@ func (x *execution) signalSession(cgroups map[string]string, sig unix.Signal) er
 		x.early = append(x.early, sig)
 		return nil
 	}
-	members, err := sessionOf(cgroups, x.pidfd.PID())
+	members, err := sessionOf(in, x.pidfd.PID())
 	ended := x.pidfd.Ended() // if not, the number was the session's
 	for _, fd := range members {
 		if !ended {
@@ -56,14 +57,14 @@ func (x *execution) signalSession(cgroups map[string]string, sig unix.Signal) er
 
 // tellRest sends what the whole session has been told to those of it that the command forked meanwhile, once it has ended and
 // is not reaped: it forks no more.
-func (x *execution) tellRest(cgroups map[string]string, leader int) error {
+func (x *execution) tellRest(in group.Group, leader int) error {
 	x.mu.Lock()
 	told := x.told
 	x.mu.Unlock()
 	if len(told) == 0 {
 		return nil
 	}
-	members, err := sessionOf(cgroups, leader)
+	members, err := sessionOf(in, leader)
 	for _, fd := range members {
 		for _, sig := range told {
 			err = errors.Join(err, fd.Signal(sig))
@@ -74,11 +75,11 @@ func (x *execution) tellRest(cgroups map[string]string, leader int) error {
 }
 
 // killSession kills what a command has started and is still in its session. The command, its leader, has ended and is not reaped.
-func killSession(ctx context.Context, cgroups map[string]string, leader int) error {
+func killSession(ctx context.Context, in group.Group, leader int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
-	for range killRounds {
-		members, err := sessionOf(cgroups, leader)
+	for range group.KillRounds {
+		members, err := sessionOf(in, leader)
 		if err != nil || len(members) == 0 {
 			return err
 		}
@@ -98,7 +99,7 @@ func killSession(ctx context.Context, cgroups map[string]string, leader int) err
 }
 
 // killCommand kills a command that is a child of this process, with its session, and reaps it.
-func killCommand(ctx context.Context, cgroups map[string]string, pid int) error {
+func killCommand(ctx context.Context, in group.Group, pid int) error {
 	fd, err := proc.OpenFD(pid)
 	if err != nil {
 		return err
@@ -112,5 +113,5 @@ func killCommand(ctx context.Context, cgroups map[string]string, pid int) error 
 	if err := fd.Wait(wait); err != nil {
 		return err
 	}
-	return errors.Join(killSession(ctx, cgroups, pid), fd.Reap())
+	return errors.Join(killSession(ctx, in, pid), fd.Reap())
 }

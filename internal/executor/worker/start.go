@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
@@ -32,8 +33,8 @@ func (w *Worker) start(ctx context.Context, id string) (protocol.StartResponse, 
 		return protocol.StartResponse{}, fmt.Errorf("%w: container %s has exited with code %d; it cannot be started again", errdefs.ErrFailedPrecondition, id, rec.Exit.Code)
 	case rec.StartError != "":
 		now := time.Now().UTC()
-		err := w.change(c, func(r *record) {
-			r.Stage, r.StartedAt = stageExited, now
+		err := w.change(c, func(r *record.Record) {
+			r.Stage, r.StartedAt = record.StageExited, now
 			r.Exit = &protocol.Exit{Code: codeStartError, At: now, Reason: protocol.ReasonStartError, Message: r.StartError}
 		})
 		if err != nil {
@@ -63,10 +64,10 @@ func startError(id, message string) error {
 }
 
 // letGo lets the first process, which waits, execute the program.
-func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
+func (w *Worker) letGo(ctx context.Context, c *container, rec record.Record) error {
 	// StartedAt is stored without being shown: the program does not run yet, but a successor must expect that it does.
-	rec.Stage, rec.StartedAt = stageRunning, time.Now().UTC()
-	if err := w.store.put(rec); err != nil {
+	rec.Stage, rec.StartedAt = record.StageRunning, time.Now().UTC()
+	if err := w.store.Put(rec); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("executor/worker/starting"); err != nil {
@@ -99,7 +100,7 @@ func (w *Worker) letGo(ctx context.Context, c *container, rec record) error {
 }
 
 // isDead says that the container's first process has ended.
-func isDead(rec record) bool {
+func isDead(rec record.Record) bool {
 	stat, err := proc.ReadStat(rec.PID)
 	return err != nil || stat.StartTime != rec.StartTime || stat.Dead()
 }

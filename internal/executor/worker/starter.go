@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
 )
 
@@ -28,18 +29,18 @@ type starter interface {
 	// only the program is at fault; the process, if there was one, is gone then. The ends come with an error, too.
 	create(ctx context.Context, s initStart) (*ends, error)
 	// start lets the first process go, and returns when it has executed its program, or has ended without.
-	start(ctx context.Context, c *container, rec record) (executed bool, err error)
+	start(ctx context.Context, c *container, rec record.Record) (executed bool, err error)
 	// waits reports whether the first process may not have been let go yet, though its Start was recorded; released takes away the sign of it.
-	waits(rec record) bool
-	released(rec record)
+	waits(rec record.Record) bool
+	released(rec record.Record)
 	// exec runs a further process to its end.
 	exec(ctx context.Context, x execStart) (code int, at time.Time, err error)
 	// signal sends a signal to the first process.
-	signal(ctx context.Context, rec record, fd *proc.FD, sig unix.Signal) error
+	signal(ctx context.Context, rec record.Record, fd *proc.FD, sig unix.Signal) error
 	// update sets resources: change is what is to be set.
-	update(ctx context.Context, rec record, change resourceChange) error
+	update(ctx context.Context, rec record.Record, change resourceChange) error
 	// remove takes away what the starter has of a container whose processes have ended. It finds itself done already, or never begun.
-	remove(ctx context.Context, rec record) error
+	remove(ctx context.Context, rec record.Record) error
 	// parent is the process that reaps the first one, as it is created.
 	parent() int
 }
@@ -53,7 +54,7 @@ var (
 // initStart is what a container's first process is started with.
 type initStart struct {
 	c       *container
-	rec     *record // its PID is filled in
+	rec     *record.Record // its PID is filled in
 	spec    *specs.Spec
 	seccomp json.RawMessage // the profile, which the specification is without
 	config  *configs.Config
@@ -85,13 +86,13 @@ type starters struct {
 }
 
 // choose returns the starter for a container that is to be made, and notes it in the record.
-func (s *starters) choose(rec *record, config *configs.Config, process *libcontainer.Process) starter {
+func (s *starters) choose(rec *record.Record, config *configs.Config, process *libcontainer.Process) starter {
 	rec.Spawned = rec.Runtime == nil && s.native != nil && spawn.Fits(config, process) == nil
 	return s.of(*rec)
 }
 
 // of returns the starter that has made a container.
-func (s *starters) of(rec record) starter {
+func (s *starters) of(rec record.Record) starter {
 	switch {
 	case rec.Runtime != nil:
 		return s.commands

@@ -127,7 +127,7 @@ func (w *Worker) bequeath(ctx context.Context, c *container, estate *hold.Estate
 		stat, err := proc.ReadStat(c.rec.PID)
 		if err == nil && stat.StartTime == c.rec.StartTime && stat.PPID != os.Getpid() && !c.rec.Adopted {
 			c.rec.Adopted = true
-			if err := w.store.put(c.rec); err != nil {
+			if err := w.store.Put(c.rec); err != nil {
 				return err
 			}
 		}

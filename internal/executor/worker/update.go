@@ -9,11 +9,14 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/cgroups"
-	"github.com/opencontainers/cgroups/manager"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/executor/worker/record"
+	"monopod.dev/monopod/internal/executor/worker/resources"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -28,14 +31,14 @@ func (w *Worker) update(ctx context.Context, req protocol.UpdateRequest) error {
 	}
 	defer release()
 	rec := c.snapshot()
-	if err := rec.checkContainer(); err != nil {
+	if err := rec.CheckContainer(); err != nil {
 		return err
 	}
 	if rec.Exit != nil || rec.StartError != "" {
 		return fmt.Errorf("%w: update of container %s: it has exited, or cannot be started", errdefs.ErrFailedPrecondition, req.ID)
 	}
 	v2 := cgroups.IsCgroup2UnifiedMode()
-	if err := refused(req.Resources, v2); err != nil {
+	if err := resources.Refused(req.Resources, v2); err != nil {
 		return fmt.Errorf("%w: update of container %s: %w", errdefs.ErrInvalidArgument, req.ID, err)
 	}
 	if err := w.updateAll(context.WithoutCancel(ctx), c, rec, req.Resources, v2); err != nil {
@@ -46,10 +49,10 @@ func (w *Worker) update(ctx context.Context, req protocol.UpdateRequest) error {
 
 // updateAll sets all that the change names, or nothing. The old values are stored first: should this worker die, its
 // successor restores them, for nobody was told that they have changed.
-func (w *Worker) updateAll(ctx context.Context, c *container, rec record, change *specs.LinuxResources, v2 bool) error {
+func (w *Worker) updateAll(ctx context.Context, c *container, rec record.Record, change *specs.LinuxResources, v2 bool) error {
 	old := rec.Resources
 	if old == nil {
-		spec, _, err := loadSpec(rec.Bundle)
+		spec, _, err := bundle.Load(rec.Bundle)
 		if err != nil {
 			return err
 		}
@@ -57,69 +60,61 @@ func (w *Worker) updateAll(ctx context.Context, c *container, rec record, change
 			old = &specs.LinuxResources{}
 		}
 	}
-	next, err := merged(old, change)
+	next, err := resources.Merged(old, change)
 	if err != nil {
 		return err
 	}
 	next.Devices = nil // they are the bundle's, and never changed
-	whole := completed(old, change, v2)
-	hugepages := w.takeHugepages(whole)
-	res, err := cgroupResources(whole)
+	whole := resources.Completed(old, change, v2)
+	hugepages := w.hugepages.Take(whole)
+	res, err := resources.Translated(whole)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	if len(hugepages) > 0 { // before the values are read
-		if err := w.prepareHugepages(rec.Cgroups); err != nil {
+		if err := w.hugepages.Prepare(rec.Cgroups); err != nil {
 			return err
 		}
 	}
-	before, err := limitsOf(rec, change)
+	before, err := rec.Group().Limits(change.Unified)
 	if err != nil {
 		return err
 	}
-	if err := w.change(c, func(r *record) { r.Updating = before }); err != nil {
+	if err := w.change(c, func(r *record.Record) { r.Updating = before }); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("executor/worker/updating"); err != nil {
 		return w.takeBack(c, before, err)
 	}
-	if err := w.limitHugepages(rec.Cgroups, hugepages); err != nil {
+	if err := w.hugepages.Limit(rec.Cgroups, hugepages); err != nil {
 		return w.takeBack(c, before, err)
 	}
 	if err := w.starters.of(rec).update(ctx, rec, resourceChange{whole: whole, values: res, hugepages: next.HugepageLimits}); err != nil {
 		return w.takeBack(c, before, classed(err))
 	}
-	if err := setScope(rec, res); err != nil {
+	if err := rec.Group().SetScope(res); err != nil {
 		return w.takeBack(c, before, err)
 	}
 	if err := failpoint.Hit("executor/worker/updated"); err != nil {
 		return w.takeBack(c, before, err)
 	}
-	if err := w.change(c, func(r *record) { r.Updating, r.Resources = nil, next }); err != nil {
+	if err := w.change(c, func(r *record.Record) { r.Updating, r.Resources = nil, next }); err != nil {
 		return w.takeBack(c, before, err)
 	}
 	return nil
 }
 
 // takeBack restores the old values after an error, which it returns.
-func (w *Worker) takeBack(c *container, before limits, cause error) error {
-	err := restore(w.ctx, c.snapshot(), before)
+func (w *Worker) takeBack(c *container, before group.Limits, cause error) error {
+	rec := c.snapshot()
+	err := rec.Group().Restore(w.ctx, before)
 	if err == nil {
-		err = w.change(c, func(r *record) { r.Updating = nil })
+		err = w.change(c, func(r *record.Record) { r.Updating = nil })
 	}
 	if err != nil { // the next worker tries again
 		w.log.Error("resources of a container are half updated", "container", c.id, "error", err)
 	}
 	return errors.Join(cause, err)
-}
-
-// setResources writes the values.
-func setResources(dirs map[string]string, res *cgroups.Resources) error {
-	cm, err := manager.NewWithPaths(&cgroups.Cgroup{Resources: &cgroups.Resources{}}, dirs)
-	if err != nil {
-		return err
-	}
-	return cm.Set(res)
 }
 
 // classed gives an error about a value its class. What is no error of the kernel is libcontainer's own finding, of a value
@@ -139,12 +134,12 @@ func (w *Worker) undoUpdate(c *container) {
 	if c.rec.Updating == nil {
 		return
 	}
-	if err := restore(w.ctx, c.rec, c.rec.Updating); err != nil {
+	if err := c.rec.Group().Restore(w.ctx, c.rec.Updating); err != nil {
 		w.log.Error("resources of a container are half updated", "container", c.id, "error", err)
 		return
 	}
 	c.rec.Updating = nil
-	if err := w.store.put(c.rec); err != nil {
+	if err := w.store.Put(c.rec); err != nil {
 		w.log.Error("container record", "container", c.id, "error", err)
 	}
 }

@@ -24,6 +24,9 @@ import (
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/spawn"
+	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
@@ -48,16 +51,16 @@ type Worker struct {
 	stop      context.CancelFunc
 	bootID    string
 	keeperPID int
-	store     *store
+	store     *record.Store
 	journal   *journal.Journal
 	keeper    *hold.Client
 	exits     *exitBoard
 	hub       *hub
-	specs     *specReader
+	specs     *bundle.Reader
 	starters  starters
-	cgroups   *cgroup.Host
+	hugepages group.Hugepages
 	tidier    tidier
-	roots     cgroupRoots
+	roots     group.Roots
 	gate      gate
 	handing   sync.Mutex // held by the one handover
 
@@ -143,21 +146,21 @@ const onlyLibcontainer = "MONOPOD_ONLY_LIBCONTAINER"
 
 func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, log: cfg.Log, ctx: ctx, keeperPID: os.Getppid(), exits: newExitBoard(), hub: newHub(), tidier: newTidier(),
-		containers: map[string]*container{}, specs: &specReader{log: cfg.Log}}
+		containers: map[string]*container{}}
 	var err error
 	if w.bootID, err = proc.BootID(); err != nil {
 		return nil, err
 	}
-	if w.store, err = openStore(containersDir(cfg.Dir)); err != nil {
+	if w.store, err = record.Open(cfg.Dir); err != nil {
 		return nil, err
 	}
 	if w.journal, err = journal.Open(filepath.Join(cfg.Dir, journal.DirName), w.bootID); err != nil {
 		return nil, err
 	}
-	if w.specs.host, err = readHostLimits(); err != nil {
+	if w.specs, err = bundle.NewReader(cfg.Log); err != nil {
 		return nil, err
 	}
-	if w.cgroups, err = cgroup.Detect(); err != nil {
+	if w.hugepages.Host, err = cgroup.Detect(); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -165,7 +168,7 @@ func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
 
 // newStarters makes the ways in which containers are made. The keeper is there by now.
 func (w *Worker) newStarters() starters {
-	commands := commands{ctx: w.ctx, records: w.store, dir: w.cfg.Dir, keeperPID: w.keeperPID, patience: w.cfg.StartPatience, specs: w.specs, hugepages: w.limitHugepagesOfOCI, log: w.log}
+	commands := commands{ctx: w.ctx, records: w.store, dir: w.cfg.Dir, keeperPID: w.keeperPID, patience: w.cfg.StartPatience, specs: w.specs, hugepages: w.hugepages, log: w.log}
 	own := commands
 	own.own = &ownRuntime{root: filepath.Join(w.cfg.Dir, "libcontainer")}
 	s := starters{commands: &commands, libcontainer: &libcontainers{&own}}

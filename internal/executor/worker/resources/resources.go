@@ -1,6 +1,7 @@
 //go:build cgo
 
-package worker
+// Package resources says what an update of a container's resources may change, and what it comes to. Its functions are pure.
+package resources
 
 import (
 	"encoding/json"
@@ -14,9 +15,9 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// refused names what of an update cannot be done while a container runs: what cannot be taken back, or could be
+// Refused names what of an update cannot be done while a container runs: what cannot be taken back, or could be
 // overlooked in silence.
-func refused(r *specs.LinuxResources, v2 bool) error {
+func Refused(r *specs.LinuxResources, v2 bool) error {
 	memory, cpu := specs.LinuxMemory{}, specs.LinuxCPU{}
 	if r.Memory != nil {
 		memory = *r.Memory
@@ -49,8 +50,8 @@ func refused(r *specs.LinuxResources, v2 bool) error {
 	return nil
 }
 
-// merged returns the old resources with what the change names.
-func merged(old, change *specs.LinuxResources) (*specs.LinuxResources, error) {
+// Merged returns the old resources with what the change names.
+func Merged(old, change *specs.LinuxResources) (*specs.LinuxResources, error) {
 	next := &specs.LinuxResources{}
 	for _, r := range []*specs.LinuxResources{old, change} {
 		if r == nil {
@@ -74,9 +75,9 @@ func merged(old, change *specs.LinuxResources) (*specs.LinuxResources, error) {
 	return next, nil
 }
 
-// completed returns the change with the other half of each pair of values that can only be set together, and with the
+// Completed returns the change with the other half of each pair of values that can only be set together, and with the
 // swap space kept as it was when the memory limit changes.
-func completed(old, change *specs.LinuxResources, v2 bool) *specs.LinuxResources {
+func Completed(old, change *specs.LinuxResources, v2 bool) *specs.LinuxResources {
 	c := *change
 	if c.CPU != nil && old.CPU != nil {
 		cpu := *c.CPU
@@ -104,8 +105,8 @@ func completed(old, change *specs.LinuxResources, v2 bool) *specs.LinuxResources
 	return &c
 }
 
-// cgroupResources translates a change for libcontainer's cgroup managers. Device rules stay as they are.
-func cgroupResources(r *specs.LinuxResources) (*cgroups.Resources, error) {
+// Translated translates a change for libcontainer's cgroup managers. Device rules stay as they are.
+func Translated(r *specs.LinuxResources) (*cgroups.Resources, error) {
 	spec := &specs.Spec{Linux: &specs.Linux{CgroupsPath: "/", Resources: r}}
 	cg, err := specconv.CreateCgroupConfig(&specconv.CreateOpts{Spec: spec}, nil)
 	if err != nil {

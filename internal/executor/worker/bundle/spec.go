@@ -1,6 +1,7 @@
 //go:build cgo
 
-package worker
+// Package bundle reads what a container is to be: its specification, checked, and lowered to what this host lets it have.
+package bundle
 
 import (
 	"encoding/json"
@@ -19,15 +20,15 @@ import (
 	"monopod.dev/monopod/internal/host/systemd"
 )
 
-// loadSpec reads a bundle's config.json, and checks what libcontainer takes for granted. The seccomp profile is returned as it is
+// Load reads a bundle's config.json, and checks what libcontainer takes for granted. The seccomp profile is returned as it is
 // written there, beside the rest.
-func loadSpec(bundle string) (*specs.Spec, json.RawMessage, error) {
+func Load(bundle string) (*specs.Spec, json.RawMessage, error) {
 	path := filepath.Join(bundle, "config.json")
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
-	var read bundleSpec
+	var read Spec
 	if err := json.Unmarshal(raw, &read); err != nil {
 		return nil, nil, fmt.Errorf("%w: %s: %w", errdefs.ErrInvalidArgument, path, err)
 	}
@@ -38,10 +39,10 @@ func loadSpec(bundle string) (*specs.Spec, json.RawMessage, error) {
 	case spec.Linux == nil:
 		err = fmt.Errorf("linux is missing")
 	default:
-		if err = checkCgroupsPath(spec.Linux.CgroupsPath); err != nil {
+		if err = CheckCgroupsPath(spec.Linux.CgroupsPath); err != nil {
 			err = fmt.Errorf("linux.cgroupsPath is %w", err)
 		} else {
-			err = checkProcess(spec.Process)
+			err = CheckProcess(spec.Process)
 		}
 	}
 	if err != nil {
@@ -62,8 +63,8 @@ func loadSpec(bundle string) (*specs.Spec, json.RawMessage, error) {
 	return spec, seccomp, nil
 }
 
-// checkCgroupsPath takes a path below the root, or a scope of systemd.
-func checkCgroupsPath(path string) error {
+// CheckCgroupsPath takes a path below the root, or a scope of systemd.
+func CheckCgroupsPath(path string) error {
 	if filepath.IsAbs(path) && filepath.Clean(path) != "/" {
 		return nil
 	}
@@ -82,7 +83,7 @@ func isBind(m specs.Mount) bool {
 	return m.Type == "bind"
 }
 
-func checkProcess(p *specs.Process) error {
+func CheckProcess(p *specs.Process) error {
 	switch {
 	case p == nil:
 		return fmt.Errorf("process is missing")
@@ -94,16 +95,25 @@ func checkProcess(p *specs.Process) error {
 	return nil
 }
 
-// specReader translates specifications into what this host lets a container have.
-type specReader struct {
+// Reader translates specifications into what this host lets a container have.
+type Reader struct {
 	host     hostLimits
 	profiles profiles
 	clamped  sync.Map // what has been logged of clamping, by kind
 	log      *slog.Logger
 }
 
-// config translates the specification, and its seccomp profile.
-func (r *specReader) config(id, bundle string, spec *specs.Spec, seccomp json.RawMessage) (*configs.Config, error) {
+// NewReader returns a reader for what this process may pass on.
+func NewReader(log *slog.Logger) (*Reader, error) {
+	host, err := readHostLimits()
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{host: host, log: log}, nil
+}
+
+// Config translates the specification, and its seccomp profile.
+func (r *Reader) Config(id, bundle string, spec *specs.Spec, seccomp json.RawMessage) (*configs.Config, error) {
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: id, Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)

@@ -1,27 +1,30 @@
 //go:build cgo
 
-package worker
+package group
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoots are the directories below which cgroups of version 1 lie, by controller, as libcontainer finds them. It looks for them
+// Roots are the directories below which cgroups of version 1 lie, by controller, as libcontainer finds them. It looks for them
 // anew for each container, at ten times three system calls.
-type cgroupRoots struct {
+type Roots struct {
 	once  sync.Once
 	roots map[string]string // nil: they could not be found
 }
 
-func (r *cgroupRoots) get() map[string]string {
+func (r *Roots) get() map[string]string {
 	r.once.Do(func() {
 		const probe = "/monopod-probe" // it is not made
 		cm, err := manager.New(&cgroups.Cgroup{Path: probe, Resources: &cgroups.Resources{}})
@@ -41,21 +44,21 @@ func (r *cgroupRoots) get() map[string]string {
 	return r.roots
 }
 
-// cgroupManager is the manager of a container's cgroups.
-func (w *Worker) cgroupManager(c *cgroups.Cgroup) (cgroups.Manager, error) {
-	if c.Systemd || cgroups.IsCgroup2UnifiedMode() || !filepath.IsAbs(c.Path) || len(w.roots.get()) == 0 {
+// Manager is the manager of a container's cgroups.
+func (r *Roots) Manager(c *cgroups.Cgroup) (cgroups.Manager, error) {
+	if c.Systemd || cgroups.IsCgroup2UnifiedMode() || !filepath.IsAbs(c.Path) || len(r.get()) == 0 {
 		return manager.New(c)
 	}
 	paths := map[string]string{}
-	for controller, root := range w.roots.get() {
+	for controller, root := range r.get() {
 		paths[controller] = filepath.Join(root, c.Path)
 	}
 	return manager.NewWithPaths(c, paths)
 }
 
-// makeCgroups makes the directories of a container's cgroups. libcontainer does it with care for cases that do not happen to a container
+// Make makes the directories of a container's cgroups. libcontainer does it with care for cases that do not happen to a container
 // of a pod, whose cgroup is there: it goes through all parents in each hierarchy.
-func makeCgroups(cm cgroups.Manager, c *cgroups.Cgroup) error {
+func Make(cm cgroups.Manager, c *cgroups.Cgroup) error {
 	paths, r := cm.GetPaths(), c.Resources
 	if c.Systemd || cgroups.IsCgroup2UnifiedMode() || r.CpuRtPeriod != 0 || r.CpuRtRuntime != 0 || r.CpusetCpus != "" || r.CpusetMems != "" {
 		return cm.Apply(-1)
@@ -95,4 +98,20 @@ func inheritCPUSet(dir string) bool {
 		}
 	}
 	return true
+}
+
+// Empty refuses a cgroup in which processes are: they would be killed with the container, and with what is left of it when it
+// could not be made. So it is asked before there is a record of the container.
+func Empty(cm cgroups.Manager) error {
+	for _, path := range cm.GetPaths() { // on v1 somebody may use one hierarchy and not the others
+		pids, err := cgroups.GetAllPids(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("processes of the cgroup %s: %w", path, err)
+		case len(pids) > 0:
+			return fmt.Errorf("%w: there are processes in the container's cgroup %s: %v", errdefs.ErrFailedPrecondition, path, pids)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 //go:build cgo
 
-package worker
+// Package record is what is stored of a container while this machine is up: enough for the next worker to go on with it.
+//
+// A record is written before the step that it tells of. Each is a file of its own, and a version says whether this program knows its format.
+package record
 
 import (
 	"errors"
@@ -10,33 +13,36 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/host/systemd"
 	"monopod.dev/monopod/internal/kit/volatilefile"
 )
 
 // recordVersion is the version of the record's format.
 const recordVersion = 1
 
-// stage says how far a container has come, as the record knows it. It is written before the step that it names, so that a
+// Stage says how far a container has come, as the record knows it. It is written before the step that it names, so that a
 // worker that finds it finishes or undoes the step:
 //
 //	creating -> created -> running -> exited -> deleting -> (no record)
 //
 // creating and deleting may be found half done: the former is undone, the latter finished.
-type stage string
+type Stage string
 
 const (
-	stageCreating stage = "creating"
-	stageCreated  stage = "created"
-	stageRunning  stage = "running" // Start was asked for; whether the program runs is the kernel's to say
-	stageExited   stage = "exited"
-	stageDeleting stage = "deleting"
+	StageCreating Stage = "creating"
+	StageCreated  Stage = "created"
+	StageRunning  Stage = "running" // Start was asked for; whether the program runs is the kernel's to say
+	StageExited   Stage = "exited"
+	StageDeleting Stage = "deleting"
 )
 
-// record is what is stored of a container, in DIR/containers/ID/record.json.
-type record struct {
+// Record is what is stored of a container, in DIR/containers/ID/record.json.
+type Record struct {
 	Version int    `json:"version"`
 	BootID  string `json:"bootID"`
 	ID      string `json:"id"`
@@ -56,7 +62,7 @@ type record struct {
 	Stdin     bool  `json:"stdin,omitempty"`
 	StdinOnce bool  `json:"stdinOnce,omitempty"`
 	Terminal  bool  `json:"terminal,omitempty"`
-	Stage     stage `json:"stage"`
+	Stage     Stage `json:"stage"`
 	// Cgroups are the container's cgroup directories: by controller on v1, under "" on v2.
 	Cgroups map[string]string `json:"cgroups,omitempty"`
 	// Scope is systemd's unit that those are below, as SLICE:PREFIX:NAME; empty: there is none.
@@ -64,9 +70,9 @@ type record struct {
 	// Resources are the container's as updates have made them; nil: as in the bundle.
 	Resources *specs.LinuxResources `json:"resources,omitempty"`
 	// Updating holds the values from before an update that is under way.
-	Updating  limits `json:"updating,omitempty"`
-	PID       int    `json:"pid,omitempty"`
-	StartTime uint64 `json:"startTime,omitempty"` // clock ticks since the boot
+	Updating  group.Limits `json:"updating,omitempty"`
+	PID       int          `json:"pid,omitempty"`
+	StartTime uint64       `json:"startTime,omitempty"` // clock ticks since the boot
 	// Pipes are the inode numbers of the container's pipes, by the names of package hold: after the keeper's death they
 	// tell whether a descriptor of the process is still the one that it was given.
 	Pipes map[string]uint64 `json:"pipes,omitempty"`
@@ -81,7 +87,20 @@ type record struct {
 	Exit       *protocol.Exit `json:"exit,omitempty"`
 }
 
-func (r *record) phase() protocol.Phase {
+// Group is the container's cgroups.
+func (r *Record) Group() group.Group {
+	g := group.Group{Dirs: r.Cgroups}
+	if r.Scope == "" {
+		return g
+	}
+	if s, ok, err := systemd.ParseScope(r.Scope); err == nil && ok {
+		g.Scope = &s
+	}
+	return g
+}
+
+// Phase is how far the container has come, for a client.
+func (r *Record) Phase() protocol.Phase {
 	switch {
 	case r.Exit != nil:
 		return protocol.Exited
@@ -91,30 +110,45 @@ func (r *record) phase() protocol.Phase {
 	return protocol.Created
 }
 
-func (r *record) state() protocol.ContainerState {
-	s := protocol.ContainerState{ID: r.ID, Kind: r.Kind, Bundle: r.Bundle, Phase: r.phase(), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, Exit: r.Exit}
+// State is what a client is told of the container.
+func (r *Record) State() protocol.ContainerState {
+	s := protocol.ContainerState{ID: r.ID, Kind: r.Kind, Bundle: r.Bundle, Phase: r.Phase(), CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, Exit: r.Exit}
 	if r.Exit == nil {
 		s.PID = r.PID
 	}
 	return s
 }
 
-// store is the directory of records.
-type store struct{ dir string }
+// CheckContainer is an error for what is no container with a process of its user's: a pod's init has neither stdio nor execs.
+func (r *Record) CheckContainer() error {
+	if r.Kind == protocol.KindPodInit {
+		return fmt.Errorf("%w: %s is a pod's init, not a container", errdefs.ErrInvalidArgument, r.ID)
+	}
+	return nil
+}
+
+// Store is the directory of records.
+type Store struct{ dir string }
 
 // containersDir is where the records are in an executor's directory.
 func containersDir(dir string) string { return filepath.Join(dir, "containers") }
 
-func openStore(dir string) (*store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// Open opens the records in an executor's directory.
+func Open(dir string) (*Store, error) {
+	s := &Store{containersDir(dir)}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("container records: %w", err)
 	}
-	return &store{dir}, nil
+	return s, nil
 }
 
-func (s *store) path(id string) string { return filepath.Join(s.dir, id, "record.json") }
+// File is where a file lies that belongs to a container, and goes with its record.
+func (s *Store) File(id, name string) string { return filepath.Join(s.dir, id, name) }
 
-func (s *store) put(r record) error {
+func (s *Store) path(id string) string { return s.File(id, "record.json") }
+
+// Put writes a record.
+func (s *Store) Put(r Record) error {
 	r.Version = recordVersion
 	err := volatilefile.Keep(s.path(r.ID), r)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,16 +164,17 @@ func (s *store) put(r record) error {
 	return nil
 }
 
-func (s *store) remove(id string) error { return os.RemoveAll(filepath.Join(s.dir, id)) }
+// Remove removes a record, with the files beside it.
+func (s *Store) Remove(id string) error { return os.RemoveAll(filepath.Join(s.dir, id)) }
 
-// load returns all records. One that cannot be read spoils nobody else: its error comes along.
-func (s *store) load() (recs []record, errs []error) {
+// Load returns all records. One that cannot be read spoils nobody else: its error comes along.
+func (s *Store) Load() (recs []Record, errs []error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, []error{err}
 	}
 	for _, e := range entries {
-		var r record
+		var r Record
 		err := volatilefile.Read(s.path(e.Name()), &r)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -156,14 +191,15 @@ func (s *store) load() (recs []record, errs []error) {
 	return recs, errs
 }
 
-// check finds records that load could not read. It changes nothing, while another process works on them.
-func (s *store) check() error {
+// Check finds records in an executor's directory that this program could not read. It changes nothing, while another process works on them.
+func Check(dir string) error {
+	s := Store{containersDir(dir)}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, e := range entries {
-		var r record
+		var r Record
 		err := volatilefile.Read(s.path(e.Name()), &r)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it comes, or goes
@@ -176,12 +212,12 @@ func (s *store) check() error {
 	return nil
 }
 
-func tooNew(id string, r record) error {
+func tooNew(id string, r Record) error {
 	return fmt.Errorf("record of container %s has version %d, this program knows versions up to %d: use a newer monopod-executor", id, r.Version, recordVersion)
 }
 
-// one returns one record.
-func (s *store) one(id string) (r record, err error) {
+// One returns one record; fs.ErrNotExist where there is none.
+func (s *Store) One(id string) (r Record, err error) {
 	err = volatilefile.Read(s.path(id), &r)
 	return r, err
 }

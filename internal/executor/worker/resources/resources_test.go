@@ -1,6 +1,6 @@
 //go:build cgo
 
-package worker
+package resources
 
 import (
 	"encoding/json"
@@ -40,7 +40,7 @@ func TestMerged(t *testing.T) {
 		{`{"pids":{"limit":1}}`, `{"pids":{"limit":-1}}`, `{"pids":{"limit":-1}}`},
 	} {
 		old, change := resources(t, tc[0]), resources(t, tc[1])
-		got, err := merged(old, change)
+		got, err := Merged(old, change)
 		if err != nil || asJSON(t, got) != asJSON(t, resources(t, tc[2])) {
 			t.Errorf("%s and %s: %s %v, want %s", tc[0], tc[1], asJSON(t, got), err, tc[2])
 		}
@@ -67,7 +67,7 @@ func TestCompleted(t *testing.T) {
 	} {
 		for v2, want := range map[bool]string{false: tc.v1, true: tc.v2} {
 			change := resources(t, tc.change)
-			got := completed(resources(t, tc.old), change, v2)
+			got := Completed(resources(t, tc.old), change, v2)
 			if asJSON(t, got) != asJSON(t, resources(t, want)) {
 				t.Errorf("%s then %s (v2 %t): %s, want %s", tc.old, tc.change, v2, asJSON(t, got), want)
 			}
@@ -95,7 +95,7 @@ func TestRefused(t *testing.T) {
 		{`{"unified":{"tasks":"1"}}`, "unified", "tasks"},
 	} {
 		for v2, want := range map[bool]string{false: tc.v1, true: tc.v2} {
-			err := refused(resources(t, tc.change), v2)
+			err := Refused(resources(t, tc.change), v2)
 			if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s (v2 %t): %v, want %q", tc.change, v2, err, want)
 			}

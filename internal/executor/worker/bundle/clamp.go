@@ -1,6 +1,6 @@
 //go:build cgo
 
-package worker
+package bundle
 
 import (
 	"fmt"
@@ -93,19 +93,11 @@ func (h hostLimits) clamp(p *specs.Process) (changes []clamped) {
 	return changes
 }
 
-// clampProcess clamps the process, and says each kind of clamping once in the worker's life.
-func (r *specReader) clampProcess(id string, p *specs.Process) {
+// ClampProcess clamps the process, and says each kind of clamping once in the worker's life.
+func (r *Reader) ClampProcess(id string, p *specs.Process) {
 	for _, c := range r.host.clamp(p) {
 		if _, said := r.clamped.LoadOrStore(c.kind, true); !said {
 			r.log.Warn("restricted host: a container gets less than it asked for (said once)", "container", id, "what", c.kind, "effect", c.what)
 		}
-	}
-}
-
-// rescore gives an exec's process its own oom_score_adj: it starts with the one that the container was made with, which may
-// have been changed since. pid is an unreaped child's. A process that has ended meanwhile needs none.
-func rescore(pid int, p *specs.Process) {
-	if p.OOMScoreAdj != nil {
-		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(*p.OOMScoreAdj)), 0)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build cgo
 
-package worker
+package bundle
 
 import (
 	"bytes"
@@ -57,8 +57,8 @@ func (p *profiles) get(raw json.RawMessage) (*configs.Seccomp, error) {
 	return c, nil
 }
 
-// bundleSpec is a specification whose seccomp profile has not been read.
-type bundleSpec struct {
+// Spec is a specification whose seccomp profile has not been read.
+type Spec struct {
 	specs.Spec
 	Linux *struct {
 		specs.Linux
@@ -66,9 +66,9 @@ type bundleSpec struct {
 	} `json:"linux,omitempty"`
 }
 
-// whole is the specification with its profile.
-func whole(spec *specs.Spec, seccomp json.RawMessage) bundleSpec {
-	b := bundleSpec{Spec: *spec}
+// Whole is the specification with its profile.
+func Whole(spec *specs.Spec, seccomp json.RawMessage) Spec {
+	b := Spec{Spec: *spec}
 	b.Linux = &struct {
 		specs.Linux
 		Seccomp json.RawMessage `json:"seccomp,omitempty"`
@@ -77,7 +77,7 @@ func whole(spec *specs.Spec, seccomp json.RawMessage) bundleSpec {
 }
 
 // take returns the specification without the profile, and the profile.
-func (b *bundleSpec) take() (*specs.Spec, json.RawMessage) {
+func (b *Spec) take() (*specs.Spec, json.RawMessage) {
 	if b.Linux == nil {
 		return &b.Spec, nil
 	}

@@ -1,6 +1,6 @@
 //go:build cgo
 
-package worker
+package group
 
 import (
 	"errors"
@@ -28,12 +28,12 @@ var limitFiles = map[string][]string{
 	"hugetlb": {"hugetlb.*.limit_in_bytes", "hugetlb.*.rsvd.limit_in_bytes"},
 }
 
-// limits are values of cgroup files, by path.
-type limits map[string]string
+// Limits are values of cgroup files, by path.
+type Limits map[string]string
 
 // readLimits reads all values that an update may change: those of the known files, and of the v2 files in unified.
-func readLimits(dirs map[string]string, unified map[string]string) (limits, error) {
-	all := limits{}
+func readLimits(dirs map[string]string, unified map[string]string) (Limits, error) {
+	all := Limits{}
 	for controller, names := range limitFiles {
 		dir := dirs[controller]
 		if dir == "" {
@@ -63,7 +63,7 @@ func readLimits(dirs map[string]string, unified map[string]string) (limits, erro
 	return all, nil
 }
 
-func (l limits) read(path string) error {
+func (l Limits) read(path string) error {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, unix.EOPNOTSUPP) { // there, and not in use
 		return nil
@@ -79,7 +79,7 @@ func (l limits) read(path string) error {
 const restoreRounds = 3
 
 // restoreLimits writes back what is different now. A cgroup that is gone needs nothing.
-func restoreLimits(old limits) error {
+func restoreLimits(old Limits) error {
 	paths := slices.Sorted(maps.Keys(old))
 	var errs []error
 	for range restoreRounds {

@@ -1,6 +1,9 @@
 //go:build cgo
 
-package worker
+// Package group is a container's cgroups: made, counted, limited, emptied by signals, and removed, with the scope of systemd's that they may be below.
+//
+// What it does works on both versions, and on a host that has both. It decides nothing about a container, and stores nothing of one.
+package group
 
 import (
 	"bufio"
@@ -20,20 +23,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/host/systemd"
 )
+
+// Group is a container's cgroups.
+type Group struct {
+	Dirs  map[string]string // their directories: by controller on v1, under "" on v2
+	Scope *systemd.Scope    // the unit of systemd's that they are below; nil: none
+}
 
 // procsDir returns the directory whose processes are the container's: on v2 the only one; on v1 that of a controller
 // that libcontainer always joins.
-func procsDir(paths map[string]string) string {
+func (g Group) procsDir() string {
 	for _, controller := range []string{"", "devices", "pids", "freezer", "memory", "cpu", "name=systemd"} {
-		if dir := paths[controller]; dir != "" {
+		if dir := g.Dirs[controller]; dir != "" {
 			return dir
 		}
 	}
 	return ""
 }
 
-// pinned returns pidfds of all processes in the cgroup and below it. The caller closes them.
+// Processes returns pidfds of all processes in the cgroup and below it. The caller closes them.
+func (g Group) Processes() ([]*proc.FD, error) { return pinned(g.procsDir()) }
+
+// pinned is Processes for a directory.
 func pinned(dir string) (pids []*proc.FD, err error) {
 	if dir == "" {
 		return nil, nil
@@ -70,20 +83,20 @@ func pinned(dir string) (pids []*proc.FD, err error) {
 // isGone says that a cgroup was not there, or was removed while it was read, as systemd does with one in which nothing runs any more.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// killRounds bounds how often killCgroup looks for processes that were forked meanwhile.
-const killRounds = 20
+// KillRounds bounds how often Kill looks for processes that were forked meanwhile.
+const KillRounds = 20
 
-// killCgroup sends the signal to every process in the cgroup. After SIGKILL it waits for them to end, and returns when
+// Kill sends the signal to every process in the cgroup. After SIGKILL it waits for them to end, and returns when
 // none is left.
-func killCgroup(ctx context.Context, paths map[string]string, sig unix.Signal) error {
-	dir := procsDir(paths)
-	if sig == unix.SIGKILL && dir != "" && paths[""] != "" {
+func (g Group) Kill(ctx context.Context, sig unix.Signal) error {
+	dir := g.procsDir()
+	if sig == unix.SIGKILL && dir != "" && g.Dirs[""] != "" {
 		// v2 does it at once (5.14 and later); what follows finds nobody, or does it one by one.
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	}
 	ctx, cancel := context.WithTimeout(ctx, killWait)
 	defer cancel()
-	for range killRounds {
+	for range KillRounds {
 		pids, err := pinned(dir)
 		if err != nil {
 			return fmt.Errorf("processes of cgroup %s: %w", dir, err)
@@ -124,16 +137,17 @@ func awaitKilled(ctx context.Context, fd *proc.FD) error {
 	return fmt.Errorf("process %d has been killed and does not end (state %s); it hangs in the kernel: %w", fd.PID(), state, err)
 }
 
-// removeCgroups removes the directories, with what the container made below them.
-func removeCgroups(paths map[string]string) error {
-	if len(paths) == 0 {
+// Remove removes the directories, with what the container made below them.
+func (g Group) Remove() error {
+	if len(g.Dirs) == 0 {
 		return nil
 	}
-	return cgroups.RemovePaths(paths)
+	return cgroups.RemovePaths(g.Dirs)
 }
 
-// oomKilled reports whether the kernel has killed a process of the cgroup for want of memory.
-func oomKilled(paths map[string]string) (bool, error) {
+// OOMKilled reports whether the kernel has killed a process of the container for want of memory.
+func (g Group) OOMKilled() (bool, error) {
+	paths := g.countedIn()
 	// On a hybrid host the v2 directory is there too, but the memory controller is with v1.
 	var files []string
 	if dir := paths["memory"]; dir != "" {

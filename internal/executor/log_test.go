@@ -3,6 +3,7 @@ package executor_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -279,4 +280,53 @@ func TestNoNewLogAfterReopenFailed(t *testing.T) {
 	}
 	n.send("a", "1000\n")
 	eventually(t, "the new log is written and rotated", func() bool { files, _ := os.ReadDir(dir); return len(files) == 3 })
+}
+
+// A ReopenLog that fails while a Start is under way is not forgotten by it, nor does it make the next worker forget the Start.
+func TestReopenLogFailsDuringStart(t *testing.T) {
+	n := newNode(t)
+	req := n.oci("a", nil, "sh", "-c", "while read x; do seq $x; done")
+	runtime, gate := filepath.Join(n.dir, "slow"), filepath.Join(n.dir, "gate")
+	script := "#!/bin/sh\ncase \" $* \" in *' start '*) echo > " + gate + ".begun; read x < " + gate + ";; esac\nexec " + req.Runtime.Path + " \"$@\"\n"
+	if err := errors.Join(os.WriteFile(runtime, []byte(script), 0o755), unix.Mkfifo(gate, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	req.Runtime.Path, req.Stdin = runtime, true
+	req.LogPath = filepath.Join(n.dir, "logs", "0.log")
+	dir := filepath.Dir(req.LogPath)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.c.Create(n.ctx(), req); err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan error, 1)
+	go func() {
+		_, err := n.c.Start(n.ctx(), "a")
+		started <- err
+	}()
+	eventually(t, "the start is under way", func() bool { return readFile(gate+".begun") != "" })
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.c.ReopenLog(n.ctx(), "a"); err == nil {
+		t.Error("ReopenLog without a directory succeeds")
+	}
+	if s, err := n.c.State(n.ctx(), "a"); err != nil || s.Phase != protocol.Created {
+		t.Errorf("state %+v, %v; the program does not run yet", s, err)
+	}
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(gate, []byte("go\n"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	n.killWorker()
+	if s, err := n.c.State(n.ctx(), "a"); err != nil || s.Phase != protocol.Running {
+		t.Errorf("state %+v, %v; want it running", s, err)
+	}
+	n.send("a", "10\n")
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v; there is a new log, after a ReopenLog that has failed", entries, err)
+	}
 }

@@ -55,7 +55,7 @@ var (
 )
 
 // starters are packages whose tests start processes of containers themselves, without the executor.
-var starters = []string{"internal/executor/spawn", "internal/executor/worker"}
+var starters = []string{"internal/executor/spawn"}
 
 // readers are packages whose tests read the sources of the whole module.
 var readers = []string{"internal/archtest", "internal/runtime/conformance", "test/vm/all"}

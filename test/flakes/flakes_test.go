@@ -150,7 +150,7 @@ func TestContainersAreFound(t *testing.T) {
 	o.dir = "../.."
 	found := o.mustFind(t)
 	for path, want := range map[string]struct{ containers, cgo bool }{
-		"internal/runtime": {true, false}, "internal/executor": {true, true}, "internal/executor/spawn": {true, true}, "internal/executor/worker": {true, true},
+		"internal/runtime": {true, false}, "internal/executor": {true, true}, "internal/executor/spawn": {true, true}, "internal/executor/worker/table": {false, true},
 		"test/e2e": {true, false}, "test/crash": {true, false}, "internal/state": {}, "internal/image": {}, "internal/executor/crilog": {false, true}, "test/vm": {},
 	} {
 		p, ok := found[ours+"/"+path]

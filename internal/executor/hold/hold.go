@@ -22,6 +22,18 @@ const (
 	ListenerFD = 4 // the listening public socket
 )
 
+// Keys of holdings: a container's, and that of a further process of it, which begins with ExecPrefix.
+const (
+	containerPrefix = "container/"
+	ExecPrefix      = "exec/"
+)
+
+// ContainerKey is a container's key.
+func ContainerKey(id string) string { return containerPrefix + id }
+
+// ExecKey is that of a further process.
+func ExecKey(id, execID string) string { return ExecPrefix + id + "/" + execID }
+
 // MethodPing is the one method of the worker: it answers when it gets on.
 const MethodPing = "Ping"
 

@@ -37,10 +37,45 @@ func (fd FD) Close() error { return unix.Close(int(fd)) }
 // File hands the descriptor over to an os.File. A non-blocking one is waited for by Go's poller.
 func (fd FD) File(name string) *os.File { return os.NewFile(uintptr(fd), name) }
 
+// Pollable is File for which Go's poller waits.
+func (fd FD) Pollable(name string) *os.File {
+	unix.SetNonblock(int(fd), true) // where it cannot be, reads and writes do not block for long either
+	return fd.File(name)
+}
+
 // Dup returns a duplicate, which the caller closes.
 func (fd FD) Dup() (FD, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	return FD(dup), err
+}
+
+// errNoFD says that nothing with a descriptor waits in a socket.
+var errNoFD = errors.New("no descriptor was sent")
+
+// ReceiveFD takes a descriptor that waits in a socket. It does not wait for one.
+func ReceiveFD(sock FD) (FD, error) {
+	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
+	var oobn int
+	var err error
+	for {
+		_, oobn, _, _, err = unix.Recvmsg(int(sock), buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return -1, os.NewSyscallError("recvmsg", err)
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return -1, err
+	}
+	for _, m := range msgs {
+		if fds, err := unix.ParseUnixRights(&m); err == nil && len(fds) == 1 {
+			return FD(fds[0]), nil
+		}
+	}
+	return -1, errNoFD
 }
 
 // CloseFDs closes all of them.

@@ -19,6 +19,8 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/stdio"
+	"monopod.dev/monopod/internal/executor/worker/record"
+	"monopod.dev/monopod/internal/executor/worker/table"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
@@ -75,18 +77,16 @@ const settleTimeout = 5 * time.Second
 // dead keeper was the parent of has gone to a stranger; that is noted, so that nobody waits for the keeper to reap it.
 func (w *Worker) succeed(ctx context.Context, listener *net.UnixListener) error {
 	w.log.Warn("the keeper is gone: this worker becomes the keeper")
-	w.mu.Lock()
-	w.closing = true // no new containers: their creation would need a keeper
-	w.mu.Unlock()
+	w.table.Close() // no new containers: their creation would need a keeper
 	wait, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	estate := &hold.Estate{Build: w.cfg.Build}
-	for _, c := range w.all() {
-		if _, err := c.take(wait); err != nil { // and it is not given back
-			w.log.Warn("an operation is cut short", "container", c.id)
+	for _, c := range w.table.All() {
+		if _, err := c.Take(wait); err != nil { // and it is not given back
+			w.log.Warn("an operation is cut short", "container", c.ID)
 		}
 		if err := w.bequeath(wait, c, estate); err != nil {
-			w.log.Error("a container's descriptors cannot be handed on", "container", c.id, "error", err)
+			w.log.Error("a container's descriptors cannot be handed on", "container", c.ID, "error", err)
 		}
 	}
 	lf, err := listener.File() // a duplicate
@@ -110,33 +110,31 @@ func (w *Worker) succeed(ctx context.Context, listener *net.UnixListener) error 
 }
 
 // bequeath adds what this process has of a container to the estate. Its execs are killed, as after a worker's death.
-func (w *Worker) bequeath(ctx context.Context, c *container, estate *hold.Estate) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, x := range c.execs {
-		_ = x.signal(unix.SIGKILL)
+func (w *Worker) bequeath(ctx context.Context, c *table.Container, estate *hold.Estate) error {
+	for _, x := range c.Execs() {
+		_ = x.Signal(unix.SIGKILL)
 	}
-	b := hold.Bequest{Holding: hold.Holding{Key: containerKey(c.id), PID: c.rec.PID, StartTime: c.rec.StartTime}}
+	rec := c.Record()
+	b := hold.Bequest{Holding: hold.Holding{Key: hold.ContainerKey(c.ID), PID: rec.PID, StartTime: rec.StartTime}}
 	add := func(name string, fd protocol.FD) { b.Names, b.FDs = append(b.Names, name), append(b.FDs, fd) }
-	if c.pidfd != nil {
-		raw, err := c.pidfd.Dup()
+	if c.Process() != nil {
+		_, raw, err := c.DupProcess()
 		if err != nil {
 			return err
 		}
 		add(hold.PIDFD, protocol.FD(raw))
-		stat, err := proc.ReadStat(c.rec.PID)
-		if err == nil && stat.StartTime == c.rec.StartTime && stat.PPID != os.Getpid() && !c.rec.Adopted {
-			c.rec.Adopted = true
-			if err := w.store.Put(c.rec); err != nil {
+		stat, err := proc.ReadStat(rec.PID)
+		if err == nil && stat.StartTime == rec.StartTime && stat.PPID != os.Getpid() && !rec.Adopted {
+			if err := w.table.Amend(c, func(r *record.Record) { r.Adopted = true }); err != nil {
 				return err
 			}
 		}
 	}
-	if c.io != nil {
-		if err := c.io.Freeze(ctx); err != nil { // what has been read would be lost with this process's memory
-			w.log.Warn("a container's output is cut short", "container", c.id, "error", err)
+	if io := c.Stdio(); io != nil {
+		if err := io.Freeze(ctx); err != nil { // what has been read would be lost with this process's memory
+			w.log.Warn("a container's output is cut short", "container", c.ID, "error", err)
 		}
-		for name, fd := range duplicates(c.io) {
+		for name, fd := range duplicates(io) {
 			add(name, fd)
 		}
 	}

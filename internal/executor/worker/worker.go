@@ -23,10 +23,16 @@ import (
 	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/executor/spawn"
 	"monopod.dev/monopod/internal/executor/worker/bundle"
+	"monopod.dev/monopod/internal/executor/worker/calls"
+	"monopod.dev/monopod/internal/executor/worker/engine"
+	"monopod.dev/monopod/internal/executor/worker/engine/command"
+	"monopod.dev/monopod/internal/executor/worker/engine/native"
 	"monopod.dev/monopod/internal/executor/worker/group"
+	"monopod.dev/monopod/internal/executor/worker/life"
 	"monopod.dev/monopod/internal/executor/worker/record"
+	"monopod.dev/monopod/internal/executor/worker/recovery"
+	"monopod.dev/monopod/internal/executor/worker/table"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
@@ -43,49 +49,44 @@ type Config struct {
 	Log           *slog.Logger
 }
 
-// Worker serves the containers of one node.
+// Worker serves the containers of one node. It is what its parts are put together in; beside that it does what is done to all of them
+// at once: it hands them over, and becomes the keeper.
 type Worker struct {
 	cfg       Config
 	log       *slog.Logger
-	ctx       context.Context // ends with the worker
-	stop      context.CancelFunc
-	bootID    string
 	keeperPID int
-	store     *record.Store
-	journal   *journal.Journal
 	keeper    *hold.Client
-	exits     *exitBoard
-	hub       *hub
-	specs     *bundle.Reader
-	starters  starters
-	hugepages group.Hugepages
-	tidier    tidier
-	roots     group.Roots
-	gate      gate
+	table     *table.Table
+	calls     *calls.Calls
 	handing   sync.Mutex // held by the one handover
-
-	mu         sync.Mutex
-	containers map[string]*container
-	closing    bool // Shutdown: nothing new is made
 }
 
 // Run works until the keeper goes, or until a Shutdown. The descriptors of package hold must be in place.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w, err := newWorker(ctx, cfg)
+	w := &Worker{cfg: cfg, log: cfg.Log, keeperPID: os.Getppid()}
+	records, err := record.Open(cfg.Dir)
 	if err != nil {
 		return err
 	}
-	defer w.tidier.stop()
-	w.stop = cancel
+	w.table = table.New(records)
+	p, err := w.open(ctx, records)
+	if err != nil {
+		return err
+	}
 	channel, err := fileConn(hold.ChannelFD, "channel")
 	if err != nil {
 		return fmt.Errorf("channel to the keeper: %w", err)
 	}
 	w.keeper = hold.NewClient(protocol.NewConn(ctx, channel, protocol.ConnConfig{Serve: w.serveKeeper, Log: cfg.Log}))
-	w.starters = w.newStarters()
-	held, retired, err := w.watchKeeper(ctx)
+	engines := w.newEngines(ctx, p)
+	life := life.New(life.Config{Ctx: ctx, Table: w.table, Records: records, Journal: p.journal, Keeper: w.keeper, KeeperPID: w.keeperPID, Log: cfg.Log,
+		Remove: func(ctx context.Context, rec record.Record) error { return engines.Of(rec).Remove(ctx, rec) }})
+	w.calls = calls.New(calls.Config{Ctx: ctx, Build: cfg.Build, BootID: p.bootID, KeeperPID: w.keeperPID, Table: w.table, Life: life, Engines: engines, Keeper: w.keeper,
+		Specs: p.specs, Hugepages: p.hugepages, Handover: w.handover, Stop: cancel, Log: cfg.Log})
+	defer w.calls.Close()
+	held, retired, err := w.watchKeeper(ctx, life)
 	if err != nil {
 		return err
 	}
@@ -98,8 +99,16 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := failpoint.Hit("executor/worker/alone"); err != nil {
 		return err
 	}
-	w.recover(held)
+	if err := command.RemoveConsoles(cfg.Dir); err != nil {
+		cfg.Log.Warn("sockets of consoles stay behind", "error", err)
+	}
+	recovery.New(recovery.Config{Ctx: ctx, BootID: p.bootID, KeeperPID: w.keeperPID, Table: w.table, Life: life, Records: records, Journal: p.journal, Keeper: w.keeper, Log: cfg.Log,
+		Gate: func(rec record.Record) string { return engines.Of(rec).Gate(rec) }}).Run(held)
+	return w.serve(ctx)
+}
 
+// serve serves the public socket until ctx ends.
+func (w *Worker) serve(ctx context.Context) error {
 	unix.CloseOnExec(hold.ListenerFD)
 	f := os.NewFile(hold.ListenerFD, "listener")
 	l, err := net.FileListener(f)
@@ -135,8 +144,7 @@ func (w *Worker) serveKeeper(_ context.Context, call *protocol.Call) (any, error
 	if err := failpoint.Hit("executor/worker/ping"); err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.table.Ping()
 	return struct{}{}, nil
 }
 
@@ -144,44 +152,44 @@ func (w *Worker) serveKeeper(_ context.Context, call *protocol.Call) (any, error
 // get by should the other way fail.
 const onlyLibcontainer = "MONOPOD_ONLY_LIBCONTAINER"
 
-func newWorker(ctx context.Context, cfg Config) (*Worker, error) {
-	w := &Worker{cfg: cfg, log: cfg.Log, ctx: ctx, keeperPID: os.Getppid(), exits: newExitBoard(), hub: newHub(), tidier: newTidier(),
-		containers: map[string]*container{}}
-	var err error
-	if w.bootID, err = proc.BootID(); err != nil {
-		return nil, err
-	}
-	if w.store, err = record.Open(cfg.Dir); err != nil {
-		return nil, err
-	}
-	if w.journal, err = journal.Open(filepath.Join(cfg.Dir, journal.DirName), w.bootID); err != nil {
-		return nil, err
-	}
-	if w.specs, err = bundle.NewReader(cfg.Log); err != nil {
-		return nil, err
-	}
-	if w.hugepages.Host, err = cgroup.Detect(); err != nil {
-		return nil, err
-	}
-	return w, nil
+// parts are what a worker is made of beside the keeper.
+type parts struct {
+	bootID    string
+	records   *record.Store
+	journal   *journal.Journal
+	specs     *bundle.Reader
+	hugepages group.Hugepages
 }
 
-// newStarters makes the ways in which containers are made. The keeper is there by now.
-func (w *Worker) newStarters() starters {
-	commands := commands{ctx: w.ctx, records: w.store, dir: w.cfg.Dir, keeperPID: w.keeperPID, patience: w.cfg.StartPatience, specs: w.specs, hugepages: w.hugepages, log: w.log}
-	own := commands
-	own.own = &ownRuntime{root: filepath.Join(w.cfg.Dir, "libcontainer")}
-	s := starters{commands: &commands, libcontainer: &libcontainers{&own}}
-	if os.Getenv(onlyLibcontainer) != "" {
-		return s
+func (w *Worker) open(ctx context.Context, records *record.Store) (p parts, err error) {
+	p.records = records
+	if p.bootID, err = proc.BootID(); err != nil {
+		return p, err
 	}
-	spawner, err := spawn.New(w.ctx, w.cfg.Dir, w.cfg.StartPatience)
+	if p.journal, err = journal.Open(filepath.Join(w.cfg.Dir, journal.DirName), p.bootID); err != nil {
+		return p, err
+	}
+	if p.specs, err = bundle.NewReader(w.log); err != nil {
+		return p, err
+	}
+	p.hugepages.Host, err = cgroup.Detect()
+	return p, err
+}
+
+// newEngines makes the ways in which containers are made. The keeper is there by now.
+func (w *Worker) newEngines(ctx context.Context, p parts) engine.Engines {
+	cfg := command.Config{Dir: w.cfg.Dir, Patience: w.cfg.StartPatience, KeeperPID: w.keeperPID, Records: p.records, Specs: p.specs, Hugepages: p.hugepages, Log: w.log}
+	e := engine.Engines{Runtimes: command.NewRuntimes(ctx, cfg), Libcontainer: command.NewLibcontainer(ctx, cfg)}
+	if os.Getenv(onlyLibcontainer) != "" {
+		return e
+	}
+	native, err := native.New(ctx, native.Config{Dir: w.cfg.Dir, Patience: w.cfg.StartPatience, Records: p.records, Specs: p.specs, Keeper: w.keeper, Log: w.log})
 	if err != nil {
 		w.log.Warn("containers start the slow way", "error", err)
-		return s
+		return e
 	}
-	s.native = &native{ctx: w.ctx, spawner: spawner, records: w.store, specs: w.specs, keeper: w.keeper, turns: newTurns(), log: w.log}
-	return s
+	e.Native = native
+	return e
 }
 
 // fileConn turns an inherited descriptor into a connection.
@@ -202,21 +210,21 @@ func fileConn(fd uintptr, name string) (*net.UnixConn, error) {
 }
 
 // watchKeeper takes what the keeper holds, and goes on to take exits from it. retired is hold.Note's.
-func (w *Worker) watchKeeper(ctx context.Context) (held map[string]*heldSet, retired int, err error) {
-	held = map[string]*heldSet{}
+func (w *Worker) watchKeeper(ctx context.Context, life *life.Life) (held map[string]*recovery.Held, retired int, err error) {
+	held = map[string]*recovery.Held{}
 	synced := make(chan struct{})
 	failed := make(chan error, 1)
 	go func() {
 		failed <- w.keeper.Watch(ctx, func(n hold.Note, fds []protocol.FD) {
 			switch {
 			case n.Holding != nil:
-				held[n.Holding.Key] = newHeldSet(*n.Holding, fds)
+				held[n.Holding.Key] = recovery.NewHeld(*n.Holding, fds)
 				return
 			case n.Synced:
 				retired = n.Retired
 				close(synced)
 			case n.Exit != nil:
-				w.exits.put(*n.Exit)
+				life.Exited(*n.Exit)
 			}
 			protocol.CloseFDs(fds)
 		})
@@ -244,8 +252,7 @@ func (w *Worker) accept(ctx context.Context, l *net.UnixListener) error {
 			c.Close()
 			continue
 		}
-		s := &server{w: w}
-		protocol.NewConn(ctx, c, protocol.ConnConfig{Serve: s.serve, Long: isLong, Log: w.log})
+		w.calls.Serve(ctx, c)
 	}
 }
 
@@ -268,25 +275,4 @@ func fromRoot(c *net.UnixConn) error {
 		return fmt.Errorf("%w: user %d (process %d) is not root", errdefs.ErrPermissionDenied, cred.Uid, cred.Pid)
 	}
 	return nil
-}
-
-// get returns the container of that id.
-func (w *Worker) get(id string) (*container, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.containers[id]
-	if c == nil {
-		return nil, fmt.Errorf("%w: container %q", errdefs.ErrNotFound, id)
-	}
-	return c, nil
-}
-
-// all returns all containers.
-func (w *Worker) all() (cs []*container) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.containers {
-		cs = append(cs, c)
-	}
-	return cs
 }

@@ -16,9 +16,9 @@ var matches = []string{"strings.Contains", "strings.ContainsAny", "strings.HasPr
 
 // stringsAreMatched are the files that look into an error's string, with the reasons.
 var stringsAreMatched = map[string]string{
-	"internal/agent/act/image.go":  "the kubelet's convention with CRI: a known error is the beginning of a message",
-	"internal/image/registry.go":   "whether it has more than one line decides how it is printed",
-	"internal/network/cni/conf.go": "whether what was told is told again",
+	"internal/agent/act/image.go":        "the kubelet's convention with CRI: a known error is the beginning of a message",
+	"internal/image/registry/session.go": "whether it has more than one line decides how it is printed",
+	"internal/network/cni/conf.go":       "whether what was told is told again",
 }
 
 // TestErrorStrings: an error string is never matched. It changes with the next version of whoever makes it; classes (errdefs) and types

@@ -15,6 +15,9 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod.dev/monopod/internal/image/decompress"
+	"monopod.dev/monopod/internal/image/faults"
 )
 
 // Limits of an archive. What is beyond is no image.
@@ -49,7 +52,7 @@ func readArchiveFiles(ctx context.Context, r io.Reader, keep keepFile) (*archive
 		}
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			if err := drain(r); err != nil {
+			if err := decompress.Drain(r); err != nil {
 				return nil, damaged(err)
 			}
 			return a, a.known(n)
@@ -83,10 +86,9 @@ func (a *archiveFiles) known(files int) error {
 
 // damaged gives the archive the fault, unless whoever sends it, or the disk, has it.
 func damaged(err error) error {
-	var sender *sourceError
 	var disk *storeError
-	if errors.As(err, &sender) {
-		return fmt.Errorf("receiving the archive: %w", classify(err))
+	if faults.OfSource(err) {
+		return fmt.Errorf("receiving the archive: %w", faults.Classify(err))
 	}
 	if errors.As(err, &disk) || errdefs.Resolve(err) != errdefs.ErrUnknown {
 		return err

@@ -10,6 +10,8 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/image/faults"
+	"monopod.dev/monopod/internal/image/imageref"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -23,7 +25,7 @@ const (
 // Remove removes the image that ref names (an id, a tag or a digest) with all its names, and frees what nobody else
 // uses before it returns. It is idempotent: an image that is not there is no error. Layers that a pin holds stay.
 func (s *Store) Remove(ctx context.Context, ref string) error {
-	name, err := parseAny(ref)
+	name, err := imageref.Parse(ref)
 	if err != nil {
 		return err
 	}
@@ -45,16 +47,16 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 }
 
 // removeBroken removes a name that leads to an image which is not whole, and so is not listed.
-func (s *Store) removeBroken(ctx context.Context, ref parsed) error {
-	if ref.name == nil {
+func (s *Store) removeBroken(ctx context.Context, ref imageref.Ref) error {
+	if ref.Name == nil {
 		return nil
 	}
-	err := s.images.Delete(ctx, ref.name.String())
+	err := s.images.Delete(ctx, ref.Name.String())
 	switch {
 	case errdefs.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("removing image %s: %w", ref.name, noRoom(err))
+		return fmt.Errorf("removing image %s: %w", ref.Name, faults.NoRoom(err))
 	}
 	return s.collect(ctx)
 }
@@ -105,7 +107,7 @@ func (s *Store) collect(ctx context.Context) error {
 		return err
 	}
 	if err := s.layers.removeUnused(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("removing layers that are not used: %w", noRoom(err))
+		return fmt.Errorf("removing layers that are not used: %w", faults.NoRoom(err))
 	}
 	return failpoint.Hit("image/collect/ended")
 }
@@ -128,7 +130,7 @@ func (s *Store) letGo(ctx context.Context) error {
 	}
 	// Detached: it is short, and containerd's collector leaks a goroutine when it is cancelled.
 	if _, err := s.db.GarbageCollect(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("collecting unused image content: %w", noRoom(err))
+		return fmt.Errorf("collecting unused image content: %w", faults.NoRoom(err))
 	}
 	s.sums.changed()
 	return nil
@@ -163,7 +165,7 @@ func (s *Store) dropLate(ctx context.Context) (err error) {
 	}
 	if err != nil {
 		s.late.add(keys, ids)
-		return fmt.Errorf("giving back what an earlier transfer could not: %w", noRoom(err))
+		return fmt.Errorf("giving back what an earlier transfer could not: %w", faults.NoRoom(err))
 	}
 	return nil
 }
@@ -183,7 +185,7 @@ func (s *Store) dropStaleTransfers(ctx context.Context) error {
 			continue
 		}
 		if err := s.leases.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("dropping the lease of an old transfer: %w", noRoom(err))
+			return fmt.Errorf("dropping the lease of an old transfer: %w", faults.NoRoom(err))
 		}
 	}
 	return nil
@@ -203,7 +205,7 @@ func (s *Store) beginTransfer(ctx context.Context, what string) (_ context.Conte
 		s.activeMu.Lock()
 		delete(s.active, id)
 		s.activeMu.Unlock()
-		return nil, lease, nil, fmt.Errorf("lease for %s: %w", what, noRoom(err))
+		return nil, lease, nil, fmt.Errorf("lease for %s: %w", what, faults.NoRoom(err))
 	}
 	end = func(keep bool) {
 		if !keep {

@@ -6,21 +6,21 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/remotes"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"monopod.dev/monopod/internal/image/faults"
+	"monopod.dev/monopod/internal/image/registry"
+	"monopod.dev/monopod/internal/image/room"
 	"monopod.dev/monopod/internal/kit/failpoint"
-	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // downloads are the compressed layers that are on their way, each a file whose name is the layer's digest and a part of the digest of who sends it, and whose
@@ -33,7 +33,7 @@ import (
 type downloads struct {
 	root string // for all boots
 	dir  string // of this boot
-	room room
+	room room.Room
 
 	mu   sync.Mutex
 	held map[string]int
@@ -58,7 +58,7 @@ func openDownloads(root, boot string) (*downloads, error) {
 			}
 		}
 	}
-	if err := os.MkdirAll(d.dir, 0o700); err != nil && !noSpace(err) { // open makes it later
+	if err := os.MkdirAll(d.dir, 0o700); err != nil && !faults.DiskFull(err) { // open makes it later
 		return nil, err
 	}
 	return d, nil
@@ -139,11 +139,11 @@ func (d *downloads) walk(each func(fs.DirEntry, fs.FileInfo)) error {
 type blob struct {
 	desc    ocispec.Descriptor
 	file    *os.File
-	room    room
+	room    room.Room
 	unasked int  // bytes written since there was last asked for room
 	resumed bool // it went on where an earlier attempt ended: what it has may not fit together
 	report  func(done int64)
-	served  served // who sends it
+	served  registry.Served // who sends it
 
 	mu    sync.Mutex
 	grown sync.Cond // have or err has changed
@@ -185,8 +185,8 @@ func (d *downloads) open(name string, desc ocispec.Descriptor, report func(int64
 }
 
 // fill fetches what is missing, and goes on after every failure that may pass. It always ends the blob.
-func (b *blob) fill(ctx context.Context, from remotes.Fetcher, delay time.Duration) error {
-	err := b.fetchAll(ctx, from, delay)
+func (b *blob) fill(ctx context.Context, from Source) error {
+	err := b.fetchAll(ctx, from)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended, b.err = true, err
@@ -197,7 +197,7 @@ func (b *blob) fill(ctx context.Context, from remotes.Fetcher, delay time.Durati
 // minProgress is how much an attempt has to bring for the ones after it to be counted anew.
 const minProgress = 64 << 10
 
-func (b *blob) fetchAll(ctx context.Context, from remotes.Fetcher, delay time.Duration) error {
+func (b *blob) fetchAll(ctx context.Context, from Source) error {
 	b.report(b.have)
 	for try := 1; b.have < b.desc.Size; try++ {
 		before := b.have
@@ -214,13 +214,13 @@ func (b *blob) fetchAll(ctx context.Context, from remotes.Fetcher, delay time.Du
 		if !mayPass(err) {
 			return err
 		}
-		if try > maxRetries && b.served.distrust(err) {
+		if try > registry.MaxRetries && b.served.Distrust(err) {
 			try = 1 // of another host
 		}
-		if try > maxRetries {
-			return fmt.Errorf("the download broke at byte %d of %d, and %d more attempts did not help: %w", b.have, b.desc.Size, maxRetries, err)
+		if try > registry.MaxRetries {
+			return fmt.Errorf("the download broke at byte %d of %d, and %d more attempts did not help: %w", b.have, b.desc.Size, registry.MaxRetries, err)
 		}
-		if err := wait.For(ctx, backoff(delay, try, rand.Float64())); err != nil {
+		if err := from.Pause(ctx, try); err != nil {
 			return err
 		}
 	}
@@ -229,25 +229,24 @@ func (b *blob) fetchAll(ctx context.Context, from remotes.Fetcher, delay time.Du
 
 // mayPass says whether a download that failed is worth another attempt.
 func mayPass(err error) bool {
-	var again *statusError
-	var tried *triedError
-	var status remoteerrors.ErrUnexpectedStatus
-	switch {
-	case errors.As(err, &again), errors.As(err, &tried), errors.As(err, &status), errors.Is(err, errWrite), errors.Is(err, errStale):
-		return false // it has been tried often enough, or no attempt will help
-	case errdefs.IsNotFound(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err), errdefs.IsFailedPrecondition(err):
-		return false
+	if errors.Is(err, errWrite) || errors.Is(err, errStale) {
+		return false // no attempt will help
 	}
-	return errdefs.IsUnavailable(err) || classOf(err) == errdefs.ErrUnavailable || brokenConnection(err)
+	return registry.MayPass(err)
 }
 
 var errWrite = errors.New("storing the download")
 
+// bufferSize is what is taken of an answer at a time.
+const bufferSize = 128 << 10
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
 // fetch makes one attempt.
-func (b *blob) fetch(ctx context.Context, from remotes.Fetcher) error {
+func (b *blob) fetch(ctx context.Context, from Source) error {
 	desc := b.desc
 	desc.URLs = nil // a manifest does not send this machine to other hosts
-	body, err := from.Fetch(b.served.in(ctx), desc)
+	body, err := from.Fetch(b.served.In(ctx), desc)
 	if err != nil {
 		return err
 	}
@@ -262,10 +261,10 @@ func (b *blob) fetch(ctx context.Context, from remotes.Fetcher) error {
 			return err
 		}
 	}
-	buf := chunks.Get().(*[chunkSize]byte)
-	defer chunks.Put(buf)
+	buf := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buf)
 	for b.have < b.desc.Size {
-		n, err := body.Read(buf[:min(chunkSize, b.desc.Size-b.have)])
+		n, err := body.Read(buf[:min(bufferSize, b.desc.Size-b.have)])
 		if n > 0 {
 			if err := b.append(buf[:n]); err != nil {
 				return err
@@ -297,7 +296,7 @@ func (b *blob) wrongSize(than string, n int64) error {
 // beginAnew says whether a download whose bytes are wrong is worth another one, from the first byte: when it went on where
 // an earlier one ended, or when the host is not the last one that can be asked.
 func (b *blob) beginAnew(why error) bool {
-	other := b.served.distrust(why)
+	other := b.served.Distrust(why)
 	return b.resumed || other
 }
 
@@ -305,9 +304,9 @@ func (b *blob) append(p []byte) error {
 	if err := failpoint.Hit("image/download/write"); err != nil {
 		return err
 	}
-	if b.unasked += len(p); b.unasked >= askEvery {
+	if b.unasked += len(p); b.unasked >= room.AskEvery {
 		b.unasked = 0
-		if err := b.room.check(); err != nil {
+		if err := b.room.Check(); err != nil {
 			return fmt.Errorf("%w: %w", errWrite, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 
+	"monopod.dev/monopod/internal/image/faults"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -50,7 +51,7 @@ func (c faultyContent) Writer(ctx context.Context, opts ...content.WriterOpt) (w
 		w, err = c.Store.Writer(ctx, opts...)
 		return err
 	})
-	if noSpace(err) { // its directory is there by then, and would stay until the next start
+	if faults.DiskFull(err) { // its directory is there by then, and would stay until the next start
 		var o content.WriterOpts
 		for _, opt := range opts {
 			err = errors.Join(err, opt(&o))

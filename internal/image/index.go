@@ -15,6 +15,8 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod.dev/monopod/internal/image/imageref"
 )
 
 // pinnedLabel on a name asks that the image is not removed to free space. It is the label that other CRI runtimes
@@ -44,7 +46,7 @@ func newIndex(s *Store) *index {
 	return &index{store: s}
 }
 
-func (x *index) get(ref parsed) (Image, bool) {
+func (x *index) get(ref imageref.Ref) (Image, bool) {
 	e := x.entry(ref)
 	if e == nil {
 		return Image{}, false
@@ -52,14 +54,16 @@ func (x *index) get(ref parsed) (Image, bool) {
 	return e.image, true
 }
 
-func (x *index) entry(ref parsed) *entry {
+func (x *index) entry(ref imageref.Ref) *entry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if ref.id != "" {
-		return x.byID[ref.id]
+	if ref.ID != "" {
+		return x.byID[ref.ID]
 	}
-	return x.byName[ref.name.String()]
+	return x.byName[ref.Name.String()]
 }
+
+func (x *index) byImageID(id string) *entry { return x.entry(imageref.Ref{ID: id}) }
 
 // whole returns the image that all these names point to by way of target already.
 func (x *index) whole(names []string, target digest.Digest) (Image, bool) {
@@ -138,7 +142,7 @@ func (e *entry) addName(rec images.Image) {
 	if rec.Labels[pinnedLabel] == "pinned" {
 		e.image.Pinned = true
 	}
-	if imageID.MatchString(rec.Name) {
+	if imageref.IsID(rec.Name) {
 		return // an image that was loaded without a name; its id stands for one
 	}
 	named, err := reference.ParseNormalizedNamed(rec.Name)

@@ -10,12 +10,13 @@ import (
 	"sync"
 
 	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
 
+	"monopod.dev/monopod/internal/image/decompress"
+	"monopod.dev/monopod/internal/image/faults"
 	"monopod.dev/monopod/internal/image/recipe"
 	"monopod.dev/monopod/internal/image/untar"
 	"monopod.dev/monopod/internal/kit/failpoint"
@@ -38,7 +39,7 @@ const unpackKey = "unpack-"
 type unpacking struct {
 	layer
 	store *Store
-	from  remotes.Fetcher
+	from  Source
 	track *tracker
 	i     int // its place in the image
 	meter *imageMeter
@@ -54,7 +55,7 @@ type unpacking struct {
 	implied []string
 }
 
-func (s *Store) unpackLayers(ctx context.Context, from remotes.Fetcher, layers []layer, track *tracker) error {
+func (s *Store) unpackLayers(ctx context.Context, from Source, layers []layer, track *tracker) error {
 	all := make([]*unpacking, len(layers))
 	progress := make([]LayerProgress, len(layers))
 	meter := &imageMeter{max: s.limits.imageBytes}
@@ -224,7 +225,7 @@ func (u *unpacking) fill(ctx context.Context) error {
 	u.turn.watch(b.have)
 	var download sync.WaitGroup
 	download.Go(func() {
-		if b.fill(ctx, u.from, u.store.retryDelay) == nil {
+		if b.fill(ctx, u.from) == nil {
 			u.track.state(u.i, LayerUnpacking)
 			u.turn.whole(ctx, u.desc.Size)
 		}
@@ -266,7 +267,7 @@ func (*digestError) Unwrap() error { return errdefs.ErrFailedPrecondition }
 // stop makes src end.
 func (u *unpacking) apply(ctx context.Context, stop func(), src io.Reader) error {
 	packed := u.desc.Digest.Algorithm().Digester()
-	in := newReadAhead(io.TeeReader(source{src}, packed.Hash()))
+	in := decompress.NewReadAhead(io.TeeReader(faults.Source(src), packed.Hash()))
 	defer func() {
 		stop()
 		in.Close()
@@ -286,12 +287,12 @@ func (u *unpacking) apply(ctx context.Context, stop func(), src io.Reader) error
 }
 
 func (u *unpacking) applyPlain(ctx context.Context, stop func(), in io.Reader) (err error) {
-	stream, end, err := decompress(ctx, in, u.store.limits.windows)
+	stream, end, err := decompress.Open(ctx, in, u.store.limits.windows)
 	if err != nil {
 		return err
 	}
 	defer end()
-	ahead := newReadAhead(stream)
+	ahead := decompress.NewReadAhead(stream)
 	defer func() {
 		if err != nil && !errdefs.IsInvalidArgument(err) {
 			stop()
@@ -312,15 +313,14 @@ func (u *unpacking) applyPlain(ctx context.Context, stop func(), in io.Reader) (
 	layer := io.TeeReader(u.meter.of(ahead), io.MultiWriter(plain.Hash(), rec))
 	limits := u.store.limits
 	result, err := untar.Apply(ctx, u.dir, layer, untar.Options{MaxBytes: limits.layerBytes, MaxEntries: limits.layerEntries,
-		MaxMemory: limits.layerMemory, Room: u.store.room.check,
+		MaxMemory: limits.layerMemory, Room: u.store.room.Check,
 		Warn: func(msg string, args ...any) {
 			u.store.log.WarnContext(ctx, msg, append(args, "layer", u.desc.Digest)...) //nolint:sloglint // it passes on what another part says
 		}})
 	if err == nil {
-		err = drain(layer)
+		err = decompress.Drain(layer)
 	}
-	var passed *sourceError
-	if errors.As(err, &passed) {
+	if faults.OfSource(err) {
 		return err
 	}
 	if err != nil {

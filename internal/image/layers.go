@@ -9,6 +9,8 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod.dev/monopod/internal/image/imageref"
 )
 
 // upperdirLabel is where the overlay snapshotter tells a snapshot's own directory.
@@ -20,16 +22,16 @@ const upperdirLabel = "containerd.io/snapshot/overlay.upperdir"
 //
 // The directories must not be written to. They stay until the image has neither name nor pin, so Pin comes first.
 func (s *Store) Layers(ctx context.Context, imageID string) ([]string, error) {
-	ref, err := parseID(imageID)
+	id, err := imageref.ParseID(imageID)
 	if err != nil {
 		return nil, err
 	}
-	if e := s.index.entry(ref); e != nil {
+	if e := s.index.byImageID(id); e != nil {
 		return append([]string(nil), e.layers...), nil
 	}
 	// No name any more, but maybe pinned by a container.
 	ctx = s.scope(ctx)
-	info, err := s.content.Info(ctx, digest.Digest(ref.id))
+	info, err := s.content.Info(ctx, digest.Digest(id))
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", imageID, err)
 	}
@@ -63,12 +65,4 @@ func (s *Store) directories(ctx context.Context, chains []string) ([]string, err
 		dirs = append(dirs, dir)
 	}
 	return dirs, nil
-}
-
-// parseID reads what must be an image id.
-func parseID(id string) (parsed, error) {
-	if !imageID.MatchString(id) {
-		return parsed{}, fmt.Errorf("image id %q: it should be sha256: and 64 hex digits: %w", id, errdefs.ErrInvalidArgument)
-	}
-	return parseAny(id)
 }

@@ -3,15 +3,14 @@ package image
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/image/decompress"
+	"monopod.dev/monopod/internal/image/room"
 )
 
 const (
@@ -36,14 +35,6 @@ const (
 	maxLayerMemory = 64 << 20
 )
 
-// What pulls and loads leave free on the file system of the store: a node whose disk is full cannot write its own state. It is a part of
-// the disk, so that small disks can be used, and at most so much.
-const (
-	keepShare  = 20
-	keepBytes  = 1 << 30
-	keepInodes = 64 << 10
-)
-
 // limits bounds what all pulls together do at a time, and what each image may be.
 type limits struct {
 	layers       *semaphore.Weighted
@@ -56,72 +47,8 @@ type limits struct {
 }
 
 func newLimits() limits {
-	return limits{layers: semaphore.NewWeighted(maxLayersAtOnce), patience: patience, windows: semaphore.NewWeighted(allZstdWindows), layerBytes: maxLayerBytes, layerEntries: maxLayerEntries,
+	return limits{layers: semaphore.NewWeighted(maxLayersAtOnce), patience: patience, windows: decompress.NewWindows(), layerBytes: maxLayerBytes, layerEntries: maxLayerEntries,
 		layerMemory: maxLayerMemory, imageBytes: maxImageBytes}
-}
-
-// room looks after what is left of the file system of a directory.
-type room struct{ dir string }
-
-// check fails when less is free than is to be kept. It is asked about every MiB.
-func (r room) check() error { return r.need(0) }
-
-// need fails when so many more bytes would not leave what is to be kept.
-func (r room) need(more int64) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(r.dir, &st); err != nil {
-		return fmt.Errorf("the file system of %s: %w", r.dir, err)
-	}
-	return r.judge(&st, more)
-}
-
-func (r room) judge(st *unix.Statfs_t, more int64) error {
-	const remedy = "remove images (monopod image prune) or use a larger disk"
-	block := uint64(st.Bsize) //nolint:gosec // a size
-	free, keep := st.Bavail*block, min(st.Blocks*block/keepShare, keepBytes)
-	switch {
-	case free >= keep && free-keep >= uint64(more): //nolint:gosec // never negative
-	case more > 0:
-		return fmt.Errorf("%s are needed at least, and the file system of %s has %s free, of which %s are kept for the node: %s: %w",
-			size(uint64(more)), r.dir, size(free), size(keep), remedy, errdefs.ErrResourceExhausted)
-	default:
-		return fmt.Errorf("the file system of %s has %s left, which are kept for the node: %s: %w", r.dir, size(free), remedy, errdefs.ErrResourceExhausted)
-	}
-	if keep := min(st.Files/keepShare, keepInodes); st.Files > 0 && st.Ffree < keep { // some file systems have as many inodes as they like
-		return fmt.Errorf("the file system of %s has %d inodes left, which are kept for the node: %s: %w", r.dir, st.Ffree, remedy, errdefs.ErrResourceExhausted)
-	}
-	return nil
-}
-
-// size shows a number of bytes.
-func size(n uint64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
-	return fmt.Sprintf("%d KiB", n>>10)
-}
-
-// guarded asks for room while it writes.
-type guarded struct {
-	io.Writer
-	room    room
-	unasked int
-}
-
-// askEvery is how many bytes are written without asking for room.
-const askEvery = 1 << 20
-
-func (g *guarded) Write(p []byte) (int, error) {
-	if g.unasked += len(p); g.unasked >= askEvery {
-		g.unasked = 0
-		if err := g.room.check(); err != nil {
-			return 0, err
-		}
-	}
-	return g.Writer.Write(p)
 }
 
 // imageMeter counts what all layers of an image have together.
@@ -141,34 +68,7 @@ type metered struct {
 func (m *metered) Read(p []byte) (int, error) {
 	n, err := m.Reader.Read(p)
 	if m.image.have.Add(int64(n)) > m.image.max {
-		return n, fmt.Errorf("the layers of the image have more than %s together: %w", size(uint64(m.image.max)), errdefs.ErrResourceExhausted) //nolint:gosec // positive
+		return n, fmt.Errorf("the layers of the image have more than %s together: %w", room.Size(uint64(m.image.max)), errdefs.ErrResourceExhausted) //nolint:gosec // positive
 	}
 	return n, err
 }
-
-// legible makes an error fit for events, logs and gRPC: one line of a bounded length that is UTF-8, whatever a registry or an archive
-// has put into it.
-func legible(err error) error {
-	if err == nil {
-		return nil
-	}
-	s := err.Error()
-	if len(s) <= maxError && utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0 {
-		return err
-	}
-	return &plainError{err}
-}
-
-const maxError = 2 << 10
-
-type plainError struct{ err error }
-
-func (e *plainError) Error() string {
-	s := e.err.Error()
-	if len(s) > maxError {
-		s = s[:maxError*3/4] + " [...] " + s[len(s)-maxError/4:]
-	}
-	return strings.Map(printable, strings.ToValidUTF8(s, "?"))
-}
-
-func (e *plainError) Unwrap() error { return e.err }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
@@ -22,6 +21,10 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"monopod.dev/monopod/internal/image/decompress"
+	"monopod.dev/monopod/internal/image/faults"
+	"monopod.dev/monopod/internal/image/imageref"
+	"monopod.dev/monopod/internal/image/room"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -49,7 +52,7 @@ type LoadedImage struct {
 func (s *Store) Load(ctx context.Context, req LoadRequest) (loaded []LoadedImage, err error) {
 	var name reference.Named
 	if req.Name != "" {
-		if name, err = parseName(req.Name); err != nil {
+		if name, err = imageref.ParseName(req.Name); err != nil {
 			return nil, err
 		}
 		if _, ok := name.(reference.Digested); ok {
@@ -62,11 +65,11 @@ func (s *Store) Load(ctx context.Context, req LoadRequest) (loaded []LoadedImage
 		return nil, err
 	}
 	defer func() { end(false) }() // an archive is read anew anyway: nothing to resume
-	defer func() { err = noRoom(err) }()
+	defer func() { err = faults.NoRoom(err) }()
 
 	namings, err := s.readArchive(ctx, req.Archive)
 	if err != nil {
-		return nil, fmt.Errorf("loading an image archive: %w", legible(err))
+		return nil, fmt.Errorf("loading an image archive: %w", faults.Legible(err))
 	}
 	if err := failpoint.Hit("image/load/read"); err != nil {
 		return nil, err
@@ -126,11 +129,11 @@ func (n *naming) addDigests(id string) {
 
 // readArchive stores the files of an archive and returns its images for this machine, each with all of its names.
 func (s *Store) readArchive(ctx context.Context, r io.Reader) ([]naming, error) {
-	begin := bufio.NewReaderSize(source{r}, peekSize)
+	begin := bufio.NewReaderSize(faults.Source(r), decompress.PeekSize)
 	if head, _ := begin.Peek(8); foreign(head) != "" { // an error comes again below
 		return nil, fmt.Errorf("the archive is compressed with %s; decompress it first, or use gzip or zstd: %w", foreign(head), errdefs.ErrInvalidArgument)
 	}
-	plain, end, err := decompress(ctx, begin, s.limits.windows)
+	plain, end, err := decompress.Open(ctx, begin, s.limits.windows)
 	if err != nil {
 		return nil, damaged(err)
 	}
@@ -158,7 +161,7 @@ func (s *Store) keepFile() keepFile {
 			return want, nil
 		}
 		if err != nil {
-			return "", noRoom(err)
+			return "", faults.NoRoom(err)
 		}
 		defer func() {
 			w.Close() // committed, or of no use
@@ -176,8 +179,8 @@ func (s *Store) keepFile() keepFile {
 		if _, err := io.CopyN(io.Discard, r, st.Offset); err != nil {
 			return "", err
 		}
-		if _, err := io.Copy(stored{&guarded{Writer: w, room: s.room}}, r); err != nil {
-			return "", noRoom(err)
+		if _, err := io.Copy(stored{&room.Writer{Writer: w, Room: s.room}}, r); err != nil {
+			return "", faults.NoRoom(err)
 		}
 		has := w.Digest()
 		if want != "" && has != want {
@@ -187,7 +190,7 @@ func (s *Store) keepFile() keepFile {
 			return "", fmt.Errorf("the digest of its content is %s, not what its name says: %w", has, errdefs.ErrInvalidArgument)
 		}
 		if err := w.Commit(ctx, size, has); err != nil && !errdefs.IsAlreadyExists(err) {
-			return "", noRoom(&storeError{err})
+			return "", faults.NoRoom(&storeError{err})
 		}
 		return has, nil
 	}
@@ -207,16 +210,6 @@ func (s stored) Write(p []byte) (int, error) {
 		err = &storeError{err}
 	}
 	return n, err
-}
-
-func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
-
-// noRoom says of an error whether the disk is full.
-func noRoom(err error) error {
-	if noSpace(err) && !errdefs.IsResourceExhausted(err) {
-		return fmt.Errorf("%w: %w", err, errdefs.ErrResourceExhausted)
-	}
-	return err
 }
 
 // document reads a JSON file of the archive. What an archive says of a size is not believed before.
@@ -380,7 +373,7 @@ func (s *Store) dockerImages(ctx context.Context, files *archiveFiles) ([]naming
 			return nil, err
 		}
 		for _, tag := range img.RepoTags {
-			named, err := parseName(tag)
+			named, err := imageref.ParseName(tag)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", dockerManifestFile, err)
 			}
@@ -440,7 +433,7 @@ func archiveName(annotations map[string]string) string {
 	if name == "" {
 		return ""
 	}
-	named, err := parseName(name)
+	named, err := imageref.ParseName(name)
 	if err != nil {
 		return ""
 	}

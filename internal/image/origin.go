@@ -6,22 +6,31 @@ import (
 	"sync"
 
 	"github.com/containerd/containerd/v2/core/remotes"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // Images of different registries may have the same layer, whose digest everybody may know. A pull that had it would hold up the others for as long as its registry likes, which
 // whoever may make a pod chooses: one that sends nothing, or drop by drop, would keep the node from an image that somebody else has. So only pulls from one registry wait for each
 // other, and go on with each other's downloads. Of two from different ones each brings a layer that both need: who is done first makes it, and the other one takes that and stops.
 
-// origin is a fetcher of which it is known whom it asks.
-type origin struct {
+// Source is where an image comes from: a session with a registry.
+type Source interface {
+	// Fetch begins to read a blob. The reader can seek. The host that answers is the registry.Served of the context.
 	remotes.Fetcher
-	registry string
+	// Registry names whom the source asks: pulls from one registry wait for one another.
+	Registry() string
+	// Document reads a whole document, whose digest and size are right then.
+	Document(ctx context.Context, desc ocispec.Descriptor) ([]byte, error)
+	// Pause waits before attempt n+1 of something that failed, n from 1.
+	Pause(ctx context.Context, n int) error
 }
 
-// registryOf is the registry that a fetcher asks; empty: none, the image comes from an archive.
-func registryOf(from remotes.Fetcher) string {
-	o, _ := from.(origin)
-	return o.registry
+// registryOf is the registry that a source asks; empty: none, the image comes from an archive.
+func registryOf(from Source) string {
+	if from == nil {
+		return ""
+	}
+	return from.Registry()
 }
 
 // errBrought ends an attempt at a layer that a pull from another registry has brought.

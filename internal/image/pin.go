@@ -10,6 +10,8 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	bolt "go.etcd.io/bbolt"
 
+	"monopod.dev/monopod/internal/image/faults"
+	"monopod.dev/monopod/internal/image/imageref"
 	"monopod.dev/monopod/internal/kit/preallocate"
 )
 
@@ -24,7 +26,7 @@ func pinID(imageID, user string) string { return "pin/" + user + "/" + imageID }
 // Pin keeps the layers of the image for user (a container's id) until Unpin, whatever happens to the image's names.
 // The pin is on disk when Pin returns. It is idempotent. An image that is not there is NotFound.
 func (s *Store) Pin(ctx context.Context, imageID, user string) error {
-	ref, err := parseID(imageID)
+	id, err := imageref.ParseID(imageID)
 	if err != nil {
 		return err
 	}
@@ -38,19 +40,19 @@ func (s *Store) Pin(ctx context.Context, imageID, user string) error {
 				return err
 			}
 			ctx := boltutil.WithTransaction(ctx, tx)
-			if _, err := s.content.Info(ctx, digest.Digest(ref.id)); err != nil {
+			if _, err := s.content.Info(ctx, digest.Digest(id)); err != nil {
 				return err
 			}
-			lease, err := s.leases.Create(ctx, leases.WithID(pinID(ref.id, user)),
-				leases.WithLabel(pinImageLabel, ref.id), leases.WithLabel(pinUserLabel, user))
+			lease, err := s.leases.Create(ctx, leases.WithID(pinID(id, user)),
+				leases.WithLabel(pinImageLabel, id), leases.WithLabel(pinUserLabel, user))
 			if err != nil {
 				return err
 			}
-			return s.leases.AddResource(ctx, lease, leases.Resource{ID: ref.id, Type: "content"})
+			return s.leases.AddResource(ctx, lease, leases.Resource{ID: id, Type: "content"})
 		})
 	})
 	if err != nil && !errdefs.IsAlreadyExists(err) {
-		return fmt.Errorf("pin of image %s for %s: %w", imageID, user, noRoom(err))
+		return fmt.Errorf("pin of image %s for %s: %w", imageID, user, faults.NoRoom(err))
 	}
 	return nil
 }
@@ -75,17 +77,17 @@ func (s *Store) keepAhead(used int64) error {
 // Unpin gives up what Pin took. It is idempotent. The layers of an image that has no name and no pin any more are
 // removed soon after.
 func (s *Store) Unpin(ctx context.Context, imageID, user string) error {
-	ref, err := parseID(imageID)
+	id, err := imageref.ParseID(imageID)
 	if err != nil {
 		return err
 	}
 	err = faulty("image/unpin", func() error {
-		return s.leases.Delete(s.scope(ctx), leases.Lease{ID: pinID(ref.id, user)})
+		return s.leases.Delete(s.scope(ctx), leases.Lease{ID: pinID(id, user)})
 	})
 	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("unpin of image %s for %s: %w", imageID, user, noRoom(err))
+		return fmt.Errorf("unpin of image %s for %s: %w", imageID, user, faults.NoRoom(err))
 	}
-	if s.index.entry(ref) == nil {
+	if s.index.byImageID(id) == nil {
 		s.kickCollect()
 	}
 	return nil

@@ -4,24 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
-	"github.com/containerd/containerd/v2/core/remotes"
-	"github.com/containerd/containerd/v2/core/remotes/docker"
-	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/image/imageref"
+	"monopod.dev/monopod/internal/image/registry"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/kit/flight"
 )
@@ -31,7 +26,7 @@ type PullRequest struct {
 	// Ref is a tag or digest reference, completed as docker does.
 	Ref string
 	// Auth may be nil.
-	Auth *Auth
+	Auth *registry.Auth
 	// Progress, when it is set, is told how far the pull is: at once when a layer gets into another state, and now and then
 	// of bytes. It is called by one goroutine at a time and not after Pull has returned. The pull does not wait for it; a
 	// call that joins a pull under way is told of that one.
@@ -47,7 +42,7 @@ type PullRequest struct {
 // refused), FailedPrecondition (what the registry sent is not what its digest says), ResourceExhausted (the disk is full),
 // Unavailable (no host could be reached, or one is overloaded, or a download stood still).
 func (s *Store) Pull(ctx context.Context, req PullRequest) (Image, error) {
-	named, err := parseName(req.Ref)
+	named, err := imageref.ParseName(req.Ref)
 	if err != nil {
 		return Image{}, err
 	}
@@ -56,7 +51,7 @@ func (s *Store) Pull(ctx context.Context, req PullRequest) (Image, error) {
 		follow = func(track *tracker) (leave func()) { return track.follow(req.Progress) }
 	}
 	track := newTracker()
-	img, err := s.pulls.Join(ctx, flight.Work[Image, *tracker]{Key: named.String() + "\n" + req.Auth.key(), Shared: track, Cancel: true, Do: func(ctx context.Context) (Image, error) {
+	img, err := s.pulls.Join(ctx, flight.Work[Image, *tracker]{Key: named.String() + "\n" + req.Auth.Key(), Shared: track, Cancel: true, Do: func(ctx context.Context) (Image, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.life, cancel)()
@@ -68,32 +63,25 @@ func (s *Store) Pull(ctx context.Context, req PullRequest) (Image, error) {
 	return img, nil
 }
 
-func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, track *tracker) (_ Image, err error) {
+func (s *Store) pull(ctx context.Context, named reference.Named, auth *registry.Auth, track *tracker) (_ Image, err error) {
 	started := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if auth != nil {
-		if _, _, err := auth.basic(); err != nil {
-			return Image{}, err // before any host is asked
-		}
+	if err := auth.Check(); err != nil {
+		return Image{}, err
 	}
-	session := s.newSession(ctx, reference.Domain(named), auth, cancel)
-	defer session.close()
+	session := s.registries.Session(ctx, named, auth, cancel)
+	defer session.Close()
 	defer func() {
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 			err = cause // the reason, instead of "context canceled"
 		}
 		if err != nil {
-			err = session.explain(classify(err))
+			err = session.Explain(registry.Classify(err))
 		}
 	}()
 
-	asked, err := session.resolver.Fetcher(ctx, named.String())
-	if err != nil {
-		return Image{}, err
-	}
-	fetcher := origin{asked, reference.Domain(named)}
-	target, err := s.resolve(ctx, session, fetcher, named)
+	target, err := session.Resolve(ctx)
 	if err != nil {
 		return Image{}, err
 	}
@@ -110,11 +98,11 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, tra
 		return Image{}, err
 	}
 
-	err = s.unpack(ctx, fetcher, target, track)
+	err = s.unpack(ctx, session, target, track)
 	if errdefs.IsNotFound(err) {
-		if now, moved := s.moved(ctx, session, fetcher, named, target); moved {
+		if now, moved := s.moved(ctx, session, named, target); moved {
 			target, names = now, pulledNames(named, now.Digest)
-			err = s.unpack(ctx, fetcher, target, track)
+			err = s.unpack(ctx, session, target, track)
 		}
 	}
 	if err != nil {
@@ -129,7 +117,7 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, tra
 	if err := s.publish(ctx, lease, naming{target: target, names: names}); err != nil {
 		return Image{}, err
 	}
-	img, ok := s.index.get(parsed{name: named})
+	img, ok := s.index.get(imageref.Ref{Name: named})
 	if !ok {
 		return Image{}, fmt.Errorf("the image was removed while it was pulled: %w", errdefs.ErrUnavailable)
 	}
@@ -137,26 +125,16 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *Auth, tra
 	return img, nil
 }
 
-// resolve asks what a reference means now.
-func (s *Store) resolve(ctx context.Context, session *registrySession, from remotes.Fetcher, named reference.Named) (ocispec.Descriptor, error) {
-	_, target, err := session.resolver.Resolve(ctx, named.String())
-	if err != nil {
-		return target, err
-	}
-	err = s.resolveType(ctx, from, &target)
-	return target, err
-}
-
 // moved says what a tag means now when the manifest that it meant a moment ago is gone: it was pushed anew meanwhile, and
 // the registry keeps no manifest without a tag.
-func (s *Store) moved(ctx context.Context, session *registrySession, from remotes.Fetcher, named reference.Named, was ocispec.Descriptor) (ocispec.Descriptor, bool) {
+func (s *Store) moved(ctx context.Context, session *registry.Session, named reference.Named, was ocispec.Descriptor) (ocispec.Descriptor, bool) {
 	if _, byTag := named.(reference.Tagged); !byTag {
 		return was, false
 	}
 	if _, err := s.content.Info(ctx, was.Digest); !errdefs.IsNotFound(err) {
 		return was, false // it is something of the image that is not there
 	}
-	now, err := s.resolve(ctx, session, from, named)
+	now, err := session.Resolve(ctx)
 	return now, err == nil && now.Digest != was.Digest
 }
 
@@ -217,41 +195,6 @@ func syncFS(dir string) error {
 	defer f.Close()
 	if err := unix.Syncfs(int(f.Fd())); err != nil {
 		return fmt.Errorf("writing the file system of %s to disk: %w", dir, err)
-	}
-	return nil
-}
-
-// classify gives errors of the registry client the class that callers decide by.
-func classify(err error) error {
-	if errdefs.Resolve(err) != errdefs.ErrUnknown {
-		return err
-	}
-	if class := classOf(err); class != nil {
-		return fmt.Errorf("%w: %w", err, class)
-	}
-	return err
-}
-
-func classOf(err error) error {
-	var status remoteerrors.ErrUnexpectedStatus
-	var network net.Error
-	switch {
-	case errors.Is(err, docker.ErrInvalidAuthorization):
-		return errdefs.ErrPermissionDenied
-	case errors.As(err, &status):
-		switch status.StatusCode {
-		case http.StatusUnauthorized, http.StatusForbidden:
-			return errdefs.ErrPermissionDenied
-		case http.StatusNotFound:
-			return errdefs.ErrNotFound
-		}
-		return errdefs.ErrUnavailable
-	case errors.Is(err, digest.ErrDigestInvalidFormat), errors.Is(err, digest.ErrDigestInvalidLength), errors.Is(err, digest.ErrDigestUnsupported):
-		return errdefs.ErrFailedPrecondition // what a registry names is no digest
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return errdefs.ErrResourceExhausted
-	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF): // no answer, or half of one
-		return errdefs.ErrUnavailable
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/internal/image/registry"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -82,7 +83,7 @@ func TestPullWithCredentials(t *testing.T) {
 	ref := r.Addr + "/a/two:v1"
 	plain := base64.StdEncoding.EncodeToString([]byte("user:secret"))
 
-	for name, auth := range map[string]*image.Auth{
+	for name, auth := range map[string]*registry.Auth{
 		"none":           nil,
 		"empty":          {},
 		"wrong":          {Username: "user", Password: "wrong"},
@@ -97,13 +98,13 @@ func TestPullWithCredentials(t *testing.T) {
 			t.Errorf("%s: the error tells the password: %v", name, err)
 		}
 	}
-	for _, auth := range []*image.Auth{{Auth: "***"}, {Auth: base64.StdEncoding.EncodeToString([]byte("no colon"))}} {
+	for _, auth := range []*registry.Auth{{Auth: "***"}, {Auth: base64.StdEncoding.EncodeToString([]byte("no colon"))}} {
 		_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Auth: auth})
 		if !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%+v: %v", auth, err)
 		}
 	}
-	for name, auth := range map[string]*image.Auth{
+	for name, auth := range map[string]*registry.Auth{
 		"user and password": {Username: "user", Password: "secret"},
 		"base64":            {Auth: plain},
 		"with the server":   {Username: "user", Password: "secret", ServerAddress: r.Addr},
@@ -131,10 +132,10 @@ func TestRegistryToken(t *testing.T) {
 		return true
 	})
 	f := open(t)
-	if _, err := f.Pull(f.ctx, image.PullRequest{Ref: front.addr + "/a/two:v1", Auth: &image.Auth{RegistryToken: "good"}}); err != nil {
+	if _, err := f.Pull(f.ctx, image.PullRequest{Ref: front.addr + "/a/two:v1", Auth: &registry.Auth{RegistryToken: "good"}}); err != nil {
 		t.Error(err)
 	}
-	_, err := f.Pull(f.ctx, image.PullRequest{Ref: front.addr + "/a/two:v1", Auth: &image.Auth{RegistryToken: "bad"}})
+	_, err := f.Pull(f.ctx, image.PullRequest{Ref: front.addr + "/a/two:v1", Auth: &registry.Auth{RegistryToken: "bad"}})
 	mustFail(t, err, errdefs.IsPermissionDenied, front.addr, "401")
 }
 
@@ -163,7 +164,7 @@ func TestMirrors(t *testing.T) {
 	}
 	// The first mirror is down, the second one serves; the server itself is never asked.
 	hosts("registry.example", fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", dead, dead, front.addr))
-	img, err := f.Pull(f.ctx, image.PullRequest{Ref: "registry.example/a/two:v1", Auth: &image.Auth{Username: "u", Password: "p"}})
+	img, err := f.Pull(f.ctx, image.PullRequest{Ref: "registry.example/a/two:v1", Auth: &registry.Auth{Username: "u", Password: "p"}})
 	if err != nil {
 		t.Fatal(err)
 	}

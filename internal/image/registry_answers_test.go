@@ -17,6 +17,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	registryclient "monopod.dev/monopod/internal/image/registry"
 	"monopod.dev/monopod/test/registry"
 )
 
@@ -381,7 +382,7 @@ func TestConcurrentPullsAskOnce(t *testing.T) {
 	for i := range pulls {
 		req := image.PullRequest{Ref: fmt.Sprintf("%s/a/two:v%d", r.Addr, 1+i%2)}
 		if i%3 == 0 {
-			req.Auth = &image.Auth{Username: "u", Password: "p"}
+			req.Auth = &registryclient.Auth{Username: "u", Password: "p"}
 		}
 		go func() {
 			_, err := f.Pull(f.ctx, req)

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/image"
+	registryclient "monopod.dev/monopod/internal/image/registry"
 	"monopod.dev/monopod/test/registry"
 )
 
@@ -36,17 +37,17 @@ func statuses(r *registry.Registry) (all []int) {
 // Tokens are asked for as the caller's credentials allow, with the repository's scope, once a pull.
 func TestTokens(t *testing.T) {
 	for name, c := range map[string]struct {
-		auth   *image.Auth
+		auth   *registryclient.Auth
 		users  map[string]string
 		fresh  []string
 		method string
 		want   map[string]string // of the token server's last request
 	}{
 		"anonymous":            {nil, nil, nil, "GET", map[string]string{"service": "test service"}},
-		"user and password":    {&image.Auth{Username: "u", Password: "p"}, map[string]string{"u": "p"}, nil, "POST", map[string]string{"grant_type": "password", "username": "u"}},
-		"base64":               {&image.Auth{Auth: base64.StdEncoding.EncodeToString([]byte("u:p"))}, map[string]string{"u": "p"}, nil, "POST", map[string]string{"grant_type": "password", "username": "u"}},
-		"identity token":       {&image.Auth{IdentityToken: "idt"}, nil, []string{"idt"}, "POST", map[string]string{"grant_type": "refresh_token", "refresh_token": "idt"}},
-		"identity before user": {&image.Auth{IdentityToken: "idt", Username: "u", Password: "p"}, nil, []string{"idt"}, "POST", map[string]string{"grant_type": "refresh_token"}},
+		"user and password":    {&registryclient.Auth{Username: "u", Password: "p"}, map[string]string{"u": "p"}, nil, "POST", map[string]string{"grant_type": "password", "username": "u"}},
+		"base64":               {&registryclient.Auth{Auth: base64.StdEncoding.EncodeToString([]byte("u:p"))}, map[string]string{"u": "p"}, nil, "POST", map[string]string{"grant_type": "password", "username": "u"}},
+		"identity token":       {&registryclient.Auth{IdentityToken: "idt"}, nil, []string{"idt"}, "POST", map[string]string{"grant_type": "refresh_token", "refresh_token": "idt"}},
+		"identity before user": {&registryclient.Auth{IdentityToken: "idt", Username: "u", Password: "p"}, nil, []string{"idt"}, "POST", map[string]string{"grant_type": "refresh_token"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +93,7 @@ func TestTokenServerWithoutPost(t *testing.T) {
 				serve(w, req)
 			})
 			f := openParallel(t)
-			if _, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Auth: &image.Auth{Username: "u", Password: "p"}}); err != nil {
+			if _, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Auth: &registryclient.Auth{Username: "u", Password: "p"}}); err != nil {
 				t.Error(err)
 			}
 			if n := len(tokens.Requests()); n != 2 {
@@ -106,14 +107,14 @@ func TestTokenServerWithoutPost(t *testing.T) {
 func TestTokenServerFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault registry.Fault
-		auth  *image.Auth
+		auth  *registryclient.Auth
 		class func(error) bool
 		says  []string
 		most  int
 	}{
-		"wrong password":  {nil, &image.Auth{Username: "u", Password: "wrong"}, errdefs.IsPermissionDenied, []string{"401", "incorrect username or password"}, 2},
-		"wrong identity":  {nil, &image.Auth{IdentityToken: "wrong"}, errdefs.IsPermissionDenied, []string{"401", "incorrect username or password"}, 2},
-		"invalid_grant":   {registry.Answer(400, "application/json", `{"error":"invalid_grant","error_description":"the token was revoked"}`), &image.Auth{IdentityToken: "idt"}, errdefs.IsPermissionDenied, []string{"invalid_grant: the token was revoked"}, 2},
+		"wrong password":  {nil, &registryclient.Auth{Username: "u", Password: "wrong"}, errdefs.IsPermissionDenied, []string{"401", "incorrect username or password"}, 2},
+		"wrong identity":  {nil, &registryclient.Auth{IdentityToken: "wrong"}, errdefs.IsPermissionDenied, []string{"401", "incorrect username or password"}, 2},
+		"invalid_grant":   {registry.Answer(400, "application/json", `{"error":"invalid_grant","error_description":"the token was revoked"}`), &registryclient.Auth{IdentityToken: "idt"}, errdefs.IsPermissionDenied, []string{"invalid_grant: the token was revoked"}, 2},
 		"forbidden":       {registry.Refuse(403, "DENIED", "not for you"), nil, errdefs.IsPermissionDenied, []string{"403", "denied: not for you"}, 1},
 		"a web page":      {registry.Answer(200, "text/html", "<html>log in</html>"), nil, errdefs.IsUnavailable, []string{"token server"}, 1},
 		"an empty answer": {registry.Answer(200, "application/json", ""), nil, errdefs.IsUnavailable, []string{"token server"}, 1},
@@ -267,7 +268,7 @@ func TestWrongPasswordIsSentOnce(t *testing.T) {
 		return false, []string{`Basic realm="r"`}
 	})
 	f := open(t)
-	_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Auth: &image.Auth{Username: "u", Password: "wrong"}})
+	_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Auth: &registryclient.Auth{Username: "u", Password: "wrong"}})
 	mustFail(t, err, errdefs.IsPermissionDenied, ref, "refuses the credentials", "401")
 	if len(sent) != 1 || len(r.Requests(registry.Any)) != 2 {
 		t.Errorf("sent %q in %d requests", sent, len(r.Requests(registry.Any)))
@@ -292,7 +293,7 @@ func TestCredentialsOfHostsToml(t *testing.T) {
 	// The registry now wants what only the caller knows.
 	admits = basic("u:p")
 	r.Forget()
-	if _, err := f.Pull(f.ctx, image.PullRequest{Ref: "registry.example/a/two:v1", Auth: &image.Auth{Username: "u", Password: "p", ServerAddress: r.Addr}}); err != nil {
+	if _, err := f.Pull(f.ctx, image.PullRequest{Ref: "registry.example/a/two:v1", Auth: &registryclient.Auth{Username: "u", Password: "p", ServerAddress: r.Addr}}); err != nil {
 		t.Error(err)
 	}
 	if got := statuses(r); !slices.Equal(got, []int{401, 200}) {
@@ -311,11 +312,11 @@ func TestRedirectsGetNoCredentials(t *testing.T) {
 	b := build(t, two("", "stored elsewhere"))
 	storage.Push("a/two", "v1", b)
 	for name, c := range map[string]struct {
-		auth  *image.Auth
+		auth  *registryclient.Auth
 		hosts string
 		guard func(*registry.Tokens) registry.Guard
 	}{
-		"basic": {&image.Auth{Username: "u", Password: "p"}, "", func(*registry.Tokens) registry.Guard {
+		"basic": {&registryclient.Auth{Username: "u", Password: "p"}, "", func(*registry.Tokens) registry.Guard {
 			return func(req *http.Request) (bool, []string) {
 				_, p, _ := req.BasicAuth()
 				return p == "p", []string{`Basic realm="r"`}
@@ -324,7 +325,7 @@ func TestRedirectsGetNoCredentials(t *testing.T) {
 		"token": {nil, "", func(tokens *registry.Tokens) registry.Guard {
 			return func(req *http.Request) (bool, []string) { return tokens.Good(req), []string{tokens.Challenge()} }
 		}},
-		"registry token": {&image.Auth{RegistryToken: "rt"}, "", func(*registry.Tokens) registry.Guard {
+		"registry token": {&registryclient.Auth{RegistryToken: "rt"}, "", func(*registry.Tokens) registry.Guard {
 			return func(req *http.Request) (bool, []string) { return req.Header.Get("Authorization") == "Bearer rt", nil }
 		}},
 		"header of hosts.toml": {nil, "x-api-key = \"k\"\n  cookie = \"c\"", func(*registry.Tokens) registry.Guard {
@@ -364,7 +365,7 @@ func TestRedirectsGetNoCredentials(t *testing.T) {
 // A token server that redirects what a caller knows to another server fails the pull.
 func TestTokenServerRedirects(t *testing.T) {
 	other := registry.NewTokens(t)
-	for name, auth := range map[string]*image.Auth{"password": {Username: "u", Password: "p"}, "identity token": {IdentityToken: "idt"}} {
+	for name, auth := range map[string]*registryclient.Auth{"password": {Username: "u", Password: "p"}, "identity token": {IdentityToken: "idt"}} {
 		t.Run(name, func(t *testing.T) {
 			_, tokens, ref := guarded(t)
 			tokens.Misbehave(registry.Redirect(strings.TrimSuffix(other.URL, "/token"), 307))
@@ -395,7 +396,7 @@ func TestTokenServerWithoutTLS(t *testing.T) {
 	f := open(t)
 	f.file("registry.example", "ca.pem", ca.PEM)
 	f.hosts("registry.example", fmt.Sprintf("server = \"https://%s\"\nca = \"ca.pem\"\n", r.Addr))
-	for _, auth := range []*image.Auth{{Username: "u", Password: "p", ServerAddress: r.Addr}, {IdentityToken: "idt", ServerAddress: r.Addr}} {
+	for _, auth := range []*registryclient.Auth{{Username: "u", Password: "p", ServerAddress: r.Addr}, {IdentityToken: "idt", ServerAddress: r.Addr}} {
 		_, err := f.Pull(f.ctx, image.PullRequest{Ref: "registry.example/a/two:v1", Auth: auth})
 		mustFail(t, err, errdefs.IsPermissionDenied, "registry.example", "tokens.example", "without TLS")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/image"
+	registryclient "monopod.dev/monopod/internal/image/registry"
 	"monopod.dev/monopod/test/images"
 	"monopod.dev/monopod/test/registry"
 )
@@ -41,16 +42,16 @@ func TestRealRegistryOverTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  images.RegistryConfig
 		conf string
-		auth *image.Auth
+		auth *registryclient.Auth
 		says string // of the error, when it may not be pulled
 	}{
 		"ca":               {base, fmt.Sprintf("ca = %q\n", caFile), nil, ""},
 		"unknown":          {base, "", nil, "unknown authority"},
 		"client":           {mutual, fmt.Sprintf("ca = %q\n%s", caFile, pair), nil, ""},
 		"no client":        {mutual, fmt.Sprintf("ca = %q\n", caFile), nil, "tls"},
-		"password":         {locked, fmt.Sprintf("ca = %q\n", caFile), &image.Auth{Username: "user", Password: "secret"}, ""},
+		"password":         {locked, fmt.Sprintf("ca = %q\n", caFile), &registryclient.Auth{Username: "user", Password: "secret"}, ""},
 		"no password":      {locked, fmt.Sprintf("ca = %q\n", caFile), nil, "401"},
-		"another password": {locked, fmt.Sprintf("ca = %q\n", caFile), &image.Auth{Username: "user", Password: "no"}, "refuses the credentials"},
+		"another password": {locked, fmt.Sprintf("ca = %q\n", caFile), &registryclient.Auth{Username: "user", Password: "no"}, "refuses the credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := images.NewRegistry(t, c.cfg)
@@ -97,15 +98,15 @@ func TestRealRegistryWithTokens(t *testing.T) {
 	}
 	tokens.Users, tokens.Refresh = map[string]string{"u": "p"}, []string{"idt"}
 	for name, c := range map[string]struct {
-		auth *image.Auth
+		auth *registryclient.Auth
 		says string
 	}{
-		"password":               {&image.Auth{Username: "u", Password: "p"}, ""},
-		"identity token":         {&image.Auth{IdentityToken: "idt"}, ""},
-		"registry token":         {&image.Auth{RegistryToken: token}, ""},
-		"of another repository":  {&image.Auth{RegistryToken: other}, "401"},
-		"another password":       {&image.Auth{Username: "u", Password: "no"}, "incorrect username or password"},
-		"another identity token": {&image.Auth{IdentityToken: "no"}, "incorrect username or password"},
+		"password":               {&registryclient.Auth{Username: "u", Password: "p"}, ""},
+		"identity token":         {&registryclient.Auth{IdentityToken: "idt"}, ""},
+		"registry token":         {&registryclient.Auth{RegistryToken: token}, ""},
+		"of another repository":  {&registryclient.Auth{RegistryToken: other}, "401"},
+		"another password":       {&registryclient.Auth{Username: "u", Password: "no"}, "incorrect username or password"},
+		"another identity token": {&registryclient.Auth{IdentityToken: "no"}, "incorrect username or password"},
 		"nobody":                 {nil, "incorrect username or password"},
 	} {
 		t.Run(name, func(t *testing.T) {

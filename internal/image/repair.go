@@ -8,6 +8,8 @@ import (
 	"github.com/containerd/containerd/v2/core/metadata/boltutil"
 	"github.com/containerd/errdefs"
 	bolt "go.etcd.io/bbolt"
+
+	"monopod.dev/monopod/internal/image/faults"
 )
 
 // Drop takes names and leases away, in one transaction, and collects what nobody holds then. It is for repairs: it takes also
@@ -38,7 +40,7 @@ func (s *Store) changeNames(ctx context.Context, change func(ctx context.Context
 	if err := faulty("image/names", func() error {
 		return s.db.Update(func(tx *bolt.Tx) error { return change(boltutil.WithTransaction(ctx, tx)) })
 	}); err != nil {
-		return noRoom(err)
+		return faults.NoRoom(err)
 	}
 	return s.index.rebuild(ctx)
 }

@@ -21,6 +21,7 @@ import (
 	specs "github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"monopod.dev/monopod/internal/image/imageref"
 	"monopod.dev/monopod/internal/image/recipe"
 )
 
@@ -56,7 +57,7 @@ func (s *Store) Save(ctx context.Context, refs []string, w io.Writer) error {
 	defer func() { end(false) }()
 	var plan savePlan
 	for _, ref := range refs {
-		name, err := parseAny(ref)
+		name, err := imageref.Parse(ref)
 		if err != nil {
 			return err
 		}

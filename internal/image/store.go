@@ -1,7 +1,6 @@
 package image
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +30,10 @@ import (
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/host/spreaddirs"
+	"monopod.dev/monopod/internal/image/faults"
+	"monopod.dev/monopod/internal/image/imageref"
+	"monopod.dev/monopod/internal/image/registry"
+	"monopod.dev/monopod/internal/image/room"
 	"monopod.dev/monopod/internal/kit/flight"
 	"monopod.dev/monopod/internal/kit/keyed"
 )
@@ -42,8 +45,6 @@ const (
 	snapshotterName = "overlayfs"
 	// defaultResumeWindow is how long the content of a pull that failed is kept for the next attempt.
 	defaultResumeWindow = time.Hour
-	// defaultStallTimeout is how long a download may stand still before the pull fails.
-	defaultStallTimeout = time.Minute
 )
 
 // Config says where the store is and how it reaches registries.
@@ -87,11 +88,9 @@ type Store struct {
 	log          *slog.Logger
 	bridge       *logrus.Entry // what containerd's packages log by
 	root         string
-	hosts        hostsConfig
+	registries   *registry.Client
 	boot         string // the kernel's id of this boot
-	stallTimeout time.Duration
 	resumeWindow time.Duration
-	retryDelay   time.Duration
 	platform     platforms.MatchComparer
 
 	db      *metadata.DB
@@ -109,7 +108,7 @@ type Store struct {
 	// arrivals are the layers that have come.
 	arrivals arrivals
 	limits   limits
-	room     room
+	room     room.Room
 
 	// activeMu guards active, the leases of pulls and loads that are under way in this process.
 	activeMu sync.Mutex
@@ -139,13 +138,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		log:          cfg.Log,
 		root:         cfg.Root,
-		hosts:        hostsConfig{dir: cfg.RegistryConfigDir},
-		stallTimeout: cfg.StallTimeout,
+		registries:   registry.New(registry.Config{HostsDir: cfg.RegistryConfigDir, StallTimeout: cfg.StallTimeout, RetryDelay: cfg.RetryDelay}),
 		resumeWindow: cfg.ResumeWindow,
-		retryDelay:   cmp.Or(cfg.RetryDelay, defaultRetryDelay),
 		platform:     platforms.Default(),
 		limits:       newLimits(),
-		room:         room{dir: cfg.Root},
+		room:         room.Room{Dir: cfg.Root},
 		active:       map[string]bool{},
 		collectKick:  make(chan struct{}, 1),
 	}
@@ -157,9 +154,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	var err error
 	if s.boot, err = proc.BootID(); err != nil {
 		return nil, fmt.Errorf("image store %s: %w", cfg.Root, err)
-	}
-	if s.stallTimeout == 0 {
-		s.stallTimeout = defaultStallTimeout
 	}
 	if s.resumeWindow == 0 {
 		s.resumeWindow = defaultResumeWindow
@@ -199,7 +193,7 @@ func (s *Store) openStores(ctx context.Context) error {
 	s.closers = append(s.closers, bdb.Close)
 	s.metadata = path
 	layers := filepath.Join(s.root, "overlay")
-	if err := checkOverlay(layers); err != nil && !noSpace(err) { // a full disk does not keep a store from opening
+	if err := checkOverlay(layers); err != nil && !faults.DiskFull(err) { // a full disk does not keep a store from opening
 		return fmt.Errorf("%s cannot hold the layers of an overlay: %w; put the data directory on ext4, xfs or btrfs, "+
 			"not on another overlay, and see that the kernel has overlayfs (modprobe overlay): %w",
 			layers, err, errdefs.ErrFailedPrecondition)
@@ -231,7 +225,7 @@ func (s *Store) openStores(ctx context.Context) error {
 	s.layers = &faultySnapshots{Snapshotter: snaps}
 	s.db = metadata.NewDB(bdb, faultyContent{blobs}, map[string]snapshots.Snapshotter{snapshotterName: s.layers})
 	if err := s.db.Init(ctx); err != nil {
-		return fmt.Errorf("image store %s: %w", path, noRoom(err))
+		return fmt.Errorf("image store %s: %w", path, faults.NoRoom(err))
 	}
 	s.db.RegisterMutationCallback(func(bool) { s.sums.changed() })
 	s.content = s.db.ContentStore()
@@ -267,7 +261,7 @@ func (s *Store) scope(ctx context.Context) context.Context {
 // reference. Short names are completed as docker does: busybox is docker.io/library/busybox:latest. The error is
 // NotFound when there is no such image, InvalidArgument when ref cannot be a reference.
 func (s *Store) Get(_ context.Context, ref string) (Image, error) {
-	name, err := parseAny(ref)
+	name, err := imageref.Parse(ref)
 	if err != nil {
 		return Image{}, err
 	}

@@ -3,7 +3,6 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"monopod.dev/monopod/internal/image/faults"
 )
 
 func compressed(t testing.TB, plain []byte, with func(io.Writer) (io.WriteCloser, error)) []byte {
@@ -57,7 +58,7 @@ func TestErrorsOfTheSource(t *testing.T) {
 				from := io.MultiReader(bytes.NewReader(stream[:at]), iotest.ErrReader(why))
 				s := &Store{limits: newLimits()}
 				_, err := s.readArchive(t.Context(), from)
-				var passed *sourceError
+				var passed *faults.SourceError
 				if !errors.As(err, &passed) || !errors.Is(err, why) || errdefs.IsInvalidArgument(err) {
 					t.Errorf("%s, %v after %d bytes: %v", name, why, at, err)
 				}
@@ -73,50 +74,4 @@ func TestErrorsOfTheSource(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Streams that ask for large windows wait for one another; others do not wait.
-func TestZstdWindows(t *testing.T) {
-	windows := newLimits().windows
-	plain := bytes.Repeat([]byte("x"), 100)
-	usual := compressed(t, plain, asZstd)
-	// A window of 64 MiB, and one block that repeats a byte 100 times (RFC 8878, sections 3.1.1.1.2 and 3.1.1.2).
-	large := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 16 << 3, 0x23, 0x03, 0, 'x'}
-	read := func(ctx context.Context, stream []byte) (func(), error) {
-		r, end, err := decompress(ctx, bytes.NewReader(stream), windows)
-		if err == nil {
-			var got []byte
-			if got, err = io.ReadAll(r); err == nil && !bytes.Equal(got, plain) {
-				err = errors.New("other bytes came out")
-			}
-		}
-		return end, err
-	}
-	var ends []func()
-	for range 2 {
-		end, err := read(t.Context(), large)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends = append(ends, end)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := read(ctx, large); !errors.Is(err, context.Canceled) {
-		t.Errorf("a third one: %v", err)
-	}
-	for range maxLayersAtOnce {
-		end, err := read(t.Context(), usual)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer end()
-	}
-	ends[0]()
-	end, err := read(t.Context(), large)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end()
-	ends[1]()
 }

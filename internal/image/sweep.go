@@ -16,6 +16,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/image/faults"
 )
 
 // checkOverlay says whether dir can hold the layers of an overlay, by making one. It is never attached to the tree of
@@ -69,14 +71,14 @@ func (s *Store) sweep(ctx context.Context) error {
 func (s *Store) sweepAll(ctx context.Context) error {
 	const bait = "sweep"
 	if err := s.sweepUnpacks(ctx); err != nil {
-		return fmt.Errorf("sweeping half unpacked layers: %w", noRoom(err))
+		return fmt.Errorf("sweeping half unpacked layers: %w", faults.NoRoom(err))
 	}
 	if _, err := s.snaps.Prepare(ctx, bait, ""); err != nil && !errdefs.IsAlreadyExists(err) {
-		return fmt.Errorf("sweeping the layers: %w", noRoom(err))
+		return fmt.Errorf("sweeping the layers: %w", faults.NoRoom(err))
 	}
 	desc := ocispec.Descriptor{Digest: digest.FromString(bait), Size: int64(len(bait))}
 	if err := content.WriteBlob(ctx, s.content, bait, strings.NewReader(bait), desc); err != nil {
-		return fmt.Errorf("sweeping the blobs: %w", noRoom(err))
+		return fmt.Errorf("sweeping the blobs: %w", faults.NoRoom(err))
 	}
 	return s.collect(ctx)
 }

@@ -14,6 +14,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"monopod.dev/monopod/internal/image/imageref"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -40,7 +41,7 @@ type LayerDetails struct {
 // Inspect reads what is known of an image.
 func (s *Store) Inspect(ctx context.Context, ref string) (Details, error) {
 	ctx = s.scope(ctx)
-	name, err := parseAny(ref)
+	name, err := imageref.Parse(ref)
 	if err != nil {
 		return Details{}, err
 	}

@@ -3,30 +3,33 @@ package image
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
-	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	digest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"monopod.dev/monopod/internal/image/faults"
+	"monopod.dev/monopod/internal/image/registry"
+	"monopod.dev/monopod/internal/image/room"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // unpack brings everything of the image that is missing into the store, and unpacks its layers. from is where to fetch
 // from; nil, everything must be in the store already. The layers are not yet known to be on disk: publish sees to that.
-func (s *Store) unpack(ctx context.Context, from remotes.Fetcher, target ocispec.Descriptor, track *tracker) error {
+func (s *Store) unpack(ctx context.Context, from Source, target ocispec.Descriptor, track *tracker) error {
 	err := s.unpackTarget(ctx, from, target, track)
 	if err == nil {
 		return nil
 	}
-	return legible(classify(err))
+	return faults.Legible(registry.Classify(err))
 }
 
-func (s *Store) unpackTarget(ctx context.Context, from remotes.Fetcher, target ocispec.Descriptor, track *tracker) error {
+func (s *Store) unpackTarget(ctx context.Context, from Source, target ocispec.Descriptor, track *tracker) error {
 	if err := images.Dispatch(ctx, s.documents(from), nil, target); err != nil {
 		return err
 	}
@@ -65,7 +68,7 @@ func (s *Store) unpackTarget(ctx context.Context, from remotes.Fetcher, target o
 
 // documents handles what describes an image: the index, the one manifest for this machine, the configuration. Each is
 // fetched unless it is there, looked at, and made to hold the next.
-func (s *Store) documents(from remotes.Fetcher) images.Handler {
+func (s *Store) documents(from Source) images.Handler {
 	children := images.ChildrenHandler(s.content)
 	// A manifest must not hold its compressed layers: the store does not keep them.
 	children = images.SetChildrenMappedLabels(s.content, children, images.ChildGCLabelsFilterLayers)
@@ -98,7 +101,7 @@ func onlyDocuments(children images.HandlerFunc) images.HandlerFunc {
 }
 
 // fetchDocument fetches a document that the store does not have.
-func (s *Store) fetchDocument(ctx context.Context, from remotes.Fetcher, desc ocispec.Descriptor) error {
+func (s *Store) fetchDocument(ctx context.Context, from Source, desc ocispec.Descriptor) error {
 	if err := checkDocumentDescriptor(desc); err != nil {
 		return err
 	}
@@ -118,6 +121,21 @@ type layer struct {
 	desc  ocispec.Descriptor // the compressed layer
 	diff  digest.Digest      // of the plain tar
 	chain string             // identifies this layer on those below it; its snapshot's name
+}
+
+// checkLayerType refuses what is no tar, compressed or not: encrypted layers, and file system images.
+func checkLayerType(mediaType string) error {
+	base, suffix, _ := strings.Cut(mediaType, "+")
+	switch base {
+	case "application/vnd.oci.image.layer.v1.tar", "application/vnd.oci.image.layer.nondistributable.v1.tar",
+		images.MediaTypeDockerSchema2Layer, images.MediaTypeDockerSchema2LayerForeign,
+		images.MediaTypeDockerSchema2LayerGzip, images.MediaTypeDockerSchema2LayerForeignGzip, images.MediaTypeDockerSchema2LayerZstd:
+		if suffix == "" || suffix == "gzip" || suffix == "zstd" {
+			return nil
+		}
+	}
+	return fmt.Errorf("media type %q is no layer that can be unpacked (a tar, plain or with gzip or zstd): %w",
+		mediaType, errdefs.ErrInvalidArgument)
 }
 
 // layersOf matches the layers of a manifest, the lowest first, with what the configuration says they are unpacked.
@@ -156,10 +174,10 @@ func (s *Store) checkRoom(ctx context.Context, layers []layer) error {
 			continue
 		}
 		if missing += min(l.desc.Size, s.limits.imageBytes+1); missing > s.limits.imageBytes { // no sum of sizes runs over
-			return fmt.Errorf("the layers of the image have more than %s: %w", size(uint64(s.limits.imageBytes)), errdefs.ErrResourceExhausted) //nolint:gosec // positive
+			return fmt.Errorf("the layers of the image have more than %s: %w", room.Size(uint64(s.limits.imageBytes)), errdefs.ErrResourceExhausted) //nolint:gosec // positive
 		}
 	}
-	return s.room.need(missing)
+	return s.room.Need(missing)
 }
 
 // limitManifests takes the one manifest of an index that fits this machine best, and names what there is when none does.

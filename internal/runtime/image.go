@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/registry"
 )
 
 // listedImages are all images, or the one that the filter names.
@@ -75,7 +76,7 @@ func (s *Server) PullImage(ctx context.Context, req *cri.PullImageRequest) (*cri
 	}
 	pull := image.PullRequest{Ref: ref}
 	if a := req.GetAuth(); a != nil {
-		pull.Auth = &image.Auth{Username: a.GetUsername(), Password: a.GetPassword(), Auth: a.GetAuth(),
+		pull.Auth = &registry.Auth{Username: a.GetUsername(), Password: a.GetPassword(), Auth: a.GetAuth(),
 			IdentityToken: a.GetIdentityToken(), RegistryToken: a.GetRegistryToken(), ServerAddress: a.GetServerAddress()}
 	}
 	img, err := s.cfg.Images.Pull(ctx, pull)

@@ -12,6 +12,7 @@ import (
 	"github.com/distribution/reference"
 
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/registry"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/imageservice"
 )
@@ -250,7 +251,7 @@ func (t imageTools) Pull(ctx context.Context, req imageservice.PullRequest, prog
 		return imageservice.Image{}, fmt.Errorf("image is empty; name the image: %w", errdefs.ErrInvalidArgument)
 	}
 	if req.Username != "" || req.Password != "" {
-		pull.Auth = &image.Auth{Username: req.Username, Password: req.Password}
+		pull.Auth = &registry.Auth{Username: req.Username, Password: req.Password}
 	}
 	img, err := t.cfg.Images.Pull(ctx, pull)
 	if err != nil {

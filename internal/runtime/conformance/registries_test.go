@@ -12,7 +12,7 @@ import (
 
 const registriesFile = "docs/reference/REGISTRIES.md"
 
-// TestRegistries holds the tables of what registries do against the tests of package image: each row is proven by tests and cases
+// TestRegistries holds the tables of what registries do against the tests of package image, and of its registry: each row is proven by tests and cases
 // that are there, against the kind of registry that it names, and each test of registries is in a row.
 func TestRegistries(t *testing.T) {
 	tests := imageTests(t)
@@ -74,14 +74,19 @@ func (i *imageTest) kinds() (kinds []string) {
 	return kinds
 }
 
-func imageTests(t *testing.T) map[string]*imageTest {
+func glob(t *testing.T, pattern string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "internal/image", "*_test.go"))
+	files, err := filepath.Glob(filepath.Join(root, pattern))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return files
+}
+
+func imageTests(t *testing.T) map[string]*imageTest {
+	t.Helper()
 	all := map[string]*imageTest{}
-	for _, path := range files {
+	for _, path := range slices.Concat(glob(t, "internal/image/*_test.go"), glob(t, "internal/image/registry/*_test.go")) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"cmp"
@@ -15,20 +15,27 @@ import (
 	"syscall"
 	"time"
 
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/image/faults"
 	"monopod.dev/monopod/internal/kit/wait"
 )
 
 const (
 	// defaultRetryDelay is how long the first wait before another attempt is; each further one is twice as long.
 	defaultRetryDelay = 500 * time.Millisecond
-	// maxRetries is how many times something is tried again without any progress: after 15 s in all, by default.
-	maxRetries = 5
+	// MaxRetries is how many times something is tried again without any progress: after 15 s in all, by default.
+	MaxRetries = 5
 	// maxRetryAfter is the longest wait that a registry may ask for. A pull that would have to wait longer fails and says
 	// so: whoever asked for it decides when to try again.
 	maxRetryAfter = time.Minute
 )
+
+// Pause waits before attempt n+1 of something that failed, n from 1: longer each time. It ends early with ctx, with its error.
+func (rs *Session) Pause(ctx context.Context, n int) error {
+	return wait.For(ctx, backoff(rs.retryDelay, n, rand.Float64()))
+}
 
 // backoff is how long to wait before attempt n+1, n from 1: twice as long each time, and up to a quarter less by chance
 // (random is 0 to 1), so that nodes that failed together do not come again together.
@@ -136,22 +143,15 @@ func registrySays(raw []byte) string {
 		if len(s) > 300 {
 			s = s[:300] + "..."
 		}
-		said = append(said, strings.Map(printable, s))
+		said = append(said, strings.Map(faults.Printable, s))
 	}
 	return strings.Join(said, "; ")
-}
-
-func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return ' '
-	}
-	return r
 }
 
 // retryTransport asks again when a host is overloaded, or breaks the connection before it answers. Hosts that are
 // followed by another one (mirrors) get no second chance: the next one is asked instead.
 type retryTransport struct {
-	session *registrySession
+	session *Session
 	next    http.RoundTripper
 }
 
@@ -160,7 +160,7 @@ func (t *retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp, err := t.next.RoundTrip(req)
 		again := (req.Method == http.MethodGet || req.Method == http.MethodHead || req.GetBody != nil) && t.session.lastResort(askedHost(req))
 		if err != nil {
-			if !again || try > maxRetries || !brokenConnection(err) {
+			if !again || try > MaxRetries || !brokenConnection(err) {
 				return nil, lastWord(req.Context(), err, try)
 			}
 			if req, err = t.wait(req, 0, try); err != nil {
@@ -172,7 +172,7 @@ func (t *retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 		after := retryAfter(resp.Header, time.Now())
-		if !again || try > maxRetries || after > maxRetryAfter {
+		if !again || try > MaxRetries || after > maxRetryAfter {
 			return nil, t.fail(req, resp, after, try)
 		}
 		io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) //nolint:errcheck // so that the connection can be used again
@@ -222,6 +222,20 @@ func (t *retryTransport) CloseIdleConnections() {
 	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
+}
+
+// MayPass says whether a request that failed, or an answer that ended before its end, is worth another attempt.
+func MayPass(err error) bool {
+	var again *statusError
+	var tried *triedError
+	var status remoteerrors.ErrUnexpectedStatus
+	switch {
+	case errors.As(err, &again), errors.As(err, &tried), errors.As(err, &status):
+		return false // it has been tried often enough
+	case errdefs.IsNotFound(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err), errdefs.IsFailedPrecondition(err):
+		return false
+	}
+	return errdefs.IsUnavailable(err) || classOf(err) == errdefs.ErrUnavailable || brokenConnection(err)
 }
 
 // brokenConnection says whether a connection was there and broke. A host that cannot be reached at all is not asked again

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ const (
 // watchedTransport notes the answers of hosts and watches the bodies: a host that sends nothing for the stall timeout
 // ends the pull, or when another host follows it, its part in the pull.
 type watchedTransport struct {
-	session *registrySession
+	session *Session
 	next    http.RoundTripper
 }
 
@@ -127,7 +127,7 @@ func says(resp *http.Response) string {
 }
 
 // watch ends a request with the pull, or alone, unless the returned timer is stopped in time.
-func (rs *registrySession) watch(at *url.URL, host string, cancel context.CancelCauseFunc) *time.Timer {
+func (rs *Session) watch(at *url.URL, host string, cancel context.CancelCauseFunc) *time.Timer {
 	wait := rs.stall
 	if wait < 0 {
 		wait = math.MaxInt64
@@ -160,7 +160,7 @@ func stalledOr(request, pull context.Context, err error) error {
 
 type watchedBody struct {
 	io.ReadCloser
-	session *registrySession
+	session *Session
 	at      *url.URL
 	host    string          // that was asked, before any redirection
 	ctx     context.Context // of the request
@@ -180,7 +180,7 @@ func (e *brokenError) Error() string {
 }
 
 // Unwrap hides io.ErrUnexpectedEOF: it would make containerd's reader ask for the rest at once, again and again.
-// blob.fetchAll waits.
+// Who reads it waits before (Session.Pause).
 func (*brokenError) Unwrap() error { return errdefs.ErrUnavailable }
 
 func (b *watchedBody) Read(p []byte) (int, error) {

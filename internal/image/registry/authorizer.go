@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type authorizer struct {
 }
 
 // authorizer makes the authorizer of a host.
-func (rs *registrySession) authorizer(host docker.RegistryHost) docker.Authorizer {
+func (rs *Session) authorizer(host docker.RegistryHost) docker.Authorizer {
 	a := rs.auth
 	applies := a != nil && a.appliesTo(host.Host, rs.registry)
 	if applies && a.RegistryToken != "" {

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -33,17 +33,26 @@ type Auth struct {
 	ServerAddress string
 }
 
-// key tells apart the pulls of one reference by different callers, without holding what they know.
-func (a *Auth) key() string {
+// Key tells apart the pulls of one reference by different callers, without holding what they know.
+func (a *Auth) Key() string {
 	if a == nil || *a == (Auth{}) {
 		return ""
 	}
 	raw, err := json.Marshal(a)
 	if err != nil {
-		panic("image: marshalling a struct of strings failed: " + err.Error()) //nolint:forbidigo // strings can be marshalled
+		panic("registry: marshalling a struct of strings failed: " + err.Error()) //nolint:forbidigo // strings can be marshalled
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
+}
+
+// Check says what is wrong with credentials before any host is asked: InvalidArgument. Of nil it is nothing.
+func (a *Auth) Check() error {
+	if a == nil {
+		return nil
+	}
+	_, _, err := a.basic()
+	return err
 }
 
 // basic returns the user and the secret as containerd's authorizer takes them: an identity token has no user.

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"testing"
@@ -23,31 +23,4 @@ func TestCredentialsGoOnlyWhereTheyBelong(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-}
-
-func FuzzReference(f *testing.F) {
-	for _, s := range []string{"busybox", "a/b:c", "h:1/a@sha256:" + string(make([]byte, 64)), "sha256:", ""} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		p, err := parseAny(s)
-		if err != nil {
-			return
-		}
-		if p.id == "" && p.name == nil {
-			t.Fatalf("%q is neither an id nor a name", s)
-		}
-		if p.name != nil {
-			again, err := parseAny(p.name.String())
-			if err != nil || again.name == nil || again.name.String() != p.name.String() {
-				t.Fatalf("%q becomes %s, and that %v %v", s, p.name, again, err)
-			}
-		}
-	})
-}
-
-func FuzzHostsFile(f *testing.F) {
-	f.Add([]byte("server = \"https://a\"\n[host.\"http://b:1\"]\ncapabilities = [\"pull\"]\n"))
-	f.Add([]byte("[host"))
-	f.Fuzz(func(_ *testing.T, raw []byte) { _ = checkHostsFile(raw) })
 }

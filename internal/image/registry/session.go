@@ -1,8 +1,10 @@
-package image
+package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,14 +16,46 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// registrySession is one pull's way to registries. It remembers what each host said, so that an error can name them
-// all, and it ends a download that stands still.
-type registrySession struct {
-	resolver remotes.Resolver
+// Config says how registries are reached.
+type Config struct {
+	// HostsDir holds HOST/hosts.toml files in containerd's format; empty, or a directory that does not exist: every registry by its own
+	// name over HTTPS, loopback ones over HTTP too.
+	HostsDir string
+	// StallTimeout ends a pull whose host delivers no byte for so long; 0 is one minute, less than 0 never.
+	StallTimeout time.Duration
+	// RetryDelay is how long the first wait before another attempt is; each further one is twice as long, unless the registry names one.
+	// 0 is half a second.
+	RetryDelay time.Duration
+}
 
-	registry   string // the host part of the reference
+// defaultStallTimeout is how long a download may stand still before the pull fails.
+const defaultStallTimeout = time.Minute
+
+// Client reaches registries as a node's configuration says. It keeps nothing between two sessions.
+type Client struct {
+	hosts        hostsConfig
+	stallTimeout time.Duration
+	retryDelay   time.Duration
+}
+
+// New makes a client.
+func New(cfg Config) *Client {
+	return &Client{hosts: hostsConfig{dir: cfg.HostsDir}, stallTimeout: cmp.Or(cfg.StallTimeout, defaultStallTimeout),
+		retryDelay: cmp.Or(cfg.RetryDelay, defaultRetryDelay)}
+}
+
+// Session is one pull's way to a registry and its mirrors. It remembers what each host said, so that an error can name them
+// all, and it ends a download that stands still. All methods are safe for concurrent use.
+type Session struct {
+	resolver remotes.Resolver
+	fetcher  func() (remotes.Fetcher, error)
+
+	ref        string // the whole reference
+	registry   string // the host part of it
 	auth       *Auth
 	stall      time.Duration
 	retryDelay time.Duration
@@ -43,22 +77,49 @@ type attempt struct {
 	ok     bool
 }
 
-// newSession prepares a pull from the registry that a reference names. cancel ends the pull when it stalls.
-func (s *Store) newSession(ctx context.Context, registry string, auth *Auth, cancel context.CancelCauseFunc) *registrySession {
-	rs := &registrySession{registry: registry, auth: auth, stall: s.stallTimeout, retryDelay: s.retryDelay, cancel: cancel,
+// Session prepares a pull of what a reference names; no host is asked yet. auth may be nil. cancel ends the pull when it stalls. Close must
+// be called at the end.
+func (c *Client) Session(ctx context.Context, named reference.Named, auth *Auth, cancel context.CancelCauseFunc) *Session {
+	rs := &Session{ref: named.String(), registry: reference.Domain(named), auth: auth, stall: c.stallTimeout, retryDelay: c.retryDelay, cancel: cancel,
 		followed: map[string]bool{}, distrusted: map[string]error{}}
-	configured := config.ConfigureHosts(ctx, config.HostOptions{HostDir: s.hosts.hostDir, UpdateClient: rs.prepareClient})
+	configured := config.ConfigureHosts(ctx, config.HostOptions{HostDir: c.hosts.hostDir, UpdateClient: rs.prepareClient})
 	// The hosts are made once: what comes later uses the connections and the tokens of what came before.
 	rs.hosts = sync.OnceValues(func() ([]docker.RegistryHost, error) { return rs.prepareHosts(configured) })
 	rs.resolver = docker.NewResolver(docker.ResolverOptions{
 		Headers: http.Header{"User-Agent": {"monopod"}},
 		Hosts:   func(string) ([]docker.RegistryHost, error) { return rs.hosts() },
 	})
+	rs.fetcher = sync.OnceValues(func() (remotes.Fetcher, error) { return rs.resolver.Fetcher(ctx, rs.ref) })
 	return rs
 }
 
+// Registry is the host part of the reference, whichever hosts are asked for it.
+func (rs *Session) Registry() string { return rs.registry }
+
+// Resolve asks what the reference means now. Errors: NotFound (the registry has no such image), InvalidArgument (it has something else).
+func (rs *Session) Resolve(ctx context.Context) (ocispec.Descriptor, error) {
+	if _, err := rs.fetcher(); err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	_, target, err := rs.resolver.Resolve(ctx, rs.ref)
+	if err != nil {
+		return target, err
+	}
+	err = rs.resolveType(ctx, &target)
+	return target, err
+}
+
+// Fetch implements remotes.Fetcher: it begins to read a blob. The reader can seek, and goes on there by a new request.
+func (rs *Session) Fetch(ctx context.Context, desc ocispec.Descriptor) (io.ReadCloser, error) {
+	from, err := rs.fetcher()
+	if err != nil {
+		return nil, err
+	}
+	return from.Fetch(ctx, desc)
+}
+
 // prepareHosts makes of the configured hosts those that this pull asks, in their order.
-func (rs *registrySession) prepareHosts(configured docker.RegistryHosts) ([]docker.RegistryHost, error) {
+func (rs *Session) prepareHosts(configured docker.RegistryHosts) ([]docker.RegistryHost, error) {
 	hosts, err := configured(rs.registry)
 	if err != nil {
 		if errdefs.Resolve(err) == errdefs.ErrUnknown {
@@ -87,7 +148,7 @@ func (rs *registrySession) prepareHosts(configured docker.RegistryHosts) ([]dock
 }
 
 // prepareClient is config.HostOptions.UpdateClient. It sees some clients twice.
-func (rs *registrySession) prepareClient(c *http.Client) error {
+func (rs *Session) prepareClient(c *http.Client) error {
 	if _, done := c.Transport.(*retryTransport); done {
 		return nil
 	}
@@ -103,8 +164,8 @@ func (rs *registrySession) prepareClient(c *http.Client) error {
 	return nil
 }
 
-// close gives the session's connections back. Each session has its own, because credentials and hosts.toml may differ.
-func (rs *registrySession) close() {
+// Close gives the session's connections back. Each session has its own, because credentials and hosts.toml may differ.
+func (rs *Session) Close() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, t := range rs.transports {
@@ -115,7 +176,7 @@ func (rs *registrySession) close() {
 }
 
 // lastResort says whether no other host is asked when this one fails.
-func (rs *registrySession) lastResort(host string) bool {
+func (rs *Session) lastResort(host string) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return !rs.followed[host]
@@ -123,7 +184,7 @@ func (rs *registrySession) lastResort(host string) bool {
 
 // distrust keeps this pull from asking a host again, and says whether another one is asked instead. The last resort is
 // asked whatever it did.
-func (rs *registrySession) distrust(host string, why error) bool {
+func (rs *Session) distrust(host string, why error) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if !rs.followed[host] || rs.distrusted[host] != nil {
@@ -134,7 +195,7 @@ func (rs *registrySession) distrust(host string, why error) bool {
 }
 
 // mayAsk is an error when a host is distrusted.
-func (rs *registrySession) mayAsk(host string) error {
+func (rs *Session) mayAsk(host string) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if why := rs.distrusted[host]; why != nil {
@@ -143,8 +204,8 @@ func (rs *registrySession) mayAsk(host string) error {
 	return nil
 }
 
-// explain adds to an error what each host answered, when any of them did not do as it was asked.
-func (rs *registrySession) explain(err error) error {
+// Explain adds to an error what each host answered, when any of them did not do as it was asked.
+func (rs *Session) Explain(err error) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if strings.Contains(err.Error(), "\n") {
@@ -172,7 +233,7 @@ type oneLine struct{ err error }
 func (e *oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
 func (e *oneLine) Unwrap() error { return e.err }
 
-func (rs *registrySession) note(at *url.URL, ok bool, answer string) {
+func (rs *Session) note(at *url.URL, ok bool, answer string) {
 	a := attempt{host: at.Host, url: at.Scheme + "://" + at.Host, answer: answer, ok: ok}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -185,30 +246,31 @@ func (rs *registrySession) note(at *url.URL, ok bool, answer string) {
 	rs.tried = append(rs.tried, a)
 }
 
-// servedKey leads to the *served of a context.
+// servedKey leads to the *Served of a context.
 type servedKey struct{}
 
-// served is the host that answered the last request of a context: who is to blame for what is wrong with the answer.
-type served struct {
+// Served is the host that answered the last request of a context (In): who is to blame for what is wrong with the answer.
+type Served struct {
 	mu      sync.Mutex
-	session *registrySession
+	session *Session
 	host    string
 }
 
-func (s *served) in(ctx context.Context) context.Context {
+// In is the context of the requests whose host is meant.
+func (s *Served) In(ctx context.Context) context.Context {
 	return context.WithValue(ctx, servedKey{}, s)
 }
 
-// distrust is registrySession.distrust for the host that answered last.
-func (s *served) distrust(why error) bool {
+// Distrust is Session.distrust for the host that answered last.
+func (s *Served) Distrust(why error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.session != nil && s.session.distrust(s.host, why)
 }
 
 // noteServed is called with each answer that is no refusal.
-func (rs *registrySession) noteServed(req *http.Request) {
-	if s, ok := req.Context().Value(servedKey{}).(*served); ok {
+func (rs *Session) noteServed(req *http.Request) {
+	if s, ok := req.Context().Value(servedKey{}).(*Served); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.session, s.host = rs, askedHost(req)

@@ -1,4 +1,7 @@
-package image
+// Package decompress reads the bytes of layers and archives as the plain tars that they are, by libraries in this process, within a bounded
+// memory; and it lets the stages of an unpack work side by side. It tells bad bytes (InvalidArgument) from the errors of who sends them
+// (faults.Source).
+package decompress
 
 import (
 	"bufio"
@@ -6,15 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 
-	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/semaphore"
+
+	"monopod.dev/monopod/internal/image/faults"
 )
 
 // chunkSize is what goes from one stage of an unpack to the next at a time: it stays in a core's cache.
@@ -25,8 +28,8 @@ const chunksAhead = 4
 
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
-// readAhead reads from another reader in a goroutine of its own, so that both sides work at the same time.
-type readAhead struct {
+// ReadAhead reads from another reader in a goroutine of its own, so that both sides work at the same time.
+type ReadAhead struct {
 	full    chan chunk
 	stop    chan struct{}
 	stopped sync.WaitGroup
@@ -42,14 +45,14 @@ type chunk struct {
 	err error
 }
 
-// newReadAhead starts to read. Close ends the goroutine; r must come to an end by itself then, or by being closed before.
-func newReadAhead(r io.Reader) *readAhead {
-	ra := &readAhead{full: make(chan chunk, chunksAhead), stop: make(chan struct{})}
+// NewReadAhead starts to read. Close ends the goroutine; r must come to an end by itself then, or by being closed before.
+func NewReadAhead(r io.Reader) *ReadAhead {
+	ra := &ReadAhead{full: make(chan chunk, chunksAhead), stop: make(chan struct{})}
 	ra.stopped.Go(func() { ra.fill(r) })
 	return ra
 }
 
-func (ra *readAhead) fill(r io.Reader) {
+func (ra *ReadAhead) fill(r io.Reader) {
 	defer close(ra.full)
 	for {
 		c := chunk{buf: chunks.Get().(*[chunkSize]byte)}
@@ -71,7 +74,7 @@ func (ra *readAhead) fill(r io.Reader) {
 }
 
 // Read implements io.Reader.
-func (ra *readAhead) Read(p []byte) (int, error) {
+func (ra *ReadAhead) Read(p []byte) (int, error) {
 	for len(ra.have) == 0 {
 		if ra.cur != nil {
 			chunks.Put(ra.cur)
@@ -92,7 +95,7 @@ func (ra *readAhead) Read(p []byte) (int, error) {
 }
 
 // Close ends the goroutine and waits for it.
-func (ra *readAhead) Close() {
+func (ra *ReadAhead) Close() {
 	close(ra.stop)
 	for c := range ra.full {
 		chunks.Put(c.buf)
@@ -100,31 +103,16 @@ func (ra *readAhead) Close() {
 	ra.stopped.Wait()
 }
 
-// checkLayerType refuses what is no tar, compressed or not: encrypted layers, and file system images.
-func checkLayerType(mediaType string) error {
-	base, suffix, _ := strings.Cut(mediaType, "+")
-	switch base {
-	case "application/vnd.oci.image.layer.v1.tar", "application/vnd.oci.image.layer.nondistributable.v1.tar",
-		images.MediaTypeDockerSchema2Layer, images.MediaTypeDockerSchema2LayerForeign,
-		images.MediaTypeDockerSchema2LayerGzip, images.MediaTypeDockerSchema2LayerForeignGzip, images.MediaTypeDockerSchema2LayerZstd:
-		if suffix == "" || suffix == "gzip" || suffix == "zstd" {
-			return nil
-		}
-	}
-	return fmt.Errorf("media type %q is no layer that can be unpacked (a tar, plain or with gzip or zstd): %w",
-		mediaType, errdefs.ErrInvalidArgument)
-}
+// PeekSize is how much is read at a time of what is decompressed.
+const PeekSize = 64 << 10
 
-// peekSize is how much is read at a time of what is decompressed.
-const peekSize = 64 << 10
-
-// decompress reads a layer, or an archive, as the plain tar that it is. What it is compressed with is told by its first bytes: there are
+// Open reads a layer, or an archive, as the plain tar that it is. What it is compressed with is told by its first bytes: there are
 // images whose media type says something else. It is done in this process, by libraries: containerd's package would run the
 // programs unpigz or igzip where the machine has them, which would then parse hostile input with all of our rights.
-// The errors of r are told from those of its bytes when r is a source. A stream that needs much memory waits until windows has it;
+// The errors of r are told from those of its bytes when r is a faults.Source. A stream that needs much memory waits until windows has it;
 // end gives it back, and must be called.
-func decompress(ctx context.Context, r io.Reader, windows *semaphore.Weighted) (plain io.Reader, end func(), err error) {
-	in := bufio.NewReaderSize(r, peekSize)
+func Open(ctx context.Context, r io.Reader, windows *semaphore.Weighted) (plain io.Reader, end func(), err error) {
+	in := bufio.NewReaderSize(r, PeekSize)
 	head, err := in.Peek(10)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, err
@@ -151,8 +139,8 @@ func decompress(ctx context.Context, r io.Reader, windows *semaphore.Weighted) (
 // most some MiB.
 const maxTail = 64 << 20
 
-// drain reads what follows the end of a tar: it belongs to the digest of a layer, and the checksum of a gzip stream is behind it.
-func drain(r io.Reader) error {
+// Drain reads what follows the end of a tar: it belongs to the digest of a layer, and the checksum of a gzip stream is behind it.
+func Drain(r io.Reader) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(r, maxTail+1))
 	if err == nil && n > maxTail {
 		return fmt.Errorf("more than %d bytes follow the end of the tar: %w", maxTail, errdefs.ErrInvalidArgument)
@@ -173,25 +161,8 @@ func (c classed) Read(p []byte) (int, error) {
 
 // badStream marks an error of a decompressor that is about the bytes it got, and not one that it passes on.
 func badStream(err error) error {
-	var passed *sourceError
-	if errors.As(err, &passed) || errors.Is(err, io.ErrClosedPipe) {
+	if faults.OfSource(err) || errors.Is(err, io.ErrClosedPipe) {
 		return err
 	}
 	return fmt.Errorf("decompressing: %w: %w", err, errdefs.ErrInvalidArgument)
-}
-
-// source marks the errors of the reader that a layer or an archive comes from, so that they are told from those of bad bytes.
-type source struct{ io.Reader }
-
-type sourceError struct{ err error }
-
-func (e *sourceError) Error() string { return e.err.Error() }
-func (e *sourceError) Unwrap() error { return e.err }
-
-func (s source) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		err = &sourceError{err}
-	}
-	return n, err
 }

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func TestEachAnswerIsToldOnce(t *testing.T) {
 		err.Error() + "; tried: https://m.example (503)":                    {mirror},
 		err.Error() + "; tried: https://m.example (" + dial + ")":           {{url: "https://m.example", answer: dial}},
 	} {
-		if got := (&registrySession{tried: tried}).explain(err).Error(); got != want {
+		if got := (&Session{tried: tried}).Explain(err).Error(); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}

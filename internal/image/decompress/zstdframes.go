@@ -1,4 +1,4 @@
-package image
+package decompress
 
 import (
 	"bufio"
@@ -9,6 +9,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/semaphore"
+
+	"monopod.dev/monopod/internal/image/faults"
 )
 
 // How much memory zstd streams may ask for: one alone as much as zstd's own command grants, and all those with large windows that are read
@@ -18,6 +20,9 @@ const (
 	usualZstdWindow = 8 << 20
 	allZstdWindows  = maxZstdWindow
 )
+
+// NewWindows is the memory, in bytes, for the windows of all zstd streams that are read at a time.
+func NewWindows() *semaphore.Weighted { return semaphore.NewWeighted(allZstdWindows) }
 
 // zstdFrames passes a zstd stream on, and sees to it before each frame that there is memory for its window (RFC 8878, section 3.1.1): a stream may begin with small
 // frames, as those of zstd:chunked do, and go on with large ones. What is no frame is passed on as it is: the decompressor says what is wrong with it.
@@ -115,7 +120,7 @@ func (z *zstdFrames) grant(window uint64) error {
 	}
 	z.release()
 	if err := z.windows.Acquire(z.ctx, int64(window)); err != nil { //nolint:gosec // bounded
-		return &sourceError{context.Cause(z.ctx)}
+		return &faults.SourceError{Err: context.Cause(z.ctx)}
 	}
 	z.held = int64(window) //nolint:gosec // bounded
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/source"
 )
 
@@ -149,7 +150,7 @@ func (n *Node) Allocate(ctx context.Context, resource string, ids []string) (Ans
 
 // Refused says that the plugin has refused an Allocate, or that its answer cannot be used: the pod would fail.
 func Refused(err error) bool {
-	var refused *source.RefusedError
+	var refused *answer.RefusedError
 	return errors.As(err, &refused)
 }
 

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/answer"
 )
 
 // saidOf are the messages of a pod's events of one reason.
@@ -38,7 +38,7 @@ func TestRuntimeIgnoresCDIAnnotations(t *testing.T) {
 	b.rt.Is("containerd", "1.6.20")
 	b.rt.IgnoreCDIAnnotations(true)
 	b.start()
-	b.devices.answers(source.Answer{Annotations: map[string]string{"cdi.k8s.io/vendor_class": "example.com/widget=0"}})
+	b.devices.answers(answer.Answer{Annotations: map[string]string{"cdi.k8s.io/vendor_class": "example.com/widget=0"}})
 	b.devices.set(1)
 	b.create(pod("p", wantsWidget))
 	st := b.status("p", "is held", waitsFor("containerd 1.6.20 ignores them"))
@@ -59,8 +59,8 @@ func TestRuntimeIgnoresCDIAnnotations(t *testing.T) {
 // TestADeviceWhereThePodHasAVolume: the pod's status and event name both, and nothing is created; it starts when the plugin has moved.
 func TestADeviceWhereThePodHasAVolume(t *testing.T) {
 	b := newBench(t)
-	node := func(at string) source.Answer {
-		return source.Answer{Nodes: []source.Node{{HostPath: "/dev/ttyUSB0", ContainerPath: at, Permissions: "rw"}}}
+	node := func(at string) answer.Answer {
+		return answer.Answer{Nodes: []answer.Node{{HostPath: "/dev/ttyUSB0", ContainerPath: at, Permissions: "rw"}}}
 	}
 	b.devices.answers(node("/dev/modem"))
 	b.devices.set(1)
@@ -107,7 +107,7 @@ func TestAPodsAnnotationsReachNoDevice(t *testing.T) {
 		p.Annotations = map[string]string{"cdi.k8s.io/mine": "example.com/widget=1", "monopod.dev/devices": "mine", "example.com/mine": "x", "example.com/w": "1"}
 		p.Spec.InitContainers = []v1.Container{{Name: "i", Image: "img"}}
 	}
-	b.devices.answers(source.Answer{Annotations: map[string]string{"example.com/w": "0"}})
+	b.devices.answers(answer.Answer{Annotations: map[string]string{"example.com/w": "0"}})
 	b.devices.set(1)
 	for name, change := range map[string]func(*v1.Pod){"with": wantsWidget, "without": func(*v1.Pod) {}} {
 		b.create(pod(name, annotated, change))

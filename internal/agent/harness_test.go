@@ -28,6 +28,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/host/cgroup"
@@ -331,7 +332,7 @@ type fakeDevices struct {
 	asked  map[string]devices.PodRequest
 	health devices.Health // empty: healthy
 	why    string
-	answer *source.Answer // what a container is given; nil: a bit of everything
+	answer *answer.Answer // what a container is given; nil: a bit of everything
 	// silent: who gives the devices does not answer as long as it is not closed; nil: it does at once.
 	silent chan struct{}
 	// reconciled says that Reconcile was called, with these.
@@ -347,7 +348,7 @@ func (f *fakeDevices) set(n int) {
 }
 
 // answers has containers be given this from now on.
-func (f *fakeDevices) answers(a source.Answer) {
+func (f *fakeDevices) answers(a answer.Answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer = &a
@@ -456,10 +457,10 @@ func (f *fakeDevices) Grant(_ context.Context, c source.Container) (devices.Gran
 		return devices.Grant{Answer: *f.answer, Record: "record of " + c.Name}, nil
 	}
 	return devices.Grant{
-		Answer: source.Answer{
+		Answer: answer.Answer{
 			CDIDevices:  []string{"example.com/widget=0"},
-			Nodes:       []source.Node{{HostPath: "/dev/null", ContainerPath: "/dev/widget", Permissions: "rw"}},
-			Mounts:      []source.Mount{{HostPath: "/etc/hostname", ContainerPath: "/widget", ReadOnly: true}},
+			Nodes:       []answer.Node{{HostPath: "/dev/null", ContainerPath: "/dev/widget", Permissions: "rw"}},
+			Mounts:      []answer.Mount{{HostPath: "/etc/hostname", ContainerPath: "/widget", ReadOnly: true}},
 			Envs:        map[string]string{"WIDGET": "0", "MINE": "theirs"},
 			Annotations: map[string]string{"example.com/w": "0"},
 		},

@@ -66,6 +66,9 @@ var layers = []layer{
 	{"internal/cdispec", nil, "those who count devices and those who inject them read the same specs"},
 	{"internal/devices", []string{"internal/cdispec", "internal/state", "internal/host", "internal/kit"}, "devices are usable without the agent"},
 	{"internal/devices/alloc", []string{"internal/devices/inventory"}, "the choice of devices is a pure function"},
+	{"internal/devices/answer", nil, "how the answers of several sources are made one is a pure function"},
+	{"internal/devices/book", []string{"internal/devices/alloc", "internal/devices/answer", "internal/devices/inventory", "internal/devices/topology"},
+		"who gets which devices, and who waits, is a pure function of the book and the world"},
 	{"internal/devices/topology", []string{"internal/devices/inventory"}, "which NUMA nodes devices come from is a pure function"},
 	{"internal/devices/contract", []string{"internal/cdispec", "internal/devices/plugin", "internal/devices/inventory", "internal/devices/source", "internal/host/mountns", "internal/kit"},
 		"what a device plugin is tried with is the node's own code, without a node"},
@@ -85,14 +88,14 @@ var layers = []layer{
 	{"internal/host", []string{"internal/kit"}, "system calls with a name, below everything"},
 	{"internal/kit", nil, "the lowest layer: it knows nothing of Monopod"},
 	{"internal/archtest", nil, "a test only"},
-	{"devicetest", []string{"internal/devices/plugin", "internal/devices/source"}, "authors of device plugins get the node's own code, and nothing else of the node"},
+	{"devicetest", []string{"internal/devices/plugin", "internal/devices/answer", "internal/devices/source"}, "authors of device plugins get the node's own code, and nothing else of the node"},
 	{"examples", []string{"internal/image/ociarchive"}, "the example is a user's program"},
 	{"test", []string{"api", "internal", "cmd", "examples"}, "tests may use anything"},
 }
 
 // pure packages decide and do nothing else, and import no others of this module.
 var pure = []string{"internal/kit/apifields", "internal/host/cgroup/place", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
-	"internal/devices/alloc", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
+	"internal/devices/alloc", "internal/devices/answer", "internal/devices/book", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
 	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/kit/iprange", "internal/kit/release", "internal/ocispec", "internal/proxy/plan"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the

@@ -12,8 +12,10 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/topology"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -118,11 +120,11 @@ func TestOtherResourcesAreNotHeldUp(t *testing.T) {
 // A refusal fails the pod, in the source's words, and leaves nothing.
 func TestARefusalFreesEverything(t *testing.T) {
 	m, src := newTestManager(t, "w0", "w1")
-	src.prepare = func(c source.Container, resource string, _ []string) (source.Answer, error) {
+	src.prepare = func(c source.Container, resource string, _ []string) (answer.Answer, error) {
 		if c.Name == "c2" {
-			return source.Answer{}, &source.RefusedError{Resource: resource, Err: errors.New("firmware too old")}
+			return answer.Answer{}, &answer.RefusedError{Resource: resource, Err: errors.New("firmware too old")}
 		}
-		return source.Answer{Envs: map[string]string{"X": "1"}}, nil
+		return answer.Answer{Envs: map[string]string{"X": "1"}}, nil
 	}
 	ticked := watch(t, m)
 	v, err := m.Admit(t.Context(), podOf("a", asks("c1", 1), asks("c2", 1)))
@@ -132,7 +134,7 @@ func TestARefusalFreesEverything(t *testing.T) {
 	if g := m.Grants(); len(g) != 0 || !ticked() {
 		t.Errorf("left: %+v", g)
 	}
-	if recs, _ := m.ledger.load(); len(recs) != 0 {
+	if recs, _ := m.clerk.ledger.load(); len(recs) != 0 {
 		t.Errorf("left on disk: %+v", recs)
 	}
 	src.prepare = nil
@@ -142,8 +144,8 @@ func TestARefusalFreesEverything(t *testing.T) {
 // A source that cannot be reached holds the pod, which keeps its devices; the next attempt is for the same ones.
 func TestASourceThatCannotBeReachedHoldsThePod(t *testing.T) {
 	m, src := newTestManager(t, "w0", "w1")
-	src.prepare = func(source.Container, string, []string) (source.Answer, error) {
-		return source.Answer{}, errors.New("no answer")
+	src.prepare = func(source.Container, string, []string) (answer.Answer, error) {
+		return answer.Answer{}, errors.New("no answer")
 	}
 	notReady(t, m, request("a", "c", 1), "no answer")
 	src.prepare = nil
@@ -165,7 +167,7 @@ func TestAnswersAreOfOneBoot(t *testing.T) {
 		lives++
 		db := open(t, path)
 		defer db.Close()
-		m := newManager(Config{DB: db, Log: quiet(), Boot: boot}, src)
+		m := newManager(Config{DB: db, Log: quiet(), Boot: boot}, new(topology.Aligner), src)
 		if err := m.Reconcile(t.Context(), map[string]bool{"a": true}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -235,11 +237,11 @@ func TestAnswersThatContradictEachOther(t *testing.T) {
 	other.snap = inventory.Snapshot{Resources: []string{gadget}, Devices: []inventory.Device{{Resource: gadget, Name: "g0"}}}
 	src := &benchSource{}
 	src.set("w0")
-	src.prepare = func(source.Container, string, []string) (source.Answer, error) {
-		return source.Answer{Envs: map[string]string{"ONLY": "w0"}}, nil
+	src.prepare = func(source.Container, string, []string) (answer.Answer, error) {
+		return answer.Answer{Envs: map[string]string{"ONLY": "w0"}}, nil
 	}
-	other.prepare = func(source.Container, string, []string) (source.Answer, error) {
-		return source.Answer{Envs: map[string]string{"ONLY": "g0"}}, nil
+	other.prepare = func(source.Container, string, []string) (answer.Answer, error) {
+		return answer.Answer{Envs: map[string]string{"ONLY": "g0"}}, nil
 	}
 	m := settledManager(t, open(t, filepath.Join(t.TempDir(), "agent.db")), src, other)
 	req := podOf("a", ContainerRequest{Name: "c", Role: alloc.Main, Resources: map[string]int64{widget: 1, gadget: 1}})

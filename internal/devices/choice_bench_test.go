@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/book"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/devices/topology"
@@ -64,22 +65,18 @@ func BenchmarkAdmit64Resources(b *testing.B) {
 		for _, policy := range []topology.Policy{topology.None, topology.BestEffort} {
 			b.Run(fmt.Sprintf("by=%s/policy=%s", known, policy), func(b *testing.B) {
 				m := bigManager(b, bigSource(known == "nodes"), policy)
-				req := bigPod(bigHolders)
-				needs, err := req.needs()
-				if err != nil {
-					b.Fatal(err)
-				}
+				req := bigRequest(b, bigHolders)
 				b.ReportAllocs()
 				var times []time.Duration
 				for b.Loop() {
 					begin := time.Now()
-					if err := m.reserve(context.Background(), req, needs); err != nil {
+					if err := m.reserve(context.Background(), req); err != nil {
 						b.Fatal(err)
 					}
-					if n := m.reserved[req.UID].count(); n != 8 {
+					if n := count(m.clerk.book.Whole(req.UID)); n != 8 {
 						b.Fatalf("%d devices are reserved", n)
 					}
-					m.unreserve(req.UID)
+					m.clerk.retract(req.UID)
 					times = append(times, time.Since(begin))
 				}
 				slices.Sort(times)
@@ -96,33 +93,43 @@ func bigManager(b *testing.B, src source.Source, policy topology.Policy) *Manage
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { db.Close() })
-	m := newManager(Config{DB: db, Log: quiet(), Boot: "one"}, src)
-	m.settled = true
 	cfg := topology.Config{Policy: policy}
 	for i := range bigNUMANodes {
 		cfg.Nodes = append(cfg.Nodes, topology.Node{ID: i})
 	}
-	if m.aligner, err = topology.New(cfg); err != nil {
+	aligner, err := topology.New(cfg)
+	if err != nil {
 		b.Fatal(err)
 	}
+	m := alignedManager(b, db, aligner, src)
 	for i := range bigHolders { // their records are kept in memory alone: the disk is not measured
-		req := bigPod(i)
-		needs, err := req.needs()
+		req := bigRequest(b, i)
+		if err := m.reserve(context.Background(), req); err != nil {
+			b.Fatal(err)
+		}
+		err := m.clerk.book.Promise(req.UID, m.clerk.book.Whole(req.UID))
 		if err == nil {
-			err = m.reserve(context.Background(), req, needs)
+			_, err = m.clerk.book.Wrote(req.UID)
 		}
 		if err != nil {
 			b.Fatal(err)
 		}
-		m.granted[req.UID] = m.reserved[req.UID]
-		m.unreserve(req.UID)
 	}
 	return m
 }
 
+func bigRequest(b *testing.B, number int) book.Request {
+	b.Helper()
+	req, err := bigPod(number).asks()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return req
+}
+
 // count is how many devices a record has.
-func (p podRecord) count() (n int) {
-	for _, names := range p.summary() {
+func count(p book.Record) (n int) {
+	for _, names := range p.Summary() {
 		n += len(names)
 	}
 	return n

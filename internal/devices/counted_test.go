@@ -7,6 +7,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/devices/topology"
 )
 
 const dongle = "example.com/dongle"
@@ -61,7 +62,7 @@ func TestCounted(t *testing.T) {
 	src.snap.Resources = []string{dongle, widget}
 	src.snap.Devices = slices.Insert(slices.Clone(src.snap.Devices), 0, inventory.Device{Resource: dongle, Name: "d0", Origin: "a plugin"})
 	src.mu.Unlock()
-	m = newManager(Config{DB: open(t, path), Log: quiet(), Boot: "two"}, src)
+	m = newManager(Config{DB: open(t, path), Log: quiet(), Boot: "two"}, new(topology.Aligner), src)
 	if err := m.Reconcile(t.Context(), map[string]bool{"a": true}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestCountedByTheContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m = newManager(Config{DB: open(t, filepath.Join(t.TempDir(), "agent.db")), Log: quiet(), Boot: "one"}, src)
+	m = newManager(Config{DB: open(t, filepath.Join(t.TempDir(), "agent.db")), Log: quiet(), Boot: "one"}, new(topology.Aligner), src)
 	if err := m.Reconcile(t.Context(), map[string]bool{"a": true}, []Holding{{PodUID: "a", PodNamespace: "default", PodName: "p-a", Container: "m", Record: g.Record}}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
 // Package devices is the role that knows the host's devices, counts them as extended resources, and grants them to
 // pods.
 //
-// Where devices come from is a source.Source; CDI specs are one (package cdi), device plugins will be another. Which devices a
-// pod gets is decided by package alloc, purely. Who has what is the ledger, a table of the state database.
+// Where devices come from is a source.Source: CDI specs are one (package cdi), device plugins another (package plugin). Who has what, who waits, and what is decided
+// about those who ask is package book's, purely. Here the Manager asks the sources, and the clerk writes what is decided into the ledger, a table of the state
+// database, before he notes it in the book and tells those whom it concerns.
 //
 // A grant belongs to a pod and its containers, and it lasts as long as the pod. It guarantees:
 //   - a pod has the devices of all its containers or none, and those that wait for the same devices get them in the order of their creation;

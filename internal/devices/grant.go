@@ -7,12 +7,14 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/devices/answer"
+	"monopod.dev/monopod/internal/devices/book"
 	"monopod.dev/monopod/internal/devices/source"
 )
 
 // Grant is what a container is started with.
 type Grant struct {
-	source.Answer
+	answer.Answer
 	// Record is what the container is to carry as its annotation Annotation, so that its devices are known when the ledger is lost.
 	Record string
 }
@@ -32,12 +34,10 @@ func (m *Manager) Grant(ctx context.Context, c source.Container) (Grant, error) 
 		return Grant{}, fmt.Errorf("devices of %s: another call for this pod is not done: %w", c, err)
 	}
 	defer unlock()
-	if err := m.settle(c.PodUID); err != nil {
+	if err := m.clerk.settle(c.PodUID); err != nil {
 		return Grant{}, err
 	}
-	m.mu.Lock()
-	pod, ok := m.granted[c.PodUID]
-	m.mu.Unlock()
+	pod, ok := m.clerk.record(c.PodUID)
 	if _, has := pod.Containers[c.Name]; !ok || !has {
 		return Grant{}, fmt.Errorf("%s has no devices on record: the pod was not admitted: %w", c, errdefs.ErrNotFound)
 	}
@@ -48,35 +48,35 @@ func (m *Manager) Grant(ctx context.Context, c source.Container) (Grant, error) 
 	if err := m.beforeStart(ctx, c, rec); err != nil {
 		return Grant{}, err
 	}
-	answer, err := rec.answer()
+	answer, err := rec.Answer()
 	if err != nil {
 		return Grant{}, fmt.Errorf("%s: %w", c, err)
 	}
-	text, err := rec.annotation()
+	text, err := rec.Annotation()
 	return Grant{Answer: answer, Record: text}, err
 }
 
 // refresh compares what the container has with what there is, and fetches answers of an earlier boot anew.
-func (m *Manager) refresh(ctx context.Context, c source.Container, pod podRecord) (podRecord, error) {
-	defer m.unreserve(c.PodUID)
+func (m *Manager) refresh(ctx context.Context, c source.Container, pod book.Record) (book.Record, error) {
+	defer m.clerk.retract(c.PodUID)
 	w := m.worlds.now()
 	rec := pod.Containers[c.Name]
 	for resource, g := range sorted(rec.Grants) {
-		if m.lasts(g) {
+		if g.Lasts(w, m.boot) {
 			continue
 		}
 		now, err := m.usable(w, resource, g)
 		if err != nil {
 			return pod, err
 		}
-		rec = rec.withGrant(resource, now)
+		rec = rec.WithGrant(resource, now)
 	}
-	next, err := m.ask(ctx, c.PodUID, podRecord{Namespace: pod.Namespace, Name: pod.Name}.with(map[string]containerRecord{c.Name: rec}), false)
+	next, err := m.ask(ctx, c.PodUID, book.Record{Namespace: pod.Namespace, Name: pod.Name}.With(map[string]book.Container{c.Name: rec}), false)
 	if err != nil {
 		return pod, err
 	}
-	next = pod.with(next.Containers)
-	return next, m.keep(c.PodUID, pod, next)
+	next = pod.With(next.Containers)
+	return next, m.clerk.keep(c.PodUID, pod, next)
 }
 
 // StartError says that a source does not let a container start, in its words.
@@ -94,7 +94,7 @@ func (e *StartError) Error() string {
 func (e *StartError) Unwrap() error { return e.Err }
 
 // beforeStart has the sources do what is to be done before each start.
-func (m *Manager) beforeStart(ctx context.Context, c source.Container, rec containerRecord) error {
+func (m *Manager) beforeStart(ctx context.Context, c source.Container, rec book.Container) error {
 	for resource, g := range sorted(rec.Grants) {
 		starter, ok := m.worlds.named(g.Source).(source.Starter)
 		if !ok {
@@ -107,7 +107,7 @@ func (m *Manager) beforeStart(ctx context.Context, c source.Container, rec conta
 		if !required {
 			continue
 		}
-		switch err := starter.BeforeStart(ctx, c, resource, g.names()); {
+		switch err := starter.BeforeStart(ctx, c, resource, g.Names()); {
 		case err == nil:
 		case ctx.Err() != nil:
 			return errors.Join(err, ctx.Err())

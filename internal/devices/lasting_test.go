@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/answer"
+	"monopod.dev/monopod/internal/devices/book"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/devices/topology"
@@ -30,9 +32,9 @@ func newPluginLike(resource string, names ...string) *pluginLike {
 	for _, n := range names {
 		s.snap.Devices = append(s.snap.Devices, inventory.Device{Resource: resource, Name: n, Origin: "/plugins/p.sock"})
 	}
-	s.prepare = func(_ source.Container, _ string, names []string) (a source.Answer, err error) {
+	s.prepare = func(_ source.Container, _ string, names []string) (a answer.Answer, err error) {
 		for _, n := range names {
-			a.Nodes = append(a.Nodes, source.Node{HostPath: "/dev/" + n, ContainerPath: "/dev/" + n, Permissions: "rw"})
+			a.Nodes = append(a.Nodes, answer.Node{HostPath: "/dev/" + n, ContainerPath: "/dev/" + n, Permissions: "rw"})
 		}
 		return a, nil
 	}
@@ -60,7 +62,7 @@ func (s *pluginLike) forget() {
 // knowing is a source as CDI is: it knows the nodes behind an answer.
 type knowing struct{ benchSource }
 
-func (s *knowing) Identify(a source.Answer) (nodes []string) {
+func (s *knowing) Identify(a answer.Answer) (nodes []string) {
 	for _, n := range a.Nodes {
 		if n.HostPath != "/dev/shared" {
 			nodes = append(nodes, n.HostPath)
@@ -105,7 +107,7 @@ func TestAStoredAnswerOutlivesItsPlugin(t *testing.T) {
 		t.Errorf("asked %q", src.prepared)
 	}
 	next := newPluginLike(gadget, "g0", "g1")
-	m = newManager(Config{DB: db, Log: quiet(), Boot: "two"}, next)
+	m = newManager(Config{DB: db, Log: quiet(), Boot: "two"}, new(topology.Aligner), next)
 	if err := m.Reconcile(t.Context(), map[string]bool{"a": true}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +163,8 @@ func TestHardwareOfAPluginIsKnownByItsAnswer(t *testing.T) {
 	admit(t, m, late)
 	notReady(t, m, request("x", "c", 1), "0 free")
 	// Of one plugin two ids may be one node, and what is nobody's own excludes nobody.
-	plugin.prepare = func(source.Container, string, []string) (source.Answer, error) {
-		return source.Answer{Nodes: []source.Node{{HostPath: "/dev/shared", ContainerPath: "/dev/x", Permissions: "rw"}}}, nil
+	plugin.prepare = func(source.Container, string, []string) (answer.Answer, error) {
+		return answer.Answer{Nodes: []answer.Node{{HostPath: "/dev/shared", ContainerPath: "/dev/x", Permissions: "rw"}}}, nil
 	}
 	if err := errors.Join(m.Release(t.Context(), "g"), m.Release(t.Context(), "h")); err != nil {
 		t.Fatal(err)
@@ -230,13 +232,11 @@ func aligned(t *testing.T, policy topology.Policy, scope topology.Scope) (*Manag
 	}
 	widgets.set("w0", "w1")
 	widgets.snap.Devices[0].NUMA, widgets.snap.Devices[1].NUMA = []int{1}, []int{1}
-	m := settledManager(t, open(t, filepath.Join(t.TempDir(), "agent.db")), gadgets, widgets)
 	aligner, err := topology.New(topology.Config{Policy: policy, Scope: scope, Nodes: []topology.Node{{ID: 0}, {ID: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.aligner = aligner
-	return m, gadgets
+	return alignedManager(t, open(t, filepath.Join(t.TempDir(), "agent.db")), aligner, gadgets, widgets), gadgets
 }
 
 // chosen lists what the containers of a pod have, as "container resource names".
@@ -284,7 +284,7 @@ func TestAlignmentIsRefused(t *testing.T) {
 		!strings.Contains(v.Message, "3 "+gadget) {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if g := m.Grants(); len(g) != 0 || len(m.reserved) != 0 || len(m.queue.waiting) != 0 {
+	if g := m.Grants(); len(g) != 0 || m.clerk.book.PhaseOf("p") != book.Nothing || len(m.clerk.book.Waiting()) != 0 {
 		t.Errorf("left: %+v", g)
 	}
 	notReady(t, m, podOf("q", asksFor("c", gadget, 5)), "5 wanted, 4 free")
@@ -315,20 +315,5 @@ func TestAPreferenceIsAskedForWithinTheAlignment(t *testing.T) {
 	admit(t, m, podOf("p", ContainerRequest{Name: "c", Role: alloc.Main, Resources: map[string]int64{gadget: 1, widget: 1}}))
 	if got := chosen(m); !slices.Equal(got, []string{"c g3", "c w0"}) || !slices.Equal(p.asked, []string{"[g1 g3] [] 1"}) {
 		t.Errorf("chosen %q after %q", got, p.asked)
-	}
-}
-
-// A resource with thousands of devices that are gone fills no pod's status.
-func TestFaultsAreFew(t *testing.T) {
-	var devices []inventory.Device
-	for i := range 2000 {
-		devices = append(devices, inventory.Device{Resource: gadget, Name: fmt.Sprint("g", i), Origin: "/p.sock", Unhealthy: "gone"})
-	}
-	if got, want := faults(devices, nil), `; devices "g0", "g1", "g2", and 1997 more of /p.sock: gone`; got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	devices[0].Unhealthy = "on fire"
-	if got, want := faults(devices[:2], map[deviceKey]string{keyOf(devices[1]): "g1 is broken"}), `; g1 is broken; device "g0" of /p.sock: on fire`; got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

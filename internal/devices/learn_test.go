@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/topology"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -24,8 +26,8 @@ func TestALostLedgerIsLearntFromWhatRuns(t *testing.T) {
 	dir := t.TempDir()
 	src := &benchSource{}
 	src.set("w0", "w1", "w2")
-	src.prepare = func(_ source.Container, _ string, names []string) (source.Answer, error) {
-		return source.Answer{CDIDevices: []string{widget + "=" + names[0]}, Envs: map[string]string{"W": names[0]}}, nil
+	src.prepare = func(_ source.Container, _ string, names []string) (answer.Answer, error) {
+		return answer.Answer{CDIDevices: []string{widget + "=" + names[0]}, Envs: map[string]string{"W": names[0]}}, nil
 	}
 	old := settledManager(t, open(t, filepath.Join(dir, "old.db")), src)
 	grant(t, old, request("z", "c", 1), "w0")
@@ -35,7 +37,7 @@ func TestALostLedgerIsLearntFromWhatRuns(t *testing.T) {
 	holdings = append(holdings, holding(t, old, request("z", "c", 1), "c")) // of a pod that is gone
 	before := len(src.prepared)
 
-	m := newManager(Config{DB: open(t, filepath.Join(dir, "new.db")), Log: quiet(), Boot: "one"}, src)
+	m := newManager(Config{DB: open(t, filepath.Join(dir, "new.db")), Log: quiet(), Boot: "one"}, new(topology.Aligner), src)
 	notReady(t, m, request("b", "c", 1), "not known before the runtime has told what runs")
 	ticked := watch(t, m)
 	if err := m.Reconcile(t.Context(), map[string]bool{"a": true, "b": true, "plain": true}, holdings); err != nil || !ticked() {
@@ -50,7 +52,7 @@ func TestALostLedgerIsLearntFromWhatRuns(t *testing.T) {
 		t.Errorf("%+v, %v after %q: the answer is to be the one that was given", g, err, src.prepared)
 	}
 	admit(t, m, a)
-	if recs, bad := m.ledger.load(); len(recs) != 2 || len(bad) != 0 || recs["a"].Name != "p-a" {
+	if recs, bad := m.clerk.ledger.load(); len(recs) != 2 || len(bad) != 0 || recs["a"].Name != "p-a" {
 		t.Errorf("on disk: %+v, %v", recs, bad)
 	}
 }
@@ -78,7 +80,7 @@ func TestADamagedRecordIsLearntFromWhatRuns(t *testing.T) {
 			if err := state.NewTable[json.RawMessage](db, tableName).Put("a", json.RawMessage(`"damaged"`)); err != nil {
 				t.Fatal(err)
 			}
-			m := newManager(Config{DB: db, Log: quiet(), Boot: "one"}, src)
+			m := newManager(Config{DB: db, Log: quiet(), Boot: "one"}, new(topology.Aligner), src)
 			if err := m.Reconcile(t.Context(), map[string]bool{"a": true, "b": true}, tc.holdings); err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +115,7 @@ func TestWhatWasReleasedBeforeIsNotLearnt(t *testing.T) {
 	grant(t, old, a, "w0")
 	listed := []Holding{holding(t, old, a, "c")}
 
-	m := newManager(Config{DB: db, Log: quiet(), Boot: "two"}, src)
+	m := newManager(Config{DB: db, Log: quiet(), Boot: "two"}, new(topology.Aligner), src)
 	if err := m.Release(t.Context(), "a"); err != nil { // it has ended: the machine was rebooted, and it is not started again
 		t.Fatal(err)
 	}

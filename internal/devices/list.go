@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/book"
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
@@ -65,26 +65,24 @@ type GrantedDevice struct {
 
 // Grants lists all grants by namespace, pod and container.
 func (m *Manager) Grants() []GrantRecord {
-	snap := m.worlds.now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	w := m.worlds.now()
 	grants := []GrantRecord{}
-	for uid, pod := range m.granted {
-		grants = append(grants, m.list(snap, uid, pod)...)
-	}
+	m.clerk.read(func(b *book.Book) {
+		for uid, pod := range b.Records() {
+			grants = append(grants, list(w, m.boot, uid, pod)...)
+		}
+	})
 	slices.SortFunc(grants, compareGrants)
 	return grants
 }
 
 // GrantsOf lists what one pod has, by container.
 func (m *Manager) GrantsOf(podUID string) []GrantRecord {
-	m.mu.Lock()
-	pod := m.granted[podUID]
-	m.mu.Unlock()
+	pod, _ := m.clerk.record(podUID)
 	if len(pod.Containers) == 0 {
 		return nil
 	}
-	grants := m.list(m.worlds.now(), podUID, pod)
+	grants := list(m.worlds.now(), m.boot, podUID, pod)
 	slices.SortFunc(grants, compareGrants)
 	return grants
 }
@@ -95,15 +93,15 @@ func compareGrants(a, b GrantRecord) int {
 }
 
 // list tells what the containers of a pod have, in no order.
-func (m *Manager) list(w *world, uid string, p podRecord) (grants []GrantRecord) {
+func list(w *book.World, boot, uid string, p book.Record) (grants []GrantRecord) {
 	for container, rec := range p.Containers {
 		g := GrantRecord{PodUID: uid, PodNamespace: p.Namespace, PodName: p.Name, Container: container, Role: rec.Role, GrantedAt: rec.GrantedAt}
 		for resource, has := range sorted(rec.Grants) {
-			has = m.current(w, resource, has)
+			has = has.Current(w, resource, boot)
 			for _, d := range has.Devices {
-				now := d.now(w, resource, has.Source)
+				now := health(w, has.Source, resource, d)
 				now.Pending = has.Answer == nil
-				now.Given, now.Shared = has.given()
+				now.Given, now.Shared = has.Given()
 				g.Devices = append(g.Devices, now)
 			}
 		}
@@ -114,12 +112,12 @@ func (m *Manager) list(w *world, uid string, p podRecord) (grants []GrantRecord)
 	return grants
 }
 
-// now tells how a device is that was granted.
-func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
+// health tells how a device is that was granted.
+func health(w *book.World, source, resource string, g book.Device) GrantedDevice {
 	out := GrantedDevice{Resource: resource, Name: g.Name, ShareOf: g.ShareOf, Nodes: g.Nodes, Origin: g.Origin, Source: source}
-	d, found := g.find(w.part(source), resource)
+	d, found := g.Find(w.Part(source).Snapshot, resource)
 	switch {
-	case !found && w.awaits(source, resource):
+	case !found && w.Awaits(source, resource):
 		out.Awaited, out.Health, out.Why = true, Unknown, "its plugin has not told its devices again since the node was started"
 		return out
 	case !found:
@@ -132,7 +130,7 @@ func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
 		}
 		return out
 	case g.Nodes != nil && !slices.Equal(g.Nodes, d.Nodes):
-		out.Health, out.Why = Unknown, fmt.Sprintf("the name is that of other hardware now (%s; it was %s)", nodes(d.Nodes), nodes(g.Nodes))
+		out.Health, out.Why = Unknown, fmt.Sprintf("the name is that of other hardware now (%s; it was %s)", book.NodeWords(d.Nodes), book.NodeWords(g.Nodes))
 		return out
 	case d.Unhealthy != "":
 		out.Health, out.Why = Unhealthy, d.Unhealthy
@@ -148,13 +146,6 @@ func (g grantedDevice) now(w *world, resource, source string) GrantedDevice {
 	return out
 }
 
-func nodes(paths []string) string {
-	if len(paths) == 0 {
-		return "without device nodes"
-	}
-	return strings.Join(paths, ", ")
-}
-
 // DeviceStatus is one device as it stands.
 type DeviceStatus struct {
 	inventory.Device
@@ -165,12 +156,10 @@ type DeviceStatus struct {
 // Devices lists all devices by resource and name.
 func (m *Manager) Devices() []DeviceStatus {
 	snap := m.worlds.now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	all := make([]DeviceStatus, 0, len(snap.Devices))
 	for _, d := range snap.Devices {
 		s := DeviceStatus{Device: d}
-		if err := m.unfit[keyOf(d)]; err != nil {
+		if err := m.checks.of(d); err != nil {
 			s.Fault = err.Error()
 		}
 		all = append(all, s)

@@ -8,11 +8,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod.dev/monopod/internal/devices/book"
 	"monopod.dev/monopod/internal/devices/cdi"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/plugin"
@@ -40,47 +40,19 @@ type Config struct {
 	Log  *slog.Logger
 }
 
-// Manager counts and grants the devices of the host. Its methods are safe for concurrent use.
+// Manager counts and grants the devices of the host: it asks the sources, has the book decide, and the clerk write. Its methods are safe for concurrent use.
 type Manager struct {
-	worlds  *worlds
-	ledger  ledger
-	aligner *topology.Aligner
-	boot    string
-	log     *slog.Logger
-	now     func() time.Time
+	worlds *worlds
+	boot   string
+	log    *slog.Logger
+	now    func() time.Time
 
-	subscribers subscribers
+	subscribers *subscribers
+	clerk       *clerk
+	checks      *checks
+	behind      behind
 	pods        keyed.Lock[string] // serializes what is done for one pod
-
-	mu sync.Mutex // guards what follows; never held over I/O
-	// settled: Reconcile has compared the ledger with what runs. Until then nothing new is granted.
-	settled bool
-	// granted is the ledger's content by pod UID: changed after the disk is, so that nothing is published, nor thought
-	// free, too early.
-	granted map[string]podRecord
-	// reserved is what an Admit under way has chosen, by pod UID.
-	reserved map[string]podRecord
-	// unwritten are those of reserved that their pods have been told of, by pod UID: all that is missing is the disk.
-	unwritten map[string]podRecord
-	// writes are those of unwritten that are on their way; when closing, there are no more.
-	writes  sync.WaitGroup
-	closing bool
-	queue   queue
-	// turnedAway: somebody was told of a shortage while devices were reserved that may become free again.
-	turnedAway bool
-	// unreadable are the records that cannot be read and may be those of living pods, by pod UID; under an empty one: the whole ledger.
-	unreadable map[string]error
-	// released are the pods that were released before Reconcile was: what their containers said when the caller looked at them is over. nil: it has been.
-	released map[string]bool
-	// unfit are the devices that failed their last check, with why.
-	unfit map[deviceKey]error
-	// learnt are the nodes of devices that a source's answers have told and that somebody had by another source, as long as no source changes.
-	learnt map[deviceKey][]string
 }
-
-type deviceKey struct{ resource, name string }
-
-func keyOf(d inventory.Device) deviceKey { return deviceKey{d.Resource, d.Name} }
 
 // New reads the ledger and the CDI folders. It writes nothing. Records of the ledger that cannot be read are a problem, not
 // an error; a topology policy that does not fit the host is one. It grants nothing before the first Reconcile.
@@ -103,48 +75,36 @@ func New(cfg Config) (*Manager, error) {
 		sources = append(sources, p)
 	}
 	cfg.CDI.Log = cfg.Log
-	m := newManager(cfg, append(sources, cdi.New(cfg.CDI))...)
-	m.aligner = aligner
-	return m, nil
+	return newManager(cfg, aligner, append(sources, cdi.New(cfg.CDI))...), nil
 }
 
-// newManager takes the sources in the order of their precedence. It aligns nothing.
-func newManager(cfg Config, sources ...source.Source) *Manager {
-	m := &Manager{
-		worlds:   &worlds{sources: sources},
-		ledger:   newLedger(cfg.DB),
-		aligner:  new(topology.Aligner),
-		boot:     cfg.Boot,
-		log:      cfg.Log,
-		now:      time.Now,
-		reserved: map[string]podRecord{}, unwritten: map[string]podRecord{},
-		unfit: map[deviceKey]error{}, learnt: map[deviceKey][]string{},
+// newManager takes the sources in the order of their precedence.
+func newManager(cfg Config, aligner *topology.Aligner, sources ...source.Source) *Manager {
+	told, ledger := new(subscribers), newLedger(cfg.DB)
+	records, damaged := ledger.load()
+	for uid, err := range damaged {
+		cfg.Log.Error("device ledger: a record cannot be read; no devices are granted to new pods until it is known which devices its pod has", "podUID", uid, "error", err)
 	}
-	m.granted, m.unreadable = m.ledger.load()
-	m.released = map[string]bool{}
-	for uid, err := range m.unreadable {
-		m.log.Error("device ledger: a record cannot be read; no devices are granted to new pods until it is known which devices its pod has", "podUID", uid, "error", err)
+	return &Manager{
+		worlds: &worlds{sources: sources}, boot: cfg.Boot, log: cfg.Log, now: time.Now,
+		subscribers: told,
+		clerk:       &clerk{ledger: ledger, subscribers: told, log: cfg.Log, book: book.New(cfg.Boot, aligner, records, damaged)},
+		checks:      &checks{subscribers: told, failed: map[book.Key]error{}},
 	}
-	return m
 }
 
 // Run follows the changes of the host's devices until ctx ends. Grants work without it, on what was found last.
 func (m *Manager) Run(ctx context.Context) error {
-	defer func() {
-		m.mu.Lock()
-		m.closing = true
-		m.mu.Unlock()
-		m.writes.Wait()
-	}()
+	defer m.behind.close()
 	all, ctx := errgroup.WithContext(ctx)
 	for _, s := range m.worlds.sources {
 		all.Go(func() error {
 			return s.Run(ctx, func() {
-				m.mu.Lock()
-				clear(m.unfit) // what was wrong may be mended; the next grant looks again
-				clear(m.learnt)
-				m.mu.Unlock()
-				m.subscribers.tick()
+				m.checks.forget()
+				m.clerk.note(func(b *book.Book) book.News {
+					b.ForgetHardware()
+					return book.All
+				})
 			})
 		})
 	}
@@ -174,7 +134,7 @@ func (m *Manager) Resources() map[string]inventory.Quantity {
 func (m *Manager) Faults() map[string]string {
 	snap, all := m.worlds.now(), map[string]string{}
 	for _, r := range snap.Resources {
-		if text := faults(inventory.Units(snap.Of(r)), nil); text != "" {
+		if text := book.Faults(inventory.Units(snap.Of(r)), nil); text != "" {
 			all[r] = strings.TrimPrefix(text, "; ")
 		}
 	}
@@ -185,16 +145,16 @@ func (m *Manager) Faults() map[string]string {
 func (m *Manager) Problems() []Problem {
 	snap := m.worlds.now()
 	problems := append([]Problem(nil), snap.Problems...)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, d := range snap.Devices {
-		if err := m.unfit[keyOf(d)]; err != nil {
+		if err := m.checks.of(d); err != nil {
 			problems = append(problems, Problem{Resource: d.Resource, Paths: []string{d.Origin}, Message: err.Error()})
 		}
 	}
-	for _, err := range sorted(m.unreadable) {
-		problems = append(problems, Problem{Message: fmt.Sprintf("device ledger: %v", err)})
-	}
+	m.clerk.read(func(b *book.Book) {
+		for _, err := range b.Damages() {
+			problems = append(problems, Problem{Message: fmt.Sprintf("device ledger: %v", err)})
+		}
+	})
 	return problems
 }
 

@@ -6,14 +6,16 @@ import (
 	"testing"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/topology"
 	"monopod.dev/monopod/internal/state"
 )
 
 // rebooted is the manager of a machine that was started again, on which these pods live.
 func rebooted(t *testing.T, db *state.DB, pods []string, sources ...source.Source) *Manager {
 	t.Helper()
-	m := newManager(Config{DB: db, Log: quiet(), Boot: "two"}, sources...)
+	m := newManager(Config{DB: db, Log: quiet(), Boot: "two"}, new(topology.Aligner), sources...)
 	live := map[string]bool{}
 	for _, uid := range pods {
 		live[uid] = true
@@ -31,10 +33,10 @@ func knows(src *pluginLike, names ...string) {
 		known[n] = true
 	}
 	give := newPluginLike(gadget).prepare
-	src.prepare = func(c source.Container, resource string, names []string) (source.Answer, error) {
+	src.prepare = func(c source.Container, resource string, names []string) (answer.Answer, error) {
 		for _, n := range names {
 			if !known[n] {
-				return source.Answer{}, &source.RefusedError{Resource: resource, Err: errors.New("unknown device " + n)}
+				return answer.Answer{}, &answer.RefusedError{Resource: resource, Err: errors.New("unknown device " + n)}
 			}
 		}
 		return give(c, resource, names)
@@ -70,8 +72,8 @@ func TestAPluginIsNotAskedAgainForADeviceThatIsNotReady(t *testing.T) {
 // TestADeviceThatNobodyGotIsChosenAnew: as long as a plugin has not answered, its device is no more than chosen.
 func TestADeviceThatNobodyGotIsChosenAnew(t *testing.T) {
 	src := newPluginLike(gadget, "g0", "g1")
-	src.prepare = func(source.Container, string, []string) (source.Answer, error) {
-		return source.Answer{}, errors.New("plugin crashed")
+	src.prepare = func(source.Container, string, []string) (answer.Answer, error) {
+		return answer.Answer{}, errors.New("plugin crashed")
 	}
 	m := settledManager(t, open(t, filepath.Join(t.TempDir(), "agent.db")), src)
 	req := podOf("a", asksFor("c", gadget, 1))

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/book"
 )
 
 // PodRequest asks for the devices of a pod.
@@ -36,35 +37,30 @@ func (r PodRequest) String() string {
 	return fmt.Sprintf("pod %s/%s (%s)", r.Namespace, r.Name, r.UID)
 }
 
-// need is a checked ContainerRequest that asks for something.
-type need struct {
-	name string
-	role alloc.Role
-	want map[string]int
-}
-
-func (r PodRequest) needs() (needs []need, err error) {
+// asks is the request as the book decides about it, for all that the containers ask for.
+func (r PodRequest) asks() (book.Request, error) {
+	req := book.Request{UID: r.UID, Namespace: r.Namespace, Name: r.Name, Created: r.Created, Counted: r.Counted}
 	if r.UID == "" {
-		return nil, fmt.Errorf("a pod that asks for devices needs a UID, got %s: %w", r, errdefs.ErrInvalidArgument)
+		return req, fmt.Errorf("a pod that asks for devices needs a UID, got %s: %w", r, errdefs.ErrInvalidArgument)
 	}
 	for _, c := range r.Containers {
 		if c.Name == "" || c.Role != alloc.Main && c.Role != alloc.Init && c.Role != alloc.Sidecar {
-			return nil, fmt.Errorf("container %q of %s, with role %q: each needs a name and one of the roles: %w", c.Name, r, c.Role, errdefs.ErrInvalidArgument)
+			return req, fmt.Errorf("container %q of %s, with role %q: each needs a name and one of the roles: %w", c.Name, r, c.Role, errdefs.ErrInvalidArgument)
 		}
-		n := need{c.Name, c.Role, map[string]int{}}
+		n := book.Need{Container: c.Name, Role: c.Role, Want: map[string]int{}}
 		for resource, count := range c.Resources {
 			switch {
 			case !strings.Contains(resource, "/"):
-				return nil, fmt.Errorf("%q in container %q of %s is not an extended resource (domain/name): %w", resource, c.Name, r, errdefs.ErrInvalidArgument)
+				return req, fmt.Errorf("%q in container %q of %s is not an extended resource (domain/name): %w", resource, c.Name, r, errdefs.ErrInvalidArgument)
 			case count < 0 || count > math.MaxInt32:
-				return nil, fmt.Errorf("%s: %d in container %q of %s is not a number of devices: %w", resource, count, c.Name, r, errdefs.ErrInvalidArgument)
+				return req, fmt.Errorf("%s: %d in container %q of %s is not a number of devices: %w", resource, count, c.Name, r, errdefs.ErrInvalidArgument)
 			case count > 0:
-				n.want[resource] = int(count)
+				n.Want[resource] = int(count)
 			}
 		}
-		if len(n.want) > 0 {
-			needs = append(needs, n)
+		if len(n.Want) > 0 {
+			req.Needs = append(req.Needs, n)
 		}
 	}
-	return needs, nil
+	return req, nil
 }

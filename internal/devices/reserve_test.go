@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
@@ -150,5 +152,76 @@ func TestOneTurnedAwayIsToldWhenAReservationEnds(t *testing.T) {
 	}
 	if !ticked() {
 		t.Error("no tick")
+	}
+}
+
+// looking is an Admit that waits in its first check of a device, until it is let go on.
+func looking(t *testing.T, m *Manager, src *benchSource, req PodRequest) (goOn func() (Verdict, error)) {
+	t.Helper()
+	checks, block := make(chan string, 10), make(chan struct{})
+	src.mu.Lock()
+	src.block, src.checks = block, checks
+	src.mu.Unlock()
+	var v Verdict
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		v, err = m.Admit(t.Context(), req)
+		done <- err
+	}()
+	<-checks
+	return func() (Verdict, error) {
+		close(block)
+		err := <-done
+		return v, err
+	}
+}
+
+// A pod that chose, and then has to wait itself, gives back what it had chosen: an older one that was turned away for it is told.
+func TestOneTurnedAwayIsToldWhenAChoiceIsGivenUp(t *testing.T) {
+	m, src := newTestManager(t, "w0")
+	src.snap.Resources = append([]string{gadget}, src.snap.Resources...)
+	src.snap.Devices = append([]inventory.Device{{Resource: gadget, Name: "g0"}}, src.snap.Devices...)
+	src.faults["g0"] = errors.New("/dev/g0 does not exist")
+	young := podOf("b", asks("c", 1))
+	young.Containers[0].Resources[gadget] = 1
+	goOn := looking(t, m, src, young)
+	old := request("a", "c", 1)
+	notReady(t, m, old, "1 wanted, 0 free (of 1, 1 in use)")
+	ticked := watch(t, m)
+	if v, err := goOn(); err != nil || v.Phase != Held {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if !ticked() {
+		t.Error("no tick")
+	}
+	grant(t, m, old, "w0")
+}
+
+// The same of what the node merely counts.
+func TestOneTurnedAwayIsToldWhenANumberIsGivenBack(t *testing.T) {
+	m, src := newTestManager(t, "w0")
+	defer failpoint.Arm("devices/grant/before-persist", func() error { return errors.New("disk gone") })()
+	goOn := looking(t, m, src, counts("a", wants("m", alloc.Main, map[string]int64{dongle: 3, widget: 1})))
+	notReady(t, m, counts("b", wants("m", alloc.Main, map[string]int64{dongle: 2})), "other pods have 3")
+	ticked := watch(t, m)
+	if _, err := goOn(); err == nil {
+		t.Error("no error")
+	}
+	if !ticked() {
+		t.Error("no tick")
+	}
+}
+
+// Who is told that another pod has a device is told which pod, also before that is on record.
+func TestAPodIsNamedBeforeItsDevicesAreOnRecord(t *testing.T) {
+	plugin, cdi := newPluginLike(gadget, "g0"), &knowing{}
+	cdi.set("w0")
+	cdi.nodes("w0", "/dev/g0")
+	m := settledManager(t, open(t, filepath.Join(t.TempDir(), "agent.db")), plugin, cdi)
+	goOn := looking(t, m, &cdi.benchSource, request("a", "c", 1))
+	notReady(t, m, podOf("b", asksFor("c", gadget, 1)), `device "g0" is /dev/g0, which pod default/p-a has by another resource`)
+	if v, err := goOn(); err != nil || v.Phase != Admitted {
+		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -16,8 +16,10 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/topology"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -32,13 +34,13 @@ type benchSource struct {
 	block  chan struct{}    // when not nil, Check waits for it to be closed
 	checks chan<- string    // when not nil, Check sends the name first
 	// prepare answers Prepare; nil: the names, as CDI devices.
-	prepare  func(c source.Container, resource string, names []string) (source.Answer, error)
+	prepare  func(c source.Container, resource string, names []string) (answer.Answer, error)
 	prepared []string // the calls of Prepare
 }
 
 func (s *benchSource) Name() string { return cmp.Or(s.name, "cdi") }
 
-func (s *benchSource) Prepare(_ context.Context, c source.Container, resource string, names []string) (a source.Answer, err error) {
+func (s *benchSource) Prepare(_ context.Context, c source.Container, resource string, names []string) (a answer.Answer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prepared = append(s.prepared, fmt.Sprint(c.Name, " ", names))
@@ -113,8 +115,14 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // settledManager is one that has been told what runs: nothing.
 func settledManager(t *testing.T, db *state.DB, sources ...source.Source) *Manager {
 	t.Helper()
-	m := newManager(Config{DB: db, Log: quiet(), Boot: "one"}, sources...)
-	m.settled = true
+	return alignedManager(t, db, new(topology.Aligner), sources...)
+}
+
+// alignedManager is one with a policy about NUMA nodes.
+func alignedManager(t testing.TB, db *state.DB, aligner *topology.Aligner, sources ...source.Source) *Manager {
+	t.Helper()
+	m := newManager(Config{DB: db, Log: quiet(), Boot: "one"}, aligner, sources...)
+	m.clerk.book.Compare()
 	return m
 }
 

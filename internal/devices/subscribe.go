@@ -1,6 +1,10 @@
 package devices
 
-import "sync"
+import (
+	"sync"
+
+	"monopod.dev/monopod/internal/devices/book"
+)
 
 // subscribers are told that something has changed. The zero value has none.
 type subscribers struct {
@@ -30,16 +34,15 @@ func (s *subscribers) add(watches bool) (ticks <-chan struct{}, stop func()) {
 	}
 }
 
-func (s *subscribers) tick() { s.tell(false) }
-
-// tickWatchers tells those who look on, and nobody else.
-func (s *subscribers) tickWatchers() { s.tell(true) }
-
-func (s *subscribers) tell(watchersOnly bool) {
+// tell tells those whom news concern.
+func (s *subscribers) tell(news book.News) {
+	if news == book.None {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c, watches := range s.all {
-		if watchersOnly && !watches {
+		if news == book.Watchers && !watches {
 			continue
 		}
 		select {

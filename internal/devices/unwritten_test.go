@@ -26,7 +26,7 @@ func newEffectless(t *testing.T, names ...string) (*Manager, *state.DB) {
 	db := open(t, filepath.Join(t.TempDir(), "agent.db"))
 	m := settledManager(t, db, src)
 	t.Cleanup(func() {
-		m.writes.Wait()
+		m.behind.pending.Wait()
 		goleak.VerifyNone(t, ignore)
 	})
 	return m, db
@@ -82,7 +82,7 @@ func TestADiskThatFailsAfterTheAdmission(t *testing.T) {
 	grant(t, m, b, "w0")
 	notReady(t, m, a)
 
-	m.writes.Wait()
+	m.behind.pending.Wait()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/devices/book"
 )
 
 // Reasons of verdicts and errors, as a pod's status shows them.
@@ -53,3 +55,6 @@ func (e *NotReadyError) Unwrap() []error { return []error{errdefs.ErrUnavailable
 func held(err error) Verdict {
 	return Verdict{Phase: Held, Reason: ReasonDevicesNotReady, Message: err.Error()}
 }
+
+// waitsFor is the error of one who is to wait.
+func waitsFor(w *book.Wait) error { return &NotReadyError{w.Resource, w.Err} }

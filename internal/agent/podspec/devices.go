@@ -11,14 +11,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/devices"
-	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/pods"
 )
 
 // AddDevices adds to the configuration of a container what its devices bring, and the record of them. What the pod's specification says itself
 // stays: a variable that it sets to another value is among overridden, as a kubelet has it but does not tell; a path or an annotation that both
 // have is an error that names both, for one of them would not be what was asked for. The same file of the host at the same path is no contradiction.
-func AddDevices(cfg *cri.ContainerConfig, c *v1.Container, a source.Answer, record string) (overridden []string, err error) {
+func AddDevices(cfg *cri.ContainerConfig, c *v1.Container, a answer.Answer, record string) (overridden []string, err error) {
 	own := map[string]string{}
 	for _, e := range cfg.Envs {
 		own[e.Key] = string(e.Value)
@@ -52,15 +52,15 @@ func AddDevices(cfg *cri.ContainerConfig, c *v1.Container, a source.Answer, reco
 }
 
 // addPaths adds what is to be at a path of the container.
-func addPaths(cfg *cri.ContainerConfig, c *v1.Container, a source.Answer) error {
-	var places source.Places
+func addPaths(cfg *cri.ContainerConfig, c *v1.Container, a answer.Answer) error {
+	var places answer.Places
 	for _, m := range cfg.Mounts {
-		places.AddMount(source.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.Readonly}, whatIsAt(c, m.ContainerPath))
+		places.AddMount(answer.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.Readonly}, whatIsAt(c, m.ContainerPath))
 	}
 	for _, d := range cfg.Devices {
-		places.AddNode(source.Node{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions}, "the pod has a device node of its own")
+		places.AddNode(answer.Node{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions}, "the pod has a device node of its own")
 	}
-	taken := func(clash *source.Clash) error {
+	taken := func(clash *answer.Clash) error {
 		return fmt.Errorf("%s brings %s to %s, where %s", someDevice(c), clash.New, clash.Path, clash.Old.Of)
 	}
 	device := someDevice(c) + " brings something else"

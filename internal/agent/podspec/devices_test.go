@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/answer"
 )
 
 // own is a configuration with something of each kind that a device may bring as well.
@@ -25,10 +25,10 @@ func own() *cri.ContainerConfig {
 
 func TestAddDevices(t *testing.T) {
 	cfg := own()
-	overridden, err := AddDevices(cfg, asking(), source.Answer{
+	overridden, err := AddDevices(cfg, asking(), answer.Answer{
 		CDIDevices:  []string{"v/c=a", "v/c=b"},
-		Nodes:       []source.Node{{HostPath: "/dev/x", ContainerPath: "/dev/y", Permissions: "rwm"}},
-		Mounts:      []source.Mount{{HostPath: "/lib/v", ContainerPath: "/v", ReadOnly: true}},
+		Nodes:       []answer.Node{{HostPath: "/dev/x", ContainerPath: "/dev/y", Permissions: "rwm"}},
+		Mounts:      []answer.Mount{{HostPath: "/lib/v", ContainerPath: "/v", ReadOnly: true}},
 		Envs:        map[string]string{"Z": "z", "B": "b", "OWN": "2", "SAME": "s"},
 		Annotations: map[string]string{"v/a": "x"},
 	}, "the record")
@@ -69,27 +69,27 @@ func asking() *v1.Container {
 
 // Whatever a device brings to where the pod has something else is refused, in words that name both.
 func TestAddDevicesOverwritesNothing(t *testing.T) {
-	mount := func(host, at string) source.Answer {
-		return source.Answer{Mounts: []source.Mount{{HostPath: host, ContainerPath: at}}}
+	mount := func(host, at string) answer.Answer {
+		return answer.Answer{Mounts: []answer.Mount{{HostPath: host, ContainerPath: at}}}
 	}
-	node := func(host, at string) source.Answer {
-		return source.Answer{Nodes: []source.Node{{HostPath: host, ContainerPath: at, Permissions: "rw"}}}
+	node := func(host, at string) answer.Answer {
+		return answer.Answer{Nodes: []answer.Node{{HostPath: host, ContainerPath: at, Permissions: "rw"}}}
 	}
 	for name, c := range map[string]struct {
-		a    source.Answer
+		a    answer.Answer
 		want string
 	}{
 		"mount over a volume":   {mount("/x", "/data"), `brings a mount of "/x" (rw) to /data, where the pod mounts its volume "files": mount that elsewhere`},
 		"not cleaned":           {mount("/x", "/data/"), `brings a mount of "/x" (rw) to /data/, where the pod mounts its volume "files": mount that elsewhere`},
-		"other access":          {source.Answer{Mounts: []source.Mount{{HostPath: "/h", ContainerPath: "/data", ReadOnly: true}}}, `a mount of "/h" (ro) to /data, where the pod mounts its volume "files"`},
+		"other access":          {answer.Answer{Mounts: []answer.Mount{{HostPath: "/h", ContainerPath: "/data", ReadOnly: true}}}, `a mount of "/h" (ro) to /data, where the pod mounts its volume "files"`},
 		"node over a volume":    {node("/dev/ttyUSB0", "/dev/stick"), `brings the device node "/dev/ttyUSB0" (rw) to /dev/stick, where the pod mounts its volume "stick": mount that elsewhere`},
 		"node, not cleaned":     {node("/dev/ttyUSB0", "/dev/x/../stick"), `to /dev/x/../stick, where the pod mounts its volume "stick"`},
 		"node over the message": {node("/dev/x", "/dev/termination-log"), "to /dev/termination-log, where the container's termination message is: set another terminationMessagePath"},
 		"mount over the hosts":  {mount("/x", "/etc/hosts"), "to /etc/hosts, where the node mounts a file of its own: whoever provides the device has to bring it elsewhere"},
 		"node over a node":      {node("/dev/x", "/dev/own"), `brings the device node "/dev/x" (rw) to /dev/own, where the pod has a device node of its own`},
 		"mount over a node":     {mount("/lib", "/dev/own"), `brings a mount of "/lib" (rw) to /dev/own, where the pod has a device node of its own`},
-		"annotation":            {source.Answer{Annotations: map[string]string{"io.kubernetes.container.hash": "2"}}, `annotation "io.kubernetes.container.hash" with the value "2", which the node uses itself`},
-		"the record":            {source.Answer{Annotations: map[string]string{"monopod.dev/devices": "2"}}, `annotation "monopod.dev/devices" with the value "2", which the node uses itself`},
+		"annotation":            {answer.Answer{Annotations: map[string]string{"io.kubernetes.container.hash": "2"}}, `annotation "io.kubernetes.container.hash" with the value "2", which the node uses itself`},
+		"the record":            {answer.Answer{Annotations: map[string]string{"monopod.dev/devices": "2"}}, `annotation "monopod.dev/devices" with the value "2", which the node uses itself`},
 	} {
 		cfg := own()
 		cfg.Mounts = append(cfg.Mounts, &cri.Mount{HostPath: "/v/stick", ContainerPath: "/dev/stick/"}, &cri.Mount{HostPath: "/v/hosts", ContainerPath: "/etc/hosts"},
@@ -100,7 +100,7 @@ func TestAddDevicesOverwritesNothing(t *testing.T) {
 		}
 	}
 	cfg := own()
-	if overridden, err := AddDevices(cfg, asking(), source.Answer{}, ""); err != nil || overridden != nil || fmt.Sprint(cfg) != fmt.Sprint(own()) {
+	if overridden, err := AddDevices(cfg, asking(), answer.Answer{}, ""); err != nil || overridden != nil || fmt.Sprint(cfg) != fmt.Sprint(own()) {
 		t.Errorf("no device makes %v, %v", cfg, err)
 	}
 }
@@ -109,9 +109,9 @@ func TestAddDevicesOverwritesNothing(t *testing.T) {
 func TestAddDevicesThatThePodHas(t *testing.T) {
 	cfg := own()
 	cfg.Mounts = append(cfg.Mounts, &cri.Mount{HostPath: "/dev/ttyUSB0", ContainerPath: "/dev/stick"})
-	_, err := AddDevices(cfg, asking(), source.Answer{
-		Nodes:  []source.Node{{HostPath: "/dev/ttyUSB0", ContainerPath: "/dev/stick", Permissions: "rw"}},
-		Mounts: []source.Mount{{HostPath: "/h", ContainerPath: "/data/"}},
+	_, err := AddDevices(cfg, asking(), answer.Answer{
+		Nodes:  []answer.Node{{HostPath: "/dev/ttyUSB0", ContainerPath: "/dev/stick", Permissions: "rw"}},
+		Mounts: []answer.Mount{{HostPath: "/h", ContainerPath: "/data/"}},
 	}, "")
 	if err != nil || len(cfg.Mounts) != 2 || len(cfg.Devices) != 1 || cfg.Devices[0].ContainerPath != "/dev/stick" {
 		t.Errorf("mounts %v, devices %v, %v", cfg.Mounts, cfg.Devices, err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"monopod.dev/monopod/internal/cdispec"
-	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/answer"
 )
 
 // DefaultSharedNodes are the host nodes that belong to no device of its own, because every device of their driver needs them, or because
@@ -68,7 +68,7 @@ func (i *identifier) which(d *cdispec.Device, shared bool) []string {
 
 // Identify returns the host nodes behind an answer that are some device's own: those of its CDI devices, also of kinds that are no
 // resources and of those that only its annotations name, and its device nodes.
-func (s *Source) Identify(a source.Answer) []string {
+func (s *Source) Identify(a answer.Answer) []string {
 	id, c := newIdentifier(s.shared), s.catalog.Load()
 	var nodes []string
 	add := func(name string) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"monopod.dev/monopod/internal/cdispec"
-	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/answer"
 )
 
 // A device is the host nodes that are its own, by their real paths.
@@ -108,19 +108,19 @@ func TestIdentifyReadsEveryWayIn(t *testing.T) {
 	write(t, filepath.Join(dir, "own.json"), `{"cdiVersion": "0.5.0", "kind": "k8s.device-plugin.nvidia.com/gpu", "devices": [
 		{"name": "g2", "containerEdits": {"deviceNodes": [{"path": "/dev/x", "hostPath": "/dev/g2"}]}}]}`)
 	s := New(Config{Dirs: []string{dir}, SharedNodes: DefaultSharedNodes, Log: slog.New(slog.DiscardHandler)})
-	annotated := func(key, list string) source.Answer { return source.Answer{Annotations: map[string]string{key: list}} }
+	annotated := func(key, list string) answer.Answer { return answer.Answer{Annotations: map[string]string{key: list}} }
 	for name, c := range map[string]struct {
-		answer source.Answer
+		answer answer.Answer
 		want   []string
 	}{
-		"field":                      {source.Answer{CDIDevices: []string{"nvidia.com/gpu=g0"}}, []string{"/dev/g0"}},
-		"node":                       {source.Answer{Nodes: []source.Node{{HostPath: "/dev/g0"}, {HostPath: "/dev/nvidiactl"}}}, []string{"/dev/g0"}},
+		"field":                      {answer.Answer{CDIDevices: []string{"nvidia.com/gpu=g0"}}, []string{"/dev/g0"}},
+		"node":                       {answer.Answer{Nodes: []answer.Node{{HostPath: "/dev/g0"}, {HostPath: "/dev/nvidiactl"}}}, []string{"/dev/g0"}},
 		"annotation":                 {annotated("cdi.k8s.io/x", "nvidia.com/gpu=g0"), []string{"/dev/g0"}},
 		"annotation of two":          {annotated("cdi.k8s.io/x", "nvidia.com/gpu=g1, nvidia.com/gpu=g0"), []string{"/dev/g0", "/dev/g1"}},
 		"kind that is no resource":   {annotated("cdi.k8s.io/nvidia-device-plugin_uuid", "k8s.device-plugin.nvidia.com/gpu=g2"), []string{"/dev/g2"}},
 		"other annotation":           {annotated("example.com/x", "nvidia.com/gpu=g0"), nil},
 		"annotation that names none": {annotated("cdi.k8s.io/x", "nvidia.com/gpu=g7,,nothing"), nil},
-		"all ways": {source.Answer{CDIDevices: []string{"nvidia.com/gpu=g0"}, Nodes: []source.Node{{HostPath: "/dev/g1"}},
+		"all ways": {answer.Answer{CDIDevices: []string{"nvidia.com/gpu=g0"}, Nodes: []answer.Node{{HostPath: "/dev/g1"}},
 			Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=g0", "cdi.k8s.io/y": "k8s.device-plugin.nvidia.com/gpu=g2"}}, []string{"/dev/g0", "/dev/g1", "/dev/g2"}},
 	} {
 		if got := s.Identify(c.answer); !slices.Equal(got, c.want) {

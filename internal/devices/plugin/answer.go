@@ -10,29 +10,29 @@ import (
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"monopod.dev/monopod/internal/cdispec"
-	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/answer"
 )
 
 // answerOf makes an answer of what a plugin allocated for the one container that it was asked for. The error names the field that is wrong.
-func answerOf(resp *v1beta1.AllocateResponse) (source.Answer, error) {
+func answerOf(resp *v1beta1.AllocateResponse) (answer.Answer, error) {
 	responses := resp.GetContainerResponses()
 	if len(responses) != 1 {
-		return source.Answer{}, fmt.Errorf("container_responses has %d entries for a request with 1 container", len(responses))
+		return answer.Answer{}, fmt.Errorf("container_responses has %d entries for a request with 1 container", len(responses))
 	}
 	r := responses[0]
-	a := source.Answer{Envs: maps.Clone(r.GetEnvs()), Annotations: maps.Clone(r.GetAnnotations())}
+	a := answer.Answer{Envs: maps.Clone(r.GetEnvs()), Annotations: maps.Clone(r.GetAnnotations())}
 	if err := checkEnvs(a.Envs); err != nil {
-		return source.Answer{}, err
+		return answer.Answer{}, err
 	}
 	if err := checkAnnotations(a.Annotations); err != nil {
-		return source.Answer{}, err
+		return answer.Answer{}, err
 	}
 	if err := addPaths(&a, r); err != nil {
-		return source.Answer{}, err
+		return answer.Answer{}, err
 	}
 	for i, d := range r.GetCdiDevices() {
 		if _, _, err := cdispec.ParseName(d.GetName()); err != nil {
-			return source.Answer{}, fmt.Errorf("cdi_devices[%d].name is not a CDI name: %w", i, plain(err))
+			return answer.Answer{}, fmt.Errorf("cdi_devices[%d].name is not a CDI name: %w", i, plain(err))
 		}
 		if !slices.Contains(a.CDIDevices, d.GetName()) {
 			a.CDIDevices = append(a.CDIDevices, d.GetName())
@@ -54,13 +54,13 @@ func checkEnvs(envs map[string]string) error {
 }
 
 // addPaths adds what is to be at a path of the container. What is said twice is given once; two things at one path contradict each other.
-func addPaths(a *source.Answer, r *v1beta1.ContainerAllocateResponse) error {
-	var places source.Places
-	taken := func(c *source.Clash) error {
+func addPaths(a *answer.Answer, r *v1beta1.ContainerAllocateResponse) error {
+	var places answer.Places
+	taken := func(c *answer.Clash) error {
 		return fmt.Errorf("%s: container_path %s is that of %s, which is not the same: %s", c.New.Of, brief(c.Path), c.Old.Of, c.Old)
 	}
 	for i, m := range r.GetMounts() {
-		field, mount := fmt.Sprintf("mounts[%d]", i), source.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), ReadOnly: m.GetReadOnly()}
+		field, mount := fmt.Sprintf("mounts[%d]", i), answer.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), ReadOnly: m.GetReadOnly()}
 		if err := checkPaths(mount.HostPath, mount.ContainerPath); err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
@@ -72,7 +72,7 @@ func addPaths(a *source.Answer, r *v1beta1.ContainerAllocateResponse) error {
 		}
 	}
 	for i, d := range r.GetDevices() {
-		field, node := fmt.Sprintf("devices[%d]", i), source.Node{HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath()}
+		field, node := fmt.Sprintf("devices[%d]", i), answer.Node{HostPath: d.GetHostPath(), ContainerPath: d.GetContainerPath()}
 		err := checkPaths(node.HostPath, node.ContainerPath)
 		if err == nil {
 			node.Permissions, err = permissionsOf(d.GetPermissions())

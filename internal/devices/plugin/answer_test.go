@@ -18,7 +18,7 @@ import (
 
 	"monopod.dev/monopod/examples/deviceplugin/emulator"
 	"monopod.dev/monopod/internal/cdispec"
-	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/answer"
 )
 
 func answerWith(c *v1beta1.ContainerAllocateResponse) *v1beta1.AllocateResponse {
@@ -34,11 +34,11 @@ func TestAnswerIsTakenWhole(t *testing.T) {
 		Devices:    []*v1beta1.DeviceSpec{{HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "mwr"}, {HostPath: "/dev/c", ContainerPath: "/dev/c", Permissions: "r"}},
 		CdiDevices: []*v1beta1.CDIDevice{{Name: "v.com/c=1"}, {Name: "v.com/c=0"}, {Name: "v.com/c=1"}},
 	}))
-	want := source.Answer{
+	want := answer.Answer{
 		Envs:        map[string]string{"A": "1", "B": ""},
 		Annotations: map[string]string{"vendor.com/x": "y"},
-		Mounts:      []source.Mount{{HostPath: "/lib/v", ContainerPath: "/v", ReadOnly: true}, {HostPath: "/lib/w", ContainerPath: "/w"}},
-		Nodes:       []source.Node{{HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "rwm"}, {HostPath: "/dev/c", ContainerPath: "/dev/c", Permissions: "r"}},
+		Mounts:      []answer.Mount{{HostPath: "/lib/v", ContainerPath: "/v", ReadOnly: true}, {HostPath: "/lib/w", ContainerPath: "/w"}},
+		Nodes:       []answer.Node{{HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "rwm"}, {HostPath: "/dev/c", ContainerPath: "/dev/c", Permissions: "r"}},
 		CDIDevices:  []string{"v.com/c=1", "v.com/c=0"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -123,9 +123,9 @@ func TestAnswerMaySayTheSameTwice(t *testing.T) {
 		Devices: []*v1beta1.DeviceSpec{{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "rw"}, {HostPath: "/dev/a", ContainerPath: "/dev/./a", Permissions: "wr"},
 			{HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "rw"}},
 	}))
-	want := source.Answer{
-		Mounts: []source.Mount{{HostPath: "/lib/v", ContainerPath: "/v"}, {HostPath: "/dev/a", ContainerPath: "/dev/a"}},
-		Nodes:  []source.Node{{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "rw"}, {HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "rw"}},
+	want := answer.Answer{
+		Mounts: []answer.Mount{{HostPath: "/lib/v", ContainerPath: "/v"}, {HostPath: "/dev/a", ContainerPath: "/dev/a"}},
+		Nodes:  []answer.Node{{HostPath: "/dev/a", ContainerPath: "/dev/a", Permissions: "rw"}, {HostPath: "/dev/a", ContainerPath: "/dev/b", Permissions: "rw"}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("answer %+v, %v, want %+v", got, err, want)

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/source"
 )
 
@@ -117,16 +118,16 @@ func preference(resp *v1beta1.PreferredAllocationResponse, available, must []str
 
 // Prepare allocates the devices: one call for the container. The plugin's refusal, and an answer that makes no sense, are final; a plugin that is
 // away or does not answer in time may be asked again (errdefs.ErrUnavailable).
-func (s *Source) Prepare(ctx context.Context, c source.Container, resource string, names []string) (source.Answer, error) {
+func (s *Source) Prepare(ctx context.Context, c source.Container, resource string, names []string) (answer.Answer, error) {
 	if len(names) == 0 {
-		return source.Answer{}, fmt.Errorf("%s: container %q of pod %s/%s asks for no device: %w", resource, c.Name, c.PodNamespace, c.PodName, errdefs.ErrInvalidArgument)
+		return answer.Answer{}, fmt.Errorf("%s: container %q of pod %s/%s asks for no device: %w", resource, c.Name, c.PodNamespace, c.PodName, errdefs.ErrInvalidArgument)
 	}
 	one, line, err := s.lineOf(resource)
 	if err != nil {
-		return source.Answer{}, err
+		return answer.Answer{}, err
 	}
 	if err := one.take(ctx); err != nil {
-		return source.Answer{}, err
+		return answer.Answer{}, err
 	}
 	defer one.give()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AllocateTimeout)
@@ -134,17 +135,17 @@ func (s *Source) Prepare(ctx context.Context, c source.Container, resource strin
 	resp, err := line.plugin.Allocate(ctx, &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: names}}})
 	switch err = inTime(ctx, err); {
 	case isLate(ctx, err, s.cfg.AllocateTimeout):
-		return source.Answer{}, &awayError{fmt.Sprintf("the plugin at %s did not answer Allocate within %s; it is asked again within 30s", one.socket, s.cfg.AllocateTimeout)}
+		return answer.Answer{}, &awayError{fmt.Sprintf("the plugin at %s did not answer Allocate within %s; it is asked again within 30s", one.socket, s.cfg.AllocateTimeout)}
 	case err != nil && mayPass(err):
-		return source.Answer{}, fmt.Errorf("the call of Allocate by the plugin at %s: %w", one.socket, plain(err))
+		return answer.Answer{}, fmt.Errorf("the call of Allocate by the plugin at %s: %w", one.socket, plain(err))
 	case err != nil:
-		return source.Answer{}, &source.RefusedError{Resource: resource, Err: fmt.Errorf("the plugin at %s says: %w", one.socket, plain(err))}
+		return answer.Answer{}, &answer.RefusedError{Resource: resource, Err: fmt.Errorf("the plugin at %s says: %w", one.socket, plain(err))}
 	}
-	answer, err := answerOf(resp)
+	given, err := answerOf(resp)
 	if err != nil {
-		return source.Answer{}, &source.RefusedError{Resource: resource, Err: fmt.Errorf("the plugin at %s gave an answer that cannot be used: %w", one.socket, err)}
+		return answer.Answer{}, &answer.RefusedError{Resource: resource, Err: fmt.Errorf("the plugin at %s gave an answer that cannot be used: %w", one.socket, err)}
 	}
-	return answer, nil
+	return given, nil
 }
 
 // StartRequired says whether BeforeStart has something to do for the containers of a resource, and whether that is known: it is not before the

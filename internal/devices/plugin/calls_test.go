@@ -16,6 +16,7 @@ import (
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"monopod.dev/monopod/examples/deviceplugin/emulator"
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/source"
 )
 
@@ -26,7 +27,7 @@ func TestPrepareReturnsTheAnswer(t *testing.T) {
 	p, _ := n.plug(emulator.Config{Devices: emulator.Devices(2, 0)})
 	n.awaitHealthy(resource, 2)
 	got, err := n.Prepare(t.Context(), container, resource, []string{"dev-0", "dev-1"})
-	want := source.Answer{Envs: map[string]string{"EMULATED_DEVICES": "dev-0,dev-1"}, Nodes: []source.Node{
+	want := answer.Answer{Envs: map[string]string{"EMULATED_DEVICES": "dev-0,dev-1"}, Nodes: []answer.Node{
 		{HostPath: "/dev/null", ContainerPath: "/dev/emulated-dev-0", Permissions: "rw"}, {HostPath: "/dev/null", ContainerPath: "/dev/emulated-dev-1", Permissions: "rw"},
 	}}
 	if err != nil || !reflect.DeepEqual(got, want) || p.Allocations.Load() != 1 {
@@ -45,14 +46,14 @@ func TestPrepareReturnsTheAnswer(t *testing.T) {
 
 // An error is the plugin's refusal, or that of the way to it.
 func TestPrepareTellsARefusalFromAFailure(t *testing.T) {
-	var answer atomic.Pointer[v1beta1.AllocateResponse]
+	var answers atomic.Pointer[v1beta1.AllocateResponse]
 	var fail atomic.Pointer[error]
 	n := start(t)
 	n.plug(emulator.Config{Devices: emulator.Devices(1, 0), Hooks: emulator.Hooks{Allocate: func(context.Context, []string) (*v1beta1.AllocateResponse, error) {
 		if err := fail.Load(); err != nil {
 			return nil, *err
 		}
-		return answer.Load(), nil
+		return answers.Load(), nil
 	}}})
 	n.awaitHealthy(resource, 1)
 	for name, c := range map[string]struct {
@@ -77,9 +78,9 @@ func TestPrepareTellsARefusalFromAFailure(t *testing.T) {
 			if c.err != nil {
 				fail.Store(&c.err)
 			}
-			answer.Store(c.answer)
+			answers.Store(c.answer)
 			_, err := n.Prepare(t.Context(), container, resource, []string{"dev-0"})
-			var refused *source.RefusedError
+			var refused *answer.RefusedError
 			if errors.As(err, &refused) != c.refused || errdefs.IsUnavailable(err) == c.refused || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1500 {
 				t.Errorf("error %v, want refused %v and %q", err, c.refused, c.want)
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
@@ -24,8 +25,8 @@ type Source interface {
 	// Prepare makes devices of one resource ready for a container, and tells what the container is to be given. It may be called again
 	// for the same container and devices: after a reboot, and when the answer of the last call was lost.
 	//
-	// Errors: a *RefusedError when the container is never to have these devices; any other error means that it may be tried again.
-	Prepare(ctx context.Context, c Container, resource string, names []string) (Answer, error)
+	// Errors: an *answer.RefusedError when the container is never to have these devices; any other error means that it may be tried again.
+	Prepare(ctx context.Context, c Container, resource string, names []string) (answer.Answer, error)
 }
 
 // Adviser is a Source that has a preference among the devices of a resource.
@@ -50,7 +51,9 @@ type Lasting interface{ AnswersLast() }
 
 // Identifier is a Source that knows which hardware is behind an answer, whoever has given it: the host's device nodes that are the
 // devices' own, sorted.
-type Identifier interface{ Identify(a Answer) []string }
+type Identifier interface {
+	Identify(a answer.Answer) []string
+}
 
 // Effectless is a Source whose Prepare changes nothing and asks nobody: what it has said need not be on record before it is asked.
 type Effectless interface{ PreparesWithoutEffect() }
@@ -62,44 +65,3 @@ type Container struct{ PodUID, PodNamespace, PodName, Name string }
 func (c Container) String() string {
 	return fmt.Sprintf("container %q of pod %s/%s (%s)", c.Name, c.PodNamespace, c.PodName, c.PodUID)
 }
-
-// Answer is what a container is given with its devices. It is stored, and what a restart of the container is made from.
-type Answer struct {
-	// CDIDevices are fully qualified CDI names, "vendor.com/class=name", for CRI's ContainerConfig.CDIDevices.
-	CDIDevices []string `json:"cdiDevices,omitempty"`
-	// Nodes are device nodes for CRI's ContainerConfig.Devices.
-	Nodes []Node `json:"nodes,omitempty"`
-	// Mounts are for CRI's ContainerConfig.Mounts.
-	Mounts []Mount `json:"mounts,omitempty"`
-	// Envs are environment variables, Annotations the container's annotations in the runtime.
-	Envs        map[string]string `json:"envs,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
-// Node is a device node; Permissions are of "r", "w" and "m".
-type Node struct {
-	HostPath      string `json:"hostPath"`
-	ContainerPath string `json:"containerPath"`
-	Permissions   string `json:"permissions"`
-}
-
-// Mount is a bind mount.
-type Mount struct {
-	HostPath      string `json:"hostPath"`
-	ContainerPath string `json:"containerPath"`
-	ReadOnly      bool   `json:"readOnly,omitempty"`
-}
-
-// RefusedError says that a container is never to have the devices that it asks for: its pod fails.
-type RefusedError struct {
-	// Resource is the name of the resource.
-	Resource string
-	// Err is why, in the source's words.
-	Err error
-}
-
-// Error names the resource.
-func (e *RefusedError) Error() string { return e.Resource + " is refused: " + e.Err.Error() }
-
-// Unwrap returns why.
-func (e *RefusedError) Unwrap() error { return e.Err }

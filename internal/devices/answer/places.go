@@ -1,4 +1,4 @@
-package source
+package answer
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package devices
+package book
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"monopod.dev/monopod/internal/devices/alloc"
-	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/topology"
 )
 
@@ -17,32 +17,34 @@ const counter = "node"
 // apart are what a choice of devices leaves out: what the node merely counts, by container and resource.
 type apart map[string]map[string]int
 
-// setApart takes from the needs what the node merely counts, if there is enough of it. m.mu is held.
-func (m *Manager) setApart(w *world, req PodRequest, needs []need) (devices []need, counted apart, err error) {
+// setApart takes from the needs what the node merely counts, if there is enough of it.
+func (b *Book) setApart(w *World, req Request) (devices []Need, counted apart, wait *Wait) {
 	counted = apart{}
 	var all []topology.Container
-	for _, n := range needs {
-		c := topology.Container{Counts: map[string]int{}, Init: n.role != alloc.Main, Restartable: n.role == alloc.Sidecar}
-		for resource, count := range n.want {
-			if w.of[resource] == nil && req.Counted[resource] > 0 {
+	for _, n := range req.Needs {
+		c := topology.Container{Counts: map[string]int{}, Init: n.Role != alloc.Main, Restartable: n.Role == alloc.Sidecar}
+		for resource, count := range n.Want {
+			if w.Owner(resource) == "" && req.Counted[resource] > 0 {
 				c.Counts[resource] = count
 			}
 		}
 		if len(c.Counts) > 0 {
-			n.want = maps.Clone(n.want)
-			maps.DeleteFunc(n.want, func(resource string, _ int) bool { return c.Counts[resource] > 0 })
-			counted[n.name] = c.Counts
+			n.Want = maps.Clone(n.Want)
+			maps.DeleteFunc(n.Want, func(resource string, _ int) bool { return c.Counts[resource] > 0 })
+			counted[n.Container] = c.Counts
 			all = append(all, c)
 		}
 		devices = append(devices, n)
 	}
 	for resource, count := range sorted(topology.PodCounts(all)) {
 		taken := 0
-		for rec := range m.others(req.UID) {
-			taken += rec.counts(resource)
+		for p := range b.others(req.UID) {
+			for rec := range p.has {
+				taken += rec.counts(resource)
+			}
 		}
 		if has := req.Counted[resource]; int64(taken+count) > has {
-			return nil, nil, &NotReadyError{resource, fmt.Errorf("the node's status counts %d, the pod asks for %d, and other pods have %d", has, count, taken)}
+			return nil, nil, &Wait{resource, fmt.Errorf("the node's status counts %d, the pod asks for %d, and other pods have %d", has, count, taken)}
 		}
 	}
 	return devices, counted, nil
@@ -50,7 +52,7 @@ func (m *Manager) setApart(w *world, req PodRequest, needs []need) (devices []ne
 
 // counts is how much the pod has of what the node merely counts. Init containers are taken to run before the sidecars: in which order they do is not on
 // record, and nothing is lost where the number is too small.
-func (p podRecord) counts(resource string) int {
+func (p Record) counts(resource string) int {
 	var all []topology.Container
 	for _, role := range []alloc.Role{alloc.Init, alloc.Sidecar, alloc.Main} {
 		for _, c := range p.Containers {
@@ -63,10 +65,10 @@ func (p podRecord) counts(resource string) int {
 }
 
 // addTo adds what is counted to what was chosen.
-func (a apart) addTo(chosen map[string]containerRecord, boot string) {
+func (a apart) addTo(chosen map[string]Container, boot string) {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		for resource, n := range a[name] {
-			chosen[name].Grants[resource] = resourceGrant{Source: counter, Counted: n, Answer: &source.Answer{}, Boot: boot}
+			chosen[name].Grants[resource] = Grant{Source: counter, Counted: n, Answer: &answer.Answer{}, Boot: boot}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package devices
+package book
 
 import (
 	"errors"
@@ -7,31 +7,31 @@ import (
 
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
-	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/devices/topology"
 )
 
 // choice chooses devices for all containers of a pod that lack them. It changes nothing, and may be made again and again.
 type choice struct {
-	w    *world
+	w    *World
 	pool alloc.Pool
 	// has is what containers of the pod have already, needs are those of the others, in the order of their start.
-	has     podRecord
-	needs   []need
-	advice  map[place][]string
+	has     Record
+	needs   []Need
+	advice  map[Place][]string
 	aligner *topology.Aligner
 	at      time.Time
 }
 
-// place is where advice is followed.
-type place struct{ container, resource string }
+// Place is where advice is followed: in the choice of a resource's devices for a container.
+type Place struct{ Container, Resource string }
 
-// question is what a source is asked for advice about.
-type question struct {
-	place
-	adviser         source.Adviser
-	available, must []string
-	n               int
+// Question is what a source is to be asked for advice about: which N of the available devices, with all of Must among them, it prefers.
+type Question struct {
+	Place
+	// Source is the one that has the resource.
+	Source          string
+	Available, Must []string
+	N               int
 }
 
 // begin is the choice with what the pod has already.
@@ -41,7 +41,7 @@ func (c choice) begin() *alloc.Allocation {
 		for _, rec := range sorted(c.has.Containers) {
 			for resource, g := range sorted(rec.Grants) {
 				if rec.Role == role && !c.w.isForeign(resource, g) { // another source's are handed down to nobody
-					a.Given(role, resource, g.devices(c.w, resource))
+					a.Given(role, resource, g.Known(c.w, resource))
 				}
 			}
 		}
@@ -53,8 +53,8 @@ func (c choice) begin() *alloc.Allocation {
 func (c choice) plain() error {
 	a := c.begin()
 	for _, n := range c.needs {
-		for resource, count := range sorted(n.want) {
-			if _, err := a.Take(n.role, resource, count, nil); err != nil {
+		for resource, count := range sorted(n.Want) {
+			if _, err := a.Take(n.Role, resource, count, nil); err != nil {
 				return err
 			}
 		}
@@ -79,12 +79,12 @@ func (c choice) isTooMuch() bool {
 		},
 	}
 	var short *alloc.Shortage
-	return errors.As(c.plain(), &short) && !(w.of[short.Resource] != nil && w.awaits(w.of[short.Resource].Name(), short.Resource))
+	return errors.As(c.plain(), &short) && !w.Awaits(w.Owner(short.Resource), short.Resource)
 }
 
 // aligned chooses with regard to NUMA nodes and to the sources' advice. ask is the first question that has no answer yet. The error is an
 // *alloc.Shortage or a *topology.AffinityError.
-func (c choice) aligned() (chosen map[string]containerRecord, ask *question, err error) {
+func (c choice) aligned() (chosen map[string]Container, ask *Question, err error) {
 	a := c.begin()
 	var to topology.Affinity
 	if c.aligner.Scope() == topology.PerPod {
@@ -92,39 +92,39 @@ func (c choice) aligned() (chosen map[string]containerRecord, ask *question, err
 			return nil, nil, err
 		}
 	}
-	chosen = map[string]containerRecord{}
+	chosen = map[string]Container{}
 	for _, n := range c.needs {
 		if c.aligner.Scope() == topology.PerContainer {
 			a.OrderBy(nil)
-			if to, err = c.aligner.Align(c.requests(a, n.want)); err != nil {
+			if to, err = c.aligner.Align(c.requests(a, n.Want)); err != nil {
 				return nil, nil, err
 			}
 		}
 		if to.Mask != 0 {
 			a.OrderBy(func(devices []inventory.Device) []inventory.Device { return c.aligner.Split(devices, to).Ordered() })
 		}
-		rec := containerRecord{Role: n.role, Grants: map[string]resourceGrant{}, GrantedAt: c.at}
-		chosen[n.name] = rec
-		for resource, count := range sorted(n.want) {
-			p := place{n.name, resource}
+		rec := Container{Role: n.Role, Grants: map[string]Grant{}, GrantedAt: c.at}
+		chosen[n.Container] = rec
+		for resource, count := range sorted(n.Want) {
+			p := Place{n.Container, resource}
 			names, asked := c.advice[p]
-			if adviser, ok := c.w.of[resource].(source.Adviser); ok && !asked && ask == nil {
-				ask = c.question(a.Candidates(resource), to, p, adviser, count)
+			if c.w.Part(c.w.Owner(resource)).Advises && !asked && ask == nil {
+				ask = c.question(a.Candidates(resource), to, p, count)
 			}
-			devices, err := a.Take(n.role, resource, count, names)
+			devices, err := a.Take(n.Role, resource, count, names)
 			if err != nil {
 				return nil, nil, err
 			}
-			rec.Grants[resource] = newGrant(c.w.of[resource].Name(), devices)
+			rec.Grants[resource] = newGrant(c.w.Owner(resource), devices)
 		}
 	}
 	return chosen, ask, nil
 }
 
-func newGrant(source string, devices []inventory.Device) resourceGrant {
-	g := resourceGrant{Source: source}
+func newGrant(source string, devices []inventory.Device) Grant {
+	g := Grant{Source: source}
 	for _, d := range devices {
-		g.Devices = append(g.Devices, grantedDevice{Name: d.Name, Nodes: d.Nodes, ShareOf: d.ShareOf, Origin: d.Origin})
+		g.Devices = append(g.Devices, Device{Name: d.Name, Nodes: d.Nodes, ShareOf: d.ShareOf, Origin: d.Origin})
 	}
 	return g
 }
@@ -146,20 +146,20 @@ func (c choice) requests(a *alloc.Allocation, counts map[string]int) []topology.
 func (c choice) containers() []topology.Container {
 	var all []topology.Container
 	for _, n := range c.needs {
-		all = append(all, topology.Container{Counts: n.want, Init: n.role != alloc.Main, Restartable: n.role == alloc.Sidecar})
+		all = append(all, topology.Container{Counts: n.Want, Init: n.Role != alloc.Main, Restartable: n.Role == alloc.Sidecar})
 	}
 	return all
 }
 
 // question is nil where there is no choice. The candidates are in order.
-func (c choice) question(can alloc.Candidates, to topology.Affinity, p place, adviser source.Adviser, n int) *question {
+func (c choice) question(can alloc.Candidates, to topology.Affinity, p Place, n int) *Question {
 	handed := can.Handed[:min(n, len(can.Handed))]
 	if len(handed) == n || len(handed)+len(can.Free) <= n {
 		return nil
 	}
 	available, must := c.aligner.Split(can.Free, to).Offer(n - len(handed))
-	q := &question{place: p, adviser: adviser, n: n, must: names(handed, must), available: names(handed, available)}
-	if len(q.must) == n {
+	q := &Question{Place: p, Source: c.w.Owner(p.Resource), N: n, Must: names(handed, must), Available: names(handed, available)}
+	if len(q.Must) == n {
 		return nil
 	}
 	return q

@@ -1,3 +1,3 @@
-// Package network is what the runtime asks of a network of sandboxes, in values: how one is connected, and what it has then. Package bridge is the built-in network, cni
-// that of the host's plugins, and choice both.
+// Package network is what the runtime asks of a network of sandboxes: the interface, with what it promises, and its values. Package bridge is the built-in network, on lease (whose
+// addresses and ports are), links (interfaces and routes in the kernel) and rules (nftables); cni is that of the host's plugins, and choice both.
 package network

@@ -64,6 +64,9 @@ func (p PodInfo) Qualified() string {
 // DNS is the content of a resolv.conf.
 type DNS struct{ Servers, Searches, Options []string }
 
+// InterfaceName is the name of the interface in a sandbox.
+const InterfaceName = "eth0"
+
 // Result is what a connected sandbox has.
 type Result struct {
 	// IPs are the sandbox's addresses, one a family, IPv4 first.

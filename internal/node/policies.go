@@ -11,7 +11,7 @@ import (
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/netpolicy"
 	"monopod.dev/monopod/internal/network"
-	"monopod.dev/monopod/internal/network/rules"
+	"monopod.dev/monopod/internal/network/links"
 )
 
 // guard tells the role that enforces policies whose the addresses of sandboxes are.
@@ -31,7 +31,7 @@ func (g guard) Disconnected(sandboxIDs ...string) { g.policies.Disconnected(sand
 
 func (o *Options) policies() netpolicy.Config {
 	bridge := o.Config.Network.Bridge
-	return netpolicy.Config{Bridge: bridge, PortGroup: rules.PortGroup(bridge), NodeName: o.Config.NodeName, Log: o.Log.With("role", "netpolicy")}
+	return netpolicy.Config{Bridge: bridge, PortGroup: links.PortGroup(bridge), NodeName: o.Config.NodeName, Log: o.Log.With("role", "netpolicy")}
 }
 
 // newPolicies opens the role where it is wanted. Where it is not the rules of an earlier run go: nobody would tell them of new pods.

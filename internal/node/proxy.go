@@ -12,13 +12,14 @@ import (
 
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/host/sockdiag"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/network/rules"
 	"monopod.dev/monopod/internal/proxy"
 	"monopod.dev/monopod/internal/proxy/table"
 )
 
-// nodesMask is the part of an interface group that says that it is a node's, of whichever node of the host: of a bridge (rules.BridgeGroup), or of the host's ends of
-// pods' interfaces (rules.PortGroup).
+// nodesMask is the part of an interface group that says that it is a node's, of whichever node of the host: of a bridge (links.BridgeGroup), or of the host's ends of
+// pods' interfaces (links.PortGroup).
 const nodesMask = 0xff000000
 
 // proxyTable is the name of the table of services. Nodes of one host have bridges of different names.
@@ -53,7 +54,7 @@ func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool)
 	}
 	return proxy.New(proxy.Config{
 		Kube: client, NodeName: o.Config.NodeName, Table: o.proxyTable(),
-		Ports:     table.Ports{Group: rules.PortGroup(o.Config.Network.Bridge), Nodes: rules.BridgeGroup & nodesMask, Mask: nodesMask},
+		Ports:     table.Ports{Group: links.PortGroup(o.Config.Network.Bridge), Nodes: links.BridgeGroup & nodesMask, Mask: nodesMask},
 		Balancers: config.LoadBalancerRanges(o.Config.Network), External: config.ExternalRanges(o.Config.Services), Closed: config.ClusterRanges(o.Config),
 		OwnPorts: ports, Listens: proxy.Listener, Dir: o.proxyDir(), Log: o.Log.With("role", "proxy"),
 	}), nil

@@ -7,7 +7,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/image"
-	"monopod.dev/monopod/internal/network/bridge"
+	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 	"monopod.dev/monopod/internal/runtime/stats"
@@ -56,4 +56,4 @@ type Executor interface {
 	Ping(ctx context.Context) (protocol.HelloResponse, error)
 }
 
-var _ Network = (*bridge.Bridge)(nil)
+var _ Network = network.Network(nil)

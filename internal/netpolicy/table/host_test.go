@@ -24,7 +24,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/netpolicy/compile"
-	"monopod.dev/monopod/internal/network/rules"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -127,7 +127,7 @@ func (h *testHost) hostPorts() {
 
 func (h *testHost) open() *Table {
 	h.t.Helper()
-	t, err := Open(h.t.Context(), Config{Bridge: bridgeName, PortGroup: rules.PortGroup(bridgeName)})
+	t, err := Open(h.t.Context(), Config{Bridge: bridgeName, PortGroup: links.PortGroup(bridgeName)})
 	h.must(err)
 	return t
 }
@@ -181,7 +181,7 @@ func (h *testHost) pod(namespace, app string, ports ...compile.NamedPort) *machi
 	m.ip, m.ip6 = ips[0], ips[1]
 	here, there := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 1, byte(i)}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Group, attrs.HardwareAddr = fmt.Sprint("mp", i), rules.PortGroup(bridgeName), here
+	attrs.Name, attrs.Group, attrs.HardwareAddr = fmt.Sprint("mp", i), links.PortGroup(bridgeName), here
 	ns, err := os.Open(m.path)
 	h.must(err)
 	defer ns.Close()

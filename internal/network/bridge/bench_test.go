@@ -135,7 +135,7 @@ func TestCostIsFlat(t *testing.T) {
 
 // departed waits until nothing leaves.
 func (h *testHost) departed(b *Bridge) {
-	for end := time.Now().Add(time.Minute); b.leaving.some(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); b.sandboxes.leaving.some(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			h.t.Error("a sandbox leaves and leaves")
 			return

@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -94,7 +95,7 @@ func TestSandboxesReachEachOther(t *testing.T) {
 	// Its namespace stays, so its interface is deleted.
 	h.inUse(b, "two")
 	h.in(one, func() error {
-		if _, err := netlink.LinkByName("eth0"); !isNoLink(err) {
+		if _, err := netlink.LinkByName("eth0"); !links.IsNoLink(err) {
 			t.Errorf("eth0 after Teardown: %v", err)
 		}
 		return nil
@@ -239,7 +240,7 @@ func TestRestartAndReconcile(t *testing.T) {
 		t.Fatal("the failpoint was not hit")
 	}
 	// A record that was lost with a damaged state file.
-	h.must(state.NewTable[lease.Lease](b.cfg.DB, lease.AddressTable).Delete("lost"))
+	h.must(state.NewTable[lease.Lease](cfg.DB, lease.AddressTable).Delete("lost"))
 	// A port of a sandbox that nobody knows.
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = lease.HostInterface("mpt0", "nobody")
@@ -268,14 +269,14 @@ func TestRestartAndReconcile(t *testing.T) {
 	if got := h.setup(after, "lost", lost); got != unrecorded {
 		t.Errorf("lost has %s, had %s", got, unrecorded)
 	}
-	if _, err := netlink.LinkByName(attrs.Name); !isNoLink(err) {
+	if _, err := netlink.LinkByName(attrs.Name); !links.IsNoLink(err) {
 		t.Errorf("the orphan: %v", err)
 	}
 	// Somebody deletes the bridge: Status brings it back, with its ports.
 	bridge, err = netlink.LinkByName("mpt0")
 	h.must(err)
 	h.must(netlink.LinkDel(bridge))
-	if err := after.look(); !errdefs.IsUnavailable(err) {
+	if err := after.host.look(); !errdefs.IsUnavailable(err) {
 		t.Errorf("a host without the bridge: %v", err)
 	}
 	h.must(after.Status(t.Context()))
@@ -370,9 +371,9 @@ func TestStatusRepairs(t *testing.T) {
 	for says, breakIt := range map[string]func() error{
 		"bridge mpt0 is down": func() error { return netlink.LinkSetDown(bridge) },
 		"has lost its address 10.201.0.1": func() error {
-			return netlink.AddrDel(bridge, &netlink.Addr{IPNet: ipNet(hostPrefix(gateway4))})
+			return netlink.AddrDel(bridge, &netlink.Addr{IPNet: links.IPNet(links.HostPrefix(gateway4))})
 		},
-		"ip_forward is 0": func() error { return os.WriteFile(ipForwardFile, []byte("0\n"), 0) },
+		"ip_forward is 0": func() error { return os.WriteFile(links.IPForwardFile, []byte("0\n"), 0) },
 		`table "mpt0" is not there`: func() error {
 			conn.DelTable(&nftables.Table{Name: "mpt0", Family: nftables.TableFamilyINet})
 			return conn.Flush()
@@ -380,11 +381,11 @@ func TestStatusRepairs(t *testing.T) {
 	} {
 		h.unwatched(b)
 		h.must(breakIt())
-		if err := b.look(); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), says) {
+		if err := b.host.look(); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
 		h.must(b.Status(t.Context())) // repairs it
-		h.must(b.look())
+		h.must(b.host.look())
 	}
 }
 
@@ -451,8 +452,8 @@ func TestSetupIsFast(t *testing.T) {
 // On a host whose sysctls cannot be written a node runs, if forwarding is on already.
 func TestReadOnlySysctls(t *testing.T) {
 	h := newHost(t)
-	h.must(os.WriteFile(ipForwardFile, []byte("1\n"), 0))
-	defer func() { h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0)) }()
+	h.must(os.WriteFile(links.IPForwardFile, []byte("1\n"), 0))
+	defer func() { h.must(os.WriteFile(links.IPForwardFile, []byte("0\n"), 0)) }()
 	one, two := h.sandbox("one"), h.sandbox("two")
 	cfg, six := Config{Bridge: "mpt0", DB: h.openDB("four.db")}, Config{Bridge: "mpt1", DB: h.openDB("six.db"), PodCIDRs: dualRanges}
 	h.in(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()), func() error {
@@ -492,16 +493,16 @@ func TestALateDepartureIsNotTheNextOne(t *testing.T) {
 	ns := h.sandbox("one")
 	h.setup(b, "one", ns)
 	h.must(b.Teardown(t.Context(), "one"))
-	b.leaving.mu.Lock()
-	late := maps.Clone(b.leaving.pending)
-	b.leaving.mu.Unlock()
+	b.sandboxes.leaving.mu.Lock()
+	late := maps.Clone(b.sandboxes.leaving.pending)
+	b.sandboxes.leaving.mu.Unlock()
 	h.setup(b, "one", ns)
 	h.must(b.Teardown(t.Context(), "one"))
-	h.must(b.leaving.finish(late, nil))
+	h.must(b.sandboxes.leaving.finish(late, nil))
 	if rec, ok := b.ledger.Get("one"); !ok || !rec.Leaving {
 		t.Error("its address is free")
 	}
-	h.must(b.leaving.now())
+	h.must(b.sandboxes.leaving.now())
 	if _, ok := b.ledger.Get("one"); ok {
 		t.Error("its address is in use")
 	}

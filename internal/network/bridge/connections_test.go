@@ -136,7 +136,7 @@ func TestConnectionsWithoutABound(t *testing.T) {
 	chains, err := conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
 	h.must(err)
 	for _, c := range chains {
-		if c.Table.Name == b.table && c.Name == "connections" {
+		if c.Table.Name == b.name && c.Name == "connections" {
 			t.Errorf("there is a chain %s", c.Name)
 		}
 	}
@@ -147,7 +147,7 @@ func TestConnectionsOfTheGoneGo(t *testing.T) {
 	h := newHost(t)
 	outside, _, machine := h.outside("192.168.77.0/30")
 	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
-	b.flows.crowded = func() bool { return true }
+	b.sandboxes.flows.crowded = func() bool { return true }
 	h.at(outside, func() error {
 		l, err := net.Listen("tcp", machine.String()+":80")
 		if err == nil {

@@ -126,7 +126,7 @@ func TestKilledBetweenSteps(t *testing.T) {
 				}
 				h.must(b.Teardown(t.Context(), id))
 				h.drop(ns)
-				h.must(b.leaving.now())
+				h.must(b.sandboxes.leaving.now())
 			}
 			h.sourcesAgree(b)
 			if got := b.ledger.Sandboxes(); len(got) != 0 {
@@ -135,7 +135,7 @@ func TestKilledBetweenSteps(t *testing.T) {
 			other := h.sandbox("other-" + id)
 			h.connectPorts(b, "other", other, port)
 			h.must(b.Teardown(t.Context(), "other"))
-			h.must(b.leaving.now())
+			h.must(b.sandboxes.leaving.now())
 			if len(h.ports()) != 0 {
 				t.Errorf("%s: left on the host: %v", what, h.ports())
 			}
@@ -213,13 +213,13 @@ func TestCloseLeavesNobodyLeaving(t *testing.T) {
 	if _, ok := b.ledger.Get("goes"); ok {
 		t.Error("the address of a sandbox that was torn down is in use")
 	}
-	if _, found, err := b.rt.link(lease.HostInterface(b.name, "goes")); err != nil || found {
+	if _, found, err := b.links.Link(lease.HostInterface(b.name, "goes")); err != nil || found {
 		t.Errorf("its interface is there: %t, %v", found, err)
 	}
 	if rec, ok := b.ledger.Get("stays"); !ok || rec.Leaving {
 		t.Errorf("the address of a sandbox that stays is gone: %t, %+v", ok, rec)
 	}
-	if _, found, err := b.rt.link(lease.HostInterface(b.name, "stays")); err != nil || !found {
+	if _, found, err := b.links.Link(lease.HostInterface(b.name, "stays")); err != nil || !found {
 		t.Errorf("its interface is there: %t, %v", found, err)
 	}
 }

@@ -15,6 +15,6 @@
 // that refuses what it does not know, and forwarding (with accept_ra of interfaces that live by it). What it changed is
 // written down before it is changed. docs/NETWORK.md is the operator's view of it.
 //
-// Network namespaces are reached over netlink sockets that are opened in them, on threads that end thereafter; no thread
-// of the caller is moved.
+// Two types share the work: host is what there is on the host for all sandboxes together, sandboxes connects them one by one. Both are told by the ledger (package lease) what is to be, and
+// make it by packages links and rules.
 package bridge

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"slices"
 
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
@@ -28,12 +27,10 @@ func endpointOf(sandboxID string, rec lease.Lease) network.Endpoint {
 }
 
 // tellGuard tells the guard of all that have addresses, in order.
-func (b *Bridge) tellGuard() {
-	ids := b.ledger.Sandboxes()
-	slices.Sort(ids)
-	for _, id := range ids {
-		if rec, ok := b.ledger.Get(id); ok {
-			b.guard.Connecting(endpointOf(id, rec))
+func tellGuard(guard network.Guard, ledger *lease.Ledger) {
+	for _, id := range ledger.Sandboxes() {
+		if rec, ok := ledger.Get(id); ok {
+			guard.Connecting(endpointOf(id, rec))
 		}
 	}
 }

@@ -9,18 +9,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/rules"
 )
 
 // flows are what connection tracking knows of sandboxes.
 type flows struct {
-	rt, ct *rtnl
-	log    *slog.Logger
+	rt  *links.Socket  // the host's addresses
+	ct  *nlsock.Socket // connection tracking
+	log *slog.Logger
 	// crowded says that the kernel's table of connections is; a test says it is.
 	crowded func() bool
 }
+
+// openFlows opens connection tracking in the network namespace of the calling thread.
+func openFlows(rt *links.Socket, log *slog.Logger) (*flows, error) {
+	ct, err := nlsock.Open(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, err
+	}
+	return &flows{rt: rt, ct: ct, log: log, crowded: rules.Crowded}, nil
+}
+
+func (f *flows) close() { f.ct.Close() }
 
 // forgetPorts makes the kernel forget the UDP flows to the host's ports of sandboxes. A UDP flow has no end: without this,
 // packets of one that began before the port was mapped, or before it was taken away, would go where they went before, for
@@ -41,7 +56,7 @@ func (f *flows) forgetPorts(recs ...lease.Lease) error {
 	if err != nil {
 		return err
 	}
-	err = ruleset.DeleteFlows(f.ct.Socket, slices.Collect(maps.Keys(ports)), func(to ruleset.Flow) bool {
+	err = ruleset.DeleteFlows(f.ct, slices.Collect(maps.Keys(ports)), func(to ruleset.Flow) bool {
 		dst := to.To.Addr()
 		return slices.ContainsFunc(ports[to.To.Port()], func(p network.HostPort) bool {
 			return dst == p.HostIP || p.Everywhere() && (dst.IsLoopback() || local[dst])
@@ -66,7 +81,7 @@ func (f *flows) forgetSandboxes(recs map[string]lease.Lease) {
 	}
 	for id, rec := range recs {
 		for _, a := range rec.Addresses {
-			if err := ruleset.DeleteFlowsFrom(f.ct.Socket, a.Address.Addr()); err != nil {
+			if err := ruleset.DeleteFlowsFrom(f.ct, a.Address.Addr()); err != nil {
 				f.log.Debug("connections that a sandbox has left open stay in the kernel's table", "sandbox", id, "address", a.Address.Addr(), "error", err)
 			}
 		}

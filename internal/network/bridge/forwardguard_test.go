@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/network/rules"
 	"monopod.dev/monopod/test/harness"
 )
@@ -41,7 +42,7 @@ func newRouter(t *testing.T) *router {
 				if err != nil {
 					return err
 				}
-				return netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(c.ip, prefix.Bits())), Flags: nodad(c.ip)})
+				return netlink.AddrAdd(link, &netlink.Addr{IPNet: links.IPNet(netip.PrefixFrom(c.ip, prefix.Bits())), Flags: nodad(c.ip)})
 			})
 		}
 		h.route(path, host)
@@ -116,25 +117,25 @@ func TestForwardingIsForPods(t *testing.T) {
 // What the administrator has switched on is his: before the node came, by family, or at a later boot.
 func TestForwardingOfTheAdministrator(t *testing.T) {
 	h := newRouter(t)
-	h.must(os.WriteFile(ipForwardFile, []byte("1\n"), 0))
+	h.must(os.WriteFile(links.IPForwardFile, []byte("1\n"), 0))
 	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: dualRanges}
 	b := h.bridge(cfg)
 	h.routes("IPv4 was on", true, false)
 	h.must(b.Remove(t.Context()))
 	h.routes("IPv4 was on, and the node is removed", true, false)
 
-	h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0))
+	h.must(os.WriteFile(links.IPForwardFile, []byte("0\n"), 0))
 	b = h.bridge(cfg)
 	h.routes("nothing was on", false, false)
-	note, err := b.notes.get()
+	note, err := b.host.notes.get()
 	h.must(err)
 	note.Boot = "an earlier one"
-	h.must(b.notes.table.Put(b.name, note))
+	h.must(b.host.notes.table.Put(b.name, note))
 	b = h.bridge(cfg)
 	h.routes("both are on since the host has booted", true, true)
 	h.must(b.Remove(t.Context()))
 	h.routes("both are on since the host has booted, and the node is removed", true, true)
-	for _, file := range []string{ipForwardFile, ip6ForwardFile} {
+	for _, file := range []string{links.IPForwardFile, links.IP6ForwardFile} {
 		h.must(os.WriteFile(file, []byte("0\n"), 0))
 	}
 }
@@ -177,8 +178,8 @@ func TestKilledAroundForwarding(t *testing.T) {
 		b := h.bridge(Config{DB: h.openDB(name), Bridge: "mpt0", PodCIDRs: dualRanges})
 		h.routes("killed at "+point, false, false)
 		h.must(b.Remove(t.Context()))
-		for _, file := range []string{ipForwardFile, ip6ForwardFile} {
-			if on, err := forwards(file); err != nil || on {
+		for _, file := range []string{links.IPForwardFile, links.IP6ForwardFile} {
+			if on, err := links.Forwards(file); err != nil || on {
 				t.Errorf("killed at %s: %s is %v after Remove, %v", point, file, on, err)
 			}
 		}

@@ -12,45 +12,16 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/network/rules"
 )
 
-// Files of the host's sysctls. They show the network namespace of the thread that opens them.
-const (
-	ipForwardFile  = "/proc/sys/net/ipv4/ip_forward"
-	ip6ForwardFile = "/proc/sys/net/ipv6/conf/all/forwarding"
-	ip6Conf        = "/proc/sys/net/ipv6/conf"
-)
-
-// forwards says whether the kernel forwards packets, by the family's file.
-func forwards(file string) (bool, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return false, fmt.Errorf("network: %w", err)
-	}
-	return strings.TrimSpace(string(raw)) != "0", nil
-}
-
-// hostHasIPv6 says whether the host has IPv6 and can forward it.
-func hostHasIPv6() bool {
-	if ipv6Off(nil, "all") || ipv6Off(nil, "default") {
-		return false
-	}
-	f, err := os.OpenFile(ip6ForwardFile, os.O_WRONLY, 0) // opening changes nothing
-	if err != nil {
-		return false
-	}
-	f.Close()
-	return true
-}
-
 // forwarding is the host's switch, which this node turns on for its pods, and off again when nobody else needs it. What it has turned is written down
-// before. Who calls it holds Bridge.hostMu.
+// before. Who calls it holds host.mu.
 type forwarding struct {
 	notes *notes
 	// bridge is the name of the bridge, whose own sysctls are none of the host's.
@@ -78,7 +49,7 @@ func (f *forwarding) enable(ranges []netip.Prefix) error {
 	for _, r := range ranges {
 		var err error
 		if r.Addr().Is4() {
-			err = f.switchOn(ipForwardFile, "net.ipv4.ip_forward", func(n *hostNote) { n.IPForward = true })
+			err = f.switchOn(links.IPForwardFile, "net.ipv4.ip_forward", func(n *hostNote) { n.IPForward = true })
 		} else {
 			err = f.enableIPv6()
 		}
@@ -92,11 +63,11 @@ func (f *forwarding) enable(ranges []netip.Prefix) error {
 // missing says which switch is off that is to be on for the ranges.
 func (f *forwarding) missing(ranges []netip.Prefix) error {
 	for _, r := range ranges {
-		file := ip6ForwardFile
+		file := links.IP6ForwardFile
 		if r.Addr().Is4() {
-			file = ipForwardFile
+			file = links.IPForwardFile
 		}
-		switch on, err := forwards(file); {
+		switch on, err := links.Forwards(file); {
 		case err != nil:
 			return err
 		case !on:
@@ -145,7 +116,7 @@ func (f *forwarding) noteOtherNodes() error {
 
 // switchOn writes 1 to the file if it says 0, and before that the note.
 func (f *forwarding) switchOn(file, sysctl string, change func(*hostNote)) error {
-	on, err := forwards(file)
+	on, err := links.Forwards(file)
 	if err != nil || on {
 		return err
 	}
@@ -165,11 +136,11 @@ func (f *forwarding) switchOn(file, sysctl string, change func(*hostNote)) error
 // enableIPv6 switches it on without taking the host's own way out: an interface that has its default route from
 // router advertisements would lose it, unless it is told to go on listening to them (accept_ra 2).
 func (f *forwarding) enableIPv6() error {
-	on, err := forwards(ip6ForwardFile)
+	on, err := links.Forwards(links.IP6ForwardFile)
 	if err != nil || on {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(ip6Conf, "*", "accept_ra"))
+	files, err := filepath.Glob(filepath.Join(links.IP6Conf, "*", "accept_ra"))
 	if err != nil {
 		return err
 	}
@@ -195,25 +166,11 @@ func (f *forwarding) enableIPv6() error {
 		return err
 	}
 	for _, name := range listening {
-		if err := writeIPv6(name, "accept_ra", "2"); err != nil {
+		if err := links.WriteIPv6(name, "accept_ra", "2"); err != nil {
 			return fmt.Errorf("network: %s would lose its IPv6 default route: %w; set net.ipv6.conf.%s.accept_ra to 2: %w", name, err, name, errdefs.ErrFailedPrecondition)
 		}
 	}
-	return f.switchOn(ip6ForwardFile, "net.ipv6.conf.all.forwarding", func(n *hostNote) { n.IP6Forward = true })
-}
-
-// writeIPv6 sets an IPv6 sysctl of an interface. That the interface is gone, or has no IPv6, is no error.
-func writeIPv6(name, sysctl, value string) error {
-	err := os.WriteFile(filepath.Join(ip6Conf, name, sysctl), []byte(value+"\n"), 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// isReadOnly says that sysctls cannot be written here: /proc/sys is mounted read-only, as in many containers.
-func isReadOnly(err error) bool {
-	return errors.Is(err, unix.EROFS) || errors.Is(err, os.ErrPermission)
+	return f.switchOn(links.IP6ForwardFile, "net.ipv6.conf.all.forwarding", func(n *hostNote) { n.IP6Forward = true })
 }
 
 // restore switches forwarding off when this node has switched it on, and nothing else on the host forwards:
@@ -238,12 +195,12 @@ func (f *forwarding) restore(ctx context.Context) error {
 		}
 	}
 	if note.IPForward {
-		off(ipForwardFile)
+		off(links.IPForwardFile)
 	}
 	if note.IP6Forward {
-		off(ip6ForwardFile)
+		off(links.IP6ForwardFile)
 		for _, name := range note.AcceptRA {
-			errs = append(errs, writeIPv6(name, "accept_ra", "1"))
+			errs = append(errs, links.WriteIPv6(name, "accept_ra", "1"))
 		}
 	}
 	return errors.Join(errs...)

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -27,7 +29,7 @@ type station struct {
 
 func (h *testHost) station(path string, ips []netip.Addr) *station {
 	h.t.Helper()
-	s := &station{t: h.t, mac: macOf(ips[0]), host: macOf(gateway4)}
+	s := &station{t: h.t, mac: links.MACOf(ips[0]), host: links.MACOf(gateway4)}
 	for _, ip := range ips {
 		if ip.Is4() {
 			s.ip4 = ip
@@ -36,7 +38,7 @@ func (h *testHost) station(path string, ips []netip.Addr) *station {
 		}
 	}
 	h.in(path, func() (err error) {
-		eth0, err := net.InterfaceByName(containerInterface)
+		eth0, err := net.InterfaceByName(network.InterfaceName)
 		if err != nil {
 			return err
 		}

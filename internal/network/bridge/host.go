@@ -2,122 +2,165 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
-	"os"
 	"slices"
-	"strings"
+	"sync"
 
-	"github.com/containerd/errdefs"
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/rules"
 )
 
-// chooseRanges says which ranges new sandboxes get their addresses from: those that UpdatePodCIDR has set, those of the
-// configuration, or else the default.
-func (b *Bridge) chooseRanges(configured []netip.Prefix) (ranges []netip.Prefix, err error) {
-	if len(configured) > 0 {
-		if b.configured, err = lease.CheckRanges(configured); err != nil {
-			return nil, err
-		}
-		ranges = b.configured
-	} else {
-		ranges = []netip.Prefix{lease.DefaultIPv4}
-		if hostHasIPv6() {
-			ranges = append(ranges, lease.UniqueLocal(machineID(), b.name))
-		}
-	}
-	note, err := b.notes.get()
-	if err != nil {
-		return nil, err
-	}
-	if len(note.Updated) > 0 && slices.Equal(note.Configured, b.configured) {
-		ranges = note.Updated
-	}
-	return ranges, checkIPv6(ranges)
+// host is what the network has on the host for all sandboxes together: the bridge with the host's addresses, the ranges whose rest is unreachable, forwarding, and the
+// rules. It makes them, looks whether they are as they were left, and repairs them as soon as somebody has changed them.
+type host struct {
+	name       string // the bridge's
+	log        *slog.Logger
+	ns         netns.NsHandle
+	links      *links.Host
+	ledger     *lease.Ledger
+	places     *places
+	rules      *rules.Rules
+	notes      *notes
+	forwarding *forwarding
+	watcher    *ruleset.Watcher // hears of changes of the rule set
+	uplink     *links.Watcher
+
+	mu   sync.Mutex // one change of the bridge and of the host's settings at a time
+	shut bool       // the way to the host's loopback addresses was closed until the guard is looked at
 }
+
+// writes is told by which netlink port rules are written.
+func (h *host) writes(port uint32) { h.watcher.SetWriter(port) }
 
 // servedRanges are those that the host is prepared for: of new sandboxes, and of those that are there. An IPv6 range that only
 // sandboxes from before have is left out when the host has no IPv6 any more: it must not keep a node from starting.
-func (b *Bridge) servedRanges() []netip.Prefix {
-	configured := b.ledger.Ranges()
-	return slices.DeleteFunc(b.ledger.UsedRanges(), func(r netip.Prefix) bool {
-		return r.Addr().Is6() && !slices.Contains(configured, r) && !hostHasIPv6()
+func (h *host) servedRanges() []netip.Prefix {
+	configured := h.ledger.Ranges()
+	return slices.DeleteFunc(h.ledger.UsedRanges(), func(r netip.Prefix) bool {
+		return r.Addr().Is6() && !slices.Contains(configured, r) && !links.HasIPv6()
 	})
 }
 
-// checkIPv6 refuses IPv6 ranges on a host without IPv6.
-func checkIPv6(ranges []netip.Prefix) error {
-	for _, r := range ranges {
-		if r.Addr().Is6() && !hostHasIPv6() {
-			return fmt.Errorf("network: pod range %s: the host has no IPv6, or cannot forward it: set the sysctls net.ipv6.conf.all.disable_ipv6 and net.ipv6.conf.default.disable_ipv6 to 0, or set network.podCIDRs to an IPv4 range only: %w",
-				r, errdefs.ErrFailedPrecondition)
-		}
+// gateways are the bridge's addresses: that of each range that is configured or in use, by itself.
+func (h *host) gateways() []netip.Prefix {
+	var out []netip.Prefix
+	for _, r := range h.servedRanges() {
+		out = append(out, links.HostPrefix(lease.GatewayOf(r)))
 	}
-	return nil
+	return out
 }
 
-// machineID is what tells this machine from others.
-func machineID() string {
-	if raw, err := os.ReadFile("/etc/machine-id"); err == nil && len(raw) > 1 {
-		return strings.TrimSpace(string(raw))
-	}
-	name, _ := os.Hostname()
-	return name
+// prepare makes everything on the host as it should be, for all sandboxes together.
+func (h *host) prepare() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watcher.SetActive(true)
+	return h.prepareLocked()
 }
 
-// checkHost looks whether the bridge's name and the ranges are free, or ours already.
-func (b *Bridge) checkHost(ctx context.Context, ranges []netip.Prefix) error {
-	link, err := b.device.link()
+func (h *host) prepareLocked() (err error) {
+	// The way to the loopback addresses is open only behind its guard, which has just been found to be there.
+	defer func() {
+		h.shut = err != nil
+		err = errors.Join(err, h.links.Pairs.RouteLocalnet(err == nil))
+	}()
+	err = h.notes.change(func(n *hostNote) bool { // before it is made
+		had := n.Bridge
+		n.Bridge = true
+		return !had
+	})
 	if err != nil {
-		return fmt.Errorf("network: bridge %s: %w", b.name, err)
+		return err
 	}
-	own := 0
-	if link != nil {
-		note, err := b.notes.get()
-		if err != nil {
-			return err
-		}
-		if link.Type() != "bridge" || !note.Bridge && !b.device.ours(link) {
-			return fmt.Errorf("network: %w", b.device.strange(link))
-		}
-		own = link.Attrs().Index
+	if err := h.ensureBridge(); err != nil {
+		return fmt.Errorf("network: bridge %s: %w", h.name, err)
 	}
-	uses, err := b.ways.uses(own)
+	if err := h.forwarding.enable(h.servedRanges()); err != nil {
+		return err
+	}
+	return h.rules.Install()
+}
+
+// ensureBridge makes the bridge, and what goes with it.
+func (h *host) ensureBridge() error {
+	gateways := h.gateways()
+	link, err := h.links.Bridge.Ensure(gateways)
 	if err != nil {
-		return fmt.Errorf("network: reading the addresses and routes of the host: %w", err)
+		return err
 	}
-	var addrs []netlink.Addr
-	if own != 0 {
-		if addrs, err = addresses(b.nl, link, unix.AF_UNSPEC); err != nil {
-			return fmt.Errorf("network: bridge %s: %w", b.name, err)
-		}
+	if err := h.followUplink(); err != nil {
+		return err
 	}
-	for _, r := range ranges {
-		err := overlap(r, uses)
-		switch {
-		case err == nil:
-		case hasAddress(addrs, lease.GatewayOf(r)):
-			// The other use came later (a VPN, say). Pods have addresses of this range by now, and a restart must not be
-			// what takes them down.
-			b.log.WarnContext(ctx, "the pod range is not only ours any more", "error", err)
-		default:
-			return fmt.Errorf("network: %w: %w", err, errdefs.ErrFailedPrecondition)
-		}
+	if err := h.links.Bridge.Serve(link, gateways); err != nil {
+		return err
 	}
-	return nil
+	return h.links.Ways.CloseRanges(h.servedRanges())
 }
 
-func hasAddress(addrs []netlink.Addr, want netip.Addr) bool {
-	return slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return prefixOf(a.IPNet).Addr() == want })
+// followUplink gives the bridge, if there is one, and all that is connected to it the MTU of the uplink. It is called with the lock of the host's settings held.
+func (h *host) followUplink() error {
+	mtu, index := h.links.Uplink()
+	h.uplink.Follow(index)
+	bridge, found, err := h.links.Link(h.name)
+	if err != nil || !found || bridge.MTU == mtu {
+		return err
+	}
+	h.log.Info("pods get the MTU of the host's network", "mtu", mtu, "before", bridge.MTU)
+	errs := []error{h.links.SetMTU(bridge.Index, mtu)}
+	for id, rec := range h.ledger.All() {
+		port, found, err := h.links.Link(rec.Interface)
+		if err != nil || !found || rec.Leaving || port.MTU == mtu {
+			continue
+		}
+		err = h.links.SetMTU(port.Index, mtu)
+		if err == nil { // of a sandbox that this process has not met yet Reconcile takes care
+			err = h.places.inside(id, func(inside *links.Socket) error { return inside.SetMTU(port.Peer, mtu) })
+		}
+		if err != nil && !errors.Is(err, unix.ENODEV) {
+			errs = append(errs, fmt.Errorf("network of sandbox %s: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
-func isDefault(r netlink.Route) bool {
-	if r.Dst == nil {
-		return true
+// remove takes all of it away.
+func (h *host) remove(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watcher.SetActive(false)
+	var errs []error
+	link, err := h.links.Bridge.Link()
+	if err == nil && link != nil && h.links.Bridge.Ours(link) {
+		errs = append(errs, h.links.Pairs.Remove(nil))
+		err = h.links.Bridge.Remove()
 	}
-	ones, _ := r.Dst.Mask.Size()
-	return ones == 0
+	errs = append(errs, err, h.links.Ways.CloseRanges(nil))
+	if err := h.rules.Remove(); err != nil {
+		errs = append(errs, err)
+	} else {
+		errs = append(errs, h.forwarding.restore(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// note writes down what f makes of the note of what this node has changed on the host.
+func (h *host) note(f func(*hostNote) bool) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.notes.change(f)
+}
+
+// forget takes the note away.
+func (h *host) forget() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.notes.forget()
 }

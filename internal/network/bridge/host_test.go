@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -40,8 +41,8 @@ func newHost(t testing.TB) *testHost {
 	}
 	h := &testHost{t: t, dir: dir, running: map[*state.DB]*Bridge{}}
 	t.Cleanup(func() { h.must(tree.Remove(context.Background(), dir)) }) // somebody beside this test may have a copy of the host's mounts for a moment
-	h.must(os.WriteFile(ipForwardFile, []byte("0\n"), 0))
-	h.must(os.WriteFile(ip6ForwardFile, []byte("0\n"), 0))
+	h.must(os.WriteFile(links.IPForwardFile, []byte("0\n"), 0))
+	h.must(os.WriteFile(links.IP6ForwardFile, []byte("0\n"), 0))
 	harness.CheckHost(t, harness.Place{Dirs: []string{h.dir}})
 	before := h.look()
 	t.Cleanup(func() {
@@ -63,9 +64,9 @@ func (h *testHost) must(err error) {
 func (h *testHost) look() string {
 	h.t.Helper()
 	var s strings.Builder
-	links, err := netlink.LinkList()
+	all, err := netlink.LinkList()
 	h.must(err)
-	for _, l := range links {
+	for _, l := range all {
 		fmt.Fprintln(&s, "link", l.Attrs().Name, l.Type())
 	}
 	addrs, err := netlink.AddrList(nil, unix.AF_UNSPEC)
@@ -83,8 +84,8 @@ func (h *testHost) look() string {
 	for _, table := range tables {
 		fmt.Fprintln(&s, "table", table.Family, table.Name)
 	}
-	for _, file := range []string{ipForwardFile, ip6ForwardFile} {
-		on, err := forwards(file)
+	for _, file := range []string{links.IPForwardFile, links.IP6ForwardFile} {
+		on, err := links.Forwards(file)
 		h.must(err)
 		fmt.Fprintln(&s, file, on)
 	}
@@ -125,9 +126,9 @@ func (h *testHost) bridge(cfg Config) *Bridge {
 
 // unwatched makes a network leave the rule set to itself, until the next Start or Status that repairs.
 func (h *testHost) unwatched(b *Bridge) {
-	b.hostMu.Lock()
-	defer b.hostMu.Unlock()
-	b.watcher.SetActive(false)
+	b.host.mu.Lock()
+	defer b.host.mu.Unlock()
+	b.host.watcher.SetActive(false)
 }
 
 // sandbox makes a network namespace, pinned at the returned path.
@@ -284,7 +285,7 @@ func (h *testHost) network(name, cidr string) (path string, host, machine netip.
 	link, err := netlink.LinkByName(up)
 	h.must(err)
 	h.t.Cleanup(func() { h.must(netlink.LinkDel(link)) })
-	h.must(netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(host, prefix.Bits())), Flags: nodad(host)}))
+	h.must(netlink.AddrAdd(link, &netlink.Addr{IPNet: links.IPNet(netip.PrefixFrom(host, prefix.Bits())), Flags: nodad(host)}))
 	h.must(netlink.LinkSetUp(link))
 	peer, err := netlink.LinkByName(down)
 	h.must(err)
@@ -297,7 +298,7 @@ func (h *testHost) network(name, cidr string) (path string, host, machine netip.
 		if err != nil {
 			return err
 		}
-		if err := netlink.AddrAdd(peer, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(machine, prefix.Bits())), Flags: nodad(machine)}); err != nil {
+		if err := netlink.AddrAdd(peer, &netlink.Addr{IPNet: links.IPNet(netip.PrefixFrom(machine, prefix.Bits())), Flags: nodad(machine)}); err != nil {
 			return err
 		}
 		return netlink.LinkSetUp(peer)

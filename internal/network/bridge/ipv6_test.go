@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -63,7 +64,7 @@ func TestTwoFamilies(t *testing.T) {
 		if err != nil || len(addrs) != 1 || addrs[0].Flags&unix.IFA_F_TENTATIVE != 0 {
 			t.Errorf("IPv6 addresses %v, %v", addrs, err)
 		}
-		raw, err := os.ReadFile(filepath.Join(ip6Conf, "eth0", "accept_ra"))
+		raw, err := os.ReadFile(filepath.Join(links.IP6Conf, "eth0", "accept_ra"))
 		if strings.TrimSpace(string(raw)) != "0" {
 			t.Errorf("router advertisements are accepted: %q, %v", raw, err)
 		}
@@ -147,13 +148,15 @@ func TestIPv6Only(t *testing.T) {
 	if seen := h.ask(two, "[fd00:201::2]:80"); seen.String() != "fd00:201::3" {
 		t.Errorf("seen as %s", seen)
 	}
-	on, err := forwards(ipForwardFile)
+	on, err := links.Forwards(links.IPForwardFile)
 	if on || err != nil {
 		t.Errorf("IPv4 forwarding is on (%v)", err)
 	}
 	// A pod that switches IPv6 off has no address then.
 	off := h.sandbox("off")
-	h.in(off, func() error { return os.WriteFile(filepath.Join(ip6Conf, "default", "disable_ipv6"), []byte("1"), 0) })
+	h.in(off, func() error {
+		return os.WriteFile(filepath.Join(links.IP6Conf, "default", "disable_ipv6"), []byte("1"), 0)
+	})
 	if _, err := b.Setup(t.Context(), network.Request{SandboxID: "off", NetNS: off}); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("a pod without IPv6: %v", err)
 	}
@@ -164,7 +167,7 @@ func TestPodWithoutIPv6(t *testing.T) {
 	h := newHost(t)
 	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
 	pod := h.sandbox("pod")
-	h.in(pod, func() error { return os.WriteFile(filepath.Join(ip6Conf, "all", "disable_ipv6"), []byte("1"), 0) })
+	h.in(pod, func() error { return os.WriteFile(filepath.Join(links.IP6Conf, "all", "disable_ipv6"), []byte("1"), 0) })
 	for range 2 {
 		if ips := h.connectPorts(b, "pod", pod); len(ips) != 1 || ips[0].String() != "10.201.0.2" {
 			t.Errorf("addresses %v", ips)
@@ -181,8 +184,8 @@ func TestDefaultRanges(t *testing.T) {
 		t.Errorf("ranges %v", first)
 	}
 	h.must(b.Remove(t.Context()))
-	h.must(os.WriteFile(filepath.Join(ip6Conf, "all", "disable_ipv6"), []byte("1"), 0))
-	defer os.WriteFile(filepath.Join(ip6Conf, "all", "disable_ipv6"), []byte("0"), 0)
+	h.must(os.WriteFile(filepath.Join(links.IP6Conf, "all", "disable_ipv6"), []byte("1"), 0))
+	defer os.WriteFile(filepath.Join(links.IP6Conf, "all", "disable_ipv6"), []byte("0"), 0)
 	only := h.bridge(Config{Bridge: "mpt1", DB: h.openDB("only.db")})
 	if r := only.ledger.Ranges(); len(r) != 1 || r[0] != lease.DefaultIPv4 {
 		t.Errorf("ranges of a host without IPv6 %v", r)
@@ -199,7 +202,7 @@ func TestForwardingKeepsTheHostsRoutes(t *testing.T) {
 	h := newHost(t)
 	h.outside("fd00:77::/126")
 	read := func(name string) string {
-		raw, err := os.ReadFile(filepath.Join(ip6Conf, name, "accept_ra"))
+		raw, err := os.ReadFile(filepath.Join(links.IP6Conf, name, "accept_ra"))
 		h.must(err)
 		return strings.TrimSpace(string(raw))
 	}
@@ -263,8 +266,8 @@ func TestDefaultsGiveWay(t *testing.T) {
 	if ips := h.connectPorts(before, "pod", pod); len(ips) != 2 {
 		t.Errorf("addresses %v", ips)
 	}
-	h.must(os.WriteFile(filepath.Join(ip6Conf, "all", "disable_ipv6"), []byte("1"), 0))
-	t.Cleanup(func() { os.WriteFile(filepath.Join(ip6Conf, "all", "disable_ipv6"), []byte("0"), 0) })
+	h.must(os.WriteFile(filepath.Join(links.IP6Conf, "all", "disable_ipv6"), []byte("1"), 0))
+	t.Cleanup(func() { os.WriteFile(filepath.Join(links.IP6Conf, "all", "disable_ipv6"), []byte("0"), 0) })
 	after := h.bridge(cfg)
 	h.must(after.Status(t.Context()))
 	if ips := h.connectPorts(after, "young", h.sandbox("young")); len(ips) != 1 {
@@ -284,7 +287,7 @@ func (h *testHost) another(name, addr string) netlink.Link {
 	link, err := netlink.LinkByName(name)
 	h.must(err)
 	p := netip.MustParsePrefix(addr)
-	h.must(netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p), Flags: nodad(p.Addr())}))
+	h.must(netlink.AddrAdd(link, &netlink.Addr{IPNet: links.IPNet(p), Flags: nodad(p.Addr())}))
 	h.must(netlink.LinkSetUp(link))
 	return link
 }

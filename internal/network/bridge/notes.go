@@ -26,7 +26,7 @@ type hostNote struct {
 	Configured []netip.Prefix `json:"configured,omitempty"`
 }
 
-// notes keep the note of one bridge. Who changes it holds Bridge.hostMu.
+// notes keep the note of one bridge. Who changes it holds host.mu.
 type notes struct {
 	table  state.Table[hostNote]
 	bridge string

@@ -7,7 +7,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/network/links"
 )
 
 // places are where the sandboxes are that this process has connected. All methods are safe for concurrent use.
@@ -55,19 +55,12 @@ func (p *places) byIndex(sandboxes map[string]string) map[int]string {
 }
 
 // inside calls f with a socket of a sandbox's namespace; it does not where the namespace is not known, or gone.
-func (p *places) inside(sandboxID string, f func(*rtnl) error) error {
+func (p *places) inside(sandboxID string, f func(*links.Socket) error) error {
 	path := p.path(sandboxID)
 	if path == "" {
 		return nil
 	}
-	err := ns.Run(path, ns.Network, func() error {
-		sock, err := openRTNL()
-		if err != nil {
-			return err
-		}
-		defer sock.Close()
-		return f(sock)
-	})
+	err := links.Inside(path, f)
 	if errors.Is(err, os.ErrNotExist) || errdefs.IsNotFound(err) {
 		return nil
 	}

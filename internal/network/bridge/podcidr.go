@@ -30,7 +30,7 @@ func (b *Bridge) UpdatePodCIDR(ctx context.Context, ranges []netip.Prefix) error
 	if slices.Equal(ranges, b.ledger.Ranges()) {
 		return nil
 	}
-	if err := b.checkHost(ctx, ranges); err != nil {
+	if err := b.host.check(ctx, ranges); err != nil {
 		return err
 	}
 	for _, r := range ranges {
@@ -42,24 +42,19 @@ func (b *Bridge) UpdatePodCIDR(ctx context.Context, ranges []netip.Prefix) error
 		}
 	}
 	before := b.ledger.Ranges()
-	if err := b.noteRanges(ranges); err != nil {
+	err = b.host.note(func(n *hostNote) bool {
+		n.Updated, n.Configured = ranges, b.configured
+		return true
+	})
+	if err != nil {
 		return err
 	}
 	// The bridge and the rules serve the old ranges as long as a sandbox has an address of them.
 	b.ledger.SetRanges(ranges)
-	if err := b.prepare(); err != nil {
+	if err := b.host.prepare(); err != nil {
 		b.ledger.SetRanges(before) // so that a retry does it
 		return err
 	}
 	b.log.InfoContext(ctx, "new sandboxes get addresses of other ranges", "ranges", ranges, "before", before)
 	return nil
-}
-
-func (b *Bridge) noteRanges(ranges []netip.Prefix) error {
-	b.hostMu.Lock()
-	defer b.hostMu.Unlock()
-	return b.notes.change(func(n *hostNote) bool {
-		n.Updated, n.Configured = ranges, b.configured
-		return true
-	})
 }

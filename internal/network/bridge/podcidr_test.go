@@ -71,7 +71,7 @@ func TestUpdatePodCIDR(t *testing.T) {
 	h.inUse(b, "young")
 	b = h.bridge(Config{DB: db, Bridge: "mpt0", PodCIDRs: ranges("10.203.0.0/24")})
 	want := ranges("10.203.0.1/32", "10.202.0.1/32", "fd00:202::1/128")
-	if got := b.gateways(); !slices.Equal(got[:1], want[:1]) || len(got) != len(want) {
+	if got := b.host.gateways(); !slices.Equal(got[:1], want[:1]) || len(got) != len(want) {
 		t.Errorf("gateways %v, want %v", got, want)
 	}
 	third := h.sandbox("third")

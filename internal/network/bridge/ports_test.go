@@ -14,10 +14,12 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -92,7 +94,7 @@ func TestLoopbackIsGuarded(t *testing.T) {
 	h := newHost(t)
 	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
 	pod := h.sandbox("pod")
-	ip := h.connectPorts(b, "pod", pod, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80})[0]
+	h.connectPorts(b, "pod", pod, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80})
 	h.serve("", "127.0.0.1:7070")
 	if _, err := h.tryAsk("", "127.0.0.1:7070"); err != nil {
 		t.Fatal(err)
@@ -102,26 +104,28 @@ func TestLoopbackIsGuarded(t *testing.T) {
 		if err := os.WriteFile("/proc/sys/net/ipv4/conf/eth0/route_localnet", []byte("1"), 0); err != nil {
 			return err
 		}
-		inside, err := openRTNL()
-		if err != nil {
-			return err
-		}
-		defer inside.Close()
-		eth0, _, err := inside.link("eth0")
-		if err != nil {
-			return err
-		}
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(fd)
 		// No local address 127.0.0.1, and a route to it by the host.
-		if err := inside.Do(request{What: "flush", Type: unix.RTM_DELADDR, Body: addressRequest(netip.MustParsePrefix("127.0.0.1/8"), 1).Body}); err != nil {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
 			return err
 		}
-		a := lease.Address{Address: netip.PrefixFrom(ip, 24), Gateway: lease.GatewayOf(testRanges[0])}
-		if err := inside.Do(insideRoutes([]lease.Address{a}, eth0.index, macOf(a.Gateway))...); err != nil {
+		if err := netlink.AddrDel(lo, &netlink.Addr{IPNet: links.IPNet(netip.MustParsePrefix("127.0.0.1/8"))}); err != nil {
+			return err
+		}
+		eth0, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		gateway := lease.GatewayOf(testRanges[0])
+		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: gateway.AsSlice()}); err != nil {
+			return err
+		}
+		if err := netlink.NeighSet(&netlink.Neigh{LinkIndex: eth0.Attrs().Index, IP: gateway.AsSlice(), State: netlink.NUD_PERMANENT, HardwareAddr: links.MACOf(gateway)}); err != nil {
 			return err
 		}
 		h.must(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Usec: 300_000}))

@@ -15,8 +15,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
-	"monopod.dev/monopod/internal/network/rules"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -50,12 +51,12 @@ func forGood(of netip.Addr, mac net.HardwareAddr) string {
 func (h *testHost) ways() (all []string) {
 	h.t.Helper()
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		rts, err := routes(&netlink.Handle{}, family)
+		rts, err := links.Routes(&netlink.Handle{}, family)
 		h.must(err)
 		for _, r := range rts {
 			to := "default"
-			if !isDefault(r) {
-				to = prefixOf(r.Dst).String()
+			if !links.IsDefault(r) {
+				to = links.PrefixOf(r.Dst).String()
 			}
 			if r.Type == unix.RTN_MULTICAST || strings.HasPrefix(to, "ff00:") {
 				continue
@@ -83,7 +84,7 @@ func TestSandboxesAreRouted(t *testing.T) {
 	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
 	path := h.sandbox("a")
 	ips := h.connectPorts(b, "a", path)
-	mac := macOf(ips[0])
+	mac := links.MACOf(ips[0])
 	end := lease.HostInterface("mpt0", "a")
 	bridge, err := netlink.LinkByName("mpt0")
 	h.must(err)
@@ -100,7 +101,7 @@ func TestSandboxesAreRouted(t *testing.T) {
 		h.in(path, func() error {
 			want := []string{forGood(gateway4, bridge.Attrs().HardwareAddr), forGood(gateway6, bridge.Attrs().HardwareAddr)}
 			slices.Sort(want)
-			if got := h.known(containerInterface); !slices.Equal(got, want) {
+			if got := h.known(network.InterfaceName); !slices.Equal(got, want) {
 				t.Errorf("the sandbox knows %q, want %q", got, want)
 			}
 			want = []string{"10.201.0.1/32", "default by 10.201.0.1", "default by fd00:201::1", "fd00:201::1/128"}
@@ -192,10 +193,10 @@ func TestLostRoutesAreRepaired(t *testing.T) {
 	}
 	want := h.ways()
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		rts, err := routes(&netlink.Handle{}, family)
+		rts, err := links.Routes(&netlink.Handle{}, family)
 		h.must(err)
 		for _, r := range rts {
-			if r.Protocol == ownRoutes {
+			if r.Protocol == links.OwnRoutes {
 				h.must(netlink.RouteDel(&r))
 				harness.Eventually(t, "without "+r.String()+" all routes are there again", func() (bool, string) {
 					got := h.ways()
@@ -216,18 +217,18 @@ func (h *testHost) asBefore(b *Bridge, id, path string) {
 	bridge, err := netlink.LinkByName(b.name)
 	h.must(err)
 	for _, a := range rec.Addresses {
-		addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(a.Gateway, a.Address.Bits())), Flags: nodad(a.Gateway)}
+		addr := &netlink.Addr{IPNet: links.IPNet(netip.PrefixFrom(a.Gateway, a.Address.Bits())), Flags: nodad(a.Gateway)}
 		if a.Gateway.Is6() {
-			if err := netlink.AddrDel(bridge, &netlink.Addr{IPNet: ipNet(hostPrefix(a.Gateway))}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) { // as it was for the first
+			if err := netlink.AddrDel(bridge, &netlink.Addr{IPNet: links.IPNet(links.HostPrefix(a.Gateway))}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) { // as it was for the first
 				h.must(err)
 			}
 		}
 		h.must(netlink.AddrReplace(bridge, addr))
-		route := &netlink.Route{Dst: ipNet(hostPrefix(a.Address.Addr())), Protocol: ownRoutes}
+		route := &netlink.Route{Dst: links.IPNet(links.HostPrefix(a.Address.Addr())), Protocol: links.OwnRoutes}
 		if a.Gateway.Is4() {
 			route.Scope = netlink.SCOPE_LINK
 		}
-		if err := netlink.RouteDel(route); err != nil && !isNoRoute(err) {
+		if err := netlink.RouteDel(route); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) {
 			h.must(err)
 		}
 	}
@@ -237,13 +238,13 @@ func (h *testHost) asBefore(b *Bridge, id, path string) {
 	h.must(netlink.LinkSetHardwareAddr(end, net.HardwareAddr{2, 0, 0, 0, 0, byte(len(id))}))
 	h.must(netlink.LinkSetMaster(end, bridge))
 	h.in(path, func() error {
-		eth0, err := netlink.LinkByName(containerInterface)
+		eth0, err := netlink.LinkByName(network.InterfaceName)
 		if err != nil {
 			return err
 		}
 		for _, a := range rec.Addresses {
-			had := &netlink.Addr{IPNet: ipNet(hostPrefix(a.Address.Addr()))}
-			has := &netlink.Addr{IPNet: ipNet(a.Address), Flags: nodad(a.Address.Addr())}
+			had := &netlink.Addr{IPNet: links.IPNet(links.HostPrefix(a.Address.Addr()))}
+			has := &netlink.Addr{IPNet: links.IPNet(a.Address), Flags: nodad(a.Address.Addr())}
 			if a.Gateway.Is6() {
 				h.must(netlink.AddrDel(eth0, had))
 				h.must(netlink.AddrAdd(eth0, has))
@@ -252,7 +253,7 @@ func (h *testHost) asBefore(b *Bridge, id, path string) {
 			h.must(netlink.AddrAdd(eth0, has))
 			h.must(netlink.AddrDel(eth0, had))
 		}
-		h.must(netlink.RouteDel(&netlink.Route{Dst: ipNet(hostPrefix(rec.Addresses[0].Gateway)), LinkIndex: eth0.Attrs().Index, Scope: netlink.SCOPE_LINK}))
+		h.must(netlink.RouteDel(&netlink.Route{Dst: links.IPNet(links.HostPrefix(rec.Addresses[0].Gateway)), LinkIndex: eth0.Attrs().Index, Scope: netlink.SCOPE_LINK}))
 		return nil
 	})
 }
@@ -301,7 +302,7 @@ func TestSandboxesOfTheBridgeAreTakenOver(t *testing.T) {
 			if got := h.ways(); !slices.Equal(got, want[id]) {
 				t.Errorf("the routes of %s are %q, want %q", id, got, want[id])
 			}
-			eth0, err := netlink.LinkByName(containerInterface)
+			eth0, err := netlink.LinkByName(network.InterfaceName)
 			h.must(err)
 			addrs, err := netlink.AddrList(eth0, unix.AF_UNSPEC)
 			if len(addrs) != 2 {
@@ -311,7 +312,7 @@ func TestSandboxesOfTheBridgeAreTakenOver(t *testing.T) {
 		})
 		end, err := netlink.LinkByName(lease.HostInterface("mpt0", id))
 		h.must(err)
-		if a := end.Attrs(); a.MasterIndex != 0 || a.Group != rules.PortGroup("mpt0") || a.RawFlags&unix.IFF_NOARP == 0 {
+		if a := end.Attrs(); a.MasterIndex != 0 || a.Group != links.PortGroup("mpt0") || a.RawFlags&unix.IFF_NOARP == 0 {
 			t.Errorf("the host's end of %s: %+v", id, a)
 		}
 	}

@@ -8,8 +8,8 @@ func (b *Bridge) ShareForwarding(ctx context.Context) error {
 	if !b.rules.Share() {
 		return nil
 	}
-	note, err := b.notes.get()
-	if err != nil || !note.IPForward && !note.IP6Forward && len(b.cfg.DNS) == 0 {
+	note, err := b.host.notes.get()
+	if err != nil || !note.IPForward && !note.IP6Forward && !b.dns {
 		return err
 	}
 	if note.IPForward || note.IP6Forward {

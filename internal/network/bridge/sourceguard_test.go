@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -83,7 +84,7 @@ func TestNothingComesFromTheBridge(t *testing.T) {
 	h.in(stranger, func() error {
 		down, err := netlink.LinkByName("down0")
 		h.must(err)
-		return netlink.RouteAdd(&netlink.Route{LinkIndex: down.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0"))})
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: down.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: links.IPNet(netip.MustParsePrefix("0.0.0.0/0"))})
 	})
 	for _, at := range []string{ip.String() + ":80", "10.201.0.1:80"} {
 		if !h.silent(stranger, at) {
@@ -158,7 +159,7 @@ func (h *testHost) sources(b *Bridge, name string) map[string]bool {
 	h.t.Helper()
 	conn, err := nftables.New()
 	h.must(err)
-	set, err := conn.GetSetByName(&nftables.Table{Name: b.table, Family: nftables.TableFamilyINet}, name)
+	set, err := conn.GetSetByName(&nftables.Table{Name: b.name, Family: nftables.TableFamilyINet}, name)
 	h.must(err)
 	elements, err := conn.GetSetElements(set)
 	h.must(err)
@@ -185,14 +186,14 @@ func TestPreparedSandboxesAreGuarded(t *testing.T) {
 	h.ask("", "127.0.0.1:8005")
 	h.must(b.Teardown(t.Context(), "never comes"))
 	h.inUse(b, "comes")
-	h.must(b.leaving.now())
+	h.must(b.sandboxes.leaving.now())
 	h.must(b.Teardown(t.Context(), "comes"))
 	h.inUse(b)
 	harness.Eventually(t, "the guard has nobody", func() (bool, string) {
 		left := len(h.sources(b, "from6"))
 		return left == 0, fmt.Sprint(left)
 	})
-	if n := b.watcher.Looks(); n != 0 {
+	if n := b.host.watcher.Looks(); n != 0 {
 		t.Errorf("the watcher has looked %d times", n)
 	}
 }

@@ -69,8 +69,8 @@ func TestMTUFollowsTheUplink(t *testing.T) {
 	follows("another uplink", 1380, "one", "two")
 
 	h.unwatched(b)
-	b.uplink.close()
-	b.uplink = nil
+	b.host.uplink.Close()
+	b.host.uplink = nil
 	h.must(netlink.LinkSetMTU(uplinks["1"], 1350))
 	b = h.bridge(cfg)
 	h.must(b.Reconcile(t.Context(), pods))

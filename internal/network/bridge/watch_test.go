@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -102,7 +103,7 @@ func TestLoopbackIsClosedWithoutItsGuard(t *testing.T) {
 	service := h.loopbackService()
 	attacker := h.station(pod, []netip.Addr{ip})
 	// A frame for 127.0.0.1 to the host's hardware address.
-	packet := ethernet(macOf(gateway4), attacker.mac, 0x0800, ipv4(ip, netip.MustParseAddr("127.0.0.1"), service.datagram("attack")))
+	packet := ethernet(links.MACOf(gateway4), attacker.mac, 0x0800, ipv4(ip, netip.MustParseAddr("127.0.0.1"), service.datagram("attack")))
 	conn, err := nftables.New()
 	h.must(err)
 	h.unwatched(b)
@@ -199,13 +200,13 @@ func TestOwnChangesWakeNobody(t *testing.T) {
 	}
 	h.inUse(b)
 	h.must(b.Start(t.Context()))
-	before := b.watcher.Looks()
+	before := b.host.watcher.Looks()
 	// A change of somebody else comes after all these events.
 	conn, err := nftables.New()
 	h.must(err)
 	conn.FlushChain(&nftables.Chain{Name: "guard", Table: &nftables.Table{Name: "mpt0", Family: nftables.TableFamilyINet}})
 	h.must(conn.Flush())
-	harness.Eventually(t, "the watcher looks", func() (bool, string) { return b.watcher.Looks() > before, "" })
+	harness.Eventually(t, "the watcher looks", func() (bool, string) { return b.host.watcher.Looks() > before, "" })
 	h.whole(b, "flushing the guard")
 	if before != 0 {
 		t.Errorf("own changes have made the watcher look %d times", before)

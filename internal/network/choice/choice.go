@@ -49,6 +49,8 @@ type Network struct {
 	last    string // what the last new sandbox was connected by, or would have been
 }
 
+var _ network.Network = (*Network)(nil)
+
 // New reads what is stored of both networks, and changes nothing on the host. A bridge that cannot be is an error only where
 // it is needed.
 func New(ctx context.Context, cfg Config) (*Network, error) {

@@ -97,7 +97,7 @@ func (n *Network) prepare(conf *configuration, req network.Request) (*attachment
 	if err != nil {
 		return nil, err
 	}
-	return &attachment{Network: conf.list.Name, File: conf.file, Config: conf.list.Bytes, NetNS: req.NetNS, Interface: interfaceName,
+	return &attachment{Network: conf.list.Name, File: conf.file, Config: conf.list.Bytes, NetNS: req.NetNS, Interface: network.InterfaceName,
 		Args: args, Runtime: rc}, nil
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 const (
@@ -60,12 +62,8 @@ func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	begin := time.Now()
 	err := c.run(ctx)
 	for range busyRetries {
-		if !errors.Is(err, unix.ETXTBSY) {
+		if !errors.Is(err, unix.ETXTBSY) || wait.For(ctx, busyPause) != nil {
 			break
-		}
-		select {
-		case <-time.After(busyPause):
-		case <-ctx.Done():
 		}
 		err = c.run(ctx)
 	}

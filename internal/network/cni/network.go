@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"monopod.dev/monopod/internal/kit/keyed"
+	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -135,6 +136,8 @@ func (n *Network) Close() {
 	n.end()
 	n.background.Wait()
 }
+
+var _ network.Network = (*Network)(nil)
 
 // Has says that the sandbox is connected by this network, or may be.
 func (n *Network) Has(sandboxID string) bool {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
+
+	"monopod.dev/monopod/internal/network"
 )
 
 // Reconcile does the DEL of all sandboxes that do not live: live are those that do, by id, with the paths of their network
@@ -56,7 +58,7 @@ func (n *Network) collect(ctx context.Context) error {
 	valid := []types.GCAttachment{} // not nil: none are valid is an answer too
 	for id, name := range n.sandboxes() {
 		if name == conf.list.Name {
-			valid = append(valid, types.GCAttachment{ContainerID: id, IfName: interfaceName})
+			valid = append(valid, types.GCAttachment{ContainerID: id, IfName: network.InterfaceName})
 		}
 	}
 	// libcni would do the DEL of what its cache has and is not valid. The records know better, with which configuration: it

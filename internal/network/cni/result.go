@@ -13,9 +13,6 @@ import (
 	"monopod.dev/monopod/internal/network"
 )
 
-// interfaceName is the name of a sandbox's main interface. Plugins may make more.
-const interfaceName = "eth0"
-
 // podResult is what the runtime needs of a result: the addresses of the main interface, of which there must be one.
 func podResult(res types.Result) (network.Result, error) {
 	if res == nil {
@@ -25,7 +22,7 @@ func podResult(res types.Result) (network.Result, error) {
 	if err != nil {
 		return network.Result{}, fmt.Errorf("the result of the plugins: %w: %w", err, errdefs.ErrInternal)
 	}
-	out := network.Result{Interface: interfaceName}
+	out := network.Result{Interface: network.InterfaceName}
 	var gateways []netip.Addr
 	for i, ip := range r.IPs {
 		// Old plugins do not say whose an address is: the main interface's.
@@ -34,7 +31,7 @@ func podResult(res types.Result) (network.Result, error) {
 			if n < 0 || n >= len(r.Interfaces) {
 				return network.Result{}, fmt.Errorf("the result of the plugins: address %d belongs to interface %d, of %d: %w", i, n, len(r.Interfaces), errdefs.ErrInternal)
 			}
-			if r.Interfaces[n].Name != interfaceName || r.Interfaces[n].Sandbox == "" {
+			if r.Interfaces[n].Name != network.InterfaceName || r.Interfaces[n].Sandbox == "" {
 				continue
 			}
 		}
@@ -48,7 +45,7 @@ func podResult(res types.Result) (network.Result, error) {
 		}
 	}
 	if len(out.IPs) == 0 {
-		return network.Result{}, fmt.Errorf("the plugins gave no address for %s: %w", interfaceName, errdefs.ErrInternal)
+		return network.Result{}, fmt.Errorf("the plugins gave no address for %s: %w", network.InterfaceName, errdefs.ErrInternal)
 	}
 	first := slices.IndexFunc(out.IPs, netip.Addr.Is4)
 	out.Gateway = gateways[max(first, 0)]

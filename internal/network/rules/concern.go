@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"maps"
-
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
@@ -18,7 +16,7 @@ type chainName struct {
 // Concern judges one event of the host's rule sets, for who watches them. It waits for nothing.
 func (r *Rules) Concern(e ruleset.Event) ruleset.Concern {
 	var foreign map[chainName]bool
-	if known := r.foreign.Load(); known != nil {
+	if known := r.known.chains.Load(); known != nil {
 		foreign = *known
 	}
 	return concernOf(e, r.cfg.Table, foreign)
@@ -42,10 +40,4 @@ func concernOf(e ruleset.Event, table string, foreign map[chainName]bool) rulese
 		return ruleset.Touched
 	}
 	return ruleset.Untouched
-}
-
-// know says which chains of others matter: where their rules for forwarded packets are. A change elsewhere concerns nobody.
-func (r *Rules) know(chains map[chainName]bool) {
-	chains = maps.Clone(chains)
-	r.foreign.Store(&chains)
 }

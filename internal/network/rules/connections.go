@@ -2,7 +2,6 @@ package rules
 
 import (
 	"math"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -104,52 +103,40 @@ func numberIn(path string) (int, bool) {
 	return n, err == nil
 }
 
-// wantBound is the bound that is to be.
-func (r *Rules) wantBound() bound {
-	if r.unbounded != nil {
-		return bound{}
-	}
-	return boundOf(r.cfg.ConnectionsPerPod, room())
-}
-
 // boundSets are the sets of a family.
-func (f *firewall) boundSets(fam family) (open, full *nftables.Set) {
+func (s site) boundSets(fam family) (open, full *nftables.Set) {
 	id := 100 + uint32(fam.proto)<<1
-	open = &nftables.Set{Table: f.table, ID: id, Name: "open" + fam.digit(), KeyType: nftables.MustConcatSetType(fam.typ, nftables.TypeMark), Dynamic: true, Size: openLists}
-	full = &nftables.Set{Table: f.table, ID: id + 1, Name: "full" + fam.digit(), KeyType: fam.typ, Dynamic: true, HasTimeout: true, Timeout: fullFor, Size: fullPods}
+	open = &nftables.Set{Table: s.table, ID: id, Name: "open" + fam.digit(), KeyType: nftables.MustConcatSetType(fam.typ, nftables.TypeMark), Dynamic: true, Size: openLists}
+	full = &nftables.Set{Table: s.table, ID: id + 1, Name: "full" + fam.digit(), KeyType: fam.typ, Dynamic: true, HasTimeout: true, Timeout: fullFor, Size: fullPods}
 	return open, full
 }
 
 func (fam family) digit() string { return strings.TrimPrefix(fam.at, "at") }
 
 // boundConnections writes the sets, and the rules into this chain and those for what is counted.
-func (f *firewall) boundConnections(c *nftables.Chain, b bound) error {
+func (s *shape) boundConnections(c *nftables.Chain, b bound) {
 	const confirmed = 1 << 3 // IPS_CONFIRMED of linux/netfilter
 	accept := verdict(expr.VerdictAccept)
-	f.rule(c, f.fromPods(expr.CmpOpNeq), accept)
-	f.rule(c, ctBit(expr.CtKeySTATUS, confirmed, expr.CmpOpNeq), accept)
+	s.rule(c, s.fromPods(expr.CmpOpNeq), accept)
+	s.rule(c, ctBit(expr.CtKeySTATUS, confirmed, expr.CmpOpNeq), accept)
 	for _, fam := range families {
-		open, full := f.boundSets(fam)
-		for _, set := range []*nftables.Set{open, full} {
-			if err := f.conn.AddSet(set, nil); err != nil {
-				return err
-			}
-		}
-		counted := f.conn.AddChain(&nftables.Chain{Name: countedChain + fam.digit(), Table: f.table})
+		open, full := s.boundSets(fam)
+		s.set(open, nil)
+		s.set(full, nil)
+		counted := s.plain(countedChain + fam.digit())
 		source := []expr.Any{&expr.Payload{DestRegister: keyRegister, Base: expr.PayloadBaseNetworkHeader, Offset: fam.src, Len: fam.size}}
 		list := uint32(keyRegister) + fam.size/4
-		f.rule(c, fam.isFamily(), fam.hash(list, b.sampled, 1), []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: list, Data: make([]byte, 4)}},
+		s.rule(c, fam.isFamily(), fam.hash(list, b.sampled, 1), []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: list, Data: make([]byte, 4)}},
 			[]expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: counted.Name}})
-		f.rule(c, fam.isFamily(), source, []expr.Any{&expr.Lookup{SourceRegister: keyRegister, SetName: full.Name, SetID: full.ID}}, refused())
-		f.rule(counted, source, fam.hash(list, b.lists, 2), []expr.Any{
+		s.rule(c, fam.isFamily(), source, []expr.Any{&expr.Lookup{SourceRegister: keyRegister, SetName: full.Name, SetID: full.ID}}, refused())
+		s.rule(counted, source, fam.hash(list, b.lists, 2), []expr.Any{
 			&expr.Dynset{SrcRegKey: keyRegister, SetName: open.Name, SetID: open.ID, Operation: unix.NFT_DYNSET_OP_ADD,
 				Exprs: []expr.Any{&expr.Connlimit{Count: b.length, Flags: expr.NFT_CONNLIMIT_F_INV}}},
 			&expr.Counter{},
 			&expr.Dynset{SrcRegKey: keyRegister, SetName: full.Name, SetID: full.ID, Operation: unix.NFT_DYNSET_OP_UPDATE},
 		}, verdict(expr.VerdictDrop))
-		f.rule(counted, source, []expr.Any{&expr.Dynset{SrcRegKey: keyRegister, SetName: full.Name, SetID: full.ID, Operation: dynsetDelete}})
+		s.rule(counted, source, []expr.Any{&expr.Dynset{SrcRegKey: keyRegister, SetName: full.Name, SetID: full.ID, Operation: dynsetDelete}})
 	}
-	return nil
 }
 
 // dynsetDelete takes an element away (NFT_DYNSET_OP_DELETE of linux/netfilter/nf_tables.h).
@@ -169,44 +156,6 @@ func (fam family) hash(register, mod, seed uint32) []expr.Any {
 
 // boundMissing says what a host whose kernel cannot count connections does not have.
 const boundMissing = "a pod can fill the host's table of connections: the kernel cannot count them by pod (CONFIG_NFT_CONNLIMIT, CONFIG_NFT_HASH; modprobe -a nft_connlimit nft_hash)"
-
-// fullOnes are the addresses that are at their bound.
-func (f *firewall) fullOnes() (all []netip.Addr, err error) {
-	for _, fam := range families {
-		_, set := f.boundSets(fam)
-		elements, err := f.conn.GetSetElements(set)
-		if err != nil {
-			return nil, f.explain("listing the set "+set.Name, err)
-		}
-		for _, e := range elements {
-			if a, ok := netip.AddrFromSlice(e.Key); ok {
-				all = append(all, a)
-			}
-		}
-	}
-	return all, nil
-}
-
-// Full are the addresses that are at their bound, and the bound; 0: there is none.
-func (r *Rules) Full() (at []netip.Addr, bound uint32, err error) {
-	err = r.do(func(f *firewall) (err error) {
-		if bound = r.bound.connections; bound > 0 {
-			at, err = f.fullOnes()
-		}
-		return err
-	})
-	return at, bound, err
-}
-
-// Warnings tells what this host cannot give its pods, in words for its operator.
-func (r *Rules) Warnings() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.unbounded == nil {
-		return nil
-	}
-	return []string{boundMissing + ": " + r.unbounded.Error()}
-}
 
 // Crowded says that the kernel's table of connections holds as much as one pod may have there.
 func Crowded() bool {

@@ -19,23 +19,20 @@ import (
 const dnsPort = 53
 
 // leaveDNS keeps the addresses out of the host ports.
-func (f *firewall) leaveDNS(hostports *nftables.Chain, fam family) {
-	for _, at := range fam.ofDNS(f.rules.cfg.DNS) {
-		f.rule(hostports, fam.isFamily(), at, verdict(expr.VerdictReturn))
+func (s *shape) leaveDNS(hostports *nftables.Chain, fam family) {
+	for _, at := range fam.ofDNS(s.dns) {
+		s.rule(hostports, fam.isFamily(), at, verdict(expr.VerdictReturn))
 	}
 }
 
 // guardDNS drops what comes to the addresses from elsewhere.
-func (f *firewall) guardDNS(guard *nftables.Chain, fam family) {
-	if f.rules.shared.Load() {
-		return
-	}
+func (s *shape) guardDNS(guard *nftables.Chain, fam family) {
 	notLoopback := []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: interfaceName("lo")},
 	}
-	for _, at := range fam.ofDNS(f.rules.cfg.DNS) {
-		f.rule(guard, fam.isFamily(), at, f.fromPods(expr.CmpOpNeq), notLoopback, verdict(expr.VerdictDrop))
+	for _, at := range fam.ofDNS(s.dns) {
+		s.rule(guard, fam.isFamily(), at, s.fromPods(expr.CmpOpNeq), notLoopback, verdict(expr.VerdictDrop))
 	}
 }
 
@@ -49,20 +46,13 @@ func (fam family) ofDNS(at []netip.Addr) (all [][]expr.Any) {
 	return all
 }
 
-func destination(fam family, address []byte) []expr.Any {
-	return []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: fam.dst, Len: fam.size},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: address},
-	}
-}
-
 // acceptDNS are the questions of pods, for a chain of this family.
-func (f *firewall) acceptDNS(of nftables.TableFamily) (all [][]expr.Any) {
+func (s site) acceptDNS(of nftables.TableFamily) (all [][]expr.Any) {
 	for _, fam := range families {
 		if of != nftables.TableFamilyINet && byte(of) != fam.proto {
 			continue
 		}
-		for _, at := range fam.ofDNS(f.rules.cfg.DNS) {
+		for _, at := range fam.ofDNS(s.dns) {
 			for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
 				exprs := append(hostEnd(expr.MetaKeyIIFNAME), fam.isFamily()...)
 				exprs = append(exprs, at...)

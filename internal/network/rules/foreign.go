@@ -1,15 +1,18 @@
 package rules
 
 import (
+	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/links"
 )
 
 // An accept in a table of ours cannot save a packet from a chain elsewhere that drops by policy (as iptables-nft does on hosts
@@ -17,103 +20,60 @@ import (
 // own have all had their say: before that last rule, or at the end: one for what comes from pods, and one for what goes to them (of each family in a table inet). An input chain that drops
 // gets rules that let pods ask the cluster's DNS.
 
-// openForwardChains puts the marked rules into the foreign chains that need them, and takes them from where they are not to be.
-func (f *firewall) openForwardChains() error {
-	chains, err := f.chains()
+// foreign are the chains of others, within one operation.
+type foreign struct {
+	reader
+	// links looks interfaces of the host up.
+	links func(name string) (netlink.Link, error)
+	// never: they get no rules.
+	never bool
+}
+
+// open puts the marked rules into the chains that need them, and takes them from where they are not to be. Fresh says that what is there may be of other ranges, or an earlier process's.
+// It returns which chains matter.
+func (f foreign) open(ranges []netip.Prefix, fresh bool) (known map[chainName]bool, err error) {
+	chains, err := f.others()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	known := map[chainName]bool{}
-	ranges := f.rules.cfg.Leases.UsedRanges()
+	known = map[chainName]bool{}
 	for _, c := range chains {
-		accepts := f.acceptsIn(c)
+		accepts := f.acceptsIn(c, ranges)
 		if len(accepts) == 0 {
 			if c.Type == nftables.ChainTypeNAT && c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookPostrouting {
-				known[nameOf(c)] = true // othersForward looks at its rules
+				known[nameOf(c)] = true // forward looks at its rules
 			}
 			continue
 		}
 		known[nameOf(c)] = true
 		rules, err := f.rulesOf(c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 		count := len(accepts)
-		if !slices.Equal(ranges, f.rules.opened) {
-			count = -1 // what is there is of other ranges, or an earlier process's
+		if fresh {
+			count = -1
 		}
-		p := placeIn(rules, drops, f.rules.cfg.NoForeignRules, f.mark(), count)
+		p := placeIn(rules, drops, f.never, f.mark(), count)
 		for _, r := range p.remove {
 			if err := f.conn.DelRule(r); err != nil {
-				return f.explain("deleting a rule", err)
+				return nil, f.explain("deleting a rule", err)
 			}
 		}
 		if p.add {
 			f.addMarked(c, p.before, accepts)
 		}
 	}
-	f.rules.know(known)
-	if err := f.conn.Flush(); err != nil {
-		return f.explain("opening the forward chains", err)
-	}
-	f.rules.opened = ranges
-	return nil
+	return known, f.explain("opening the forward chains", f.conn.Flush())
 }
 
 func nameOf(c *nftables.Chain) chainName {
 	return chainName{byte(c.Table.Family), c.Table.Name, c.Name}
 }
 
-// acceptsIn are the rules that a chain gets if it refuses what it does not know; none: it is no chain that matters.
-func (f *firewall) acceptsIn(c *nftables.Chain) [][]expr.Any {
-	switch {
-	case c.Hooknum == nil || c.Type != nftables.ChainTypeFilter:
-		return nil
-	case *c.Hooknum == *nftables.ChainHookForward:
-		return f.acceptPods(c.Table.Family)
-	case *c.Hooknum == *nftables.ChainHookInput:
-		return f.acceptDNS(c.Table.Family)
-	}
-	return nil
-}
-
-// acceptPods are what comes from pods of this node and what goes to them, for a chain of this family.
-func (f *firewall) acceptPods(of nftables.TableFamily) (all [][]expr.Any) {
-	for _, fam := range families {
-		if of != nftables.TableFamilyINet && byte(of) != fam.proto {
-			continue
-		}
-		for _, r := range f.rules.cfg.Leases.UsedRanges() {
-			if r.Addr().BitLen() != int(fam.size)*8 {
-				continue
-			}
-			for _, dir := range []struct {
-				key    expr.MetaKey
-				offset uint32
-			}{{expr.MetaKeyIIFNAME, fam.src}, {expr.MetaKeyOIFNAME, fam.dst}} {
-				rule := hostEnd(dir.key)
-				if of == nftables.TableFamilyINet {
-					rule = append(rule, fam.isFamily()...)
-				}
-				all = append(all, append(rule, match(dir.offset, r)...))
-			}
-		}
-	}
-	return all
-}
-
-// hostEnd says that an interface is the host's end of a sandbox's, by the beginning of its name. In tables of iptables-nft only what iptables has a word for may stand (-i mp+), or it
-// refuses to work with them: it has none for groups.
-func hostEnd(key expr.MetaKey) []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: key, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(lease.HostInterfacePrefix)},
-	}
-}
-
 // addMarked adds the rules before the rule with this handle, or with 0 at the end.
-func (f *firewall) addMarked(c *nftables.Chain, before uint64, accepts [][]expr.Any) {
+func (f foreign) addMarked(c *nftables.Chain, before uint64, accepts [][]expr.Any) {
 	for _, exprs := range accepts {
 		r := &nftables.Rule{
 			Table:    c.Table,
@@ -130,84 +90,8 @@ func (f *firewall) addMarked(c *nftables.Chain, before uint64, accepts [][]expr.
 	}
 }
 
-// placing is what is to be done with the marked rules of a chain.
-type placing struct {
-	remove []*nftables.Rule
-	add    bool
-	before uint64 // the handle of the rule that refuses all that is left; 0: there is none
-}
-
-// placeIn decides it for the rules of a chain. The marked ones belong behind all others but the first that refuses everything,
-// whatever comes after that, and there are to be count of them. Those of other nodes may be on either side. It is pure.
-func placeIn(rules []*nftables.Rule, dropsByPolicy, never bool, mark string, count int) (p placing) {
-	var have []*nftables.Rule
-	strayed := false // a marked one is ahead of another's rule, or behind the end
-	wanted := dropsByPolicy
-	for _, r := range rules {
-		comment, _ := userdata.GetString(r.UserData, userdata.TypeComment)
-		if comment == mark {
-			have = append(have, r)
-			strayed = strayed || p.before != 0
-			continue
-		}
-		if strings.HasPrefix(comment, markPrefix) || p.before != 0 {
-			continue
-		}
-		if refusesAll(r.Exprs, dropsByPolicy) {
-			p.before, wanted = r.Handle, !never
-			continue
-		}
-		strayed = strayed || len(have) > 0
-	}
-	if wanted && !never && len(have) == count && !strayed {
-		return placing{}
-	}
-	return placing{remove: have, add: wanted && !never, before: p.before}
-}
-
-// markPrefix begins the comment of the marked rules of every node.
-const markPrefix = "monopod "
-
-func (f *firewall) mark() string { return markPrefix + f.rules.cfg.Bridge }
-
-// chains lists the chains of the host's IPv4 and IPv6 that are not ours.
-func (f *firewall) chains() ([]*nftables.Chain, error) {
-	var out []*nftables.Chain
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet} {
-		chains, err := f.conn.ListChainsOfTableFamily(family)
-		if err != nil {
-			return nil, f.explain("listing the chains", err)
-		}
-		for _, c := range chains {
-			own := c.Table.Name == f.table.Name || c.Table.Name == ServicesTable(f.table.Name)
-			if !own || c.Table.Family != f.table.Family {
-				out = append(out, c)
-			}
-		}
-	}
-	return out, nil
-}
-
-// refusesAll says whether a rule drops or rejects every packet that comes to it, or leaves it to a policy that does. It is pure.
-func refusesAll(exprs []expr.Any, dropsByPolicy bool) bool {
-	for _, e := range exprs {
-		switch e := e.(type) {
-		case *expr.Counter, *expr.Log:
-		case *expr.Reject:
-			return true
-		case *expr.Target: // of iptables-nft
-			return e.Name == "REJECT"
-		case *expr.Verdict:
-			return e.Kind == expr.VerdictDrop || e.Kind == expr.VerdictReturn && dropsByPolicy
-		default:
-			return false
-		}
-	}
-	return false
-}
-
 // marked returns the rules of a chain that carry our mark.
-func (f *firewall) marked(c *nftables.Chain) ([]*nftables.Rule, error) {
+func (f foreign) marked(c *nftables.Chain) ([]*nftables.Rule, error) {
 	rules, err := f.rulesOf(c)
 	if err != nil {
 		return nil, err
@@ -221,9 +105,9 @@ func (f *firewall) marked(c *nftables.Chain) ([]*nftables.Rule, error) {
 	return out, nil
 }
 
-// closeForwardChains takes the marked rules away, wherever they are.
-func (f *firewall) closeForwardChains() error {
-	chains, err := f.chains()
+// close takes the marked rules away, wherever they are.
+func (f foreign) close() error {
+	chains, err := f.others()
 	if err != nil {
 		return err
 	}
@@ -244,9 +128,63 @@ func (f *firewall) closeForwardChains() error {
 	return f.explain("closing the forward chains", f.conn.Flush())
 }
 
-// interfaceName is a name as the kernel compares it: 16 bytes, filled with zeros.
-func interfaceName(name string) []byte {
-	b := make([]byte, unix.IFNAMSIZ)
-	copy(b, name)
-	return b
+// forward says whether somebody else on this host translates source addresses, and so needs forwarding; with nodes also
+// whether another node does.
+func (f foreign) forward(nodes bool) (bool, error) {
+	chains, err := f.others()
+	if err != nil {
+		return false, err
+	}
+	for _, c := range chains {
+		if c.Type != nftables.ChainTypeNAT || c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookPostrouting {
+			continue
+		}
+		if !nodes && f.isNode(c.Table) {
+			continue
+		}
+		// A chain without a rule is what a look at it by iptables leaves.
+		rules, err := f.rulesOf(c)
+		if err != nil || len(rules) > 0 {
+			return err == nil, err
+		}
+	}
+	// iptables-legacy, whose rules nftables does not show.
+	legacy, err := os.ReadFile("/proc/net/ip_tables_names")
+	return err == nil && strings.Contains(string(legacy), "nat"), nil
+}
+
+// isNode says whether a table is another node's: it has the name of a bridge that is one.
+func (f foreign) isNode(t *nftables.Table) bool {
+	link, err := f.links(strings.TrimSuffix(t.Name, servicesSuffix))
+	return err == nil && link.Attrs().Group == links.BridgeGroup
+}
+
+// guardOfAnotherNode says for which families another node of this host has a guard: it has switched forwarding on. With its
+// removal the switch and the guard pass to those that are left.
+func (f foreign) guardOfAnotherNode() (g Families, err error) {
+	chains, err := f.others()
+	if err != nil {
+		return g, err
+	}
+	for _, c := range chains {
+		if c.Name != forwardChain || c.Table.Family != f.table.Family || !f.isNode(c.Table) {
+			continue
+		}
+		rules, err := f.rulesOf(c)
+		if err != nil {
+			return g, err
+		}
+		for _, r := range rules {
+			if len(r.Exprs) < 2 {
+				continue
+			}
+			meta, ok := r.Exprs[0].(*expr.Meta)
+			cmp, isCmp := r.Exprs[1].(*expr.Cmp)
+			if ok && isCmp && meta.Key == expr.MetaKeyNFPROTO && len(cmp.Data) == 1 {
+				g.IP4 = g.IP4 || cmp.Data[0] == unix.NFPROTO_IPV4
+				g.IP6 = g.IP6 || cmp.Data[0] == unix.NFPROTO_IPV6
+			}
+		}
+	}
+	return g, nil
 }

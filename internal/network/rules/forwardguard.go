@@ -1,10 +1,6 @@
 package rules
 
 import (
-	"os"
-	"slices"
-	"strings"
-
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -35,136 +31,21 @@ const (
 	metaOIFKind expr.MetaKey = 27
 )
 
-// wantForwardGuard decides it by what was written down when forwarding was switched on.
-func (f *firewall) wantForwardGuard() (Families, error) {
-	g, err := f.rules.cfg.SwitchedOn()
-	if err != nil || !g.Any() || f.rules.cfg.NoForwardGuard || f.rules.shared.Load() {
-		return Families{}, err
-	}
-	needed, err := f.othersForward(false)
-	if err != nil || needed {
-		return Families{}, err
-	}
-	return g, nil
-}
-
-func (f *firewall) forwardRules(c *nftables.Chain, g Families) {
+// forwardRules writes the rules for these families.
+func (s *shape) forwardRules(c *nftables.Chain, g Families) {
 	if !g.Any() {
 		return
 	}
 	kind := func(key expr.MetaKey) []expr.Any {
 		return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName("bridge")}}
 	}
-	f.rule(c, kind(metaIIFKind), kind(metaOIFKind), verdict(expr.VerdictAccept))
-	f.rule(c, wasTranslated(), verdict(expr.VerdictAccept))
+	s.rule(c, kind(metaIIFKind), kind(metaOIFKind), verdict(expr.VerdictAccept))
+	s.rule(c, wasTranslated(), verdict(expr.VerdictAccept))
 	for _, fam := range families {
 		if fam.proto == unix.NFPROTO_IPV4 && !g.IP4 || fam.proto == unix.NFPROTO_IPV6 && !g.IP6 {
 			continue
 		}
-		f.rule(c, fam.isFamily(),
+		s.rule(c, fam.isFamily(),
 			groupOfNode(expr.MetaKeyIIFGROUP, expr.CmpOpNeq), groupOfNode(expr.MetaKeyOIFGROUP, expr.CmpOpNeq), refused())
 	}
-}
-
-// othersForward says whether somebody else on this host translates source addresses, and so needs forwarding; with nodes also
-// whether another node does.
-func (f *firewall) othersForward(nodes bool) (bool, error) {
-	chains, err := f.chains()
-	if err != nil {
-		return false, err
-	}
-	for _, c := range chains {
-		if c.Type != nftables.ChainTypeNAT || c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookPostrouting {
-			continue
-		}
-		if !nodes && f.isNode(c.Table) {
-			continue
-		}
-		// A chain without a rule is what a look at it by iptables leaves.
-		rules, err := f.rulesOf(c)
-		if err != nil || len(rules) > 0 {
-			return err == nil, err
-		}
-	}
-	// iptables-legacy, whose rules nftables does not show.
-	legacy, err := os.ReadFile("/proc/net/ip_tables_names")
-	return err == nil && strings.Contains(string(legacy), "nat"), nil
-}
-
-// ServicesTable is the name of the tables of a node's services, which others make: they translate addresses, and nobody needs forwarding for that but the node.
-func ServicesTable(bridge string) string { return bridge + servicesSuffix }
-
-const servicesSuffix = "-services"
-
-// isNode says whether a table is another node's: it has the name of a bridge that is one.
-func (f *firewall) isNode(t *nftables.Table) bool {
-	link, err := f.rules.cfg.Links(strings.TrimSuffix(t.Name, servicesSuffix))
-	return err == nil && link.Attrs().Group == BridgeGroup
-}
-
-// guardOfAnotherNode says for which families another node of this host has a guard: it has switched forwarding on. With its
-// removal the switch and the guard pass to those that are left.
-func (f *firewall) guardOfAnotherNode() (g Families, err error) {
-	chains, err := f.chains()
-	if err != nil {
-		return g, err
-	}
-	for _, c := range chains {
-		if c.Name != forwardChain || c.Table.Family != f.table.Family || !f.isNode(c.Table) {
-			continue
-		}
-		rules, err := f.rulesOf(c)
-		if err != nil {
-			return g, err
-		}
-		for _, r := range rules {
-			if len(r.Exprs) < 2 {
-				continue
-			}
-			meta, ok := r.Exprs[0].(*expr.Meta)
-			cmp, isCmp := r.Exprs[1].(*expr.Cmp)
-			if ok && isCmp && meta.Key == expr.MetaKeyNFPROTO && len(cmp.Data) == 1 {
-				g.IP4 = g.IP4 || cmp.Data[0] == unix.NFPROTO_IPV4
-				g.IP6 = g.IP6 || cmp.Data[0] == unix.NFPROTO_IPV6
-			}
-		}
-	}
-	return g, nil
-}
-
-// OthersForward says whether somebody else on this host translates source addresses, and so needs forwarding; with nodes also
-// whether another node does.
-func (r *Rules) OthersForward(nodes bool) (needed bool, err error) {
-	err = r.do(func(f *firewall) (err error) {
-		needed, err = f.othersForward(nodes)
-		return err
-	})
-	return needed, err
-}
-
-// GuardOfAnotherNode says for which families another node of this host has switched forwarding on.
-func (r *Rules) GuardOfAnotherNode() (g Families, err error) {
-	err = r.do(func(f *firewall) (err error) {
-		g, err = f.guardOfAnotherNode()
-		return err
-	})
-	return g, err
-}
-
-// Share says that others forward packets on this host with this node's knowledge: from now on there is neither the forward guard nor that of the cluster's
-// DNS. first tells that it was not said before.
-func (r *Rules) Share() (first bool) { return !r.shared.Swap(true) }
-
-// Renew writes the table anew where there is one, also of an earlier process.
-func (r *Rules) Renew() error {
-	return r.do(func(f *firewall) error {
-		tables, err := f.conn.ListTablesOfFamily(f.table.Family)
-		if err != nil {
-			return f.explain("listing the tables", err)
-		}
-		if slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == f.table.Name }) {
-			return f.install()
-		}
-		return nil
-	})
 }

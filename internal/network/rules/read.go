@@ -3,120 +3,118 @@ package rules
 import (
 	"encoding/binary"
 	"errors"
-	"slices"
+	"fmt"
+	"net/netip"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
 )
 
+// reader reads what there is, within one operation.
+type reader struct {
+	site
+	conn *nftables.Conn
+	ct   *nlsock.Socket // for questions that conn has no words for
+}
+
+// sizeofNfgenmsg is that of struct nfgenmsg, which begins the messages of netfilter.
+const sizeofNfgenmsg = 4
+
+// generation is the number of the last transaction that anybody has made with nftables on this host.
+func (r reader) generation() (gen uint32, err error) {
+	const attrID = 1 // NFTA_GEN_ID
+	q := nlsock.Request{What: "read the generation of nftables", Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Body: make([]byte, sizeofNfgenmsg)}
+	err = r.ct.Dump(q, func(body []byte) {
+		if len(body) < sizeofNfgenmsg {
+			return
+		}
+		nlsock.EachAttr(body[sizeofNfgenmsg:], func(typ uint16, data []byte) {
+			if typ == attrID && len(data) == 4 {
+				gen = binary.BigEndian.Uint32(data)
+			}
+		})
+	})
+	return gen, err
+}
+
+// others lists the chains of the host's IPv4 and IPv6 that are not ours.
+func (r reader) others() ([]*nftables.Chain, error) {
+	var out []*nftables.Chain
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet} {
+		chains, err := r.conn.ListChainsOfTableFamily(family)
+		if err != nil {
+			return nil, r.explain("listing the chains", err)
+		}
+		for _, c := range chains {
+			if !r.own(c) {
+				out = append(out, c)
+			}
+		}
+	}
+	return out, nil
+}
+
 // rulesOf lists the rules of a chain; one that is gone since it was listed has none.
-func (f *firewall) rulesOf(c *nftables.Chain) ([]*nftables.Rule, error) {
-	rules, err := f.conn.GetRules(c.Table, c)
+func (r reader) rulesOf(c *nftables.Chain) ([]*nftables.Rule, error) {
+	rules, err := r.conn.GetRules(c.Table, c)
 	if err != nil {
 		// Others may have rules that the library cannot read, such as those that ask for a connection's original direction.
-		rules, err = f.plainRules(c)
+		rules, err = r.plainRules(c)
 	}
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
-	return rules, f.explain("listing the rules of "+c.Table.Name+" "+c.Name, err)
+	return rules, r.explain("listing the rules of "+c.Table.Name+" "+c.Name, err)
 }
 
 // plainRules lists the rules of a chain as far as somebody needs to know who looks for his own, or for one that refuses all. Of other expressions it says only
 // that they are there.
-func (f *firewall) plainRules(c *nftables.Chain) (rules []*nftables.Rule, err error) {
+func (r reader) plainRules(c *nftables.Chain) (rules []*nftables.Rule, err error) {
 	body := append([]byte{byte(c.Table.Family), 0, 0, 0}, nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(c.Table.Name)).Serialize()...)
 	body = append(body, nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(c.Name)).Serialize()...)
 	q := nlsock.Request{What: "list the rules", Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE, Flags: unix.NLM_F_DUMP, Body: body}
-	err = f.rules.ct.Dump(q, func(body []byte) {
+	err = r.ct.Dump(q, func(body []byte) {
 		if len(body) < sizeofNfgenmsg {
 			return
 		}
-		if r := plainRule(body[sizeofNfgenmsg:]); r.Table.Name == c.Table.Name && r.Chain.Name == c.Name {
-			r.Table, r.Chain = c.Table, c
-			rules = append(rules, r)
+		if one := plainRule(body[sizeofNfgenmsg:]); one.Table.Name == c.Table.Name && one.Chain.Name == c.Name {
+			one.Table, one.Chain = c.Table, c
+			rules = append(rules, one)
 		}
 	})
 	return rules, err
 }
 
-// plainRule reads a rule. It is pure.
-func plainRule(body []byte) *nftables.Rule {
-	r := &nftables.Rule{Table: &nftables.Table{}, Chain: &nftables.Chain{}}
-	nlsock.EachAttr(body, func(attr uint16, data []byte) {
-		switch attr {
-		case unix.NFTA_RULE_TABLE:
-			r.Table.Name = nl.BytesToString(data)
-		case unix.NFTA_RULE_CHAIN:
-			r.Chain.Name = nl.BytesToString(data)
-		case unix.NFTA_RULE_HANDLE:
-			if len(data) == 8 {
-				r.Handle = binary.BigEndian.Uint64(data)
-			}
-		case unix.NFTA_RULE_USERDATA:
-			r.UserData = slices.Clone(data)
-		case unix.NFTA_RULE_EXPRESSIONS:
-			nlsock.EachAttr(data, func(_ uint16, one []byte) { r.Exprs = append(r.Exprs, plainExpr(one)) })
-		}
-	})
-	return r
+// checkElements says whether a set holds as much as it should.
+func (r reader) checkElements(set *nftables.Set, want int) error {
+	have, err := r.conn.GetSetElements(set)
+	if err != nil {
+		return r.explain("listing the set "+set.Name, err)
+	}
+	if len(have) < want {
+		return fmt.Errorf("network: %d of %d elements are missing in the nftables set %q %q: %w",
+			want-len(have), want, set.Table.Name, set.Name, errdefs.ErrUnavailable)
+	}
+	return nil
 }
 
-// plainExpr reads an expression: those that refusesAll knows, and of all others only that they are one.
-func plainExpr(b []byte) expr.Any {
-	var name string
-	var of []byte
-	nlsock.EachAttr(b, func(attr uint16, data []byte) {
-		switch attr {
-		case unix.NFTA_EXPR_NAME:
-			name = nl.BytesToString(data)
-		case unix.NFTA_EXPR_DATA:
-			of = data
+// full are the addresses that are at their bound.
+func (r reader) full() (all []netip.Addr, err error) {
+	for _, fam := range families {
+		_, set := r.boundSets(fam)
+		elements, err := r.conn.GetSetElements(set)
+		if err != nil {
+			return nil, r.explain("listing the set "+set.Name, err)
 		}
-	})
-	switch name {
-	case "counter":
-		return &expr.Counter{}
-	case "log":
-		return &expr.Log{}
-	case "reject":
-		return &expr.Reject{}
-	case "target":
-		t := &expr.Target{}
-		nlsock.EachAttr(of, func(attr uint16, data []byte) {
-			if attr == unix.NFTA_TARGET_NAME {
-				t.Name = nl.BytesToString(data)
+		for _, e := range elements {
+			if a, ok := netip.AddrFromSlice(e.Key); ok {
+				all = append(all, a)
 			}
-		})
-		return t
-	case "immediate":
-		if kind, ok := verdictOf(of); ok {
-			return &expr.Verdict{Kind: kind}
 		}
 	}
-	return &expr.Meta{}
-}
-
-// verdictOf is what an immediate expression says about a packet, if it says that.
-func verdictOf(b []byte) (kind expr.VerdictKind, ok bool) {
-	nlsock.EachAttr(b, func(attr uint16, data []byte) {
-		if attr != unix.NFTA_IMMEDIATE_DATA {
-			return
-		}
-		nlsock.EachAttr(data, func(attr uint16, data []byte) {
-			if attr != unix.NFTA_DATA_VERDICT {
-				return
-			}
-			nlsock.EachAttr(data, func(attr uint16, data []byte) {
-				if attr == unix.NFTA_VERDICT_CODE && len(data) == 4 {
-					kind, ok = expr.VerdictKind(int32(binary.BigEndian.Uint32(data))), true
-				}
-			})
-		})
-	})
-	return kind, ok
+	return all, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/network/rules"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -31,7 +31,7 @@ var (
 // portsOf are those of a node with this bridge.
 func portsOf(bridge string) Ports {
 	const mask = 0xff000000
-	return Ports{Group: rules.PortGroup(bridge), Nodes: rules.BridgeGroup & mask, Mask: mask}
+	return Ports{Group: links.PortGroup(bridge), Nodes: links.BridgeGroup & mask, Mask: mask}
 }
 
 // testHost is a network namespace that plays the host, with pods that it routes, as package network connects them, and a network outside.
@@ -53,7 +53,7 @@ func newHost(t *testing.T) *testHost {
 	h.set("net/ipv4/ip_forward", "1")
 	h.set("net/ipv6/conf/all/forwarding", "1")
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Group = testBridge, rules.BridgeGroup
+	attrs.Name, attrs.Group = testBridge, links.BridgeGroup
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	h.must(netlink.LinkAdd(bridge))
 	t.Cleanup(func() { h.must(netlink.LinkDel(bridge)) })
@@ -116,7 +116,7 @@ func (h *testHost) podOf(bridge, name string) (path string, ips []netip.Addr) {
 	h.must(err)
 	defer ns.Close()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Group, attrs.HardwareAddr = fmt.Sprintf("mp%012x", h.pods), rules.PortGroup(bridge), hostMAC
+	attrs.Name, attrs.Group, attrs.HardwareAddr = fmt.Sprintf("mp%012x", h.pods), links.PortGroup(bridge), hostMAC
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerHardwareAddr: mac, PeerNamespace: netlink.NsFd(int(ns.Fd()))}
 	h.must(netlink.LinkAdd(veth))
 	h.t.Cleanup(func() { h.must(netlink.LinkDel(veth)) })
@@ -219,7 +219,7 @@ func (h *testHost) ownTable() {
 	h.must(err)
 	accept, mangle := nftables.ChainPolicyAccept, nftables.ChainPriorityMangle
 	h.own = conn.AddTable(&nftables.Table{Name: testBridge, Family: nftables.TableFamilyINet})
-	group := rules.PortGroup(testBridge)
+	group := links.PortGroup(testBridge)
 	rule := func(c *nftables.Chain, parts ...[]expr.Any) {
 		r := &nftables.Rule{Table: h.own, Chain: c}
 		for _, p := range parts {

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/network/rules"
+	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/test/harness"
 )
@@ -286,7 +286,7 @@ func TestNodesOfOneHost(t *testing.T) {
 	const otherBridge = "mpt0"
 	h := newHost(t)
 	for _, name := range []string{testBridge, otherBridge, "monopod0"} {
-		if !portsOf(testBridge).OfNodes(rules.PortGroup(name)) {
+		if !portsOf(testBridge).OfNodes(links.PortGroup(name)) {
 			t.Errorf("the ports of %s are no node's", name)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"monopod.dev/monopod/internal/network/links"
 )
 
 func TestOverlap(t *testing.T) {
@@ -14,7 +16,7 @@ func TestOverlap(t *testing.T) {
 		"10.61.3.4/32": true, "10.0.0.0/8": true, "10.61.0.0/16": true,
 		"10.62.0.0/16": false, "0.0.0.0/0": false, "0.0.0.0/1": false, "192.168.0.0/16": false,
 	} {
-		err := overlap(prefix, []use{{}, {netip.MustParsePrefix(other), "route " + other + " on x"}})
+		err := overlap(prefix, []links.Use{{}, {Prefix: netip.MustParsePrefix(other), What: "route " + other + " on x"}})
 		if (err != nil) != bad || bad && !strings.Contains(err.Error(), "route "+other+" on x") {
 			t.Errorf("%s: %v", other, err)
 		}

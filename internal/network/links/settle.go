@@ -1,4 +1,4 @@
-package bridge
+package links
 
 import (
 	"encoding/binary"
@@ -19,7 +19,7 @@ const settleTime = 500 * time.Millisecond
 // connected (before that the bridge drops what comes), and makes an IPv6 address one to answer for. A packet that comes
 // too early is lost, and is sent again a second later.
 type settling struct {
-	sock *rtnl
+	sock *Socket
 	// What is waited for still.
 	link      bool
 	addresses map[netip.Addr]bool
@@ -27,7 +27,7 @@ type settling struct {
 
 // newSettling begins to listen, in the sandbox, before what it waits for is begun.
 func newSettling(has []lease.Address) (*settling, error) {
-	sock, err := openRTNL()
+	sock, err := OpenSocket()
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package bridge
+package links
 
 import (
 	"encoding/binary"
@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
-	"monopod.dev/monopod/internal/network/rules"
 )
 
 // localnet is the way from the host's loopback addresses to the sandboxes, and back: net.ipv4.conf.IF.route_localnet of the host's ends. By it the host reaches host ports
-// at 127.0.0.1. It is open only while the guard (network/rules, table.go) is there, which keeps sandboxes from going that way themselves.
+// at 127.0.0.1. It is open only while the guard (network/rules, shape.go) is there, which keeps sandboxes from going that way themselves.
 type localnet struct {
 	mu   sync.Mutex
 	open bool
@@ -47,8 +46,8 @@ func localnetOf(open bool) *nl.RtAttr {
 	return nlsock.Nested(unix.AF_INET, nlsock.Nested(unix.IFLA_INET_CONF, nlsock.Attr32(routeLocalnet, value)))
 }
 
-// routeLocalnet opens the way for all, or shuts it.
-func (p *pairs) routeLocalnet(open bool) error {
+// RouteLocalnet opens the way to the host's loopback addresses for all, or shuts it.
+func (p *Pairs) RouteLocalnet(open bool) error {
 	l := &p.localnet
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +71,7 @@ func (p *pairs) routeLocalnet(open bool) error {
 	}
 	if !open {
 		// Sockets remember where their packets may come from.
-		if err := os.WriteFile("/proc/sys/net/ipv4/route/flush", []byte("1\n"), 0); err != nil && !isReadOnly(err) && !errors.Is(err, os.ErrNotExist) {
+		if err := os.WriteFile("/proc/sys/net/ipv4/route/flush", []byte("1\n"), 0); err != nil && !IsReadOnly(err) && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("network: the way to the host's loopback addresses: %w", err)
 		}
 	}
@@ -81,9 +80,9 @@ func (p *pairs) routeLocalnet(open bool) error {
 }
 
 // ends are the indexes of the host's ends of all sandboxes' interfaces.
-func (p *pairs) ends() (all []int, err error) {
+func (p *Pairs) ends() (all []int, err error) {
 	q := linkRequest("list the interfaces", unix.RTM_GETLINK, unix.NLM_F_DUMP, 0, 0, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(rtextFilterSkipStats)))
-	ours := rules.PortGroup(p.bridge)
+	ours := PortGroup(p.bridge)
 	err = p.rt.Dump(q, func(body []byte) {
 		if len(body) < unix.SizeofIfInfomsg {
 			return

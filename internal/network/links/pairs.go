@@ -1,4 +1,4 @@
-package bridge
+package links
 
 import (
 	"errors"
@@ -16,26 +16,26 @@ import (
 
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
-	"monopod.dev/monopod/internal/network/rules"
 )
 
-// pairs are the veth pairs of sandboxes.
-type pairs struct {
-	bridge   string // the name of the bridge
-	rt       *rtnl  // of the host
+// Pairs are the veth pairs of sandboxes.
+type Pairs struct {
+	bridge   string  // the name of the bridge
+	rt       *Socket // of the host
 	nl       *netlink.Handle
 	procfs   ns.Procfs // for the sysctls of sandboxes
 	ipv6     bool      // the kernel has it; to look that up for each sandbox would take longer with their number
 	localnet localnet
 }
 
-// connect makes the sandbox's interface and everything about it as the lease says, whatever of it is there already. It
+// Connect makes the sandbox's interface and everything about it as the lease says, whatever of it is there already. It
 // returns the index of the host's end, and the addresses that the sandbox has: a pod whose sysctls switch IPv6 off has no
 // IPv6 address.
 //
 // meanwhile is called when all is asked for, while the kernel gets it going.
-func (p *pairs) connect(rec lease.Lease, path string, meanwhile func() error) (index int, has []lease.Address, err error) {
+func (p *Pairs) Connect(rec lease.Lease, path string, meanwhile func() error) (index int, has []lease.Address, err error) {
 	target, err := os.Open(path)
 	if errors.Is(err, unix.ENOENT) {
 		return 0, nil, fmt.Errorf("network namespace %s: %w", path, errdefs.ErrNotFound)
@@ -44,7 +44,7 @@ func (p *pairs) connect(rec lease.Lease, path string, meanwhile func() error) (i
 		return 0, nil, fmt.Errorf("network namespace: %w", err)
 	}
 	defer target.Close()
-	bridge, found, err := p.rt.link(p.bridge)
+	bridge, found, err := p.rt.Link(p.bridge)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -52,7 +52,7 @@ func (p *pairs) connect(rec lease.Lease, path string, meanwhile func() error) (i
 		return 0, nil, fmt.Errorf("bridge %s is not there; restart monopod to make it: %w", p.bridge, errdefs.ErrFailedPrecondition)
 	}
 	err = ns.Run(path, ns.Network, func() error {
-		inside, err := openRTNL()
+		inside, err := OpenSocket()
 		if err != nil {
 			return err
 		}
@@ -61,16 +61,16 @@ func (p *pairs) connect(rec lease.Lease, path string, meanwhile func() error) (i
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
-		index = host.index
+		index = host.Index
 		gateway, err := p.prepareEnd(rec, host, bridge, fresh)
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", rec.Interface, err)
 		}
-		if err := p.refuseRouterAdvertisements(containerInterface); err != nil {
+		if err := p.refuseRouterAdvertisements(network.InterfaceName); err != nil {
 			return err
 		}
 		// Not asked without need.
-		noIPv6 := slices.ContainsFunc(rec.Addresses, func(a lease.Address) bool { return a.Address.Addr().Is6() }) && ipv6Off(&p.procfs, containerInterface)
+		noIPv6 := slices.ContainsFunc(rec.Addresses, func(a lease.Address) bool { return a.Address.Addr().Is6() }) && ipv6Off(&p.procfs, network.InterfaceName)
 		if has, err = possible(rec.Addresses, noIPv6); err != nil {
 			return err
 		}
@@ -81,19 +81,19 @@ func (p *pairs) connect(rec lease.Lease, path string, meanwhile func() error) (i
 				return err
 			}
 			defer s.sock.Close()
-			settled = func() { s.wait(host.peer) }
+			settled = func() { s.wait(host.Peer) }
 		}
 		if !fresh {
-			if err := keepMTU(inside, bridge.mtu); err != nil {
+			if err := keepMTU(inside, bridge.MTU); err != nil {
 				return err
 			}
 		}
-		if err := inside.Do(append(insideRequests(has, host.peer), insideRoutes(has, host.peer, gateway)...)...); err != nil {
-			return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
+		if err := inside.Do(append(insideRequests(has, host.Peer), insideRoutes(has, host.Peer, gateway)...)...); err != nil {
+			return fmt.Errorf("interface %s in %s: %w", network.InterfaceName, path, err)
 		}
 		if !fresh {
-			if err := leaveLink(inside, has, host.peer); err != nil {
-				return fmt.Errorf("interface %s in %s: %w", containerInterface, path, err)
+			if err := leaveLink(inside, has, host.Peer); err != nil {
+				return fmt.Errorf("interface %s in %s: %w", network.InterfaceName, path, err)
 			}
 		}
 		if err := meanwhile(); err != nil {
@@ -128,7 +128,7 @@ func ipv6Off(in *ns.Procfs, name string) bool {
 
 // ensurePair makes the veth pair, unless it is there, and returns the host's end, and whether it has made it. One whose
 // other end is elsewhere (a namespace that was lost and made anew) is replaced.
-func (p *pairs) ensurePair(rec lease.Lease, bridge linkInfo, target int, inside *rtnl) (host linkInfo, fresh bool, err error) {
+func (p *Pairs) ensurePair(rec lease.Lease, bridge Info, target int, inside *Socket) (host Info, fresh bool, err error) {
 	create := p.pairRequest(rec, bridge, target)
 	err = p.rt.Do(create)
 	if errors.Is(err, unix.EEXIST) {
@@ -138,9 +138,9 @@ func (p *pairs) ensurePair(rec lease.Lease, bridge linkInfo, target int, inside 
 	}
 	fresh = err == nil
 	if err != nil && !errors.Is(err, errPairThere) {
-		return linkInfo{}, false, err
+		return Info{}, false, err
 	}
-	host, found, err := p.rt.link(rec.Interface)
+	host, found, err := p.rt.Link(rec.Interface)
 	if err == nil && !found {
 		err = fmt.Errorf("it was deleted as soon as it was made: %w", errdefs.ErrUnavailable)
 	}
@@ -150,25 +150,25 @@ func (p *pairs) ensurePair(rec lease.Lease, bridge linkInfo, target int, inside 
 var errPairThere = errors.New("the pair is there")
 
 // clearPair is called when the pair cannot be made for what is there of its names: it makes room, or is errPairThere.
-func (p *pairs) clearPair(rec lease.Lease, inside *rtnl) error {
-	peer, hasPeer, err := inside.link(containerInterface)
+func (p *Pairs) clearPair(rec lease.Lease, inside *Socket) error {
+	peer, hasPeer, err := inside.Link(network.InterfaceName)
 	if err != nil {
 		return err
 	}
-	host, hasHost, err := p.rt.link(rec.Interface)
+	host, hasHost, err := p.rt.Link(rec.Interface)
 	if err != nil {
 		return err
 	}
 	if hasHost {
-		if hasPeer && host.peer == peer.index && peer.peer == host.index {
+		if hasPeer && host.Peer == peer.Index && peer.Peer == host.Index {
 			return errPairThere
 		}
-		if err := p.rt.Do(linkRequest("delete", unix.RTM_DELLINK, 0, host.index, 0)); err != nil && !errors.Is(err, unix.ENODEV) {
+		if err := p.rt.Do(linkRequest("delete", unix.RTM_DELLINK, 0, host.Index, 0)); err != nil && !errors.Is(err, unix.ENODEV) {
 			return err
 		}
 	}
 	if hasPeer {
-		return fmt.Errorf("the namespace has an interface %s that is not ours: %w", containerInterface, errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("the namespace has an interface %s that is not ours: %w", network.InterfaceName, errdefs.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -177,45 +177,45 @@ func (p *pairs) clearPair(rec lease.Lease, inside *rtnl) error {
 //
 // One queue each: the default is one for each processor, which only XDP programs make use of, and each costs time and
 // memory.
-func (p *pairs) pairRequest(rec lease.Lease, bridge linkInfo, target int) request {
+func (p *Pairs) pairRequest(rec lease.Lease, bridge Info, target int) request {
 	peer := nl.NewRtAttr(nl.VETH_INFO_PEER, nil)
 	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
 	for _, a := range []*nl.RtAttr{
-		attrName(containerInterface), nlsock.Attr32(unix.IFLA_MTU, bridge.mtu), nlsock.Attr32(unix.IFLA_NET_NS_FD, target),
-		nl.NewRtAttr(unix.IFLA_ADDRESS, macOf(rec.Addresses[0].Address.Addr())),
+		attrName(network.InterfaceName), nlsock.Attr32(unix.IFLA_MTU, bridge.MTU), nlsock.Attr32(unix.IFLA_NET_NS_FD, target),
+		nl.NewRtAttr(unix.IFLA_ADDRESS, MACOf(rec.Addresses[0].Address.Addr())),
 		nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
 	} {
 		peer.AddChild(a)
 	}
 	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0,
-		attrName(rec.Interface), nlsock.Attr32(unix.IFLA_GROUP, int(rules.PortGroup(p.bridge))), nl.NewRtAttr(unix.IFLA_ADDRESS, bridge.mac),
-		nlsock.Attr32(unix.IFLA_MTU, bridge.mtu), nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
+		attrName(rec.Interface), nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(p.bridge))), nl.NewRtAttr(unix.IFLA_ADDRESS, bridge.MAC),
+		nlsock.Attr32(unix.IFLA_MTU, bridge.MTU), nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
 		nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nlsock.Nested(nl.IFLA_INFO_DATA, peer)))
 }
 
 // prepareEnd makes of the host's end what it is to be: up, in no bridge, with the way to the sandbox. It returns its hardware address. With fresh it has just been made.
 //
 // The version before had it as a port of the bridge. Then it gets the bridge's address, which is what the sandbox knows of its gateway.
-func (p *pairs) prepareEnd(rec lease.Lease, host, bridge linkInfo, fresh bool) (mac net.HardwareAddr, err error) {
-	mac = host.mac
+func (p *Pairs) prepareEnd(rec lease.Lease, host, bridge Info, fresh bool) (mac net.HardwareAddr, err error) {
+	mac = host.MAC
 	var reqs []request
-	if host.master != 0 {
-		mac = bridge.mac
-		reqs = append(reqs, linkRequest("take it out of the bridge", unix.RTM_NEWLINK, 0, host.index, 0,
+	if host.Master != 0 {
+		mac = bridge.MAC
+		reqs = append(reqs, linkRequest("take it out of the bridge", unix.RTM_NEWLINK, 0, host.Index, 0,
 			nlsock.Attr32(unix.IFLA_MASTER, 0), nl.NewRtAttr(unix.IFLA_ADDRESS, mac)))
 	}
 	var attrs []*nl.RtAttr
 	if !fresh { // as it was made; each setting more makes the kernel go over all routes of IPv6
-		attrs = append(attrs, nlsock.Attr32(unix.IFLA_GROUP, int(rules.PortGroup(p.bridge))))
+		attrs = append(attrs, nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(p.bridge))))
 	}
-	up := linkRequest("set it up", unix.RTM_NEWLINK, 0, host.index, unix.IFF_UP|unix.IFF_NOARP, attrs...)
+	up := linkRequest("set it up", unix.RTM_NEWLINK, 0, host.Index, unix.IFF_UP|unix.IFF_NOARP, attrs...)
 	return mac, p.localnet.keep(func(open bool) error {
-		return p.rt.Do(append(append(reqs, p.settingsRequest(host.index, open), up), hostRequests(rec, host.index)...)...)
+		return p.rt.Do(append(append(reqs, p.settingsRequest(host.Index, open), up), hostRequests(rec, host.Index)...)...)
 	})
 }
 
 // settingsRequest has no address come to the host's end by itself, and opens the way by it to the loopback addresses, or shuts it.
-func (p *pairs) settingsRequest(index int, open bool) request {
+func (p *Pairs) settingsRequest(index int, open bool) request {
 	if !p.ipv6 {
 		return localnetRequest(index, open)
 	}
@@ -231,14 +231,14 @@ func insideRequests(has []lease.Address, index int) []request {
 		linkRequest("set it up", unix.RTM_NEWLINK, 0, index, unix.IFF_UP),
 	}
 	for _, a := range has {
-		reqs = append(reqs, addressRequest(hostPrefix(a.Address.Addr()), index))
+		reqs = append(reqs, addressRequest(HostPrefix(a.Address.Addr()), index))
 	}
 	return reqs
 }
 
 // leaveLink takes from a sandbox that was on the bridge what made others its neighbours: its address with the range's length. The address itself it has by now without that, so connections stay.
 // (An IPv6 address keeps its length, and has lost the route by being given anew.)
-func leaveLink(inside *rtnl, has []lease.Address, index int) error {
+func leaveLink(inside *Socket, has []lease.Address, index int) error {
 	for _, a := range has {
 		if !a.Address.Addr().Is4() || a.Address.IsSingleIP() {
 			continue
@@ -251,9 +251,6 @@ func leaveLink(inside *rtnl, has []lease.Address, index int) error {
 	}
 	return nil
 }
-
-// isNoRoute says that there was no route to take away.
-func isNoRoute(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
 // noAutoIPv6 keeps the kernel from giving the interface of this index a link-local address, and
 // with it from duplicate address detection and router solicitations: what addresses there are is the ledger's to say.
@@ -291,17 +288,17 @@ func familyOf(a netip.Addr) uint16 {
 }
 
 // refuseRouterAdvertisements keeps other pods from posing as this one's router. It is called on a thread in the sandbox.
-func (p *pairs) refuseRouterAdvertisements(name string) error {
+func (p *Pairs) refuseRouterAdvertisements(name string) error {
 	err := p.procfs.Write("net/ipv6/conf/"+name+"/accept_ra", "0\n")
-	if errors.Is(err, os.ErrNotExist) || isReadOnly(err) {
+	if errors.Is(err, os.ErrNotExist) || IsReadOnly(err) {
 		return nil // a kernel without IPv6, or a host on which Start has warned of it
 	}
 	return err
 }
 
-// reattach does of connect what needs no way into the sandbox.
-func (p *pairs) reattach(rec lease.Lease, bridge linkInfo) error {
-	host, found, err := p.rt.link(rec.Interface)
+// Reattach does of Connect what needs no way into the sandbox. An interface that is not there is no error.
+func (p *Pairs) Reattach(rec lease.Lease, bridge Info) error {
+	host, found, err := p.rt.Link(rec.Interface)
 	if err == nil && found {
 		_, err = p.prepareEnd(rec, host, bridge, false)
 	}
@@ -311,23 +308,23 @@ func (p *pairs) reattach(rec lease.Lease, bridge linkInfo) error {
 	return err
 }
 
-// remove deletes the host's ends that are this node's and are not in keep.
-func (p *pairs) remove(keep map[string]bool) error {
-	bridge, found, err := p.rt.link(p.bridge)
+// Remove deletes the host's ends that are this node's and are not in keep.
+func (p *Pairs) Remove(keep map[string]bool) error {
+	bridge, found, err := p.rt.Link(p.bridge)
 	if err != nil {
 		return err
 	}
-	all, err := links(p.nl)
+	all, err := interfaces(p.nl)
 	if err != nil {
 		return err
 	}
 	var names []string
 	for _, l := range all {
 		a := l.Attrs()
-		ours := a.Group == rules.PortGroup(p.bridge) || found && a.MasterIndex == bridge.index // as the version before had them
+		ours := a.Group == PortGroup(p.bridge) || found && a.MasterIndex == bridge.Index // as the version before had them
 		if ours && l.Type() == "veth" && strings.HasPrefix(a.Name, lease.HostInterfacePrefix) && !keep[a.Name] {
 			names = append(names, a.Name)
 		}
 	}
-	return p.rt.deleteLinks(names)
+	return p.rt.Delete(names)
 }

@@ -1,4 +1,4 @@
-package bridge
+package links
 
 import (
 	"crypto/sha256"
@@ -15,7 +15,6 @@ import (
 
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/network/lease"
-	"monopod.dev/monopod/internal/network/rules"
 )
 
 // Each sandbox is a host of its own: the host has a route to each of its addresses by its interface, and the sandbox one to its gateway, by which it reaches all
@@ -24,8 +23,8 @@ import (
 // Both ends know each other's hardware address from the beginning, by entries for good (NUD_PERMANENT): nobody asks (the host's end does no ARP), and the kernel's table of neighbours,
 // one a family for all network namespaces (net.ipv4.neigh.default.gc_thresh3), cannot be filled: such entries do not count there.
 
-// ownRoutes marks the host's routes that are this network's (rtm_protocol, of those that nobody is assigned). Of several nodes of a host each has its own ranges.
-const ownRoutes = 109
+// OwnRoutes marks the host's routes that are this network's (rtm_protocol, of those that nobody is assigned). Of several nodes of a host each has its own ranges.
+const OwnRoutes = 109
 
 // unreachableMetric is the priority of the routes that make ranges unreachable: behind whatever the administrator has for them, and particular to the node, by its bridge's name.
 func unreachableMetric(bridge string) int {
@@ -35,10 +34,10 @@ func unreachableMetric(bridge string) int {
 
 // hostRequests make the way from the host to a sandbox, by the host's end of this index. Connections that the host begins come from the gateway's address.
 func hostRequests(rec lease.Lease, index int) (reqs []request) {
-	mac := macOf(rec.Addresses[0].Address.Addr())
+	mac := MACOf(rec.Addresses[0].Address.Addr())
 	for _, a := range rec.Addresses {
 		ip := a.Address.Addr()
-		route := routeRequest("make a route to "+ip.String(), hostPrefix(ip), unix.RT_SCOPE_LINK, ownRoutes, index, nl.NewRtAttr(unix.RTA_PREFSRC, a.Gateway.AsSlice()))
+		route := routeRequest("make a route to "+ip.String(), HostPrefix(ip), unix.RT_SCOPE_LINK, OwnRoutes, index, nl.NewRtAttr(unix.RTA_PREFSRC, a.Gateway.AsSlice()))
 		neighbour := neighbourRequest("write down the sandbox", ip, index, mac)
 		route.IPv6, neighbour.IPv6 = ip.Is6(), ip.Is6()
 		reqs = append(reqs, route, neighbour)
@@ -50,7 +49,7 @@ func hostRequests(rec lease.Lease, index int) (reqs []request) {
 func insideRoutes(has []lease.Address, index int, gateway net.HardwareAddr) (reqs []request) {
 	for _, a := range has {
 		reqs = append(reqs,
-			routeRequest("make a route to "+a.Gateway.String(), hostPrefix(a.Gateway), unix.RT_SCOPE_LINK, unix.RTPROT_BOOT, index),
+			routeRequest("make a route to "+a.Gateway.String(), HostPrefix(a.Gateway), unix.RT_SCOPE_LINK, unix.RTPROT_BOOT, index),
 			neighbourRequest("write down the gateway", a.Gateway, index, gateway),
 			routeRequest("set the default route to "+a.Gateway.String(), netip.PrefixFrom(zeroOf(a.Gateway), 0), unix.RT_SCOPE_UNIVERSE, unix.RTPROT_BOOT, index,
 				nl.NewRtAttr(unix.RTA_GATEWAY, a.Gateway.AsSlice())))
@@ -78,8 +77,8 @@ func routeRequest(what string, to netip.Prefix, scope, protocol byte, index int,
 	return request{What: what, Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
 }
 
-// hostPrefix is the range of one address.
-func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+// HostPrefix is the range of one address.
+func HostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 func zeroOf(a netip.Addr) netip.Addr {
 	if a.Is4() {
@@ -99,15 +98,15 @@ func neighbourRequest(what string, ip netip.Addr, index int, mac net.HardwareAdd
 	return request{What: what + " " + ip.String(), Type: unix.RTM_NEWNEIGH, Flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, Body: body}
 }
 
-// ways are the host's routes of this network.
-type ways struct {
+// Ways are the host's routes of this network.
+type Ways struct {
 	bridge string // the name of the bridge
 	nl     *netlink.Handle
-	rt     *rtnl
+	rt     *Socket
 }
 
-// closeRanges makes what nobody has of these ranges unreachable, and no others any more.
-func (w *ways) closeRanges(ranges []netip.Prefix) error {
+// CloseRanges makes what nobody has of these ranges unreachable, and no others any more.
+func (w *Ways) CloseRanges(ranges []netip.Prefix) error {
 	have, err := w.closedRanges()
 	if err != nil {
 		return err
@@ -134,23 +133,23 @@ func (w *ways) closeRanges(ranges []netip.Prefix) error {
 	return nil
 }
 
-func (w *ways) closeRequest(r netip.Prefix) request {
-	q := routeRequest("make the rest of "+r.String()+" unreachable", r.Masked(), unix.RT_SCOPE_UNIVERSE, ownRoutes, 0,
+func (w *Ways) closeRequest(r netip.Prefix) request {
+	q := routeRequest("make the rest of "+r.String()+" unreachable", r.Masked(), unix.RT_SCOPE_UNIVERSE, OwnRoutes, 0,
 		nlsock.Attr32(unix.RTA_PRIORITY, unreachableMetric(w.bridge)))
 	q.Body[7] = unix.RTN_UNREACHABLE // rtm_type of struct rtmsg
 	return q
 }
 
 // closedRanges are those that this node has made unreachable.
-func (w *ways) closedRanges() (all []netip.Prefix, err error) {
+func (w *Ways) closedRanges() (all []netip.Prefix, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		rts, err := routes(w.nl, family)
+		rts, err := Routes(w.nl, family)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range rts {
 			if w.closes(r) {
-				all = append(all, prefixOf(r.Dst))
+				all = append(all, PrefixOf(r.Dst))
 			}
 		}
 	}
@@ -158,13 +157,13 @@ func (w *ways) closedRanges() (all []netip.Prefix, err error) {
 }
 
 // closes says that a route makes a range of this node unreachable.
-func (w *ways) closes(r netlink.Route) bool {
-	return r.Type == unix.RTN_UNREACHABLE && r.Protocol == ownRoutes && r.Priority == unreachableMetric(w.bridge)
+func (w *Ways) closes(r netlink.Route) bool {
+	return r.Type == unix.RTN_UNREACHABLE && r.Protocol == OwnRoutes && r.Priority == unreachableMetric(w.bridge)
 }
 
 // ownRouteGone reads a message of a route that somebody, or the kernel, has taken away, if it was one of a node's. It is pure.
 func ownRouteGone(typ uint16, body []byte) (to netip.Prefix, ok bool) {
-	if typ != unix.RTM_DELROUTE || len(body) < unix.SizeofRtMsg || body[5] != ownRoutes { // rtm_protocol
+	if typ != unix.RTM_DELROUTE || len(body) < unix.SizeofRtMsg || body[5] != OwnRoutes { // rtm_protocol
 		return to, false
 	}
 	nlsock.EachAttr(body[unix.SizeofRtMsg:], func(typ uint16, data []byte) {
@@ -175,33 +174,8 @@ func ownRouteGone(typ uint16, body []byte) (to netip.Prefix, ok bool) {
 	return to, ok
 }
 
-// needs says whether there is to be a route: to a sandbox that is connected, or for a range. With the interface of one that leaves its routes go by themselves.
-func (b *Bridge) needs(to netip.Prefix) bool {
-	if !to.IsSingleIP() {
-		return true
-	}
-	return b.ledger.Holds(to.Addr())
-}
-
-// routesGone makes the routes again that should be there: network managers take away what they have not made. Those of sandboxes that leave go by themselves.
-func (b *Bridge) routesGone() {
-	b.hostMu.Lock()
-	defer b.hostMu.Unlock()
-	if !b.watcher.Active() {
-		return
-	}
-	missing, err := b.ways.missing(b.servedRanges(), b.ledger.All())
-	if err == nil && len(missing) > 0 {
-		b.log.Warn("somebody has taken routes to pods away; they are made anew", "routes", missing)
-		err = errors.Join(b.ways.closeRanges(b.servedRanges()), b.reattach())
-	}
-	if err != nil {
-		b.log.Error("routes to pods are missing", "error", err)
-	}
-}
-
-// missing are those that should be there: of each sandbox whose interface is there, and of each range.
-func (w *ways) missing(ranges []netip.Prefix, leases map[string]lease.Lease) (missing []netip.Prefix, err error) {
+// Missing are those that should be there: of each sandbox whose interface is there, and of each range.
+func (w *Ways) Missing(ranges []netip.Prefix, leases map[string]lease.Lease) (missing []netip.Prefix, err error) {
 	want := map[netip.Prefix]bool{}
 	for _, r := range ranges {
 		want[r.Masked()] = true
@@ -212,23 +186,23 @@ func (w *ways) missing(ranges []netip.Prefix, leases map[string]lease.Lease) (mi
 			connected[rec.Interface] = rec
 		}
 	}
-	all, err := links(w.nl)
+	all, err := interfaces(w.nl)
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range all {
 		for _, a := range connected[l.Attrs().Name].Addresses {
-			want[hostPrefix(a.Address.Addr())] = a.Address.Addr().Is4() || hostHasIPv6()
+			want[HostPrefix(a.Address.Addr())] = a.Address.Addr().Is4() || HasIPv6()
 		}
 	}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		rts, err := routes(w.nl, family)
+		rts, err := Routes(w.nl, family)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range rts {
-			if r.Protocol == ownRoutes {
-				delete(want, prefixOf(r.Dst))
+			if r.Protocol == OwnRoutes {
+				delete(want, PrefixOf(r.Dst))
 			}
 		}
 	}
@@ -241,35 +215,50 @@ func (w *ways) missing(ranges []netip.Prefix, leases map[string]lease.Lease) (mi
 	return missing, nil
 }
 
-// uses lists the addresses and routes of the host that are not this node's; own is the index of its bridge.
-func (w *ways) uses(own int) ([]use, error) {
-	all, err := links(w.nl)
+// Use is an address range that the host uses already.
+type Use struct {
+	Prefix netip.Prefix
+	What   string // "address 10.61.3.4/16 of eth1", "route 10.61.0.0/16 on tun0"
+}
+
+// Uses lists the addresses and routes of the host that are not this node's; own is the index of its bridge.
+func (w *Ways) Uses(own int) ([]Use, error) {
+	all, err := interfaces(w.nl)
 	if err != nil {
 		return nil, err
 	}
 	names, ends := map[int]string{}, map[int]bool{}
 	for _, l := range all {
 		names[l.Attrs().Index] = l.Attrs().Name
-		ends[l.Attrs().Index] = l.Attrs().Group == rules.PortGroup(w.bridge)
+		ends[l.Attrs().Index] = l.Attrs().Group == PortGroup(w.bridge)
 	}
-	var uses []use
+	var uses []Use
 	addrs, err := addresses(w.nl, nil, unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range addrs {
-		if p := prefixOf(a.IPNet); a.LinkIndex != own {
-			uses = append(uses, use{p, fmt.Sprintf("address %s of %s", p, names[a.LinkIndex])})
+		if p := PrefixOf(a.IPNet); a.LinkIndex != own {
+			uses = append(uses, Use{p, fmt.Sprintf("address %s of %s", p, names[a.LinkIndex])})
 		}
 	}
-	rts, err := routes(w.nl, netlink.FAMILY_ALL)
+	rts, err := Routes(w.nl, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range rts {
-		if p := prefixOf(r.Dst); r.LinkIndex != own && !ends[r.LinkIndex] && !w.closes(r) {
-			uses = append(uses, use{p, fmt.Sprintf("route %s on %s", p, names[r.LinkIndex])})
+		if p := PrefixOf(r.Dst); r.LinkIndex != own && !ends[r.LinkIndex] && !w.closes(r) {
+			uses = append(uses, Use{p, fmt.Sprintf("route %s on %s", p, names[r.LinkIndex])})
 		}
 	}
 	return uses, nil
+}
+
+// IsDefault says that a route is one to everywhere.
+func IsDefault(r netlink.Route) bool {
+	if r.Dst == nil {
+		return true
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0
 }

@@ -1,4 +1,4 @@
-package bridge
+package links
 
 import (
 	"encoding/binary"
@@ -12,45 +12,45 @@ import (
 	"monopod.dev/monopod/internal/host/nlsock"
 )
 
-// rtnl is a netlink socket, of route netlink mostly.
-type rtnl struct{ *nlsock.Socket }
+// Socket is a netlink socket, of route netlink mostly.
+type Socket struct{ *nlsock.Socket }
 
 type request = nlsock.Request
 
-// openRTNL opens a route netlink socket in the network namespace of the calling thread.
-func openRTNL() (*rtnl, error) { return openNetlink(unix.NETLINK_ROUTE) }
+// OpenSocket opens a route netlink socket in the network namespace of the calling thread.
+func OpenSocket() (*Socket, error) { return openNetlink(unix.NETLINK_ROUTE) }
 
 // openNetlink opens a socket of this netlink protocol in the network namespace of the calling thread.
-func openNetlink(protocol int) (*rtnl, error) {
+func openNetlink(protocol int) (*Socket, error) {
 	s, err := nlsock.Open(protocol)
 	if err != nil {
 		return nil, err
 	}
-	return &rtnl{s}, nil
+	return &Socket{s}, nil
 }
 
-// linkInfo is what connecting a sandbox needs to know of an interface.
-type linkInfo struct {
-	index, master, mtu int
-	peer               int // the index of a veth's other end, in its own namespace
-	mac                net.HardwareAddr
+// Info is what connecting a sandbox needs to know of an interface.
+type Info struct {
+	Index, Master, MTU int
+	Peer               int // the index of a veth's other end, in its own namespace
+	MAC                net.HardwareAddr
 }
 
 // rtextFilterSkipStats leaves the counters out of an answer (linux/rtnetlink.h).
 const rtextFilterSkipStats = 1 << 3
 
-// link returns the interface of this name; found is false where there is none.
-func (r *rtnl) link(name string) (info linkInfo, found bool, err error) {
+// Link returns the interface of this name; found is false where there is none.
+func (r *Socket) Link(name string) (info Info, found bool, err error) {
 	q := linkRequest("look up "+name, unix.RTM_GETLINK, 0, 0, 0, attrName(name), nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(rtextFilterSkipStats)))
 	err = r.Dump(q, func(body []byte) {
 		if len(body) < unix.SizeofIfInfomsg {
 			return
 		}
 		found = true
-		info.index = int(int32(binary.NativeEndian.Uint32(body[4:])))
+		info.Index = int(int32(binary.NativeEndian.Uint32(body[4:])))
 		nlsock.EachAttr(body[unix.SizeofIfInfomsg:], func(typ uint16, data []byte) {
 			if typ == unix.IFLA_ADDRESS {
-				info.mac = slices.Clone(data)
+				info.MAC = slices.Clone(data)
 			}
 			if len(data) != 4 {
 				return
@@ -58,16 +58,16 @@ func (r *rtnl) link(name string) (info linkInfo, found bool, err error) {
 			v := int(int32(binary.NativeEndian.Uint32(data)))
 			switch typ {
 			case unix.IFLA_MASTER:
-				info.master = v
+				info.Master = v
 			case unix.IFLA_MTU:
-				info.mtu = v
+				info.MTU = v
 			case unix.IFLA_LINK:
-				info.peer = v
+				info.Peer = v
 			}
 		})
 	})
 	if errors.Is(err, unix.ENODEV) {
-		return linkInfo{}, false, nil
+		return Info{}, false, nil
 	}
 	return info, found, err
 }

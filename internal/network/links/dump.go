@@ -1,4 +1,4 @@
-package bridge
+package links
 
 import (
 	"errors"
@@ -22,12 +22,13 @@ func whole[T any](list func() ([]T, error)) ([]T, error) {
 	return all, nil
 }
 
-func links(h *netlink.Handle) ([]netlink.Link, error) { return whole(h.LinkList) }
+func interfaces(h *netlink.Handle) ([]netlink.Link, error) { return whole(h.LinkList) }
 
 func addresses(h *netlink.Handle, of netlink.Link, family int) ([]netlink.Addr, error) {
 	return whole(func() ([]netlink.Addr, error) { return h.AddrList(of, family) })
 }
 
-func routes(h *netlink.Handle, family int) ([]netlink.Route, error) {
+// Routes lists the routes of a network namespace, those of this family.
+func Routes(h *netlink.Handle, family int) ([]netlink.Route, error) {
 	return whole(func() ([]netlink.Route, error) { return h.RouteList(nil, family) })
 }

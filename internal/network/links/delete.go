@@ -1,4 +1,4 @@
-package bridge
+package links
 
 import (
 	"errors"
@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
-	"monopod.dev/monopod/internal/network/rules"
 )
 
-// deleteLinks deletes interfaces of the host by their names; one that is not there is no error. The kernel deletes all of a
+// Delete deletes interfaces of the host by their names; one that is not there is no error. The kernel deletes all of a
 // group in the time of one.
-func (r *rtnl) deleteLinks(names []string) error {
+func (r *Socket) Delete(names []string) error {
 	if len(names) == 1 {
 		err := r.Do(linkRequest("delete "+names[0], unix.RTM_DELLINK, 0, 0, 0, attrName(names[0])))
 		if errors.Is(err, unix.ENODEV) {
@@ -24,7 +23,7 @@ func (r *rtnl) deleteLinks(names []string) error {
 	for part := range slices.Chunk(names, 100) {
 		var reqs []request
 		for _, name := range part {
-			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), nlsock.Attr32(unix.IFLA_GROUP, rules.LeavingGroup))
+			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), nlsock.Attr32(unix.IFLA_GROUP, LeavingGroup))
 			q.MayBeGone = true
 			reqs = append(reqs, q)
 		}
@@ -36,7 +35,7 @@ func (r *rtnl) deleteLinks(names []string) error {
 	if !some {
 		return nil
 	}
-	err := r.Do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, nlsock.Attr32(unix.IFLA_GROUP, rules.LeavingGroup)))
+	err := r.Do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, nlsock.Attr32(unix.IFLA_GROUP, LeavingGroup)))
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}

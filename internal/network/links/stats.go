@@ -1,7 +1,6 @@
-package bridge
+package links
 
 import (
-	"context"
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
@@ -18,11 +17,9 @@ const (
 	linkStats64MinBytes = 8 * 8
 )
 
-// InterfaceStats returns the counters of the sandboxes' interfaces: sandboxID to the path of its network namespace. One
-// that this network has not connected is left out. The whole of it is one question to the kernel: what the host's ends of
-// the pairs have sent is what the sandboxes have received.
-func (b *Bridge) InterfaceStats(_ context.Context, sandboxes map[string]string) (map[string][]network.InterfaceStat, error) {
-	byIndex := b.places.byIndex(sandboxes)
+// Counters returns the counters of sandboxes' interfaces, by the sandboxes' ids. They are given by the indexes of the host's ends; of one that is gone there are none. The
+// whole of it is one question to the kernel: what the host's ends of the pairs have sent is what the sandboxes have received.
+func (r *Socket) Counters(byIndex map[int]string) (map[string][]network.InterfaceStat, error) {
 	out := make(map[string][]network.InterfaceStat, len(byIndex))
 	body := make([]byte, sizeofIfStatsMsg) // struct if_stats_msg: family, padding, index, filter
 	binary.NativeEndian.PutUint32(body[8:], statsFilterLink64)
@@ -42,7 +39,7 @@ func (b *Bridge) InterfaceStats(_ context.Context, sandboxes map[string]string) 
 			// rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped of the host's end.
 			v := func(i int) uint64 { return binary.NativeEndian.Uint64(data[8*i:]) }
 			out[id] = []network.InterfaceStat{{
-				Name:      containerInterface,
+				Name:      network.InterfaceName,
 				TxPackets: v(0), RxPackets: v(1), TxBytes: v(2), RxBytes: v(3),
 				TxErrors: v(4), RxErrors: v(5), TxDropped: v(6), RxDropped: v(7),
 			}}
@@ -50,7 +47,7 @@ func (b *Bridge) InterfaceStats(_ context.Context, sandboxes map[string]string) 
 	}
 	// An interface can be missing in a list that others change meanwhile.
 	for range 3 {
-		if err := b.rt.Dump(q, take); err != nil {
+		if err := r.Dump(q, take); err != nil {
 			return nil, err
 		}
 		if len(out) == len(byIndex) {

@@ -80,15 +80,10 @@ func (r *Report) Count(v judge.Verdict) (n int) {
 	return n
 }
 
-// run is one run.
+// run is one run, from the plugin's start to its end.
 type run struct {
-	cfg     Config
-	report  *Report
-	desk    *desk    // nil: the plugin runs already
-	program *program // nil: the plugin runs already
-	died    bool
-	pace    pace
-	over    func() error // why the run is given up; nil: it is not
+	*notes
+	*stage
 }
 
 // pace is for how long it is waited for what need not come; tests have more time.
@@ -121,7 +116,10 @@ func runAt(ctx context.Context, cfg Config, pace pace) (*Report, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &run{cfg: cfg, pace: pace, over: ctx.Err, report: &Report{Command: cfg.Command, Socket: cfg.Socket, Resources: []Resource{}, Checks: []judge.Check{}}}
+	r := &run{
+		notes: &notes{tell: cfg.Tell, over: ctx.Err, report: &Report{Command: cfg.Command, Socket: cfg.Socket, Resources: []Resource{}, Checks: []judge.Check{}}},
+		stage: &stage{cfg: cfg, pace: pace},
+	}
 	switch {
 	case len(cfg.Command) == 0 && cfg.Socket == "", len(cfg.Command) > 0 && cfg.Socket != "":
 		return r.report, fmt.Errorf("either a command or a socket is tried: %w", errdefs.ErrInvalidArgument)
@@ -131,26 +129,6 @@ func runAt(ctx context.Context, cfg Config, pace pace) (*Report, error) {
 		return r.report, r.runSocket(ctx)
 	}
 	return r.report, r.runCommand(ctx)
-}
-
-// add puts checks into the report. What is found when the run was given up is nobody's fault.
-func (r *run) add(checks ...judge.Check) {
-	if r.over() != nil {
-		return
-	}
-	for _, c := range checks {
-		r.report.Checks = append(r.report.Checks, c)
-		if r.cfg.Tell != nil {
-			r.cfg.Tell(c)
-		}
-	}
-}
-
-// skip puts checks into the report that are not made.
-func (r *run) skip(resource, why string, names ...string) {
-	for _, name := range names {
-		r.add(judge.NotDone(name, resource, why))
-	}
 }
 
 var (
@@ -167,7 +145,7 @@ func (r *run) runSocket(ctx context.Context) error {
 	if call := r.reach(ctx, s.socket, r.cfg.Timeout); call.Failed() {
 		return fmt.Errorf("nobody serves %s: %s", s.socket, call.Error)
 	}
-	r.try(ctx, s)
+	(&trial{r.notes, r.stage, s}).try(ctx)
 	r.report.Resources = append(r.report.Resources, s.summary(r.cfg.Socket))
 	r.skip("", why, ofRestarts...)
 	r.skip("", why, "node/used")
@@ -211,10 +189,10 @@ func (r *run) runCommand(ctx context.Context) (err error) {
 	}
 	subjects := r.registered(ctx, names)
 	for _, s := range subjects {
-		r.try(ctx, s)
+		(&trial{r.notes, r.stage, s}).try(ctx)
 		r.report.Resources = append(r.report.Resources, s.summary(filepath.Join(plugin.DefaultDir, filepath.Base(s.socket))))
 	}
-	r.restarts(ctx, subjects)
+	(&nodeStarts{r.notes, r.stage, subjects}).try(ctx)
 	r.end(ctx, began)
 	return ctx.Err()
 }
@@ -270,14 +248,6 @@ func (r *run) registered(ctx context.Context, names []string) (all []*subject) {
 		all = append(all, s)
 	}
 	return all
-}
-
-// seen completes the socket of a registration of the plugin watcher's, whose path is one that the plugin sees.
-func (r *run) seen(reg registration) registration {
-	if reg.watched {
-		reg.socket = r.program.outside(reg.endpoint)
-	}
-	return reg
 }
 
 func errorWords(err error) string {

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -57,53 +58,6 @@ func connect(ctx context.Context, path string) (*connection, error) {
 	return &connection{client, socket}, nil
 }
 
-// call calls the plugin, for at most the time of a step.
-func (r *run) call(ctx context.Context, f func(context.Context) error) judge.Call {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-	defer cancel()
-	began := time.Now()
-	err := f(ctx)
-	c := judge.Call{Took: time.Since(began)}
-	if err == nil {
-		return c
-	}
-	c.Error = plugin.Words(err)
-	switch code := status.Code(err); {
-	case ctx.Err() != nil:
-		c.Hung = true
-	case code == codes.Unavailable:
-		c.Lost = true
-	case code == codes.Unimplemented:
-		c.Unknown = true
-	}
-	return c
-}
-
-// reach waits until a socket takes connections.
-func (r *run) reach(ctx context.Context, path string, most time.Duration) judge.Call {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	began := time.Now()
-	for {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "unix", path)
-		if err == nil {
-			conn.Close()
-			return judge.Call{Took: time.Since(began)}
-		}
-		select {
-		case <-ctx.Done():
-			return judge.Call{Took: time.Since(began), Error: err.Error()}
-		case <-time.After(10 * time.Millisecond):
-		}
-		if r.program != nil {
-			if how, ended := r.program.ended(); ended {
-				return judge.Call{Took: time.Since(began), Error: "the plugin has ended: " + how}
-			}
-		}
-	}
-}
-
 // line is a connection with a stream of devices.
 type line struct {
 	conn   *connection
@@ -121,18 +75,6 @@ type line struct {
 	later   *judge.Later      // of the lists after that
 	ended   error
 	until   time.Time // of the end
-}
-
-// open connects to a subject.
-func (r *run) open(ctx context.Context, s *subject) (*line, error) {
-	if call := r.reach(ctx, s.socket, r.cfg.Timeout); call.Failed() {
-		return nil, errors.New(call.Error)
-	}
-	conn, err := connect(ctx, s.socket)
-	if err != nil {
-		return nil, err
-	}
-	return &line{conn: conn, client: v1beta1.NewDevicePluginClient(conn), numa: hostNUMA(), later: &s.later, changed: make(chan struct{}), closed: make(chan struct{})}, nil
 }
 
 // listen asks for the devices and follows the stream until close.
@@ -232,4 +174,20 @@ func (l *line) laters() judge.Later {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return *l.later
+}
+
+// hostNUMA are the NUMA nodes of this host; none when that is not known.
+func hostNUMA() (nodes []int) {
+	entries, err := os.ReadDir("/sys/devices/system/node")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if rest, ok := strings.CutPrefix(e.Name(), "node"); ok {
+			if n, err := strconv.Atoi(rest); err == nil {
+				nodes = append(nodes, n)
+			}
+		}
+	}
+	return nodes
 }

@@ -24,6 +24,8 @@ import (
 //
 // Until it is ended this worker makes the keeper's death good, as ever: what the new program does not survive makes it the keeper, of the old program. From
 // then on the new worker does. At no moment the keeper is alone with what it holds.
+//
+// The steps as they happen, also where one fails, are in testdata/handover-*.txt of the executor.
 
 // handover serves Handover. It returns only when the executor stays what it is.
 func (w *Worker) handover(ctx context.Context, call *protocol.Call, req protocol.HandoverRequest) error {

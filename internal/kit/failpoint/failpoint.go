@@ -12,6 +12,7 @@
 //	                                   is started again with the same environment passes the point
 //	runtime/x/...=kill-at:7            the process ends at the seventh hit of any point whose name begins with runtime/x/; it says
 //	                                   the point's name on standard error before
+//	runtime/x/...=tell                 each hit of such a point is told on standard error: "failpoint NAME pid=PID"
 //
 // Tests in the same process may use Arm instead.
 package failpoint
@@ -55,13 +56,18 @@ func Hit(name string) error {
 // all is what "prefix/..." arms.
 var all atomic.Pointer[countdown]
 
-// countdown kills the process at the last of so many hits.
+// countdown kills the process at the last of so many hits, or tells of each.
 type countdown struct {
 	prefix string
+	tell   bool
 	left   atomic.Int64
 }
 
 func (c *countdown) hit(name string) error {
+	if c.tell {
+		fmt.Fprintf(os.Stderr, "failpoint %s pid=%d\n", name, os.Getpid())
+		return nil
+	}
 	if c.left.Add(-1) != 0 {
 		return nil
 	}
@@ -111,6 +117,13 @@ func loadEnv() {
 			c := &countdown{prefix: prefix}
 			c.left.Store(n)
 			all.Store(c)
+			set("", func() error { return nil }) // something is armed
+		case "tell":
+			prefix, ok := strings.CutSuffix(name, "...")
+			if !ok {
+				panic(fmt.Sprintf("%s: %q: it should be prefix/...=tell", EnvVar, item)) //nolint:forbidigo // a test that asks for nonsense must not pass
+			}
+			all.Store(&countdown{prefix: prefix, tell: true})
 			set("", func() error { return nil }) // something is armed
 		case "kill-once":
 			set(name, func() error { return killOnce(name, marker) })

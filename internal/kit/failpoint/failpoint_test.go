@@ -84,3 +84,24 @@ func TestKillAt(t *testing.T) {
 		}
 	}
 }
+
+// Each hit below the prefix is told, with the process, and does nothing else; a point that is armed by its name is not.
+func TestTell(t *testing.T) {
+	if os.Getenv(EnvVar) != "" {
+		for _, p := range []string{"other/point", "a/one", "a/two", "a/one"} {
+			if err := Hit(p); (err != nil) != (p == "a/two") {
+				t.Fatal(p, err)
+			}
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestTell$")
+	cmd.Env = append(os.Environ(), EnvVar+"=a/...=tell,a/two=error")
+	var said strings.Builder
+	cmd.Stderr = &said
+	err := cmd.Run()
+	line := fmt.Sprintf("failpoint a/one pid=%d\n", cmd.ProcessState.Pid())
+	if err != nil || said.String() != line+line {
+		t.Errorf("%v, it said %q, want %q twice", err, &said, line)
+	}
+}

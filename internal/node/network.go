@@ -7,11 +7,7 @@ import (
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/network/cni"
-	"monopod.dev/monopod/internal/runtime/sandbox"
 )
-
-// The runtime asks its network for what it can do beside.
-var _ sandbox.Preparer = (*choice.Network)(nil)
 
 // newNetwork opens the two ways of connecting pods, of which the configured mode chooses one.
 func (o *Options) newNetwork(ctx context.Context, bridge bridge.Config) (*choice.Network, error) {

@@ -7,7 +7,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/image"
-	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 	"monopod.dev/monopod/internal/runtime/stats"
@@ -42,6 +42,8 @@ type Network interface {
 	Reconcile(ctx context.Context, live map[string]string) error
 	// Status is nil when sandboxes can be connected.
 	Status(ctx context.Context) error
+	// Warnings is what this host cannot give its pods, in words.
+	Warnings() []string
 	// UpdatePodCIDR sets the ranges that new sandboxes get their addresses from, at most one of each family.
 	UpdatePodCIDR(ctx context.Context, ranges []netip.Prefix) error
 	stats.Network
@@ -56,4 +58,4 @@ type Executor interface {
 	Ping(ctx context.Context) (protocol.HelloResponse, error)
 }
 
-var _ Network = network.Network(nil)
+var _ Network = (*bridge.Bridge)(nil)

@@ -282,6 +282,85 @@ func TestLostRecords(t *testing.T) {
 	})
 }
 
+// TestRecordsOfANewerVersion: what a newer monopod has stored is left as it is, to the byte, and what lives of it goes on; the newer one
+// finds it again. A copy counts as little as the record, be it as new or older.
+func TestRecordsOfANewerVersion(t *testing.T) {
+	n := newNode(t)
+	sb := n.run("newer")
+	ip := n.address(sb)
+	id, intended := n.launch(sb, shell("running", sleeper)), n.launch(sb, shell("half-made", sleeper))
+	n.stopServing()
+	type stored struct{ table, copies, id, record, copy, newer, newerCopy string }
+	all := []*stored{{table: "sandboxes", copies: "run/sandboxes", id: sb}, {table: "containers", copies: "run/containers", id: id}, {table: "containers", copies: "run/containers", id: intended}}
+	read := func(s *stored) (record, copied string) {
+		raw, err := state.NewTable[json.RawMessage](n.db, s.table).Get(s.id)
+		if s.id != intended {
+			n.check(err)
+		}
+		file, err := os.ReadFile(filepath.Join(n.dir, s.copies, s.id, "record.json"))
+		n.check(err)
+		return string(raw), string(file)
+	}
+	write := func(s *stored, record, copied string) {
+		tab := state.NewTable[json.RawMessage](n.db, s.table)
+		if s.id == intended {
+			n.check(tab.Delete(s.id))
+		} else {
+			n.check(tab.Put(s.id, json.RawMessage(record)))
+		}
+		n.check(os.WriteFile(filepath.Join(n.dir, s.copies, s.id, "record.json"), []byte(copied), 0o600))
+	}
+	newer := strings.NewReplacer(`{"version":1,`, `{"version":2,"new":[1],`)
+	for _, s := range all {
+		s.record, s.copy = read(s)
+		s.newer, s.newerCopy = newer.Replace(s.record), newer.Replace(s.copy)
+		if s.table == "sandboxes" {
+			s.newerCopy = s.copy
+		}
+		if s.newer == s.record || s.id != sb && s.newerCopy == s.copy {
+			t.Fatalf("what is stored of %s %s has no version: %s and %s", s.table, s.id, s.record, s.copy)
+		}
+		write(s, s.newer, s.newerCopy)
+	}
+	n.closeAll()
+	n.start()
+	for range 2 {
+		for _, id := range []string{id, intended} {
+			if s, err := n.executor.State(n.ctx, id); err != nil || s.Phase != protocol.Running {
+				t.Errorf("a container was dropped with its record: %v, %v", s, err)
+			}
+			_, err := n.rt.ContainerStatus(n.ctx, &cri.ContainerStatusRequest{ContainerId: id})
+			wantCode(t, err, codes.NotFound, id)
+		}
+		_, err := n.rt.PodSandboxStatus(n.ctx, &cri.PodSandboxStatusRequest{PodSandboxId: sb})
+		wantCode(t, err, codes.NotFound, sb)
+		if other := n.address(n.run("other")); other == ip {
+			t.Errorf("the address %s of a living sandbox was given away", ip)
+		}
+		n.restart()
+	}
+	n.stopServing()
+	for _, s := range all {
+		if record, copied := read(s); s.id != intended && record != s.newer || copied != s.newerCopy {
+			t.Errorf("%s %s was rewritten:\n%s\n%s", s.table, s.id, record, copied)
+		}
+	}
+	for _, s := range all { // the newer one would know them
+		if s.id == intended {
+			n.check(state.NewTable[json.RawMessage](n.db, s.table).Put(s.id, json.RawMessage(s.record)))
+			continue
+		}
+		write(s, s.record, s.copy)
+	}
+	n.closeAll()
+	n.start()
+	n.exec(id, "true")
+	n.exec(intended, "true")
+	if n.address(sb) != ip {
+		t.Errorf("it had %s", ip)
+	}
+}
+
 // TestReboot: nothing of another boot runs, and nothing is made up about how it ended.
 func TestReboot(t *testing.T) {
 	n := newNode(t)

@@ -74,7 +74,7 @@ func (s *Server) statusInfo(ctx context.Context) (map[string]string, error) {
 			// What a container gets less of than it asks for, because this host itself has no more.
 			"clamped": clamped(s.host.MissingCapabilities(), h.MinOOMScoreAdj, executor.limits),
 		},
-		"network":  map[string]any{"warnings": s.networkWarnings()},
+		"network":  map[string]any{"warnings": s.cfg.Network.Warnings()},
 		"executor": executor,
 		"golang":   goruntime.Version(),
 		"config": map[string]any{
@@ -82,14 +82,6 @@ func (s *Server) statusInfo(ctx context.Context) (map[string]string, error) {
 			"streaming": s.cfg.Streaming, "version": s.cfg.Version, "defaultRuntimeHandler": nativeHandler,
 		},
 	})
-}
-
-// networkWarnings is what this host cannot give its pods.
-func (s *Server) networkWarnings() []string {
-	if n, ok := s.cfg.Network.(interface{ Warnings() []string }); ok {
-		return n.Warnings()
-	}
-	return nil
 }
 
 // selinuxInfo is what containers are labelled with, or why they are not.

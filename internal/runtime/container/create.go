@@ -32,7 +32,7 @@ const createBound = 2 * time.Minute
 // Config.AbandonAfter, if it is not claimed. privileged says that the client calls the sandbox privileged by now: kubelets do for the first
 // privileged container that is added to a pod that runs, as kubectl debug --profile=sysadmin adds one.
 func (m *Manager) Create(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, privileged bool) (string, error) {
-	return m.given.Join(ctx, &m.making, abandon.Work{
+	return m.recs.Make(ctx, abandon.Work{
 		Key: "create " + sandboxID + "/" + Name(cfg.GetMetadata()), Variant: records.Digest(cfg), Bound: createBound,
 		Do: func(ctx context.Context) (string, error) { return m.find(ctx, sandboxID, cfg, privileged) },
 	})
@@ -51,7 +51,7 @@ func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.Container
 		if Name(rec.Config().GetMetadata()) != Name(cfg.GetMetadata()) {
 			continue
 		}
-		if undoing := m.given.Undoing(rec.ID); undoing != nil {
+		if undoing := m.recs.Undoing(rec.ID); undoing != nil {
 			select {
 			case <-undoing:
 				return m.find(ctx, sandboxID, cfg, privileged)
@@ -114,7 +114,7 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 	if wrong != nil {
 		m.cfg.Log.WarnContext(ctx, "the image's stop signal is none: the container is stopped by SIGTERM", "image", rec.ImageRef, "signal", img.Config.StopSignal, "error", wrong)
 	}
-	if err := m.add(rec); err != nil {
+	if err := m.recs.Add(rec); err != nil {
 		return err
 	}
 	var undo rollback.Stack
@@ -124,7 +124,7 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 		if err := m.erase(ctx, &rec); err != nil {
 			return err
 		}
-		return m.forget(rec.ID)
+		return m.recs.Forget(rec.ID)
 	})
 	// A sandbox that is stopped from here on finds the record, and waits for what becomes of it.
 	if now, err := m.sandboxes.Get(sb.ID); err != nil || !now.Ready() {
@@ -159,7 +159,7 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 	if err := m.releaseVolumes(rec.ID); err != nil {
 		return err
 	}
-	if _, err := m.modify(rec.ID, func(r *Record) bool {
+	if _, err := m.recs.Modify(rec.ID, func(r *Record) bool {
 		r.CreatedAt = time.Now()
 		r.UID, r.GID, r.Groups = rec.UID, rec.GID, rec.Groups
 		return true

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -13,34 +14,58 @@ import (
 	"monopod.dev/monopod/internal/runtime/randomid"
 )
 
-// known are all containers, those too that are half made or half removed, and the indexes by which a few of many are found. add,
-// change and drop are the only places where either changes, so that they agree. It is guarded by Manager.mu.
+// known are all containers, those too that are half made or half removed, and the indexes by which a few of many are found. Put
+// and Drop are the only places where either changes, so that they agree. It is a records.Known: what reads it goes through Store.Read.
 type known struct {
 	byID      map[string]*entry
 	sandboxes index.Of[string]
 	labels    index.Labels
 }
 
-func (r *known) add(rec Record) {
-	if r.byID == nil {
-		r.byID = map[string]*entry{}
-	}
-	r.drop(rec.ID)
-	r.byID[rec.ID] = newEntry(rec)
-	r.index(&rec)
+// entry is one container.
+type entry struct {
+	rec    *Record
+	asked  atomic.Bool   // the stop signal was sent
+	exited chan struct{} // closed when the container's end is published
 }
 
-// change replaces the record of an entry that is here.
-func (r *known) change(e *entry, rec Record) {
+func newEntry(rec *Record) *entry {
+	e := &entry{rec: rec, exited: make(chan struct{})}
+	if rec.Exit != nil {
+		close(e.exited)
+	}
+	return e
+}
+
+// Get implements records.Known.
+func (r *known) Get(id string) *Record {
+	if e := r.byID[id]; e != nil {
+		return e.rec
+	}
+	return nil
+}
+
+// Put implements records.Known.
+func (r *known) Put(rec *Record) {
+	e := r.byID[rec.ID]
+	if e == nil {
+		if r.byID == nil {
+			r.byID = map[string]*entry{}
+		}
+		r.byID[rec.ID] = newEntry(rec)
+		r.index(rec)
+		return
+	}
 	before := e.rec
-	e.rec = &rec
+	e.rec = rec
 	if before.SandboxID != rec.SandboxID || before.Config() != rec.Config() { // neither ever does
 		r.unindex(before)
-		r.index(&rec)
+		r.index(rec)
 	}
 }
 
-func (r *known) drop(id string) {
+// Drop implements records.Known.
+func (r *known) Drop(id string) {
 	if e := r.byID[id]; e != nil {
 		delete(r.byID, id)
 		r.unindex(e.rec)

@@ -76,14 +76,14 @@ func agree(t *testing.T, m *Manager, want map[string]Record, seen []Record) {
 				(f.GetState() == nil || f.GetState().GetState() == r.State()) && index.Selects(f.GetLabelSelector(), r.Config().GetLabels())
 		})
 	}
-	find("all", m.list(m.recs.all), func(*Record) bool { return true })
+	find("all", m.list(m.known.all), func(*Record) bool { return true })
 }
 
 // TestEntriesAgree: after whatever changes, what the indexes find is what a look at all records finds; without records there is nothing
 // in them.
 func TestEntriesAgree(t *testing.T) {
 	t.Parallel()
-	var m Manager
+	m := Manager{recs: &records.Store[Record]{}}
 	rng := rand.New(rand.NewPCG(1, 2))
 	sandboxes := []string{randomid.New(), randomid.New(), randomid.New()}
 	want := map[string]Record{}
@@ -92,18 +92,18 @@ func TestEntriesAgree(t *testing.T) {
 		if len(seen) == 0 || rng.IntN(3) == 0 {
 			rec := some(rng, sandboxes, i)
 			seen = append(seen, rec)
-			m.recs.add(rec)
+			m.known.Put(&rec)
 			want[rec.ID] = rec
 			continue
 		}
 		rec, ok := want[seen[rng.IntN(len(seen))].ID]
 		switch at := time.Unix(int64(100+i), 0); {
 		case !ok:
-			m.recs.drop(seen[0].ID) // gone, or about to go
+			m.known.Drop(seen[0].ID) // gone, or about to go
 			delete(want, seen[0].ID)
 			continue
 		case rng.IntN(4) == 0:
-			m.recs.drop(rec.ID)
+			m.known.Drop(rec.ID)
 			delete(want, rec.ID)
 			continue
 		case rec.CreatedAt.IsZero():
@@ -118,7 +118,7 @@ func TestEntriesAgree(t *testing.T) {
 		default:
 			rec.Removing = true
 		}
-		m.recs.change(m.recs.byID[rec.ID], rec)
+		m.known.Put(&rec)
 		want[rec.ID] = rec
 		if i%8 == 0 {
 			agree(t, &m, want, seen)
@@ -126,23 +126,23 @@ func TestEntriesAgree(t *testing.T) {
 	}
 	agree(t, &m, want, seen)
 	for id := range want {
-		m.recs.drop(id)
+		m.known.Drop(id)
 		delete(want, id)
 	}
 	agree(t, &m, want, seen)
-	if !reflect.DeepEqual(m.recs, known{byID: map[string]*entry{}}) {
-		t.Errorf("records of nothing hold %v", m.recs)
+	if !reflect.DeepEqual(m.known, known{byID: map[string]*entry{}}) {
+		t.Errorf("records of nothing hold %v", m.known)
 	}
 }
 
 // BenchmarkInSandbox finds the containers of one sandbox among others, as each creation, start and event does.
 func BenchmarkInSandbox(b *testing.B) {
 	for _, n := range []int{10, 1000} {
-		var m Manager
+		m := Manager{recs: &records.Store[Record]{}}
 		for i := range n {
 			rec := some(rand.New(rand.NewPCG(uint64(i), 0)), []string{fmt.Sprint("sandbox", i)}, i)
 			rec.CreatedAt = time.Unix(1, 0)
-			m.recs.add(rec)
+			m.known.Put(&rec)
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {

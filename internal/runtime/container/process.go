@@ -73,14 +73,14 @@ const endBound = time.Second
 
 // Ends says of a container whose output has ended, which is so a moment before its exit is known, whether it ends, or goes on without.
 func (m *Manager) Ends(ctx context.Context, id string) bool {
-	_, exited, err := m.get(id)
-	if err != nil {
+	e := m.entry(id)
+	if !m.recs.Has(id) || e == nil {
 		return true
 	}
 	over := time.NewTimer(endBound)
 	defer over.Stop()
 	select {
-	case <-exited:
+	case <-e.exited:
 		return true
 	case <-over.C:
 	case <-ctx.Done():

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"encoding/json"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -9,6 +10,9 @@ import (
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/records"
 )
+
+// Version is the version of the records that this code writes (records.CheckVersion). testdata has records of each.
+const Version = 1
 
 // Record is what is known of a container, and what is stored (table "containers", JSON). Its state is derived from the
 // facts:
@@ -51,6 +55,24 @@ type Record struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
 	Groups []uint32 `json:"groups,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler: a record is written with the version of its format.
+func (r Record) MarshalJSON() ([]byte, error) {
+	type plain Record
+	return json.Marshal(struct {
+		Version int `json:"version"`
+		plain
+	}{Version, plain(r)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A record of a newer version is a *records.VersionError.
+func (r *Record) UnmarshalJSON(raw []byte) error {
+	if err := records.CheckVersion(raw, Version); err != nil {
+		return err
+	}
+	type plain Record
+	return json.Unmarshal(raw, (*plain)(r))
 }
 
 // Resources are what the container is limited to, as clients have asked for it; nil: nothing. It is not to be changed.

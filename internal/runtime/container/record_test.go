@@ -1,8 +1,14 @@
 package container
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,20 +19,26 @@ import (
 	"monopod.dev/monopod/internal/runtime/records"
 )
 
-// TestRecordSurvivesJSON: every field of a record is stored. A new field has to be set here.
-func TestRecordSurvivesJSON(t *testing.T) {
+// whole is a record of which every field is set. A new field has to be set here.
+func whole(t *testing.T) Record {
 	at := time.Unix(1, 2).UTC()
-	in := Record{ID: "i", SandboxID: "s", Stored: records.Proto[*cri.ContainerConfig]{Message: &cri.ContainerConfig{LogPath: "l"}}, BootID: "b",
+	rec := Record{ID: "i", SandboxID: "s", Stored: records.Proto[*cri.ContainerConfig]{Message: &cri.ContainerConfig{LogPath: "l"}}, BootID: "b",
 		ReservedAt: at, CreatedAt: at, StartedAt: at, Exit: &protocol.Exit{Code: 1, At: at, OOMKilled: true, Reason: "r", Message: "m"}, Removing: true,
 		ImageID: "ii", ImageRef: "ir", ImageVolumes: []ImageVolume{{Mount: 1, ImageID: "vi"}}, LogPath: "/l", StopSignal: 3, UID: 4, GID: 5, Groups: []uint32{6},
 		SELinux: ocispec.SELinuxLabels{Process: "u:r:t:s0", Mount: "u:r:f:s0", Level: "s0"},
 		Updated: &records.Proto[*cri.LinuxContainerResources]{Message: &cri.LinuxContainerResources{CpuShares: 7}},
 		Pending: &records.Proto[*cri.LinuxContainerResources]{Message: &cri.LinuxContainerResources{CpuShares: 8}}}
-	for v, i := reflect.ValueOf(in), 0; i < v.NumField(); i++ {
+	for v, i := reflect.ValueOf(rec), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
 			t.Errorf("the field %s is not set by this test", v.Type().Field(i).Name)
 		}
 	}
+	return rec
+}
+
+// TestRecordSurvivesJSON: every field of a record is stored.
+func TestRecordSurvivesJSON(t *testing.T) {
+	in := whole(t)
 	raw, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +57,42 @@ func TestRecordSurvivesJSON(t *testing.T) {
 	out.Updated, in.Updated, out.Pending, in.Pending = nil, nil, nil, nil
 	if !reflect.DeepEqual(in, out) {
 		t.Errorf("%+v became %+v", in, out)
+	}
+}
+
+// TestRecordsOfEveryVersion: the records in testdata, of which one is of each version that a program has ever written, are read, and are the same
+// record. What this version writes is its file: a change of the format that an older program would read wrongly takes another version, and
+// its file beside the others.
+func TestRecordsOfEveryVersion(t *testing.T) {
+	want, err := json.Marshal(whole(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/record-*.json")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, path := range files {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rec Record
+		if err := json.Unmarshal(raw, &rec); err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if got, err := json.Marshal(rec); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s was read as\n%s, want\n%s (%v)", path, got, want, err)
+		}
+	}
+	now, err := os.ReadFile(fmt.Sprintf("testdata/record-%d.json", Version))
+	if err != nil || string(bytes.TrimSpace(now)) != string(want) {
+		t.Errorf("version %d is written as\n%s, its file has\n%s (%v)", Version, want, now, err)
+	}
+	newer := strings.Replace(string(want), `"version":1`, `"version":2`, 1)
+	if err := json.Unmarshal([]byte(newer), new(Record)); !errors.As(err, new(*records.VersionError)) {
+		t.Errorf("a record of a newer version: %v", err)
 	}
 }
 

@@ -35,17 +35,14 @@ func (m *Manager) Recover(ctx context.Context) error {
 			states[s.ID] = s
 		}
 	}
-	var errs []error
-	for _, rec := range m.restored {
-		errs = append(errs, m.table.Put(rec.ID, rec))
-	}
-	for _, rec := range m.list(m.recs.all) {
+	errs := []error{m.recs.Restore()}
+	for _, rec := range m.list(m.known.all) {
 		errs = append(errs, m.recoverOne(ctx, rec, states))
 		delete(states, rec.ID)
 	}
 	for id := range states {
 		// Nothing that lives is dropped with its record.
-		if m.unread.Has(id) {
+		if m.recs.Unread(id) {
 			m.cfg.Log.Error("a container of the executor is in no record that can be read; it is left as it is", "container", id)
 			continue
 		}
@@ -63,11 +60,9 @@ func (m *Manager) unpin(ctx context.Context) error {
 	}
 	var errs []error
 	for user, images := range pins {
-		m.mu.RLock()
-		_, known := m.recs.byID[user]
-		m.mu.RUnlock()
+		_, known := m.recs.Lookup(user)
 		for _, id := range images {
-			if !known && !m.unread.Has(user) {
+			if !known && !m.recs.Unread(user) {
 				errs = append(errs, m.cfg.Images.Unpin(ctx, id, user))
 			}
 		}
@@ -88,7 +83,7 @@ func (m *Manager) recoverOne(ctx context.Context, rec Record, states map[string]
 		if err := m.erase(ctx, &rec); err != nil {
 			return err // its record stays, so that the next start finds it
 		}
-		return m.forget(rec.ID)
+		return m.recs.Forget(rec.ID)
 	case known:
 		if err := m.observe(s); err != nil || rec.Pending == nil {
 			return err
@@ -171,10 +166,7 @@ func (m *Manager) sweep(ctx context.Context, dir string, remove func(ctx context
 	}
 	var errs []error
 	for _, e := range entries {
-		m.mu.RLock()
-		_, known := m.recs.byID[e.Name()]
-		m.mu.RUnlock()
-		if known || m.unread.Has(e.Name()) || e.Name() == tree.BinName {
+		if _, known := m.recs.Lookup(e.Name()); known || m.recs.Unread(e.Name()) || e.Name() == tree.BinName {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

@@ -70,7 +70,7 @@ func (m *Manager) startFailed(ctx context.Context, id string, cause error) error
 // observe takes in what the executor says of a container. It is repeatable and takes facts in any order: an event and the
 // answer to a call may tell the same thing.
 func (m *Manager) observe(s protocol.ContainerState) error {
-	_, err := m.modify(s.ID, func(r *Record) (changed bool) {
+	_, err := m.recs.Modify(s.ID, func(r *Record) (changed bool) {
 		failed := s.Exit != nil && s.Exit.Reason == protocol.ReasonStartError // then StartedAt is when it was tried
 		if !s.StartedAt.IsZero() && r.StartedAt.IsZero() && !failed {
 			r.StartedAt, changed = s.StartedAt, true

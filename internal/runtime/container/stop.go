@@ -25,11 +25,12 @@ const defaultKillBound = 10 * time.Second
 // because to many programs a second one means to give up at once. Of a container that was not started yet the process
 // is killed that waits to become its program.
 func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) error {
-	rec, exited, err := m.get(id)
+	rec, err := m.recs.Get(id)
 	if err != nil {
 		return err
 	}
-	if rec.Exit != nil {
+	e := m.entry(id)
+	if rec.Exit != nil || e == nil { // nil: it was removed meanwhile
 		return nil
 	}
 	if rec.StartedAt.IsZero() {
@@ -49,7 +50,7 @@ func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) erro
 		}
 	}
 	if grace > 0 {
-		if err := m.ask(ctx, id, rec.StopSignal); err != nil {
+		if err := m.ask(ctx, e, protocol.KillRequest{ID: id, Signal: rec.StopSignal}); err != nil {
 			return fmt.Errorf("stop container %s: %w", id, err)
 		}
 		if err := failpoint.Hit("runtime/container-stop/asked"); err != nil {
@@ -58,33 +59,24 @@ func (m *Manager) Stop(ctx context.Context, id string, grace time.Duration) erro
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
-		case <-exited:
+		case <-e.exited:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
 		}
 	}
-	return m.kill(ctx, id, exited)
+	return m.kill(ctx, id, e.exited)
 }
 
 // ask sends the stop signal, once.
-func (m *Manager) ask(ctx context.Context, id string, signal int) error {
-	m.mu.Lock()
-	e, ok := m.recs.byID[id]
-	first := ok && !e.asked
-	if first {
-		e.asked = true
-	}
-	m.mu.Unlock()
-	if !first {
+func (m *Manager) ask(ctx context.Context, e *entry, req protocol.KillRequest) error {
+	if !e.asked.CompareAndSwap(false, true) {
 		return nil
 	}
-	err := m.signal(ctx, protocol.KillRequest{ID: id, Signal: signal})
+	err := m.signal(ctx, req)
 	if err != nil {
-		m.mu.Lock()
-		e.asked = false
-		m.mu.Unlock()
+		e.asked.Store(false)
 	}
 	return err
 }
@@ -161,10 +153,11 @@ func (m *Manager) all(sandboxID string, f func(Record) error) error {
 // Remove kills the container if it runs and forgets it. It is idempotent, and finishes what an earlier Remove could not.
 func (m *Manager) Remove(ctx context.Context, id string) error {
 	return m.ops.Do(ctx, id, func() error {
-		e, rec, ok := m.lookup(id)
+		rec, ok := m.recs.Lookup(id)
 		if !ok {
 			return nil
 		}
+		e := m.entry(id)
 		// One that was not started is killed by its deletion.
 		if rec.visible() && rec.Exit == nil && !rec.StartedAt.IsZero() {
 			if err := m.kill(ctx, id, e.exited); err != nil {
@@ -176,7 +169,7 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 		}
 		if rec.visible() {
 			var err error
-			if rec, err = m.modify(id, func(r *Record) bool { r.Removing = true; return true }); err != nil {
+			if rec, err = m.recs.Modify(id, func(r *Record) bool { r.Removing = true; return true }); err != nil {
 				return err
 			}
 		}
@@ -189,7 +182,7 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 		if err := failpoint.Hit("runtime/container-remove/erased"); err != nil {
 			return err
 		}
-		if err := m.forget(id); err != nil {
+		if err := m.recs.Forget(id); err != nil {
 			return err
 		}
 		return failpoint.Hit("runtime/container-remove/forgotten")

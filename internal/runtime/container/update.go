@@ -40,7 +40,7 @@ func (m *Manager) Update(ctx context.Context, id string, r *cri.LinuxContainerRe
 		if _, err := ocispec.Resources(next, m.cfg.Host.Spec); err != nil {
 			return err
 		}
-		rec, err = m.modify(id, func(r *Record) bool {
+		rec, err = m.recs.Modify(id, func(r *Record) bool {
 			r.Pending = &records.Proto[*cri.LinuxContainerResources]{Message: next}
 			return true
 		})
@@ -76,7 +76,7 @@ func (m *Manager) settle(ctx context.Context, rec Record) (Record, error) {
 			return rec, err
 		}
 	}
-	settled, merr := m.modify(rec.ID, func(r *Record) bool {
+	settled, merr := m.recs.Modify(rec.ID, func(r *Record) bool {
 		if err == nil {
 			r.Updated = r.Pending
 		}

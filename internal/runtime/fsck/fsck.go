@@ -186,6 +186,7 @@ func (f *facts) readFolders(o Options) (findings []imagefsck.Finding, err error)
 			f.sandboxes[id] = rec
 		}
 	}
+	f.unreadContainers, f.unreadSandboxes = f.unreadContainers.With(cerr), f.unreadSandboxes.With(serr)
 	for _, err := range []error{cerr, serr} {
 		if err != nil {
 			findings = append(findings, imagefsck.Finding{Severity: imagefsck.Damaged, Kind: "record", Object: o.RunDir, Problem: err.Error(),

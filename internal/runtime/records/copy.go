@@ -24,8 +24,17 @@ func WriteCopy(dir string, rec any) error {
 	return volatilefile.Write(filepath.Join(dir, copyName), rec)
 }
 
+// copyError says that the copy in the folder of an id cannot be read.
+type copyError struct {
+	id, path string
+	err      error
+}
+
+func (e *copyError) Error() string { return fmt.Sprintf("copy of a record %s: %v", e.path, e.err) }
+func (e *copyError) Unwrap() error { return e.err }
+
 // ReadCopies reads the copies in the folders of dir, by the folders' names. A folder without one is left out; of one that cannot
-// be read the error tells.
+// be read the error tells (see Unread.With).
 func ReadCopies[T any](dir string) (map[string]T, error) {
 	found := map[string]T{}
 	entries, err := os.ReadDir(dir)
@@ -44,7 +53,7 @@ func ReadCopies[T any](dir string) (map[string]T, error) {
 			continue
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("copy of a record %s: %w", path, err))
+			errs = append(errs, &copyError{id: e.Name(), path: path, err: err})
 			continue
 		}
 		found[e.Name()] = rec

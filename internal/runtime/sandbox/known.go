@@ -13,8 +13,8 @@ import (
 	"monopod.dev/monopod/internal/runtime/randomid"
 )
 
-// known are all sandboxes, and the indexes by which one of many is found. put and drop are the only places where either changes, so
-// that they agree. It is guarded by Manager.mu.
+// known are all sandboxes, and the indexes by which one of many is found. Put and Drop are the only places where either changes, so
+// that they agree. It is a records.Known: what reads it goes through Store.Read.
 type known struct {
 	byID    map[string]*Record // what is stored, and nothing else. A record that is here is never changed, but replaced
 	names   index.Of[name]
@@ -39,27 +39,24 @@ type cgroupUse struct {
 	own  bool
 }
 
-func (r *known) get(id string) (Record, bool) {
-	if rec := r.byID[id]; rec != nil {
-		return *rec, true
-	}
-	return Record{}, false
-}
+// Get implements records.Known.
+func (r *known) Get(id string) *Record { return r.byID[id] }
 
-// put adds a record, or replaces that of the same id.
-func (r *known) put(rec Record) {
-	r.drop(rec.ID)
+// Put implements records.Known.
+func (r *known) Put(rec *Record) {
+	r.Drop(rec.ID)
 	if r.byID == nil {
 		r.byID = map[string]*Record{}
 	}
-	r.byID[rec.ID] = &rec
+	r.byID[rec.ID] = rec
 	r.names.Add(nameOf(rec.Config().GetMetadata()), rec.ID)
 	r.cgroups.Add(cgroupUse{rec.Cgroup, rec.OwnCgroup}, rec.ID)
 	r.levels.Add(rec.SELinux.Level, rec.ID)
 	r.labels.Add(rec.Config().GetLabels(), rec.ID)
 }
 
-func (r *known) drop(id string) {
+// Drop implements records.Known.
+func (r *known) Drop(id string) {
 	rec := r.byID[id]
 	if rec == nil {
 		return

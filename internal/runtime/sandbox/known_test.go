@@ -81,7 +81,7 @@ func agree(t *testing.T, m *Manager, want map[string]Record, seen []Record) {
 				level++
 			}
 		}
-		if found, ok := m.recs.named(md); ok != (len(same) > 0) || ok && !slices.Contains(same, found.ID) {
+		if found, ok := m.known.named(md); ok != (len(same) > 0) || ok && !slices.Contains(same, found.ID) {
 			t.Fatalf("by the name %s %v, %s is found, want one of %v", Name(md), ok, found.ID, same)
 		}
 		if got := m.shares(&rec); got != shares {
@@ -90,7 +90,7 @@ func agree(t *testing.T, m *Manager, want map[string]Record, seen []Record) {
 		if got := m.Shared(rec.Cgroup); got != (len(uids) > 1) {
 			t.Fatalf("%s is shared: %v, and the pods in it are %v", rec.Cgroup, got, uids)
 		}
-		if got := m.recs.levels.Len(rec.SELinux.Level); got != level {
+		if got := m.known.levels.Len(rec.SELinux.Level); got != level {
 			t.Fatalf("%s is that of %d sandboxes, want %d", rec.SELinux.Level, got, level)
 		}
 	}
@@ -137,7 +137,7 @@ func TestIndexesAgree(t *testing.T) {
 		if len(seen) == 0 || rng.IntN(3) == 0 {
 			rec := some(rng, i)
 			seen = append(seen, rec)
-			check(m.intend(rec))
+			check(m.recs.Add(rec))
 			want[rec.ID] = rec
 			continue
 		}
@@ -146,7 +146,7 @@ func TestIndexesAgree(t *testing.T) {
 		case !ok:
 			continue
 		case rng.IntN(4) == 0:
-			check(errors.Join(os.RemoveAll(m.Dir(rec.ID)), m.forget(rec.ID)))
+			check(errors.Join(os.RemoveAll(m.Dir(rec.ID)), m.recs.Forget(rec.ID)))
 			delete(want, rec.ID)
 			continue
 		case !rec.visible():
@@ -158,7 +158,8 @@ func TestIndexesAgree(t *testing.T) {
 		default:
 			rec.ReclaimedAt = at
 		}
-		check(m.store(rec))
+		_, err := m.recs.Modify(rec.ID, func(r *Record) bool { *r = rec; return true })
+		check(err)
 		want[rec.ID] = rec
 		if i%8 == 0 {
 			agree(t, m, want, seen)
@@ -169,7 +170,7 @@ func TestIndexesAgree(t *testing.T) {
 	stop()
 	m, stop = openManager(t, dir)
 	for id := range want {
-		got, ok := m.recs.get(id)
+		got, ok := m.recs.Lookup(id)
 		if !ok {
 			t.Fatalf("sandbox %s is lost", id)
 		}
@@ -177,23 +178,23 @@ func TestIndexesAgree(t *testing.T) {
 	}
 	agree(t, m, want, seen)
 	for id := range want {
-		check(m.forget(id))
+		check(m.recs.Forget(id))
 		delete(want, id)
 	}
 	agree(t, m, want, seen)
-	if !reflect.DeepEqual(m.recs, known{byID: map[string]*Record{}}) {
-		t.Errorf("records of nothing hold %v", m.recs)
+	if !reflect.DeepEqual(m.known, known{byID: map[string]*Record{}}) {
+		t.Errorf("records of nothing hold %v", m.known)
 	}
 }
 
 // BenchmarkSelect finds the sandbox of one pod among others, as agents and kubelets do at each look at a pod.
 func BenchmarkSelect(b *testing.B) {
 	for _, n := range []int{10, 1000} {
-		var m Manager
+		m := Manager{recs: &records.Store[Record]{}}
 		for i := range n {
 			rec := some(rand.New(rand.NewPCG(uint64(i), 0)), i)
 			rec.Stored.Message.Labels, rec.ReadyAt = map[string]string{"uid": fmt.Sprint(i), "app": "web"}, time.Unix(1, 0)
-			m.recs.put(rec)
+			m.known.Put(&rec)
 		}
 		f := &cri.PodSandboxFilter{LabelSelector: map[string]string{"uid": "7", "app": "web"}}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -111,16 +111,19 @@ func (m *Manager) Update(ctx context.Context, id string, overhead, resources *cr
 		if err := ocispec.ValidateSandboxResources("", next.Overhead, next.Resources, host); err != nil {
 			return err
 		}
-		before := rec
-		rec.Updated = &records.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: next}
-		if err := m.store(rec); err != nil {
+		before := rec.Updated
+		if rec, err = m.recs.Modify(id, func(r *Record) bool {
+			r.Updated = &records.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: next}
+			return true
+		}); err != nil {
 			return err
 		}
 		if err := failpoint.Hit("runtime/sandbox-update/persisted"); err != nil {
 			return err
 		}
 		if err := m.limit(&rec); err != nil {
-			return errors.Join(err, m.store(before))
+			_, undone := m.recs.Modify(id, func(r *Record) bool { r.Updated = before; return true })
+			return errors.Join(err, undone)
 		}
 		return nil
 	})

@@ -9,16 +9,11 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/cgroup"
@@ -35,14 +30,11 @@ import (
 
 // Network connects sandboxes; see package network for what is promised.
 type Network interface {
+	// Prepare takes down what a sandbox will have while its namespace is being made, so that Setup needs not wait for the disk. What cannot be
+	// prepared is Setup's to do, and its errors Setup's to return. Teardown gives back what was prepared.
+	Prepare(ctx context.Context, req network.Request)
 	Setup(ctx context.Context, req network.Request) (network.Result, error)
 	Teardown(ctx context.Context, sandboxID string) error
-}
-
-// Preparer is a Network that can take down what a sandbox will have while its namespace is being made, so that Setup needs not wait for
-// the disk. What cannot be prepared is Setup's to do, and its errors Setup's to return. Teardown gives back what was prepared.
-type Preparer interface {
-	Prepare(ctx context.Context, req network.Request)
 }
 
 // Containers ends what runs in a sandbox that is stopped.
@@ -93,74 +85,38 @@ type Config struct {
 // Manager holds all sandboxes.
 type Manager struct {
 	cfg    Config
-	table  state.Table[Record]
-	making abandon.Group      // what is being created
+	recs   *records.Store[Record]
+	known  known              // read by recs.Read
 	ops    keyed.Lock[string] // by id: the operations on one come one after another
-	given  *abandon.Ledger    // what clients have given up
 	procfs ns.Procfs          // for the sysctls of sandboxes
 	apart  bool               // the folders of sandboxes have a mount of their own
 
-	unread records.Unread // records that are there, and cannot be read
-	// restored are the records that were taken from their copies; Recover stores them.
-	restored []Record
-
 	lendMu sync.Mutex // held to change the file of a sandbox's lent interfaces
 
-	mu   sync.RWMutex
-	recs known
+	levelsMu sync.Mutex
 	// levels are those of SELinux which sandboxes have whose records are not stored yet; the sandboxes' ids by level.
 	levels map[string]string
 }
 
 // NewManager reads the stored sandboxes. Call Recover before anything else.
 func NewManager(cfg Config) (*Manager, error) {
-	m := &Manager{cfg: cfg, table: state.NewTable[Record](cfg.DB, "sandboxes"), levels: map[string]string{}}
-	recs, err := m.table.List()
-	if err != nil {
-		m.unread = records.UnreadOf(err)
-		cfg.Log.Error("some stored sandboxes cannot be read; what lives of them goes on", "error", err)
-	}
-	for _, rec := range recs {
-		m.recs.put(rec)
-	}
+	m := &Manager{cfg: cfg, levels: map[string]string{}}
 	if err := private.Dir(cfg.Dir); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(private.Close(cfg.Dir), m.separate()); err != nil {
 		return nil, err
 	}
-	copies, err := records.ReadCopies[Record](cfg.Dir)
-	if err != nil {
-		cfg.Log.Error("some copies of sandboxes' records cannot be read", "error", err)
-	}
-	for id, rec := range copies {
-		if _, ok := recs[id]; ok || rec.ID != id {
-			continue
-		}
-		if rec.ReadyAt.IsZero() { // it was intended, and no more than that
-			m.recs.put(rec)
-		} else {
-			cfg.Log.Warn("the record of a sandbox was lost, it is taken from its copy", "sandbox", id)
-			m.recs.put(rec)
-			m.restored = append(m.restored, rec)
-		}
-	}
-	m.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: "sandboxes-abandoned", After: cfg.AbandonAfter, Undo: m.undoAbandoned, Log: cfg.Log}, slices.Collect(maps.Keys(m.recs.byID)))
-	if err != nil {
-		cfg.Log.Error("which sandboxes were given up is not all known; those that cannot be read stay", "error", err)
-	}
+	m.recs = records.Open(records.Config[Record]{DB: cfg.DB, Table: "sandboxes", Kind: "sandbox", Dir: cfg.Dir, Known: &m.known,
+		ID: func(r *Record) string { return r.ID }, Shown: (*Record).visible, Undo: m.undoAbandoned, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
 	return m, nil
 }
 
 // Claim says that somebody knows of a sandbox: it was not given up, or is not any more.
-func (m *Manager) Claim(id string) {
-	if _, err := m.Get(id); err == nil {
-		m.given.Claim(id)
-	}
-}
+func (m *Manager) Claim(id string) { m.recs.Claim(id) }
 
 // UndoAbandoned removes the sandboxes that clients have given up, until ctx ends.
-func (m *Manager) UndoAbandoned(ctx context.Context) error { return m.given.Run(ctx) }
+func (m *Manager) UndoAbandoned(ctx context.Context) error { return m.recs.UndoAbandoned(ctx) }
 
 func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
 	if m.cfg.Containers.Any(id) {
@@ -170,23 +126,10 @@ func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
 }
 
 // Get returns a sandbox that clients may know of, by its id, else errdefs.ErrNotFound.
-func (m *Manager) Get(id string) (Record, error) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	rec, ok := m.recs.get(id)
-	if !ok || !rec.visible() {
-		return Record{}, fmt.Errorf("sandbox %q: %w", id, errdefs.ErrNotFound)
-	}
-	return rec, nil
-}
+func (m *Manager) Get(id string) (Record, error) { return m.recs.Get(id) }
 
 // Has says whether Get knows the sandbox.
-func (m *Manager) Has(id string) bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	rec := m.recs.byID[id]
-	return rec != nil && rec.visible()
-}
+func (m *Manager) Has(id string) bool { return m.recs.Has(id) }
 
 // List returns the sandboxes that clients may know of, the oldest first.
 func (m *Manager) List() []Record { return m.Select(nil) }
@@ -194,9 +137,8 @@ func (m *Manager) List() []Record { return m.Select(nil) }
 // Select returns those of them that a filter lets through, all with one that is nil, the oldest first. To select by a whole id or by labels takes
 // time by how many have that id, or the rarest of the labels.
 func (m *Manager) Select(f *cri.PodSandboxFilter) []Record {
-	m.mu.RLock()
-	found := m.recs.selected(f)
-	m.mu.RUnlock()
+	var found []*Record
+	m.recs.Read(func() { found = m.known.selected(f) })
 	all := make([]Record, len(found))
 	for i, rec := range found {
 		all[i] = *rec
@@ -205,75 +147,13 @@ func (m *Manager) Select(f *cri.PodSandboxFilter) []Record {
 }
 
 // Shared says whether sandboxes of several pods that clients may know of are in a cgroup: a client may name the same parent for several.
-func (m *Manager) Shared(cgroup string) bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.recs.pods(cgroup) > 1
+func (m *Manager) Shared(cgroup string) (shared bool) {
+	m.recs.Read(func() { shared = m.known.pods(cgroup) > 1 })
+	return shared
 }
 
 // Dir is a sandbox's folder.
 func (m *Manager) Dir(id string) string { return filepath.Join(m.cfg.Dir, id) }
-
-// intend takes down that a sandbox is to be made. All that is made of it ends with this boot, so the record needs to outlive this
-// process, not the machine: it is in the sandbox's folder only, and not synced.
-func (m *Manager) intend(rec Record) error {
-	dir := m.Dir(rec.ID)
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		if err = records.WriteCopy(dir, rec); err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("store sandbox %s: %w", rec.ID, err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.recs.put(rec)
-	return nil
-}
-
-// store makes a record durable, then visible. With one that becomes ready it is stored that its client has yet to get it.
-func (m *Manager) store(rec Record) error {
-	m.mu.RLock()
-	before, _ := m.recs.get(rec.ID)
-	m.mu.RUnlock()
-	fresh := rec.visible() && !before.visible()
-	if err := m.cfg.DB.Update(func(tx *state.Tx) error {
-		if fresh {
-			if err := m.given.Expect(tx, rec.ID); err != nil {
-				return err
-			}
-		}
-		return m.table.PutTx(tx, rec.ID, rec)
-	}); err != nil {
-		return fmt.Errorf("store sandbox %s: %w", rec.ID, err)
-	}
-	if fresh {
-		m.given.Expected(rec.ID)
-	}
-	m.mu.Lock()
-	m.recs.put(rec)
-	m.mu.Unlock()
-	if !rec.visible() {
-		return nil
-	}
-	if err := records.WriteCopy(m.Dir(rec.ID), rec); err != nil && !os.IsNotExist(err) {
-		m.cfg.Log.Warn("the record of a sandbox could not be copied", "sandbox", rec.ID, "error", err)
-	}
-	return nil
-}
-
-func (m *Manager) forget(id string) error {
-	if err := m.table.Delete(id); err != nil {
-		return fmt.Errorf("delete sandbox %s: %w", id, err)
-	}
-	m.mu.Lock()
-	m.recs.drop(id)
-	m.mu.Unlock()
-	m.given.Forget(id)
-	return nil
-}
 
 // Stop ends what runs in the sandbox and gives its network and namespaces back. It is idempotent, and does what an earlier
 // Stop could not finish.
@@ -290,11 +170,8 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 		return nil
 	}
 	// It is not ready before its containers are looked for: from here on none can be created or started in it.
-	if rec.StoppedAt.IsZero() {
-		rec.StoppedAt = time.Now()
-		if err := m.store(rec); err != nil {
-			return err
-		}
+	if rec, err = m.recs.Modify(id, (*Record).stopped); err != nil {
+		return err
 	}
 	if err := failpoint.Hit("runtime/sandbox-stop/persisted"); err != nil {
 		return err
@@ -311,8 +188,7 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 	if err := failpoint.Hit("runtime/sandbox-stop/reclaimed"); err != nil {
 		return err
 	}
-	rec.ReclaimedAt = time.Now()
-	if err := m.store(rec); err != nil {
+	if rec, err = m.recs.Modify(id, func(r *Record) bool { r.ReclaimedAt = time.Now(); return true }); err != nil {
 		return err
 	}
 	m.cfg.Listener.SandboxStopped(rec)
@@ -322,9 +198,7 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 // Remove stops the sandbox and forgets it, with its containers. It is idempotent.
 func (m *Manager) Remove(ctx context.Context, id string) error {
 	return m.ops.Do(ctx, id, func() error {
-		m.mu.RLock()
-		rec, ok := m.recs.get(id)
-		m.mu.RUnlock()
+		rec, ok := m.recs.Lookup(id)
 		if !ok {
 			return nil
 		}
@@ -353,7 +227,7 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 		if err := failpoint.Hit("runtime/sandbox-remove/erased"); err != nil {
 			return err
 		}
-		if err := m.forget(id); err != nil {
+		if err := m.recs.Forget(id); err != nil {
 			return err
 		}
 		if err := failpoint.Hit("runtime/sandbox-remove/forgotten"); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -123,7 +122,7 @@ func (m *Manager) recoverInits(ctx context.Context) error {
 		switch {
 		case known && rec.ReclaimedAt.IsZero():
 			alive[s.ID] = s.Phase == protocol.Running
-		case !known && m.unread.Has(s.ID):
+		case !known && m.recs.Unread(s.ID):
 			m.cfg.Log.Error("a pod's init is in no record that can be read; it is left as it is", "sandbox", s.ID)
 		default:
 			m.cfg.Log.Warn("ending the init of a sandbox that is gone", "sandbox", s.ID)
@@ -134,8 +133,8 @@ func (m *Manager) recoverInits(ctx context.Context) error {
 		if rec := recs[id]; rec.Ready() && rec.BootID == m.cfg.BootID && !alive[id] {
 			m.cfg.Log.Warn("the sandbox's init is gone: the sandbox is not ready", "sandbox", id)
 			// The executor tells of it once more when it is listened to; then the sandbox is stopped, for its containers may run on.
-			rec.StoppedAt = time.Now()
-			errs = append(errs, m.store(rec))
+			_, err := m.recs.Modify(id, (*Record).stopped)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

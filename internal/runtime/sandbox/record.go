@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/json"
 	"net/netip"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/records"
 )
+
+// Version is the version of the records that this code writes (records.CheckVersion). testdata has records of each.
+const Version = 1
 
 // Record is what is known of a sandbox, and what is stored (table "sandboxes", JSON). Its state is derived from the facts:
 //
@@ -48,8 +52,35 @@ type Record struct {
 	Updated *records.Proto[*cri.UpdatePodSandboxResourcesRequest] `json:"updated,omitempty"`
 }
 
+// MarshalJSON implements json.Marshaler: a record is written with the version of its format.
+func (r Record) MarshalJSON() ([]byte, error) {
+	type plain Record
+	return json.Marshal(struct {
+		Version int `json:"version"`
+		plain
+	}{Version, plain(r)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A record of a newer version is a *records.VersionError.
+func (r *Record) UnmarshalJSON(raw []byte) error {
+	if err := records.CheckVersion(raw, Version); err != nil {
+		return err
+	}
+	type plain Record
+	return json.Unmarshal(raw, (*plain)(r))
+}
+
 // visible says that clients may know of the sandbox.
 func (r *Record) visible() bool { return !r.ReadyAt.IsZero() }
+
+// stopped takes down that the sandbox is not ready any more, and says whether that is new.
+func (r *Record) stopped() bool {
+	if !r.StoppedAt.IsZero() {
+		return false
+	}
+	r.StoppedAt = time.Now()
+	return true
+}
 
 // Ready says that containers can be created in the sandbox.
 func (r *Record) Ready() bool { return !r.ReadyAt.IsZero() && r.StoppedAt.IsZero() }

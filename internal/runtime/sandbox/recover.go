@@ -19,10 +19,7 @@ import (
 // sandboxes that hold their addresses, by id; empty where the namespace is not to be found or is to be left as it is.
 func (m *Manager) Recover(ctx context.Context) (live map[string]string, err error) {
 	live = map[string]string{}
-	var errs []error
-	for _, rec := range m.restored {
-		errs = append(errs, m.table.Put(rec.ID, rec))
-	}
+	errs := []error{m.recs.Restore()}
 	for id, rec := range m.snapshot() {
 		if rec.Ready() && rec.Updated != nil && rec.BootID == m.cfg.BootID {
 			errs = append(errs, m.limit(&rec)) // a crash may have come before the kernel had heard of it
@@ -56,14 +53,15 @@ func (m *Manager) Recover(ctx context.Context) (live map[string]string, err erro
 
 // ended takes down that a sandbox is not ready any more, and gives back what it held.
 func (m *Manager) ended(ctx context.Context, rec Record) error {
-	if rec.StoppedAt.IsZero() {
-		rec.StoppedAt = time.Now()
-	}
 	err := m.reclaim(ctx, &rec)
-	if err == nil {
-		rec.ReclaimedAt = time.Now()
-	}
-	return errors.Join(err, m.store(rec))
+	_, stored := m.recs.Modify(rec.ID, func(r *Record) bool {
+		changed := r.stopped()
+		if err == nil {
+			r.ReclaimedAt = time.Now()
+		}
+		return changed || err == nil
+	})
+	return errors.Join(err, stored)
 }
 
 // halfEnded does what ended does, unless containers of the sandbox may run on: then the sandbox keeps its address, which they use,
@@ -76,20 +74,17 @@ func (m *Manager) halfEnded(ctx context.Context, rec Record, live map[string]str
 		live[rec.ID] = ""
 	}
 	m.cfg.Log.Warn("a sandbox that is not ready has containers that may run on; it keeps its address until it is stopped", "sandbox", rec.ID)
-	if !rec.StoppedAt.IsZero() {
-		return nil
-	}
-	rec.StoppedAt = time.Now()
-	return m.store(rec)
+	_, err := m.recs.Modify(rec.ID, (*Record).stopped)
+	return err
 }
 
 func (m *Manager) snapshot() map[string]Record {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	all := make(map[string]Record, len(m.recs.byID))
-	for id, rec := range m.recs.byID {
-		all[id] = *rec
-	}
+	all := map[string]Record{}
+	m.recs.Read(func() {
+		for id, rec := range m.known.byID {
+			all[id] = *rec
+		}
+	})
 	return all
 }
 
@@ -110,7 +105,7 @@ func (m *Manager) sweep(ctx context.Context, live map[string]string) error {
 		if _, ok := known[id]; ok {
 			continue
 		}
-		if m.unread.Has(id) {
+		if m.recs.Unread(id) {
 			m.cfg.Log.Error("a sandbox's folder is in no record that can be read; it is left as it is", "sandbox", id)
 			pinned, err := ns.Pinned(m.nsDir(id), ns.Network)
 			if pinned {

@@ -36,7 +36,7 @@ type Handler struct {
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
 // errdefs.ErrAlreadyExists. What nobody waits for any more when it is ready is undone after Config.AbandonAfter, if it is not claimed.
 func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
-	return m.given.Join(ctx, &m.making, abandon.Work{
+	return m.recs.Make(ctx, abandon.Work{
 		Key: "run " + Name(cfg.GetMetadata()), Variant: handler.Name + " " + records.Digest(cfg), Bound: runBound,
 		Do: func(ctx context.Context) (string, error) { return m.find(ctx, cfg, handler) },
 	})
@@ -45,13 +45,13 @@ func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Ha
 // find returns the sandbox of a configuration, after making it if there was none.
 func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
 	for {
-		m.mu.RLock()
-		rec, ok := m.recs.named(cfg.GetMetadata())
-		m.mu.RUnlock()
+		var rec Record
+		var ok bool
+		m.recs.Read(func() { rec, ok = m.known.named(cfg.GetMetadata()) })
 		if !ok {
 			break
 		}
-		if undoing := m.given.Undoing(rec.ID); undoing != nil {
+		if undoing := m.recs.Undoing(rec.ID); undoing != nil {
 			select {
 			case <-undoing:
 				continue
@@ -95,7 +95,7 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 	if err != nil {
 		return err
 	}
-	err = m.intend(rec)
+	err = m.recs.Add(rec)
 	release()
 	if err != nil {
 		return err
@@ -112,15 +112,18 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 	if err := failpoint.Hit("runtime/sandbox-run/built"); err != nil {
 		return err
 	}
-	rec.ReadyAt = time.Now()
-	if err := m.store(rec); err != nil {
+	made, err := m.recs.Modify(rec.ID, func(r *Record) bool {
+		r.ReadyAt, r.IPs = time.Now(), rec.IPs
+		return true
+	})
+	if err != nil {
 		return err
 	}
 	undo.Release()
 	if err := failpoint.Hit("runtime/sandbox-run/ready"); err != nil {
 		return err
 	}
-	m.cfg.Listener.SandboxStarted(rec)
+	m.cfg.Listener.SandboxStarted(made)
 	return nil
 }
 
@@ -133,9 +136,7 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 		if req, err = m.networkRequest(rec); err != nil {
 			return err
 		}
-		if p, ok := m.cfg.Network.(Preparer); ok {
-			parts = append(parts, func() error { p.Prepare(ctx, req); return nil })
-		}
+		parts = append(parts, func() error { m.cfg.Network.Prepare(ctx, req); return nil })
 	}
 	if err := wait.All(parts...); err != nil {
 		return err
@@ -194,9 +195,10 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 // nobody sees: recovery tries again.
 func (m *Manager) undo(ctx context.Context, rec *Record) error {
 	if err := errors.Join(m.reclaim(ctx, rec), m.erase(ctx, rec)); err != nil {
-		return errors.Join(err, m.table.Put(rec.ID, *rec)) // what it was intended by may be gone with its folder
+		_, stored := m.recs.Modify(rec.ID, func(*Record) bool { return true }) // what it was intended by may be gone with its folder
+		return errors.Join(err, stored)
 	}
-	return m.forget(rec.ID)
+	return m.recs.Forget(rec.ID)
 }
 
 // reclaim ends the init and gives back the address, the host's interfaces and the namespaces. Every step that can be runs, and may be repeated.
@@ -227,10 +229,9 @@ func (m *Manager) erase(ctx context.Context, rec *Record) error {
 }
 
 // shares says that another sandbox has the same cgroup and made it: that of the same pod, with another attempt number.
-func (m *Manager) shares(rec *Record) bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.recs.shares(rec)
+func (m *Manager) shares(rec *Record) (shares bool) {
+	m.recs.Read(func() { shares = m.known.shares(rec) })
+	return shares
 }
 
 func (m *Manager) nsDir(id string) string { return filepath.Join(m.Dir(id), "ns") }

@@ -21,8 +21,8 @@ func (m *Manager) label(rec *Record) (release func(), err error) {
 		return nil, err
 	}
 	release = func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+		m.levelsMu.Lock()
+		defer m.levelsMu.Unlock()
 		delete(m.levels, level)
 	}
 	rec.SELinux = ocispec.PodLabels(rec.Config(), host, level)
@@ -38,14 +38,15 @@ func (m *Manager) label(rec *Record) (release func(), err error) {
 	return release, nil
 }
 
-func (m *Manager) reserveLevel(id string) (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	taken := func(l string) bool {
-		_, reserved := m.levels[l]
-		return reserved || m.recs.levels.Len(l) > 0
-	}
-	level, err := m.cfg.Host.SELinux.NewLevel(taken, rand.IntN)
+func (m *Manager) reserveLevel(id string) (level string, err error) {
+	m.levelsMu.Lock()
+	defer m.levelsMu.Unlock()
+	m.recs.Read(func() {
+		level, err = m.cfg.Host.SELinux.NewLevel(func(l string) bool {
+			_, reserved := m.levels[l]
+			return reserved || m.known.levels.Len(l) > 0
+		}, rand.IntN)
+	})
 	if err == nil && level != "" {
 		m.levels[level] = id
 	}

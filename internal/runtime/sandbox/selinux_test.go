@@ -14,9 +14,9 @@ import (
 func TestLevels(t *testing.T) {
 	const categories, pods = 8, 28 // all pairs
 	host := ocispec.Host{SELinux: &ocispec.SELinux{Process: ocispec.Label{User: "u", Role: "r", Type: "t", Level: "s0"}, Categories: categories}}
-	m := &Manager{cfg: Config{Host: host}, levels: map[string]string{}}
-	m.recs.put(Record{ID: "stored", SELinux: ocispec.SELinuxLabels{Level: "s0:c0,c1"}})
-	m.recs.put(Record{ID: "explicit", SELinux: ocispec.SELinuxLabels{Level: "s0:c6,c7"}})
+	m := &Manager{cfg: Config{Host: host}, recs: &records.Store[Record]{}, levels: map[string]string{}}
+	m.known.Put(&Record{ID: "stored", SELinux: ocispec.SELinuxLabels{Level: "s0:c0,c1"}})
+	m.known.Put(&Record{ID: "explicit", SELinux: ocispec.SELinuxLabels{Level: "s0:c6,c7"}})
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	given := map[string]bool{"s0:c0,c1": true, "s0:c6,c7": true}
@@ -35,7 +35,7 @@ func TestLevels(t *testing.T) {
 	if level, err := m.reserveLevel("y"); err == nil {
 		t.Errorf("%q was given although all are taken", level)
 	}
-	m.recs.drop("explicit")
+	m.known.Drop("explicit")
 	if level, err := m.reserveLevel("y"); err != nil || level != "s0:c6,c7" {
 		t.Errorf("after a removal: %q, %v", level, err)
 	}

@@ -8,7 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/state"
 )
 
 func TestReadDir(t *testing.T) {
@@ -257,5 +261,47 @@ func TestRecordSurvivesJSON(t *testing.T) {
 	var out attachment
 	if err := json.Unmarshal(raw, &out); err != nil || !reflect.DeepEqual(in, out) {
 		t.Errorf("%+v became %+v, %v", in, out, err)
+	}
+}
+
+// While the disk takes the ranges, whoever asks for something else does not wait.
+func TestNobodyWaitsForTheRanges(t *testing.T) {
+	h := newChain(t)
+	db := h.openDB("ranges.db")
+	n := h.open(db, Bounds{})
+	hangs, ends := make(chan struct{}), make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		if err := db.Update(func(*state.Tx) error { close(hangs); <-ends; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-hangs
+	ranges := []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+	others.Go(func() {
+		if err := n.UpdatePodCIDR(t.Context(), ranges); err != nil {
+			t.Error(err)
+		}
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n.updateMu.TryLock() {
+			n.updateMu.Unlock()
+			runtime.Gosched()
+		}
+		if n.Has("nobody") || len(n.PodCIDR()) != 0 {
+			t.Error("it has what the disk has not")
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("somebody waits for another's disk")
+	}
+	close(ends)
+	others.Wait()
+	if got := n.PodCIDR(); !slices.Equal(got, ranges) {
+		t.Errorf("the ranges are %v", got)
 	}
 }

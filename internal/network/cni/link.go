@@ -50,7 +50,7 @@ func loopbackUp(path string) error {
 }
 
 // InterfaceStats reads the counters of the interfaces in the sandboxes, but for loopback: sandbox ids to the paths of their
-// network namespaces. One that is gone is left out; those that cannot be read are in the error, the others in the result.
+// network namespaces. One that is gone, or that this network has not connected, is left out; those that cannot be read are in the error, the others in the result.
 func (n *Network) InterfaceStats(ctx context.Context, sandboxes map[string]string) (map[string][]network.InterfaceStat, error) {
 	all := make(map[string][]network.InterfaceStat, len(sandboxes))
 	var errs []error
@@ -58,7 +58,7 @@ func (n *Network) InterfaceStats(ctx context.Context, sandboxes map[string]strin
 		if err := ctx.Err(); err != nil {
 			return all, errors.Join(append(errs, err)...)
 		}
-		if !living(path) {
+		if !n.Has(id) || !living(path) {
 			continue
 		}
 		stats, err := interfaceStats(path)

@@ -63,6 +63,8 @@ type Network struct {
 	checks map[string]context.CancelFunc
 	ranges []netip.Prefix
 
+	updateMu sync.Mutex // one change of the ranges at a time
+
 	confMu sync.Mutex
 	conf   *configuration // the last one that was read
 }
@@ -213,14 +215,16 @@ func (n *Network) UpdatePodCIDR(_ context.Context, ranges []netip.Prefix) error 
 			return fmt.Errorf("pod range %q is no range of addresses: %w", p, errdefs.ErrInvalidArgument)
 		}
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if slices.Equal(n.ranges, ranges) {
+	n.updateMu.Lock()
+	defer n.updateMu.Unlock()
+	if slices.Equal(n.PodCIDR(), ranges) {
 		return nil
 	}
-	if err := n.settings.Put(settingRanges, ranges); err != nil {
+	if err := n.settings.Put(settingRanges, ranges); err != nil { // only another update waits for the disk
 		return fmt.Errorf("CNI: %w", err)
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.ranges = slices.Clone(ranges)
 	return nil
 }

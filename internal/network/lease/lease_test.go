@@ -2,15 +2,21 @@ package lease
 
 import (
 	"encoding/json"
+	"log/slog"
 	"math"
 	"net/netip"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/state"
 )
 
 func TestNextAddress(t *testing.T) {
@@ -165,4 +171,54 @@ func ranges(all ...string) (out []netip.Prefix) {
 		out = append(out, netip.MustParsePrefix(s))
 	}
 	return out
+}
+
+// While the disk is written for one sandbox, whoever asks of another one does not wait.
+func TestNobodyWaitsForTheDisk(t *testing.T) {
+	db, _, err := state.Open(state.Config{Path: filepath.Join(t.TempDir(), "state.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	l := Open(t.Context(), db, "b", []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, slog.New(slog.DiscardHandler))
+	address := netip.MustParsePrefix("10.0.0.9/24")
+	rec := Lease{Interface: "mp1", Addresses: []Address{{Address: address, Gateway: GatewayOf(address)}}}
+	hangs, ends := make(chan struct{}), make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		if err := db.Update(func(*state.Tx) error { close(hangs); <-ends; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-hangs
+	others.Go(func() {
+		if err := l.Adopt("a", rec); err != nil {
+			t.Error(err)
+		}
+	})
+	taken := make(chan struct{})
+	go func() {
+		defer close(taken)
+		for whose := ""; whose != "a"; runtime.Gosched() {
+			l.mu.Lock()
+			whose = l.byAddr[address.Addr()]
+			l.mu.Unlock()
+		}
+		if err := l.Adopt("other", rec); !errdefs.IsConflict(err) { // before the disk has it
+			t.Errorf("another one takes the address: %v", err)
+		}
+		if n := l.InUse(); n != 0 {
+			t.Errorf("%d have a record", n)
+		}
+	}()
+	select {
+	case <-taken:
+	case <-time.After(time.Minute):
+		t.Error("somebody waits for another's disk")
+	}
+	close(ends)
+	others.Wait()
+	if _, ok := l.Get("a"); !ok {
+		t.Error("a has no record")
+	}
 }

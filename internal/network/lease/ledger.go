@@ -211,6 +211,22 @@ func (l *Ledger) write(sandboxID string, rec Lease) error {
 
 // Adopt takes the addresses of a sandbox that has them without a record. It is Conflict when another sandbox has one.
 func (l *Ledger) Adopt(sandboxID string, rec Lease) error {
+	if err := l.take(sandboxID, rec); err != nil {
+		return err
+	}
+	err := l.leases.Put(sandboxID, rec) // the lock is not held while the disk is written
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.unindex(sandboxID, rec)
+		return err
+	}
+	l.byID[sandboxID] = rec
+	return nil
+}
+
+// take notes whose the addresses are.
+func (l *Ledger) take(sandboxID string, rec Lease) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range rec.Addresses {
@@ -218,10 +234,6 @@ func (l *Ledger) Adopt(sandboxID string, rec Lease) error {
 			return fmt.Errorf("address %s of sandbox %s belongs to sandbox %s: %w", a.Address.Addr(), sandboxID, other, errdefs.ErrConflict)
 		}
 	}
-	if err := l.leases.Put(sandboxID, rec); err != nil {
-		return err
-	}
-	l.byID[sandboxID] = rec
 	for _, a := range rec.Addresses {
 		l.byAddr[a.Address.Addr()] = sandboxID
 	}

@@ -44,6 +44,10 @@ func (p *Pairs) Connect(rec lease.Lease, path string, meanwhile func() error) (i
 		return 0, nil, fmt.Errorf("network namespace: %w", err)
 	}
 	defer target.Close()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(target.Fd()), &st); err != nil || st.Type != unix.NSFS_MAGIC { // a plain file is what a reboot leaves of a pin
+		return 0, nil, fmt.Errorf("%s is no network namespace: %w", path, errdefs.ErrNotFound)
+	}
 	bridge, found, err := p.rt.Link(p.bridge)
 	if err != nil {
 		return 0, nil, err

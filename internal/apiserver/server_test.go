@@ -21,6 +21,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 )
 
 // instance is a running server.
@@ -59,10 +60,10 @@ func (i *instance) control(t testing.TB, choice ...string) (stop func()) {
 		t.Fatal(err)
 	}
 	if len(choice) == 0 {
-		choice = []string{"*", "-" + controllers.Binder, "-" + controllers.ServiceAccount, "-" + controllers.RootCA} // the last two run since the start
+		choice = []string{"*", "-" + catalog.Binder, "-" + catalog.ServiceAccount, "-" + catalog.RootCA} // the last two run since the start
 		for _, name := range []string{
-			controllers.Deployment, controllers.ReplicaSet, controllers.Replication, controllers.StatefulSet, controllers.DaemonSet,
-			controllers.Job, controllers.TTLAfterFinished, controllers.CronJob, controllers.Disruption, controllers.Autoscaler,
+			catalog.Deployment, catalog.ReplicaSet, catalog.Replication, catalog.StatefulSet, catalog.DaemonSet,
+			catalog.Job, catalog.TTLAfterFinished, catalog.CronJob, catalog.Disruption, catalog.Autoscaler,
 		} {
 			choice = append(choice, "-"+name)
 		}
@@ -125,7 +126,7 @@ func run(t testing.TB, s *apiserver.Server, cfg apiserver.Config) *instance {
 		t.Fatal("the server is not ready after a minute")
 	}
 	t.Logf("ready after %v", time.Since(begin))
-	endControllers = i.control(t, controllers.ServiceAccount, controllers.RootCA) // without them no pod is let into a namespace
+	endControllers = i.control(t, catalog.ServiceAccount, catalog.RootCA) // without them no pod is let into a namespace
 	return i
 }
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 )
 
 // tellOrEcho is a server behind a proxy, at an address of the host: it tells what was asked or, upgraded, says the line again that it is sent.
@@ -61,7 +61,7 @@ func TestProxyToService(t *testing.T) {
 	host := hostAddress(t)
 	i := startWithTokens(t)
 	defer i.end(t)
-	defer i.control(t, controllers.Endpoints)()
+	defer i.control(t, catalog.Endpoints)()
 	plain, secure := tellOrEcho(t, host, false), tellOrEcho(t, host, true)
 	i.node(t, "n1", host.String(), 10250)
 	i.readyPod(t, "web", host, plain, secure)

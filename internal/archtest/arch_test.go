@@ -33,7 +33,7 @@ var layers = []layer{
 	{"cmd/monopod-executor", []string{"internal/executor", "internal/host"}, "the executor outlives monopod and must stay small"},
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
 	{"api", nil, "configuration types hold no logic"},
-	{"internal/config", []string{"api", "internal/kit"}, "reading a configuration needs nothing of the node"},
+	{"internal/config", []string{"api", "internal/controllers/catalog", "internal/kit"}, "reading a configuration needs nothing of the node"},
 	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/netpolicy", "internal/agent", "internal/proxy", "internal/runtime", "internal/devices",
 		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host",
 		"internal/kit"},
@@ -43,9 +43,10 @@ var layers = []layer{
 	{"internal/admin/client", []string{"internal/admin/protocol", "internal/devices/report"}, "a client knows what is spoken, not who speaks it"},
 	{"internal/admin/protocol", nil, "what is spoken over the administration socket, for both sides"},
 	{"internal/pods", []string{"internal/kit"}, "what a pod says is a pure function, of which the roles know nothing but this"},
-	{"internal/apiserver", []string{"internal/pods", "internal/kit"}, "a role reaches another one only through a public protocol"},
+	{"internal/apiserver", []string{"internal/pods", "internal/controllers/catalog", "internal/kit"}, "a role reaches another one only through a public protocol"},
 	{"internal/controllers", []string{"internal/pods", "internal/kit"},
 		"upstream's controllers can stand in its place, and ours beside anybody's API server: it knows the Kubernetes API, by client-go, and nothing else"},
+	{"internal/controllers/catalog", nil, "which controllers there are is a table, of which the API server makes their rights and the configuration their names, as neither may know a controller"},
 	{"internal/dns", []string{"internal/kit"}, "it knows the Kubernetes API, by client-go, and name servers; nothing else of the node"},
 	{"internal/dns/answer", nil, "what is said to a question is a pure function of it and of a view of the cluster"},
 	{"internal/dns/message", nil, "messages are read and written by pure functions"},
@@ -94,7 +95,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else, and import no others of this module.
-var pure = []string{"internal/kit/apifields", "internal/host/cgroup/place", "internal/pods", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
+var pure = []string{"internal/kit/apifields", "internal/host/cgroup/place", "internal/pods", "internal/controllers/catalog", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/answer", "internal/devices/book", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
 	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/kit/iprange", "internal/kit/release", "internal/ocispec", "internal/proxy/plan"}
 

@@ -5,15 +5,8 @@ import (
 	"strings"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/controllers/catalog"
 )
-
-// Controllers are the names of the controllers that can be chosen.
-func Controllers() []string {
-	return []string{
-		"binder", "service-account", "serviceaccount-token", "root-ca", "namespace", "garbage-collector", "certificates", "clusterrole-aggregation", "node-lifecycle", "taint-eviction", "pod-garbage-collector", "endpoints",
-		"deployment", "replicaset", "replication-controller", "statefulset", "daemonset", "job", "ttl-after-finished", "cronjob", "disruption", "horizontalpodautoscaler", "service-lb", "service-cidr", "ingress-class",
-	}
-}
 
 // LeaderElect says whether the controllers wait for a Lease before they act.
 func LeaderElect(c *v1alpha1.NodeConfiguration) bool {
@@ -23,8 +16,8 @@ func LeaderElect(c *v1alpha1.NodeConfiguration) bool {
 const yes, no = "true", "false"
 
 func isController(v any) string {
-	if name := v.(string); name != "*" && !slices.Contains(Controllers(), strings.TrimPrefix(name, "-")) {
-		return "be * (all), or one of " + strings.Join(Controllers(), ", ") + ", or one of these behind a - (all but that one)"
+	if name := v.(string); name != "*" && !slices.Contains(catalog.Names(), strings.TrimPrefix(name, "-")) {
+		return "be * (all), or one of " + strings.Join(catalog.Names(), ", ") + ", or one of these behind a - (all but that one)"
 	}
 	return ""
 }

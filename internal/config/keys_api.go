@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/controllers/catalog"
 )
 
 // DefaultKubeconfig is where the administrator's kubeconfig is written when no file is named.
@@ -151,7 +152,7 @@ var securityKeys = []Setting{
 var controllerKeys = []Setting{
 	{
 		Name: "controllers.enabled", Flag: "controllers", Value: "NAME,...", Group: GroupControllers, Roles: APIServer, Default: "*",
-		Words: "controllers to run: names, * for all, -NAME for all but that one", Help: "; the names: " + strings.Join(Controllers(), ", "),
+		Words: "controllers to run: names, * for all, -NAME for all but that one", Help: "; the names: " + strings.Join(catalog.Names(), ", "),
 		More: "The first entry that names a controller counts: `*,-namespace,-garbage-collector` leaves room for upstream's. The names, and what each does, are in [CONTROLLERS.md](CONTROLLERS.md). " +
 			"Without controllers pods get no node, namespaces stay Terminating, deletions that wait for dependents do not end, and the node of a dead agent stays Ready.",
 		rule: isController,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/test/apitest"
 )
 
@@ -59,7 +60,7 @@ func (w *turns) work(name string) {
 func TestControllersTakeTurns(t *testing.T) {
 	w := &turns{t, apitest.StartShared(t, 2)}
 	run := func(i int) func() {
-		return w.apis[i].ControlInTurn(controllers.Election{Identity: fmt.Sprint("c", i), Lease: lease}, controllers.ServiceAccount, controllers.RootCA)
+		return w.apis[i].ControlInTurn(controllers.Election{Identity: fmt.Sprint("c", i), Lease: lease}, catalog.ServiceAccount, catalog.RootCA)
 	}
 	stop := run(0)
 	w.awaitHolder("c0")
@@ -101,6 +102,6 @@ func TestOneIdentityWaitsForNothing(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.apis[0].ControlInTurn(controllers.Election{Identity: who, Lease: time.Hour}, controllers.ServiceAccount)
+	w.apis[0].ControlInTurn(controllers.Election{Identity: who, Lease: time.Hour}, catalog.ServiceAccount)
 	w.work("one")
 }

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/test/apitest"
 	"monopod.dev/monopod/test/harness"
 )
@@ -113,7 +113,7 @@ func (w *tasks) all() map[string]task {
 func (w *tasks) ofPods() map[string]task {
 	ctx, apps := w.Context(), w.client.AppsV1()
 	return map[string]task{
-		controllers.Deployment: {func() error {
+		catalog.Deployment: {func() error {
 			t := w.template("deployment", corev1.RestartPolicyAlways)
 			_, err := apps.Deployments(ns).Create(ctx, &appsv1.Deployment{ObjectMeta: named("deployment"), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: t.Labels}, Template: t}}, metav1.CreateOptions{})
 			return err
@@ -121,28 +121,28 @@ func (w *tasks) ofPods() map[string]task {
 			list, err := apps.ReplicaSets(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=deployment"})
 			return err == nil && len(list.Items) > 0, err
 		}},
-		controllers.ReplicaSet: w.owns("replicaset", func(of metav1.LabelSelector, t corev1.PodTemplateSpec) error {
+		catalog.ReplicaSet: w.owns("replicaset", func(of metav1.LabelSelector, t corev1.PodTemplateSpec) error {
 			_, err := apps.ReplicaSets(ns).Create(ctx, &appsv1.ReplicaSet{ObjectMeta: named("replicaset"), Spec: appsv1.ReplicaSetSpec{Selector: &of, Template: t}}, metav1.CreateOptions{})
 			return err
 		}),
-		controllers.Replication: w.owns("rc", func(_ metav1.LabelSelector, t corev1.PodTemplateSpec) error {
+		catalog.Replication: w.owns("rc", func(_ metav1.LabelSelector, t corev1.PodTemplateSpec) error {
 			_, err := w.client.CoreV1().ReplicationControllers(ns).Create(ctx, &corev1.ReplicationController{ObjectMeta: named("rc"), Spec: corev1.ReplicationControllerSpec{Template: &t}}, metav1.CreateOptions{})
 			return err
 		}),
-		controllers.StatefulSet: w.owns("statefulset", func(of metav1.LabelSelector, t corev1.PodTemplateSpec) error {
+		catalog.StatefulSet: w.owns("statefulset", func(of metav1.LabelSelector, t corev1.PodTemplateSpec) error {
 			_, err := apps.StatefulSets(ns).Create(ctx, &appsv1.StatefulSet{ObjectMeta: named("statefulset"), Spec: appsv1.StatefulSetSpec{ServiceName: "none", Selector: &of, Template: t}}, metav1.CreateOptions{})
 			return err
 		}),
-		controllers.DaemonSet: w.owns("daemonset", func(of metav1.LabelSelector, t corev1.PodTemplateSpec) error {
+		catalog.DaemonSet: w.owns("daemonset", func(of metav1.LabelSelector, t corev1.PodTemplateSpec) error {
 			_, err := apps.DaemonSets(ns).Create(ctx, &appsv1.DaemonSet{ObjectMeta: named("daemonset"), Spec: appsv1.DaemonSetSpec{Selector: &of, Template: t}}, metav1.CreateOptions{})
 			return err
 		}),
-		controllers.Job: w.owns("running", func(_ metav1.LabelSelector, t corev1.PodTemplateSpec) error {
+		catalog.Job: w.owns("running", func(_ metav1.LabelSelector, t corev1.PodTemplateSpec) error {
 			t.Spec.RestartPolicy = corev1.RestartPolicyNever
 			_, err := w.client.BatchV1().Jobs(ns).Create(ctx, &batchv1.Job{ObjectMeta: named("running"), Spec: batchv1.JobSpec{Template: t}}, metav1.CreateOptions{})
 			return err
 		}),
-		controllers.TTLAfterFinished: {func() error {
+		catalog.TTLAfterFinished: {func() error {
 			spec := w.jobOf()
 			spec.TTLSecondsAfterFinished = ptr.To[int32](0)
 			j, err := w.client.BatchV1().Jobs(ns).Create(ctx, &batchv1.Job{ObjectMeta: named("ttl"), Spec: spec}, metav1.CreateOptions{})
@@ -163,7 +163,7 @@ func (w *tasks) ofPods() map[string]task {
 			}
 			return gone(err)
 		}},
-		controllers.CronJob: {func() error {
+		catalog.CronJob: {func() error {
 			cj, err := w.client.BatchV1().CronJobs(ns).Create(ctx, &batchv1.CronJob{ObjectMeta: named("cron"), Spec: batchv1.CronJobSpec{
 				Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: w.jobOf()},
 			}}, metav1.CreateOptions{})
@@ -183,19 +183,19 @@ func (w *tasks) ofPods() map[string]task {
 func (w *tasks) ofNodes() map[string]task {
 	ctx, core := w.Context(), w.client.CoreV1()
 	return map[string]task{
-		controllers.Binder: {func() error {
+		catalog.Binder: {func() error {
 			return w.pod("bound", func(s *corev1.PodSpec) { s.SchedulerName = "" })
 		}, func(ctx context.Context) (bool, error) {
 			pod, err := core.Pods(ns).Get(ctx, "bound", metav1.GetOptions{})
 			return err == nil && pod.Spec.NodeName != "", err
 		}},
-		controllers.NodeLifecycle: {func() error {
+		catalog.NodeLifecycle: {func() error {
 			return w.node("cordoned", corev1.ConditionTrue, corev1.NodeSpec{Unschedulable: true})
 		}, func(ctx context.Context) (bool, error) {
 			node, err := core.Nodes().Get(ctx, "cordoned", metav1.GetOptions{})
 			return err == nil && len(node.Spec.Taints) > 0, err
 		}},
-		controllers.TaintEviction: {func() error {
+		catalog.TaintEviction: {func() error {
 			if err := w.node("tainted", corev1.ConditionTrue, corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoExecute}}}); err != nil {
 				return err
 			}
@@ -207,7 +207,7 @@ func (w *tasks) ofNodes() map[string]task {
 			}
 			return gone(err)
 		}},
-		controllers.PodGC: {func() error {
+		catalog.PodGC: {func() error {
 			if err := w.node("dead", corev1.ConditionFalse, corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}}); err != nil {
 				return err
 			}
@@ -219,14 +219,14 @@ func (w *tasks) ofNodes() map[string]task {
 			_, err := core.Pods(ns).Get(ctx, "collected", metav1.GetOptions{})
 			return gone(err)
 		}},
-		controllers.ServiceLB: {func() error {
+		catalog.ServiceLB: {func() error {
 			_, err := core.Services(ns).Create(ctx, &corev1.Service{ObjectMeta: named("balanced"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
 			return err
 		}, func(ctx context.Context) (bool, error) {
 			s, err := core.Services(ns).Get(ctx, "balanced", metav1.GetOptions{})
 			return err == nil && len(s.Status.LoadBalancer.Ingress) > 0, err
 		}},
-		controllers.IngressClass: {func() error {
+		catalog.IngressClass: {func() error {
 			class := "none"
 			backend := &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "x", Port: networkingv1.ServiceBackendPort{Number: 80}}}
 			_, err := w.client.NetworkingV1().Ingresses(ns).Create(ctx, &networkingv1.Ingress{ObjectMeta: named("unled"), Spec: networkingv1.IngressSpec{IngressClassName: &class, DefaultBackend: backend}}, metav1.CreateOptions{})
@@ -235,7 +235,7 @@ func (w *tasks) ofNodes() map[string]task {
 			list, err := core.Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=unled"})
 			return err == nil && len(list.Items) > 0, err
 		}},
-		controllers.Endpoints: {func() error {
+		catalog.Endpoints: {func() error {
 			_, err := core.Services(ns).Create(ctx, &corev1.Service{ObjectMeta: named("service"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "service"}, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
 			return err
 		}, func(ctx context.Context) (bool, error) {
@@ -255,11 +255,11 @@ func (w *tasks) ofTheCluster() map[string]task {
 		return err
 	}
 	return map[string]task{
-		controllers.ServiceAccount: {func() error { return namespace("accounts") }, func(ctx context.Context) (bool, error) {
+		catalog.ServiceAccount: {func() error { return namespace("accounts") }, func(ctx context.Context) (bool, error) {
 			list, err := core.ServiceAccounts("accounts").List(ctx, metav1.ListOptions{})
 			return err == nil && len(list.Items) > 0, err
 		}},
-		controllers.AccountTokens: {func() error {
+		catalog.AccountTokens: {func() error {
 			m := named("token")
 			m.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
 			_, err := core.Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: m, Type: corev1.SecretTypeServiceAccountToken}, metav1.CreateOptions{})
@@ -268,11 +268,11 @@ func (w *tasks) ofTheCluster() map[string]task {
 			s, err := core.Secrets(ns).Get(ctx, "token", metav1.GetOptions{})
 			return err == nil && len(s.Data["token"]) > 0, err
 		}},
-		controllers.RootCA: {func() error { return namespace("roots") }, func(ctx context.Context) (bool, error) {
+		catalog.RootCA: {func() error { return namespace("roots") }, func(ctx context.Context) (bool, error) {
 			list, err := core.ConfigMaps("roots").List(ctx, metav1.ListOptions{})
 			return err == nil && len(list.Items) > 0, err
 		}},
-		controllers.Namespace: {func() error {
+		catalog.Namespace: {func() error {
 			if err := namespace("going"); err != nil {
 				return err
 			}
@@ -281,7 +281,7 @@ func (w *tasks) ofTheCluster() map[string]task {
 			_, err := core.Namespaces().Get(ctx, "going", metav1.GetOptions{})
 			return gone(err)
 		}},
-		controllers.GarbageCollector: {func() error {
+		catalog.GarbageCollector: {func() error {
 			m := named("orphan")
 			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
 			_, err := core.ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: m}, metav1.CreateOptions{})
@@ -290,7 +290,7 @@ func (w *tasks) ofTheCluster() map[string]task {
 			_, err := core.ConfigMaps(ns).Get(ctx, "orphan", metav1.GetOptions{})
 			return gone(err)
 		}},
-		controllers.Aggregation: {func() error {
+		catalog.Aggregation: {func() error {
 			for _, role := range []*rbacv1.ClusterRole{
 				{ObjectMeta: metav1.ObjectMeta{Name: "part", Labels: map[string]string{"part": "yes"}}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}},
 				{ObjectMeta: metav1.ObjectMeta{Name: "sum"}, AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"part": "yes"}}}}},
@@ -304,7 +304,7 @@ func (w *tasks) ofTheCluster() map[string]task {
 			role, err := w.client.RbacV1().ClusterRoles().Get(ctx, "sum", metav1.GetOptions{})
 			return err == nil && len(role.Rules) > 0, err
 		}},
-		controllers.Certificates: {w.askForCertificate, func(ctx context.Context) (bool, error) {
+		catalog.Certificates: {w.askForCertificate, func(ctx context.Context) (bool, error) {
 			r, err := w.client.CertificatesV1().CertificateSigningRequests().Get(ctx, "request", metav1.GetOptions{})
 			return err == nil && len(r.Status.Certificate) > 0, err
 		}},
@@ -338,7 +338,7 @@ func (w *tasks) ofTheRest() map[string]task {
 	ctx, apps := w.Context(), w.client.AppsV1()
 	one := intstr.FromInt32(1)
 	return map[string]task{
-		controllers.Disruption: {func() error {
+		catalog.Disruption: {func() error {
 			_, err := w.client.PolicyV1().PodDisruptionBudgets(ns).Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: named("budget"), Spec: policyv1.PodDisruptionBudgetSpec{
 				MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}},
 			}}, metav1.CreateOptions{})
@@ -347,7 +347,7 @@ func (w *tasks) ofTheRest() map[string]task {
 			b, err := w.client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, "budget", metav1.GetOptions{})
 			return err == nil && b.Status.ObservedGeneration > 0, err
 		}},
-		controllers.ServiceCIDR: {func() error {
+		catalog.ServiceCIDR: {func() error {
 			_, err := w.client.NetworkingV1().ServiceCIDRs().Create(ctx, &networkingv1.ServiceCIDR{
 				ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"192.0.2.0/24"}},
 			}, metav1.CreateOptions{})
@@ -356,7 +356,7 @@ func (w *tasks) ofTheRest() map[string]task {
 			c, err := w.client.NetworkingV1().ServiceCIDRs().Get(ctx, "more", metav1.GetOptions{})
 			return err == nil && len(c.Status.Conditions) > 0, err
 		}},
-		controllers.Autoscaler: {func() error {
+		catalog.Autoscaler: {func() error {
 			t := w.template("scaled", corev1.RestartPolicyAlways)
 			if _, err := apps.ReplicaSets(ns).Create(ctx, &appsv1.ReplicaSet{ObjectMeta: named("scaled"), Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: t.Labels}, Template: t}}, metav1.CreateOptions{}); err != nil {
 				return err
@@ -386,8 +386,8 @@ func TestEachControllerCanBeSwitchedOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := w.all()
-	if names := slices.Sorted(maps.Keys(all)); !slices.Equal(names, slices.Sorted(slices.Values(controllers.Names()))) {
-		t.Fatalf("there are tasks for %v, and the controllers %v", names, controllers.Names())
+	if names := slices.Sorted(maps.Keys(all)); !slices.Equal(names, slices.Sorted(slices.Values(catalog.Names()))) {
+		t.Fatalf("there are tasks for %v, and the controllers %v", names, catalog.Names())
 	}
 	for name, task := range all {
 		if err := task.begin(); err != nil {
@@ -395,9 +395,9 @@ func TestEachControllerCanBeSwitchedOff(t *testing.T) {
 		}
 	}
 	waiting := maps.Clone(all)
-	for _, name := range controllers.Names() {
+	for _, name := range catalog.Names() {
 		choice := []string{"*"} // but all the others
-		for _, other := range controllers.Names() {
+		for _, other := range catalog.Names() {
 			if other != name {
 				choice = append(choice, "-"+other)
 			}

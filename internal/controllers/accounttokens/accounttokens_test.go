@@ -12,14 +12,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/test/apitest"
 )
 
 // TestSecrets: a secret that names an account gets its token, and gets it back; it goes with the account, and its token with it.
 func TestSecrets(t *testing.T) {
 	api := apitest.Start(t)
-	api.Control(controllers.AccountTokens)
+	api.Control(catalog.AccountTokens)
 	ctx, core := t.Context(), api.Client.CoreV1()
 	resource := corev1.SchemeGroupVersion.WithResource("secrets")
 	account := func(name string) *corev1.ServiceAccount {

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"monopod.dev/monopod/internal/controllers"
 	"monopod.dev/monopod/internal/controllers/autoscaler"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/controllers/scales"
 	"monopod.dev/monopod/test/apitest"
 )
@@ -40,7 +40,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Control(controllers.ServiceAccount, controllers.RootCA)
+	w.Control(catalog.ServiceAccount, catalog.RootCA)
 	w.AwaitAccount(w.namespace)
 	w.Agent(func(*corev1.Pod) bool { return true })
 	return w
@@ -218,7 +218,7 @@ func (w *world) replicas(name string) int32 {
 func TestAutoscaler(t *testing.T) {
 	const mi = 1 << 20 * 1000
 	w := newWorld(t)
-	w.Control(controllers.Deployment, controllers.ReplicaSet, controllers.PodGC)
+	w.Control(catalog.Deployment, catalog.ReplicaSet, catalog.PodGC)
 	g := &gauge{world: w, value: -1}
 	stop := w.scale(g)
 	w.autoscaler("web", "apps/v1", "Deployment", "web", 4, func(s *autoscalingv2.HorizontalPodAutoscalerSpec) {
@@ -264,7 +264,7 @@ func TestAutoscaler(t *testing.T) {
 // TestTargets: whatever has a scale is scaled, with the rights of the controllers.
 func TestTargets(t *testing.T) {
 	w := newWorld(t)
-	w.Control(controllers.Autoscaler)
+	w.Control(catalog.Autoscaler)
 	three := int32(3)
 	apps := w.Client.AppsV1()
 	_, setErr := apps.ReplicaSets(w.namespace).Create(t.Context(), &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}, Spec: appsv1.ReplicaSetSpec{
@@ -306,8 +306,8 @@ func TestTargets(t *testing.T) {
 // TestMetricsMissing: what an autoscaler says where the API server has no such metrics, or knows nothing. None of it is for a lack of rights.
 func TestMetricsMissing(t *testing.T) {
 	w := newWorld(t)
-	w.Control(controllers.Deployment, controllers.ReplicaSet)
-	w.Control(controllers.Autoscaler)
+	w.Control(catalog.Deployment, catalog.ReplicaSet)
+	w.Control(catalog.Autoscaler)
 	w.deployment("web", 1)
 	ten := resource.MustParse("10")
 	target := autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &ten}
@@ -343,7 +343,7 @@ func TestMetricsMissing(t *testing.T) {
 // TestRivals: two autoscalers of the same pods would pull at them for ever.
 func TestRivals(t *testing.T) {
 	w := newWorld(t)
-	w.Control(controllers.Deployment, controllers.ReplicaSet)
+	w.Control(catalog.Deployment, catalog.ReplicaSet)
 	w.deployment("web", 1)
 	w.awaitPods("web")
 	w.scale(&gauge{world: w, value: 0})

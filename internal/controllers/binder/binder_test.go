@@ -21,6 +21,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 )
 
 const (
@@ -77,7 +78,7 @@ func (w *world) bind() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- controllers.New(controllers.Config{Kube: w.config, Choice: []string{controllers.Binder}}).Run(ctx)
+		ended <- controllers.New(controllers.Config{Kube: w.config, Choice: []string{catalog.Binder}}).Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/test/apitest"
 )
 
@@ -96,7 +96,7 @@ func approve(t *testing.T, c kubernetes.Interface, r *certificatesv1.Certificate
 
 func TestRequests(t *testing.T) {
 	a := apitest.Start(t)
-	a.Control(controllers.Certificates)
+	a.Control(catalog.Certificates)
 	create := func(t *testing.T, r *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 		t.Helper()
 		made, err := a.Client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), r, metav1.CreateOptions{})

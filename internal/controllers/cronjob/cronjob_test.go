@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/apitest"
 )
 
 var (
-	ours     = []string{controllers.CronJob, controllers.Job, controllers.GarbageCollector}
+	ours     = []string{catalog.CronJob, catalog.Job, catalog.GarbageCollector}
 	cronJobs = batchv1.SchemeGroupVersion.WithResource("cronjobs")
 	jobs     = batchv1.SchemeGroupVersion.WithResource("jobs")
 )

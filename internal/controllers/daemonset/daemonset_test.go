@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/test/apitest"
 )
 
 // ours are the controllers. The binder gives pods the nodes that they ask for.
-var ours = []string{controllers.DaemonSet, controllers.Binder, controllers.PodGC}
+var ours = []string{catalog.DaemonSet, catalog.Binder, catalog.PodGC}
 
 // world is an API server with some nodes, and a namespace of its own.
 type world struct {
@@ -37,7 +37,7 @@ func newWorld(t *testing.T, nodes ...string) *world {
 	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Control(controllers.ServiceAccount, controllers.RootCA)
+	w.Control(catalog.ServiceAccount, catalog.RootCA)
 	w.AwaitAccount(w.namespace)
 	for _, node := range nodes {
 		w.node(node)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/test/apitest"
 )
@@ -34,13 +34,13 @@ func newWorld(t *testing.T) *world {
 	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Control(controllers.ServiceAccount, controllers.RootCA)
+	w.Control(catalog.ServiceAccount, catalog.RootCA)
 	w.AwaitAccount(w.namespace)
 	return w
 }
 
 // ours are the controllers. A deletion that ends before its answer may leave a pod without a node that is deleted and stays: that is the pod collector's.
-var ours = []string{controllers.Deployment, controllers.ReplicaSet, controllers.Replication, controllers.PodGC}
+var ours = []string{catalog.Deployment, catalog.ReplicaSet, catalog.Replication, catalog.PodGC}
 
 // deployment is one of so many pods of an image.
 func (w *world) deployment(name string, replicas int32, image string, change ...func(*appsv1.Deployment)) *appsv1.Deployment {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/test/apitest"
 )
@@ -34,7 +34,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Control(controllers.ServiceAccount, controllers.RootCA)
+	w.Control(catalog.ServiceAccount, catalog.RootCA)
 	w.AwaitAccount(w.namespace)
 	return w
 }
@@ -140,8 +140,8 @@ func all(*corev1.Pod) bool { return true }
 func TestDeployment(t *testing.T) {
 	w := newWorld(t)
 	w.Agent(all)
-	w.Control(controllers.Deployment, controllers.ReplicaSet, controllers.PodGC)
-	stop := w.Control(controllers.Disruption)
+	w.Control(catalog.Deployment, catalog.ReplicaSet, catalog.PodGC)
+	stop := w.Control(catalog.Disruption)
 	w.budget("web", "web", "", "1")
 	w.await("web", "0 of 0 healthy, 0 wanted, 0 may go: InsufficientPods")
 	w.event("web", "NoPods")
@@ -162,7 +162,7 @@ func TestDeployment(t *testing.T) {
 	if err := evict(list.Items[1].Name); !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("the second eviction: %v", err)
 	}
-	stop = w.Control(controllers.Disruption)
+	stop = w.Control(catalog.Disruption)
 	w.await("web", "3 of 3 healthy, 2 wanted, 1 may go: SufficientPods")
 
 	if _, err := w.Client.AppsV1().Deployments(w.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":5}}`), metav1.PatchOptions{}); err != nil {
@@ -174,7 +174,7 @@ func TestDeployment(t *testing.T) {
 		[]byte(`{"spec":{"maxUnavailable":null,"minAvailable":"50%"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Control(controllers.Disruption)
+	w.Control(catalog.Disruption)
 	if b := w.await("web", "5 of 5 healthy, 3 wanted, 2 may go: SufficientPods"); b.Status.ObservedGeneration != b.Generation {
 		t.Errorf("observed %d of %d", b.Status.ObservedGeneration, b.Generation)
 	}
@@ -184,7 +184,7 @@ func TestDeployment(t *testing.T) {
 func TestOwners(t *testing.T) {
 	w := newWorld(t)
 	w.Agent(all)
-	w.Control(controllers.Disruption)
+	w.Control(catalog.Disruption)
 	w.budget("number", "alone", "1", "")
 	w.budget("share", "alone", "", "1")
 	// The controller has to know both before it meets the pods: it says what is wrong with one when it meets it.
@@ -235,7 +235,7 @@ func TestNotDeleted(t *testing.T) {
 	if _, err := w.Client.PolicyV1().PodDisruptionBudgets(w.namespace).UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Control(controllers.Disruption)
+	w.Control(catalog.Disruption)
 	w.await("a", "1 of 2 healthy, 1 wanted, 0 may go: InsufficientPods, leaving two")
 	w.event("one", "NotDeleted")
 

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/test/apitest"
 )
 
@@ -96,7 +96,7 @@ func held(m *metav1.ObjectMeta) { m.Finalizers = []string{hold} }
 
 func TestBackground(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	a, b := w.configMap("default", "a", nil), w.configMap("default", "b", nil)
 	child := w.configMap("default", "child", nil, owner(a, true))
 	w.secret("grandchild", nil, owner(child, true))
@@ -117,7 +117,7 @@ func TestBackground(t *testing.T) {
 
 func TestForeground(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	a := w.configMap("default", "a", nil)
 	child := w.configMap("default", "child", nil, owner(a, true))
 	w.secret("grandchild", held, owner(child, true))
@@ -144,7 +144,7 @@ func TestForeground(t *testing.T) {
 // TestACircleEnds: two that own each other, and wait for each other.
 func TestACircleEnds(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	a := w.configMap("default", "a", nil)
 	b := w.configMap("default", "b", nil, owner(a, true))
 	a.OwnerReferences = []metav1.OwnerReference{owner(b, true)}
@@ -172,7 +172,7 @@ func TestCirclesThatAreDeletedTogetherEnd(t *testing.T) {
 		}
 		w.delete(name, metav1.DeletePropagationForeground)
 	}
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	for name := range all {
 		w.AwaitGone(configMaps, "default", name)
 	}
@@ -180,7 +180,7 @@ func TestCirclesThatAreDeletedTogetherEnd(t *testing.T) {
 
 func TestOrphan(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	a, b := w.configMap("default", "a", nil), w.configMap("default", "b", nil)
 	w.secret("child", nil, owner(a, true))
 	w.secret("of-both", nil, owner(a, true), owner(b, true))
@@ -198,7 +198,7 @@ func TestOrphan(t *testing.T) {
 
 func TestAnOwnerThatIsNotThere(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	gone := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "0b3a8c6e-5d1f-4a52-9f5a-1f2d3c4b5a69"}}
 	w.secret("of-nobody", nil, owner(gone, false))
 	w.AwaitGone(secrets, "default", "of-nobody")
@@ -212,7 +212,7 @@ func TestAnOwnerThatIsNotThere(t *testing.T) {
 // TestAnOwnerThatIsMadeAnew: the dependents of the old one are not the new one's.
 func TestAnOwnerThatIsMadeAnew(t *testing.T) {
 	w := world{apitest.Start(t)}
-	stop := w.Control(controllers.GarbageCollector)
+	stop := w.Control(catalog.GarbageCollector)
 	a := w.configMap("default", "a", nil)
 	w.secret("old", nil, owner(a, true))
 	w.settle()
@@ -220,7 +220,7 @@ func TestAnOwnerThatIsMadeAnew(t *testing.T) {
 	w.delete("a", metav1.DeletePropagationBackground)
 	a = w.configMap("default", "a", nil)
 	w.secret("new", nil, owner(a, true))
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	w.AwaitGone(secrets, "default", "old")
 	w.settle()
 	w.stays("new")
@@ -228,7 +228,7 @@ func TestAnOwnerThatIsMadeAnew(t *testing.T) {
 
 func TestAKindThatNobodyKnowsIsNoReason(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	a := w.configMap("default", "a", nil)
 	w.secret("s", nil, owner(a, true), metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "0b3a8c6e-5d1f-4a52-9f5a-1f2d3c4b5a69"})
 	w.delete("a", metav1.DeletePropagationBackground)
@@ -239,7 +239,7 @@ func TestAKindThatNobodyKnowsIsNoReason(t *testing.T) {
 // TestOwnersInOtherNamespaces are none, and owners in a namespace are none for an object that is in none, which is left alone.
 func TestOwnersInOtherNamespaces(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	far := w.configMap("kube-system", "far", nil)
 	w.settle() // it has been seen
 	w.secret("s", nil, owner(far, true))
@@ -285,7 +285,7 @@ func TestANewCollectorGoesOn(t *testing.T) {
 	w.secret("free", nil, owner(front, true))
 	w.secret("orphan", nil, owner(orphanage, true))
 	before := goleak.IgnoreCurrent()
-	stop := w.Control(controllers.GarbageCollector)
+	stop := w.Control(catalog.GarbageCollector)
 	w.delete("front", metav1.DeletePropagationForeground)
 	w.AwaitGone(secrets, "default", "free")
 	stop()
@@ -295,7 +295,7 @@ func TestANewCollectorGoesOn(t *testing.T) {
 	w.letGo("held")
 	w.delete("orphanage", metav1.DeletePropagationOrphan)
 	w.Await(configMaps, "default", "front", "waiting for somebody", func(o *metav1.PartialObjectMetadata) bool { return o != nil })
-	w.Control(controllers.GarbageCollector)
+	w.Control(catalog.GarbageCollector)
 	w.AwaitGone(configMaps, "default", "front")
 	w.AwaitGone(configMaps, "default", "orphanage")
 	w.settle()

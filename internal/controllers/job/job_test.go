@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/apitest"
 )
@@ -26,7 +26,7 @@ import (
 var (
 	jobs = batchv1.SchemeGroupVersion.WithResource("jobs")
 	pods = corev1.SchemeGroupVersion.WithResource("pods")
-	ours = []string{controllers.Job, controllers.PodGC, controllers.GarbageCollector}
+	ours = []string{catalog.Job, catalog.PodGC, catalog.GarbageCollector}
 )
 
 // world is an API server with a namespace of its own.
@@ -41,7 +41,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Control(controllers.ServiceAccount, controllers.RootCA)
+	w.Control(catalog.ServiceAccount, catalog.RootCA)
 	w.AwaitAccount(w.namespace)
 	return w
 }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/test/apitest"
 )
 
@@ -101,7 +101,7 @@ func (w world) untilCondition(namespace string, of corev1.NamespaceConditionType
 
 func TestANamespaceIsEmptied(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.Namespace)
+	w.Control(catalog.Namespace)
 	w.namespace("doomed")
 	for i := range 600 { // more than the API server deletes or lists at a time
 		w.configMap("doomed", fmt.Sprint("c", i))
@@ -122,7 +122,7 @@ func TestANamespaceIsEmptied(t *testing.T) {
 // TestPodsGoFirst: what a pod uses is there until it has ended.
 func TestPodsGoFirst(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.Namespace)
+	w.Control(catalog.Namespace)
 	w.namespace("doomed")
 	w.pod("doomed", "p", "n", 30)
 	w.configMap("doomed", "used")
@@ -145,7 +145,7 @@ func TestPodsGoFirst(t *testing.T) {
 
 func TestAnAgentThatDoesNotEndAPodIsTold(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.Namespace)
+	w.Control(catalog.Namespace)
 	w.namespace("doomed")
 	w.pod("doomed", "p", "n", 1)
 	w.delete("doomed")
@@ -159,7 +159,7 @@ func TestAnAgentThatDoesNotEndAPodIsTold(t *testing.T) {
 
 func TestFinalizersHoldANamespace(t *testing.T) {
 	w := world{apitest.Start(t)}
-	w.Control(controllers.Namespace)
+	w.Control(catalog.Namespace)
 	w.namespace("doomed")
 	w.configMap("doomed", "a", hold)
 	w.configMap("doomed", "b", hold)
@@ -179,7 +179,7 @@ func TestANewControllerGoesOn(t *testing.T) {
 	w := world{apitest.Start(t)}
 	w.namespace("doomed") // opens the connection that all clients of this configuration share
 	before := goleak.IgnoreCurrent()
-	stop := w.Control(controllers.Namespace)
+	stop := w.Control(catalog.Namespace)
 	w.configMap("doomed", "held", hold)
 	w.delete("doomed")
 	w.untilCondition("doomed", corev1.NamespaceFinalizersRemaining, "Some content")
@@ -187,6 +187,6 @@ func TestANewControllerGoesOn(t *testing.T) {
 	// The server's watch cache lets a timer of three seconds run out after a list.
 	goleak.VerifyNone(t, before, goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
 	w.letGo("doomed", "held")
-	w.Control(controllers.Namespace)
+	w.Control(catalog.Namespace)
 	w.AwaitGone(namespaces, "", "doomed")
 }

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/test/apitest"
 )
 
 // ours are the controllers. A deletion that ends before its answer may leave a pod without a node that is deleted and stays: that is the pod collector's.
-var ours = []string{controllers.StatefulSet, controllers.PodGC}
+var ours = []string{catalog.StatefulSet, catalog.PodGC}
 
 // world is an API server with a namespace of its own.
 type world struct {
@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Control(controllers.ServiceAccount, controllers.RootCA)
+	w.Control(catalog.ServiceAccount, catalog.RootCA)
 	w.AwaitAccount(w.namespace)
 	return w
 }
@@ -258,7 +258,7 @@ func TestFailed(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	w := newWorld(t)
 	w.Agent(all)
-	w.Control(append(ours, controllers.GarbageCollector)...)
+	w.Control(append(ours, catalog.GarbageCollector)...)
 	w.set("web", 2, "one")
 	w.rolled("web")
 	w.image("web", "two")
@@ -311,7 +311,7 @@ func TestCollision(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.set("web", 1, "one")
-	w.Control(append(ours, controllers.GarbageCollector)...)
+	w.Control(append(ours, catalog.GarbageCollector)...)
 	set := w.rolled("web")
 	if set.Status.UpdateRevision == name || set.Status.CollisionCount == nil || *set.Status.CollisionCount != 1 {
 		t.Errorf("revision %s as well as another one, after %v collisions", set.Status.UpdateRevision, set.Status.CollisionCount)

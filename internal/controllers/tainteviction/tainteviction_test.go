@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/test/apitest"
 )
@@ -69,7 +69,7 @@ func TestPodsLeaveATaintedNode(t *testing.T) {
 	create(a, "tolerant", tolerates())
 	create(a, "short", tolerates(1))
 	create(a, "long", tolerates(3600))
-	a.Control(controllers.TaintEviction)
+	a.Control(catalog.TaintEviction)
 	taint(a, `{"spec":{"taints":[{"key":"`+key+`","effect":"NoExecute"}]}}`)
 	deleted := func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.DeletionTimestamp != nil }
 	for _, name := range []string{"plain", "short"} {

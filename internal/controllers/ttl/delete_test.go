@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"monopod.dev/monopod/internal/controllers"
+	"monopod.dev/monopod/internal/controllers/catalog"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/apitest"
 )
@@ -42,7 +42,7 @@ func TestDelete(t *testing.T) {
 		}
 		return nil
 	})()
-	api.Control(controllers.Job, controllers.TTLAfterFinished, controllers.GarbageCollector)
+	api.Control(catalog.Job, catalog.TTLAfterFinished, catalog.GarbageCollector)
 	make("kept")
 	api.Await(resource, "default", "kept", "one that is kept", func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.Generation == 2 })
 	make("goes")

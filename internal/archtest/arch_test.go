@@ -90,6 +90,7 @@ var layers = []layer{
 	{"internal/kit", nil, "the lowest layer: it knows nothing of Monopod"},
 	{"internal/archtest", nil, "a test only"},
 	{"devicetest", []string{"internal/devices/plugin", "internal/devices/answer", "internal/devices/source"}, "authors of device plugins get the node's own code, and nothing else of the node"},
+	{"hack", []string{"internal/apiserver/scheme"}, "what is generated follows from the scheme"},
 	{"examples", []string{"internal/image/ociarchive"}, "the example is a user's program"},
 	{"test", []string{"api", "internal", "cmd", "examples"}, "tests may use anything"},
 }

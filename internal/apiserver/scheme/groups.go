@@ -31,7 +31,7 @@ type group struct {
 	memory []runtime.Object
 }
 
-// groups are all that are served. Where a group has more than one version, the first one is that of its objects in memory.
+// groups are all that are served; there is no other list of them. After a change of it run `make generate`, which makes their OpenAPI definitions. Where a group has more than one version, the first one is that of its objects in memory.
 func groups() []group {
 	return []group{
 		{corev1.SchemeGroupVersion, corev1.AddToScheme, nil},

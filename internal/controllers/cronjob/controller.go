@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,26 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	batchinformers "k8s.io/client-go/informers/batch/v1"
 	"k8s.io/client-go/kubernetes"
-	batchlisters "k8s.io/client-go/listers/batch/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/controllers/workload"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
-const (
-	// workers is how many cron jobs are worked on at a time.
-	workers = 5
-	// behind is after which time a cron job is looked at again whose writes the caches do not show. The event that shows them comes long before.
-	behind = time.Second
-)
+// workers is how many cron jobs are worked on at a time.
+const workers = 5
 
 // Config is what a Controller needs.
 type Config struct {
@@ -49,102 +42,55 @@ type Config struct {
 
 // Controller makes the jobs of cron jobs. See the package's documentation.
 type Controller struct {
-	config   Config
-	cronJobs batchlisters.CronJobLister
-	jobs     cache.SharedIndexInformer
-	// cache and jobCache say what was seen of cron jobs and jobs.
-	cache, jobCache owned.Versioned
-	unseen          owned.Unseen
-	queue           *queue.Queue[cache.ObjectName]
-	known           []cache.DoneChecker
+	config Config
+	jobs   cache.SharedIndexInformer
+	loop   *workload.Loop[*batchv1.CronJob]
 }
 
 // New returns a Controller that does nothing until it is run.
-func New(config Config) (*Controller, error) {
+func New(config Config) (c *Controller, err error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
 	if config.Jumps == nil {
 		config.Jumps = jumps
 	}
-	c := &Controller{
-		config: config, cronJobs: config.CronJobs.Lister(), jobs: config.Jobs.Informer(),
-		cache: config.CronJobs.Informer().GetIndexer(), jobCache: config.Jobs.Informer().GetIndexer(), queue: queue.New[cache.ObjectName](),
-	}
-	changed, err := config.CronJobs.Informer().AddEventHandler(owned.Each(c.queue.Add))
-	if err != nil {
-		return nil, fmt.Errorf("watch cron jobs: %w", err)
-	}
-	jobs, err := owned.Dependents{Kind: kind, Look: c.queue.Add, Unseen: &c.unseen}.Watch(c.jobs)
-	if err != nil {
-		return nil, err
-	}
-	c.known = []cache.DoneChecker{changed.HasSyncedChecker(), jobs.HasSyncedChecker()}
-	return c, nil
+	c = &Controller{config: config, jobs: config.Jobs.Informer()}
+	c.loop, err = workload.New(workload.Config[*batchv1.CronJob]{
+		Kind: kind, Owners: config.CronJobs.Informer(), Dependents: []cache.SharedIndexInformer{c.jobs},
+		Workers: workers, Sync: c.sync, Beside: c.followClock, Log: config.Log,
+	})
+	return c, err
 }
 
 // Run works until ctx ends, which is no error. A Controller is run once.
-func (c *Controller) Run(ctx context.Context) error {
-	cache.WaitFor(ctx, "", c.known...)
-	var clock sync.WaitGroup
-	defer clock.Wait()
-	clock.Go(func() {
-		if err := c.config.Jumps(ctx, c.lookAtAll); err != nil {
-			c.config.Log.Warn("a cron job runs late after the machine has slept, or its clock was put forward: nobody tells of it", "error", err)
-		}
-	})
-	c.queue.Run(ctx, workers, c.sync, func(name cache.ObjectName, err error) {
-		if !apierrors.IsConflict(err) {
-			c.config.Log.Warn("a cron job is not as it should be, trying again", "namespace", name.Namespace, "cronjob", name.Name, "error", err)
-		}
-	})
-	return nil
-}
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// lookAtAll has all cron jobs looked at: their times may have come.
-func (c *Controller) lookAtAll() {
-	all, err := c.cronJobs.List(labels.Everything())
-	if err != nil {
-		c.config.Log.Warn("cron jobs cannot be listed", "error", err)
-	}
-	for _, cj := range all {
-		c.queue.Add(cache.MetaObjectToName(cj))
+// followClock has all cron jobs looked at whenever the clock was set: their times may have come.
+func (c *Controller) followClock(ctx context.Context) {
+	if err := c.config.Jumps(ctx, c.loop.LookAtAll); err != nil {
+		c.config.Log.Warn("a cron job runs late after the machine has slept, or its clock was put forward: nobody tells of it", "error", err)
 	}
 }
 
 // sync does what is to be done for a cron job now.
-func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
-	cj, err := c.cronJobs.CronJobs(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		c.unseen.Forget(name)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !c.unseen.Nothing(name) {
-		c.queue.AddAfter(name, behind)
-		return nil
-	}
+func (c *Controller) sync(ctx context.Context, cj *batchv1.CronJob) (again time.Duration, err error) {
 	jobs, err := owned.Of[*batchv1.Job](c.jobs, cj.UID)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	gone, err := c.gone(ctx, cj, jobs)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	plan := Decide(State{CronJob: cj, Jobs: jobs, Gone: gone, Now: c.config.Now()})
 	if err := c.act(ctx, cj, &plan); err != nil {
-		return err
+		return 0, err
 	}
 	if err := c.tell(ctx, cj, plan); err != nil {
-		return err
+		return 0, err
 	}
-	if plan.Again > 0 {
-		c.queue.AddAfter(name, plan.Again)
-	}
-	return nil
+	return plan.Again, nil
 }
 
 // gone are the active jobs of a cron job that are not there any more. One that the cache does not have it may not have yet.
@@ -207,7 +153,7 @@ func (c *Controller) act(ctx context.Context, cj *batchv1.CronJob, plan *Plan) e
 	default:
 		c.config.Events.Eventf(cj, corev1.EventTypeNormal, "SuccessfulCreate", "Created job %v", made.Name)
 	}
-	c.unseen.Wrote(cache.MetaObjectToName(cj), c.jobCache, made.ResourceVersion)
+	c.loop.Unseen.Wrote(cache.MetaObjectToName(cj), c.jobs.GetIndexer(), made.ResourceVersion)
 	plan.started(made, plan.For)
 	return failpoint.Hit("controllers/cronjob/created")
 }
@@ -222,16 +168,16 @@ func (c *Controller) delete(ctx context.Context, cj *batchv1.CronJob, j *batchv1
 			return nil // it goes already, and no event tells of that again
 		}
 	}
-	c.unseen.Goes(cache.MetaObjectToName(cj), j.UID)
+	c.loop.Unseen.Goes(cache.MetaObjectToName(cj), j.UID)
 	err := c.config.Client.BatchV1().Jobs(j.Namespace).Delete(ctx, j.Name, metav1.DeleteOptions{
 		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &j.UID},
 	})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it, or the one that is meant, is gone
-		c.unseen.Went(j.UID)
+		c.loop.Unseen.Went(j.UID)
 		return nil
 	case err != nil:
-		c.unseen.Went(j.UID)
+		c.loop.Unseen.Went(j.UID)
 		c.config.Events.Eventf(cj, corev1.EventTypeWarning, "FailedDelete", "Deleted job: %v", err)
 		return fmt.Errorf("delete job %s: %w", j.Name, err)
 	}
@@ -251,10 +197,9 @@ func (c *Controller) tell(ctx context.Context, cj *batchv1.CronJob, plan Plan) e
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("status: %w", err)
+		if err := c.loop.Told(written, err); err != nil {
+			return err
 		}
-		c.unseen.Wrote(cache.MetaObjectToName(cj), c.cache, written.ResourceVersion)
 		if err := failpoint.Hit("controllers/cronjob/told"); err != nil {
 			return err
 		}

@@ -3,13 +3,10 @@ package daemonset
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/revisions"
@@ -48,7 +45,7 @@ func (c *Controller) create(ctx context.Context, set *appsv1.DaemonSet, pods []*
 		return failpoint.Hit(failpoints + "/created")
 	})
 	if more > 0 {
-		c.queue.AddAfter(cache.MetaObjectToName(set), more)
+		c.loop.LookAfter(set, more)
 	}
 	return err
 }
@@ -96,13 +93,5 @@ func (c *Controller) tell(ctx context.Context, set *appsv1.DaemonSet) error {
 	if err := failpoint.Hit(failpoints + "/tell"); err != nil {
 		return err
 	}
-	written, err := c.config.Client.AppsV1().DaemonSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
-	if err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("status: %w", err)
-	}
-	c.unseen.Wrote(cache.MetaObjectToName(set), c.cache, written.ResourceVersion)
-	return nil
+	return c.loop.Told(c.config.Client.AppsV1().DaemonSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{}))
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -30,7 +29,6 @@ func BenchmarkSync(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.Cleanup(c.queue.ShutDown)
 			for i := range n {
 				of := func(m *metav1.ObjectMeta, kind string) {
 					m.Name = fmt.Sprint(kind, "-", i)
@@ -55,10 +53,14 @@ func BenchmarkSync(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			name := cache.NewObjectName("n", fmt.Sprint("web-", n/2))
+			obj, _, err := apps.Deployments().Informer().GetIndexer().GetByKey(fmt.Sprint("n/web-", n/2))
+			d, ok := obj.(*appsv1.Deployment)
+			if err != nil || !ok {
+				b.Fatalf("no deployment: %v", err)
+			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := c.sync(b.Context(), name); err != nil {
+				if _, err := c.sync(b.Context(), d); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -14,21 +14,16 @@ import (
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/controllers/workload"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
-const (
-	// workers is how many deployments are worked on at a time.
-	workers = 5
-	// behind is after which time a deployment is looked at again whose writes the caches do not show. The event that shows them comes long before.
-	behind = time.Second
-)
+// workers is how many deployments are worked on at a time.
+const workers = 5
 
 // Config is what a Controller needs.
 type Config struct {
@@ -43,32 +38,22 @@ type Config struct {
 
 // Controller moves the pods of deployments. See the package's documentation.
 type Controller struct {
-	config      Config
-	deployments appslisters.DeploymentLister
-	sets        cache.SharedIndexInformer
-	pods        cache.SharedIndexInformer
-	// cache and setCache say what was seen of deployments and replica sets.
-	cache, setCache owned.Versioned
-	takers          owned.Takers[*appsv1.Deployment]
-	unseen          owned.Unseen
-	queue           *queue.Queue[cache.ObjectName]
-	known           []cache.DoneChecker
-	now             func() time.Time
+	config Config
+	sets   cache.SharedIndexInformer
+	pods   cache.SharedIndexInformer
+	loop   *workload.Loop[*appsv1.Deployment]
+	known  cache.DoneChecker // of pods
+	now    func() time.Time
 }
 
 // New returns a Controller that does nothing until it is run.
-func New(config Config) (*Controller, error) {
-	c := &Controller{
-		config: config, deployments: config.Deployments.Lister(), sets: config.Sets.Informer(), pods: config.Pods.Informer(),
-		cache: config.Deployments.Informer().GetIndexer(), setCache: config.Sets.Informer().GetIndexer(),
-		takers: owned.NewTakers(func(owner *appsv1.Deployment) *metav1.LabelSelector { return owner.Spec.Selector }),
-		queue:  queue.New[cache.ObjectName](), now: time.Now,
-	}
-	changed, err := config.Deployments.Informer().AddEventHandler(c.takers.Each(c.queue.Add))
-	if err != nil {
-		return nil, fmt.Errorf("watch deployments: %w", err)
-	}
-	sets, err := owned.Dependents{Kind: kind, Look: c.queue.Add, Orphan: c.orphan, Unseen: &c.unseen}.Watch(c.sets)
+func New(config Config) (c *Controller, err error) {
+	c = &Controller{config: config, sets: config.Sets.Informer(), pods: config.Pods.Informer(), now: time.Now}
+	c.loop, err = workload.New(workload.Config[*appsv1.Deployment]{
+		Kind: kind, Owners: config.Deployments.Informer(), Dependents: []cache.SharedIndexInformer{c.sets},
+		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
+		Workers:  workers, Sync: c.sync, Log: config.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -79,23 +64,12 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	c.known = []cache.DoneChecker{changed.HasSyncedChecker(), sets.HasSyncedChecker(), pods.HasSyncedChecker()}
+	c.known = pods.HasSyncedChecker()
 	return c, nil
 }
 
 // Run works until ctx ends, which is no error. A Controller is run once.
-func (c *Controller) Run(ctx context.Context) error {
-	cache.WaitFor(ctx, "", c.known...)
-	c.queue.Run(ctx, workers, c.sync, func(name cache.ObjectName, err error) {
-		if !apierrors.IsConflict(err) {
-			c.config.Log.Warn("a deployment is not as it should be, trying again", "namespace", name.Namespace, "deployment", name.Name, "error", err)
-		}
-	})
-	return nil
-}
-
-// orphan has those deployments looked at that could take a replica set over.
-func (c *Controller) orphan(set metav1.Object) { c.takers.Look(set, c.queue.Add) }
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx, c.known) }
 
 // podGone has the deployment of a pod looked at: it may have waited for the last of its old pods.
 func (c *Controller) podGone(obj any) {
@@ -115,36 +89,21 @@ func (c *Controller) podGone(obj any) {
 		return // its deployment hears of the replica set's end
 	}
 	if d := metav1.GetControllerOfNoCopy(set); d != nil && d.Kind == kind.Kind {
-		c.queue.Add(cache.NewObjectName(pod.Namespace, d.Name))
+		c.loop.Look(cache.NewObjectName(pod.Namespace, d.Name))
 	}
 }
 
 // sync does what is to be done for a deployment now.
-func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
-	d, err := c.deployments.Deployments(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		c.unseen.Forget(name)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !c.unseen.Nothing(name) {
-		c.queue.AddAfter(name, behind)
-		return nil
-	}
+func (c *Controller) sync(ctx context.Context, d *appsv1.Deployment) (again time.Duration, err error) {
 	sets, err := c.claim(ctx, d)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	plan := Decide(State{Deployment: d, Sets: sets, Running: c.running, Now: c.now()})
 	if err := c.act(ctx, d, plan); err != nil {
-		return err
+		return 0, err
 	}
-	if plan.Again > 0 {
-		c.queue.AddAfter(name, plan.Again)
-	}
-	return nil
+	return plan.Again, nil
 }
 
 // claim returns the replica sets of a deployment, after it has taken over and let go those that are to change hands.
@@ -166,7 +125,7 @@ func (c *Controller) claim(ctx context.Context, d *appsv1.Deployment) ([]*appsv1
 		Patch: func(ctx context.Context, set string, of types.PatchType, data []byte) (*appsv1.ReplicaSet, error) {
 			return client.ReplicaSets(d.Namespace).Patch(ctx, set, of, data, metav1.PatchOptions{})
 		},
-		Wrote: func(version string) { c.unseen.Wrote(cache.MetaObjectToName(d), c.setCache, version) },
+		Wrote: func(version string) { c.loop.Unseen.Wrote(cache.MetaObjectToName(d), c.sets.GetIndexer(), version) },
 	}.Claim(ctx, d, owned.Claim(d, selector, all))
 }
 
@@ -200,12 +159,12 @@ func (c *Controller) act(ctx context.Context, d *appsv1.Deployment, plan Plan) e
 		if err := failpoint.Hit("controllers/deployment/delete"); err != nil {
 			return err
 		}
-		c.unseen.Goes(cache.MetaObjectToName(d), set.UID)
+		c.loop.Unseen.Goes(cache.MetaObjectToName(d), set.UID)
 		err := c.config.Client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
 		})
 		if err != nil {
-			c.unseen.Went(set.UID)
+			c.loop.Unseen.Went(set.UID)
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("delete replica set %s: %w", set.Name, err)
 			}
@@ -227,7 +186,7 @@ func (c *Controller) create(ctx context.Context, d *appsv1.Deployment, set *apps
 		if getErr != nil {
 			return false, fmt.Errorf("replica set %s, which exists: %w", set.Name, getErr)
 		}
-		c.unseen.Wrote(cache.MetaObjectToName(d), c.setCache, there.ResourceVersion)
+		c.loop.Unseen.Wrote(cache.MetaObjectToName(d), c.sets.GetIndexer(), there.ResourceVersion)
 		if metav1.IsControlledBy(there, d) && sameTemplate(&there.Spec.Template, &d.Spec.Template) {
 			return true, nil
 		}
@@ -251,7 +210,7 @@ func (c *Controller) create(ctx context.Context, d *appsv1.Deployment, set *apps
 		}
 		return false, fmt.Errorf("create replica set %s: %w", set.Name, err)
 	}
-	c.unseen.Wrote(cache.MetaObjectToName(d), c.setCache, made.ResourceVersion)
+	c.loop.Unseen.Wrote(cache.MetaObjectToName(d), c.sets.GetIndexer(), made.ResourceVersion)
 	if *made.Spec.Replicas > 0 {
 		c.scaled(d, "up", made.Name, 0, *made.Spec.Replicas)
 	}
@@ -267,7 +226,7 @@ func (c *Controller) change(ctx context.Context, d *appsv1.Deployment, change Ch
 	if err != nil {
 		return fmt.Errorf("change replica set %s: %w", change.To.Name, err)
 	}
-	c.unseen.Wrote(cache.MetaObjectToName(d), c.setCache, changed.ResourceVersion)
+	c.loop.Unseen.Wrote(cache.MetaObjectToName(d), c.sets.GetIndexer(), changed.ResourceVersion)
 	switch to := *change.To.Spec.Replicas; {
 	case to > change.From:
 		c.scaled(d, "up", change.To.Name, change.From, to)
@@ -293,13 +252,5 @@ func (c *Controller) tell(ctx context.Context, d, told *appsv1.Deployment) error
 }
 
 func (c *Controller) write(ctx context.Context, d *appsv1.Deployment) error {
-	written, err := c.config.Client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{})
-	if err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("status: %w", err)
-	}
-	c.unseen.Wrote(cache.MetaObjectToName(d), c.cache, written.ResourceVersion)
-	return nil
+	return c.loop.Told(c.config.Client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{}))
 }

@@ -9,7 +9,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	batchinformers "k8s.io/client-go/informers/batch/v1"
@@ -21,6 +20,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/controllers/workload"
 )
 
 var kind = batchv1.SchemeGroupVersion.WithKind("Job")
@@ -28,7 +28,7 @@ var kind = batchv1.SchemeGroupVersion.WithKind("Job")
 const (
 	// workers is how many jobs, and how many pods that have lost theirs, are worked on at a time.
 	workers = 5
-	// behind is after which time a job is looked at again whose writes the caches do not show. The event that shows them comes long before.
+	// behind is after which time a job is looked at again of whose pods the cache does not show that a finalizer was taken off. The event that shows it comes long before.
 	behind = time.Second
 	// longEnough is for how long a job waits for the cache to show that finalizers were taken off.
 	longEnough = time.Minute
@@ -52,14 +52,10 @@ type Controller struct {
 	jobs    batchlisters.JobLister
 	pods    cache.SharedIndexInformer
 	control owned.Pods
-	// jobCache and podCache say what was seen of jobs and pods.
-	jobCache, podCache owned.Versioned
-	takers             owned.Takers[*batchv1.Job]
-	unseen             owned.Unseen
-	queue              *queue.Queue[cache.ObjectName]
+	loop    *workload.Loop[*batchv1.Job]
 	// orphans are pods that may have a finalizer and no job that would take it off.
 	orphans *queue.Queue[cache.ObjectName]
-	known   []cache.DoneChecker
+	known   cache.DoneChecker // of pods that have lost theirs
 	now     func() time.Time
 
 	mu sync.Mutex
@@ -78,13 +74,9 @@ type history struct {
 // New returns a Controller that does nothing until it is run.
 func New(config Config) (*Controller, error) {
 	c := &Controller{
-		config: config, jobs: config.Jobs.Lister(), pods: config.Pods.Informer(),
-		jobCache: config.Jobs.Informer().GetIndexer(), podCache: config.Pods.Informer().GetIndexer(),
-		takers: owned.NewTakers(func(owner *batchv1.Job) *metav1.LabelSelector { return owner.Spec.Selector }),
-		queue:  queue.New[cache.ObjectName](), orphans: queue.New[cache.ObjectName](), now: time.Now,
+		config: config, jobs: config.Jobs.Lister(), pods: config.Pods.Informer(), orphans: queue.New[cache.ObjectName](), now: time.Now,
 		freed: map[types.UID]time.Time{}, histories: map[cache.ObjectName]history{},
 	}
-	c.control = owned.Pods{Client: config.Client, Events: config.Events, Cache: c.podCache, Unseen: &c.unseen}
 	// The pods' handler comes first, so that freed is right when an owner is looked at.
 	freed, err := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: c.podChanged, DeleteFunc: c.podGone, UpdateFunc: func(old, now any) {
@@ -97,57 +89,34 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	dependents, err := owned.Dependents{Kind: kind, Look: c.queue.Add, Orphan: c.orphan, Unseen: &c.unseen}.Watch(c.pods)
+	c.known = freed.HasSyncedChecker()
+	c.loop, err = workload.New(workload.Config[*batchv1.Job]{
+		Kind: kind, Owners: config.Jobs.Informer(), Dependents: []cache.SharedIndexInformer{c.pods},
+		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
+		Workers:  workers, Sync: c.sync, Gone: c.forget, Beside: c.releaseOrphans, Log: config.Log,
+		Seen: func(j *batchv1.Job, gone bool) {
+			if gone || Finished(j) != nil {
+				c.abandon(j)
+			}
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
-	changed, err := config.Jobs.Informer().AddEventHandler(c.takers.Keep(cache.ResourceEventHandlerFuncs{
-		AddFunc: c.jobChanged, UpdateFunc: func(_, obj any) { c.jobChanged(obj) }, DeleteFunc: c.jobGone,
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("watch jobs: %w", err)
+	c.control = owned.Pods{
+		Client: config.Client, Kind: kind, Finalizer: batchv1.JobTrackingFinalizer, Events: config.Events, Cache: c.pods.GetIndexer(), Unseen: &c.loop.Unseen,
 	}
-	c.known = []cache.DoneChecker{freed.HasSyncedChecker(), dependents.HasSyncedChecker(), changed.HasSyncedChecker()}
 	return c, nil
 }
 
 // Run works until ctx ends, which is no error. A Controller is run once.
-func (c *Controller) Run(ctx context.Context) error {
-	cache.WaitFor(ctx, "", c.known...)
-	var all sync.WaitGroup
-	all.Go(func() {
-		c.orphans.Run(ctx, workers, c.release, func(name cache.ObjectName, err error) {
-			c.config.Log.Warn("a pod without a job keeps the finalizer of jobs, trying again", "namespace", name.Namespace, "pod", name.Name, "error", err)
-		})
-	})
-	c.queue.Run(ctx, workers, c.sync, func(name cache.ObjectName, err error) {
-		if !apierrors.IsConflict(err) {
-			c.config.Log.Warn("a job is not as it should be, trying again", "namespace", name.Namespace, "job", name.Name, "error", err)
-		}
-	})
-	all.Wait()
-	return nil
-}
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx, c.known) }
 
-func (c *Controller) jobChanged(obj any) {
-	j, ok := obj.(*batchv1.Job)
-	if !ok {
-		return
-	}
-	c.queue.Add(cache.MetaObjectToName(j))
-	if Finished(j) != nil {
-		c.abandon(j)
-	}
-}
-
-func (c *Controller) jobGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if j, ok := obj.(*batchv1.Job); ok {
-		c.queue.Add(cache.MetaObjectToName(j))
-		c.abandon(j)
-	}
+// releaseOrphans takes finalizers off pods that have lost their jobs, until ctx ends.
+func (c *Controller) releaseOrphans(ctx context.Context) {
+	c.orphans.Run(ctx, workers, c.release, func(name cache.ObjectName, err error) {
+		c.config.Log.Warn("a pod without a job keeps the finalizer of jobs, trying again", "namespace", name.Namespace, "pod", name.Name, "error", err)
+	})
 }
 
 // abandon has the pods of a job that has ended looked at that still have the finalizer.
@@ -212,6 +181,3 @@ func keepsFinalizers(j *batchv1.Job) bool { return Finished(j) == nil || !ours(j
 func ours(j *batchv1.Job) bool {
 	return j.Spec.ManagedBy == nil || *j.Spec.ManagedBy == batchv1.JobControllerName
 }
-
-// orphan has those jobs looked at that could take a pod over.
-func (c *Controller) orphan(pod metav1.Object) { c.takers.Look(pod, c.queue.Add) }

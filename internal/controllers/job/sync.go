@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,41 +20,25 @@ import (
 )
 
 // sync does what is to be done for a job now.
-func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
-	j, err := c.jobs.Jobs(name.Namespace).Get(name.Name)
-	switch {
-	case apierrors.IsNotFound(err):
-		c.unseen.Forget(name)
-		c.forget(name)
-		return nil
-	case err != nil:
-		return err
-	case Finished(j) != nil || !ours(j):
-		c.forget(name)
-		return nil
-	}
-	if !c.unseen.Nothing(name) {
-		c.queue.AddAfter(name, behind)
-		return nil
+func (c *Controller) sync(ctx context.Context, j *batchv1.Job) (again time.Duration, err error) {
+	if Finished(j) != nil || !ours(j) {
+		c.forget(cache.MetaObjectToName(j))
+		return 0, nil
 	}
 	pods, err := c.claim(ctx, j)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if c.anyFreed(pods) {
-		c.queue.AddAfter(name, behind)
-		return nil
+		return behind, nil
 	}
 	state := State{Job: j, Pods: pods, Failures: c.failed(j, pods), Now: c.now()}
 	plan := Decide(state)
 	done, acted := c.act(ctx, j, plan)
 	if err := c.track(ctx, state, Track(state, plan, done)); err != nil {
-		return err
+		return 0, err
 	}
-	if plan.Again > 0 {
-		c.queue.AddAfter(name, plan.Again)
-	}
-	return acted
+	return plan.Again, acted
 }
 
 // claim returns the pods of a job, after it has taken over and let go those that are to change hands. With the job goes the finalizer.
@@ -66,16 +51,9 @@ func (c *Controller) claim(ctx context.Context, j *batchv1.Job) ([]*corev1.Pod, 
 	if err != nil {
 		return nil, err
 	}
-	return owned.Claimer[*corev1.Pod]{
-		Kind: kind, Finalizer: batchv1.JobTrackingFinalizer,
-		Live: func(ctx context.Context) (metav1.Object, error) {
-			return c.config.Client.BatchV1().Jobs(j.Namespace).Get(ctx, j.Name, metav1.GetOptions{})
-		},
-		Patch: func(ctx context.Context, pod string, of types.PatchType, data []byte) (*corev1.Pod, error) {
-			return c.config.Client.CoreV1().Pods(j.Namespace).Patch(ctx, pod, of, data, metav1.PatchOptions{})
-		},
-		Wrote: func(version string) { c.unseen.Wrote(cache.MetaObjectToName(j), c.podCache, version) },
-	}.Claim(ctx, j, owned.Claim(j, selector, all))
+	return c.control.Claim(ctx, j, owned.Claim(j, selector, all), func(ctx context.Context) (metav1.Object, error) {
+		return c.config.Client.BatchV1().Jobs(j.Namespace).Get(ctx, j.Name, metav1.GetOptions{})
+	})
 }
 
 // anyFreed says whether the cache shows a finalizer that was taken off. The version of the write does not tell that: a pod that goes with its finalizer has none.
@@ -132,7 +110,7 @@ func (c *Controller) act(ctx context.Context, j *batchv1.Job, plan Plan) (done D
 		return done, err
 	}
 	if more > 0 {
-		c.queue.AddAfter(cache.MetaObjectToName(j), more)
+		c.loop.LookAfter(j, more)
 	}
 	err = owned.AtOnce(len(plan.Delete), func(i int) error {
 		pod := plan.Delete[i]
@@ -213,10 +191,9 @@ func (c *Controller) tell(ctx context.Context, j *batchv1.Job, status batchv1.Jo
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("status: %w", err)
+	if err := c.loop.Told(written, err); err != nil {
+		return nil, err
 	}
-	c.unseen.Wrote(cache.MetaObjectToName(j), c.jobCache, written.ResourceVersion)
 	return written, failpoint.Hit("controllers/job/told")
 }
 
@@ -243,7 +220,7 @@ func (c *Controller) free(ctx context.Context, j *batchv1.Job, pod *corev1.Pod) 
 		}
 	}
 	if freed != nil {
-		c.unseen.Wrote(cache.MetaObjectToName(j), c.podCache, freed.ResourceVersion)
+		c.loop.Unseen.Wrote(cache.MetaObjectToName(j), c.pods.GetIndexer(), freed.ResourceVersion)
 	}
 	return failpoint.Hit("controllers/job/freed")
 }

@@ -4,7 +4,7 @@
 //   - Selectors finds owners by what they select, Labelled objects by their labels; Takers are owners that could take over what has none.
 //   - Dependents wakes an owner when one of its dependents changes.
 //   - Claim says which dependents are an owner's, which it takes over and which it lets go; Claimer does that.
-//   - Pods makes pods from a template, and deletes them, with the events that people know.
+//   - Pods makes pods from a template, claims and deletes them, with the events that people know.
 //   - Pace says how fast they are made, all controllers together.
 //   - Unseen knows what was written and what the caches do not show yet.
 //

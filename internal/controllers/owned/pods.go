@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
@@ -40,9 +41,12 @@ func FromTemplate(template *corev1.PodTemplateSpec, owner metav1.Object, kind sc
 	}
 }
 
-// Pods makes and deletes the pods of owners.
+// Pods makes and deletes the pods of the owners of a kind.
 type Pods struct {
 	Client kubernetes.Interface
+	Kind   schema.GroupVersionKind
+	// Finalizer is one that pods have for as long as they are an owner's; empty: there is none.
+	Finalizer string
 	// Events are on the owners.
 	Events record.EventRecorder
 	// Cache is the informer's that shows pods.
@@ -51,6 +55,20 @@ type Pods struct {
 	Unseen *Unseen
 	// Tell tells of what was done, or of what could not be done, in the words of the owner's kind; nil: in those of replica sets.
 	Tell func(owner Owner, pod *corev1.Pod, did Deed, err error)
+}
+
+// Claim returns the pods of an owner, after it has taken over and let go those that are to change hands (see Claimer). live reads the owner from the API server, not
+// from a cache.
+func (p Pods) Claim(
+	ctx context.Context, owner metav1.Object, claims Claims[*corev1.Pod], live func(context.Context) (metav1.Object, error),
+) ([]*corev1.Pod, error) {
+	return Claimer[*corev1.Pod]{
+		Kind: p.Kind, Finalizer: p.Finalizer, Live: live,
+		Patch: func(ctx context.Context, pod string, of types.PatchType, data []byte) (*corev1.Pod, error) {
+			return p.Client.CoreV1().Pods(owner.GetNamespace()).Patch(ctx, pod, of, data, metav1.PatchOptions{})
+		},
+		Wrote: func(version string) { p.Unseen.Wrote(cache.MetaObjectToName(owner), p.Cache, version) },
+	}.Claim(ctx, owner, claims)
 }
 
 // Deed is what is done about a pod.

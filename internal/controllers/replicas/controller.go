@@ -9,11 +9,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,17 +19,13 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/controllers/workload"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/pods"
 )
 
-const (
-	// workers is how many objects are worked on at a time.
-	workers = 5
-	// behind is after which time an object is looked at again whose writes the cache does not show. The event that shows them comes long before.
-	behind = time.Second
-)
+// workers is how many objects are worked on at a time.
+const workers = 5
 
 // Config is what a Controller needs.
 type Config struct {
@@ -51,11 +45,8 @@ type Controller[T owned.Owner] struct {
 	kind    kind[T]
 	objects cache.SharedIndexInformer
 	pods    cache.SharedIndexInformer
-	takers  owned.Takers[T]
-	unseen  owned.Unseen
+	loop    *workload.Loop[T]
 	control owned.Pods
-	queue   *queue.Queue[cache.ObjectName]
-	known   []cache.DoneChecker
 	now     func() time.Time
 }
 
@@ -69,66 +60,37 @@ func ForReplicationControllers(config Config, controllers coreinformers.Replicat
 	return newController(config, corev1.SchemeGroupVersion.WithKind("ReplicationController"), replicationControllers, controllers.Informer())
 }
 
-func newController[T owned.Owner](config Config, gvk schema.GroupVersionKind, k kind[T], objects cache.SharedIndexInformer) (*Controller[T], error) {
-	c := &Controller[T]{
-		config: config, gvk: gvk, kind: k, objects: objects, pods: config.Pods.Informer(), takers: owned.NewTakers(k.selector), queue: queue.New[cache.ObjectName](), now: time.Now,
-	}
-	c.control = owned.Pods{Client: config.Client, Events: config.Events, Cache: c.pods.GetIndexer(), Unseen: &c.unseen}
+func newController[T owned.Owner](config Config, gvk schema.GroupVersionKind, k kind[T], objects cache.SharedIndexInformer) (c *Controller[T], err error) {
+	c = &Controller[T]{config: config, gvk: gvk, kind: k, objects: objects, pods: config.Pods.Informer(), now: time.Now}
 	if err := owned.Index(objects); err != nil {
 		return nil, err
 	}
-	changed, err := objects.AddEventHandler(c.takers.Each(c.queue.Add))
-	if err != nil {
-		return nil, fmt.Errorf("watch objects of kind %s: %w", gvk.Kind, err)
-	}
-	dependents, err := owned.Dependents{Kind: gvk, Look: c.queue.Add, Orphan: c.orphan, Unseen: &c.unseen}.Watch(c.pods)
+	c.loop, err = workload.New(workload.Config[T]{
+		Kind: gvk, Owners: objects, Dependents: []cache.SharedIndexInformer{c.pods}, Selector: k.selector, Workers: workers, Sync: c.sync, Log: config.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
-	c.known = []cache.DoneChecker{changed.HasSyncedChecker(), dependents.HasSyncedChecker()}
+	c.control = owned.Pods{Client: config.Client, Kind: gvk, Events: config.Events, Cache: c.pods.GetIndexer(), Unseen: &c.loop.Unseen}
 	return c, nil
 }
 
 // Run works until ctx ends, which is no error. A Controller is run once.
-func (c *Controller[T]) Run(ctx context.Context) error {
-	cache.WaitFor(ctx, "", c.known...)
-	c.queue.Run(ctx, workers, c.sync, func(name cache.ObjectName, err error) {
-		if !apierrors.IsConflict(err) {
-			c.config.Log.Warn("the pods of an object are not as they should be, trying again", "kind", c.gvk.Kind, "namespace", name.Namespace, "name", name.Name, "error", err)
-		}
-	})
-	return nil
-}
-
-// orphan has those looked at that could take a pod over.
-func (c *Controller[T]) orphan(pod metav1.Object) { c.takers.Look(pod, c.queue.Add) }
+func (c *Controller[T]) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // sync does what is to be done for an object now.
-func (c *Controller[T]) sync(ctx context.Context, name cache.ObjectName) error {
-	obj, exists, err := c.objects.GetIndexer().GetByKey(name.String())
-	if err != nil {
-		return err
-	}
-	object, ok := obj.(T)
-	if !exists || !ok {
-		c.unseen.Forget(name)
-		return nil
-	}
-	if !c.unseen.Nothing(name) {
-		c.queue.AddAfter(name, behind)
-		return nil
-	}
+func (c *Controller[T]) sync(ctx context.Context, object T) (again time.Duration, err error) {
 	want, err := c.kind.wanted(object)
 	if err != nil {
-		return fmt.Errorf("selector: %w", err)
+		return 0, fmt.Errorf("selector: %w", err)
 	}
 	mine, err := c.claim(ctx, object, want.Selector)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	neighbours, err := c.neighbours(object, mine)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	plan := Decide(want, mine, neighbours, c.now())
 	var failed *failure
@@ -136,23 +98,15 @@ func (c *Controller[T]) sync(ctx context.Context, name cache.ObjectName) error {
 		var more time.Duration
 		more, failed, err = c.act(ctx, object, want, plan)
 		if more > 0 {
-			c.queue.AddAfter(name, more)
+			c.loop.LookAfter(object, more)
 		}
 	}
 	if told, changed := c.kind.status(object, plan.Counts, failed, c.now()); changed {
-		written, statusErr := c.kind.write(ctx, c.config.Client, told)
-		if statusErr != nil {
-			if apierrors.IsNotFound(statusErr) {
-				return nil
-			}
-			return fmt.Errorf("status: %w", statusErr)
+		if err := c.loop.Told(c.kind.write(ctx, c.config.Client, told)); err != nil {
+			return 0, err
 		}
-		c.unseen.Wrote(name, c.objects.GetIndexer(), written.GetResourceVersion())
 	}
-	if plan.Again > 0 {
-		c.queue.AddAfter(name, plan.Again)
-	}
-	return err
+	return plan.Again, err
 }
 
 // claim returns the pods of an object, after it has taken over and let go those that are to change hands.
@@ -161,20 +115,12 @@ func (c *Controller[T]) claim(ctx context.Context, object T, selector labels.Sel
 	if err != nil {
 		return nil, err
 	}
-	claimer := owned.Claimer[*corev1.Pod]{
-		Kind: c.gvk,
-		Live: func(ctx context.Context) (metav1.Object, error) {
-			return c.kind.live(ctx, c.config.Client, object.GetNamespace(), object.GetName())
-		},
-		Patch: func(ctx context.Context, pod string, of types.PatchType, data []byte) (*corev1.Pod, error) {
-			return c.config.Client.CoreV1().Pods(object.GetNamespace()).Patch(ctx, pod, of, data, metav1.PatchOptions{})
-		},
-		Wrote: func(version string) { c.unseen.Wrote(cache.MetaObjectToName(object), c.pods.GetIndexer(), version) },
-	}
 	claims := owned.Claim(object, selector, all)
 	// A pod that has ended is nobody's any more: its owner has another one in its place.
 	claims.Adopt, claims.Release = slices.DeleteFunc(claims.Adopt, pods.Ended), slices.DeleteFunc(claims.Release, pods.Ended)
-	return claimer.Claim(ctx, object, claims)
+	return c.control.Claim(ctx, object, claims, func(ctx context.Context) (metav1.Object, error) {
+		return c.kind.live(ctx, c.config.Client, object.GetNamespace(), object.GetName())
+	})
 }
 
 // neighbours are the pods of all objects that have the same controller as an object: the replica sets of a deployment.

@@ -62,7 +62,7 @@ func (c *Controller) change(ctx context.Context, set *appsv1.StatefulSet, plan P
 		return err
 	}
 	if more > 0 {
-		c.queue.AddAfter(cache.MetaObjectToName(set), more)
+		c.loop.LookAfter(set, more)
 	}
 	return c.delete(ctx, set, plan.Delete)
 }
@@ -91,7 +91,7 @@ func (c *Controller) identify(ctx context.Context, set *appsv1.StatefulSet, pod 
 		}
 		return fmt.Errorf("labels of pod %s: %w", pod.Name, err)
 	}
-	c.unseen.Wrote(cache.MetaObjectToName(set), c.pods.GetIndexer(), written.ResourceVersion)
+	c.loop.Unseen.Wrote(cache.MetaObjectToName(set), c.pods.GetIndexer(), written.ResourceVersion)
 	c.told(set, pod, updated, nil)
 	return nil
 }
@@ -124,13 +124,5 @@ func (c *Controller) tell(ctx context.Context, set *appsv1.StatefulSet) error {
 	if err := failpoint.Hit(failpoints + "/tell"); err != nil {
 		return err
 	}
-	written, err := c.config.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
-	if err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("status: %w", err)
-	}
-	c.unseen.Wrote(cache.MetaObjectToName(set), c.cache, written.ResourceVersion)
-	return nil
+	return c.loop.Told(c.config.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{}))
 }

@@ -3,29 +3,31 @@ package node
 import (
 	"net"
 	"net/netip"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
 )
 
 // agentAddress is where the agent's API is served: the configured address, else the first of the node's own.
-func (o *Options) agentAddress(ips []string) string {
-	if a := o.Config.Agent.Address; a != "" {
-		return a
+func agentAddress(a *v1alpha1.Agent, ips []string) string {
+	if a.Address != "" {
+		return a.Address
 	}
 	return ips[0]
 }
 
 // fixed says that the agent's configured address is the node's.
-func (o *Options) fixed() bool {
-	ip, err := netip.ParseAddr(o.Config.Agent.Address)
+func fixed(a *v1alpha1.Agent) bool {
+	ip, err := netip.ParseAddr(a.Address)
 	return err == nil && !ip.IsUnspecified()
 }
 
 // nodeIPs are the node's own addresses, at least one: those that are configured, else the agent's own, else those from which the host reaches others,
 // else loopback. Those that are not configured may change: see followAddresses.
-func (o *Options) nodeIPs() []string {
-	if ips := o.Config.Agent.NodeIPs; len(ips) > 0 {
+func nodeIPs(a *v1alpha1.Agent) []string {
+	if ips := a.NodeIPs; len(ips) > 0 {
 		return ips
 	}
-	if ip, err := netip.ParseAddr(o.Config.Agent.Address); err == nil && !ip.IsUnspecified() {
+	if ip, err := netip.ParseAddr(a.Address); err == nil && !ip.IsUnspecified() {
 		return []string{ip.String()}
 	}
 	if ips := sourceAddresses(); len(ips) > 0 {
@@ -35,9 +37,9 @@ func (o *Options) nodeIPs() []string {
 }
 
 // agentNames are the addresses that the agent's certificate is for.
-func (o *Options) agentNames(ips []string) []string {
-	if a, err := netip.ParseAddr(o.Config.Agent.Address); err == nil && !a.IsUnspecified() && a.String() != ips[0] {
-		return append([]string{a.String()}, ips...)
+func agentNames(a *v1alpha1.Agent, ips []string) []string {
+	if at, err := netip.ParseAddr(a.Address); err == nil && !at.IsUnspecified() && at.String() != ips[0] {
+		return append([]string{at.String()}, ips...)
 	}
 	return ips
 }

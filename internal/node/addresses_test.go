@@ -41,10 +41,12 @@ func TestNodeIPs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &Options{Config: &v1alpha1.NodeConfiguration{Agent: host.agent}}
 			var ips, names []string
 			var address string
-			err := inNetwork(host.addresses, host.routes, func() { ips = o.nodeIPs(); names, address = o.agentNames(ips), o.agentAddress(ips) })
+			err := inNetwork(host.addresses, host.routes, func() {
+				ips = nodeIPs(&host.agent)
+				names, address = agentNames(&host.agent, ips), agentAddress(&host.agent, ips)
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

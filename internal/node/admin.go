@@ -35,8 +35,6 @@ type facts struct {
 	// kube is how the pods are counted, now; with agent those of this node, else all.
 	kube  func() *rest.Config
 	agent bool
-	// timeline is what is remembered of pods' starts.
-	timeline *podstarts.Recorder
 }
 
 // socketName is the name of this process's socket: processes that run roles of one node beside each other have one each.
@@ -50,15 +48,16 @@ func (f *facts) socketName() string {
 	return protocol.RuntimeSocketName
 }
 
-// serveAdmin serves the administration socket. It is to be called before the agent is started: it notes when that is ready.
-func (o *Options) serveAdmin(f facts) func(context.Context) error {
-	t := &teller{config: o, facts: f, started: time.Now(), agentReady: o.noteReady()}
-	return func(ctx context.Context) error {
-		cfg := admin.Config{Socket: filepath.Join(o.Config.RunDir, f.socketName()), Status: t.status, Log: o.Log.With("role", "admin")}
+// admin is the role that serves the administration socket, which tells of the roles that are open.
+func (p *process) admin(of func() facts) role {
+	return role{name: "admin", run: func(ctx context.Context) error {
+		f := of()
+		t := &teller{config: &p.Options, facts: f, started: time.Now(), agentReady: p.settled, timeline: p.timeline}
+		cfg := admin.Config{Socket: filepath.Join(p.Config.RunDir, f.socketName()), Status: t.status, Log: p.Log.With("role", "admin")}
 		if f.devices != nil {
 			cfg.Devices = f.devices
 		}
-		if f.timeline != nil {
+		if t.timeline != nil {
 			cfg.Trace = t.trace
 		}
 		if f.drain != nil {
@@ -69,19 +68,7 @@ func (o *Options) serveAdmin(f facts) func(context.Context) error {
 			return err
 		}
 		return s.Run(ctx)
-	}
-}
-
-// noteReady returns a channel that is closed when OnReady is called.
-func (o *Options) noteReady() <-chan struct{} {
-	ready, tell := make(chan struct{}), o.OnReady
-	o.OnReady = func() {
-		close(ready)
-		if tell != nil {
-			tell()
-		}
-	}
-	return ready
+	}}
 }
 
 // teller finds out how the node is.
@@ -90,6 +77,8 @@ type teller struct {
 	facts
 	started    time.Time
 	agentReady <-chan struct{}
+	// timeline is what is remembered of pods' starts.
+	timeline *podstarts.Recorder
 }
 
 // podsTime bounds the questions to the API server, which may be far away, or gone.
@@ -121,8 +110,8 @@ func (t *teller) status(ctx context.Context) protocol.Status {
 				d.Begun.Format(time.RFC3339))})
 		}
 	}
-	if err := t.config.dnsProblem; err != nil {
-		s.Problems = append(s.Problems, protocol.Problem{About: "dns", Message: err.Error()})
+	if t.dns != nil && t.dns.problem != nil {
+		s.Problems = append(s.Problems, protocol.Problem{About: "dns", Message: t.dns.problem.Error()})
 	}
 	s.Problems = append(s.Problems, setAside(filepath.Join(t.config.Config.DataDir, "state"))...)
 	return s
@@ -166,7 +155,7 @@ func (t *teller) roles() (roles []protocol.Role) {
 	if t.runtime != nil {
 		add("runtime", t.config.Config.Runtime.Socket, t.runtime.server.Ready())
 	}
-	if t.dns != nil {
+	if t.dns.serves() {
 		add("dns", t.dns.server.Addr().String(), t.dns.server.Ready())
 	}
 	if t.devices != nil {

@@ -28,12 +28,12 @@ type controlPlane struct {
 }
 
 // newControlPlane makes one that has the rights of the controllers.
-func (o *Options) newControlPlane(kube *rest.Config) (*controlPlane, error) {
+func newControlPlane(node string, kube *rest.Config) (*controlPlane, error) {
 	client, err := kubernetes.NewForConfig(kube)
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	return &controlPlane{node: o.Config.NodeName, kube: client}, nil
+	return &controlPlane{node: node, kube: client}, nil
 }
 
 func (c *controlPlane) providerID() string { return provider + c.node }

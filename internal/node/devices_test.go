@@ -39,9 +39,9 @@ func TestSharedNodesAreConfigured(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			o := &Options{Log: slog.New(slog.DiscardHandler), Config: &v1alpha1.NodeConfiguration{Devices: v1alpha1.Devices{
+			o := Options{Log: slog.New(slog.DiscardHandler), Config: &v1alpha1.NodeConfiguration{Devices: v1alpha1.Devices{
 				CDISpecDirs: []string{dir}, CDISharedNodes: c.shared, TopologyManagerPolicy: "none", TopologyManagerScope: "container"}}}
-			cfg, err := o.devices()
+			cfg, err := devicesConfig(o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
@@ -23,139 +24,156 @@ import (
 // resolvConf says which name servers the host asks.
 const resolvConf = "/etc/resolv.conf"
 
-// dnsRole is the cluster's DNS with its addresses on the host.
+// dnsRole is the cluster's DNS with its addresses on the host. A node works without it, as it does where it is switched off: then pods ask the host's name servers,
+// and the status says why.
 type dnsRole struct {
+	*process
+	// addresses are those of the DNS that this process serves; none: it serves none. problem says why it serves none though it should.
+	addresses []netip.Addr
+	problem   error
+
 	server    *dns.Server
 	address   *address.Keeper
 	hostNames *hostnames.Host
-	// placed says why the addresses are not the host's.
-	placed error
+	closed    sync.Once
 }
 
-// openDNS opens the cluster's DNS: questions wait from then on until it runs. A node works without it, as it does where it is switched off (nil): then pods
-// ask the host's name servers, and the status says why. place is to be called next, and then usableDNS.
-func (o *Options) openDNS(ctx context.Context) *dnsRole {
-	log := o.Log.With("role", "dns")
-	if o.Config.DNS.Server == config.Disabled {
-		if err := o.removeDNS(ctx); err != nil {
-			log.ErrorContext(ctx, "what an earlier start has made for the cluster's DNS is not all taken away", "error", err)
+// role is the DNS itself. Questions wait from when it is open until it answers.
+func (d *dnsRole) role() role {
+	return role{name: "dns", open: d.open, undo: d.undo, close: func() error { d.close(); return nil }, remove: d.remove}
+}
+
+// addressRole makes the addresses the host's. It waits for the disk, so it opens beside others; what it has made is the DNS' own to take back.
+func (d *dnsRole) addressRole() role {
+	return role{name: "dns", open: func(ctx context.Context) error {
+		if d.address == nil {
+			return nil
+		}
+		if err := d.address.Ensure(); err != nil {
+			d.fails(ctx, errors.Join(err, d.undo(ctx)))
+		}
+		return nil
+	}}
+}
+
+// answers is the DNS as it runs, by what the API says.
+func (d *dnsRole) answers(api *apiRole) role {
+	return role{name: "dns", run: func(ctx context.Context) error {
+		if !d.serves() {
+			return idle(ctx)
+		}
+		defer d.close()
+		if !await(ctx, api.ready()) {
+			return nil
+		}
+		return d.run(ctx, api.controllersConfig())
+	}}
+}
+
+// serves says whether the cluster has a DNS here.
+func (d *dnsRole) serves() bool { return d != nil && d.server != nil && d.problem == nil }
+
+func (d *dnsRole) log() *slog.Logger { return d.Log.With("role", "dns") }
+
+// open never fails: without the DNS the rest goes on.
+func (d *dnsRole) open(ctx context.Context) error {
+	if d.Config.DNS.Server == config.Disabled {
+		if err := d.remove(ctx); err != nil {
+			d.log().ErrorContext(ctx, "what an earlier start has made for the cluster's DNS is not all taken away", "error", err)
 		}
 		return nil
 	}
-	r, err := o.newDNS(ctx, log)
-	if err != nil {
-		o.noDNS(ctx, err)
-		return nil
+	if err := d.make(ctx); err != nil {
+		d.close()
+		d.fails(ctx, err)
 	}
-	return r
-}
-
-func (o *Options) noDNS(ctx context.Context, err error) {
-	o.dns, o.dnsProblem = nil, err
-	o.Log.ErrorContext(ctx, "there is no DNS of the cluster; pods ask the host's name servers", "role", "dns", "error", err)
-}
-
-// place makes the addresses the host's. It waits for the disk, so it is done beside other work.
-func (r *dnsRole) place() {
-	if r != nil {
-		r.placed = r.address.Ensure()
-	}
-}
-
-// usableDNS is the role, or nil when it cannot have its addresses.
-func (o *Options) usableDNS(ctx context.Context, r *dnsRole) *dnsRole {
-	if r == nil || r.placed == nil {
-		return r
-	}
-	o.noDNS(ctx, errors.Join(r.placed, r.abandon()))
 	return nil
 }
 
-func (o *Options) newDNS(ctx context.Context, log *slog.Logger) (*dnsRole, error) {
-	c := o.Config
+func (d *dnsRole) fails(ctx context.Context, err error) {
+	d.problem = err
+	d.log().ErrorContext(ctx, "there is no DNS of the cluster; pods ask the host's name servers", "error", err)
+}
+
+func (d *dnsRole) make(ctx context.Context) error {
+	c := d.Config
 	ranges, err := serviceRanges(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	addresses := tenth(ranges)
 	var upstreams []netip.AddrPort
 	for _, u := range c.DNS.Upstreams {
 		at, err := config.Upstream(u)
 		if err != nil {
-			return nil, fmt.Errorf("dns.upstreams: %w", err)
+			return fmt.Errorf("dns.upstreams: %w", err)
 		}
 		upstreams = append(upstreams, at)
 	}
-	r := &dnsRole{}
-	if r.server, err = dns.New(ctx, dns.Config{
-		Domain: c.Agent.ClusterDomain, Addresses: addresses, Port: dns.Port, Services: ranges, Upstreams: upstreams, ResolvConf: resolvConf, Log: log,
-	}); err != nil {
-		return nil, err
+	server, err := dns.New(ctx, dns.Config{
+		Domain: c.Agent.ClusterDomain, Addresses: addresses, Port: dns.Port, Services: ranges, Upstreams: upstreams, ResolvConf: resolvConf, Log: d.log(),
+	})
+	if err != nil {
+		return err
 	}
-	if r.address, err = o.dnsAddress(addresses, log); err != nil {
-		r.close()
-		return nil, err
+	d.server = server
+	if d.address, err = d.keeper(addresses); err != nil {
+		return err
 	}
-	r.hostNames = HostNames(c, log)
-	o.dns = addresses
-	return r, nil
+	d.hostNames = HostNames(c, d.log())
+	d.addresses = addresses
+	return nil
 }
 
-func (o *Options) dnsAddress(addresses []netip.Addr, log *slog.Logger) (*address.Keeper, error) {
-	return address.New(address.Config{Dir: dnsDir(o.Config), Link: dnsLink(o.Config.Network.Bridge), Addresses: addresses, Log: log})
+func (d *dnsRole) keeper(addresses []netip.Addr) (*address.Keeper, error) {
+	return address.New(address.Config{Dir: dnsDir(d.Config), Link: dnsLink(d.Config.Network.Bridge), Addresses: addresses, Log: d.log()})
 }
 
 // run serves until ctx ends.
-func (r *dnsRole) run(kube *rest.Config, ready <-chan struct{}) func(context.Context) error {
-	return func(ctx context.Context) error {
-		defer r.close()
-		if !await(ctx, ready) {
-			return nil
-		}
-		again := make(chan struct{}, 1)
-		tasks, ctx := errgroup.WithContext(ctx)
-		tasks.Go(func() error { return r.server.Run(ctx, kube) })
-		tasks.Go(func() error {
-			return r.address.Run(ctx, func() {
-				select {
-				case again <- struct{}{}:
-				default:
-				}
-			})
+func (d *dnsRole) run(ctx context.Context, kube *rest.Config) error {
+	again := make(chan struct{}, 1)
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return d.server.Run(ctx, kube) })
+	tasks.Go(func() error {
+		return d.address.Run(ctx, func() {
+			select {
+			case again <- struct{}{}:
+			default:
+			}
 		})
-		tasks.Go(func() error { return r.hostNames.Keep(ctx, again) })
-		return tasks.Wait()
-	}
+	})
+	tasks.Go(func() error { return d.hostNames.Keep(ctx, again) })
+	return tasks.Wait()
 }
 
-// abandon takes back what a start that fails has made, and closes.
-func (r *dnsRole) abandon() error {
-	if r == nil {
+// undo takes back what a start that fails has made, and closes.
+func (d *dnsRole) undo(context.Context) error {
+	if d.address == nil || d.problem != nil {
 		return nil
 	}
-	defer r.close()
-	if r.address.Fresh() {
-		return r.address.Remove()
+	defer d.close()
+	if d.address.Fresh() {
+		return d.address.Remove()
 	}
 	return nil
 }
 
 // close gives the sockets back; the addresses stay, so that who asks while the node is stopped hears at once that nobody answers.
-func (r *dnsRole) close() {
-	if r == nil {
-		return
-	}
-	r.server.Close()
-	if r.address != nil {
-		r.address.Close()
-	}
+func (d *dnsRole) close() {
+	d.closed.Do(func() {
+		if d.server != nil {
+			d.server.Close()
+		}
+		if d.address != nil {
+			d.address.Close()
+		}
+	})
 }
 
-// removeDNS takes away what the cluster's DNS has made on the host, whichever start made it.
-func (o *Options) removeDNS(ctx context.Context) error {
-	log := o.Log.With("role", "dns")
-	_, err := HostNames(o.Config, log).Disable(ctx)
-	keeper, kerr := o.dnsAddress(nil, log)
+// remove takes away what the cluster's DNS has made on the host, whichever start made it.
+func (d *dnsRole) remove(ctx context.Context) error {
+	_, err := HostNames(d.Config, d.log()).Disable(ctx)
+	keeper, kerr := d.keeper(nil)
 	if kerr != nil {
 		return errors.Join(err, kerr)
 	}
@@ -163,14 +181,16 @@ func (o *Options) removeDNS(ctx context.Context) error {
 	return errors.Join(err, keeper.Remove())
 }
 
-// clusterDNS are the servers that pods ask.
-func (o *Options) clusterDNS() []string {
-	if given := o.Config.Agent.ClusterDNS; len(given) > 0 {
+// servers are those that pods ask.
+func (d *dnsRole) servers() []string {
+	if given := d.Config.Agent.ClusterDNS; len(given) > 0 {
 		return given
 	}
 	var all []string
-	for _, a := range o.dns {
-		all = append(all, a.String())
+	if d.serves() {
+		for _, a := range d.addresses {
+			all = append(all, a.String())
+		}
 	}
 	return all
 }

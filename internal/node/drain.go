@@ -14,7 +14,7 @@ import (
 )
 
 // newShutdown makes what ends the pods with the machine, or when it is asked to.
-func (o *Options) newShutdown() *shutdown.Manager {
+func newShutdown(o Options) *shutdown.Manager {
 	return shutdown.New(shutdown.Config{Periods: shutdownPeriods(&o.Config.Agent), Log: o.Log.With("role", "agent")})
 }
 
@@ -38,7 +38,7 @@ type drainer struct {
 
 var _ admin.Drainer = &drainer{}
 
-func (o *Options) drainer(m *shutdown.Manager) *drainer {
+func newDrainer(o Options, m *shutdown.Manager) *drainer {
 	return &drainer{Manager: m, configured: shutdownPeriods(&o.Config.Agent)}
 }
 

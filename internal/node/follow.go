@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/api/config/v1alpha1"
 )
 
 const (
@@ -20,20 +22,19 @@ const (
 )
 
 // followAddresses runs the agent at the node's addresses, and anew at others when these come late or change, as with DHCP. The pods run on: an agent that
-// starts takes over what there is. changed is called before that; nil: nobody is told. Configured addresses stay.
-func (o *Options) followAddresses(ctx context.Context, changed func(ips []string) error, run runAt) error {
-	ips := o.nodeIPs()
+// starts takes over what there is. The world is told before that. Configured addresses stay.
+func followAddresses(ctx context.Context, a *v1alpha1.Agent, w *agentWorld, log *slog.Logger, run runAt) error {
+	ips, changed := nodeIPs(a), w.changed
 	if changed == nil {
 		changed = func([]string) error { return nil }
-	} else if !slices.Equal(ips, o.certified) {
+	} else if !slices.Equal(ips, w.certified) {
 		if err := changed(ips); err != nil {
 			return err
 		}
 	}
-	if len(o.Config.Agent.NodeIPs) > 0 || o.fixed() {
+	if len(a.NodeIPs) > 0 || fixed(a) {
 		return run(ctx, ips, true)
 	}
-	log := o.Log.With("role", "agent")
 	f := follower{look: sourceAddresses, hear: func(ctx context.Context, news chan<- struct{}) { hearAddresses(ctx, news, log) }, log: log}
 	return f.follow(ctx, ips, changed, run)
 }

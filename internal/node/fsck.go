@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/host/private"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
 	runtimefsck "monopod.dev/monopod/internal/runtime/fsck"
@@ -45,31 +46,31 @@ func Fsck(ctx context.Context, o Options, how FsckOptions) (FsckReport, error) {
 	if _, err := os.Stat(o.Config.DataDir); errors.Is(err, os.ErrNotExist) {
 		return report, fmt.Errorf("there is no data directory %s; name the node's with --data-dir", o.Config.DataDir)
 	}
-	unlock, err := o.stopped(how.Repair)
+	unlock, err := stopped(o.Config, how.Repair)
 	if err != nil {
 		return report, err
 	}
 	defer unlock()
-	if err := o.inspect(ctx, how, &report); err != nil || !how.Repair || len(report.Findings) == 0 {
+	if err := inspect(ctx, o, how, &report); err != nil || !how.Repair || len(report.Findings) == 0 {
 		return report, err
 	}
-	images, runtime := o.fsckOptions(false)
+	images, runtime := fsckOptions(o, false)
 	err = errors.Join(imagefsck.Repair(ctx, images, report.Findings), runtimefsck.Repair(ctx, runtime, report.Findings))
 	report.Repaired = true
 	after := FsckReport{Findings: []Finding{}}
-	err = errors.Join(err, o.inspect(ctx, how, &after))
+	err = errors.Join(err, inspect(ctx, o, how, &after))
 	report.Remaining = after.Findings
 	return report, err
 }
 
-func (o *Options) fsckOptions(deep bool) (imagefsck.Options, runtimefsck.Options) {
+func fsckOptions(o Options, deep bool) (imagefsck.Options, runtimefsck.Options) {
 	c := o.Config
 	return imagefsck.Options{Root: filepath.Join(c.DataDir, "images"), Deep: deep, Log: o.Log},
 		runtimefsck.Options{DataDir: c.DataDir, RunDir: c.RunDir}
 }
 
-func (o *Options) inspect(ctx context.Context, how FsckOptions, report *FsckReport) error {
-	images, runtime := o.fsckOptions(how.Deep)
+func inspect(ctx context.Context, o Options, how FsckOptions, report *FsckReport) error {
+	images, runtime := fsckOptions(o, how.Deep)
 	found, err := imagefsck.Check(ctx, images)
 	if err != nil {
 		return err
@@ -85,10 +86,10 @@ func (o *Options) inspect(ctx context.Context, how FsckOptions, report *FsckRepo
 }
 
 // stopped takes the locks of the node, so that no part of it runs meanwhile. To look it makes no file.
-func (o *Options) stopped(write bool) (unlock func(), err error) {
-	dir := o.Config.RunDir
+func stopped(c *v1alpha1.NodeConfiguration, write bool) (unlock func(), err error) {
+	dir := c.RunDir
 	if !write {
-		unlock, err = idle(dir)
+		unlock, err = lockIdle(dir)
 	} else if err = private.Passage(dir); err == nil {
 		unlock, err = lock(dir, allParts...)
 	}

@@ -52,8 +52,8 @@ func lock(runDir string, parts ...part) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// idle takes the locks of a whole node that does not run, and makes no file: a part without a lock was not used in this boot.
-func idle(runDir string) (unlock func(), err error) {
+// lockIdle takes the locks of a whole node that does not run, and makes no file: a part without a lock was not used in this boot.
+func lockIdle(runDir string) (unlock func(), err error) {
 	var held []*os.File
 	unlock = func() {
 		for _, f := range held {

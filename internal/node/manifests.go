@@ -7,13 +7,12 @@ import (
 	"io/fs"
 	"os"
 
-	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/manifests"
 )
 
 // manifestsDir is the directory whose objects are applied; "": none. One that is named must be there: a name that is mistyped would look like one that is empty.
-func (o *Options) manifestsDir() (string, error) {
+func manifestsDir(o Options) (string, error) {
 	dir := o.Config.ManifestsDir
 	named := dir != ""
 	if !named {
@@ -34,16 +33,21 @@ func (o *Options) manifestsDir() (string, error) {
 	return dir, nil
 }
 
-// manifests keeps what lies in a directory in the API, from when the API server is ready and settled is closed; nil: at once.
-func (o *Options) manifests(api *apiserver.Server, dir string, settled <-chan struct{}) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if !await(ctx, api.Ready()) || settled != nil && !await(ctx, settled) {
+// manifests is the role that keeps what lies in a directory in the API, from when the API server is ready and settled is closed; nil: at once. Without a directory it does
+// nothing.
+func (p *process) manifests(api *apiRole, settled <-chan struct{}) (role, error) {
+	dir, err := manifestsDir(p.Options)
+	if dir == "" || err != nil {
+		return role{name: "manifests"}, err
+	}
+	return role{name: "manifests", run: func(ctx context.Context) error {
+		if !await(ctx, api.ready()) || settled != nil && !await(ctx, settled) {
 			return nil
 		}
-		k, err := manifests.New(manifests.Config{Dir: dir, Kube: api.AdminConfig(), NodeName: o.Config.NodeName, Log: o.Log.With("role", "manifests")})
+		k, err := manifests.New(manifests.Config{Dir: dir, Kube: api.server.AdminConfig(), NodeName: p.Config.NodeName, Log: p.Log.With("role", "manifests")})
 		if err != nil {
 			return err
 		}
 		return k.Run(ctx)
-	}
+	}}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/network/bridge"
@@ -21,18 +22,18 @@ import (
 // directory, and a cgroup is in use by the executor that is in it.
 
 // foldersFile lists, a line each, the folders outside of the node's directories that were not there before it.
-func (o *Options) foldersFile() string { return filepath.Join(o.Config.DataDir, "folders") }
+func foldersFile(c *v1alpha1.NodeConfiguration) string { return filepath.Join(c.DataDir, "folders") }
 
 // noteFolders writes down which folders that these parts write to are still to be made: those of the logs, and that of the kubeconfig. Who starts makes them.
-func (o *Options) noteFolders(parts []part) error {
+func noteFolders(c *v1alpha1.NodeConfiguration, parts []part) error {
 	var dirs []string
 	if slices.Contains(parts, partRuntime) || slices.Contains(parts, partAgent) {
-		dirs = append(dirs, o.Config.Agent.PodLogsDir, o.Config.Agent.ContainerLogsDir)
+		dirs = append(dirs, c.Agent.PodLogsDir, c.Agent.ContainerLogsDir)
 	}
-	if path := o.Config.APIServer.Kubeconfig; path != "" && slices.Contains(parts, partAPIServer) {
+	if path := c.APIServer.Kubeconfig; path != "" && slices.Contains(parts, partAPIServer) {
 		dirs = append(dirs, filepath.Dir(path))
 	}
-	known, err := o.ownFolders()
+	known, err := ownFolders(c)
 	if err != nil {
 		return err
 	}
@@ -49,11 +50,11 @@ func (o *Options) noteFolders(parts []part) error {
 		return nil
 	}
 	// A list that a crash has cut leaves empty folders behind, no more.
-	return os.WriteFile(o.foldersFile(), []byte(strings.Join(all, "\n")+"\n"), 0o600)
+	return os.WriteFile(foldersFile(c), []byte(strings.Join(all, "\n")+"\n"), 0o600)
 }
 
-func (o *Options) ownFolders() ([]string, error) {
-	raw, err := os.ReadFile(o.foldersFile())
+func ownFolders(c *v1alpha1.NodeConfiguration) ([]string, error) {
+	raw, err := os.ReadFile(foldersFile(c))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -62,9 +63,9 @@ func (o *Options) ownFolders() ([]string, error) {
 
 // removeKubeconfig removes the administrator's kubeconfig that the API server of this node has written. It is called before the data directory goes, which
 // has the proof.
-func (o *Options) removeKubeconfig() error {
-	path := o.Config.APIServer.Kubeconfig
-	own, err := apiserver.OwnsKubeconfig(o.Config.DataDir, path)
+func removeKubeconfig(c *v1alpha1.NodeConfiguration) error {
+	path := c.APIServer.Kubeconfig
+	own, err := apiserver.OwnsKubeconfig(c.DataDir, path)
 	if err != nil || !own {
 		return err
 	}
@@ -75,8 +76,8 @@ func (o *Options) removeKubeconfig() error {
 }
 
 // newKubeconfig refuses to have an ephemeral node write its kubeconfig, which goes at the end, where another is.
-func (o *Options) newKubeconfig() error {
-	path := o.Config.APIServer.Kubeconfig
+func newKubeconfig(c *v1alpha1.NodeConfiguration) error {
+	path := c.APIServer.Kubeconfig
 	if path == "" {
 		return nil
 	}
@@ -87,36 +88,37 @@ func (o *Options) newKubeconfig() error {
 }
 
 // bridgeIsAnothers says that the tables which go by the name of the configured bridge are another node's.
-func (o *Options) bridgeIsAnothers() bool {
-	other, err := bridge.Another(o.Config.Network.Bridge, filepath.Join(o.Config.DataDir, "state", runtimeState))
+func bridgeIsAnothers(c *v1alpha1.NodeConfiguration) bool {
+	other, err := bridge.Another(c.Network.Bridge, filepath.Join(c.DataDir, "state", runtimeState))
 	return err == nil && other != ""
 }
 
 // servesAnothers says that the tables of services are another node's: no proxy has run with this data directory.
-func (o *Options) servesAnothers() bool {
-	if _, err := os.Lstat(o.proxyDir()); err == nil {
+func servesAnothers(c *v1alpha1.NodeConfiguration) bool {
+	if _, err := os.Lstat(proxyDir(c)); err == nil {
 		return false
 	}
-	return o.bridgeIsAnothers()
+	return bridgeIsAnothers(c)
 }
 
 // removeCgroups removes the node's cgroups in every hierarchy, which nobody else uses.
-func (o *Options) removeCgroups() error {
+func removeCgroups(o Options) error {
+	c := o.Config
 	host, err := cgroup.Detect()
 	if err != nil {
 		return err
 	}
-	pids, err := host.Processes(filepath.Join(o.Config.CgroupRoot, "executor"))
+	pids, err := host.Processes(filepath.Join(c.CgroupRoot, "executor"))
 	if err != nil {
 		return err
 	}
 	for _, pid := range pids {
-		if dir := keeperDir(pid); dir != "" && dir != o.executorDir() {
-			o.Log.Info("cgroups are left to another node whose pods are in them", "cgroup", o.Config.CgroupRoot, "executor", dir)
+		if dir := keeperDir(pid); dir != "" && dir != executorDir(c) {
+			o.Log.Info("cgroups are left to another node whose pods are in them", "cgroup", c.CgroupRoot, "executor", dir)
 			return nil
 		}
 	}
-	return host.RemoveTree(o.Config.CgroupRoot)
+	return host.RemoveTree(c.CgroupRoot)
 }
 
 // keeperDir is the directory of the executor that a process is the keeper of; empty: it is none.

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,16 +13,16 @@ import (
 )
 
 // place is a node with directories of its own, whose other settings are those of all nodes of the machine.
-func place(t *testing.T, shared string) *Options {
+func place(t *testing.T, shared string) *home {
 	t.Helper()
 	c := &v1alpha1.NodeConfiguration{DataDir: filepath.Join(t.TempDir(), "data"), RunDir: filepath.Join(t.TempDir(), "run")}
 	c.APIServer.Kubeconfig = filepath.Join(shared, "etc", "kubeconfig")
 	c.Agent.PodLogsDir, c.Agent.ContainerLogsDir = filepath.Join(shared, "pods"), filepath.Join(shared, "containers")
-	return &Options{Config: c, Ephemeral: true, Log: slog.New(slog.DiscardHandler)}
+	return &home{config: c, ephemeral: true}
 }
 
 // writes has the API server of a node write its kubeconfig.
-func writes(t *testing.T, o *Options, users ...string) {
+func writes(t *testing.T, h *home, users ...string) {
 	t.Helper()
 	put := func(path string, data []byte) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -33,8 +32,8 @@ func writes(t *testing.T, o *Options, users ...string) {
 			t.Fatal(err)
 		}
 	}
-	cert := []byte("the administrator of " + o.Config.DataDir + "\n")
-	put(filepath.Join(o.Config.DataDir, "pki", "admin.crt"), cert)
+	cert := []byte("the administrator of " + h.config.DataDir + "\n")
+	put(filepath.Join(h.config.DataDir, "pki", "admin.crt"), cert)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["monopod"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:6443"}
 	for _, name := range append(users, "monopod") {
@@ -44,7 +43,7 @@ func writes(t *testing.T, o *Options, users ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(o.Config.APIServer.Kubeconfig, raw)
+	put(h.config.APIServer.Kubeconfig, raw)
 }
 
 func exists(path string) bool {
@@ -54,16 +53,16 @@ func exists(path string) bool {
 
 // TestWhatEndsRemovesItsOwn: a role that leaves nothing behind, or a reset, beside another node of the machine.
 func TestWhatEndsRemovesItsOwn(t *testing.T) {
-	ends := func(t *testing.T, o *Options, parts ...part) {
+	ends := func(t *testing.T, h *home, parts ...part) {
 		t.Helper()
-		unlock, err := o.enter(parts...)
+		unlock, err := h.enter(parts...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := o.leave(unlock); err != nil {
+		if err := h.leave(unlock); err != nil {
 			t.Fatal(err)
 		}
-		if exists(o.Config.DataDir) || exists(o.Config.RunDir) {
+		if exists(h.config.DataDir) || exists(h.config.RunDir) {
 			t.Error("its directories are there still")
 		}
 	}
@@ -72,35 +71,35 @@ func TestWhatEndsRemovesItsOwn(t *testing.T) {
 		lives := place(t, shared)
 		writes(t, lives)
 		ends(t, place(t, shared), partRuntime)
-		if !exists(lives.Config.APIServer.Kubeconfig) {
+		if !exists(lives.config.APIServer.Kubeconfig) {
 			t.Error("the kubeconfig of the other node is gone")
 		}
 	})
 	t.Run("a node that others know as well", func(t *testing.T) {
-		o := place(t, t.TempDir())
-		unlock, err := o.enter(allParts...)
+		h := place(t, t.TempDir())
+		unlock, err := h.enter(allParts...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		writes(t, o, "somebody")
-		if err := o.leave(unlock); err != nil || !exists(o.Config.APIServer.Kubeconfig) {
+		writes(t, h, "somebody")
+		if err := h.leave(unlock); err != nil || !exists(h.config.APIServer.Kubeconfig) {
 			t.Errorf("a kubeconfig with users of others is gone, or: %v", err)
 		}
 	})
 	t.Run("its own", func(t *testing.T) {
 		shared := t.TempDir()
-		o := place(t, shared)
-		unlock, err := o.enter(allParts...)
+		h := place(t, shared)
+		unlock, err := h.enter(allParts...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		writes(t, o)
-		for _, dir := range []string{o.Config.Agent.PodLogsDir, o.Config.Agent.ContainerLogsDir} {
+		writes(t, h)
+		for _, dir := range []string{h.config.Agent.PodLogsDir, h.config.Agent.ContainerLogsDir} {
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := o.leave(unlock); err != nil {
+		if err := h.leave(unlock); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := os.ReadDir(shared); err != nil || len(left) > 0 {
@@ -108,14 +107,14 @@ func TestWhatEndsRemovesItsOwn(t *testing.T) {
 		}
 	})
 	t.Run("folders of others that are empty just now", func(t *testing.T) {
-		o := place(t, t.TempDir())
-		for _, dir := range []string{o.Config.Agent.PodLogsDir, o.Config.Agent.ContainerLogsDir} {
+		h := place(t, t.TempDir())
+		for _, dir := range []string{h.config.Agent.PodLogsDir, h.config.Agent.ContainerLogsDir} {
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ends(t, o, allParts...)
-		if !exists(o.Config.Agent.PodLogsDir) || !exists(o.Config.Agent.ContainerLogsDir) {
+		ends(t, h, allParts...)
+		if !exists(h.config.Agent.PodLogsDir) || !exists(h.config.Agent.ContainerLogsDir) {
 			t.Error("folders are gone that were there before")
 		}
 	})

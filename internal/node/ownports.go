@@ -10,30 +10,30 @@ import (
 
 // ownPorts are those of the host at which the node serves: no pod gets one. The agent's port is that of whichever kubelet is the node's. Which port 0
 // becomes nobody knows before.
-func (o *Options) ownPorts() (own []agent.OwnPort) {
+func (p *process) ownPorts() (own []agent.OwnPort) {
 	add := func(port *int32, of string) {
 		if port != nil && *port > 0 {
 			own = append(own, agent.OwnPort{Protocol: corev1.ProtocolTCP, Port: *port, Of: of})
 		}
 	}
-	if o.withAPI {
-		add(o.Config.APIServer.Port, "the API server's")
+	if p.withAPI {
+		add(p.Config.APIServer.Port, "the API server's")
 	}
-	add(o.Config.Agent.Port, "the agent's")
-	for _, s := range o.Config.Network.OwnPorts {
-		if p, err := config.ParseOwnPort(s); err == nil { // which Validate has seen to
-			own = append(own, agent.OwnPort{Protocol: corev1.Protocol(p.Protocol), Port: int32(p.Port), Of: "the node's (network.ownPorts)"})
+	add(p.Config.Agent.Port, "the agent's")
+	for _, s := range p.Config.Network.OwnPorts {
+		if at, err := config.ParseOwnPort(s); err == nil { // which Validate has seen to
+			own = append(own, agent.OwnPort{Protocol: corev1.Protocol(at.Protocol), Port: int32(at.Port), Of: "the node's (network.ownPorts)"})
 		}
 	}
 	return own
 }
 
 // ownPortsOf are those of this node, and none of others, of which only the agent's port is known, by their status.
-func (o *Options) ownPortsOf(node string) []agent.OwnPort {
-	if node != o.Config.NodeName || !o.withAPI {
+func (p *process) ownPortsOf(node string) []agent.OwnPort {
+	if node != p.Config.NodeName || !p.withAPI {
 		return nil
 	}
-	return o.ownPorts()
+	return p.ownPorts()
 }
 
 // bridgePorts are these ports as the network knows them.

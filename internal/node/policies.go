@@ -29,44 +29,61 @@ func (g guard) Connecting(e network.Endpoint) func(context.Context) error {
 // Disconnected implements network.Guard.
 func (g guard) Disconnected(sandboxIDs ...string) { g.policies.Disconnected(sandboxIDs...) }
 
-func (o *Options) policies() netpolicy.Config {
-	bridge := o.Config.Network.Bridge
-	return netpolicy.Config{Bridge: bridge, PortGroup: links.PortGroup(bridge), NodeName: o.Config.NodeName, Log: o.Log.With("role", "netpolicy")}
+// policiesRole enforces network policies for pods of the built-in network. The runtime opens it, whose network asks it.
+type policiesRole struct {
+	*process
+	// wanted: this process knows an API server, by kube, from when after is closed; nil: it is somebody else's, and is tried until it answers.
+	wanted   bool
+	kube     func() *rest.Config
+	after    func() <-chan struct{}
+	enforcer *netpolicy.Role // nil: nobody here enforces
 }
 
-// newPolicies opens the role where it is wanted. Where it is not the rules of an earlier run go: nobody would tell them of new pods.
-func (o *Options) newPolicies(ctx context.Context, wanted bool) (*netpolicy.Role, network.Guard, error) {
-	if !wanted || o.Config.Network.NetworkPolicy == config.Disabled {
-		return nil, nil, o.removePolicies(ctx)
+func (r *policiesRole) role() role {
+	return role{name: "network policies", run: r.run, remove: r.remove}
+}
+
+func (r *policiesRole) config() netpolicy.Config {
+	bridge := r.Config.Network.Bridge
+	return netpolicy.Config{Bridge: bridge, PortGroup: links.PortGroup(bridge), NodeName: r.Config.NodeName, Log: r.Log.With("role", "netpolicy")}
+}
+
+// open opens it where it is wanted, for the network to ask. Where it is not the rules of an earlier run go: nobody would tell them of new pods.
+func (r *policiesRole) open(ctx context.Context) (network.Guard, error) {
+	if !r.wanted || r.Config.Network.NetworkPolicy == config.Disabled {
+		return nil, r.remove(ctx)
 	}
-	role, err := netpolicy.New(ctx, o.policies())
+	enforcer, err := netpolicy.New(ctx, r.config())
 	if err != nil {
 		// The bridge cannot be without what is missing here, and CNI needs neither.
-		o.Log.Error("network policies are not enforced", "error", err)
-		return nil, nil, nil
+		r.Log.Error("network policies are not enforced", "error", err)
+		return nil, nil
 	}
-	return role, guard{role}, nil
+	r.enforcer = enforcer
+	return guard{enforcer}, nil
 }
 
-// removePolicies takes the rules away. A kernel that cannot have them has none.
-func (o *Options) removePolicies(ctx context.Context) error {
-	if o.bridgeIsAnothers() {
+func (r *policiesRole) run(ctx context.Context) error {
+	if r.enforcer == nil || r.after != nil && !await(ctx, r.after()) {
+		return idle(ctx)
+	}
+	return r.enforcer.Run(ctx, r.kube())
+}
+
+func (r *policiesRole) close() {
+	if r.enforcer != nil {
+		r.enforcer.Close()
+	}
+}
+
+// remove takes the rules away. A kernel that cannot have them has none.
+func (r *policiesRole) remove(ctx context.Context) error {
+	if bridgeIsAnothers(r.Config) {
 		return nil
 	}
-	err := netpolicy.Remove(ctx, o.policies())
+	err := netpolicy.Remove(ctx, r.config())
 	if errdefs.IsFailedPrecondition(err) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil
 	}
 	return err
-}
-
-// enforce runs the role, if there is one, from when the API server is ready; nil: it is somebody else's, and is tried until it answers.
-func (r *runtimeRole) enforce(ready <-chan struct{}, kube *rest.Config) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if r.policies == nil || ready != nil && !await(ctx, ready) {
-			<-ctx.Done()
-			return nil
-		}
-		return r.policies.Run(ctx, kube)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/host/sockdiag"
 	"monopod.dev/monopod/internal/network/links"
@@ -23,56 +24,75 @@ import (
 const nodesMask = 0xff000000
 
 // proxyTable is the name of the table of services. Nodes of one host have bridges of different names.
-func (o *Options) proxyTable() string { return rules.ServicesTable(o.Config.Network.Bridge) }
+func proxyTable(c *v1alpha1.NodeConfiguration) string { return rules.ServicesTable(c.Network.Bridge) }
 
 // proxyDir is where it is written down which addresses of services the host has.
-func (o *Options) proxyDir() string { return filepath.Join(o.Config.DataDir, "services") }
+func proxyDir(c *v1alpha1.NodeConfiguration) string { return filepath.Join(c.DataDir, "services") }
 
-// newProxy makes the role that leads packets for services to their endpoints; nil where it is not to run: then what an earlier process has left is removed, so that
-// somebody else can do it. bridged says that pods of this process are on the bridge.
-func (o *Options) newProxy(ctx context.Context, kube *rest.Config, bridged bool) (*proxy.Proxy, error) {
-	mode := o.Config.Network.ServiceProxy
-	if mode != config.Enabled && (mode != config.Auto || !bridged) {
-		if err := o.removeServices(ctx); err != nil {
-			o.Log.WarnContext(ctx, "rules of services that an earlier process may have left are not removed", "error", err)
+// proxyRole leads packets for services to their endpoints.
+type proxyRole struct {
+	*process
+	// kube reaches the API server, from when after is closed; nil: it is somebody else's, and is tried until it answers.
+	kube  func() *rest.Config
+	after func() <-chan struct{}
+	// bridged says that pods of this process are on the built-in network; nil: they are not.
+	bridged func(context.Context) bool
+	proxy   *proxy.Proxy // nil: somebody else does it
+}
+
+func (r *proxyRole) role() role {
+	return role{name: "proxy", open: r.open, run: r.run, remove: r.remove}
+}
+
+// open makes the proxy where it is to run. Where it is not, what an earlier process has left is removed, so that somebody else can do it.
+func (r *proxyRole) open(ctx context.Context) error {
+	c := r.Config
+	mode := c.Network.ServiceProxy
+	if mode != config.Enabled && (mode != config.Auto || r.bridged == nil || !r.bridged(ctx)) {
+		if err := r.remove(ctx); err != nil {
+			r.Log.WarnContext(ctx, "rules of services that an earlier process may have left are not removed", "error", err)
 		}
-		return nil, nil
+		return nil
 	}
-	if err := os.MkdirAll(o.proxyDir(), 0o700); err != nil { // see servesAnothers
-		return nil, err
+	if err := os.MkdirAll(proxyDir(c), 0o700); err != nil { // see servesAnothers
+		return err
 	}
-	own := rest.CopyConfig(kube)
+	own := rest.CopyConfig(r.kube())
 	// What it asks is a few lists and watches, which are not to wait for what the agent asks.
 	own.QPS = -1
 	client, err := kubernetes.NewForConfig(own)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var ports []proxy.OwnPort
-	for _, p := range o.ownPorts() {
+	for _, p := range r.ownPorts() {
 		ports = append(ports, proxy.OwnPort{Protocol: p.Protocol, Port: p.Port})
 	}
-	return proxy.New(proxy.Config{
-		Kube: client, NodeName: o.Config.NodeName, Table: o.proxyTable(),
-		Ports:     table.Ports{Group: links.PortGroup(o.Config.Network.Bridge), Nodes: links.BridgeGroup & nodesMask, Mask: nodesMask},
-		Balancers: config.LoadBalancerRanges(o.Config.Network), External: config.ExternalRanges(o.Config.Services), Closed: config.ClusterRanges(o.Config),
-		OwnPorts: ports, Listens: proxy.Listener, Dir: o.proxyDir(), Log: o.Log.With("role", "proxy"),
-	}), nil
+	r.proxy = proxy.New(proxy.Config{
+		Kube: client, NodeName: c.NodeName, Table: proxyTable(c),
+		Ports:     table.Ports{Group: links.PortGroup(c.Network.Bridge), Nodes: links.BridgeGroup & nodesMask, Mask: nodesMask},
+		Balancers: config.LoadBalancerRanges(c.Network), External: config.ExternalRanges(c.Services), Closed: config.ClusterRanges(c),
+		OwnPorts: ports, Listens: proxy.Listener, Dir: proxyDir(c), Log: r.Log.With("role", "proxy"),
+	})
+	return nil
 }
 
-// removeServices takes the rules of services away, of a proxy that does not run any more.
-func (o *Options) removeServices(ctx context.Context) error {
-	if o.servesAnothers() {
+func (r *proxyRole) run(ctx context.Context) error {
+	if r.proxy == nil {
+		return idle(ctx)
+	}
+	if r.after != nil && !await(ctx, r.after()) {
 		return nil
 	}
-	return proxy.Remove(ctx, o.proxyTable(), o.proxyDir())
+	return r.proxy.Run(ctx)
 }
 
-// endServices does so when the process ends.
-func (o *Options) endServices() error {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
-	defer cancel()
-	return o.removeServices(ctx)
+// remove takes the rules of services away, of a proxy that does not run any more.
+func (r *proxyRole) remove(ctx context.Context) error {
+	if servesAnothers(r.Config) {
+		return nil
+	}
+	return proxy.Remove(ctx, proxyTable(r.Config), proxyDir(r.Config))
 }
 
 // listener says which process of this machine listens at a port of it.

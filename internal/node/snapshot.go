@@ -27,7 +27,7 @@ func SnapshotRestore(ctx context.Context, o Options, file string, force bool, pr
 	if err := private.Dir(o.Config.DataDir); err != nil {
 		return SnapshotRestored{}, fmt.Errorf("make directory: %w", err)
 	}
-	unlock, err := o.stopped(true)
+	unlock, err := stopped(o.Config, true)
 	if err != nil {
 		return SnapshotRestored{}, err
 	}

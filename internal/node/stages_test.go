@@ -76,7 +76,7 @@ func TestLocks(t *testing.T) {
 	refused(partRuntime, partRuntime)
 	refused(partAgent, partAgent)
 	refused(partRuntime, allParts...)
-	if _, err := idle(dir); err == nil {
+	if _, err := lockIdle(dir); err == nil {
 		t.Error("a node that runs is taken for one that does not")
 	}
 	// The refusal of the whole has left nothing locked.
@@ -87,7 +87,7 @@ func TestLocks(t *testing.T) {
 	for _, u := range append(unlocks, unlock) {
 		u()
 	}
-	if unlock, err = idle(dir); err != nil {
+	if unlock, err = lockIdle(dir); err != nil {
 		t.Fatal(err)
 	}
 	refused(partAPIServer, allParts...)
@@ -102,7 +102,7 @@ func TestLocks(t *testing.T) {
 // TestAStoppedNodeIsLookedAtWithoutATrace: no file is made to find that no node runs.
 func TestAStoppedNodeIsLookedAtWithoutATrace(t *testing.T) {
 	dir := t.TempDir()
-	unlock, err := idle(dir)
+	unlock, err := lockIdle(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

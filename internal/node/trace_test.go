@@ -31,8 +31,8 @@ func agentTeller(t *testing.T, code int, body string) *askingTeller {
 	t.Cleanup(api.Close)
 	c := &v1alpha1.NodeConfiguration{}
 	c.Agent.PodLogsDir = t.TempDir()
-	a.teller = &teller{config: &Options{Config: c}, facts: facts{
-		agent: true, kube: func() *rest.Config { return &rest.Config{Host: api.URL} }, timeline: podstarts.New(podstarts.Config{}),
+	a.teller = &teller{config: &Options{Config: c}, timeline: podstarts.New(podstarts.Config{}), facts: facts{
+		agent: true, kube: func() *rest.Config { return &rest.Config{Host: api.URL} },
 	}}
 	return a
 }

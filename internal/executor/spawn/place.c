@@ -5,9 +5,11 @@
 #define _GNU_SOURCE
 #include "place.h"
 
+#include "devices.h"
 #include "mounts.h"
 #include "paths.h"
 #include "plan.h"
+#include "protect.h"
 #include "tell.h"
 
 #include <errno.h>
@@ -25,13 +27,9 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#ifndef AT_EMPTY_PATH
-#define AT_EMPTY_PATH 0x1000
-#endif
 #ifndef AT_RECURSIVE
 #define AT_RECURSIVE 0x8000
 #endif
@@ -83,23 +81,6 @@ static struct source *open_sources(const struct plan *p)
 		all[i] = open_source(text_of(p, m->source), m->flags & MOUNT_REC);
 	}
 	doing("", "", "");
-	return all;
-}
-
-// open_devices takes hold of the host's own device nodes, where it forbids to make others.
-static int *open_devices(const struct plan *p)
-{
-	if (!(p->flags & PLAN_BIND_DEVICES))
-		return NULL;
-	int *all = calloc(p->ndevices + 1, sizeof *all);
-	if (!all)
-		fail("allocate memory", "");
-	const struct device *d = (const struct device *)words_of(p, p->devices);
-	for (uint32_t i = 0; i < p->ndevices; i++, d++) {
-		all[i] = copy_tree(AT_FDCWD, text_of(p, d->path), 0);
-		if (all[i] < 0)
-			fail("this host forbids to make device nodes, and has none at", text_of(p, d->path));
-	}
 	return all;
 }
 
@@ -331,87 +312,6 @@ static void make_mount(const struct plan *p, const struct mount_plan *m, struct 
 	close(onto);
 }
 
-// make_node makes a device node, and says with 0 that something is there already. A link there leads to where the node is made.
-static int make_node(const struct device *d, const char *path, int *dir, char **name)
-{
-	if (mknodat(*dir, *name, d->mode, d->number) == 0)
-		return 1;
-	if (errno != EEXIST)
-		fail("mknodat", "");
-	struct stat st;
-	if (fstatat(*dir, *name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(st.st_mode))
-		return 0;
-	close(*dir);
-	free(*name);
-	*dir = make_parent_in(root, path, name);
-	if (*dir < 0)
-		fail("make its directory", "");
-	if (mknodat(*dir, *name, d->mode, d->number) == 0)
-		return 1;
-	if (errno != EEXIST)
-		fail("mknodat", "");
-	return 0;
-}
-
-static void make_device(const struct device *d, const char *folder, const char *node, const char *path, int host)
-{
-	if (host >= 0) {
-		int file = make_file_in(root, path, 0644);
-		if (file < 0 || attach(host, file) != 0)
-			fail("show the host's", "");
-		close(file);
-		close(host);
-		return;
-	}
-	int dir = make_dir_in(root, folder, 0755);
-	if (dir < 0)
-		fail("make its directory", "");
-	char *name = strdup(node);
-	if (!name)
-		fail("allocate memory", "");
-	if (!make_node(d, path, &dir, &name)) {
-		free(name);
-		close(dir);
-		return;
-	}
-	// What was made is looked at before it is changed: the directory may be a volume, in which others are at work.
-	struct stat st;
-	int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) != 0)
-		fail("look at it", "");
-	if ((st.st_mode & S_IFMT) != (d->mode & S_IFMT) || (!S_ISFIFO(st.st_mode) && st.st_rdev != d->number))
-		refuse("it was replaced while it was made");
-	if (fchownat(fd, "", d->uid, d->gid, AT_EMPTY_PATH) != 0)
-		fail("fchownat", "");
-	free(name);
-	close(fd);
-	close(dir);
-}
-
-// fill_dev makes the device nodes and links in /dev.
-static void fill_dev(const struct plan *p, const int *host)
-{
-	const struct device *d = (const struct device *)words_of(p, p->devices);
-	for (uint32_t i = 0; i < p->ndevices; i++, d++) {
-		char path[4200];
-		snprintf(path, sizeof path, "/%s%s%s", text_of(p, d->folder), d->folder ? "/" : "", text_of(p, d->name));
-		doing("device", path, "");
-		make_device(d, text_of(p, d->folder), text_of(p, d->name), path + 1, host ? host[i] : -1);
-	}
-	doing("/dev", "", "");
-	int dev = make_dir_in(root, "dev", 0755);
-	if (dev < 0)
-		fail("make", "");
-	if (unlinkat(dev, "ptmx", 0) != 0 && errno != ENOENT)
-		fail("remove", "ptmx");
-	const struct link *l = (const struct link *)words_of(p, p->links);
-	for (uint32_t i = 0; i < p->nlinks; i++, l++)
-		if (symlinkat(text_of(p, l->target), dev, text_of(p, l->name)) != 0 && errno != EEXIST)
-			fail("link", text_of(p, l->name));
-	close(dev);
-	doing("", "", "");
-}
-
 // pivot makes the root of the container the root of the namespace, and gives the old one up.
 static void pivot(void)
 {
@@ -463,7 +363,7 @@ void make_place(const struct plan *p)
 	}
 	doing("", "", "");
 	if (p->flags & PLAN_DEV)
-		fill_dev(p, devices);
+		fill_dev(p, root, devices);
 	pivot();
 	finish(p, sources);
 	close(root);
@@ -481,16 +381,6 @@ void join_place(void)
 	if (setns(TARGET_FD, all) != 0 || setns(TARGET_FD, CLONE_NEWCGROUP) != 0)
 		fail("join the container's namespaces", "");
 	umask(0);
-}
-
-static int cover(int tree, const char *path)
-{
-	int onto = open_plain(path, O_PATH);
-	if (onto < 0)
-		return -1;
-	int r = attach(tree, onto);
-	close(onto);
-	return r;
 }
 
 // mount_proc says with 0 that it is too early.
@@ -518,64 +408,6 @@ static int mount_proc(const struct plan *p, const struct mount_plan *m, int earl
 	return 1;
 }
 
-// make_read_only covers a path with itself, read-only. One that is not there is none to protect.
-static void make_read_only(const char *path)
-{
-	int at = open_plain(path, O_PATH);
-	if (at < 0 && (errno == ENOENT || errno == ENOTDIR))
-		return;
-	int tree = at < 0 ? -1 : copy_tree(at, "", AT_RECURSIVE);
-	if (tree < 0 || set_attr(tree, 0, MOUNT_ATTR_RDONLY, 0, 0) != 0 || attach(tree, at) != 0)
-		fail("make read-only", path);
-	close(tree);
-	close(at);
-}
-
-static int empty_dir(const char *label)
-{
-	// Some distributions' kernels want two inodes.
-	int tree = new_fs("tmpfs", "tmpfs", "nr_blocks=1,nr_inodes=1", label, MOUNT_ATTR_RDONLY, -1);
-	return tree < 0 ? new_fs("tmpfs", "tmpfs", "nr_blocks=1,nr_inodes=2", label, MOUNT_ATTR_RDONLY, -1) : tree;
-}
-
-static int dev_null(void)
-{
-	struct stat st;
-	int at = open_plain("/dev/null", O_PATH);
-	if (at < 0 || fstat(at, &st) != 0)
-		return -1;
-	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3)) {
-		errno = ENODEV; // the container's /dev/null is something else
-		return -1;
-	}
-	int tree = copy_tree(at, "", 0);
-	close(at);
-	return tree;
-}
-
-// mask hides files behind /dev/null and directories behind one empty file system. What is not there needs none.
-static void mask(const char *path, const char *label, int *empty, int *null)
-{
-	struct stat st;
-	int at = open_plain(path, O_PATH);
-	if (at < 0 && (errno == ENOENT || errno == ENOTDIR))
-		return;
-	if (at < 0 || fstat(at, &st) != 0)
-		fail("mask", path);
-	// The first is mounted here; the others are copies of it. (A mount that is not attached yet cannot be copied before Linux 6.15.)
-	int *kept = S_ISDIR(st.st_mode) ? empty : null;
-	int tree;
-	if (*kept >= 0)
-		tree = copy_tree(*kept, "", 0);
-	else
-		tree = *kept = S_ISDIR(st.st_mode) ? empty_dir(label) : dev_null();
-	if (tree < 0 || attach(tree, at) != 0)
-		fail("mask", path);
-	if (tree != *kept)
-		close(tree);
-	close(at);
-}
-
 int complete_mounts(const struct plan *p, int early)
 {
 	const struct mount_plan *m = mounts_of(p);
@@ -588,16 +420,6 @@ int complete_mounts(const struct plan *p, int early)
 			fail("make read-only", "/");
 		close(top);
 	}
-	const uint32_t *paths = words_of(p, p->readonly);
-	for (uint32_t i = 0; i < p->nreadonly; i++)
-		make_read_only(text_of(p, paths[i]));
-	int empty = -1, null = -1;
-	paths = words_of(p, p->masked);
-	for (uint32_t i = 0; i < p->nmasked; i++)
-		mask(text_of(p, paths[i]), text_of(p, p->filelabel), &empty, &null);
-	if (empty >= 0)
-		close(empty);
-	if (null >= 0)
-		close(null);
+	protect(p);
 	return 1;
 }

@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"monopod.dev/monopod/internal/agent/worker"
 	"monopod.dev/monopod/test/crifake"
 )
 
@@ -35,16 +34,16 @@ func TestWithoutEvents(t *testing.T) {
 
 // TestWatchersHearOfActions: who follows a container hears of its end by the worker's own doing, also where no list has ever shown it.
 func TestWatchersHearOfActions(t *testing.T) {
-	p := newRoster(nil, worker.Config{}, nil)
+	p := newRoster(rosterConfig{Watchers: newWatchers()})
 	ticks, stop := p.Watch("u")
 	defer stop()
-	p.cfg.Acted("other")
+	p.tell("other")
 	select {
 	case <-ticks:
 		t.Error("told of another pod")
 	default:
 	}
-	p.cfg.Acted("u")
-	p.cfg.Acted("u") // nobody waits for those who have not looked yet
+	p.tell("u")
+	p.tell("u") // nobody waits for those who have not looked yet
 	<-ticks
 }

@@ -13,10 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/source"
-	"monopod.dev/monopod/internal/agent/worker"
 	"monopod.dev/monopod/test/crifake"
 )
 
@@ -36,7 +34,7 @@ func TestTheLookAroundIsRepeated(t *testing.T) {
 	}
 	t.Cleanup(func() { client.Close() })
 	rt.Fail("ListPodSandbox", status.Error(codes.Internal, "not now"))
-	p := newRoster(source.FromAPI(fake.NewClientset(), "node"), worker.Config{Config: act.Config{Runtime: client, Log: log}}, nil)
+	p := newRoster(rosterConfig{Source: source.FromAPI(fake.NewClientset(), "node"), Runtime: client, Watchers: newWatchers(), Log: log})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); p.lookAround(ctx) }()

@@ -2,11 +2,7 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -16,44 +12,56 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/worker"
-	"monopod.dev/monopod/internal/devices"
-	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
 // lookInterval is the least time between two looks at all that the runtime holds.
 const lookInterval = time.Second
 
+// rosterConfig is what a roster is made of.
+type rosterConfig struct {
+	// Source tells which pods there are.
+	Source source.Source
+	// Workers is what their workers share.
+	Workers worker.Config
+	// Runtime knows the pods that only it has.
+	Runtime interface {
+		Pods(ctx context.Context) (map[string]podspec.Ref, error)
+	}
+	// Sort looks through what was before this start, given the pods that there are.
+	Sort func(ctx context.Context, pods []*v1.Pod) error
+	// Watchers are told of the pods of which something is heard.
+	Watchers *watchers
+	// Rested is told that a pod is gone with all that it had.
+	Rested func()
+	// Timeline remembers how pods' starts go; nil: nobody does.
+	Timeline *podstarts.Recorder
+	Log      *slog.Logger
+}
+
 // roster gives each pod of the node its worker: those that the API server has bound to the node, and those that only the
 // runtime still knows.
 type roster struct {
-	cfg     worker.Config
-	devices DeviceManager
-	source  source.Source
-	// cgroups are those of pods; nil: nobody knows which there are.
-	cgroups interface{ UIDs() ([]string, error) }
+	cfg rosterConfig
+	*watchers
 	// relist asks for a look at what the runtime holds beside the known pods.
 	relist chan struct{}
 	// synced is closed when the pods are known, and known when what they have is, too.
 	synced, known chan struct{}
 	wg            sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
-	ctx      context.Context
-	workers  map[types.UID]*worker.Worker
-	watchers map[types.UID][]chan struct{}
+	mu      sync.Mutex // guards what follows
+	ctx     context.Context
+	workers map[types.UID]*worker.Worker
 }
 
-func newRoster(from source.Source, cfg worker.Config, dev DeviceManager) *roster {
-	p := &roster{
-		cfg: cfg, devices: dev, source: from, relist: make(chan struct{}, 1), synced: make(chan struct{}), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
-		watchers: map[types.UID][]chan struct{}{},
+func newRoster(cfg rosterConfig) *roster {
+	return &roster{
+		cfg: cfg, watchers: cfg.Watchers, relist: make(chan struct{}, 1), synced: make(chan struct{}), known: make(chan struct{}), workers: map[types.UID]*worker.Worker{},
 	}
-	p.cfg.Acted = p.acted
-	return p
 }
 
 // run watches until ctx ends, and returns when all workers have ended.
@@ -61,9 +69,8 @@ func (p *roster) run(ctx context.Context) {
 	p.mu.Lock()
 	p.ctx = ctx
 	p.mu.Unlock()
-	p.wg.Go(func() { p.source.Run(ctx, p) })
-	p.wg.Go(func() { _ = p.cfg.Volumes.Run(ctx) }) // it ends with its context
-	if cache.WaitForCacheSync(ctx.Done(), p.source.Synced) {
+	p.wg.Go(func() { p.cfg.Source.Run(ctx, p) })
+	if cache.WaitForCacheSync(ctx.Done(), p.cfg.Source.Synced) {
 		close(p.synced)
 		if p.adopt(ctx) {
 			close(p.known)
@@ -83,7 +90,7 @@ func retry() wait.Backoff {
 func (p *roster) adopt(ctx context.Context) bool {
 	again := retry()
 	for told := false; ; told = true {
-		err := p.tryAdopt(ctx)
+		err := p.cfg.Sort(ctx, p.Pods())
 		if err == nil {
 			return true
 		}
@@ -96,100 +103,6 @@ func (p *roster) adopt(ctx context.Context) bool {
 		case <-time.After(again.Step()):
 		}
 	}
-}
-
-func (p *roster) tryAdopt(ctx context.Context) error {
-	held, err := p.cfg.Runtime.Pods(ctx)
-	if err != nil {
-		return err
-	}
-	containers, err := p.cfg.Runtime.Containers(ctx)
-	if err != nil {
-		return err
-	}
-	live := map[string]bool{}
-	for _, uid := range p.uids() {
-		live[string(uid)] = true
-	}
-	for uid := range held {
-		live[uid] = true
-	}
-	if p.devices != nil {
-		if err := p.devices.Reconcile(ctx, live, p.holdings(containers)); err != nil {
-			return fmt.Errorf("compare the devices' ledger with what runs: %w", err)
-		}
-	}
-	left, err := p.cfg.Volumes.UIDs()
-	if err != nil {
-		p.cfg.Log.Error("the pods' directories can't be listed", "error", err)
-	}
-	for _, uid := range left {
-		if live[uid] {
-			continue
-		}
-		err := p.removeLogs(ctx, uid)
-		if err == nil {
-			err = p.cfg.Volumes.Remove(ctx, uid)
-		}
-		if err != nil {
-			p.cfg.Log.Error("the directories of a pod that is gone were not removed", "podUID", uid, "error", err)
-		}
-	}
-	p.removeCgroups(live)
-	running := map[string]bool{}
-	for _, c := range containers {
-		running[c.ID] = c.Running
-	}
-	if err := p.cfg.LogLinks.Sweep(func(id string) bool { return running[id] }); err != nil {
-		p.cfg.Log.Error("links to the logs of containers that are gone were not removed", "error", err)
-	}
-	return nil
-}
-
-// removeCgroups removes those of pods that are gone. One that cannot be removed takes no more than its place.
-func (p *roster) removeCgroups(live map[string]bool) {
-	if p.cgroups == nil {
-		return
-	}
-	left, err := p.cgroups.UIDs()
-	for _, uid := range left {
-		if !live[uid] {
-			err = errors.Join(err, p.cfg.Cgroups.Remove(uid))
-		}
-	}
-	if err != nil {
-		p.cfg.Log.Error("cgroups of pods that are gone were not removed", "error", err)
-	}
-}
-
-// removeLogs removes the logs of a pod whose name is not known any more.
-func (p *roster) removeLogs(ctx context.Context, uid string) error {
-	entries, err := os.ReadDir(p.cfg.LogsDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if podspec.IsLogDir(e.Name(), uid) {
-			errs = append(errs, tree.Remove(ctx, filepath.Join(p.cfg.LogsDir, e.Name())))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// holdings are the containers that may hold devices: a pod that has finished has given its own back, but for what still runs.
-func (p *roster) holdings(containers []cri.Container) (all []devices.Holding) {
-	finished := map[string]bool{}
-	for _, pod := range p.Pods() {
-		finished[string(pod.UID)] = pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-	}
-	for _, c := range containers {
-		if !finished[c.Pod.UID] || c.Running {
-			all = append(all, devices.Holding{PodUID: c.Pod.UID, PodNamespace: c.Pod.Namespace, PodName: c.Pod.Name, Container: c.Name,
-				Record: c.Annotations[devices.Annotation]})
-		}
-	}
-	return all
 }
 
 // lookAround removes pods that the runtime holds and the API server does not know.
@@ -235,7 +148,7 @@ func (p *roster) orphan(uid types.UID, ref podspec.Ref) {
 		return
 	}
 	p.cfg.Log.Info("the runtime holds a pod that the API server does not know; it is removed", "pod", ref.Namespace+"/"+ref.Name, "podUID", uid)
-	p.start(uid, worker.NewOrphan(p.cfg, ref))
+	p.start(uid, worker.NewOrphan(p.cfg.Workers, ref))
 }
 
 // start runs a worker. p.mu is held.
@@ -247,9 +160,7 @@ func (p *roster) start(uid types.UID, w *worker.Worker) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.workers, uid)
-		if p.cfg.Shutdown != nil {
-			p.cfg.Shutdown.Rested()
-		}
+		p.cfg.Rested()
 	})
 }
 
@@ -262,7 +173,7 @@ func (p *roster) Seen(pod *v1.Pod) {
 		return
 	}
 	traceSeen(p.cfg.Timeline, pod)
-	p.start(pod.UID, worker.New(p.cfg, pod))
+	p.start(pod.UID, worker.New(p.cfg.Workers, pod))
 }
 
 // Gone takes that the API server no longer has a pod.
@@ -278,8 +189,9 @@ func (p *roster) Gone(uid types.UID) {
 // looked for.
 func (p *roster) poke(uid string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if w := p.workers[types.UID(uid)]; w != nil {
+	w := p.workers[types.UID(uid)]
+	p.mu.Unlock()
+	if w != nil {
 		w.Poke()
 	} else {
 		p.askAround()
@@ -295,48 +207,10 @@ func (p *roster) askAround() {
 	}
 }
 
-// acted tells those who watch a pod of what its worker has done. Where a runtime tells no events they would not hear of it: a pod that comes and goes between
-// two lists is in neither of them.
-func (p *roster) acted(uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tell(uid)
-}
-
-// tell ticks for those who watch the pod. p.mu is held.
-func (p *roster) tell(uid types.UID) {
-	for _, c := range p.watchers[uid] {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// Watch ticks whenever the runtime's state of the pod may have changed, until stop is called.
-func (p *roster) Watch(uid types.UID) (ticks <-chan struct{}, stop func()) {
-	c := make(chan struct{}, 1)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.watchers[uid] = append(p.watchers[uid], c)
-	return c, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.watchers[uid] = slices.DeleteFunc(p.watchers[uid], func(o chan struct{}) bool { return o == c })
-		if len(p.watchers[uid]) == 0 {
-			delete(p.watchers, uid)
-		}
-	}
-}
-
 // pokeAll tells all workers, and has the runtime's other pods looked at.
 func (p *roster) pokeAll() {
 	p.each((*worker.Worker).Poke)
-	p.mu.Lock()
-	for uid := range p.watchers {
-		p.tell(uid)
-	}
-	p.mu.Unlock()
+	p.tellAll()
 	p.askAround()
 }
 
@@ -352,14 +226,16 @@ func (p *roster) each(f func(*worker.Worker)) {
 
 func (p *roster) uids() []types.UID {
 	var uids []types.UID
-	for _, pod := range p.source.Pods() {
+	for _, pod := range p.cfg.Source.Pods() {
 		uids = append(uids, pod.UID)
 	}
 	return uids
 }
 
 // Pod returns the pod as the API server told of it last.
-func (p *roster) Pod(namespace, name string) (*v1.Pod, bool) { return p.source.Pod(namespace, name) }
+func (p *roster) Pod(namespace, name string) (*v1.Pod, bool) {
+	return p.cfg.Source.Pod(namespace, name)
+}
 
 // Await returns when all pods of the node are known, or with the cause of the end of ctx.
 func (p *roster) Await(ctx context.Context) error {
@@ -372,4 +248,4 @@ func (p *roster) Await(ctx context.Context) error {
 }
 
 // Pods returns all pods of the node.
-func (p *roster) Pods() []*v1.Pod { return p.source.Pods() }
+func (p *roster) Pods() []*v1.Pod { return p.cfg.Source.Pods() }

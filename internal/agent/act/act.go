@@ -15,64 +15,63 @@ import (
 	"monopod.dev/monopod/internal/agent/env"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/kit/failpoint"
-	"monopod.dev/monopod/internal/pods"
 )
 
-// Pod acts for one pod. Its methods may be called concurrently.
-type Pod struct {
-	cfg Config
-	uid string
+// Actions carries out the actions of all pods. Its methods may be called concurrently.
+type Actions struct {
+	*Tell
+	verbs map[plan.Verb]doer
 }
-
-// For makes what acts for the pod of a UID.
-func For(cfg Config, uid string) *Pod { return &Pod{cfg: cfg, uid: uid} }
 
 // doer carries out the actions of a verb.
-type doer = func(p *Pod, ctx context.Context, pod *v1.Pod, a plan.Action) error
+type doer = func(ctx context.Context, pod *v1.Pod, a plan.Action) error
 
-// verbs carry the actions out.
-var verbs = map[plan.Verb]doer{
-	plan.GrantDevices:    ofPod((*Pod).grantDevices),
-	plan.MountVolume:     (*Pod).mountVolume,
-	plan.UpdateVolume:    (*Pod).updateVolume,
-	plan.CreateSandbox:   (*Pod).createSandbox,
-	plan.StopSandbox:     ofID((*Pod).stopSandbox),
-	plan.RemoveSandbox:   ofID((*Pod).removeSandbox),
-	plan.StartContainer:  (*Pod).startContainer,
-	plan.PostStart:       (*Pod).postStart,
-	plan.PreStop:         (*Pod).preStop,
-	plan.StopContainer:   (*Pod).stopContainer,
-	plan.RemoveContainer: (*Pod).removeContainer,
-	plan.Release:         (*Pod).release,
-	plan.DeleteObject:    ofPod((*Pod).deleteObject),
+// Parts are what carries the verbs out: a type a file, each with what it needs.
+type Parts struct {
+	Grants    Grants
+	Volumes   Volumes
+	Sandboxes Sandboxes
+	Starts    Starts
+	Hooks     Hooks
+	Stops     Stops
+	Releases  Releases
+	Deletions Deletions
 }
 
-func ofPod(do func(*Pod, context.Context, *v1.Pod) error) func(*Pod, context.Context, *v1.Pod, plan.Action) error {
-	return func(p *Pod, ctx context.Context, pod *v1.Pod, _ plan.Action) error { return do(p, ctx, pod) }
-}
-
-func ofID(do func(*Pod, context.Context, string) error) func(*Pod, context.Context, *v1.Pod, plan.Action) error {
-	return func(p *Pod, ctx context.Context, _ *v1.Pod, a plan.Action) error { return do(p, ctx, a.ID) }
+// New puts them together. A new verb is a row here, and a method.
+func New(tell *Tell, p Parts) *Actions {
+	return &Actions{tell, map[plan.Verb]doer{
+		plan.GrantDevices:    p.Grants.grant,
+		plan.MountVolume:     p.Volumes.mount,
+		plan.UpdateVolume:    p.Volumes.update,
+		plan.CreateSandbox:   p.Sandboxes.create,
+		plan.StopSandbox:     p.Sandboxes.stop,
+		plan.RemoveSandbox:   p.Sandboxes.remove,
+		plan.StartContainer:  p.Starts.start,
+		plan.PostStart:       p.Hooks.postStart,
+		plan.PreStop:         p.Hooks.preStop,
+		plan.StopContainer:   p.Stops.stop,
+		plan.RemoveContainer: p.Stops.remove,
+		plan.Release:         p.Releases.release,
+		plan.DeleteObject:    p.Deletions.delete,
+	}}
 }
 
 // Do carries an action out. An error that says more than what went wrong is a *Failed, or a *Never.
-func (p *Pod) Do(ctx context.Context, pod *v1.Pod, a plan.Action) error {
-	do, ok := verbs[a.Verb]
+func (acts *Actions) Do(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	do, ok := acts.verbs[a.Verb]
 	if !ok {
 		return errors.New("unknown action " + string(a.Verb))
 	}
-	step := p.cfg.Timeline.Begin(p.uid, string(a.Verb), cmp.Or(a.Container, a.Volume))
-	err := atPoints(ctx, p, pod, a, do)
-	step.End(outcome(ctx, err))
-	return err
+	return acts.step(ctx, pod, string(a.Verb), cmp.Or(a.Container, a.Volume), func() error { return atPoints(ctx, pod, a, do) })
 }
 
-func atPoints(ctx context.Context, p *Pod, pod *v1.Pod, a plan.Action, do doer) error {
+func atPoints(ctx context.Context, pod *v1.Pod, a plan.Action, do doer) error {
 	point := "agent/" + string(a.Verb)
 	if err := failpoint.Hit(point + "/begun"); err != nil {
 		return err
 	}
-	if err := do(p, ctx, pod, a); err != nil {
+	if err := do(ctx, pod, a); err != nil {
 		return err
 	}
 	return failpoint.Hit(point + "/done")
@@ -130,17 +129,3 @@ type Never struct{ *plan.Verdict }
 
 // Error is the message.
 func (e *Never) Error() string { return e.Message }
-
-// Event tells of something that happened to the pod, or to one of its containers.
-func (p *Pod) Event(pod *v1.Pod, container, kind, reason, message string) {
-	ref := &v1.ObjectReference{
-		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-	}
-	if container != "" {
-		ref.FieldPath = "spec.containers{" + container + "}"
-		if role, c := pods.ContainerNamed(&pod.Spec, container); c != nil && role.AmongInit() {
-			ref.FieldPath = "spec.initContainers{" + container + "}"
-		}
-	}
-	p.cfg.Events.Event(ref, kind, reason, message)
-}

@@ -19,6 +19,14 @@ const (
 	reasonCredentialProvider = "CredentialProviderFailed"
 )
 
+// Credentials is where credentials for pulls come from.
+type Credentials struct {
+	// Objects are the pull secrets that pods name.
+	Objects objects.Reader
+	// Providers are the node's credential provider plugins.
+	Providers *pullauth.Providers
+}
+
 // credentials are those for an image in the order in which they are tried: of the pod's pull secrets, then of the node's credential
 // provider plugins. What could not be had is told by events, and returned for the error of a pull that fails.
 func (w *imageWork) credentials(ctx context.Context, ref string) (auths []*criv1.AuthConfig, missing []string) {
@@ -32,7 +40,7 @@ func (w *imageWork) credentials(ctx context.Context, ref string) (auths []*criv1
 		if s.Name == "" {
 			continue // the API allows it
 		}
-		secret, err := objects.Get[*v1.Secret](ctx, w.cfg.Objects, objects.Name{Kind: objects.Secret, Namespace: w.pod.Namespace, Name: s.Name})
+		secret, err := objects.Get[*v1.Secret](ctx, w.Pulls.Objects, objects.Name{Kind: objects.Secret, Namespace: w.pod.Namespace, Name: s.Name})
 		if err == nil {
 			err = secrets.AddSecret(secret)
 		}
@@ -45,11 +53,11 @@ func (w *imageWork) credentials(ctx context.Context, ref string) (auths []*criv1
 		return nil, nil
 	}
 	if len(broken) > 0 {
-		w.Event(w.pod, "", v1.EventTypeWarning, reasonPullSecret, fmt.Sprintf(
+		w.Tell.Event(w.pod, "", v1.EventTypeWarning, reasonPullSecret, fmt.Sprintf(
 			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed. %s",
 			strings.Join(broken, ", "), strings.Join(missing, "; ")))
 	}
-	if err := w.cfg.Providers.Add(ctx, named.Name(), &plugins); err != nil && ctx.Err() == nil {
+	if err := w.Pulls.Providers.Add(ctx, named.Name(), &plugins); err != nil && ctx.Err() == nil {
 		why := strings.ReplaceAll(err.Error(), "\n", "; ")
 		missing = append(missing, why)
 		w.warn(reasonCredentialProvider, why)

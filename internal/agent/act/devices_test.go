@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	v1 "k8s.io/api/core/v1"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cdiprobe"
@@ -18,11 +17,11 @@ import (
 	"monopod.dev/monopod/test/crifake"
 )
 
-// bench acts for a pod on a fake runtime, with a sandbox.
+// bench creates containers of a pod on a fake runtime, with a sandbox.
 type bench struct {
 	rt      *crifake.Runtime
 	client  *cri.Client
-	w       *Pod
+	w       *Creates
 	request func(attempt uint32) *criv1.CreateContainerRequest // for a container with a CDI device
 }
 
@@ -47,7 +46,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Pod{cfg: Config{Runtime: client, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: log})}}
+	w := &Creates{Runtime: client, CDI: cdiprobe.New(cdiprobe.Config{Runtime: client, Log: log})}
 	return &bench{rt, client, w, func(attempt uint32) *criv1.CreateContainerRequest {
 		return &criv1.CreateContainerRequest{PodSandboxId: s.PodSandboxId, SandboxConfig: sandbox, Config: &criv1.ContainerConfig{
 			Metadata: &criv1.ContainerMetadata{Name: "a", Attempt: attempt}, Image: &criv1.ImageSpec{Image: "img"},
@@ -72,17 +71,16 @@ func TestTheAnswerIsOfWhoCreates(t *testing.T) {
 			}
 		}
 	})
-	c := &v1.Container{Name: "a"}
 	var why *Failed
-	if _, err := w.createContainer(t.Context(), c, request(0)); !errors.As(err, &why) || why.Reason != plan.ReasonCreateError || !strings.Contains(err.Error(), "restarted") {
+	if _, err := w.create(t.Context(), "a", request(0)); !errors.As(err, &why) || why.Reason != plan.ReasonCreateError || !strings.Contains(err.Error(), "restarted") {
 		t.Errorf("created by another: %v", err)
 	}
-	if _, err := w.createContainer(t.Context(), c, request(1)); !errors.As(err, &why) || why.Reason != plan.ReasonDevicesNotReady || !strings.Contains(err.Error(), "fake 0.9") {
+	if _, err := w.create(t.Context(), "a", request(1)); !errors.As(err, &why) || why.Reason != plan.ReasonDevicesNotReady || !strings.Contains(err.Error(), "fake 0.9") {
 		t.Errorf("created by one that ignores devices: %v", err)
 	}
 	without := request(2)
 	without.Config.CDIDevices = nil
-	if _, err := w.createContainer(t.Context(), c, without); err != nil {
+	if _, err := w.create(t.Context(), "a", without); err != nil {
 		t.Errorf("without devices: %v", err)
 	}
 }
@@ -95,11 +93,10 @@ func TestAnnotationsAskForDevices(t *testing.T) {
 		req.Config.CDIDevices, req.Config.Annotations = nil, map[string]string{"cdi.k8s.io/vendor_class": "example.com/widget=0"}
 		return req
 	}
-	c := &v1.Container{Name: "a"}
 	b.rt.Is("containerd", "1.6.20")
 	b.rt.IgnoreCDIAnnotations(true)
 	var why *Failed
-	_, err := b.w.createContainer(t.Context(), c, asks(0))
+	_, err := b.w.create(t.Context(), "a", asks(0))
 	if !errors.As(err, &why) || why.Reason != plan.ReasonDevicesNotReady {
 		t.Fatalf("created by one that ignores annotations: %v", err)
 	}
@@ -116,7 +113,7 @@ func TestAnnotationsAskForDevices(t *testing.T) {
 	if _, err := b.client.Identify(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	id, err := b.w.createContainer(t.Context(), c, asks(1))
+	id, err := b.w.create(t.Context(), "a", asks(1))
 	if err != nil {
 		t.Fatal(err)
 	}

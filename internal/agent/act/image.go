@@ -21,9 +21,24 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
+// Images gets the images that containers need.
+type Images struct {
+	Runtime criv1.ImageServiceClient
+	Keeper  ImageKeeper
+	// Pulls are the credentials that images are pulled with.
+	Pulls Credentials
+	Tell  *Tell
+}
+
+// ImageKeeper keeps images from being removed.
+type ImageKeeper interface {
+	// Hold keeps the image of a reference, whichever that is, until the hold is released. It waits for a removal that is under way.
+	Hold(ctx context.Context, ref string) (*imagekeep.Hold, error)
+}
+
 // imageWork gets the images that one container needs, and keeps them until release.
 type imageWork struct {
-	*Pod
+	*Images
 	pod       *v1.Pod
 	container *v1.Container
 	sandbox   *criv1.PodSandboxConfig
@@ -88,7 +103,7 @@ func (w *imageWork) ensure(ctx context.Context, ref string, policy v1.PullPolicy
 		w.warn("InspectFailed", msg)
 		return nil, ofImage(ref, plan.ReasonInvalidImageName, errors.New(msg))
 	}
-	hold, err := w.cfg.Images.Hold(ctx, ref)
+	hold, err := w.Keeper.Hold(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +120,7 @@ func (w *imageWork) present(ctx context.Context, ref string, policy v1.PullPolic
 	// The API server has set the policy, unless it serves no defaults.
 	if policy != v1.PullAlways {
 		var image *criv1.Image
-		err := w.call(ctx, podstarts.InspectImage, w.container.Name, func() (err error) {
+		err := w.Tell.step(ctx, w.pod, podstarts.InspectImage, w.container.Name, func() (err error) {
 			image, err = w.imageStatus(ctx, ref)
 			return err
 		})
@@ -127,10 +142,10 @@ func (w *imageWork) present(ctx context.Context, ref string, policy v1.PullPolic
 }
 
 // imageStatus is nil for an image that the runtime does not have.
-func (p *Pod) imageStatus(ctx context.Context, ref string) (*criv1.Image, error) {
+func (i *Images) imageStatus(ctx context.Context, ref string) (*criv1.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, cri.QueryTimeout)
 	defer cancel()
-	resp, err := p.cfg.Runtime.Images.ImageStatus(ctx, &criv1.ImageStatusRequest{Image: &criv1.ImageSpec{Image: ref}})
+	resp, err := i.Runtime.ImageStatus(ctx, &criv1.ImageStatusRequest{Image: &criv1.ImageSpec{Image: ref}})
 	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
@@ -153,8 +168,8 @@ func (w *imageWork) pull(ctx context.Context, ref string) (*criv1.Image, error) 
 	for _, auth := range creds {
 		// No limit but the pod's life: how long a pull may take is the runtime's to judge.
 		var resp *criv1.PullImageResponse
-		err := w.call(ctx, podstarts.CallPullImage, w.container.Name, func() (err error) {
-			resp, err = w.cfg.Runtime.Images.PullImage(ctx, &criv1.PullImageRequest{
+		err := w.Tell.step(ctx, w.pod, podstarts.CallPullImage, w.container.Name, func() (err error) {
+			resp, err = w.Runtime.PullImage(ctx, &criv1.PullImageRequest{
 				Image: &criv1.ImageSpec{Image: ref, UserSpecifiedImage: ref, Annotations: w.pod.Annotations}, Auth: auth, SandboxConfig: w.sandbox,
 			})
 			return err
@@ -198,11 +213,11 @@ func (w *imageWork) tell(reason, message string) {
 	if w.quiet {
 		return
 	}
-	w.Event(w.pod, w.container.Name, v1.EventTypeNormal, reason, message)
+	w.Tell.Event(w.pod, w.container.Name, v1.EventTypeNormal, reason, message)
 }
 
 func (w *imageWork) warn(reason, message string) {
-	w.Event(w.pod, w.container.Name, v1.EventTypeWarning, reason, message)
+	w.Tell.Event(w.pod, w.container.Name, v1.EventTypeWarning, reason, message)
 }
 
 // ofImage is the failure to have an image; the status shows the reason.

@@ -8,41 +8,51 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"monopod.dev/monopod/internal/agent/plan"
-	"monopod.dev/monopod/internal/host/tree"
 )
 
+// Releases gives back what pods have.
+type Releases struct {
+	Places *Places
+	// Devices gives back those of a pod, by its UID; nil: there are none.
+	Devices func(ctx context.Context, podUID string) error
+	// Held are those who hold something in memory for a pod, until they are told that it has ended. They don't wait.
+	Held []func(uid types.UID)
+}
+
 // release gives back what the pod holds; a final one also what was kept for its logs.
-func (p *Pod) release(ctx context.Context, pod *v1.Pod, a plan.Action) error {
-	p.cfg.Objects.Release(p.uid)
-	p.cfg.Tokens.Forget(types.UID(p.uid))
-	p.cfg.Ledger.Release(types.UID(p.uid))
-	errs := []error{p.cfg.Cgroups.UpdateQoS()}
-	if p.cfg.Devices != nil {
-		errs = append(errs, p.cfg.Devices.Release(ctx, p.uid))
+func (r *Releases) release(ctx context.Context, pod *v1.Pod, a plan.Action) error {
+	for _, forget := range r.Held {
+		forget(pod.UID)
+	}
+	var errs []error
+	if r.Devices != nil {
+		errs = append(errs, r.Devices(ctx, string(pod.UID)))
 	}
 	if a.Final {
-		errs = append(errs, p.cfg.Cgroups.Remove(p.uid))
-		errs = append(errs, p.cfg.LogLinks.RemovePod(pod.Namespace, pod.Name, p.logDir(pod)))
-		// The logs go first: by the pod's directory the next start knows of a pod that is gone, if we end in between.
-		if err := tree.Remove(ctx, p.logDir(pod)); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		errs = append(errs, p.cfg.Volumes.Remove(ctx, p.uid))
+		errs = append(errs, r.Places.remove(ctx, pod))
 	} else {
-		errs = append(errs, p.cfg.Volumes.Release(ctx, p.uid))
+		errs = append(errs, r.Places.release(ctx, pod))
 	}
 	return errors.Join(errs...)
 }
 
-// deleteObject ends the object, after its last status was written.
-func (p *Pod) deleteObject(ctx context.Context, pod *v1.Pod) error {
-	if err := p.cfg.Status.Flush(ctx, pod.UID); err != nil {
+// Deletions ends the objects of pods.
+type Deletions struct {
+	Kube kubernetes.Interface
+	// Flush returns when the last status of a pod has been written, or can't be because the pod is gone.
+	Flush func(ctx context.Context, uid types.UID) error
+}
+
+// delete ends the object, after its last status was written.
+func (d *Deletions) delete(ctx context.Context, pod *v1.Pod, _ plan.Action) error {
+	if err := d.Flush(ctx, pod.UID); err != nil {
 		return err
 	}
 	zero := int64(0)
-	err := p.cfg.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+	err := d.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &pod.UID},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

@@ -4,15 +4,11 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // AgentConfig says what the agent's own metrics tell beside what they count.
@@ -21,18 +17,24 @@ type AgentConfig struct {
 	NodeName, Version string
 	// Desired is how many pods are bound to the node.
 	Desired func() int
+	// Operations are the calls of the container runtime; nil: nobody counts them.
+	Operations *Operations
 	// Running is how many pods run, and how many containers there are by state; ok is false when the runtime does not tell.
 	Running func() (pods int, containers map[string]int, ok bool)
 }
 
 // Agent counts what the agent does, by a kubelet's names, in a registry of its own. It is safe for concurrent use.
 type Agent struct {
-	registry           *prometheus.Registry
-	operations, failed *prometheus.CounterVec
-	durations          *prometheus.HistogramVec
-	requests           *prometheus.CounterVec
-	requestDurations   *prometheus.HistogramVec
-	inflight           *prometheus.GaugeVec
+	registry         *prometheus.Registry
+	requests         *prometheus.CounterVec
+	requestDurations *prometheus.HistogramVec
+	inflight         *prometheus.GaugeVec
+}
+
+const subsystem = "kubelet"
+
+func counts(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
 }
 
 // requestLabels are those of the metrics of HTTP requests.
@@ -40,18 +42,8 @@ var requestLabels = []string{"method", "path", "server_type", "long_running"}
 
 // NewAgent makes the metrics.
 func NewAgent(cfg AgentConfig) *Agent {
-	const subsystem = "kubelet"
-	counts := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
-	}
 	a := &Agent{
-		registry:   prometheus.NewRegistry(),
-		operations: counts("runtime_operations_total", "Number of calls of the container runtime, by operation", "operation_type"),
-		failed:     counts("runtime_operations_errors_total", "Number of calls of the container runtime that failed, by operation", "operation_type"),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Subsystem: subsystem, Name: "runtime_operations_duration_seconds", Help: "Duration of calls of the container runtime in seconds, by operation",
-			Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14),
-		}, []string{"operation_type"}),
+		registry: prometheus.NewRegistry(),
 		requests: counts("http_requests_total", "Number of HTTP requests to the agent", requestLabels...),
 		requestDurations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Subsystem: subsystem, Name: "http_requests_duration_seconds", Help: "Duration of HTTP requests to the agent in seconds", Buckets: prometheus.DefBuckets,
@@ -66,41 +58,18 @@ func NewAgent(cfg AgentConfig) *Agent {
 		[]string{"git_version", "go_version", "platform"})
 	build.WithLabelValues(cfg.Version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH).Set(1)
 	a.registry.MustRegister(
-		a.operations, a.failed, a.durations, a.requests, a.requestDurations, a.inflight, name, build, pods{cfg},
+		a.requests, a.requestDurations, a.inflight, name, build, pods{cfg},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	if o := cfg.Operations; o != nil {
+		a.registry.MustRegister(o.operations, o.failed, o.durations)
+	}
 	return a
 }
 
 // Handler serves /metrics.
 func (a *Agent) Handler() http.Handler {
 	return promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{DisableCompression: true})
-}
-
-// RuntimeOperation counts a call of the container runtime: method is gRPC's, "/runtime.v1.RuntimeService/RunPodSandbox". That a runtime has no such method is no failure.
-func (a *Agent) RuntimeOperation(method string, took time.Duration, err error) {
-	operation := operationOf(method)
-	a.operations.WithLabelValues(operation).Inc()
-	a.durations.WithLabelValues(operation).Observe(took.Seconds())
-	if err != nil && status.Code(err) != codes.Unimplemented {
-		a.failed.WithLabelValues(operation).Inc()
-	}
-}
-
-// operationOf is a method as a kubelet calls it: "run_podsandbox".
-func operationOf(method string) string {
-	name := method[strings.LastIndex(method, "/")+1:]
-	if name == "UpdateContainerResources" {
-		return "update_container"
-	}
-	var out strings.Builder
-	for i, r := range strings.ReplaceAll(name, "PodSandbox", "Podsandbox") {
-		if unicode.IsUpper(r) && i > 0 {
-			out.WriteByte('_')
-		}
-		out.WriteRune(unicode.ToLower(r))
-	}
-	return out.String()
 }
 
 // Request counts an HTTP request from now on until done is called. path is what the request is for, without what it names.

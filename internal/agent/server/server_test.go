@@ -87,8 +87,9 @@ func newBenchWith(t *testing.T, strangers preauth.Limits) *bench {
 			Name: "idle", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}},
 	}
 	var collector *podstats.Collector
+	operations := metrics.NewOperations()
 	b.metrics = metrics.NewAgent(metrics.AgentConfig{
-		NodeName: "n", Version: "v1", Desired: func() int { return 1 },
+		NodeName: "n", Version: "v1", Operations: operations, Desired: func() int { return 1 },
 		Running: func() (int, map[string]int, bool) {
 			s, err := collector.Snapshot(t.Context())
 			if err != nil {
@@ -97,7 +98,7 @@ func newBenchWith(t *testing.T, strangers preauth.Limits) *bench {
 			return s.Sandboxes, s.Containers, true
 		},
 	})
-	client, err := cri.Dial(cri.Config{Socket: b.rt.Socket, Observe: b.metrics.RuntimeOperation, Log: slog.New(slog.DiscardHandler)})
+	client, err := cri.Dial(cri.Config{Socket: b.rt.Socket, Observe: operations.Count, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

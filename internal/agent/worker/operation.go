@@ -11,7 +11,6 @@ import (
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
-	"monopod.dev/monopod/internal/pods"
 )
 
 // operation is an action that is being carried out.
@@ -48,7 +47,7 @@ func (w *Worker) begin(ctx context.Context, pod *v1.Pod, a *plan.Action) {
 	w.facts.Begun(a)
 	w.log.Debug("action", "verb", a.Verb, "on", key.On)
 	w.ops.Go(func() {
-		err := w.act.Do(ctx, pod, op.action)
+		err := w.cfg.Actions.Do(ctx, pod, op.action)
 		r := result{op: op, cancelled: ctx.Err() != nil, err: err}
 		cancel()
 		if w.cfg.Acted != nil {
@@ -68,11 +67,10 @@ func (w *Worker) finished(r result) {
 	delete(w.ongoing, key)
 	w.facts.Ended(&r.op.action, r.err == nil)
 	if key.Verb == plan.GrantDevices {
-		w.noteWait(r)
+		w.granted.asked(r)
 	}
 	if r.err == nil {
-		delete(w.failures, key)
-		w.havePulled(r.op, "")
+		w.retries.succeeded(r.op)
 		return
 	}
 	if key.Verb == plan.UpdateVolume {
@@ -83,62 +81,17 @@ func (w *Worker) finished(r result) {
 	}
 	var never *act.Never
 	if errors.As(r.err, &never) {
-		w.verdict = never.Verdict
+		w.ruling.verdict = never.Verdict
 		w.log.Warn("the pod fails", "reason", never.Reason, "error", r.err)
 		return
 	}
-	f := plan.Failure{Message: r.err.Error(), At: time.Now(), Count: 1}
-	var why *act.Failed
-	if errors.As(r.err, &why) {
-		f.Reason, f.Image, f.Fault, f.Lasts = why.Reason, why.Image, why.Fault, why.Lasts
-	}
-	w.havePulled(r.op, f.Image)
-	if f.Lasts && r.op.begun.Before(w.changed) {
-		// What it lacked may have come since it looked, and nobody tells of that again.
-		f.Lasts = false
-	}
-	if f.Pulls() {
-		f.At, f.Count = w.pullFailed(r.op, f)
-	} else {
-		f = f.After(w.failures[key])
-	}
-	w.failures[key] = f
+	f := w.retries.failed(r.op, r.err)
 	switch key.Verb {
 	case plan.StopContainer, plan.StopSandbox, plan.RemoveSandbox:
-		w.act.Event(r.op.pod, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+r.err.Error())
+		w.cfg.Actions.Event(r.op.pod, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+r.err.Error())
 	}
 	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On, "reason", f.Reason,
 		"failures", f.Count, "error", r.err, "again", time.Until(f.RetryAt()).Round(time.Millisecond))
-}
-
-// pullFailed counts the failures of an image in this pod, whichever container wanted it. Of pulls side by side the first one to
-// fail counts, so that all of them are tried again together.
-func (w *Worker) pullFailed(op *operation, f plan.Failure) (at time.Time, count int) {
-	last := w.pulls[f.Image]
-	if last.Count > 0 && last.At.After(op.begun) {
-		return last.At, last.Count
-	}
-	f.Count = last.Count + 1
-	w.pulls[f.Image] = f
-	return f.At, f.Count
-}
-
-// havePulled lets the back-off of images begin anew that a container has got. failed is the one that it has not got; those after
-// that were not asked for.
-func (w *Worker) havePulled(op *operation, failed string) {
-	if op.action.Verb != plan.StartContainer {
-		return
-	}
-	_, c := pods.ContainerNamed(&op.pod.Spec, op.action.Container)
-	if c == nil {
-		return
-	}
-	for _, ref := range act.ImageRefs(op.pod, c) {
-		if ref == failed {
-			return
-		}
-		delete(w.pulls, ref)
-	}
 }
 
 func uidOf(ref podspec.Ref) types.UID { return types.UID(ref.UID) }

@@ -24,9 +24,9 @@ func pulling() (*Worker, *v1.Pod) {
 		})
 	}
 	return &Worker{
-		cfg:   Config{Config: act.Config{Volumes: volumes.New(volumes.Config{})}},
+		cfg:   Config{Files: volumes.New(volumes.Config{})},
 		stale: map[string]bool{},
-		log:   slog.New(slog.DiscardHandler), ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{}, facts: plan.Facts{},
+		log:   slog.New(slog.DiscardHandler), ongoing: map[plan.Key]*operation{}, retries: newRetries(), facts: plan.Facts{},
 	}, pod
 }
 
@@ -38,7 +38,7 @@ func (w *Worker) begun(pod *v1.Pod, container string) *operation {
 }
 
 func (w *Worker) failure(container string) plan.Failure {
-	return w.failures[plan.Key{Verb: plan.StartContainer, On: container}]
+	return w.retries.failures[plan.Key{Verb: plan.StartContainer, On: container}]
 }
 
 func TestBackOffOfPulls(t *testing.T) {
@@ -86,8 +86,8 @@ func TestBackOffOfPulls(t *testing.T) {
 	fail(w.begun(pod, "c"), "other", plan.ReasonErrImagePull)
 	expect("c", 1)
 	w.finished(result{op: w.begun(pod, "c")})
-	if len(w.pulls) != 1 || w.pulls["same"].Count != 1 {
-		t.Errorf("after a success: %+v", w.pulls)
+	if len(w.retries.pulls) != 1 || w.retries.pulls["same"].Count != 1 {
+		t.Errorf("after a success: %+v", w.retries.pulls)
 	}
 }
 
@@ -96,24 +96,24 @@ func TestChangedImageIsNotWaitedFor(t *testing.T) {
 	w, pod := pulling()
 	w.finished(result{op: w.begun(pod, "a"), err: &act.Failed{Reason: plan.ReasonErrImagePull, Image: "same", Err: errors.New("no")}})
 	w.finished(result{op: w.begun(pod, "b"), err: &act.Failed{Reason: plan.ReasonErrImageNeverPull, Image: "volume", Err: errors.New("no")}})
-	w.noteChanges(&wish{pod: pod})
-	if len(w.failures) != 2 {
-		t.Errorf("nothing has changed: %v", w.failures)
+	w.retries.noteChanges(&wish{pod: pod})
+	if len(w.retries.failures) != 2 {
+		t.Errorf("nothing has changed: %v", w.retries.failures)
 	}
 	changed := pod.DeepCopy()
 	for i := range changed.Spec.Containers {
 		changed.Spec.Containers[i].Image = "new"
 	}
-	w.noteChanges(&wish{pod: changed})
+	w.retries.noteChanges(&wish{pod: changed})
 	if w.failure("a").Count != 0 || w.failure("b").Count != 1 {
-		t.Errorf("after a change of the images: %v", w.failures)
+		t.Errorf("after a change of the images: %v", w.retries.failures)
 	}
 }
 
 // TestActed: whoever wants to know what a worker does is told, also of what has failed.
 func TestActed(t *testing.T) {
 	w, pod := pulling()
-	w.uid, w.results, w.act = "u", make(chan result), act.For(act.Config{}, "u")
+	w.uid, w.results, w.cfg.Actions = "u", make(chan result), act.New(&act.Tell{}, act.Parts{})
 	told := make(chan types.UID, 1)
 	w.cfg.Acted = func(uid types.UID) { told <- uid }
 	w.begin(t.Context(), pod, &plan.Action{Verb: "Nothing"})

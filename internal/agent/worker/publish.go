@@ -25,7 +25,7 @@ func (w *Worker) publish(pod *v1.Pod, in *plan.Input) {
 	w.tellBackOffs(pod, w.prior, &st)
 	if st.Phase == v1.PodFailed && in.Prior.Phase != v1.PodFailed && st.Reason != "" {
 		kind, reason, message := plan.EndEvent(&st)
-		w.act.Event(pod, "", kind, reason, message)
+		w.cfg.Actions.Event(pod, "", kind, reason, message)
 	}
 	passing := plan.Passing(in, w.prior, &st)
 	w.prior = &st
@@ -50,11 +50,11 @@ func (w *Worker) tellBackOffs(pod *v1.Pod, old, now *v1.PodStatus) {
 		}
 		switch waits.Reason {
 		case plan.ReasonCrashLoopBackOff:
-			w.act.Event(pod, c.Name, v1.EventTypeWarning, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
+			w.cfg.Actions.Event(pod, c.Name, v1.EventTypeWarning, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
 				c.Name, pod.Name, pod.Namespace, pod.UID))
 		case plan.ReasonImagePullBackOff:
-			w.act.Event(pod, c.Name, v1.EventTypeNormal, "BackOff", plan.BackOffPulling(w.failures[plan.Key{Verb: plan.StartContainer, On: c.Name}].Image))
-			w.act.Event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+plan.ReasonImagePullBackOff)
+			w.cfg.Actions.Event(pod, c.Name, v1.EventTypeNormal, "BackOff", plan.BackOffPulling(w.retries.failures[plan.Key{Verb: plan.StartContainer, On: c.Name}].Image))
+			w.cfg.Actions.Event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+plan.ReasonImagePullBackOff)
 		}
 	}
 }
@@ -68,7 +68,7 @@ const (
 
 // terminationMessage reads what a container has left as its last words.
 func (w *Worker) terminationMessage(end cri.End) string {
-	path := w.cfg.Volumes.MessagePath(w.uid, end.Facts.Name, uint32(end.Facts.RestartCount))
+	path := w.cfg.Files.MessagePath(w.uid, end.Facts.Name, uint32(end.Facts.RestartCount))
 	if m := readStart(path, maxMessage); m != "" {
 		return m
 	}

@@ -8,28 +8,6 @@ import (
 	"monopod.dev/monopod/internal/agent/plan"
 )
 
-// Shutdown says what the node's shutdown does to a pod.
-type Shutdown interface {
-	// Judge says how a pod ends by it; nil: it goes on. begun: an agent had taken it before.
-	Judge(pod *v1.Pod, begun bool) *plan.Verdict
-	// StopBy is by when a pod that is deleted shall have ended, which was to have ended by then.
-	StopBy(pod *v1.Pod, by time.Time) time.Time
-	// Rested is told that a pod rests.
-	Rested()
-}
-
-// judgeShutdown ends a pod with the node. One that has ended by itself keeps its end.
-func (w *Worker) judgeShutdown(in *plan.Input) *plan.Verdict {
-	if w.cfg.Shutdown == nil {
-		return nil
-	}
-	v := w.cfg.Shutdown.Judge(in.Pod, in.Begun())
-	if v != nil && over(plan.Status(*in).Phase) {
-		return nil
-	}
-	return v
-}
-
 // deadlineOf is by when a pod that is deleted or gone shall have ended.
 func (w *Worker) deadlineOf(wish *wish) time.Time {
 	if w.cfg.Shutdown == nil {

@@ -2,10 +2,10 @@ package worker
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/agent/plan"
@@ -13,76 +13,81 @@ import (
 	"monopod.dev/monopod/internal/pods/fields"
 )
 
-// judges say, in this order, whether a pod is to end for a reason that is not in its containers; nil: not for theirs. A judge of what a node may do to its
-// pods is a line here.
-var judges = []func(*Worker, *plan.Input) *plan.Verdict{
-	(*Worker).judgeShutdown,
-	unnameable,
-	unsupported,
-	(*Worker).admission,
-	(*Worker).judgeDevices,
-	(*Worker).judgeDisk,
+// judge says whether a pod is to end for a reason that is not in its containers; nil: not for this one.
+type judge func(in *plan.Input) *plan.Verdict
+
+// judges are asked in this order. A judge of what a node may do to its pods is a line here.
+func (w *Worker) judges() []judge {
+	return []judge{w.judgeShutdown, unnameable, unsupported, w.admission, w.granted.judge, w.judgeDisk}
+}
+
+// ruling is how the pod is to end, and who knows it. It is the loop's own.
+type ruling struct {
+	// verdict holds once it was said; nil: the pod may go on.
+	verdict *plan.Verdict
+	// recalled: it was looked what an agent before this one has decided. kept: the next one will know the verdict; keepFailed: it was told that it may not.
+	recalled, kept, keepFailed bool
 }
 
 // judge asks the judges until one has spoken; what was said once holds, also for an agent that comes after this one: it is kept before it is acted on.
 func (w *Worker) judge(wish *wish, in *plan.Input) {
-	w.recall()
-	if w.verdict == nil && !over(in.Prior.Phase) && !wish.gone && wish.pod.DeletionTimestamp == nil {
-		for _, judge := range judges {
-			if w.verdict = judge(w, in); w.verdict != nil {
+	w.ruling.recall(w.cfg.Files, w.uid, w.log)
+	if w.ruling.verdict == nil && !over(in.Prior.Phase) && !wish.gone && wish.pod.DeletionTimestamp == nil {
+		for _, judge := range w.judges() {
+			if w.ruling.verdict = judge(in); w.ruling.verdict != nil {
 				break
 			}
 		}
 	} else if w.cfg.Disk != nil {
 		w.cfg.Disk.Forget(wish.pod.UID)
 	}
-	w.keep(in)
-	in.Verdict = w.verdict
+	w.ruling.keep(w.cfg.Files, in, w.log)
+	in.Verdict = w.ruling.verdict
 }
 
 // recall reads, at the first time, what an agent before this one has decided.
-func (w *Worker) recall() {
-	if w.recalled {
+func (r *ruling) recall(files Files, uid string, log *slog.Logger) {
+	if r.recalled {
 		return
 	}
-	w.recalled = true
-	raw, err := w.cfg.Volumes.Verdict(w.uid)
-	if err == nil && raw != nil && w.verdict == nil {
-		w.verdict, err = plan.DecodeVerdict(raw)
-		w.kept = err == nil
+	r.recalled = true
+	raw, err := files.Verdict(uid)
+	if err == nil && raw != nil && r.verdict == nil {
+		r.verdict, err = plan.DecodeVerdict(raw)
+		r.kept = err == nil
 	}
 	if err != nil {
-		w.log.Warn("what was decided about the pod's end can't be read; it is judged anew", "error", err)
+		log.Warn("what was decided about the pod's end can't be read; it is judged anew", "error", err)
 	}
 }
 
 // keep keeps what was decided, while something of the pod is to be ended by it.
-func (w *Worker) keep(in *plan.Input) {
-	if w.verdict == nil || w.kept || len(in.Observed.Sandboxes)+len(in.Observed.Containers) == 0 {
+func (r *ruling) keep(files Files, in *plan.Input, log *slog.Logger) {
+	if r.verdict == nil || r.kept || len(in.Observed.Sandboxes)+len(in.Observed.Containers) == 0 {
 		return
 	}
-	v := *w.verdict
+	v := *r.verdict
 	if v.Since.IsZero() {
 		v.Since = in.Now
 	}
-	w.verdict = &v
+	r.verdict = &v
 	raw, err := v.Encode()
 	if err == nil {
-		err = w.cfg.Volumes.KeepVerdict(w.uid, raw)
+		err = files.KeepVerdict(string(in.Pod.UID), raw)
 	}
 	if err == nil {
-		w.kept = true
+		r.kept = true
 		return
 	}
-	if !w.keepFailed {
-		w.keepFailed = true
-		w.log.Warn("what was decided about the pod's end can't be kept; it is carried out, and an agent that is started before that is done judges anew", "error", err)
+	if !r.keepFailed {
+		r.keepFailed = true
+		log.Warn("what was decided about the pod's end can't be kept; it is carried out, and an agent that is started before that is done judges anew", "error", err)
 	}
 }
 
 // unsupported fails a pod with fields that the agent does not honour, by name, rather than run something else than was asked for. One that has begun may
 // have got them since.
-func unsupported(_ *Worker, in *plan.Input) *plan.Verdict {
+func unsupported(in *plan.Input) *plan.Verdict {
 	if in.Begun() {
 		return nil
 	}
@@ -94,7 +99,7 @@ func unsupported(_ *Worker, in *plan.Input) *plan.Verdict {
 }
 
 // unnameable fails a pod whose log directory no file system can name, which would be tried for good: its names are not to be changed.
-func unnameable(_ *Worker, in *plan.Input) *plan.Verdict {
+func unnameable(in *plan.Input) *plan.Verdict {
 	dir := podspec.LogDir(podspec.Ref{UID: string(in.Pod.UID), Namespace: in.Pod.Namespace, Name: in.Pod.Name})
 	if in.Begun() || len(dir) <= podspec.MaxName {
 		return nil
@@ -120,17 +125,22 @@ func (w *Worker) admission(in *plan.Input) *plan.Verdict {
 	return plan.Rejected(refusal.Reason, plan.SaidRejected+refusal.Message)
 }
 
-// Disk says of pods that they take more of the node's disk than they may.
-type Disk interface {
-	// Judge says how a pod ends by that; nil: it goes on. poke is called when the answer has changed, until Forget.
-	Judge(pod *v1.Pod, poke func()) *plan.Verdict
-	Forget(uid types.UID)
-}
-
 // judgeDisk ends a pod that takes too much of the disk.
 func (w *Worker) judgeDisk(in *plan.Input) *plan.Verdict {
 	if w.cfg.Disk == nil {
 		return nil
 	}
 	return w.cfg.Disk.Judge(in.Pod, w.poke)
+}
+
+// judgeShutdown ends a pod with the node. One that has ended by itself keeps its end.
+func (w *Worker) judgeShutdown(in *plan.Input) *plan.Verdict {
+	if w.cfg.Shutdown == nil {
+		return nil
+	}
+	v := w.cfg.Shutdown.Judge(in.Pod, in.Begun())
+	if v != nil && over(plan.Status(*in).Phase) {
+		return nil
+	}
+	return v
 }

@@ -10,35 +10,18 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
-	"monopod.dev/monopod/internal/agent/probes"
 	"monopod.dev/monopod/internal/pods"
 )
-
-// Config is what all workers share.
-type Config struct {
-	act.Config
-	// Probes probe the pods' containers.
-	Probes *probes.Manager
-	// Shutdown ends the pods with the node; nil: nothing does.
-	Shutdown Shutdown
-	// Disk ends pods that take too much of it; nil: nobody looks.
-	Disk Disk
-	// Acted is told of each action that has ended, as it may have changed what the runtime holds of the pod; nil: nobody is.
-	Acted func(uid types.UID)
-}
 
 // Worker drives one pod.
 //
@@ -62,36 +45,19 @@ type Worker struct {
 
 	// the loop's own
 	view *cri.View
-	act  *act.Pod
 	// prior is the status computed last, published the version of the object that it was computed for.
 	prior     *v1.PodStatus
 	published *v1.Pod
 	ongoing   map[plan.Key]*operation
-	// images are the images of the containers seen last, by container ID.
-	images   map[string]string
-	failures map[plan.Key]plan.Failure
-	// pulls are the last failures to pull, by image.
-	pulls map[string]plan.Failure
+	retries   retries
 	// facts are what has come of the actions.
 	facts plan.Facts
-	// runtime is the runtime that was seen last.
-	runtime cri.Generation
-	// sick says since when devices of the pod have not been healthy; failsAt is when it is to be looked again whether the pod fails by that.
-	sick    map[deviceID]time.Time
-	failsAt time.Time
-	// tellDevices and tellWait make the events about its devices.
-	tellDevices plan.DeviceTeller
-	tellWait    plan.WaitTeller
-	// deadline is the annotation with the pod's deadline for devices as it was seen last; nil: it was not looked at.
-	deadline *string
-	// verdict is how the pod is to end; once said it holds. Nil: it may go on.
-	verdict *plan.Verdict
-	// recalled: it was looked what an agent before this one has decided. kept: the next one will know the verdict; keepFailed: it was told that it may not.
-	recalled, kept, keepFailed bool
+	// images are the images of the containers seen last, by container ID.
+	images  map[string]string
+	granted deviceWatch
+	ruling  ruling
 	// stale are the volumes of which what they show has changed since they were written, by their names.
 	stale map[string]bool
-	// changed is when a change of these was noted last.
-	changed time.Time
 	// probed: containers of the pod are being probed.
 	probed bool
 	// unseen counts observations that failed in a row.
@@ -116,9 +82,8 @@ func New(cfg Config, pod *v1.Pod) *Worker {
 	w := &Worker{
 		cfg: cfg, uid: string(pod.UID), log: cfg.Log.With("pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID),
 		wake: make(chan struct{}, 1), results: make(chan result),
-		ongoing: map[plan.Key]*operation{}, failures: map[plan.Key]plan.Failure{}, pulls: map[string]plan.Failure{}, facts: plan.Facts{},
-		stale: map[string]bool{},
-		act:   act.For(cfg.Config, string(pod.UID)),
+		ongoing: map[plan.Key]*operation{}, retries: newRetries(), facts: plan.Facts{}, stale: map[string]bool{},
+		granted: deviceWatch{devices: cfg.Devices, actions: cfg.Actions},
 	}
 	w.view = cfg.Runtime.View(w.uid, w.terminationMessage)
 	w.pod = pod
@@ -284,12 +249,16 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 		return w.blind(ctx, err), false
 	}
 	w.unseen = 0
-	w.noteRuntime()
-	plan.ForgetFailures(w.failures, &observed)
+	w.retries.noteRuntime(w.cfg.Runtime.Generation())
+	plan.ForgetFailures(w.retries.failures, &observed)
 	w.facts.Forget(&observed)
 	w.noteImages(&observed)
 	due := w.follow(&wish, &observed)
+	if !asksForDevices(wish.pod, "") {
+		w.facts.Set(plan.Granted, true)
+	}
 	in := w.input(&wish, observed)
+	w.complete(&wish, &in)
 	res := plan.Plan(in)
 	for _, k := range res.Cancel {
 		w.ongoing[k].cancel()
@@ -298,13 +267,14 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 		w.begin(ctx, wish.pod, &a)
 		in.Ongoing[a.Key()] = plan.Ongoing{StopBy: a.StopBy}
 	}
+	in.Facts = maps.Clone(w.facts) // what has begun is told already
 	var events time.Time
 	if !wish.gone {
 		w.publish(wish.pod, &in)
-		events = w.tellOfDevices(wish.pod, &in)
+		events = w.granted.tell(&in, w.prior)
 	}
 	w.noteRest()
-	return earlier(earlier(earlier(earlier(res.Wake, due), w.failsAt), w.answerDue(time.Now())), events), res.Done
+	return earliest(res.Wake, due, w.granted.failsAt, answerDue(w.granting(), time.Now()), events), res.Done
 }
 
 // blind is when to try to look again after the runtime could not be asked.
@@ -322,6 +292,17 @@ func lookAgain(unseen int) time.Duration {
 	return min(first<<min(unseen-1, 10), limit)
 }
 
+// granting is the action that asks for the pod's devices, if that is under way.
+func (w *Worker) granting() *operation { return w.ongoing[plan.Key{Verb: plan.GrantDevices}] }
+
+// earliest is the first of these times; zero is none.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		first = earlier(first, t)
+	}
+	return first
+}
+
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -333,33 +314,10 @@ func earlier(a, b time.Time) time.Time {
 func (w *Worker) wished() wish {
 	wish := w.take()
 	if wish.objects {
-		w.changed = time.Now()
 		w.outdate(wish.pod)
 	}
-	w.noteChanges(&wish)
+	w.retries.noteChanges(&wish)
 	return wish
-}
-
-// noteChanges lets what waited for devices or objects be tried again at once.
-func (w *Worker) noteChanges(wish *wish) {
-	if wish.devices {
-		delete(w.failures, plan.Key{Verb: plan.GrantDevices})
-	}
-	for k, f := range w.failures {
-		// Also a container whose devices are on record, and were not to be found when it was made: its runtime says so in words of its own.
-		waits := wish.devices && (f.Reason == plan.ReasonDevicesNotReady || k.Verb == plan.StartContainer && !f.Pulls() && asksForDevices(wish.pod, k.On))
-		waits = waits || k.Verb == plan.StartContainer && f.Image != "" && !stillWants(wish.pod, k.On, f.Image)
-		waits = waits || wish.objects && (f.Reason == plan.ReasonCreateConfigError || f.Reason == plan.ReasonFailedVolumes || f.Pulls() && len(wish.pod.Spec.ImagePullSecrets) > 0)
-		if waits {
-			delete(w.failures, k)
-		}
-	}
-}
-
-// stillWants says that a container needs an image; its own may be changed in the specification.
-func stillWants(pod *v1.Pod, container, image string) bool {
-	_, c := pods.ContainerNamed(&pod.Spec, container)
-	return c != nil && slices.Contains(act.ImageRefs(pod, c), image)
 }
 
 // noteImages tells that images were in use until now whose containers are gone.
@@ -370,29 +328,24 @@ func (w *Worker) noteImages(o *plan.Observed) {
 	}
 	for id, image := range w.images {
 		if _, here := now[id]; !here {
-			w.cfg.Images.Used(image)
+			w.cfg.Used(image)
 		}
 	}
 	w.images = now
 }
 
+// input is what a decision depends on, as far as it is known without asking anybody. It shares nothing with the worker.
 func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	in := plan.Input{
 		Pod: wish.pod, Gone: wish.gone, StopBy: w.deadlineOf(wish),
 		Prior:    plan.Merge(wish.pod.Status, w.prior),
 		Observed: observed,
-		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.failures),
-		Facts:       w.facts,
+		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.retries.failures),
+		Facts:       maps.Clone(w.facts),
 		Stale:       maps.Clone(w.stale),
 		Hashes:      map[string]string{},
 		RuntimeName: w.cfg.Runtime.Identity().Name, HostIPs: w.cfg.HostIPs, Now: time.Now(),
 	}
-	if !asksForDevices(wish.pod, "") {
-		in.Facts.Set(plan.Granted, true)
-	}
-	w.lookAtDevices(&in)
-	w.judge(wish, &in)
-	w.probe(&in)
 	for k, op := range w.ongoing {
 		in.Ongoing[k] = plan.Ongoing{StopBy: op.action.StopBy}
 	}
@@ -404,14 +357,11 @@ func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	return in
 }
 
-// asksForDevices says whether a container of the pod does, or the one of that name.
-func asksForDevices(pod *v1.Pod, container string) bool {
-	for _, c := range pods.Containers(&pod.Spec) {
-		if (container == "" || c.Name == container) && len(podspec.ExtendedResources(c)) > 0 {
-			return true
-		}
-	}
-	return false
+// complete asks those who know more of the pod: of its devices, whether the node ends it, and its probes.
+func (w *Worker) complete(wish *wish, in *plan.Input) {
+	w.granted.look(in, w.granting())
+	w.judge(wish, in)
+	w.probe(in)
 }
 
 // follow has the worker told of changes of the objects that the pod refers to, and notes when its volumes are out of
@@ -434,7 +384,7 @@ func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
 
 // outdate notes that what the pod's volumes show has changed.
 func (w *Worker) outdate(pod *v1.Pod) {
-	for _, name := range w.cfg.Volumes.Following(pod) {
+	for _, name := range w.cfg.Files.Following(pod) {
 		w.stale[name] = true
 	}
 }

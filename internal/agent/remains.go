@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/agent/cri"
+	"monopod.dev/monopod/internal/agent/loglinks"
+	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/agent/volumes"
+	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/host/tree"
+)
+
+// remains are what agents before this one have left on the host.
+type remains struct {
+	runtime *cri.Client
+	devices DeviceManager // nil: there are none
+	files   *volumes.Manager
+	cgroups podCgroups
+	links   *loglinks.Links
+	logsDir string
+	log     *slog.Logger
+}
+
+// podCgroups are those of pods.
+type podCgroups interface {
+	UIDs() ([]string, error)
+	Remove(uid string) error
+}
+
+// sort has the devices' ledger compared with what runs, and removes what is of pods that are neither the API server's nor the runtime's.
+func (r *remains) sort(ctx context.Context, pods []*v1.Pod) error {
+	held, err := r.runtime.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	containers, err := r.runtime.Containers(ctx)
+	if err != nil {
+		return err
+	}
+	live := map[string]bool{}
+	for _, pod := range pods {
+		live[string(pod.UID)] = true
+	}
+	for uid := range held {
+		live[uid] = true
+	}
+	if r.devices != nil {
+		if err := r.devices.Reconcile(ctx, live, holdings(pods, containers)); err != nil {
+			return fmt.Errorf("compare the devices' ledger with what runs: %w", err)
+		}
+	}
+	left, err := r.files.UIDs()
+	if err != nil {
+		r.log.Error("the pods' directories can't be listed", "error", err)
+	}
+	for _, uid := range left {
+		if live[uid] {
+			continue
+		}
+		err := r.removeLogs(ctx, uid)
+		if err == nil {
+			err = r.files.Remove(ctx, uid)
+		}
+		if err != nil {
+			r.log.Error("the directories of a pod that is gone were not removed", "podUID", uid, "error", err)
+		}
+	}
+	r.removeCgroups(live)
+	running := map[string]bool{}
+	for _, c := range containers {
+		running[c.ID] = c.Running
+	}
+	if err := r.links.Sweep(func(id string) bool { return running[id] }); err != nil {
+		r.log.Error("links to the logs of containers that are gone were not removed", "error", err)
+	}
+	return nil
+}
+
+// removeCgroups removes those of pods that are gone. One that cannot be removed takes no more than its place.
+func (r *remains) removeCgroups(live map[string]bool) {
+	left, err := r.cgroups.UIDs()
+	for _, uid := range left {
+		if !live[uid] {
+			err = errors.Join(err, r.cgroups.Remove(uid))
+		}
+	}
+	if err != nil {
+		r.log.Error("cgroups of pods that are gone were not removed", "error", err)
+	}
+}
+
+// removeLogs removes the logs of a pod whose name is not known any more.
+func (r *remains) removeLogs(ctx context.Context, uid string) error {
+	entries, err := os.ReadDir(r.logsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if podspec.IsLogDir(e.Name(), uid) {
+			errs = append(errs, tree.Remove(ctx, filepath.Join(r.logsDir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// holdings are the containers that may hold devices: a pod that has finished has given its own back, but for what still runs.
+func holdings(pods []*v1.Pod, containers []cri.Container) (all []devices.Holding) {
+	finished := map[string]bool{}
+	for _, pod := range pods {
+		finished[string(pod.UID)] = pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	}
+	for _, c := range containers {
+		if !finished[c.Pod.UID] || c.Running {
+			all = append(all, devices.Holding{PodUID: c.Pod.UID, PodNamespace: c.Pod.Namespace, PodName: c.Pod.Name, Container: c.Name,
+				Record: c.Annotations[devices.Annotation]})
+		}
+	}
+	return all
+}

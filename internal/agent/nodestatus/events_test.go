@@ -10,13 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
+
+	"monopod.dev/monopod/internal/agent/pressure"
 )
 
 func TestChanges(t *testing.T) {
 	status := func(boot string, s state) *v1.NodeStatus {
 		return &v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{BootID: boot}, Conditions: conditions(s)}
 	}
-	well, full, broken := status("1", state{}), status("1", state{pressure: pressure{disk: "full"}}), status("1", state{fault: "no network"})
+	well, full, broken := status("1", state{}), status("1", state{pressure: pressure.Shortages{Disk: "full"}}), status("1", state{fault: "no network"})
 	for name, c := range map[string]struct {
 		was, now *v1.NodeStatus
 		want     string

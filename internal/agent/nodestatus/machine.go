@@ -1,7 +1,6 @@
 package nodestatus
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -10,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod.dev/monopod/internal/host/kernel"
+	"monopod.dev/monopod/internal/host/usage"
 )
 
 // Machine is what does not change while the machine is up.
@@ -26,18 +25,18 @@ type Machine struct {
 // ReadMachine asks the kernel and the distribution's files. dataDir is on the file system whose size is the ephemeral
 // storage.
 func ReadMachine(dataDir string) (Machine, error) {
-	memory, err := memInfo("MemTotal")
+	has, err := usage.Read()
 	if err != nil {
 		return Machine{}, err
 	}
-	disk, err := readDisk(dataDir)
+	disk, err := usage.DiskOf(dataDir)
 	if err != nil {
 		return Machine{}, err
 	}
 	m := Machine{Resources: v1.ResourceList{
 		v1.ResourceCPU:              *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
-		v1.ResourceMemory:           *resource.NewQuantity(memory, resource.BinarySI),
-		v1.ResourceEphemeralStorage: *resource.NewQuantity(disk.size, resource.BinarySI),
+		v1.ResourceMemory:           *resource.NewQuantity(int64(has.Memory.Total), resource.BinarySI),
+		v1.ResourceEphemeralStorage: *resource.NewQuantity(int64(disk.Capacity), resource.BinarySI),
 	}}
 	if err := addHugepages(m.Resources); err != nil {
 		return Machine{}, err
@@ -55,11 +54,7 @@ func ReadMachine(dataDir string) (Machine, error) {
 		OperatingSystem: runtime.GOOS,
 		Architecture:    runtime.GOARCH,
 	}
-	swap, err := memInfo("SwapTotal")
-	if err != nil {
-		return Machine{}, err
-	}
-	if swap > 0 {
+	if swap := int64(has.Swap.Total); swap > 0 {
 		m.Info.Swap = &v1.NodeSwapStatus{Capacity: &swap}
 	}
 	return m, nil
@@ -74,35 +69,6 @@ func (m Machine) canSpare(reserved v1.ResourceList) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// memInfo is one value of /proc/meminfo, in bytes.
-func memInfo(key string) (int64, error) {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if fields := strings.Fields(s.Text()); len(fields) >= 2 && fields[0] == key+":" {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/meminfo has no %s", key)
-}
-
-// disk is the state of a file system: sizes in bytes, and inodes (0 where it has no fixed number of them).
-type disk struct{ size, free, inodes, inodesFree int64 }
-
-func readDisk(path string) (disk, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
-		return disk{}, fmt.Errorf("statfs %s: %w", path, err)
-	}
-	return disk{
-		size: int64(fs.Blocks) * fs.Bsize, free: int64(fs.Bavail) * fs.Bsize, inodes: int64(fs.Files), inodesFree: int64(fs.Ffree),
-	}, nil
 }
 
 // addHugepages adds the page sizes that the kernel knows.
@@ -148,52 +114,4 @@ func osImage() string {
 		}
 	}
 	return "Linux"
-}
-
-// pressure is what the machine is short of now.
-type pressure struct {
-	memory, disk, pids string // a message each; empty: no shortage
-}
-
-// Shortages begin where an evicting kubelet's do by default, but a large disk is not short while it has a gibibyte left.
-const (
-	memoryFloor = 100 << 20
-	diskFloor   = 1 << 30
-)
-
-func readPressure(dataDir string) (pressure, error) {
-	var p pressure
-	memory, err := memInfo("MemAvailable")
-	if err != nil {
-		return p, err
-	}
-	if memory < memoryFloor {
-		p.memory = fmt.Sprintf("%d MiB of memory are available, fewer than %d", memory>>20, memoryFloor>>20)
-	}
-	d, err := readDisk(dataDir)
-	if err != nil {
-		return p, err
-	}
-	switch {
-	case d.free < min(d.size/10, diskFloor):
-		p.disk = fmt.Sprintf("%d MiB are free on the file system of %s", d.free>>20, dataDir)
-	case d.inodes > 0 && d.inodesFree < d.inodes/20:
-		p.disk = fmt.Sprintf("%d of %d inodes are free on the file system of %s", d.inodesFree, d.inodes, dataDir)
-	}
-	p.pids = pidPressure(firstLine("/proc/loadavg"), firstLine("/proc/sys/kernel/pid_max"))
-	return p, nil
-}
-
-// pidPressure reads the number of threads out of /proc/loadavg: "0.20 0.18 0.12 1/80 11206".
-func pidPressure(loadavg, pidMax string) string {
-	fields := strings.Fields(loadavg)
-	limit, err := strconv.ParseInt(pidMax, 10, 64)
-	if err != nil || len(fields) < 4 {
-		return ""
-	}
-	_, total, _ := strings.Cut(fields[3], "/")
-	if threads, err := strconv.ParseInt(total, 10, 64); err == nil && threads > limit*95/100 {
-		return fmt.Sprintf("%d threads are running, and the kernel has %d process ids", threads, limit)
-	}
-	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod.dev/monopod/internal/agent/pressure"
 	"monopod.dev/monopod/internal/devices/inventory"
 )
 
@@ -19,7 +20,7 @@ type state struct {
 	machine  Machine
 	devices  map[string]inventory.Quantity
 	faults   map[string]string // of the devices, by resource
-	pressure pressure
+	pressure pressure.Shortages
 	// fault is why the runtime can't run pods; empty: it can.
 	fault          string
 	runtimeVersion string
@@ -127,9 +128,9 @@ func conditions(s state) []v1.NodeCondition {
 		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, "KubeletNotReady", s.fault
 	}
 	return []v1.NodeCondition{
-		short(v1.NodeMemoryPressure, s.pressure.memory, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-		short(v1.NodeDiskPressure, s.pressure.disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-		short(v1.NodePIDPressure, s.pressure.pids, "KubeletHasInsufficientPID", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+		short(v1.NodeMemoryPressure, s.pressure.Memory, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		short(v1.NodeDiskPressure, s.pressure.Disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+		short(v1.NodePIDPressure, s.pressure.PIDs, "KubeletHasInsufficientPID", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 		ready,
 	}
 }

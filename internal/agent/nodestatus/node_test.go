@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"monopod.dev/monopod/internal/agent/pressure"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/host/usage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -135,7 +137,8 @@ func TestForeignParts(t *testing.T) {
 			t.Errorf("label %s is %q", label, n.Labels[label])
 		}
 	}
-	if swap, err := memInfo("SwapTotal"); err != nil || (swap > 0) != (n.Status.NodeInfo.Swap != nil) || swap > 0 && *n.Status.NodeInfo.Swap.Capacity != swap {
+	host, err := usage.Read()
+	if swap := int64(host.Swap.Total); err != nil || (swap > 0) != (n.Status.NodeInfo.Swap != nil) || swap > 0 && *n.Status.NodeInfo.Swap.Capacity != swap {
 		t.Errorf("swap %+v of %d bytes, %v", n.Status.NodeInfo.Swap, swap, err)
 	}
 	if n.Labels[v1.LabelHostname] != "n" || len(n.Status.Addresses) != 3 || n.Status.Addresses[0].Address != "10.1.2.3" || n.Status.Addresses[1] != (v1.NodeAddress{Type: v1.NodeInternalIP, Address: "fd00::3"}) || n.Status.Capacity.Pods().Value() != 7 {
@@ -355,17 +358,7 @@ func TestQuiet(t *testing.T) {
 }
 
 func TestPressure(t *testing.T) {
-	for _, c := range []struct {
-		loadavg, limit string
-		short          bool
-	}{
-		{"0.20 0.18 0.12 1/80 11206", "32768", false}, {"0.20 0.18 0.12 1/32000 11206", "32768", true}, {"", "32768", false}, {"0 0 0 1/9", "", false},
-	} {
-		if got := pidPressure(c.loadavg, c.limit); (got != "") != c.short {
-			t.Errorf("%q of %q: %q", c.loadavg, c.limit, got)
-		}
-	}
-	for _, c := range conditions(state{pressure: pressure{disk: "full"}}) {
+	for _, c := range conditions(state{pressure: pressure.Shortages{Disk: "full"}}) {
 		if (c.Type == v1.NodeDiskPressure || c.Type == v1.NodeReady) != (c.Status == v1.ConditionTrue) {
 			t.Errorf("%s is %s: %s", c.Type, c.Status, c.Message)
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/agent/pressure"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/kit/coalesce"
 )
@@ -233,10 +234,11 @@ func (r *Reporter) fault(ctx context.Context) string {
 func (r *Reporter) report(ctx context.Context, s state, must bool, written *time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var err error
-	if s.pressure, err = readPressure(r.cfg.DataDir); err != nil {
+	measured, err := pressure.Measure(r.cfg.DataDir)
+	if err != nil {
 		return err
 	}
+	s.pressure = measured.Shortages()
 	s.devices = r.cfg.Devices()
 	if r.cfg.Faults != nil {
 		s.faults = r.cfg.Faults()

@@ -28,7 +28,7 @@ type Config struct {
 	Status   Status
 	Probes   Probes
 	Shutdown Shutdown
-	Disk     Disk
+	PodDisk  PodDisk
 	// Used is told of images that were in use until now.
 	Used func(image string)
 	// Acted is told of each action that has ended, as it may have changed what the runtime holds of the pod; nil: nobody is.
@@ -124,8 +124,8 @@ type Shutdown interface {
 	Rested()
 }
 
-// Disk says of pods that they take more of the node's disk than they may; nil: nobody looks.
-type Disk interface {
+// PodDisk judges what a pod takes of the node's disk; nil: nobody looks.
+type PodDisk interface {
 	// Judge says how a pod ends by that; nil: it goes on. poke is called when the answer has changed, until Forget.
 	Judge(pod *v1.Pod, poke func()) *plan.Verdict
 	Forget(uid types.UID)

@@ -18,7 +18,7 @@ type judge func(in *plan.Input) *plan.Verdict
 
 // judges are asked in this order. A judge of what a node may do to its pods is a line here.
 func (w *Worker) judges() []judge {
-	return []judge{w.judgeShutdown, unnameable, unsupported, w.admission, w.granted.judge, w.judgeDisk}
+	return []judge{w.judgeShutdown, unnameable, unsupported, w.admission, w.granted.judge, w.judgePodDisk}
 }
 
 // ruling is how the pod is to end, and who knows it. It is the loop's own.
@@ -38,8 +38,8 @@ func (w *Worker) judge(wish *wish, in *plan.Input) {
 				break
 			}
 		}
-	} else if w.cfg.Disk != nil {
-		w.cfg.Disk.Forget(wish.pod.UID)
+	} else if w.cfg.PodDisk != nil {
+		w.cfg.PodDisk.Forget(wish.pod.UID)
 	}
 	w.ruling.keep(w.cfg.Files, in, w.log)
 	in.Verdict = w.ruling.verdict
@@ -125,12 +125,12 @@ func (w *Worker) admission(in *plan.Input) *plan.Verdict {
 	return plan.Rejected(refusal.Reason, plan.SaidRejected+refusal.Message)
 }
 
-// judgeDisk ends a pod that takes too much of the disk.
-func (w *Worker) judgeDisk(in *plan.Input) *plan.Verdict {
-	if w.cfg.Disk == nil {
+// judgePodDisk ends a pod that takes too much of the disk.
+func (w *Worker) judgePodDisk(in *plan.Input) *plan.Verdict {
+	if w.cfg.PodDisk == nil {
 		return nil
 	}
-	return w.cfg.Disk.Judge(in.Pod, w.poke)
+	return w.cfg.PodDisk.Judge(in.Pod, w.poke)
 }
 
 // judgeShutdown ends a pod with the node. One that has ended by itself keeps its end.

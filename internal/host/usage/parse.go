@@ -61,7 +61,7 @@ func values(raw string, times uint64, into map[string]*uint64) error {
 func parseMeminfo(raw string, m *Machine) error {
 	var free uint64
 	err := values(raw, 1024, map[string]*uint64{
-		"MemTotal": &m.Memory.Total, "MemFree": &free, "Inactive(file)": &m.Memory.InactiveFile, "AnonPages": &m.Memory.Anonymous,
+		"MemTotal": &m.Memory.Total, "MemFree": &free, "MemAvailable": &m.Memory.Available, "Inactive(file)": &m.Memory.InactiveFile, "AnonPages": &m.Memory.Anonymous,
 		"SwapTotal": &m.Swap.Total, "SwapFree": &m.Swap.Free,
 	})
 	if err != nil {

@@ -26,8 +26,8 @@ type Machine struct {
 	Threads, MaxThreads uint64
 }
 
-// Memory is in bytes. Used is all that is not free, InactiveFile the page cache that was not used lately, Anonymous what no file is behind.
-type Memory struct{ Total, Used, InactiveFile, Anonymous uint64 }
+// Memory is in bytes. Used is all that is not free, Available what the kernel could give without swapping, InactiveFile the page cache that was not used lately, Anonymous what no file is behind.
+type Memory struct{ Total, Used, Available, InactiveFile, Anonymous uint64 }
 
 // WorkingSet is the memory that cannot be taken back at once.
 func (m Memory) WorkingSet() uint64 { return m.Used - min(m.Used, m.InactiveFile) }

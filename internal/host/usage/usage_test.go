@@ -12,7 +12,7 @@ func TestParse(t *testing.T) {
 		raw   string
 	}{
 		{parseStat, "cpu  1 2 3 1000 500 4 5 600 7 8\ncpu0 1 2 3 4 5 6 7 8 9 10\nctxt 5\nbtime 1700000000\n"},
-		{parseMeminfo, "MemTotal:  100 kB\nMemFree:  40 kB\nInactive(file):  25 kB\nAnonPages: 10 kB\nSwapTotal: 8 kB\nSwapFree: 3 kB\nHugePages_Total: 0\n"},
+		{parseMeminfo, "MemTotal:  100 kB\nMemFree:  40 kB\nMemAvailable:  70 kB\nInactive(file):  25 kB\nAnonPages: 10 kB\nSwapTotal: 8 kB\nSwapFree: 3 kB\nHugePages_Total: 0\n"},
 		{parseVMStat, "pgfault 9\npgmajfault 2\nother 1\n"},
 		{parseLoad, "0.20 0.18 0.12 1/80 11206\n"},
 		{parsePIDMax, "4194304\n"},
@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	want := Machine{
-		Boot: time.Unix(1700000000, 0), CPU: 150e6, Memory: Memory{Total: 100 << 10, Used: 60 << 10, InactiveFile: 25 << 10, Anonymous: 10 << 10},
+		Boot: time.Unix(1700000000, 0), CPU: 150e6, Memory: Memory{Total: 100 << 10, Used: 60 << 10, Available: 70 << 10, InactiveFile: 25 << 10, Anonymous: 10 << 10},
 		Swap: Swap{Total: 8 << 10, Free: 3 << 10}, PageFaults: 9, MajorPageFaults: 2, Threads: 80, MaxThreads: 4194304,
 	}
 	if m != want || m.Memory.WorkingSet() != 35<<10 {

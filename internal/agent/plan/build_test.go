@@ -193,7 +193,9 @@ func said(res Result) string {
 	return strings.Join(lines, "; ")
 }
 
-func sayAction(a Action) string {
+func sayAction(a Action) string { return sayActionAt(a, now) }
+
+func sayActionAt(a Action, now time.Time) string {
 	switch a.Verb {
 	case CreateSandbox:
 		return strings.TrimSpace(fmt.Sprintf("CreateSandbox #%d %s", a.Attempt, strings.Join(a.Replaces, ",")))

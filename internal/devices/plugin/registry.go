@@ -101,12 +101,13 @@ func scan(root string) (folders []string, sockets map[string]file, err error) {
 	return folders, sockets, errors.Join(errs...)
 }
 
-// introduce asks a socket what it is until that is known, and then keeps it so until the socket goes: a device plugin goes with it.
+// introduce asks a socket what it is until that is known, and then keeps it so until the socket goes: the plugin goes with it.
 func (g *registry) introduce(ctx context.Context, path string, at file) {
 	key := fmt.Sprint("registry ", path, at)
 	defer g.trouble(key, path, "")
+	p := announced{socket: path, from: key}
 	for pause := g.pace.retryMin; ; pause = min(2*pause, g.pace.retryMax) {
-		err := g.ask(ctx, path, key)
+		err := g.ask(ctx, &p)
 		early := errdefs.IsUnavailable(err) && pause < 4*g.pace.retryMin // a socket is there a moment before it is served
 		if ctx.Err() == nil && !early {
 			g.trouble(key, path, words(err))
@@ -119,14 +120,14 @@ func (g *registry) introduce(ctx context.Context, path string, at file) {
 		}
 	}
 	<-ctx.Done()
-	g.dismissFrom(key, path)
+	typeOf(p.info).leave(g.runner, p)
 }
 
 // ask takes what a socket says about itself, and tells it what came of that.
-func (g *registry) ask(ctx context.Context, path, key string) error {
+func (g *registry) ask(ctx context.Context, p *announced) error {
 	brief, cancel := context.WithTimeout(ctx, g.pace.answer)
 	defer cancel()
-	conn, err := connect(brief, path)
+	conn, err := connect(brief, p.socket)
 	if err != nil {
 		return &awayError{fmt.Sprintf("the plugin does not answer: %v", unnamed(err))}
 	}
@@ -136,37 +137,13 @@ func (g *registry) ask(ctx context.Context, path, key string) error {
 	if err != nil {
 		return &awayError{fmt.Sprintf("the plugin does not say what it is: GetInfo: %v", plain(err))}
 	}
-	refused := g.register(ctx, path, key, info)
+	p.info = info
+	refused := typeOf(info).take(ctx, g.runner, *p)
 	answer := &registerapi.RegistrationStatus{PluginRegistered: refused == nil, Error: words(refused)}
 	told, cancelTold := context.WithTimeout(ctx, g.pace.answer)
 	defer cancelTold()
 	if _, err := client.NotifyRegistrationStatus(told, answer); err != nil && ctx.Err() == nil {
-		g.log.Warn("plugin does not take what came of its registration", "socket", path, "error", plain(err))
+		g.log.Warn("plugin does not take what came of its registration", "socket", p.socket, "error", plain(err))
 	}
 	return refused
-}
-
-// register takes a device plugin, and refuses all else.
-func (g *registry) register(ctx context.Context, path, key string, info *registerapi.PluginInfo) error {
-	switch info.GetType() {
-	case registerapi.DevicePlugin:
-	case registerapi.DRAPlugin:
-		return fmt.Errorf("%s is a driver of dynamic resource allocation (%s), which this node does not do yet: use the vendor's device plugin or its CDI specs: %w",
-			brief(info.GetName()), registerapi.DRAPlugin, errdefs.ErrNotImplemented)
-	case registerapi.CSIPlugin:
-		return fmt.Errorf("%s is a driver of volumes (%s), which this node does not have yet: %w", brief(info.GetName()), registerapi.CSIPlugin, errdefs.ErrNotImplemented)
-	default:
-		return fmt.Errorf("%s has the type %s, and this node knows %q only: %w", brief(info.GetName()), brief(info.GetType()), registerapi.DevicePlugin, errdefs.ErrNotImplemented)
-	}
-	if err := errors.Join(checkVersions(info.GetSupportedVersions()...), checkResource(info.GetName())); err != nil {
-		return err
-	}
-	socket := info.GetEndpoint()
-	if socket == "" {
-		socket = path // one socket for both
-	}
-	if !filepath.IsAbs(socket) || len(socket) > maxSocketPath {
-		return fmt.Errorf("the endpoint %s is not the absolute path of a socket (at most %d bytes): %w", brief(socket), maxSocketPath, errdefs.ErrInvalidArgument)
-	}
-	return g.enroll(ctx, offer{resource: info.GetName(), socket: socket, from: key})
 }

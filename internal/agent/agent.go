@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/agent/pullauth"
 	"monopod.dev/monopod/internal/agent/shutdown"
 	"monopod.dev/monopod/internal/kit/podstarts"
+	"monopod.dev/monopod/internal/kit/wait"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -193,9 +194,8 @@ func (a *Agent) awaitRuntime(ctx context.Context, client *cri.Client) bool {
 		if !told && ctx.Err() == nil {
 			a.log.Warn("the container runtime does not answer; the agent waits for it", "socket", a.cfg.CRISocket, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(again.Step()):
+		if wait.For(ctx, again.Step()) != nil {
+			break
 		}
 	}
 	return false

@@ -9,13 +9,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/worker"
 	"monopod.dev/monopod/internal/kit/podstarts"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // lookInterval is the least time between two looks at all that the runtime holds.
@@ -80,11 +80,6 @@ func (p *roster) run(ctx context.Context) {
 	p.wg.Wait()
 }
 
-// retry is how the agent waits for what it asks the runtime again after an error: hardly at first, then longer and longer.
-func retry() wait.Backoff {
-	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 32, Cap: 10 * time.Second}
-}
-
 // adopt gives up what pods left that are gone from both the API server and the runtime, and has the devices' ledger compared with what
 // runs, before which no pod gets a device. It tries until it has succeeded; false: ctx has ended.
 func (p *roster) adopt(ctx context.Context) bool {
@@ -97,10 +92,8 @@ func (p *roster) adopt(ctx context.Context) bool {
 		if !told && ctx.Err() == nil {
 			p.cfg.Log.Warn("what was before this start cannot be looked at now; it is tried again, and no devices are granted before", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, again.Step()) != nil {
 			return false
-		case <-time.After(again.Step()):
 		}
 	}
 }
@@ -119,10 +112,8 @@ func (p *roster) lookAround(ctx context.Context) {
 		case <-failed:
 		}
 		// Of many pods that go, each may ask for a look: one is for all of a moment.
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, time.Until(last.Add(lookInterval))) != nil {
 			return
-		case <-time.After(time.Until(last.Add(lookInterval))):
 		}
 		last = time.Now()
 		held, err := p.cfg.Runtime.Pods(ctx)

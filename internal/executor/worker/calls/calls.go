@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"monopod.dev/monopod/internal/executor/hold"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/stdio"
 	"monopod.dev/monopod/internal/executor/worker/bundle"
@@ -29,6 +28,12 @@ type Calls struct {
 	tidier tidier
 }
 
+// Keeper is what calls need of it; see package hold.
+type Keeper interface {
+	// Shutdown says that this worker is about to end for good, and the keeper is to end after it.
+	Shutdown(ctx context.Context) error
+}
+
 // Config is what it needs.
 type Config struct {
 	Ctx       context.Context // ends with the worker
@@ -38,7 +43,7 @@ type Config struct {
 	Table     *table.Table
 	Life      *life.Life
 	Engines   engine.Engines
-	Keeper    *hold.Client
+	Keeper    Keeper
 	Specs     *bundle.Reader
 	Hugepages group.Hugepages
 	// Handover serves the call of that name. It returns only when the executor stays what it is.

@@ -28,13 +28,25 @@ type Life struct {
 	exits *exitBoard
 }
 
+// Keeper holds what must outlive this worker; see package hold, whose Client it is.
+type Keeper interface {
+	// Hold adds descriptors to a holding, and makes it when it is new. They are still the caller's.
+	Hold(ctx context.Context, h hold.Holding, fds ...protocol.FD) error
+	// Drop closes some of a holding's descriptors.
+	Drop(ctx context.Context, key string, names ...string) error
+	// Release ends a holding; that there is none is no error. Once it is acknowledged, the keeper journals no exit of it.
+	Release(ctx context.Context, key string) error
+	// Done is closed when the keeper is gone.
+	Done() <-chan struct{}
+}
+
 // Config is what it needs.
 type Config struct {
 	Ctx       context.Context // ends with the worker
 	Table     *table.Table
 	Records   *record.Store
 	Journal   *journal.Journal
-	Keeper    *hold.Client
+	Keeper    Keeper
 	KeeperPID int
 	// Remove takes away what a container's engine has of it; see Engine.
 	Remove func(ctx context.Context, rec record.Record) error

@@ -38,13 +38,19 @@ type Engine struct {
 	turns   *turns
 }
 
+// Keeper is what is needed of it for a further process; see package hold.
+type Keeper interface {
+	Hold(ctx context.Context, h hold.Holding, fds ...protocol.FD) error
+	Release(ctx context.Context, key string) error
+}
+
 // Config is what it needs.
 type Config struct {
 	Dir      string        // the executor's
 	Patience time.Duration // how long a process may take from its birth to its program
 	Records  *record.Store
 	Specs    *bundle.Reader
-	Keeper   *hold.Client
+	Keeper   Keeper
 	Log      *slog.Logger
 }
 

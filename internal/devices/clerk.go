@@ -91,7 +91,7 @@ func (c *clerk) keep(uid string, rec, next book.Record) error {
 	if err := c.put(uid, next); err != nil {
 		return err
 	}
-	c.read(func(b *book.Book) { b.Amend(uid, next) })
+	c.note(func(b *book.Book) book.News { return b.Amend(uid, next) })
 	return nil
 }
 

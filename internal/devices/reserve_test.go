@@ -15,7 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod.dev/monopod/internal/devices/alloc"
+	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/devices/source"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -224,4 +226,26 @@ func TestAPodIsNamedBeforeItsDevicesAreOnRecord(t *testing.T) {
 	if v, err := goOn(); err != nil || v.Phase != Admitted {
 		t.Errorf("%+v, %v", v, err)
 	}
+}
+
+// The same of what was on record, and is taken back because it cannot be had any more together with the rest.
+func TestOneTurnedAwayIsToldWhenAContainerLosesWhatItNeverGot(t *testing.T) {
+	plugin, cdi := newPluginLike(gadget, "g0"), &benchSource{}
+	cdi.set("w0", "w1")
+	plugin.prepare = func(source.Container, string, []string) (answer.Answer, error) {
+		return answer.Answer{}, errors.New("plugin crashed")
+	}
+	m := settledManager(t, open(t, filepath.Join(t.TempDir(), "agent.db")), plugin, cdi)
+	young := podOf("b", asks("c", 1), asks("d", 1))
+	young.Containers[1].Resources[gadget] = 1
+	notReady(t, m, young, "crashed")
+	old := request("a", "c", 1)
+	notReady(t, m, old, "1 wanted, 0 free (of 2, 2 in use)")
+	plugin.snap = newPluginLike(gadget).snap
+	ticked := watch(t, m)
+	notReady(t, m, young, gadget)
+	if !ticked() {
+		t.Error("no tick")
+	}
+	grant(t, m, old, "w1")
 }

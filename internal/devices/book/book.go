@@ -217,12 +217,35 @@ func (b *Book) Wrote(uid string) (News, error) {
 }
 
 // Amend notes that another record of the pod is on disk: with other answers, or without a container.
-func (b *Book) Amend(uid string, rec Record) {
+func (b *Book) Amend(uid string, rec Record) News {
 	p := b.of(uid)
+	news := None
+	if p.record != nil && givesUp(p.record.Containers, rec.Containers) {
+		news = All
+	}
 	p.record = &rec
 	if p.phase == Nothing {
 		p.phase = Written
 	}
+	return news
+}
+
+// givesUp says that containers had something that they have no more.
+func givesUp(had, have map[string]Container) bool {
+	for name, c := range had {
+		for resource, g := range c.Grants {
+			now := have[name].Grants[resource]
+			for _, d := range g.Devices {
+				if !slices.ContainsFunc(now.Devices, func(n Device) bool { return n.Name == d.Name }) {
+					return true
+				}
+			}
+			if now.Counted < g.Counted {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Retract takes back what is not on record: what was chosen or promised, and which hardware answers have given.

@@ -121,6 +121,9 @@ func (b *Book) Enter(req Request, d Decision) News {
 		news = max(news, b.Retract(req.UID))
 	} else {
 		p := b.of(req.UID)
+		if p.awaited && p.phase == Chosen && givesUp(p.next.Containers, d.Grants) {
+			news = All
+		}
 		p.phase, p.next, p.claims = Chosen, Record{Namespace: req.Namespace, Name: req.Name, Containers: d.Grants}, nil
 	}
 	if d.short {

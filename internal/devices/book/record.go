@@ -196,12 +196,12 @@ func (g Grant) Known(w *World, resource string) []inventory.Device {
 }
 
 // Find is the device as its source knows it now. A share that is one too many now is still of its device.
-func (g Device) Find(s *inventory.Snapshot, resource string) (inventory.Device, bool) {
-	d, ok := s.Find(resource, g.Name)
-	if !ok && g.ShareOf != "" {
-		d, ok = s.Find(resource, g.ShareOf)
+func (d Device) Find(s *inventory.Snapshot, resource string) (inventory.Device, bool) {
+	now, ok := s.Find(resource, d.Name)
+	if !ok && d.ShareOf != "" {
+		now, ok = s.Find(resource, d.ShareOf)
 	}
-	return d, ok
+	return now, ok
 }
 
 // Names are those of the devices, in order.

@@ -152,7 +152,7 @@ var steps = map[string]func(p *player, words []string){
 				i = len(a.req.Needs)
 				a.req.Needs = append(a.req.Needs, Need{Container: container, Role: role, Want: map[string]int{}})
 			}
-			a.req.Needs[i].Want[resourceName(resource)] = number(p.t, n)
+			a.req.Needs[i].Want[resourceName(resource)] = numeral(p.t, n)
 		}
 		p.asked[uid] = a
 		p.decide(a)
@@ -211,9 +211,9 @@ var steps = map[string]func(p *player, words []string){
 			}
 		}
 		rec = p.answer(rec, words[1:])
-		p.book.Amend(uid, rec)
+		news := p.book.Amend(uid, rec)
 		p.write(uid, rec)
-		p.tell(uid, p.book.Retract(uid), nil)
+		p.tell(uid, max(news, p.book.Retract(uid)), nil)
 	},
 	// retract POD: what is not on disk is taken back.
 	"retract": func(p *player, words []string) { p.tell(words[0], p.book.Retract(words[0]), nil) },
@@ -283,7 +283,7 @@ func resourceName(name string) string { return "example.com/" + name }
 
 func short(resource string) string { return strings.TrimPrefix(resource, "example.com/") }
 
-func number(t *testing.T, text string) (n int) {
+func numeral(t *testing.T, text string) (n int) {
 	if _, err := fmt.Sscan(text, &n); err != nil {
 		t.Fatalf("%q is no number: %v", text, err)
 	}

@@ -12,14 +12,13 @@
 //     that the next pull of the same content goes on from there;
 //   - the directories that Layers returns stay until the image has no name and no pin (Pin) any more;
 //   - images are hostile input: one that is refused, or unpacked, changes nothing but its own directories, and whatever its size
-//     is, a part of the disk stays free (limits.go);
+//     is, a part of the disk stays free (package room);
 //   - concurrent pulls of one reference share one download; layers that two images share are fetched and unpacked once;
 //   - a crash at any point, kill -9 and power loss included, loses at most the operation that was under way.
 //
 // It does not keep compressed layers once they are unpacked: an image can be run and removed, not pushed again.
 //
-// Layout of Config.Root: content/ (manifests, configurations), downloads/
-// (compressed layers under way), metadata.db (names, leases, which
-// snapshot belongs to what), overlay/ (the unpacked layers and their own metadata.db), empty/ (the only layer of an
-// image that has none). One process at a time can have it open.
+// This package joins the others, each of which does one thing: a pull asks a registry (registry) what the reference means, unpack brings what is missing
+// into the store (store), by downloads (download, decompress, untar) that a recipe is written of (recipe), and then the image gets its names. A load
+// does the same with an archive (archive), and a save writes one. document, imageref, room and faults are what all of them know.
 package image

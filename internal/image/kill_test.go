@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/fsck"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
 )
@@ -177,7 +178,7 @@ func TestKilledAtEverySideEffect(t *testing.T) {
 				if _, err := f.Get(f.ctx, first); !errdefs.IsNotFound(err) {
 					f.t.Errorf("a removed name: %v", err)
 				}
-				if list, err := f.List(f.ctx); err != nil || !slices.ContainsFunc(list, func(i image.Image) bool { return len(i.RepoTags) == 0 && len(i.RepoDigests) == 1 }) {
+				if list, err := f.List(f.ctx); err != nil || !slices.ContainsFunc(list, func(i store.Image) bool { return len(i.RepoTags) == 0 && len(i.RepoDigests) == 1 }) {
 					f.t.Errorf("its digest is gone too: %v, %v", list, err)
 				}
 			},

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
 )
@@ -29,7 +30,7 @@ func TestRemoveTakesAllNames(t *testing.T) {
 	}
 	f := onTmpfs(t, 64<<20)
 	for by := range 5 {
-		var img image.Image
+		var img store.Image
 		for _, name := range names {
 			img = f.pull(name)
 		}

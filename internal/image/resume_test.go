@@ -24,6 +24,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/internal/image/unpack"
 	"monopod.dev/monopod/test/registry"
 )
 
@@ -441,9 +442,9 @@ func TestProgress(t *testing.T) {
 	ref := r.Push("a/large", "v1", big)
 	r.Misbehave(registry.Rule{Name: big.Layers[0].Digest.String(), Fault: registry.Slow(64<<10, 10*time.Millisecond)})
 	f := open(t)
-	follow := func(ref string) (all []image.Progress) {
+	follow := func(ref string) (all []unpack.Progress) {
 		ended := false
-		_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Progress: func(p image.Progress) {
+		_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Progress: func(p unpack.Progress) {
 			if ended {
 				t.Error("called after the pull has returned")
 			}
@@ -455,7 +456,7 @@ func TestProgress(t *testing.T) {
 		}
 		return all
 	}
-	var states []image.LayerState
+	var states []unpack.LayerState
 	var bytes []int64
 	for _, p := range follow(ref) {
 		if len(p.Layers) != 1 || p.Layers[0].Digest != big.Layers[0].Digest || p.Layers[0].Total != big.Layers[0].Size {
@@ -467,7 +468,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("bytes %v", bytes)
 	}
 	states = slices.Compact(states)
-	if states[len(states)-1] != image.LayerDone || !slices.Contains(states, image.LayerDownloading) {
+	if states[len(states)-1] != unpack.LayerDone || !slices.Contains(states, unpack.LayerDownloading) {
 		t.Errorf("states %v", states)
 	}
 	t.Log(states, bytes)
@@ -477,7 +478,7 @@ func TestProgress(t *testing.T) {
 	shared.Layers = append(shared.Layers, ociarchive.Layer{{Path: "more", Data: []byte("m")}})
 	all := follow(r.Push("a/more", "v1", build(t, shared)))
 	last := all[len(all)-1].Layers
-	if len(last) != 3 || last[0].State != image.LayerExists || last[1].State != image.LayerExists || last[2].State != image.LayerDone || last[0].Done != last[0].Total {
+	if len(last) != 3 || last[0].State != unpack.LayerExists || last[1].State != unpack.LayerExists || last[2].State != unpack.LayerDone || last[0].Done != last[0].Total {
 		t.Errorf("%+v", last)
 	}
 }
@@ -494,7 +495,7 @@ func TestSlowProgressHoldsNobodyUp(t *testing.T) {
 	var called atomic.Bool
 	first := make(chan error, 1)
 	go func() {
-		_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Progress: func(image.Progress) { called.Store(true); <-hang }})
+		_, err := f.Pull(f.ctx, image.PullRequest{Ref: ref, Progress: func(unpack.Progress) { called.Store(true); <-hang }})
 		first <- err
 	}()
 	<-asked

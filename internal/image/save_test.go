@@ -17,8 +17,8 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -105,7 +105,7 @@ func TestSave(t *testing.T) {
 			if want := []string{pulled.RepoTags[0], "docker.io/app/two:v2", "docker.io/app/two:v3"}; err != nil || !slices.Equal(names, want) {
 				t.Fatalf("names %v, want %v, %v", names, want, err)
 			}
-			for _, want := range []image.Image{pulled, docker} {
+			for _, want := range []store.Image{pulled, docker} {
 				got, err := elsewhere.Get(t.Context(), want.RepoTags[0])
 				if err != nil || got.ID != want.ID || got.ChainID != want.ChainID || !slices.Equal(got.RepoTags, want.RepoTags) {
 					t.Errorf("%+v, %v; saved was %+v", got, err, want)
@@ -203,7 +203,7 @@ func TestSaveRefusals(t *testing.T) {
 	mustFail(t, save(img.ID), errdefs.IsFailedPrecondition, "layer 1 of 2", "kept no record", base.RepoTags[0], "pull or load them again")
 
 	// A failed save holds nothing, and the remedy works.
-	for _, i := range []image.Image{img, base} {
+	for _, i := range []store.Image{img, base} {
 		if err := f.Remove(f.ctx, i.ID); err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 )
@@ -90,7 +91,7 @@ func (f *fixture) close() {
 	f.Store = nil
 }
 
-func (f *fixture) pull(ref string) image.Image {
+func (f *fixture) pull(ref string) store.Image {
 	f.t.Helper()
 	img, err := f.Pull(f.ctx, image.PullRequest{Ref: ref})
 	if err != nil {
@@ -100,7 +101,7 @@ func (f *fixture) pull(ref string) image.Image {
 }
 
 // read returns a file of the image as a container would see it: from the topmost layer that has it.
-func (f *fixture) read(img image.Image, path string) string {
+func (f *fixture) read(img store.Image, path string) string {
 	f.t.Helper()
 	layers, err := f.Layers(f.ctx, img.ID)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/registry"
+	"monopod.dev/monopod/internal/image/store"
 )
 
 // listedImages are all images, or the one that the filter names.
@@ -21,7 +22,7 @@ func (s *Server) listedImages(ctx context.Context, f *cri.ImageFilter) (iter.Seq
 	if err := s.checkHandler("filter.image.runtime_handler", f.GetImage().GetRuntimeHandler()); err != nil {
 		return nil, err
 	}
-	var all []image.Image
+	var all []store.Image
 	if ref := f.GetImage().GetImage(); ref != "" {
 		img, err := s.findImage(ctx, ref)
 		switch {
@@ -127,16 +128,16 @@ func (s *Server) ImageFsInfo(ctx context.Context, _ *cri.ImageFsInfoRequest) (*c
 var idPrefix = regexp.MustCompile(`^(sha256:)?[0-9a-f]{4,63}$`)
 
 // findImage finds an image by a name, or by an id or the begin of one. A name goes first: it may look like an id.
-func (s *Server) findImage(ctx context.Context, ref string) (image.Image, error) {
+func (s *Server) findImage(ctx context.Context, ref string) (store.Image, error) {
 	img, err := s.cfg.Images.Get(ctx, ref)
 	if err == nil || !idPrefix.MatchString(ref) {
 		return img, err
 	}
 	all, listErr := s.cfg.Images.List(ctx)
 	if listErr != nil {
-		return image.Image{}, listErr
+		return store.Image{}, listErr
 	}
-	var found []image.Image
+	var found []store.Image
 	for _, img := range all {
 		if strings.HasPrefix(strings.TrimPrefix(img.ID, "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
 			found = append(found, img)
@@ -144,11 +145,11 @@ func (s *Server) findImage(ctx context.Context, ref string) (image.Image, error)
 	}
 	switch len(found) {
 	case 0:
-		return image.Image{}, fmt.Errorf("image %s: %w", ref, errdefs.ErrNotFound)
+		return store.Image{}, fmt.Errorf("image %s: %w", ref, errdefs.ErrNotFound)
 	case 1:
 		return found[0], nil
 	}
-	return image.Image{}, fmt.Errorf("image id %q is not unique: %d begin with it: %w", ref, len(found), errdefs.ErrInvalidArgument)
+	return store.Image{}, fmt.Errorf("image id %q is not unique: %d begin with it: %w", ref, len(found), errdefs.ErrInvalidArgument)
 }
 
 func (s *Server) imageName(spec *cri.ImageSpec) (string, error) {
@@ -158,7 +159,7 @@ func (s *Server) imageName(spec *cri.ImageSpec) (string, error) {
 	return spec.GetImage(), s.checkHandler("image.runtime_handler", spec.GetRuntimeHandler())
 }
 
-func toImage(img image.Image) *cri.Image {
+func toImage(img store.Image) *cri.Image {
 	out := &cri.Image{Id: img.ID, RepoTags: img.RepoTags, RepoDigests: img.RepoDigests, Size: img.Size, Pinned: img.Pinned, Spec: &cri.ImageSpec{Image: img.ID}}
 	user, _, _ := strings.Cut(img.Config.User, ":")
 	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {

@@ -13,6 +13,8 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/registry"
+	"monopod.dev/monopod/internal/image/store"
+	"monopod.dev/monopod/internal/image/unpack"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/imageservice"
 )
@@ -46,7 +48,7 @@ func (t imageTools) List(ctx context.Context, _ imageservice.ListRequest) ([]ima
 	return out, nil
 }
 
-func toolImage(d image.Details, users map[string][]imageservice.User) imageservice.Image {
+func toolImage(d store.Details, users map[string][]imageservice.User) imageservice.Image {
 	return imageservice.Image{ID: d.ID, Tags: append([]string{}, d.RepoTags...), Digests: append([]string{}, d.RepoDigests...), Size: d.Size, Created: d.Created,
 		Platform: d.Platform, Pinned: d.Pinned, Users: append([]imageservice.User{}, users[d.ID]...)}
 }
@@ -162,7 +164,7 @@ func (t imageTools) Remove(ctx context.Context, req imageservice.RemoveRequest) 
 }
 
 // dropped are the names that ref takes from its image: that one, or all when it is an id.
-func dropped(img image.Image, ref string) []string {
+func dropped(img store.Image, ref string) []string {
 	named, err := reference.ParseDockerRef(ref)
 	if err == nil {
 		for _, n := range append(slices.Clone(img.RepoTags), img.RepoDigests...) {
@@ -240,7 +242,7 @@ func (t imageTools) Prune(ctx context.Context, req imageservice.PruneRequest) (i
 
 // Pull implements imageservice.Service.
 func (t imageTools) Pull(ctx context.Context, req imageservice.PullRequest, progress func([]imageservice.LayerProgress)) (imageservice.Image, error) {
-	pull := image.PullRequest{Ref: req.Image, Progress: func(p image.Progress) {
+	pull := image.PullRequest{Ref: req.Image, Progress: func(p unpack.Progress) {
 		layers := make([]imageservice.LayerProgress, 0, len(p.Layers))
 		for _, l := range p.Layers {
 			layers = append(layers, imageservice.LayerProgress{Digest: l.Digest.String(), State: string(l.State), Done: l.Done, Total: l.Total})

@@ -7,6 +7,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
@@ -17,8 +18,8 @@ import (
 // ImageStore is what the runtime needs of package image.
 type ImageStore interface {
 	container.Images
-	List(ctx context.Context) ([]image.Image, error)
-	Pull(ctx context.Context, req image.PullRequest) (image.Image, error)
+	List(ctx context.Context) ([]store.Image, error)
+	Pull(ctx context.Context, req image.PullRequest) (store.Image, error)
 	Remove(ctx context.Context, ref string) error
 	Load(ctx context.Context, req image.LoadRequest) ([]image.LoadedImage, error)
 	Save(ctx context.Context, refs []string, w io.Writer) error
@@ -28,7 +29,7 @@ type ImageStore interface {
 
 // Tools is what only people ask of the images.
 type Tools interface {
-	Inspect(ctx context.Context, ref string) (image.Details, error)
+	Inspect(ctx context.Context, ref string) (store.Details, error)
 	Untag(ctx context.Context, names ...string) error
 	Names(id string) []string
 	Reclaimable(ctx context.Context, ids []string) uint64

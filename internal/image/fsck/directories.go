@@ -15,8 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 
-	"monopod.dev/monopod/internal/image"
 	layerrecipe "monopod.dev/monopod/internal/image/recipe"
+	"monopod.dev/monopod/internal/image/store"
 )
 
 // maxDocument is the largest manifest or configuration that a store takes.
@@ -102,7 +102,7 @@ func (f *facts) readLayerDirs(ctx context.Context, root string) error {
 			f.strays = append(f.strays, path)
 			continue
 		}
-		files, record := image.SnapshotPaths(root, e.Name())
+		files, record := store.SnapshotPaths(root, e.Name())
 		d := &layerDir{path: path, recipe: readRecipe(record)}
 		if info, err := os.Lstat(files); err == nil && info.IsDir() {
 			d.files = true
@@ -182,7 +182,7 @@ func (f *facts) readDeep(ctx context.Context, o Options) error {
 }
 
 func (d *layerDir) compare(ctx context.Context, root, id string, inodes int64) error {
-	files, record := image.SnapshotPaths(root, id)
+	files, record := store.SnapshotPaths(root, id)
 	if d.recipe.digest != "" {
 		rec, err := layerrecipe.Open(record)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	bolt "go.etcd.io/bbolt"
 
-	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 )
 
 // facts are what a store's databases and directories say.
@@ -50,7 +50,7 @@ type facts struct {
 type lease struct {
 	id      string
 	created time.Time
-	image.Lease
+	store.Lease
 	holds []leases.Resource
 }
 
@@ -145,7 +145,7 @@ func (f *facts) database(path, holds string, view func(viewOf) error) error {
 }
 
 func (f *facts) readMetadata(ctx context.Context, db viewOf) (err error) {
-	ctx = namespaces.WithNamespace(ctx, image.Namespace)
+	ctx = namespaces.WithNamespace(ctx, store.Namespace)
 	mdb := metadata.NewDB(db, nil, nil)
 	if f.names, err = metadata.NewImageStore(mdb).List(ctx); err != nil {
 		return fmt.Errorf("the names of the images: %w", err)
@@ -160,12 +160,12 @@ func (f *facts) readMetadata(ctx context.Context, db viewOf) (err error) {
 		if err != nil {
 			return fmt.Errorf("the lease %s: %w", l.ID, err)
 		}
-		f.leases = append(f.leases, lease{id: l.ID, created: l.CreatedAt, Lease: image.LeaseOf(l.Labels), holds: holds})
+		f.leases = append(f.leases, lease{id: l.ID, created: l.CreatedAt, Lease: store.LeaseOf(l.Labels), holds: holds})
 	}
 	// The records themselves, not what the packages make of them together with the files: the layout is that of core/metadata,
 	// which documents it (buckets.go).
 	return db.View(func(tx *bolt.Tx) error {
-		ns := within(tx.Bucket([]byte("v1")), image.Namespace)
+		ns := within(tx.Bucket([]byte("v1")), store.Namespace)
 		return errors.Join(
 			each(within(ns, "content", "blob"), func(name string, b *bolt.Bucket) (err error) {
 				rec := blobRecord{size: number(b, "size")}
@@ -177,7 +177,7 @@ func (f *facts) readMetadata(ctx context.Context, db viewOf) (err error) {
 				f.ingests[name] = string(b.Get([]byte("ref")))
 				return nil
 			}),
-			each(within(ns, "snapshots", image.Snapshotter), func(name string, b *bolt.Bucket) (err error) {
+			each(within(ns, "snapshots", store.Snapshotter), func(name string, b *bolt.Bucket) (err error) {
 				rec := layerRecord{snapshot: string(b.Get([]byte("name"))), parent: string(b.Get([]byte("parent")))}
 				rec.labels, err = boltutil.ReadLabels(b)
 				f.layers[name] = rec

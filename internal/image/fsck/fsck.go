@@ -15,12 +15,12 @@ import (
 	digest "github.com/opencontainers/go-digest"
 
 	"monopod.dev/monopod/internal/host/proc"
-	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 )
 
 // Options says what to check.
 type Options struct {
-	// Root is the store's directory, Config.Root of package image.
+	// Root is the store's directory, Config.Root of package store.
 	Root string
 	// Deep makes each layer's tar again, and compares its digest: every byte of every image is read.
 	Deep bool
@@ -104,7 +104,7 @@ func Repair(ctx context.Context, o Options, findings []Finding) error {
 	if !open && len(names)+len(leases)+len(pins) == 0 {
 		return nil
 	}
-	s, err := image.Open(ctx, image.Config{Root: o.Root, Log: o.Log})
+	s, err := store.Open(ctx, store.Config{Root: o.Root, Log: o.Log})
 	if err != nil {
 		return err
 	}

@@ -20,13 +20,14 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/fsck"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/internal/image/store"
 )
 
-// store is one with two images that share their lowest layer; "held" is pinned by the container c1.
-type store struct {
+// fixture is a store with two images that share their lowest layer; "held" is pinned by the container c1.
+type fixture struct {
 	t          *testing.T
 	root       string
-	a, b       image.Image
+	a, b       store.Image
 	layersOfA  []string // topmost first
 	manifestOf map[string]string
 }
@@ -43,7 +44,7 @@ func built(t *testing.T, name, text string) *ociarchive.Built {
 	return b
 }
 
-func (s *store) open() *image.Store {
+func (s *fixture) open() *image.Store {
 	s.t.Helper()
 	st, err := image.Open(s.t.Context(), image.Config{Root: s.root})
 	if err != nil {
@@ -53,7 +54,7 @@ func (s *store) open() *image.Store {
 }
 
 // fill loads both images, again after a repair.
-func (s *store) fill(st *image.Store) {
+func (s *fixture) fill(st *image.Store) {
 	s.t.Helper()
 	for _, text := range []string{"a", "b"} {
 		b := built(s.t, "localhost/"+text+":v1", text)
@@ -78,9 +79,9 @@ func (s *store) fill(st *image.Store) {
 	}
 }
 
-func newStore(t *testing.T) *store {
+func newStore(t *testing.T) *fixture {
 	t.Helper()
-	s := &store{t: t, root: filepath.Join(t.TempDir(), "images"), manifestOf: map[string]string{}}
+	s := &fixture{t: t, root: filepath.Join(t.TempDir(), "images"), manifestOf: map[string]string{}}
 	st := s.open()
 	s.fill(st)
 	if err := st.Close(); err != nil {
@@ -89,7 +90,7 @@ func newStore(t *testing.T) *store {
 	return s
 }
 
-func (s *store) check(deep bool) *fsck.Result {
+func (s *fixture) check(deep bool) *fsck.Result {
 	s.t.Helper()
 	before := fingerprint(s.t, s.root)
 	r, err := fsck.Check(s.t.Context(), fsck.Options{Root: s.root, Deep: deep})
@@ -130,21 +131,21 @@ func fingerprint(t *testing.T, root string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func (s *store) must(err error) {
+func (s *fixture) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *store) path(elem ...string) string {
+func (s *fixture) path(elem ...string) string {
 	return filepath.Join(append([]string{s.root}, elem...)...)
 }
 
-func (s *store) blob(hex string) string { return s.path("content", "blobs", "sha256", hex) }
+func (s *fixture) blob(hex string) string { return s.path("content", "blobs", "sha256", hex) }
 
 // change edits the metadata as no store would.
-func (s *store) change(file string, f func(*bolt.Tx) error) {
+func (s *fixture) change(file string, f func(*bolt.Tx) error) {
 	s.t.Helper()
 	db, err := bolt.Open(s.path(file), 0o600, nil)
 	s.must(err)
@@ -190,47 +191,47 @@ func TestDamage(t *testing.T) {
 	old := time.Now().Add(-2 * time.Hour)
 	for name, c := range map[string]struct {
 		deep   bool
-		damage func(s *store)
+		damage func(s *fixture)
 		finds  []string
 		stays  []string // after the repair
 	}{
-		"manifest missing": {damage: func(s *store) { s.must(os.Remove(s.blob(s.manifestOf["a"]))) },
+		"manifest missing": {damage: func(s *fixture) { s.must(os.Remove(s.blob(s.manifestOf["a"]))) },
 			finds: []string{"damaged blob: it has no file", "damaged image: its manifest"}},
-		"configuration changed": {damage: func(s *store) {
+		"configuration changed": {damage: func(s *fixture) {
 			path := s.blob(strings.TrimPrefix(s.a.ID, "sha256:"))
 			raw, err := os.ReadFile(path)
 			s.must(err)
 			s.must(os.Chmod(path, 0o600))
 			s.must(os.WriteFile(path, bytes.ToUpper(raw), 0o600))
 		}, finds: []string{"damaged blob: its content has the digest", "damaged image: its configuration"}},
-		"manifest cut": {damage: func(s *store) { s.must(os.Truncate(s.blob(s.manifestOf["b"]), 10)) },
+		"manifest cut": {damage: func(s *fixture) { s.must(os.Truncate(s.blob(s.manifestOf["b"]), 10)) },
 			finds: []string{"damaged blob", "damaged image: its manifest"}},
-		"layer directory missing": {damage: func(s *store) { s.must(os.RemoveAll(filepath.Dir(s.layersOfA[0]))) },
+		"layer directory missing": {damage: func(s *fixture) { s.must(os.RemoveAll(filepath.Dir(s.layersOfA[0]))) },
 			finds: []string{"damaged image: its layer 2", "damaged layer: its directory"}},
-		"shared layer missing": {damage: func(s *store) { s.must(os.RemoveAll(s.layersOfA[1])) },
+		"shared layer missing": {damage: func(s *fixture) { s.must(os.RemoveAll(s.layersOfA[1])) },
 			finds: []string{"damaged image: its layer 1", "damaged layer: its directory", "damaged layer: the layer below it"}},
-		"layer held by a container": {damage: func(s *store) {
+		"layer held by a container": {damage: func(s *fixture) {
 			st := s.open()
 			s.must(st.Pin(s.t.Context(), s.a.ID, "c1"))
 			s.must(st.Close())
 			s.must(os.RemoveAll(s.layersOfA[0]))
 		}, finds: []string{"damaged image: its layer 2", "damaged layer: its directory", "damaged pin: the image"}, stays: []string{"damaged layer", "damaged pin"}},
-		"file changed": {deep: true, damage: func(s *store) {
+		"file changed": {deep: true, damage: func(s *fixture) {
 			s.must(os.WriteFile(filepath.Join(s.layersOfA[0], "etc/own"), []byte("X"), 0o600))
 		}, finds: []string{"damaged image: its layer 2", "damaged layer: the tar came out with"}},
-		"file added": {deep: true, damage: func(s *store) {
+		"file added": {deep: true, damage: func(s *fixture) {
 			s.must(os.WriteFile(filepath.Join(s.layersOfA[0], "more"), nil, 0o600))
 		}, finds: []string{"damaged image", "damaged layer: it has 5 files and directories, when it was unpacked it had 4"}},
-		"directory removed": {deep: true, damage: func(s *store) { s.must(os.Remove(filepath.Join(s.layersOfA[0], "dir"))) },
+		"directory removed": {deep: true, damage: func(s *fixture) { s.must(os.Remove(filepath.Join(s.layersOfA[0], "dir"))) },
 			finds: []string{"damaged image", "damaged layer: it has 3 files and directories"}},
-		"recipe cut": {damage: func(s *store) { s.must(os.Truncate(filepath.Join(filepath.Dir(s.layersOfA[0]), "recipe"), 40)) },
+		"recipe cut": {damage: func(s *fixture) { s.must(os.Truncate(filepath.Join(filepath.Dir(s.layersOfA[0]), "recipe"), 40)) },
 			finds: []string{"damaged recipe"}},
-		"recipe of another layer": {damage: func(s *store) {
+		"recipe of another layer": {damage: func(s *fixture) {
 			raw, err := os.ReadFile(filepath.Join(filepath.Dir(s.layersOfA[1]), "recipe"))
 			s.must(err)
 			s.must(os.WriteFile(filepath.Join(filepath.Dir(s.layersOfA[0]), "recipe"), raw, 0o600))
 		}, finds: []string{"damaged recipe: it is of the layer"}},
-		"snapshot unknown to the snapshotter": {damage: func(s *store) {
+		"snapshot unknown to the snapshotter": {damage: func(s *fixture) {
 			s.change("overlay/metadata.db", func(tx *bolt.Tx) error {
 				b := in(tx, "snapshots")
 				var key []byte
@@ -243,12 +244,12 @@ func TestDamage(t *testing.T) {
 				return b.DeleteBucket(key)
 			})
 		}, finds: []string{"damaged image", "damaged layer: the snapshotter does not know it", "leftover directory: no layer has it"}},
-		"a label lost": {damage: func(s *store) {
+		"a label lost": {damage: func(s *fixture) {
 			s.change("metadata.db", func(tx *bolt.Tx) error {
-				return in(tx, "monopod", "content", "blob", s.a.ID, "labels").Delete([]byte(image.LayersLabel))
+				return in(tx, "monopod", "content", "blob", s.a.ID, "labels").Delete([]byte(store.LayersLabel))
 			})
 		}, finds: []string{"damaged image: nothing holds its layer", "leftover layer: no image"}},
-		"strange leases": {damage: func(s *store) {
+		"strange leases": {damage: func(s *fixture) {
 			s.change("metadata.db", func(tx *bolt.Tx) error {
 				b, err := in(tx, "monopod").CreateBucketIfNotExists([]byte("leases"))
 				if err != nil {
@@ -280,7 +281,7 @@ func TestDamage(t *testing.T) {
 				return nil
 			})
 		}, finds: []string{"leftover lease: nothing is known of its owner", "leftover lease: the transfer of some/image:v1"}},
-		"leftover files": {damage: func(s *store) {
+		"leftover files": {damage: func(s *fixture) {
 			boot, err := proc.BootID()
 			s.must(err)
 			for path, age := range map[string]time.Time{
@@ -340,14 +341,14 @@ func expect(t *testing.T, r *fsck.Result, want []string) {
 }
 
 func TestDamagedDatabase(t *testing.T) {
-	for name, damage := range map[string]func(s *store, path string){
-		"cut": func(s *store, path string) {
+	for name, damage := range map[string]func(s *fixture, path string){
+		"cut": func(s *fixture, path string) {
 			info, err := os.Stat(path)
 			s.must(err)
 			s.must(os.Truncate(path, info.Size()/2))
 		},
-		"no database": func(s *store, path string) { s.must(os.WriteFile(path, []byte(strings.Repeat("x", 1<<16)), 0o600)) },
-		"pages overwritten": func(s *store, path string) {
+		"no database": func(s *fixture, path string) { s.must(os.WriteFile(path, []byte(strings.Repeat("x", 1<<16)), 0o600)) },
+		"pages overwritten": func(s *fixture, path string) {
 			raw, err := os.ReadFile(path)
 			s.must(err)
 			for i := 2 * os.Getpagesize(); i < len(raw); i++ {

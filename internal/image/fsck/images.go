@@ -18,7 +18,7 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 )
 
 // judgeNames follows each name to all that its image is made of.
@@ -126,7 +126,7 @@ func reach(f *facts, roots []leases.Resource) held {
 			h.blob(f, digest.Digest(r.ID))
 		case r.Type == "ingests":
 			h.ingests[r.ID] = true
-		case r.Type == "snapshots/"+image.Snapshotter:
+		case r.Type == "snapshots/"+store.Snapshotter:
 			h.layer(f, r.ID)
 		}
 	}
@@ -143,7 +143,7 @@ func (h *held) blob(f *facts, d digest.Digest) {
 		switch {
 		case strings.HasPrefix(label, "containerd.io/gc.ref.content"):
 			h.blob(f, digest.Digest(to))
-		case label == image.LayersLabel:
+		case label == store.LayersLabel:
 			h.layer(f, to)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 
-	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 )
 
 // What repairs do, in words.
@@ -70,7 +70,7 @@ func (v *verdict) judgeBlobs() {
 func (v *verdict) judgeLayers() {
 	for name, rec := range v.layers {
 		snap, known := v.snapshots[rec.snapshot]
-		if known && snap.kind == snapshots.KindActive || strings.HasPrefix(name, image.UnpackKey) {
+		if known && snap.kind == snapshots.KindActive || strings.HasPrefix(name, store.UnpackKey) {
 			v.add(leftover("layer", name, "it was being unpacked when the node was killed", byStart, Fix{Action: Open}))
 			continue
 		}
@@ -102,7 +102,7 @@ func (v *verdict) layerFault(name string, rec layerRecord, snap snapshotRecord, 
 	if snap.parent != below {
 		return fmt.Sprintf("the snapshotter has it on %q, it should be on %q", snap.parent, below)
 	}
-	if diff := rec.labels[image.DiffLabel]; diff != "" {
+	if diff := rec.labels[store.DiffLabel]; diff != "" {
 		if want := chainOf(rec.parent, diff); want != name {
 			return fmt.Sprintf("on its parent the layer %s would be %s", diff, want)
 		}
@@ -149,7 +149,7 @@ func (v *verdict) judgeLeases() {
 
 // resumable says whether a later transfer may go on with what an earlier one has brought.
 func (v *verdict) resumable(boot string, since time.Time) bool {
-	return boot == v.boot && v.now.Sub(since) < image.ResumeWindow
+	return boot == v.boot && v.now.Sub(since) < store.ResumeWindow
 }
 
 func (v *verdict) firstBad(l lease) string {
@@ -181,7 +181,7 @@ func (v *verdict) judgeUnheld() {
 		}
 	}
 	for name, rec := range v.layers {
-		half := v.snapshots[rec.snapshot].kind == snapshots.KindActive || strings.HasPrefix(name, image.UnpackKey) // told already
+		half := v.snapshots[rec.snapshot].kind == snapshots.KindActive || strings.HasPrefix(name, store.UnpackKey) // told already
 		if !half && !v.held.layers[name] && v.badLayers[name] == "" {
 			v.add(leftover("layer", name, "no image, container or transfer holds it", byStart, Fix{Action: Open}))
 		}
@@ -258,7 +258,7 @@ func (v *verdict) judgeRecipe(id string, dir *layerDir) {
 		return
 	}
 	for _, rec := range v.layers {
-		diff := rec.labels[image.DiffLabel]
+		diff := rec.labels[store.DiffLabel]
 		if v.snapshots[rec.snapshot].id == id && dir.recipe.digest != "" && diff != "" && diff != dir.recipe.digest.String() {
 			v.add(damaged("recipe", dir.recipe.path, fmt.Sprintf("it is of the layer %s, it lies beside %s", dir.recipe.digest, diff), repair, remove))
 		}

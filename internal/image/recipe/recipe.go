@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 
 	"github.com/containerd/errdefs"
 	"github.com/klauspost/compress/zstd"
@@ -22,6 +23,9 @@ type Recipe struct {
 	Digest digest.Digest
 	file   string
 }
+
+// Path is where the recipe of the layer is that is unpacked in dir: beside it, so that it goes when the layer goes.
+func Path(dir string) string { return filepath.Join(filepath.Dir(dir), "recipe") }
 
 // Open reads a recipe. Errors: NotFound (there is none), DataLoss (it is damaged, or not complete), FailedPrecondition (the tar
 // cannot be written again; the error says why).

@@ -53,6 +53,17 @@ func Hit(name string) error {
 	return nil
 }
 
+// Around does something between two failpoints, NAME/before and NAME/after.
+func Around(name string, do func() error) error {
+	if err := Hit(name + "/before"); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return Hit(name + "/after")
+}
+
 // all is what "prefix/..." arms.
 var all atomic.Pointer[countdown]
 

@@ -105,3 +105,27 @@ func TestTell(t *testing.T) {
 		t.Errorf("%v, it said %q, want %q twice", err, &said, line)
 	}
 }
+
+// Around does nothing after a failure, and what it does between two points that tests name.
+func TestAround(t *testing.T) {
+	broken := errors.New("broken")
+	for _, at := range []string{"", "x/around/before", "do", "x/around/after"} {
+		var seen []string
+		point := func(name string) func() error {
+			return func() error {
+				seen = append(seen, name)
+				if name == at {
+					return broken
+				}
+				return nil
+			}
+		}
+		first, last := Arm("x/around/before", point("x/around/before")), Arm("x/around/after", point("x/around/after"))
+		err := Around("x/around", point("do"))
+		first()
+		last()
+		if at == "" && err != nil || at != "" && (err != broken || seen[len(seen)-1] != at) {
+			t.Errorf("broken at %q: %v, seen %v", at, err, seen)
+		}
+	}
+}

@@ -20,14 +20,14 @@ import (
 	"monopod.dev/monopod/internal/host/kernel"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/private"
-	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )
 
 // build makes the container's root file system and its bundle, and completes the record.
-func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, img image.Image, lower []string) error {
+func (m *Manager) build(ctx context.Context, rec *Record, sb *sandbox.Record, img store.Image, lower []string) error {
 	if err := m.mountRootFS(rec.ID, lower, rec.SELinux.Mount, sb); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (m *Manager) resolveUser(rec *Record, imageUser string) (ocispec.ResolvedUs
 }
 
 // specify makes the OCI specification.
-func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, img image.Image, user ocispec.ResolvedUser) (*specs.Spec, error) {
+func (m *Manager) specify(ctx context.Context, rec *Record, sb *sandbox.Record, img store.Image, user ocispec.ResolvedUser) (*specs.Spec, error) {
 	cfg := rec.Config()
 	mounts, err := m.resolveMounts(ctx, rec, sb)
 	if err != nil {
@@ -240,7 +240,7 @@ func (m *Manager) loadSeccomp(path string, sc *cri.LinuxContainerSecurityContext
 }
 
 // imageRef is the reference by which clients know an image: a digest of a repository, else its id.
-func imageRef(img image.Image) string {
+func imageRef(img store.Image) string {
 	if len(img.RepoDigests) > 0 {
 		return img.RepoDigests[0]
 	}

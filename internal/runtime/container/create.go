@@ -12,7 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/kit/rollback"
 	"monopod.dev/monopod/internal/kit/wait"
@@ -172,7 +172,7 @@ func (m *Manager) create(ctx context.Context, rec Record, sb *sandbox.Record) (e
 
 // pinAndBuild pins what the container is made of, and makes its root file system and bundle. The pin of the image waits for the disk,
 // and is taken meanwhile: it fails when the image has gone, and what was mounted is compared with what was pinned.
-func (m *Manager) pinAndBuild(ctx context.Context, rec *Record, sb *sandbox.Record, img image.Image) error {
+func (m *Manager) pinAndBuild(ctx context.Context, rec *Record, sb *sandbox.Record, img store.Image) error {
 	for _, image := range rec.images() {
 		if image == img.ID {
 			continue

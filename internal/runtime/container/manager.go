@@ -25,7 +25,7 @@ import (
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/spreaddirs"
 	"monopod.dev/monopod/internal/host/tree"
-	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/runtime/abandon"
 	"monopod.dev/monopod/internal/runtime/records"
@@ -48,7 +48,7 @@ type Executor interface {
 
 // Images is what containers need of the image store.
 type Images interface {
-	Get(ctx context.Context, ref string) (image.Image, error)
+	Get(ctx context.Context, ref string) (store.Image, error)
 	Layers(ctx context.Context, imageID string) ([]string, error)
 	Pin(ctx context.Context, imageID, user string) error
 	Unpin(ctx context.Context, imageID, user string) error

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"monopod.dev/monopod/internal/image"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
+	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
@@ -130,7 +130,7 @@ func (f *facts) pins() (out []imagefsck.Finding) {
 		}
 		for _, img := range images {
 			out = append(out, finding(imagefsck.Leftover, "pin", user, fmt.Sprintf("no record knows the container, which holds the image %s", img),
-				"the image is let go (the next start of the node does so, too)", imagefsck.Fix{Action: imagefsck.DropLease, Target: image.PinID(img, user)}))
+				"the image is let go (the next start of the node does so, too)", imagefsck.Fix{Action: imagefsck.DropLease, Target: store.PinID(img, user)}))
 		}
 	}
 	return out

@@ -1,0 +1,48 @@
+package store
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"monopod.dev/monopod/internal/image/recipe"
+)
+
+// What the store's databases hold, for who reads them while no store is open (package fsck).
+const (
+	// Namespace is containerd's: all that the store holds is in this one.
+	Namespace = "monopod"
+	// Snapshotter is the name of the snapshotter in the metadata, and in the labels by which a configuration refers to its unpacked layers.
+	Snapshotter = "overlayfs"
+	// LayersLabel on a configuration names the snapshot of the topmost layer.
+	LayersLabel = "containerd.io/gc.ref.snapshot." + Snapshotter
+	// DiffLabel on a snapshot is the digest of the layer's tar.
+	DiffLabel = snapshots.LabelSnapshotDiffID
+	// UnpackKey begins the name of a snapshot that is being filled; none outlives its process (sweepUnpacks).
+	UnpackKey = "unpack-"
+	// ResumeWindow is how long what an interrupted pull has brought is kept for the next one.
+	ResumeWindow = time.Hour
+)
+
+// Lease is what a lease of the store stands for: a pin, a transfer (a pull or a load), or, when all is empty, nothing known.
+type Lease struct {
+	// PinnedImage is the id of the image that PinUser has pinned.
+	PinnedImage, PinUser string
+	// Transfer is what is pulled or loaded; Boot the boot in which it began.
+	Transfer, Boot string
+}
+
+// LeaseOf reads the labels of a lease.
+func LeaseOf(labels map[string]string) Lease {
+	return Lease{PinnedImage: labels[pinImageLabel], PinUser: labels[pinUserLabel], Transfer: labels[transferLabel], Boot: labels[bootLabel]}
+}
+
+// PinID is the name of a pin's lease.
+func PinID(imageID, user string) string { return pinID(imageID, user) }
+
+// SnapshotPaths are the directory of a layer's files, and the recipe of its tar, in the store at root; id is the snapshotter's.
+func SnapshotPaths(root, id string) (dir, record string) {
+	dir = filepath.Join(root, "overlay", "snapshots", id, "fs")
+	return dir, recipe.Path(dir)
+}

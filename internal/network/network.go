@@ -19,8 +19,8 @@ type Network interface {
 	// says what is, and the next Setup or Teardown takes that away.
 	//
 	// Errors: InvalidArgument (no sandbox id or no path of a namespace; a request that cannot be), NotFound (nothing is at the path), FailedPrecondition (something of the host is
-	// missing or in the way; the sandbox is connected with other host ports), Unavailable (not now). Of a network that maps host ports and gives addresses itself, as the bridge does and CNI's plugins do for CNI, also
-	// AlreadyExists (a host port is another's) and ResourceExhausted (no address is left).
+	// missing or in the way; the sandbox is connected with other host ports), Unavailable (not now). The bridge, which maps host ports and gives addresses
+	// itself, also has AlreadyExists (a host port is another's) and ResourceExhausted (no address is left).
 	Setup(ctx context.Context, req Request) (Result, error)
 
 	// Teardown disconnects a sandbox, whether its namespace is there still or not. When it returns its host ports are free; its addresses are as soon as its interface is gone, which

@@ -2,6 +2,7 @@ package table
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -45,16 +46,6 @@ func (e *entry) value(el element) string {
 	}
 	return e.items[i].value
 }
-
-// operation is what is done about an element: it had a value or none, and has another or none.
-type operation struct {
-	had, has     bool
-	from, to     string
-	owner, loser string // of the new value, and who would like another one
-}
-
-// operations are what is done about elements, together.
-type operations map[element]operation
 
 // replace puts an entry in the place of the one of the same name, which may be nil, as the new one may be, and adds what follows to the operations.
 func (b *book) replace(name string, next *entry, ops operations) (previous *entry) {
@@ -100,6 +91,37 @@ func (b *book) replace(name string, next *entry, ops operations) (previous *entr
 		b.services[name] = next
 	}
 	return previous
+}
+
+// put puts entries in the place of those of the same names, of which nil is none, and returns what follows, and what there was before: put again, that undoes it.
+func (b *book) put(entries map[string]*entry) (ops operations, before map[string]*entry) {
+	ops, before = operations{}, map[string]*entry{}
+	for name, next := range entries {
+		before[name] = b.replace(name, next, ops)
+	}
+	return ops, before
+}
+
+// entriesOf are the entries of services, nil those of services that are gone. Endpoints keep the numbers that they have.
+func (b *book) entriesOf(changes map[string]*Service) map[string]*entry {
+	entries := map[string]*entry{}
+	for name, s := range changes {
+		entries[name] = nil
+		if s != nil {
+			var numbers orders
+			if old := b.services[name]; old != nil {
+				numbers = old.orders
+			}
+			entries[name] = entryOf(name, *s, numbers)
+		}
+	}
+	return entries
+}
+
+func entryOf(name string, s Service, numbers orders) *entry {
+	e := &entry{name: name, rank: fmt.Sprintf("%020d", max(s.Created.Unix(), 0)), plan: s.Plan}
+	e.items, e.orders = itemsOf(s.Plan, numbers)
+	return e
 }
 
 func (e *entry) has(el element) bool {
@@ -156,9 +178,6 @@ func (b *book) difference(have map[element]string) operations {
 	}
 	return ops
 }
-
-// changes says whether anything is left to do.
-func (o operation) changes() bool { return o.had != o.has || o.from != o.to }
 
 // ways are those that services need.
 func (b *book) ways() map[wayKey]bool {

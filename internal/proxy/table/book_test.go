@@ -76,8 +76,7 @@ func TestTheElderHasIt(t *testing.T) {
 	front := plan.Front{Protocol: 6, Addr: netip.MustParseAddr("192.0.2.1"), Port: 80}
 	of := func(name string, age time.Duration, port uint16) *entry {
 		end := netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port)
-		tbl := &Table{}
-		return tbl.entryOf(name, Service{Created: time.Unix(1000, 0).Add(-age), Plan: plan.Service{
+		return entryOf(name, Service{Created: time.Unix(1000, 0).Add(-age), Plan: plan.Service{
 			Inside: map[plan.Front]plan.Target{front: {List: name}}, Lists: map[string]plan.List{name: {Protocol: 6, Endpoints: []netip.AddrPort{end}}},
 			Local: map[plan.LocalEndpoint]bool{{Protocol: 6, At: end}: true},
 		}}, nil)
@@ -110,7 +109,6 @@ func TestTheElderHasIt(t *testing.T) {
 // Whatever sequence of changes, what they add up to is what a new start would make. It is pure.
 func TestChangesAddUp(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	tbl := &Table{}
 	b, kernel := newBook(), map[element]string{}
 	for range 500 {
 		ops := operations{}
@@ -123,7 +121,7 @@ func TestChangesAddUp(t *testing.T) {
 				if old := b.services[name]; old != nil {
 					numbers = old.orders
 				}
-				next = tbl.entryOf(name, testService(i%7, ends), numbers) // some have the same address
+				next = entryOf(name, testService(i%7, ends), numbers) // some have the same address
 			}
 			b.replace(name, next, ops)
 		}
@@ -142,7 +140,7 @@ func TestChangesAddUp(t *testing.T) {
 	// A start reads the numbers of endpoints back.
 	again := newBook()
 	for name, e := range b.services {
-		again.replace(name, tbl.entryOf(name, Service{Plan: e.plan}, ordersOf(kernel)), operations{})
+		again.replace(name, entryOf(name, Service{Plan: e.plan}, ordersOf(kernel)), operations{})
 	}
 	if left := again.difference(kernel); len(left) > 0 {
 		t.Errorf("a start would change %d elements", len(left))

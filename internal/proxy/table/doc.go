@@ -10,4 +10,6 @@
 //   - what somebody else takes away, adds or changes is put right at once (internal/host/ruleset);
 //   - a service that the kernel refuses does not keep others from being served;
 //   - Remove leaves nothing.
+//
+// testdata/transcript.txt has in words what the kernel is told when services and endpoints come and go.
 package table

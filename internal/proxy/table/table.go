@@ -138,7 +138,7 @@ func (t *Table) Start(ctx context.Context, ranges []netip.Prefix, all map[string
 	t.book = newBook()
 	t.book.replace(guardName, guardEntry(t.guarded), operations{})
 	for name, s := range all {
-		t.book.replace(name, t.entryOf(name, s, numbers), operations{})
+		t.book.replace(name, entryOf(name, s, numbers), operations{})
 	}
 	t.watcher.SetActive(true)
 	if err := t.sync(); err != nil {
@@ -196,35 +196,17 @@ func (t *Table) Apply(ctx context.Context, changes map[string]*Service) (refused
 }
 
 // apply makes the changes, or none of them.
-func (t *Table) apply(changes map[string]*Service) error {
-	entries := map[string]*entry{}
-	for name, s := range changes {
-		entries[name] = nil
-		if s != nil {
-			var numbers orders
-			if old := t.book.services[name]; old != nil {
-				numbers = old.orders
-			}
-			entries[name] = t.entryOf(name, *s, numbers)
-		}
-	}
-	return t.replace(entries)
-}
+func (t *Table) apply(changes map[string]*Service) error { return t.replace(t.book.entriesOf(changes)) }
 
 // replace puts entries in the place of those of the same names, or none of them.
 func (t *Table) replace(entries map[string]*entry) (err error) {
-	ops, before := operations{}, map[string]*entry{}
-	for name, next := range entries {
-		before[name] = t.book.replace(name, next, ops)
-	}
+	ops, before := t.book.put(entries)
 	if err = t.carryOut(ops); err != nil {
 		// Perhaps the kernel has not what it is thought to have: then that is put right, with the changes.
 		err = t.sync()
 	}
 	if err != nil {
-		for name, old := range before {
-			t.book.replace(name, old, operations{})
-		}
+		t.book.put(before)
 		return err
 	}
 	t.tellLosers(ops)
@@ -262,12 +244,6 @@ func (t *Table) Guard(addresses []netip.Addr) error {
 	return nil
 }
 
-func (t *Table) entryOf(name string, s Service, numbers orders) *entry {
-	e := &entry{name: name, rank: fmt.Sprintf("%020d", max(s.Created.Unix(), 0)), plan: s.Plan}
-	e.items, e.orders = itemsOf(s.Plan, numbers)
-	return e
-}
-
 // tellLosers says which services want what another one has.
 func (t *Table) tellLosers(ops operations) {
 	for el, op := range ops {
@@ -297,13 +273,7 @@ func (t *Table) SetRanges(ranges []netip.Prefix) error {
 
 // carryOut makes the operations in one transaction.
 func (t *Table) carryOut(ops operations) error {
-	needed := map[wayKey]bool{}
-	for el, op := range ops {
-		if k, ok := wayOfValue(el, op.to); ok && op.has {
-			needed[k] = true
-		}
-	}
-	if err := t.addWays(needed); err != nil {
+	if err := t.addWays(ops.ways()); err != nil {
 		return err
 	}
 	reqs := t.requests(ops)
@@ -318,18 +288,7 @@ func (t *Table) carryOut(ops operations) error {
 
 // requests are the operations, those that take away first.
 func (t *Table) requests(ops operations) (reqs []nlsock.Request) {
-	gone, come := map[setID][]nftables.SetElement{}, map[setID][]nftables.SetElement{}
-	for el, op := range ops {
-		if !op.changes() {
-			continue
-		}
-		if op.had {
-			gone[el.set] = append(gone[el.set], setElement(el, "", ""))
-		}
-		if op.has {
-			come[el.set] = append(come[el.set], setElement(el, op.to, op.owner))
-		}
-	}
+	gone, come := ops.elements()
 	for _, id := range setIDs() {
 		reqs = append(reqs, ruleset.ElementRequests(t.names.set(id), gone[id], false)...)
 	}
@@ -338,25 +297,6 @@ func (t *Table) requests(ops operations) (reqs []nlsock.Request) {
 	}
 	return reqs
 }
-
-// setElement is an element as the kernel is told of it, with whose it is for people who look at it.
-func setElement(el element, value, owner string) nftables.SetElement {
-	e := nftables.SetElement{Key: []byte(el.key)}
-	switch el.set.kind {
-	case allowed:
-		half := len(el.key) / 2
-		e.Key, e.KeyEnd = e.Key[:half], e.Key[half:]
-	case services, outside, endpoints:
-		if value != "" {
-			e.Val = []byte(value)
-		}
-		e.Comment = owner[:min(len(owner), maxComment)]
-	}
-	return e
-}
-
-// maxComment is what an element's user data has room for.
-const maxComment = 120
 
 // connect opens the connection for what is no element, or takes the one that is open.
 //

@@ -58,6 +58,9 @@ func sameRuntime(a, b *protocol.OCIRuntime) bool {
 
 // create serves Create. A caller that goes away does not end it: the caller's next attempt finds the container.
 func (cs *Calls) create(ctx context.Context, req protocol.CreateRequest) (protocol.CreateResponse, error) {
+	if err := errors.Join(checkLog(req), checkRuntime(req)); err != nil {
+		return protocol.CreateResponse{}, err
+	}
 	if !validID(req.ID) {
 		return protocol.CreateResponse{}, fmt.Errorf("%w: container id %q: want up to 128 letters, digits and _ + . -, the first a letter or digit", errdefs.ErrInvalidArgument, req.ID)
 	}

@@ -4,7 +4,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -21,10 +20,64 @@ type server struct {
 	greeted atomic.Bool
 }
 
-// isLong tells the calls that last as long as the processes they are about.
-func isLong(method string) bool {
-	return method == protocol.MethodExec || method == protocol.MethodAttach || method == protocol.MethodSubscribe
+// row is a call that is served after Hello.
+type row struct {
+	serve func(ctx context.Context, cs *Calls, call *protocol.Call) (any, error)
+	long  bool // it lasts as long as the processes that it is about, or the caller's interest, and ends with the worker
+	looks bool // it changes nothing: a handover need not wait for it, and an idle node has it
 }
+
+// rows are the calls, by method. Their requests are described in package protocol.
+var rows = map[string]row{
+	protocol.MethodCreate: {serve: of(func(ctx context.Context, cs *Calls, _ *protocol.Call, req protocol.CreateRequest) (any, error) {
+		return cs.create(ctx, req)
+	})},
+	protocol.MethodInit: {serve: of(func(ctx context.Context, cs *Calls, _ *protocol.Call, req protocol.InitRequest) (any, error) {
+		return cs.init(ctx, req)
+	})},
+	protocol.MethodStart: {serve: of(func(ctx context.Context, cs *Calls, _ *protocol.Call, req protocol.IDRequest) (any, error) {
+		return cs.start(ctx, req.ID)
+	})},
+	protocol.MethodUpdate: {serve: done(func(ctx context.Context, cs *Calls, req protocol.UpdateRequest) error { return cs.update(ctx, req) })},
+	protocol.MethodKill:   {serve: done(func(ctx context.Context, cs *Calls, req protocol.KillRequest) error { return cs.kill(ctx, req) })},
+	protocol.MethodDelete: {serve: done(func(ctx context.Context, cs *Calls, req protocol.IDRequest) error { return cs.delete(ctx, req.ID) })},
+
+	protocol.MethodExec: {long: true, serve: of(func(ctx context.Context, cs *Calls, call *protocol.Call, req protocol.ExecRequest) (any, error) {
+		return cs.exec(ctx, call, req)
+	})},
+	protocol.MethodAttach: {long: true, serve: of(func(ctx context.Context, cs *Calls, call *protocol.Call, req protocol.AttachRequest) (any, error) {
+		return struct{}{}, cs.attach(ctx, call, req)
+	})},
+	protocol.MethodResize:    {serve: done(func(_ context.Context, cs *Calls, req protocol.ResizeRequest) error { return cs.resize(req) })},
+	protocol.MethodReopenLog: {serve: done(func(_ context.Context, cs *Calls, req protocol.IDRequest) error { return cs.reopenLog(req.ID) })},
+
+	protocol.MethodState: {looks: true, serve: of(func(_ context.Context, cs *Calls, _ *protocol.Call, req protocol.IDRequest) (any, error) {
+		return cs.state(req.ID)
+	})},
+	protocol.MethodList: {looks: true, serve: func(_ context.Context, cs *Calls, _ *protocol.Call) (any, error) {
+		return protocol.ListResponse{Containers: cs.cfg.Table.States()}, nil
+	}},
+	protocol.MethodSubscribe: {looks: true, long: true, serve: func(ctx context.Context, cs *Calls, call *protocol.Call) (any, error) {
+		return nil, cs.cfg.Table.Subscribe(ctx, func(ev protocol.Event) error { return call.Note(ev) })
+	}},
+	protocol.MethodShutdown: {serve: done(func(ctx context.Context, cs *Calls, req protocol.ShutdownRequest) error { return cs.shutdown(ctx, req) })},
+}
+
+// of decodes a call's request and answers it.
+func of[R any](f func(ctx context.Context, cs *Calls, call *protocol.Call, req R) (any, error)) func(context.Context, *Calls, *protocol.Call) (any, error) {
+	return func(ctx context.Context, cs *Calls, call *protocol.Call) (any, error) {
+		return handle(call, func(req R) (any, error) { return f(ctx, cs, call, req) })
+	}
+}
+
+// done is of for a call that has nothing to answer but that it is done.
+func done[R any](f func(ctx context.Context, cs *Calls, req R) error) func(context.Context, *Calls, *protocol.Call) (any, error) {
+	return of(func(ctx context.Context, cs *Calls, _ *protocol.Call, req R) (any, error) {
+		return struct{}{}, f(ctx, cs, req)
+	})
+}
+
+func isLong(method string) bool { return rows[method].long }
 
 // serve answers a call.
 func (s *server) serve(ctx context.Context, call *protocol.Call) (any, error) {
@@ -37,56 +90,23 @@ func (s *server) serve(ctx context.Context, call *protocol.Call) (any, error) {
 	if !s.greeted.Load() {
 		return nil, fmt.Errorf("%w: %s before Hello", errdefs.ErrFailedPrecondition, call.Method)
 	}
-	cs := s.cs
-	switch call.Method {
-	case protocol.MethodState, protocol.MethodList, protocol.MethodSubscribe: // an idle node's
-	default:
-		defer cs.tidier.worked()
-		if err := cs.gate.enter(ctx); err != nil {
-			return nil, err
-		}
-		if isLong(call.Method) {
-			cs.gate.leave() // it ends with the worker, as all of its kind
-		} else {
-			defer cs.gate.leave()
-		}
+	r, ok := rows[call.Method]
+	if !ok {
+		return nil, fmt.Errorf("%w: executor method %q", errdefs.ErrNotImplemented, call.Method)
 	}
-	switch call.Method {
-	case protocol.MethodCreate:
-		return handle(call, func(req protocol.CreateRequest) (any, error) {
-			if err := errors.Join(checkLog(req), checkRuntime(req)); err != nil {
-				return nil, err
-			}
-			return cs.create(ctx, req)
-		})
-	case protocol.MethodInit:
-		return handle(call, func(req protocol.InitRequest) (any, error) { return cs.init(ctx, req) })
-	case protocol.MethodStart:
-		return handle(call, func(req protocol.IDRequest) (any, error) { return cs.start(ctx, req.ID) })
-	case protocol.MethodKill:
-		return handle(call, func(req protocol.KillRequest) (any, error) { return struct{}{}, cs.kill(ctx, req) })
-	case protocol.MethodDelete:
-		return handle(call, func(req protocol.IDRequest) (any, error) { return struct{}{}, cs.delete(ctx, req.ID) })
-	case protocol.MethodState:
-		return handle(call, func(req protocol.IDRequest) (any, error) { return cs.state(req.ID) })
-	case protocol.MethodList:
-		return protocol.ListResponse{Containers: cs.cfg.Table.States()}, nil
-	case protocol.MethodExec:
-		return handle(call, func(req protocol.ExecRequest) (any, error) { return cs.exec(ctx, call, req) })
-	case protocol.MethodUpdate:
-		return handle(call, func(req protocol.UpdateRequest) (any, error) { return struct{}{}, cs.update(ctx, req) })
-	case protocol.MethodAttach:
-		return handle(call, func(req protocol.AttachRequest) (any, error) { return struct{}{}, cs.attach(ctx, call, req) })
-	case protocol.MethodResize:
-		return handle(call, func(req protocol.ResizeRequest) (any, error) { return struct{}{}, cs.resize(req) })
-	case protocol.MethodReopenLog:
-		return handle(call, func(req protocol.IDRequest) (any, error) { return struct{}{}, cs.reopenLog(req.ID) })
-	case protocol.MethodSubscribe:
-		return nil, cs.cfg.Table.Subscribe(ctx, func(ev protocol.Event) error { return call.Note(ev) })
-	case protocol.MethodShutdown:
-		return handle(call, func(req protocol.ShutdownRequest) (any, error) { return struct{}{}, cs.shutdown(ctx, req) })
+	if r.looks {
+		return r.serve(ctx, s.cs, call)
 	}
-	return nil, fmt.Errorf("%w: executor method %q", errdefs.ErrNotImplemented, call.Method)
+	defer s.cs.tidier.worked()
+	if err := s.cs.gate.enter(ctx); err != nil {
+		return nil, err
+	}
+	if r.long {
+		s.cs.gate.leave() // it ends with the worker, as all of its kind
+	} else {
+		defer s.cs.gate.leave()
+	}
+	return r.serve(ctx, s.cs, call)
 }
 
 // handle decodes a call's request and answers it.

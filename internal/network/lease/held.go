@@ -6,9 +6,6 @@ import (
 	"monopod.dev/monopod/internal/state"
 )
 
-// AddressTable is the ledger's table in the state database; its keys are sandboxes' ids.
-const AddressTable = "network-addresses"
-
 // Held is what the ledger has for a sandbox.
 type Held struct {
 	Addresses []netip.Addr

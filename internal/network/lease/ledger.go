@@ -67,6 +67,9 @@ type cursor struct {
 	Last netip.Addr `json:"last"`
 }
 
+// AddressTable is the ledger's table in the state database; its keys are sandboxes' ids.
+const AddressTable = "network-addresses"
+
 // Ledger knows which address and which host port belongs to which sandbox. What it holds in memory is always on disk
 // already, but for the reservation of a call that is under way.
 type Ledger struct {

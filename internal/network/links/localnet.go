@@ -15,7 +15,7 @@ import (
 )
 
 // localnet is the way from the host's loopback addresses to the sandboxes, and back: net.ipv4.conf.IF.route_localnet of the host's ends. By it the host reaches host ports
-// at 127.0.0.1. It is open only while the guard (network/rules, shape.go) is there, which keeps sandboxes from going that way themselves.
+// at 127.0.0.1. It is open only while the guard (network/rules, table.go) is there, which keeps sandboxes from going that way themselves.
 type localnet struct {
 	mu   sync.Mutex
 	open bool

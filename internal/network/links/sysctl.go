@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/ns"
 )
 
 // Files of the host's sysctls. They show the network namespace of the thread that opens them.
@@ -51,4 +53,10 @@ func WriteIPv6(name, sysctl, value string) error {
 // IsReadOnly says that sysctls cannot be written here: /proc/sys is mounted read-only, as in many containers.
 func IsReadOnly(err error) bool {
 	return errors.Is(err, unix.EROFS) || errors.Is(err, os.ErrPermission)
+}
+
+// ipv6Off says whether the interface cannot have IPv6 addresses. It is called on a thread in its namespace.
+func ipv6Off(in *ns.Procfs, name string) bool {
+	raw, err := in.Read("net/ipv6/conf/" + name + "/disable_ipv6")
+	return err != nil || strings.TrimSpace(raw) != "0"
 }

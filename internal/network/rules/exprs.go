@@ -16,6 +16,28 @@ import (
 
 // Parts of rules, as package nftables has them.
 
+// Registers of nftables that hold 4 bytes each. Keys are laid out from the first, what a map gives is in the second.
+const (
+	keyRegister  = unix.NFT_REG32_00
+	dataRegister = unix.NFT_REG32_08
+)
+
+// family is what differs between IPv4 and IPv6 in the table.
+type family struct {
+	proto    byte   // NFPROTO
+	size     uint32 // of an address
+	src, dst uint32 // where the header has them
+	at, any  string // maps
+	to       string // set
+	typ      nftables.SetDatatype
+	loopback netip.Prefix
+}
+
+var families = []family{
+	{unix.NFPROTO_IPV4, 4, 12, 16, "at4", "any4", "to4", nftables.TypeIPAddr, netip.MustParsePrefix("127.0.0.0/8")},
+	{unix.NFPROTO_IPV6, 16, 8, 24, "at6", "any6", "to6", nftables.TypeIP6Addr, netip.MustParsePrefix("::1/128")},
+}
+
 func (fam family) isFamily() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},

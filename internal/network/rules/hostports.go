@@ -1,38 +1,13 @@
 package rules
 
 import (
-	"net/netip"
-
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/network/lease"
 )
-
-// Registers of nftables that hold 4 bytes each. Keys are laid out from the first, what a map gives is in the second.
-const (
-	keyRegister  = unix.NFT_REG32_00
-	dataRegister = unix.NFT_REG32_08
-)
-
-// family is what differs between IPv4 and IPv6 in the table.
-type family struct {
-	proto    byte   // NFPROTO
-	size     uint32 // of an address
-	src, dst uint32 // where the header has them
-	at, any  string // maps
-	to       string // set
-	typ      nftables.SetDatatype
-	loopback netip.Prefix
-}
-
-var families = []family{
-	{unix.NFPROTO_IPV4, 4, 12, 16, "at4", "any4", "to4", nftables.TypeIPAddr, netip.MustParsePrefix("127.0.0.0/8")},
-	{unix.NFPROTO_IPV6, 16, 8, 24, "at6", "any6", "to6", nftables.TypeIP6Addr, netip.MustParsePrefix("::1/128")},
-}
 
 // elementsInMessage keeps a message below the 64 KiB that an attribute of netlink can have.
 const elementsInMessage = 500

@@ -14,7 +14,7 @@ import (
 	"monopod.dev/monopod/internal/network/lease"
 )
 
-// Rules is the nftables side of the network: the own table (shape.go), and marked rules in chains of others (foreign.go). All methods are safe for concurrent use; one
+// Rules is the nftables side of the network: the own table (table.go), and marked rules in chains of others (foreign.go). All methods are safe for concurrent use; one
 // transaction is made at a time.
 type Rules struct {
 	cfg      Config

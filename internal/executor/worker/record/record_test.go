@@ -4,7 +4,11 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +32,49 @@ func TestRecordsAreSerializable(t *testing.T) {
 		if !reflect.DeepEqual(v, back.Interface()) {
 			t.Errorf("%T: %+v came back, want %+v", v, back.Interface(), v)
 		}
+	}
+}
+
+// TestFileOfVersion1: what an executor of another build has written is read as it was meant, and nothing of it is lost when it is written again. The file is
+// never to be changed: a worker goes on from it, of whatever build it is.
+func TestFileOfVersion1(t *testing.T) {
+	golden, err := os.ReadFile(filepath.Join("testdata", "record-1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Dir(s.File("a", "x")), 0o700), os.WriteFile(s.File("a", "record.json"), golden, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	recs, errs := s.Load()
+	if len(errs) > 0 || len(recs) != 1 || Check(dir) != nil {
+		t.Fatalf("loaded %d records, %v, %v", len(recs), errs, Check(dir))
+	}
+	r := recs[0]
+	if r.ID != "a" || r.Stage != StageRunning || r.PID != 21 || r.StartTime != 22 || r.Runtime.Path != "/usr/bin/runc" || r.Pipes["stdout"] != 23 || !r.LogFixed || !r.Spawned || !r.Adopted {
+		t.Errorf("read as %+v", r)
+	}
+	if g := r.Group(); g.Dirs[""] != "/sys/fs/cgroup/kubepods/p/a" || g.Scope == nil {
+		t.Errorf("its cgroups: %+v", g)
+	}
+	if raw, err := json.Marshal(r); err != nil || string(raw) != strings.TrimSpace(string(golden)) {
+		t.Errorf("written again as\n%s, %v, want\n%s", raw, err, golden)
+	}
+	// One of a later version is refused, by its name.
+	r.ID = "b"
+	if err := s.Put(r); err != nil {
+		t.Fatal(err)
+	}
+	later := []byte(strings.Replace(string(golden), `"version":1`, `"version":99`, 1))
+	if err := os.WriteFile(s.File("b", "record.json"), later, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if recs, errs := s.Load(); len(recs) != 1 || len(errs) != 1 || Check(dir) == nil {
+		t.Errorf("loaded %d records, %v, %v; want one refused", len(recs), errs, Check(dir))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/node"
 )
 
@@ -137,7 +138,7 @@ func plural(n int, one, many string) string {
 }
 
 // printFindings writes three lines for each: what it is, what is wrong with it, and what a repair does.
-func printFindings(w io.Writer, findings []node.Finding) error {
+func printFindings(w io.Writer, findings []fsck.Finding) error {
 	if len(findings) == 0 {
 		return nil
 	}

@@ -26,7 +26,7 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report",
+	{"cmd/monopod", []string{"api", "internal/config", "internal/node", "internal/host/probe", "internal/runtime/imageservice", "internal/devices/report", "internal/fsck",
 		"internal/admin/client", "internal/admin/protocol", "internal/cdispec", "internal/devices/contract",
 		"internal/devices/hostdevice", "internal/devices/hostnode", "internal/devices/hostspecs", "internal/kit"},
 		"the command line knows the composition root, the clients of a running node and files that people write, never a role"},
@@ -35,7 +35,7 @@ var layers = []layer{
 	{"api", nil, "configuration types hold no logic"},
 	{"internal/config", []string{"api", "internal/controllers/catalog", "internal/kit"}, "reading a configuration needs nothing of the node"},
 	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/netpolicy", "internal/agent", "internal/proxy", "internal/runtime", "internal/devices",
-		"internal/image", "internal/network", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host",
+		"internal/image", "internal/network", "internal/fsck", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host",
 		"internal/kit"},
 		"the composition root is the only package that knows every role"},
 	{"internal/manifests", nil, "what lies in a directory is applied as anybody would: it knows the Kubernetes API, by client-go, and nothing else"},
@@ -78,11 +78,12 @@ var layers = []layer{
 	{"internal/devices/hostdevice", []string{"internal/devices/inventory"}, "what spec comes of a host's device is a pure function"},
 	{"internal/proxy", []string{"internal/host", "internal/kit"}, "the proxy knows services through the API and packets through the kernel; upstream's can stand in its place"},
 	{"internal/proxy/plan", []string{"internal/kit"}, "what is done with packets for a service is a pure function"},
-	{"internal/runtime", []string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network",
+	{"internal/runtime", []string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network", "internal/fsck",
 		"internal/executor/protocol", "internal/state", "internal/host", "internal/kit"},
 		"the runtime is usable under anybody's kubelet"},
 	{"internal/ocispec", []string{"internal/host/cgroup/place", "internal/kit"}, "a specification is a pure function of what CRI, the image and CDI say"},
-	{"internal/image", []string{"internal/host", "internal/kit"}, "below the runtime"},
+	{"internal/image", []string{"internal/fsck", "internal/host", "internal/kit"}, "below the runtime"},
+	{"internal/fsck", nil, "what is wrong with a store is told in one form, which knows no store"},
 	{"internal/network", []string{"internal/state", "internal/host", "internal/kit"}, "below the runtime"},
 	{"internal/executor", []string{"internal/host", "internal/kit"}, "the executor outlives monopod and must stay small"},
 	{"internal/state", []string{"internal/kit"}, "durable tables know nothing of what they hold"},

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/host/private"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
 	runtimefsck "monopod.dev/monopod/internal/runtime/fsck"
@@ -21,16 +22,13 @@ type FsckOptions struct {
 	Repair bool
 }
 
-// Finding is one thing that is wrong.
-type Finding = imagefsck.Finding
-
 // FsckReport is what a check has found.
 type FsckReport struct {
 	// Findings, the damaged first within the image store and within the runtime.
-	Findings []Finding `json:"findings"`
+	Findings []fsck.Finding `json:"findings"`
 	// Remaining are those that a repair has left; nil without one.
-	Remaining []Finding `json:"remaining,omitempty"`
-	Repaired  bool      `json:"repaired"` // a repair was done
+	Remaining []fsck.Finding `json:"remaining,omitempty"`
+	Repaired  bool           `json:"repaired"` // a repair was done
 
 	Images     int  `json:"images"`
 	Layers     int  `json:"layers"`
@@ -42,7 +40,7 @@ type FsckReport struct {
 // Fsck proves that what a stopped node has in its directories is whole, and repairs it if asked to. A node that runs is an error
 // that names it.
 func Fsck(ctx context.Context, o Options, how FsckOptions) (FsckReport, error) {
-	report := FsckReport{Findings: []Finding{}, Deep: how.Deep}
+	report := FsckReport{Findings: []fsck.Finding{}, Deep: how.Deep}
 	if _, err := os.Stat(o.Config.DataDir); errors.Is(err, os.ErrNotExist) {
 		return report, fmt.Errorf("there is no data directory %s; name the node's with --data-dir", o.Config.DataDir)
 	}
@@ -57,7 +55,7 @@ func Fsck(ctx context.Context, o Options, how FsckOptions) (FsckReport, error) {
 	images, runtime := fsckOptions(o, false)
 	err = errors.Join(imagefsck.Repair(ctx, images, report.Findings), runtimefsck.Repair(ctx, runtime, report.Findings))
 	report.Repaired = true
-	after := FsckReport{Findings: []Finding{}}
+	after := FsckReport{Findings: []fsck.Finding{}}
 	err = errors.Join(err, inspect(ctx, o, how, &after))
 	report.Remaining = after.Findings
 	return report, err

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/host/cgroup"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
 	"monopod.dev/monopod/internal/kit/failpoint"
@@ -100,7 +101,7 @@ func TestServerIsKilled(t *testing.T) {
 				t.Fatalf("%s: %s ended with %v", point, s.name, err)
 			}
 			c.dies(point)
-			n.fsck("killed at "+point, imagefsck.Damaged)
+			n.fsck("killed at "+point, fsck.Damaged)
 			c = n.startChild()
 			n.wantNoHalves(point)
 			if err := s.do(n, &again); err != nil {
@@ -126,7 +127,7 @@ func TestServerIsKilled(t *testing.T) {
 
 // fsck lets `monopod fsck`'s checkers look at what a server that does not run has left. severity is that of what must not be found;
 // "" is any.
-func (n *node) fsck(when string, severity imagefsck.Severity) {
+func (n *node) fsck(when string, severity fsck.Severity) {
 	n.Helper()
 	found, err := imagefsck.Check(n.ctx, imagefsck.Options{Root: filepath.Join(n.dir, "data", "images")})
 	n.check(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 
+	"monopod.dev/monopod/internal/fsck"
 	layerrecipe "monopod.dev/monopod/internal/image/recipe"
 	"monopod.dev/monopod/internal/image/store"
 )
@@ -190,7 +191,7 @@ func (d *layerDir) compare(ctx context.Context, root, id string, inodes int64) e
 		}
 		err = rec.WriteTar(ctx, io.Discard, files)
 		if errdefs.IsDataLoss(err) {
-			d.fault = said(err)
+			d.fault = fsck.Said(err)
 			return nil
 		}
 		if err != nil {

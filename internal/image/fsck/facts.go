@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
@@ -20,6 +19,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	bolt "go.etcd.io/bbolt"
 
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/image/store"
 )
 
@@ -37,7 +37,7 @@ type facts struct {
 	// Of overlay/metadata.db, by the key that metadata.db knows them by.
 	snapshots map[string]snapshotRecord
 	// broken are the databases that cannot be read; nothing is known of what they hold.
-	broken []Finding
+	broken []fsck.Finding
 
 	// Of the directories.
 	files     map[digest.Digest]blobFile
@@ -132,13 +132,13 @@ func (v viewOf) Update(func(*bolt.Tx) error) error {
 
 // database reads one, if it is there and whole. holds says what is in it.
 func (f *facts) database(path, holds string, view func(viewOf) error) error {
-	err := ViewDatabase(path, func(tx *bolt.Tx) error { return view(viewOf{tx}) })
+	err := fsck.ViewDatabase(path, func(tx *bolt.Tx) error { return view(viewOf{tx}) })
 	if errdefs.IsNotFound(err) {
 		return nil // a store that was never open; with directories in it they have no owner
 	}
 	if errdefs.IsDataLoss(err) {
-		f.broken = append(f.broken, damaged("database", path, said(err),
-			"none: it holds "+holds+", and nothing else tells them; stop the containers, and remove the image store's directory: the images are pulled again", Fix{}))
+		f.broken = append(f.broken, fsck.Damage("database", path, fsck.Said(err),
+			"none: it holds "+holds+", and nothing else tells them; stop the containers, and remove the image store's directory: the images are pulled again", fsck.Fix{}))
 		return nil
 	}
 	return err
@@ -222,9 +222,6 @@ func number(b *bolt.Bucket, key string) int64 {
 	n, _ := binary.Varint(b.Get([]byte(key)))
 	return n
 }
-
-// said is an error's text, without the class that findings tell anyway.
-func said(err error) string { return strings.TrimSuffix(err.Error(), ": "+errdefs.ErrDataLoss.Error()) }
 
 // list reads a directory; one that is not there has none.
 func list(dir string) ([]os.DirEntry, error) {

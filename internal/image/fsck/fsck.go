@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/image/store"
 )
@@ -34,7 +35,7 @@ type Options struct {
 // Result is what a check has found.
 type Result struct {
 	// Findings, the damaged first; none: the store is whole.
-	Findings []Finding
+	Findings []fsck.Finding
 	// Images and Layers are how many the store has.
 	Images, Layers int
 	// Pins are the ids of the images that each container holds, by the container's id. Known says that they could be read.
@@ -81,21 +82,21 @@ func Check(ctx context.Context, o Options) (*Result, error) {
 }
 
 // Repair does what the findings' repairs are. What cannot be repaired stays. Check tells afterwards what has become of it.
-func Repair(ctx context.Context, o Options, findings []Finding) error {
+func Repair(ctx context.Context, o Options, findings []fsck.Finding) error {
 	var names, leases []string
-	var pins []Fix
+	var pins []fsck.Fix
 	open := false
 	for _, f := range findings {
 		switch f.Fix.Action {
-		case Open:
+		case fsck.Open:
 			open = true
-		case DropName:
+		case fsck.DropName:
 			names = append(names, f.Fix.Target)
-		case DropLease:
+		case fsck.DropLease:
 			leases = append(leases, f.Fix.Target)
-		case Pin:
+		case fsck.Pin:
 			pins = append(pins, f.Fix)
-		case RemovePath:
+		case fsck.RemovePath:
 			if err := removeWithin(o.Root, f.Fix.Target); err != nil {
 				return err
 			}

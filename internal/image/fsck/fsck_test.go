@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	bolt "go.etcd.io/bbolt"
 
+	findings "monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/fsck"
@@ -386,7 +387,7 @@ func TestFlippedBits(t *testing.T) {
 			raw := bytes.Clone(whole)
 			raw[i] ^= 1 << (i % 8)
 			s.must(os.WriteFile(path, raw, 0o600))
-			err := fsck.ViewDatabase(path, func(tx *bolt.Tx) error {
+			err := findings.ViewDatabase(path, func(tx *bolt.Tx) error {
 				return tx.ForEach(func(_ []byte, b *bolt.Bucket) error { return b.ForEach(func(_, _ []byte) error { return nil }) })
 			})
 			if errdefs.IsDataLoss(err) {

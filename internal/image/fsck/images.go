@@ -18,6 +18,7 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/image/store"
 )
 
@@ -25,7 +26,7 @@ import (
 func (v *verdict) judgeNames() {
 	for _, name := range v.names {
 		if why := v.nameFault(name.Target); why != "" {
-			v.add(damaged("image", name.Name, why, byPull, Fix{Action: DropName, Target: name.Name}))
+			v.add(fsck.Damage("image", name.Name, why, byPull, fsck.Fix{Action: fsck.DropName, Target: name.Name}))
 		}
 	}
 }

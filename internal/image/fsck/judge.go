@@ -1,7 +1,6 @@
 package fsck
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/image/store"
 )
 
@@ -24,7 +24,7 @@ const (
 // verdict is what is made of the facts.
 type verdict struct {
 	*facts
-	findings []Finding
+	findings []fsck.Finding
 	badBlobs map[digest.Digest]string // why
 	// badLayers are snapshots which images must not be made of, by their names: why.
 	badLayers map[string]string
@@ -44,13 +44,11 @@ func judge(f *facts) *verdict {
 	v.judgeNames()
 	v.judgeUnheld()
 	v.judgeDirectories()
-	slices.SortStableFunc(v.findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object))
-	})
+	fsck.Sort(v.findings)
 	return v
 }
 
-func (v *verdict) add(f Finding) { v.findings = append(v.findings, f) }
+func (v *verdict) add(f fsck.Finding) { v.findings = append(v.findings, f) }
 
 func (v *verdict) judgeBlobs() {
 	for d, rec := range v.blobs {
@@ -71,7 +69,7 @@ func (v *verdict) judgeLayers() {
 	for name, rec := range v.layers {
 		snap, known := v.snapshots[rec.snapshot]
 		if known && snap.kind == snapshots.KindActive || strings.HasPrefix(name, store.UnpackKey) {
-			v.add(leftover("layer", name, "it was being unpacked when the node was killed", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("layer", name, "it was being unpacked when the node was killed", byStart, fsck.Fix{Action: fsck.Open}))
 			continue
 		}
 		if why := v.layerFault(name, rec, snap, known); why != "" {
@@ -128,20 +126,20 @@ func chainOf(parent, diff string) string {
 // judgeLeases looks for leases that nobody will end.
 func (v *verdict) judgeLeases() {
 	for _, l := range v.leases {
-		drop := Fix{Action: DropLease, Target: l.id}
+		drop := fsck.Fix{Action: fsck.DropLease, Target: l.id}
 		switch {
 		case l.PinnedImage != "":
 			if why := v.imageFault(digest.Digest(l.PinnedImage)); why != "" {
-				v.add(damaged("pin", l.PinUser, fmt.Sprintf("the image %s that this container holds is not whole: %s", l.PinnedImage, why),
-					"none: remove the container, it cannot be relied on", Fix{}))
+				v.add(fsck.Damage("pin", l.PinUser, fmt.Sprintf("the image %s that this container holds is not whole: %s", l.PinnedImage, why),
+					"none: remove the container, it cannot be relied on", fsck.Fix{}))
 			}
 		case l.Transfer == "":
-			v.add(leftover("lease", l.id, "nothing is known of its owner", "it is dropped", drop))
+			v.add(fsck.Left("lease", l.id, "nothing is known of its owner", "it is dropped", drop))
 		case !v.resumable(l.Boot, l.created):
-			v.add(leftover("lease", l.id, fmt.Sprintf("the transfer of %s ended long ago, or in an earlier boot", l.Transfer), byStart, Fix{Action: Open}))
+			v.add(fsck.Left("lease", l.id, fmt.Sprintf("the transfer of %s ended long ago, or in an earlier boot", l.Transfer), byStart, fsck.Fix{Action: fsck.Open}))
 		default:
 			if why := v.firstBad(l); why != "" {
-				v.add(damaged("lease", l.id, fmt.Sprintf("the interrupted transfer of %s has brought what is not whole: %s", l.Transfer, why), "it is dropped", drop))
+				v.add(fsck.Damage("lease", l.id, fmt.Sprintf("the interrupted transfer of %s has brought what is not whole: %s", l.Transfer, why), "it is dropped", drop))
 			}
 		}
 	}
@@ -170,25 +168,25 @@ func (v *verdict) firstBad(l lease) string {
 // judgeUnheld names what the metadata has and nothing holds, and what is damaged.
 func (v *verdict) judgeUnheld() {
 	for d, why := range v.badBlobs {
-		v.add(damaged("blob", d.String(), why, v.goesWithItsUsers(v.held.blobs[d]), Fix{Action: Open}))
+		v.add(fsck.Damage("blob", d.String(), why, v.goesWithItsUsers(v.held.blobs[d]), fsck.Fix{Action: fsck.Open}))
 	}
 	for name, why := range v.badLayers {
-		v.add(damaged("layer", name, why, v.goesWithItsUsers(v.held.layers[name]), Fix{Action: Open}))
+		v.add(fsck.Damage("layer", name, why, v.goesWithItsUsers(v.held.layers[name]), fsck.Fix{Action: fsck.Open}))
 	}
 	for d := range v.blobs {
 		if !v.held.blobs[d] && v.badBlobs[d] == "" {
-			v.add(leftover("blob", d.String(), "no image, container or transfer holds it", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("blob", d.String(), "no image, container or transfer holds it", byStart, fsck.Fix{Action: fsck.Open}))
 		}
 	}
 	for name, rec := range v.layers {
 		half := v.snapshots[rec.snapshot].kind == snapshots.KindActive || strings.HasPrefix(name, store.UnpackKey) // told already
 		if !half && !v.held.layers[name] && v.badLayers[name] == "" {
-			v.add(leftover("layer", name, "no image, container or transfer holds it", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("layer", name, "no image, container or transfer holds it", byStart, fsck.Fix{Action: fsck.Open}))
 		}
 	}
 	for ref := range v.ingests {
 		if !v.held.ingests[ref] {
-			v.add(leftover("ingest", ref, "no transfer holds it", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("ingest", ref, "no transfer holds it", byStart, fsck.Fix{Action: fsck.Open}))
 		}
 	}
 }
@@ -204,7 +202,7 @@ func (v *verdict) goesWithItsUsers(isHeld bool) string {
 func (v *verdict) judgeDirectories() {
 	for d := range v.files {
 		if _, known := v.blobs[d]; !known {
-			v.add(leftover("blob", d.String(), "the metadata does not know this file", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("blob", d.String(), "the metadata does not know this file", byStart, fsck.Fix{Action: fsck.Open}))
 		}
 	}
 	keys := map[string]bool{}
@@ -215,12 +213,12 @@ func (v *verdict) judgeDirectories() {
 	for key, snap := range v.snapshots {
 		ids[snap.id] = true
 		if !keys[key] {
-			v.add(leftover("layer", key, "the metadata does not know this snapshot", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("layer", key, "the metadata does not know this snapshot", byStart, fsck.Fix{Action: fsck.Open}))
 		}
 	}
 	for id, dir := range v.dirs {
 		if !ids[id] {
-			v.add(leftover("directory", dir.path, "no layer has it", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("directory", dir.path, "no layer has it", byStart, fsck.Fix{Action: fsck.Open}))
 			continue
 		}
 		v.judgeRecipe(id, dir)
@@ -231,16 +229,16 @@ func (v *verdict) judgeDirectories() {
 	}
 	for ref, path := range v.transfers {
 		if !backend[ref] {
-			v.add(leftover("ingest", path, "the metadata does not know it", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("ingest", path, "the metadata does not know it", byStart, fsck.Fix{Action: fsck.Open}))
 		}
 	}
 	for _, d := range v.downloads {
 		if !v.resumable(d.boot, d.since) {
-			v.add(leftover("download", d.path, "no pull has gone on with it for long, or since an earlier boot", byStart, Fix{Action: Open}))
+			v.add(fsck.Left("download", d.path, "no pull has gone on with it for long, or since an earlier boot", byStart, fsck.Fix{Action: fsck.Open}))
 		}
 	}
 	for _, path := range v.strays {
-		v.add(leftover("directory", path, "nothing of the store has this name", "removed", Fix{Action: RemovePath, Target: path}))
+		v.add(fsck.Left("directory", path, "nothing of the store has this name", "removed", fsck.Fix{Action: fsck.RemovePath, Target: path}))
 	}
 }
 
@@ -249,18 +247,18 @@ func (v *verdict) judgeRecipe(id string, dir *layerDir) {
 	if !dir.recipe.there {
 		return
 	}
-	remove := Fix{Action: RemovePath, Target: dir.recipe.path}
+	remove := fsck.Fix{Action: fsck.RemovePath, Target: dir.recipe.path}
 	const repair = "the recipe is removed; the layer stays, and cannot be saved"
 	if dir.recipe.fault != nil {
 		if v.snapshots[v.keyOf(id)].kind != snapshots.KindActive { // that of a layer under way is not complete
-			v.add(damaged("recipe", dir.recipe.path, said(dir.recipe.fault), repair, remove))
+			v.add(fsck.Damage("recipe", dir.recipe.path, fsck.Said(dir.recipe.fault), repair, remove))
 		}
 		return
 	}
 	for _, rec := range v.layers {
 		diff := rec.labels[store.DiffLabel]
 		if v.snapshots[rec.snapshot].id == id && dir.recipe.digest != "" && diff != "" && diff != dir.recipe.digest.String() {
-			v.add(damaged("recipe", dir.recipe.path, fmt.Sprintf("it is of the layer %s, it lies beside %s", dir.recipe.digest, diff), repair, remove))
+			v.add(fsck.Damage("recipe", dir.recipe.path, fmt.Sprintf("it is of the layer %s, it lies beside %s", dir.recipe.digest, diff), repair, remove))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	bolt "go.etcd.io/bbolt"
 
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/host/tree"
@@ -34,7 +35,7 @@ type Options struct {
 
 // Result is what a check has found.
 type Result struct {
-	Findings              []imagefsck.Finding
+	Findings              []fsck.Finding
 	Containers, Sandboxes int
 }
 
@@ -95,7 +96,7 @@ func Check(o Options) (*Result, error) {
 }
 
 // readDatabase reads the runtime's records. known is false when the file is damaged.
-func (f *facts) readDatabase(path string) (findings []imagefsck.Finding, known bool, err error) {
+func (f *facts) readDatabase(path string) (findings []fsck.Finding, known bool, err error) {
 	findings, known, err = readRecords(path, "the records of containers, sandboxes and addresses")
 	if err != nil || !known {
 		return findings, known, err
@@ -132,18 +133,18 @@ func (f *facts) readDatabase(path string) (findings []imagefsck.Finding, known b
 	return findings, true, nil
 }
 
-func unreadable(path, key string, err error) imagefsck.Finding {
-	return imagefsck.Finding{Severity: imagefsck.Damaged, Kind: "record", Object: path + " " + key, Problem: fmt.Sprintf("a record cannot be read: %v", err),
+func unreadable(path, key string, err error) fsck.Finding {
+	return fsck.Finding{Severity: fsck.Damaged, Kind: "record", Object: path + " " + key, Problem: fmt.Sprintf("a record cannot be read: %v", err),
 		Repair: "none: what it describes is left as it is"}
 }
 
 // readRecords proves that a state file is whole, and that its records are what they should be as far as everybody can tell: JSON.
-func readRecords(path, holds string) (findings []imagefsck.Finding, known bool, err error) {
-	err = imagefsck.ViewDatabase(path, func(tx *bolt.Tx) error {
+func readRecords(path, holds string) (findings []fsck.Finding, known bool, err error) {
+	err = fsck.ViewDatabase(path, func(tx *bolt.Tx) error {
 		return tx.ForEach(func(table []byte, b *bolt.Bucket) error {
 			return b.ForEach(func(k, v []byte) error {
 				if string(table) != "meta" && !json.Valid(v) {
-					findings = append(findings, imagefsck.Finding{Severity: imagefsck.Damaged, Kind: "record", Object: fmt.Sprintf("%s %s/%s", path, table, k),
+					findings = append(findings, fsck.Finding{Severity: fsck.Damaged, Kind: "record", Object: fmt.Sprintf("%s %s/%s", path, table, k),
 						Problem: "it is no JSON", Repair: "none: what it describes is left as it is"})
 				}
 				return nil
@@ -154,7 +155,7 @@ func readRecords(path, holds string) (findings []imagefsck.Finding, known bool, 
 	case errdefs.IsNotFound(err):
 		return nil, true, nil
 	case errdefs.IsDataLoss(err):
-		return []imagefsck.Finding{{Severity: imagefsck.Damaged, Kind: "database", Object: path, Problem: strings.TrimSuffix(err.Error(), ": "+errdefs.ErrDataLoss.Error()),
+		return []fsck.Finding{{Severity: fsck.Damaged, Kind: "database", Object: path, Problem: fsck.Said(err),
 			Repair: "none: it holds " + holds + "; the next start of the node sets it aside, and takes what lives from the executor and the folders of this boot"}}, false, nil
 	}
 	return findings, true, err
@@ -162,7 +163,7 @@ func readRecords(path, holds string) (findings []imagefsck.Finding, known bool, 
 
 // readFolders reads the folders, and the records of which there is only the copy: of what is being made, or was when the node
 // was killed.
-func (f *facts) readFolders(o Options) (findings []imagefsck.Finding, err error) {
+func (f *facts) readFolders(o Options) (findings []fsck.Finding, err error) {
 	if _, err := os.Stat(o.RunDir); err == nil {
 		f.hasRunDir = true
 	}
@@ -189,7 +190,7 @@ func (f *facts) readFolders(o Options) (findings []imagefsck.Finding, err error)
 	f.unreadContainers, f.unreadSandboxes = f.unreadContainers.With(cerr), f.unreadSandboxes.With(serr)
 	for _, err := range []error{cerr, serr} {
 		if err != nil {
-			findings = append(findings, imagefsck.Finding{Severity: imagefsck.Damaged, Kind: "record", Object: o.RunDir, Problem: err.Error(),
+			findings = append(findings, fsck.Finding{Severity: fsck.Damaged, Kind: "record", Object: o.RunDir, Problem: err.Error(),
 				Repair: "none: the record in the database is what holds"})
 		}
 	}
@@ -238,13 +239,13 @@ func links() (map[string]bool, error) {
 }
 
 // Repair does what the findings' repairs are, as far as they are not of the image store.
-func Repair(ctx context.Context, o Options, findings []imagefsck.Finding) (err error) {
+func Repair(ctx context.Context, o Options, findings []fsck.Finding) (err error) {
 	records := map[string][]string{}
 	for _, f := range findings {
 		switch f.Fix.Action {
-		case imagefsck.RemoveFolder:
+		case fsck.RemoveFolder:
 			err = errors.Join(err, tree.Remove(ctx, f.Fix.Target)) // refuses what something is mounted in
-		case imagefsck.DropRecord:
+		case fsck.DropRecord:
 			records[f.Fix.Table] = append(records[f.Fix.Table], f.Fix.Target)
 		}
 	}

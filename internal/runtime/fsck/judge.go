@@ -1,11 +1,10 @@
 package fsck
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
-	imagefsck "monopod.dev/monopod/internal/image/fsck"
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/runtime/container"
@@ -15,8 +14,8 @@ import (
 const nextStart = "none: the next start of the node does it"
 
 // judge says what is wrong. It is a pure function.
-func judge(f *facts) []imagefsck.Finding {
-	var out []imagefsck.Finding
+func judge(f *facts) []fsck.Finding {
+	var out []fsck.Finding
 	for id, rec := range f.containers {
 		out = append(out, f.container(id, rec)...)
 	}
@@ -26,30 +25,24 @@ func judge(f *facts) []imagefsck.Finding {
 	out = append(out, f.folders()...)
 	out = append(out, f.pins()...)
 	out = append(out, f.network()...)
-	slices.SortStableFunc(out, func(a, b imagefsck.Finding) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object))
-	})
+	fsck.Sort(out)
 	return out
 }
 
-func finding(severity imagefsck.Severity, kind, object, problem, repair string, fix imagefsck.Fix) imagefsck.Finding {
-	return imagefsck.Finding{Severity: severity, Kind: kind, Object: object, Problem: problem, Repair: repair, Repairable: fix.Action != imagefsck.Nothing, Fix: fix}
-}
-
 // container compares a record with what the container stands on.
-func (f *facts) container(id string, rec container.Record) (out []imagefsck.Finding) {
-	bad := func(problem, repair string, fix imagefsck.Fix) {
-		out = append(out, finding(imagefsck.Damaged, "container", id, problem, repair, fix))
+func (f *facts) container(id string, rec container.Record) (out []fsck.Finding) {
+	bad := func(problem, repair string, fix fsck.Fix) {
+		out = append(out, fsck.Damage("container", id, problem, repair, fix))
 	}
 	const remove = "none: remove the container"
 	if rec.CreatedAt.IsZero() || rec.Removing {
-		return []imagefsck.Finding{finding(imagefsck.Leftover, "container", id, "it was being made or removed when the node was killed", nextStart, imagefsck.Fix{})}
+		return []fsck.Finding{fsck.Left("container", id, "it was being made or removed when the node was killed", nextStart, fsck.Fix{})}
 	}
 	if _, ok := f.sandboxes[rec.SandboxID]; !ok && !f.unreadSandboxes.Has(rec.SandboxID) {
-		bad(fmt.Sprintf("its sandbox %s is in no record", rec.SandboxID), remove, imagefsck.Fix{})
+		bad(fmt.Sprintf("its sandbox %s is in no record", rec.SandboxID), remove, fsck.Fix{})
 	}
 	if d, ok := f.layers[id]; !ok || !d.upper {
-		bad("its writable layer is missing", remove, imagefsck.Fix{})
+		bad("its writable layer is missing", remove, fsck.Fix{})
 	}
 	if !f.images.Known {
 		return out
@@ -59,10 +52,10 @@ func (f *facts) container(id string, rec container.Record) (out []imagefsck.Find
 			continue // that the image is whole is the image store's to tell
 		}
 		if why := f.images.ImageFault(img); why != "" {
-			bad(fmt.Sprintf("its image %s is not there: %s", img, why), remove, imagefsck.Fix{})
+			bad(fmt.Sprintf("its image %s is not there: %s", img, why), remove, fsck.Fix{})
 			continue
 		}
-		bad(fmt.Sprintf("it does not hold its image %s, which may be removed", img), "the image is held for it", imagefsck.Fix{Action: imagefsck.Pin, Table: id, Target: img})
+		bad(fmt.Sprintf("it does not hold its image %s, which may be removed", img), "the image is held for it", fsck.Fix{Action: fsck.Pin, Table: id, Target: img})
 	}
 	return out
 }
@@ -78,33 +71,33 @@ func imagesOf(rec container.Record) (ids []string) {
 	return slices.Compact(ids)
 }
 
-func (f *facts) sandbox(id string, rec sandbox.Record) []imagefsck.Finding {
+func (f *facts) sandbox(id string, rec sandbox.Record) []fsck.Finding {
 	if rec.ReadyAt.IsZero() {
-		return []imagefsck.Finding{finding(imagefsck.Leftover, "sandbox", id, "it was being made when the node was killed", nextStart, imagefsck.Fix{})}
+		return []fsck.Finding{fsck.Left("sandbox", id, "it was being made when the node was killed", nextStart, fsck.Fix{})}
 	}
 	if !rec.Ready() || rec.BootID != f.boot || !f.hasRunDir {
 		return nil
 	}
 	if _, ok := f.pods[id]; !ok {
-		return []imagefsck.Finding{finding(imagefsck.Damaged, "sandbox", id, "its folder of this boot is missing", "none: stop and remove the sandbox", imagefsck.Fix{})}
+		return []fsck.Finding{fsck.Damage("sandbox", id, "its folder of this boot is missing", "none: stop and remove the sandbox", fsck.Fix{})}
 	}
 	if _, bridged := f.addresses[id]; !bridged && !f.cni[id] && !rec.HostNetwork() {
-		return []imagefsck.Finding{finding(imagefsck.Damaged, "address", id, fmt.Sprintf("the sandbox has the addresses %v, and the ledger does not know of them", rec.IPs),
-			"none: the next start of the node learns them from the sandbox", imagefsck.Fix{})}
+		return []fsck.Finding{fsck.Damage("address", id, fmt.Sprintf("the sandbox has the addresses %v, and the ledger does not know of them", rec.IPs),
+			"none: the next start of the node learns them from the sandbox", fsck.Fix{})}
 	}
 	return nil
 }
 
 // folders names those that are of nobody.
-func (f *facts) folders() (out []imagefsck.Finding) {
+func (f *facts) folders() (out []fsck.Finding) {
 	add := func(d folder, what string) {
 		if d.used {
-			out = append(out, finding(imagefsck.Leftover, "directory", d.path, "no record knows the "+what+", and something is mounted there",
-				"none: the next start of the node ends what runs in it, and removes it", imagefsck.Fix{}))
+			out = append(out, fsck.Left("directory", d.path, "no record knows the "+what+", and something is mounted there",
+				"none: the next start of the node ends what runs in it, and removes it", fsck.Fix{}))
 			return
 		}
-		out = append(out, finding(imagefsck.Leftover, "directory", d.path, "no record knows the "+what, "removed (the next start of the node does so, too)",
-			imagefsck.Fix{Action: imagefsck.RemoveFolder, Target: d.path}))
+		out = append(out, fsck.Left("directory", d.path, "no record knows the "+what, "removed (the next start of the node does so, too)",
+			fsck.Fix{Action: fsck.RemoveFolder, Target: d.path}))
 	}
 	for _, folders := range []map[string]folder{f.layers, f.bundles} {
 		for id, d := range folders {
@@ -123,21 +116,21 @@ func (f *facts) folders() (out []imagefsck.Finding) {
 }
 
 // pins names those of containers that are gone.
-func (f *facts) pins() (out []imagefsck.Finding) {
+func (f *facts) pins() (out []fsck.Finding) {
 	for user, images := range f.images.Pins {
 		if _, ok := f.containers[user]; ok || f.unreadContainers.Has(user) {
 			continue
 		}
 		for _, img := range images {
-			out = append(out, finding(imagefsck.Leftover, "pin", user, fmt.Sprintf("no record knows the container, which holds the image %s", img),
-				"the image is let go (the next start of the node does so, too)", imagefsck.Fix{Action: imagefsck.DropLease, Target: store.PinID(img, user)}))
+			out = append(out, fsck.Left("pin", user, fmt.Sprintf("no record knows the container, which holds the image %s", img),
+				"the image is let go (the next start of the node does so, too)", fsck.Fix{Action: fsck.DropLease, Target: store.PinID(img, user)}))
 		}
 	}
 	return out
 }
 
 // network names addresses of sandboxes that are gone. Those that an interface still has are given back where that is removed, too.
-func (f *facts) network() (out []imagefsck.Finding) {
+func (f *facts) network() (out []fsck.Finding) {
 	gone := func(id string) bool {
 		rec, ok := f.sandboxes[id]
 		return !ok && !f.unreadSandboxes.Has(id) || ok && !rec.ReclaimedAt.IsZero()
@@ -148,14 +141,14 @@ func (f *facts) network() (out []imagefsck.Finding) {
 		}
 		what := fmt.Sprintf("the addresses %v belong to a sandbox that is gone", held.Addresses)
 		if _, ok := f.pods[id]; ok || f.links[held.Interface] {
-			out = append(out, finding(imagefsck.Leftover, "address", id, what, "none: the next start of the node removes its interface "+held.Interface+", and frees them", imagefsck.Fix{}))
+			out = append(out, fsck.Left("address", id, what, "none: the next start of the node removes its interface "+held.Interface+", and frees them", fsck.Fix{}))
 			continue
 		}
-		out = append(out, finding(imagefsck.Leftover, "address", id, what, "they are free", imagefsck.Fix{Action: imagefsck.DropRecord, Table: lease.AddressTable, Target: id}))
+		out = append(out, fsck.Left("address", id, what, "they are free", fsck.Fix{Action: fsck.DropRecord, Table: lease.AddressTable, Target: id}))
 	}
 	for id := range f.cni {
 		if gone(id) {
-			out = append(out, finding(imagefsck.Leftover, "address", id, "a sandbox that is gone is still connected by a CNI plugin", nextStart, imagefsck.Fix{}))
+			out = append(out, fsck.Left("address", id, "a sandbox that is gone is still connected by a CNI plugin", nextStart, fsck.Fix{}))
 		}
 	}
 	return out

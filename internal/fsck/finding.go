@@ -1,5 +1,13 @@
 package fsck
 
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
 // Severity says how bad a finding is.
 type Severity string
 
@@ -32,7 +40,7 @@ type Action int
 const (
 	// Nothing can be done by a repair.
 	Nothing Action = iota
-	// Open the store: it removes such leftovers by itself, and collects what nobody holds.
+	// Open the image store: it removes such leftovers by itself, and collects what nobody holds.
 	Open
 	// DropName takes the image's name Fix.Target away.
 	DropName
@@ -54,13 +62,24 @@ type Fix struct {
 	Table, Target string
 }
 
-// damaged and leftover make findings whose repair is an act.
-func damaged(kind, object, problem, repair string, fix Fix) Finding {
+// Damage is a finding of something that is not as it should be. It is repairable when fix is an act.
+func Damage(kind, object, problem, repair string, fix Fix) Finding {
 	return Finding{Severity: Damaged, Kind: kind, Object: object, Problem: problem, Repair: repair, Repairable: fix.Action != Nothing, Fix: fix}
 }
 
-func leftover(kind, object, problem, repair string, fix Fix) Finding {
-	f := damaged(kind, object, problem, repair, fix)
+// Left is a finding of something that belongs to nobody.
+func Left(kind, object, problem, repair string, fix Fix) Finding {
+	f := Damage(kind, object, problem, repair, fix)
 	f.Severity = Leftover
 	return f
 }
+
+// Sort puts the damaged first, and what is alike together.
+func Sort(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object))
+	})
+}
+
+// Said is an error's text without its class DataLoss, which a finding tells anyway.
+func Said(err error) string { return strings.TrimSuffix(err.Error(), ": "+errdefs.ErrDataLoss.Error()) }

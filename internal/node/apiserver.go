@@ -114,7 +114,7 @@ func (a *apiRole) controllers(settled <-chan struct{}, listens servicelb.Listens
 // agentWorld is that of the agent of this API server's own node, whose runtime is rt, when they are ready; nil: ctx has ended before.
 func (a *apiRole) agentWorld(ctx context.Context, rt *runtimeRole, services *proxyRole) (*agentWorld, error) {
 	if !await(ctx, a.ready()) || !await(ctx, rt.ready()) {
-		return nil, nil //nolint:nilnil // see above
+		return nil, nil
 	}
 	w := &agentWorld{kube: a.nodeConfig(), certified: a.certified, changed: func(ips []string) error { return a.server.SetNodeAddresses(agentNames(&a.Config.Agent, ips)) }}
 	w.cred.ServingCert, w.cred.ServingKey, w.cred.ClientCA = a.server.AgentServingFiles()
@@ -123,7 +123,7 @@ func (a *apiRole) agentWorld(ctx context.Context, rt *runtimeRole, services *pro
 	if at := a.server.Advertised(); services.proxy == nil || !at.IsValid() {
 		w.reached = &at
 	} else if !await(ctx, services.proxy.Ready()) {
-		return nil, nil //nolint:nilnil // see above
+		return nil, nil
 	}
 	var err error
 	w.own, err = newControlPlane(a.Config.NodeName, a.controllersConfig())

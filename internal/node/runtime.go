@@ -22,7 +22,8 @@ import (
 	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/network/cni"
 	"monopod.dev/monopod/internal/runtime"
-	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/container/hostfacts"
+	"monopod.dev/monopod/internal/runtime/container/life"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -57,7 +58,7 @@ type given struct {
 	pods     []netip.Prefix
 	streams  runtime.Streaming
 	executor string
-	rotation container.LogRotation
+	rotation life.LogRotation
 }
 
 func (r *runtimeRole) given() (g given, err error) {
@@ -112,7 +113,7 @@ func (r *runtimeRole) open(ctx context.Context) (err error) {
 	r.server, err = runtime.New(ctx, runtime.Config{
 		Socket: c.Runtime.Socket, DataDir: c.DataDir, RunDir: c.RunDir, CgroupRoot: c.CgroupRoot,
 		CDISpecDirs: c.Devices.CDISpecDirs, Images: r.images, Network: r.network, Executor: r.executor, DB: r.db, Streaming: g.streams,
-		CgroupDriver: c.Runtime.CgroupDriver, LogRotation: g.rotation, SELinux: container.SELinuxMode(c.Runtime.SELinux), DefaultMaskedPaths: c.Runtime.DefaultMaskedPaths,
+		CgroupDriver: c.Runtime.CgroupDriver, LogRotation: g.rotation, SELinux: hostfacts.SELinuxMode(c.Runtime.SELinux), DefaultMaskedPaths: c.Runtime.DefaultMaskedPaths,
 		IgnoreCDIAnnotations: c.Runtime.IgnoreCDIAnnotations, PrivilegedPorts: c.Runtime.PrivilegedPorts, Handlers: handlers(c.Runtime.Handlers), Version: r.Version, ExecutorBehind: r.behind, Log: r.Log.With("role", "runtime"),
 	})
 	return err
@@ -180,7 +181,7 @@ func handlers(list []v1alpha1.RuntimeHandler) (hs []runtime.Handler) {
 }
 
 // logRotation is the configured one, or the default of a process with or without an agent.
-func logRotation(c v1alpha1.LogRotation, withAgent bool) (r container.LogRotation, err error) {
+func logRotation(c v1alpha1.LogRotation, withAgent bool) (r life.LogRotation, err error) {
 	size := c.MaxSize
 	if size == "" && withAgent {
 		size = config.DefaultLogSize

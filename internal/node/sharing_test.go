@@ -11,7 +11,7 @@ import (
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/network/lease"
-	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/container/hostfacts"
 )
 
 // The configuration allows as many shares as a spec's annotation.
@@ -34,8 +34,8 @@ func TestDefaultsAreTheRoles(t *testing.T) {
 	if got, want := c.APIServer.ServiceAccountIssuers, []string{tokens.DefaultIssuer}; !slices.Equal(got, want) {
 		t.Errorf("issuers: %v in the configuration, %v in the API server", got, want)
 	}
-	c.Runtime.Handlers = []v1alpha1.RuntimeHandler{{Name: container.NativeHandler, Path: "/r", Root: "/r"}}
+	c.Runtime.Handlers = []v1alpha1.RuntimeHandler{{Name: hostfacts.NativeHandler, Path: "/r", Root: "/r"}}
 	if config.Validate(&c) == nil {
-		t.Errorf("a runtime handler may be called %s, as the runtime's own is", container.NativeHandler)
+		t.Errorf("a runtime handler may be called %s, as the runtime's own is", hostfacts.NativeHandler)
 	}
 }

@@ -24,7 +24,7 @@ func (s *Server) CreateContainer(ctx context.Context, req *cri.CreateContainerRe
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.containers.Create(ctx, sandboxID, cfg, req.GetSandboxConfig().GetLinux().GetSecurityContext().GetPrivileged())
+	id, err := s.life.Create(ctx, sandboxID, cfg, req.GetSandboxConfig().GetLinux().GetSecurityContext().GetPrivileged())
 	if err != nil {
 		return nil, err
 	}

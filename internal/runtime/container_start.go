@@ -12,7 +12,7 @@ func (s *Server) StartContainer(ctx context.Context, req *cri.StartContainerRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := s.containers.Start(ctx, id); err != nil {
+	if err := s.life.Start(ctx, id); err != nil {
 		return nil, err
 	}
 	return &cri.StartContainerResponse{}, nil

@@ -25,14 +25,14 @@ func (s *Server) ContainerStatus(ctx context.Context, req *cri.ContainerStatusRe
 	}
 	resp := &cri.ContainerStatusResponse{Status: s.containerStatus(&rec)}
 	if req.GetVerbose() {
-		if resp.Info, err = s.verboseContainer(ctx, &rec); err != nil {
+		if resp.Info, err = s.details.verboseContainer(ctx, &rec); err != nil {
 			return nil, err
 		}
 	}
 	return resp, nil
 }
 
-func (s *Server) containerStatus(rec *container.Record) *cri.ContainerStatus {
+func (s *rooms) containerStatus(rec *container.Record) *cri.ContainerStatus {
 	cfg := rec.Config()
 	st := &cri.ContainerStatus{
 		Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), StartedAt: nanos(rec.StartedAt),
@@ -73,7 +73,7 @@ func nanos(t time.Time) int64 {
 
 // containerStatuses are those of a sandbox's containers, the newest first: a kubelet with evented PLEG takes the first one of a name
 // for the container as it is, and counts restarts from it.
-func (s *Server) containerStatuses(sandboxID string) []*cri.ContainerStatus {
+func (s *rooms) containerStatuses(sandboxID string) []*cri.ContainerStatus {
 	recs := s.containers.InSandbox(sandboxID)
 	slices.Reverse(recs)
 	var all []*cri.ContainerStatus
@@ -84,7 +84,7 @@ func (s *Server) containerStatuses(sandboxID string) []*cri.ContainerStatus {
 }
 
 // listedContainers are the containers that a filter lets through. They are looked up at once, and told one by one.
-func (s *Server) listedContainers(f *cri.ContainerFilter) iter.Seq[*cri.Container] {
+func (s *rooms) listedContainers(f *cri.ContainerFilter) iter.Seq[*cri.Container] {
 	all := s.containers.Select(f)
 	return func(yield func(*cri.Container) bool) {
 		for _, rec := range all {

@@ -11,7 +11,7 @@ import (
 func (s *Server) StopContainer(ctx context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	id, err := s.containerID(req.GetContainerId())
 	if err == nil {
-		err = s.containers.Stop(ctx, id, seconds(req.GetTimeout()))
+		err = s.ends.Stop(ctx, id, seconds(req.GetTimeout()))
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, err
@@ -23,7 +23,7 @@ func (s *Server) StopContainer(ctx context.Context, req *cri.StopContainerReques
 func (s *Server) RemoveContainer(ctx context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	id, err := s.containerID(req.GetContainerId())
 	if err == nil {
-		err = s.containers.Remove(ctx, id)
+		err = s.ends.Remove(ctx, id)
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, err
@@ -37,7 +37,7 @@ func (s *Server) ReopenContainerLog(ctx context.Context, req *cri.ReopenContaine
 	if err != nil {
 		return nil, err
 	}
-	if err := s.containers.ReopenLog(ctx, id); err != nil {
+	if err := s.life.ReopenLog(ctx, id); err != nil {
 		return nil, err
 	}
 	return &cri.ReopenContainerLogResponse{}, nil

@@ -21,7 +21,7 @@ func (s *Server) UpdateContainerResources(ctx context.Context, req *cri.UpdateCo
 	if err != nil {
 		return nil, err
 	}
-	if err := s.containers.Update(ctx, id, req.GetLinux()); err != nil {
+	if err := s.life.Update(ctx, id, req.GetLinux()); err != nil {
 		return nil, err
 	}
 	return &cri.UpdateContainerResourcesResponse{}, nil

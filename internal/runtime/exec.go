@@ -33,7 +33,7 @@ func (s *Server) Exec(_ context.Context, req *cri.ExecRequest) (*cri.ExecRespons
 		return nil, err
 	}
 	// What can be refused is refused now, where the client gets a code.
-	if _, err := s.containers.Process(id, req.GetCmd(), req.GetTty()); err != nil {
+	if _, err := s.life.Process(id, req.GetCmd(), req.GetTty()); err != nil {
 		return nil, err
 	}
 	if err := s.streams.Room(id); err != nil {

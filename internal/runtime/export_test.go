@@ -6,5 +6,5 @@ import (
 
 // PublishForTest publishes an event of a sandbox, as if something had happened to it.
 func (s *Server) PublishForTest(sandboxID string) {
-	s.publish(sandboxID, sandboxID, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
+	s.events.publish(sandboxID, sandboxID, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
 }

@@ -15,7 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
-	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/container/hostfacts"
 )
 
 // Handler is a runtime handler beside the native one: an OCI runtime's program.
@@ -30,13 +30,13 @@ const probeTimeout = 10 * time.Second
 
 // probeHandlers asks each OCI runtime what it can do. One that does not say can nothing that has to be asked for; one that is not there is an
 // error.
-func (s *Server) probeHandlers(ctx context.Context) (map[string]container.Runtime, error) {
-	all := map[string]container.Runtime{}
+func (s *Server) probeHandlers(ctx context.Context) (map[string]hostfacts.Runtime, error) {
+	all := map[string]hostfacts.Runtime{}
 	for _, h := range s.cfg.Handlers {
 		if _, err := exec.LookPath(h.Path); err != nil {
 			return nil, fmt.Errorf("runtime handler %q: %w", h.Name, err)
 		}
-		r := container.Runtime{OCIRuntime: protocol.OCIRuntime{Path: h.Path, Root: h.Root}}
+		r := hostfacts.Runtime{OCIRuntime: protocol.OCIRuntime{Path: h.Path, Root: h.Root}}
 		f, err := ociFeatures(ctx, h.Path)
 		if err != nil {
 			s.cfg.Log.Warn("an OCI runtime does not say what it can do", "handler", h.Name, "error", err)
@@ -74,8 +74,8 @@ func canMapIDs(f features.Features) bool {
 // the default.
 func (s *Server) handlers() []*cri.RuntimeHandler {
 	list := []*cri.RuntimeHandler{}
-	for _, name := range append([]string{"", nativeHandler}, slices.Sorted(maps.Keys(s.runtimes))...) {
-		h := s.containers.HostOf(name)
+	for _, name := range append([]string{"", nativeHandler}, slices.Sorted(maps.Keys(s.host.Runtimes))...) {
+		h := s.host.For(name)
 		list = append(list, &cri.RuntimeHandler{Name: name, Features: &cri.RuntimeHandlerFeatures{
 			RecursiveReadOnlyMounts: h.RecursiveReadOnly, UserNamespaces: h.NoUserNamespaces == ""}})
 	}
@@ -84,9 +84,9 @@ func (s *Server) handlers() []*cri.RuntimeHandler {
 
 // checkHandler refuses a runtime handler that is not there. None is the default one.
 func (s *Server) checkHandler(field, handler string) error {
-	if _, ok := s.runtimes[handler]; ok || handler == "" || handler == nativeHandler {
+	if _, ok := s.host.Runtimes[handler]; ok || handler == "" || handler == nativeHandler {
 		return nil
 	}
-	names := append([]string{nativeHandler}, slices.Sorted(maps.Keys(s.runtimes))...)
+	names := append([]string{nativeHandler}, slices.Sorted(maps.Keys(s.host.Runtimes))...)
 	return fmt.Errorf("%s %q is unknown; there is %q (key runtime.handlers): %w", field, handler, strings.Join(names, ", "), errdefs.ErrInvalidArgument)
 }

@@ -12,7 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/runtime"
-	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/container/life"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -139,7 +139,7 @@ func TestHandlerIsGone(t *testing.T) {
 // Logs are rotated by their writer where that is configured.
 func TestLogRotation(t *testing.T) {
 	n := prepareNode(t)
-	n.change = func(c *runtime.Config) { c.LogRotation = container.LogRotation{MaxBytes: 64 << 10, MaxFiles: 3} }
+	n.change = func(c *runtime.Config) { c.LogRotation = life.LogRotation{MaxBytes: 64 << 10, MaxFiles: 3} }
 	startNode(n)
 	id := n.launch(n.run("p"), shell("c", "seq 20000"))
 	log := n.wait(id).GetLogPath()

@@ -10,14 +10,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/runtime"
-	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/container/life"
 )
 
 // TestContainerOwnsLogDirectory: a container that has the directory of all logs mounted, and writes in it, makes nobody write elsewhere:
 // not at a create, a reopen, a rotation, nor after the executor's worker was replaced.
 func TestContainerOwnsLogDirectory(t *testing.T) {
 	n := prepareNode(t)
-	n.change = func(c *runtime.Config) { c.LogRotation = container.LogRotation{MaxBytes: 4096, MaxFiles: 2} }
+	n.change = func(c *runtime.Config) { c.LogRotation = life.LogRotation{MaxBytes: 4096, MaxFiles: 2} }
 	startNode(n)
 	// The administrator has the logs elsewhere, and files beside them that are nobody's log.
 	disk, victims := filepath.Join(n.dir, "disk"), filepath.Join(n.dir, "victims")

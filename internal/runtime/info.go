@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/container/life"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )
 
@@ -43,47 +44,55 @@ func message(m proto.Message) (json.RawMessage, error) {
 	return raw, err
 }
 
+// details are what a verbose answer tells beside the status.
+type details struct {
+	*rooms
+	images   life.Images
+	executor life.Executor
+	cgroups  *cgroup.Host
+}
+
 // verboseContainer is the info of a container. The names that other runtimes have too are theirs: sandboxID, pid, config,
 // runtimeSpec, snapshotKey, snapshotter, runtimeType.
-func (s *Server) verboseContainer(ctx context.Context, rec *container.Record) (map[string]string, error) {
+func (v *details) verboseContainer(ctx context.Context, rec *container.Record) (map[string]string, error) {
 	config, err := message(rec.Config())
 	if err != nil {
 		return nil, err
 	}
 	info := map[string]any{
-		"sandboxID": rec.SandboxID, "config": config, "bootID": rec.BootID, "bundle": s.containers.Bundle(rec.ID), "rootfs": s.containers.RootFS(rec.ID),
-		"snapshotter": "overlayfs", "snapshotKey": rec.ID, "writableLayer": s.containers.Layer(rec.ID), "imageID": rec.ImageID,
+		"sandboxID": rec.SandboxID, "config": config, "bootID": rec.BootID, "bundle": v.folders.Bundle(rec.ID), "rootfs": v.folders.RootFS(rec.ID),
+		"snapshotter": "overlayfs", "snapshotKey": rec.ID, "writableLayer": v.folders.Upper(rec.ID), "imageID": rec.ImageID,
 	}
 	// What was made of the security context, beside what the process has in truth (effective).
-	confinement, err := ocispec.EffectiveOf(rec.Config(), rec.Resources(), s.host.Spec)
+	confinement, err := ocispec.EffectiveOf(rec.Config(), rec.Resources(), v.host.Spec)
 	if err != nil {
 		return nil, err
 	}
 	confinement.SELinux = rec.SELinux
 	info["confinement"] = confinement
-	if layers, err := s.cfg.Images.Layers(ctx, rec.ImageID); err == nil { // it may have gone with a disk
+	if layers, err := v.images.Layers(ctx, rec.ImageID); err == nil { // it may have gone with a disk
 		info["imageLayers"] = layers
 	}
-	spec, err := os.ReadFile(filepath.Join(s.containers.Bundle(rec.ID), "config.json"))
+	spec, err := os.ReadFile(filepath.Join(v.folders.Bundle(rec.ID), "config.json"))
 	switch {
 	case err == nil && json.Valid(spec):
 		info["runtimeSpec"] = json.RawMessage(spec)
 	case err != nil && !errors.Is(err, fs.ErrNotExist): // it belongs to the boot in which the container ran
 		return nil, err
 	}
-	if sb, err := s.sandboxes.Get(rec.SandboxID); err == nil {
-		info["runtimeType"], info["cgroup"] = sb.Handler, container.Cgroup(rec, &sb)
-		s.addProcess(ctx, info, rec, container.Cgroup(rec, &sb))
+	if sb, err := v.sandboxes.Get(rec.SandboxID); err == nil {
+		info["runtimeType"], info["cgroup"] = sb.Handler, sb.CgroupOf(rec.ID)
+		v.addProcess(ctx, info, rec, sb.CgroupOf(rec.ID))
 	}
 	return jsonInfo(map[string]any{"info": info})
 }
 
 // addProcess adds the container's first process, and what it may do and use in truth: a host that is restricted itself may have
 // given less than was asked for.
-func (s *Server) addProcess(ctx context.Context, info map[string]any, rec *container.Record, path string) {
+func (v *details) addProcess(ctx context.Context, info map[string]any, rec *container.Record, path string) {
 	pid := 0
 	if rec.State() != cri.ContainerState_CONTAINER_EXITED {
-		pid = s.pidOf(ctx, rec.ID)
+		pid = v.pidOf(ctx, rec.ID)
 	}
 	info["pid"] = pid
 	if pid == 0 {
@@ -104,7 +113,7 @@ func (s *Server) addProcess(ctx context.Context, info map[string]any, rec *conta
 		}
 		effective["rlimits"] = shown
 	}
-	if st, err := s.cgroups.Stats(path, cgroup.Full); err == nil {
+	if st, err := v.cgroups.Stats(path, cgroup.Full); err == nil {
 		limits := map[string]any{}
 		if st.Memory != nil {
 			limits["memory"] = orUnlimited(st.Memory.Limit)
@@ -124,10 +133,10 @@ func (s *Server) addProcess(ctx context.Context, info map[string]any, rec *conta
 }
 
 // pidOf is the first process of a container, or a sandbox's init. It is 0 where there is none, or the executor does not say.
-func (s *Server) pidOf(ctx context.Context, id string) int {
+func (v *details) pidOf(ctx context.Context, id string) int {
 	ctx, cancel := context.WithTimeout(ctx, executorPatience)
 	defer cancel()
-	state, err := s.cfg.Executor.State(ctx, id)
+	state, err := v.executor.State(ctx, id)
 	if err != nil {
 		return 0
 	}
@@ -135,23 +144,23 @@ func (s *Server) pidOf(ctx context.Context, id string) int {
 }
 
 // verboseSandbox is the info of a sandbox. It is no process: a pid it has only if its containers share a PID namespace.
-func (s *Server) verboseSandbox(ctx context.Context, rec *sandbox.Record) (map[string]string, error) {
+func (v *details) verboseSandbox(ctx context.Context, rec *sandbox.Record) (map[string]string, error) {
 	config, err := message(rec.Config())
 	if err != nil {
 		return nil, err
 	}
 	namespaces := map[ns.Kind]string{}
 	for _, kind := range []ns.Kind{ns.User, ns.Network, ns.IPC, ns.UTS} {
-		if path := s.sandboxes.Namespace(rec, kind); path != "" {
+		if path := v.sandboxFolders.Namespace(rec, kind); path != "" {
 			namespaces[kind] = path
 		}
 	}
 	pid := 0
 	if rec.Ready() {
-		pid = s.pidOf(ctx, rec.ID)
+		pid = v.pidOf(ctx, rec.ID)
 	}
 	return jsonInfo(map[string]any{"info": map[string]any{
-		"config": config, "runtimeHandler": rec.Handler, "bootID": rec.BootID, "cgroup": rec.Cgroup, "directory": s.sandboxes.Dir(rec.ID), "pid": pid,
+		"config": config, "runtimeHandler": rec.Handler, "bootID": rec.BootID, "cgroup": rec.Cgroup, "directory": v.sandboxFolders.Dir(rec.ID), "pid": pid,
 		"namespaces": namespaces, "ips": rec.IPs, "selinux": rec.SELinux, "stopped": !rec.StoppedAt.IsZero(), "reclaimed": !rec.ReclaimedAt.IsZero(),
 	}})
 }

@@ -9,7 +9,8 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/network/bridge"
-	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/container/end"
+	"monopod.dev/monopod/internal/runtime/container/life"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 	"monopod.dev/monopod/internal/runtime/stats"
 	"monopod.dev/monopod/internal/runtime/stream"
@@ -17,7 +18,7 @@ import (
 
 // ImageStore is what the runtime needs of package image.
 type ImageStore interface {
-	container.Images
+	life.Images
 	List(ctx context.Context) ([]store.Image, error)
 	Pull(ctx context.Context, req image.PullRequest) (store.Image, error)
 	Remove(ctx context.Context, ref string) error
@@ -52,7 +53,8 @@ type Network interface {
 
 // Executor is what the runtime needs of the executor's client.
 type Executor interface {
-	container.Executor
+	life.Executor
+	end.Executor
 	stream.Executor
 	Init(ctx context.Context, req protocol.InitRequest) (protocol.InitResponse, error)
 	// Ping waits until the executor says who it is.

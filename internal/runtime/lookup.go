@@ -10,7 +10,7 @@ import (
 )
 
 // sandboxID completes an id. Who names a sandbox claims it: it is not undone any more as one that its client has given up.
-func (s *Server) sandboxID(id string) (string, error) {
+func (s *rooms) sandboxID(id string) (string, error) {
 	full, err := complete("sandbox", id, func() (found []string) {
 		for _, rec := range s.sandboxes.Select(&cri.PodSandboxFilter{Id: id}) {
 			found = append(found, rec.ID)
@@ -24,7 +24,7 @@ func (s *Server) sandboxID(id string) (string, error) {
 }
 
 // containerID completes an id, and claims the container as sandboxID does.
-func (s *Server) containerID(id string) (string, error) {
+func (s *rooms) containerID(id string) (string, error) {
 	full, err := complete("container", id, func() (found []string) {
 		for _, rec := range s.containers.Select(&cri.ContainerFilter{Id: id}) {
 			found = append(found, rec.ID)

@@ -26,7 +26,7 @@ func (s *Server) PortForward(_ context.Context, req *cri.PortForwardRequest) (*c
 		return nil, fmt.Errorf("port has %d entries; at most %d can be forwarded at one URL: %w", len(ports), maxForwardedPorts, errdefs.ErrInvalidArgument)
 	}
 	// What can be refused is refused now, where the client gets a code.
-	if _, err := s.sandboxes.NetworkNamespace(id); err != nil {
+	if _, err := s.sandboxLife.NetworkNamespace(id); err != nil {
 		return nil, err
 	}
 	url, err := s.streaming.PortForward(id, ports)

@@ -23,13 +23,13 @@ func (s *Server) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxReques
 		return nil, err
 	}
 	handler := sandbox.Handler{Name: cmp.Or(req.GetRuntimeHandler(), nativeHandler), ByDefault: req.GetRuntimeHandler() == ""}
-	if err := ocispec.ValidateSandbox(cfg, s.containers.HostOf(handler.Name)); err != nil {
+	if err := ocispec.ValidateSandbox(cfg, s.host.For(handler.Name)); err != nil {
 		return nil, err
 	}
 	if err := sandbox.Validate(cfg); err != nil {
 		return nil, err
 	}
-	id, err := s.sandboxes.Run(ctx, cfg, handler)
+	id, err := s.sandboxLife.Run(ctx, cfg, handler)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (s *Server) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatus
 	}
 	resp := &cri.PodSandboxStatusResponse{Status: sandboxStatus(&rec), ContainersStatuses: s.containerStatuses(id), Timestamp: at}
 	if req.GetVerbose() {
-		if resp.Info, err = s.verboseSandbox(ctx, &rec); err != nil {
+		if resp.Info, err = s.details.verboseSandbox(ctx, &rec); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +52,7 @@ func sandboxStatus(rec *sandbox.Record) *cri.PodSandboxStatus {
 }
 
 // podSandboxes are the sandboxes that a filter lets through. They are looked up at once, and told one by one.
-func (s *Server) podSandboxes(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox] {
+func (s *rooms) podSandboxes(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox] {
 	all := s.sandboxes.Select(f)
 	return func(yield func(*cri.PodSandbox) bool) {
 		for _, rec := range all {

@@ -11,7 +11,7 @@ import (
 func (s *Server) StopPodSandbox(ctx context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	id, err := s.sandboxID(req.GetPodSandboxId())
 	if err == nil {
-		err = s.sandboxes.Stop(ctx, id)
+		err = s.sandboxLife.Stop(ctx, id)
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, err
@@ -23,7 +23,7 @@ func (s *Server) StopPodSandbox(ctx context.Context, req *cri.StopPodSandboxRequ
 func (s *Server) RemovePodSandbox(ctx context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	id, err := s.sandboxID(req.GetPodSandboxId())
 	if err == nil {
-		err = s.sandboxes.Remove(ctx, id)
+		err = s.sandboxLife.Remove(ctx, id)
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, err

@@ -18,7 +18,7 @@ func (s *Server) UpdatePodSandboxResources(ctx context.Context, req *cri.UpdateP
 	if err != nil {
 		return nil, err
 	}
-	if err := s.sandboxes.Update(ctx, id, req.GetOverhead(), req.GetResources()); err != nil {
+	if err := s.sandboxLife.Update(ctx, id, req.GetOverhead(), req.GetResources()); err != nil {
 		return nil, err
 	}
 	return &cri.UpdatePodSandboxResourcesResponse{}, nil

@@ -14,7 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/selinux"
 	"monopod.dev/monopod/internal/runtime"
-	"monopod.dev/monopod/internal/runtime/container"
+	"monopod.dev/monopod/internal/runtime/container/hostfacts"
 )
 
 // needSELinux is the environment variable that says that this host has SELinux, so that what is to be tested here is: the virtual
@@ -102,7 +102,7 @@ func TestSELinux(t *testing.T) {
 	t.Run("options", testSELinuxOptions)
 	t.Run("disabled", func(t *testing.T) {
 		n := prepareNode(t)
-		n.change = func(c *runtime.Config) { c.SELinux = container.SELinuxDisabled }
+		n.change = func(c *runtime.Config) { c.SELinux = hostfacts.SELinuxDisabled }
 		startNode(n)
 		sb := n.run("disabled")
 		id := n.launch(sb, shell("c", sleeper))

@@ -16,7 +16,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,11 +26,10 @@ import (
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/host/systemd"
-	"monopod.dev/monopod/internal/runtime/container"
-	"monopod.dev/monopod/internal/runtime/events"
+	"monopod.dev/monopod/internal/runtime/container/hostfacts"
+	"monopod.dev/monopod/internal/runtime/container/life"
 	"monopod.dev/monopod/internal/runtime/imageservice"
 	"monopod.dev/monopod/internal/runtime/pulse"
-	"monopod.dev/monopod/internal/runtime/sandbox"
 	"monopod.dev/monopod/internal/runtime/stats"
 	"monopod.dev/monopod/internal/runtime/stream"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
@@ -42,7 +40,7 @@ import (
 const Name = "monopod"
 
 // nativeHandler is the runtime handler that is also the default one.
-const nativeHandler = container.NativeHandler
+const nativeHandler = hostfacts.NativeHandler
 
 // maxMessage bounds a gRPC message, in bytes; kubelets use the same.
 const maxMessage = 16 << 20
@@ -66,9 +64,9 @@ type Config struct {
 	// Handlers are the runtime handlers beside the native one.
 	Handlers []Handler
 	// LogRotation rotates containers' logs in their writer; the zero value does not.
-	LogRotation container.LogRotation
-	// SELinux says whether containers are labelled; the zero value is container.SELinuxAuto.
-	SELinux container.SELinuxMode
+	LogRotation life.LogRotation
+	// SELinux says whether containers are labelled; the zero value is hostfacts.SELinuxAuto.
+	SELinux hostfacts.SELinuxMode
 	// DefaultMaskedPaths gives containers whose client names neither masked nor read-only paths the usual ones.
 	DefaultMaskedPaths bool
 	// PrivilegedPorts: to listen below port 1024, and to ping, takes a capability in pods, too.
@@ -100,22 +98,17 @@ type Server struct {
 	cri.UnimplementedRuntimeServiceServer
 	cri.UnimplementedImageServiceServer
 
-	cfg        Config
-	cgroups    *cgroup.Host
-	host       container.Host
-	sandboxes  *sandbox.Manager
-	containers *container.Manager
-	streams    *stream.Runner
-	streaming  *wire.Server
-	stats      *stats.Collector
-	executor   *pulse.Pulse
-	network    *pulse.Pulse
-	hub        events.Hub
-
-	runtimes map[string]container.Runtime // by handler, but for the native one
-
-	telling sync.Mutex
-	told    int64 // created_at of the last event; guarded by telling
+	cfg     Config
+	cgroups *cgroup.Host
+	rooms
+	streams   *stream.Runner
+	streaming *wire.Server
+	stats     *stats.Collector
+	executor  *pulse.Pulse
+	network   *pulse.Pulse
+	events    *teller
+	measures  measures
+	details   details
 
 	ready chan struct{}
 }
@@ -143,42 +136,26 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := errors.Join(private.Dir(cfg.DataDir), private.Passage(cfg.RunDir)); err != nil {
 		return nil, fmt.Errorf("directories of the runtime: %w", err)
 	}
-	if s.host, err = container.ProbeHost(ctx, s.cgroups, cfg.DataDir, cfg.SELinux, cfg.Log); err != nil {
+	if s.host, err = hostfacts.Probe(ctx, s.cgroups, cfg.DataDir, cfg.SELinux, cfg.Log); err != nil {
 		return nil, err
 	}
 	s.host.Spec.DefaultMaskedPaths = cfg.DefaultMaskedPaths
-	if s.runtimes, err = s.probeHandlers(ctx); err != nil {
+	if s.host.Runtimes, err = s.probeHandlers(ctx); err != nil {
 		return nil, err
 	}
 	s.stats = stats.New(stats.Config{Cgroups: s.cgroups, Network: cfg.Network, LayerDir: filepath.Join(cfg.DataDir, "containers"), Log: cfg.Log})
-	s.containers, err = container.NewManager(container.Config{
-		Dir: filepath.Join(cfg.DataDir, "containers"), RunDir: filepath.Join(cfg.RunDir, "containers"), CDISpecDirs: cfg.CDISpecDirs, IgnoreCDIAnnotations: cfg.IgnoreCDIAnnotations,
-		BootID: boot, Cgroups: s.cgroups, DB: cfg.DB, Executor: cfg.Executor, Images: cfg.Images, Listener: s, Host: s.host,
-		Runtimes: s.runtimes, LogRotation: cfg.LogRotation, AbandonAfter: cfg.AbandonAfter, KillBound: cfg.KillBound, Log: cfg.Log,
-	})
-	if err != nil {
-		return nil, err
-	}
+	s.events = &teller{rooms: &s.rooms, stats: s.stats, log: cfg.Log}
+	s.measures = measures{rooms: &s.rooms, stats: s.stats, executor: cfg.Executor, log: cfg.Log}
+	s.details = details{rooms: &s.rooms, images: cfg.Images, executor: cfg.Executor, cgroups: s.cgroups}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.containers.Close())
+			err = errors.Join(err, s.close())
 		}
 	}()
-	s.sandboxes, err = sandbox.NewManager(sandbox.Config{
-		Dir: filepath.Join(cfg.RunDir, "sandboxes"), CgroupParent: place.Pods{Root: cfg.CgroupRoot}.All(), Cgroups: s.cgroups, Systemd: cfg.CgroupDriver == systemd.Driver,
-		BootID: boot, DB: cfg.DB, Network: cfg.Network, Executor: cfg.Executor, Containers: s.containers, Listener: s, Host: s.host.Spec,
-		PrivilegedPorts: cfg.PrivilegedPorts, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log,
-	})
-	if err != nil {
+	if err := s.furnish(cfg, s.events, s.cgroups, boot); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.sandboxes.Close())
-		}
-	}()
-	s.containers.Join(s.sandboxes)
-	s.streams = &stream.Runner{Executor: cfg.Executor, Containers: s.containers, Sandboxes: s.sandboxes, Log: cfg.Log}
+	s.streams = &stream.Runner{Executor: cfg.Executor, Containers: s.life, Sandboxes: s.sandboxLife, Log: cfg.Log}
 	if err := s.recover(ctx); err != nil {
 		return nil, err
 	}
@@ -195,10 +172,10 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 // recover brings everything to what the records say. A leftover that cannot be cleaned up now is logged and tried again at the
 // next start: it must not keep the node from serving what runs.
 func (s *Server) recover(ctx context.Context) error {
-	if err := s.containers.Recover(ctx); err != nil {
+	if err := s.life.Recover(ctx); err != nil {
 		s.cfg.Log.Error("recovery of containers is incomplete", "error", err)
 	}
-	live, err := s.sandboxes.Recover(ctx)
+	live, err := s.sandboxLife.Recover(ctx)
 	if err != nil {
 		s.cfg.Log.Error("recovery of sandboxes is incomplete", "error", err)
 	}
@@ -226,14 +203,14 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, rec := range s.containers.List() {
-		s.stats.Measure(rec.ID, s.containers.Written(rec.ID))
+		s.stats.Measure(rec.ID, s.folders.Written(rec.ID))
 	}
 	ended := make(chan error, 7)
 	go func() { ended <- s.stats.Run(ctx) }()
-	go func() { ended <- s.containers.Watch(ctx) }()
-	go func() { ended <- s.containers.UndoAbandoned(ctx) }()
-	go func() { ended <- s.containers.RemoveLayers(ctx) }()
-	go func() { ended <- s.sandboxes.UndoAbandoned(ctx) }()
+	go func() { ended <- s.life.Watch(ctx) }()
+	go func() { ended <- s.ends.UndoAbandoned(ctx) }()
+	go func() { ended <- s.bin.Run(ctx) }()
+	go func() { ended <- s.sandboxLife.UndoAbandoned(ctx) }()
 	go func() { ended <- s.streaming.Serve(ctx) }()
 	go func() { ended <- server.Serve(listener) }()
 	close(s.ready)
@@ -277,8 +254,8 @@ func listen(path string) (net.Listener, error) {
 func (s *Server) RemoveAll(ctx context.Context) error {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { _ = s.containers.Watch(watch) }() // ends with its context; without it no exit would be seen
-	if err := s.sandboxes.RemoveEverything(ctx); err != nil {
+	go func() { _ = s.life.Watch(watch) }() // ends with its context; without it no exit would be seen
+	if err := s.sandboxLife.RemoveEverything(ctx); err != nil {
 		return err
 	}
 	if s.cfg.CgroupDriver == systemd.Driver {
@@ -286,7 +263,7 @@ func (s *Server) RemoveAll(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(s.containers.Close(), s.sandboxes.Close())
+	return s.close()
 }
 
 // LogDirectories lists the log directories of all sandboxes, which their clients own and remove.

@@ -47,15 +47,16 @@ type Record struct {
 	At time.Time `json:"at,omitzero"`
 }
 
+// Undo removes an object, or returns ErrInUse. One that is gone is no error.
+type Undo func(ctx context.Context, id string) error
+
 // Config is what a Ledger works with.
 type Config struct {
 	DB    *state.DB
 	Table string
 	// After is how long an object waits; 0 is Default.
 	After time.Duration
-	// Undo removes an object, or returns ErrInUse. One that is gone is no error.
-	Undo func(ctx context.Context, id string) error
-	Log  *slog.Logger
+	Log   *slog.Logger
 }
 
 // Ledger is safe for concurrent use.
@@ -231,14 +232,14 @@ func (l *Ledger) Forget(id string) {
 }
 
 // Run undoes what nobody claims, until ctx ends.
-func (l *Ledger) Run(ctx context.Context) error {
+func (l *Ledger) Run(ctx context.Context, undo Undo) error {
 	var undos sync.WaitGroup
 	defer func() { undos.Wait(); l.unstoreStale(time.Time{}) }()
 	for {
 		l.unstoreStale(time.Now())
 		due, next := l.takeDue(time.Now())
 		for id, o := range due {
-			undos.Go(func() { l.undo(ctx, id, o) })
+			undos.Go(func() { l.undo(ctx, id, o, undo) })
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -274,9 +275,9 @@ func (l *Ledger) takeDue(now time.Time) (due map[string]*object, next time.Durat
 	return due, next
 }
 
-func (l *Ledger) undo(ctx context.Context, id string, o *object) {
+func (l *Ledger) undo(ctx context.Context, id string, o *object, undo Undo) {
 	l.cfg.Log.Info("undoing what a client has given up and nobody claimed", "table", l.cfg.Table, "id", id)
-	err := l.cfg.Undo(ctx, id)
+	err := undo(ctx, id)
 	l.mu.Lock()
 	switch {
 	case err == nil:

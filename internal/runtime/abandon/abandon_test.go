@@ -39,7 +39,11 @@ func open(t *testing.T) *world {
 
 // run opens the ledger and runs it until the test, or the bubble, ends.
 func (w *world) run(ctx context.Context, known ...string) *Ledger {
-	l, err := New(Config{DB: w.db, Table: "t", Log: slog.New(slog.DiscardHandler), Undo: func(_ context.Context, id string) error {
+	l, err := New(Config{DB: w.db, Table: "t", Log: slog.New(slog.DiscardHandler)}, known)
+	if err != nil {
+		w.Fatal(err)
+	}
+	undo := func(_ context.Context, id string) error {
 		if w.hold != nil {
 			<-w.hold
 		}
@@ -50,11 +54,8 @@ func (w *world) run(ctx context.Context, known ...string) *Ledger {
 		}
 		w.undone = append(w.undone, id)
 		return nil
-	}}, known)
-	if err != nil {
-		w.Fatal(err)
 	}
-	go func() { _ = l.Run(ctx) }()
+	go func() { _ = l.Run(ctx, undo) }()
 	return l
 }
 
@@ -335,18 +336,20 @@ func TestTheEndOfAnUndo(t *testing.T) {
 	for _, undo := range []error{nil, ErrInUse} {
 		w := open(t)
 		begun, end := make(chan struct{}), make(chan struct{})
-		l, err := New(Config{DB: w.db, Table: "t", After: 1, Log: slog.New(slog.DiscardHandler), Undo: func(context.Context, string) error {
-			close(begun)
-			<-end
-			return undo
-		}}, nil)
+		l, err := New(Config{DB: w.db, Table: "t", After: 1, Log: slog.New(slog.DiscardHandler)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Abandon("a")
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { _ = l.Run(ctx) })
+		running.Go(func() {
+			_ = l.Run(ctx, func(context.Context, string) error {
+				close(begun)
+				<-end
+				return undo
+			})
+		})
 		<-begun
 		release := w.hang()
 		defer release()

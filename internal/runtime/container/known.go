@@ -24,18 +24,32 @@ type known struct {
 
 // entry is one container.
 type entry struct {
-	rec    *Record
-	asked  atomic.Bool   // the stop signal was sent
-	exited chan struct{} // closed when the container's end is published
+	rec *Record
+	Ending
 }
 
 func newEntry(rec *Record) *entry {
-	e := &entry{rec: rec, exited: make(chan struct{})}
+	e := &entry{rec: rec, Ending: Ending{exited: make(chan struct{})}}
 	if rec.Exit != nil {
 		close(e.exited)
 	}
 	return e
 }
+
+// Ending is how a container comes to its end: it is asked once, and its end is published.
+type Ending struct {
+	asked  atomic.Bool
+	exited chan struct{} // closed when the container's end is published
+}
+
+// Exited is closed when the container's end is stored and published.
+func (e *Ending) Exited() <-chan struct{} { return e.exited }
+
+// Ask says whether the caller is the first to ask the container to end. NotAsked takes that back.
+func (e *Ending) Ask() bool { return e.asked.CompareAndSwap(false, true) }
+
+// NotAsked says that the container could not be asked.
+func (e *Ending) NotAsked() { e.asked.Store(false) }
 
 // Get implements records.Known.
 func (r *known) Get(id string) *Record {
@@ -93,7 +107,7 @@ func (r *known) of(sandboxID string) []*Record {
 // selected are the visible containers that a filter lets through, the oldest first; nil lets all through. An id, that of a sandbox, or the
 // rarest of the labels tells which few have to be looked at.
 func (r *known) selected(f *cri.ContainerFilter) []*Record {
-	return sorted(r.candidates(f), func(rec *Record) bool { return rec.visible() && selects(f, rec) })
+	return sorted(r.candidates(f), func(rec *Record) bool { return rec.Visible() && selects(f, rec) })
 }
 
 func (r *known) candidates(f *cri.ContainerFilter) iter.Seq[*entry] {

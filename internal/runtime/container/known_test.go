@@ -30,7 +30,7 @@ func some(rng *rand.Rand, sandboxes []string, n int) Record {
 }
 
 // agree compares what is found by the indexes with what a look at all records finds.
-func agree(t *testing.T, m *Manager, want map[string]Record, seen []Record) {
+func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
 	t.Helper()
 	find := func(what string, got []Record, wanted func(*Record) bool) {
 		t.Helper()
@@ -64,26 +64,26 @@ func agree(t *testing.T, m *Manager, want map[string]Record, seen []Record) {
 			&cri.ContainerFilter{PodSandboxId: rec.SandboxID}, &cri.ContainerFilter{PodSandboxId: rec.SandboxID[:2], LabelSelector: map[string]string{"app": "a0"}},
 			&cri.ContainerFilter{Id: rec.ID, PodSandboxId: seen[0].SandboxID}, &cri.ContainerFilter{PodSandboxId: rec.SandboxID, LabelSelector: labels})
 		inSandbox := func(r *Record) bool { return r.SandboxID == rec.SandboxID }
-		find("all of the sandbox", m.of(rec.SandboxID), inSandbox)
-		find("those of the sandbox", m.InSandbox(rec.SandboxID), func(r *Record) bool { return r.visible() && inSandbox(r) })
-		if got := m.MayRun(rec.SandboxID); got != slices.ContainsFunc(m.of(rec.SandboxID), func(r Record) bool { return r.Exit == nil }) {
+		find("all of the sandbox", m.AllInSandbox(rec.SandboxID), inSandbox)
+		find("those of the sandbox", m.InSandbox(rec.SandboxID), func(r *Record) bool { return r.Visible() && inSandbox(r) })
+		if got := m.MayRun(rec.SandboxID); got != slices.ContainsFunc(m.AllInSandbox(rec.SandboxID), func(r Record) bool { return r.Exit == nil }) {
 			t.Fatalf("sandbox %s may run: %v", rec.SandboxID, got)
 		}
 	}
 	for _, f := range filters {
 		find(fmt.Sprint("the filter ", f), m.Select(f), func(r *Record) bool {
-			return r.visible() && strings.HasPrefix(r.ID, f.GetId()) && strings.HasPrefix(r.SandboxID, f.GetPodSandboxId()) &&
+			return r.Visible() && strings.HasPrefix(r.ID, f.GetId()) && strings.HasPrefix(r.SandboxID, f.GetPodSandboxId()) &&
 				(f.GetState() == nil || f.GetState().GetState() == r.State()) && index.Selects(f.GetLabelSelector(), r.Config().GetLabels())
 		})
 	}
-	find("all", m.list(m.known.all), func(*Record) bool { return true })
+	find("all", m.All(), func(*Record) bool { return true })
 }
 
 // TestEntriesAgree: after whatever changes, what the indexes find is what a look at all records finds; without records there is nothing
 // in them.
 func TestEntriesAgree(t *testing.T) {
 	t.Parallel()
-	m := Manager{recs: &records.Store[Record]{}}
+	m := Records{Store: &records.Store[Record]{}}
 	rng := rand.New(rand.NewPCG(1, 2))
 	sandboxes := []string{randomid.New(), randomid.New(), randomid.New()}
 	want := map[string]Record{}
@@ -138,7 +138,7 @@ func TestEntriesAgree(t *testing.T) {
 // BenchmarkInSandbox finds the containers of one sandbox among others, as each creation, start and event does.
 func BenchmarkInSandbox(b *testing.B) {
 	for _, n := range []int{10, 1000} {
-		m := Manager{recs: &records.Store[Record]{}}
+		m := Records{Store: &records.Store[Record]{}}
 		for i := range n {
 			rec := some(rand.New(rand.NewPCG(uint64(i), 0)), []string{fmt.Sprint("sandbox", i)}, i)
 			rec.CreatedAt = time.Unix(1, 0)

@@ -2,6 +2,8 @@ package container
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -83,8 +85,8 @@ func (r *Record) Resources() *cri.LinuxContainerResources {
 	return r.Config().GetLinux().GetResources()
 }
 
-// visible says that clients may know of the container.
-func (r *Record) visible() bool { return !r.CreatedAt.IsZero() && !r.Removing }
+// Visible says that clients may know of the container.
+func (r *Record) Visible() bool { return !r.CreatedAt.IsZero() && !r.Removing }
 
 // State is the state that CRI knows.
 func (r *Record) State() cri.ContainerState {
@@ -116,3 +118,51 @@ func (r *Record) Reason() string {
 
 // Config is the configuration that the client gave. It is not to be changed.
 func (r *Record) Config() *cri.ContainerConfig { return r.Stored.Message }
+
+// ImageVolume is an image that one of a container's mounts shows. What a tag means may change while the container lives: this
+// is what it meant when the container was created.
+type ImageVolume struct {
+	// Mount is the index among the configuration's mounts.
+	Mount int `json:"mount"`
+	// ImageID is the image's id, which is also what PullImage has returned and what clients compare with.
+	ImageID string `json:"imageID"`
+}
+
+// Images are the ids of all images that the container holds, each once.
+func (r *Record) Images() []string {
+	var ids []string
+	if r.ImageID != "" {
+		ids = append(ids, r.ImageID)
+	}
+	for _, v := range r.ImageVolumes {
+		ids = append(ids, v.ImageID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Mounts are the mounts as clients asked for them; those of images tell which image it is.
+func (r *Record) Mounts() []*cri.Mount {
+	mounts := r.Config().GetMounts()
+	if len(r.ImageVolumes) == 0 {
+		return mounts
+	}
+	mounts = slices.Clone(mounts)
+	for _, v := range r.ImageVolumes {
+		if v.Mount >= len(mounts) {
+			continue // a record that somebody has edited
+		}
+		asked := mounts[v.Mount]
+		image := &cri.ImageSpec{Image: asked.GetImage().GetImage(), Annotations: asked.GetImage().GetAnnotations(),
+			UserSpecifiedImage: asked.GetImage().GetUserSpecifiedImage(), RuntimeHandler: asked.GetImage().GetRuntimeHandler(), ImageRef: v.ImageID}
+		mounts[v.Mount] = &cri.Mount{ContainerPath: asked.GetContainerPath(), HostPath: asked.GetHostPath(), Readonly: asked.GetReadonly(),
+			SelinuxRelabel: asked.GetSelinuxRelabel(), Propagation: asked.GetPropagation(), UidMappings: asked.GetUidMappings(), GidMappings: asked.GetGidMappings(),
+			RecursiveReadOnly: asked.GetRecursiveReadOnly(), Image: image, ImageSubPath: asked.GetImageSubPath(), MountOptions: asked.GetMountOptions()}
+	}
+	return mounts
+}
+
+// Name is what makes a container unique within its sandbox (ContainerMetadata).
+func Name(md *cri.ContainerMetadata) string {
+	return fmt.Sprintf("%s_%d", md.GetName(), md.GetAttempt())
+}

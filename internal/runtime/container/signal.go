@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -81,4 +82,21 @@ func parseSignal(name string) (int, error) {
 		return n, nil
 	}
 	return 0, fmt.Errorf("real-time signals go from %d to %d", realTimeMin, realTimeMax)
+}
+
+// StopSignal is the signal of CRI's stop_signal, else the image's STOPSIGNAL, else SIGTERM. wrong says of the image's that it is none, which is no
+// reason not to run it.
+func StopSignal(cfg *cri.ContainerConfig, imageSignal string) (n int, wrong, err error) {
+	name, asked := imageSignal, false
+	if s := cfg.GetStopSignal(); s != cri.Signal_SIGNAL_RUNTIME_DEFAULT {
+		name, asked = strings.TrimPrefix(s.String(), "SIGNAL_"), true
+	}
+	n, err = parseSignal(strings.TrimSpace(name))
+	switch {
+	case err == nil:
+		return n, nil, nil
+	case !asked:
+		return int(unix.SIGTERM), err, nil
+	}
+	return 0, nil, fmt.Errorf("stop signal %q: %w: %w", name, err, errdefs.ErrInvalidArgument)
 }

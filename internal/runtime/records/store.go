@@ -46,9 +46,7 @@ type Config[R any] struct {
 	Changed func(before, after *R)
 	// Forgotten hears of each record that was deleted, as Changed does. May be nil.
 	Forgotten func(*R)
-	// Undo removes what clients have given up, as abandon.Config has it.
-	Undo func(ctx context.Context, id string) error
-	// AbandonAfter is how long that waits for its client; 0 is abandon.Default.
+	// AbandonAfter is how long what clients have given up waits for them; 0 is abandon.Default.
 	AbandonAfter time.Duration
 	Log          *slog.Logger
 }
@@ -100,7 +98,7 @@ func Open[R any](cfg Config[R]) *Store[R] {
 		cfg.Known.Put(&rec)
 	}
 	var err error
-	s.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: cfg.Table + "-abandoned", After: cfg.AbandonAfter, Undo: cfg.Undo, Log: cfg.Log}, ids)
+	s.given, err = abandon.New(abandon.Config{DB: cfg.DB, Table: cfg.Table + "-abandoned", After: cfg.AbandonAfter, Log: cfg.Log}, ids)
 	if err != nil {
 		cfg.Log.Error("what was given up is not all known; that which cannot be read stays", "records", cfg.Table, "error", err)
 	}
@@ -267,4 +265,6 @@ func (s *Store[R]) Claim(id string) {
 func (s *Store[R]) Undoing(id string) <-chan struct{} { return s.given.Undoing(id) }
 
 // UndoAbandoned undoes what clients have given up, until ctx ends.
-func (s *Store[R]) UndoAbandoned(ctx context.Context) error { return s.given.Run(ctx) }
+func (s *Store[R]) UndoAbandoned(ctx context.Context, undo abandon.Undo) error {
+	return s.given.Run(ctx, undo)
+}

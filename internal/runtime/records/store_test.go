@@ -59,12 +59,10 @@ type rig struct {
 	store *Store[thing]
 	known things
 	told  []string // what Changed and Forgotten heard
-	// undone gets the ids of what was given up and is undone.
-	undone chan string
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{T: t, dir: t.TempDir(), undone: make(chan string, 10)}
+	r := &rig{T: t, dir: t.TempDir()}
 	r.open()
 	t.Cleanup(func() { r.db.Close() })
 	return r
@@ -97,11 +95,7 @@ func (r *rig) load() {
 			}
 		},
 		Forgotten: func(t *thing) { r.told = append(r.told, "-"+t.ID) },
-		Undo: func(_ context.Context, id string) error {
-			defer func() { r.undone <- id }()
-			return r.store.Forget(id)
-		},
-		Log: slog.New(slog.DiscardHandler)})
+		Log:       slog.New(slog.DiscardHandler)})
 }
 
 func (r *rig) reopen() {
@@ -313,8 +307,14 @@ func TestGivenUp(t *testing.T) {
 	r.store.Claim("never made")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- r.store.UndoAbandoned(ctx) }()
-	if id := <-r.undone; id != "lost" {
+	undone := make(chan string)
+	go func() {
+		done <- r.store.UndoAbandoned(ctx, func(_ context.Context, id string) error {
+			defer func() { undone <- id }()
+			return r.store.Forget(id)
+		})
+	}()
+	if id := <-undone; id != "lost" {
 		t.Errorf("%s was undone", id)
 	}
 	cancel()

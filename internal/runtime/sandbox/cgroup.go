@@ -9,18 +9,25 @@ import (
 	"monopod.dev/monopod/internal/ocispec"
 )
 
+// cgroups makes the cgroups of sandboxes.
+type cgroups struct {
+	host    *cgroup.Host
+	parent  string // of those whose configuration names none
+	systemd bool   // systemd makes those of sandboxes that are run from now on
+}
+
 // place decides where the cgroup of a new sandbox is, and whether systemd makes it and those below it. It stays so for all of the
 // sandbox's life, whatever driver a later start of monopod has.
-func (m *Manager) place(rec *Record) (err error) {
+func (c *cgroups) place(rec *Record) (err error) {
 	parent := rec.Config().GetLinux().GetCgroupParent()
-	if !m.cfg.Systemd {
+	if !c.systemd {
 		if rec.Cgroup, err = ocispec.CgroupParent(parent); err == nil && rec.Cgroup == "" {
-			rec.Cgroup = place.Cgroupfs.Name(m.cfg.CgroupParent, rec.ID)
+			rec.Cgroup = place.Cgroupfs.Name(c.parent, rec.ID)
 		}
 		return err
 	}
 	if parent == "" {
-		parent = place.Systemd.Name(m.cfg.CgroupParent, rec.ID)
+		parent = place.Systemd.Name(c.parent, rec.ID)
 	}
 	rec.Slice, rec.Cgroup, err = ocispec.Slice(parent)
 	return err
@@ -42,26 +49,26 @@ func (r *Record) AskFor(id string) string {
 	return filepath.Join(r.Cgroup, id)
 }
 
-func (m *Manager) slices() systemd.Slices { return systemd.Slices{Host: m.cfg.Cgroups} }
+func (c *cgroups) slices() systemd.Slices { return systemd.Slices{Host: c.host} }
 
-func (m *Manager) makeCgroup(rec *Record) error {
+func (c *cgroups) make(rec *Record) error {
 	if rec.Slice != "" {
-		return m.slices().Create(rec.Slice)
+		return c.slices().Create(rec.Slice)
 	}
-	_, err := m.cfg.Cgroups.Create(rec.Cgroup)
+	_, err := c.host.Create(rec.Cgroup)
 	return err
 }
 
-func (m *Manager) setCgroup(rec *Record, r cgroup.Resources) error {
+func (c *cgroups) set(rec *Record, r cgroup.Resources) error {
 	if rec.Slice != "" {
-		return m.slices().Set(rec.Slice, r)
+		return c.slices().Set(rec.Slice, r)
 	}
-	return m.cfg.Cgroups.Set(rec.Cgroup, r)
+	return c.host.Set(rec.Cgroup, r)
 }
 
-func (m *Manager) removeCgroup(rec *Record) error {
+func (c *cgroups) remove(rec *Record) error {
 	if rec.Slice != "" {
-		return m.slices().Remove(rec.Slice)
+		return c.slices().Remove(rec.Slice)
 	}
-	return m.cfg.Cgroups.Remove(rec.Cgroup)
+	return c.host.Remove(rec.Cgroup)
 }

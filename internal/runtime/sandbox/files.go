@@ -27,29 +27,9 @@ const (
 	filesInodes = 16
 )
 
-// Files are the paths of what every container of a sandbox sees of it.
-type Files struct{ ResolvConf, Hosts, Hostname, Shm string }
-
-// Files returns the paths of a sandbox's files.
-func (m *Manager) Files(rec *Record) Files {
-	dir := m.Dir(rec.ID)
-	if rec.OneTmpfs {
-		dir = m.tmpfs(rec)
-	}
-	f := Files{ResolvConf: filepath.Join(dir, "resolv.conf"), Hosts: filepath.Join(dir, "hosts"),
-		Hostname: filepath.Join(dir, "hostname"), Shm: filepath.Join(dir, "shm")}
-	if rec.HostIPC() {
-		f.Shm = "/dev/shm"
-	}
-	return f
-}
-
-// tmpfs is where the sandbox's tmpfs is mounted.
-func (m *Manager) tmpfs(rec *Record) string { return filepath.Join(m.Dir(rec.ID), "tmpfs") }
-
 // mountTmpfs mounts the sandbox's tmpfs, with the directory of the shared memory in it.
 func (m *Manager) mountTmpfs(rec *Record) error {
-	at := m.tmpfs(rec)
+	at := m.cfg.Folders.tmpfs(rec)
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		return err
 	}
@@ -102,7 +82,7 @@ func (m *Manager) writeFiles(rec *Record) error {
 			hosts = string(raw)
 		}
 	}
-	files := m.Files(rec)
+	files := m.cfg.Folders.Files(rec)
 	for path, content := range map[string]string{files.ResolvConf: resolv, files.Hosts: hosts, files.Hostname: hostname + "\n"} {
 		if err := writeFile(path, content, rec); err != nil {
 			return err

@@ -10,10 +10,10 @@ import (
 
 // TestFilesOfOlderVersions: a sandbox that runs while monopod is replaced has its files where the older version has put them.
 func TestFilesOfOlderVersions(t *testing.T) {
-	m := &Manager{cfg: Config{Dir: "/run/x"}}
+	f := Folders{Root: "/run/x"}
 	of := func(one bool, ipc cri.NamespaceMode) Files {
 		cfg := &cri.PodSandboxConfig{Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{Ipc: ipc}}}}
-		return m.Files(&Record{ID: "i", OneTmpfs: one, Stored: records.Proto[*cri.PodSandboxConfig]{Message: cfg}})
+		return f.Files(&Record{ID: "i", OneTmpfs: one, Stored: records.Proto[*cri.PodSandboxConfig]{Message: cfg}})
 	}
 	for _, c := range []struct{ got, want Files }{
 		{of(false, cri.NamespaceMode_POD), Files{"/run/x/i/resolv.conf", "/run/x/i/hosts", "/run/x/i/hostname", "/run/x/i/shm"}},

@@ -23,22 +23,14 @@ import (
 	"monopod.dev/monopod/internal/state"
 )
 
-func openManager(t testing.TB, dir string) (m *Manager, stop func()) {
+func openRecords(t testing.TB, dir string) (m *Records, stop func()) {
 	t.Helper()
 	db, _, err := state.Open(state.Config{Path: filepath.Join(dir, "state.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err = NewManager(Config{Dir: filepath.Join(dir, "run"), DB: db, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m, func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-		db.Close()
-	}
+	m = OpenRecords(RecordsConfig{Folders: Folders{filepath.Join(dir, "run")}, DB: db, Log: slog.New(slog.DiscardHandler)})
+	return m, func() { db.Close() }
 }
 
 // some makes a record of few different facts, so that many have the same.
@@ -55,7 +47,7 @@ func some(rng *rand.Rand, n int) Record {
 }
 
 // agree compares what is found by the indexes with what a look at all records finds.
-func agree(t *testing.T, m *Manager, want map[string]Record, seen []Record) {
+func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
 	t.Helper()
 	filters := []*cri.PodSandboxFilter{nil, {}, {Id: "0"}, {Id: strings.Repeat("0", randomid.Length)}}
 	for _, ready := range []cri.PodSandboxState{cri.PodSandboxState_SANDBOX_READY, cri.PodSandboxState_SANDBOX_NOTREADY} {
@@ -122,7 +114,7 @@ func agree(t *testing.T, m *Manager, want map[string]Record, seen []Record) {
 func TestIndexesAgree(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m, stop := openManager(t, dir)
+	m, stop := openRecords(t, dir)
 	defer func() { stop() }()
 	rng := rand.New(rand.NewPCG(1, 2))
 	want := map[string]Record{}
@@ -137,7 +129,7 @@ func TestIndexesAgree(t *testing.T) {
 		if len(seen) == 0 || rng.IntN(3) == 0 {
 			rec := some(rng, i)
 			seen = append(seen, rec)
-			check(m.recs.Add(rec))
+			check(m.Add(rec))
 			want[rec.ID] = rec
 			continue
 		}
@@ -146,7 +138,7 @@ func TestIndexesAgree(t *testing.T) {
 		case !ok:
 			continue
 		case rng.IntN(4) == 0:
-			check(errors.Join(os.RemoveAll(m.Dir(rec.ID)), m.recs.Forget(rec.ID)))
+			check(errors.Join(os.RemoveAll(m.Dir(rec.ID)), m.Forget(rec.ID)))
 			delete(want, rec.ID)
 			continue
 		case !rec.visible():
@@ -158,7 +150,7 @@ func TestIndexesAgree(t *testing.T) {
 		default:
 			rec.ReclaimedAt = at
 		}
-		_, err := m.recs.Modify(rec.ID, func(r *Record) bool { *r = rec; return true })
+		_, err := m.Modify(rec.ID, func(r *Record) bool { *r = rec; return true })
 		check(err)
 		want[rec.ID] = rec
 		if i%8 == 0 {
@@ -168,9 +160,9 @@ func TestIndexesAgree(t *testing.T) {
 	agree(t, m, want, seen)
 
 	stop()
-	m, stop = openManager(t, dir)
+	m, stop = openRecords(t, dir)
 	for id := range want {
-		got, ok := m.recs.Lookup(id)
+		got, ok := m.Lookup(id)
 		if !ok {
 			t.Fatalf("sandbox %s is lost", id)
 		}
@@ -178,7 +170,7 @@ func TestIndexesAgree(t *testing.T) {
 	}
 	agree(t, m, want, seen)
 	for id := range want {
-		check(m.recs.Forget(id))
+		check(m.Forget(id))
 		delete(want, id)
 	}
 	agree(t, m, want, seen)
@@ -190,7 +182,7 @@ func TestIndexesAgree(t *testing.T) {
 // BenchmarkSelect finds the sandbox of one pod among others, as agents and kubelets do at each look at a pod.
 func BenchmarkSelect(b *testing.B) {
 	for _, n := range []int{10, 1000} {
-		m := Manager{recs: &records.Store[Record]{}}
+		m := Records{Store: &records.Store[Record]{}}
 		for i := range n {
 			rec := some(rand.New(rand.NewPCG(uint64(i), 0)), i)
 			rec.Stored.Message.Labels, rec.ReadyAt = map[string]string{"uid": fmt.Sprint(i), "app": "web"}, time.Unix(1, 0)

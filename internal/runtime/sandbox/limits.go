@@ -94,7 +94,7 @@ func (r *Record) Resources() *cri.LinuxContainerResources {
 func (m *Manager) Update(ctx context.Context, id string, overhead, resources *cri.LinuxContainerResources) error {
 	host := m.cfg.Host
 	return m.ops.Do(ctx, id, func() error {
-		rec, err := m.Get(id)
+		rec, err := m.cfg.Records.Get(id)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (m *Manager) Update(ctx context.Context, id string, overhead, resources *cr
 			return err
 		}
 		before := rec.Updated
-		if rec, err = m.recs.Modify(id, func(r *Record) bool {
+		if rec, err = m.cfg.Records.Modify(id, func(r *Record) bool {
 			r.Updated = &records.Proto[*cri.UpdatePodSandboxResourcesRequest]{Message: next}
 			return true
 		}); err != nil {
@@ -122,7 +122,7 @@ func (m *Manager) Update(ctx context.Context, id string, overhead, resources *cr
 			return err
 		}
 		if err := m.limit(&rec); err != nil {
-			_, undone := m.recs.Modify(id, func(r *Record) bool { r.Updated = before; return true })
+			_, undone := m.cfg.Records.Modify(id, func(r *Record) bool { r.Updated = before; return true })
 			return errors.Join(err, undone)
 		}
 		return nil
@@ -134,7 +134,7 @@ func (m *Manager) limit(rec *Record) error {
 	if !rec.OwnCgroup {
 		return nil
 	}
-	if err := m.setCgroup(rec, limits(rec.Overhead(), rec.Resources(), m.cfg.Host)); err != nil {
+	if err := m.cgroups.set(rec, limits(rec.Overhead(), rec.Resources(), m.cfg.Host)); err != nil {
 		return fmt.Errorf("linux.resources: %w", err)
 	}
 	return nil

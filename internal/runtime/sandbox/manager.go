@@ -10,11 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
-	"sync"
 	"time"
-
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/ns"
@@ -24,7 +20,6 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/abandon"
-	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -37,8 +32,8 @@ type Network interface {
 	Teardown(ctx context.Context, sandboxID string) error
 }
 
-// Containers ends what runs in a sandbox that is stopped.
-type Containers interface {
+// Ends ends what runs in a sandbox that is stopped.
+type Ends interface {
 	// StopAll kills all containers of the sandbox and returns when they have ended.
 	StopAll(ctx context.Context, sandboxID string) error
 	// RemoveAll removes them.
@@ -46,6 +41,10 @@ type Containers interface {
 	// End ends and deletes what the executor holds under an id that is no container's, and removes its cgroup, if given, with
 	// what runs in it. One that is gone is no error.
 	End(ctx context.Context, id, cgroup string) error
+}
+
+// Containers says which containers a sandbox has.
+type Containers interface {
 	// Any says whether there is one.
 	Any(sandboxID string) bool
 	// MayRun says whether there is one, those too that clients do not know of, whose end is not known.
@@ -61,8 +60,10 @@ type Listener interface {
 
 // Config is what a Manager works with.
 type Config struct {
-	// Dir holds a folder a sandbox, for this boot. Beside it are the folders of the containers.
-	Dir string
+	Records *Records
+	// Folders are those of the records, beside those of the containers.
+	Folders Folders
+	Lent    *Lender
 	// CgroupParent is where the cgroup of a sandbox is made whose configuration names none.
 	CgroupParent string
 	// Systemd: systemd makes the cgroups of sandboxes that are run from now on.
@@ -73,50 +74,38 @@ type Config struct {
 	Network    Network
 	Executor   Executor
 	Containers Containers
+	Ends       Ends
 	Listener   Listener
 	Host       ocispec.Host
 	// PrivilegedPorts: to listen below port 1024, and to ping, takes a capability in a pod as it does on the host, unless its sysctls say otherwise.
 	PrivilegedPorts bool
-	// AbandonAfter is how long a sandbox stays whose client has gone before the answer; 0 is abandon.Default.
-	AbandonAfter time.Duration
-	Log          *slog.Logger
+	Log             *slog.Logger
 }
 
-// Manager holds all sandboxes.
+// Manager makes sandboxes, stops and removes them.
 type Manager struct {
-	cfg    Config
-	recs   *records.Store[Record]
-	known  known              // read by recs.Read
-	ops    keyed.Lock[string] // by id: the operations on one come one after another
-	procfs ns.Procfs          // for the sysctls of sandboxes
-	apart  bool               // the folders of sandboxes have a mount of their own
-
-	lendMu sync.Mutex // held to change the file of a sandbox's lent interfaces
-
-	levelsMu sync.Mutex
-	// levels are those of SELinux which sandboxes have whose records are not stored yet; the sandboxes' ids by level.
-	levels map[string]string
+	cfg     Config
+	cgroups *cgroups
+	levels  *levels
+	ops     keyed.Lock[string] // by id: the operations on one come one after another
+	procfs  ns.Procfs          // for the sysctls of sandboxes
+	apart   bool               // the folders of sandboxes have a mount of their own
 }
 
-// NewManager reads the stored sandboxes. Call Recover before anything else.
+// NewManager makes the folder of the sandboxes. Call Recover before anything else.
 func NewManager(cfg Config) (*Manager, error) {
-	m := &Manager{cfg: cfg, levels: map[string]string{}}
-	if err := private.Dir(cfg.Dir); err != nil {
+	m := &Manager{cfg: cfg, cgroups: &cgroups{host: cfg.Cgroups, parent: cfg.CgroupParent, systemd: cfg.Systemd},
+		levels: &levels{host: cfg.Host, records: cfg.Records, reserved: map[string]string{}}}
+	if err := private.Dir(cfg.Folders.Root); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(private.Close(cfg.Dir), m.separate()); err != nil {
-		return nil, err
-	}
-	m.recs = records.Open(records.Config[Record]{DB: cfg.DB, Table: "sandboxes", Kind: "sandbox", Dir: cfg.Dir, Known: &m.known,
-		ID: func(r *Record) string { return r.ID }, Shown: (*Record).visible, Undo: m.undoAbandoned, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
-	return m, nil
+	return m, errors.Join(private.Close(cfg.Folders.Root), m.separate())
 }
-
-// Claim says that somebody knows of a sandbox: it was not given up, or is not any more.
-func (m *Manager) Claim(id string) { m.recs.Claim(id) }
 
 // UndoAbandoned removes the sandboxes that clients have given up, until ctx ends.
-func (m *Manager) UndoAbandoned(ctx context.Context) error { return m.recs.UndoAbandoned(ctx) }
+func (m *Manager) UndoAbandoned(ctx context.Context) error {
+	return m.cfg.Records.UndoAbandoned(ctx, m.undoAbandoned)
+}
 
 func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
 	if m.cfg.Containers.Any(id) {
@@ -125,36 +114,6 @@ func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
 	return m.Remove(ctx, id)
 }
 
-// Get returns a sandbox that clients may know of, by its id, else errdefs.ErrNotFound.
-func (m *Manager) Get(id string) (Record, error) { return m.recs.Get(id) }
-
-// Has says whether Get knows the sandbox.
-func (m *Manager) Has(id string) bool { return m.recs.Has(id) }
-
-// List returns the sandboxes that clients may know of, the oldest first.
-func (m *Manager) List() []Record { return m.Select(nil) }
-
-// Select returns those of them that a filter lets through, all with one that is nil, the oldest first. To select by a whole id or by labels takes
-// time by how many have that id, or the rarest of the labels.
-func (m *Manager) Select(f *cri.PodSandboxFilter) []Record {
-	var found []*Record
-	m.recs.Read(func() { found = m.known.selected(f) })
-	all := make([]Record, len(found))
-	for i, rec := range found {
-		all[i] = *rec
-	}
-	return all
-}
-
-// Shared says whether sandboxes of several pods that clients may know of are in a cgroup: a client may name the same parent for several.
-func (m *Manager) Shared(cgroup string) (shared bool) {
-	m.recs.Read(func() { shared = m.known.pods(cgroup) > 1 })
-	return shared
-}
-
-// Dir is a sandbox's folder.
-func (m *Manager) Dir(id string) string { return filepath.Join(m.cfg.Dir, id) }
-
 // Stop ends what runs in the sandbox and gives its network and namespaces back. It is idempotent, and does what an earlier
 // Stop could not finish.
 func (m *Manager) Stop(ctx context.Context, id string) error {
@@ -162,7 +121,7 @@ func (m *Manager) Stop(ctx context.Context, id string) error {
 }
 
 func (m *Manager) stop(ctx context.Context, id string) error {
-	rec, err := m.Get(id)
+	rec, err := m.cfg.Records.Get(id)
 	if err != nil {
 		return err
 	}
@@ -170,13 +129,13 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 		return nil
 	}
 	// It is not ready before its containers are looked for: from here on none can be created or started in it.
-	if rec, err = m.recs.Modify(id, (*Record).stopped); err != nil {
+	if rec, err = m.cfg.Records.Modify(id, (*Record).stopped); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("runtime/sandbox-stop/persisted"); err != nil {
 		return err
 	}
-	if err := m.cfg.Containers.StopAll(ctx, id); err != nil {
+	if err := m.cfg.Ends.StopAll(ctx, id); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("runtime/sandbox-stop/containers"); err != nil {
@@ -188,7 +147,7 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 	if err := failpoint.Hit("runtime/sandbox-stop/reclaimed"); err != nil {
 		return err
 	}
-	if rec, err = m.recs.Modify(id, func(r *Record) bool { r.ReclaimedAt = time.Now(); return true }); err != nil {
+	if rec, err = m.cfg.Records.Modify(id, func(r *Record) bool { r.ReclaimedAt = time.Now(); return true }); err != nil {
 		return err
 	}
 	m.cfg.Listener.SandboxStopped(rec)
@@ -198,7 +157,7 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 // Remove stops the sandbox and forgets it, with its containers. It is idempotent.
 func (m *Manager) Remove(ctx context.Context, id string) error {
 	return m.ops.Do(ctx, id, func() error {
-		rec, ok := m.recs.Lookup(id)
+		rec, ok := m.cfg.Records.Lookup(id)
 		if !ok {
 			return nil
 		}
@@ -211,13 +170,13 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 		if err := failpoint.Hit("runtime/sandbox-remove/stopped"); err != nil {
 			return err
 		}
-		if err := m.cfg.Containers.RemoveAll(ctx, id); err != nil {
+		if err := m.cfg.Ends.RemoveAll(ctx, id); err != nil {
 			return err
 		}
 		if err := failpoint.Hit("runtime/sandbox-remove/containers"); err != nil {
 			return err
 		}
-		rec, err := m.Get(id)
+		rec, err := m.cfg.Records.Get(id)
 		if err != nil {
 			return err
 		}
@@ -227,7 +186,7 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 		if err := failpoint.Hit("runtime/sandbox-remove/erased"); err != nil {
 			return err
 		}
-		if err := m.recs.Forget(id); err != nil {
+		if err := m.cfg.Records.Forget(id); err != nil {
 			return err
 		}
 		if err := failpoint.Hit("runtime/sandbox-remove/forgotten"); err != nil {
@@ -241,7 +200,7 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 // RemoveEverything removes all sandboxes, those too that are half made.
 func (m *Manager) RemoveEverything(ctx context.Context) error {
 	var errs []error
-	for id := range m.snapshot() {
+	for id := range m.cfg.Records.all() {
 		errs = append(errs, m.Remove(ctx, id))
 	}
 	return errors.Join(errs...)

@@ -13,15 +13,15 @@ import (
 // It has to come before the first of them is mounted: those that are there, of a version that had no such mount, would be hidden. So it is left to
 // the next start that finds none; everything else is the same with and without it.
 func (m *Manager) separate() error {
-	mounted, err := mount.Below(m.cfg.Dir)
+	mounted, err := mount.Below(m.cfg.Folders.Root)
 	if err != nil {
 		return err
 	}
-	own, err := mount.Is(m.cfg.Dir)
+	own, err := mount.Is(m.cfg.Folders.Root)
 	if err != nil || len(mounted) > 0 && !own {
 		return err
 	}
-	if err := mount.Separate(m.cfg.Dir); err != nil {
+	if err := mount.Separate(m.cfg.Folders.Root); err != nil {
 		return fmt.Errorf("a mount for the folders of sandboxes: %w", err)
 	}
 	m.apart = true
@@ -30,9 +30,9 @@ func (m *Manager) separate() error {
 
 // Close takes away what the manager itself has on the host, when nothing of a sandbox is left.
 func (m *Manager) Close() error {
-	mounted, err := mount.Below(m.cfg.Dir)
+	mounted, err := mount.Below(m.cfg.Folders.Root)
 	if err != nil || len(mounted) != 1 {
 		return err
 	}
-	return mount.Unmount(m.cfg.Dir) // of another's mount in it this takes nothing away
+	return mount.Unmount(m.cfg.Folders.Root) // of another's mount in it this takes nothing away
 }

@@ -11,12 +11,12 @@ import (
 // NetworkNamespace is the path of a ready sandbox's network namespace, empty for the node's. One that is not ready is
 // errdefs.ErrFailedPrecondition.
 func (m *Manager) NetworkNamespace(id string) (string, error) {
-	rec, err := m.Get(id)
+	rec, err := m.cfg.Records.Get(id)
 	if err != nil {
 		return "", err
 	}
 	if !rec.Ready() {
 		return "", fmt.Errorf("sandbox %s is %s; its ports can be reached while it is ready: %w", id, rec.State(), errdefs.ErrFailedPrecondition)
 	}
-	return m.Namespace(&rec, ns.Network), nil
+	return m.cfg.Folders.Namespace(&rec, ns.Network), nil
 }

@@ -40,14 +40,14 @@ func (m *Manager) PIDNamespace(ctx context.Context, rec *Record) (path string, e
 		return "", nil
 	}
 	err = m.ops.Do(ctx, "init "+rec.ID, func() error {
-		if path, err = ns.PreparePID(m.nsDir(rec.ID)); err != nil {
+		if path, err = ns.PreparePID(m.cfg.Folders.namespaces(rec.ID)); err != nil {
 			return err
 		}
 		if err := failpoint.Hit("runtime/sandbox-init/prepared"); err != nil {
 			return err
 		}
 		_, err := m.cfg.Executor.Init(ctx, protocol.InitRequest{ID: rec.ID, CgroupPath: rec.AskFor(rec.ID), Pin: path,
-			UserNamespace: m.Namespace(rec, ns.User), NetworkNamespace: m.Namespace(rec, ns.Network)})
+			UserNamespace: m.cfg.Folders.Namespace(rec, ns.User), NetworkNamespace: m.cfg.Folders.Namespace(rec, ns.Network)})
 		if err != nil {
 			return fmt.Errorf("shared PID namespace of sandbox %s: %w", rec.ID, err)
 		}
@@ -61,7 +61,7 @@ func (m *Manager) PIDNamespace(ctx context.Context, rec *Record) (path string, e
 
 // hasInit says that an init was asked for and has not been seen off.
 func (m *Manager) hasInit(id string) bool {
-	_, err := os.Lstat(ns.Path(m.nsDir(id), ns.PID))
+	_, err := os.Lstat(ns.Path(m.cfg.Folders.namespaces(id), ns.PID))
 	return err == nil
 }
 
@@ -70,7 +70,7 @@ func (m *Manager) endInit(ctx context.Context, rec *Record) error {
 	if !m.hasInit(rec.ID) {
 		return nil
 	}
-	if err := m.cfg.Containers.End(ctx, rec.ID, rec.CgroupOf(rec.ID)); err != nil {
+	if err := m.cfg.Ends.End(ctx, rec.ID, rec.CgroupOf(rec.ID)); err != nil {
 		return fmt.Errorf("end the init of sandbox %s: %w", rec.ID, err)
 	}
 	return nil
@@ -78,12 +78,12 @@ func (m *Manager) endInit(ctx context.Context, rec *Record) error {
 
 // WithInit lists the sandboxes that are to have an init which lives.
 func (m *Manager) WithInit() (ids []string) {
-	for id, rec := range m.snapshot() {
+	for id, rec := range m.cfg.Records.all() {
 		if rec.ReadyAt.IsZero() || !rec.ReclaimedAt.IsZero() {
 			continue
 		}
 		// One whose namespace is not mounted yet is being made.
-		if pinned, err := ns.Pinned(m.nsDir(id), ns.PID); err == nil && pinned {
+		if pinned, err := ns.Pinned(m.cfg.Folders.namespaces(id), ns.PID); err == nil && pinned {
 			ids = append(ids, id)
 		}
 	}
@@ -93,7 +93,7 @@ func (m *Manager) WithInit() (ids []string) {
 // InitEnded takes in that a sandbox's init has ended: the kernel has killed all of the shared namespace with it, so the sandbox is
 // not ready any more, and is stopped. It is repeatable, and does nothing for a sandbox that is gone.
 func (m *Manager) InitEnded(ctx context.Context, id string) error {
-	if rec, err := m.Get(id); err != nil || !rec.ReclaimedAt.IsZero() {
+	if rec, err := m.cfg.Records.Get(id); err != nil || !rec.ReclaimedAt.IsZero() {
 		return nil
 	} else if rec.Ready() {
 		m.cfg.Log.Warn("the init of a sandbox has ended: the sandbox is not ready", "sandbox", id)
@@ -113,7 +113,7 @@ func (m *Manager) recoverInits(ctx context.Context) error {
 		return fmt.Errorf("ask the executor for the pods' inits: %w", err)
 	}
 	var errs []error
-	alive, recs := map[string]bool{}, m.snapshot()
+	alive, recs := map[string]bool{}, m.cfg.Records.all()
 	for _, s := range held {
 		if s.Kind != protocol.KindPodInit {
 			continue
@@ -122,18 +122,18 @@ func (m *Manager) recoverInits(ctx context.Context) error {
 		switch {
 		case known && rec.ReclaimedAt.IsZero():
 			alive[s.ID] = s.Phase == protocol.Running
-		case !known && m.recs.Unread(s.ID):
+		case !known && m.cfg.Records.Unread(s.ID):
 			m.cfg.Log.Error("a pod's init is in no record that can be read; it is left as it is", "sandbox", s.ID)
 		default:
 			m.cfg.Log.Warn("ending the init of a sandbox that is gone", "sandbox", s.ID)
-			errs = append(errs, m.cfg.Containers.End(ctx, s.ID, ""))
+			errs = append(errs, m.cfg.Ends.End(ctx, s.ID, ""))
 		}
 	}
 	for _, id := range m.WithInit() {
 		if rec := recs[id]; rec.Ready() && rec.BootID == m.cfg.BootID && !alive[id] {
 			m.cfg.Log.Warn("the sandbox's init is gone: the sandbox is not ready", "sandbox", id)
 			// The executor tells of it once more when it is listened to; then the sandbox is stopped, for its containers may run on.
-			_, err := m.recs.Modify(id, (*Record).stopped)
+			_, err := m.cfg.Records.Modify(id, (*Record).stopped)
 			errs = append(errs, err)
 		}
 	}

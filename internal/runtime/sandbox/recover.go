@@ -19,8 +19,8 @@ import (
 // sandboxes that hold their addresses, by id; empty where the namespace is not to be found or is to be left as it is.
 func (m *Manager) Recover(ctx context.Context) (live map[string]string, err error) {
 	live = map[string]string{}
-	errs := []error{m.recs.Restore()}
-	for id, rec := range m.snapshot() {
+	errs := []error{m.cfg.Records.Restore()}
+	for id, rec := range m.cfg.Records.all() {
 		if rec.Ready() && rec.Updated != nil && rec.BootID == m.cfg.BootID {
 			errs = append(errs, m.limit(&rec)) // a crash may have come before the kernel had heard of it
 		}
@@ -32,13 +32,13 @@ func (m *Manager) Recover(ctx context.Context) (live map[string]string, err erro
 			m.cfg.Log.Info("the machine was rebooted: the sandbox is not ready", "sandbox", id)
 			errs = append(errs, m.ended(ctx, rec))
 		case rec.Ready() && !rec.HostNetwork():
-			pinned, err := ns.Pinned(m.nsDir(id), ns.Network)
+			pinned, err := ns.Pinned(m.cfg.Folders.namespaces(id), ns.Network)
 			switch {
 			case err != nil:
 				errs = append(errs, err)
 				fallthrough // it is not known to be gone
 			case pinned:
-				live[id] = ns.Path(m.nsDir(id), ns.Network)
+				live[id] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
 			default:
 				m.cfg.Log.Warn("the sandbox's network namespace is gone: the sandbox is not ready", "sandbox", id)
 				errs = append(errs, m.halfEnded(ctx, rec, live))
@@ -54,7 +54,7 @@ func (m *Manager) Recover(ctx context.Context) (live map[string]string, err erro
 // ended takes down that a sandbox is not ready any more, and gives back what it held.
 func (m *Manager) ended(ctx context.Context, rec Record) error {
 	err := m.reclaim(ctx, &rec)
-	_, stored := m.recs.Modify(rec.ID, func(r *Record) bool {
+	_, stored := m.cfg.Records.Modify(rec.ID, func(r *Record) bool {
 		changed := r.stopped()
 		if err == nil {
 			r.ReclaimedAt = time.Now()
@@ -74,42 +74,32 @@ func (m *Manager) halfEnded(ctx context.Context, rec Record, live map[string]str
 		live[rec.ID] = ""
 	}
 	m.cfg.Log.Warn("a sandbox that is not ready has containers that may run on; it keeps its address until it is stopped", "sandbox", rec.ID)
-	_, err := m.recs.Modify(rec.ID, (*Record).stopped)
+	_, err := m.cfg.Records.Modify(rec.ID, (*Record).stopped)
 	return err
-}
-
-func (m *Manager) snapshot() map[string]Record {
-	all := map[string]Record{}
-	m.recs.Read(func() {
-		for id, rec := range m.known.byID {
-			all[id] = *rec
-		}
-	})
-	return all
 }
 
 // sweep removes folders of sandboxes that are in no record: a crash came between the two steps of a removal. Those whose record cannot be
 // read are left as they are, and their living network namespaces added to live: nothing that lives is dropped.
 func (m *Manager) sweep(ctx context.Context, live map[string]string) error {
-	entries, err := os.ReadDir(m.cfg.Dir)
+	entries, err := os.ReadDir(m.cfg.Folders.Root)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	known := m.snapshot()
+	known := m.cfg.Records.all()
 	var errs []error
 	for _, e := range entries {
-		id, dir := e.Name(), filepath.Join(m.cfg.Dir, e.Name())
+		id, dir := e.Name(), filepath.Join(m.cfg.Folders.Root, e.Name())
 		if _, ok := known[id]; ok {
 			continue
 		}
-		if m.recs.Unread(id) {
+		if m.cfg.Records.Unread(id) {
 			m.cfg.Log.Error("a sandbox's folder is in no record that can be read; it is left as it is", "sandbox", id)
-			pinned, err := ns.Pinned(m.nsDir(id), ns.Network)
+			pinned, err := ns.Pinned(m.cfg.Folders.namespaces(id), ns.Network)
 			if pinned {
-				live[id] = ns.Path(m.nsDir(id), ns.Network)
+				live[id] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
 			}
 			errs = append(errs, err)
 			continue

@@ -34,9 +34,9 @@ type Handler struct {
 
 // Run makes a sandbox ready and returns its id. The configuration has been validated. A Run of the same metadata and
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
-// errdefs.ErrAlreadyExists. What nobody waits for any more when it is ready is undone after Config.AbandonAfter, if it is not claimed.
+// errdefs.ErrAlreadyExists. What nobody waits for any more when it is ready is undone after RecordsConfig.AbandonAfter, if it is not claimed.
 func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
-	return m.recs.Make(ctx, abandon.Work{
+	return m.cfg.Records.Make(ctx, abandon.Work{
 		Key: "run " + Name(cfg.GetMetadata()), Variant: handler.Name + " " + records.Digest(cfg), Bound: runBound,
 		Do: func(ctx context.Context) (string, error) { return m.find(ctx, cfg, handler) },
 	})
@@ -45,13 +45,11 @@ func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Ha
 // find returns the sandbox of a configuration, after making it if there was none.
 func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
 	for {
-		var rec Record
-		var ok bool
-		m.recs.Read(func() { rec, ok = m.known.named(cfg.GetMetadata()) })
+		rec, ok := m.cfg.Records.named(cfg.GetMetadata())
 		if !ok {
 			break
 		}
-		if undoing := m.recs.Undoing(rec.ID); undoing != nil {
+		if undoing := m.cfg.Records.Undoing(rec.ID); undoing != nil {
 			select {
 			case <-undoing:
 				continue
@@ -82,7 +80,7 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 	if err := m.cfg.DB.Room(); err != nil {
 		return err
 	}
-	if err := m.place(&rec); err != nil {
+	if err := m.cgroups.place(&rec); err != nil {
 		return err
 	}
 	// A cgroup that is there belongs to the client that made it, or to the pod's sandbox before this one.
@@ -90,12 +88,12 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 	if err != nil {
 		return err
 	}
-	rec.OwnCgroup = !exists || m.shares(&rec)
-	release, err := m.label(&rec)
+	rec.OwnCgroup = !exists || m.cfg.Records.shares(&rec)
+	release, err := m.levels.label(&rec)
 	if err != nil {
 		return err
 	}
-	err = m.recs.Add(rec)
+	err = m.cfg.Records.Add(rec)
 	release()
 	if err != nil {
 		return err
@@ -112,7 +110,7 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 	if err := failpoint.Hit("runtime/sandbox-run/built"); err != nil {
 		return err
 	}
-	made, err := m.recs.Modify(rec.ID, func(r *Record) bool {
+	made, err := m.cfg.Records.Modify(rec.ID, func(r *Record) bool {
 		r.ReadyAt, r.IPs = time.Now(), rec.IPs
 		return true
 	})
@@ -149,7 +147,7 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 		rec.IPs = res.IPs
 		o := namespaces(rec.Config())
 		o.Procfs = &m.procfs
-		if err := ns.SetOfInterfaces(m.nsDir(rec.ID), o); err != nil {
+		if err := ns.SetOfInterfaces(m.cfg.Folders.namespaces(rec.ID), o); err != nil {
 			return err
 		}
 	}
@@ -158,7 +156,7 @@ func (m *Manager) build(ctx context.Context, rec *Record) error {
 
 func (m *Manager) buildCgroup(rec *Record) error {
 	if rec.OwnCgroup {
-		if err := m.makeCgroup(rec); err != nil {
+		if err := m.cgroups.make(rec); err != nil {
 			return err
 		}
 	}
@@ -170,7 +168,7 @@ func (m *Manager) buildCgroup(rec *Record) error {
 
 func (m *Manager) buildNamespaces(rec *Record) error {
 	if rec.HasUserNamespace() {
-		if err := checkReachable(filepath.Dir(m.cfg.Dir)); err != nil {
+		if err := checkReachable(filepath.Dir(m.cfg.Folders.Root)); err != nil {
 			return err
 		}
 	}
@@ -179,7 +177,7 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 	if !m.cfg.PrivilegedPorts {
 		o.Defaults = unprivileged
 	}
-	if err := ns.Create(m.nsDir(rec.ID), o); err != nil {
+	if err := ns.Create(m.cfg.Folders.namespaces(rec.ID), o); err != nil {
 		return err
 	}
 	if err := failpoint.Hit("runtime/sandbox-run/namespaces"); err != nil {
@@ -195,53 +193,35 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 // nobody sees: recovery tries again.
 func (m *Manager) undo(ctx context.Context, rec *Record) error {
 	if err := errors.Join(m.reclaim(ctx, rec), m.erase(ctx, rec)); err != nil {
-		_, stored := m.recs.Modify(rec.ID, func(*Record) bool { return true }) // what it was intended by may be gone with its folder
+		_, stored := m.cfg.Records.Modify(rec.ID, func(*Record) bool { return true }) // what it was intended by may be gone with its folder
 		return errors.Join(err, stored)
 	}
-	return m.recs.Forget(rec.ID)
+	return m.cfg.Records.Forget(rec.ID)
 }
 
 // reclaim ends the init and gives back the address, the host's interfaces and the namespaces. Every step that can be runs, and may be repeated.
 func (m *Manager) reclaim(ctx context.Context, rec *Record) error {
 	errs := []error{m.endInit(ctx, rec)}
 	if !rec.HostNetwork() {
-		m.giveBack(rec)
+		m.cfg.Lent.giveBack(rec)
 		errs = append(errs, m.cfg.Network.Teardown(ctx, rec.ID))
 	}
 	if errs[0] != nil {
 		return errors.Join(errs...) // the pin stays: it tells that there is an init to end
 	}
-	errs = append(errs, ns.Remove(m.nsDir(rec.ID)), mount.UnmountBelow(m.Dir(rec.ID)))
+	errs = append(errs, ns.Remove(m.cfg.Folders.namespaces(rec.ID)), mount.UnmountBelow(m.cfg.Folders.Dir(rec.ID)))
 	return errors.Join(errs...)
 }
 
 // erase removes the files and the cgroup. Every step runs, and may be repeated.
 func (m *Manager) erase(ctx context.Context, rec *Record) error {
 	var errs []error
-	if rec.OwnCgroup && !m.shares(rec) {
-		errs = append(errs, m.removeCgroup(rec))
+	if rec.OwnCgroup && !m.cfg.Records.shares(rec) {
+		errs = append(errs, m.cgroups.remove(rec))
 	}
 	// Nothing that is mounted may be emptied with the folder.
-	if err := mount.UnmountBelow(m.Dir(rec.ID)); err != nil {
+	if err := mount.UnmountBelow(m.cfg.Folders.Dir(rec.ID)); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	return errors.Join(append(errs, tree.Remove(ctx, m.Dir(rec.ID)))...)
-}
-
-// shares says that another sandbox has the same cgroup and made it: that of the same pod, with another attempt number.
-func (m *Manager) shares(rec *Record) (shares bool) {
-	m.recs.Read(func() { shares = m.known.shares(rec) })
-	return shares
-}
-
-func (m *Manager) nsDir(id string) string { return filepath.Join(m.Dir(id), "ns") }
-
-// Namespace is the path of one of the sandbox's namespaces, or empty where it is the node's.
-func (m *Manager) Namespace(rec *Record, kind ns.Kind) string {
-	switch {
-	case kind == ns.User && !rec.HasUserNamespace(), kind == ns.IPC && rec.HostIPC(),
-		(kind == ns.Network || kind == ns.UTS) && rec.HostNetwork():
-		return ""
-	}
-	return ns.Path(m.nsDir(rec.ID), kind)
+	return errors.Join(append(errs, tree.Remove(ctx, m.cfg.Folders.Dir(rec.ID)))...)
 }

@@ -14,15 +14,16 @@ import (
 func TestLevels(t *testing.T) {
 	const categories, pods = 8, 28 // all pairs
 	host := ocispec.Host{SELinux: &ocispec.SELinux{Process: ocispec.Label{User: "u", Role: "r", Type: "t", Level: "s0"}, Categories: categories}}
-	m := &Manager{cfg: Config{Host: host}, recs: &records.Store[Record]{}, levels: map[string]string{}}
-	m.known.Put(&Record{ID: "stored", SELinux: ocispec.SELinuxLabels{Level: "s0:c0,c1"}})
-	m.known.Put(&Record{ID: "explicit", SELinux: ocispec.SELinuxLabels{Level: "s0:c6,c7"}})
+	recs := &Records{Store: &records.Store[Record]{}}
+	m := &levels{host: host, records: recs, reserved: map[string]string{}}
+	recs.known.Put(&Record{ID: "stored", SELinux: ocispec.SELinuxLabels{Level: "s0:c0,c1"}})
+	recs.known.Put(&Record{ID: "explicit", SELinux: ocispec.SELinuxLabels{Level: "s0:c6,c7"}})
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	given := map[string]bool{"s0:c0,c1": true, "s0:c6,c7": true}
 	for range pods - len(given) {
 		wg.Go(func() {
-			level, err := m.reserveLevel("x")
+			level, err := m.reserve("x")
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || given[level] {
@@ -32,14 +33,14 @@ func TestLevels(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if level, err := m.reserveLevel("y"); err == nil {
+	if level, err := m.reserve("y"); err == nil {
 		t.Errorf("%q was given although all are taken", level)
 	}
-	m.known.Drop("explicit")
-	if level, err := m.reserveLevel("y"); err != nil || level != "s0:c6,c7" {
+	recs.known.Drop("explicit")
+	if level, err := m.reserve("y"); err != nil || level != "s0:c6,c7" {
 		t.Errorf("after a removal: %q, %v", level, err)
 	}
-	none := &Manager{}
+	none := &levels{}
 	rec := Record{ID: "a", Stored: records.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{}}}
 	if release, err := none.label(&rec); err != nil || rec.SELinux != (ocispec.SELinuxLabels{}) {
 		t.Errorf("without SELinux: %+v, %v", rec.SELinux, err)

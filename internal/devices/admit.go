@@ -78,7 +78,7 @@ func (m *Manager) admit(ctx context.Context, req book.Request) error {
 // takeBack notes what a device is that turned out to be somebody's hardware, and takes back what the pod's containers were to have and have no answer for:
 // others are chosen in its place.
 func (m *Manager) takeBack(req book.Request, key book.Key, nodes []string) error {
-	m.clerk.read(func(b *book.Book) { b.NoteHardware(key, nodes) })
+	m.clerk.with(func(b *book.Book) { b.NoteHardware(key, nodes) })
 	pod, _ := m.clerk.record(req.UID)
 	left := maps.Clone(pod.Containers)
 	maps.DeleteFunc(left, func(_ string, c book.Container) bool {
@@ -180,12 +180,12 @@ func (m *Manager) checkAll(w *book.World, chosen map[string]book.Container, unfi
 // nobody else is to be asked it returns before the disk has it, with written false: the pod's sandbox can be made meanwhile.
 func (m *Manager) commit(ctx context.Context, req book.Request) (written bool, err error) {
 	var pod book.Record
-	m.clerk.read(func(b *book.Book) { pod = b.Whole(req.UID) })
+	m.clerk.with(func(b *book.Book) { pod = b.Whole(req.UID) })
 	if pod, err = m.ask(ctx, req.UID, pod, true); err != nil {
 		m.clerk.retract(req.UID)
 		return false, err
 	}
-	m.clerk.read(func(b *book.Book) { err = b.Promise(req.UID, pod) })
+	m.clerk.with(func(b *book.Book) { err = b.Promise(req.UID, pod) })
 	if err != nil {
 		m.clerk.retract(req.UID)
 		return false, err

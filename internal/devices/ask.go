@@ -45,7 +45,7 @@ func (m *Manager) ask(ctx context.Context, uid string, rec book.Record, effectle
 // askOne returns a grant with its source's answer.
 func (m *Manager) askOne(ctx context.Context, w *book.World, src source.Source, of source.Container, resource string, g book.Grant) (book.Grant, error) {
 	var wait *book.Wait
-	if m.clerk.read(func(b *book.Book) { g, wait = b.Identify(w, of.PodUID, resource, g) }); wait != nil {
+	if m.clerk.with(func(b *book.Book) { g, wait = b.Identify(w, of.PodUID, resource, g) }); wait != nil {
 		return g, waitsFor(wait)
 	}
 	a, err := src.Prepare(ctx, of, resource, g.Names())
@@ -83,7 +83,7 @@ func (m *Manager) claim(uid, resource string, g book.Grant) (book.Grant, error) 
 	slices.Sort(g.Nodes)
 	g.Nodes = slices.Compact(g.Nodes)
 	var wait *book.Wait
-	if m.clerk.read(func(b *book.Book) { wait = b.Claim(w, uid, resource, g) }); wait != nil {
+	if m.clerk.with(func(b *book.Book) { wait = b.Claim(w, uid, resource, g) }); wait != nil {
 		return g, &takenError{resource, g, &NotReadyError{wait.Resource, wait.Err}}
 	}
 	return g, nil

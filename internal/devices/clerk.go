@@ -9,8 +9,8 @@ import (
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
-// clerk has the book, and alone writes in it: what is noted there as on record is on disk before, and whom a change concerns is told after it. Its methods are safe
-// for concurrent use; those that change what one pod has are called by who has the pod's lock.
+// clerk keeps the book: what is noted there as on record is on disk before, and whom a change concerns is told after it. Its methods are safe for concurrent use;
+// those that change what one pod has are called by who has the pod's lock.
 type clerk struct {
 	ledger      ledger
 	subscribers *subscribers
@@ -20,7 +20,7 @@ type clerk struct {
 	book *book.Book
 }
 
-// note changes the book, and tells.
+// note changes the book, and tells those whom that concerns.
 func (c *clerk) note(change func(*book.Book) book.News) {
 	c.mu.Lock()
 	news := change(c.book)
@@ -28,16 +28,16 @@ func (c *clerk) note(change func(*book.Book) book.News) {
 	c.subscribers.tell(news)
 }
 
-// read looks into the book.
-func (c *clerk) read(look func(*book.Book)) {
+// with looks into the book, or notes there what is news to nobody.
+func (c *clerk) with(do func(*book.Book)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	look(c.book)
+	do(c.book)
 }
 
 // record is what is on disk for a pod; false: nothing is.
 func (c *clerk) record(uid string) (rec book.Record, is bool) {
-	c.read(func(b *book.Book) { rec, is = b.Record(uid) })
+	c.with(func(b *book.Book) { rec, is = b.Record(uid) })
 	return rec, is
 }
 
@@ -59,7 +59,7 @@ func (c *clerk) retract(uid string) {
 func (c *clerk) settle(uid string) (err error) {
 	var pod book.Record
 	var is bool
-	c.read(func(b *book.Book) { pod, is = b.Promised(uid) })
+	c.with(func(b *book.Book) { pod, is = b.Promised(uid) })
 	if !is {
 		return nil
 	}
@@ -135,23 +135,23 @@ func (c *clerk) drop(uid string) error {
 // learn adds to what is on record of a pod what its containers say of their devices and the record does not know.
 func (c *clerk) learn(uid string, told []book.Told) error {
 	var l book.Lesson
-	c.read(func(b *book.Book) { l = b.Learn(uid, told) })
+	c.with(func(b *book.Book) { l = b.Learn(uid, told) })
 	switch {
 	case l.Doubt != nil:
 		err := fmt.Errorf("the annotation %s of container %q of pod %s/%s (%s) cannot be read: %w", Annotation, l.Of.Container, l.Of.PodNamespace, l.Of.PodName, uid, l.Doubt)
 		c.log.Error("it is not known which devices a container has; none are granted to new pods until its pod is deleted", "error", err)
-		c.read(func(b *book.Book) { b.Damage(uid, err) })
+		c.with(func(b *book.Book) { b.Damage(uid, err) })
 	case l.Next != nil:
 		if err := c.put(uid, *l.Next); err != nil {
 			return err
 		}
 		c.log.Warn("the ledger of devices did not know what a pod has; it has learnt it from its containers", "pod", l.Next.Namespace+"/"+l.Next.Name, "podUID", uid, "devices", l.Next.Summary())
-		c.read(func(b *book.Book) { b.Learnt(uid, *l.Next) })
+		c.with(func(b *book.Book) { b.Learnt(uid, *l.Next) })
 	case l.Erase:
 		if err := c.ledger.remove(uid); err != nil {
 			return fmt.Errorf("remove the damaged record of pod %s: %w", uid, err)
 		}
-		c.read(func(b *book.Book) { b.Erase(uid) })
+		c.with(func(b *book.Book) { b.Erase(uid) })
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ type GrantedDevice struct {
 func (m *Manager) Grants() []GrantRecord {
 	w := m.worlds.now()
 	grants := []GrantRecord{}
-	m.clerk.read(func(b *book.Book) {
+	m.clerk.with(func(b *book.Book) {
 		for uid, pod := range b.Records() {
 			grants = append(grants, list(w, m.boot, uid, pod)...)
 		}

@@ -150,7 +150,7 @@ func (m *Manager) Problems() []Problem {
 			problems = append(problems, Problem{Resource: d.Resource, Paths: []string{d.Origin}, Message: err.Error()})
 		}
 	}
-	m.clerk.read(func(b *book.Book) {
+	m.clerk.with(func(b *book.Book) {
 		for _, err := range b.Damages() {
 			problems = append(problems, Problem{Message: fmt.Sprintf("device ledger: %v", err)})
 		}

@@ -30,7 +30,7 @@ type Holding struct {
 // be under way. Nothing new is granted before a Reconcile has succeeded.
 func (m *Manager) Reconcile(ctx context.Context, live map[string]bool, holdings []Holding) error {
 	var known []string
-	m.clerk.read(func(b *book.Book) { known = b.Known() })
+	m.clerk.with(func(b *book.Book) { known = b.Known() })
 	var errs []error
 	for _, uid := range known {
 		if !live[uid] {

@@ -50,7 +50,7 @@ func TestTranscripts(t *testing.T) {
 
 // play is a transcript with what comes of its steps.
 func play(t *testing.T, text string) string {
-	p := &player{t: t, sources: map[string]*Part{}, asked: map[string]*asked{}, disk: map[string]string{}}
+	p := &player{t: t, aligner: new(topology.Aligner), counted: map[string]int64{}, sources: map[string]*Part{}, asked: map[string]*asked{}, disk: map[string]string{}}
 	p.restart("one")
 	var out []string
 	answered := false // what follows is what came of the step the last time
@@ -81,6 +81,8 @@ type player struct {
 	t       *testing.T
 	book    *Book
 	boot    string
+	aligner *topology.Aligner
+	counted map[string]int64
 	order   []string // of the sources
 	sources map[string]*Part
 	asked   map[string]*asked // by pod
@@ -103,7 +105,8 @@ var steps = map[string]func(p *player, words []string){
 		p.sources[words[0]] = &Part{Source: words[0], Snapshot: &inventory.Snapshot{Places: []string{"/" + words[0]}},
 			Advises: slices.Contains(words, "advises"), Lasts: slices.Contains(words, "lasts")}
 	},
-	// devices SOURCE RESOURCE NAME[@NODE[,NODE]][!WHY]...: these are the source's devices of the resource now; WHY says what ails it, with "_" for spaces.
+	// devices SOURCE RESOURCE NAME[#NUMA][@NODE[,NODE]][!WHY]...: these are the source's devices of the resource now; each is near a NUMA node, is device nodes, and WHY
+	// says what ails it, with "_" for spaces.
 	"devices": func(p *player, words []string) {
 		part, r := p.sources[words[0]], resourceName(words[1])
 		next := &inventory.Snapshot{Places: part.Places, Resources: slices.Clone(part.Resources), Devices: slices.DeleteFunc(slices.Clone(part.Devices), func(d inventory.Device) bool { return d.Resource == r })}
@@ -113,7 +116,11 @@ var steps = map[string]func(p *player, words []string){
 		for _, w := range words[2:] {
 			w, why, _ := strings.Cut(w, "!")
 			name, nodes, _ := strings.Cut(w, "@")
+			name, numa, near := strings.Cut(name, "#")
 			d := inventory.Device{Resource: r, Name: name, Origin: "/" + part.Source, Unhealthy: strings.ReplaceAll(why, "_", " ")}
+			if near {
+				d.NUMA = []int{numeral(p.t, numa)}
+			}
 			if nodes != "" {
 				d.Nodes = strings.Split(nodes, ",")
 			}
@@ -130,12 +137,25 @@ var steps = map[string]func(p *player, words []string){
 		}
 		p.restart(boot)
 	},
+	// policy POLICY: the node begins anew with such a topology policy, on a host with NUMA nodes 0 and 1.
+	"policy": func(p *player, words []string) {
+		var err error
+		if p.aligner, err = topology.New(topology.Config{Policy: topology.Policy(words[0]), Nodes: []topology.Node{{ID: 0}, {ID: 1}}}); err != nil {
+			p.t.Fatal(err)
+		}
+		p.restart(p.boot)
+	},
+	// counts RESOURCE=N: the node's status counts so many, which no source has.
+	"counts": func(p *player, words []string) {
+		resource, n, _ := strings.Cut(words[0], "=")
+		p.counted[resourceName(resource)] = int64(numeral(p.t, n))
+	},
 	// compare: the book was compared with what runs.
 	"compare": func(p *player, _ []string) { p.book.Compare() },
 	// ask POD [CONTAINER:][ROLE:]RESOURCE=N...: the pod asks; pods were created in the order of their names. The container is "c", the role main.
 	"ask": func(p *player, words []string) {
 		uid := words[0]
-		a := &asked{req: Request{UID: uid, Namespace: "ns", Name: uid, Created: time.Unix(int64(uid[0]), 0), Counted: map[string]int64{}}, advice: Advice{Preferred: map[Place][]string{}, Unfit: map[Key]string{}}}
+		a := &asked{req: Request{UID: uid, Namespace: "ns", Name: uid, Created: time.Unix(int64(uid[0]), 0), Counted: p.counted}, advice: Advice{Preferred: map[Place][]string{}, Unfit: map[Key]string{}}}
 		for _, w := range words[1:] {
 			parts := strings.Split(w, ":")
 			container, role := "c", alloc.Main
@@ -313,7 +333,7 @@ func (p *player) restart(boot string) {
 		}
 		records[uid] = rec
 	}
-	p.boot, p.book = boot, New(boot, new(topology.Aligner), records, damaged)
+	p.boot, p.book = boot, New(boot, p.aligner, records, damaged)
 	for uid, rec := range sorted(records) {
 		p.say("%s: %s", uid, p.words(rec))
 	}
@@ -377,6 +397,9 @@ func (p *player) words(rec Record) string {
 	for container, c := range sorted(rec.Containers) {
 		for resource, g := range sorted(c.Grants) {
 			text := fmt.Sprintf("%s %s for %s", short(resource), strings.Join(g.Names(), " "), container)
+			if g.Counted > 0 {
+				text = fmt.Sprintf("%d %s for %s", g.Counted, short(resource), container)
+			}
 			if c.Role != alloc.Main {
 				text += " (" + string(c.Role) + ")"
 			}

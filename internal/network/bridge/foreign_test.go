@@ -2,13 +2,17 @@ package bridge
 
 import (
 	"fmt"
+	"net/netip"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 
+	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -114,4 +118,38 @@ func TestAdministratorsRulesComeFirst(t *testing.T) {
 	reaches("switched off", 80, false)
 	h.must(b.Status(t.Context()))
 	ordered("not 81", "not 82", "monopod mpt1", "monopod mpt1", "nothing else")
+}
+
+// Whoever looks at his own rules with the tools that he has sees them, with those of the node in words that the tools have.
+func TestToolsOfOthersReadTheRules(t *testing.T) {
+	h := newHost(t)
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		for _, chain := range []string{"INPUT", "FORWARD"} {
+			run(tool, "-w", "-P", chain, "DROP")
+		}
+	}
+	t.Cleanup(func() { harness.ClearNetwork(t) })
+	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges, DNS: []netip.Addr{netip.MustParseAddr("10.43.0.10"), netip.MustParseAddr("fd43::a")},
+		OwnPorts: []network.OwnPort{{Protocol: "TCP", Port: 6443, Of: "the API server's"}}})
+	h.connectPorts(b, "a", h.sandbox("a"), network.HostPort{Protocol: "TCP", HostPort: 80, ContainerPort: 80})
+	for tool, want := range map[string][]string{
+		"iptables":  {"-s 10.201.0.0/24 -i mp+", "-d 10.201.0.0/24 -o mp+", "-d 10.43.0.10/32 -i mp+ -p udp -m udp --dport 53", "-d 10.43.0.10/32 -i mp+ -p tcp -m tcp --dport 53"},
+		"ip6tables": {"-o mp+", "-d fd43::a/128 -i mp+ -p udp -m udp --dport 53", "-d fd43::a/128 -i mp+ -p tcp -m tcp --dport 53"},
+	} {
+		got := run(tool, "-w", "-S")
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%s -S does not say %q:\n%s", tool, w, got)
+			}
+		}
+	}
+	harness.NftLists(t, "10.43.0.10")
 }

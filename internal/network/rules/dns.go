@@ -54,7 +54,10 @@ func (s site) acceptDNS(of nftables.TableFamily) (all [][]expr.Any) {
 		}
 		for _, at := range fam.ofDNS(s.dns) {
 			for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-				exprs := append(hostEnd(expr.MetaKeyIIFNAME), fam.isFamily()...)
+				exprs := hostEnd(expr.MetaKeyIIFNAME)
+				if of == nftables.TableFamilyINet { // elsewhere it is known, and iptables has no word for it
+					exprs = append(exprs, fam.isFamily()...)
+				}
 				exprs = append(exprs, at...)
 				all = append(all, append(exprs,
 					&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},

@@ -83,8 +83,8 @@ func Run(ctx context.Context, cfg Config) error {
 	engines := w.newEngines(ctx, p)
 	life := life.New(life.Config{Ctx: ctx, Table: w.table, Records: records, Journal: p.journal, Keeper: w.keeper, KeeperPID: w.keeperPID, Log: cfg.Log,
 		Remove: func(ctx context.Context, rec record.Record) error { return engines.Of(rec).Remove(ctx, rec) }})
-	w.calls = calls.New(calls.Config{Ctx: ctx, Build: cfg.Build, BootID: p.bootID, KeeperPID: w.keeperPID, Table: w.table, Life: life, Engines: engines, Keeper: w.keeper,
-		Specs: p.specs, Hugepages: p.hugepages, Handover: w.handover, Stop: cancel, Log: cfg.Log})
+	w.calls = calls.New(calls.Config{Ctx: ctx, Build: cfg.Build, BootID: p.bootID, KeeperPID: w.keeperPID, Table: w.table, Life: life, Engines: engines,
+		Specs: p.specs, Hugepages: p.hugepages, Handover: w.handover, Shutdown: w.keeper.Shutdown, End: cancel, Log: cfg.Log})
 	defer w.calls.Close()
 	held, retired, err := w.watchKeeper(ctx, life)
 	if err != nil {

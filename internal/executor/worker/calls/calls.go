@@ -28,12 +28,6 @@ type Calls struct {
 	tidier tidier
 }
 
-// Keeper is what calls need of it; see package hold.
-type Keeper interface {
-	// Shutdown says that this worker is about to end for good, and the keeper is to end after it.
-	Shutdown(ctx context.Context) error
-}
-
 // Config is what it needs.
 type Config struct {
 	Ctx       context.Context // ends with the worker
@@ -43,14 +37,15 @@ type Config struct {
 	Table     *table.Table
 	Life      *life.Life
 	Engines   engine.Engines
-	Keeper    Keeper
 	Specs     *bundle.Reader
 	Hugepages group.Hugepages
 	// Handover serves the call of that name. It returns only when the executor stays what it is.
 	Handover func(ctx context.Context, call *protocol.Call, req protocol.HandoverRequest) error
-	// Stop ends the worker.
-	Stop func()
-	Log  *slog.Logger
+	// Shutdown tells the keeper that this worker is about to end for good, and that it is to end after it.
+	Shutdown func(ctx context.Context) error
+	// End ends the worker.
+	End func()
+	Log *slog.Logger
 }
 
 // New returns Calls. Close ends what it begins.

@@ -72,10 +72,10 @@ func (cs *Calls) shutdown(ctx context.Context, req protocol.ShutdownRequest) (er
 			return ctx.Err()
 		}
 	}
-	if err := cs.cfg.Keeper.Shutdown(ctx); err != nil {
+	if err := cs.cfg.Shutdown(ctx); err != nil {
 		return err
 	}
 	cs.cfg.Log.Info("shutting down")
-	cs.cfg.Stop()
+	cs.cfg.End()
 	return nil
 }

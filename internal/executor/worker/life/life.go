@@ -28,8 +28,8 @@ type Life struct {
 	exits *exitBoard
 }
 
-// Keeper holds what must outlive this worker; see package hold, whose Client it is.
-type Keeper interface {
+// Holder holds what must outlive this worker. It is the keeper; see package hold, whose Client it is.
+type Holder interface {
 	// Hold adds descriptors to a holding, and makes it when it is new. They are still the caller's.
 	Hold(ctx context.Context, h hold.Holding, fds ...protocol.FD) error
 	// Drop closes some of a holding's descriptors.
@@ -46,7 +46,7 @@ type Config struct {
 	Table     *table.Table
 	Records   *record.Store
 	Journal   *journal.Journal
-	Keeper    Keeper
+	Keeper    Holder
 	KeeperPID int
 	// Remove takes away what a container's engine has of it; see Engine.
 	Remove func(ctx context.Context, rec record.Record) error

@@ -75,8 +75,8 @@ const recoverGrace = 2 * time.Second
 // Recovery goes on where the last worker was stopped.
 type Recovery struct{ cfg Config }
 
-// Keeper is what recovery needs of it; see life.Keeper.
-type Keeper interface {
+// Holder holds what must outlive this worker; see life.Holder.
+type Holder interface {
 	Hold(ctx context.Context, h hold.Holding, fds ...protocol.FD) error
 	Release(ctx context.Context, key string) error
 }
@@ -90,7 +90,7 @@ type Config struct {
 	Life      *life.Life
 	Records   *record.Store
 	Journal   *journal.Journal
-	Keeper    Keeper
+	Keeper    Holder
 	// Gate is the file that is there as long as a container's first process may wait to be let go; see Engine.
 	Gate func(rec record.Record) string
 	Log  *slog.Logger

@@ -38,8 +38,8 @@ type Engine struct {
 	turns   *turns
 }
 
-// Keeper is what is needed of it for a further process; see package hold.
-type Keeper interface {
+// Holder holds a further process for the case that this worker dies; see life.Holder.
+type Holder interface {
 	Hold(ctx context.Context, h hold.Holding, fds ...protocol.FD) error
 	Release(ctx context.Context, key string) error
 }
@@ -50,7 +50,7 @@ type Config struct {
 	Patience time.Duration // how long a process may take from its birth to its program
 	Records  *record.Store
 	Specs    *bundle.Reader
-	Keeper   Keeper
+	Keeper   Holder
 	Log      *slog.Logger
 }
 

@@ -161,3 +161,28 @@ func TestAMissingObject(t *testing.T) {
 		t.Errorf("it came meanwhile, and is looked for after %s", f.RetryAt().Sub(f.At))
 	}
 }
+
+// TestOneLookForVolumes: the runtime is asked once for all volumes that are made side by side, and for one that fails at once.
+func TestOneLookForVolumes(t *testing.T) {
+	w, pod := pulling()
+	w.results = make(chan result)
+	mounting := func(name string) *operation {
+		op := &operation{action: plan.Action{Verb: plan.MountVolume, Volume: name}, pod: pod, begun: time.Now()}
+		w.ongoing[op.action.Key()] = op
+		return op
+	}
+	a, b, c := mounting("a"), mounting("b"), mounting("c")
+	if w.ended(result{op: a}) {
+		t.Error("it is looked while others are being made")
+	}
+	if !w.ended(result{op: b, err: errors.New("it is broken")}) {
+		t.Error("nobody looks at one that has failed")
+	}
+	if !w.ended(result{op: c}) {
+		t.Error("nobody looks when all are there")
+	}
+	mounting("d")
+	if !w.ended(result{op: w.begun(pod, "a")}) {
+		t.Error("nobody looks at what else has ended")
+	}
+}

@@ -199,8 +199,9 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-w.wake:
 		case <-timer.C:
 		case r := <-w.results:
-			w.finished(r)
-			w.finishMore()
+			if !w.ended(r) {
+				continue
+			}
 		}
 		next, done := w.reconcile(ctx)
 		if done {
@@ -219,16 +220,28 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// finishMore takes note of what else has ended, as volumes do that are made side by side: one look is for all of it.
-func (w *Worker) finishMore() {
+// ended takes note of what has ended, and of what has ended since: one look is for all of it. It says whether to look: a volume that has been made is not worth
+// one while others are being made, which the pod waits for.
+func (w *Worker) ended(r result) (look bool) {
 	for {
+		w.finished(r)
+		look = look || r.err != nil || r.op.action.Verb != plan.MountVolume || !w.isMounting()
 		select {
-		case r := <-w.results:
-			w.finished(r)
+		case r = <-w.results:
 		default:
-			return
+			return look
 		}
 	}
+}
+
+// isMounting says that a volume is being made.
+func (w *Worker) isMounting() bool {
+	for key := range w.ongoing {
+		if key.Verb == plan.MountVolume {
+			return true
+		}
+	}
+	return false
 }
 
 // drain waits for the actions that were cancelled with the worker.

@@ -1,6 +1,10 @@
 package pods
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"iter"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // VolumeKind is the kind of a volume: the name of its field in VolumeSource, as manifests have it.
 type VolumeKind string
@@ -18,28 +22,39 @@ const (
 	EphemeralVolume   VolumeKind = "ephemeral"
 )
 
-// KindOf is the kind of a volume; of several, which validation refuses, it is the first in the order of upstream's validation. Empty: it is of another kind, or
-// of none, which is an emptyDir by default.
+// volumeKinds say which sources a volume has, in the order of upstream's validation.
+var volumeKinds = []struct {
+	kind  VolumeKind
+	given func(s *v1.VolumeSource) bool
+}{
+	{EmptyDirVolume, func(s *v1.VolumeSource) bool { return s.EmptyDir != nil }},
+	{HostPathVolume, func(s *v1.VolumeSource) bool { return s.HostPath != nil }},
+	{SecretVolume, func(s *v1.VolumeSource) bool { return s.Secret != nil }},
+	{ClaimVolume, func(s *v1.VolumeSource) bool { return s.PersistentVolumeClaim != nil }},
+	{ConfigMapVolume, func(s *v1.VolumeSource) bool { return s.ConfigMap != nil }},
+	{DownwardAPIVolume, func(s *v1.VolumeSource) bool { return s.DownwardAPI != nil }},
+	{ProjectedVolume, func(s *v1.VolumeSource) bool { return s.Projected != nil }},
+	{EphemeralVolume, func(s *v1.VolumeSource) bool { return s.Ephemeral != nil }},
+	{ImageVolume, func(s *v1.VolumeSource) bool { return s.Image != nil }},
+}
+
+// KindsOf are all the kinds that a volume says it is of, in the order of upstream's validation, which lets there be one.
+func KindsOf(s *v1.VolumeSource) iter.Seq[VolumeKind] {
+	return func(yield func(VolumeKind) bool) {
+		for i := range volumeKinds {
+			if volumeKinds[i].given(s) && !yield(volumeKinds[i].kind) {
+				return
+			}
+		}
+	}
+}
+
+// KindOf is the kind of a volume: the first of KindsOf. Empty: it is of another kind, or of none, which is an emptyDir by default.
 func KindOf(s *v1.VolumeSource) VolumeKind {
-	switch {
-	case s.EmptyDir != nil:
-		return EmptyDirVolume
-	case s.HostPath != nil:
-		return HostPathVolume
-	case s.Secret != nil:
-		return SecretVolume
-	case s.PersistentVolumeClaim != nil:
-		return ClaimVolume
-	case s.ConfigMap != nil:
-		return ConfigMapVolume
-	case s.DownwardAPI != nil:
-		return DownwardAPIVolume
-	case s.Projected != nil:
-		return ProjectedVolume
-	case s.Ephemeral != nil:
-		return EphemeralVolume
-	case s.Image != nil:
-		return ImageVolume
+	for i := range volumeKinds {
+		if volumeKinds[i].given(s) {
+			return volumeKinds[i].kind
+		}
 	}
 	return ""
 }

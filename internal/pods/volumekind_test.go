@@ -2,6 +2,7 @@ package pods
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,5 +30,16 @@ func TestKindOf(t *testing.T) {
 	}
 	if got := KindOf(&v1.VolumeSource{}); got != "" {
 		t.Errorf("a volume of none has the kind %q", got)
+	}
+}
+
+// Of several the first one counts, in upstream's order; the others are told as well.
+func TestKindsOf(t *testing.T) {
+	s := v1.VolumeSource{Image: &v1.ImageVolumeSource{}, Secret: &v1.SecretVolumeSource{}, HostPath: &v1.HostPathVolumeSource{}, NFS: &v1.NFSVolumeSource{}}
+	if got := slices.Collect(KindsOf(&s)); !slices.Equal(got, []VolumeKind{HostPathVolume, SecretVolume, ImageVolume}) || KindOf(&s) != HostPathVolume {
+		t.Errorf("the kinds are %q, and it is %q", got, KindOf(&s))
+	}
+	for range KindsOf(&s) {
+		break // nobody has to take them all
 	}
 }

@@ -134,37 +134,40 @@ func setHTTPGetDefaults(h *corev1.HTTPGetAction) {
 	setDefault(&h.Scheme, corev1.URISchemeHTTP)
 }
 
+// volumeDefaults set what holds of each kind of volume where nothing is said. The others have no defaults.
+var volumeDefaults = map[pods.VolumeKind]func(s *corev1.VolumeSource){
+	pods.HostPathVolume:  func(s *corev1.VolumeSource) { setDefaultPointer(&s.HostPath.Type, corev1.HostPathUnset) },
+	pods.SecretVolume:    func(s *corev1.VolumeSource) { setDefaultPointer(&s.Secret.DefaultMode, defaultFileMode) },
+	pods.ConfigMapVolume: func(s *corev1.VolumeSource) { setDefaultPointer(&s.ConfigMap.DefaultMode, defaultFileMode) },
+	pods.DownwardAPIVolume: func(s *corev1.VolumeSource) {
+		setDefaultPointer(&s.DownwardAPI.DefaultMode, defaultFileMode)
+		setDownwardDefaults(s.DownwardAPI.Items)
+	},
+	pods.ProjectedVolume: func(s *corev1.VolumeSource) { setProjectedDefaults(s.Projected) },
+	pods.ImageVolume:     func(s *corev1.VolumeSource) { setDefault(&s.Image.PullPolicy, pullPolicyFor(s.Image.Reference)) },
+}
+
 func setVolumeDefaults(v *corev1.Volume) {
 	if v.VolumeSource == (corev1.VolumeSource{}) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}
-	if v.HostPath != nil {
-		setDefaultPointer(&v.HostPath.Type, corev1.HostPathUnset)
-	}
-	if v.ConfigMap != nil {
-		setDefaultPointer(&v.ConfigMap.DefaultMode, defaultFileMode)
-	}
-	if v.DownwardAPI != nil {
-		setDefaultPointer(&v.DownwardAPI.DefaultMode, defaultFileMode)
-		setDownwardDefaults(v.DownwardAPI.Items)
-	}
-	if v.Projected != nil {
-		setDefaultPointer(&v.Projected.DefaultMode, defaultFileMode)
-		for i := range v.Projected.Sources {
-			s := &v.Projected.Sources[i]
-			if s.DownwardAPI != nil {
-				setDownwardDefaults(s.DownwardAPI.Items)
-			}
-			if s.ServiceAccountToken != nil {
-				setDefaultPointer(&s.ServiceAccountToken.ExpirationSeconds, defaultTokenSeconds)
-			}
+	for kind := range pods.KindsOf(&v.VolumeSource) {
+		if set := volumeDefaults[kind]; set != nil {
+			set(&v.VolumeSource)
 		}
 	}
-	if v.Image != nil {
-		setDefault(&v.Image.PullPolicy, pullPolicyFor(v.Image.Reference))
-	}
-	if v.Secret != nil {
-		setDefaultPointer(&v.Secret.DefaultMode, defaultFileMode)
+}
+
+func setProjectedDefaults(p *corev1.ProjectedVolumeSource) {
+	setDefaultPointer(&p.DefaultMode, defaultFileMode)
+	for i := range p.Sources {
+		s := &p.Sources[i]
+		if s.DownwardAPI != nil {
+			setDownwardDefaults(s.DownwardAPI.Items)
+		}
+		if s.ServiceAccountToken != nil {
+			setDefaultPointer(&s.ServiceAccountToken.ExpirationSeconds, defaultTokenSeconds)
+		}
 	}
 }
 

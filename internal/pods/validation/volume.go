@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // validateVolumes returns the volumes by their names, for those who refer to them.
@@ -24,37 +26,44 @@ func validateVolumes(volumes []corev1.Volume, at *field.Path) (names map[string]
 	return names, errs
 }
 
+// volumeSources validate the sources that are honoured, each below the field that has the name of its kind.
+var volumeSources = map[pods.VolumeKind]func(s *corev1.VolumeSource, at *field.Path) field.ErrorList{
+	pods.EmptyDirVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return validateEmptyDir(s.EmptyDir, at) },
+	pods.HostPathVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return validateHostPath(s.HostPath, at) },
+	pods.SecretVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
+		errs := validateObjectName(s.Secret.SecretName, at.Child("secretName"))
+		return append(errs, validateFiles(s.Secret.Items, s.Secret.DefaultMode, at)...)
+	},
+	pods.ConfigMapVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
+		errs := validateObjectName(s.ConfigMap.Name, at.Child("name"))
+		return append(errs, validateFiles(s.ConfigMap.Items, s.ConfigMap.DefaultMode, at)...)
+	},
+	pods.DownwardAPIVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
+		return append(validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode")), validateDownwardFiles(s.DownwardAPI.Items, at.Child("items"))...)
+	},
+	pods.ProjectedVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
+		return validateProjected(s.Projected, at)
+	},
+	pods.ImageVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return validateImageVolume(s.Image, at) },
+}
+
 // validateVolumeSource is about the sources that are honoured. The others are refused by name before, and a volume
 // without any is an emptyDir by default.
 func validateVolumeSource(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	sources := 0
 	// As upstream, the first source is validated, and the others are one too many.
-	source := func(given bool, kind string, validate func(at *field.Path) field.ErrorList) {
-		switch {
-		case !given:
+	for kind := range pods.KindsOf(s) {
+		validate, honoured := volumeSources[kind]
+		switch below := at.Child(string(kind)); {
+		case !honoured:
 		case sources > 0:
-			errs = append(errs, field.Forbidden(at.Child(kind), "may not specify more than 1 volume type"))
+			errs = append(errs, field.Forbidden(below, "may not specify more than 1 volume type"))
 		default:
 			sources++
-			errs = append(errs, validate(at.Child(kind))...)
+			errs = append(errs, validate(s, below)...)
 		}
 	}
-	source(s.EmptyDir != nil, "emptyDir", func(at *field.Path) field.ErrorList { return validateEmptyDir(s.EmptyDir, at) })
-	source(s.HostPath != nil, "hostPath", func(at *field.Path) field.ErrorList { return validateHostPath(s.HostPath, at) })
-	source(s.Secret != nil, "secret", func(at *field.Path) field.ErrorList {
-		errs := validateObjectName(s.Secret.SecretName, at.Child("secretName"))
-		return append(errs, validateFiles(s.Secret.Items, s.Secret.DefaultMode, at)...)
-	})
-	source(s.ConfigMap != nil, "configMap", func(at *field.Path) field.ErrorList {
-		errs := validateObjectName(s.ConfigMap.Name, at.Child("name"))
-		return append(errs, validateFiles(s.ConfigMap.Items, s.ConfigMap.DefaultMode, at)...)
-	})
-	source(s.DownwardAPI != nil, "downwardAPI", func(at *field.Path) field.ErrorList {
-		return append(validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode")), validateDownwardFiles(s.DownwardAPI.Items, at.Child("items"))...)
-	})
-	source(s.Projected != nil, "projected", func(at *field.Path) field.ErrorList { return validateProjected(s.Projected, at) })
-	source(s.Image != nil, "image", func(at *field.Path) field.ErrorList { return validateImageVolume(s.Image, at) })
 	return errs
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,21 +34,29 @@ READY=1 as well. The log goes to standard error.`,
 	cfg := addConfiguration(cmd, config.All)
 	cfg.ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := cfg.load()
-		if err != nil {
-			return err
-		}
-		if err := preflight(cmd.Context(), c, config.All); err != nil {
-			return err
-		}
-		o := options(c, *cfg.ephemeral)
-		o.OnReady = func() {
-			fmt.Printf("The node %s is ready. Try: kubectl --kubeconfig %s get nodes,pods -A -o wide\n", c.NodeName, c.APIServer.Kubeconfig)
-			notifyReady()
-		}
-		return node.Up(cmd.Context(), o)
+		return cfg.start(cmd.Context(), config.All, nil, func(c *v1alpha1.NodeConfiguration) string {
+			return fmt.Sprintf("The node %s is ready. Try: kubectl --kubeconfig %s get nodes,pods -A -o wide", c.NodeName, c.APIServer.Kubeconfig)
+		}, node.Up)
 	}
 	return cmd
+}
+
+// start runs roles of a node, until ctx ends, on a machine that has what they need. files are those that the command reads beside the configuration; ready is the line that
+// says that the roles are.
+func (c *configuration) start(ctx context.Context, roles config.Roles, files []probe.Place, ready func(*v1alpha1.NodeConfiguration) string, run func(context.Context, node.Options) error) error {
+	n, err := c.load()
+	if err != nil {
+		return err
+	}
+	if err := preflight(ctx, n, roles, files...); err != nil {
+		return err
+	}
+	o := options(n, c.ephemeral != nil && *c.ephemeral)
+	o.OnReady = func() {
+		fmt.Println(ready(n))
+		notifyReady()
+	}
+	return run(ctx, o)
 }
 
 func newRuntimeCommand() *cobra.Command {
@@ -66,31 +75,33 @@ With --kubeconfig it enforces the network policies of that API server for pods o
 	cfg.ephemeral = ephemeralFlag(cmd)
 	kubeconfig := cmd.Flags().String("kubeconfig", "", "`FILE` that says where the API server is whose network policies are enforced, and who does it (default: none are)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := cfg.load()
-		if err != nil {
-			return err
-		}
-		var places []probe.Place
+		var files []probe.Place
 		if *kubeconfig != "" {
-			places = append(places, probe.Place{Name: "kubeconfig", Path: *kubeconfig, Flag: "--kubeconfig"})
+			files = append(files, probe.Place{Name: "kubeconfig", Path: *kubeconfig, Flag: "--kubeconfig"})
 		}
-		if err := preflight(cmd.Context(), c, config.Runtime, places...); err != nil {
-			return err
-		}
-		var kube *rest.Config
-		if *kubeconfig != "" {
-			if kube, err = clientcmd.BuildConfigFromFlags("", *kubeconfig); err != nil {
-				return &usageError{fmt.Errorf("--kubeconfig %s: %w", *kubeconfig, err)}
+		return cfg.start(cmd.Context(), config.Runtime, files, func(c *v1alpha1.NodeConfiguration) string {
+			return "CRI v1 is served at unix://" + c.Runtime.Socket
+		}, func(ctx context.Context, o node.Options) error {
+			if *kubeconfig == "" {
+				return node.Runtime(ctx, o, nil)
 			}
-		}
-		o := options(c, *cfg.ephemeral)
-		o.OnReady = func() {
-			fmt.Printf("CRI v1 is served at unix://%s\n", c.Runtime.Socket)
-			notifyReady()
-		}
-		return node.Runtime(cmd.Context(), o, kube)
+			kube, err := reach(*kubeconfig)
+			if err != nil {
+				return err
+			}
+			return node.Runtime(ctx, o, kube)
+		})
 	}
 	return cmd
+}
+
+// reach reads the kubeconfig that a command was given.
+func reach(kubeconfig string) (*rest.Config, error) {
+	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)}
+	}
+	return kube, nil
 }
 
 func newAPIServerCommand() *cobra.Command {
@@ -102,19 +113,9 @@ func newAPIServerCommand() *cobra.Command {
 	cfg := addConfiguration(cmd, config.APIServer)
 	cfg.ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := cfg.load()
-		if err != nil {
-			return err
-		}
-		if err := preflight(cmd.Context(), c, config.APIServer); err != nil {
-			return err
-		}
-		o := options(c, *cfg.ephemeral)
-		o.OnReady = func() {
-			fmt.Printf("The API server is ready. Try: kubectl --kubeconfig %s get namespaces\n", c.APIServer.Kubeconfig)
-			notifyReady()
-		}
-		return node.APIServer(cmd.Context(), o)
+		return cfg.start(cmd.Context(), config.APIServer, nil, func(c *v1alpha1.NodeConfiguration) string {
+			return fmt.Sprintf("The API server is ready. Try: kubectl --kubeconfig %s get namespaces", c.APIServer.Kubeconfig)
+		}, node.APIServer)
 	}
 	return cmd
 }
@@ -141,26 +142,19 @@ against the API server by their token.`,
 		_ = cmd.MarkFlagRequired(flag) // fails only for a flag that does not exist
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := cfg.load()
-		if err != nil {
-			return err
+		files := []probe.Place{
+			{Name: "kubeconfig", Path: kubeconfig, Flag: "--kubeconfig"}, {Name: "serving certificate", Path: cred.ServingCert, Flag: "--serving-cert"},
+			{Name: "serving key", Path: cred.ServingKey, Flag: "--serving-key"}, {Name: "client authorities", Path: cred.ClientCA, Flag: "--client-ca"},
 		}
-		if err := preflight(cmd.Context(), c, config.Agent|config.Devices, probe.Place{Name: "kubeconfig", Path: kubeconfig, Flag: "--kubeconfig"},
-			probe.Place{Name: "serving certificate", Path: cred.ServingCert, Flag: "--serving-cert"},
-			probe.Place{Name: "serving key", Path: cred.ServingKey, Flag: "--serving-key"},
-			probe.Place{Name: "client authorities", Path: cred.ClientCA, Flag: "--client-ca"}); err != nil {
-			return err
-		}
-		kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		if err != nil {
-			return &usageError{fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)}
-		}
-		o := options(c, false)
-		o.OnReady = func() {
-			fmt.Printf("The node %s is ready.\n", c.NodeName)
-			notifyReady()
-		}
-		return node.Agent(cmd.Context(), o, kube, cred)
+		return cfg.start(cmd.Context(), config.Agent|config.Devices, files, func(c *v1alpha1.NodeConfiguration) string {
+			return fmt.Sprintf("The node %s is ready.", c.NodeName)
+		}, func(ctx context.Context, o node.Options) error {
+			kube, err := reach(kubeconfig)
+			if err != nil {
+				return err
+			}
+			return node.Agent(ctx, o, kube, cred)
+		})
 	}
 	return cmd
 }

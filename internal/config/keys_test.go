@@ -305,3 +305,21 @@ func comment(field string, s *Setting) string {
 	}
 	return "// " + strings.Join(lines, "\n\t// ") + "\n"
 }
+
+// TestHelpNamesFlags: where the words of a row name another key, help names its flag, and no mark of code is left, which would name the flag's value.
+func TestHelpNamesFlags(t *testing.T) {
+	for _, s := range Settings() {
+		usage := s.Usage()
+		if strings.Contains(usage, "`") {
+			t.Errorf("--%s: %q has a mark of code", s.Flag, usage)
+		}
+		for _, other := range Settings() {
+			if other.Flag != "" && strings.Contains(other.Name, ".") && strings.Contains(usage, other.Name) {
+				t.Errorf("--%s: %q names a key, not --%s", s.Flag, usage, other.Flag)
+			}
+		}
+		if s.Flag == "shutdown-grace-period-critical-pods" && !strings.HasPrefix(usage, "part of --shutdown-grace-period, ") {
+			t.Errorf("--%s: %q", s.Flag, usage)
+		}
+	}
+}

@@ -61,15 +61,12 @@ func psiData(s *cgroup.Stall) *cri.PsiData {
 	return &cri.PsiData{Total: s.Total * uint64(time.Microsecond), Avg10: s.Avg10, Avg60: s.Avg60, Avg300: s.Avg300}
 }
 
-// defaultInterface is the one that sandboxes are connected by.
-const defaultInterface = "eth0"
-
-// networkUsage puts the default interface first: eth0, else the first that is not the loopback.
+// networkUsage puts the default interface first: the one that sandboxes are connected by, else the first that is not the loopback.
 func networkUsage(at time.Time, all []network.InterfaceStat) *cri.NetworkUsage {
 	u := &cri.NetworkUsage{Timestamp: at.UnixNano()}
 	chosen := -1
 	for i, s := range all {
-		if s.Name == defaultInterface || chosen < 0 && s.Name != "lo" {
+		if s.Name == network.InterfaceName || chosen < 0 && s.Name != "lo" {
 			chosen = i
 		}
 	}

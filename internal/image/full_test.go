@@ -13,8 +13,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/image"
-	"monopod.dev/monopod/internal/image/fsck"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
 )

@@ -18,9 +18,10 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/image"
-	"monopod.dev/monopod/internal/image/fsck"
+	imagefsck "monopod.dev/monopod/internal/image/fsck"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/test/images"
@@ -69,7 +70,7 @@ func onTmpfs(t testing.TB, size uint64) *fixture {
 // findings are what fsck finds in the closed store.
 func (f *fixture) findings(deep bool) []fsck.Finding {
 	f.t.Helper()
-	r, err := fsck.Check(f.ctx, fsck.Options{Root: f.cfg.Root, Deep: deep})
+	r, err := imagefsck.Check(f.ctx, imagefsck.Options{Root: f.cfg.Root, Deep: deep})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -45,49 +45,49 @@ type listener interface {
 
 // furnish makes all rooms but host, which is there. It reads what is stored, and makes directories and the mounts that hold those of sandboxes
 // and containers apart. After an error close gives back what was made.
-func (r *rooms) furnish(cfg Config, listener listener, cgroups *cgroup.Host, boot string) (err error) {
-	r.folders = container.Folders{Layers: filepath.Join(cfg.DataDir, "containers"), Bundles: filepath.Join(cfg.RunDir, "containers")}
-	r.sandboxFolders = sandbox.Folders{Root: filepath.Join(cfg.RunDir, "sandboxes")}
-	r.bin = tree.NewBin(filepath.Join(r.folders.Layers, tree.BinName), cfg.Log)
-	r.containers = container.OpenRecords(container.RecordsConfig{DB: cfg.DB, Folders: r.folders, Listener: listener, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
-	r.sandboxes = sandbox.OpenRecords(sandbox.RecordsConfig{DB: cfg.DB, Folders: r.sandboxFolders, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
-	if r.rootfs, err = rootfs.New(rootfs.Config{Folders: r.folders, Images: cfg.Images, Sandboxes: r.sandboxFolders, Host: r.host.Spec}); err != nil {
+func (s *rooms) furnish(cfg Config, listener listener, cgroups *cgroup.Host, boot string) (err error) {
+	s.folders = container.Folders{Layers: filepath.Join(cfg.DataDir, "containers"), Bundles: filepath.Join(cfg.RunDir, "containers")}
+	s.sandboxFolders = sandbox.Folders{Root: filepath.Join(cfg.RunDir, "sandboxes")}
+	s.bin = tree.NewBin(filepath.Join(s.folders.Layers, tree.BinName), cfg.Log)
+	s.containers = container.OpenRecords(container.RecordsConfig{DB: cfg.DB, Folders: s.folders, Listener: listener, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
+	s.sandboxes = sandbox.OpenRecords(sandbox.RecordsConfig{DB: cfg.DB, Folders: s.sandboxFolders, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
+	if s.rootfs, err = rootfs.New(rootfs.Config{Folders: s.folders, Images: cfg.Images, Sandboxes: s.sandboxFolders, Host: s.host.Spec}); err != nil {
 		return err
 	}
 	devices := cdi.New(cdi.Config{Dirs: cfg.CDISpecDirs, IgnoreAnnotations: cfg.IgnoreCDIAnnotations})
-	lent := sandbox.NewLender(r.sandboxFolders, boot, cfg.Log)
-	r.ends = end.New(end.Config{
-		Containers: r.containers, Sandboxes: r.sandboxes, Folders: r.folders, Bin: r.bin, CDI: devices, Executor: cfg.Executor, Images: cfg.Images,
+	lent := sandbox.NewLender(s.sandboxFolders, boot, cfg.Log)
+	s.ends = end.New(end.Config{
+		Containers: s.containers, Sandboxes: s.sandboxes, Folders: s.folders, Bin: s.bin, CDI: devices, Executor: cfg.Executor, Images: cfg.Images,
 		Cgroups: cgroups, KillBound: cfg.KillBound, Log: cfg.Log,
 	})
-	r.sandboxLife, err = sandbox.NewManager(sandbox.Config{
-		Records: r.sandboxes, Folders: r.sandboxFolders, Lent: lent, Containers: r.containers, Ends: r.ends, Listener: listener,
+	s.sandboxLife, err = sandbox.NewManager(sandbox.Config{
+		Records: s.sandboxes, Folders: s.sandboxFolders, Lent: lent, Containers: s.containers, Ends: s.ends, Listener: listener,
 		CgroupParent: place.Pods{Root: cfg.CgroupRoot}.All(), Cgroups: cgroups, Systemd: cfg.CgroupDriver == systemd.Driver, BootID: boot, DB: cfg.DB,
-		Network: cfg.Network, Executor: cfg.Executor, Host: r.host.Spec, PrivilegedPorts: cfg.PrivilegedPorts, Log: cfg.Log,
+		Network: cfg.Network, Executor: cfg.Executor, Host: s.host.Spec, PrivilegedPorts: cfg.PrivilegedPorts, Log: cfg.Log,
 	})
 	if err != nil {
 		return err
 	}
-	pids := pidns.New(pidns.Config{Containers: r.containers, Sandboxes: r.sandboxLife, Executor: cfg.Executor, Cgroups: cgroups, Folders: r.folders})
+	pids := pidns.New(pidns.Config{Containers: s.containers, Sandboxes: s.sandboxLife, Executor: cfg.Executor, Cgroups: cgroups, Folders: s.folders})
 	specs := spec.New(spec.Config{
-		Folders: r.folders, Host: r.host, RootFS: r.rootfs, CDI: devices, PIDs: pids, Sandboxes: r.sandboxFolders, Lent: lent, Log: cfg.Log,
+		Folders: s.folders, Host: s.host, RootFS: s.rootfs, CDI: devices, PIDs: pids, Sandboxes: s.sandboxFolders, Lent: lent, Log: cfg.Log,
 	})
-	r.life = life.New(life.Config{
-		Containers: r.containers, Sandboxes: r.sandboxes, SandboxLife: r.sandboxLife, Ends: r.ends, Folders: r.folders, Bin: r.bin, RootFS: r.rootfs,
-		Spec: specs, CDI: devices, PIDs: pids, Host: r.host, Executor: cfg.Executor, Images: cfg.Images, Cgroups: cgroups, DB: cfg.DB, BootID: boot,
+	s.life = life.New(life.Config{
+		Containers: s.containers, Sandboxes: s.sandboxes, SandboxLife: s.sandboxLife, Ends: s.ends, Folders: s.folders, Bin: s.bin, RootFS: s.rootfs,
+		Spec: specs, CDI: devices, PIDs: pids, Host: s.host, Executor: cfg.Executor, Images: cfg.Images, Cgroups: cgroups, DB: cfg.DB, BootID: boot,
 		LogRotation: cfg.LogRotation, Log: cfg.Log,
 	})
 	return nil
 }
 
 // close takes away what the rooms themselves have on the host, where no sandbox and no container is left.
-func (r *rooms) close() error {
+func (s *rooms) close() error {
 	var errs []error
-	if r.rootfs != nil && len(r.containers.All()) == 0 {
-		errs = append(errs, r.rootfs.Close())
+	if s.rootfs != nil && len(s.containers.All()) == 0 {
+		errs = append(errs, s.rootfs.Close())
 	}
-	if r.sandboxLife != nil {
-		errs = append(errs, r.sandboxLife.Close())
+	if s.sandboxLife != nil {
+		errs = append(errs, s.sandboxLife.Close())
 	}
 	return errors.Join(errs...)
 }

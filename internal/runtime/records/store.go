@@ -91,7 +91,7 @@ func Open[R any](cfg Config[R]) *Store[R] {
 			continue
 		}
 		if cfg.Shown(&rec) { // else it was intended, and no more than that
-			cfg.Log.Warn("the record of a "+cfg.Kind+" was lost, it is taken from its copy", cfg.Kind, id)
+			cfg.Log.Warn("a record was lost, it is taken from its copy", "records", cfg.Table, "id", id)
 			s.restored = append(s.restored, rec)
 		}
 		ids = append(ids, id)
@@ -224,7 +224,7 @@ func (s *Store[R]) copy(rec *R) {
 	}
 	id := s.cfg.ID(rec)
 	if err := WriteCopy(s.Dir(id), rec); err != nil && !os.IsNotExist(err) {
-		s.cfg.Log.Warn("the record of a "+s.cfg.Kind+" could not be copied", s.cfg.Kind, id, "error", err)
+		s.cfg.Log.Warn("a record could not be copied", "records", s.cfg.Table, "id", id, "error", err)
 	}
 }
 

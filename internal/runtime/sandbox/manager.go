@@ -28,7 +28,9 @@ type Network interface {
 	// Prepare takes down what a sandbox will have while its namespace is being made, so that Setup needs not wait for the disk. What cannot be
 	// prepared is Setup's to do, and its errors Setup's to return. Teardown gives back what was prepared.
 	Prepare(ctx context.Context, req network.Request)
+	// Setup connects a sandbox, and returns its addresses. It is idempotent.
 	Setup(ctx context.Context, req network.Request) (network.Result, error)
+	// Teardown disconnects a sandbox, whether its namespace is there still or not. One that is not connected is no error.
 	Teardown(ctx context.Context, sandboxID string) error
 }
 

@@ -26,20 +26,31 @@ import (
 
 // Executor is what the life of containers needs of the executor's client.
 type Executor interface {
+	// Create makes a container up to where its program can be started. After an error nothing of it is left.
 	Create(ctx context.Context, req protocol.CreateRequest) (protocol.CreateResponse, error)
+	// Start lets its program run.
 	Start(ctx context.Context, id string) (protocol.StartResponse, error)
+	// State tells what is known of a container; of one that is not is errdefs.ErrNotFound.
 	State(ctx context.Context, id string) (protocol.ContainerState, error)
+	// List tells it of all, the pods' inits among them.
 	List(ctx context.Context) ([]protocol.ContainerState, error)
+	// Events tells every state, and then what changes, until ctx ends. After each reconnection it tells every state again.
 	Events(ctx context.Context, f func(protocol.Event)) error
+	// ReopenLog has a container's log written into a new file.
 	ReopenLog(ctx context.Context, id string) error
+	// Update gives a container other resources, all or none. After errdefs.ErrUnavailable it is not known whether it has.
 	Update(ctx context.Context, req protocol.UpdateRequest) error
 }
 
 // Images is what the life of containers needs of the image store.
 type Images interface {
+	// Get finds an image by a name or its id, else errdefs.ErrNotFound.
 	Get(ctx context.Context, ref string) (store.Image, error)
+	// Layers are the directories of an image's layers, the topmost first.
 	Layers(ctx context.Context, imageID string) ([]string, error)
+	// Pin keeps an image for a user, who is a container, until it is unpinned. It is idempotent; one that has gone is errdefs.ErrNotFound.
 	Pin(ctx context.Context, imageID, user string) error
+	// Unpin lets go of it.
 	Unpin(ctx context.Context, imageID, user string) error
 	// Pins maps each user to the images that it has pinned.
 	Pins(ctx context.Context) (map[string][]string, error)

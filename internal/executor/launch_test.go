@@ -143,6 +143,7 @@ func TestEnsureWithoutHandover(t *testing.T) {
 // foreign is an executor of another time, as far as launch speaks with one.
 type foreign struct {
 	hello    func() (protocol.HelloResponse, error)
+	mu       sync.Mutex
 	handover func(program []byte) error // nil: the connection is lost, as with one that goes on as another program
 }
 
@@ -158,11 +159,21 @@ func (f *foreign) serve(_ context.Context, call *protocol.Call) (any, error) {
 		defer file.Close()
 		raw, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<30))
 		if err == nil {
-			err = f.handover(raw)
+			f.mu.Lock()
+			handover := f.handover
+			f.mu.Unlock()
+			err = handover(raw)
 		}
 		return nil, err
 	}
 	return nil, fmt.Errorf("%w: executor method %q", errdefs.ErrNotImplemented, call.Method)
+}
+
+// answer sets the answer to handovers.
+func (f *foreign) answer(handover func(program []byte) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handover = handover
 }
 
 // listen serves in the place of an executor.
@@ -223,12 +234,12 @@ func TestEnsureWithNothingInCommon(t *testing.T) {
 		}
 		return protocol.HelloResponse{}, fmt.Errorf("%w: this executor (v99) speaks versions 98 to 99", errdefs.ErrFailedPrecondition)
 	}
-	f.handover = func(program []byte) error {
+	f.answer(func(program []byte) error {
 		if !bytes.Equal(program, want) {
 			t.Error("it is to go on as another program than ours")
 		}
 		return fmt.Errorf("%w: build v9 goes on with estates of versions 1 to 1", errdefs.ErrFailedPrecondition)
-	}
+	})
 	// Nor does it end: it is this process, which overlooks SIGTERM as a keeper does that holds a container.
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGTERM)
@@ -242,11 +253,11 @@ func TestEnsureWithNothingInCommon(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	f.handover = func([]byte) error {
+	f.answer(func([]byte) error {
 		handed.Store(true)
 		conn().Close()
 		return nil
-	}
+	})
 	out, err := launch.Ensure(n.ctx(), cfg)
 	if err != nil || out.Former == "" || out.Behind != "" || out.Build != n.hello().Build {
 		t.Errorf("%+v %v, want it handed over", out, err)

@@ -188,16 +188,17 @@ func TestConnectionEnds(t *testing.T) {
 }
 
 func TestErrorClasses(t *testing.T) {
-	var fail error
-	c, _ := pair(t, func(context.Context, *Call) (any, error) { return nil, fail })
+	fails := make(chan error, 1)
+	c, _ := pair(t, func(context.Context, *Call) (any, error) { return nil, <-fails })
 	for _, class := range classes {
-		fail = fmt.Errorf("container %q: %w", "x", class.err)
+		fail := fmt.Errorf("container %q: %w", "x", class.err)
+		fails <- fail
 		err := c.Call(t.Context(), Outgoing{Method: "X"}, nil)
 		if !errors.Is(err, class.err) || err.Error() != fail.Error() || IsLost(err) {
 			t.Errorf("%s: %v", class.name, err)
 		}
 	}
-	fail = errors.New("whatever")
+	fails <- errors.New("whatever")
 	if err := c.Call(t.Context(), Outgoing{Method: "X"}, nil); !errdefs.IsUnknown(err) || err.Error() != "whatever" {
 		t.Errorf("%v, want Unknown", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/cgroups"
@@ -98,6 +99,25 @@ func inheritCPUSet(dir string) bool {
 		}
 	}
 	return true
+}
+
+// Apply sets the resources of cgroups, for the first time or again. The library's managers share what they find out, at the first use, of the files that
+// this kernel has, and find it out without a lock: so the first use is alone.
+func Apply(cm cgroups.Manager, r *cgroups.Resources) error {
+	if !found.done.Load() {
+		found.mu.Lock()
+		defer found.mu.Unlock()
+	}
+	err := cm.Set(r)
+	if err == nil {
+		found.done.Store(true)
+	}
+	return err
+}
+
+var found struct {
+	mu   sync.Mutex
+	done atomic.Bool
 }
 
 // Empty refuses a cgroup in which processes are: they would be killed with the container, and with what is left of it when it

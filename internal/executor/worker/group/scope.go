@@ -108,7 +108,7 @@ func (g Group) Set(r *cgroups.Resources) error {
 	if err != nil {
 		return err
 	}
-	return cm.Set(r)
+	return Apply(cm, r)
 }
 
 // SetScope sets for the scope what an update has changed for the cgroups.

@@ -120,7 +120,7 @@ func (n *Engine) Create(ctx context.Context, s engine.Initial) (made engine.Made
 		}
 	}
 	// Before there is a process: whatever it opens of the container's, it opens under the container's device rules.
-	if err := s.Cgroups.Set(s.Config.Cgroups.Resources); err != nil {
+	if err := group.Apply(s.Cgroups, s.Config.Cgroups.Resources); err != nil {
 		return made, fmt.Errorf("resources: %w", err)
 	}
 	child, err := n.spawner.Start(ctx, spawn.Start{ID: s.Record.ID, Config: s.Config, Process: s.Process, Stdio: stdioOf(s.Process), Terminal: s.Record.Terminal,

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -10,12 +11,18 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/authz/bootstrap"
 	"monopod.dev/monopod/internal/apiserver/authz/rbac"
+	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/apiserver/tokens"
 )
 
 // anonymousPaths are all that is answered without credentials: to probes, and to who looks for the server's version.
@@ -32,23 +39,45 @@ func authentication(certificates x509.VerifyOptionFunc, tokens authenticator.Req
 }
 
 // authorize makes the roles that every cluster has, and then keeps the policy as roles and bindings say. It needs nothing but the store.
-func (s *Server) authorize(ctx context.Context) error {
-	storage := func(path string) rest.StandardStorage {
-		return s.storages[rbacv1.SchemeGroupVersion][path].(rest.StandardStorage)
+func (r *resources) authorize(ctx context.Context, log *slog.Logger) error {
+	var roles, roleBindings, clusterRoles, clusterRoleBindings rbacStorage
+	for path, to := range map[string]*rbacStorage{
+		"roles": &roles, "rolebindings": &roleBindings, "clusterroles": &clusterRoles, "clusterrolebindings": &clusterRoleBindings,
+	} {
+		var err error
+		if *to, err = resource.Find[rbacStorage](r.storages, rbacv1.SchemeGroupVersion, path); err != nil {
+			return err
+		}
 	}
 	begin := time.Now()
-	written, err := bootstrap.New(s.rights).Reconcile(ctx, bootstrap.Storages{
-		Roles: storage("roles"), RoleBindings: storage("rolebindings"),
-		ClusterRoles: storage("clusterroles"), ClusterRoleBindings: storage("clusterrolebindings"),
+	written, err := bootstrap.New(r.rights).Reconcile(ctx, bootstrap.Storages{
+		Roles: roles, RoleBindings: roleBindings, ClusterRoles: clusterRoles, ClusterRoleBindings: clusterRoleBindings,
 	})
 	if err != nil {
 		return ignoreEnd(ctx, fmt.Errorf("the cluster's roles: %w", err))
 	}
-	s.cfg.Log.Debug("the cluster's roles are there", "written", written, "after", time.Since(begin))
-	followed := func(path string) rbac.Storage { return storage(path).(rbac.Storage) }
-	s.policy.Run(ctx, rbac.Storages{
-		Roles: followed("roles"), RoleBindings: followed("rolebindings"),
-		ClusterRoles: followed("clusterroles"), ClusterRoleBindings: followed("clusterrolebindings"),
-	})
+	log.Debug("the cluster's roles are there", "written", written, "after", time.Since(begin))
+	r.policy.Run(ctx, rbac.Storages{Roles: roles, RoleBindings: roleBindings, ClusterRoles: clusterRoles, ClusterRoleBindings: clusterRoleBindings})
 	return nil
+}
+
+// rbacStorage is one of the four that roles and bindings are in.
+type rbacStorage interface {
+	rest.StandardStorage
+	rbac.Storage
+}
+
+// bearers authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol: those of service accounts, and those
+// of a token file, if there is one, which are for the API server alone.
+func bearers(accounts *tokens.Tokens, file string) (authenticator.Request, error) {
+	known := []authenticator.Token{accounts}
+	if file != "" {
+		listed, err := tokenfile.NewCSV(file)
+		if err != nil {
+			return nil, fmt.Errorf("token file %s: %w; its lines are token,user,uid,\"group1,group2\"", file, err)
+		}
+		known = append(known, authenticator.WrapAudienceAgnosticToken(accounts.Audiences(), listed))
+	}
+	token := tokenunion.New(known...)
+	return union.New(bearertoken.New(token), websocket.NewProtocolAuthenticator(token)), nil
 }

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/apiserver/ownservice"
-	"monopod.dev/monopod/internal/apiserver/pki"
 )
 
 // Extend serves the API at more addresses of this host, which it need not have yet, and has them in the certificate: those of the pods' gateways, at which
@@ -29,16 +28,7 @@ func (s *Server) Extend(ctx context.Context, more []netip.Addr) error {
 		}
 		s.listener.many.add(l)
 	}
-	s.extra = append(s.extra, more...)
-	p, renewed, err := pki.Ensure(s.pkiConfig())
-	if err != nil {
-		return err
-	}
-	s.pki = p
-	if len(renewed) > 0 {
-		s.cfg.Log.Info("certificates issued", "files", renewed)
-	}
-	return s.use(p)
+	return s.extend(more)
 }
 
 // listensAt: the address is served without more.
@@ -79,6 +69,6 @@ func (s *Server) Advertised() netip.AddrPort {
 // own keeps the service kubernetes.
 func (s *Server) own() *ownservice.Keeper {
 	return ownservice.New(ownservice.Config{
-		Storages: s.storages, ClusterIPs: s.services.First(), DNS: s.cfg.DNS, Endpoint: s.Advertised(), Port: uint16(s.Port()), Shared: s.cfg.shared(), Log: s.cfg.Log, //nolint:gosec // a port
+		Storages: s.resources.storages, ClusterIPs: s.ranges.First(), DNS: s.cfg.DNS, Endpoint: s.Advertised(), Port: uint16(s.Port()), Shared: s.cfg.shared(), Log: s.cfg.Log, //nolint:gosec // a port
 	})
 }

@@ -40,24 +40,24 @@ type front struct {
 
 var _ net.Listener = (*front)(nil)
 
-// secure is how the library serves.
-func (s *Server) secure() (*genericapiserver.SecureServingInfo, error) {
+// secure is how the library serves requests that come by a listener.
+func secure(access *Access, l net.Listener, handler http.Handler) (*genericapiserver.SecureServingInfo, error) {
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(s.pki.CA) {
-		return nil, fmt.Errorf("the certificate authority %s has no PEM certificate", s.pki.CAFile)
+	if !roots.AppendCertsFromPEM(access.pki.CA) {
+		return nil, fmt.Errorf("the certificate authority %s has no PEM certificate", access.pki.CAFile)
 	}
 	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.generic.Handler.ServeHTTP(w, r) }),
+		Handler: handler,
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			NextProtos:     []string{"h2", "http/1.1"},
-			GetCertificate: s.certificate.get,
+			GetCertificate: access.certificate.get,
 			// Whether a client's certificate is good is found out for each request, since there are other ways to say who one is.
 			ClientAuth: tls.RequestClientCert,
 			ClientCAs:  roots,
 		},
 		MaxHeaderBytes: maxHeader, IdleTimeout: idleTimeout, ReadHeaderTimeout: headerTimeout,
-		ErrorLog: slog.NewLogLogger(faults{s.cfg.Log.Handler()}, slog.LevelWarn),
+		ErrorLog: slog.NewLogLogger(faults{access.cfg.Log.Handler()}, slog.LevelWarn),
 	}
 	//nolint:staticcheck // the standard library lets a connection send 4 MB ahead at most: requests whose bodies are not read yet would hold up the others
 	if err := http2.ConfigureServer(server, &http2.Server{
@@ -66,7 +66,7 @@ func (s *Server) secure() (*genericapiserver.SecureServingInfo, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("HTTP/2: %w", err)
 	}
-	return &genericapiserver.SecureServingInfo{Listener: &front{server: server, listener: s.listener}}, nil
+	return &genericapiserver.SecureServingInfo{Listener: &front{server: server, listener: l}}, nil
 }
 
 // Accept implements net.Listener: it serves until Close, and accepts nothing for the library's server.

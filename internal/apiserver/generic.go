@@ -12,13 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	genericadmission "k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/group"
-	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
-	"k8s.io/apiserver/pkg/authentication/request/union"
-	"k8s.io/apiserver/pkg/authentication/request/websocket"
-	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
-	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -29,67 +22,77 @@ import (
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 
-	"monopod.dev/monopod/internal/apiserver/authz"
-	"monopod.dev/monopod/internal/apiserver/authz/node"
-	"monopod.dev/monopod/internal/apiserver/authz/rbac"
 	"monopod.dev/monopod/internal/apiserver/openapi"
-	"monopod.dev/monopod/internal/apiserver/scheme"
 )
 
 // shutdownGrace bounds how long requests in flight may take, and watches to be told, when the server ends.
 const shutdownGrace = 2 * time.Second
 
-// build makes the HTTP side of the server: the library's, with what is not used here left out.
+// build makes the HTTP side of the server: the library's, with what is not used here left out. It is a chain, of one link.
 func (s *Server) build() error {
-	bearers, err := s.bearers()
+	if err := s.use(s.pki); err != nil {
+		return err
+	}
+	config, err := s.config()
 	if err != nil {
 		return err
 	}
-	s.policy = rbac.New(s.cfg.Log)
-	authorizer := authz.New(node.NewAuthorizer(reader{s}), s.policy)
-	resources, err := s.list(group.NewAuthenticatedGroupAdder(bearers), authorizer)
-	if err != nil {
-		return err
-	}
-	set, err := s.open(resources)
-	if err != nil {
-		return err
-	}
+	builtin := link{"monopod", func(next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, error) {
+		documents, err := s.resources.tokens.Documents(func() string {
+			if at := s.Advertised(); at.IsValid() {
+				return "https://" + at.String()
+			}
+			return s.url()
+		})
+		if err != nil {
+			return nil, err
+		}
+		return s.resources.serve(config.Complete(nil), next, documents)
+	}}
+	s.generic, err = chain(builtin)
+	return err
+}
 
-	config := genericapiserver.NewConfig(set.Codecs)
+// config is what the links of the chain have in common: who is asked who makes a request, whether they may, and what becomes of what they write. What the first
+// link alone does, which requests come to, is in it, too: the port, the hooks, the checks of health.
+func (s *Server) config() (*genericapiserver.Config, error) {
+	r := s.resources
+	config := genericapiserver.NewConfig(r.set.Codecs)
 	config.EffectiveVersion = effectiveVersion{compatibility.DefaultBuildEffectiveVersion()}
 	config.FeatureGate = utilfeature.DefaultFeatureGate
 	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", s.pki.CA)
 	if err != nil {
-		return fmt.Errorf("certificate authority: %w", err)
+		return nil, fmt.Errorf("certificate authority: %w", err)
 	}
-	if err := s.use(s.pki); err != nil {
-		return err
+	handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.generic.Handler.ServeHTTP(w, req) })
+	if config.SecureServing, err = secure(s.Access, s.listener, handler); err != nil {
+		return nil, err
 	}
-	if config.SecureServing, err = s.secure(); err != nil {
-		return err
+	config.Authentication.Authenticator = s.listener.Authenticator(authentication(clientCA.VerifyOptions, r.bearers))
+	config.Authentication.APIAudiences = r.tokens.Audiences()
+	config.Authorization.Authorizer = r.authorizer
+	admission, err := r.admission()
+	if err != nil {
+		return nil, err
 	}
-	config.Authentication.Authenticator = s.listener.Authenticator(authentication(clientCA.VerifyOptions, bearers))
-	config.Authentication.APIAudiences = s.tokens.Audiences()
-	config.Authorization.Authorizer = authorizer
-	config.AdmissionControl = genericadmission.NewChainHandler(s.admission(authorizer)...)
+	config.AdmissionControl = genericadmission.NewChainHandler(admission...)
 	if config.AuditPolicyRuleEvaluator, config.AuditBackend, err = s.cfg.Audit.open(); err != nil {
-		return err
+		return nil, err
 	}
 	config.BuildHandlerChainFunc = func(apiHandler http.Handler, c *genericapiserver.Config) http.Handler {
-		return withOrigins(genericapiserver.DefaultBuildHandlerChain(withPlainAnswers(withAppliedLists(apiHandler)), c), s.cfg.AllowedOrigins, set.Codecs)
+		return withOrigins(genericapiserver.DefaultBuildHandlerChain(withPlainAnswers(withAppliedLists(apiHandler)), c), s.cfg.AllowedOrigins, r.set.Codecs)
 	}
-	namer := apiopenapi.NewDefinitionNamer(set.Wire)
+	namer := apiopenapi.NewDefinitionNamer(r.set.Wire)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.Definitions, namer)
 	config.OpenAPIConfig.Info.Title = "Monopod"
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.Definitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Monopod"
-	config.SkipOpenAPIInstallation = true // install does it, lazily
+	config.SkipOpenAPIInstallation = true // serve does it, lazily
 
 	// Requests of these take as long as they take.
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch"), sets.NewString("attach", "exec", "log", "portforward", "proxy"))
-	config.RESTOptionsGetter = s.store
+	config.RESTOptionsGetter = r.store
 	s.drained = config.DrainedNotify()
 	config.ShutdownWatchTerminationGracePeriod = shutdownGrace
 	config.EnableProfiling = false
@@ -100,65 +103,40 @@ func (s *Server) build() error {
 	config.LoopbackClientConfig = &rest.Config{Host: s.url()}
 	config.AddHealthChecks(healthz.NamedCheck("etcd", s.checkStore))
 	config.AddReadyzChecks(healthz.NamedCheck("startup", s.checkStarted))
-	if err := config.AddPostStartHook("monopod-serving", func(genericapiserver.PostStartHookContext) error {
+	return config, config.AddPostStartHook("monopod-serving", func(genericapiserver.PostStartHookContext) error {
 		close(s.serving)
 		return nil
-	}); err != nil {
-		return err
-	}
-	return s.install(config.Complete(nil), set)
+	})
 }
 
-// install makes the generic server of its configuration and gives it the resources.
-func (s *Server) install(config genericapiserver.CompletedConfig, set *scheme.Set) (err error) {
-	if s.generic, err = config.New("monopod", genericapiserver.NewEmptyDelegate()); err != nil {
-		return fmt.Errorf("make the API server: %w", err)
+// serve makes the server of the resources, and of the documents at some paths. It closes the storages at its end.
+func (r *resources) serve(
+	config genericapiserver.CompletedConfig, next genericapiserver.DelegationTarget, documents map[string]http.Handler,
+) (*genericapiserver.GenericAPIServer, error) {
+	made, err := config.New("monopod", next)
+	if err != nil {
+		return nil, err
 	}
-	s.generic.ShutdownTimeout = shutdownGrace
-	core, groups := s.groups(set)
-	if err := s.generic.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, core); err != nil {
-		return fmt.Errorf("install the core API: %w", err)
+	made.ShutdownTimeout = shutdownGrace
+	core, groups := r.groups()
+	if err := made.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, core); err != nil {
+		return nil, fmt.Errorf("install the core API: %w", err)
 	}
-	if err := s.generic.InstallAPIGroups(groups...); err != nil {
-		return fmt.Errorf("install the API groups: %w", err)
+	if err := made.InstallAPIGroups(groups...); err != nil {
+		return nil, fmt.Errorf("install the API groups: %w", err)
 	}
 	// The models for server-side apply are made; whoever asks for the documents can have the definitions made again.
 	config.OpenAPIV3Config.Definitions = nil
 	for _, group := range append(groups, core) {
 		group.StaticOpenAPISpec = nil // what closes a group's storages refers to it
 	}
-	if err := openapi.Install(s.generic.Handler.GoRestfulContainer, s.generic.Handler.NonGoRestfulMux,
-		config.OpenAPIConfig, config.OpenAPIV3Config); err != nil {
-		return fmt.Errorf("install OpenAPI: %w", err)
-	}
-	documents, err := s.tokens.Documents(func() string {
-		if at := s.Advertised(); at.IsValid() {
-			return "https://" + at.String()
-		}
-		return s.url()
-	})
-	if err != nil {
-		return err
+	if err := openapi.Install(made.Handler.GoRestfulContainer, made.Handler.NonGoRestfulMux, config.OpenAPIConfig, config.OpenAPIV3Config); err != nil {
+		return nil, fmt.Errorf("install OpenAPI: %w", err)
 	}
 	for path, handler := range documents {
-		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
+		made.Handler.NonGoRestfulMux.Handle(path, handler)
 	}
-	return nil
-}
-
-// bearers authenticates bearer tokens, in the Authorization header and, for browsers, in a WebSocket's subprotocol: those of service accounts, and those
-// of the token file, which are for the API server alone.
-func (s *Server) bearers() (authenticator.Request, error) {
-	known := []authenticator.Token{s.tokens}
-	if s.cfg.TokenAuthFile != "" {
-		listed, err := tokenfile.NewCSV(s.cfg.TokenAuthFile)
-		if err != nil {
-			return nil, fmt.Errorf("token file %s: %w; its lines are token,user,uid,\"group1,group2\"", s.cfg.TokenAuthFile, err)
-		}
-		known = append(known, authenticator.WrapAudienceAgnosticToken(s.tokens.Audiences(), listed))
-	}
-	token := tokenunion.New(known...)
-	return union.New(bearertoken.New(token), websocket.NewProtocolAuthenticator(token)), nil
+	return made, nil
 }
 
 // checkStore is healthy when etcd answers.

@@ -19,32 +19,52 @@ import (
 )
 
 // reader reads objects for the server's own decisions: who a token is for, whether somebody may. It needs no rights, and it takes no way but a function
-// call. Its storages are opened later than whoever reads is made.
-type reader struct{ server *Server }
+// call.
+type reader struct {
+	accounts, pods, secrets, nodes, limitRanges, slices rest.StandardStorage
+}
+
+// newReader reads from storages that are open.
+func newReader(all resource.Storages) (r reader, err error) {
+	for _, of := range []struct {
+		in   schema.GroupVersion
+		path string
+		to   *rest.StandardStorage
+	}{
+		{corev1.SchemeGroupVersion, "serviceaccounts", &r.accounts}, {corev1.SchemeGroupVersion, "pods", &r.pods}, {corev1.SchemeGroupVersion, "secrets", &r.secrets},
+		{corev1.SchemeGroupVersion, "nodes", &r.nodes}, {corev1.SchemeGroupVersion, "limitranges", &r.limitRanges},
+		{discoveryv1.SchemeGroupVersion, "endpointslices", &r.slices},
+	} {
+		if *of.to, err = resource.Find[rest.StandardStorage](all, of.in, of.path); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
 
 // ServiceAccount reads a service account as the cache has it or, fresh, as it is in the store.
 func (r reader) ServiceAccount(ctx context.Context, namespace, name string, fresh bool) (*corev1.ServiceAccount, error) {
-	return read[*corev1.ServiceAccount](ctx, r, "serviceaccounts", namespace, name, fresh)
+	return read[*corev1.ServiceAccount](ctx, r.accounts, "serviceaccounts", namespace, name, fresh)
 }
 
 // Pod reads a pod.
 func (r reader) Pod(ctx context.Context, namespace, name string, fresh bool) (*corev1.Pod, error) {
-	return read[*corev1.Pod](ctx, r, "pods", namespace, name, fresh)
+	return read[*corev1.Pod](ctx, r.pods, "pods", namespace, name, fresh)
 }
 
 // Secret reads a secret.
 func (r reader) Secret(ctx context.Context, namespace, name string, fresh bool) (*corev1.Secret, error) {
-	return read[*corev1.Secret](ctx, r, "secrets", namespace, name, fresh)
+	return read[*corev1.Secret](ctx, r.secrets, "secrets", namespace, name, fresh)
 }
 
 // Node reads a node.
 func (r reader) Node(ctx context.Context, name string, fresh bool) (*corev1.Node, error) {
-	return read[*corev1.Node](ctx, r, "nodes", metav1.NamespaceNone, name, fresh)
+	return read[*corev1.Node](ctx, r.nodes, "nodes", metav1.NamespaceNone, name, fresh)
 }
 
 // PodsOf are the pods of a node in a namespace, or in all, as the cache has them. They are found by an index.
 func (r reader) PodsOf(ctx context.Context, node, namespace string) ([]corev1.Pod, error) {
-	pods, err := list[*corev1.PodList](ctx, r, corev1.SchemeGroupVersion.WithResource("pods"), namespace, &metainternalversion.ListOptions{
+	pods, err := list[*corev1.PodList](ctx, r.pods, namespace, &metainternalversion.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node), ResourceVersion: fromCache,
 	})
 	if err != nil {
@@ -55,7 +75,7 @@ func (r reader) PodsOf(ctx context.Context, node, namespace string) ([]corev1.Po
 
 // LimitRanges are those of a namespace, as the cache has them.
 func (r reader) LimitRanges(ctx context.Context, namespace string) ([]corev1.LimitRange, error) {
-	ranges, err := list[*corev1.LimitRangeList](ctx, r, corev1.SchemeGroupVersion.WithResource("limitranges"), namespace, &metainternalversion.ListOptions{
+	ranges, err := list[*corev1.LimitRangeList](ctx, r.limitRanges, namespace, &metainternalversion.ListOptions{
 		ResourceVersion: fromCache,
 	})
 	if err != nil {
@@ -66,7 +86,7 @@ func (r reader) LimitRanges(ctx context.Context, namespace string) ([]corev1.Lim
 
 // Nodes are those that the options' selectors let through.
 func (r reader) Nodes(ctx context.Context, options *metainternalversion.ListOptions) ([]corev1.Node, error) {
-	nodes, err := list[*corev1.NodeList](ctx, r, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceNone, options)
+	nodes, err := list[*corev1.NodeList](ctx, r.nodes, metav1.NamespaceNone, options)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +95,7 @@ func (r reader) Nodes(ctx context.Context, options *metainternalversion.ListOpti
 
 // Pods are those of a namespace, or of all, that the options' selectors let through.
 func (r reader) Pods(ctx context.Context, namespace string, options *metainternalversion.ListOptions) ([]corev1.Pod, error) {
-	pods, err := list[*corev1.PodList](ctx, r, corev1.SchemeGroupVersion.WithResource("pods"), namespace, options)
+	pods, err := list[*corev1.PodList](ctx, r.pods, namespace, options)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +104,7 @@ func (r reader) Pods(ctx context.Context, namespace string, options *metainterna
 
 // EndpointSlices are those of a service, as they are in the store.
 func (r reader) EndpointSlices(ctx context.Context, namespace, service string) ([]discoveryv1.EndpointSlice, error) {
-	slices, err := list[*discoveryv1.EndpointSliceList](ctx, r, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), namespace, &metainternalversion.ListOptions{
+	slices, err := list[*discoveryv1.EndpointSliceList](ctx, r.slices, namespace, &metainternalversion.ListOptions{
 		LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service}),
 	})
 	if err != nil {
@@ -93,19 +113,15 @@ func (r reader) EndpointSlices(ctx context.Context, namespace, service string) (
 	return slices.Items, nil
 }
 
-func list[L any](ctx context.Context, r reader, of schema.GroupVersionResource, namespace string, options *metainternalversion.ListOptions) (L, error) {
+func list[L any](ctx context.Context, from rest.Lister, namespace string, options *metainternalversion.ListOptions) (L, error) {
 	var none L
-	lister, ok := r.server.storages[of.GroupVersion()][of.Resource].(rest.Lister)
-	if !ok {
-		return none, apierrors.NewInternalError(fmt.Errorf("%s cannot be listed", of.Resource))
-	}
-	all, err := lister.List(genericrequest.WithNamespace(ctx, namespace), options)
+	all, err := from.List(genericrequest.WithNamespace(ctx, namespace), options)
 	if err != nil {
 		return none, err
 	}
 	typed, ok := all.(L)
 	if !ok {
-		return none, apierrors.NewInternalError(fmt.Errorf("the list of %s is a %T", of.Resource, all))
+		return none, apierrors.NewInternalError(fmt.Errorf("the store holds a %T in the place of a %T", all, none))
 	}
 	return typed, nil
 }
@@ -113,12 +129,11 @@ func list[L any](ctx context.Context, r reader, of schema.GroupVersionResource, 
 // fromCache is the resource version of whatever the cache has (Kubernetes API concepts: resourceVersion "0").
 const fromCache = "0"
 
-func read[T resource.Object](ctx context.Context, r reader, of, namespace, name string, fresh bool) (T, error) {
+func read[T resource.Object](ctx context.Context, from rest.Getter, of, namespace, name string, fresh bool) (T, error) {
 	options := &metav1.GetOptions{ResourceVersion: fromCache}
 	if fresh {
 		options.ResourceVersion = ""
 	}
-	from := storageOf{r.server, corev1.SchemeGroupVersion.WithResource(of)}
 	obj, err := resource.Get[T](genericrequest.WithNamespace(ctx, namespace), from, of, name, options)
 	if apierrors.IsNotFound(err) {
 		// The storage's own error would name the resource of the request.

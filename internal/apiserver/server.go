@@ -18,30 +18,19 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apimachinery/pkg/types"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"monopod.dev/monopod/internal/apiserver/authz/rbac"
 	"monopod.dev/monopod/internal/apiserver/encryption"
 	"monopod.dev/monopod/internal/apiserver/etcd"
-	"monopod.dev/monopod/internal/apiserver/pki"
-	"monopod.dev/monopod/internal/apiserver/registry/namespace"
 	"monopod.dev/monopod/internal/apiserver/registry/service"
-	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/snapshot"
-	"monopod.dev/monopod/internal/apiserver/store"
 	"monopod.dev/monopod/internal/apiserver/tokens"
 	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/kit/preauth"
@@ -117,33 +106,23 @@ type objects interface {
 
 // Server is an API server.
 type Server struct {
+	*Access
 	cfg      Config
-	pki      *pki.PKI
-	tokens   *tokens.Tokens
 	listener *listener
-	// certificate is the one that is served, admin the administrator's; controllers and agent are clients of this process.
-	certificate servingCert
-	admin       atomic.Pointer[pki.Pair]
-	// nodeAddresses are those of the node since they have changed; nil: they are the configured ones.
-	nodeAddresses      atomic.Pointer[[]string]
-	renewMu            sync.Mutex // one renewal at a time
-	controllers, agent *ownClient
-	etcd               objects
-	store              *store.Store
+	etcd     objects
+	// ranges are those of services' addresses. serviceLock is that of all who give out the same node ports; nil: nobody else does.
+	ranges      service.Ranges
+	serviceLock func(context.Context) (unlock func(), err error)
+	tokenKeys   *tokens.Keys
 	// encryption is what secrets are stored with.
 	encryption *encryption.Encryption
-	generic    *genericapiserver.GenericAPIServer
+	// resources are what is served, by generic.
+	resources *resources
+	generic   *genericapiserver.GenericAPIServer
 	// serving is closed when requests are accepted, ready when they can all be answered, drained when, at the end, all
 	// have been.
 	serving, ready chan struct{}
 	drained        <-chan struct{}
-	storages       resource.Storages
-	// policy is what roles and bindings say, rights what the cluster's own roles have of the resources that are served.
-	policy   *rbac.Policy
-	rights   []resource.Right
-	services *service.Allocations
-	// extra are the addresses that Extend has added.
-	extra []netip.Addr
 
 	mu sync.Mutex
 	// closing is closed by Close; ended is non-nil from Run's begin and closed at its end.
@@ -157,9 +136,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{
-		cfg: cfg, serving: make(chan struct{}), ready: make(chan struct{}), closing: make(chan struct{}), controllers: newOwnClient(), agent: newOwnClient(),
-	}
+	s := &Server{cfg: cfg, serving: make(chan struct{}), ready: make(chan struct{}), closing: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -168,18 +145,22 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if len(s.cfg.ServiceCIDRs) == 0 {
 		s.cfg.ServiceCIDRs = []netip.Prefix{DefaultServiceCIDR}
 	}
-	if s.services, err = service.NewAllocations(service.Config{
-		Ranges: s.cfg.ServiceCIDRs, FirstNodePort: firstNodePort, LastNodePort: lastNodePort, Shared: s.cfg.shared(),
-	}, cfg.Log); err != nil {
+	if s.ranges, err = service.NewRanges(s.cfg.ServiceCIDRs); err != nil {
 		return nil, err
 	}
 	if s.listener, err = listen(ctx, cfg.BindAddress, cfg.Port, cfg.Strangers); err != nil {
 		return nil, err
 	}
+	s.Access = newAccess(s.cfg, s.Port(), s.ranges.First())
 	if err := s.startStore(ctx); err != nil {
 		return nil, err
 	}
-	if s.encryption, err = encryption.Open(ctx, s.pkiConfig().Dir, cfg.EncryptionConfigFile); err != nil {
+	if s.encryption, err = encryption.Open(ctx, s.keys(), cfg.EncryptionConfigFile); err != nil {
+		return nil, err
+	}
+	if s.resources, err = openResources(resourcesConfig{
+		Config: s.cfg, Etcd: s.etcd, Encryption: s.encryption, PKI: s.pki, TokenKeys: s.tokenKeys, Ranges: s.ranges, ServiceLock: s.serviceLock,
+	}); err != nil {
 		return nil, err
 	}
 	if err := s.build(); err != nil {
@@ -199,14 +180,9 @@ func (s *Server) startStore(ctx context.Context) error {
 	}
 	certificates := make(chan error, 1)
 	go func() {
-		var renewed []string
-		var err error
-		s.pki, renewed, err = pki.Ensure(s.pkiConfig())
-		if len(renewed) > 0 {
-			s.cfg.Log.Info("certificates issued", "files", renewed)
-		}
+		err := s.issue()
 		if err == nil {
-			err = s.openTokens()
+			err = s.openTokenKeys()
 		}
 		certificates <- err
 	}()
@@ -226,36 +202,18 @@ func (s *Server) startStore(ctx context.Context) error {
 	return errors.Join(<-certificates, err)
 }
 
-// openTokens reads the keys of service account tokens, which are made at the first start.
-func (s *Server) openTokens() error {
-	keys, made, err := tokens.EnsureKeys(filepath.Join(s.cfg.DataDir, "pki"))
-	if err != nil {
-		return err
-	}
-	if made != "" {
+// openTokenKeys reads the keys of service account tokens, which are made at the first start.
+func (s *Server) openTokenKeys() (err error) {
+	var made string
+	if s.tokenKeys, made, err = tokens.EnsureKeys(s.keys()); made != "" {
 		s.cfg.Log.Info("key of service account tokens made", "file", made)
 	}
-	s.tokens, err = tokens.New(tokens.Config{Keys: keys, Issuers: s.cfg.TokenIssuers, Objects: reader{s}})
 	return err
 }
 
-func (s *Server) pkiConfig() pki.Config {
-	addresses := s.cfg.NodeAddresses
-	if now := s.nodeAddresses.Load(); now != nil {
-		addresses = *now
-	}
-	serving := slices.Concat([]string{s.cfg.BindAddress}, addresses, s.cfg.CertSANs)
-	for _, a := range slices.Concat(s.services.First(), s.extra, []netip.Addr{s.cfg.AdvertiseAddress}) {
-		if a.IsValid() {
-			serving = append(serving, a.String())
-		}
-	}
-	return pki.Config{
-		Dir:             filepath.Join(s.cfg.DataDir, "pki"),
-		NodeName:        s.cfg.NodeName,
-		ServerAddresses: serving,
-		AgentAddresses:  addresses,
-	}
+// IssueForSecret makes the token of a service account that a secret holds. It has no end, and is good while the secret holds it.
+func (s *Server) IssueForSecret(namespace, account string, uid types.UID, secret string) (string, error) {
+	return s.resources.tokens.IssueForSecret(namespace, tokens.Ref{Name: account, UID: uid}, secret)
 }
 
 // Ready is closed when the API answers all requests: the caches are filled, the system's objects and roles exist and the
@@ -303,14 +261,14 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		if err := s.becomeReady(ctx); err != nil {
 			return err
 		}
-		if err := s.encryptAnew(ctx); err != nil && ctx.Err() == nil {
+		if err := encryptAnew(ctx, s.resources.store, s.encryption, s.cfg.Log); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error("not all objects are encrypted as configured; trying again at the next start", "configuration", s.encryption.File(), "error", err)
 		}
 		return nil
 	})
-	task(s.authorize)
+	task(func(ctx context.Context) error { return s.resources.authorize(ctx, s.cfg.Log) })
 	task(func(ctx context.Context) error {
-		s.services.Run(ctx)
+		s.resources.services.Run(ctx)
 		return nil
 	})
 	if !s.cfg.shared() {
@@ -335,16 +293,16 @@ func (s *Server) Run(ctx context.Context) (err error) {
 
 // becomeReady does what has to be done before all requests can be answered.
 func (s *Server) becomeReady(ctx context.Context) error {
-	if err := s.store.Wait(ctx); err != nil {
+	if err := s.resources.store.Wait(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if err := s.makeSystem(ctx); err != nil {
+	if err := s.resources.makeSystem(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if err := s.createAccounts(ctx, namespace.System()); err != nil {
+	if err := s.own().Ensure(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	if !await(ctx, s.policy.Synced()) {
+	if !await(ctx, s.resources.policy.Synced()) {
 		return nil
 	}
 	if err := s.writeKubeconfig(*s.admin.Load()); err != nil {
@@ -352,28 +310,6 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	}
 	s.cfg.Log.Info("the Kubernetes API is ready", "url", s.url(), "kubeconfig", s.cfg.Kubeconfig)
 	close(s.ready)
-	return nil
-}
-
-// createAccounts makes the service account that pods have who name none, where there is none yet. A controller keeps it in all namespaces; in those that
-// the server makes, a pod can be created as soon as the server is ready.
-func (s *Server) createAccounts(ctx context.Context, namespaces []string) error {
-	const name = "default"
-	storage, ok := s.storages[corev1.SchemeGroupVersion]["serviceaccounts"].(rest.Creater)
-	if !ok {
-		return errors.New("service accounts cannot be created")
-	}
-	for _, ns := range namespaces {
-		if _, err := (reader{s}).ServiceAccount(ctx, ns, name, false); err == nil {
-			continue
-		}
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
-		rest.FillObjectMetaSystemFields(account) // the handlers of requests do this for the others' objects
-		inside := genericrequest.WithNamespace(ctx, ns)
-		if _, err := storage.Create(inside, account, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("make service account %s/%s: %w", ns, name, err)
-		}
-	}
 	return nil
 }
 
@@ -442,11 +378,14 @@ func (s *Server) release() error {
 	if s.listener != nil {
 		err = s.listener.closeAll()
 	}
-	if s.generic != nil {
-		s.generic.Destroy()
+	switch {
+	case s.generic != nil:
+		s.generic.Destroy() // and the storages
+	case s.resources != nil:
+		s.resources.storages.Close()
 	}
-	if s.store != nil {
-		s.store.Close()
+	if s.resources != nil {
+		s.resources.store.Close()
 	}
 	if s.etcd != nil {
 		s.etcd.Close()

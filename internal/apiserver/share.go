@@ -25,11 +25,11 @@ func (s *Server) join(ctx context.Context, certificates <-chan error) error {
 	authority := sha256.Sum256(s.pki.CA)
 	if err := e.Claim(ctx, hex.EncodeToString(authority[:])); errors.Is(err, etcd.ErrOthers) {
 		return fmt.Errorf("etcd at %s: %w; those who share it have one certificate authority and the same keys: stop, and copy ca.crt, ca.key, sa-* and encryption.yaml "+
-			"from the pki directory of one of them to %s", strings.Join(s.cfg.Etcd.Servers, ","), err, s.pkiConfig().Dir)
+			"from the pki directory of one of them to %s", strings.Join(s.cfg.Etcd.Servers, ","), err, s.keys())
 	} else if err != nil {
 		return err
 	}
-	s.services.Share(func(ctx context.Context) (func(), error) { return e.Exclusively(ctx, "services") })
+	s.serviceLock = func(ctx context.Context) (func(), error) { return e.Exclusively(ctx, "services") }
 	return nil
 }
 

@@ -86,7 +86,7 @@ func (tc ruleCase) check(t *testing.T) {
 func TestRules(t *testing.T) {
 	class, handler := rulesOf(priorityclass.Resource()), rulesOf(runtimeclass.Resource())
 	slice, ep := rulesOf(endpointslice.Resource()), rulesOf(endpoints.Resource())
-	svc := rulesOf(service.Resource(nil, nil))
+	svc := rulesOf(service.Resource())
 	limits := rulesOf(limitrange.Resource())
 	policy := rulesOf(networkpolicy.Resource())
 	ip, cidr := rulesOf(ipaddress.Resource()), rulesOf(servicecidr.Resource())

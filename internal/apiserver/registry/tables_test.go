@@ -131,7 +131,7 @@ func TestTables(t *testing.T) {
 		{"namespace", namespace.Resource().Table(), &corev1.Namespace{ObjectMeta: meta, Status: corev1.NamespaceStatus{Phase: "Active"}}, false, "NAME|STATUS|AGE\nx|Active|3h"},
 		{"configmap", configmap.Resource().Table(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"b": nil}}, false, "NAME|DATA|AGE\nx|2|3h"},
 		{"secret", secret.Resource().Table(), &corev1.Secret{ObjectMeta: meta, Type: "Opaque", Data: map[string][]byte{"a": nil}}, false, "NAME|TYPE|DATA|AGE\nx|Opaque|1|3h"},
-		{"service account", serviceaccount.Resource(serviceaccount.TokenConfig{}).Table(), &corev1.ServiceAccount{ObjectMeta: meta, Secrets: make([]corev1.ObjectReference, 1)}, false, "NAME|AGE\nx|3h"},
+		{"service account", serviceaccount.Resource().Table(), &corev1.ServiceAccount{ObjectMeta: meta, Secrets: make([]corev1.ObjectReference, 1)}, false, "NAME|AGE\nx|3h"},
 		{"lease", lease.Resource().Table(), &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, false, "NAME|HOLDER|AGE\nx|me|3h"},
 		{"network policy", networkpolicy.Resource().Table(), &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, false, "NAME|POD-SELECTOR|AGE\nx|app=web|3h"},
@@ -182,7 +182,7 @@ func TestTables(t *testing.T) {
 			"NAME|ADDRESSTYPE|PORTS|ENDPOINTS|AGE\nx|IPv4|80,*|10.0.0.1,10.0.0.2|3h"},
 		{"endpoint slice without any", endpointslice.Resource().Table(), &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4"}, false,
 			"NAME|ADDRESSTYPE|PORTS|ENDPOINTS|AGE\nx|IPv4|<unset>|<unset>|3h"},
-		{"services", service.Resource(nil, nil).Table(), &corev1.ServiceList{Items: []corev1.Service{
+		{"services", service.Resource().Table(), &corev1.ServiceList{Items: []corev1.Service{
 			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: "10.43.0.9", ClusterIPs: []string{"10.43.0.9", "fd00::9"}, Selector: map[string]string{"a": "b"},
 				Ports: []corev1.ServicePort{{Port: 80, Protocol: "TCP"}, {Port: 53, NodePort: 30053, Protocol: "UDP"}}}},
 			{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIP: "None", ClusterIPs: []string{"None"}, ExternalIPs: []string{"192.0.2.1"}}},
@@ -196,10 +196,10 @@ func TestTables(t *testing.T) {
 			"NAME|READY|STATUS|RESTARTS|AGE|IP|NODE|NOMINATED NODE|READINESS GATES\np|0/0||0|<unknown>|<none>|<none>|<none>|<none>"},
 		{"list of pods", pod.Table(), &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta}, {ObjectMeta: meta}}}, false,
 			"NAME|READY|STATUS|RESTARTS|AGE\nx|0/0||0|3h\nx|0/0||0|3h"},
-		{"node", node.Resource(nil, nil).Table(), n, true,
+		{"node", node.Resource().Table(), n, true,
 			"NAME|STATUS|ROLES|AGE|VERSION|INTERNAL-IP|EXTERNAL-IP|OS-IMAGE|KERNEL-VERSION|CONTAINER-RUNTIME\n" +
 				"n1|Ready,SchedulingDisabled|agent,control-plane|3h|v1|10.0.0.1|<none>|Debian|6.1|monopod://1"},
-		{"node that nobody heard of", node.Resource(nil, nil).Table(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, false,
+		{"node that nobody heard of", node.Resource().Table(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, false,
 			"NAME|STATUS|ROLES|AGE|VERSION\nn2|Unknown|<none>|<unknown>|"},
 		{"events", event.Resource().Table(), &corev1.EventList{Items: []corev1.Event{*old, *fresh}}, false,
 			"LAST SEEN|TYPE|REASON|OBJECT|MESSAGE\n3h|Warning|Failed|pod/p|no luck\n60m|Normal|Made|node/n1|made"},

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,13 +27,12 @@ type Resource interface {
 // Storages are the storages of resources, by group and version and the path below it.
 type Storages map[schema.GroupVersion]map[string]rest.Storage
 
-// Open opens all resources.
-func Open(resources []Resource, options generic.RESTOptionsGetter) (Storages, error) {
-	all := Storages{}
+// Open opens resources, beside those that are open. One that needs the storages of others is made, and opened, after them.
+func (all Storages) Open(options generic.RESTOptionsGetter, resources ...Resource) error {
 	for _, r := range resources {
 		storages, err := r.Open(options)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, at := range r.Served() {
 			if all[at.GroupVersion()] == nil {
@@ -40,13 +40,42 @@ func Open(resources []Resource, options generic.RESTOptionsGetter) (Storages, er
 			}
 			for path, storage := range storages {
 				if all[at.GroupVersion()][path] != nil {
-					return nil, fmt.Errorf("%s is served twice in %s", path, at.GroupVersion())
+					return fmt.Errorf("%s is served twice in %s", path, at.GroupVersion())
 				}
 				all[at.GroupVersion()][path] = storage
 			}
 		}
 	}
-	return all, nil
+	return nil
+}
+
+// Close closes all storages. It is for those that no server was given, which closes them else.
+func (all Storages) Close() {
+	for _, storages := range all {
+		for _, storage := range storages {
+			storage.Destroy()
+		}
+	}
+}
+
+// Find is the storage at a path of a group and version, for what is asked of it. An error says that there is none which can do that.
+func Find[T any](all Storages, in schema.GroupVersion, path string) (T, error) {
+	storage := all[in][path]
+	found, ok := storage.(T)
+	if !ok {
+		return found, fmt.Errorf("the storage of %s in %s is a %T, not a %s", path, in, storage, reflect.TypeFor[T]())
+	}
+	return found, nil
+}
+
+// PartOf is a resource of storages that are made already: questions that are answered and not stored, and subresources that lead elsewhere, which are made when what they
+// need is open. A subresource is served where its resource is.
+func PartOf(at schema.GroupVersionResource, storages map[string]rest.Storage, roles ...Right) Resource {
+	return Made{
+		At:       []schema.GroupVersionResource{at},
+		Storages: func(generic.RESTOptionsGetter) (map[string]rest.Storage, error) { return storages, nil },
+		Roles:    roles,
+	}
 }
 
 // Made is a Resource whose storages are made by hand.

@@ -31,8 +31,8 @@ import (
 )
 
 func served() (rights []resource.Right) {
-	all := append(rbac.Resources(rbac.Guard{}), configmap.Resource(), event.Resource(), lease.Resource(), namespace.Resource(), node.Resource(nil, nil),
-		pod.Resource(pod.Config{}), secret.Resource(), service.Resource(nil, nil), serviceaccount.Resource(serviceaccount.TokenConfig{}), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource(), statefulset.Resource(), daemonset.Resource(),
+	all := append(rbac.Resources(rbac.Guard{}), configmap.Resource(), event.Resource(), lease.Resource(), namespace.Resource(), node.Resource(),
+		pod.Resource(nil), secret.Resource(), service.Resource(), service.ProxyTo(nil, nil), serviceaccount.Resource(), serviceaccount.Tokens(nil, serviceaccount.TokenConfig{}), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource(), statefulset.Resource(), daemonset.Resource(),
 		job.Resource(), cronjob.Resource(), poddisruptionbudget.Resource(), horizontalpodautoscaler.Resource())
 	for _, r := range all {
 		rights = append(rights, r.Rights()...)

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
@@ -17,7 +16,7 @@ import (
 
 // Resource is the resource nodes. A new node keeps the status that came with it, against the API conventions, because that is how kubelets have always
 // registered: capacity, addresses and conditions in the very first request. Like their requests, a new status may change labels and annotations too.
-func Resource(proxy Proxy, authz authorizer.UnconditionalAuthorizer) resource.Of[*corev1.Node, *corev1.NodeList] {
+func Resource() resource.Of[*corev1.Node, *corev1.NodeList] {
 	return resource.Of[*corev1.Node, *corev1.NodeList]{
 		Plural: "nodes",
 		Short:  []string{"no"},
@@ -34,9 +33,13 @@ func Resource(proxy Proxy, authz authorizer.UnconditionalAuthorizer) resource.Of
 		Fields: func(n *corev1.Node) fields.Set {
 			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 		},
-		Parts:   map[string]resource.Part{"proxy": {Storage: func(*genericregistry.Store) rest.Storage { return NewProxy(proxy, authz) }}},
 		Scheme:  AddOptions,
 		Columns: columns(),
 		Row:     nodeRow,
 	}
+}
+
+// ProxyTo is the subresource proxy, which leads to nodes. The authorizer is that of the server: some requests need more than their own verb.
+func ProxyTo(nodes Proxy, a authorizer.UnconditionalAuthorizer) resource.Resource {
+	return resource.PartOf(corev1.SchemeGroupVersion.WithResource("nodes"), map[string]rest.Storage{"nodes/proxy": NewProxy(nodes, a)})
 }

@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := valid()
 			tc.change(n)
-			check(t, Resource(nil, nil).Check(n).ToAggregate(), tc.want)
+			check(t, Resource().Check(n).ToAggregate(), tc.want)
 		})
 	}
 }
@@ -67,7 +67,7 @@ func TestValidateUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := valid()
 			tc.change(n)
-			check(t, Resource(nil, nil).CheckUpdate(n, valid()).ToAggregate(), tc.want)
+			check(t, Resource().CheckUpdate(n, valid()).ToAggregate(), tc.want)
 		})
 	}
 }

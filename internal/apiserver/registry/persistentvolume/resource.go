@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
@@ -31,13 +30,7 @@ var errUnsupported = errors.New("not supported by Monopod yet: use a volume of t
 // Resources are both.
 func Resources() []resource.Resource {
 	made := func(storage rest.Storage, plural string, rights ...resource.Right) resource.Resource {
-		return resource.Made{
-			At: []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource(plural)},
-			Storages: func(generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-				return map[string]rest.Storage{plural: storage}, nil
-			},
-			Roles: rights,
-		}
+		return resource.PartOf(corev1.SchemeGroupVersion.WithResource(plural), map[string]rest.Storage{plural: storage}, rights...)
 	}
 	const claims, volumes = "persistentvolumeclaims", "persistentvolumes"
 	return []resource.Resource{

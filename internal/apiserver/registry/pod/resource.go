@@ -10,19 +10,34 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
-// Resource is the resource pods.
-func Resource(cfg Config) resource.Resource {
+// Resource is the resource pods. timeline remembers when they were made and bound; nil: nobody does.
+func Resource(timeline *podstarts.Recorder) resource.Resource {
 	return resource.Made{
 		At:     []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("pods")},
 		Scheme: AddToScheme,
 		Storages: func(options generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-			s, err := NewStorage(options, cfg)
+			s, err := NewStorage(options, timeline)
 			return s.Map(), err
 		},
 		Roles: rights(),
 	}
+}
+
+// Elsewhere are the subresources that lead to a pod's agent, to what it serves, or to the budgets that let it go.
+func Elsewhere(cfg Config) resource.Resource {
+	locator := locator{pods: cfg.Pods, agents: cfg.Agents}
+	connector := connector{locator, cfg.Authorizer}
+	return resource.PartOf(corev1.SchemeGroupVersion.WithResource("pods"), map[string]rest.Storage{
+		"pods/eviction":    &EvictionREST{cfg.Pods, cfg.Status, cfg.Budgets},
+		"pods/log":         &LogREST{locator: locator},
+		"pods/exec":        &ExecREST{connector},
+		"pods/attach":      &AttachREST{connector},
+		"pods/portforward": &PortForwardREST{connector},
+		"pods/proxy":       &ProxyREST{locator},
+	})
 }
 
 // rights: who may see pods does not see into their containers, because what they hold (secrets, identities) is more than a pod says.

@@ -16,35 +16,30 @@ import (
 	"monopod.dev/monopod/internal/kit/podstarts"
 )
 
-// Storage holds the REST storages of pods and their subresources. They share one connection to the store.
+// Storage holds the REST storages of pods and of the subresources that change them. They share one connection to the store.
 type Storage struct {
-	Pod         *REST
-	Status      *resource.PartREST
-	Binding     *BindingREST
-	OldBinding  *OldBindingREST
-	Eviction    *EvictionREST
-	Ephemeral   *EphemeralContainersREST
-	Log         *LogREST
-	Exec        *ExecREST
-	Attach      *AttachREST
-	PortForward *PortForwardREST
-	Proxy       *ProxyREST
+	Pod        *REST
+	Status     *resource.PartREST
+	Binding    *BindingREST
+	OldBinding *OldBindingREST
+	Ephemeral  *EphemeralContainersREST
 }
 
-// Config is what the subresources of pods need. It is asked when a request needs it, not before.
+// Config is what the subresources of pods need that lead elsewhere.
 type Config struct {
+	// Pods and Status are the storages of pods and of pods/status.
+	Pods   *REST
+	Status *resource.PartREST
 	// Agents tells how to reach the agent of a node.
 	Agents Agents
 	// Authorizer is that of the server: some requests for a subresource need more than their own verb.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Budgets says which evictions of pods are too many.
 	Budgets Budgets
-	// Timeline remembers when pods were made and bound; nil: nobody does.
-	Timeline *podstarts.Recorder
 }
 
-// NewStorage opens the storages of pods.
-func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
+// NewStorage opens the storages of pods. timeline remembers when pods were made and bound; nil: nobody does.
+func NewStorage(opts generic.RESTOptionsGetter, timeline *podstarts.Recorder) (Storage, error) {
 	s := newStrategy()
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &corev1.Pod{} },
@@ -63,26 +58,17 @@ func NewStorage(opts generic.RESTOptionsGetter, cfg Config) (Storage, error) {
 		Indexers:    &cache.Indexers{storage.FieldIndex(nodeNameField): nodeNameIndex},
 	}
 	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy, store.ResetFieldsStrategy = s, s, s, s
-	store.BeginCreate = noteCreate(cfg.Timeline)
+	store.BeginCreate = noteCreate(timeline)
 	if err := store.CompleteWithOptions(options); err != nil {
 		return Storage{}, fmt.Errorf("storage of pods: %w", err)
 	}
-	locator := locator{pods: store, agents: cfg.Agents}
-	connector := connector{locator, cfg.Authorizer}
-	objects, status := &REST{store}, resource.NewPartREST(store, statusStrategy{s})
-	binding := &BindingREST{store, cfg.Timeline}
+	binding := &BindingREST{store, timeline}
 	return Storage{
-		Pod:         objects,
-		Status:      status,
-		Binding:     binding,
-		OldBinding:  &OldBindingREST{binding},
-		Eviction:    &EvictionREST{objects, status, cfg.Budgets},
-		Ephemeral:   newEphemeralContainersREST(store, s),
-		Log:         &LogREST{locator: locator},
-		Exec:        &ExecREST{connector},
-		Attach:      &AttachREST{connector},
-		PortForward: &PortForwardREST{connector},
-		Proxy:       &ProxyREST{locator},
+		Pod:        &REST{store},
+		Status:     resource.NewPartREST(store, statusStrategy{s}),
+		Binding:    binding,
+		OldBinding: &OldBindingREST{binding},
+		Ephemeral:  newEphemeralContainersREST(store, s),
 	}, nil
 }
 
@@ -93,13 +79,7 @@ func (s Storage) Map() map[string]rest.Storage {
 		"pods/status":              s.Status,
 		"pods/binding":             s.Binding,
 		"bindings":                 s.OldBinding,
-		"pods/eviction":            s.Eviction,
 		"pods/ephemeralcontainers": s.Ephemeral,
-		"pods/log":                 s.Log,
-		"pods/exec":                s.Exec,
-		"pods/attach":              s.Attach,
-		"pods/portforward":         s.PortForward,
-		"pods/proxy":               s.Proxy,
 	}
 }
 

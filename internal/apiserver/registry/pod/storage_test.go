@@ -54,7 +54,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	objects := store.New(store.Config{Client: server.Client(), Codecs: set.Codecs})
 	t.Cleanup(objects.Close)
-	storage, err := NewStorage(objects, Config{})
+	storage, err := NewStorage(objects, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

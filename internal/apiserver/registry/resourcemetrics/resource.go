@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
@@ -37,12 +35,7 @@ type Usage interface {
 // Resources are both.
 func Resources(objects Objects, usage Usage) []resource.Resource {
 	made := func(name string, storage rest.Storage) resource.Resource {
-		return resource.Made{
-			At: []schema.GroupVersionResource{v1beta1.SchemeGroupVersion.WithResource(name)},
-			Storages: func(generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-				return map[string]rest.Storage{name: storage}, nil
-			},
-		}
+		return resource.PartOf(v1beta1.SchemeGroupVersion.WithResource(name), map[string]rest.Storage{name: storage})
 	}
 	return []resource.Resource{
 		made("nodes", &nodes{objects: objects, usage: usage}), made("pods", &pods{objects: objects, usage: usage}),

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
@@ -26,13 +25,7 @@ import (
 // resources are reviews by their names, a resource each.
 func resources(gv schema.GroupVersion, storages map[string]rest.Storage) (all []resource.Resource) {
 	for name, storage := range storages {
-		all = append(all, resource.Made{
-			At: []schema.GroupVersionResource{gv.WithResource(name)},
-			Storages: func(generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-				return map[string]rest.Storage{name: storage}, nil
-			},
-			Roles: rights[name],
-		})
+		all = append(all, resource.PartOf(gv.WithResource(name), map[string]rest.Storage{name: storage}, rights[name]...))
 	}
 	return all
 }

@@ -161,7 +161,7 @@ func (a *Allocations) make(ctx context.Context, address netip.Addr, parent netwo
 		Spec: networkingv1.IPAddressSpec{ParentRef: &parent},
 	}
 	rest.FillObjectMetaSystemFields(obj) // the handlers of requests do this for the others' objects
-	made, err := a.storages.Addresses.Create(apart(ctx), obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	made, err := a.ips.Create(apart(ctx), obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	if err != nil {
 		a.addresses.Drop(address, apierrors.IsAlreadyExists(err))
 		if !nothingStored(err) {
@@ -186,7 +186,7 @@ func (a *Allocations) giveBack(address netip.Addr, parent networkingv1.ParentRef
 	h, known := a.addresses.HolderOf(address)
 	if !known || h.Owner != ownerOf(&parent) {
 		// Another API server has made it, a moment ago; what is known of it may be of the one before.
-		obj, err := resource.Get[*networkingv1.IPAddress](ctx, a.storages.Addresses, "IPAddress", address.String(), &metav1.GetOptions{})
+		obj, err := resource.Get[*networkingv1.IPAddress](ctx, a.ips, "IPAddress", address.String(), &metav1.GetOptions{})
 		if err != nil {
 			a.leftBehind(address, err)
 			return
@@ -210,14 +210,14 @@ func (a *Allocations) leftBehind(address netip.Addr, err error) {
 func (a *Allocations) remove(ctx context.Context, address netip.Addr, uid string) error {
 	a.addresses.Leaving(uid)
 	is := apitypes.UID(uid)
-	_, _, err := a.storages.Addresses.Delete(apart(ctx), address.String(), rest.ValidateAllObjectFunc, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &is}})
+	_, _, err := a.ips.Delete(apart(ctx), address.String(), rest.ValidateAllObjectFunc, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &is}})
 	a.addresses.Left(address, uid, err == nil || apierrors.IsNotFound(err))
 	return err
 }
 
 // service reads a service as it is in the store; nil: there is none.
 func (a *Allocations) service(ctx context.Context, namespace, name string) (*corev1.Service, error) {
-	s, err := resource.Get[*corev1.Service](genericrequest.WithNamespace(ctx, namespace), a.store, "service", name, &metav1.GetOptions{})
+	s, err := resource.Get[*corev1.Service](genericrequest.WithNamespace(ctx, namespace), a.services, "service", name, &metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -25,24 +25,23 @@ import (
 // after the service is gone: it is what gives the address to one service only. Of node ports the stored services are the only durable state, from which it
 // is made anew at each start, before the first change of a service.
 type Allocations struct {
-	families  []corev1.IPFamily
 	addresses *alloc.Book
-	// ranges are those that services have by the configuration.
-	ranges map[corev1.IPFamily]netip.Prefix
-	// first is the address of the service kubernetes, by family.
-	first map[corev1.IPFamily]netip.Addr
-	ports *alloc.Pool[uint16]
+	// ranges are those that services have by the configuration, cidrs all that there are.
+	ranges Ranges
+	cidrs  cidrs
+	ports  *alloc.Pool[uint16]
 	// portRange is as messages have it.
 	portRange string
 	shared    bool
 	log       *slog.Logger
-	store     *genericregistry.Store
-	storages  *Storages
-	// lock is Share's; nil: nobody else gives node ports out.
+	// services is where services are stored, ips where IPAddresses are.
+	services *genericregistry.Store
+	ips      Storage
+	// lock is that of all who give out the same node ports; nil: nobody else does.
 	lock func(context.Context) (unlock func(), err error)
 
-	// filling has Fill once at a time, ranging what lists ranges.
-	filling, ranging sync.Mutex
+	// filling has Fill once at a time.
+	filling sync.Mutex
 	// filled is closed when it is known who has what. at are the versions of the store at which that was, from which what has changed is followed; they are
 	// written before that.
 	filled chan struct{}
@@ -55,43 +54,16 @@ type Allocations struct {
 	open time.Time
 }
 
-// NewAllocations makes Allocations of which nothing is given out yet.
-func NewAllocations(cfg Config, log *slog.Logger) (*Allocations, error) {
-	a := &Allocations{
-		addresses: alloc.NewBook(), ranges: map[corev1.IPFamily]netip.Prefix{}, first: map[corev1.IPFamily]netip.Addr{}, filled: make(chan struct{}),
-		ports: alloc.New(alloc.Ports(cfg.FirstNodePort, cfg.LastNodePort)), portRange: fmt.Sprintf("%d-%d", cfg.FirstNodePort, cfg.LastNodePort), shared: cfg.Shared, log: log,
+// NewAllocations makes Allocations of which nothing is given out yet. The resource services is opened with them (Given).
+func NewAllocations(cfg Config) *Allocations {
+	book := alloc.NewBook()
+	return &Allocations{
+		addresses: book, ranges: cfg.Ranges, ips: cfg.Storages.Addresses,
+		cidrs: cidrs{configured: cfg.Ranges, storage: cfg.Storages.Ranges, status: cfg.Storages.Status, book: book, log: cfg.Log},
+		ports: alloc.New(alloc.Ports(cfg.FirstNodePort, cfg.LastNodePort)), portRange: fmt.Sprintf("%d-%d", cfg.FirstNodePort, cfg.LastNodePort),
+		shared: cfg.Shared, lock: cfg.Lock, log: cfg.Log, filled: make(chan struct{}),
 	}
-	for _, prefix := range cfg.Ranges {
-		values, err := alloc.Addresses(prefix)
-		if err != nil {
-			return nil, err
-		}
-		family := familyOf(prefix.Addr().String())
-		if a.ranges[family].IsValid() {
-			return nil, fmt.Errorf("two ranges of services' addresses are of the family %s: use one of each", family)
-		}
-		a.families = append(a.families, family)
-		a.ranges[family], a.first[family] = prefix, values.At(0)
-	}
-	if len(a.families) == 0 {
-		return nil, errors.New("services have no range of addresses: name one, such as 10.43.0.0/16")
-	}
-	return a, nil
 }
-
-// Use says where IPAddresses and ServiceCIDRs are kept. It is called before anything else.
-func (a *Allocations) Use(storages Storages) { a.storages = &storages }
-
-// First are the first addresses of the ranges, those of the service kubernetes.
-func (a *Allocations) First() (all []netip.Addr) {
-	for _, f := range a.families {
-		all = append(all, a.first[f])
-	}
-	return all
-}
-
-// Share has this process change services only while it has the lock of all who give out the same node ports. It is called before the first change.
-func (a *Allocations) Share(lock func(context.Context) (unlock func(), err error)) { a.lock = lock }
 
 // alone takes the lock, and notes which node ports services have got and lost by others meanwhile.
 func (a *Allocations) alone(ctx context.Context) (unlock func(), err error) {
@@ -187,7 +159,7 @@ func (a *Allocations) begin(ctx context.Context, s, old *corev1.Service) (generi
 		drop(s, old)
 		keep(s, old)
 	}
-	errs := completeFamilies(s, old, a.families)
+	errs := completeFamilies(s, old, a.ranges.families)
 	if len(errs) == 0 {
 		// What is wrong as it stands is told by the rules, and gets nothing.
 		if errs = validate(s); len(errs) > 0 {

@@ -1,12 +1,10 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,21 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/registry/service/alloc"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 // How what is known of addresses follows the store.
-
-// DefaultRange is the name of the ServiceCIDR that is made of the configuration.
-const DefaultRange = "kubernetes"
 
 // versions are those of the store at which the objects were listed.
 type versions struct{ addresses, ranges string }
@@ -45,66 +38,12 @@ const (
 	makers = 16
 )
 
-// EnsureRange makes the ServiceCIDR of the configured ranges, before the first service. One of other ranges is that of an earlier configuration: it is replaced,
-// and the addresses of services stay what they are.
-func (a *Allocations) EnsureRange(ctx context.Context) error {
-	if err := a.ensureRange(ctx); err != nil {
+// Start makes the ServiceCIDR of the configured ranges, before the first service, and does what Fill does.
+func (a *Allocations) Start(ctx context.Context) error {
+	if err := a.cidrs.ensure(ctx); err != nil {
 		return err
 	}
-	_, err := a.listRanges(ctx)
-	return err
-}
-
-func (a *Allocations) ensureRange(ctx context.Context) error {
-	ctx = apart(ctx)
-	var wanted []string
-	for _, f := range a.families {
-		wanted = append(wanted, a.ranges[f].String())
-	}
-	ranges := a.storages.Ranges
-	is, err := objectsOf[*networkingv1.ServiceCIDR](ranges.Get(ctx, DefaultRange, &metav1.GetOptions{}))
-	switch {
-	case err == nil && slices.Equal(is.Spec.CIDRs, wanted):
-		return a.markReady(ctx, is)
-	case err == nil:
-		a.log.Info("services get their addresses out of another range", "from", is.Spec.CIDRs, "to", wanted)
-		is = is.DeepCopy()
-		is.Finalizers = nil
-		if _, _, err := ranges.Update(ctx, DefaultRange, rest.DefaultUpdatedObjectInfo(is), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete ServiceCIDR %s: %w", DefaultRange, err)
-		}
-		if _, _, err := ranges.Delete(ctx, DefaultRange, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete ServiceCIDR %s: %w", DefaultRange, err)
-		}
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("read ServiceCIDR %s: %w", DefaultRange, err)
-	}
-	obj := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: DefaultRange}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: wanted}}
-	rest.FillObjectMetaSystemFields(obj)
-	made, err := objectsOf[*networkingv1.ServiceCIDR](ranges.Create(ctx, obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}))
-	if apierrors.IsAlreadyExists(err) {
-		return nil // another API server was faster
-	}
-	if err != nil {
-		return fmt.Errorf("make ServiceCIDR %s: %w", DefaultRange, err)
-	}
-	return a.markReady(ctx, made)
-}
-
-// markReady says of the range of the configuration that it can be used: nobody has to look at it first. Of others a controller says so.
-func (a *Allocations) markReady(ctx context.Context, c *networkingv1.ServiceCIDR) error {
-	if c.DeletionTimestamp != nil || apimeta.FindStatusCondition(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady) != nil {
-		return nil
-	}
-	c = c.DeepCopy()
-	apimeta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
-		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Reason: "Configured", Message: "Services get addresses of it",
-	})
-	_, _, err := a.storages.Status.Update(ctx, c.Name, rest.DefaultUpdatedObjectInfo(c), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // somebody else has just said something of it
-	}
-	return err
+	return a.Fill(ctx)
 }
 
 // Fill notes what the stored services have, once: it returns at once where that is done. Services of a store that has no IPAddresses of theirs get them.
@@ -124,7 +63,7 @@ func (a *Allocations) Fill(ctx context.Context) error {
 	// The caches have what was there before this process began, and no service changes before this.
 	at := versions{}
 	var err error
-	if at.ranges, err = a.listRanges(ctx); err != nil {
+	if at.ranges, err = a.cidrs.list(ctx); err != nil {
 		return err
 	}
 	var all []networkingv1.IPAddress
@@ -228,7 +167,7 @@ func (a *Allocations) give(ctx context.Context, w want) error {
 }
 
 func (a *Allocations) listServices(ctx context.Context, version string) ([]corev1.Service, error) {
-	list, err := objectsOf[*corev1.ServiceList](a.store.List(genericrequest.WithNamespace(ctx, metav1.NamespaceAll), &metainternalversion.ListOptions{ResourceVersion: version}))
+	list, err := objectsOf[*corev1.ServiceList](a.services.List(genericrequest.WithNamespace(ctx, metav1.NamespaceAll), &metainternalversion.ListOptions{ResourceVersion: version}))
 	if err != nil {
 		return nil, fmt.Errorf("list the services: %w", err)
 	}
@@ -237,7 +176,7 @@ func (a *Allocations) listServices(ctx context.Context, version string) ([]corev
 
 // listAddresses lists the IPAddresses, and notes them.
 func (a *Allocations) listAddresses(ctx context.Context, version string) ([]networkingv1.IPAddress, string, error) {
-	list, err := objectsOf[*networkingv1.IPAddressList](a.storages.Addresses.List(apart(ctx), &metainternalversion.ListOptions{ResourceVersion: version}))
+	list, err := objectsOf[*networkingv1.IPAddressList](a.ips.List(apart(ctx), &metainternalversion.ListOptions{ResourceVersion: version}))
 	if err != nil {
 		return nil, "", fmt.Errorf("list the IPAddresses: %w", err)
 	}
@@ -255,32 +194,6 @@ func (a *Allocations) listAddresses(ctx context.Context, version string) ([]netw
 	return list.Items, list.ResourceVersion, nil
 }
 
-// listRanges lists the ServiceCIDRs as they are in the store, and notes those that can be used, the oldest first.
-func (a *Allocations) listRanges(ctx context.Context) (version string, err error) {
-	a.ranging.Lock()
-	defer a.ranging.Unlock()
-	list, err := objectsOf[*networkingv1.ServiceCIDRList](a.storages.Ranges.List(apart(ctx), &metainternalversion.ListOptions{}))
-	if err != nil {
-		return "", fmt.Errorf("list the ServiceCIDRs: %w", err)
-	}
-	slices.SortFunc(list.Items, func(x, y networkingv1.ServiceCIDR) int {
-		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
-	})
-	var ranges []alloc.Range
-	for _, c := range list.Items {
-		if c.DeletionTimestamp != nil || !apimeta.IsStatusConditionTrue(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
-			continue
-		}
-		for _, cidr := range c.Spec.CIDRs {
-			if p, err := netip.ParsePrefix(cidr); err == nil { // validated
-				ranges = append(ranges, alloc.NewRange(c.Name, p))
-			}
-		}
-	}
-	a.addresses.SetRanges(ranges)
-	return list.ResourceVersion, nil
-}
-
 // Run follows, until ctx ends, what others do with addresses and ranges, and takes back what services were to get that were not stored in the end.
 func (a *Allocations) Run(ctx context.Context) {
 	select {
@@ -291,7 +204,7 @@ func (a *Allocations) Run(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		a.follow(ctx, a.storages.Addresses, a.at.addresses, func(ctx context.Context) (string, error) {
+		a.follow(ctx, a.ips, a.at.addresses, func(ctx context.Context) (string, error) {
 			_, version, err := a.listAddresses(ctx, fromCache)
 			a.inDoubt() // of what was missed nobody knows whether it was right
 			return version, err
@@ -300,7 +213,7 @@ func (a *Allocations) Run(ctx context.Context) {
 	followed := make(chan struct{})
 	go func() {
 		defer close(followed)
-		a.follow(ctx, a.storages.Ranges, a.at.ranges, a.listRanges, a.someRange)
+		a.follow(ctx, a.cidrs.storage, a.at.ranges, a.cidrs.list, a.cidrs.heard)
 	}()
 	a.settle(ctx)
 	<-ended
@@ -381,23 +294,6 @@ func (a *Allocations) address(ctx context.Context, e watch.Event) error {
 	if err != nil {
 		a.log.Warn("an IPAddress that was deleted may be missing", "address", ip, "error", err)
 		a.inDoubt()
-	}
-	return nil
-}
-
-// someRange hears of a ServiceCIDR. There are few: all are looked at.
-func (a *Allocations) someRange(ctx context.Context, e watch.Event) error {
-	switch e.Type {
-	case watch.Error:
-		return fmt.Errorf("%w: %w", errWatch, apierrors.FromObject(e.Object))
-	case watch.Bookmark:
-		return nil
-	}
-	if _, err := a.listRanges(ctx); err != nil {
-		return err
-	}
-	if c, ok := e.Object.(*networkingv1.ServiceCIDR); ok && c.Name == DefaultRange && e.Type == watch.Deleted {
-		return a.EnsureRange(ctx)
 	}
 	return nil
 }

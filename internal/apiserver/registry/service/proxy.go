@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/reach"
@@ -30,12 +29,12 @@ type Backends interface {
 	ProxyToPodAt(ctx context.Context, pod *corev1.Pod, at string, to reach.Backend, responder rest.Responder) (http.Handler, error)
 }
 
-// proxyPart is the subresource proxy. Whoever may read services does not see by that what they serve.
-func proxyPart(behind Backends) resource.Part {
-	return resource.Part{
-		Storage: func(store *genericregistry.Store) rest.Storage { return &ProxyREST{services: store, behind: behind} },
-		Rights:  []resource.Right{{Role: resource.Editor, Verbs: resource.ReadVerbs}, {Role: resource.Editor, Verbs: resource.WriteVerbs}},
-	}
+// ProxyTo is the subresource proxy, which leads to what is behind services. Whoever may read services does not see by that what they serve.
+func ProxyTo(services rest.Getter, behind Backends) resource.Resource {
+	const path = "services/proxy"
+	return resource.PartOf(corev1.SchemeGroupVersion.WithResource("services"), map[string]rest.Storage{path: &ProxyREST{services: services, behind: behind}},
+		resource.Right{Role: resource.Editor, Group: corev1.GroupName, Resource: path, Verbs: resource.ReadVerbs},
+		resource.Right{Role: resource.Editor, Group: corev1.GroupName, Resource: path, Verbs: resource.WriteVerbs})
 }
 
 // ProxyREST serves services/proxy: what one of the pods behind a service serves, at one of the service's ports.

@@ -3,7 +3,8 @@
 package service
 
 import (
-	"net/netip"
+	"context"
+	"log/slog"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,16 +20,20 @@ import (
 
 // Config says what services get.
 type Config struct {
-	// Ranges are those of their addresses, at most one of each family. The first is the family of services that name none.
-	Ranges []netip.Prefix
+	Ranges Ranges
 	// FirstNodePort and LastNodePort are the range of their node ports.
 	FirstNodePort, LastNodePort uint16
+	// Storages are those of the objects by which addresses are given out.
+	Storages Storages
 	// Shared: other processes give out addresses of the same store at the same time.
 	Shared bool
+	// Lock has this process change services only while it has the lock of all who give out the same node ports; nil: nobody else does.
+	Lock func(context.Context) (unlock func(), err error)
+	Log  *slog.Logger
 }
 
-// Resource is the resource services.
-func Resource(given *Allocations, behind Backends) resource.Of[*corev1.Service, *corev1.ServiceList] {
+// Resource is the resource services, without what gives them addresses and node ports: Given has that.
+func Resource() resource.Of[*corev1.Service, *corev1.ServiceList] {
 	return resource.Of[*corev1.Service, *corev1.ServiceList]{
 		Plural:         "services",
 		Short:          []string{"svc"},
@@ -50,21 +55,26 @@ func Resource(given *Allocations, behind Backends) resource.Of[*corev1.Service, 
 			}
 		},
 		Status: &resource.Status[*corev1.Service]{Update: validateStatus},
-		Parts:  map[string]resource.Part{"proxy": proxyPart(behind)},
 		Scheme: AddOptions,
 		Fields: func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 		},
 		Columns: columns(),
-		Store: func(store *genericregistry.Store) {
-			store.ReturnDeletedObject = true // as upstream, for what follows its deletion
-			store.BeginCreate, store.BeginUpdate, store.AfterDelete = given.beginCreate, given.beginUpdate, given.afterDelete
-		},
-		REST: func(store *genericregistry.Store) rest.Storage {
-			given.store = store
-			return &REST{Store: store, given: given, changes: keymutex.NewHashed(0)}
-		},
 	}
+}
+
+// Given is the resource services, whose addresses and node ports are given out. It is opened once, before anything is asked of a.
+func Given(a *Allocations) resource.Resource {
+	services := Resource()
+	services.Store = func(store *genericregistry.Store) {
+		store.ReturnDeletedObject = true // as upstream, for what follows its deletion
+		store.BeginCreate, store.BeginUpdate, store.AfterDelete = a.beginCreate, a.beginUpdate, a.afterDelete
+	}
+	services.REST = func(store *genericregistry.Store) rest.Storage {
+		a.services = store
+		return &REST{Store: store, given: a, changes: keymutex.NewHashed(0)}
+	}
+	return services
 }
 
 // table: all of a service is data here, for whoever sends packets.

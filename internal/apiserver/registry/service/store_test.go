@@ -58,13 +58,11 @@ type part struct {
 // open opens a part on a store. It does nothing yet.
 func open(t *testing.T, e *etcd.Server, shared bool, cidr string) *part {
 	t.Helper()
-	given, err := service.NewAllocations(service.Config{
-		Ranges: []netip.Prefix{netip.MustParsePrefix(cidr)}, FirstNodePort: 30000, LastNodePort: 30100, Shared: shared,
-	}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	ranges, err := service.NewRanges([]netip.Prefix{netip.MustParsePrefix(cidr)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	resources := []resource.Resource{service.Resource(given, nil), ipaddress.Resource(), servicecidr.Resource()}
+	resources := []resource.Resource{service.Resource(), ipaddress.Resource(), servicecidr.Resource()}
 	config := store.Config{Client: e.Client(), Versions: map[schema.GroupResource]schema.GroupVersion{}}
 	var hooks []scheme.Hook
 	for _, r := range resources {
@@ -81,13 +79,20 @@ func open(t *testing.T, e *etcd.Server, shared bool, cidr string) *part {
 	}
 	s := store.New(config)
 	t.Cleanup(s.Close)
-	storages, err := resource.Open(resources, s)
-	if err != nil {
+	storages := resource.Storages{}
+	if err := storages.Open(s, resources[1:]...); err != nil {
 		t.Fatal(err)
 	}
 	networking := storages[networkingv1.SchemeGroupVersion]
-	p := &part{t: t, given: given, services: storages[corev1.SchemeGroupVersion]["services"].(service.Storage), addresses: networking["ipaddresses"].(service.Storage)}
-	given.Use(service.Storages{Addresses: p.addresses, Ranges: networking["servicecidrs"].(service.Storage), Status: networking["servicecidrs/status"].(rest.Updater)})
+	addresses := networking["ipaddresses"].(service.Storage)
+	given := service.NewAllocations(service.Config{
+		Ranges: ranges, FirstNodePort: 30000, LastNodePort: 30100, Shared: shared, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Storages: service.Storages{Addresses: addresses, Ranges: networking["servicecidrs"].(service.Storage), Status: networking["servicecidrs/status"].(rest.Updater)},
+	})
+	if err := storages.Open(s, service.Given(given)); err != nil {
+		t.Fatal(err)
+	}
+	p := &part{t: t, given: given, services: storages[corev1.SchemeGroupVersion]["services"].(service.Storage), addresses: addresses}
 	if err := s.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,10 +102,7 @@ func open(t *testing.T, e *etcd.Server, shared bool, cidr string) *part {
 // run has the part do what an API server does.
 func (p *part) run() {
 	p.t.Helper()
-	if err := p.given.EnsureRange(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.given.Fill(p.t.Context()); err != nil {
+	if err := p.given.Start(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(p.t.Context())
@@ -221,7 +223,7 @@ func TestTwoServers(t *testing.T) {
 func TestStoresOfOthers(t *testing.T) {
 	e := startEtcd(t)
 	before := open(t, e, false, "10.9.0.0/24")
-	if err := before.given.EnsureRange(t.Context()); err != nil {
+	if err := before.given.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 40 {

@@ -22,8 +22,8 @@ import (
 // enforceMountableSecrets is the annotation by which a service account's pods may refer to no other secrets than the account's own.
 const enforceMountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 
-// Resource is the resource serviceaccounts. tokens says how tokens are made.
-func Resource(tokens TokenConfig) resource.Of[*corev1.ServiceAccount, *corev1.ServiceAccountList] {
+// Resource is the resource serviceaccounts.
+func Resource() resource.Of[*corev1.ServiceAccount, *corev1.ServiceAccountList] {
 	return resource.Of[*corev1.ServiceAccount, *corev1.ServiceAccountList]{
 		Plural:     "serviceaccounts",
 		Short:      []string{"sa"},
@@ -48,13 +48,14 @@ func Resource(tokens TokenConfig) resource.Of[*corev1.ServiceAccount, *corev1.Se
 		Store:   func(store *genericregistry.Store) { store.ReturnDeletedObject = true },
 		Columns: []resource.Column[*corev1.ServiceAccount]{{Name: "Name"}, {Name: "Age"}},
 		Scheme:  addTokenDefaults,
-		Parts: map[string]resource.Part{"token": {
-			Storage: func(store *genericregistry.Store) rest.Storage {
-				return &tokenREST{TokenConfig: tokens, accounts: store}
-			},
-			Rights: []resource.Right{{Role: resource.Editor, Verbs: []string{"create"}}},
-		}},
 	}
+}
+
+// Tokens is the subresource token, which makes credentials of accounts.
+func Tokens(accounts rest.Getter, config TokenConfig) resource.Resource {
+	return resource.PartOf(corev1.SchemeGroupVersion.WithResource("serviceaccounts"),
+		map[string]rest.Storage{"serviceaccounts/token": &tokenREST{TokenConfig: config, accounts: accounts}},
+		resource.Right{Role: resource.Editor, Group: corev1.GroupName, Resource: "serviceaccounts/token", Verbs: []string{"create"}})
 }
 
 // onlyNames drops all of a reference to a secret but its name: secrets are in the account's namespace (core/v1, ServiceAccount.secrets).

@@ -25,7 +25,7 @@ func newImagePullCommand(socket *string) *cobra.Command {
 		Long: `Pulls an image from its registry, or from the mirrors that the node is configured with, and prints its id on standard output. How
 far it is goes to standard error: a bar for each layer on a terminal, else a line for each thing that a layer does.
 
-Without credentials the node asks the registry as anybody. A password on the command line can be seen by other users of this machine:
+Without credentials the node asks the registry anonymously. A password on the command line can be seen by other users of this machine:
 prefer --password-stdin.`,
 		Example: `  monopod image pull busybox
   monopod image pull registry.example/app@sha256:...

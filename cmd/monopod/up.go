@@ -62,7 +62,7 @@ func (c *configuration) start(ctx context.Context, roles config.Roles, files []p
 func newRuntimeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runtime",
-		Short: "Run the CRI runtime alone, for anybody's kubelet",
+		Short: "Run the CRI runtime alone, for any kubelet",
 		Long: `Serves CRI v1 (RuntimeService and ImageService) on a unix socket, for a kubelet's
 --container-runtime-endpoint, for crictl, or for 'monopod node'. Containers keep running when it stops.
 
@@ -107,7 +107,7 @@ func reach(kubeconfig string) (*rest.Config, error) {
 func newAPIServerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apiserver",
-		Short: "Run the API server and the controllers alone, for anybody's client",
+		Short: "Run the API server and the controllers alone, for any client",
 		Args:  noArgs,
 	}
 	cfg := addConfiguration(cmd, config.APIServer)
@@ -123,7 +123,7 @@ func newAPIServerCommand() *cobra.Command {
 func newNodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Run the agent alone: a node of anybody's cluster, on anybody's CRI runtime",
+		Short: "Run the agent alone: a node of any cluster, on any CRI runtime",
 		Long: `Runs the agent and the devices. The API server is the one of --kubeconfig, whose user should be
 system:node:NAME in the group system:nodes; the runtime is the one at --cri-socket.
 

@@ -35,7 +35,7 @@ type agentWorld struct {
 	reached *netip.AddrPort
 	cred    Credentials
 	logs    agent.Logs
-	// own says of the node that the API server is its own; nil: it is somebody else's.
+	// own says of the node that the API server is its own; nil: it is another one's.
 	own *controlPlane
 	// changed is told of other addresses of the node than the certified ones; nil: nobody is.
 	changed   func(ips []string) error
@@ -96,7 +96,7 @@ func agentResources(a *v1alpha1.Agent) agent.Resources {
 	return r
 }
 
-// agentLogs is how an agent on somebody else's runtime rotates logs.
+// agentLogs is how an agent on another runtime than ours rotates logs.
 func agentLogs(a *v1alpha1.Agent) (agent.Logs, error) {
 	size, err := config.ParseSize(a.ContainerLogMaxSize)
 	if err != nil {

@@ -75,7 +75,7 @@ func Up(ctx context.Context, o Options) error {
 	})
 }
 
-// Runtime runs the CRI runtime alone, for anybody's kubelet. kube is the API server whose network policies are enforced on the built-in network; nil: none are.
+// Runtime runs the CRI runtime alone, for any kubelet. kube is the API server whose network policies are enforced on the built-in network; nil: none are.
 func Runtime(ctx context.Context, o Options, kube *rest.Config) error {
 	p := newProcess(o)
 	policies := &policiesRole{process: p, wanted: kube != nil, kube: func() *rest.Config { return kube }}
@@ -88,7 +88,7 @@ func Runtime(ctx context.Context, o Options, kube *rest.Config) error {
 	})
 }
 
-// APIServer runs the API server and the controllers alone, for anybody's client.
+// APIServer runs the API server and the controllers alone, for any client.
 func APIServer(ctx context.Context, o Options) error {
 	p := newProcess(o)
 	p.garbageRoom, p.timeline = apiGarbageRoom, podstarts.New(podstarts.Config{})
@@ -106,10 +106,10 @@ func APIServer(ctx context.Context, o Options) error {
 	})
 }
 
-// Credentials are what the agent needs to serve its own HTTPS API in somebody else's cluster.
+// Credentials are what the agent needs to serve its own HTTPS API in another cluster.
 type Credentials struct{ ServingCert, ServingKey, ClientCA string }
 
-// Agent runs the agent and the devices alone, against an API server and a CRI runtime of anybody's.
+// Agent runs the agent and the devices alone, against any API server and any CRI runtime.
 func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) error {
 	p := newProcess(o)
 	p.timeline = podstarts.New(podstarts.Config{})

@@ -32,7 +32,7 @@ func (g guard) Disconnected(sandboxIDs ...string) { g.policies.Disconnected(sand
 // policiesRole enforces network policies for pods of the built-in network. The runtime opens it, whose network asks it.
 type policiesRole struct {
 	*process
-	// wanted: this process knows an API server, by kube, from when after is closed; nil: it is somebody else's, and is tried until it answers.
+	// wanted: this process knows an API server, by kube, from when after is closed; nil: it is another process's, and is tried until it answers.
 	wanted   bool
 	kube     func() *rest.Config
 	after    func() <-chan struct{}

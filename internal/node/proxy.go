@@ -32,19 +32,19 @@ func proxyDir(c *v1alpha1.NodeConfiguration) string { return filepath.Join(c.Dat
 // proxyRole leads packets for services to their endpoints.
 type proxyRole struct {
 	*process
-	// kube reaches the API server, from when after is closed; nil: it is somebody else's, and is tried until it answers.
+	// kube reaches the API server, from when after is closed; nil: it is another process's, and is tried until it answers.
 	kube  func() *rest.Config
 	after func() <-chan struct{}
 	// bridged says that pods of this process are on the built-in network; nil: they are not.
 	bridged func(context.Context) bool
-	proxy   *proxy.Proxy // nil: somebody else does it
+	proxy   *proxy.Proxy // nil: another proxy does it
 }
 
 func (r *proxyRole) role() role {
 	return role{name: "proxy", open: r.open, run: r.run, remove: r.remove}
 }
 
-// open makes the proxy where it is to run. Where it is not, what an earlier process has left is removed, so that somebody else can do it.
+// open makes the proxy where it is to run. Where it is not, what an earlier process has left is removed, so that another proxy can do it.
 func (r *proxyRole) open(ctx context.Context) error {
 	c := r.Config
 	mode := c.Network.ServiceProxy

@@ -305,7 +305,13 @@ func TestSetupErrors(t *testing.T) {
 func TestHostPorts(t *testing.T) {
 	contract(t, func(h *testHost) {
 		port := network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80}
-		h.connect("a", port)
+		h.sandbox("a")
+		ports := []network.HostPort{port}
+		first := h.setup("a", ports...)
+		ports[0].HostPort = 9090 // the request is the caller's
+		if again := h.setup("a", port); !slices.Equal(again.IPs, first.IPs) {
+			h.Errorf("a has %v, it had %v", again.IPs, first.IPs)
+		}
 		h.serve("a")
 		if who := h.ask("", "127.0.0.1:8080"); who != "a" {
 			h.Errorf("%q answers at the host port of a", who)

@@ -16,7 +16,7 @@ import (
 type Network interface {
 	// Setup connects a sandbox. When it returns, loopback is up in the sandbox, and its interface (InterfaceName) has an address of each family of the network that no other
 	// sandbox has. It is idempotent: of a sandbox that is connected it returns the same as before. When it fails for one that was not connected, nothing of it is left, or the error
-	// says what is, and the next Setup or Teardown takes that away.
+	// says what is, and the next Setup or Teardown takes that away. Request and result are the caller's, who may change both.
 	//
 	// Errors: InvalidArgument (no sandbox id or no path of a namespace; a request that cannot be), NotFound (nothing is at the path), FailedPrecondition (something of the host is
 	// missing or in the way; the sandbox is connected with other host ports), Unavailable (not now). The bridge, which maps host ports and gives addresses

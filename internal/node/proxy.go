@@ -19,10 +19,6 @@ import (
 	"monopod.dev/monopod/internal/proxy/table"
 )
 
-// nodesMask is the part of an interface group that says that it is a node's, of whichever node of the host: of a bridge (links.BridgeGroup), or of the host's ends of
-// pods' interfaces (links.PortGroup).
-const nodesMask = 0xff000000
-
 // proxyTable is the name of the table of services. Nodes of one host have bridges of different names.
 func proxyTable(c *v1alpha1.NodeConfiguration) string { return rules.ServicesTable(c.Network.Bridge) }
 
@@ -70,7 +66,7 @@ func (r *proxyRole) open(ctx context.Context) error {
 	}
 	r.proxy = proxy.New(proxy.Config{
 		Kube: client, NodeName: c.NodeName, Table: proxyTable(c),
-		Ports:     table.Ports{Group: links.PortGroup(c.Network.Bridge), Nodes: links.BridgeGroup & nodesMask, Mask: nodesMask},
+		Ports:     table.Ports{Group: links.PortGroup(c.Network.Bridge), Nodes: links.GroupOfNodes, Mask: links.GroupOfNodesMask},
 		Balancers: config.LoadBalancerRanges(c.Network), External: config.ExternalRanges(c.Services), Closed: config.ClusterRanges(c),
 		OwnPorts: ports, Listens: proxy.Listener, Dir: proxyDir(c), Log: r.Log.With("role", "proxy"),
 	})

@@ -30,8 +30,7 @@ var (
 
 // portsOf are those of a node with this bridge.
 func portsOf(bridge string) Ports {
-	const mask = 0xff000000
-	return Ports{Group: links.PortGroup(bridge), Nodes: links.BridgeGroup & mask, Mask: mask}
+	return Ports{Group: links.PortGroup(bridge), Nodes: links.GroupOfNodes, Mask: links.GroupOfNodesMask}
 }
 
 // testHost is a network namespace that plays the host, with pods that it routes, as package network connects them, and a network outside.

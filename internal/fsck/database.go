@@ -51,6 +51,3 @@ func verify(path string) error {
 	}
 	return nil
 }
-
-// maxDepth is more than any database of ours has pages above pages.
-const maxDepth = 64

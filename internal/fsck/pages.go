@@ -32,6 +32,9 @@ const (
 	noFreelist  = ^uint64(0)
 )
 
+// maxDepth is more than any database of ours has pages above pages.
+const maxDepth = 64
+
 var le = binary.LittleEndian
 
 type pages struct {

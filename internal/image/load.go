@@ -55,7 +55,7 @@ func (s *Store) Load(ctx context.Context, req LoadRequest) (loaded []LoadedImage
 	defer transfer.End(ctx, false) // an archive is read anew anyway: nothing to resume
 	loaded, namings, err := s.load(held, req.Archive, name)
 	if err == nil {
-		err = s.Publish(held, transfer, namings...)
+		err = transfer.Publish(held, namings...)
 	}
 	if err != nil {
 		return nil, faults.NoRoom(err)

@@ -112,7 +112,7 @@ func (s *Store) pull(ctx context.Context, named reference.Named, auth *registry.
 	if _, err := s.Check(held, target); err != nil {
 		return store.Image{}, err
 	}
-	if err := s.Publish(held, transfer, store.Naming{Target: target, Names: names}); err != nil {
+	if err := transfer.Publish(held, store.Naming{Target: target, Names: names}); err != nil {
 		return store.Image{}, err
 	}
 	img, err := s.Get(ctx, named.String())

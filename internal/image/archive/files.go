@@ -28,8 +28,6 @@ const (
 	maxArchiveLinks = 40 // of a chain
 )
 
-const dockerManifestFile = "manifest.json"
-
 // archiveFiles is what an archive has: its files are in the store, each under the digest of what it really holds.
 type archiveFiles struct {
 	layout []byte                        // the file oci-layout
@@ -97,6 +95,22 @@ func damaged(err error) error {
 		return fmt.Errorf("the archive is cut off: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	return fmt.Errorf("the archive is damaged, or no tar: %w: %w", err, errdefs.ErrInvalidArgument)
+}
+
+// stored marks the errors of the store, so that a disk that fails is not taken for an archive that is damaged.
+type stored struct{ io.Writer }
+
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return "storing it: " + e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+func (s stored) Write(p []byte) (int, error) {
+	n, err := s.Writer.Write(p)
+	if err != nil {
+		err = &storeError{err}
+	}
+	return n, err
 }
 
 // take takes one entry.

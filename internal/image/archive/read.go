@@ -144,22 +144,6 @@ func (r *Reader) keepFile() keepFile {
 	}
 }
 
-// stored marks the errors of the store, so that a disk that fails is not taken for an archive that is damaged.
-type stored struct{ io.Writer }
-
-type storeError struct{ err error }
-
-func (e *storeError) Error() string { return "storing it: " + e.err.Error() }
-func (e *storeError) Unwrap() error { return e.err }
-
-func (s stored) Write(p []byte) (int, error) {
-	n, err := s.Writer.Write(p)
-	if err != nil {
-		err = &storeError{err}
-	}
-	return n, err
-}
-
 // readJSON reads a JSON file of the archive. What an archive says of a size is not believed before.
 func (r *Reader) readJSON(ctx context.Context, what string, desc ocispec.Descriptor, to any) error {
 	if desc.Size > maxArchiveJSON {

@@ -16,7 +16,6 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
-	digest "github.com/opencontainers/go-digest"
 	specs "github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -160,17 +159,6 @@ func unsavable(which string, others []string, err error) error {
 			which, remedy, errdefs.ErrFailedPrecondition)
 	}
 	return fmt.Errorf("%s: %w; %s", which, err, remedy)
-}
-
-// dockerImage is an image in a docker-archive's manifest.json.
-type dockerImage struct {
-	Config   string   `json:"Config"`
-	RepoTags []string `json:"RepoTags"`
-	Layers   []string `json:"Layers"`
-}
-
-func blobPath(d digest.Digest) string {
-	return ocispec.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded()
 }
 
 // describe makes index.json and manifest.json.

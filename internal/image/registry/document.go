@@ -73,6 +73,19 @@ func readOnce(ctx context.Context, from remotes.Fetcher, desc ocispec.Descriptor
 	return raw, nil
 }
 
+// Resolve asks what the reference means now. Errors: NotFound (the registry has no such image), InvalidArgument (it has something else).
+func (rs *Session) Resolve(ctx context.Context) (ocispec.Descriptor, error) {
+	if _, err := rs.fetcher(); err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	_, target, err := rs.resolver.Resolve(ctx, rs.ref)
+	if err != nil {
+		return target, err
+	}
+	err = rs.resolveType(ctx, &target)
+	return target, err
+}
+
 // resolveType finds out what kind of manifest a registry has that does not say it, or that says only that it sends bytes
 // or JSON, as a plain web server does: the manifest's own field tells, or else its form.
 func (rs *Session) resolveType(ctx context.Context, target *ocispec.Descriptor) error {

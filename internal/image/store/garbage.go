@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/metadata"
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -19,8 +20,10 @@ import (
 // garbage removes from the disk what no name, pin or running transfer refers to.
 type garbage struct {
 	log          *slog.Logger
+	root         string // of the store
 	db           *metadata.DB
 	leases       leases.Manager
+	content      content.Store
 	snaps        snapshots.Snapshotter
 	layers       *faultySnapshots // below snaps
 	downloads    *Downloads
@@ -169,4 +172,31 @@ func (g *garbage) dropStaleTransfers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// running are the leases of transfers that are under way in this process. The zero value is ready to use.
+type running struct {
+	mu  sync.Mutex
+	ids map[string]bool
+}
+
+func (r *running) add(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ids == nil {
+		r.ids = map[string]bool{}
+	}
+	r.ids[id] = true
+}
+
+func (r *running) remove(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.ids, id)
+}
+
+func (r *running) has(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ids[id]
 }

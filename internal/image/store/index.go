@@ -20,6 +20,24 @@ import (
 // built on containerd's packages use.
 const pinnedLabel = "io.cri-containerd.pinned"
 
+// Image is one complete image of the store.
+type Image struct {
+	// ID is the digest of the image's configuration, "sha256:<hex>".
+	ID string
+	// RepoTags and RepoDigests are its names, sorted: "docker.io/library/busybox:latest" and
+	// "docker.io/library/busybox@sha256:<hex>". An image loaded from an archive without a name has neither.
+	RepoTags    []string
+	RepoDigests []string
+	// Size is what the image takes on disk, in bytes, layers shared with other images included.
+	Size uint64
+	// Config is what a container of this image runs by default.
+	Config ocispec.ImageConfig
+	// ChainID identifies the whole stack of layers; empty for an image that has none.
+	ChainID string
+	// Pinned says that the image must not be removed to free space.
+	Pinned bool
+}
+
 // index is what the store knows of its complete images, in memory: reads of it cost no transaction. It is rebuilt from
 // the names in the metadata after every change; only this process makes changes, so it is never behind.
 type index struct {

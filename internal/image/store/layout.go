@@ -25,6 +25,19 @@ const (
 	ResumeWindow = time.Hour
 )
 
+// transferLabel marks the lease of a pull or a load: it holds what the operation has brought so far. Its value says what
+// is transferred; bootLabel says in which boot.
+const (
+	transferLabel = "monopod.dev/transfer"
+	bootLabel     = "monopod.dev/boot"
+)
+
+// A pin is a lease on the image's configuration, which refers to its unpacked layers. The lease's labels say whose it is.
+const (
+	pinImageLabel = "monopod.dev/pin.image"
+	pinUserLabel  = "monopod.dev/pin.user"
+)
+
 // Lease is what a lease of the store stands for: a pin, a transfer (a pull or a load), or, when all is empty, nothing known.
 type Lease struct {
 	// PinnedImage is the id of the image that PinUser has pinned.
@@ -39,7 +52,7 @@ func LeaseOf(labels map[string]string) Lease {
 }
 
 // PinID is the name of a pin's lease.
-func PinID(imageID, user string) string { return pinID(imageID, user) }
+func PinID(imageID, user string) string { return "pin/" + user + "/" + imageID }
 
 // SnapshotPaths are the directory of a layer's files, and the recipe of its tar, in the store at root; id is the snapshotter's.
 func SnapshotPaths(root, id string) (dir, record string) {

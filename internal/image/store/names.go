@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/containerd/containerd/v2/core/images"
@@ -12,7 +11,6 @@ import (
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	bolt "go.etcd.io/bbolt"
-	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/image/faults"
 	"monopod.dev/monopod/internal/kit/failpoint"
@@ -60,51 +58,6 @@ func (n *names) remove(ctx context.Context, names ...string) error {
 		if err := n.images.Delete(ctx, name); err != nil && !errdefs.IsNotFound(err) {
 			return fmt.Errorf("removing the name %s: %w", name, err)
 		}
-	}
-	return nil
-}
-
-// Naming is one image, by its manifest or index, and the names that it is to have.
-type Naming struct {
-	Target ocispec.Descriptor
-	Names  []string
-}
-
-// Publish gives images their names and ends what the transfer holds, in one transaction: from now on the names hold the content.
-// The layers are written to disk before, all with one call: a name must not lead to a layer that a power loss tore.
-// (Layers without a name yet may be torn: dropStaleTransfers drops them after a reboot.)
-func (s *Store) Publish(ctx context.Context, t *Transfer, namings ...Naming) error {
-	if err := syncFS(s.root); err != nil {
-		return err
-	}
-	if err := failpoint.Hit("image/publish/synced"); err != nil {
-		return err
-	}
-	err := s.names.change(ctx, func(ctx context.Context) error {
-		for _, n := range namings {
-			for _, name := range n.Names {
-				if err := s.names.set(ctx, name, n.Target); err != nil {
-					return err
-				}
-			}
-		}
-		return s.leases.Delete(ctx, t.lease)
-	})
-	if err != nil {
-		return err
-	}
-	return failpoint.Hit("image/published")
-}
-
-// syncFS writes the whole file system of the directory to disk.
-func syncFS(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		return fmt.Errorf("writing the file system of %s to disk: %w", dir, err)
 	}
 	return nil
 }

@@ -16,14 +16,6 @@ import (
 	"monopod.dev/monopod/internal/kit/preallocate"
 )
 
-// A pin is a lease on the image's configuration, which refers to its unpacked layers. The lease's labels say whose it is.
-const (
-	pinImageLabel = "monopod.dev/pin.image"
-	pinUserLabel  = "monopod.dev/pin.user"
-)
-
-func pinID(imageID, user string) string { return "pin/" + user + "/" + imageID }
-
 // Pin keeps the layers of the image for user (a container's id) until Unpin, whatever happens to the image's names.
 // The pin is on disk when Pin returns. It is idempotent. An image that is not there is NotFound.
 func (s *Store) Pin(ctx context.Context, imageID, user string) error {
@@ -44,7 +36,7 @@ func (s *Store) Pin(ctx context.Context, imageID, user string) error {
 			if _, err := s.Content.Info(ctx, digest.Digest(id)); err != nil {
 				return err
 			}
-			lease, err := s.leases.Create(ctx, leases.WithID(pinID(id, user)),
+			lease, err := s.leases.Create(ctx, leases.WithID(PinID(id, user)),
 				leases.WithLabel(pinImageLabel, id), leases.WithLabel(pinUserLabel, user))
 			if err != nil {
 				return err
@@ -83,7 +75,7 @@ func (s *Store) Unpin(ctx context.Context, imageID, user string) error {
 		return err
 	}
 	err = failpoint.Around("image/unpin", func() error {
-		return s.leases.Delete(s.Scope(ctx), leases.Lease{ID: pinID(id, user)})
+		return s.leases.Delete(s.Scope(ctx), leases.Lease{ID: PinID(id, user)})
 	})
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("unpin of image %s for %s: %w", imageID, user, faults.NoRoom(err))

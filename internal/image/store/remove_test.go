@@ -40,7 +40,7 @@ func publish(t *testing.T, s *Store, name string) Image {
 		t.Fatal(err)
 	}
 	write(raw, target)
-	if err := s.Publish(held, transfer, Naming{Target: target, Names: []string{name}}); err != nil {
+	if err := transfer.Publish(held, Naming{Target: target, Names: []string{name}}); err != nil {
 		t.Fatal(err)
 	}
 	img, err := s.Get(t.Context(), name)

@@ -57,10 +57,10 @@ func checkOverlay(dir string) (err error) {
 
 // sweep removes what a killed process had made in the stores of blobs and layers, but not written down in the
 // metadata. A disk that is full keeps no store from opening: removing images is the way out of it.
-func (s *Store) sweep(ctx context.Context) error {
-	err := s.sweepAll(ctx)
+func (g *garbage) sweep(ctx context.Context) error {
+	err := g.sweepAll(ctx)
 	if errdefs.IsResourceExhausted(err) {
-		s.log.ErrorContext(ctx, "the disk of the image store is full; what killed pulls have left is removed at the next start with room", "store", s.root, "error", err)
+		g.log.ErrorContext(ctx, "the disk of the image store is full; what killed pulls have left is removed at the next start with room", "store", g.root, "error", err)
 		return nil
 	}
 	return err
@@ -68,19 +68,19 @@ func (s *Store) sweep(ctx context.Context) error {
 
 // sweepAll: the metadata looks for what it does not know only in a collection that removes something of its own; so it is given
 // something to remove.
-func (s *Store) sweepAll(ctx context.Context) error {
+func (g *garbage) sweepAll(ctx context.Context) error {
 	const bait = "sweep"
-	if err := s.sweepUnpacks(ctx); err != nil {
+	if err := g.sweepUnpacks(ctx); err != nil {
 		return fmt.Errorf("sweeping half unpacked layers: %w", faults.NoRoom(err))
 	}
-	if _, err := s.Snapshots.Prepare(ctx, bait, ""); err != nil && !errdefs.IsAlreadyExists(err) {
+	if _, err := g.snaps.Prepare(ctx, bait, ""); err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("sweeping the layers: %w", faults.NoRoom(err))
 	}
 	desc := ocispec.Descriptor{Digest: digest.FromString(bait), Size: int64(len(bait))}
-	if err := content.WriteBlob(ctx, s.Content, bait, strings.NewReader(bait), desc); err != nil {
+	if err := content.WriteBlob(ctx, g.content, bait, strings.NewReader(bait), desc); err != nil {
 		return fmt.Errorf("sweeping the blobs: %w", faults.NoRoom(err))
 	}
-	return s.garbage.collect(ctx)
+	return g.collect(ctx)
 }
 
 // sweepUnpacks removes the snapshots that a killed process was filling: nobody will finish them. The lease of the pull
@@ -88,9 +88,9 @@ func (s *Store) sweepAll(ctx context.Context) error {
 //
 // The metadata's own records are read, since a snapshot that was killed between the two steps of its commit is known to the
 // snapshotter by another key already.
-func (s *Store) sweepUnpacks(ctx context.Context) error {
+func (g *garbage) sweepUnpacks(ctx context.Context) error {
 	var half []string
-	if err := s.db.View(func(tx *bolt.Tx) error {
+	if err := g.db.View(func(tx *bolt.Tx) error {
 		b := tx.Bucket([]byte("v1")) // the layout is that of core/metadata, which documents it (buckets.go)
 		for _, name := range []string{Namespace, "snapshots", Snapshotter} {
 			if b != nil {
@@ -110,7 +110,7 @@ func (s *Store) sweepUnpacks(ctx context.Context) error {
 		return err
 	}
 	for _, key := range half {
-		if err := s.Snapshots.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
+		if err := g.snaps.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
 			return err
 		}
 	}

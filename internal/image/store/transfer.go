@@ -4,19 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"sync"
+	"os"
 
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/image/faults"
-)
-
-// transferLabel marks the lease of a pull or a load: it holds what the operation has brought so far. Its value says what
-// is transferred; bootLabel says in which boot.
-const (
-	transferLabel = "monopod.dev/transfer"
-	bootLabel     = "monopod.dev/boot"
+	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
 // Transfer is a pull, a load or a save under way: it holds what was stored with its context.
@@ -63,29 +59,48 @@ func (t *Transfer) Hold(ctx context.Context, imageID string) error {
 // GiveBackLater is told of a snapshot that could not be removed: the next collection tries it again.
 func (s *Store) GiveBackLater(snapshot string) { s.garbage.late.add([]string{snapshot}, nil) }
 
-// running are the leases of transfers that are under way in this process. The zero value is ready to use.
-type running struct {
-	mu  sync.Mutex
-	ids map[string]bool
+// Naming is one image, by its manifest or index, and the names that it is to have.
+type Naming struct {
+	Target ocispec.Descriptor
+	Names  []string
 }
 
-func (r *running) add(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ids == nil {
-		r.ids = map[string]bool{}
+// Publish gives images their names and drops what the transfer holds, in one transaction: from now on the names hold the content.
+// The layers are written to disk before, all with one call: a name must not lead to a layer that a power loss tore.
+// (Layers without a name yet may be torn: dropStaleTransfers drops them after a reboot.)
+func (t *Transfer) Publish(ctx context.Context, namings ...Naming) error {
+	s := t.store
+	if err := syncFS(s.root); err != nil {
+		return err
 	}
-	r.ids[id] = true
+	if err := failpoint.Hit("image/publish/synced"); err != nil {
+		return err
+	}
+	err := s.names.change(ctx, func(ctx context.Context) error {
+		for _, n := range namings {
+			for _, name := range n.Names {
+				if err := s.names.set(ctx, name, n.Target); err != nil {
+					return err
+				}
+			}
+		}
+		return s.leases.Delete(ctx, t.lease)
+	})
+	if err != nil {
+		return err
+	}
+	return failpoint.Hit("image/published")
 }
 
-func (r *running) remove(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.ids, id)
-}
-
-func (r *running) has(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ids[id]
+// syncFS writes the whole file system of the directory to disk.
+func syncFS(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("writing the file system of %s to disk: %w", dir, err)
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,21 +33,6 @@ type layerUsage struct {
 
 // changed says that the store may take something else now.
 func (m *sums) changed() { m.changes.Add(1) }
-
-// FsInfo tells the directory that the store is in, and what the store takes there: bytes and inodes of the unpacked
-// layers (as measured when they were unpacked) and of manifests, configurations and downloads. It is exact at the moment of
-// the call, and cheap while nothing changes.
-func (s *Store) FsInfo(ctx context.Context) (mountpoint string, usedBytes, inodes uint64, err error) {
-	usedBytes, inodes, err = s.sums.of(s.Scope(ctx))
-	if err != nil {
-		return "", 0, 0, fmt.Errorf("usage of image store %s: %w", s.root, err)
-	}
-	bytes, files, err := s.Downloads.usage()
-	if err != nil {
-		return "", 0, 0, fmt.Errorf("usage of image store %s: %w", s.root, err)
-	}
-	return s.root, usedBytes + bytes, inodes + files, nil
-}
 
 // of is what layers, manifests and configurations take.
 func (m *sums) of(ctx context.Context) (usedBytes, inodes uint64, err error) {

@@ -13,14 +13,11 @@ package unpack
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"golang.org/x/sync/semaphore"
 
 	"monopod.dev/monopod/internal/image/document"
 	"monopod.dev/monopod/internal/image/faults"
@@ -28,33 +25,7 @@ import (
 	"monopod.dev/monopod/internal/image/room"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
-	"monopod.dev/monopod/internal/kit/keyed"
 )
-
-// Config is what an unpacker works with.
-type Config struct {
-	Store *store.Store
-	// Platform chooses among the manifests of an index.
-	Platform platforms.MatchComparer
-	Room     room.Room
-	// Windows is the memory for zstd streams, which archives use too.
-	Windows *semaphore.Weighted
-	Limits  Limits
-	Log     *slog.Logger
-}
-
-// Unpacker unpacks images into a store. All methods are safe for concurrent use.
-type Unpacker struct {
-	Config
-	layers   *semaphore.Weighted // turns of layers, of all images
-	locks    keyed.Lock[string]
-	arrivals arrivals // the layers that have come
-}
-
-// New makes the unpacker of a store, of which there is one.
-func New(cfg Config) *Unpacker {
-	return &Unpacker{Config: cfg, layers: semaphore.NewWeighted(maxLayersAtOnce)}
-}
 
 // Image brings everything of the image that is missing into the store, and unpacks its layers, all held by the transfer of ctx. from is where to fetch
 // from; nil, everything must be in the store already. track is told how far it is; it may be nil.

@@ -1,11 +1,31 @@
 package node
 
 import (
-	"net"
+	"context"
+	"log/slog"
 	"net/netip"
+	"slices"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/internal/host/sourceaddress"
 )
+
+// followAddresses runs the agent at the node's addresses, and anew at others when these come late or change, as with DHCP. The pods run on: an agent that
+// starts takes over what there is. The world is told before that. Configured addresses stay.
+func followAddresses(ctx context.Context, a *v1alpha1.Agent, w *agentWorld, log *slog.Logger, run sourceaddress.Run) error {
+	ips, changed := nodeIPs(a), w.changed
+	if changed == nil {
+		changed = func([]string) error { return nil }
+	} else if !slices.Equal(ips, w.certified) {
+		if err := changed(ips); err != nil {
+			return err
+		}
+	}
+	if len(a.NodeIPs) > 0 || fixed(a) {
+		return run(ctx, ips, true)
+	}
+	return sourceaddress.Follow(ctx, ips, changed, run, log)
+}
 
 // agentAddress is where the agent's API is served: the configured address, else the first of the node's own.
 func agentAddress(a *v1alpha1.Agent, ips []string) string {
@@ -30,7 +50,7 @@ func nodeIPs(a *v1alpha1.Agent) []string {
 	if ip, err := netip.ParseAddr(a.Address); err == nil && !ip.IsUnspecified() {
 		return []string{ip.String()}
 	}
-	if ips := sourceAddresses(); len(ips) > 0 {
+	if ips := sourceaddress.Now(); len(ips) > 0 {
 		return ips
 	}
 	return []string{"127.0.0.1"}
@@ -40,24 +60,6 @@ func nodeIPs(a *v1alpha1.Agent) []string {
 func agentNames(a *v1alpha1.Agent, ips []string) []string {
 	if at, err := netip.ParseAddr(a.Address); err == nil && !at.IsUnspecified() && at.String() != ips[0] {
 		return append([]string{at.String()}, ips...)
-	}
-	return ips
-}
-
-// sourceAddresses are those that the kernel chooses towards the default routes, IPv4 first. They are asked for with addresses of documentation (RFC 5737,
-// RFC 3849), which no other route leads to.
-func sourceAddresses() (ips []string) {
-	for _, to := range []string{"192.0.2.1", "2001:db8::1"} {
-		// Connecting a UDP socket sends nothing: it only asks the kernel for the route.
-		conn, err := net.Dial("udp", net.JoinHostPort(to, "9"))
-		if err != nil {
-			continue
-		}
-		conn.Close()
-		from := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
-		if !from.IsLoopback() && !from.IsLinkLocalUnicast() { // those nobody reaches
-			ips = append(ips, from.String())
-		}
 	}
 	return ips
 }

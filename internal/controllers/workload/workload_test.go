@@ -42,8 +42,8 @@ func (source) IsWatchListSemanticsUnSupported() bool { return true }
 
 func from(w *watch.FakeWatcher, list runtime.Object) source {
 	return source{&cache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return w, nil },
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list, nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return w, nil },
 	}}
 }
 

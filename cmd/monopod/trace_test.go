@@ -46,7 +46,7 @@ var (
 )
 
 func TestTraceScreen(t *testing.T) {
-	was := time.Local //nolint:gosmopolitan // the screen has the local time
+	was := time.Local // the screen has the local time
 	time.Local = time.UTC
 	defer func() { time.Local = was }()
 	now := traceBegun.Add(3 * time.Hour)

@@ -191,7 +191,7 @@ func OwnsKubeconfig(dataDir, path string) (bool, error) {
 	}
 	config, err := clientcmd.Load(raw)
 	if err != nil || len(config.AuthInfos) != 1 || len(config.Clusters) != 1 {
-		return false, nil //nolint:nilerr // it is somebody else's
+		return false, nil // it is somebody else's
 	}
 	for _, user := range config.AuthInfos {
 		return bytes.Equal(bytes.TrimSpace(user.ClientCertificateData), bytes.TrimSpace(own)), nil

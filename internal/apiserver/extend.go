@@ -53,7 +53,7 @@ func freebind(address netip.Addr) func(network, at string, c syscall.RawConn) er
 
 // Advertised is where pods reach the API; the zero value: they do not.
 func (s *Server) Advertised() netip.AddrPort {
-	port := uint16(s.Port()) //nolint:gosec // a port
+	port := uint16(s.Port()) // a port
 	if a := s.cfg.AdvertiseAddress; a.IsValid() {
 		return netip.AddrPortFrom(a, port)
 	}
@@ -69,6 +69,6 @@ func (s *Server) Advertised() netip.AddrPort {
 // own keeps the service kubernetes.
 func (s *Server) own() *ownservice.Keeper {
 	return ownservice.New(ownservice.Config{
-		Storages: s.resources.storages, ClusterIPs: s.ranges.First(), DNS: s.cfg.DNS, Endpoint: s.Advertised(), Port: uint16(s.Port()), Shared: s.cfg.shared(), Log: s.cfg.Log, //nolint:gosec // a port
+		Storages: s.resources.storages, ClusterIPs: s.ranges.First(), DNS: s.cfg.DNS, Endpoint: s.Advertised(), Port: uint16(s.Port()), Shared: s.cfg.shared(), Log: s.cfg.Log, // a port
 	})
 }

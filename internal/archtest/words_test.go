@@ -4,6 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -146,4 +148,35 @@ func literals(e ast.Expr, consts map[string]string) (all []string) {
 		return true
 	})
 	return all
+}
+
+// TestNolint: a directive names only linters that run (.golangci.yml); one that names another holds nothing, and its reason belongs into a comment.
+func TestNolint(t *testing.T) {
+	root := filepath.Join("..", "..")
+	raw, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(raw), "\n  enable:\n")
+	list, _, _ = strings.Cut(list, "\n  settings:\n")
+	runs := map[string]bool{}
+	for line := range strings.Lines(list) {
+		runs[strings.TrimPrefix(strings.TrimSpace(line), "- ")] = true
+	}
+	if !runs["errcheck"] {
+		t.Fatalf("the linters that run are %v", runs)
+	}
+	found, err := exec.Command("git", "-C", root, "grep", "-nE", "//nolint:[a-z]", "--", "*.go", ":!internal/archtest").Output()
+	if err != nil {
+		t.Fatalf("git grep: %v", err)
+	}
+	for line := range strings.Lines(string(found)) {
+		_, names, _ := strings.Cut(line, "//nolint:")
+		names, _, _ = strings.Cut(strings.TrimSpace(names), " ")
+		for name := range strings.SplitSeq(names, ",") {
+			if !runs[name] {
+				t.Errorf("%s: %s does not run", strings.TrimSpace(line), name)
+			}
+		}
+	}
 }

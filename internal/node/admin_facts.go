@@ -93,7 +93,7 @@ func (t *teller) disks(s *protocol.Status) {
 			s.Problems = append(s.Problems, protocol.Problem{About: "disk", Message: fmt.Sprintf("%s: %v", dir.path, err)})
 			continue
 		}
-		block := uint64(st.Bsize) //nolint:gosec // a block's size is not negative
+		block := uint64(st.Bsize) // a block's size is not negative
 		d := protocol.Disk{Name: dir.name, Path: dir.path, Size: st.Blocks * block, Free: st.Bavail * block, Used: (st.Blocks - st.Bfree) * block}
 		s.Disks = append(s.Disks, d)
 		if d.Size > 0 && d.Free*100/d.Size < littleRoom {

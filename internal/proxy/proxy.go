@@ -117,7 +117,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	attempted := sync.OnceFunc(func() { close(p.ready) })
 	defer attempted()
 	if err := p.permitted(ctx, attempted); err != nil {
-		return nil //nolint:nilerr // ctx has ended
+		return nil // ctx has ended
 	}
 	var err error
 	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Ports: p.cfg.Ports, Guards: p.sharesAddresses(), Log: p.log}); err != nil {

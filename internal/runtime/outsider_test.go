@@ -188,7 +188,7 @@ func (n *node) used(dir string) (sum uint64) {
 	n.check(filepath.WalkDir(filepath.Join(n.dir, dir), func(path string, _ os.DirEntry, err error) error {
 		var st unix.Stat_t
 		if err != nil || unix.Lstat(path, &st) != nil {
-			return nil //nolint:nilerr // it has gone meanwhile
+			return nil // it has gone meanwhile
 		}
 		if st.Dev != top.Dev {
 			return filepath.SkipDir

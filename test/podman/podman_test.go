@@ -115,7 +115,7 @@ func TestExampleSpecs(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		if err := os.WriteFile(filepath.Join(p.specs, filepath.Base(path)), raw, 0o644); err != nil { //nolint:gosec // as in /etc/cdi
+		if err := os.WriteFile(filepath.Join(p.specs, filepath.Base(path)), raw, 0o644); err != nil { // as in /etc/cdi
 			t.Fatal(err)
 		}
 		for _, d := range spec.Devices {

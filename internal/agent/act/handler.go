@@ -53,7 +53,7 @@ func (h *RuntimeHandlers) recursiveReadOnly(ctx context.Context, pod *v1.Pod) (b
 // ids are the IDs of the host that the pod's user namespace has; nil: it has the host's.
 func (h *RuntimeHandlers) ids(ctx context.Context, pod *v1.Pod) (*userns.Range, error) {
 	if pods.HostUsers(&pod.Spec) {
-		return nil, nil //nolint:nilnil // no range is an answer
+		return nil, nil // no range is an answer
 	}
 	ids, err := h.IDs(ctx, string(pod.UID))
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *RuntimeHandlers) ids(ctx context.Context, pod *v1.Pod) (*userns.Range, 
 // does not know what a user namespace is makes the sandbox in the host's, and says nothing. What is said is said as kubelets do.
 func (h *RuntimeHandlers) idsBy(ctx context.Context, pod *v1.Pod, handler string) (*userns.Range, error) {
 	if pods.HostUsers(&pod.Spec) {
-		return nil, nil //nolint:nilnil // see ids
+		return nil, nil // see ids
 	}
 	able, err := h.Runtime.UserNamespaces(ctx, handler)
 	switch {

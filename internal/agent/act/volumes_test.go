@@ -28,7 +28,7 @@ func TestVolumesTell(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, c := range map[string]struct {
-		ctx   context.Context //nolint:containedctx // it is what differs
+		ctx   context.Context // it is what differs
 		verb  plan.Verb
 		files volumeFiles
 		event string

@@ -204,7 +204,7 @@ func (r *Rotator) restore(path string) error {
 	}
 	root, base, err := folder(r.cfg.Dir, path)
 	if err != nil {
-		return nil //nolint:nilerr // the pod's folder has gone, or is not for us to touch
+		return nil // the pod's folder has gone, or is not for us to touch
 	}
 	defer root.Close()
 	all, err := names(root)

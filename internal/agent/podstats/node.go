@@ -31,7 +31,7 @@ func (c *Collector) node() (n stats.NodeStats, total uint64, err error) {
 	if io != nil {
 		n.IO = &stats.IOStats{Time: at, PSI: pressureOf(io)}
 	}
-	threads, most := int64(m.Threads), int64(m.MaxThreads) //nolint:gosec // counts of threads
+	threads, most := int64(m.Threads), int64(m.MaxThreads) // counts of threads
 	n.Rlimit = &stats.RlimitStats{Time: at, MaxPID: &most, NumOfRunningProcesses: &threads}
 	if n.Network, err = hostNetwork(); err != nil {
 		c.once("the host's network interfaces are not told of", err)

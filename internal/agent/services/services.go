@@ -41,7 +41,7 @@ type Config struct {
 type Services struct {
 	cfg Config
 	// ctx ends the watch.
-	ctx context.Context //nolint:containedctx // the watch is begun by the first who asks, and outlives him
+	ctx context.Context // the watch is begun by the first who asks, and outlives him
 	wg  sync.WaitGroup
 
 	begin  sync.Once

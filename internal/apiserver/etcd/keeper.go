@@ -36,7 +36,7 @@ type keeper struct {
 	log    *slog.Logger
 
 	// ctx ends with the keeper.
-	ctx context.Context //nolint:containedctx // requests and the keeper's own work end with either
+	ctx context.Context // requests and the keeper's own work end with either
 	// first is sent to by the first write since the last commit, of which written tells.
 	first   chan struct{}
 	written atomic.Bool
@@ -197,7 +197,7 @@ func (k *keeper) diskFree() int64 {
 	if err := unix.Statfs(k.dir, &st); err != nil {
 		return diskReserve
 	}
-	return int64(min(st.Bavail, 1<<40)) * st.Bsize //nolint:gosec // bounded before
+	return int64(min(st.Bavail, 1<<40)) * st.Bsize // bounded before
 }
 
 // commit writes what etcd has collected to its database, which tells the sizes anew.

@@ -206,7 +206,7 @@ func roomFor(dir string, size int64) error {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return err
 	}
-	if free := int64(min(st.Bavail, 1<<40)) * st.Bsize; free < 2*size+log { //nolint:gosec // bounded before
+	if free := int64(min(st.Bavail, 1<<40)) * st.Bsize; free < 2*size+log { // bounded before
 		return fmt.Errorf("it takes %d MB to restore it, and the file system of %s has %d MB left", (2*size+log)/1e6, filepath.Dir(dir), free/1e6)
 	}
 	return nil

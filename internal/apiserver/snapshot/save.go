@@ -87,7 +87,7 @@ func write(out *os.File, m *Manifest, s *etcd.Stream, cfg SaveConfig) error {
 		}
 		h := header(pkiName+"/"+filepath.ToSlash(rel), int64(len(raw)), m.Time)
 		if err := check(h); err != nil {
-			return nil //nolint:nilerr // a temporary file, or an operator's
+			return nil // a temporary file, or an operator's
 		}
 		m.Files = append(m.Files, fileOf(h.Name, raw))
 		return entry(t, h, raw)

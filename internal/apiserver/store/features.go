@@ -13,7 +13,7 @@ import (
 // keeps a copy of its tree for each write of the last minute or two. The check that caches and etcd agree reads both whole, each five minutes; it is for
 // bugs of watches over a network. What priority and fairness, which is off, would take lists to cost is not estimated either, for which the size of each
 // object would be kept beside the caches.
-var SetFeatures = sync.OnceValue(func() error { //nolint:gochecknoglobals // the library's features are the process's
+var SetFeatures = sync.OnceValue(func() error { // the library's features are the process's
 	return utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
 		string(features.ListFromCacheSnapshot):     false,
 		string(features.DetectCacheInconsistency):  false,

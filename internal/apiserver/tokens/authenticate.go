@@ -52,7 +52,7 @@ func (t *Tokens) verify(token string) (*claims, error) {
 		return known.(*claims), nil
 	}
 	if !t.ours(token) {
-		return nil, nil //nolint:nilnil // neither is it ours nor is that an error
+		return nil, nil // neither is it ours nor is that an error
 	}
 	c := &claims{}
 	if _, err := t.parser.ParseWithClaims(token, c, t.candidates); err != nil {

@@ -193,7 +193,7 @@ func (c *Controller) accountOf(ctx context.Context, s *corev1.Secret) (*corev1.S
 	account, err = c.config.Client.CoreV1().ServiceAccounts(s.Namespace).Get(ctx, accountOf(s), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && !is(account):
-		return nil, nil //nolint:nilnil // there is no such account
+		return nil, nil // there is no such account
 	case err != nil:
 		return nil, err
 	}
@@ -241,7 +241,7 @@ func (c *Controller) forget(ctx context.Context, i item) error {
 	named := func(ref corev1.ObjectReference) bool { return ref.Name == i.Name }
 	known, err := c.config.Accounts.Lister().ServiceAccounts(i.Namespace).Get(i.account)
 	if err != nil || !slices.ContainsFunc(known.Secrets, named) {
-		return nil //nolint:nilerr // an account that is not there names none
+		return nil // an account that is not there names none
 	}
 	_, err = c.config.Client.CoreV1().Secrets(i.Namespace).Get(ctx, i.Name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {

@@ -184,7 +184,7 @@ func portsOf(service *corev1.Service, pod *corev1.Pod) (all []corev1.EndpointPor
 		if err != nil {
 			continue // the pod has no port of that name
 		}
-		all = append(all, corev1.EndpointPort{Name: p.Name, Port: int32(number), Protocol: p.Protocol, AppProtocol: p.AppProtocol}) //nolint:gosec // a port
+		all = append(all, corev1.EndpointPort{Name: p.Name, Port: int32(number), Protocol: p.Protocol, AppProtocol: p.AppProtocol}) // a port
 	}
 	slices.SortFunc(all, comparePorts)
 	return all

@@ -111,7 +111,7 @@ func (c *Controller) forget(obj any) {
 func (c *Controller) sync(_ context.Context, name cache.ObjectName) error {
 	i, err := c.ingresses.Ingresses(name.Namespace).Get(name.Name)
 	if err != nil {
-		return nil //nolint:nilerr // it is gone
+		return nil // it is gone
 	}
 	classes, err := c.classes.List(labels.Everything())
 	if err != nil {

@@ -118,7 +118,7 @@ func describe(all []Attached) (texts []string) {
 func (h Host) nodesOf(dir string) (nodes []string) {
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() {
-			return nil //nolint:nilerr // what has gone meanwhile has no nodes
+			return nil // what has gone meanwhile has no nodes
 		}
 		if _, other := usbDevice(path); other && path != dir {
 			return fs.SkipDir // it is plugged into this one

@@ -45,7 +45,7 @@ type Added struct {
 // Add writes a device down in a folder, which is made if it is not there. real is its node with links followed. Errors:
 // errdefs.ErrAlreadyExists when the name is taken and, with replace, is not one that Add has given; those of package os.
 func (s Specs) Add(dir string, p hostdevice.Plan, real string, replace bool) (a Added, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // runtimes of any user read it
+	if err := os.MkdirAll(dir, 0o755); err != nil { // runtimes of any user read it
 		return a, err
 	}
 	unlock, err := lock(dir)

@@ -84,7 +84,7 @@ func (k *Keeper) file() string { return filepath.Join(k.cfg.Dir, "address.json")
 func (k *Keeper) read() (*note, error) {
 	raw, err := os.ReadFile(k.file())
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil //nolint:nilnil // see above
+		return nil, nil // see above
 	}
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (k *Keeper) link(n *note) (netlink.Link, error) {
 	if n.Link != loopback {
 		// It needs no address of its own making. Where sysctls cannot be written it has one.
 		const none = "1"
-		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+n.Link+"/addr_gen_mode", []byte(none), 0) //nolint:gosec // the kernel's file
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+n.Link+"/addr_gen_mode", []byte(none), 0) // the kernel's file
 	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		if err := k.nl.LinkSetUp(link); err != nil {

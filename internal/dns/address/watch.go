@@ -94,6 +94,6 @@ func (k *Keeper) follow(ctx context.Context) error {
 
 // drain takes what comes, until nothing does any more.
 func drain[T any](from <-chan T) {
-	for range from { //nolint:revive // it is thrown away
+	for range from { // it is thrown away
 	}
 }

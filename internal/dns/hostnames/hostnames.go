@@ -106,7 +106,7 @@ func (h *Host) lock() (unlock func(), err error) {
 func (h *Host) read() (*wish, error) {
 	raw, err := os.ReadFile(h.file())
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil //nolint:nilnil // see above
+		return nil, nil // see above
 	}
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (bus) Set(ctx context.Context, link int, domain string, servers []netip.Add
 			}
 			all = append(all, linkServer{family, a.AsSlice()})
 		}
-		index := int32(link) //nolint:gosec // the kernel's
+		index := int32(link) // the kernel's
 		for _, one := range []struct {
 			method string
 			arg    any
@@ -72,7 +72,7 @@ func (bus) Set(ctx context.Context, link int, domain string, servers []netip.Add
 // Revert implements Resolved.
 func (bus) Revert(ctx context.Context, link int) error {
 	return call(ctx, func(do func(method string, args ...any) error) error {
-		return do("RevertLink", int32(link)) //nolint:gosec // the kernel's
+		return do("RevertLink", int32(link)) // the kernel's
 	})
 }
 

@@ -108,12 +108,12 @@ func (f *Foreign) walk(at int) error {
 				f.records = append(f.records, mark{at: uint16(begin)})
 				return nil
 			}
-			f.records = append(f.records, mark{at: uint16(begin), ttl: uint16(at + 4), section: section}) //nolint:gosec // at most 65535
+			f.records = append(f.records, mark{at: uint16(begin), ttl: uint16(at + 4), section: section}) // at most 65535
 			at = end
 		}
 	}
 	f.raw = bytes.Clone(raw[:at])
-	f.records = append(f.records, mark{at: uint16(at)}) //nolint:gosec // at most 65535
+	f.records = append(f.records, mark{at: uint16(at)}) // at most 65535
 	return nil
 }
 

@@ -40,7 +40,7 @@ func (f *Foreign) Relay(q *Query, limit int, age time.Duration) ([]byte, error) 
 	}
 	raw = append(raw, f.raw[first:f.records[whole].at]...)
 	var counts [3]uint16
-	seconds := uint32(max(0, min(age, maxKeep)) / time.Second) //nolint:gosec // at most an hour
+	seconds := uint32(max(0, min(age, maxKeep)) / time.Second) // at most an hour
 	for _, m := range f.records[:whole] {
 		counts[m.section]++
 		ttl := f.ttl(m)
@@ -83,7 +83,7 @@ func (f *Foreign) Answers(age time.Duration) ([]dnsmessage.Resource, error) {
 	if err != nil && !errors.Is(err, dnsmessage.ErrSectionDone) {
 		return nil, err
 	}
-	seconds := uint32(max(0, min(age, maxKeep)) / time.Second) //nolint:gosec // at most an hour
+	seconds := uint32(max(0, min(age, maxKeep)) / time.Second) // at most an hour
 	for i := range all {
 		all[i].Header.TTL -= min(all[i].Header.TTL, seconds)
 	}

@@ -70,7 +70,7 @@ func (s *Server) serve(ctx context.Context, conn *net.TCPConn, client netip.Addr
 		}
 		sent := false
 		send := func(reply []byte) {
-			framed := append(binary.BigEndian.AppendUint16(make([]byte, 0, len(reply)+2), uint16(len(reply))), reply...) //nolint:gosec // at most 65535
+			framed := append(binary.BigEndian.AppendUint16(make([]byte, 0, len(reply)+2), uint16(len(reply))), reply...) // at most 65535
 			if conn.SetWriteDeadline(time.Now().Add(writeTime)) != nil {
 				return
 			}

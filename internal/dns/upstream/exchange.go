@@ -57,7 +57,7 @@ func overUDP(ctx context.Context, server netip.AddrPort, q *message.Query, id ui
 		}
 		if reply, err := message.ReadForeign(buffer[:n], q, id); err == nil {
 			if message.Truncated(buffer[:n]) || n == len(buffer) {
-				return nil, nil //nolint:nilnil // see above
+				return nil, nil // see above
 			}
 			return reply, nil
 		}
@@ -71,7 +71,7 @@ func overTCP(ctx context.Context, server netip.AddrPort, q *message.Query, id ui
 		return nil, err
 	}
 	defer conn.Close()
-	if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(ask))), ask...)); err != nil { //nolint:gosec // a question is short
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(ask))), ask...)); err != nil { // a question is short
 		return nil, err
 	}
 	var size [2]byte

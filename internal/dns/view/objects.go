@@ -100,7 +100,7 @@ func appendPort(all []answer.Port, name string, protocol corev1.Protocol, number
 		protocol = corev1.ProtocolTCP
 	}
 	// Most ports have one of a few names; those of an object are parts of the whole message that it came in.
-	return append(all, answer.Port{Name: strings.Clone(name), Protocol: protocolName(protocol), Number: uint16(number)}) //nolint:gosec // a port
+	return append(all, answer.Port{Name: strings.Clone(name), Protocol: protocolName(protocol), Number: uint16(number)}) // a port
 }
 
 func protocolName(p corev1.Protocol) string {

@@ -43,7 +43,7 @@ type entry struct {
 func New() *View {
 	return &View{
 		services: map[key]*entry{}, shown: map[string]int{}, owners: map[netip.Addr][]key{}, endpoints: map[netip.Addr][]key{}, slices: map[key]key{},
-		serial: uint32(time.Now().Unix()), //nolint:gosec // it only has to grow from start to start
+		serial: uint32(time.Now().Unix()), // it only has to grow from start to start
 	}
 }
 

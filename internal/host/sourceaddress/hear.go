@@ -95,6 +95,6 @@ func maskOf(r netlink.Route) (ones, bits int) {
 
 // drain takes what comes, until nothing does any more.
 func drain[T any](from <-chan T) {
-	for range from { //nolint:revive // it is thrown away
+	for range from { // it is thrown away
 	}
 }

@@ -119,7 +119,7 @@ func StopTree(ctx context.Context, name string) error {
 	defer conn.Close()
 	done := make(chan string, 1)
 	if _, err := conn.StopUnitContext(ctx, name, "replace", done); err != nil {
-		return nil //nolint:nilerr // it is not loaded: there is nothing to stop
+		return nil // it is not loaded: there is nothing to stop
 	}
 	select {
 	case <-done:

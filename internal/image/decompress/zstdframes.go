@@ -115,14 +115,14 @@ func (z *zstdFrames) grant(window uint64) error {
 	switch {
 	case window > maxZstdWindow:
 		return fmt.Errorf("its zstd window of %d bytes is larger than the %d that may be: compress it with a smaller one (zstd --long=27 at most): %w", window, maxZstdWindow, errdefs.ErrInvalidArgument)
-	case window <= usualZstdWindow, int64(window) <= z.held: //nolint:gosec // bounded
+	case window <= usualZstdWindow, int64(window) <= z.held: // bounded
 		return nil
 	}
 	z.release()
-	if err := z.windows.Acquire(z.ctx, int64(window)); err != nil { //nolint:gosec // bounded
+	if err := z.windows.Acquire(z.ctx, int64(window)); err != nil { // bounded
 		return &faults.SourceError{Err: context.Cause(z.ctx)}
 	}
-	z.held = int64(window) //nolint:gosec // bounded
+	z.held = int64(window) // bounded
 	return nil
 }
 

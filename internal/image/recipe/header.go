@@ -68,7 +68,7 @@ func number(field []byte) (int64, error) {
 			}
 			n = n<<8 | uint64(b)
 		}
-		return int64(n), nil //nolint:gosec // below 2^63
+		return int64(n), nil // below 2^63
 	}
 	if n, ok := octal(field); ok {
 		return n, nil
@@ -84,7 +84,7 @@ func number(field []byte) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("a number of a header is %q", s)
 	}
-	return int64(n), nil //nolint:gosec // of 63 bits
+	return int64(n), nil // of 63 bits
 }
 
 // octal reads what most writers write: digits from the first to the last but one byte.
@@ -101,7 +101,7 @@ func octal(field []byte) (n int64, ok bool) {
 
 func decimal(s string) (int64, error) {
 	n, err := strconv.ParseUint(s, 10, 63)
-	return int64(n), err //nolint:gosec // of 63 bits
+	return int64(n), err // of 63 bits
 }
 
 // paxOf reads the PAX records of an entry, out of all of its headers. The keys that may appear more than once (the map of a sparse

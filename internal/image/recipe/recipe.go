@@ -218,7 +218,7 @@ func (d *decoder) number(most uint64) (int64, error) {
 	if err == nil && n > most {
 		err = fmt.Errorf("the number %d, at most %d is possible", n, most)
 	}
-	return int64(n), err //nolint:gosec // at most MaxInt64
+	return int64(n), err // at most MaxInt64
 }
 
 func (d *decoder) string(most uint64) ([]byte, error) {

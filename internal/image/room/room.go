@@ -34,10 +34,10 @@ func (r Room) Need(more int64) error {
 
 func (r Room) judge(st *unix.Statfs_t, more int64) error {
 	const remedy = "remove images (monopod image prune) or use a larger disk"
-	block := uint64(st.Bsize) //nolint:gosec // a size
+	block := uint64(st.Bsize) // a size
 	free, keep := st.Bavail*block, min(st.Blocks*block/keepShare, keepBytes)
 	switch {
-	case free >= keep && free-keep >= uint64(more): //nolint:gosec // never negative
+	case free >= keep && free-keep >= uint64(more): // never negative
 	case more > 0:
 		return fmt.Errorf("%s are needed at least, and the file system of %s has %s free, of which %s are kept for the node: %s: %w",
 			Size(uint64(more)), r.Dir, Size(free), Size(keep), remedy, errdefs.ErrResourceExhausted)

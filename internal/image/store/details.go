@@ -113,7 +113,7 @@ func (s *Store) Reclaimable(ctx context.Context, ids []string) uint64 {
 			continue
 		}
 		if usage, err := s.Snapshots.Usage(ctx, c); err == nil { // else it is gone already
-			freed += uint64(usage.Size) //nolint:gosec // a size is not negative
+			freed += uint64(usage.Size) // a size is not negative
 		}
 	}
 	return freed

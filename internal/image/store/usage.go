@@ -61,11 +61,11 @@ func (m *sums) of(ctx context.Context) (usedBytes, inodes uint64, err error) {
 			l.created = info.Created
 		}
 		layers[info.Name] = l
-		usedBytes += uint64(l.usage.Size) //nolint:gosec // a size is not negative
-		inodes += uint64(l.usage.Inodes)  //nolint:gosec // nor is a number of files
+		usedBytes += uint64(l.usage.Size) // a size is not negative
+		inodes += uint64(l.usage.Inodes)  // nor is a number of files
 	}
 	if err := m.content.Walk(ctx, func(info content.Info) error {
-		usedBytes += uint64(info.Size) //nolint:gosec // nor is this
+		usedBytes += uint64(info.Size) // nor is this
 		inodes++
 		return nil
 	}); err != nil {

@@ -53,7 +53,7 @@ type metered struct {
 func (m *metered) Read(p []byte) (int, error) {
 	n, err := m.Reader.Read(p)
 	if m.image.have.Add(int64(n)) > m.image.max {
-		return n, fmt.Errorf("the layers of the image have more than %s together: %w", room.Size(uint64(m.image.max)), errdefs.ErrResourceExhausted) //nolint:gosec // positive
+		return n, fmt.Errorf("the layers of the image have more than %s together: %w", room.Size(uint64(m.image.max)), errdefs.ErrResourceExhausted) // positive
 	}
 	return n, err
 }

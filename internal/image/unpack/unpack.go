@@ -85,7 +85,7 @@ func (un *Unpacker) checkRoom(ctx context.Context, layers []document.Layer) erro
 			continue
 		}
 		if missing += min(l.Desc.Size, un.Limits.ImageBytes+1); missing > un.Limits.ImageBytes { // no sum of sizes runs over
-			return fmt.Errorf("the layers of the image have more than %s: %w", room.Size(uint64(un.Limits.ImageBytes)), errdefs.ErrResourceExhausted) //nolint:gosec // positive
+			return fmt.Errorf("the layers of the image have more than %s: %w", room.Size(uint64(un.Limits.ImageBytes)), errdefs.ErrResourceExhausted) // positive
 		}
 	}
 	return un.Room.Need(missing)

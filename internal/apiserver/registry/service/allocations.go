@@ -240,7 +240,7 @@ func (a *Allocations) claimPorts(t *transaction, s *corev1.Service) (errs field.
 		var err error
 		named := *port != 0
 		if named {
-			claim, err = a.ports.Take(t.owner, uint16(*port)) //nolint:gosec // validated
+			claim, err = a.ports.Take(t.owner, uint16(*port)) // validated
 		} else {
 			claim, err = a.ports.Next(t.owner)
 		}
@@ -298,11 +298,11 @@ func addressesOf(s *corev1.Service) (all []netip.Addr) {
 func portsOf(s *corev1.Service) (all []uint16) {
 	for _, p := range s.Spec.Ports {
 		if p.NodePort > 0 {
-			all = append(all, uint16(p.NodePort)) //nolint:gosec // validated
+			all = append(all, uint16(p.NodePort)) // validated
 		}
 	}
 	if p := s.Spec.HealthCheckNodePort; p > 0 {
-		all = append(all, uint16(p)) //nolint:gosec // validated
+		all = append(all, uint16(p)) // validated
 	}
 	return all
 }

@@ -213,7 +213,7 @@ func (t *tokenREST) bind(ctx context.Context, s *tokens.Subject, ref *authentica
 // nodeOf is the node that a pod runs on: its name alone where the node itself is gone, nil where it has none.
 func (t *tokenREST) nodeOf(ctx context.Context, pod *corev1.Pod) (*tokens.Ref, error) {
 	if pod.Spec.NodeName == "" {
-		return nil, nil //nolint:nilnil // a pod that has no node yet
+		return nil, nil // a pod that has no node yet
 	}
 	node, err := t.Bound.Node(ctx, pod.Spec.NodeName, false)
 	switch {

@@ -117,7 +117,7 @@ func search[K comparable](at func(int) K, from, to int, free func(K) bool) (valu
 	if n <= 0 {
 		return value, false
 	}
-	first := rand.IntN(n) //nolint:gosec // nothing is secret about it
+	first := rand.IntN(n) // nothing is secret about it
 	for i := range n {
 		if value = at(from + (first+i)%n); free(value) {
 			return value, true

@@ -48,7 +48,7 @@ func values(prefix netip.Prefix) Values[netip.Addr] {
 func plus(a netip.Addr, n int) netip.Addr {
 	if a.Is4() {
 		raw := a.As4()
-		binary.BigEndian.PutUint32(raw[:], binary.BigEndian.Uint32(raw[:])+uint32(n)) //nolint:gosec // a place in the range
+		binary.BigEndian.PutUint32(raw[:], binary.BigEndian.Uint32(raw[:])+uint32(n)) // a place in the range
 		return netip.AddrFrom4(raw)
 	}
 	raw := a.As16()
@@ -62,7 +62,7 @@ func Ports(first, last uint16) Values[uint16] {
 	size := int(last) - int(first) + 1
 	return Values[uint16]{
 		Size: size, Static: staticPorts(size),
-		At:  func(place int) uint16 { return first + uint16(place) }, //nolint:gosec // a place in the range
+		At:  func(place int) uint16 { return first + uint16(place) }, // a place in the range
 		Has: func(port uint16) bool { return port >= first && port <= last },
 	}
 }

@@ -76,7 +76,7 @@ type memory struct {
 }
 
 func memoryOf(c *table.Container) *memory {
-	return c.Remember(func() io.Closer { return &memory{} }).(*memory) //nolint:forcetypeassert // a container stays with its engine
+	return c.Remember(func() io.Closer { return &memory{} }).(*memory) // a container stays with its engine
 }
 
 // takeStatus returns the status, which is the caller's from then on.

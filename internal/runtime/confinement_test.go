@@ -96,7 +96,8 @@ func TestPaths(t *testing.T) {
 	dir := filepath.Join(n.dir, "secret")
 	n.check(os.Mkdir(dir, 0o755))
 	n.check(os.WriteFile(filepath.Join(dir, "file"), []byte("hidden"), 0o644))
-	cfg := shell("c", `cat /data/file; ls /masked; cat /proc/version; echo x > /proc/sys/net/ipv4/ip_forward && echo written; touch /data/new && echo made; cat /proc/no-such 2>/dev/null; echo end`)
+	// One stream, as nobody promises the order of lines of two.
+	cfg := shell("c", `exec 2>&1; cat /data/file; ls /masked; cat /proc/version; echo x > /proc/sys/net/ipv4/ip_forward && echo written; touch /data/new && echo made; cat /proc/no-such 2>/dev/null; echo end`)
 	cfg.Mounts = []*cri.Mount{{HostPath: dir, ContainerPath: "/data"}, {HostPath: dir, ContainerPath: "/masked"}}
 	sc := cfg.Linux.SecurityContext
 	sc.MaskedPaths = []string{"/proc/version", "/masked", "/no/such/path"}

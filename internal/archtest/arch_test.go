@@ -68,7 +68,7 @@ var layers = []layer{
 	{"internal/devices", []string{"internal/cdispec", "internal/state", "internal/host", "internal/kit"}, "devices are usable without the agent"},
 	{"internal/devices/alloc", []string{"internal/devices/inventory"}, "the choice of devices is a pure function"},
 	{"internal/devices/answer", nil, "how the answers of several sources are made one is a pure function"},
-	{"internal/devices/book", []string{"internal/devices/alloc", "internal/devices/answer", "internal/devices/inventory", "internal/devices/topology"},
+	{"internal/devices/book", []string{"internal/kit/ordered", "internal/devices/alloc", "internal/devices/answer", "internal/devices/inventory", "internal/devices/topology"},
 		"who gets which devices, and who waits, is a pure function of the book and the world"},
 	{"internal/devices/topology", []string{"internal/devices/inventory"}, "which NUMA nodes devices come from is a pure function"},
 	{"internal/devices/contract", []string{"internal/cdispec", "internal/devices/plugin", "internal/devices/inventory", "internal/devices/source", "internal/host/mountns", "internal/kit"},
@@ -99,7 +99,7 @@ var layers = []layer{
 // pure packages decide and do nothing else, and import no others of this module.
 var pure = []string{"internal/kit/apifields", "internal/host/cgroup/place", "internal/pods", "internal/controllers/catalog", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/answer", "internal/devices/book", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
-	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/kit/iprange", "internal/kit/release", "internal/ocispec", "internal/proxy/plan"}
+	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/kit/iprange", "internal/kit/release", "internal/kit/ordered", "internal/ocispec", "internal/proxy/plan"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

@@ -9,6 +9,7 @@ import (
 	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/book"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 // ask returns the record with the answers that it lacks; effectless: only of sources that are asked without effect. Any error but a
@@ -16,9 +17,9 @@ import (
 func (m *Manager) ask(ctx context.Context, uid string, rec book.Record, effectless bool) (book.Record, error) {
 	w := m.worlds.now()
 	next := map[string]book.Container{}
-	for name, c := range sorted(rec.Containers) {
+	for name, c := range ordered.Map(rec.Containers) {
 		of := source.Container{PodUID: uid, PodNamespace: rec.Namespace, PodName: rec.Name, Name: name}
-		for resource, g := range sorted(c.Grants) {
+		for resource, g := range ordered.Map(c.Grants) {
 			if g.AnsweredIn(m.boot) {
 				continue
 			}

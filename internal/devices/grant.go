@@ -10,6 +10,7 @@ import (
 	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/book"
 	"monopod.dev/monopod/internal/devices/source"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 // Grant is what a container is started with.
@@ -61,7 +62,7 @@ func (m *Manager) refresh(ctx context.Context, c source.Container, pod book.Reco
 	defer m.clerk.retract(c.PodUID)
 	w := m.worlds.now()
 	rec := pod.Containers[c.Name]
-	for resource, g := range sorted(rec.Grants) {
+	for resource, g := range ordered.Map(rec.Grants) {
 		if g.Lasts(w, m.boot) {
 			continue
 		}
@@ -95,7 +96,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // beforeStart has the sources do what is to be done before each start.
 func (m *Manager) beforeStart(ctx context.Context, c source.Container, rec book.Container) error {
-	for resource, g := range sorted(rec.Grants) {
+	for resource, g := range ordered.Map(rec.Grants) {
 		starter, ok := m.worlds.named(g.Source).(source.Starter)
 		if !ok {
 			continue

@@ -9,6 +9,7 @@ import (
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/book"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 // GrantRecord is one container's devices, for those who want to know which pod has which.
@@ -96,7 +97,7 @@ func compareGrants(a, b GrantRecord) int {
 func list(w *book.World, boot, uid string, p book.Record) (grants []GrantRecord) {
 	for container, rec := range p.Containers {
 		g := GrantRecord{PodUID: uid, PodNamespace: p.Namespace, PodName: p.Name, Container: container, Role: rec.Role, GrantedAt: rec.GrantedAt}
-		for resource, has := range sorted(rec.Grants) {
+		for resource, has := range ordered.Map(rec.Grants) {
 			has = has.Current(w, resource, boot)
 			for _, d := range has.Devices {
 				now := health(w, has.Source, resource, d)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -156,15 +154,4 @@ func (m *Manager) Problems() []Problem {
 		}
 	})
 	return problems
-}
-
-// sorted ranges over a map in the order of its keys.
-func sorted[V any](m map[string]V) func(yield func(string, V) bool) {
-	return func(yield func(string, V) bool) {
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			if !yield(k, m[k]) {
-				return
-			}
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"monopod.dev/monopod/internal/devices/book"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 // usable says whether devices that were granted can be used now, and returns the grant as it stands. The error is a *NotReadyError.
@@ -31,8 +32,8 @@ func (m *Manager) usable(w *book.World, resource string, g book.Grant) (book.Gra
 // stillThere says whether the devices can be used for which the sources are to be asked: what was chosen just now is, what is on record may have gone.
 func (m *Manager) stillThere(pod book.Record) error {
 	w := m.worlds.now()
-	for _, c := range sorted(pod.Containers) {
-		for resource, g := range sorted(c.Grants) {
+	for _, c := range ordered.Map(pod.Containers) {
+		for resource, g := range ordered.Map(c.Grants) {
 			if g.AnsweredIn(m.boot) {
 				continue
 			}

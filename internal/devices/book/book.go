@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/topology"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 // Phase is how far a pod has come to its devices.
@@ -312,7 +312,7 @@ func (b *Book) Damages() iter.Seq2[string, error] {
 			all[uid] = p.damage
 		}
 	}
-	return sorted(all)
+	return ordered.Map(all)
 }
 
 // Known are the pods of which something is on disk, or that stand in the line, by UID.
@@ -345,17 +345,6 @@ func (b *Book) Compare() {
 		if p.phase == Gone {
 			p.phase = p.settled()
 			b.tidy(uid)
-		}
-	}
-}
-
-// sorted ranges over a map in the order of its keys.
-func sorted[V any](m map[string]V) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			if !yield(k, m[k]) {
-				return
-			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/topology"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 // choice chooses devices for all containers of a pod that lack them. It changes nothing, and may be made again and again.
@@ -38,8 +39,8 @@ type Question struct {
 func (c choice) begin() *alloc.Allocation {
 	a := alloc.Begin(c.pool)
 	for _, role := range []alloc.Role{alloc.Init, alloc.Sidecar, alloc.Main} {
-		for _, rec := range sorted(c.has.Containers) {
-			for resource, g := range sorted(rec.Grants) {
+		for _, rec := range ordered.Map(c.has.Containers) {
+			for resource, g := range ordered.Map(rec.Grants) {
 				if rec.Role == role && !c.w.isForeign(resource, g) { // another source's are handed down to nobody
 					a.Given(role, resource, g.Known(c.w, resource))
 				}
@@ -53,7 +54,7 @@ func (c choice) begin() *alloc.Allocation {
 func (c choice) plain() error {
 	a := c.begin()
 	for _, n := range c.needs {
-		for resource, count := range sorted(n.Want) {
+		for resource, count := range ordered.Map(n.Want) {
 			if _, err := a.Take(n.Role, resource, count, nil); err != nil {
 				return err
 			}
@@ -105,7 +106,7 @@ func (c choice) aligned() (chosen map[string]Container, ask *Question, err error
 		}
 		rec := Container{Role: n.Role, Grants: map[string]Grant{}, GrantedAt: c.at}
 		chosen[n.Container] = rec
-		for resource, count := range sorted(n.Want) {
+		for resource, count := range ordered.Map(n.Want) {
 			p := Place{n.Container, resource}
 			names, asked := c.advice[p]
 			if c.w.Part(c.w.Owner(resource)).Advises && !asked && ask == nil {
@@ -135,7 +136,7 @@ func (c choice) requests(a *alloc.Allocation, counts map[string]int) []topology.
 		return nil
 	}
 	var all []topology.Request
-	for resource, n := range sorted(counts) {
+	for resource, n := range ordered.Map(counts) {
 		can := a.Candidates(resource)
 		all = append(all, topology.Request{Resource: resource, Count: n, Devices: c.w.Of(resource), Available: can.Free, HandedDown: can.Handed})
 	}

@@ -8,6 +8,7 @@ import (
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/topology"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 // counter is the source, in records, of what the Node's status counts and no source of devices has: somebody has written it there, and knows what it
@@ -36,7 +37,7 @@ func (b *Book) setApart(w *World, req Request) (devices []Need, counted apart, w
 		}
 		devices = append(devices, n)
 	}
-	for resource, count := range sorted(topology.PodCounts(all)) {
+	for resource, count := range ordered.Map(topology.PodCounts(all)) {
 		taken := 0
 		for p := range b.others(req.UID) {
 			for rec := range p.has {

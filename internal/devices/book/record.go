@@ -11,6 +11,7 @@ import (
 	"monopod.dev/monopod/internal/devices/alloc"
 	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/inventory"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 // recordSchema is the version of the records that are written. Version 1, which had no number, held the names of CDI devices and nothing else;
@@ -174,7 +175,7 @@ func (p Record) Equal(o Record) bool { return reflect.DeepEqual(p, o) }
 // Summary is what the log says of a grant: names by resource, of all containers.
 func (p Record) Summary() map[string][]string {
 	all := map[string][]string{}
-	for _, c := range sorted(p.Containers) {
+	for _, c := range ordered.Map(p.Containers) {
 		for resource, g := range c.Grants {
 			all[resource] = append(all[resource], g.Names()...)
 		}

@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/devices/answer"
 	"monopod.dev/monopod/internal/devices/inventory"
 	"monopod.dev/monopod/internal/devices/topology"
+	"monopod.dev/monopod/internal/kit/ordered"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the transcripts in testdata say anew")
@@ -213,8 +214,8 @@ var steps = map[string]func(p *player, words []string){
 	"answer": func(p *player, words []string) {
 		uid := words[0]
 		rec, _ := p.book.Record(uid)
-		for container, c := range sorted(rec.Containers) {
-			for resource, g := range sorted(c.Grants) {
+		for container, c := range ordered.Map(rec.Containers) {
+			for resource, g := range ordered.Map(c.Grants) {
 				if g.AnsweredIn(p.boot) {
 					continue
 				}
@@ -334,7 +335,7 @@ func (p *player) restart(boot string) {
 		records[uid] = rec
 	}
 	p.boot, p.book = boot, New(boot, p.aligner, records, damaged)
-	for uid, rec := range sorted(records) {
+	for uid, rec := range ordered.Map(records) {
 		p.say("%s: %s", uid, p.words(rec))
 	}
 }
@@ -394,8 +395,8 @@ func (p *player) answer(rec Record, nodes []string) Record {
 // words are what a record has.
 func (p *player) words(rec Record) string {
 	var all []string
-	for container, c := range sorted(rec.Containers) {
-		for resource, g := range sorted(c.Grants) {
+	for container, c := range ordered.Map(rec.Containers) {
+		for resource, g := range ordered.Map(c.Grants) {
 			text := fmt.Sprintf("%s %s for %s", short(resource), strings.Join(g.Names(), " "), container)
 			if g.Counted > 0 {
 				text = fmt.Sprintf("%d %s for %s", g.Counted, short(resource), container)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 const (
@@ -44,7 +46,7 @@ func (f follower) follow(ctx context.Context, ips []string, changed func(ips []s
 	defer func() { <-heard }()
 	defer cancel()
 
-	wait := leastWait
+	pause := leastWait
 	for first := true; ; first = false {
 		began := time.Now()
 		now, err := f.until(ctx, ips, news, func(ctx context.Context) error { return run(ctx, ips, first) })
@@ -54,13 +56,11 @@ func (f follower) follow(ctx context.Context, ips []string, changed func(ips []s
 		if err != nil {
 			// The address may not be usable yet.
 			f.log.Error("the agent cannot go on at the node's address; it is tried again", "addresses", ips, "error", err)
-			if wait = min(2*wait, mostWait); time.Since(began) > mostWait {
-				wait = leastWait
+			if pause = min(2*pause, mostWait); time.Since(began) > mostWait {
+				pause = leastWait
 			}
-			select {
-			case <-ctx.Done():
+			if wait.For(ctx, pause) != nil {
 				return nil
-			case <-time.After(wait):
 			}
 			now = f.look()
 		}

@@ -9,23 +9,22 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // hear tells of each change of the host's addresses and default routes, until ctx ends.
 func hear(ctx context.Context, news chan<- struct{}, log *slog.Logger) {
-	wait := leastWait
+	pause := leastWait
 	for ctx.Err() == nil {
 		begin := time.Now()
 		if err := listen(ctx, news); err != nil {
 			log.Error("a change of the node's addresses may not be seen; it is tried again", "error", err)
 		}
-		if wait = min(2*wait, mostWait); time.Since(begin) > mostWait {
-			wait = leastWait
+		if pause = min(2*pause, mostWait); time.Since(begin) > mostWait {
+			pause = leastWait
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		_ = wait.For(ctx, pause) // its end is the loop's
 	}
 }
 

@@ -93,7 +93,7 @@ const (
 func (s *Setting) Usage() string {
 	usage := s.Words + s.Help
 	switch d := s.Defaults(); {
-	case d == "" || d == "none": // which goes without saying
+	case d == "" || s.Otherwise == "none": // which goes without saying
 	case s.Otherwise != "":
 		usage += " (default: " + d + ")"
 	default:

@@ -15,45 +15,45 @@ var deviceKeys = []Setting{
 	},
 	{
 		Name: "devices.cdiAllow", Flag: "cdi-allow", Value: "PATTERN,...", Group: GroupDevices, Roles: Devices, Otherwise: "none",
-		Words: "CDI kinds that are resources of the node despite devices.cdiDeny or the built-in list of kinds that are not",
-		More:  "That list has the kinds that device plugins and drivers write for their own use ([CDI.md](CDI.md)).", rule: pattern,
+		Words: "CDI kinds that are resources of the node although devices.cdiDeny or the built-in list excludes them",
+		More:  "The built-in list has the kinds that device plugins and drivers write for their own use ([CDI.md](CDI.md)).", rule: pattern,
 	},
 	{
 		Name: "devices.cdiDeny", Flag: "cdi-deny", Value: "PATTERN,...", Group: GroupDevices, Roles: Devices, Otherwise: "none",
-		Words: "CDI kinds that are not resources of the node, such as vendor.com/*", More: "With `*/*` only those of devices.cdiAllow are.", rule: pattern,
+		Words: "CDI kinds that are not resources of the node, such as vendor.com/*", More: "With `*/*`, only those of devices.cdiAllow are.", rule: pattern,
 	},
 	{
 		Name: "devices.cdiSharedNodes", Flag: "cdi-shared-nodes", Value: "PATTERN,...", Group: GroupDevices, Roles: Devices, Otherwise: "none",
-		Words: "host device nodes that several devices share, besides the known ones",
-		More:  "Known are such as /dev/nvidiactl and /dev/kfd. Two devices that have only such nodes in common are not taken for one.", rule: pattern,
+		Words: "host device nodes that several devices share, in addition to the known ones",
+		More:  "Known are /dev/nvidiactl, /dev/kfd and others. Two devices that have only such nodes in common do not count as the same hardware.", rule: pattern,
 	},
 	{
 		Name: "devices.sharing", Flag: "device-sharing", Value: "PATTERN:N,...", Group: GroupDevices, Roles: Devices, Otherwise: "none",
-		Words: "let N containers use a device of a CDI kind, or a single one (KIND=NAME), at a time; they are not isolated from each other",
-		More: "In the file it is a list of `{devices: PATTERN, shares: N}`, N from 1 to 1024. The first entry that matches a device counts; for those without one, what their specs say " +
+		Words: "let N containers at a time use a device: PATTERN is a CDI kind, or one device (KIND=NAME); the containers are not isolated from each other",
+		More: "In the file: a list of `{devices: PATTERN, shares: N}`, N from 1 to 1024. The first entry that matches a device counts. If none does, the device's CDI spec decides " +
 			"([HOST-DEVICES.md](HOST-DEVICES.md#one-device-in-several-containers)).",
 		parse: parseSharing, beside: sharing,
 	},
 	{
 		Name: "runtime.ignoreCDIAnnotations", Flag: "ignore-cdi-annotations", Value: "BOOL", Group: GroupDevices, Roles: Runtime, Default: "false",
 		Words: "true: ignore CDI devices requested by annotations of containers (cdi.k8s.io/...)",
-		More:  "Then only CRI's CDI_devices ask for them; device plugins use the annotations with older kubelets ([CDI.md](CDI.md#ways-in)).",
+		More:  "Then only the field CDI_devices of CRI can request them. Older kubelets use the annotations for device plugins ([CDI.md](CDI.md#ways-in)).",
 	},
 	{
 		Name: "devices.pluginDir", Flag: "device-plugin-dir", Value: "DIR", Group: GroupDevices, Roles: Devices, Default: "/var/lib/kubelet/device-plugins", Ephemeral: runDirMark + "/device-plugins",
-		Words: "directory in which device plugins register", More: "Their socket there is kubelet.sock ([DEVICES.md](DEVICES.md)).", rule: both(absolute, socket("kubelet.sock")),
+		Words: "directory in which device plugins register", More: "They find the socket kubelet.sock there ([DEVICES.md](DEVICES.md)).", rule: both(absolute, socket("kubelet.sock")),
 	},
 	{
 		Name: "devices.pluginRegistryDir", Flag: "device-plugin-registry-dir", Value: "DIR", Group: GroupDevices, Roles: Devices, Default: "/var/lib/kubelet/plugins_registry", Ephemeral: runDirMark + "/plugins_registry",
-		Words: "directory watched for plugins' sockets, as by a kubelet", rule: absolute,
+		Words: "directory in which the agent looks for plugins' sockets, as a kubelet does", rule: absolute,
 	},
 	{
 		Name: "devices.pluginGracePeriod", Flag: "device-plugin-grace-period", Value: "DURATION", Group: GroupDevices, Roles: Devices, Default: "5m",
-		Words: "how long devices of a plugin that has gone stay listed as unhealthy", rule: notNegative("be a time, such as 5m"),
+		Words: "how long devices stay listed, as unhealthy, after their plugin has gone", rule: notNegative("be a time, such as 5m"),
 	},
 	{
 		Name: "devices.podResourcesSocket", Flag: "pod-resources-socket", Value: "FILE", Group: GroupDevices, Roles: Agent, Default: "/var/lib/kubelet/pod-resources/kubelet.sock", Ephemeral: runDirMark + "/pod-resources.sock",
-		Words: "unix socket of the PodResources API", More: "Exporters ask there which pod has which devices ([DEVICES.md](DEVICES.md#podresources)).", rule: both(absolute, socket("")),
+		Words: "unix socket of the PodResources API", More: "Exporters ask it which pod has which devices ([DEVICES.md](DEVICES.md#podresources)).", rule: both(absolute, socket("")),
 	},
 	{
 		Name: "devices.topologyManagerPolicy", Flag: "topology-manager-policy", Value: "POLICY", Group: GroupDevices, Roles: Devices, Default: "none",
@@ -62,11 +62,11 @@ var deviceKeys = []Setting{
 	},
 	{
 		Name: "devices.topologyManagerScope", Flag: "topology-manager-scope", Value: "SCOPE", Group: GroupDevices, Roles: Devices, Default: "container",
-		Words: "align the devices of a container or of a whole pod: container or pod", rule: oneOf("container", "pod"),
+		Words: "which devices are aligned together: those of each container (container) or of the whole pod (pod)", rule: oneOf("container", "pod"),
 	},
 	{
 		Name: "devices.topologyManagerPolicyOptions", Flag: "topology-manager-policy-options", Value: "NAME=VALUE,...", Group: GroupDevices, Roles: Devices, Otherwise: "none",
-		Words: "options of the policy: prefer-closest-numa-nodes=true, max-allowable-numa-nodes=8 to 16", More: "In the file it is a map.",
+		Words: "options of the NUMA policy: prefer-closest-numa-nodes=true, max-allowable-numa-nodes=8 to 16", More: "In the file it is a map.",
 	},
 }
 

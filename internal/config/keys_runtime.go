@@ -17,17 +17,17 @@ var runtimeKeys = []Setting{
 		Words: "unix socket of the CRI runtime", rule: both(absolute, socket("")),
 	},
 	{
-		Name: "runtime.executor", Flag: "executor", Value: "FILE", Group: GroupRuntime, Roles: Runtime, Otherwise: "beside monopod, else in $PATH",
+		Name: "runtime.executor", Flag: "executor", Value: "FILE", Group: GroupRuntime, Roles: Runtime, Otherwise: "next to monopod, else in $PATH",
 		Words: "the monopod-executor binary", rule: absolute,
 	},
 	{
 		Name: "runtime.cgroupDriver", Flag: "cgroup-driver", Value: "DRIVER", Group: GroupRuntime, Roles: Runtime, Default: "cgroupfs",
-		Words: "cgroupfs, or systemd for slices and scopes (needs cgroup v2)",
-		More:  "With cgroupfs the runtime itself makes cgroups, with systemd the host's systemd does ([CRI.md](CRI.md#cgroup-drivers)). Kubelets ask for it.", rule: oneOf("cgroupfs", "systemd"),
+		Words: "how cgroups are made: cgroupfs, or systemd for slices and scopes (needs cgroup v2)",
+		More:  "With cgroupfs the runtime itself makes cgroups, with systemd the host's systemd does ([CRI.md](CRI.md#cgroup-drivers)). Kubelets ask the runtime which it is.", rule: oneOf("cgroupfs", "systemd"),
 	},
 	{
 		Name: "runtime.streaming.address", Flag: "streaming-address", Value: "IP", Group: GroupRuntime, Roles: Runtime, Default: "127.0.0.1",
-		Words: "loopback address of the streaming server for exec, attach and port-forward", More: "Streams are not encrypted; clients on other hosts come through a kubelet or the agent.",
+		Words: "loopback address of the streaming server for exec, attach and port-forward", More: "Streams are not encrypted. Clients on other hosts connect through a kubelet or the agent.",
 		rule: text(isLoopback, "be a loopback address, such as 127.0.0.1: streams are not encrypted"),
 	},
 	{
@@ -36,66 +36,66 @@ var runtimeKeys = []Setting{
 	},
 	{
 		Name: "runtime.streaming.idleTimeout", Flag: "streaming-idle-timeout", Value: "DURATION", Group: GroupRuntime, Roles: Runtime, Default: "4h",
-		Words: "close a stream that is idle for this long; 0s: never", rule: notNegative("be 0s (never) or a time"),
+		Words: "time after which an idle stream is closed; 0s: never", rule: notNegative("be 0s (never) or a time"),
 	},
 	{
 		Name: "runtime.handlers", Flag: "runtime-handlers", Value: "NAME=FILE,...", Group: GroupRuntime, Roles: Runtime, Otherwise: "none",
 		Words: "OCI runtimes that RuntimeClasses may name, such as runc=/usr/sbin/runc",
-		More:  "They are there beside `" + nativeHandler + "`, which is the default. In the file it is a list of `{name: NAME, path: FILE, root: DIR}`; root is for the runtime's own state (RUN-DIR/oci/NAME).",
+		More:  "The default handler, `" + nativeHandler + "`, is always available. In the file: a list of `{name: NAME, path: FILE, root: DIR}`; root is the directory of the OCI runtime's own state (default RUN-DIR/oci/NAME).",
 		parse: parseHandlers, beside: handlers,
 	},
 	{
 		Name: "runtime.logRotation.maxSize", Flag: "log-max-size", Value: "SIZE", Group: GroupRuntime, Roles: Runtime, Otherwise: DefaultLogSize + " with `up`, 0 with `runtime`",
-		Words: "size at which the runtime rotates a container's log, 0 for never",
-		More:  "It is a number of bytes, or one with Ki, Mi or Gi. With `monopod runtime` the kubelet rotates.", rule: logSize,
+		Words: "size at which the runtime rotates a container's log; 0: never",
+		More:  "A number of bytes, or one with Ki, Mi or Gi; at least 64Ki. With `monopod runtime` the kubelet rotates.", rule: logSize,
 	},
 	{
 		Name: "runtime.logRotation.maxFiles", Flag: "log-max-files", Value: "N", Group: GroupRuntime, Roles: Runtime, Default: "5",
-		Words: "log files that the runtime keeps per container, with the present one; at least 2", rule: logFiles,
+		Words: "log files that the runtime keeps per container, including the current one; at least 2", rule: logFiles,
 	},
 }
 
 var imageKeys = []Setting{
 	{
 		Name: "runtime.registryConfigDir", Flag: "registry-config-dir", Value: "DIR", Group: GroupImages, Roles: Runtime, Default: "/etc/monopod/certs.d",
-		Words: "HOST/hosts.toml files of registries", More: "See [REGISTRIES.md](reference/REGISTRIES.md#hoststoml-tls-and-proxies).", rule: absolute,
+		Words: "directory of the registries' HOST/hosts.toml files", More: "See [REGISTRIES.md](reference/REGISTRIES.md#hoststoml-tls-and-proxies).", rule: absolute,
 	},
 	{
 		Name: "runtime.imagePullProgressTimeout", Flag: "image-pull-progress-timeout", Value: "DURATION", Group: GroupImages, Roles: Runtime, Default: "1m",
-		Words: "end a pull that makes no progress for this long; 0s: never", More: "That is, for which the registry sends no byte ([IMAGES.md](IMAGES.md)).",
+		Words: "time after which a pull without progress is given up; 0s: never", More: "No progress: the registry sends no byte ([IMAGES.md](IMAGES.md)).",
 		rule: notNegative("be 0s (never) or a time"),
 	},
 	{
 		Name: "agent.imageGCHighThresholdPercent", Flag: "image-gc-high-threshold", Value: "PERCENT", Group: GroupImages, Roles: Agent, Default: "85",
-		Words: "disk usage at which unused images are removed, in percent; 100: never", More: "It is that of the images' file system ([IMAGES.md](IMAGES.md#on-a-node)).",
+		Words: "disk usage from which on unused images are removed, in percent; 100: never", More: "It is the usage of the images' file system ([IMAGES.md](IMAGES.md#on-a-node)).",
 		rule: number(0, 100, "be between 0 and 100 (images are never removed)"),
 	},
 	{
 		Name: "agent.imageGCLowThresholdPercent", Flag: "image-gc-low-threshold", Value: "PERCENT", Group: GroupImages, Roles: Agent, Default: "80",
-		Words: "disk usage down to which unused images are removed, in percent", More: "It is less than agent.imageGCHighThresholdPercent.",
+		Words: "disk usage at which no more unused images are removed, in percent", More: "Must be less than agent.imageGCHighThresholdPercent.",
 		rule: number(0, 100, "be between 0 and 100"), beside: imageThresholds,
 	},
 	{
 		Name: "agent.imageMinimumGCAge", Flag: "image-minimum-gc-age", Value: "DURATION", Group: GroupImages, Roles: Agent, Default: "2m",
-		Words: "minimum age of an image that is removed", More: "It is counted from when the image was first seen.", rule: notNegative("be 0s or a time"),
+		Words: "minimum age of an image that is removed", More: "Counted from when the agent first saw the image.", rule: notNegative("be 0s or a time"),
 	},
 	{
 		Name: "agent.imageMaximumGCAge", Flag: "image-maximum-gc-age", Value: "DURATION", Group: GroupImages, Roles: Agent, Default: "0s",
-		Words: "remove images unused for this long even if there is room; 0s: never", More: "Otherwise it is more than agent.imageMinimumGCAge.",
+		Words: "time after which an unused image is removed even if there is room; 0s: never", More: "Otherwise it must be more than agent.imageMinimumGCAge.",
 		rule: notNegative("be 0s (for ever) or a time"), beside: imageAges,
 	},
 	{
 		Name: "agent.imageGCPeriod", Flag: "image-gc-period", Value: "DURATION", Group: GroupImages, Roles: Agent, Default: "5m",
-		Words: "interval of checks of the images' disk usage; at least 1s", rule: during(func(d time.Duration) bool { return d >= time.Second }, "be at least 1s"),
+		Words: "how often the images' disk usage is checked; at least 1s", rule: during(func(d time.Duration) bool { return d >= time.Second }, "be at least 1s"),
 	},
 	{
 		Name: "agent.imageCredentialProviderConfig", Flag: "image-credential-provider-config", Value: "FILE", Group: GroupImages, Roles: Agent, Otherwise: "none",
-		Words: "CredentialProviderConfig of kubelet.config.k8s.io/v1: credential provider plugins for pulls", More: "See [IMAGES.md](IMAGES.md#credentials).",
+		Words: "file with a CredentialProviderConfig (kubelet.config.k8s.io/v1): credential provider plugins for pulls", More: "See [IMAGES.md](IMAGES.md#credentials).",
 		rule: absolute, beside: credentialProviders,
 	},
 	{
 		Name: "agent.imageCredentialProviderBinDir", Flag: "image-credential-provider-bin-dir", Value: "DIR", Group: GroupImages, Roles: Agent, Otherwise: "none",
-		Words: "directory of the credential provider plugins' programs", More: "It is given together with agent.imageCredentialProviderConfig.", rule: absolute,
+		Words: "directory of the credential provider plugins' programs", More: "Must be given together with agent.imageCredentialProviderConfig.", rule: absolute,
 	},
 }
 

@@ -102,6 +102,11 @@ func (of *company) like(node *corev1.Node, term pods.PodTerm) {
 	of.liking[domain{term.TopologyKey, value}] += weight
 }
 
+// companyIsRight is the judge of which pods have to be near, and which must not be.
+func companyIsRight(known *survey) verdict {
+	return func(at place) []lack { return lacking(known.company.lack(at.node)) }
+}
+
 // lack is why the pod cannot run on a node for the sake of others; empty: it can.
 func (of *company) lack(node *corev1.Node) string {
 	for _, term := range of.near {

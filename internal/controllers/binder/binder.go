@@ -3,7 +3,6 @@ package binder
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -65,28 +64,32 @@ func New(config Config) (*Binder, error) {
 		pods: config.Pods.Informer(), nodes: config.Nodes.Lister(), namespaces: config.Namespaces.Lister(), queue: queue.New[types.NamespacedName](),
 	}
 	b.terms, b.ownPortsOf = b.labelsOf, config.OwnPorts
-	// A pod that has ended holds no resources: the filter turns its end into a deletion.
-	pods, podErr := b.pods.AddEventHandler(cache.FilteringResourceEventHandler{
-		FilterFunc: isAlive,
-		Handler: cache.ResourceEventHandlerFuncs{
+	for _, watched := range []struct {
+		cache.SharedIndexInformer
+		handler cache.ResourceEventHandler
+	}{
+		// A pod that has ended holds no resources: the filter turns its end into a deletion.
+		{b.pods, cache.FilteringResourceEventHandler{FilterFunc: isAlive, Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { b.podChanged(nil, obj.(*corev1.Pod)) },
 			UpdateFunc: func(old, obj any) { b.podChanged(old.(*corev1.Pod), obj.(*corev1.Pod)) },
 			DeleteFunc: b.podGone,
-		},
-	})
-	nodes, nodeErr := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { b.retryWaiting() },
-		UpdateFunc: func(old, obj any) { b.nodeChanged(old.(*corev1.Node), obj.(*corev1.Node)) },
-		DeleteFunc: func(any) { b.retryWaiting() },
-	})
-	namespaces, namespaceErr := config.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { b.namespaceChanged(nil, obj.(*corev1.Namespace)) },
-		UpdateFunc: func(old, obj any) { b.namespaceChanged(old.(*corev1.Namespace), obj.(*corev1.Namespace)) },
-	})
-	if err := errors.Join(podErr, nodeErr, namespaceErr); err != nil {
-		return nil, fmt.Errorf("binder: %w", err)
+		}}},
+		{config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { b.retryWaiting() },
+			UpdateFunc: func(old, obj any) { b.nodeChanged(old.(*corev1.Node), obj.(*corev1.Node)) },
+			DeleteFunc: func(any) { b.retryWaiting() },
+		}},
+		{config.Namespaces.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { b.namespaceChanged(nil, obj.(*corev1.Namespace)) },
+			UpdateFunc: func(old, obj any) { b.namespaceChanged(old.(*corev1.Namespace), obj.(*corev1.Namespace)) },
+		}},
+	} {
+		followed, err := watched.AddEventHandler(watched.handler)
+		if err != nil {
+			return nil, fmt.Errorf("binder: %w", err)
+		}
+		b.known = append(b.known, followed.HasSyncedChecker())
 	}
-	b.known = []cache.DoneChecker{pods.HasSyncedChecker(), nodes.HasSyncedChecker(), namespaces.HasSyncedChecker()}
 	return b, nil
 }
 

@@ -19,7 +19,7 @@ func choose(pod *corev1.Pod, in cluster, older []*corev1.Pod) (name string, lack
 	known := in.survey(pod)
 	var able []place
 	for _, at := range in.places {
-		l := fit(pod, at, known)
+		l := known.fit(at)
 		if l == nil {
 			l = keptFor(older, pod, at, in)
 		}
@@ -30,7 +30,7 @@ func choose(pod *corev1.Pod, in cluster, older []*corev1.Pod) (name string, lack
 		able = append(able, at)
 	}
 	if len(able) > 0 {
-		return best(pod, in, able, known).node.Name, nil
+		return best(known, able).node.Name, nil
 	}
 	return "", lacks
 }
@@ -54,7 +54,7 @@ func keptFor(older []*corev1.Pod, pod *corev1.Pod, at place, in cluster) []lack 
 func inLine(pod *corev1.Pod, at place, in cluster) bool {
 	asks := devices(pod)
 	at.pods, at.holds = slices.DeleteFunc(slices.Clone(at.pods), func(o *corev1.Pod) bool { return common(asks, o) != "" }), nil
-	return fit(pod, at, in.with(at).survey(pod)) == nil
+	return in.with(at).survey(pod).fit(at) == nil
 }
 
 // devices are the device resources that the containers of a pod ask for.

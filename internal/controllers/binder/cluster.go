@@ -28,14 +28,3 @@ func (c cluster) with(at place) cluster {
 
 // domain is the nodes that have a label with one value.
 type domain struct{ key, value string }
-
-// survey is what there is to know of all places together before a pod is fitted to one of them.
-type survey struct {
-	company company
-	spreads []spread // those that must be kept
-	own     func(*corev1.Node) []pods.OwnPort
-}
-
-func (c cluster) survey(pod *corev1.Pod) survey {
-	return survey{company: c.company(pod), spreads: c.spreads(pod, corev1.DoNotSchedule), own: c.own}
-}

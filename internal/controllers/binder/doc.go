@@ -1,7 +1,7 @@
 // Package binder gives pods a node.
 //
 // It watches pods and nodes through the Kubernetes API, as anybody could. For a pod that names no node and asks for the
-// default scheduler it looks for a node where the pod fits (fit.go and choose.go, pure) and binds it there through
+// default scheduler it looks for a node where the pod fits (judges.go and choose.go, pure) and binds it there through
 // pods/binding. When there is none, it says why, in the words of kube-scheduler: in the pod's condition PodScheduled and in
 // an event FailedScheduling. The pod is looked at again when a node or a pod that it has to do with changes, so that a pod that asks for a device
 // waits for it, and is bound in the moment that somebody offers the device. What is on nodes is not reckoned anew for each decision (book.go), and the end of a

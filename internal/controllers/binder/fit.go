@@ -1,13 +1,11 @@
 package binder
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"monopod.dev/monopod/internal/pods"
 )
@@ -25,127 +23,6 @@ func (at *place) holdings() *holdings {
 		at.holds = holdingsOf(at.pods)
 	}
 	return at.holds
-}
-
-// ownPorts are those of a node.
-func (b *Binder) ownPorts(node *corev1.Node) (own []pods.OwnPort) {
-	if port := node.Status.DaemonEndpoints.KubeletEndpoint.Port; port != 0 {
-		own = append(own, pods.OwnPort{Protocol: corev1.ProtocolTCP, Port: port, Of: "the agent's"})
-	}
-	if b.ownPortsOf != nil {
-		own = append(own, b.ownPortsOf(node.Name)...)
-	}
-	return own
-}
-
-// lack is one reason why a pod cannot run on a node now.
-type lack struct {
-	why string
-	// devices: it is for want of devices, for which pods stand in line.
-	devices bool
-	// behind is the pod that stands before it in line, where that is all.
-	behind *corev1.Pod
-}
-
-// fit tells why pod cannot run on a node; nil says that it can. The reasons are kube-scheduler's, and like there the first rule that is broken
-// speaks, since a node that is cordoned need not be told that it is also short of memory. What the node has for the pod comes last: who is kept from it
-// by others does not wait for its devices.
-func fit(pod *corev1.Pod, at place, known survey) []lack {
-	for _, rule := range []func(*corev1.Pod, place) string{
-		nodeIsReady, nodeIsSchedulable, taintsAreTolerated, selectorMatches, known.portsAreFree,
-	} {
-		if why := rule(pod, at); why != "" {
-			return []lack{{why: why}}
-		}
-	}
-	for i := range known.spreads {
-		if why := known.spreads[i].lack(at.node); why != "" {
-			return []lack{{why: why}}
-		}
-	}
-	if why := known.company.lack(at.node); why != "" {
-		return []lack{{why: why}}
-	}
-	return resourcesSuffice(pods.Requests(pod), at)
-}
-
-// nodeIsReady stands for the taints node.kubernetes.io/not-ready and unreachable until the node has them.
-func nodeIsReady(pod *corev1.Pod, at place) string {
-	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
-	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}
-	switch status := readiness(at.node); {
-	case status == corev1.ConditionTrue,
-		status == corev1.ConditionUnknown && pods.Tolerates(pod.Spec.Tolerations, &unreachable) != nil,
-		status != corev1.ConditionUnknown && pods.Tolerates(pod.Spec.Tolerations, &notReady) != nil:
-		return ""
-	}
-	return "node(s) were not ready"
-}
-
-// readiness is the status of a node's condition Ready; empty: it has none.
-func readiness(node *corev1.Node) corev1.ConditionStatus {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return ""
-}
-
-func nodeIsSchedulable(pod *corev1.Pod, at place) string {
-	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if !at.node.Spec.Unschedulable || pods.Tolerates(pod.Spec.Tolerations, &cordoned) != nil {
-		return ""
-	}
-	return "node(s) were unschedulable"
-}
-
-func taintsAreTolerated(pod *corev1.Pod, at place) string {
-	for i := range at.node.Spec.Taints {
-		taint := &at.node.Spec.Taints[i]
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule || pods.Tolerates(pod.Spec.Tolerations, taint) != nil {
-			continue
-		}
-		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
-	}
-	return ""
-}
-
-// preference is how much a pod would like to run on a node: the sum of the weights of its preferences that the node meets.
-func preference(pod *corev1.Pod, node *corev1.Node) int64 {
-	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
-		return 0
-	}
-	terms, err := nodeaffinity.NewPreferredSchedulingTerms(pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
-	if err != nil { // one of them cannot be read, which keeps no pod from running
-		return 0
-	}
-	return terms.Score(node)
-}
-
-func selectorMatches(pod *corev1.Pod, at place) string {
-	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(at.node); fits && err == nil { // what cannot be read matches nothing
-		return ""
-	}
-	return "node(s) didn't match Pod's node affinity/selector"
-}
-
-func (k survey) portsAreFree(pod *corev1.Pod, at place) string {
-	wanted := pods.HostPorts(&pod.Spec)
-	if len(wanted) == 0 {
-		return ""
-	}
-	if k.own != nil {
-		if own, asked := pods.Owned(&pod.Spec, wanted, k.own(at.node)); asked {
-			return "node(s) served at a requested host port themselves (" + own.String() + ")"
-		}
-	}
-	for other := range at.holdings().ports {
-		if pods.Conflict(wanted, pods.HostPorts(&other.Spec)) {
-			return "node(s) didn't have free ports for the requested pod ports"
-		}
-	}
-	return ""
 }
 
 // resourcesSuffice tells what of the resources that a pod wants a node does not have for it.

@@ -213,7 +213,8 @@ func TestFit(t *testing.T) {
 				node = nodeWith(nil)
 			}
 			var got []string
-			for _, l := range fit(pod, place{node: node, pods: tc.others}, survey{own: (&Binder{ownPortsOf: ownOfTest}).ownPorts}) {
+			in := cluster{own: (&Binder{ownPortsOf: ownOfTest}).ownPorts}
+			for _, l := range in.survey(pod).fit(place{node: node, pods: tc.others}) {
 				got = append(got, l.why)
 				if want := strings.HasPrefix(l.why, "Insufficient ") && strings.Contains(l.why, "/"); l.devices != want {
 					t.Errorf("%q is for want of devices: %v, want %v", l.why, l.devices, want)

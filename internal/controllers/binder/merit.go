@@ -14,7 +14,7 @@ const most = 1_000_000
 //
 // Wishes are of three kinds: which nodes, which company, and how those like the pod are spread. As with kube-scheduler each of them weighs the same,
 // whatever numbers it is reckoned in. Of equals the one with the fewest pods is the best, of these the first by name.
-func best(pod *corev1.Pod, in cluster, able []place, known survey) place {
+func best(known *survey, able []place) place {
 	if len(able) == 1 {
 		return able[0]
 	}
@@ -22,7 +22,7 @@ func best(pod *corev1.Pod, in cluster, able []place, known survey) place {
 	for i, at := range able {
 		merits[i] = merit{place: at}
 	}
-	for _, points := range [][]int64{byNodes(pod, able), byCompany(&known.company, able), bySpread(in.spreads(pod, corev1.ScheduleAnyway), able)} {
+	for _, points := range [][]int64{byNodes(known.pod, able), byCompany(&known.company, able), bySpread(known.in.spreads(known.pod, corev1.ScheduleAnyway), able)} {
 		for i, p := range points {
 			merits[i].points += p
 		}

@@ -82,6 +82,22 @@ func (s *spread) count(pod *corev1.Pod, others []*corev1.Pod) (n int32) {
 	return n
 }
 
+// spreadsAreKept is the judge of the constraints that have to be kept.
+func spreadsAreKept(known *survey) verdict {
+	spreads := known.in.spreads(known.pod, corev1.DoNotSchedule)
+	if len(spreads) == 0 {
+		return nil
+	}
+	return func(at place) []lack {
+		for i := range spreads {
+			if why := spreads[i].lack(at.node); why != "" {
+				return lacking(why)
+			}
+		}
+		return nil
+	}
+}
+
 // lack is why the pod cannot run on a node for the sake of the constraint; empty: it can.
 func (s *spread) lack(node *corev1.Node) string {
 	const why = "node(s) didn't match pod topology spread constraints"

@@ -8,6 +8,7 @@ import (
 
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 func newCDICommand() *cobra.Command {
@@ -55,6 +56,6 @@ func specFolders(cmd *cobra.Command) func() (*cdispec.Set, error) {
 // printFaults tells what is wrong with the folders, a line each.
 func printFaults(cmd *cobra.Command, faults []cdispec.Fault) {
 	for _, f := range faults {
-		fmt.Fprintln(cmd.ErrOrStderr(), "problem:", oneLine(f.String()))
+		fmt.Fprintln(cmd.ErrOrStderr(), "problem:", oneline.Of(f.String()))
 	}
 }

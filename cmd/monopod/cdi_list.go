@@ -13,6 +13,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"monopod.dev/monopod/internal/cdispec"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 // cdiList is what `monopod cdi list` tells.
@@ -217,7 +218,7 @@ func cdiTable(all []cdiDevice, wide bool) string {
 			row = append(row, orDash(strings.Join(d.Overrides, ",")))
 		}
 		for i := range row {
-			row[i] = oneLine(row[i])
+			row[i] = oneline.Of(row[i])
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/cdispec/lint"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 // cdiVerdict is what `monopod cdi validate` tells of a file.
@@ -122,10 +123,10 @@ func printVerdicts(w io.Writer, all []cdiVerdict) error {
 			if f.Where != "" {
 				text = f.Where + ": " + text
 			}
-			fmt.Fprintf(&b, "%s: %s: %s\n", oneLine(at), word, oneLine(text))
+			fmt.Fprintf(&b, "%s: %s: %s\n", oneline.Of(at), word, oneline.Of(text))
 		}
 		if v.Valid {
-			fmt.Fprintf(&b, "%s: ok: kind %s, %s\n", oneLine(v.File), v.Kind, count(len(v.Devices), "device"))
+			fmt.Fprintf(&b, "%s: ok: kind %s, %s\n", oneline.Of(v.File), v.Kind, count(len(v.Devices), "device"))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/devices/hostdevice"
 	"monopod.dev/monopod/internal/devices/hostnode"
 	"monopod.dev/monopod/internal/devices/hostspecs"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 // deviceAdd is a call of `monopod device add`.
@@ -208,10 +209,10 @@ func (d *addedDevice) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "%-9s %s\n", word, d.Device)
 	for _, line := range [][2]string{{"file", d.File}, {"host", host}, {"in pods", d.ContainerPath + ", " + d.Permissions}, {"followed", followed[d.Follows]}} {
-		fmt.Fprintf(&b, "%-9s %s\n", line[0], oneLine(line[1]))
+		fmt.Fprintf(&b, "%-9s %s\n", line[0], oneline.Of(line[1]))
 	}
 	for _, n := range d.Notes {
-		fmt.Fprintf(&b, "note      %s\n", oneLine(n))
+		fmt.Fprintf(&b, "note      %s\n", oneline.Of(n))
 	}
 	fmt.Fprintf(&b, "\nA container gets it with:\n\n    resources:\n      limits:\n        %s: 1\n", d.Resource)
 	_, err := io.WriteString(w, b.String())

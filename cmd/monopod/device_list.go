@@ -12,6 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/devices/report"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 func newDeviceListCommand(socket *string) *cobra.Command {
@@ -90,7 +91,7 @@ func printDevices(out, problems io.Writer, format string, l report.List) error {
 		return err
 	}
 	for _, p := range l.Problems {
-		fmt.Fprintln(problems, "problem:", oneLine(p.String()))
+		fmt.Fprintln(problems, "problem:", oneline.Of(p.String()))
 	}
 	return nil
 }
@@ -138,7 +139,7 @@ const maxDeviceName = 24
 
 func deviceRow(d report.Device, wide bool) []string {
 	name, source := d.Name, d.Source
-	if oneLine(name) != name { // some plugins count in control characters
+	if oneline.Of(name) != name { // some plugins count in control characters
 		name = strconv.Quote(name)
 	}
 	if !wide {
@@ -149,7 +150,7 @@ func deviceRow(d report.Device, wide bool) []string {
 		row = append(row, orDash(strings.Join(d.Aliases, ",")), orDash(strings.Join(shownNodes(d), ",")), orDash(d.Reason))
 	}
 	for i := range row {
-		row[i] = oneLine(row[i])
+		row[i] = oneline.Of(row[i])
 	}
 	return row
 }
@@ -239,7 +240,7 @@ func (w *deviceWatch) event(e report.Event) error {
 		w.problems = append(w.problems, *e.Problem)
 	case e.Problem != nil:
 		word := map[report.EventType]string{report.Arisen: "problem:", report.Solved: "solved:"}[e.Type]
-		fmt.Fprintln(w.err, word, oneLine(e.Problem.String()))
+		fmt.Fprintln(w.err, word, oneline.Of(e.Problem.String()))
 	}
 	return nil
 }
@@ -261,7 +262,7 @@ func (w *deviceWatch) begin() error {
 		}
 	}
 	for _, p := range w.problems {
-		fmt.Fprintln(w.err, "problem:", oneLine(p.String()))
+		fmt.Fprintln(w.err, "problem:", oneline.Of(p.String()))
 	}
 	w.listed, w.problems = nil, nil
 	return nil

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/cdispec"
 	"monopod.dev/monopod/internal/devices/hostspecs"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 // removedDevice is what `monopod device rm` has taken away.
@@ -82,7 +83,7 @@ that cannot be used.`,
 			return printJSON(cmd.OutOrStdout(), gone)
 		}
 		for _, n := range gone.Notes {
-			fmt.Fprintln(cmd.ErrOrStderr(), "note:", oneLine(n))
+			fmt.Fprintln(cmd.ErrOrStderr(), "note:", oneline.Of(n))
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed   %s\nfile      %s\n", gone.Device, gone.File)
 		return err

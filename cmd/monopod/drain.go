@@ -11,6 +11,7 @@ import (
 
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 func newDrainCommand() *cobra.Command {
@@ -149,7 +150,7 @@ func clock(t *time.Time) string {
 	return t.Local().Format(time.TimeOnly)
 }
 
-func podName(p protocol.DrainPod) string { return oneLine(p.Namespace + "/" + p.Name) }
+func podName(p protocol.DrainPod) string { return oneline.Of(p.Namespace + "/" + p.Name) }
 
 func podNames(pods []protocol.DrainPod) string {
 	var all []string

@@ -10,6 +10,7 @@ import (
 
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/fsck"
+	"monopod.dev/monopod/internal/kit/oneline"
 	"monopod.dev/monopod/internal/node"
 )
 
@@ -146,20 +147,10 @@ func printFindings(w io.Writer, findings []fsck.Finding) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, row, "STATE", "KIND", "OBJECT, PROBLEM, REPAIR")
 	for _, f := range findings {
-		fmt.Fprintf(&out, row, f.Severity, f.Kind, oneLine(f.Object))
-		fmt.Fprintf(&out, below, oneLine(f.Problem))
-		fmt.Fprintf(&out, below, "-> "+oneLine(f.Repair))
+		fmt.Fprintf(&out, row, f.Severity, f.Kind, oneline.Of(f.Object))
+		fmt.Fprintf(&out, below, oneline.Of(f.Problem))
+		fmt.Fprintf(&out, below, "-> "+oneline.Of(f.Repair))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
-}
-
-// oneLine keeps a text, which may be of a damaged file, from being more than a cell.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }

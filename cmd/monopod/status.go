@@ -18,6 +18,7 @@ import (
 
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -133,7 +134,7 @@ func (s *screen) row(key string, cells ...string) {
 		s.key = key
 	}
 	for i := range cells {
-		cells[i] = oneLine(cells[i])
+		cells[i] = oneline.Of(cells[i])
 	}
 	fmt.Fprintf(s.tw, "%s\t%s\n", key, strings.Join(cells, "\t"))
 }

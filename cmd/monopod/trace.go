@@ -16,6 +16,7 @@ import (
 
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 func newTraceCommand() *cobra.Command {
@@ -213,7 +214,7 @@ const (
 func traceScreen(t protocol.Trace, now time.Time) string {
 	var b strings.Builder
 	from := begun(t)
-	fmt.Fprintf(&b, "POD        %s/%s, UID %s\n", oneLine(t.Namespace), oneLine(t.Pod), oneLine(t.UID))
+	fmt.Fprintf(&b, "POD        %s/%s, UID %s\n", oneline.Of(t.Namespace), oneline.Of(t.Pod), oneline.Of(t.UID))
 	if len(t.Steps) > 0 {
 		fmt.Fprintf(&b, "BEGUN      %s, %s\n\n", from.Local().Format("2006-01-02 15:04:05.000"), humanAge(from, now))
 		fmt.Fprintf(&b, "%*s %*s  %-*s %s\n", offsetWide, "OFFSET ms", tookWide, "TOOK ms", stepWide, "STEP", "FOR")
@@ -250,7 +251,7 @@ func traceScreen(t protocol.Trace, now time.Time) string {
 		if i == 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "NOT ASKED  %s: %s\n", oneLine(u.What), oneLine(u.Why))
+		fmt.Fprintf(&b, "NOT ASKED  %s: %s\n", oneline.Of(u.What), oneline.Of(u.Why))
 	}
 	return trimLines(b.String())
 }
@@ -286,7 +287,7 @@ func (d drawing) bar(begin, end time.Time, mark rune) string {
 
 // cut makes a text fit into a column.
 func cut(s string, wide int) string {
-	if s = oneLine(s); len(s) > wide {
+	if s = oneline.Of(s); len(s) > wide {
 		return s[:wide-2] + ".."
 	}
 	return s

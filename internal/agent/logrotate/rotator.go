@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/kit/coalesce"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // period is how often logs are looked at: the kubelet's containerLogMonitorInterval by default.
@@ -64,10 +65,7 @@ func (r *Rotator) Run(ctx context.Context) {
 		if err := r.look(ctx); err != nil && ctx.Err() == nil {
 			r.cfg.Log.Debug("the logs can't be looked at", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(coalesce.Align(period)):
-		}
+		_ = wait.For(ctx, coalesce.Align(period)) // its end is the loop's
 	}
 }
 

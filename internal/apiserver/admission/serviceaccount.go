@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/storage/names"
 
+	"monopod.dev/monopod/internal/kit/wait"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -144,10 +145,8 @@ func (s ServiceAccounts) find(ctx context.Context, namespace, name string) (*cor
 		if name != defaultAccount || time.Now().After(deadline) {
 			return nil, apierrors.NewNotFound(corev1.Resource("serviceaccount"), name)
 		}
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, accountPace) != nil {
 			return nil, ctx.Err()
-		case <-time.After(accountPace):
 		}
 	}
 }

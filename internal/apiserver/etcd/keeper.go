@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // keeper keeps room in the store. It commits etcd's writes to the database soon after the first of them (etcd's own timer for that runs
@@ -264,12 +266,8 @@ func (k *keeper) makeRoom(w write) {
 	stale := time.Since(k.dropped)
 	deleted := k.deleted.Load()
 	if deleted || k.limits.worth(w, k.inUse(), k.left) || stale > time.Minute {
-		if wait := 2*k.dropTook - stale; wait > 0 {
-			select {
-			case <-time.After(min(wait, 5*time.Second)):
-			case <-k.ctx.Done():
-				return
-			}
+		if wait.For(k.ctx, min(2*k.dropTook-stale, 5*time.Second)) != nil {
+			return
 		}
 		k.drop("there is no room for a write")
 		k.await(w, countTime)
@@ -290,9 +288,7 @@ func (k *keeper) makeRoom(w write) {
 // has ended after that.
 func (k *keeper) await(w write, most time.Duration) {
 	for pause := time.Millisecond; pause < most && k.revision > 0 && !k.fits(k.ctx, w); pause *= 2 {
-		select {
-		case <-time.After(pause):
-		case <-k.ctx.Done():
+		if wait.For(k.ctx, pause) != nil {
 			return
 		}
 		if _, err := k.kv.Put(k.ctx, &pb.PutRequest{Key: []byte(revisionKey), Value: []byte(strconv.FormatInt(k.revision, 10))}); err != nil {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // Config says whom to ask, and how often. Times that are 0 have their usual values.
@@ -144,10 +146,8 @@ func (s *Sampler) two(ctx context.Context, name string, before *sample) (old, no
 			return before, now, nil
 		}
 	}
-	select {
-	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
-	case <-time.After(s.cfg.Apart):
+	if err := wait.For(ctx, s.cfg.Apart); err != nil {
+		return nil, nil, err
 	}
 	old = now
 	now, err = s.one(ctx, name)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // Name is the name of the service of the API and its endpoints, in the namespace default; DNSName that of those of the cluster's DNS, in kube-system.
@@ -69,10 +70,7 @@ func (k *Keeper) Run(ctx context.Context, may func() bool) {
 			continue
 		}
 		k.cfg.Log.Warn("a service of the node's own is not as it must be; trying again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryInterval):
-		}
+		_ = wait.For(ctx, retryInterval) // its end is the loop's
 	}
 }
 

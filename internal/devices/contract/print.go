@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"monopod.dev/monopod/internal/devices/contract/judge"
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 // nameWidth is the column of the checks' names.
@@ -34,7 +35,7 @@ func (p *Printer) Check(c judge.Check) error {
 		}
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "%-4s  %-*s  %s\n", verdict, nameWidth, c.Name, oneLine(found))
+	fmt.Fprintf(&out, "%-4s  %-*s  %s\n", verdict, nameWidth, c.Name, oneline.Of(found))
 	if c.Remedy != "" {
 		indent := strings.Repeat(" ", 6+nameWidth+2)
 		fmt.Fprintf(&out, "%sAPI: %s\n%s->   %s\n", indent, c.API, indent, c.Remedy)
@@ -49,7 +50,7 @@ func (r *Report) PrintEnd(w io.Writer) error {
 	if len(r.Output) > 0 {
 		out.WriteString("\nThe plugin's last words:\n")
 		for _, line := range r.Output {
-			out.WriteString("    " + oneLine(line) + "\n")
+			out.WriteString("    " + oneline.Of(line) + "\n")
 		}
 	}
 	out.WriteString("\n")
@@ -67,14 +68,4 @@ func (r *Report) PrintEnd(w io.Writer) error {
 	fmt.Fprintf(&out, "%d %s: %d ok, %d warn, %d FAIL, %d skip\n", len(r.Checks), noun, r.Count(judge.OK), r.Count(judge.Warn), r.Count(judge.Fail), r.Count(judge.Skip))
 	_, err := io.WriteString(w, out.String())
 	return err
-}
-
-// oneLine keeps what a plugin sent from being more than a cell.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }

@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/devices/contract/judge"
 	"monopod.dev/monopod/internal/devices/plugin"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // stage is where the plugin plays: its process, and the desk at which it registers; how it is reached there and started again, and how long that may take.
@@ -59,10 +60,8 @@ func (g *stage) reach(ctx context.Context, path string, most time.Duration) judg
 			conn.Close()
 			return judge.Call{Took: time.Since(began)}
 		}
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, 10*time.Millisecond) != nil {
 			return judge.Call{Took: time.Since(began), Error: err.Error()}
-		case <-time.After(10 * time.Millisecond):
 		}
 		if g.program != nil {
 			if how, ended := g.program.ended(); ended {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // Between two repairs there is a pause, which grows while they come one after another: against somebody who takes the addresses away in a
@@ -22,9 +24,8 @@ const (
 // Run puts the addresses back when they are taken away, until ctx ends, which is no error. The kernel tells of it: nothing is done, and no
 // time is spent, while nobody changes interfaces or addresses. repaired is called after each repair.
 func (k *Keeper) Run(ctx context.Context, repaired func()) error {
-	wait := leastPause
+	pauses := wait.Pauses{Least: leastPause, Most: mostPause}
 	for ctx.Err() == nil {
-		begin := time.Now()
 		if err := k.follow(ctx); err != nil {
 			k.cfg.Log.WarnContext(ctx, "the addresses of the cluster's DNS are not watched; trying again", "error", err)
 		}
@@ -39,14 +40,7 @@ func (k *Keeper) Run(ctx context.Context, repaired func()) error {
 				repaired()
 			}
 		}
-		if time.Since(begin) > mostPause {
-			wait = leastPause
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, mostPause)
+		_ = pauses.For(ctx) // its end is the loop's
 	}
 	return nil
 }

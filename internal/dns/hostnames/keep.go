@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // Between two repairs there is a pause, which grows while they come one after another: against another program that writes the file in a loop.
@@ -25,7 +27,7 @@ func (h *Host) Keep(ctx context.Context, again <-chan struct{}) error {
 		defer w.Close()
 		h.watch(ctx, w, h.cfg.Dir)
 	}
-	wait, last := leastPause, time.Time{}
+	pauses := wait.Pauses{Least: leastPause, Most: mostPause}
 	for look := true; ; {
 		if look {
 			changed, err := h.keep(ctx, w)
@@ -33,16 +35,9 @@ func (h *Host) Keep(ctx context.Context, again <-chan struct{}) error {
 				h.cfg.Log.WarnContext(ctx, "names of the cluster may not resolve on this machine", "error", err)
 			}
 			if changed || err != nil {
-				if time.Since(last) > mostPause {
-					wait = leastPause
-				}
-				last = time.Now()
-				select {
-				case <-ctx.Done():
+				if pauses.For(ctx) != nil {
 					return nil
-				case <-time.After(wait):
 				}
-				wait = min(2*wait, mostPause)
 				look = err != nil || len(w.Events) > 0
 				continue
 			}

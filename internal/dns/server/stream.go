@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/dns/message"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // How long a TCP connection may be idle (RFC 7766, section 6.2.3), and how long a client has to take a reply.
@@ -17,6 +18,9 @@ const (
 	idleTime  = 10 * time.Second
 	writeTime = 5 * time.Second
 )
+
+// acceptPause is between attempts to take a connection: out of file descriptors, say.
+const acceptPause = 100 * time.Millisecond
 
 // accept takes TCP connections, as many as there are places for.
 func (s *Server) accept(ctx context.Context, l *net.TCPListener) {
@@ -27,10 +31,8 @@ func (s *Server) accept(ctx context.Context, l *net.TCPListener) {
 				return
 			}
 			s.log.Warn("a connection could not be accepted", "error", err)
-			select { // out of file descriptors, say
-			case <-ctx.Done():
+			if wait.For(ctx, acceptPause) != nil {
 				return
-			case <-time.After(100 * time.Millisecond):
 			}
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // removeTreeTimeout bounds RemoveTree. A process that has been killed is gone within milliseconds, unless it dumps core or
@@ -121,11 +122,8 @@ func removeTree(ctx context.Context, dir string) error {
 		}
 		// No process is left, yet the kernel may count one: its last thread is on its way out of the processor. No event
 		// tells the end of that on v1, so look again, ever less often.
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-			pause = min(2*pause, 50*time.Millisecond)
-		}
+		_ = wait.For(ctx, pause) // its end is awaitExit's to tell
+		pause = min(2*pause, 50*time.Millisecond)
 	}
 }
 

@@ -46,9 +46,8 @@ func (f follower) follow(ctx context.Context, ips []string, changed func(ips []s
 	defer func() { <-heard }()
 	defer cancel()
 
-	pause := leastWait
+	pauses := wait.Pauses{Least: leastWait, Most: mostWait}
 	for first := true; ; first = false {
-		began := time.Now()
 		now, err := f.until(ctx, ips, news, func(ctx context.Context) error { return run(ctx, ips, first) })
 		if ctx.Err() != nil || first && err != nil {
 			return err
@@ -56,10 +55,7 @@ func (f follower) follow(ctx context.Context, ips []string, changed func(ips []s
 		if err != nil {
 			// The address may not be usable yet.
 			f.log.Error("the agent cannot go on at the node's address; it is tried again", "addresses", ips, "error", err)
-			if pause = min(2*pause, mostWait); time.Since(began) > mostWait {
-				pause = leastWait
-			}
-			if wait.For(ctx, pause) != nil {
+			if pauses.For(ctx) != nil {
 				return nil
 			}
 			now = f.look()

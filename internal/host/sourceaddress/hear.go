@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -15,16 +14,12 @@ import (
 
 // hear tells of each change of the host's addresses and default routes, until ctx ends.
 func hear(ctx context.Context, news chan<- struct{}, log *slog.Logger) {
-	pause := leastWait
+	pauses := wait.Pauses{Least: leastWait, Most: mostWait}
 	for ctx.Err() == nil {
-		begin := time.Now()
 		if err := listen(ctx, news); err != nil {
 			log.Error("a change of the node's addresses may not be seen; it is tried again", "error", err)
 		}
-		if pause = min(2*pause, mostWait); time.Since(begin) > mostWait {
-			pause = leastWait
-		}
-		_ = wait.For(ctx, pause) // its end is the loop's
+		_ = pauses.For(ctx) // its end is the loop's
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/kit/coalesce"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 const (
@@ -46,19 +47,15 @@ func Keep(ctx context.Context, cfg Config) {
 			break
 		}
 		now := ""
-		wait := coalesce.Align(slowly)
+		pause := coalesce.Align(slowly)
 		if err != nil {
-			now, wait = err.Error(), soon
+			now, pause = err.Error(), soon
 		}
 		if now != told {
 			told = now
 			cfg.Tell(err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-		if ctx.Err() != nil {
+		if wait.For(ctx, pause) != nil {
 			break
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/kit/oneline"
 )
 
 // Source marks the errors of the reader that a layer or an archive comes from, so that they are told from those of bad bytes.
@@ -98,15 +100,7 @@ func (e *plainError) Error() string {
 	if len(s) > maxError {
 		s = s[:maxError*3/4] + " [...] " + s[len(s)-maxError/4:]
 	}
-	return strings.Map(Printable, strings.ToValidUTF8(s, "?"))
+	return oneline.Of(strings.ToValidUTF8(s, "?"))
 }
 
 func (e *plainError) Unwrap() error { return e.err }
-
-// Printable makes a space of a control character; it is for strings.Map.
-func Printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return ' '
-	}
-	return r
-}

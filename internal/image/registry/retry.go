@@ -18,7 +18,7 @@ import (
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 
-	"monopod.dev/monopod/internal/image/faults"
+	"monopod.dev/monopod/internal/kit/oneline"
 	"monopod.dev/monopod/internal/kit/wait"
 )
 
@@ -143,7 +143,7 @@ func registrySays(raw []byte) string {
 		if len(s) > 300 {
 			s = s[:300] + "..."
 		}
-		said = append(said, strings.Map(faults.Printable, s))
+		said = append(said, oneline.Of(s))
 	}
 	return strings.Join(said, "; ")
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // Storage is what is read of a resource.
@@ -75,10 +76,7 @@ func (f *follower) run(ctx context.Context) {
 			continue
 		}
 		f.policy.log.Warn("reading roles and bindings failed; trying again", "resource", f.resource, "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryInterval):
-		}
+		_ = wait.For(ctx, retryInterval) // its end is the loop's
 	}
 }
 

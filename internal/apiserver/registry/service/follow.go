@@ -19,6 +19,7 @@ import (
 
 	"monopod.dev/monopod/internal/apiserver/registry/service/alloc"
 	"monopod.dev/monopod/internal/apiserver/resource"
+	"monopod.dev/monopod/internal/kit/wait"
 )
 
 // How what is known of addresses follows the store.
@@ -249,10 +250,7 @@ func (a *Allocations) follow(ctx context.Context, of Storage, version string, li
 			continue
 		}
 		a.log.Warn("what others do with services' addresses is not followed; trying again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryInterval):
-		}
+		_ = wait.For(ctx, retryInterval) // its end is the loop's
 	}
 }
 

@@ -14,14 +14,16 @@ import (
 func newCDICommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cdi",
-		Short: "Look at the host's CDI specs: list, inspect, validate",
-		Long: `Looks at the specs of the Container Device Interface on this host, as a node of this version reads them. No node has to run.
+		Short: "Show and check the host's CDI specs: list, inspect, validate",
+		Long: `Shows and checks the specs of the Container Device Interface on this host, as a node of this version reads them. No
+node needs to run.
 
-The folders of specs are those of the configuration (devices.cdiSpecDirs; /etc/cdi and /var/run/cdi where there is none), of which the later wins,
-or those of --spec-dir. Whether the devices can be granted now, and who has them, is told by 'monopod device ls'.
+The directories of specs are those of the configuration (devices.cdiSpecDirs; by default /etc/cdi and
+/var/run/cdi), or those of --spec-dir. Later ones take precedence. 'monopod device ls' shows whether the devices
+can be granted now, and which containers have them.
 
-Exit codes: 0 when all was done, 1 when something failed or a file is not valid (standard error says what), 2 for a command line or a
-configuration that cannot be used.`,
+Exit codes: 0 if everything was done, 1 if something failed or a file is invalid (standard error says what), 2 for
+an invalid command line or configuration.`,
 		Example: `  monopod cdi list
   monopod cdi inspect nvidia.com/gpu=0
   monopod cdi validate *.yaml`,
@@ -34,7 +36,7 @@ configuration that cannot be used.`,
 func specFolders(cmd *cobra.Command) func() (*cdispec.Set, error) {
 	cfg := addConfiguration(cmd, config.Devices)
 	showOnly(cmd, "config")
-	dirs := cmd.Flags().StringArray("spec-dir", nil, "`DIR` of specs, instead of the configuration's; give it several times for several, the later wins")
+	dirs := cmd.Flags().StringArray("spec-dir", nil, "`DIR` of specs, instead of those of the configuration; repeat it for several: later ones take precedence")
 	return func() (*cdispec.Set, error) {
 		folders := *dirs
 		for _, dir := range folders {

@@ -44,13 +44,17 @@ func newCDIInspectCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "inspect NAME...",
-		Short: "Tell what a device brings into a container",
-		Long: `Tells what a container gets with a device, NAME being vendor.com/class=device: the edits that the file makes for all its devices (specEdits),
-which come first and once, and the device's own (deviceEdits); the file that counts, and those that it overrides; the device nodes on the host,
-each with its state; and what of all that the spec names is missing on this host.
+		Short: "Show what a container gets with a device",
+		Long: `Shows what a container gets with a device. NAME is vendor.com/class=device. The output has
 
-Exit codes: 0 when all were found, whatever is missing on the host; 1 when one is not defined, or by two files of one folder; 2 for a command
-line or a configuration that cannot be used, a NAME that is none included.`,
+- the edits that the file makes for all its devices (specEdits), which are applied first and once, and the device's
+  own edits (deviceEdits);
+- the file that is used, and the files that it overrides;
+- the device nodes on the host, each with its state;
+- everything that the spec names and this host lacks.
+
+Exit codes: 0 if all devices were found, whatever the host lacks; 1 if one is not defined, or is defined by two files
+of one directory; 2 for an invalid command line (such as a NAME that cannot be one) or configuration.`,
 		Example: `  monopod cdi inspect nvidia.com/gpu=0
   monopod cdi inspect -o json nvidia.com/gpu=0 | jq -r '.[0].missing[]'`,
 		Args: func(cmd *cobra.Command, args []string) error {

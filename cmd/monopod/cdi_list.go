@@ -58,16 +58,17 @@ func newCDIListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the devices of all specs",
-		Long: `Lists the devices that the specs of the host define, each with the file that counts: where several folders define a device, the later wins.
+		Long: `Lists the devices that the specs of the host define, each with the file that is used: if several directories define a
+device, the later one takes precedence.
 
-EDITS says what a container gets with the device, the edits for all devices of the file included. HOST is "ok", or says that something which
-the spec names is not there, or another thing: a container with the device would not start. -o wide says what it is, and which files are
-overridden.
+EDITS shows what a container gets with the device, including the file's edits for all its devices. HOST is "ok", or
+says that something that the spec names does not exist, or is something else: then a container with the device would
+not start. -o wide says what it is, and which files are overridden.
 
-What cannot be used, such as a file that is not valid, or two files of one folder that define one device, goes to standard error after the
-list; 'monopod cdi validate FILE' has all that is wrong with a file, with lines.
+Files that cannot be used, such as an invalid one, or two files of one directory that define the same device, are
+reported on standard error after the list. 'monopod cdi validate FILE' shows all faults of a file, with lines.
 
-Exit codes: 0 when the list was printed, 2 for a command line or a configuration that cannot be used.`,
+Exit codes: 0 if the list was printed, 2 for an invalid command line or configuration.`,
 		Example: `  monopod cdi list
   monopod cdi list --spec-dir ./specs -o wide
   monopod cdi list -o json | jq -r '.devices[].name'`,

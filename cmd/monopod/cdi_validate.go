@@ -25,16 +25,19 @@ func newCDIValidateCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
-		Short: "Tell every error of a spec, with its line",
-		Long: `Checks spec files, JSON or YAML, as a node of this version reads them, wherever they lie, and tells everything that is wrong with each at once:
+		Short: "Show every error of a spec, with its line",
+		Long: `Checks spec files, JSON or YAML, in any directory, as a node of this version reads them. It prints all faults of each
+file at once:
 
   FILE:LINE:COLUMN: error: WHERE: MESSAGE      no node uses the file
-  FILE:LINE:COLUMN: warning: WHERE: MESSAGE    a node uses it; but something that it names is not there on this host, or other runtimes refuse it
-  FILE: ok: ...                                nothing is wrong, with the kind and the number of devices
+  FILE:LINE:COLUMN: warning: WHERE: MESSAGE    a node uses it, but something that it names does not exist on this
+                                               host, or other runtimes refuse it
+  FILE: ok: ...                                no fault; with the kind and the number of devices
 
-A column that is not known is left out, and so is the line of what concerns the whole file.
+COLUMN is left out if it is not known, LINE too if the fault concerns the whole file.
 
-Exit codes: 0 when all files are valid, with warnings or not; 1 when one is not, or cannot be read; 2 for a command line that cannot be used.`,
+Exit codes: 0 if all files are valid, with or without warnings; 1 if one is invalid or cannot be read; 2 for an invalid
+command line.`,
 		Example: `  monopod cdi validate /etc/cdi/*.yaml
   monopod cdi validate -o json gpu.json | jq '.[].faults[]'`,
 		Args: func(cmd *cobra.Command, args []string) error {

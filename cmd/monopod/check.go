@@ -17,11 +17,11 @@ func newCheckCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Does this machine have what a node needs?",
-		Long: `Tries what a node needs of this machine and says what is missing, and what to do about it. Nothing is
-changed. It takes the same settings as 'monopod up', and looks at the same places, ports and names.
+		Short: "Check whether this machine has what a node needs",
+		Long: `Checks whether this machine has everything that a node needs; shows what is missing, and what to do about it. Nothing
+is changed. It takes the same settings as 'monopod up', and checks the same paths, ports and names.
 
-The exit code is 1 when a node would not start.`,
+Exit codes: 0 if a node would start, 1 if it would not, 2 for an invalid command line or configuration.`,
 		Example: `  monopod check
   monopod check -o json --data-dir /srv/monopod`,
 		Args: noArgs,

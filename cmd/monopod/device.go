@@ -23,14 +23,16 @@ import (
 func newDeviceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "device",
-		Short: "Work with devices",
-		Long: `Works with devices: ls asks a running node, over its administration socket ('monopod up' or 'monopod node'), which only root reaches; add
-and rm give a device of the host to pods, and take it back; test tries a device plugin.
+		Short: "List devices, give devices of the host to pods, test device plugins",
+		Long: `Works with devices. 'ls' asks a running node, over its administration socket ('monopod up' or 'monopod node'),
+which only root can reach. 'add' gives a device of the host to pods, and 'rm' takes it back. 'test' tests a
+device plugin.
 
-A device belongs to a resource (example.com/widget), which pods ask for in their limits. It comes from a CDI spec or a device plugin. What
-the CDI specs of the host say is told by 'monopod cdi', with or without a running node.
+A device belongs to a resource (example.com/widget), which pods request in their limits. It comes from a CDI
+spec or a device plugin. 'monopod cdi' shows what the host's CDI specs say, with or without a running node.
 
-Exit codes: 0 when all was done, 1 when something failed (standard error says what), 2 for a command line that cannot be used.`,
+Exit codes: 0 if everything was done, 1 if something failed (standard error says what), 2 for an invalid command
+line.`,
 		Example: `  monopod device ls
   monopod device ls --watch example.com/widget
   monopod device test -- ./my-device-plugin`,

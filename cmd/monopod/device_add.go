@@ -60,28 +60,33 @@ func newDeviceAddCommand(host hostnode.Host) *cobra.Command {
 	add := &deviceAdd{host: host, request: hostdevice.Request{Dev: host.Dev}}
 	cmd := &cobra.Command{
 		Use:   "add [PATH]",
-		Short: "Let pods have a device of the host",
-		Long: `Lets pods have a device of the host, a character or block device, without being privileged. The device becomes one of the resource
-device.monopod.dev/CLASS, which a pod asks for in its limits; the last lines that are printed are those that go into the pod. A node that runs sees it at
-once. It is there after a reboot, until 'monopod device rm NAME'.
+		Short: "Give a device of the host to pods",
+		Long: `Lets pods have a device of the host, a character or block device, without being privileged. The device becomes
+one of the resource device.monopod.dev/CLASS, which pods request in their limits: the last lines of the output
+are the lines for the pod. A running node sees the device at once. It stays over reboots, until
+'monopod device rm NAME'.
 
-PATH is the device's node, such as /dev/ttyUSB0, or a link that udev makes for it (/dev/serial/by-id/...). A link below /dev is kept, so that the device
-is followed when it is plugged in again and gets another number. --usb finds the device by what it is, and takes such a link when there is one. Where
-there is none the device has to keep its number, and it is said so.
+PATH is the device's node, such as /dev/ttyUSB0, or a link that udev makes for it (/dev/serial/by-id/...). A
+link below /dev is kept as it is, so that the device is found again when it is unplugged, plugged in again and
+gets another number. --usb finds the device by its ids, and uses such a link if there is one. If there is none,
+the device must keep its number, and the output says so.
 
-A pod that asks for a resource gets any one of its devices. A device that is meant gets a --class of its own.
+A pod that requests a resource gets any one of its devices. If a pod needs a certain device, give that device a
+--class of its own.
 
-Without --class it is serial, video, hid, input, block, usb and so on, or host. Without --name it is the last part of the device's path. In a pod it has the
-path that was given, or --container-path, which lets all devices of a class have the same. It belongs to the container's user there.
+The default of --class is the kind of the device: serial, video, hid, input, block, usb and so on, or host. The
+default of --name is the last part of the device's path. In a pod, the device has the path that you gave, or that
+of --container-path, which can be the same for all devices of a class. There it belongs to the container's user.
 
-With --share N as many containers have it at a time, and a node counts N devices. That divides nothing: each of them has the device as if it were alone,
-and is to get along with the others. It is for devices that can be opened more than once, such as /dev/kvm, not for a serial line.
+With --share N, up to N containers have the device at a time, and the node counts N devices. Nothing is divided:
+each container has the device as if it were alone, and must get along with the others. Use it for devices that
+can be opened more than once, such as /dev/kvm, not for a serial line.
 
-What is written is a CDI spec, monopod-device-NAME.yaml, in the first folder of the configuration (devices.cdiSpecDirs) that survives a reboot, /etc/cdi
-where there is no configuration. No node has to run.
+The command writes a CDI spec, monopod-device-NAME.yaml, into the first directory of devices.cdiSpecDirs that
+survives a reboot; without a configuration that is /etc/cdi. No node needs to run.
 
-Exit codes: 0 when the device was added; 1 when there is no such device, the name is taken, or something failed; 2 for a command line or a configuration that
-cannot be used.`,
+Exit codes: 0 if the device was added; 1 if there is no such device, the name is taken, or something failed; 2 for
+an invalid command line or configuration.`,
 		Example: `  monopod device add /dev/ttyUSB0
   monopod device add /dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0 --name modem --class modem
   monopod device add --usb 0403:6001:A50285BI --name modem --container-path /dev/modem
@@ -99,12 +104,12 @@ cannot be used.`,
 	}
 	add.folders = specFolder(cmd) // first: it hides the flags that there are
 	cmd.Flags().StringVar(&add.request.Name, "name", "", "`NAME` of the device (default: the last part of its path)")
-	cmd.Flags().StringVar(&add.request.Class, "class", "", "`CLASS` of devices, for the resource device.monopod.dev/CLASS (default: by what it is, such as serial)")
-	cmd.Flags().StringVar(&add.usb, "usb", "", "`VENDOR:PRODUCT[:SERIAL]` of a USB device, by which it is found and followed")
-	cmd.Flags().StringVar(&add.request.Permissions, "permissions", "rw", "what containers may do with it: `LETTERS` of r (read), w (write), m (make its node)")
-	cmd.Flags().StringVar(&add.request.ContainerPath, "container-path", "", "`PATH` of the device in containers (default: PATH, or that by which it is followed)")
-	cmd.Flags().IntVar(&add.request.Shares, "share", 1, "let `N` containers have it at a time; they are not isolated from each other")
-	cmd.Flags().BoolVar(&add.replace, "replace", false, "a device of this name is replaced")
+	cmd.Flags().StringVar(&add.request.Class, "class", "", "`CLASS` of devices, for the resource device.monopod.dev/CLASS (default: the kind of the device, such as serial)")
+	cmd.Flags().StringVar(&add.usb, "usb", "", "find the device by its USB ids, `VENDOR:PRODUCT[:SERIAL]`")
+	cmd.Flags().StringVar(&add.request.Permissions, "permissions", "rw", "what containers may do with the device: `LETTERS` of r (read), w (write), m (mknod)")
+	cmd.Flags().StringVar(&add.request.ContainerPath, "container-path", "", "`PATH` of the device in containers (default: PATH, or the link that --usb found)")
+	cmd.Flags().IntVar(&add.request.Shares, "share", 1, "let `N` containers have the device at a time; they are not isolated from each other")
+	cmd.Flags().BoolVar(&add.replace, "replace", false, "replace a device of this name")
 	formatFlag(cmd, &add.format, asText, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		made, err := add.run(strings.Join(args, ""))
@@ -223,7 +228,7 @@ func (d *addedDevice) print(w io.Writer) error {
 func specFolder(cmd *cobra.Command) func() (dir string, all []string, err error) {
 	cfg := addConfiguration(cmd, config.Devices)
 	showOnly(cmd, "config")
-	given := cmd.Flags().String("spec-dir", "", "`DIR` of the spec (default: the first of the configuration's folders that survives a reboot, /etc/cdi)")
+	given := cmd.Flags().String("spec-dir", "", "`DIR` of the spec (default: the first of devices.cdiSpecDirs that survives a reboot, /etc/cdi)")
 	return func() (string, []string, error) {
 		c, err := cfg.load()
 		if err != nil {

@@ -23,20 +23,21 @@ func newDeviceTestCommand() *cobra.Command {
 	var cfg contract.Config
 	cmd := &cobra.Command{
 		Use:   "test [flags] {-- COMMAND [ARG...] | unix://SOCKET}",
-		Short: "Run a device plugin through the contract of its API",
-		Long: `Starts a device plugin (kubelet's API v1beta1), runs it through what the API asks of it, and reports what it found, with a remedy for
-each fault: registration, list of devices, every way to allocate, preferences, start of containers, restarts of the node, requests
-that make no sense, its end.
+		Short: "Test a device plugin against the contract of its API",
+		Long: `Starts a device plugin (kubelet API v1beta1), tests it against everything that the API demands, and reports the
+results, with a remedy for each fault. It tests registration, the list of devices, every way to allocate,
+preferences, the start of containers, restarts of the node, invalid requests, and the end of the plugin.
 
-The COMMAND runs in a mount namespace of its own, in which /var/lib/kubelet/device-plugins and plugins_registry are folders of the
-test, and /var/run/cdi is a copy. No node need run on this machine, and one that does is not touched: the host stays as it is. Root is needed. Devices are
-really allocated: do not test a plugin whose devices are in use.
+The COMMAND runs in a mount namespace of its own, in which /var/lib/kubelet/device-plugins and plugins_registry are
+directories of the test, and /var/run/cdi is a copy. No node needs to run on this machine; a running one is not
+affected, and the host stays unchanged. The command needs root. Devices are really allocated: do not test a plugin
+whose devices are in use.
 
-unix://SOCKET tries a plugin that runs already, at its own socket, without registration, restarts and end.
+unix://SOCKET tests a plugin that runs already, at its own socket, without registration, restarts and end.
 
-A line for each check begins with ok, warn, FAIL or skip. docs/PLUGIN-AUTHORS.md says what each means.
+Each check has a line that begins with ok, warn, FAIL or skip. docs/PLUGIN-AUTHORS.md explains the checks.
 
-Exit codes: 0 when nothing failed, 1 when something did or the test could not be made, 2 for a command line that cannot be used.`,
+Exit codes: 0 if nothing failed, 1 if a check failed or the test could not be made, 2 for an invalid command line.`,
 		Example: `  monopod device test -- ./my-plugin --verbose
   monopod device test --timeout 5s -o json -- ./my-plugin | jq '.checks[] | select(.verdict == "fail")'
   monopod device test unix:///var/lib/kubelet/device-plugins/gpu.sock`,
@@ -53,9 +54,9 @@ Exit codes: 0 when nothing failed, 1 when something did or the test could not be
 		},
 	}
 	formatFlag(cmd, &output, asTable, asJSON)
-	cmd.Flags().DurationVar(&cfg.Timeout, "timeout", contract.DefaultTimeout, "the most that each call, and each wait for the plugin, may take (`TIME`)")
-	cmd.Flags().StringSliceVar(&cfg.CDIDirs, "cdi-spec-dir", contract.DefaultCDIDirs, "the folders of CDI specs (`FOLDER`), by which the plugin's CDI names are looked up")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also what the plugin writes, and the node's words about it, to standard error")
+	cmd.Flags().DurationVar(&cfg.Timeout, "timeout", contract.DefaultTimeout, "maximum `TIME` of each call, and of each wait for the plugin")
+	cmd.Flags().StringSliceVar(&cfg.CDIDirs, "cdi-spec-dir", contract.DefaultCDIDirs, "directory of CDI specs (`DIR`) in which the plugin's CDI names are looked up; repeat it for several")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print the output of the plugin, and the node's log about it, to standard error")
 	return cmd
 }
 

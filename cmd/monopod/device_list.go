@@ -22,30 +22,37 @@ func newDeviceListCommand(socket *string) *cobra.Command {
 		Use:     "ls [RESOURCE]",
 		Aliases: []string{"list"},
 		Short:   "List the devices, and who has them",
-		Long: `Lists the devices of a running node, of one RESOURCE or of all. A line is a device:
+		Long: `Lists the devices of a running node, of one RESOURCE or of all. Each line is a device:
 
   RESOURCE   the extended resource that counts it
-  DEVICE     its name; long ones are shortened in the middle, -o wide has them whole; one with control characters is quoted
-  HEALTH     Healthy, Unhealthy (it is known and cannot be granted), or Missing (a container was granted it, and nothing defines it any more)
+  DEVICE     its name. Long names are shortened in the middle; -o wide shows them in full. A name with control
+             characters is quoted
+  HEALTH     Healthy, Unhealthy (it is known and cannot be granted), or Missing (a container was granted it, and
+             nothing defines it any more)
   NUMA       the NUMA nodes that it is near
-  SOURCE     the file of the CDI spec, or the socket of the device plugin, that defines it; -o wide has the path
-  HOLDER     the container that has it, NAMESPACE/POD/CONTAINER; +N where N more have it, such as init containers, from which it passes on.
-             "free": nobody, and +N: N more shares of the device are free. "excluded": it is the same hardware as, or a part of, a device that somebody has. "-": it stands for all
-             devices of its resource and is never granted beside them
+  SOURCE     the file of the CDI spec, or the socket of the device plugin, that defines it; -o wide shows the path
+  HOLDER     the container that has it, NAMESPACE/POD/CONTAINER; +N: N more containers have it, such as init
+             containers, which pass it on. "free": no container has it; +N: N more shares of it are free.
+             "excluded": it is the same hardware as a device that a container has, or a part of it. "-": it stands
+             for all devices of its resource, and is never granted together with them
 
-A device that several containers may have at a time (devices.sharing, 'monopod device add --share') has a line for each share that somebody has, DEVICE,
-DEVICE#2 and so on, and one for those that are free; -o wide, json and yaml have all.
+A device that several containers may have at a time (devices.sharing, 'monopod device add --share') has a line for
+each share that a container has (DEVICE, DEVICE#2 and so on), and one line for the free shares; -o wide, json and
+yaml show all shares.
 
--o wide adds the other names of a device, its nodes on the host, and the reason why it is not healthy. -o json and -o yaml have all that is known.
+-o wide adds the other names of a device, its nodes on the host, and the reason why it is not healthy. -o json and
+-o yaml show everything that is known.
 
-With --watch the list is followed by a line for each change, or, with -o json, an object: {"type": "listed" | "synced" | "added" | "changed" |
-"removed" | "problem" | "solved", "device": ..., "problem": ...}, of which those before "synced" are what there was at first; -o yaml has the
-same as documents. It ends with Ctrl-C, or with an error when the node ends.
+With --watch, a line for each change follows the list. With -o json it is an object: {"type": "listed" | "synced" |
+"added" | "changed" | "removed" | "problem" | "solved", "device": ..., "problem": ...}. Objects before "synced"
+show the state at the start. -o yaml prints the same as documents. The watch ends with Ctrl-C, or with an error
+when the node ends.
 
-What is wrong with what defines devices, such as a CDI spec that cannot be read, goes to standard error after the list.
+Problems of the definitions of devices, such as a CDI spec that cannot be read, go to standard error after the
+list.
 
-Exit codes: 0 when the list was printed, or a watch ended by Ctrl-C; 1 when no node runs, or it knows no such RESOURCE, or it ended during a
-watch; 2 for a command line that cannot be used.`,
+Exit codes: 0 if the list was printed, or Ctrl-C ended a watch; 1 if no node runs, it knows no such RESOURCE, or it
+ended during a watch; 2 for an invalid command line.`,
 		Example: `  monopod device ls
   monopod device ls -o wide nvidia.com/gpu
   monopod device ls -o json | jq -r '.devices[] | select(.holders == [] and .health == "Healthy") | .resource + "=" + .name'
@@ -71,7 +78,7 @@ watch; 2 for a command line that cannot be used.`,
 	}
 	formatFlag(cmd, &format, asTable, asWide, asJSON, asYAML)
 	completeNames(cmd, false, resourceNames(socket))
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and tell each change")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "after the list, print each change")
 	return cmd
 }
 

@@ -36,14 +36,15 @@ func newDeviceRemoveCommand(socket *string) *cobra.Command {
 		Use:     "rm NAME",
 		Aliases: []string{"remove"},
 		Short:   "Take a device of the host away from pods",
-		Long: `Takes away what 'monopod device add' has made: NAME is the device's name, or its whole name device.monopod.dev/CLASS=NAME. No pod gets the device
-any more. Specs that others have made are not touched.
+		Long: `Removes a device that 'monopod device add' has added. NAME is the device's name, or its full name
+device.monopod.dev/CLASS=NAME. No more pods get the device. Specs that you did not make with 'monopod device add'
+are not touched.
 
-The node that runs is asked whether a container has the device; then it is not taken away, unless --force is given: the container keeps it, and is
-not started again. Where no node runs nobody is asked.
+A running node is asked whether a container has the device. If one has, the device is not removed, unless you give
+--force: then the container keeps the device, and is not started again. If no node runs, this is not checked.
 
-Exit codes: 0 when it was taken away; 1 when there is no such device, a container has it, or something failed; 2 for a command line or a configuration
-that cannot be used.`,
+Exit codes: 0 if the device was removed; 1 if there is no such device, a container has it, or something failed; 2
+for an invalid command line or configuration.`,
 		Example: `  monopod device rm ttyUSB0
   monopod device rm --force device.monopod.dev/serial=modem`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -54,8 +55,8 @@ that cannot be used.`,
 		},
 	}
 	folders := specFolder(cmd) // first: it hides the flags that there are
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "also what a container has")
-	cmd.Flags().Lookup("spec-dir").Usage = "`DIR` of the spec (default: the configuration's folders)"
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "also remove a device that a container has")
+	cmd.Flags().Lookup("spec-dir").Usage = "`DIR` of the spec (default: the directories of devices.cdiSpecDirs)"
 	formatFlag(cmd, &format, asText, asJSON)
 	completeNames(cmd, false, func(context.Context) (names []string, err error) {
 		_, dirs, err := folders()

@@ -20,10 +20,13 @@ import (
 func newDNSCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dns",
-		Short: "Have the cluster's names resolve on this machine, or not",
-		Long: `Pods ask the cluster's DNS by themselves; these commands are about the machine: its programs, curl or psql, can reach services by their names,
-web.default.svc.cluster.local. Where they ask systemd-resolved it is told which names to ask of the node; else a marked block in /etc/resolv.conf names the
-node as the first server, which asks the others for all other names. 'monopod reset' takes it back, too.`,
+		Short: "Make the cluster's names resolve on this machine, or stop that",
+		Long: `With 'monopod dns enable', the programs on this machine, such as curl or psql, can reach services by their
+names: web.default.svc.cluster.local. Pods can do so in any case.
+
+If the machine uses systemd-resolved, it is told to ask the node for the cluster's names. Otherwise a marked
+block in /etc/resolv.conf makes the node the first server; the node asks the other servers for all other names.
+'monopod dns disable' and 'monopod reset' undo this.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -50,8 +53,8 @@ func dnsCommand(use, short, long string, do func(ctx context.Context, c *v1alpha
 }
 
 func newDNSEnableCommand() *cobra.Command {
-	return dnsCommand("enable", "Have the cluster's names resolve on this machine",
-		`Has the cluster's names resolve on this machine, now and after each start of the node. It may be repeated.`,
+	return dnsCommand("enable", "Make the cluster's names resolve on this machine",
+		`Makes the cluster's names resolve on this machine, now and after each start of the node. You may run it again at any time.`,
 		func(ctx context.Context, c *v1alpha1.NodeConfiguration, out io.Writer) error {
 			if _, err := os.Stat(c.DataDir); err != nil {
 				return fmt.Errorf("there is no node: %w; start it first, or name its --data-dir", err)
@@ -73,8 +76,8 @@ func newDNSEnableCommand() *cobra.Command {
 }
 
 func newDNSDisableCommand() *cobra.Command {
-	return dnsCommand("disable", "Have the cluster's names resolve on this machine no more",
-		`Takes back what 'monopod dns enable' has done. It may be repeated. Pods are not concerned.`,
+	return dnsCommand("disable", "Stop resolving the cluster's names on this machine",
+		`Undoes 'monopod dns enable'. You may run it again at any time. It does not affect pods.`,
 		func(ctx context.Context, c *v1alpha1.NodeConfiguration, out io.Writer) error {
 			s, err := node.HostNames(c, nil).Disable(ctx)
 			if err != nil {
@@ -90,9 +93,9 @@ func newDNSDisableCommand() *cobra.Command {
 }
 
 func newDNSStatusCommand() *cobra.Command {
-	return dnsCommand("status", "Does the cluster's DNS answer, and do its names resolve on this machine?",
-		`Asks the cluster's DNS, and this machine's resolver, for names of the cluster, and tells whether the latter is to know them.
-It returns 0 whatever they say.`,
+	return dnsCommand("status", "Show whether the cluster's DNS answers, and whether its names resolve on this machine",
+		`Asks the cluster's DNS and this machine's resolver for names of the cluster, and shows whether 'monopod dns enable' is in
+effect. The exit code is 0 whatever they answer.`,
 		func(ctx context.Context, c *v1alpha1.NodeConfiguration, out io.Writer) error {
 			s, err := node.HostNames(c, nil).Status()
 			if err != nil {

@@ -21,27 +21,31 @@ func newDrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "End all pods before the machine stops",
-		Long: `Ends all pods of a running node before the machine stops. With systemd the node does so by itself (agent.shutdownGracePeriod); without it, call this from the
-shutdown script before you stop monopod.
+		Long: `Ends all pods of a running node before the machine stops. With systemd the node does so itself
+(agent.shutdownGracePeriod). Without systemd, run this command in the shutdown script, before you stop monopod.
 
-Ordinary pods end first, then those of the priority classes system-cluster-critical and system-node-critical. Each pod has its own
-terminationGracePeriodSeconds, but at most the time of its turn: --grace less --critical-grace for ordinary pods, --critical-grace for critical ones. A turn ends
-early when its pods have ended. Without flags the configuration's times count (agent.shutdownGracePeriod...), else 30s, the last 10s of it for critical pods.
+Ordinary pods end first, then the pods of the priority classes system-cluster-critical and
+system-node-critical. Each pod has its own terminationGracePeriodSeconds, but at most the time of its turn:
+--grace minus --critical-grace for ordinary pods, --critical-grace for critical pods. A turn ends early if all
+its pods have ended. Without these flags, the configured times apply (agent.shutdownGracePeriod...); if none
+are configured, 30s, of which the last 10s are for critical pods.
 
-Pods that are ended become Failed with the reason Terminated, and new ones Failed with NodeShutdown; the node is not ready. Pods that had finished keep their phase.
+The pods that are ended become Failed with the reason Terminated, new pods become Failed with NodeShutdown,
+and the node is not ready. Pods that had finished before keep their phase. The node takes pods again when
+monopod is restarted; pods that were ended stay ended.
 
-A line is printed for each pod that has ended. Running it again, or pressing Ctrl-C, does not affect a drain in progress; the first call's timeouts apply. The node
-takes pods again when monopod is restarted; pods that were ended stay so.
+The command prints a line for each pod that has ended. Running it again, or pressing Ctrl-C, does not affect a
+drain in progress; the times of the first call apply.
 
-Exit codes: 0 when all pods have ended; 1 when some have not in time (they are named), no node runs, or it ended meanwhile; 2 for a bad command line. With
---wait=false: 0 when the drain has begun.`,
+Exit codes: 0 if all pods have ended; 1 if some have not ended in time (they are named), no node runs, or the
+node ended meanwhile; 2 for an invalid command line. With --wait=false: 0 if the drain has begun.`,
 		Example: `  monopod drain && kill $(pidof monopod)
   monopod drain --grace 2m --critical-grace 20s`,
 		Args: noArgs,
 	}
 	adminSocketFlag(cmd, &socket)
-	cmd.Flags().DurationVar(&grace, "grace", 0, "`DURATION` that all pods have to end (default as configured, else 30s)")
-	cmd.Flags().DurationVar(&critical, "critical-grace", 0, "`DURATION` at the end of --grace that is for critical pods (default as configured, else a third of --grace)")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "`DURATION` in which all pods have to end (default: as configured, else 30s)")
+	cmd.Flags().DurationVar(&critical, "critical-grace", 0, "`DURATION` at the end of --grace that is reserved for critical pods (default: as configured, else a third of --grace)")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until all pods have ended; false: return when the drain has begun")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var req protocol.DrainRequest

@@ -19,27 +19,32 @@ func newFsckCommand() *cobra.Command {
 	var how node.FsckOptions
 	cmd := &cobra.Command{
 		Use:   "fsck",
-		Short: "Is what a stopped node has stored whole? Repair it",
-		Long: `Checks the data directory of a stopped node for damage, and can repair it. It checks that every page of the databases can be read; that every image has its
-manifest, configuration and layers; that blobs have the digest and size that their names say; that layers have the right parents; that containers have their
-images, writable layers and sandboxes, and addresses their sandboxes; and that there is nothing without an owner.
+		Short: "Check, and repair, the data directory of a stopped node",
+		Long: `Checks the data directory of a stopped node for damage, and can repair it. It checks that
 
-Stop the node first; its pods may keep running. Without --repair nothing is changed. The command takes all settings of 'monopod up' and shows below only those that
-matter to it.
+- every page of the databases can be read;
+- every image has its manifest, configuration and layers, and layers have the right parents;
+- blobs have the digest and the size that their names say;
+- containers have their images, writable layers and sandboxes, and addresses have their sandboxes;
+- nothing is there without an owner.
 
-A fault is either damage (something is missing or wrong) or a leftover of a node that was killed (it takes space, and the next start of the node would remove it
-too).
+It does not check the objects of the API: etcd checks its own store, and 'monopod snapshot' saves it.
 
-  --deep     reads all files of all layers, makes each layer's tar again and compares its digest: this finds files that were changed,
-             removed or added. Layers that keep no record of their tar have only their files counted. It takes as long as
-             reading all images once.
-  --repair   takes the names of damaged images away, so that they are pulled again, and removes leftovers. It loses nothing that is
-             whole: what a container holds stays, and a database that cannot be read is left as it is. Afterwards all is
-             checked again, and what remains is shown.
+Stop the node first; its pods may keep running. Without --repair nothing is changed. The command accepts all
+settings of 'monopod up'; this help lists only those that matter to it.
 
-The exit code is 0 when nothing is wrong (with --repair: any more), 1 when something is, or the check failed, and 2 for a command line
-or a configuration that cannot be used. The objects of the API are not looked at: etcd checks its own store
-(and 'monopod snapshot' saves it).`,
+A fault is either damage (something is missing or wrong), or a leftover of a node that was killed (it takes
+space, and the next start of the node would remove it too).
+
+  --deep     reads all files of all layers, rebuilds each layer's tar and compares its digest. This finds files
+             that were changed, removed or added. In layers without a record of their tar, files are only
+             counted. It takes as long as reading all images once.
+  --repair   removes the names of damaged images, so that they are pulled again, and removes leftovers. Nothing
+             intact is lost: everything that a container uses stays, and an unreadable database is left
+             unchanged. Then everything is checked again, and the remaining faults are shown.
+
+Exit codes: 0 if nothing is wrong (any more, with --repair); 1 if something is wrong or the check failed; 2 for
+an invalid command line or configuration.`,
 		Example: `  monopod fsck
   monopod fsck --deep --data-dir /srv/monopod
   monopod fsck --repair

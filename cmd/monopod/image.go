@@ -22,10 +22,11 @@ func newImageCommand() *cobra.Command {
 		Short: "Work with a running node's images: list, pull, load, save, inspect, remove, prune",
 		Long: `Works with the images of a running node, over the socket of its runtime ('monopod up' or 'monopod runtime').
 
-An IMAGE is a name (busybox, registry.example/team/app:1, busybox@sha256:...), or an id, or the begin of an id. Short names are
-completed as docker does it: busybox is docker.io/library/busybox:latest.
+An IMAGE is a name (busybox, registry.example/team/app:1, busybox@sha256:...), an id, or the beginning of an
+id. Short names are completed as docker does: busybox is docker.io/library/busybox:latest.
 
-Exit codes: 0 when all was done, 1 when something failed (standard error says what), 2 for a command line that cannot be used.`,
+Exit codes: 0 if everything was done, 1 if something failed (standard error says what), 2 for an invalid command
+line.`,
 		Example: `  monopod image ls
   docker save app:1 | monopod image load
   monopod image save app:1 | ssh other monopod image load`,

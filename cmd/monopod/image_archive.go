@@ -20,11 +20,12 @@ func newImageLoadCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load [FILE]",
 		Short: "Add the images of an archive",
-		Long: `Adds the images of an archive, which is an OCI image layout as a tar or what docker save writes; plain, or compressed with gzip
-or zstd. Without FILE, or when FILE is -, the archive is read from standard input.
+		Long: `Adds the images of an archive: a tar that is an OCI image layout, or that docker save has written, uncompressed
+or compressed with gzip or zstd. Without FILE, or if FILE is -, it reads the archive from standard input.
 
-Of an image for several platforms the one for this machine is taken. A tag that the node has already moves to the loaded image. An
-image whose archive gives it no name can be used by its id; --name gives it one. When it fails, nothing of the archive stays.`,
+From an image for several platforms, it takes the one for this machine. A tag that the node has already moves to
+the loaded image. If the archive gives an image no name, use its id, or give it a name with --name. If the
+command fails, nothing of the archive remains.`,
 		Example: `  monopod image load app.tar.gz
   docker save app:1 | monopod image load
   skopeo copy docker-daemon:app:1 oci-archive:app.tar && monopod image load --name app:1 app.tar`,
@@ -71,7 +72,7 @@ image whose archive gives it no name can be used by its id; --name gives it one.
 			})
 		},
 	}
-	cmd.Flags().StringVar(&req.Name, "name", "", "call the image `NAME`, instead of what the archive says; for an archive of one image")
+	cmd.Flags().StringVar(&req.Name, "name", "", "name the image `NAME`, whatever the archive says; for an archive of one image")
 	cmd.Flags().StringVarP(&input, "input", "i", "", "the archive's `FILE`, as for docker load")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the ids instead of the names")
 	return cmd
@@ -82,14 +83,17 @@ func newImageSaveCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save IMAGE... [-o FILE]",
 		Short: "Write images to an archive",
-		Long: `Writes images, each with all of its tags, to one archive: an OCI image layout that is a docker-archive as well. 'monopod image
-load', docker load, podman load and ctr images import read it, and find the same image ids. Layers are not compressed; pipe the
-archive through gzip or zstd if it is to be small. Saving the same images again makes the same archive.
+		Long: `Writes images, each with all its tags, to one archive: an OCI image layout that is a docker-archive as well.
+'monopod image load', docker load, podman load and ctr images import read it, and get the same image ids. Layers
+are not compressed; for a small archive, pipe it through gzip or zstd. Saving the same images again produces
+the same archive.
 
-Without -o the archive goes to standard output, unless that is a terminal. A FILE appears only when it is complete.
+Without -o the archive goes to standard output, unless that is a terminal. A FILE appears only when it is
+complete.
 
-The node keeps no compressed layers: their tars are made anew from the unpacked files, byte for byte. That is not possible for layers
-that a version of Monopod without this command has unpacked; the error says so, and what to do.`,
+The node keeps no compressed layers: it rebuilds their tars from the unpacked files, byte for byte. This is not
+possible for layers that were unpacked by a version of Monopod without this command; the error says so, and
+what to do.`,
 		Example: `  monopod image save -o images.tar app:1 db:2
   monopod image save app:1 | zstd > app.tar.zst
   monopod image save app:1 | docker load`,
@@ -107,7 +111,7 @@ that a version of Monopod without this command has unpacked; the error says so, 
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write to `FILE`")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write the archive to `FILE`")
 	completeNames(cmd, true, imageNames(socket))
 	return cmd
 }

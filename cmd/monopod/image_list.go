@@ -24,8 +24,8 @@ func newImageListCommand(socket *string) *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the images",
-		Long: `Lists the images by name, a line for each name. The size is what the image takes on disk, unpacked, with layers that it shares with
-others; USED BY is the number of containers that hold it.`,
+		Long: `Lists the images by name, one line for each name. The size is the space that the image takes on disk, unpacked,
+including layers that it shares with others; USED BY is the number of containers that use it.`,
 		Example: `  monopod image ls
   monopod image ls -q | xargs -r monopod image inspect
   monopod image ls -o json`,
@@ -49,9 +49,9 @@ others; USED BY is the number of containers that hold it.`,
 		},
 	}
 	formatFlag(cmd, &output, asTable, asJSON)
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "only the ids")
-	cmd.Flags().BoolVar(&digests, "digests", false, "also the names that are digests")
-	cmd.Flags().BoolVar(&whole, "no-trunc", false, "whole ids")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only the ids")
+	cmd.Flags().BoolVar(&digests, "digests", false, "show names that are digests, too")
+	cmd.Flags().BoolVar(&whole, "no-trunc", false, "do not shorten ids")
 	return cmd
 }
 
@@ -91,12 +91,13 @@ func newImageInspectCommand(socket *string) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE...",
-		Short: "Tell all that is known of images",
-		Long: `Tells the id, the names, the size, the platform, the layers and the containers that hold the image, and its configuration, as a
-JSON list of one object for each image.
+		Short: "Show everything that is known about images",
+		Long: `Shows the id, names, size, platform, layers and configuration of images, and the containers that use them, as a
+JSON list with one object for each image.
 
-A layer's digest and packedSize are those of the registry's (compressed) layer; diffID is the digest of its tar, chainID names it on
-those below it, size is what it takes on disk. recorded says that 'monopod image save' can write the layer.`,
+digest and packedSize of a layer are those of the registry's (compressed) layer; diffID is the digest of its
+tar; chainID identifies it together with the layers below it; size is the space that it takes on disk. recorded
+is true if 'monopod image save' can write the layer.`,
 		Example: `  monopod image inspect busybox
   monopod image inspect busybox | jq -r '.[0].config.config.Env[]'
   monopod image inspect -o table busybox`,

@@ -22,11 +22,11 @@ func newImagePullCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE",
 		Short: "Pull an image from its registry",
-		Long: `Pulls an image from its registry, or from the mirrors that the node is configured with, and prints its id on standard output. How
-far it is goes to standard error: a bar for each layer on a terminal, else a line for each thing that a layer does.
+		Long: `Pulls an image from its registry, or from the configured mirrors, and prints its id on standard output. Progress
+goes to standard error: on a terminal a bar for each layer, otherwise a line for each step of a layer.
 
-Without credentials the node asks the registry anonymously. A password on the command line can be seen by other users of this machine:
-prefer --password-stdin.`,
+Without credentials, the node asks the registry anonymously. Other users of this machine can see a password on
+the command line: prefer --password-stdin.`,
 		Example: `  monopod image pull busybox
   monopod image pull registry.example/app@sha256:...
   monopod image pull --username me --password-stdin registry.example/app:1 < password
@@ -60,10 +60,10 @@ prefer --password-stdin.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&creds.creds, "creds", "", "`USER:PASSWORD` for the registry")
-	f.StringVarP(&creds.username, "username", "u", "", "`USER` for the registry; with --password-stdin")
+	f.StringVarP(&creds.username, "username", "u", "", "`USER` for the registry; needs --password-stdin")
 	f.BoolVar(&creds.stdin, "password-stdin", false, "read the password from standard input")
-	f.StringVar(&platform, "platform", "", "the image's `PLATFORM`; only this machine's can be pulled")
-	f.BoolVarP(&quiet, "quiet", "q", false, "do not tell how far it is")
+	f.StringVar(&platform, "platform", "", "the image's `PLATFORM`; only that of this machine can be pulled")
+	f.BoolVarP(&quiet, "quiet", "q", false, "show no progress")
 	return cmd
 }
 

@@ -16,11 +16,11 @@ func newImageRemoveCommand(socket *string) *cobra.Command {
 		Use:     "rm IMAGE...",
 		Aliases: []string{"remove", "rmi"},
 		Short:   "Remove images",
-		Long: `Removes images. A name is taken from its image, which goes with its last tag; an id removes the image with all its names. The
-space of layers that no other image needs is free when the command returns.
+		Long: `Removes images. A name is removed from its image; the image itself is removed with its last tag. An id removes
+the image with all its names. When the command returns, the space of layers that no other image needs is free.
 
-An image that a container uses is not removed, unless --force is given: the container then keeps the layers, and the space comes back
-when it is removed. When some of the images cannot be removed, the others are.`,
+An image that a container uses is not removed, unless you give --force: then the container keeps the layers, and
+their space becomes free when the container is removed. If some of the images cannot be removed, the others are.`,
 		Example: `  monopod image rm app:1 app:2
   monopod image rm 4401c54e6d22
   monopod image ls -q | xargs -r monopod image rm --ignore-missing`,
@@ -31,9 +31,9 @@ when it is removed. When some of the images cannot be removed, the others are.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "also what containers use")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "also remove images that containers use")
 	completeNames(cmd, true, imageNames(socket))
-	cmd.Flags().BoolVar(&missing, "ignore-missing", false, "an image that is not there is no error")
+	cmd.Flags().BoolVar(&missing, "ignore-missing", false, "do not fail if an image does not exist")
 	return cmd
 }
 
@@ -68,10 +68,11 @@ func newImagePruneCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove images that no container uses",
-		Long: `Removes the images without a tag that no container uses: those whose tag has moved to a newer image, and those that were pulled by
-digest. With --all it removes every image that no container uses; pods that are created later pull theirs again.
+		Long: `Removes the images without a tag that no container uses: those whose tag has moved to a newer image, and those
+that were pulled by digest. With --all it removes all images that no container uses; pods that are created later
+pull theirs again.
 
-Pinned images stay. It does not ask: try --dry-run first.`,
+Pinned images stay. The command does not ask for confirmation: try --dry-run first.`,
 		Example: `  monopod image prune --all --dry-run
   monopod image prune --all`,
 		Args: noArgs,
@@ -100,8 +101,8 @@ Pinned images stay. It does not ask: try --dry-run first.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&req.All, "all", "a", false, "also images with tags")
-	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be removed")
+	cmd.Flags().BoolVarP(&req.All, "all", "a", false, "also remove images with tags")
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only show what would be removed")
 	formatFlag(cmd, &output, asTable, asJSON)
 	return cmd
 }

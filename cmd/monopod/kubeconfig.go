@@ -31,16 +31,17 @@ func newKubeconfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --server ADDRESS",
 		Short: "Print a kubeconfig for another machine",
-		Long: `Prints the node's administrator kubeconfig with another address of the API server in it, for a client on another machine, such as your
-laptop. ADDRESS is an IP address or a host name, with a port where it is not the one that the node serves on: 192.0.2.7, node.example.com,
-[2001:db8::7]:6443.
+		Long: `Prints the node's administrator kubeconfig with another address of the API server, for a client on another
+machine, such as your laptop. ADDRESS is an IP address or a host name; add a port if it is not the one that the
+node serves on: 192.0.2.7, node.example.com, [2001:db8::7]:6443.
 
-The API server has to listen on that address (--api-bind-address), and its certificate has to name it (--tls-san; the node's own name and addresses
-are in it anyway). The command connects to the API server, and fails if its certificate is not valid for ADDRESS. If nothing answers, at ADDRESS or at all,
-it warns and prints the kubeconfig all the same: there may be a firewall or a NAT between.
+The API server must listen on that address (--api-bind-address), and its certificate must contain it
+(--tls-san; the node's own name and addresses are always in it). The command connects to the API server, and
+fails if the certificate is not valid for ADDRESS. If it cannot connect, it warns and prints the kubeconfig
+anyway, because there may be a firewall or a NAT in between.
 
-What is printed has the rights of an administrator: keep it as you keep a private key. For fewer rights, sign a certificate or create a token of a
-service account (docs/ACCESS.md).`,
+The output has the rights of an administrator: protect it like a private key. For fewer rights, sign a
+certificate or create a token of a service account (docs/ACCESS.md).`,
 		Example: `  monopod kubeconfig --server 192.0.2.7 > laptop.kubeconfig
   monopod kubeconfig --server node.example.com --name lab --output lab.kubeconfig
   ssh root@node.example.com monopod kubeconfig --server node.example.com > ~/.kube/node`,

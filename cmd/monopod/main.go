@@ -98,11 +98,11 @@ through the Kubernetes API, with the machine's devices in them.
 
   monopod check                      does this machine have what a node needs?
   monopod up                         run the node: API server, agent, runtime
-  monopod status                     how is the node?
-  monopod trace POD                  where did the time of a pod's start go?
-  monopod image load FILE            give the node an image from an archive
-  monopod device ls                  which devices are there, and who has them?
-  monopod dns enable                 have the names of services resolve on this machine
+  monopod status                     show the state of the node
+  monopod trace POD                  show what took the time of a pod's start
+  monopod image load FILE            load an image from an archive
+  monopod device ls                  list devices, and the containers that have them
+  monopod dns enable                 make the names of services resolve on this machine
   monopod kubeconfig --server HOST   use kubectl from another machine
 
 Each role also runs alone: 'monopod runtime' is a CRI runtime for any kubelet, 'monopod node' an agent for any

@@ -13,15 +13,15 @@ func newResetCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "Remove all that a stopped node has made on this machine: pods, images, objects, network, directories",
-		Long: `Removes what a node with these settings has made on this machine: its pods and containers, the executor,
-the bridge and its rules, the cgroups, and the data and run directories with the API's objects and the images in
-them. Stop the node first. This cannot be undone.`,
+		Short: "Remove everything that a stopped node has made on this machine: pods, images, objects, network, directories",
+		Long: `Removes everything that a node with these settings has made on this machine: its pods and containers, the
+executor, the bridge and its rules, the cgroups, and the data and run directories, with the API's objects and
+the images. Stop the node first. This cannot be undone.`,
 		Example: `  monopod reset --yes`,
 		Args:    noArgs,
 	}
 	cfg := addConfiguration(cmd, config.All)
-	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm the removal; without it nothing is removed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {

@@ -18,8 +18,9 @@ func newSnapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save the API's objects and keys to a file, and restore them",
-		Long: `A snapshot is one file with all objects of the API at one moment, and the keys and certificates of the API server. It is a secret:
-who has it can do everything on the node. Images, and what pods have written, are not in it.`,
+		Long: `A snapshot is one file with all objects of the API at one moment, and the keys and certificates of the API
+server. It is a secret: anyone who has it can do everything on the node. It contains no images, and nothing
+that pods have written.`,
 	}
 	cmd.AddCommand(newSnapshotSaveCommand(), newSnapshotRestoreCommand())
 	return cmd
@@ -29,12 +30,12 @@ func newSnapshotSaveCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "save FILE",
-		Short: "Save a running API server",
-		Long: `Saves the objects, keys and certificates of the API server that runs with the run and data directories to FILE, while it works. All
-objects are of one moment. FILE gets its name, and mode 0600, when all of it is on the disk and has been read back; a FILE that is there is
-replaced then.
+		Short: "Save the data of a running API server",
+		Long: `Saves the objects, keys and certificates of the API server to FILE, while the server runs. It finds the server
+by the run and data directories. All objects are of one moment. FILE gets its name, and mode 0600, only when it
+is completely on the disk and has been read back; then it replaces a FILE that exists.
 
-FILE is a tar. Its etcd.db is what 'etcdctl snapshot save' writes, manifest.json says what is in it.`,
+FILE is a tar. Its etcd.db is the file that 'etcdctl snapshot save' writes; manifest.json lists the contents.`,
 		Example: `  monopod snapshot save /backup/node.tar
   monopod snapshot save -o json "/backup/$(date +%F).tar" | jq -r .revision`,
 		Args: oneFile,
@@ -67,15 +68,16 @@ func newSnapshotRestoreCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make the data of a stopped API server of a snapshot",
-		Long: `Makes the objects, keys and certificates of a snapshot those of the node with the data directory, which is stopped. It works on another
-machine, too.
+		Short: "Restore the data of a stopped API server from a snapshot",
+		Long: `Gives the stopped node with the data directory the objects, keys and certificates of a snapshot. This works on
+another machine, too.
 
-Data that is there is an error; with --force it is moved aside, within the data directory, and can be removed later. All is checked before
-anything is changed. Whenever the process or the machine ends, either nothing is restored or everything: the next start finishes it.
+If there is data already, the command fails. With --force it moves that data aside, within the data directory;
+you can remove it later. Everything is checked before anything is changed. Even if the process or the machine
+fails meanwhile, either everything is restored or nothing: the next start finishes the work.
 
-resourceVersions go on after those that clients have seen, by a wide margin. Watches of the time before get 410 Gone, upon which clients
-list anew. Pods that run and are not in the snapshot are stopped when the node starts.`,
+resourceVersions continue far above all that clients have seen. Watches from before the restore get 410 Gone,
+so clients list again. Running pods that are not in the snapshot are stopped when the node starts.`,
 		Example: `  monopod snapshot restore /backup/node.tar
   monopod snapshot restore --force --data-dir /srv/monopod /backup/node.tar`,
 		Args: oneFile,
@@ -83,7 +85,7 @@ list anew. Pods that run and are not in the snapshot are stopped when the node s
 	cfg := addConfiguration(cmd, config.All)
 	showOnly(cmd, "config", "data-dir", "run-dir")
 	formatFlag(cmd, &output, asTable, asJSON)
-	cmd.Flags().BoolVar(&force, "force", false, "move data that is there aside")
+	cmd.Flags().BoolVar(&force, "force", false, "move existing data aside")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := cfg.load()
 		if err != nil {

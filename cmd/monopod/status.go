@@ -25,16 +25,17 @@ func newStatusCommand() *cobra.Command {
 	var socket, format string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the running node is",
-		Long: `Shows a running node on one screen: its roles and versions, pods, devices, images and disks, and every known problem. It asks the node over its
-administration socket, which only root can reach. Roles that were started separately with one run directory ('monopod runtime', 'monopod node',
-'monopod apiserver') are all asked, and shown as one node.
+		Short: "Show the state of the running node",
+		Long: `Shows a running node on one screen: its roles and versions, pods, devices, images and disks, and every known
+problem. It asks the node over its administration socket, which only root can reach. If roles were started
+separately with one run directory ('monopod runtime', 'monopod node', 'monopod apiserver'), it asks all of
+them and shows them as one node.
 
-What cannot be found out now is left out, and the output says so: 'monopod runtime' alone knows no pods, for example. A missing device was granted to a
-container, and no CDI spec or device plugin defines it any more.
+If something cannot be found out, the output says so: for example, 'monopod runtime' alone knows no pods. A
+missing device is one that a container was granted, and that no CDI spec or device plugin defines any more.
 
-Exit codes: 0 when the node has answered, whatever it says; 1 when no node runs, or it does not answer; 2 for a bad command line. For scripts: .problems of -o json
-is empty when no problem is known.`,
+Exit codes: 0 if the node has answered, whatever it says; 1 if no node runs or it does not answer; 2 for an
+invalid command line. For scripts: .problems of -o json is empty if no problem is known.`,
 		Example: `  monopod status
   monopod status -o json | jq -e '.problems == []'
   monopod status --admin-socket /run/other/admin.sock`,

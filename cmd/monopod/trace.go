@@ -23,27 +23,30 @@ func newTraceCommand() *cobra.Command {
 	var socket, format, namespace string
 	cmd := &cobra.Command{
 		Use:   "trace [NAMESPACE/]POD",
-		Short: "Show where the time of a pod's start went",
-		Long: `Shows the timeline of a pod's start in milliseconds, from the POST to the API until the first line of each container's log. It asks the running node over its
-administration socket, which only root can reach. Roles that were started separately with one run directory ('monopod node', 'monopod apiserver') are all
-asked.
+		Short: "Show what took the time of a pod's start",
+		Long: `Shows the timeline of a pod's start, in milliseconds, from the POST to the API to the first line of each
+container's log. It asks the running node over its administration socket, which only root can reach. If roles
+were started separately with one run directory ('monopod node', 'monopod apiserver'), it asks all of them.
 
-OFFSET is when a step began, TOOK how long it took; '>' marks a step that is still running. The steps of an action are indented below it. A line that begins
-with '-' is a gap: time in which no known step was running, up to the step that it names. In the bars '=' is a step, '|' a moment and '.' a gap.
+OFFSET is when a step began, TOOK how long it took; '>' marks a step that is still running. The steps of an
+action are indented below it. A line that begins with '-' is a gap: time before the step that it names, in
+which no known step was running. In the bars '=' is a step, '|' a moment and '.' a gap.
 
   POST                  the request that creates the pod: authentication, authorization, admission
-  store, bind           the pod is valid and stored by the API server; it is bound to its node
+  store, bind           the API server has validated and stored the pod; the pod is bound to its node
   seen by the agent     the agent has received the pod
   GrantDevices ...      actions of the agent and their parts; 'CRI ...' is a call to the runtime
   runs                  the runtime has reported the container as running
   status set, written   status queued; time until the API server has stored it
   first log line        the first line of the container's log, by its own time stamp
 
-A failed step has its reason in a word; 'kubectl describe pod' has the messages.
+A failed step has a reason of one word; 'kubectl describe pod' has the messages.
 
-A timeline ends when the pod is ready or has ended. The node keeps those of the newest 500 pods since its own start, in memory, and the first 64 steps of each.
+A timeline ends when the pod is ready or has ended. The node keeps the timelines of the newest 500 pods since
+its own start, in memory, and the first 64 steps of each.
 
-Exit codes: 0 when the timeline was printed; 1 when the pod does not exist, its start is not recorded any more, or no node answers; 2 for a bad command line.`,
+Exit codes: 0 if the timeline was printed; 1 if the pod does not exist, its start is not recorded any more, or
+no node answers; 2 for an invalid command line.`,
 		Example: `  monopod trace web
   monopod trace web -n shop
   monopod trace shop/web

@@ -20,12 +20,12 @@ func newUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run the node: API server, controllers, agent, devices and runtime",
-		Long: `Runs the node in the foreground until SIGTERM or Ctrl-C. Pods keep running when it stops, and the next
-'monopod up' with the same directories finds them; with --ephemeral a stop removes the pods and all that the
-node has made on the machine.
+		Long: `Runs the node in the foreground until SIGTERM or Ctrl-C. Pods keep running when it stops, and the next 'monopod up'
+with the same directories finds them. With --ephemeral, a stop removes the pods and everything else that the node
+has made on the machine.
 
-When the node is ready, one line on standard output says how to reach it. Under systemd (Type=notify) it says
-READY=1 as well. The log goes to standard error.`,
+When the node is ready, one line on standard output says how to reach it. Under systemd (Type=notify) it also
+reports READY=1. The log goes to standard error.`,
 		Example: `  monopod up
   monopod up --config /etc/monopod/config.yaml
   monopod up --ephemeral --data-dir /tmp/m/data --run-dir /tmp/m/run --write-kubeconfig /tmp/m/kubeconfig`,
@@ -63,8 +63,8 @@ func newRuntimeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runtime",
 		Short: "Run the CRI runtime alone, for any kubelet",
-		Long: `Serves CRI v1 (RuntimeService and ImageService) on a unix socket, for a kubelet's
---container-runtime-endpoint, for crictl, or for 'monopod node'. Containers keep running when it stops.
+		Long: `Serves CRI v1 (RuntimeService and ImageService) on a unix socket, for a kubelet's --container-runtime-endpoint, for
+crictl, or for 'monopod node'. Containers keep running when it stops.
 
 With --kubeconfig it enforces the network policies of that API server for pods on the built-in network.`,
 		Example: `  monopod runtime
@@ -73,7 +73,7 @@ With --kubeconfig it enforces the network policies of that API server for pods o
 	}
 	cfg := addConfiguration(cmd, config.Runtime)
 	cfg.ephemeral = ephemeralFlag(cmd)
-	kubeconfig := cmd.Flags().String("kubeconfig", "", "`FILE` that says where the API server is whose network policies are enforced, and who does it (default: none are)")
+	kubeconfig := cmd.Flags().String("kubeconfig", "", "kubeconfig `FILE` of the API server whose network policies are enforced (default: none are enforced)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var files []probe.Place
 		if *kubeconfig != "" {
@@ -108,7 +108,13 @@ func newAPIServerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apiserver",
 		Short: "Run the API server and the controllers alone, for any client",
-		Args:  noArgs,
+		Long: `Runs the API server and the controllers in the foreground until SIGTERM or Ctrl-C, without an agent and a runtime.
+The objects are in an embedded etcd, or in the one of --etcd-servers, which several API servers may share. When it
+is ready, one line on standard output says how to reach it, with the kubeconfig that it has written.`,
+		Example: `  monopod apiserver
+  monopod apiserver --etcd-servers https://10.0.0.1:2379 --etcd-cafile /etc/monopod/etcd/ca.crt \
+    --etcd-certfile /etc/monopod/etcd/client.crt --etcd-keyfile /etc/monopod/etcd/client.key`,
+		Args: noArgs,
 	}
 	cfg := addConfiguration(cmd, config.APIServer)
 	cfg.ephemeral = ephemeralFlag(cmd)
@@ -124,11 +130,11 @@ func newNodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Run the agent alone: a node of any cluster, on any CRI runtime",
-		Long: `Runs the agent and the devices. The API server is the one of --kubeconfig, whose user should be
-system:node:NAME in the group system:nodes; the runtime is the one at --cri-socket.
+		Long: `Runs the agent and the devices. --kubeconfig names the API server, and the user, who should be system:node:NAME in
+the group system:nodes. The runtime is the one at --cri-socket.
 
-The agent serves logs and exec on --agent-port with the given certificate; callers are held against --client-ca, or
-against the API server by their token.`,
+The agent serves logs and exec on --agent-port with the given certificate. It accepts clients with a certificate of
+an authority in --client-ca, or with a token that the API server accepts; the API server authorizes them.`,
 		Example: `  monopod node --kubeconfig node.kubeconfig --serving-cert a.crt --serving-key a.key --client-ca ca.crt \
     --cri-socket /run/containerd/containerd.sock`,
 		Args: noArgs,
@@ -160,14 +166,14 @@ against the API server by their token.`,
 }
 
 var nodeFileUsage = map[string]string{
-	"kubeconfig":   "`FILE` that says where the API server is and who the node is",
+	"kubeconfig":   "kubeconfig `FILE` with the API server and the node's user",
 	"serving-cert": "certificate `FILE` (PEM) of the agent's HTTPS API",
-	"serving-key":  "its key `FILE` (PEM)",
+	"serving-key":  "key `FILE` (PEM) of the serving certificate",
 	"client-ca":    "`FILE` (PEM) of the authorities whose client certificates are accepted",
 }
 
 func ephemeralFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("ephemeral", false, "remove everything at the end; the directories must be new or empty")
+	return cmd.Flags().Bool("ephemeral", false, "remove everything when the process ends; the directories must be new or empty")
 }
 
 func options(c *v1alpha1.NodeConfiguration, ephemeral bool) node.Options {

@@ -34,8 +34,8 @@ func newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this binary",
-		Long: `Shows the version of this binary, the Go release that built it, and the versions of Kubernetes and CRI that it implements. It asks no
-running node: 'monopod status' shows what a node runs.`,
+		Long: `Shows the version of this binary, the Go release that built it, and the versions of Kubernetes and CRI that it
+implements. It asks no running node: 'monopod status' shows the version of a running node.`,
 		Example: `  monopod version
   monopod version -o json`,
 		Args: noArgs,

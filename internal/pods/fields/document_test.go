@@ -26,18 +26,17 @@ const (
 	refusedTest = "pods/fields:TestEveryRefusalIsNamed"
 	preface     = `# Every field of a pod
 
-What Monopod does with each field of core/v1's PodSpec and Container, and of the structs below them. A test of internal/pods/fields writes this table from
-the Go types, the table that both roles ask, and the list of proofs beside it (` + "`go test ./internal/pods/fields -rewrite`" + `): a field without a row or a proof
-fails, and so does a proof that is not there.
+What Monopod does with each field of core/v1's PodSpec and Container, and of the structs in them. The column "API server" is about Monopod's own. The column
+"agent" is about Monopod's agent, which may also run in a cluster with another API server.
 
-- **honoured**: what the API documents is done. The fields below have rows of their own.
-- **kept**: checked, stored and shown, and what the API documents of it is not done yet; the row says what is not.
-- **refused**: by name; by the API server when a pod is created, by the agent when it is told to run one of somebody else's API server.
-- **left**: it is no agent's to see to.
-- **never set**: the API itself lets nobody set it; the error has the API's words.
+- **honoured**: Monopod does what the API documents. The fields of a struct have rows of their own.
+- **kept**: the field is checked, stored and shown, but Monopod does not yet do all that the API documents; the row says what is missing.
+- **refused**: an error names the field. The API server refuses a pod when it is created; the agent refuses to run one that another API server accepted.
+- **left**: the field is not the agent's task, in any cluster.
+- **never set**: the API itself forbids the field here; the error is the API's own.
 
-The third column is of our API server, the fourth of the agent, which may work under another one. A proof is directory:TestName, the directory below internal or
-test/e2e.
+"proven by" names the tests, as directory:TestName; the directory is below internal, or test/e2e. A test generates the table from the Go types, the table that both
+roles use, and the list of proofs (` + "`go test ./internal/pods/fields -rewrite`" + `). It fails if a field has no row or no proof, or if a proof does not exist.
 
 | struct | field | API server | agent | proven by |
 |---|---|---|---|---|

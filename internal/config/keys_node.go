@@ -113,7 +113,7 @@ var resourceKeys = []Setting{
 	},
 	{
 		Name: "agent.memoryThrottlingFactor", Flag: "memory-throttling-factor", Value: "FACTOR", Group: GroupResources, Roles: Agent, Otherwise: "containers are not throttled",
-		Words: "fraction of the way from a container's memory request to its limit at which it is throttled, such as 0.9", More: "More than 0, at most 1. Needs cgroup v2 (memory.high).",
+		Words: "fraction of the way from a container's memory request to its limit at which it is throttled, such as 0.9", More: "More than 0, at most 1. Without a limit, the node's allocatable memory counts. Needs cgroup v2 (memory.high).",
 		rule: func(v any) string {
 			if f := v.(float64); f <= 0 || f > 1 {
 				return "be more than 0 and at most 1, such as 0.9"

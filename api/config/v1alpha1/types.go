@@ -172,7 +172,8 @@ type Agent struct {
 	// MemorySwap says what swap containers may use.
 	MemorySwap MemorySwap `json:"memorySwap,omitempty"`
 	// MemoryThrottlingFactor: fraction of the way from a container's memory request to its limit at which it is throttled, such as 0.9. More than
-	// 0, at most 1. Needs cgroup v2 (memory.high). Default: containers are not throttled. Flag: --memory-throttling-factor.
+	// 0, at most 1. Without a limit, the node's allocatable memory counts. Needs cgroup v2 (memory.high). Default: containers are not throttled.
+	// Flag: --memory-throttling-factor.
 	MemoryThrottlingFactor *float64 `json:"memoryThrottlingFactor,omitempty"`
 	// MemoryReservationPolicy: None, or TieredReservation: the kernel does not reclaim the memory that containers request. TieredReservation needs
 	// cgroup v2. Guaranteed pods never lose that memory (memory.min), burstable pods only if nothing else can be reclaimed (memory.low). Default:

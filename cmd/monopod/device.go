@@ -61,7 +61,7 @@ func withNode(socket string, f func(*client.Client) error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("the node at %s does not run any more: start 'monopod up' again (%w)", socket, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("the node's socket %s is root's alone: run this as root (%w)", socket, err)
+		return fmt.Errorf("only root can use the node's socket %s: run this as root (%w)", socket, err)
 	}
 	return err
 }

@@ -164,7 +164,7 @@ func (a *deviceAdd) run(path string) (*addedDevice, error) {
 	}
 	added, err := hostspecs.Specs{Dirs: dirs, Host: cdispec.ThisHost()}.Add(dir, plan, node.Real, a.replace)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("the device cannot be written down in %s: %w; run this as root", dir, err)
+		return nil, fmt.Errorf("the spec of the device cannot be written to %s: %w; run this as root", dir, err)
 	}
 	if err != nil {
 		return nil, err

@@ -103,9 +103,9 @@ func removeDevice(ctx context.Context, specs hostspecs.Specs, name, socket strin
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED):
 		gone.Notes = append(gone.Notes, fmt.Sprintf("no node runs at %s, so nobody was asked whether a container has the device", socket))
 	case err != nil && !force:
-		return nil, fmt.Errorf("whether a container has %s is not known: %w; take it away all the same with --force", d.Qualified(), err)
+		return nil, fmt.Errorf("it is not known whether a container has %s: %w; remove it anyway with --force", d.Qualified(), err)
 	case err != nil:
-		gone.Notes = append(gone.Notes, fmt.Sprintf("whether a container has it is not known: %v", err))
+		gone.Notes = append(gone.Notes, fmt.Sprintf("it is not known whether a container has it: %v", err))
 	case len(holders) > 0 && !force:
 		return nil, fmt.Errorf("device %s is in use by %s. Delete the pod, or use --force: the container keeps the device and will not be restarted: %w",
 			d.Qualified(), strings.Join(holders, ", "), errdefs.ErrFailedPrecondition)

@@ -110,7 +110,7 @@ effect. The exit code is 0 whatever they answer.`,
 			if s.Enabled {
 				machine = fmt.Sprintf("enabled, by %s (%s)", s.How, s.Place)
 				if s.Waits {
-					machine += ", which is not so yet: the node sees to it when it runs"
+					machine += ", not in effect yet: it takes effect when the node runs"
 				}
 			}
 			_, err = fmt.Fprintf(out, "MACHINE  %s; %s\n", machine, resolves(ctx, c.Agent.ClusterDomain))

@@ -93,7 +93,7 @@ func fsckVerdict(r node.FsckReport) error {
 			}
 		}
 		if repairable == 0 {
-			return fmt.Errorf("%s; nothing of it can be repaired by --repair", count(len(r.Findings), "finding"))
+			return fmt.Errorf("%s; --repair can repair none of them", count(len(r.Findings), "finding"))
 		}
 		return fmt.Errorf("%s; --repair repairs %d of them", count(len(r.Findings), "finding"), repairable)
 	}

@@ -104,7 +104,7 @@ so clients list again. Running pods that are not in the snapshot are stopped whe
 		if _, err := fmt.Fprintf(out, "restored the objects of %s of %s to %s\n", r.Manifest.Node, r.Manifest.Time.Format(time.RFC3339), c.DataDir); err != nil || r.Aside == "" {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "what was there before is in %s\n", r.Aside)
+		_, err = fmt.Fprintf(out, "the data from before is in %s\n", r.Aside)
 		return err
 	}
 	return cmd

@@ -39,6 +39,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/networkpolicy"
 	"monopod.dev/monopod/internal/apiserver/registry/node"
 	"monopod.dev/monopod/internal/apiserver/registry/persistentvolume"
+	"monopod.dev/monopod/internal/apiserver/registry/persistentvolumeclaim"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
 	"monopod.dev/monopod/internal/apiserver/registry/poddisruptionbudget"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
@@ -204,7 +205,6 @@ func (r *resources) elsewhere(cfg resourcesConfig) ([]resource.Resource, error) 
 			Issuer: r.tokens, Audiences: r.tokens.Audiences(), MaxLife: cfg.MaxTokenLife, Bound: r.objects,
 		}),
 	}
-	all = append(all, persistentvolume.Resources()...)
 	all = append(all, resourcemetrics.Resources(r.objects, nodeusage.New(nodeusage.Config{Fetch: agents.ResourceMetrics, Log: cfg.Log}))...)
 	all = append(all, review.Authentication(group.NewAuthenticatedGroupAdder(r.bearers), r.tokens.Audiences())...)
 	return append(all, review.Authorization(r.authorizer)...), nil
@@ -232,6 +232,8 @@ func declared(roles *rbacauthz.Policy, timeline *podstarts.Recorder) []resource.
 		namespace.Resource(),
 		networkpolicy.Resource(),
 		node.Resource(),
+		persistentvolume.Resource(),
+		persistentvolumeclaim.Resource(),
 		pod.Resource(timeline),
 		poddisruptionbudget.Resource(),
 		podtemplate.Resource(),

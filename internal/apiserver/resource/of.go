@@ -134,13 +134,13 @@ func (o Of[T, L]) Rights() []Right {
 			continue
 		}
 		groups[at.Group] = true
-		all = append(all, rights(at.Group, o.Plural, o.ReadBy, o.WrittenBy)...)
+		all = append(all, RightsTo(at.Group, o.Plural, o.ReadBy, o.WrittenBy)...)
 		for _, r := range o.Grants {
 			r.Group, r.Resource = at.Group, o.Plural
 			all = append(all, r)
 		}
 		if o.Status != nil {
-			all = append(all, rights(at.Group, o.Plural+"/status", o.ReadBy, Nobody)...)
+			all = append(all, RightsTo(at.Group, o.Plural+"/status", o.ReadBy, Nobody)...)
 		}
 		for _, name := range slices.Sorted(maps.Keys(o.Parts)) {
 			for _, r := range o.Parts[name].Rights {

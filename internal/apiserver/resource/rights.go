@@ -27,8 +27,8 @@ var (
 	WriteVerbs = []string{"create", "delete", "deletecollection", "patch", "update"}
 )
 
-// rights are those of a resource or a subresource that has readers and writers.
-func rights(group, path string, read, written Role) (all []Right) {
+// RightsTo are those to a resource or a subresource that has readers and writers.
+func RightsTo(group, path string, read, written Role) (all []Right) {
 	if read != Nobody {
 		all = append(all, Right{Role: read, Group: group, Resource: path, Verbs: ReadVerbs})
 	}

@@ -21,15 +21,20 @@ type Kind = pods.ReferenceKind
 const (
 	ConfigMap = pods.ConfigMap
 	Secret    = pods.Secret
+	Claim     = pods.Claim
 )
 
-// kinds says how the objects of each kind are read. Others that pods refer to are not held.
+// kinds says how the objects of each kind are read: those of followed are held, and read as they were last seen; those of asked are read anew each time.
 var kinds = map[Kind]kind{
-	ConfigMap: of("ConfigMap", &v1.ConfigMap{}, func(c kubernetes.Interface, namespace string) client[*v1.ConfigMap, *v1.ConfigMapList] {
+	ConfigMap: followed("ConfigMap", &v1.ConfigMap{}, func(c kubernetes.Interface, namespace string) client[*v1.ConfigMap, *v1.ConfigMapList] {
 		return c.CoreV1().ConfigMaps(namespace)
 	}),
-	Secret: of("Secret", &v1.Secret{}, func(c kubernetes.Interface, namespace string) client[*v1.Secret, *v1.SecretList] {
+	Secret: followed("Secret", &v1.Secret{}, func(c kubernetes.Interface, namespace string) client[*v1.Secret, *v1.SecretList] {
 		return c.CoreV1().Secrets(namespace)
+	}),
+	// A node may get the claims that its pods name, and not watch them.
+	Claim: asked("PersistentVolumeClaim", func(c kubernetes.Interface, namespace string) getter[*v1.PersistentVolumeClaim] {
+		return c.CoreV1().PersistentVolumeClaims(namespace)
 	}),
 }
 
@@ -40,37 +45,46 @@ type kind struct {
 	// empty is one, by which a watch knows the type.
 	empty runtime.Object
 	get   func(ctx context.Context, c kubernetes.Interface, n Name) (runtime.Object, error)
-	// follow lists and watches one object, by its name.
+	// follow lists and watches one object, by its name; nil: a node may not.
 	follow func(c kubernetes.Interface, n Name) cache.ListerWatcher
 }
 
-// client is what client-go's clients of a kind have in common; T is its objects' type, L that of their lists.
-type client[T, L runtime.Object] interface {
+// getter gets objects of a kind; T is their type.
+type getter[T runtime.Object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+}
+
+// client is what client-go's clients of a kind have in common; L is the type of their lists.
+type client[T, L runtime.Object] interface {
+	getter[T]
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// of makes a kind of the client of its objects.
-func of[T, L runtime.Object](name string, empty T, in func(c kubernetes.Interface, namespace string) client[T, L]) kind {
-	return kind{
-		name: name, empty: empty,
-		get: func(ctx context.Context, c kubernetes.Interface, n Name) (runtime.Object, error) {
-			return in(c, n.Namespace).Get(ctx, n.Name, metav1.GetOptions{})
-		},
-		follow: func(c kubernetes.Interface, n Name) cache.ListerWatcher {
-			only := fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name).String()
-			objects := in(c, n.Namespace)
-			return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					o.FieldSelector = only
-					return objects.List(ctx, o)
-				},
-				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-					o.FieldSelector = only
-					return objects.Watch(ctx, o)
-				},
-			}, c)
-		},
+// asked makes a kind whose objects are only got. One that is in no namespace has an empty one.
+func asked[T runtime.Object](name string, in func(c kubernetes.Interface, namespace string) getter[T]) kind {
+	return kind{name: name, get: func(ctx context.Context, c kubernetes.Interface, n Name) (runtime.Object, error) {
+		return in(c, n.Namespace).Get(ctx, n.Name, metav1.GetOptions{})
+	}}
+}
+
+// followed makes a kind whose objects are watched as well, each by itself.
+func followed[T, L runtime.Object](name string, empty T, in func(c kubernetes.Interface, namespace string) client[T, L]) kind {
+	made := asked(name, func(c kubernetes.Interface, namespace string) getter[T] { return in(c, namespace) })
+	made.empty = empty
+	made.follow = func(c kubernetes.Interface, n Name) cache.ListerWatcher {
+		only := fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name).String()
+		objects := in(c, n.Namespace)
+		return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.FieldSelector = only
+				return objects.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.FieldSelector = only
+				return objects.Watch(ctx, o)
+			},
+		}, c)
 	}
+	return made
 }

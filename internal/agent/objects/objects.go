@@ -1,5 +1,6 @@
 // Package objects holds the objects that the node's pods refer to, ConfigMaps and Secrets, each followed by a watch of its own: that is all that a node may
-// read in a cluster that restricts its nodes. Another kind is a row of the table in kinds.go, and of pods.References.
+// watch in a cluster that restricts its nodes. Claims, which it may only get, are read when they are asked for. Another kind is a row of the table in kinds.go, and
+// of pods.References if pods name it.
 //
 // It guarantees that the holder of an object is told of each change of it, and that nothing is held after the last
 // holder has let go. An object that is not held, or whose watch has not brought it yet, is read from the API server.

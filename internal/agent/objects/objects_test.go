@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-
-	"monopod.dev/monopod/internal/pods"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,14 +115,39 @@ func TestReferences(t *testing.T) {
 // TestOtherKinds: a kind that has no row is refused, and not taken for another.
 func TestOtherKinds(t *testing.T) {
 	s := store(t, fake.NewClientset(configMap("one")))
-	if _, err := s.Get(t.Context(), Name{pods.Claim, "ns", "cm"}); err == nil || !strings.Contains(err.Error(), "persistentvolumeclaims") {
+	if _, err := s.Get(t.Context(), Name{Kind("nodes"), "ns", "cm"}); err == nil || !strings.Contains(err.Error(), "nodes") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := Get[*v1.Secret](t.Context(), s, Name{ConfigMap, "ns", "cm"}); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
 		t.Errorf("a ConfigMap as a Secret: %v", err)
 	}
-	pod := &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}}}
+}
+
+// TestAsked: what a node may not watch is not held, and is read anew each time.
+func TestAsked(t *testing.T) {
+	claim := func(class string) *v1.PersistentVolumeClaim {
+		return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}, Spec: v1.PersistentVolumeClaimSpec{StorageClassName: &class}}
+	}
+	kube := fake.NewClientset(claim("one"))
+	s := store(t, kube)
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: v1.PodSpec{Volumes: []v1.Volume{
+		{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}}}
 	if names := References(pod); len(names) > 0 {
 		t.Errorf("%v is to be held", names)
+	}
+	read := func(want string) {
+		t.Helper()
+		got, err := Get[*v1.PersistentVolumeClaim](t.Context(), s, Name{Claim, "ns", "c"})
+		if err != nil || *got.Spec.StorageClassName != want {
+			t.Errorf("got %v, %v, want the class %s", got, err, want)
+		}
+	}
+	read("one")
+	if _, err := kube.CoreV1().PersistentVolumeClaims("ns").Update(t.Context(), claim("two"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	read("two")
+	if _, err := s.Get(t.Context(), Name{Claim, "ns", "none"}); !apierrors.IsNotFound(err) || err.Error() != `persistentvolumeclaim "none" not found` {
+		t.Errorf("got %v", err)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// References are the objects that a pod's specification names, of the kinds that are held, each once.
+// References are the objects that a pod's specification names, of the kinds that are followed, each once.
 func References(pod *v1.Pod) []Name {
 	var names []Name
 	for r := range pods.References(pod) {
 		n := Name{r.Kind, pod.Namespace, r.Name}
-		if _, held := kinds[n.Kind]; held && !slices.Contains(names, n) {
+		if kinds[n.Kind].follow != nil && !slices.Contains(names, n) {
 			names = append(names, n)
 		}
 	}

@@ -100,8 +100,8 @@ func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cr
 	if err != nil {
 		return nil, err
 	}
-	source, facts := kind.Mount(v), kind.Facts()
-	out.Readonly = out.Readonly || facts.ReadOnly
+	source := kind.Mount(v)
+	out.Readonly = out.Readonly || source.ReadOnly
 	if source.Image != "" {
 		image := in.Images[vm.Name]
 		if image == nil {
@@ -110,7 +110,7 @@ func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cr
 		out.Image, out.ImageSubPath = &cri.ImageSpec{Image: image.Id, UserSpecifiedImage: source.Image}, sub
 		return out, nil
 	}
-	out.HostPath, out.SelinuxRelabel = source.Path, facts.Own
+	out.HostPath, out.SelinuxRelabel = source.Path, kind.Facts().Own
 	if sub != "" {
 		if out.HostPath, err = m.mountSubPath(in, index, out.HostPath, sub, propagation(out.Propagation)); err != nil {
 			return nil, fmt.Errorf("failed to prepare subPath %q: %w", sub, err)

@@ -8,8 +8,8 @@ type image struct{ ofOthers }
 // Setup implements Kind.
 func (image) Setup(context.Context, *Volume) error { return nil }
 
-// Mount implements Kind.
-func (image) Mount(v *Volume) Source { return Source{Image: v.Spec.Image.Reference} }
+// Mount implements Kind. Nobody can write to an image.
+func (image) Mount(v *Volume) Source { return Source{Image: v.Spec.Image.Reference, ReadOnly: true} }
 
-// Facts implements Kind. Nobody can write to an image.
-func (image) Facts() Facts { return Facts{ReadOnly: true} }
+// Facts implements Kind.
+func (image) Facts() Facts { return Facts{} }

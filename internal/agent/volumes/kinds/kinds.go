@@ -44,8 +44,11 @@ type Left struct {
 	Dir string
 }
 
-// Source is what containers get mounted: a path on the host, or an image, which the runtime mounts.
-type Source struct{ Path, Image string }
+// Source is what containers get mounted: a path on the host, or an image, which the runtime mounts. ReadOnly: no container can write to it.
+type Source struct {
+	Path, Image string
+	ReadOnly    bool
+}
 
 // Kind is a kind of volumes: a file of this package that has all five, and a row of All. Of one volume there is one call at a time, of several there are many.
 type Kind interface {
@@ -69,8 +72,6 @@ type Facts struct {
 	Own bool
 	// Holds: it holds something of the host until it is torn down.
 	Holds bool
-	// ReadOnly: no container can write to it.
-	ReadOnly bool
 	// Follows: it shows objects, or the pod, and follows their changes.
 	Follows bool
 }

@@ -91,7 +91,7 @@ func TestTable(t *testing.T) {
 			HostPath: &v1.HostPathVolumeSource{Path: "/of/the/host"}, Image: &v1.ImageVolumeSource{Reference: "img"},
 		}}, Dir: "/of/the/pod"}
 		facts, source := k.Facts(), k.Mount(v)
-		inDir := source == Source{Path: v.Dir}
+		inDir := source.Path == v.Dir
 		if facts.Own && !inDir || inDir && !facts.Holds || facts.Follows && !facts.Own {
 			t.Errorf("%s: %+v, and it lies at %+v", kind, facts, source)
 		}

@@ -33,8 +33,11 @@ type written struct {
 	cfg Config
 }
 
-// Facts implements Kind. What the agent writes from objects is the agent's to change.
-func (*written) Facts() Facts { return Facts{Own: true, Holds: true, ReadOnly: true, Follows: true} }
+// Facts implements Kind.
+func (*written) Facts() Facts { return Facts{Own: true, Holds: true, Follows: true} }
+
+// Mount implements Kind. What the agent writes from objects is the agent's to change.
+func (*written) Mount(v *Volume) Source { return Source{Path: v.Dir, ReadOnly: true} }
 
 // Update implements Kind: readers see all of one version or all of the other.
 func (w *written) Update(ctx context.Context, v *Volume) error { return w.Setup(ctx, v) }

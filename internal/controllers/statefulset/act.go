@@ -39,7 +39,7 @@ func (c *Controller) act(ctx context.Context, set *appsv1.StatefulSet, plan Plan
 	return c.history.Forget(ctx, owner(set), plan.Forget)
 }
 
-// change makes, changes and deletes pods as planned.
+// change makes, changes and deletes pods as planned, each after its claims.
 func (c *Controller) change(ctx context.Context, set *appsv1.StatefulSet, plan Plan) error {
 	for _, pod := range plan.Identify {
 		if err := c.identify(ctx, set, pod); err != nil {
@@ -51,6 +51,9 @@ func (c *Controller) change(ctx context.Context, set *appsv1.StatefulSet, plan P
 	}
 	more, err := c.config.Pace.SlowStart(len(plan.Create), func(i int) error {
 		if err := failpoint.Hit(failpoints + "/create"); err != nil {
+			return err
+		}
+		if err := c.makeClaims(ctx, set, plan.Create[i]); err != nil {
 			return err
 		}
 		if err := c.control.Create(ctx, set, plan.Create[i]); err != nil {

@@ -43,6 +43,7 @@ func newPod(set *appsv1.StatefulSet, template *corev1.PodTemplateSpec, revision 
 	pod := owned.FromTemplate(template, set, kind)
 	pod.Name = podName(set, ordinal)
 	identify(pod, ordinal)
+	mountClaims(set, pod, ordinal)
 	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
 	pod.Spec.Hostname, pod.Spec.Subdomain = pod.Name, set.Spec.ServiceName
 	return pod

@@ -50,7 +50,7 @@ var layers = []layer{
 	{"internal/dns", []string{"internal/kit"}, "it knows the Kubernetes API, by client-go, and name servers; nothing else of the node"},
 	{"internal/dns/answer", nil, "what is said to a question is a pure function of it and of a view of the cluster"},
 	{"internal/dns/message", nil, "messages are read and written by pure functions"},
-	{"internal/netpolicy", []string{"internal/host/ruleset"}, "it knows the Kubernetes API, by client-go, and the kernel; whose addresses there are the composition root tells it"},
+	{"internal/netpolicy", []string{"internal/host/ruleset", "internal/network/podnet"}, "it knows the Kubernetes API, by client-go, and the kernel; whose addresses there are the composition root tells it"},
 	{"internal/netpolicy/compile", []string{"internal/kit"}, "what policies mean is a pure function"},
 	{"internal/agent", []string{"internal/pods", "internal/devices", "internal/host", "internal/kit"},
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
@@ -76,7 +76,7 @@ var layers = []layer{
 	{"internal/devices/contract/judge", nil, "what is right and wrong about a plugin is a pure function of what was observed"},
 	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
 	{"internal/devices/hostdevice", []string{"internal/devices/inventory"}, "what spec comes of a host's device is a pure function"},
-	{"internal/proxy", []string{"internal/host", "internal/kit"}, "the proxy knows services through the API and packets through the kernel; upstream's can stand in its place"},
+	{"internal/proxy", []string{"internal/network/podnet", "internal/host", "internal/kit"}, "the proxy knows services through the API and packets through the kernel; upstream's can stand in its place"},
 	{"internal/proxy/plan", []string{"internal/kit"}, "what is done with packets for a service is a pure function"},
 	{"internal/runtime", []string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network", "internal/fsck",
 		"internal/executor/protocol", "internal/state", "internal/host", "internal/kit"},
@@ -85,6 +85,7 @@ var layers = []layer{
 	{"internal/image", []string{"internal/fsck", "internal/host", "internal/kit"}, "below the runtime"},
 	{"internal/fsck", nil, "what is wrong with a store is told in one form, which knows no store"},
 	{"internal/network", []string{"internal/state", "internal/host", "internal/kit"}, "below the runtime"},
+	{"internal/network/podnet", nil, "what a network is called and numbered by, for all who know its packets, is a pure function"},
 	{"internal/executor", []string{"internal/host", "internal/kit"}, "the executor outlives monopod and must stay small"},
 	{"internal/state", []string{"internal/kit"}, "durable tables know nothing of what they hold"},
 	{"internal/host", []string{"internal/kit"}, "system calls with a name, below everything"},
@@ -99,7 +100,7 @@ var layers = []layer{
 // pure packages decide and do nothing else, and import no others of this module.
 var pure = []string{"internal/kit/apifields", "internal/host/cgroup/place", "internal/pods", "internal/controllers/catalog", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/answer", "internal/devices/book", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
-	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/kit/iprange", "internal/kit/release", "internal/kit/oneline", "internal/kit/ordered", "internal/ocispec", "internal/proxy/plan"}
+	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/network/podnet", "internal/kit/iprange", "internal/kit/release", "internal/kit/oneline", "internal/kit/ordered", "internal/ocispec", "internal/proxy/plan"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

@@ -19,6 +19,7 @@ import (
 
 	"monopod.dev/monopod/internal/netpolicy/compile"
 	"monopod.dev/monopod/internal/netpolicy/table"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // userAgent is the role's name at the API server, component its name in events.
@@ -35,9 +36,8 @@ const (
 
 // Config is what the role needs before it runs.
 type Config struct {
-	// Bridge is the name of the network that pods are connected to, PortGroup the interface group of the host's ends of its pods.
-	Bridge    string
-	PortGroup uint32
+	// Networks are those that the node's pods are connected to.
+	Networks podnet.Networks
 	// NodeName is this node's name in the API.
 	NodeName string
 	// Log; nil: none.
@@ -84,7 +84,7 @@ func New(ctx context.Context, c Config) (*Role, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	t, err := table.Open(ctx, table.Config{Bridge: c.Bridge, PortGroup: c.PortGroup, Log: log})
+	t, err := table.Open(ctx, table.Config{Networks: c.Networks, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func newRole(t rules, node string, log *slog.Logger) *Role {
 
 // Remove takes the rules away that a process with this configuration has left.
 func Remove(ctx context.Context, c Config) error {
-	t, err := table.Open(ctx, table.Config{Bridge: c.Bridge, PortGroup: c.PortGroup, Log: c.Log})
+	t, err := table.Open(ctx, table.Config{Networks: c.Networks, Log: c.Log})
 	if err != nil {
 		return err
 	}

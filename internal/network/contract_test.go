@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/network/cni"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -99,7 +100,7 @@ func newHost(t *testing.T, open func(*testHost) network.Network) *testHost {
 }
 
 func (h *testHost) bridge() bridge.Config {
-	return bridge.Config{DB: h.db, Bridge: "mpc0", PodCIDRs: []netip.Prefix{firstRange}, Log: h.logger()}
+	return bridge.Config{DB: h.db, Network: podnet.Network{Name: "mpc0", Ranges: []netip.Prefix{firstRange}}, Log: h.logger()}
 }
 
 func (h *testHost) cni() cni.Config {

@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -126,7 +124,7 @@ func (d *dnsRole) make(ctx context.Context) error {
 }
 
 func (d *dnsRole) keeper(addresses []netip.Addr) (*address.Keeper, error) {
-	return address.New(address.Config{Dir: dnsDir(d.Config), Link: dnsLink(d.Config.Network.Bridge), Addresses: addresses, Log: d.log()})
+	return address.New(address.Config{Dir: dnsDir(d.Config), Link: d.networks.DNSLink(), Addresses: addresses, Log: d.log()})
 }
 
 // run serves until ctx ends.
@@ -197,8 +195,9 @@ func (d *dnsRole) servers() []string {
 
 // HostNames is what makes the cluster's names resolve on the machine itself, of the node with this configuration.
 func HostNames(c *v1alpha1.NodeConfiguration, log *slog.Logger) *hostnames.Host {
+	pods := networksOf(c)
 	return hostnames.New(hostnames.Config{
-		Dir: dnsDir(c), ResolvConf: resolvConf, Owner: c.Network.Bridge, Domain: c.Agent.ClusterDomain, Servers: DNSAddresses(c), Link: dnsLink(c.Network.Bridge), Log: log,
+		Dir: dnsDir(c), ResolvConf: resolvConf, Owner: pods.Mark(), Domain: c.Agent.ClusterDomain, Servers: DNSAddresses(c), Link: pods.DNSLink(), Log: log,
 	})
 }
 
@@ -212,16 +211,6 @@ func DNSAddresses(c *v1alpha1.NodeConfiguration) []netip.Addr {
 }
 
 func dnsDir(c *v1alpha1.NodeConfiguration) string { return filepath.Join(c.DataDir, "dns") }
-
-// dnsLink is the name of the interface that has the addresses.
-func dnsLink(bridge string) string {
-	const suffix, most = "-dns", 15
-	if len(bridge)+len(suffix) <= most {
-		return bridge + suffix
-	}
-	sum := sha256.Sum256([]byte(bridge))
-	return "mpdns" + hex.EncodeToString(sum[:5])
-}
 
 func serviceRanges(c *v1alpha1.NodeConfiguration) (all []netip.Prefix, err error) {
 	for _, cidr := range c.APIServer.ServiceCIDRs {

@@ -142,7 +142,7 @@ func Reset(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if bridgeIsAnothers(&c) {
+	if networksAreAnothers(&c) {
 		c.Network.Mode = choice.CNI // what that node's pods are connected by is none of ours
 	}
 	p := newProcess(o)

@@ -14,7 +14,6 @@ import (
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/apiserver"
 	"monopod.dev/monopod/internal/host/cgroup"
-	"monopod.dev/monopod/internal/network/bridge"
 )
 
 // Several nodes, or roles of them, may be on one host, and things that have a name of their own there can be another's: what ends removes only what this
@@ -87,18 +86,12 @@ func newKubeconfig(c *v1alpha1.NodeConfiguration) error {
 	return fmt.Errorf("--ephemeral removes its kubeconfig at the end, but there is one at %s already, perhaps of another node: name a new file with --write-kubeconfig", path)
 }
 
-// bridgeIsAnothers says that the tables which go by the name of the configured bridge are another node's.
-func bridgeIsAnothers(c *v1alpha1.NodeConfiguration) bool {
-	other, err := bridge.Another(c.Network.Bridge, filepath.Join(c.DataDir, "state", runtimeState))
-	return err == nil && other != ""
-}
-
 // servesAnothers says that the tables of services are another node's: no proxy has run with this data directory.
 func servesAnothers(c *v1alpha1.NodeConfiguration) bool {
 	if _, err := os.Lstat(proxyDir(c)); err == nil {
 		return false
 	}
-	return bridgeIsAnothers(c)
+	return networksAreAnothers(c)
 }
 
 // removeCgroups removes the node's cgroups in every hierarchy, which nobody else uses.

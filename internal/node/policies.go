@@ -11,7 +11,6 @@ import (
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/netpolicy"
 	"monopod.dev/monopod/internal/network"
-	"monopod.dev/monopod/internal/network/links"
 )
 
 // guard tells the role that enforces policies whose the addresses of sandboxes are.
@@ -44,8 +43,7 @@ func (r *policiesRole) role() role {
 }
 
 func (r *policiesRole) config() netpolicy.Config {
-	bridge := r.Config.Network.Bridge
-	return netpolicy.Config{Bridge: bridge, PortGroup: links.PortGroup(bridge), NodeName: r.Config.NodeName, Log: r.Log.With("role", "netpolicy")}
+	return netpolicy.Config{Networks: r.networks, NodeName: r.Config.NodeName, Log: r.Log.With("role", "netpolicy")}
 }
 
 // open opens it where it is wanted, for the network to ask. Where it is not the rules of an earlier run go: nobody would tell them of new pods.
@@ -78,7 +76,7 @@ func (r *policiesRole) close() {
 
 // remove takes the rules away. A kernel that cannot have them has none.
 func (r *policiesRole) remove(ctx context.Context) error {
-	if bridgeIsAnothers(r.Config) {
+	if networksAreAnothers(r.Config) {
 		return nil
 	}
 	err := netpolicy.Remove(ctx, r.config())

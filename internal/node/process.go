@@ -7,12 +7,15 @@ import (
 
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/podstarts"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/state"
 )
 
 // process is what the roles of one process share.
 type process struct {
 	Options
+	// networks are those of the node's pods.
+	networks podnet.Networks
 	// withAPI: the API server of the node is one of this process.
 	withAPI bool
 	// garbageRoom is how much garbage the process may make between two collections (proc.Tidy).
@@ -23,7 +26,9 @@ type process struct {
 	settled chan struct{}
 }
 
-func newProcess(o Options) *process { return &process{Options: o, settled: make(chan struct{})} }
+func newProcess(o Options) *process {
+	return &process{Options: o, networks: networksOf(o.Config), settled: make(chan struct{})}
+}
 
 // tellReady is called once, by the role for which the others wait.
 func (p *process) tellReady(ctx context.Context) {

@@ -13,14 +13,8 @@ import (
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/host/sockdiag"
-	"monopod.dev/monopod/internal/network/links"
-	"monopod.dev/monopod/internal/network/rules"
 	"monopod.dev/monopod/internal/proxy"
-	"monopod.dev/monopod/internal/proxy/table"
 )
-
-// proxyTable is the name of the table of services. Nodes of one host have bridges of different names.
-func proxyTable(c *v1alpha1.NodeConfiguration) string { return rules.ServicesTable(c.Network.Bridge) }
 
 // proxyDir is where it is written down which addresses of services the host has.
 func proxyDir(c *v1alpha1.NodeConfiguration) string { return filepath.Join(c.DataDir, "services") }
@@ -65,8 +59,7 @@ func (r *proxyRole) open(ctx context.Context) error {
 		ports = append(ports, proxy.OwnPort{Protocol: p.Protocol, Port: p.Port})
 	}
 	r.proxy = proxy.New(proxy.Config{
-		Kube: client, NodeName: c.NodeName, Table: proxyTable(c),
-		Ports:     table.Ports{Group: links.PortGroup(c.Network.Bridge), Nodes: links.GroupOfNodes, Mask: links.GroupOfNodesMask},
+		Kube: client, NodeName: c.NodeName, Networks: r.networks,
 		Balancers: config.LoadBalancerRanges(c.Network), External: config.ExternalRanges(c.Services), Closed: config.ClusterRanges(c),
 		OwnPorts: ports, Listens: proxy.Listener, Dir: proxyDir(c), Log: r.Log.With("role", "proxy"),
 	})
@@ -88,7 +81,7 @@ func (r *proxyRole) remove(ctx context.Context) error {
 	if servesAnothers(r.Config) {
 		return nil
 	}
-	return proxy.Remove(ctx, proxyTable(r.Config), proxyDir(r.Config))
+	return proxy.Remove(ctx, r.networks, proxyDir(r.Config))
 }
 
 // listener says which process of this machine listens at a port of it.

@@ -55,7 +55,6 @@ func (r *runtimeRole) ready() <-chan struct{} { return r.server.Ready() }
 
 // given is what the configuration says in words, as values.
 type given struct {
-	pods     []netip.Prefix
 	streams  runtime.Streaming
 	executor string
 	rotation life.LogRotation
@@ -63,13 +62,6 @@ type given struct {
 
 func (r *runtimeRole) given() (g given, err error) {
 	c := r.Config
-	for _, cidr := range config.PodRanges(c.Network) {
-		p, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return g, err
-		}
-		g.pods = append(g.pods, p)
-	}
 	g.streams = runtime.Streaming{Port: uint16(*c.Runtime.Streaming.Port), Idle: c.Runtime.Streaming.IdleTimeout.Duration}
 	if g.streams.Address, err = netip.ParseAddr(c.Runtime.Streaming.Address); err != nil {
 		return g, err
@@ -102,7 +94,7 @@ func (r *runtimeRole) open(ctx context.Context) (err error) {
 			RegistryConfigDir: r.Config.Runtime.RegistryConfigDir, StallTimeout: stallTimeout(r.Config.Runtime), Log: r.Log.With("role", "image")})
 		return err
 	})
-	start.Go(func() (err error) { r.network, err = r.openNetwork(startCtx, g.pods, guard); return err })
+	start.Go(func() (err error) { r.network, err = r.openNetwork(startCtx, guard); return err })
 	if err := start.Wait(); err != nil {
 		return err
 	}
@@ -120,14 +112,13 @@ func (r *runtimeRole) open(ctx context.Context) (err error) {
 }
 
 // openNetwork opens the two ways of connecting pods, of which the configured mode chooses one.
-func (r *runtimeRole) openNetwork(ctx context.Context, pods []netip.Prefix, guard network.Guard) (*choice.Network, error) {
+func (r *runtimeRole) openNetwork(ctx context.Context, guard network.Guard) (*choice.Network, error) {
 	n, log := r.Config.Network, r.Log.With("role", "network")
 	return choice.New(ctx, choice.Config{
 		Mode: n.Mode, Log: log,
-		Bridge: bridge.Config{DB: r.db, Bridge: n.Bridge, PodCIDRs: pods, Guard: guard,
+		Bridge: bridge.Config{DB: r.db, Network: r.networks[0], Guard: guard,
 			NoSourceGuard: n.SourceGuard == config.Disabled, NoForwardGuard: n.ForwardGuard == config.Disabled,
-			ConnectionsPerPod: n.ConnectionsPerPod, NoForeignRules: n.ForeignRules == config.Disabled, DNS: r.names.addresses, OwnPorts: bridgePorts(r.ownPorts()),
-			Table: n.Bridge, Log: log},
+			ConnectionsPerPod: n.ConnectionsPerPod, NoForeignRules: n.ForeignRules == config.Disabled, DNS: r.names.addresses, OwnPorts: bridgePorts(r.ownPorts()), Log: log},
 		CNI: cni.Config{DB: r.db, ConfDir: n.CNI.ConfDir, BinDirs: n.CNI.BinDirs, CacheDir: filepath.Join(r.Config.RunDir, "cni"), Log: log},
 	})
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/proxy/announce"
 )
 
@@ -44,7 +45,7 @@ func (p *Proxy) openAnnounced() (a *announced, err error) {
 		return nil, announce.Remove(p.cfg.Dir)
 	}
 	a = &announced{node: p.cfg.NodeName, services: map[string]announcedService{}, changed: true}
-	a.announcer, err = announce.Open(announce.Config{Dir: p.cfg.Dir, Own: p.cfg.Ports.OfNodes, Guard: p.table.Guard, Tell: a.tell, Log: p.log})
+	a.announcer, err = announce.Open(announce.Config{Dir: p.cfg.Dir, Own: podnet.OfNodes, Guard: p.table.Guard, Tell: a.tell, Log: p.log})
 	if err != nil {
 		return nil, err
 	}

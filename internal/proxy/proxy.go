@@ -21,6 +21,7 @@ import (
 
 	"monopod.dev/monopod/internal/kit/iprange"
 	"monopod.dev/monopod/internal/kit/wait"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/proxy/announce"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/internal/proxy/table"
@@ -31,10 +32,8 @@ type Config struct {
 	// Kube reaches the API server. It may list and watch services, endpointslices and the node, and where there are balancers all nodes, and create events.
 	Kube     kubernetes.Interface
 	NodeName string
-	// Table is the name of the nftables table (family inet).
-	Table string
-	// Ports are what connects pods to this host; the zero value: others do.
-	Ports table.Ports
+	// Networks are those that the node's pods are connected to, where nobody else connects them.
+	Networks podnet.Networks
 	// Balancers are ranges of addresses that are load balancers' alone.
 	Balancers []iprange.Range
 	// External are the ranges of addresses that spec.externalIPs of services may name; none: none is led to a service. Closed are those of pods and services, which no
@@ -93,10 +92,10 @@ func New(cfg Config) *Proxy {
 	return p
 }
 
-// Remove takes away what a proxy with this name of its tables and this directory has left. It is for when no proxy runs, and idempotent.
-func Remove(ctx context.Context, name, dir string) error {
+// Remove takes away what a proxy of a node with these networks and this directory has left. It is for when no proxy runs, and idempotent.
+func Remove(ctx context.Context, networks podnet.Networks, dir string) error {
 	err := announce.Remove(dir) // first: nothing else than services is to be reached at them
-	t, terr := table.Open(ctx, table.Config{Name: name})
+	t, terr := table.Open(ctx, table.Config{Name: networks.ServicesTable()})
 	if terr != nil {
 		return errors.Join(err, terr)
 	}
@@ -120,7 +119,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return nil // ctx has ended
 	}
 	var err error
-	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Table, Ports: p.cfg.Ports, Guards: p.sharesAddresses(), Log: p.log}); err != nil {
+	if p.table, err = table.Open(ctx, table.Config{Name: p.cfg.Networks.ServicesTable(), Networks: p.cfg.Networks, Guards: p.sharesAddresses(), Log: p.log}); err != nil {
 		return err
 	}
 	defer p.table.Close()
@@ -152,7 +151,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		}
 	}
 	p.announced.start(watch, &wg)
-	p.log.InfoContext(ctx, "services are served", "services", len(p.services.ListKeys()), "table", p.cfg.Table)
+	p.log.InfoContext(ctx, "services are served", "services", len(p.services.ListKeys()), "table", p.cfg.Networks.ServicesTable())
 	attempted()
 	p.follow(ctx)
 	return nil

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/internal/kit/iprange"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/test/apitest"
 	"monopod.dev/monopod/test/harness"
@@ -44,7 +45,7 @@ type testNode struct {
 	listens   func(corev1.Protocol, int32) string
 }
 
-const testTable = "mpr0-services"
+var testNetworks = podnet.Networks{{Name: "mpr0"}}
 
 // newNode makes the node; two servers answer at its addresses with what they are called.
 func newNode(t *testing.T) *testNode {
@@ -115,7 +116,7 @@ func (n *testNode) in(f func() error) {
 func (n *testNode) run() (stop func()) {
 	n.Helper()
 	ctx, cancel := context.WithCancel(n.Context())
-	p := New(Config{Kube: n.kube, NodeName: "n", Table: testTable, Dir: n.dir, Balancers: n.balancers, Listens: n.listens, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
+	p := New(Config{Kube: n.kube, NodeName: "n", Networks: testNetworks, Dir: n.dir, Balancers: n.balancers, Listens: n.listens, Log: slog.New(slog.NewTextHandler(n.Output(), nil))})
 	ended := make(chan error, 1)
 	go func() { ended <- harness.InNetNS(n.path, func() error { return p.Run(ctx) }) }()
 	<-p.Ready()
@@ -178,7 +179,7 @@ func (n *testNode) ends(service string, addresses ...string) {
 // What the API says reaches packets within milliseconds, and goes on working when the role has ended.
 func TestChangesReachPackets(t *testing.T) {
 	n := newNode(t)
-	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, t.TempDir()) })) // where there is nothing
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testNetworks, t.TempDir()) })) // where there is nothing
 	stop := n.run()
 	s := n.service("web", nil)
 	to := netip.AddrPortFrom(netip.MustParseAddr(s.Spec.ClusterIP), 80).String()
@@ -210,7 +211,7 @@ func TestChangesReachPackets(t *testing.T) {
 	}
 	n.must(n.api.Client.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	harness.Eventually(t, "nobody answers", func() (bool, string) { got := n.ask(to); return got == "", got })
-	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, t.TempDir()) }))
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testNetworks, t.TempDir()) }))
 }
 
 // Load balancers are told whether the node has endpoints of a service.
@@ -407,7 +408,7 @@ func TestNodesShareAddresses(t *testing.T) {
 	n.must(nodes.Delete(t.Context(), "m", metav1.DeleteOptions{}))
 	n.announces("the other one has gone", func(count int) bool { return count == services })
 	stop()
-	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, n.dir) }))
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testNetworks, n.dir) }))
 	n.announces("what was made is removed", func(count int) bool { return count == 0 })
 }
 
@@ -445,5 +446,5 @@ func TestWhoSeesNoNodesServesAllTheSame(t *testing.T) {
 	stop = n.run()
 	n.announces("it is announced", func(count int) bool { return count == 1 })
 	stop()
-	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testTable, n.dir) }))
+	n.must(harness.InNetNS(n.path, func() error { return Remove(t.Context(), testNetworks, n.dir) }))
 }

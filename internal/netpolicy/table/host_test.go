@@ -24,11 +24,13 @@ import (
 
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/netpolicy/compile"
-	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
 const bridgeName = "mpt0"
+
+var networks = podnet.Networks{{Name: bridgeName}}
 
 // hostPort is the port of the host that leads to port 80 of the first pod.
 const hostPort = 8080
@@ -127,7 +129,7 @@ func (h *testHost) hostPorts() {
 
 func (h *testHost) open() *Table {
 	h.t.Helper()
-	t, err := Open(h.t.Context(), Config{Bridge: bridgeName, PortGroup: links.PortGroup(bridgeName)})
+	t, err := Open(h.t.Context(), Config{Networks: networks})
 	h.must(err)
 	return t
 }
@@ -181,7 +183,7 @@ func (h *testHost) pod(namespace, app string, ports ...compile.NamedPort) *machi
 	m.ip, m.ip6 = ips[0], ips[1]
 	here, there := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 1, byte(i)}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Group, attrs.HardwareAddr = fmt.Sprint("mp", i), links.PortGroup(bridgeName), here
+	attrs.Name, attrs.Group, attrs.HardwareAddr = fmt.Sprint("mp", i), networks[0].PortGroup(), here
 	ns, err := os.Open(m.path)
 	h.must(err)
 	defer ns.Close()

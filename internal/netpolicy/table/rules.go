@@ -77,15 +77,21 @@ func (w *writer) chains(t *nftables.Table) {
 	w.judged(c)
 
 	// A host that forwards to where a packet came from tells the sender of the shorter way: here there is none.
-	out, to := w.base(t, outputChain, nftables.ChainHookOutput, *nftables.ChainPriorityFilter), w.ports(expr.MetaKeyOIFGROUP)
-	w.rule(out, to, meta(expr.MetaKeyL4PROTO, unix.IPPROTO_ICMP), field(expr.PayloadBaseTransportHeader, 0, redirect4), verdict(expr.VerdictDrop))
-	w.rule(out, to, meta(expr.MetaKeyL4PROTO, unix.IPPROTO_ICMPV6), field(expr.PayloadBaseTransportHeader, 0, redirect6), verdict(expr.VerdictDrop))
+	out := w.base(t, outputChain, nftables.ChainHookOutput, *nftables.ChainPriorityFilter)
+	for _, to := range w.ports(expr.MetaKeyOIFGROUP) {
+		w.rule(out, to, meta(expr.MetaKeyL4PROTO, unix.IPPROTO_ICMP), field(expr.PayloadBaseTransportHeader, 0, redirect4), verdict(expr.VerdictDrop))
+		w.rule(out, to, meta(expr.MetaKeyL4PROTO, unix.IPPROTO_ICMPV6), field(expr.PayloadBaseTransportHeader, 0, redirect6), verdict(expr.VerdictDrop))
+	}
 }
 
 // judged has a chain judge what comes from the interfaces of pods, and what goes to them.
 func (w *writer) judged(c *nftables.Chain) {
-	w.rule(c, w.ports(expr.MetaKeyIIFGROUP), verdict(expr.VerdictJump, prefixes[compile.Egress]))
-	w.rule(c, w.ports(expr.MetaKeyOIFGROUP), verdict(expr.VerdictJump, prefixes[compile.Ingress]))
+	for _, from := range w.ports(expr.MetaKeyIIFGROUP) {
+		w.rule(c, from, verdict(expr.VerdictJump, prefixes[compile.Egress]))
+	}
+	for _, to := range w.ports(expr.MetaKeyOIFGROUP) {
+		w.rule(c, to, verdict(expr.VerdictJump, prefixes[compile.Ingress]))
+	}
 }
 
 // judge writes the rules of one direction and family. A packet that is to pass goes back to where it came from; the last rule drops.
@@ -126,9 +132,12 @@ func (w *writer) gives(set string, fam family, offset uint32) []expr.Any {
 		&expr.Lookup{SourceRegister: addressRegister, DestRegister: blankRegister, IsDestRegSet: true, SetName: set})
 }
 
-// ports says that an interface is one of this node's pods.
-func (w *writer) ports(key expr.MetaKey) []expr.Any {
-	return meta(key, binary.NativeEndian.AppendUint32(nil, w.cfg.PortGroup)...)
+// ports says that an interface is one of this node's pods: once for each of their networks, of which one holds.
+func (w *writer) ports(key expr.MetaKey) (all [][]expr.Any) {
+	for _, group := range w.cfg.Networks.PortGroups() {
+		all = append(all, meta(key, binary.NativeEndian.AppendUint32(nil, group)...))
+	}
+	return all
 }
 
 func meta(key expr.MetaKey, value ...byte) []expr.Any {

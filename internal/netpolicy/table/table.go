@@ -39,23 +39,19 @@ import (
 
 	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/netpolicy/compile"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // Config says which table.
 type Config struct {
-	// Bridge is the name of the network that pods are connected to.
-	Bridge string
-	// PortGroup is the interface group of the host's ends of its pods.
-	PortGroup uint32
+	// Networks are those of the pods whose packets it judges.
+	Networks podnet.Networks
 	// Log; nil: none.
 	Log *slog.Logger
 }
 
-// suffix is what the table's name has beside the network's.
-const suffix = "-policy"
-
 // Name is that of the table.
-func (c Config) Name() string { return c.Bridge + suffix }
+func (c Config) Name() string { return c.Networks.PolicyTable() }
 
 // elementsInMessage keeps a message below the 64 KiB that an attribute of netlink can have, roomInSocket a transaction of all rules below what a socket takes.
 const (
@@ -63,7 +59,7 @@ const (
 	roomInSocket      = 64 << 20
 )
 
-// Table is the table of one network, in the network namespace in which it was opened. All methods are safe for concurrent use.
+// Table is the table of one node, in the network namespace in which it was opened. All methods are safe for concurrent use.
 type Table struct {
 	cfg     Config
 	log     *slog.Logger

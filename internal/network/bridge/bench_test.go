@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -44,7 +45,7 @@ func BenchmarkSandbox(b *testing.B) {
 		for _, workers := range []int{1, 8} {
 			b.Run(fmt.Sprintf("%s, %d at a time", name, workers), func(b *testing.B) {
 				h := newHost(b)
-				bridge := h.bridge(Config{Bridge: "mpt0", PodCIDRs: r})
+				bridge := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: r}})
 				var mu sync.Mutex
 				var ups, downs latencies
 				var wg sync.WaitGroup
@@ -81,13 +82,13 @@ func BenchmarkSandbox(b *testing.B) {
 // none. Both are measured by turns, so that what else this machine does counts for both.
 func TestCostIsFlat(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: ranges("10.201.0.0/22", "fd00:201::/64")}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: ranges("10.201.0.0/22", "fd00:201::/64")}}
 	full := h.bridge(cfg)
 	other := h.sandbox("other-host")
 	otherDB := h.openDB("other.db")
 	var empty *Bridge
 	h.in(other, func() (err error) {
-		if empty, err = New(t.Context(), Config{DB: otherDB, Bridge: "mpt0", PodCIDRs: cfg.PodCIDRs}); err != nil {
+		if empty, err = New(t.Context(), Config{DB: otherDB, Network: podnet.Network{Name: "mpt0", Ranges: cfg.Network.Ranges}}); err != nil {
 			return err
 		}
 		return empty.Start(t.Context())

@@ -14,24 +14,17 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/network/rules"
 	"monopod.dev/monopod/internal/state"
 )
 
-// maxInterfaceName is the kernel's limit, IFNAMSIZ without the zero.
-const maxInterfaceName = 15
-
 // Config says which network to make.
 type Config struct {
 	DB *state.DB
-	// Bridge is the name of the bridge interface, at most 15 bytes.
-	Bridge string
-	// PodCIDRs are the ranges of the sandboxes, at most one of a family; the first address of each is the bridge's. An
-	// IPv4 range is at most /30, an IPv6 range at most /126. None at all: 10.61.0.0/16, and where the host has IPv6 a
-	// unique local /64 that is particular to the machine and the bridge.
-	PodCIDRs []netip.Prefix
-	// Table is the name of the nftables table (family inet); empty: the bridge's name.
-	Table string
+	// Network is the network. An IPv4 range is at most /30, an IPv6 range at most /126. None at all: 10.61.0.0/16, and where the host has IPv6 a
+	// unique local /64 that is particular to the machine and the name.
+	Network podnet.Network
 	// NoSourceGuard lets pods send with addresses that are not theirs.
 	NoSourceGuard bool
 	// ConnectionsPerPod is how many connections a sandbox may have open, by each of its addresses, about; 0: as many as there is room for. nil: a quarter of the
@@ -75,20 +68,17 @@ var _ network.Network = (*Bridge)(nil)
 // Errors: InvalidArgument (a name or range that cannot be), FailedPrecondition (a range overlaps an address or a route of
 // the host, the bridge's name is taken, or the range is IPv6 and the host has none).
 func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
-	if cfg.Bridge == "" || len(cfg.Bridge) > maxInterfaceName {
-		return nil, fmt.Errorf("network: bridge name %q: it must have 1 to %d bytes: %w", cfg.Bridge, maxInterfaceName, errdefs.ErrInvalidArgument)
+	if name := cfg.Network.Name; name == "" || len(name) > podnet.MaxName {
+		return nil, fmt.Errorf("network: bridge name %q: it must have 1 to %d bytes: %w", name, podnet.MaxName, errdefs.ErrInvalidArgument)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Table == "" {
-		cfg.Table = cfg.Bridge
-	}
 	if cfg.Guard == nil {
 		cfg.Guard = noGuard{}
 	}
-	b := &Bridge{log: cfg.Log, name: cfg.Bridge, dns: len(cfg.DNS) > 0, hostNS: netns.None()}
-	notes := openNotes(cfg.DB, cfg.Bridge)
+	b := &Bridge{log: cfg.Log, name: cfg.Network.Name, dns: len(cfg.DNS) > 0, hostNS: netns.None()}
+	notes := openNotes(cfg.DB, cfg.Network.Name)
 	note, err := notes.get()
 	if err != nil {
 		return nil, err
@@ -97,7 +87,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 	if b.configured, ranges, err = chooseRanges(cfg, note); err != nil {
 		return nil, err
 	}
-	b.ledger = lease.Open(ctx, cfg.DB, cfg.Bridge, ranges, b.log)
+	b.ledger = lease.Open(ctx, cfg.DB, cfg.Network.Name, ranges, b.log)
 	tellGuard(cfg.Guard, b.ledger)
 	defer func() {
 		if err != nil {
@@ -108,7 +98,7 @@ func New(ctx context.Context, cfg Config) (_ *Bridge, err error) {
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	err = b.host.check(ctx, ranges)
-	if err != nil && len(cfg.PodCIDRs) == 0 && len(ranges) > 1 {
+	if err != nil && len(cfg.Network.Ranges) == 0 && len(ranges) > 1 {
 		// Nobody has asked for IPv6: it is no reason not to start.
 		if b.host.check(ctx, ranges[:1]) == nil {
 			b.log.WarnContext(ctx, "pods get IPv4 addresses only", "error", err)
@@ -127,14 +117,14 @@ func (b *Bridge) open(ctx context.Context, cfg Config, notes *notes) (err error)
 	if b.hostNS, err = netns.Get(); err != nil {
 		return err
 	}
-	if b.links, err = links.Open(links.Config{Bridge: b.name, Owner: ownerOf(cfg.DB.Path()), Log: b.log}); err != nil {
+	if b.links, err = links.Open(links.Config{Network: cfg.Network, Owner: ownerOf(cfg.DB.Path()), Log: b.log}); err != nil {
 		return err
 	}
 	places := newPlaces()
 	b.host = &host{name: b.name, log: b.log, ns: b.hostNS, links: b.links, ledger: b.ledger, places: places, notes: notes,
 		forwarding: &forwarding{notes: notes, bridge: b.name, log: b.log}}
 	b.rules, err = rules.Open(rules.Config{
-		Table: cfg.Table, Bridge: b.name, Leases: b.ledger, NetNS: b.hostNS, Links: b.links.LinkByName, Writes: b.host.writes, SwitchedOn: b.host.forwarding.switchedOn,
+		Network: cfg.Network, Leases: b.ledger, NetNS: b.hostNS, Links: b.links.LinkByName, Writes: b.host.writes, SwitchedOn: b.host.forwarding.switchedOn,
 		DNS: cfg.DNS, OwnPorts: cfg.OwnPorts, ConnectionsPerPod: cfg.ConnectionsPerPod,
 		NoSourceGuard: cfg.NoSourceGuard, NoForwardGuard: cfg.NoForwardGuard, NoForeignRules: cfg.NoForeignRules, Log: b.log,
 	})

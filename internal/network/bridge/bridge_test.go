@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -48,7 +49,7 @@ func (h *testHost) setup(b *Bridge, id, path string) netip.Addr {
 
 func TestSandboxesReachEachOther(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	h.must(b.Status(t.Context()))
 	one, two := h.sandbox("one"), h.sandbox("two")
 	a1, a2 := h.setup(b, "one", one), h.setup(b, "two", two)
@@ -130,7 +131,7 @@ func TestMasqueradeAndForeignFirewall(t *testing.T) {
 		return len(all)
 	}
 
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	one := h.sandbox("one")
 	h.setup(b, "one", one)
 	if seen := h.ask(one, machine.String()+":80"); seen != host {
@@ -148,7 +149,7 @@ func TestMasqueradeAndForeignFirewall(t *testing.T) {
 
 func TestAddressesGoRoundAndEnd(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: ranges("10.201.0.0/29")})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: ranges("10.201.0.0/29")}})
 	ns := h.sandbox("one")
 	// An address that is given back is not the next one to be handed out.
 	var got []string
@@ -177,7 +178,7 @@ func TestAddressesGoRoundAndEnd(t *testing.T) {
 // TestAddressThatGetsFreeMeanwhileIsFound: a range is not used up when its last address gets free just as it is looked for.
 func TestAddressThatGetsFreeMeanwhileIsFound(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: ranges("10.202.0.0/30")})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: ranges("10.202.0.0/30")}})
 	for i := range 100 {
 		id := fmt.Sprint("s", i)
 		ns := h.sandbox(id)
@@ -191,7 +192,7 @@ func TestAddressThatGetsFreeMeanwhileIsFound(t *testing.T) {
 
 func TestFailedSetupLeavesNothing(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	_, err := b.Setup(t.Context(), network.Request{SandboxID: "x", NetNS: h.dir + "/none"})
 	if !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), h.dir+"/none") {
 		t.Errorf("a namespace that is not there: %v", err)
@@ -217,7 +218,7 @@ func TestFailedSetupLeavesNothing(t *testing.T) {
 func TestRestartAndReconcile(t *testing.T) {
 	h := newHost(t)
 	db := h.openDB("state.db")
-	cfg := Config{DB: db, Bridge: "mpt0", PodCIDRs: testRanges}
+	cfg := Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: testRanges}}
 	b := h.bridge(cfg)
 	stays, gone, lost := h.sandbox("stays"), h.sandbox("gone"), h.sandbox("lost")
 	a := h.setup(b, "stays", stays)
@@ -291,8 +292,8 @@ func TestRestartAndReconcile(t *testing.T) {
 
 func TestTwoNodesOnOneHost(t *testing.T) {
 	h := newHost(t)
-	one := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
-	two := h.bridge(Config{Bridge: "mpt1", PodCIDRs: ranges("10.202.0.0/24")})
+	one := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
+	two := h.bridge(Config{Network: podnet.Network{Name: "mpt1", Ranges: ranges("10.202.0.0/24")}})
 	ns1, ns2 := h.sandbox("one"), h.sandbox("two")
 	// The same sandbox id on both must not collide.
 	h.setup(one, "same", ns1)
@@ -308,9 +309,9 @@ func TestTwoNodesOnOneHost(t *testing.T) {
 		cfg  Config
 		says string
 	}{
-		"a bridge of another node": {Config{Bridge: "mpt1", PodCIDRs: ranges("10.203.0.0/24")}, "ip link delete mpt1"},
-		"no bridge":                {Config{Bridge: "lo", PodCIDRs: ranges("10.203.0.0/24")}, "interface lo"},
-		"a range in use":           {Config{Bridge: "mpt3", PodCIDRs: ranges("10.202.0.0/16")}, "10.202.0.0/16 overlaps the address 10.202.0.1/32 of mpt1"},
+		"a bridge of another node": {Config{Network: podnet.Network{Name: "mpt1", Ranges: ranges("10.203.0.0/24")}}, "ip link delete mpt1"},
+		"no bridge":                {Config{Network: podnet.Network{Name: "lo", Ranges: ranges("10.203.0.0/24")}}, "interface lo"},
+		"a range in use":           {Config{Network: podnet.Network{Name: "mpt3", Ranges: ranges("10.202.0.0/16")}}, "10.202.0.0/16 overlaps the address 10.202.0.1/32 of mpt1"},
 	} {
 		c.cfg.DB = third
 		if _, err := New(t.Context(), c.cfg); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), c.says) {
@@ -332,7 +333,7 @@ func TestTwoNodesOnOneHost(t *testing.T) {
 // A VPN that takes a part of the range while pods run does not keep a restarted node from starting.
 func TestOverlapThatCameLater(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: testRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: testRanges}}
 	h.bridge(cfg)
 	h.outside("10.201.0.128/30")
 	again := h.bridge(cfg)
@@ -343,15 +344,15 @@ func TestBadConfig(t *testing.T) {
 	h := newHost(t)
 	db := h.openDB("x.db")
 	for _, cfg := range []Config{
-		{Bridge: "", PodCIDRs: testRanges},
-		{Bridge: "a-name-too-long0", PodCIDRs: testRanges},
-		{Bridge: "b", PodCIDRs: ranges("10.0.0.0/24", "10.1.0.0/24")},
-		{Bridge: "b", PodCIDRs: ranges("fd00::/127")},
-		{Bridge: "b", PodCIDRs: ranges("fe80::/64")},
-		{Bridge: "b", PodCIDRs: ranges("224.0.0.0/8")},
-		{Bridge: "b", PodCIDRs: []netip.Prefix{{}}},
-		{Bridge: "b", PodCIDRs: ranges("10.0.0.0/31")},
-		{Bridge: "b", PodCIDRs: ranges("0.0.0.0/0")},
+		{Network: podnet.Network{Name: "", Ranges: testRanges}},
+		{Network: podnet.Network{Name: "a-name-too-long0", Ranges: testRanges}},
+		{Network: podnet.Network{Name: "b", Ranges: ranges("10.0.0.0/24", "10.1.0.0/24")}},
+		{Network: podnet.Network{Name: "b", Ranges: ranges("fd00::/127")}},
+		{Network: podnet.Network{Name: "b", Ranges: ranges("fe80::/64")}},
+		{Network: podnet.Network{Name: "b", Ranges: ranges("224.0.0.0/8")}},
+		{Network: podnet.Network{Name: "b", Ranges: []netip.Prefix{{}}}},
+		{Network: podnet.Network{Name: "b", Ranges: ranges("10.0.0.0/31")}},
+		{Network: podnet.Network{Name: "b", Ranges: ranges("0.0.0.0/0")}},
 	} {
 		cfg.DB = db
 		if _, err := New(t.Context(), cfg); !errdefs.IsInvalidArgument(err) {
@@ -363,7 +364,7 @@ func TestBadConfig(t *testing.T) {
 // Status finds what somebody has broken, and repairs it.
 func TestStatusRepairs(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	bridge, err := netlink.LinkByName("mpt0")
 	h.must(err)
 	conn, err := nftables.New()
@@ -391,7 +392,7 @@ func TestStatusRepairs(t *testing.T) {
 
 func TestManyAtOnce(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	const n = 24
 	paths := make([]string, n)
 	for i := range paths {
@@ -428,7 +429,7 @@ func TestManyAtOnce(t *testing.T) {
 // others are those that had to wait for somebody else on this machine.
 func TestSetupIsFast(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	var setups, teardowns, spent []time.Duration
 	for range 50 {
 		ns := h.sandbox("s")
@@ -465,7 +466,7 @@ func TestReadOnlySysctls(t *testing.T) {
 	h.must(os.WriteFile(links.IPForwardFile, []byte("1\n"), 0))
 	defer func() { h.must(os.WriteFile(links.IPForwardFile, []byte("0\n"), 0)) }()
 	one, two := h.sandbox("one"), h.sandbox("two")
-	cfg, six := Config{Bridge: "mpt0", DB: h.openDB("four.db")}, Config{Bridge: "mpt1", DB: h.openDB("six.db"), PodCIDRs: dualRanges}
+	cfg, six := Config{Network: podnet.Network{Name: "mpt0"}, DB: h.openDB("four.db")}, Config{Network: podnet.Network{Name: "mpt1", Ranges: dualRanges}, DB: h.openDB("six.db")}
 	h.in(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()), func() error {
 		// A mount namespace of this thread, which ends with f.
 		h.must(unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS))
@@ -499,7 +500,7 @@ func TestReadOnlySysctls(t *testing.T) {
 // meanwhile, and leaves once more: its interface is there still.
 func TestALateDepartureIsNotTheNextOne(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	ns := h.sandbox("one")
 	h.setup(b, "one", ns)
 	h.must(b.Teardown(t.Context(), "one"))

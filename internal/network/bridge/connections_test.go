@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -72,7 +73,7 @@ func TestAPodCannotTakeAllConnections(t *testing.T) {
 	outside, host, machine := h.outside("192.168.77.0/30")
 	const limit = 256
 	var said strings.Builder
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: ranges("10.201.0.0/24", "fd00:201::/64"), ConnectionsPerPod: new(int32(limit)),
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: ranges("10.201.0.0/24", "fd00:201::/64")}, ConnectionsPerPod: new(int32(limit)),
 		Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	greedy, other := h.sandbox("greedy"), h.sandbox("other")
 	var addresses []netip.Addr
@@ -129,7 +130,7 @@ func TestAPodCannotTakeAllConnections(t *testing.T) {
 // TestConnectionsWithoutABound: with 0 there is no rule for it.
 func TestConnectionsWithoutABound(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges, ConnectionsPerPod: new(int32(0))})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}, ConnectionsPerPod: new(int32(0))})
 	h.must(b.Status(t.Context()))
 	conn, err := nftables.New()
 	h.must(err)
@@ -146,7 +147,7 @@ func TestConnectionsWithoutABound(t *testing.T) {
 func TestConnectionsOfTheGoneGo(t *testing.T) {
 	h := newHost(t)
 	outside, _, machine := h.outside("192.168.77.0/30")
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	b.sandboxes.flows.crowded = func() bool { return true }
 	h.at(outside, func() error {
 		l, err := net.Listen("tcp", machine.String()+":80")

@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -55,7 +56,7 @@ func doCrashJob(raw []byte) error {
 	}
 	defer db.Close()
 	ctx := context.Background()
-	b, err := New(ctx, Config{DB: db, Bridge: "mpt0", PodCIDRs: dualRanges, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	b, err := New(ctx, Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (h *testHost) ports() (names []string) {
 // leave at once end together.
 func TestLeavingOverARestart(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: testRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: testRanges}}
 	b := h.bridge(cfg)
 	kept := h.sandbox("kept") // its namespace stays
 	port := network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80}
@@ -228,7 +229,7 @@ func TestCloseLeavesNobodyLeaving(t *testing.T) {
 func (h *testHost) open(path string, podCIDRs []netip.Prefix) (b *Bridge, end func()) {
 	db, _, err := state.Open(state.Config{Path: path})
 	h.must(err)
-	b, err = New(h.t.Context(), Config{DB: db, Bridge: "mpt0", PodCIDRs: podCIDRs})
+	b, err = New(h.t.Context(), Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: podCIDRs}})
 	h.must(err)
 	h.must(b.Start(h.t.Context()))
 	return b, func() { b.Close(); h.must(db.Close()) }

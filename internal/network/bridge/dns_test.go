@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // The addresses of the cluster's DNS are reached by pods and the host, through a firewall that drops, and by nobody else; host ports leave them alone.
@@ -51,7 +52,7 @@ func TestDNS(t *testing.T) {
 		return len(all)
 	}
 
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: testRanges, DNS: []netip.Addr{netip.MustParseAddr(at), netip.MustParseAddr("fd00:43::a")}}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: testRanges}, DNS: []netip.Addr{netip.MustParseAddr(at), netip.MustParseAddr("fd00:43::a")}}
 	b := h.bridge(cfg)
 	pod := h.sandbox("pod")
 	mine := h.setup(b, "pod", pod)

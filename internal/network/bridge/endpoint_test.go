@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -53,7 +54,7 @@ func (d *doorman) get(id string) (network.Endpoint, bool) {
 func TestGuard(t *testing.T) {
 	h := newHost(t)
 	g := &doorman{known: map[string]network.Endpoint{}}
-	cfg := Config{Bridge: "mpt0", PodCIDRs: dualRanges, DB: h.openDB("db"), Guard: g}
+	cfg := Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}, DB: h.openDB("db"), Guard: g}
 	b := h.bridge(cfg)
 	pod := network.PodInfo{Namespace: "shop", Name: "web", UID: "u1"}
 	req := network.Request{SandboxID: "s1", NetNS: h.sandbox("s1"), Pod: pod}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables/userdata"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -77,7 +78,7 @@ func TestAdministratorsRulesComeFirst(t *testing.T) {
 	chain := h.foreignChain()
 	drop := &expr.Verdict{Kind: expr.VerdictDrop}
 	chain.add("not 81", append(to(81), drop)...)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: testRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: testRanges}}
 	b := h.bridge(cfg)
 	pod := h.sandbox("pod")
 	h.setup(b, "pod", pod)
@@ -107,7 +108,7 @@ func TestAdministratorsRulesComeFirst(t *testing.T) {
 	ordered("not 81", "not 82", own, own, "nothing else")
 	reaches("with an end", 80, true)
 	// Two nodes do not drive each other about.
-	h.bridge(Config{Bridge: "mpt1", PodCIDRs: ranges("10.202.0.0/24")})
+	h.bridge(Config{Network: podnet.Network{Name: "mpt1", Ranges: ranges("10.202.0.0/24")}})
 	ordered("not 81", "not 82", own, own, "monopod mpt1", "monopod mpt1", "nothing else")
 	h.must(b.Status(t.Context()))
 	ordered("not 81", "not 82", own, own, "monopod mpt1", "monopod mpt1", "nothing else")
@@ -137,7 +138,7 @@ func TestToolsOfOthersReadTheRules(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { harness.ClearNetwork(t) })
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges, DNS: []netip.Addr{netip.MustParseAddr("10.43.0.10"), netip.MustParseAddr("fd43::a")},
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}, DNS: []netip.Addr{netip.MustParseAddr("10.43.0.10"), netip.MustParseAddr("fd43::a")},
 		OwnPorts: []network.OwnPort{{Protocol: "TCP", Port: 6443, Of: "the API server's"}}})
 	h.connectPorts(b, "a", h.sandbox("a"), network.HostPort{Protocol: "TCP", HostPort: 80, ContainerPort: 80})
 	for tool, want := range map[string][]string{

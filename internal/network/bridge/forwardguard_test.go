@@ -11,7 +11,7 @@ import (
 
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/links"
-	"monopod.dev/monopod/internal/network/rules"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -80,7 +80,7 @@ func (h *testHost) tryAskIf(want bool, path, to string) (netip.Addr, error) {
 func TestForwardingIsForPods(t *testing.T) {
 	h := newRouter(t)
 	h.routes("before there is a node", false, false)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: dualRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}}
 	b := h.bridge(cfg)
 	pod := h.sandbox("pod")
 	h.connectPorts(b, "pod", pod, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80})
@@ -118,7 +118,7 @@ func TestForwardingIsForPods(t *testing.T) {
 func TestForwardingOfTheAdministrator(t *testing.T) {
 	h := newRouter(t)
 	h.must(os.WriteFile(links.IPForwardFile, []byte("1\n"), 0))
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: dualRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}}
 	b := h.bridge(cfg)
 	h.routes("IPv4 was on", true, false)
 	h.must(b.Remove(t.Context()))
@@ -143,8 +143,8 @@ func TestForwardingOfTheAdministrator(t *testing.T) {
 // Others that translate addresses need forwarding: the guard follows them, without anybody asking for Status.
 func TestForwardingOfOthers(t *testing.T) {
 	h := newRouter(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
-	h.bridge(Config{Bridge: "mpt1", PodCIDRs: ranges("10.202.0.0/24")}) // another node is not such a one
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
+	h.bridge(Config{Network: podnet.Network{Name: "mpt1", Ranges: ranges("10.202.0.0/24")}}) // another node is not such a one
 	h.must(b.Status(t.Context()))
 	h.routes("two nodes", false, false)
 	conn, err := nftables.New()
@@ -175,7 +175,7 @@ func TestKilledAroundForwarding(t *testing.T) {
 	for _, point := range []string{"network/forwarding/noted", "network/forwarding/on"} {
 		name := "state-" + point[len(point)-2:] + ".db"
 		h.killed(crashJob{DB: h.dir + "/" + name, Op: "start"}, point)
-		b := h.bridge(Config{DB: h.openDB(name), Bridge: "mpt0", PodCIDRs: dualRanges})
+		b := h.bridge(Config{DB: h.openDB(name), Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 		h.routes("killed at "+point, false, false)
 		h.must(b.Remove(t.Context()))
 		for _, file := range []string{links.IPForwardFile, links.IP6ForwardFile} {
@@ -189,7 +189,7 @@ func TestKilledAroundForwarding(t *testing.T) {
 // Frames within a bridge of somebody else are not forwarded packets, also where the host shows them to its firewall.
 func TestForwardGuardLetsOtherBridgesBe(t *testing.T) {
 	h := newHost(t)
-	h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "virbr"
 	h.must(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
@@ -228,12 +228,12 @@ func TestForwardGuardLetsOtherBridgesBe(t *testing.T) {
 // The tables of a node's own services, and of another node's, are no reason to forward for everybody.
 func TestServicesAreNoReasonToForward(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
-	h.bridge(Config{Bridge: "mpt1", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.89.0.0/24")}})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
+	h.bridge(Config{Network: podnet.Network{Name: "mpt1", Ranges: []netip.Prefix{netip.MustParsePrefix("10.89.0.0/24")}}})
 	conn, err := nftables.New()
 	h.must(err)
 	for _, bridge := range []string{"mpt0", "mpt1"} {
-		table := conn.AddTable(&nftables.Table{Name: rules.ServicesTable(bridge), Family: nftables.TableFamilyINet})
+		table := conn.AddTable(&nftables.Table{Name: (podnet.Network{Name: bridge}).ServicesTable(), Family: nftables.TableFamilyINet})
 		t.Cleanup(func() {
 			conn.DelTable(table)
 			h.must(conn.Flush())

@@ -104,7 +104,7 @@ func (h *testHost) openDB(name string) *state.DB {
 func (h *testHost) bridge(cfg Config) *Bridge {
 	h.t.Helper()
 	if cfg.DB == nil {
-		cfg.DB = h.openDB(cfg.Bridge + ".db")
+		cfg.DB = h.openDB(cfg.Network.Name + ".db")
 	}
 	if before := h.running[cfg.DB]; before != nil {
 		h.unwatched(before) // as if it had ended

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -26,7 +27,7 @@ func TestTwoFamilies(t *testing.T) {
 	outside, host, machine := h.outside("fd00:77::/126")
 	h.serve(outside, "[::]:80")
 	refuse := h.forwardPolicyDrop()
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	one, two := h.sandbox("one"), h.sandbox("two")
 	ips := h.connectPorts(b, "one", one, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80}, network.HostPort{Protocol: "TCP", HostIP: host, HostPort: 8081, ContainerPort: 80})
 	if len(ips) != 2 || ips[0].String() != "10.201.0.2" || ips[1].String() != "fd00:201::2" {
@@ -115,7 +116,7 @@ func TestForwardChainThatRejectsTheRest(t *testing.T) {
 		conn.DelTable(table)
 		h.must(conn.Flush())
 	})
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	one := h.sandbox("one")
 	h.setup(b, "one", one)
 	if seen, err := h.tryAsk(one, machine.String()+":80"); err != nil || seen != host {
@@ -137,7 +138,7 @@ func TestForwardChainThatRejectsTheRest(t *testing.T) {
 
 func TestIPv6Only(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: ranges("fd00:201::/64")})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: ranges("fd00:201::/64")}})
 	one, two := h.sandbox("one"), h.sandbox("two")
 	res, err := b.Setup(t.Context(), network.Request{SandboxID: "one", NetNS: one})
 	if err != nil || len(res.IPs) != 1 || res.IPs[0].String() != "fd00:201::2" || res.Gateway.String() != "fd00:201::1" {
@@ -165,7 +166,7 @@ func TestIPv6Only(t *testing.T) {
 // A pod whose sysctls switch IPv6 off has its IPv4 address only.
 func TestPodWithoutIPv6(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	pod := h.sandbox("pod")
 	h.in(pod, func() error { return os.WriteFile(filepath.Join(links.IP6Conf, "all", "disable_ipv6"), []byte("1"), 0) })
 	for range 2 {
@@ -178,7 +179,7 @@ func TestPodWithoutIPv6(t *testing.T) {
 // By default there are both families where the host has both, in a range that stays the same.
 func TestDefaultRanges(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0"})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0"}})
 	first := b.ledger.Ranges()
 	if len(first) != 2 || first[0] != lease.DefaultIPv4 || first[1] != lease.UniqueLocal(machineID(), "mpt0") {
 		t.Errorf("ranges %v", first)
@@ -186,11 +187,11 @@ func TestDefaultRanges(t *testing.T) {
 	h.must(b.Remove(t.Context()))
 	h.must(os.WriteFile(filepath.Join(links.IP6Conf, "all", "disable_ipv6"), []byte("1"), 0))
 	defer os.WriteFile(filepath.Join(links.IP6Conf, "all", "disable_ipv6"), []byte("0"), 0)
-	only := h.bridge(Config{Bridge: "mpt1", DB: h.openDB("only.db")})
+	only := h.bridge(Config{Network: podnet.Network{Name: "mpt1"}, DB: h.openDB("only.db")})
 	if r := only.ledger.Ranges(); len(r) != 1 || r[0] != lease.DefaultIPv4 {
 		t.Errorf("ranges of a host without IPv6 %v", r)
 	}
-	_, err := New(t.Context(), Config{Bridge: "mpt2", DB: h.openDB("x.db"), PodCIDRs: dualRanges})
+	_, err := New(t.Context(), Config{Network: podnet.Network{Name: "mpt2", Ranges: dualRanges}, DB: h.openDB("x.db")})
 	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "disable_ipv6") {
 		t.Errorf("an IPv6 range on a host without IPv6: %v", err)
 	}
@@ -209,7 +210,7 @@ func TestForwardingKeepsTheHostsRoutes(t *testing.T) {
 	if read("up0") != "1" {
 		t.Skipf("accept_ra of a new interface is %s here", read("up0"))
 	}
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	if got := read("up0"); got != "2" {
 		t.Errorf("accept_ra is %s while the host forwards", got)
 	}
@@ -227,7 +228,7 @@ func TestForwardingKeepsTheHostsRoutes(t *testing.T) {
 func TestUpgradeToTwoFamilies(t *testing.T) {
 	h := newHost(t)
 	db := h.openDB("state.db")
-	before := h.bridge(Config{DB: db, Bridge: "mpt0", PodCIDRs: dualRanges[:1]})
+	before := h.bridge(Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: dualRanges[:1]}})
 	old, young := h.sandbox("old"), h.sandbox("young")
 	h.connectPorts(before, "old", old)
 	type record struct {
@@ -236,7 +237,7 @@ func TestUpgradeToTwoFamilies(t *testing.T) {
 		Interface string       `json:"interface"`
 	}
 	h.must(state.NewTable[record](db, "network-addresses").Put("old", record{netip.MustParsePrefix("10.201.0.2/24"), lease.GatewayOf(dualRanges[0]), lease.HostInterface("mpt0", "old")}))
-	b := h.bridge(Config{DB: db, Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	h.must(b.Reconcile(t.Context(), map[string]string{"old": old}))
 	if ips := h.connectPorts(b, "old", old); len(ips) != 1 || ips[0].String() != "10.201.0.2" {
 		t.Errorf("the old sandbox has %v", ips)
@@ -253,14 +254,14 @@ func TestUpgradeToTwoFamilies(t *testing.T) {
 func TestDefaultsGiveWay(t *testing.T) {
 	h := newHost(t)
 	link := h.another("vpn0", "fd00::1/8")
-	b := h.bridge(Config{Bridge: "mpt0", DB: h.openDB("one.db")})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0"}, DB: h.openDB("one.db")})
 	if r := b.ledger.Ranges(); len(r) != 1 || r[0] != lease.DefaultIPv4 {
 		t.Errorf("ranges beside a VPN that has them all: %v", r)
 	}
 	h.must(b.Remove(t.Context()))
 	h.must(netlink.LinkDel(link))
 
-	cfg := Config{Bridge: "mpt1", DB: h.openDB("two.db")}
+	cfg := Config{Network: podnet.Network{Name: "mpt1"}, DB: h.openDB("two.db")}
 	before := h.bridge(cfg)
 	pod := h.sandbox("pod")
 	if ips := h.connectPorts(before, "pod", pod); len(ips) != 2 {

@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 func TestUpdatePodCIDR(t *testing.T) {
@@ -15,7 +16,7 @@ func TestUpdatePodCIDR(t *testing.T) {
 	outside, host, machine := h.outside("192.168.77.0/30")
 	h.serve(outside, "0.0.0.0:80")
 	db := h.openDB("state.db")
-	cfg := Config{DB: db, Bridge: "mpt0", PodCIDRs: testRanges}
+	cfg := Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: testRanges}}
 	b := h.bridge(cfg)
 	old, young := h.sandbox("old"), h.sandbox("young")
 	h.connectPorts(b, "old", old, network.HostPort{Protocol: "TCP", HostIP: host, HostPort: 8080, ContainerPort: 80})
@@ -69,7 +70,7 @@ func TestUpdatePodCIDR(t *testing.T) {
 	h.must(b.Teardown(t.Context(), "old"))
 	h.drop(old)
 	h.inUse(b, "young")
-	b = h.bridge(Config{DB: db, Bridge: "mpt0", PodCIDRs: ranges("10.203.0.0/24")})
+	b = h.bridge(Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: ranges("10.203.0.0/24")}})
 	want := ranges("10.203.0.1/32", "10.202.0.1/32", "fd00:202::1/128")
 	if got := b.host.gateways(); !slices.Equal(got[:1], want[:1]) || len(got) != len(want) {
 		t.Errorf("gateways %v, want %v", got, want)

@@ -20,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -34,7 +35,7 @@ func (h *testHost) connectPorts(b *Bridge, id, path string, ports ...network.Hos
 func TestHostPortsTCP(t *testing.T) {
 	h := newHost(t)
 	outside, host, machine := h.outside("192.168.77.0/30")
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	server, client, atOne := h.sandbox("server"), h.sandbox("client"), h.sandbox("at-one")
 	gateway := lease.GatewayOf(testRanges[0])
 	ip := h.connectPorts(b, "server", server, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80}, network.HostPort{Protocol: "TCP", HostPort: 8081, ContainerPort: 80})[0]
@@ -92,7 +93,7 @@ func TestHostPortsTCP(t *testing.T) {
 // A pod reaches nothing of the host's loopback, although the host's loopback reaches the pods' host ports.
 func TestLoopbackIsGuarded(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	pod := h.sandbox("pod")
 	h.connectPorts(b, "pod", pod, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80})
 	h.serve("", "127.0.0.1:7070")
@@ -139,7 +140,7 @@ func TestLoopbackIsGuarded(t *testing.T) {
 func TestHostPortsUDP(t *testing.T) {
 	h := newHost(t)
 	outside, host, machine := h.outside("192.168.77.0/30")
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	one := h.sandbox("one")
 	// A client that began to send before there was a pod, and goes on: its flow must not stick to what was there before.
 	client := h.udpClient(outside, netip.AddrPortFrom(host, 5353))
@@ -169,7 +170,7 @@ func TestHostPortsUDP(t *testing.T) {
 func TestHostPortsSCTP(t *testing.T) {
 	h := newHost(t)
 	outside, host, _ := h.outside("192.168.77.0/30")
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	pod := h.sandbox("pod")
 	ip := h.connectPorts(b, "pod", pod, network.HostPort{Protocol: "SCTP", HostPort: 3868, ContainerPort: 3869})[0]
 	var l *net.IPConn
@@ -216,7 +217,7 @@ func sctpInit(from, to uint16) []byte {
 func TestHostPortConflicts(t *testing.T) {
 	h := newHost(t)
 	db := h.openDB("state.db")
-	cfg := Config{DB: db, Bridge: "mpt0", PodCIDRs: testRanges}
+	cfg := Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: testRanges}}
 	b := h.bridge(cfg)
 	one := h.sandbox("one")
 	h.connectPorts(b, "one", one, network.HostPort{Protocol: "TCP", HostPort: 80, ContainerPort: 8080}, network.HostPort{Protocol: "TCP", HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: 81, ContainerPort: 8080})
@@ -253,7 +254,7 @@ func TestHostPortConflicts(t *testing.T) {
 // Host ports survive a restart, and somebody's flush of the rule set.
 func TestHostPortsAreRestored(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: testRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: testRanges}}
 	b := h.bridge(cfg)
 	pod, gone := h.sandbox("pod"), h.sandbox("gone")
 	h.connectPorts(b, "pod", pod, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80})
@@ -303,7 +304,7 @@ func TestHostPortsAreRestored(t *testing.T) {
 func TestTheNodesOwnPorts(t *testing.T) {
 	h := newHost(t)
 	outside, host, _ := h.outside("192.168.77.0/30")
-	cfg := Config{Bridge: "mpt0", PodCIDRs: testRanges, DB: h.openDB("one.db")}
+	cfg := Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}, DB: h.openDB("one.db")}
 	b := h.bridge(cfg)
 	thief := h.sandbox("thief")
 	ports := []network.HostPort{{Protocol: "TCP", HostPort: 6443, ContainerPort: 80}, {Protocol: "TCP", HostIP: host, HostPort: 10250, ContainerPort: 80}, {Protocol: "TCP", HostPort: 8080, ContainerPort: 80}}
@@ -348,7 +349,7 @@ func TestTheNodesOwnPorts(t *testing.T) {
 func TestListenersAreTold(t *testing.T) {
 	h := newHost(t)
 	var said strings.Builder
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	h.serve("", "0.0.0.0:8080")
 	h.serve("", "127.0.0.1:8081")
 	h.connectPorts(b, "pod", h.sandbox("pod"), network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80}, network.HostPort{Protocol: "TCP", HostPort: 8081, ContainerPort: 80}, network.HostPort{Protocol: "TCP", HostPort: 8082, ContainerPort: 80})
@@ -361,7 +362,7 @@ func TestListenersAreTold(t *testing.T) {
 func TestInvalidSegmentsResetNoHostPort(t *testing.T) {
 	h := newHost(t)
 	outside, host, _ := h.outside("192.168.77.0/30")
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	server, client := h.sandbox("server"), h.sandbox("client")
 	h.connectPorts(b, "server", server, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80}, network.HostPort{Protocol: "TCP", HostIP: host, HostPort: 8081, ContainerPort: 80})
 	h.connectPorts(b, "client", client)

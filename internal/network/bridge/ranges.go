@@ -16,15 +16,15 @@ import (
 // chooseRanges says which ranges new sandboxes get their addresses from: those that UpdatePodCIDR has set, those of the
 // configuration, or else the default; and what the configuration says, in its one form.
 func chooseRanges(cfg Config, note hostNote) (configured, ranges []netip.Prefix, err error) {
-	if len(cfg.PodCIDRs) > 0 {
-		if configured, err = lease.CheckRanges(cfg.PodCIDRs); err != nil {
+	if len(cfg.Network.Ranges) > 0 {
+		if configured, err = lease.CheckRanges(cfg.Network.Ranges); err != nil {
 			return nil, nil, err
 		}
 		ranges = configured
 	} else {
 		ranges = []netip.Prefix{lease.DefaultIPv4}
 		if links.HasIPv6() {
-			ranges = append(ranges, lease.UniqueLocal(machineID(), cfg.Bridge))
+			ranges = append(ranges, lease.UniqueLocal(machineID(), cfg.Network.Name))
 		}
 	}
 	if len(note.Updated) > 0 && slices.Equal(note.Configured, configured) {

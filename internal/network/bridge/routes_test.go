@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -81,7 +82,7 @@ func (h *testHost) ways() (all []string) {
 // A sandbox has its own addresses and a way to its gateway, and nobody else on its link. The host knows the way to it. Nobody asks anybody where somebody is.
 func TestSandboxesAreRouted(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	path := h.sandbox("a")
 	ips := h.connectPorts(b, "a", path)
 	mac := links.MACOf(ips[0])
@@ -126,7 +127,7 @@ func TestSandboxesAreRouted(t *testing.T) {
 // Nobody is where no sandbox is: that is said at once, and nobody's table of neighbours grows by it.
 func TestTheRestIsUnreachable(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	pod := h.sandbox("pod")
 	h.connectPorts(b, "pod", pod)
 	outside, host, _ := h.outside("192.168.77.0/30")
@@ -165,7 +166,7 @@ func TestTheRestIsUnreachable(t *testing.T) {
 // What somebody takes away with the bridge comes back with it: the ways to the sandboxes, which keep their hardware addresses.
 func TestRoutesAreMadeAnew(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	pod := h.sandbox("pod")
 	ips := h.connectPorts(b, "pod", pod)
 	h.serve(pod, "[::]:80")
@@ -190,7 +191,7 @@ func TestRoutesAreMadeAnew(t *testing.T) {
 // What somebody takes away of the routes is there again at once, without anybody asking.
 func TestLostRoutesAreRepaired(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	for _, id := range []string{"one", "other"} {
 		h.connectPorts(b, id, h.sandbox(id))
 	}
@@ -264,7 +265,7 @@ func (h *testHost) asBefore(b *Bridge, id, path string) {
 // Sandboxes that the version before has connected go on as others, with the connections that they have.
 func TestSandboxesOfTheBridgeAreTakenOver(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: dualRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}}
 	b := h.bridge(cfg)
 	paths := map[string]string{"one": h.sandbox("one"), "other": h.sandbox("other")}
 	ips := map[string][]netip.Addr{}
@@ -315,7 +316,7 @@ func TestSandboxesOfTheBridgeAreTakenOver(t *testing.T) {
 		})
 		end, err := netlink.LinkByName(lease.HostInterface("mpt0", id))
 		h.must(err)
-		if a := end.Attrs(); a.MasterIndex != 0 || a.Group != links.PortGroup("mpt0") || a.RawFlags&unix.IFF_NOARP == 0 {
+		if a := end.Attrs(); a.MasterIndex != 0 || a.Group != (podnet.Network{Name: "mpt0"}).PortGroup() || a.RawFlags&unix.IFF_NOARP == 0 {
 			t.Errorf("the host's end of %s: %+v", id, a)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -24,7 +25,7 @@ var gateway4, gateway6 = netip.MustParseAddr("10.201.0.1"), netip.MustParseAddr(
 // A pod cannot say that it is somebody else, in any protocol, and can say who it is. Nor does the host believe it.
 func TestPodsCannotForgeTheirSource(t *testing.T) {
 	h := newHost(t)
-	x := h.hostile(h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges}))
+	x := h.hostile(h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}}))
 	before := h.known("")
 	for _, f := range x.forgeries(gateway4, gateway6) {
 		if got := x.attacker.arrives(f.frame, x.victim); got != (f.passes == always) {
@@ -40,7 +41,7 @@ func TestPodsCannotForgeTheirSource(t *testing.T) {
 // off again with pods that are there.
 func TestSourceGuardIsSwitched(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: dualRanges, NoSourceGuard: true}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}, NoSourceGuard: true}
 	b := h.bridge(cfg)
 	x := h.hostile(b)
 	before := h.known("")
@@ -71,7 +72,7 @@ func TestSourceGuardIsSwitched(t *testing.T) {
 // What somebody has put onto the bridge is in no guard, and gets nowhere by it.
 func TestNothingComesFromTheBridge(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	pod := h.sandbox("pod")
 	ip := h.setup(b, "pod", pod)
 	h.serve(pod, "0.0.0.0:80")
@@ -97,7 +98,7 @@ func TestNothingComesFromTheBridge(t *testing.T) {
 // ledger knows.
 func TestSourceGuardIsReconciled(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: dualRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}}
 	b := h.bridge(cfg)
 	x := h.hostile(b)
 	h.unwatched(b)
@@ -173,7 +174,7 @@ func (h *testHost) sources(b *Bridge, name string) map[string]bool {
 // What is prepared is in the guard before there is an interface, and out of it when nobody comes.
 func TestPreparedSandboxesAreGuarded(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	h.must(b.Status(t.Context()))
 	for _, id := range []string{"comes", "never comes"} {
 		b.Prepare(t.Context(), network.Request{SandboxID: id, HostPorts: []network.HostPort{{Protocol: "TCP", HostPort: uint16(8000 + len(id)), ContainerPort: 80}}})

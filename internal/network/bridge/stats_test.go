@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/network"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
 // The counters are those that the sandbox itself sees.
 func TestInterfaceStats(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{DB: h.openDB("state.db"), Bridge: "mpt0", PodCIDRs: dualRanges}
+	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}}
 	b := h.bridge(cfg)
 	one, two := h.sandbox("one"), h.sandbox("two")
 	h.connectPorts(b, "one", one)
@@ -81,7 +82,7 @@ func (h *testHost) counters(path string) map[string]uint64 {
 // Asking for the counters of many sandboxes is one question, and its cost is small.
 func TestInterfaceStatsAreCheap(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	all := map[string]string{}
 	for i := range 100 {
 		id := fmt.Sprint("s", i)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -29,7 +30,7 @@ func (h *testHost) mtuOf(path, name string) (mtu int) {
 // change, and be replaced; a process that was not there meanwhile makes up for it.
 func TestMTUFollowsTheUplink(t *testing.T) {
 	h := newHost(t)
-	cfg := Config{Bridge: "mpt0", PodCIDRs: testRanges, DB: h.openDB("one.db")}
+	cfg := Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}, DB: h.openDB("one.db")}
 	b := h.bridge(cfg)
 	pods := map[string]string{"one": h.sandbox("one"), "two": h.sandbox("two")}
 	h.connectPorts(b, "one", pods["one"])

@@ -20,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -52,7 +53,7 @@ func (h *testHost) localnet(b *Bridge) string {
 // What somebody takes away of the rules is there again at once, without anybody asking for Status.
 func TestFlushedRulesAreRepaired(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	pod := h.sandbox("pod")
 	h.connectPorts(b, "pod", pod, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80})
 	h.serve(pod, "0.0.0.0:80")
@@ -94,7 +95,7 @@ func TestFlushedRulesAreRepaired(t *testing.T) {
 // there is closed for as long as the guard cannot be brought back.
 func TestLoopbackIsClosedWithoutItsGuard(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: testRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
 	pod := h.sandbox("pod")
 	ip := h.setup(b, "pod", pod)
 	if on := h.localnet(b); on != "1" {
@@ -190,7 +191,7 @@ func (s loopbackService) sees(t *testing.T, own, other string) (seen bool) {
 // Nobody looks at the rules because of what the node does itself.
 func TestOwnChangesWakeNobody(t *testing.T) {
 	h := newHost(t)
-	b := h.bridge(Config{Bridge: "mpt0", PodCIDRs: dualRanges})
+	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	for i := range 5 {
 		id := fmt.Sprint("s", i)
 		path := h.sandbox(id)

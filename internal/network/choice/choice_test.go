@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/cni"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -87,7 +88,7 @@ func (h *testHost) open(mode string) *Network {
 	}
 	log := slog.New(slog.NewTextHandler(h.Output(), nil))
 	n, err := New(h.Context(), Config{Mode: mode, Log: log,
-		Bridge: bridge.Config{DB: h.db, Bridge: "mpc0", PodCIDRs: []netip.Prefix{bridgeRange}, Log: log},
+		Bridge: bridge.Config{DB: h.db, Network: podnet.Network{Name: "mpc0", Ranges: []netip.Prefix{bridgeRange}}, Log: log},
 		CNI:    cni.Config{DB: h.db, ConfDir: filepath.Join(h.dir, "conf"), BinDirs: []string{"/usr/lib/cni"}, CacheDir: filepath.Join(h.dir, "cache"), Log: log}})
 	h.must(err)
 	h.must(n.Start(h.Context()))

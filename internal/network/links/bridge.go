@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // Bridge is the bridge itself, to which nothing is connected but the host's addresses in the ranges.
@@ -65,8 +67,8 @@ func (d *Bridge) Ensure(gateways []netip.Prefix) (netlink.Link, error) {
 			return nil, err
 		}
 	}
-	if link.Attrs().Group != BridgeGroup {
-		if err := d.nl.LinkSetGroup(link, BridgeGroup); err != nil {
+	if link.Attrs().Group != podnet.BridgeGroup {
+		if err := d.nl.LinkSetGroup(link, podnet.BridgeGroup); err != nil {
 			return nil, err
 		}
 	}

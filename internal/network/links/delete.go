@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // Delete deletes interfaces of the host by their names; one that is not there is no error. The kernel deletes all of a
@@ -23,7 +24,7 @@ func (r *Socket) Delete(names []string) error {
 	for part := range slices.Chunk(names, 100) {
 		var reqs []request
 		for _, name := range part {
-			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), nlsock.Attr32(unix.IFLA_GROUP, LeavingGroup))
+			q := linkRequest("delete "+name, unix.RTM_NEWLINK, 0, 0, 0, attrName(name), nlsock.Attr32(unix.IFLA_GROUP, podnet.LeavingGroup))
 			q.MayBeGone = true
 			reqs = append(reqs, q)
 		}
@@ -35,7 +36,7 @@ func (r *Socket) Delete(names []string) error {
 	if !some {
 		return nil
 	}
-	err := r.Do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, nlsock.Attr32(unix.IFLA_GROUP, LeavingGroup)))
+	err := r.Do(linkRequest("delete interfaces", unix.RTM_DELLINK, 0, 0, 0, nlsock.Attr32(unix.IFLA_GROUP, podnet.LeavingGroup)))
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // Config says of which network.
 type Config struct {
-	// Bridge is the name of the bridge, which the interface groups and the routes of the network follow from, too.
-	Bridge string
+	Network podnet.Network
 	// Owner is the bridge's alias: which node made it.
 	Owner string
 	Log   *slog.Logger
@@ -48,10 +48,10 @@ func Open(cfg Config) (_ *Host, err error) {
 		return nil, err
 	}
 	owner := cfg.Owner[:min(len(cfg.Owner), maxAlias)]
-	h.Bridge = &Bridge{name: cfg.Bridge, owner: owner, nl: h.nl, rt: h.Socket, log: cfg.Log}
+	h.Bridge = &Bridge{name: cfg.Network.Name, owner: owner, nl: h.nl, rt: h.Socket, log: cfg.Log}
 	_, noIPv6 := os.Stat(IP6Conf)
-	h.Pairs = &Pairs{bridge: cfg.Bridge, rt: h.Socket, nl: h.nl, ipv6: noIPv6 == nil}
-	h.Ways = &Ways{bridge: cfg.Bridge, nl: h.nl, rt: h.Socket}
+	h.Pairs = &Pairs{network: cfg.Network, rt: h.Socket, nl: h.nl, ipv6: noIPv6 == nil}
+	h.Ways = &Ways{network: cfg.Network, nl: h.nl, rt: h.Socket}
 	return h, nil
 }
 

@@ -82,7 +82,7 @@ func (p *Pairs) RouteLocalnet(open bool) error {
 // ends are the indexes of the host's ends of all sandboxes' interfaces.
 func (p *Pairs) ends() (all []int, err error) {
 	q := linkRequest("list the interfaces", unix.RTM_GETLINK, unix.NLM_F_DUMP, 0, 0, nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(rtextFilterSkipStats)))
-	ours := PortGroup(p.bridge)
+	ours := p.network.PortGroup()
 	err = p.rt.Dump(q, func(body []byte) {
 		if len(body) < unix.SizeofIfInfomsg {
 			return

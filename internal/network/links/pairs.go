@@ -17,11 +17,12 @@ import (
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // Pairs are the veth pairs of sandboxes.
 type Pairs struct {
-	bridge   string  // the name of the bridge
+	network  podnet.Network
 	rt       *Socket // of the host
 	nl       *netlink.Handle
 	procfs   ns.Procfs // for the sysctls of sandboxes
@@ -47,12 +48,12 @@ func (p *Pairs) Connect(rec lease.Lease, path string, meanwhile func() error) (i
 	if err := unix.Fstatfs(int(target.Fd()), &st); err != nil || st.Type != unix.NSFS_MAGIC { // a plain file is what a reboot leaves of a pin
 		return 0, nil, fmt.Errorf("%s is no network namespace: %w", path, errdefs.ErrNotFound)
 	}
-	bridge, found, err := p.rt.Link(p.bridge)
+	bridge, found, err := p.rt.Link(p.network.Name)
 	if err != nil {
 		return 0, nil, err
 	}
 	if !found {
-		return 0, nil, fmt.Errorf("bridge %s is not there; restart monopod to make it: %w", p.bridge, errdefs.ErrFailedPrecondition)
+		return 0, nil, fmt.Errorf("bridge %s is not there; restart monopod to make it: %w", p.network.Name, errdefs.ErrFailedPrecondition)
 	}
 	err = ns.Run(path, ns.Network, func() error {
 		inside, err := OpenSocket()
@@ -185,7 +186,7 @@ func (p *Pairs) pairRequest(rec lease.Lease, bridge Info, target int) request {
 		peer.AddChild(a)
 	}
 	return linkRequest("make the pair", unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0,
-		attrName(rec.Interface), nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(p.bridge))), nl.NewRtAttr(unix.IFLA_ADDRESS, bridge.MAC),
+		attrName(rec.Interface), nlsock.Attr32(unix.IFLA_GROUP, int(p.network.PortGroup())), nl.NewRtAttr(unix.IFLA_ADDRESS, bridge.MAC),
 		nlsock.Attr32(unix.IFLA_MTU, bridge.MTU), nlsock.Attr32(unix.IFLA_NUM_TX_QUEUES, 1), nlsock.Attr32(unix.IFLA_NUM_RX_QUEUES, 1),
 		nlsock.Nested(unix.IFLA_LINKINFO, nl.NewRtAttr(nl.IFLA_INFO_KIND, []byte("veth")), nlsock.Nested(nl.IFLA_INFO_DATA, peer)))
 }
@@ -203,7 +204,7 @@ func (p *Pairs) prepareEnd(rec lease.Lease, host, bridge Info, fresh bool) (mac 
 	}
 	var attrs []*nl.RtAttr
 	if !fresh { // as it was made; each setting more makes the kernel go over all routes of IPv6
-		attrs = append(attrs, nlsock.Attr32(unix.IFLA_GROUP, int(PortGroup(p.bridge))))
+		attrs = append(attrs, nlsock.Attr32(unix.IFLA_GROUP, int(p.network.PortGroup())))
 	}
 	up := linkRequest("set it up", unix.RTM_NEWLINK, 0, host.Index, unix.IFF_UP|unix.IFF_NOARP, attrs...)
 	return mac, p.localnet.keep(func(open bool) error {
@@ -272,7 +273,7 @@ func (p *Pairs) Reattach(rec lease.Lease, bridge Info) error {
 
 // Remove deletes the host's ends that are this node's and are not in keep.
 func (p *Pairs) Remove(keep map[string]bool) error {
-	bridge, found, err := p.rt.Link(p.bridge)
+	bridge, found, err := p.rt.Link(p.network.Name)
 	if err != nil {
 		return err
 	}
@@ -283,7 +284,7 @@ func (p *Pairs) Remove(keep map[string]bool) error {
 	var names []string
 	for _, l := range all {
 		a := l.Attrs()
-		ours := a.Group == PortGroup(p.bridge) || found && a.MasterIndex == bridge.Index // as the version before had them
+		ours := a.Group == p.network.PortGroup() || found && a.MasterIndex == bridge.Index // as the version before had them
 		if ours && l.Type() == "veth" && strings.HasPrefix(a.Name, lease.HostInterfacePrefix) && !keep[a.Name] {
 			names = append(names, a.Name)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // Each sandbox is a host of its own: the host has a route to each of its addresses by its interface, and the sandbox one to its gateway, by which it reaches all
@@ -100,9 +101,9 @@ func neighbourRequest(what string, ip netip.Addr, index int, mac net.HardwareAdd
 
 // Ways are the host's routes of this network.
 type Ways struct {
-	bridge string // the name of the bridge
-	nl     *netlink.Handle
-	rt     *Socket
+	network podnet.Network
+	nl      *netlink.Handle
+	rt      *Socket
 }
 
 // CloseRanges makes what nobody has of these ranges unreachable, and no others any more.
@@ -135,7 +136,7 @@ func (w *Ways) CloseRanges(ranges []netip.Prefix) error {
 
 func (w *Ways) closeRequest(r netip.Prefix) request {
 	q := routeRequest("make the rest of "+r.String()+" unreachable", r.Masked(), unix.RT_SCOPE_UNIVERSE, OwnRoutes, 0,
-		nlsock.Attr32(unix.RTA_PRIORITY, unreachableMetric(w.bridge)))
+		nlsock.Attr32(unix.RTA_PRIORITY, unreachableMetric(w.network.Name)))
 	q.Body[7] = unix.RTN_UNREACHABLE // rtm_type of struct rtmsg
 	return q
 }
@@ -158,7 +159,7 @@ func (w *Ways) closedRanges() (all []netip.Prefix, err error) {
 
 // closes says that a route makes a range of this node unreachable.
 func (w *Ways) closes(r netlink.Route) bool {
-	return r.Type == unix.RTN_UNREACHABLE && r.Protocol == OwnRoutes && r.Priority == unreachableMetric(w.bridge)
+	return r.Type == unix.RTN_UNREACHABLE && r.Protocol == OwnRoutes && r.Priority == unreachableMetric(w.network.Name)
 }
 
 // ownRouteGone reads a message of a route that somebody, or the kernel, has taken away, if it was one of a node's. It is pure.
@@ -230,7 +231,7 @@ func (w *Ways) Uses(own int) ([]Use, error) {
 	names, ends := map[int]string{}, map[int]bool{}
 	for _, l := range all {
 		names[l.Attrs().Index] = l.Attrs().Name
-		ends[l.Attrs().Index] = l.Attrs().Group == PortGroup(w.bridge)
+		ends[l.Attrs().Index] = l.Attrs().Group == w.network.PortGroup()
 	}
 	var uses []Use
 	addrs, err := addresses(w.nl, nil, unix.AF_UNSPEC)

@@ -47,18 +47,3 @@ func TestWhatIsHeard(t *testing.T) {
 		t.Error("without an uplink something is of it")
 	}
 }
-
-// Each bridge's interfaces have a group of their own, which is a node's, and none of those that all nodes share.
-func TestPortGroup(t *testing.T) {
-	seen := map[uint32]string{}
-	for _, bridge := range []string{"monopod0", "monopod1", "b", ""} {
-		g := PortGroup(bridge)
-		if g&GroupOfNodesMask != GroupOfNodes || g == LeavingGroup || g == BridgeGroup || seen[g] != "" {
-			t.Errorf("%q has the group %#x", bridge, g)
-		}
-		seen[g] = bridge + "."
-	}
-	if g := PortGroup("monopod0"); g != PortGroup("monopod0") {
-		t.Error("it is another one each time")
-	}
-}

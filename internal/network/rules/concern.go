@@ -19,7 +19,7 @@ func (r *Rules) Concern(e ruleset.Event) ruleset.Concern {
 	if known := r.known.chains.Load(); known != nil {
 		foreign = *known
 	}
-	return concernOf(e, r.cfg.Table, foreign)
+	return concernOf(e, r.cfg.Network.Name, foreign)
 }
 
 // concernOf judges one event. It is pure.

@@ -9,14 +9,13 @@ import (
 
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // Config says what the rules are of.
 type Config struct {
-	// Table is the name of the nftables table, of the family inet.
-	Table string
-	// Bridge is the name of the bridge. It marks the rules in chains of others.
-	Bridge string
+	// Network is the one whose sandboxes they are for. Its name is that of the nftables table, of the family inet, and marks the rules in chains of others.
+	Network podnet.Network
 	// Leases are those that the rules are written from. What they say of a sandbox is so before Admit or Unmap are called for it.
 	Leases Leases
 	// NetNS is the host's network namespace.

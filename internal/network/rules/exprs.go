@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/network/lease"
-	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // Parts of rules, as package nftables has them.
@@ -83,8 +83,8 @@ func groupOfNode(key expr.MetaKey, op expr.CmpOp) []expr.Any {
 	native := func(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 	return []expr.Any{
 		&expr.Meta{Key: key, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(links.GroupOfNodesMask), Xor: make([]byte, 4)},
-		&expr.Cmp{Op: op, Register: 1, Data: native(links.GroupOfNodes)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(podnet.GroupOfNodesMask), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: op, Register: 1, Data: native(podnet.GroupOfNodes)},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // An accept in a table of ours cannot save a packet from a chain elsewhere that drops by policy (as iptables-nft does on hosts
@@ -155,8 +155,8 @@ func (f foreign) forward(nodes bool) (bool, error) {
 
 // isNode says whether a table is another node's: it has the name of a bridge that is one.
 func (f foreign) isNode(t *nftables.Table) bool {
-	link, err := f.links(strings.TrimSuffix(t.Name, servicesSuffix))
-	return err == nil && link.Attrs().Group == links.BridgeGroup
+	link, err := f.links(podnet.NetworkOf(t.Name))
+	return err == nil && link.Attrs().Group == podnet.BridgeGroup
 }
 
 // guardOfAnotherNode says for which families another node of this host has a guard: it has switched forwarding on. With its

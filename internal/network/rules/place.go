@@ -13,7 +13,7 @@ import (
 const markPrefix = "monopod "
 
 // mark is the comment of this node's.
-func (s site) mark() string { return markPrefix + s.bridge }
+func (s site) mark() string { return markPrefix + s.network.Name }
 
 // placing is what is to be done with the marked rules of a chain.
 type placing struct {

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -40,7 +41,7 @@ func open(t *testing.T, l leases, change func(*Config)) *Rules {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { here.Close() })
-	cfg := Config{Table: "mpt0", Bridge: "mpt0", Leases: l, NetNS: here, Links: netlink.LinkByName, Writes: func(uint32) {},
+	cfg := Config{Network: podnet.Network{Name: "mpt0"}, Leases: l, NetNS: here, Links: netlink.LinkByName, Writes: func(uint32) {},
 		SwitchedOn: func() (Families, error) { return Families{}, nil }, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)

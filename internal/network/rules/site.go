@@ -12,41 +12,41 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/network"
-	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // site is of which node and of which table rules are: what stays as it is for as long as the process lives. Its methods are pure.
 type site struct {
 	table    *nftables.Table
-	bridge   string
+	network  podnet.Network
 	dns      []netip.Addr
 	ownPorts []network.OwnPort
 	guards   bool // sandboxes send with their own addresses only
 }
 
 func siteOf(cfg Config) site {
-	return site{table: &nftables.Table{Name: cfg.Table, Family: nftables.TableFamilyINet}, bridge: cfg.Bridge, dns: cfg.DNS, ownPorts: cfg.OwnPorts, guards: !cfg.NoSourceGuard}
+	return site{table: &nftables.Table{Name: cfg.Network.Name, Family: nftables.TableFamilyINet}, network: cfg.Network, dns: cfg.DNS, ownPorts: cfg.OwnPorts, guards: !cfg.NoSourceGuard}
 }
 
 // own says whether a chain is of the node's own tables.
 func (s site) own(c *nftables.Chain) bool {
-	return c.Table.Family == s.table.Family && (c.Table.Name == s.table.Name || c.Table.Name == ServicesTable(s.table.Name))
+	return c.Table.Family == s.table.Family && (c.Table.Name == s.table.Name || c.Table.Name == s.network.ServicesTable())
 }
 
 // fromPods and toPods compare the group of a packet's interface with that of the host's ends.
 func (s site) fromPods(op expr.CmpOp) []expr.Any {
-	return group(expr.MetaKeyIIFGROUP, op, links.PortGroup(s.bridge))
+	return group(expr.MetaKeyIIFGROUP, op, s.network.PortGroup())
 }
 
 func (s site) toPods(op expr.CmpOp) []expr.Any {
-	return group(expr.MetaKeyOIFGROUP, op, links.PortGroup(s.bridge))
+	return group(expr.MetaKeyOIFGROUP, op, s.network.PortGroup())
 }
 
 // fromBridge says that a packet has come in by the bridge itself.
 func (s site) fromBridge() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName(s.bridge)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName(s.network.Name)},
 	}
 }
 
@@ -68,8 +68,3 @@ func lacksMeans(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) || errors.As(err, &op) && errors.Is(op.Err, unix.ENOENT)
 }
-
-// ServicesTable is the name of the tables of a node's services, which others make: they translate addresses, and nobody needs forwarding for that but the node.
-func ServicesTable(bridge string) string { return bridge + servicesSuffix }
-
-const servicesSuffix = "-services"

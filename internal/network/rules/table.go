@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/network/lease"
-	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // The own table, always written as a whole, in one transaction; only elements of the maps come and go by themselves:
@@ -91,7 +91,7 @@ func shapeOf(at site, w wanted) *shape {
 	post := s.base(postroutingChain, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
 	guard := s.base(guardChain, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
 	s.rule(guard, s.fromBridge(), verdict(expr.VerdictDrop))
-	s.rule(guard, group(expr.MetaKeyIIFGROUP, expr.CmpOpEq, links.LeavingGroup), verdict(expr.VerdictDrop))
+	s.rule(guard, group(expr.MetaKeyIIFGROUP, expr.CmpOpEq, podnet.LeavingGroup), verdict(expr.VerdictDrop))
 	for _, fam := range families {
 		s.translateSources(post, fam, w.ranges)
 		for _, offset := range []uint32{fam.src, fam.dst} {

@@ -11,11 +11,12 @@ import (
 
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // What is in the table follows from what is wanted, and from nothing else. It is pure.
 func TestShape(t *testing.T) {
-	plain := Config{Table: "b0", Bridge: "b0"}
+	plain := Config{Network: podnet.Network{Name: "b0"}}
 	four := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}
 	always := map[string]int{"hostports": 4, "prerouting": 1, "output": 1, "postrouting": 3, "guard": 8, "invalid-in": 7, "invalid-out": 2, "sources": 4}
 	with := func(more map[string]int) map[string]int {
@@ -25,7 +26,7 @@ func TestShape(t *testing.T) {
 	}
 	without := maps.Clone(always)
 	delete(without, "sources")
-	both := Config{Table: "b0", Bridge: "b0", DNS: []netip.Addr{netip.MustParseAddr("10.43.0.10"), netip.MustParseAddr("fd43::10")}, OwnPorts: []network.OwnPort{{Protocol: "TCP", Port: 6443}}}
+	both := Config{Network: podnet.Network{Name: "b0"}, DNS: []netip.Addr{netip.MustParseAddr("10.43.0.10"), netip.MustParseAddr("fd43::10")}, OwnPorts: []network.OwnPort{{Protocol: "TCP", Port: 6443}}}
 	for what, c := range map[string]struct {
 		cfg  Config
 		w    wanted
@@ -33,7 +34,7 @@ func TestShape(t *testing.T) {
 	}{
 		"one range":          {plain, wanted{ranges: four}, always},
 		"both families":      {plain, wanted{ranges: append(slices.Clone(four), netip.MustParsePrefix("fd01::/64"))}, with(map[string]int{"postrouting": 6})},
-		"no source guard":    {Config{Table: "b0", Bridge: "b0", NoSourceGuard: true}, wanted{ranges: four}, without},
+		"no source guard":    {Config{Network: podnet.Network{Name: "b0"}, NoSourceGuard: true}, wanted{ranges: four}, without},
 		"bounds":             {plain, wanted{ranges: four, limit: boundOf(nil, 1000)}, with(map[string]int{"connections": 6, "counted4": 2, "counted6": 2})},
 		"a forward guard":    {plain, wanted{ranges: four, forwards: Families{IP4: true}}, with(map[string]int{"forward": 3})},
 		"DNS and own ports":  {both, wanted{ranges: four}, with(map[string]int{"hostports": 7, "guard": 10})},
@@ -63,7 +64,7 @@ func TestShapeOfLeases(t *testing.T) {
 	}
 	leaving := rec
 	leaving.Interface, leaving.Leaving, leaving.Addresses = "mp2", true, []lease.Address{{Address: netip.MustParsePrefix("10.1.0.3/24")}}
-	s := shapeOf(siteOf(Config{Table: "b0", Bridge: "b0"}), wanted{leases: map[string]lease.Lease{"a": rec, "b": leaving}})
+	s := shapeOf(siteOf(Config{Network: podnet.Network{Name: "b0"}}), wanted{leases: map[string]lease.Lease{"a": rec, "b": leaving}})
 	got := map[string]int{}
 	for _, p := range s.parts {
 		if p.set != nil && len(p.elements) > 0 {
@@ -77,7 +78,7 @@ func TestShapeOfLeases(t *testing.T) {
 
 // The node's own chains are none of others'.
 func TestOwnChains(t *testing.T) {
-	s := siteOf(Config{Table: "b0", Bridge: "b0"})
+	s := siteOf(Config{Network: podnet.Network{Name: "b0"}})
 	for _, c := range []struct {
 		family nftables.TableFamily
 		table  string

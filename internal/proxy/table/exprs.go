@@ -7,6 +7,8 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 func verdict(kind expr.VerdictKind) []expr.Any { return []expr.Any{&expr.Verdict{Kind: kind}} }
@@ -26,12 +28,12 @@ func isGroup(key expr.MetaKey, group uint32) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: native(group)}}
 }
 
-// fromNodes is OfNodes for the interface that a packet comes by.
-func (p Ports) fromNodes() []expr.Any {
+// fromNodes is podnet.OfNodes for the interface that a packet comes by.
+func fromNodes() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(p.Mask), Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: native(p.Nodes)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(podnet.GroupOfNodesMask), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: native(podnet.GroupOfNodes)},
 	}
 }
 

@@ -81,7 +81,7 @@ func TestGuardedAddresses(t *testing.T) {
 	with := service.service()
 	with.Plan.Addresses = []netip.Addr{balancer4, balancer6}
 	all := map[string]Service{"default/web": *with}
-	cfg := Config{Ports: portsOf(testBridge), Guards: true}
+	cfg := Config{Networks: networksOf(testBridge), Guards: true}
 	tbl := h.openGuarded(cfg, nil, all)
 	// who answers at a port; "refused": nobody.
 	expect := func(when string, of []netip.Addr, want map[uint16]string) {
@@ -121,7 +121,7 @@ func TestGuardedAddresses(t *testing.T) {
 	// The next process is told before it begins, and has nothing to change.
 	tbl.watcher.SetActive(false)
 	before := tbl.transactionsOf(t)
-	next, err := Open(context.Background(), Config{Name: testTable, Ports: cfg.Ports, Guards: true})
+	next, err := Open(context.Background(), Config{Name: testTable, Networks: cfg.Networks, Guards: true})
 	h.must(err)
 	defer next.Close()
 	h.must(next.Guard(balancers))

@@ -14,6 +14,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/test/harness"
 )
@@ -152,12 +153,12 @@ func (h *testHost) askUDP(c net.Conn, question string) string {
 // open opens the table and makes it as it is wanted.
 func (h *testHost) open(all map[string]Service) *Table {
 	h.t.Helper()
-	return h.openWith(portsOf(testBridge), all)
+	return h.openWith(networksOf(testBridge), all)
 }
 
-func (h *testHost) openWith(p Ports, all map[string]Service) *Table {
+func (h *testHost) openWith(networks podnet.Networks, all map[string]Service) *Table {
 	h.t.Helper()
-	return h.openGuarded(Config{Ports: p}, nil, all)
+	return h.openGuarded(Config{Networks: networks}, nil, all)
 }
 
 // openGuarded is open with guarded addresses.

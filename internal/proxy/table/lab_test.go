@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/network/links"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -28,10 +28,8 @@ var (
 	hostMAC      = net.HardwareAddr{0x0a, 0x6d, 0, 0, 0, 1} // of the host's ends
 )
 
-// portsOf are those of a node with this bridge.
-func portsOf(bridge string) Ports {
-	return Ports{Group: links.PortGroup(bridge), Nodes: links.GroupOfNodes, Mask: links.GroupOfNodesMask}
-}
+// networksOf are those of a node with this bridge.
+func networksOf(bridge string) podnet.Networks { return podnet.Networks{{Name: bridge}} }
 
 // testHost is a network namespace that plays the host, with pods that it routes, as package network connects them, and a network outside.
 type testHost struct {
@@ -52,7 +50,7 @@ func newHost(t *testing.T) *testHost {
 	h.set("net/ipv4/ip_forward", "1")
 	h.set("net/ipv6/conf/all/forwarding", "1")
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Group = testBridge, links.BridgeGroup
+	attrs.Name, attrs.Group = testBridge, podnet.BridgeGroup
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	h.must(netlink.LinkAdd(bridge))
 	t.Cleanup(func() { h.must(netlink.LinkDel(bridge)) })
@@ -115,7 +113,7 @@ func (h *testHost) podOf(bridge, name string) (path string, ips []netip.Addr) {
 	h.must(err)
 	defer ns.Close()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Group, attrs.HardwareAddr = fmt.Sprintf("mp%012x", h.pods), links.PortGroup(bridge), hostMAC
+	attrs.Name, attrs.Group, attrs.HardwareAddr = fmt.Sprintf("mp%012x", h.pods), (podnet.Network{Name: bridge}).PortGroup(), hostMAC
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerHardwareAddr: mac, PeerNamespace: netlink.NsFd(int(ns.Fd()))}
 	h.must(netlink.LinkAdd(veth))
 	h.t.Cleanup(func() { h.must(netlink.LinkDel(veth)) })
@@ -218,7 +216,7 @@ func (h *testHost) ownTable() {
 	h.must(err)
 	accept, mangle := nftables.ChainPolicyAccept, nftables.ChainPriorityMangle
 	h.own = conn.AddTable(&nftables.Table{Name: testBridge, Family: nftables.TableFamilyINet})
-	group := links.PortGroup(testBridge)
+	group := (podnet.Network{Name: testBridge}).PortGroup()
 	rule := func(c *nftables.Chain, parts ...[]expr.Any) {
 		r := &nftables.Rule{Table: h.own, Chain: c}
 		for _, p := range parts {

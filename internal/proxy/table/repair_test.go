@@ -123,7 +123,7 @@ func TestRestart(t *testing.T) {
 
 // TestAShapeIsTheSameInEveryProcess: another process finds the table of this one in order. (TestRestart has only one process.)
 func TestAShapeIsTheSameInEveryProcess(t *testing.T) {
-	p := site{ports: Ports{Group: 7, Nodes: 1 << 24, Mask: 255 << 24}, ranges: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00::/64")}}
+	p := site{networks: networksOf(testBridge), ranges: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00::/64")}}
 	var text strings.Builder
 	shapeOf(p).spell(&text)
 	for line := range strings.Lines(text.String()) {
@@ -151,7 +151,7 @@ func TestARefusedServiceStopsNoOther(t *testing.T) {
 	front := plan.Front{Protocol: 6, Addr: vip4, Port: 666}
 	bad.Plan.Ranges[front] = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}
 	one, toOne := good(81)
-	tbl, err := Open(t.Context(), Config{Name: testTable, Ports: portsOf(testBridge)})
+	tbl, err := Open(t.Context(), Config{Name: testTable, Networks: networksOf(testBridge)})
 	h.must(err)
 	t.Cleanup(func() { h.must(tbl.Remove()); tbl.Close() })
 	refused, err := tbl.Start(t.Context(), nil, map[string]Service{"default/bad": bad, "default/one": one})

@@ -11,6 +11,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/network/podnet"
 )
 
 // The chains, in the words of nft. <ports> are the host's ends of this node's pods by their interface group, <nodes> those of all nodes of the host:
@@ -115,8 +117,8 @@ type shape struct {
 
 // site says where on the host it works. It is what a shape follows from.
 type site struct {
-	// ports are the zero value where others connect pods.
-	ports Ports
+	// networks are none where others connect pods.
+	networks podnet.Networks
 	// ranges are of pods of this node.
 	ranges []netip.Prefix
 	// guards: there may be guarded addresses.
@@ -124,7 +126,7 @@ type site struct {
 }
 
 // ported says whether interfaces of this node connect its pods.
-func (p site) ported() bool { return p.ports.Group != 0 }
+func (p site) ported() bool { return len(p.networks) > 0 }
 
 func (s *shape) base(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority int32) {
 	s.chains = append(s.chains, chain{name, typ, hook, nftables.ChainPriority(priority)})
@@ -165,12 +167,12 @@ func shapeOf(p site) *shape {
 				load(keyRegister+2+f.size/4, f.src, f.size), in("allowed"+f.suffix, keyRegister, true), verdict(expr.VerdictDrop))
 		}
 	}
-	if p.ported() {
-		s.rule(preroutingChain, isGroup(expr.MetaKeyIIFGROUP, p.ports.Group), to(expr.VerdictGoto, incomingChain))
-		s.rule(incomingChain, isGroup(expr.MetaKeyIIFGROUP, p.ports.Group), to(expr.VerdictGoto, insideChain))
+	for _, group := range p.networks.PortGroups() {
+		s.rule(preroutingChain, isGroup(expr.MetaKeyIIFGROUP, group), to(expr.VerdictGoto, incomingChain))
+		s.rule(incomingChain, isGroup(expr.MetaKeyIIFGROUP, group), to(expr.VerdictGoto, insideChain))
 	}
-	if p.ports.Mask != 0 {
-		s.rule(preroutingChain, p.ports.fromNodes(), verdict(expr.VerdictAccept))
+	if p.ported() { // pods of other nodes have their own services
+		s.rule(preroutingChain, fromNodes(), verdict(expr.VerdictAccept))
 	}
 	for _, r := range p.ranges {
 		f := families[familyOf(r.Addr())]
@@ -260,8 +262,8 @@ func (s *shape) postrouting(p site) {
 		s.rule(postroutingChain, f.isFamily(), load(keyRegister, f.src, f.size), load(keyRegister+f.size/4, f.dst, f.size),
 			in("hairpin"+f.suffix, keyRegister, false), masquerade)
 	}
-	if p.ported() {
-		s.rule(postroutingChain, isGroup(expr.MetaKeyOIFGROUP, p.ports.Group), verdict(expr.VerdictAccept))
+	for _, group := range p.networks.PortGroups() {
+		s.rule(postroutingChain, isGroup(expr.MetaKeyOIFGROUP, group), verdict(expr.VerdictAccept))
 	}
 	s.rule(postroutingChain, []expr.Any{&expr.Fib{Register: 1, FlagSADDR: true, ResultADDRTYPE: true}, localType(expr.CmpOpEq)}, verdict(expr.VerdictAccept))
 	for _, f := range families {

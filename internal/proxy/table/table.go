@@ -18,26 +18,16 @@ import (
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ruleset"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/proxy/plan"
 )
-
-// Ports are the interfaces by which pods are connected to this host, where they are known: the host's ends, each of one pod.
-type Ports struct {
-	// Group is the interface group of those of this node.
-	Group uint32
-	// Nodes are the groups of all that nodes of this host have, after Mask: others' pods have their own services.
-	Nodes, Mask uint32
-}
-
-// OfNodes says whether interfaces of a group are a node's of this host.
-func (p Ports) OfNodes(group uint32) bool { return p.Mask != 0 && group&p.Mask == p.Nodes }
 
 // Config says what to keep, and where.
 type Config struct {
 	// Name is that of the table.
 	Name string
-	// Ports are the zero value where pods are connected by others.
-	Ports Ports
+	// Networks are those of the node's pods; none: others connect them, and nobody knows their interfaces.
+	Networks podnet.Networks
 	// Guards: there may be addresses for Guard.
 	Guards bool
 	Log    *slog.Logger
@@ -133,7 +123,7 @@ func (t *Table) Start(ctx context.Context, ranges []netip.Prefix, all map[string
 	defer t.mu.Unlock()
 	have, _ := t.read() // whatever cannot be read is made anew
 	numbers := ordersOf(have)
-	t.site = site{ports: t.cfg.Ports, ranges: ranges, guards: t.cfg.Guards}
+	t.site = site{networks: t.cfg.Networks, ranges: ranges, guards: t.cfg.Guards}
 	t.shape = shapeOf(t.site)
 	t.book = newBook()
 	t.book.replace(guardName, guardEntry(t.guarded), operations{})

@@ -12,7 +12,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/proxy/plan"
 	"monopod.dev/monopod/test/harness"
 )
@@ -261,7 +260,7 @@ func TestPodsOfOthers(t *testing.T) {
 	h.serve(two, "two", 80)
 	b := balanced{fronts: []string{at(vip4, 80).String(), at(vip6, 80).String()}, endpoints: []netip.AddrPort{at(oneIPs[0], 80), at(oneIPs[1], 80)}}
 	b.outside = []netip.AddrPort{at(twoIPs[0], 80), at(twoIPs[1], 80)}
-	tbl := h.openWith(Ports{}, map[string]Service{"default/web": *b.service()})
+	tbl := h.openWith(nil, map[string]Service{"default/web": *b.service()})
 	for i, to := range b.fronts {
 		if got := h.ask(client, to); got != "two "+clientIPs[i].String() {
 			t.Errorf("a pod of which nothing is known is not led as from elsewhere: %q", got)
@@ -285,14 +284,6 @@ func TestPodsOfOthers(t *testing.T) {
 func TestNodesOfOneHost(t *testing.T) {
 	const otherBridge = "mpt0"
 	h := newHost(t)
-	for _, name := range []string{testBridge, otherBridge, "monopod0"} {
-		if !portsOf(testBridge).OfNodes(links.PortGroup(name)) {
-			t.Errorf("the ports of %s are no node's", name)
-		}
-	}
-	if portsOf(testBridge).OfNodes(0) || (Ports{}).OfNodes(0) {
-		t.Error("an interface without a group is a node's")
-	}
 	one, oneIPs := h.pod("one")
 	two, twoIPs := h.podOf(otherBridge, "two")
 	h.serve(one, "one", 80)
@@ -308,7 +299,7 @@ func TestNodesOfOneHost(t *testing.T) {
 	if !h.silent(other, to) {
 		t.Error("a pod of another node reaches a service of this one")
 	}
-	second, err := Open(t.Context(), Config{Name: otherBridge + "-services", Ports: portsOf(otherBridge)})
+	second, err := Open(t.Context(), Config{Name: otherBridge + "-services", Networks: networksOf(otherBridge)})
 	h.must(err)
 	t.Cleanup(func() { h.must(second.Remove()); second.Close() })
 	_, err = second.Start(t.Context(), nil, map[string]Service{"default/web": front(twoIPs)})

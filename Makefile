@@ -52,7 +52,7 @@ BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build guestbook test check test-unit test-executor test-host test-e2e test-kills test-update test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-image test-executor test-host test-e2e test-kills test-update test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -109,18 +109,21 @@ guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TU
 # Three tracks side by side, of about the same length: the machines of test-vm and the tests of test-unit take a processor and nothing of the host; the end-to-end
 # tests wait for most of their time and look at the whole host; the tests of packages that take something of the host have a network and mounts of their own
 # (hack/apart.sh). Everything is installed and built before, so that nobody does it at once. What check looks for waits for nothing but processors, and gets those
-# that are left.
+# that are left. The tests of images, which keep one processor busy for two minutes, end the track that is the first to end: at the end of the longest one they
+# would have the other processor idle.
 BESIDE = $(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID)
 test: need-root build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
 	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(BESIDE) test-vm test-unit' \
-		'hack/beside.sh _out/test-third.log "$(BESIDE) test-host test-executor && nice -n 19 $(BESIDE) check" "$(BESIDE) test-e2e test-podman test-containerd"'; \
+		'hack/beside.sh _out/test-third.log "$(BESIDE) test-host test-executor && nice -n 19 $(BESIDE) check" "$(BESIDE) test-e2e test-podman test-containerd test-image"'; \
 		status=$$?; [ ! -e _out/failed ] || { echo '=== what failed, in brief:'; cat _out/failed; }; exit $$status
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
-test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback, and mounts of their own
+test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback
 	$(PLAIN) $(GO_TEST) -p 2 -timeout 10m -- $(UNIT_PKGS)
+
+test-image: need-root test-deps ## tests of images, with mounts of their own
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -- ./internal/image/...
 
 test-executor: need-root test-deps ## tests of the executor

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod.dev/monopod/internal/controllers/podsbynode"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -29,7 +30,7 @@ func (e *ended) see(pod *corev1.Pod) bool {
 	if e.in == nil {
 		e.in = map[types.UID]*finished{}
 	}
-	m := &finished{item: item{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID}, created: pod.CreationTimestamp.Time}
+	m := &finished{Pod: podsbynode.Of(pod), created: pod.CreationTimestamp.Time}
 	e.in[pod.UID] = m
 	heap.Push(&e.oldest, m)
 	return true
@@ -44,18 +45,18 @@ func (e *ended) forget(uid types.UID) {
 }
 
 // beyond are the oldest of them, as far as they are more than are kept.
-func (e *ended) beyond(kept int) (all []item) {
+func (e *ended) beyond(kept int) (all []podsbynode.Pod) {
 	for len(e.oldest) > kept {
 		m := heap.Pop(&e.oldest).(*finished)
-		delete(e.in, m.uid)
-		all = append(all, m.item)
+		delete(e.in, m.UID)
+		all = append(all, m.Pod)
 	}
 	return all
 }
 
 // finished is a pod among those that have ended.
 type finished struct {
-	item
+	podsbynode.Pod
 	created time.Time
 	at      int // in marks
 }

@@ -12,7 +12,6 @@ package podgc
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,14 +21,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/podsbynode"
-	"monopod.dev/monopod/internal/controllers/queue"
 )
 
 const (
@@ -57,9 +52,7 @@ type Config struct {
 // Controller removes pods. See the package's documentation.
 type Controller struct {
 	config Config
-	pods   cache.SharedIndexInformer
-	known  []cache.DoneChecker
-	queue  *queue.Queue[item]
+	loop   *podsbynode.Loop
 
 	mu sync.Mutex // guards what follows
 	// missing is since when nodes are missing that pods name.
@@ -67,151 +60,95 @@ type Controller struct {
 	ended   ended
 }
 
-// item is a pod; without a name it stands for all that have ended.
-type item struct {
-	types.NamespacedName
-	uid types.UID
-}
+// theEnded stands for all that have ended.
+var theEnded = podsbynode.Pod{}
 
 // New returns a Controller that does nothing until it is run.
 func New(config Config) (*Controller, error) {
-	c := &Controller{config: config, pods: config.Pods.Informer(), queue: queue.New[item](), missing: map[string]time.Time{}}
+	c := &Controller{config: config, missing: map[string]time.Time{}}
 	c.config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
 	c.config.Patience = cmp.Or(config.Patience, quarantine)
 	c.config.Kept = cmp.Or(config.Kept, keptEnded)
-	indexed := podsbynode.Index(c.pods)
-	changed, podsErr := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.podChanged(nil, obj.(*corev1.Pod)) },
-		UpdateFunc: func(old, obj any) { c.podChanged(old.(*corev1.Pod), obj.(*corev1.Pod)) },
-		DeleteFunc: c.podGone,
+	c.loop = podsbynode.New(podsbynode.Config{
+		Pods: config.Pods, PodChanged: c.podChanged, PodGone: c.podGone, Nodes: config.Nodes, NodeChanged: c.nodeChanged, NodeGone: c.nodeGone,
+		Workers: workers, Sync: c.sync, Trouble: "a pod could not be removed yet, trying again", Log: c.config.Log,
 	})
-	nodes, nodesErr := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.nodeChanged(obj.(*corev1.Node)) },
-		UpdateFunc: func(_, obj any) { c.nodeChanged(obj.(*corev1.Node)) },
-		DeleteFunc: c.nodeGone,
-	})
-	if err := errors.Join(indexed, podsErr, nodesErr); err != nil {
-		return nil, fmt.Errorf("watch pods and nodes: %w", err)
-	}
-	c.known = []cache.DoneChecker{changed.HasSyncedChecker(), nodes.HasSyncedChecker()}
-	return c, nil
+	return c, c.loop.Follow()
 }
 
 // Run works until ctx ends, which is no error. A Controller is run once.
-func (c *Controller) Run(ctx context.Context) error {
-	cache.WaitFor(ctx, "", c.known...)
-	c.queue.Run(ctx, workers, c.sync, func(pod item, err error) {
-		c.config.Log.Warn("a pod could not be removed yet, trying again", "namespace", pod.Namespace, "pod", pod.Name, "error", err)
-	})
-	return nil
-}
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // podChanged puts a pod in line if there can be anything to do about it. Nodes are looked at when the line is worked on: they may not be known yet.
 func (c *Controller) podChanged(old, pod *corev1.Pod) {
 	switch {
-	case old == nil, old.UID != pod.UID, old.Spec.NodeName != pod.Spec.NodeName, old.DeletionTimestamp == nil && pod.DeletionTimestamp != nil:
+	case old == nil, old.Spec.NodeName != pod.Spec.NodeName, old.DeletionTimestamp == nil && pod.DeletionTimestamp != nil:
 		c.lookAt(pod)
 	}
 	c.mu.Lock()
-	if old != nil && old.UID != pod.UID {
-		c.ended.forget(old.UID)
-	}
 	tooMany := c.ended.see(pod) && len(c.ended.oldest) > c.config.Kept
 	c.mu.Unlock()
 	if tooMany {
-		c.queue.Add(item{})
+		c.loop.Look(theEnded)
 	}
 }
 
 // podGone forgets a missing node with the last pod that names it.
-func (c *Controller) podGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
+func (c *Controller) podGone(pod *corev1.Pod) {
+	named := false
+	c.loop.Each(pod.Spec.NodeName, func(*corev1.Pod) { named = true })
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.ended.forget(pod.UID)
-	c.mu.Unlock()
-	if others, err := podsbynode.Pods(c.pods, pod.Spec.NodeName); err == nil && len(others) == 0 {
-		c.mu.Lock()
+	if !named {
 		delete(c.missing, pod.Spec.NodeName)
-		c.mu.Unlock()
 	}
 }
 
 func (c *Controller) lookAt(pod *corev1.Pod) {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
-		c.queue.Add(item{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
+		c.loop.Look(podsbynode.Of(pod))
 	}
 }
 
-func (c *Controller) nodeChanged(node *corev1.Node) {
+func (c *Controller) nodeChanged(_, node *corev1.Node) {
 	c.mu.Lock()
 	delete(c.missing, node.Name)
 	c.mu.Unlock()
 	if isOutOfService(node) {
-		c.lookAtNode(node.Name)
+		c.loop.Each(node.Name, c.lookAt)
 	}
 }
 
-func (c *Controller) nodeGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if node, ok := obj.(*corev1.Node); ok {
-		c.lookAtNode(node.Name)
-	}
-}
-
-func (c *Controller) lookAtNode(name string) {
-	all, err := podsbynode.Pods(c.pods, name)
-	if err != nil {
-		c.config.Log.Error("pods of a node are not found", "node", name, "error", err)
-		return
-	}
-	for _, pod := range all {
-		c.lookAt(pod)
-	}
-}
+func (c *Controller) nodeGone(node *corev1.Node) { c.loop.Each(node.Name, c.lookAt) }
 
 // sync does what is to be done about a pod.
-func (c *Controller) sync(ctx context.Context, pod item) error {
-	if pod.Name == "" {
-		return c.removeOldest(ctx)
+func (c *Controller) sync(ctx context.Context, which podsbynode.Pod, pod *corev1.Pod) (again time.Duration, err error) {
+	switch {
+	case which == theEnded:
+		return 0, c.removeOldest(ctx)
+	case pod == nil:
+		return 0, nil
 	}
-	obj, found, err := c.pods.GetStore().GetByKey(pod.String())
+	node, since, err := c.nodeOf(pod)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	current, ok := obj.(*corev1.Pod)
-	if !found || !ok || current.UID != pod.uid {
-		return nil
-	}
-	node, since, err := c.nodeOf(current)
-	if err != nil {
-		return err
-	}
-	why, again := decide(current, node, since, time.Now(), c.config.Patience)
-	if again > 0 {
-		c.queue.AddAfter(pod, again)
-	}
+	why, again := decide(pod, node, since, time.Now(), c.config.Patience)
 	if why == "" {
-		return nil
+		return again, nil
 	}
 	if why == orphaned {
 		// The informer may be behind.
-		_, err := c.config.Client.CoreV1().Nodes().Get(ctx, current.Spec.NodeName, metav1.GetOptions{})
+		_, err := c.config.Client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 		if err == nil {
-			return nil
+			return again, nil
 		}
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("node %s: %w", current.Spec.NodeName, err)
+			return again, fmt.Errorf("node %s: %w", pod.Spec.NodeName, err)
 		}
 	}
-	return c.remove(ctx, current, why)
+	return again, c.remove(ctx, pod, why)
 }
 
 // nodeOf is the node of a pod; nil: there is none, which has been so since then.
@@ -234,27 +171,15 @@ func (c *Controller) nodeOf(pod *corev1.Pod) (node *corev1.Node, since time.Time
 
 // remove fails a pod that has not ended, so that whoever waits for it knows, and removes it.
 func (c *Controller) remove(ctx context.Context, pod *corev1.Pod, why cause) error {
-	all := c.config.Client.CoreV1().Pods(pod.Namespace)
+	var status map[string]any
 	if st, changed := mark(pod, why, time.Now()); changed {
-		status := map[string]any{"phase": st.Phase}
+		status = map[string]any{"phase": st.Phase}
 		if why == orphaned {
 			status["conditions"] = []any{condition(st)}
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
-		if err != nil {
-			return err
-		}
-		_, err = all.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		switch {
-		case err != nil && owned.Gone(ctx, c.config.Client, pod, err):
-			return nil
-		case err != nil:
-			return fmt.Errorf("fail it: %w", err)
-		}
 	}
-	at, now := metav1.NewUIDPreconditions(string(pod.UID)), int64(0)
-	err := all.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: at, GracePeriodSeconds: &now})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	deleted, err := podsbynode.Delete(ctx, c.config.Client, pod, status, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	if err != nil || !deleted {
 		return err
 	}
 	c.config.Log.Info("pod removed", "namespace", pod.Namespace, "pod", pod.Name, "node", pod.Spec.NodeName, "why", string(why))
@@ -268,9 +193,8 @@ func (c *Controller) removeOldest(ctx context.Context) error {
 	c.mu.Unlock()
 	var errs []error
 	for _, one := range oldest {
-		obj, found, err := c.pods.GetStore().GetByKey(one.String())
-		pod, ok := obj.(*corev1.Pod)
-		if err == nil && (!found || !ok || pod.UID != one.uid || pod.DeletionTimestamp != nil) {
+		pod, err := c.loop.Find(one)
+		if err == nil && (pod == nil || pod.DeletionTimestamp != nil) {
 			continue
 		}
 		if err == nil {
@@ -279,7 +203,7 @@ func (c *Controller) removeOldest(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, err)
 			c.mu.Lock()
-			if ok {
+			if pod != nil {
 				c.ended.see(pod)
 			}
 			c.mu.Unlock()

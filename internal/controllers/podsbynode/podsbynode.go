@@ -1,4 +1,4 @@
-// Package podsbynode finds the pods of a node among those that an informer knows.
+// Package podsbynode finds the pods of a node among those that an informer knows, and is the loop of controllers that delete pods for what becomes of their nodes.
 package podsbynode
 
 import (

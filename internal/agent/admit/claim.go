@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // Claim is what a pod has of its node. It is a value of its own: later changes of the pod's specification do not change it.
@@ -22,7 +23,7 @@ type Claim struct {
 // ClaimOf is what a pod asks for: the sum over its containers as KEP-753 has it, its own resources where it has some, and its sandbox's overhead.
 func ClaimOf(pod *v1.Pod) Claim {
 	c := Claim{Ports: pods.HostPorts(&pod.Spec), QOS: pods.QOS(pod)}
-	for name, q := range pods.Requests(pod) {
+	for name, q := range allocated.Of(pod).Requests() {
 		switch {
 		case name == v1.ResourceCPU:
 			c.MilliCPU = q.MilliValue()

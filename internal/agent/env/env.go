@@ -155,7 +155,7 @@ func (r *resolver) value(ctx context.Context, e v1.EnvVar) (value string, found 
 				return "", false, fmt.Errorf("resourceFieldRef.containerName: the pod has no container %q", name)
 			}
 		}
-		value, err = Resource(c, src.ResourceFieldRef, pods.Bounds(r.in.Pod, r.in.Allocatable))
+		value, err = Resource(r.in.Pod, c.Name, src.ResourceFieldRef, r.in.Allocatable)
 		return value, true, err
 	case src.ConfigMapKeyRef != nil:
 		return r.configMapKey(ctx, src.ConfigMapKeyRef)

@@ -98,6 +98,8 @@ func TestResolve(t *testing.T) {
 				Limits:   v1.ResourceList{"cpu": resource.MustParse("1500m")},
 				Requests: v1.ResourceList{"cpu": resource.MustParse("500m")},
 			}}
+			pod := pod.DeepCopy()
+			pod.Spec.Containers = []v1.Container{*container}
 			got, err := Resolve(t.Context(), Input{
 				Pod: pod, Container: container, PodIPs: []string{"1.1.1.1", "::1"}, HostIPs: []string{"2.2.2.2"}, Objects: someObjects{},
 				Allocatable: v1.ResourceList{"memory": resource.MustParse("8Mi"), "ephemeral-storage": resource.MustParse("99")},

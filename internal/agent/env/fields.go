@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // Field is the value of one field of the pod, by the path that the downward API uses.
@@ -66,24 +67,26 @@ func first(s []string) string {
 	return s[0]
 }
 
-// Resource is a request or limit of the container divided by the reference's divisor, rounded up. A limit that is not set
-// is the node's allocatable amount; a request that is not set is the limit.
-func Resource(c *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
+// Resource is a request or limit of a container divided by the reference's divisor, rounded up. A limit that is not set
+// is the pod's, or the node's allocatable amount; a request that is not set is the limit.
+func Resource(pod *v1.Pod, container string, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
 	kind, name, ok := strings.Cut(ref.Resource, ".")
 	if !ok || kind != "limits" && kind != "requests" {
 		return "", fmt.Errorf("resource %q: must be limits.NAME or requests.NAME", ref.Resource)
 	}
 	r := v1.ResourceName(name)
-	q, found := c.Resources.Limits[r]
+	has := allocated.Of(pod)
+	own := has.Container(container)
+	q, found := own.Limits[r]
 	if kind == "requests" {
-		if request, ok := c.Resources.Requests[r]; ok {
+		if request, ok := own.Requests[r]; ok {
 			q, found = request, true
 		} else if !found {
 			q, found = resource.Quantity{}, true
 		}
 	}
 	if !found {
-		q = allocatable[r]
+		q = has.Bounds(allocatable)[r]
 	}
 	divisor := ref.Divisor
 	if divisor.IsZero() {

@@ -8,6 +8,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // Reason is that of a pod that was evicted.
@@ -36,13 +37,13 @@ func (u *Used) total() uint64 {
 // Limits says which limits of the disk a pod has.
 type Limits struct{ Volumes, Containers bool }
 
-// LimitsOf reads them from a specification. Volumes in memory cannot outgrow theirs.
-func LimitsOf(spec *v1.PodSpec) (l Limits) {
-	for i := range spec.Volumes {
-		l.Volumes = l.Volumes || sizeLimit(&spec.Volumes[i]) != nil
+// LimitsOf reads them from a pod. Volumes in memory cannot outgrow theirs.
+func LimitsOf(pod *v1.Pod) (l Limits) {
+	for i := range pod.Spec.Volumes {
+		l.Volumes = l.Volumes || sizeLimit(&pod.Spec.Volumes[i]) != nil
 	}
-	for _, c := range pods.Containers(spec) {
-		_, limited := c.Resources.Limits[v1.ResourceEphemeralStorage]
+	for _, c := range pods.Containers(&pod.Spec) {
+		_, limited := allocated.Of(pod).Container(c.Name).Limits[v1.ResourceEphemeralStorage]
 		l.Containers = l.Containers || limited
 	}
 	return l
@@ -65,11 +66,11 @@ func Exceeded(pod *v1.Pod, used *Used) *plan.Verdict {
 		}
 	}
 	// Of a pod, only the limits that there are: a container without one may take what the others leave.
-	if limit, ok := pods.Whole(pod).Limits[v1.ResourceEphemeralStorage]; ok && over(used.total(), &limit) {
+	if limit, ok := allocated.Of(pod).Whole().Limits[v1.ResourceEphemeralStorage]; ok && over(used.total(), &limit) {
 		return evicted(fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String()))
 	}
 	for _, c := range pods.Containers(&pod.Spec) {
-		if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && over(used.Containers[c.Name], &limit) {
+		if limit, ok := allocated.Of(pod).Container(c.Name).Limits[v1.ResourceEphemeralStorage]; ok && over(used.Containers[c.Name], &limit) {
 			return evicted(fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String()))
 		}
 	}

@@ -70,7 +70,7 @@ func TestLimitsOf(t *testing.T) {
 		"volumes":  {v1.PodSpec{Volumes: []v1.Volume{emptyDir("d", "1Mi", "")}}, Limits{Volumes: true}},
 		"init too": {v1.PodSpec{InitContainers: []v1.Container{container("i", "1Mi")}}, Limits{Containers: true}},
 	} {
-		if got := LimitsOf(&c.spec); got != c.want {
+		if got := LimitsOf(&v1.Pod{Spec: c.spec}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -58,7 +58,7 @@ func New(cfg Config) *Watcher {
 
 // Judge is the verdict on a pod; nil: it may go on, as far as is known. From now on it is measured, and poke called when it takes too much.
 func (w *Watcher) Judge(pod *v1.Pod, poke func()) *plan.Verdict {
-	limits := LimitsOf(&pod.Spec)
+	limits := LimitsOf(pod)
 	if limits == (Limits{}) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // Status tells what the pod's status is. Conditions that this agent does not own, and fields that others write, are those
@@ -222,7 +223,8 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 	cs.AllocatedResourcesStatus = in.allocatedResources(a, f)
 	cs.VolumeMounts = volumeMounts(f)
 	if f.role != pods.Ephemeral { // they have none
-		cs.Resources, cs.AllocatedResources = f.spec.Resources.DeepCopy(), f.spec.Resources.Requests.DeepCopy()
+		has := allocated.Of(in.Pod).Container(f.spec.Name)
+		cs.Resources, cs.AllocatedResources = has.DeepCopy(), has.Requests.DeepCopy()
 	}
 	cs.State = in.containerState(a, f, &cs)
 	started, ready := in.readiness(f)

@@ -10,12 +10,13 @@ import (
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // ofPod is what a pod's cgroup may have: weight by what it requests, the overhead of its sandbox included, and limits where each container is limited, or the
 // pod as a whole.
 func ofPod(pod *v1.Pod, node *podspec.NodeLimits, sizes []string) cgroup.Resources {
-	class, whole := pods.QOS(pod), pods.Whole(pod)
+	class, whole := pods.QOS(pod), allocated.Of(pod).Whole()
 	if class == v1.PodQOSBestEffort {
 		return cgroup.Resources{CPUShares: shares(0), Hugepages: hugepages(whole.Requests, sizes)}
 	}

@@ -15,6 +15,22 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
+// ExtendedResources are what a container asks for beyond the resources that Kubernetes itself defines: names with a
+// domain outside kubernetes.io, by their whole amount.
+func ExtendedResources(c *v1.Container) map[string]int64 {
+	var found map[string]int64
+	for name, q := range c.Resources.Limits {
+		if !pods.IsExtended(name) || q.IsZero() {
+			continue
+		}
+		if found == nil {
+			found = map[string]int64{}
+		}
+		found[string(name)] = q.Value()
+	}
+	return found
+}
+
 // AddDevices adds to the configuration of a container what its devices bring, and the record of them. What the pod's specification says itself
 // stays: a variable that it sets to another value is among overridden, as a kubelet has it but does not tell; a path or an annotation that both
 // have is an error that names both, for one of them would not be what was asked for. The same file of the host at the same path is no contradiction.

@@ -8,6 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 const (
@@ -26,7 +27,8 @@ func oomScoreAdj(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
 	case class == v1.PodQOSBestEffort:
 		return bestEffortAdj
 	}
-	request := c.Resources.Requests.Memory().Value()
+	own := allocated.Of(pod).Container(c.Name)
+	request := own.Requests.Memory().Value()
 	if role, _ := pods.ContainerNamed(&pod.Spec, c.Name); role == pods.Sidecar {
 		request = max(request, leastRequest(pod))
 	}
@@ -43,7 +45,8 @@ func oomScoreAdj(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
 func leastRequest(pod *v1.Pod) int64 {
 	var all []int64
 	for i := range pod.Spec.Containers {
-		all = append(all, pod.Spec.Containers[i].Resources.Requests.Memory().Value())
+		own := allocated.Of(pod).Container(pod.Spec.Containers[i].Name)
+		all = append(all, own.Requests.Memory().Value())
 	}
 	if len(all) == 0 {
 		return 0
@@ -53,11 +56,12 @@ func leastRequest(pod *v1.Pod) int64 {
 
 // shareOfPod is what of a pod's own memory request no container asks for, for each container.
 func shareOfPod(pod *v1.Pod) int64 {
-	r, n := pod.Spec.Resources, int64(len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
+	has := allocated.Of(pod)
+	r, n := has.Own(), int64(len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
 	if r == nil || n == 0 || r.Requests.Memory().IsZero() {
 		return 0
 	}
-	asked := pods.ContainerRequests(pod)
+	asked := has.ContainerRequests()
 	return (r.Requests.Memory().Value() - asked.Memory().Value()) / n
 }
 

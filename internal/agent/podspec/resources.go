@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 const (
@@ -39,43 +39,26 @@ type NodeLimits struct {
 }
 
 func containerResources(in *ContainerInput) *cri.LinuxContainerResources {
-	own := &in.Container.Resources
-	requests, limits := own.Requests, limitsOf(in.Pod, own)
-	r := linuxResources(requests, limits)
+	has := allocated.Of(in.Pod)
+	own := has.Container(in.Container.Name)
+	r := linuxResources(own.Requests, has.Limits(in.Container.Name))
 	r.OomScoreAdj = oomScoreAdj(in.Pod, in.Container, in.Node.Memory)
 	r.HugepageLimits = withZeros(r.HugepageLimits, in.Node.HugepageSizes)
-	memoryFiles(r, in.Pod, own, &in.Node)
+	memoryFiles(r, in.Pod, &own, &in.Node)
 	return r
 }
 
-// limitsOf are a container's limits: its own, and for what it does not limit those of the pod, which all containers share.
-func limitsOf(pod *v1.Pod, own *v1.ResourceRequirements) v1.ResourceList {
-	if pod.Spec.Resources == nil {
-		return own.Limits
-	}
-	limits := own.Limits.DeepCopy()
-	for name, q := range pod.Spec.Resources.Limits {
-		if mine, ok := limits[name]; ok && !mine.IsZero() {
-			continue
-		}
-		if limits == nil {
-			limits = v1.ResourceList{}
-		}
-		limits[name] = q
-	}
-	return limits
-}
-
 func podResources(pod *v1.Pod) *cri.LinuxContainerResources {
-	r := pods.Resources(pod)
+	r := allocated.Of(pod).WithoutSandbox()
 	return linuxResources(r.Requests, r.Limits)
 }
 
 func overhead(pod *v1.Pod) *cri.LinuxContainerResources {
-	if len(pod.Spec.Overhead) == 0 {
+	all := allocated.Of(pod).Overhead()
+	if len(all) == 0 {
 		return nil
 	}
-	return linuxResources(pod.Spec.Overhead, pod.Spec.Overhead)
+	return linuxResources(all, all)
 }
 
 func linuxResources(requests, limits v1.ResourceList) *cri.LinuxContainerResources {
@@ -136,20 +119,4 @@ func PageSize(name v1.ResourceName) (size string, ok bool) {
 		return "", false
 	}
 	return strings.TrimSuffix(resource.NewQuantity(page.Value(), resource.BinarySI).String(), "i") + "B", true
-}
-
-// ExtendedResources are what a container asks for beyond the resources that Kubernetes itself defines: names with a
-// domain outside kubernetes.io, by their whole amount.
-func ExtendedResources(c *v1.Container) map[string]int64 {
-	var found map[string]int64
-	for name, q := range c.Resources.Limits {
-		if !pods.IsExtended(name) || q.IsZero() {
-			continue
-		}
-		if found == nil {
-			found = map[string]int64{}
-		}
-		found[string(name)] = q.Value()
-	}
-	return found
 }

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // LimitRangeLister lists the limit ranges of a namespace.
@@ -127,21 +127,18 @@ func exceeds(r *corev1.LimitRange, pod *corev1.Pod) (errs []error) {
 		case corev1.LimitTypeContainer:
 			for role, c := range pods.Containers(&pod.Spec) {
 				if role != pods.Ephemeral {
-					errs = append(errs, exceedsItem(item, &c.Resources)...)
+					errs = append(errs, exceedsItem(item, allocated.Of(pod).Container(c.Name))...)
 				}
 			}
 		case corev1.LimitTypePod:
-			whole := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
-			errs = append(errs, exceedsItem(item, &corev1.ResourceRequirements{
-				Requests: resourcehelper.PodRequests(pod, whole), Limits: resourcehelper.PodLimits(pod, whole),
-			})...)
+			errs = append(errs, exceedsItem(item, allocated.Of(pod).Stated())...)
 		}
 	}
 	return errs
 }
 
 // exceedsItem is what is against one item.
-func exceedsItem(item *corev1.LimitRangeItem, has *corev1.ResourceRequirements) (errs []error) {
+func exceedsItem(item *corev1.LimitRangeItem, has corev1.ResourceRequirements) (errs []error) {
 	each := func(bounds corev1.ResourceList, check func(asked) error) {
 		for _, name := range slices.Sorted(maps.Keys(bounds)) {
 			if err := check(askedOf(item.Type, has, name, bounds[name])); err != nil {
@@ -163,7 +160,7 @@ type asked struct {
 	requested, limited    bool
 }
 
-func askedOf(by corev1.LimitType, has *corev1.ResourceRequirements, name corev1.ResourceName, bound resource.Quantity) asked {
+func askedOf(by corev1.LimitType, has corev1.ResourceRequirements, name corev1.ResourceName, bound resource.Quantity) asked {
 	a := asked{by: by, name: name, bound: bound}
 	a.request, a.requested = has.Requests[name]
 	a.limit, a.limited = has.Limits[name]

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 const (
@@ -270,10 +270,10 @@ func truncated(n float64) int32 { return int32(max(math.MinInt32, min(n, math.Ma
 
 // request is what a pod, or one container of it, requests of a resource, in thousandths.
 func request(pod *corev1.Pod, container string, resource corev1.ResourceName) (int64, error) {
-	if container == "" && resourcehelper.IsPodLevelRequestsSet(pod) {
-		all := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-		of, has := all[resource]
-		if !has {
+	has := allocated.Of(pod)
+	if container == "" && has.RequestsAsWhole() {
+		of, is := has.Requests()[resource]
+		if !is {
 			return 0, fmt.Errorf("missing pod-level request for %s in Pod %s", resource, pod.Name)
 		}
 		return of.MilliValue(), nil
@@ -284,8 +284,8 @@ func request(pod *corev1.Pod, container string, resource corev1.ResourceName) (i
 		if !role.Main() || container != "" && c.Name != container {
 			continue
 		}
-		of, has := c.Resources.Requests[resource]
-		if !has {
+		of, is := has.Container(c.Name).Requests[resource]
+		if !is {
 			return 0, fmt.Errorf("missing request for %s in container %s of Pod %s", resource, c.Name, pod.Name)
 		}
 		found = true

@@ -132,8 +132,8 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	}
 	b.line.leave(pod.UID)
 	b.news.forget(pod.UID)
-	if pod.Spec.NodeName != "" {
-		b.book.show(pod)
+	if pod.Spec.NodeName != "" && b.book.show(pod) {
+		b.freed(pod, pod.Spec.NodeName)
 	}
 	if old == nil || isOurs(old) { // it has left the line, or what it takes puts somebody out of it
 		b.retry(b.line.keptOnes(), func(*waiter) bool { return true })

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -237,6 +238,27 @@ func TestAPodWaitsForWhatItAsksFor(t *testing.T) {
 	w.untilWaiting("second", insufficient)
 	w.end("first")
 	w.untilBound("second", "n")
+}
+
+// TestWhatAPodHasByItsStatus: what a pod's agent says that it has counts until that says otherwise, and who waits gets what it gives back.
+func TestWhatAPodHasByItsStatus(t *testing.T) {
+	w := newWorld(t)
+	w.bind()
+	w.node("n", "cpu", "4")
+	w.pod("has", nil, "cpu", "1")
+	w.untilBound("has", "n")
+	tell := func(cpu string) {
+		w.Helper()
+		patch := fmt.Sprintf(`{"status":{"containerStatuses":[{"name":"c","image":"i","imageID":"","ready":true,"restartCount":0,"allocatedResources":{"cpu":%q}}]}}`, cpu)
+		if _, err := w.client.CoreV1().Pods("default").Patch(w.Context(), "has", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+			w.Fatal(err)
+		}
+	}
+	tell("3")
+	w.pod("wants", nil, "cpu", "2")
+	w.untilWaiting("wants", "0/1 nodes are available: 1 Insufficient cpu.")
+	tell("1")
+	w.untilBound("wants", "n")
 }
 
 func TestOneBinderNeverGivesTheSameTwice(t *testing.T) {

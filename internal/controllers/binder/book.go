@@ -1,13 +1,13 @@
 package binder
 
 import (
-	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // book knows which pods have their place on which node, and what they hold there together: those that the watch shows, and those that were bound and that the
@@ -22,7 +22,8 @@ type book struct {
 // held is a pod that has its place on a node.
 type held struct {
 	*corev1.Pod
-	node     string
+	node string
+	// requests are what it has of the node (allocated.Held).
 	requests corev1.ResourceList
 	// shown: the watch shows it there.
 	shown bool
@@ -47,20 +48,16 @@ func newHoldings() *holdings {
 func holdingsOf(all []*corev1.Pod) *holdings {
 	h := newHoldings()
 	for _, pod := range all {
-		h.add(&held{Pod: pod, requests: pods.Requests(pod)})
+		h.add(&held{Pod: pod, requests: allocated.Held(pod)})
 	}
 	return h
 }
 
-// add gives a pod its place. What a pod requests, its ports and its terms never change.
+// add gives a pod its place. Which devices a pod requests, its ports and its terms never change.
 func (h *holdings) add(of *held) {
 	of.at = len(h.pods)
 	h.pods = append(h.pods, of.Pod)
-	for name, quantity := range of.requests {
-		sum := h.used[name]
-		sum.Add(quantity)
-		h.used[name] = sum
-	}
+	h.use(of.requests)
 	for name := range of.requests {
 		if isDevice(name) {
 			h.devices[of] = struct{}{}
@@ -74,6 +71,19 @@ func (h *holdings) add(of *held) {
 	}
 }
 
+// renew notes that a pod has changed, and says whether it has less than before.
+func (h *holdings) renew(of *held) (less bool) {
+	h.pods[of.at] = of.Pod
+	now := allocated.Held(of.Pod)
+	for name, had := range of.requests {
+		less = less || had.Cmp(now[name]) > 0
+	}
+	h.free(of.requests)
+	of.requests = now
+	h.use(now)
+	return less
+}
+
 // remove takes a pod's place. moved is told of the one that has its index then.
 func (h *holdings) remove(of *held, moved func(types.UID, int)) {
 	last := len(h.pods) - 1
@@ -81,14 +91,26 @@ func (h *holdings) remove(of *held, moved func(types.UID, int)) {
 	moved(h.pods[of.at].UID, of.at)
 	h.pods[last] = nil
 	h.pods = h.pods[:last]
-	for name, quantity := range of.requests {
+	h.free(of.requests)
+	delete(h.devices, of)
+	delete(h.social, of)
+	delete(h.ports, of)
+}
+
+func (h *holdings) use(requests corev1.ResourceList) {
+	for name, quantity := range requests {
+		sum := h.used[name]
+		sum.Add(quantity)
+		h.used[name] = sum
+	}
+}
+
+func (h *holdings) free(requests corev1.ResourceList) {
+	for name, quantity := range requests {
 		sum := h.used[name]
 		sum.Sub(quantity)
 		h.used[name] = sum
 	}
-	delete(h.devices, of)
-	delete(h.social, of)
-	delete(h.ports, of)
 }
 
 // assume notes that a pod is on its way to a node.
@@ -100,26 +122,25 @@ func (b *book) assume(pod *corev1.Pod, node string) {
 	b.put(pod, false)
 }
 
-// show notes a pod as the watch shows it on its node.
-func (b *book) show(pod *corev1.Pod) {
+// show notes a pod as the watch shows it on its node, and says whether it has less of that than before.
+func (b *book) show(pod *corev1.Pod) (less bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.put(pod, true)
+	return b.put(pod, true)
 }
 
-func (b *book) put(pod *corev1.Pod, shown bool) {
+func (b *book) put(pod *corev1.Pod, shown bool) (less bool) {
 	if of := b.pods[pod.UID]; of != nil {
 		if of.shown && !shown {
-			return
+			return false
 		}
 		if of.node == pod.Spec.NodeName {
 			of.Pod, of.shown = pod, shown
-			b.nodes[of.node].pods[of.at] = pod
-			return
+			return b.nodes[of.node].renew(of)
 		}
 		b.take(of) // somebody else has bound it to another one
 	}
-	of := &held{Pod: pod, node: pod.Spec.NodeName, requests: maps.Clone(pods.Requests(pod)), shown: shown}
+	of := &held{Pod: pod, node: pod.Spec.NodeName, requests: allocated.Held(pod), shown: shown}
 	if b.pods == nil {
 		b.pods, b.nodes = map[types.UID]*held{}, map[string]*holdings{}
 	}
@@ -130,6 +151,7 @@ func (b *book) put(pod *corev1.Pod, shown bool) {
 	}
 	b.pods[pod.UID] = of
 	h.add(of)
+	return false
 }
 
 // fail notes that a pod could not be bound, unless the watch shows that it was: then it says false.

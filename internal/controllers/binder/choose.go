@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // choose returns the best of the nodes that can have the pod, or what it lacks on each node. older are those of the pods that wait for a node which came
@@ -61,7 +62,7 @@ func inLine(pod *corev1.Pod, at place, in cluster) bool {
 func devices(pod *corev1.Pod) map[corev1.ResourceName]bool {
 	asks := map[corev1.ResourceName]bool{}
 	for _, c := range pods.Containers(&pod.Spec) {
-		for name, q := range c.Resources.Requests {
+		for name, q := range allocated.Of(pod).Container(c.Name).Requests {
 			if isDevice(name) && !q.IsZero() {
 				asks[name] = true
 			}

@@ -266,6 +266,21 @@ func TestBook(t *testing.T) {
 	if b.fail(pod.UID) || !b.has(pod.UID) {
 		t.Error("a pod that the watch shows could not be bound")
 	}
+	// What it has can change, and is told by its status too, in which its agent says what it was given.
+	for _, cpu := range []struct {
+		asks, has, want string
+		less            bool
+	}{{"100m", "100m", "100m", false}, {"300m", "100m", "300m", false}, {"300m", "300m", "300m", false}, {"200m", "300m", "300m", false}, {"200m", "200m", "200m", true}} {
+		shown = shown.DeepCopy()
+		shown.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse(cpu.asks)
+		shown.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list(widget, "1", "cpu", cpu.has)}}
+		if less := b.show(shown); less != cpu.less {
+			t.Errorf("a pod that asks for %s and has %s: it has less than before: %t", cpu.asks, cpu.has, less)
+		}
+		if on("n"); b.nodes["n"].used.Cpu().String() != cpu.want {
+			t.Errorf("a pod that asks for %s and has %s is taken to have %s", cpu.asks, cpu.has, b.nodes["n"].used.Cpu())
+		}
+	}
 	var many []*corev1.Pod
 	for i := range 20 {
 		p := podWith(nil, "cpu", fmt.Sprintf("%dm", 100+i), "memory", "1Mi")

@@ -3,7 +3,7 @@ package binder
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // judge is about one of the things that a pod needs of a node. It is asked once for a pod, with what there is to know of all nodes, and what it returns is asked of
@@ -80,6 +80,6 @@ func (known *survey) fit(at place) []lack {
 
 // resourcesAreThere is the judge of what a node has for a pod.
 func resourcesAreThere(known *survey) verdict {
-	wanted := pods.Requests(known.pod)
+	wanted := allocated.Of(known.pod).Requests()
 	return func(at place) []lack { return resourcesSuffice(wanted, at) }
 }

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // line knows the pods that wait for a node, and who of them came first: who was created first. That is known to the second, and of those of one second the
@@ -44,7 +44,7 @@ func (l *line) enter(pod *corev1.Pod) {
 		l.in, l.kept, l.minding = map[types.UID]*waiter{}, map[types.UID]*waiter{}, map[types.UID]*waiter{}
 	}
 	l.entered++
-	l.put(&waiter{pod: pod, turn: l.entered, wanted: pods.Requests(pod), asks: devices(pod)})
+	l.put(&waiter{pod: pod, turn: l.entered, wanted: allocated.Of(pod).Requests(), asks: devices(pod)})
 }
 
 func (l *line) put(w *waiter) {

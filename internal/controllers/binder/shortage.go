@@ -10,13 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // shortages says, a sentence a resource, why there are too few of the devices that a pod asks for, where that is more than that others have them.
 func shortages(pod *corev1.Pod, places []place) string {
 	var text strings.Builder
-	wanted := pods.Requests(pod)
+	wanted := allocated.Of(pod).Requests()
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if want := wanted[name]; isDevice(name) && !want.IsZero() {
 			text.WriteString(shortage(name, want, places))

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // setPodResources sets what a pod has as a whole, where it says some of it, from what it says and from its containers (KEP-2837): limits of huge pages are
@@ -14,7 +15,7 @@ func setPodResources(pod *corev1.Pod) {
 	if r == nil || len(r.Limits)+len(r.Requests) == 0 {
 		return
 	}
-	for name, sum := range pods.ContainerLimits(pod) {
+	for name, sum := range allocated.Of(pod).ContainerLimits() {
 		if _, requested := r.Requests[name]; requested || !pods.IsHugepages(name) {
 			continue
 		}
@@ -23,13 +24,13 @@ func setPodResources(pod *corev1.Pod) {
 	if len(r.Limits) == 0 {
 		return
 	}
-	for name, sum := range pods.ContainerRequests(pod) {
-		if pods.OfPods(name) && pods.CanBeOvercommitted(name) {
+	for name, sum := range allocated.Of(pod).ContainerRequests() {
+		if allocated.OfPods(name) && pods.CanBeOvercommitted(name) {
 			setQuantity(&r.Requests, name, sum)
 		}
 	}
 	for name, limit := range r.Limits {
-		if pods.OfPods(name) {
+		if allocated.OfPods(name) {
 			setQuantity(&r.Requests, name, limit)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // maxExtendedName is the longest name of an extended resource: quotas write it behind "requests.".
@@ -68,15 +69,15 @@ func validatePodResources(spec *corev1.PodSpec, at *field.Path) field.ErrorList 
 	}
 	errs := validateResources(spec.Resources, podResourceName, at)
 	requests, limits := spec.Resources.Requests, spec.Resources.Limits
-	pod := &corev1.Pod{Spec: *spec}
-	sum := pods.ContainerRequests(pod)
+	of := allocated.Of(&corev1.Pod{Spec: *spec})
+	sum := of.ContainerRequests()
 	for _, name := range slices.Sorted(maps.Keys(sum)) {
 		want := sum[name]
 		if own, ok := requests[name]; ok && want.Cmp(own) > 0 {
 			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), own.String(), "must be greater than or equal to aggregate container requests of "+want.String()))
 		}
 	}
-	sum = pods.ContainerLimits(pod)
+	sum = of.ContainerLimits()
 	for _, name := range slices.Sorted(maps.Keys(sum)) {
 		want := sum[name]
 		if own, ok := limits[name]; ok && pods.IsHugepages(name) && want.Cmp(own) > 0 {
@@ -97,7 +98,7 @@ func validatePodResources(spec *corev1.PodSpec, at *field.Path) field.ErrorList 
 
 func podResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	errs := invalidIf(true, string(name), at, validation.IsQualifiedName)
-	if len(errs) == 0 && !pods.OfPods(name) {
+	if len(errs) == 0 && !allocated.OfPods(name) {
 		errs = append(errs, field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
 	}
 	return errs

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // emptyDir is a directory that is empty when the pod begins: on the disk, or in memory.
@@ -50,7 +50,7 @@ func (e *emptyDir) memorySize(pod *v1.Pod, src *v1.EmptyDirVolumeSource) (size i
 			size = v
 		}
 	}
-	all, whole := e.cfg.Allocatable(), pods.Whole(pod)
+	all, whole := e.cfg.Allocatable(), allocated.Of(pod).Whole()
 	bound(all.Memory())
 	bound(whole.Limits.Memory())
 	if src.SizeLimit != nil {

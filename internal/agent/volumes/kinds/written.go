@@ -188,11 +188,11 @@ func (w *written) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolu
 		case it.FieldRef != nil:
 			value, err = env.Field(pod, it.FieldRef.FieldPath, nil, w.cfg.HostIPs)
 		case it.ResourceFieldRef != nil:
-			_, c := pods.ContainerNamed(&pod.Spec, it.ResourceFieldRef.ContainerName)
-			if c == nil {
-				return fmt.Errorf("file %s: the pod has no container %q", it.Path, it.ResourceFieldRef.ContainerName)
+			of := it.ResourceFieldRef.ContainerName
+			if _, c := pods.ContainerNamed(&pod.Spec, of); c == nil {
+				return fmt.Errorf("file %s: the pod has no container %q", it.Path, of)
 			}
-			value, err = env.Resource(c, it.ResourceFieldRef, pods.Bounds(pod, w.cfg.Allocatable()))
+			value, err = env.Resource(pod, of, it.ResourceFieldRef, w.cfg.Allocatable())
 		}
 		if err != nil {
 			return fmt.Errorf("file %s: %w", it.Path, err)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 // Config says what the ledger is about.
@@ -27,16 +28,24 @@ type Config struct {
 type Ledger struct {
 	cfg Config
 
-	mu     sync.Mutex // guards what follows
-	claims map[types.UID]*Claim
-	used   Used
+	mu      sync.Mutex // guards what follows
+	entries map[types.UID]*entry
+	used    Used
 	// adopted: all pods that began before this agent did are in it.
 	adopted bool
 }
 
+// entry is what one pod has.
+type entry struct {
+	claim Claim
+	given allocated.Given
+}
+
+func entryOf(pod *v1.Pod) *entry { return &entry{ClaimOf(pod), allocated.Of(pod).Given()} }
+
 // NewLedger makes an empty one.
 func NewLedger(cfg Config) *Ledger {
-	return &Ledger{cfg: cfg, claims: map[types.UID]*Claim{}, used: Used{own: cfg.OwnPorts}}
+	return &Ledger{cfg: cfg, entries: map[types.UID]*entry{}, used: Used{own: cfg.OwnPorts}}
 }
 
 // Take gives the pod what it asks for and returns nil, or says why it does not get it. A pod that has it already keeps it, and one that has begun (it has a
@@ -58,21 +67,33 @@ func (l *Ledger) Take(pod *v1.Pod, begun bool) *Refusal {
 func (l *Ledger) take(pod *v1.Pod, begun bool, node *v1.Node) *Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.claims[pod.UID] != nil {
+	if l.entries[pod.UID] != nil {
 		return nil
 	}
-	claim := ClaimOf(pod)
+	e := entryOf(pod)
 	if !begun {
 		l.adopt(pod.UID)
 		if node == nil {
 			return &Refusal{ReasonInvalidNode, unknownNode}
 		}
-		if refusal := Decide(node, &l.used, pod, &claim); refusal != nil {
+		if refusal := Decide(node, &l.used, pod, &e.claim); refusal != nil {
 			return refusal
 		}
 	}
-	l.enter(pod.UID, &claim)
+	l.enter(pod.UID, e)
 	return nil
+}
+
+// Admitted is the pod with what it was given in the place of what it asks for by now (allocated.Given.In); the pod itself where it was given nothing yet, or
+// just that. The caller's pod is not changed.
+func (l *Ledger) Admitted(pod *v1.Pod) *v1.Pod {
+	l.mu.Lock()
+	e := l.entries[pod.UID]
+	l.mu.Unlock()
+	if e == nil {
+		return pod
+	}
+	return e.given.In(pod)
 }
 
 // adopt enters the pods that began before this agent did and have not ended, but for one: until it has seen all of them, whoever comes first must not get
@@ -84,25 +105,24 @@ func (l *Ledger) adopt(but types.UID) {
 	l.adopted = l.cfg.Synced() // asked first: what is known afterwards is at least as much
 	for _, pod := range l.cfg.Known() {
 		over := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-		if pod.UID != but && !over && pod.Status.StartTime != nil && l.claims[pod.UID] == nil {
-			claim := ClaimOf(pod)
-			l.enter(pod.UID, &claim)
+		if pod.UID != but && !over && pod.Status.StartTime != nil && l.entries[pod.UID] == nil {
+			l.enter(pod.UID, entryOf(pod))
 		}
 	}
 }
 
-func (l *Ledger) enter(uid types.UID, claim *Claim) {
-	l.claims[uid] = claim
-	l.used.Add(claim)
+func (l *Ledger) enter(uid types.UID, e *entry) {
+	l.entries[uid] = e
+	l.used.Add(&e.claim)
 }
 
 // Release takes back what the pod has, if it has anything.
 func (l *Ledger) Release(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if claim := l.claims[uid]; claim != nil {
-		l.used.Sub(claim)
-		delete(l.claims, uid)
+	if e := l.entries[uid]; e != nil {
+		l.used.Sub(&e.claim)
+		delete(l.entries, uid)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod.dev/monopod/internal/pods/allocated"
 )
 
 func named(uid string, p *v1.Pod) *v1.Pod {
@@ -75,8 +77,16 @@ func TestLedger(t *testing.T) {
 	}
 	take(c, false, "")
 	// What it was given counts, not what its specification says by now.
-	a.Spec.Containers[0].Resources.Requests = list("cpu", "1m")
+	later := named("a", podOf("cpu", "1m"))
+	take(later, true, "")
 	take(named("d", podOf("cpu", "200m")), false, "OutOfcpu")
+	cpu := func(p *v1.Pod) int64 { requests := allocated.Of(p).Requests(); return requests.Cpu().MilliValue() }
+	if has := l.Admitted(later); cpu(has) != 1500 || cpu(later) != 1 {
+		t.Errorf("it goes on with %d, and asks for %d", cpu(has), cpu(later))
+	}
+	if d := named("d", podOf("cpu", "200m")); l.Admitted(a) != a || l.Admitted(d) != d {
+		t.Error("a pod that has what it asks for, or nothing yet, is another one")
+	}
 	for _, uid := range []types.UID{"a", "c"} {
 		l.Release(uid)
 	}
@@ -175,7 +185,7 @@ func TestLedgerAtOnce(t *testing.T) {
 			l.Release(uid)
 		}
 	}
-	if len(l.claims) > 0 || !reflect.DeepEqual(l.used, Used{others: map[v1.ResourceName]int64{"hugepages-2Mi": 0}}) {
+	if len(l.entries) > 0 || !reflect.DeepEqual(l.used, Used{others: map[v1.ResourceName]int64{"hugepages-2Mi": 0}}) {
 		t.Errorf("left: %+v", l.used)
 	}
 }

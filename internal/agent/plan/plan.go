@@ -8,7 +8,7 @@ import (
 
 // Input is everything that a decision depends on.
 type Input struct {
-	// Pod is the newest version of the object. Its status is not looked at: see Prior.
+	// Pod is the newest version of the object, with the resources that it was given. Its status is not looked at: see Prior.
 	Pod *v1.Pod
 	// Gone: the API server no longer has the pod. It is stopped, cleaned up, and nothing more is told about it.
 	Gone bool

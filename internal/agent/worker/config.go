@@ -65,6 +65,8 @@ type Devices interface {
 type Ledger interface {
 	// Take gives a pod what it asks for of the node, or says why not. It is idempotent. A pod that has begun to run has what it asks for.
 	Take(pod *v1.Pod, begun bool) *admit.Refusal
+	// Admitted is the pod with what it was given in the place of what it asks for by now: the pod itself where that is the same, or nothing was given yet.
+	Admitted(pod *v1.Pod) *v1.Pod
 	// Release gives back what a pod has. It is idempotent.
 	Release(uid types.UID)
 }

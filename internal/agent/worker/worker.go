@@ -277,7 +277,7 @@ func (w *Worker) reconcile(ctx context.Context) (next time.Time, done bool) {
 		w.ongoing[k].cancel()
 	}
 	for _, a := range res.Actions {
-		w.begin(ctx, wish.pod, &a)
+		w.begin(ctx, in.Pod, &a)
 		in.Ongoing[a.Key()] = plan.Ongoing{StopBy: a.StopBy}
 	}
 	in.Facts = maps.Clone(w.facts) // what has begun is told already
@@ -350,7 +350,7 @@ func (w *Worker) noteImages(o *plan.Observed) {
 // input is what a decision depends on, as far as it is known without asking anybody. It shares nothing with the worker.
 func (w *Worker) input(wish *wish, observed plan.Observed) plan.Input {
 	in := plan.Input{
-		Pod: wish.pod, Gone: wish.gone, StopBy: w.deadlineOf(wish),
+		Pod: w.cfg.Ledger.Admitted(wish.pod), Gone: wish.gone, StopBy: w.deadlineOf(wish),
 		Prior:    plan.Merge(wish.pod.Status, w.prior),
 		Observed: observed,
 		Ongoing:  map[plan.Key]plan.Ongoing{}, Failures: maps.Clone(w.retries.failures),

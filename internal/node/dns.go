@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/dns"
 	"monopod.dev/monopod/internal/dns/address"
 	"monopod.dev/monopod/internal/dns/hostnames"
+	"monopod.dev/monopod/internal/node/status"
 )
 
 // resolvConf says which name servers the host asks.
@@ -69,7 +70,16 @@ func (d *dnsRole) answers(api *apiRole) role {
 }
 
 // serves says whether the cluster has a DNS here.
-func (d *dnsRole) serves() bool { return d != nil && d.server != nil && d.problem == nil }
+func (d *dnsRole) serves() bool { return d.server != nil && d.problem == nil }
+
+// told is what the administration socket tells of; it is for when the role is open.
+func (d *dnsRole) told() *status.DNS {
+	told := &status.DNS{Problem: d.problem}
+	if d.serves() {
+		told.Address, told.Ready = d.server.Addr().String(), d.server.Ready()
+	}
+	return told
+}
 
 func (d *dnsRole) log() *slog.Logger { return d.Log.With("role", "dns") }
 

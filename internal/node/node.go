@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/agent"
 	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/network/choice"
+	"monopod.dev/monopod/internal/node/status"
 )
 
 // Options says what to run.
@@ -66,8 +67,8 @@ func Up(ctx context.Context, o Options) error {
 		// The stores open side by side: etcd's first election is most of the way to a ready node.
 		open: [][]role{{names.role()}, {api.role(), rt.role(), names.addressRole()}, {gateways}, {dev.role()}, {services.role()}},
 		run: []role{
-			p.admin(func() facts {
-				return facts{api: api.server, runtime: rt, devices: dev.manager, dns: names, kube: api.nodeConfig, agent: true, drain: newDrainer(o, down)}
+			p.admin(func() status.Roles {
+				return status.Roles{API: api.server, Runtime: rt.told(), Devices: dev.manager, DNS: names.told(), Kube: api.nodeConfig, Agent: p.settled, Drain: newDrainer(o, down)}
 			}),
 			api.role(), rt.role(), api.controllers(p.settled, listener), applied, names.answers(api), services.role(), policies.role(), dev.role(), own.role(),
 		},
@@ -83,7 +84,7 @@ func Runtime(ctx context.Context, o Options, kube *rest.Config) error {
 	return p.do(ctx, work{
 		parts:  []part{partRuntime},
 		open:   [][]role{{rt.role()}},
-		run:    []role{p.admin(func() facts { return facts{runtime: rt} }), rt.role(), policies.role(), p.readyWith(rt.ready)},
+		run:    []role{p.admin(func() status.Roles { return status.Roles{Runtime: rt.told()} }), rt.role(), policies.role(), p.readyWith(rt.ready)},
 		remove: remains(p, rt),
 	})
 }
@@ -101,7 +102,7 @@ func APIServer(ctx context.Context, o Options) error {
 		parts: []part{partAPIServer},
 		open:  [][]role{{api.role()}},
 		run: []role{
-			p.admin(func() facts { return facts{api: api.server, kube: api.server.AdminConfig} }), api.role(), api.controllers(nil, nil), applied, p.readyWith(api.ready),
+			p.admin(func() status.Roles { return status.Roles{API: api.server, Kube: api.server.AdminConfig} }), api.role(), api.controllers(nil, nil), applied, p.readyWith(api.ready),
 		},
 	})
 }
@@ -126,7 +127,11 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 		parts: []part{partAgent},
 		open:  [][]role{{rotation}, {dev.role()}, {services.role()}},
 		run: []role{
-			services.role(), p.admin(func() facts { return facts{devices: dev.manager, kube: reach, agent: true, drain: newDrainer(o, down)} }), dev.role(), own.role(),
+			services.role(),
+			p.admin(func() status.Roles {
+				return status.Roles{Devices: dev.manager, Kube: reach, Agent: p.settled, Drain: newDrainer(o, down)}
+			}),
+			dev.role(), own.role(),
 		},
 		remove: []role{services.role()},
 	})

@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/network/cni"
+	"monopod.dev/monopod/internal/node/status"
 	"monopod.dev/monopod/internal/runtime"
 	"monopod.dev/monopod/internal/runtime/container/hostfacts"
 	"monopod.dev/monopod/internal/runtime/container/life"
@@ -52,6 +53,11 @@ func (r *runtimeRole) role() role {
 
 // ready is closed when CRI is served; it is for when the role is open.
 func (r *runtimeRole) ready() <-chan struct{} { return r.server.Ready() }
+
+// told is what the administration socket tells of; it is for when the role is open.
+func (r *runtimeRole) told() *status.Runtime {
+	return &status.Runtime{Socket: r.Config.Runtime.Socket, Behind: r.behind, Server: r.server, Executor: r.executor, Images: r.images}
+}
 
 // given is what the configuration says in words, as values.
 type given struct {

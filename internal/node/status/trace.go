@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"context"
@@ -26,9 +26,9 @@ const (
 	partOfAgent     = "what the agent does, " + podstarts.FirstLog
 )
 
-// trace tells how a pod's start went.
-func (t *teller) trace(ctx context.Context, namespace, name string) (protocol.Trace, error) {
-	pod, known := t.timeline.Pod(namespace, name)
+// Trace tells how a pod's start went.
+func (t *Teller) Trace(ctx context.Context, namespace, name string) (protocol.Trace, error) {
+	pod, known := t.cfg.Timeline.Pod(namespace, name)
 	if !known {
 		return protocol.Trace{}, t.notRemembered(ctx, namespace, name)
 	}
@@ -38,12 +38,12 @@ func (t *teller) trace(ctx context.Context, namespace, name string) (protocol.Tr
 		posted = posted || s.Name == podstarts.Post
 	}
 	switch {
-	case t.api == nil:
+	case t.API == nil:
 		out.NotAsked = append(out.NotAsked, notHere(partOfAPIServer, "apiserver"))
 	case !posted:
-		out.NotAsked = append(out.NotAsked, protocol.Unknown{What: partOfAPIServer, Why: "the pod was made before this process began, at " + clock(t.timeline.Began())})
+		out.NotAsked = append(out.NotAsked, protocol.Unknown{What: partOfAPIServer, Why: "the pod was made before this process began, at " + clock(t.cfg.Timeline.Began())})
 	}
-	if t.agent {
+	if t.Agent != nil {
 		unread := t.addLogs(&pod)
 		out.NotAsked = append(out.NotAsked, unread...)
 	} else {
@@ -60,8 +60,8 @@ func (t *teller) trace(ctx context.Context, namespace, name string) (protocol.Tr
 }
 
 // addLogs adds the first log lines of the containers that the agent has begun with.
-func (t *teller) addLogs(pod *podstarts.Pod) (unread []protocol.Unknown) {
-	dir := filepath.Join(t.config.Config.Agent.PodLogsDir, podspec.LogDir(podspec.Ref{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}))
+func (t *Teller) addLogs(pod *podstarts.Pod) (unread []protocol.Unknown) {
+	dir := filepath.Join(t.cfg.PodLogsDir, podspec.LogDir(podspec.Ref{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}))
 	looked := map[string]bool{"": true}
 	for _, s := range pod.Steps {
 		if looked[s.Container] {
@@ -81,7 +81,7 @@ func (t *teller) addLogs(pod *podstarts.Pod) (unread []protocol.Unknown) {
 }
 
 // notRemembered says why nothing is known of a pod's start.
-func (t *teller) notRemembered(ctx context.Context, namespace, name string) error {
+func (t *Teller) notRemembered(ctx context.Context, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
 	found, err := t.named(ctx, name)
@@ -89,8 +89,8 @@ func (t *teller) notRemembered(ctx context.Context, namespace, name string) erro
 }
 
 // whyNot is that for the pods of the name that there are, by namespace, or for the error that came in their stead.
-func (t *teller) whyNot(namespace, name string, found map[string]time.Time, err error) string {
-	began := t.timeline.Began()
+func (t *Teller) whyNot(namespace, name string, found map[string]time.Time, err error) string {
+	began := t.cfg.Timeline.Began()
 	created, is := found[namespace]
 	switch {
 	case is && created.Before(began):
@@ -104,13 +104,13 @@ func (t *teller) whyNot(namespace, name string, found map[string]time.Time, err 
 	switch {
 	case err != nil:
 		why = fmt.Sprintf("nothing is remembered of a pod %s/%s, and whether there is one cannot be asked now: %v", namespace, name, err)
-	case t.api == nil:
+	case t.API == nil:
 		why = fmt.Sprintf("this node has no pod %s/%s", namespace, name)
 	default:
 		why = fmt.Sprintf("there is no pod %s/%s", namespace, name)
 	}
 	others := slices.Sorted(maps.Keys(found))
-	others = append(others, slices.DeleteFunc(t.timeline.Namespaces(name), func(ns string) bool { return slices.Contains(others, ns) })...)
+	others = append(others, slices.DeleteFunc(t.cfg.Timeline.Namespaces(name), func(ns string) bool { return slices.Contains(others, ns) })...)
 	return why + elsewhere(others)
 }
 
@@ -132,15 +132,15 @@ const mostNamespaces = 5
 
 // named asks the API server when the pods of a name were made, by namespace. An agent may ask for those of its node only, and gets no answer for a single one
 // that is not there; the API server of this process is asked for all, also those that have no node yet.
-func (t *teller) named(ctx context.Context, name string) (map[string]time.Time, error) {
+func (t *Teller) named(ctx context.Context, name string) (map[string]time.Time, error) {
 	if err := t.answers(); err != nil {
 		return nil, err
 	}
-	which, reach := []fields.Selector{fields.OneTermEqualSelector("metadata.name", name)}, t.kube
-	if t.api != nil {
-		reach = t.api.AdminConfig
+	which, reach := []fields.Selector{fields.OneTermEqualSelector("metadata.name", name)}, t.Kube
+	if t.API != nil {
+		reach = t.API.AdminConfig
 	} else {
-		which = append(which, fields.OneTermEqualSelector("spec.nodeName", t.config.Config.NodeName))
+		which = append(which, fields.OneTermEqualSelector("spec.nodeName", t.cfg.Node))
 	}
 	kube, err := kubernetes.NewForConfig(reach()) // it shares the connections of earlier ones
 	if err != nil {

@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"net/http"
@@ -13,7 +13,6 @@ import (
 	"github.com/containerd/errdefs"
 	"k8s.io/client-go/rest"
 
-	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/kit/podstarts"
 )
@@ -29,17 +28,17 @@ func agentTeller(t *testing.T, code int, body string) *askingTeller {
 		_, _ = w.Write([]byte(body)) // a test that gets none fails by that
 	}))
 	t.Cleanup(api.Close)
-	c := &v1alpha1.NodeConfiguration{}
-	c.Agent.PodLogsDir = t.TempDir()
-	a.teller = &teller{config: &Options{Config: c}, timeline: podstarts.New(podstarts.Config{}), facts: facts{
-		agent: true, kube: func() *rest.Config { return &rest.Config{Host: api.URL} },
-	}}
+	a.timeline = podstarts.New(podstarts.Config{})
+	a.Teller = New(Config{Node: "n1", PodLogsDir: t.TempDir(), Timeline: a.timeline, Roles: Roles{
+		Agent: make(chan struct{}), Kube: func() *rest.Config { return &rest.Config{Host: api.URL} },
+	}})
 	return a
 }
 
 // askingTeller is a teller and what it asks for.
 type askingTeller struct {
-	*teller
+	*Teller
+	timeline  *podstarts.Recorder
 	selectors chan string
 }
 
@@ -52,7 +51,7 @@ func TestTraceOfAnAgent(t *testing.T) {
 	a.timeline.Begin("u", podstarts.CallCreateContainer, "a").End("ErrImagePull")
 	a.timeline.Begin("u", "StartContainer", "silent")
 	a.timeline.Once("u", podstarts.Runs, "linked")
-	dir := filepath.Join(a.config.Config.Agent.PodLogsDir, "ns_p_u")
+	dir := filepath.Join(a.cfg.PodLogsDir, "ns_p_u")
 	logged := time.Now().Add(time.Minute).UTC()
 	for name, write := range map[string]func(string) error{
 		"a": func(f string) error {
@@ -69,7 +68,7 @@ func TestTraceOfAnAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := a.trace(t.Context(), "ns", "p")
+	got, err := a.Trace(t.Context(), "ns", "p")
 	if err != nil || len(got.Steps) != 6 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -112,8 +111,7 @@ func TestNotRemembered(t *testing.T) {
 	} {
 		code, body := answer()
 		a := agentTeller(t, code, body)
-		a.config.Config.NodeName = "n1"
-		if _, err := a.trace(t.Context(), "ns", "p"); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), want) {
+		if _, err := a.Trace(t.Context(), "ns", "p"); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		if got := <-a.selectors; got != "metadata.name=p,spec.nodeName=n1" {
@@ -128,7 +126,7 @@ func TestNotRemembered(t *testing.T) {
 	}
 	a.timeline.Open("another", "d", "q")
 	want := "this node has no pod ns/p; pods of that name are, or were, in the namespaces b, c: choose one with -n"
-	if _, err := a.trace(t.Context(), "ns", "p"); !errdefs.IsNotFound(err) || err.Error() != want {
+	if _, err := a.Trace(t.Context(), "ns", "p"); !errdefs.IsNotFound(err) || err.Error() != want {
 		t.Errorf("%v, want %q", err, want)
 	}
 }

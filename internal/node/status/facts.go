@@ -1,4 +1,4 @@
-package node
+package status
 
 import (
 	"encoding/json"
@@ -86,8 +86,8 @@ func count(n *protocol.Counts, d report.Device) {
 // The share of a disk, in per cent, below which its free room is a problem.
 const littleRoom = 5
 
-func (t *teller) disks(s *protocol.Status) {
-	for _, dir := range []struct{ name, path string }{{"data", t.config.Config.DataDir}, {"run", t.config.Config.RunDir}} {
+func (t *Teller) disks(s *protocol.Status) {
+	for _, dir := range []struct{ name, path string }{{"data", t.cfg.DataDir}, {"run", t.cfg.RunDir}} {
 		var st unix.Statfs_t
 		if err := unix.Statfs(dir.path, &st); err != nil {
 			s.Problems = append(s.Problems, protocol.Problem{About: "disk", Message: fmt.Sprintf("%s: %v", dir.path, err)})

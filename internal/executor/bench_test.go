@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // TestFigures prints what users compare: how long a container takes, and what the executor costs. It holds the budget of
@@ -19,7 +21,7 @@ func TestFigures(t *testing.T) {
 	const runs = 30
 	var create, start, total []time.Duration
 	for i := range runs {
-		req := n.bundle(fmt.Sprint("c", i), nil, "sleep", "1000")
+		req := n.bundle(ids.ContainerID(fmt.Sprint("c", i)), nil, "sleep", "1000")
 		begin := time.Now()
 		if _, err := n.c.Create(n.ctx(), req); err != nil {
 			t.Fatal(err)

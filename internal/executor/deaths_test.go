@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -27,7 +28,7 @@ func TestWorkerDies(t *testing.T) {
 	tty.Stdin = true
 	stdin := n.bundle("stdin", nil, "sh", "-c", "while read x; do echo got $x; done; echo eof")
 	stdin.Stdin, stdin.StdinOnce = true, false
-	pids := map[string]int{"tty": n.start(tty), "stdin": n.start(stdin)}
+	pids := map[ids.ContainerID]int{"tty": n.start(tty), "stdin": n.start(stdin)}
 	n.send("tty", "1\n")
 	n.send("stdin", "1\n")
 	for range 3 {

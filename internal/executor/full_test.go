@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/smallfs"
 )
 
@@ -26,9 +27,9 @@ func TestExitsOnFullDisk(t *testing.T) {
 			smallfs.Mount(t, kind, 8<<20, n.cfg.Dir)
 			eventually(t, "the first executor is gone", func() bool { _, err := os.Stat(n.cfg.Socket); return os.IsNotExist(err) })
 			n.launch()
-			tell := map[string]*os.File{}
-			pids := map[string]int{}
-			for id, code := range map[string]int{"seen": 3, "away": 7, "last": 9} {
+			tell := map[ids.ContainerID]*os.File{}
+			pids := map[ids.ContainerID]int{}
+			for id, code := range map[ids.ContainerID]int{"seen": 3, "away": 7, "last": 9} {
 				req := n.bundle(id, nil, "sh", "-c", fmt.Sprintf("read x; exit %d", code))
 				req.Stdin = true
 				pids[id] = n.start(req)
@@ -39,14 +40,14 @@ func TestExitsOnFullDisk(t *testing.T) {
 				defer f.Close()
 				tell[id] = f
 			}
-			end := func(id string) {
+			end := func(id ids.ContainerID) {
 				t.Helper()
 				if _, err := tell[id].WriteString("\n"); err != nil {
 					t.Fatal(err)
 				}
 				awaitEnd(t, pids[id])
 			}
-			want := func(id string, code int) {
+			want := func(id ids.ContainerID, code int) {
 				t.Helper()
 				if e := n.exit(id); e.Code != code || e.Reason != "" {
 					t.Errorf("exit of %s: %+v, want %d", id, e, code)
@@ -87,7 +88,7 @@ func TestExitsOnFullDisk(t *testing.T) {
 			awaitEnd(t, h.WorkerPID)
 			awaitEnd(t, h.KeeperPID)
 			n.launch()
-			for id, code := range map[string]int{"seen": 3, "waits": 5, "away": 7, "last": 9} {
+			for id, code := range map[ids.ContainerID]int{"seen": 3, "waits": 5, "away": 7, "last": 9} {
 				want(id, code)
 				if err := n.c.Delete(n.ctx(), id); err != nil {
 					t.Errorf("delete %s: %v", id, err)

@@ -16,6 +16,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // handOver makes the executor go on as another program, and returns when that serves.
@@ -99,7 +100,7 @@ func TestHandover(t *testing.T) {
 		t.Error(err)
 	}
 	n.send("stdin", "1\n")
-	for id, want := range map[string]int{"old": 143, "young": 143, "created": 5, "stdin": 7, "gone": 3} {
+	for id, want := range map[ids.ContainerID]int{"old": 143, "young": 143, "created": 5, "stdin": 7, "gone": 3} {
 		if id == "old" || id == "young" { // sleep has no handler, and is pid 1: only SIGKILL ends it
 			n.kill(id, unix.SIGKILL)
 			want = 137
@@ -133,7 +134,7 @@ func TestHandover(t *testing.T) {
 // told is what the executor tells of containers, to be compared.
 func told(t *testing.T, all []protocol.ContainerState) string {
 	t.Helper()
-	slices.SortFunc(all, func(a, b protocol.ContainerState) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b protocol.ContainerState) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	raw, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)

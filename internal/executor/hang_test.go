@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -44,7 +45,7 @@ func TestProcessHangsInTheKernel(t *testing.T) {
 	if err := n.c.Delete(short(), "a"); err == nil {
 		t.Error("a container was deleted whose process hangs")
 	}
-	others := func(id string) {
+	others := func(id ids.ContainerID) {
 		t.Helper()
 		begin := time.Now()
 		if e := n.run(n.bundle(id, nil, "sh", "-c", "exit 3")); e.Code != 3 {

@@ -24,6 +24,7 @@ import (
 	"monopod.dev/monopod/internal/executor/launch"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -271,7 +272,7 @@ func readFile(path string) string {
 }
 
 // bundle writes a bundle for a container and returns a request to create it, with a log.
-func (n *node) bundle(id string, change func(*specs.Spec), args ...string) protocol.CreateRequest {
+func (n *node) bundle(id ids.ContainerID, change func(*specs.Spec), args ...string) protocol.CreateRequest {
 	n.t.Helper()
 	spec := &specs.Spec{
 		Version: specs.Version,
@@ -285,7 +286,7 @@ func (n *node) bundle(id string, change func(*specs.Spec), args ...string) proto
 			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs"},
 		},
 		Linux: &specs.Linux{
-			CgroupsPath: n.cgroup + "/" + id,
+			CgroupsPath: n.cgroup + "/" + string(id),
 			Resources:   &specs.LinuxResources{},
 			Namespaces: []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.IPCNamespace},
 				{Type: specs.UTSNamespace}, {Type: specs.NetworkNamespace}},
@@ -294,7 +295,7 @@ func (n *node) bundle(id string, change func(*specs.Spec), args ...string) proto
 	if change != nil {
 		change(spec)
 	}
-	dir := filepath.Join(n.dir, id)
+	dir := filepath.Join(n.dir, string(id))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		n.t.Fatal(err)
 	}
@@ -329,13 +330,13 @@ func (n *node) run(req protocol.CreateRequest) protocol.Exit {
 }
 
 // exit waits for the container's exit.
-func (n *node) exit(id string) protocol.Exit {
+func (n *node) exit(id ids.ContainerID) protocol.Exit {
 	n.t.Helper()
 	return *n.awaitState(id, func(s protocol.ContainerState) bool { return s.Phase == protocol.Exited }).Exit
 }
 
 // awaitState waits, by events, until the container's state satisfies ok.
-func (n *node) awaitState(id string, ok func(protocol.ContainerState) bool) protocol.ContainerState {
+func (n *node) awaitState(id ids.ContainerID, ok func(protocol.ContainerState) bool) protocol.ContainerState {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -356,7 +357,7 @@ func (n *node) awaitState(id string, ok func(protocol.ContainerState) bool) prot
 	return got
 }
 
-func (n *node) kill(id string, sig unix.Signal) {
+func (n *node) kill(id ids.ContainerID, sig unix.Signal) {
 	n.t.Helper()
 	if err := n.c.Kill(n.ctx(), protocol.KillRequest{ID: id, Signal: int(sig)}); err != nil {
 		n.t.Fatal("kill: ", err)

@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -44,14 +45,14 @@ func empowered(s *specs.Spec) {
 }
 
 // ready waits until a container has written a line.
-func (n *node) ready(id string) {
+func (n *node) ready(id ids.ContainerID) {
 	n.t.Helper()
-	path := filepath.Join(n.dir, id, "log")
-	eventually(n.t, "container "+id+" is ready", func() bool { return strings.Contains(readFile(path), "ready") })
+	path := filepath.Join(n.dir, string(id), "log")
+	eventually(n.t, "container "+string(id)+" is ready", func() bool { return strings.Contains(readFile(path), "ready") })
 }
 
 // output runs a command in a container without a standard input.
-func (n *node) output(ctx context.Context, id, execID string, args ...string) (string, protocol.Exit, error) {
+func (n *node) output(ctx context.Context, id ids.ContainerID, execID ids.ExecID, args ...string) (string, protocol.Exit, error) {
 	n.t.Helper()
 	return n.outputOf(ctx, protocol.ExecRequest{ID: id, ExecID: execID, Stdout: true, Process: &specs.Process{Args: args, Cwd: "/", Env: []string{"PATH=/bin"},
 		Capabilities: &specs.LinuxCapabilities{}}})
@@ -136,7 +137,7 @@ func TestHostileDevices(t *testing.T) {
 				opened = watch(t, fmt.Sprintf("/proc/%d/root%s", state.PID, c.path))
 			}
 			for i := range 3 {
-				out, exit, err := n.output(n.ctx(), "a", fmt.Sprint("x", i), "sh", "-c", "wc -c; echo home $HOME")
+				out, exit, err := n.output(n.ctx(), "a", ids.ExecID(fmt.Sprint("x", i)), "sh", "-c", "wc -c; echo home $HOME")
 				if err != nil || exit.Code != 0 || !strings.HasPrefix(strings.TrimSpace(out), "0") || !strings.Contains(out, "home /") {
 					t.Errorf("exec: %q, %+v, %v: want nothing to read, and a home", out, exit, err)
 				}
@@ -200,13 +201,13 @@ func TestNullIsNotTheHosts(t *testing.T) {
 }
 
 // freeze stops all processes of a container's cgroup, and everything that comes into it.
-func (n *node) freeze(id string, frozen bool) {
+func (n *node) freeze(id ids.ContainerID, frozen bool) {
 	n.t.Helper()
 	file, value := "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}[frozen]
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		file, value = "cgroup.freeze", map[bool]string{true: "1", false: "0"}[frozen]
 	}
-	for _, dir := range cgroupDirs(n.cgroup + "/" + id) {
+	for _, dir := range cgroupDirs(n.cgroup + "/" + string(id)) {
 		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
 			if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
 				n.t.Fatal(err)
@@ -256,7 +257,7 @@ func TestStartsAreTakenBack(t *testing.T) {
 				calls.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					if _, err := n.c.Exec(ctx, protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Process: process}); err == nil {
+					if _, err := n.c.Exec(ctx, protocol.ExecRequest{ID: "a", ExecID: ids.ExecID(fmt.Sprint("x", i)), Process: process}); err == nil {
 						t.Error("a command was executed")
 					}
 				})
@@ -320,7 +321,7 @@ func TestStartsShowNoPrivileges(t *testing.T) {
 		return seen
 	}
 	for i, deadline := 0, time.Now().Add(patience); len(path()) == 0 && time.Now().Before(deadline); i++ {
-		if _, _, err := n.output(n.ctx(), "a", fmt.Sprint("x", i), "true"); err != nil {
+		if _, _, err := n.output(n.ctx(), "a", ids.ExecID(fmt.Sprint("x", i)), "true"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -350,7 +351,7 @@ func TestNameForgesNoStartError(t *testing.T) {
 		}
 	}
 	for i, name := range []string{"monopod-start", "monopod:start", "runc:[2:INIT]"} {
-		e := n.run(n.bundle(fmt.Sprint("c", i), func(s *specs.Spec) {
+		e := n.run(n.bundle(ids.ContainerID(fmt.Sprint("c", i)), func(s *specs.Spec) {
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/tmp/bin", Type: "bind", Source: dir, Options: []string{"bind"}})
 		}, "/tmp/bin/"+name))
 		if e.Code != 255 || e.Reason != "" {
@@ -375,7 +376,7 @@ func TestNoCapabilitiesAreNone(t *testing.T) {
 func TestZygoteIsKilled(t *testing.T) {
 	n := newNode(t)
 	for i := range 3 {
-		n.run(n.bundle(fmt.Sprint("c", i), nil, "true"))
+		n.run(n.bundle(ids.ContainerID(fmt.Sprint("c", i)), nil, "true"))
 		zygotes := starting(n.hello().WorkerPID)
 		zygote := zygoteOf(t, n.hello().WorkerPID)
 		if len(zygotes) > 0 {
@@ -388,7 +389,7 @@ func TestZygoteIsKilled(t *testing.T) {
 	}
 	var starts sync.WaitGroup
 	for i := range 8 {
-		starts.Go(func() { n.c.Create(n.ctx(), n.bundle(fmt.Sprint("d", i), nil, "true")) }) // it may be lost with the zygote
+		starts.Go(func() { n.c.Create(n.ctx(), n.bundle(ids.ContainerID(fmt.Sprint("d", i)), nil, "true")) }) // it may be lost with the zygote
 	}
 	if err := unix.Kill(zygoteOf(t, n.hello().WorkerPID), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		t.Fatal(err)
@@ -457,7 +458,7 @@ func TestCallerGoesWhileStarting(t *testing.T) {
 	for i := range 40 {
 		c := client.New(client.Config{Socket: n.cfg.Socket})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
-		c.Exec(ctx, protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Process: &specs.Process{Args: []string{"sleep", "1000"}, Cwd: "/", Env: []string{"PATH=/bin"},
+		c.Exec(ctx, protocol.ExecRequest{ID: "a", ExecID: ids.ExecID(fmt.Sprint("x", i)), Process: &specs.Process{Args: []string{"sleep", "1000"}, Cwd: "/", Env: []string{"PATH=/bin"},
 			Capabilities: &specs.LinuxCapabilities{}}})
 		cancel()
 		c.Close()
@@ -505,7 +506,7 @@ func TestCreateIsTakenBack(t *testing.T) {
 	fs := harness.MountHanging(t, filepath.Join(n.dir, "hang"))
 	begin := time.Now()
 	var creates sync.WaitGroup
-	for id, hostname := range map[string]string{"native": "", "libcontainer": "h"} {
+	for id, hostname := range map[ids.ContainerID]string{"native": "", "libcontainer": "h"} {
 		req := n.bundle(id, func(s *specs.Spec) {
 			s.Hostname = hostname // which is not native's to set
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/hang", Type: "bind", Source: fs.Dir, Options: []string{"rbind"}})
@@ -522,7 +523,7 @@ func TestCreateIsTakenBack(t *testing.T) {
 	worker := n.hello().WorkerPID
 	fs.Release()
 	eventually(t, "nothing is left of them", func() bool { return len(starting(worker)) == 0 })
-	for _, id := range []string{"native", "libcontainer"} {
+	for _, id := range []ids.ContainerID{"native", "libcontainer"} {
 		eventually(t, "the same id can be made again", func() bool {
 			_, err := n.c.Create(n.ctx(), n.bundle(id, nil, "sh", "-c", "exit 3"))
 			return err == nil

@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func TestEnsureStartsOne(t *testing.T) {
@@ -511,7 +512,7 @@ func TestShutdownKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.launch() // the next executor of this boot knows how they ended
-	for _, id := range []string{"a", "b"} {
+	for _, id := range []ids.ContainerID{"a", "b"} {
 		if e := n.exit(id); e.Code != 137 {
 			t.Errorf("%s: exit %+v, want 137", id, e)
 		}
@@ -524,7 +525,7 @@ func TestManyAtOnce(t *testing.T) {
 	defer c.Close()
 	var wg sync.WaitGroup
 	for i := range 12 {
-		id := fmt.Sprint("c", i)
+		id := ids.ContainerID(fmt.Sprint("c", i))
 		req := n.bundle(id, nil, "sh", "-c", fmt.Sprintf("echo %d; exit %d", i, i))
 		for range 2 { // the second attempt joins the first
 			wg.Go(func() {
@@ -539,7 +540,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for i := range 12 {
-		id := fmt.Sprint("c", i)
+		id := ids.ContainerID(fmt.Sprint("c", i))
 		if e := n.exit(id); e.Code != i {
 			t.Errorf("%s: exit %+v, want %d", id, e, i)
 		}

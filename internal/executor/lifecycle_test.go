@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func TestLifecycle(t *testing.T) {
@@ -73,8 +74,9 @@ func TestLifecycle(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	n := newNode(t)
 	for _, tc := range []struct {
-		name, script string
-		want         int
+		name   ids.ContainerID
+		script string
+		want   int
 	}{{"zero", "exit 0", 0}, {"seven", "exit 7", 7}, {"big", "exit 255", 255}, {"signal", "kill -9 $$; kill -TERM 0; exit 3", 3}} {
 		if e := n.run(n.bundle(tc.name, nil, "sh", "-c", tc.script)); e.Code != tc.want || e.Reason != "" {
 			t.Errorf("%s: exit %+v, want %d", tc.name, e, tc.want)
@@ -107,17 +109,17 @@ func TestStartErrors(t *testing.T) {
 	case err := <-watched:
 		t.Fatal("events: ", err)
 	}
-	for name, tc := range map[string]struct{ program, want string }{
+	for id, tc := range map[ids.ContainerID]struct{ program, want string }{
 		"missing":     {"no-such-program", "executable file not found in $PATH"},
 		"missing-2":   {"/no/program", "/no/program"},
 		"on-a-mount":  {"/tmp/program", "/tmp/program"},
 		"not-exec":    {"/etc", "/etc"},
 		"interpreter": {"/bin/badscript", "no such file or directory"},
 	} {
-		native, oci := n.bundle(name, nil, tc.program), n.oci(name+".oci", nil, tc.program)
+		native, oci := n.bundle(id, nil, tc.program), n.oci(id+".oci", nil, tc.program)
 		for _, req := range []protocol.CreateRequest{native, oci} {
 			_, err := n.c.Create(n.ctx(), req)
-			if req.Runtime != nil && name == "on-a-mount" { // what is on it only the runtime knows
+			if req.Runtime != nil && id == "on-a-mount" { // what is on it only the runtime knows
 				if err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%s: Create: %v, want an error with %q", req.ID, err, tc.want)
 				}

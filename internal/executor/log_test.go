@@ -18,6 +18,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func TestLog(t *testing.T) {
@@ -133,7 +134,7 @@ func TestOrphansEndWithTheirContainer(t *testing.T) {
 }
 
 // send writes to a container's stdin.
-func (n *node) send(id, text string) {
+func (n *node) send(id ids.ContainerID, text string) {
 	n.t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {

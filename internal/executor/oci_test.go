@@ -16,6 +16,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -23,7 +24,7 @@ import (
 var buildRunc = sync.OnceValues(func() (string, error) { return harness.BuildRunc(filepath.Dir(binary)) })
 
 // oci is a bundle whose container runc makes.
-func (n *node) oci(id string, change func(*specs.Spec), args ...string) protocol.CreateRequest {
+func (n *node) oci(id ids.ContainerID, change func(*specs.Spec), args ...string) protocol.CreateRequest {
 	n.t.Helper()
 	runc, err := buildRunc()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // What is looked up in a container: mount points, working directories, programs, homes.
@@ -76,7 +77,7 @@ func TestMountPointsStayInside(t *testing.T) {
 		{name: "/etc/resolv.conf", file: true, want: "run/systemd/resolve/stub-resolv.conf"}, {name: "/up/f", file: true, want: "outside/f"},
 		{name: "/nowhere-root", file: true}, {name: "/loop", file: true}, {name: "/below-file", file: true},
 	} {
-		id := fmt.Sprint("c", i)
+		id := ids.ContainerID(fmt.Sprint("c", i))
 		m := specs.Mount{Destination: c.name, Type: "tmpfs", Source: "tmpfs"}
 		if c.file {
 			m = specs.Mount{Destination: c.name, Type: "bind", Source: file, Options: []string{"bind"}}
@@ -104,7 +105,7 @@ func TestMountPointsStayInside(t *testing.T) {
 		{"/dir/made/here", ""}, {"/in/made", ""}, {"/up/x", ""}, {"/cwd", ""}, {"/loop", "/loop"}, {"/file", "/file"}, {"/proc/self/fd/4", "/proc/self/fd/4"},
 		{"/magic", "/magic"}, {"/proc/1/cwd", "/proc/1/cwd"},
 	} {
-		id := fmt.Sprint("d", i)
+		id := ids.ContainerID(fmt.Sprint("d", i))
 		_, err := n.c.Create(n.ctx(), n.bundle(id, func(s *specs.Spec) {
 			s.Root = &specs.Root{Path: root}
 			s.Process.Cwd = c.cwd
@@ -145,7 +146,7 @@ func TestPrograms(t *testing.T) {
 		{name: "/tmp/p/none", fault: `exec: "/tmp/p/none": no such file or directory`}, {name: "/tmp/p", fault: `exec: "/tmp/p": is a directory`},
 		{name: "./yes", out: "ran ./yes"}, {name: "./none", fault: "./none"},
 	} {
-		out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Stdout: true,
+		out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: ids.ExecID(fmt.Sprint("x", i)), Stdout: true,
 			Process: &specs.Process{Args: []string{c.name}, Cwd: "/tmp/p", Env: []string{"PATH=:relative:/none:/tmp/p:"}, Capabilities: &specs.LinuxCapabilities{}}})
 		switch {
 		case c.fault == "" && (err != nil || strings.TrimSpace(out) != c.out):
@@ -201,7 +202,7 @@ func TestProgramsOfUsers(t *testing.T) {
 			{name: "script", path: "/tmp/group:/tmp/theirs", out: "/tmp/theirs/script"},
 		} {
 			p := &specs.Process{Args: []string{c.name}, Cwd: "/", User: c.user, Env: []string{"PATH=" + c.path}, Capabilities: &c.caps}
-			out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Stdout: true, Process: p})
+			out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: ids.ExecID(fmt.Sprint("x", i)), Stdout: true, Process: p})
 			if c.fault == "" && (err != nil || strings.TrimSpace(out) != c.out) || c.fault != "" && (!errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), c.fault)) {
 				t.Errorf("libcontainer %q: %q in %q: %q, %v, want %q, %q", way, c.name, c.path, out, err, c.out, c.fault)
 			}
@@ -209,7 +210,7 @@ func TestProgramsOfUsers(t *testing.T) {
 				continue
 			}
 			first := *p
-			id := fmt.Sprint("b", i)
+			id := ids.ContainerID(fmt.Sprint("b", i))
 			req := n.bundle(id, func(s *specs.Spec) { s.Mounts, s.Process = append(s.Mounts, programs), &first })
 			if _, err := n.c.Create(n.ctx(), req); err != nil {
 				t.Fatal(err)
@@ -296,7 +297,7 @@ func TestMountPointsOfOthers(t *testing.T) {
 		}
 	})
 	for i := range 15 {
-		id := fmt.Sprint("c", i)
+		id := ids.ContainerID(fmt.Sprint("c", i))
 		_, err := n.c.Create(n.ctx(), n.bundle(id, func(s *specs.Spec) {
 			s.Root = &specs.Root{Path: root}
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/vol", Type: "bind", Source: volume, Options: []string{"bind"}},
@@ -330,21 +331,22 @@ func TestPoststartHooksThatFail(t *testing.T) {
 		"talks":    {"/bin/sh", "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 3", "exit status 3, stdout: , stderr: xxxxxx"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			id := ids.ContainerID(name)
 			ran := filepath.Join(n.dir, name+"-ran")
-			req := n.bundle(name, func(s *specs.Spec) {
+			req := n.bundle(id, func(s *specs.Spec) {
 				s.Hooks = &specs.Hooks{Poststart: []specs.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", "cat > " + ran}}, {Path: c.path, Args: []string{"sh", "-c", c.script}}}}
 			}, "echo", "the program ran")
 			if resp, err := n.c.Create(n.ctx(), req); err != nil || resp.PID != 0 {
 				t.Fatalf("create: %+v %v", resp, err)
 			}
 			for range 2 {
-				_, err := n.c.Start(n.ctx(), name)
+				_, err := n.c.Start(n.ctx(), id)
 				if want := "error running poststart hook #1 (" + c.path + "): "; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.fault) ||
 					strings.Contains(err.Error(), "cannot be executed") || len(err.Error()) > 8<<10 {
 					t.Errorf("start: %v, want %q with %q", err, want, c.fault)
 				}
 			}
-			if e := n.exit(name); e.Code != 128 || e.Reason != protocol.ReasonStartError || !strings.Contains(e.Message, c.fault) {
+			if e := n.exit(id); e.Code != 128 || e.Reason != protocol.ReasonStartError || !strings.Contains(e.Message, c.fault) {
 				t.Errorf("exit %+v", e)
 			}
 			if state := readFile(ran); !strings.Contains(state, `"id":"`+name+`"`) || !strings.Contains(state, `"status":"created"`) {
@@ -353,7 +355,7 @@ func TestPoststartHooksThatFail(t *testing.T) {
 			if lines := readLog(t, req.LogPath); len(lines) > 0 {
 				t.Errorf("log %q", texts(lines))
 			}
-			if err := n.c.Delete(n.ctx(), name); err != nil {
+			if err := n.c.Delete(n.ctx(), id); err != nil {
 				t.Error("delete: ", err)
 			}
 		})
@@ -388,7 +390,7 @@ func TestHome(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(etc, "passwd"), []byte(c.passwd), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: fmt.Sprint("x", i), Stdout: true,
+		out, _, err := n.outputOf(n.ctx(), protocol.ExecRequest{ID: "a", ExecID: ids.ExecID(fmt.Sprint("x", i)), Stdout: true,
 			Process: &specs.Process{Args: []string{"sh", "-c", "echo -n $HOME"}, Cwd: "/", User: specs.User{UID: 1000, GID: 1000}, Env: []string{"PATH=/bin"},
 				Capabilities: &specs.LinuxCapabilities{}}})
 		if err != nil || out != c.want {

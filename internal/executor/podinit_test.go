@@ -17,16 +17,17 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // podInit is a request for a pod's init, with a file to pin it at.
-func (n *node) podInit(id string) protocol.InitRequest {
+func (n *node) podInit(id ids.ContainerID) protocol.InitRequest {
 	n.t.Helper()
-	pin := filepath.Join(n.dir, id+".pid")
+	pin := filepath.Join(n.dir, string(id)+".pid")
 	if err := os.WriteFile(pin, nil, 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	return protocol.InitRequest{ID: id, CgroupPath: n.cgroup + "/" + id, Pin: pin}
+	return protocol.InitRequest{ID: id, CgroupPath: n.cgroup + "/" + string(id), Pin: pin}
 }
 
 func (n *node) startInit(req protocol.InitRequest) int {
@@ -326,7 +327,7 @@ func TestPodInitIsSmall(t *testing.T) {
 	var pids []int
 	begin := time.Now()
 	for i := range pods {
-		pids = append(pids, n.startInit(n.podInit(fmt.Sprint("pod", i))))
+		pids = append(pids, n.startInit(n.podInit(ids.ContainerID(fmt.Sprint("pod", i)))))
 	}
 	each := time.Since(begin) / pods
 	for _, pid := range pids {
@@ -347,7 +348,7 @@ func TestPodInitIsSmall(t *testing.T) {
 		t.Errorf("%d kB PSS a pod's init, want at most %d", total/pods, limit)
 	}
 	for i := range pods {
-		n.kill(fmt.Sprint("pod", i), unix.SIGKILL)
-		n.exit(fmt.Sprint("pod", i))
+		n.kill(ids.ContainerID(fmt.Sprint("pod", i)), unix.SIGKILL)
+		n.exit(ids.ContainerID(fmt.Sprint("pod", i)))
 	}
 }

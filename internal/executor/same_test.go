@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // look prints all that a process can see of how it was started. Errors go the way of the rest: what comes by another pipe may be in the log after the end.
@@ -167,7 +168,7 @@ func withoutRoom(report []string) (all []string) {
 }
 
 // awaitPrinted waits until the container has nothing more to print: it sleeps.
-func (n *node) awaitPrinted(id string) {
+func (n *node) awaitPrinted(id ids.ContainerID) {
 	n.t.Helper()
 	s, err := n.c.State(n.ctx(), id)
 	if err != nil {
@@ -185,7 +186,7 @@ func (n *node) awaitPrinted(id string) {
 }
 
 // descriptors lists the kinds of what the container's first process has open.
-func (n *node) descriptors(id string) (kinds []string) {
+func (n *node) descriptors(id ids.ContainerID) (kinds []string) {
 	n.t.Helper()
 	s, err := n.c.State(n.ctx(), id)
 	if err != nil {
@@ -208,10 +209,10 @@ func (n *node) descriptors(id string) (kinds []string) {
 }
 
 // lookAgain is the report of a further process.
-func (n *node) lookAgain(id string) string {
+func (n *node) lookAgain(id ids.ContainerID) string {
 	n.t.Helper()
 	var spec specs.Spec
-	if err := json.Unmarshal([]byte(readFile(filepath.Join(n.dir, id, "config.json"))), &spec); err != nil {
+	if err := json.Unmarshal([]byte(readFile(filepath.Join(n.dir, string(id), "config.json"))), &spec); err != nil {
 		n.t.Fatal(err)
 	}
 	p := spec.Process

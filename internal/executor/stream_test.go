@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func pipe(t *testing.T) (r, w *os.File) {
@@ -71,7 +72,7 @@ func TestExec(t *testing.T) {
 }
 
 // startExec runs an exec that prints one line when it is up, and returns that line and how it ended.
-func (n *node) startExec(ctx context.Context, id, execID string, args ...string) (line string, done chan error) {
+func (n *node) startExec(ctx context.Context, id ids.ContainerID, execID ids.ExecID, args ...string) (line string, done chan error) {
 	n.t.Helper()
 	outR, outW := pipe(n.t)
 	done = make(chan error, 1)
@@ -88,7 +89,7 @@ func (n *node) startExec(ctx context.Context, id, execID string, args ...string)
 }
 
 // alive asks the container whether a process of its PID namespace is there.
-func (n *node) alive(id, pid string) bool {
+func (n *node) alive(id ids.ContainerID, pid string) bool {
 	resp, err := n.c.Exec(n.ctx(), protocol.ExecRequest{ID: id, ExecID: "probe", Process: process("kill", "-0", pid)})
 	return err == nil && resp.Exit.Code == 0
 }

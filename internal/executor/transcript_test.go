@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -69,7 +70,7 @@ func TestHandoverTranscript(t *testing.T) {
 			if lerr != nil {
 				t.Fatal(lerr)
 			}
-			for _, id := range []string{"ended", "runs", "waits"} {
+			for _, id := range []ids.ContainerID{"ended", "runs", "waits"} {
 				for _, s := range all {
 					if s.ID == id {
 						steps = append(steps, fmt.Sprintf("client: container %s: %s", s.ID, s.Phase))

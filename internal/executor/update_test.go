@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -68,7 +69,7 @@ func (n *node) checkLimits(id string, want map[string]string) {
 	}
 }
 
-func (n *node) update(id string, r specs.LinuxResources) {
+func (n *node) update(id ids.ContainerID, r specs.LinuxResources) {
 	n.t.Helper()
 	if err := n.c.Update(n.ctx(), protocol.UpdateRequest{ID: id, Resources: &r}); err != nil {
 		n.t.Errorf("update of %s: %v", id, err)
@@ -122,7 +123,7 @@ func TestUpdate(t *testing.T) {
 }
 
 // execOutput runs a command in a container.
-func (n *node) execOutput(id string, args ...string) (out string, code int) {
+func (n *node) execOutput(id ids.ContainerID, args ...string) (out string, code int) {
 	n.t.Helper()
 	path := filepath.Join(n.dir, "out")
 	f, err := os.Create(path)

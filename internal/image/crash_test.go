@@ -17,6 +17,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -312,6 +313,6 @@ func TestSpeed(t *testing.T) {
 		t.Errorf("Get takes %v", d)
 	}
 	middle("layers", func(int) error { _, err := f.Layers(f.ctx, img.ID); return err })
-	middle("pin", func(i int) error { return f.Pin(f.ctx, img.ID, fmt.Sprint(i)) })
-	middle("unpin", func(i int) error { return f.Unpin(f.ctx, img.ID, fmt.Sprint(i)) })
+	middle("pin", func(i int) error { return f.Pin(f.ctx, img.ID, ids.ContainerID(fmt.Sprint(i))) })
+	middle("unpin", func(i int) error { return f.Unpin(f.ctx, img.ID, ids.ContainerID(fmt.Sprint(i))) })
 }

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -165,7 +166,7 @@ func TestRemoveWhileItIsUsed(t *testing.T) {
 	var work sync.WaitGroup
 	var stop atomic.Bool
 	var used, refused atomic.Int64
-	for _, user := range []string{"c1", "c2"} {
+	for _, user := range []ids.ContainerID{"c1", "c2"} {
 		work.Go(func() {
 			for !stop.Load() {
 				switch err := f.use(ref, user); {
@@ -206,7 +207,7 @@ func TestRemoveWhileItIsUsed(t *testing.T) {
 }
 
 // use does what the making of a container does: it looks the image up, holds it, and sees whether it holds what it has looked up.
-func (f *fixture) use(ref, user string) error {
+func (f *fixture) use(ref string, user ids.ContainerID) error {
 	img, err := f.Get(f.ctx, ref)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // attachment is an attached client.
@@ -201,7 +202,7 @@ func TestAttachments(t *testing.T) {
 		n.eventually("the end of the output", func() bool {
 			ctx, leave := context.WithCancel(n.ctx)
 			defer leave()
-			_, err := n.executor.Hold(ctx, protocol.AttachRequest{ID: id})
+			_, err := n.executor.Hold(ctx, protocol.AttachRequest{ID: ids.ContainerID(id)})
 			return errdefs.IsFailedPrecondition(err)
 		})
 		return id
@@ -209,8 +210,11 @@ func TestAttachments(t *testing.T) {
 	t.Run("all output is read, and the end is not known yet", func(t *testing.T) {
 		id := closed("ending")
 		n.held = func(error) {
-			n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: id, Signal: int(syscall.SIGKILL)}))
-			n.eventually("the end", func() bool { s, err := n.executor.State(n.ctx, id); return err == nil && s.Phase == protocol.Exited })
+			n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: ids.ContainerID(id), Signal: int(syscall.SIGKILL)}))
+			n.eventually("the end", func() bool {
+				s, err := n.executor.State(n.ctx, ids.ContainerID(id))
+				return err == nil && s.Phase == protocol.Exited
+			})
 		}
 		defer func() { n.held = nil }()
 		_, err := n.rt.Attach(n.ctx, &cri.AttachRequest{ContainerId: id, Stdout: true})

@@ -28,5 +28,5 @@ func (s *Server) CreateContainer(ctx context.Context, req *cri.CreateContainerRe
 	if err != nil {
 		return nil, err
 	}
-	return &cri.CreateContainerResponse{ContainerId: id}, nil
+	return &cri.CreateContainerResponse{ContainerId: string(id)}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container"
 )
@@ -35,7 +36,7 @@ func (s *Server) ContainerStatus(ctx context.Context, req *cri.ContainerStatusRe
 func (s *rooms) containerStatus(rec *container.Record) *cri.ContainerStatus {
 	cfg := rec.Config()
 	st := &cri.ContainerStatus{
-		Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), StartedAt: nanos(rec.StartedAt),
+		Id: string(rec.ID), Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), StartedAt: nanos(rec.StartedAt),
 		Image: statusImage(cfg.GetImage(), rec.ImageID), ImageRef: rec.ImageRef, ImageId: rec.ImageID, Reason: rec.Reason(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
 		Mounts: rec.Mounts(), LogPath: rec.LogPath, StopSignal: container.CRISignal(rec.StopSignal, cfg.GetStopSignal()),
 		User: &cri.ContainerUser{Linux: &cri.LinuxContainerUser{Uid: int64(rec.UID), Gid: int64(rec.GID)}},
@@ -73,7 +74,7 @@ func nanos(t time.Time) int64 {
 
 // containerStatuses are those of a sandbox's containers, the newest first: a kubelet with evented PLEG takes the first one of a name
 // for the container as it is, and counts restarts from it.
-func (s *rooms) containerStatuses(sandboxID string) []*cri.ContainerStatus {
+func (s *rooms) containerStatuses(sandboxID ids.SandboxID) []*cri.ContainerStatus {
 	recs := s.containers.InSandbox(sandboxID)
 	slices.Reverse(recs)
 	var all []*cri.ContainerStatus
@@ -89,7 +90,7 @@ func (s *rooms) listedContainers(f *cri.ContainerFilter) iter.Seq[*cri.Container
 	return func(yield func(*cri.Container) bool) {
 		for _, rec := range all {
 			cfg := rec.Config()
-			if !yield(&cri.Container{Id: rec.ID, PodSandboxId: rec.SandboxID, Metadata: cfg.GetMetadata(), Image: cfg.GetImage(),
+			if !yield(&cri.Container{Id: string(rec.ID), PodSandboxId: string(rec.SandboxID), Metadata: cfg.GetMetadata(), Image: cfg.GetImage(),
 				ImageRef: rec.ImageRef, ImageId: rec.ImageID, State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}) {
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func (n *node) subscribe(ctx context.Context) grpc.ServerStreamingClient[cri.ContainerEventResponse] {
@@ -148,7 +149,7 @@ func TestEventsAfterARestart(t *testing.T) {
 	sb := n.run("restart")
 	gone, kept := n.launch(sb, shell("gone", sleeper)), n.launch(sb, shell("kept", sleeper))
 	n.stopServing()
-	n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: gone, Signal: int(syscall.SIGKILL)}))
+	n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: ids.ContainerID(gone), Signal: int(syscall.SIGKILL)}))
 	n.awaitExecutor(gone, protocol.Exited)
 	n.closeAll()
 	n.start()

@@ -39,7 +39,7 @@ func (s *Server) Exec(_ context.Context, req *cri.ExecRequest) (*cri.ExecRespons
 	if err := s.streams.Room(id); err != nil {
 		return nil, err
 	}
-	url, err := s.streaming.Exec(&cri.ExecRequest{ContainerId: id, Cmd: req.GetCmd(), Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()})
+	url, err := s.streaming.Exec(&cri.ExecRequest{ContainerId: string(id), Cmd: req.GetCmd(), Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Server) Attach(ctx context.Context, req *cri.AttachRequest) (*cri.Attac
 	if err := checkStreams(req.GetTty(), req.GetStdin(), req.GetStdout(), req.GetStderr()); err != nil {
 		return nil, err
 	}
-	attach := &cri.AttachRequest{ContainerId: id, Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()}
+	attach := &cri.AttachRequest{ContainerId: string(id), Tty: req.GetTty(), Stdin: req.GetStdin(), Stdout: req.GetStdout(), Stderr: req.GetStderr()}
 	place, err := s.streams.Hold(ctx, attach)
 	if err != nil {
 		return nil, err

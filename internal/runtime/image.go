@@ -116,7 +116,7 @@ func (s *Server) ImageFsInfo(ctx context.Context, _ *cri.ImageFsInfoRequest) (*c
 		UsedBytes: &cri.UInt64Value{Value: used}, InodesUsed: &cri.UInt64Value{Value: inodes}}
 	containers := s.stats.Written(func(yield func(id, dir string) bool) {
 		for _, rec := range s.containers.List() {
-			if !yield(rec.ID, s.folders.Written(rec.ID)) {
+			if !yield(string(rec.ID), s.folders.Written(rec.ID)) {
 				return
 			}
 		}

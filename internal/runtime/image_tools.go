@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/image/registry"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/image/unpack"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/imageservice"
 )
@@ -59,13 +60,13 @@ func (t imageTools) imageUsers(ctx context.Context) (map[string][]imageservice.U
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]*container.Record{}
+	known := map[ids.ContainerID]*container.Record{}
 	for _, rec := range t.containers.List() {
 		known[rec.ID] = &rec
 	}
 	out := map[string][]imageservice.User{}
 	for id, held := range pins {
-		u := imageservice.User{Container: id}
+		u := imageservice.User{Container: string(id)}
 		if rec := known[id]; rec != nil {
 			u.Name = rec.Config().GetMetadata().GetName()
 			u.State = strings.ToLower(strings.TrimPrefix(rec.State().String(), "CONTAINER_"))

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/container/life"
@@ -133,7 +134,7 @@ func (v *details) addProcess(ctx context.Context, info map[string]any, rec *cont
 }
 
 // pidOf is the first process of a container, or a sandbox's init. It is 0 where there is none, or the executor does not say.
-func (v *details) pidOf(ctx context.Context, id string) int {
+func (v *details) pidOf(ctx context.Context, id ids.ContainerID) int {
 	ctx, cancel := context.WithTimeout(ctx, executorPatience)
 	defer cancel()
 	state, err := v.executor.State(ctx, id)
@@ -157,7 +158,7 @@ func (v *details) verboseSandbox(ctx context.Context, rec *sandbox.Record) (map[
 	}
 	pid := 0
 	if rec.Ready() {
-		pid = v.pidOf(ctx, rec.ID)
+		pid = v.pidOf(ctx, rec.InitID())
 	}
 	return jsonInfo(map[string]any{"info": map[string]any{
 		"config": config, "runtimeHandler": rec.Handler, "bootID": rec.BootID, "cgroup": rec.Cgroup, "directory": v.sandboxFolders.Dir(rec.ID), "pid": pid,

@@ -24,6 +24,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -91,7 +92,7 @@ func (n *node) resources(container string) (r resources) {
 // mainPID is the host's pid of a container's program.
 func (n *node) mainPID(container string) int {
 	n.Helper()
-	st, err := n.executor.State(n.ctx, container)
+	st, err := n.executor.State(n.ctx, ids.ContainerID(container))
 	n.check(err)
 	return st.PID
 }

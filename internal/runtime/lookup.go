@@ -6,12 +6,13 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/randomid"
 )
 
 // sandboxID completes an id. Who names a sandbox claims it: it is not undone any more as one that its client has given up.
-func (s *rooms) sandboxID(id string) (string, error) {
-	full, err := complete("sandbox", id, func() (found []string) {
+func (s *rooms) sandboxID(id string) (ids.SandboxID, error) {
+	full, err := complete("sandbox", id, func() (found []ids.SandboxID) {
 		for _, rec := range s.sandboxes.Select(&cri.PodSandboxFilter{Id: id}) {
 			found = append(found, rec.ID)
 		}
@@ -24,8 +25,8 @@ func (s *rooms) sandboxID(id string) (string, error) {
 }
 
 // containerID completes an id, and claims the container as sandboxID does.
-func (s *rooms) containerID(id string) (string, error) {
-	full, err := complete("container", id, func() (found []string) {
+func (s *rooms) containerID(id string) (ids.ContainerID, error) {
+	full, err := complete("container", id, func() (found []ids.ContainerID) {
 		for _, rec := range s.containers.Select(&cri.ContainerFilter{Id: id}) {
 			found = append(found, rec.ID)
 		}
@@ -38,12 +39,12 @@ func (s *rooms) containerID(id string) (string, error) {
 }
 
 // complete finds the one id that begins with the given one, among those that do.
-func complete(kind, id string, find func() []string) (string, error) {
+func complete[ID ~string](kind, id string, find func() []ID) (ID, error) {
 	if id == "" {
 		return "", fmt.Errorf("no %s id is given: %w", kind, errdefs.ErrInvalidArgument)
 	}
 	if len(id) >= randomid.Length {
-		return id, nil
+		return ID(id), nil
 	}
 	found := find()
 	switch len(found) {

@@ -8,6 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/container/life"
 	"monopod.dev/monopod/internal/runtime/sandbox"
@@ -39,7 +40,7 @@ func (m *measures) containersStats(ctx context.Context, f *cri.ContainerStatsFil
 func (m *measures) measured(rec *container.Record, sb *sandbox.Record) stats.Container {
 	cfg := rec.Config()
 	ct := stats.Container{
-		Attributes: &cri.ContainerAttributes{Id: rec.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()},
+		Attributes: &cri.ContainerAttributes{Id: string(rec.ID), Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()},
 		Layer:      m.folders.Written(rec.ID), StartedAt: rec.StartedAt, Image: cfg.GetImage().GetImage(),
 	}
 	if rec.State() == cri.ContainerState_CONTAINER_RUNNING {
@@ -66,7 +67,7 @@ func (m *measures) measuredSandboxes(f *cri.PodSandboxFilter) []stats.Sandbox {
 	var all []stats.Sandbox
 	for _, rec := range m.sandboxes.Select(f) {
 		cfg := rec.Config()
-		sb := stats.Sandbox{Attributes: &cri.PodSandboxAttributes{Id: rec.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}}
+		sb := stats.Sandbox{Attributes: &cri.PodSandboxAttributes{Id: string(rec.ID), Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}}
 		if rec.Ready() {
 			sb.Cgroup, sb.Shared, sb.NetNS = rec.Cgroup, m.sandboxes.Shared(rec.Cgroup), m.sandboxFolders.Namespace(&rec, ns.Network)
 		}
@@ -86,21 +87,21 @@ func (m *measures) sandboxesMetrics(ctx context.Context) iter.Seq[*cri.PodSandbo
 	for i := range all {
 		for k := range all[i].Containers {
 			ct := &all[i].Containers[k]
-			ct.PID = pids[ct.Attributes.GetId()]
+			ct.PID = pids[ids.ContainerID(ct.Attributes.GetId())]
 		}
 	}
 	return m.stats.Metrics(ctx, all)
 }
 
 // pids maps containers to their first processes. Without an executor that answers there is none.
-func (m *measures) pids(ctx context.Context) map[string]int {
+func (m *measures) pids(ctx context.Context) map[ids.ContainerID]int {
 	ctx, cancel := context.WithTimeout(ctx, executorPatience)
 	defer cancel()
 	states, err := m.executor.List(ctx)
 	if err != nil {
 		m.log.Warn("the executor does not tell the containers' processes; what is asked of them is left out", "error", err)
 	}
-	pids := make(map[string]int, len(states))
+	pids := make(map[ids.ContainerID]int, len(states))
 	for _, st := range states {
 		pids[st.ID] = st.PID
 	}

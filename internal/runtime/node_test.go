@@ -430,7 +430,7 @@ func (n *node) treats(id, mask string, sig syscall.Signal) bool {
 	n.Helper()
 	states, err := n.executor.List(n.ctx)
 	n.check(err)
-	i := slices.IndexFunc(states, func(s protocol.ContainerState) bool { return s.ID == id })
+	i := slices.IndexFunc(states, func(s protocol.ContainerState) bool { return string(s.ID) == id })
 	if i < 0 {
 		return true
 	}

@@ -41,7 +41,7 @@ func (n *node) inits() map[string]protocol.ContainerState {
 	found := map[string]protocol.ContainerState{}
 	for _, s := range held {
 		if s.Kind == protocol.KindPodInit {
-			found[s.ID] = s
+			found[string(s.ID)] = s
 		}
 	}
 	return found

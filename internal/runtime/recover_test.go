@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
 )
@@ -59,7 +60,7 @@ func TestRestartChangesNothing(t *testing.T) {
 	n.eventually("the trap", func() bool { return strings.Contains(n.exec(gap, "ls", "/tmp"), "ready") })
 
 	n.stopServing()
-	n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: gap, Signal: 10}))
+	n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: ids.ContainerID(gap), Signal: 10}))
 	n.awaitExecutor(gap, protocol.Exited)
 	n.closeAll()
 	n.start()
@@ -94,7 +95,7 @@ func TestRestartChangesNothing(t *testing.T) {
 func (n *node) awaitExecutor(id string, phase protocol.Phase) {
 	n.Helper()
 	n.eventually("the executor to say "+string(phase), func() bool {
-		s, err := n.executor.State(n.ctx, id)
+		s, err := n.executor.State(n.ctx, ids.ContainerID(id))
 		return err == nil && s.Phase == phase
 	})
 }
@@ -261,10 +262,10 @@ func TestLostRecords(t *testing.T) {
 		}
 		n.closeAll()
 		n.start()
-		if s, err := n.executor.State(n.ctx, id); err != nil || s.Phase != protocol.Running {
+		if s, err := n.executor.State(n.ctx, ids.ContainerID(id)); err != nil || s.Phase != protocol.Running {
 			t.Errorf("a container was dropped with its record: %v, %v", s, err)
 		}
-		if s, err := n.executor.State(n.ctx, stray); err == nil {
+		if s, err := n.executor.State(n.ctx, ids.ContainerID(stray)); err == nil {
 			t.Errorf("a container without any record lives on because another one's cannot be read: %v", s)
 		}
 		if other := n.address(n.run("other")); other == ip {
@@ -326,7 +327,7 @@ func TestRecordsOfANewerVersion(t *testing.T) {
 	n.start()
 	for range 2 {
 		for _, id := range []string{id, intended} {
-			if s, err := n.executor.State(n.ctx, id); err != nil || s.Phase != protocol.Running {
+			if s, err := n.executor.State(n.ctx, ids.ContainerID(id)); err != nil || s.Phase != protocol.Running {
 				t.Errorf("a container was dropped with its record: %v, %v", s, err)
 			}
 			_, err := n.rt.ContainerStatus(n.ctx, &cri.ContainerStatusRequest{ContainerId: id})
@@ -459,7 +460,7 @@ func TestExecutorLost(t *testing.T) {
 	id := n.launch(n.run("gone"), shell("c", sleeper))
 	host, err := cgroup.Detect()
 	n.check(err)
-	held, err := n.executor.State(n.ctx, id)
+	held, err := n.executor.State(n.ctx, ids.ContainerID(id))
 	n.check(err)
 	n.stopServing()
 	// Keeper and worker start each other anew: they are gone when their cgroup, which is this test's own, is empty.

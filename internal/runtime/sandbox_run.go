@@ -33,5 +33,5 @@ func (s *Server) RunPodSandbox(ctx context.Context, req *cri.RunPodSandboxReques
 	if err != nil {
 		return nil, err
 	}
-	return &cri.RunPodSandboxResponse{PodSandboxId: id}, nil
+	return &cri.RunPodSandboxResponse{PodSandboxId: string(id)}, nil
 }

@@ -19,7 +19,7 @@ func (s *Server) PodSandboxStats(ctx context.Context, req *cri.PodSandboxStatsRe
 	if _, err := s.sandboxes.Get(id); err != nil {
 		return nil, err
 	}
-	all := s.measures.measuredSandboxes(&cri.PodSandboxFilter{Id: id})
+	all := s.measures.measuredSandboxes(&cri.PodSandboxFilter{Id: string(id)})
 	for st := range s.measures.readSandboxes(ctx, all) {
 		return &cri.PodSandboxStatsResponse{Stats: st}, nil
 	}

@@ -34,7 +34,7 @@ func (s *Server) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatus
 func sandboxStatus(rec *sandbox.Record) *cri.PodSandboxStatus {
 	cfg := rec.Config()
 	st := &cri.PodSandboxStatus{
-		Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Network: &cri.PodSandboxNetworkStatus{},
+		Id: string(rec.ID), Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Network: &cri.PodSandboxNetworkStatus{},
 		Linux:  &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
 		Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.AskedHandler(),
 	}
@@ -57,7 +57,7 @@ func (s *rooms) podSandboxes(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox] 
 	return func(yield func(*cri.PodSandbox) bool) {
 		for _, rec := range all {
 			cfg := rec.Config()
-			if !yield(&cri.PodSandbox{Id: rec.ID, Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(),
+			if !yield(&cri.PodSandbox{Id: string(rec.ID), Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(),
 				Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(), RuntimeHandler: rec.AskedHandler()}) {
 				return
 			}

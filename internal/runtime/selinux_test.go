@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/selinux"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime"
 	"monopod.dev/monopod/internal/runtime/container/hostfacts"
 )
@@ -35,7 +36,7 @@ func (n *node) fileLabel(path string) string {
 // inside is the path on the host of a file that a running container sees.
 func (n *node) inside(id, path string) string {
 	n.Helper()
-	state, err := n.executor.State(n.ctx, id)
+	state, err := n.executor.State(n.ctx, ids.ContainerID(id))
 	n.check(err)
 	return "/proc/" + strconv.Itoa(state.PID) + "/root" + path
 }
@@ -43,7 +44,7 @@ func (n *node) inside(id, path string) string {
 // processLabel is that of a container's first process.
 func (n *node) processLabel(id string) string {
 	n.Helper()
-	state, err := n.executor.State(n.ctx, id)
+	state, err := n.executor.State(n.ctx, ids.ContainerID(id))
 	n.check(err)
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(state.PID), "attr/current"))
 	n.check(err)

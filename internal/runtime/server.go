@@ -203,7 +203,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, rec := range s.containers.List() {
-		s.stats.Measure(rec.ID, s.folders.Written(rec.ID))
+		s.stats.Measure(string(rec.ID), s.folders.Written(rec.ID))
 	}
 	ended := make(chan error, 7)
 	go func() { ended <- s.stats.Run(ctx) }()

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func TestStop(t *testing.T) {
@@ -62,7 +63,7 @@ func TestStop(t *testing.T) {
 			go func() { stops <- n.tryStop(id, 3600) }()
 		}
 		n.eventually("the signal", func() bool { return strings.Contains(n.exec(id, "ls", "/tmp"), "n") })
-		n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: id, Signal: int(syscall.SIGUSR2)}))
+		n.check(n.executor.Kill(n.ctx, protocol.KillRequest{ID: ids.ContainerID(id), Signal: int(syscall.SIGUSR2)}))
 		for range cap(stops) {
 			n.check(<-stops)
 		}

@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 const userFirst, userLength = 5 << 16, 1 << 16
@@ -208,7 +209,7 @@ func TestUserNamespace(t *testing.T) {
 
 func (n *node) processID(id string) int {
 	n.Helper()
-	held, err := n.executor.State(n.ctx, id)
+	held, err := n.executor.State(n.ctx, ids.ContainerID(id))
 	n.check(err)
 	return held.PID
 }

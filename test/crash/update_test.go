@@ -20,6 +20,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/client"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 )
@@ -52,7 +53,7 @@ type updated struct {
 type updatedPod struct {
 	name, group string
 	code        int
-	container   string // its id
+	container   ids.ContainerID
 	pid         int
 	ended       bool
 	seen        []*stream // what was seen of its output
@@ -149,7 +150,8 @@ func newUpdated(t *testing.T, count int) *updated {
 	states := u.states()
 	for _, p := range u.list() {
 		mine := u.pod(p.Name)
-		_, mine.container, _ = strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+		_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+		mine.container = ids.ContainerID(id)
 		if mine.pid = states[mine.container].PID; mine.pid == 0 {
 			t.Fatalf("pod %s: the executor knows no process of container %q", p.Name, mine.container)
 		}
@@ -204,13 +206,13 @@ func (u *updated) pod(name string) *updatedPod {
 }
 
 // states is what the executor says of the containers, by id.
-func (u *updated) states() map[string]protocol.ContainerState {
+func (u *updated) states() map[ids.ContainerID]protocol.ContainerState {
 	u.Helper()
 	all, err := u.c.List(u.Context())
 	if err != nil {
 		u.Fatal(err)
 	}
-	states := map[string]protocol.ContainerState{}
+	states := map[ids.ContainerID]protocol.ContainerState{}
 	for _, s := range all {
 		states[s.ID] = s
 	}
@@ -436,7 +438,7 @@ func (u *updated) same() {
 	states := u.states()
 	for _, p := range pods {
 		was, is := u.pod(p.Name), p.Status.ContainerStatuses[0]
-		if _, id, _ := strings.Cut(is.ContainerID, "://"); id != was.container || is.RestartCount != 0 {
+		if _, id, _ := strings.Cut(is.ContainerID, "://"); ids.ContainerID(id) != was.container || is.RestartCount != 0 {
 			u.Errorf("pod %s: container %s with %d restarts, want %s with none", p.Name, id, is.RestartCount, was.container)
 		}
 		if end := is.State.Terminated; was.ended && (int(end.ExitCode) != was.code || end.Reason != "Error") {

@@ -23,6 +23,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 const (
@@ -114,7 +115,7 @@ func (c *Client) Update(ctx context.Context, req protocol.UpdateRequest) error {
 }
 
 // Start lets the container's program run. See protocol.IDRequest.
-func (c *Client) Start(ctx context.Context, id string) (protocol.StartResponse, error) {
+func (c *Client) Start(ctx context.Context, id ids.ContainerID) (protocol.StartResponse, error) {
 	resp, err := call[protocol.StartResponse](ctx, c, protocol.MethodStart, protocol.IDRequest{ID: id}, false)
 	if !protocol.IsLost(err) {
 		return resp, err
@@ -137,13 +138,13 @@ func (c *Client) Kill(ctx context.Context, req protocol.KillRequest) error {
 }
 
 // Delete removes what is left of a container. See protocol.IDRequest.
-func (c *Client) Delete(ctx context.Context, id string) error {
+func (c *Client) Delete(ctx context.Context, id ids.ContainerID) error {
 	_, err := call[struct{}](ctx, c, protocol.MethodDelete, protocol.IDRequest{ID: id}, true)
 	return err
 }
 
 // State returns what the executor knows of a container.
-func (c *Client) State(ctx context.Context, id string) (protocol.ContainerState, error) {
+func (c *Client) State(ctx context.Context, id ids.ContainerID) (protocol.ContainerState, error) {
 	return call[protocol.ContainerState](ctx, c, protocol.MethodState, protocol.IDRequest{ID: id}, true)
 }
 
@@ -216,7 +217,7 @@ func (c *Client) Resize(ctx context.Context, req protocol.ResizeRequest) error {
 }
 
 // ReopenLog makes the container's log go on in a new file at the same path.
-func (c *Client) ReopenLog(ctx context.Context, id string) error {
+func (c *Client) ReopenLog(ctx context.Context, id ids.ContainerID) error {
 	_, err := call[struct{}](ctx, c, protocol.MethodReopenLog, protocol.IDRequest{ID: id}, true)
 	return err
 }

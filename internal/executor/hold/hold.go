@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/journal"
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Descriptors that the keeper passes to a worker at its start.
@@ -29,10 +30,12 @@ const (
 )
 
 // ContainerKey is a container's key.
-func ContainerKey(id string) string { return containerPrefix + id }
+func ContainerKey(id ids.ContainerID) string { return containerPrefix + string(id) }
 
 // ExecKey is that of a further process.
-func ExecKey(id, execID string) string { return ExecPrefix + id + "/" + execID }
+func ExecKey(id ids.ContainerID, execID ids.ExecID) string {
+	return ExecPrefix + string(id) + "/" + string(execID)
+}
 
 // MethodPing is the one method of the worker: it answers when it gets on.
 const MethodPing = "Ping"

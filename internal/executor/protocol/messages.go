@@ -4,6 +4,8 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Version is the newest protocol version that this code speaks; MinVersion is the oldest.
@@ -68,8 +70,8 @@ type HelloResponse struct {
 // A program that cannot be found or executed is an error of Start, where CRI's callers look for it, not of Create: such
 // a container is Created without a process (pid 0).
 type CreateRequest struct {
-	ID     string `json:"id"`
-	Bundle string `json:"bundle"`
+	ID     ids.ContainerID `json:"id"`
+	Bundle string          `json:"bundle"`
 	// LogPath is the absolute path of the CRI log file; empty: output goes to attached clients only, and is else
 	// discarded. With a "/./" in it the path is free of symbolic links, and none is followed; without, none in its last two elements.
 	LogPath string `json:"logPath,omitempty"`
@@ -110,7 +112,7 @@ type CreateResponse struct {
 //
 // ReopenLog of a container that has exited is FailedPrecondition, and makes no file.
 type IDRequest struct {
-	ID string `json:"id"`
+	ID ids.ContainerID `json:"id"`
 }
 
 // StartResponse is empty but for the time at which the program was let run.
@@ -122,10 +124,10 @@ type StartResponse struct {
 // that has exited is no error. With ExecID set, the signal goes to that exec's process instead, and with All to its whole session:
 // to the processes that it has started, unless they have made a session of their own.
 type KillRequest struct {
-	ID     string `json:"id"`
-	ExecID string `json:"execID,omitempty"`
-	Signal int    `json:"signal"`
-	All    bool   `json:"all,omitempty"`
+	ID     ids.ContainerID `json:"id"`
+	ExecID ids.ExecID      `json:"execID,omitempty"`
+	Signal int             `json:"signal"`
+	All    bool            `json:"all,omitempty"`
 }
 
 // Phase is where a container stands in its life: Created -> Running -> Exited; Created -> Exited when it is killed, or
@@ -144,14 +146,14 @@ const KindPodInit = "PodInit"
 
 // ContainerState is what the executor knows of a container, or of a pod's init.
 type ContainerState struct {
-	ID        string    `json:"id"`
-	Kind      string    `json:"kind,omitempty"` // KindPodInit; empty: a container
-	Bundle    string    `json:"bundle"`
-	Phase     Phase     `json:"phase"`
-	PID       int       `json:"pid,omitempty"` // the host's pid of the init process; 0 once it has exited
-	CreatedAt time.Time `json:"createdAt"`
-	StartedAt time.Time `json:"startedAt,omitzero"`
-	Exit      *Exit     `json:"exit,omitempty"` // set in phase Exited
+	ID        ids.ContainerID `json:"id"`
+	Kind      string          `json:"kind,omitempty"` // KindPodInit; empty: a container
+	Bundle    string          `json:"bundle"`
+	Phase     Phase           `json:"phase"`
+	PID       int             `json:"pid,omitempty"` // the host's pid of the init process; 0 once it has exited
+	CreatedAt time.Time       `json:"createdAt"`
+	StartedAt time.Time       `json:"startedAt,omitzero"`
+	Exit      *Exit           `json:"exit,omitempty"` // set in phase Exited
 }
 
 // Exit is how a process ended.
@@ -186,12 +188,12 @@ type ListResponse struct {
 // With Process.Terminal true the request carries one descriptor: a connected unix socket, over which the executor
 // sends the pty's master (SCM_RIGHTS, one byte of payload) once it exists.
 type ExecRequest struct {
-	ID      string         `json:"id"`
-	ExecID  string         `json:"execID"`
-	Process *specs.Process `json:"process"`
-	Stdin   bool           `json:"stdin,omitempty"`
-	Stdout  bool           `json:"stdout,omitempty"`
-	Stderr  bool           `json:"stderr,omitempty"`
+	ID      ids.ContainerID `json:"id"`
+	ExecID  ids.ExecID      `json:"execID"`
+	Process *specs.Process  `json:"process"`
+	Stdin   bool            `json:"stdin,omitempty"`
+	Stdout  bool            `json:"stdout,omitempty"`
+	Stderr  bool            `json:"stderr,omitempty"`
 }
 
 // ExecResponse is how the exec's process ended.
@@ -205,7 +207,7 @@ type ExecResponse struct {
 // not repeated: what is read from the note Attached on comes. Without the note the output had been drained before. A reader that stops
 // reading stops neither the container's log nor other clients: it loses its place and its descriptors are closed.
 type AttachRequest struct {
-	ID string `json:"id"`
+	ID ids.ContainerID `json:"id"`
 	// Name is what a later call calls this attachment; empty: none does. The caller makes it unique.
 	Name string `json:"name,omitempty"`
 	// To is the name of an attachment to which this call brings the stdin, and nothing else: so a place can be taken before there is a client
@@ -221,10 +223,10 @@ type Attached struct{}
 
 // ResizeRequest sets the window size of a container's pty, or of an exec's.
 type ResizeRequest struct {
-	ID     string `json:"id"`
-	ExecID string `json:"execID,omitempty"`
-	Width  uint16 `json:"width"`
-	Height uint16 `json:"height"`
+	ID     ids.ContainerID `json:"id"`
+	ExecID ids.ExecID      `json:"execID,omitempty"`
+	Width  uint16          `json:"width"`
+	Height uint16          `json:"height"`
 }
 
 // Event is a note after Subscribe. On subscribing, the current state of every container is sent first, then Synced once, then
@@ -232,7 +234,7 @@ type ResizeRequest struct {
 type Event struct {
 	Synced    bool            `json:"synced,omitempty"`
 	Container *ContainerState `json:"container,omitempty"`
-	Deleted   string          `json:"deleted,omitempty"` // the id of a container that was deleted
+	Deleted   ids.ContainerID `json:"deleted,omitempty"` // the id of a container that was deleted
 }
 
 // ShutdownRequest ends the executor: keeper and worker. Containers that still run are FailedPrecondition unless Kill
@@ -259,7 +261,7 @@ type HandoverRequest struct {
 // Init is idempotent by id: repeated for an init that runs it returns the same answer. One that has ended is
 // FailedPrecondition: Delete it first. An Init that fails leaves nothing.
 type InitRequest struct {
-	ID string `json:"id"`
+	ID ids.ContainerID `json:"id"`
 	// CgroupPath is the absolute cgroupfs path of a cgroup that the executor makes for the process, and removes with it; or a scope, as
 	// in CreateRequest.
 	CgroupPath string `json:"cgroupPath"`
@@ -283,6 +285,6 @@ type InitResponse struct {
 //
 // A container that has exited is FailedPrecondition; a value that the kernel does not take is InvalidArgument.
 type UpdateRequest struct {
-	ID        string                `json:"id"`
+	ID        ids.ContainerID       `json:"id"`
 	Resources *specs.LinuxResources `json:"resources"`
 }

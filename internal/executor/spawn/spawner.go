@@ -14,6 +14,8 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Spawner starts processes. Methods are safe for concurrent use.
@@ -92,7 +94,7 @@ type Stdio struct{ In, Out, Err *os.File }
 
 // Start is a container's first process.
 type Start struct {
-	ID      string
+	ID      ids.ContainerID
 	Config  *configs.Config
 	Process *libcontainer.Process
 	Stdio   Stdio
@@ -124,7 +126,7 @@ func (s *Spawner) Start(ctx context.Context, r Start) (*Child, error) {
 		return nil, err
 	}
 	if !r.Config.NoNewKeyring {
-		p.keyring, p.keyKeep, p.keyNew = "_ses."+r.ID, 0xffffffff, keySearch
+		p.keyring, p.keyKeep, p.keyNew = "_ses."+string(r.ID), 0xffffffff, keySearch
 	}
 	member, err := openMembership(r.Cgroups)
 	if err != nil {
@@ -159,7 +161,7 @@ func (k *Kept) Config() *configs.Config { return k.config }
 
 // Exec is a further process in a container.
 type Exec struct {
-	ID      string
+	ID      ids.ContainerID
 	Kept    *Kept
 	Process *libcontainer.Process
 	Stdio   Stdio
@@ -178,7 +180,7 @@ func (s *Spawner) Exec(ctx context.Context, r Exec) (*Child, error) {
 		return nil, err
 	}
 	if !r.Kept.config.NoNewKeyring {
-		p.keyring = "_ses." + r.ID
+		p.keyring = "_ses." + string(r.ID)
 	}
 	member, err := openMembership(r.Cgroups)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/image/store"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Options says what to check.
@@ -110,7 +111,7 @@ func Repair(ctx context.Context, o Options, findings []fsck.Finding) error {
 		return err
 	}
 	for _, p := range pins { // before anything is collected
-		err = errors.Join(err, s.Pin(ctx, p.Target, p.Table))
+		err = errors.Join(err, s.Pin(ctx, p.Target, ids.ContainerID(p.Table)))
 	}
 	return errors.Join(err, s.Drop(ctx, names, leases), s.Close())
 }

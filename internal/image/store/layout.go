@@ -7,6 +7,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 
 	"monopod.dev/monopod/internal/image/recipe"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // What the store's databases hold, for who reads them while no store is open (package fsck).
@@ -52,7 +53,7 @@ func LeaseOf(labels map[string]string) Lease {
 }
 
 // PinID is the name of a pin's lease.
-func PinID(imageID, user string) string { return "pin/" + user + "/" + imageID }
+func PinID(imageID string, user ids.ContainerID) string { return "pin/" + string(user) + "/" + imageID }
 
 // SnapshotPaths are the directory of a layer's files, and the recipe of its tar, in the store at root; id is the snapshotter's.
 func SnapshotPaths(root, id string) (dir, record string) {

@@ -13,12 +13,13 @@ import (
 	"monopod.dev/monopod/internal/image/faults"
 	"monopod.dev/monopod/internal/image/imageref"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/preallocate"
 )
 
-// Pin keeps the layers of the image for user (a container's id) until Unpin, whatever happens to the image's names.
+// Pin keeps the layers of the image for user until Unpin, whatever happens to the image's names.
 // The pin is on disk when Pin returns. It is idempotent. An image that is not there is NotFound.
-func (s *Store) Pin(ctx context.Context, imageID, user string) error {
+func (s *Store) Pin(ctx context.Context, imageID string, user ids.ContainerID) error {
 	id, err := imageref.ParseID(imageID)
 	if err != nil {
 		return err
@@ -37,7 +38,7 @@ func (s *Store) Pin(ctx context.Context, imageID, user string) error {
 				return err
 			}
 			lease, err := s.leases.Create(ctx, leases.WithID(PinID(id, user)),
-				leases.WithLabel(pinImageLabel, id), leases.WithLabel(pinUserLabel, user))
+				leases.WithLabel(pinImageLabel, id), leases.WithLabel(pinUserLabel, string(user)))
 			if err != nil {
 				return err
 			}
@@ -69,7 +70,7 @@ func (s *Store) keepAhead(used int64) error {
 
 // Unpin gives up what Pin took. It is idempotent. The layers of an image that has no name and no pin any more are
 // removed soon after.
-func (s *Store) Unpin(ctx context.Context, imageID, user string) error {
+func (s *Store) Unpin(ctx context.Context, imageID string, user ids.ContainerID) error {
 	id, err := imageref.ParseID(imageID)
 	if err != nil {
 		return err
@@ -88,15 +89,15 @@ func (s *Store) Unpin(ctx context.Context, imageID, user string) error {
 
 // Pins returns the image id of each user that holds a pin, so that a user who crashed between taking a pin and writing
 // down why can give it back. A user with pins on several images appears with each of them.
-func (s *Store) Pins(ctx context.Context) (map[string][]string, error) {
+func (s *Store) Pins(ctx context.Context) (map[ids.ContainerID][]string, error) {
 	all, err := s.leases.List(s.Scope(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("reading the pins: %w", err)
 	}
-	pins := map[string][]string{}
+	pins := map[ids.ContainerID][]string{}
 	for _, l := range all {
 		if id := l.Labels[pinImageLabel]; id != "" {
-			user := l.Labels[pinUserLabel]
+			user := ids.ContainerID(l.Labels[pinUserLabel])
 			pins[user] = append(pins[user], id)
 		}
 	}

@@ -48,7 +48,7 @@ type Record struct {
 }
 
 // Undo removes an object, or returns ErrInUse. One that is gone is no error.
-type Undo func(ctx context.Context, id string) error
+type Undo[ID ~string] func(ctx context.Context, id ID) error
 
 // Config is what a Ledger works with.
 type Config struct {
@@ -60,15 +60,15 @@ type Config struct {
 }
 
 // Ledger is safe for concurrent use.
-type Ledger struct {
+type Ledger[ID ~string] struct {
 	cfg   Config
 	table state.Table[Record]
 	wake  chan struct{} // holds a token when there is an earlier time to wake at
 
 	mu      sync.RWMutex
-	objects map[string]*object // by id
+	objects map[ID]*object // by id
 	// stale are the ids whose records are to be deleted, at the time flush, or earlier.
-	stale map[string]bool
+	stale map[ID]bool
 	flush time.Time
 }
 
@@ -84,21 +84,21 @@ type object struct {
 }
 
 // New reads what is stored. known are the ids of the objects that are there; what is stored of others is forgotten by Run.
-func New(cfg Config, known []string) (*Ledger, error) {
+func New[ID ~string](cfg Config, known []ID) (*Ledger[ID], error) {
 	if cfg.After == 0 {
 		cfg.After = Default
 	}
-	l := &Ledger{cfg: cfg, table: state.NewTable[Record](cfg.DB, cfg.Table), wake: make(chan struct{}, 1), objects: map[string]*object{}, stale: map[string]bool{}}
+	l := &Ledger[ID]{cfg: cfg, table: state.NewTable[Record](cfg.DB, cfg.Table), wake: make(chan struct{}, 1), objects: map[ID]*object{}, stale: map[ID]bool{}}
 	abandoned, err := l.table.List()
 	for _, id := range known {
 		o := &object{claimed: true}
-		if _, ok := abandoned[id]; ok {
+		if _, ok := abandoned[string(id)]; ok {
 			o = &object{due: time.Now().Add(cfg.After)}
 		}
 		l.objects[id] = o
 	}
-	for id := range abandoned {
-		if l.objects[id] == nil {
+	for key := range abandoned {
+		if id := ID(key); l.objects[id] == nil {
 			l.objects[id] = &object{due: time.Now()}
 		}
 	}
@@ -107,10 +107,12 @@ func New(cfg Config, known []string) (*Ledger, error) {
 
 // Expect stores with the transaction that makes an object visible that nobody has got it yet. Call Expected when that has
 // succeeded, and before anybody can claim the object.
-func (l *Ledger) Expect(tx *state.Tx, id string) error { return l.table.PutTx(tx, id, Record{}) }
+func (l *Ledger[ID]) Expect(tx *state.Tx, id ID) error {
+	return l.table.PutTx(tx, string(id), Record{})
+}
 
 // Expected takes in what Expect has stored.
-func (l *Ledger) Expected(id string) {
+func (l *Ledger[ID]) Expected(id ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.objects[id] == nil {
@@ -119,7 +121,7 @@ func (l *Ledger) Expected(id string) {
 }
 
 // Abandon says that the call which made an object was given up. It does nothing to one that somebody has claimed.
-func (l *Ledger) Abandon(id string) {
+func (l *Ledger[ID]) Abandon(id ID) {
 	if o := l.giveUp(id); o != nil {
 		l.cfg.Log.Info("the client that asked for it has gone; it is undone if nobody claims it", "table", l.cfg.Table, "id", id, "in", l.cfg.After)
 		l.settle(id, o)
@@ -128,7 +130,7 @@ func (l *Ledger) Abandon(id string) {
 }
 
 // giveUp marks an object as abandoned, and returns it if it has become so.
-func (l *Ledger) giveUp(id string) *object {
+func (l *Ledger[ID]) giveUp(id ID) *object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.objects[id]
@@ -145,7 +147,7 @@ func (l *Ledger) giveUp(id string) *object {
 
 // Claim says that somebody knows of an object. When it comes too late, because the object is being undone, it returns a channel
 // that is closed when that is over, and else nil.
-func (l *Ledger) Claim(id string) (undoing <-chan struct{}) {
+func (l *Ledger[ID]) Claim(id ID) (undoing <-chan struct{}) {
 	l.mu.RLock()
 	o := l.objects[id]
 	claimed := o != nil && o.claimed
@@ -162,7 +164,7 @@ func (l *Ledger) Claim(id string) (undoing <-chan struct{}) {
 }
 
 // claim marks an object as claimed, and returns it if it was abandoned until then. One that is being undone it leaves so.
-func (l *Ledger) claim(id string) (abandoned *object, undoing <-chan struct{}) {
+func (l *Ledger[ID]) claim(id ID) (abandoned *object, undoing <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.objects[id]
@@ -185,13 +187,13 @@ func (l *Ledger) claim(id string) (abandoned *object, undoing <-chan struct{}) {
 
 // Group and Work are for what makes an object and returns its id.
 type (
-	Group = flight.Group[string, struct{}]
-	Work  = flight.Work[string, struct{}]
+	Group[ID ~string] = flight.Group[ID, struct{}]
+	Work[ID ~string]  = flight.Work[ID, struct{}]
 )
 
 // Join joins the work and claims what it has made: the caller gets an object that will not be undone. One that is being undone is
 // waited for, and made anew. What the work has made is abandoned when nobody waits for it any more; w.GivenUp is set here.
-func (l *Ledger) Join(ctx context.Context, g *Group, w Work) (string, error) {
+func (l *Ledger[ID]) Join(ctx context.Context, g *Group[ID], w Work[ID]) (ID, error) {
 	w.GivenUp = l.Abandon
 	for {
 		id, err := g.Join(ctx, w, nil)
@@ -211,7 +213,7 @@ func (l *Ledger) Join(ctx context.Context, g *Group, w Work) (string, error) {
 }
 
 // Undoing is nil unless an object is being undone; then it is closed when that is over.
-func (l *Ledger) Undoing(id string) <-chan struct{} {
+func (l *Ledger[ID]) Undoing(id ID) <-chan struct{} {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if o := l.objects[id]; o != nil && o.undoing != nil {
@@ -221,7 +223,7 @@ func (l *Ledger) Undoing(id string) <-chan struct{} {
 }
 
 // Forget ends what is known of an object that is removed.
-func (l *Ledger) Forget(id string) {
+func (l *Ledger[ID]) Forget(id ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.objects[id]
@@ -232,7 +234,7 @@ func (l *Ledger) Forget(id string) {
 }
 
 // Run undoes what nobody claims, until ctx ends.
-func (l *Ledger) Run(ctx context.Context, undo Undo) error {
+func (l *Ledger[ID]) Run(ctx context.Context, undo Undo[ID]) error {
 	var undos sync.WaitGroup
 	defer func() { undos.Wait(); l.unstoreStale(time.Time{}) }()
 	for {
@@ -255,10 +257,10 @@ func (l *Ledger) Run(ctx context.Context, undo Undo) error {
 }
 
 // takeDue marks what is to be undone now, and says in how long the next one is due.
-func (l *Ledger) takeDue(now time.Time) (due map[string]*object, next time.Duration) {
+func (l *Ledger[ID]) takeDue(now time.Time) (due map[ID]*object, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	due, next = map[string]*object{}, time.Hour
+	due, next = map[ID]*object{}, time.Hour
 	if len(l.stale) > 0 {
 		next = l.flush.Sub(now)
 	}
@@ -275,7 +277,7 @@ func (l *Ledger) takeDue(now time.Time) (due map[string]*object, next time.Durat
 	return due, next
 }
 
-func (l *Ledger) undo(ctx context.Context, id string, o *object, undo Undo) {
+func (l *Ledger[ID]) undo(ctx context.Context, id ID, o *object, undo Undo[ID]) {
 	l.cfg.Log.Info("undoing what a client has given up and nobody claimed", "table", l.cfg.Table, "id", id)
 	err := undo(ctx, id)
 	l.mu.Lock()
@@ -306,23 +308,23 @@ func (l *Ledger) undo(ctx context.Context, id string, o *object, undo Undo) {
 // held. What is known then counts, and the calls for one object wait for each other: so whoever changes what is known, and settles, finds it
 // stored, or something newer. What cannot be stored does no harm while this process lives; what stays is deleted after the next start: such
 // an object is claimed again, or gone.
-func (l *Ledger) settle(id string, o *object) {
+func (l *Ledger[ID]) settle(id ID, o *object) {
 	o.disk.Lock()
 	defer o.disk.Unlock()
 	l.mu.RLock()
 	abandoned := !o.due.IsZero()
 	l.mu.RUnlock()
 	if abandoned {
-		if err := l.table.Put(id, Record{At: time.Now()}); err != nil {
+		if err := l.table.Put(string(id), Record{At: time.Now()}); err != nil {
 			l.cfg.Log.Error("that a client has given something up could not be stored", "table", l.cfg.Table, "id", id, "error", err)
 		}
-	} else if err := l.table.Delete(id); err != nil {
+	} else if err := l.table.Delete(string(id)); err != nil {
 		l.cfg.Log.Error("that something is abandoned no more could not be stored", "table", l.cfg.Table, "id", id, "error", err)
 	}
 }
 
 // unstoreLater lets Run delete what is stored of an object. The caller holds mu.
-func (l *Ledger) unstoreLater(id string) {
+func (l *Ledger[ID]) unstoreLater(id ID) {
 	if len(l.stale) == 0 {
 		l.flush = time.Now().Add(lazy)
 		l.signal()
@@ -331,7 +333,7 @@ func (l *Ledger) unstoreLater(id string) {
 }
 
 // unstoreStale deletes what unstoreLater was told, in one transaction, if it is time to; the zero time is always.
-func (l *Ledger) unstoreStale(now time.Time) {
+func (l *Ledger[ID]) unstoreStale(now time.Time) {
 	l.mu.Lock()
 	ids := slices.Collect(maps.Keys(l.stale))
 	if len(ids) == 0 || !now.IsZero() && now.Before(l.flush) {
@@ -342,7 +344,7 @@ func (l *Ledger) unstoreStale(now time.Time) {
 	l.mu.Unlock()
 	err := l.cfg.DB.Update(func(tx *state.Tx) error {
 		for _, id := range ids {
-			if err := l.table.DeleteTx(tx, id); err != nil {
+			if err := l.table.DeleteTx(tx, string(id)); err != nil {
 				return err
 			}
 		}
@@ -361,7 +363,7 @@ func (l *Ledger) unstoreStale(now time.Time) {
 }
 
 // signal makes Run look again.
-func (l *Ledger) signal() {
+func (l *Ledger[ID]) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

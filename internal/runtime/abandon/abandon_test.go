@@ -38,7 +38,7 @@ func open(t *testing.T) *world {
 }
 
 // run opens the ledger and runs it until the test, or the bubble, ends.
-func (w *world) run(ctx context.Context, known ...string) *Ledger {
+func (w *world) run(ctx context.Context, known ...string) *Ledger[string] {
 	l, err := New(Config{DB: w.db, Table: "t", Log: slog.New(slog.DiscardHandler)}, known)
 	if err != nil {
 		w.Fatal(err)
@@ -204,7 +204,7 @@ func TestInUse(t *testing.T) {
 }
 
 // expect makes an object whose call is not answered yet.
-func (w *world) expect(l *Ledger, id string) {
+func (w *world) expect(l *Ledger[string], id string) {
 	w.Helper()
 	if err := w.db.Update(func(tx *state.Tx) error { return l.Expect(tx, id) }); err != nil {
 		w.Fatal(err)
@@ -274,7 +274,7 @@ func (w *world) within(what string, f func()) {
 }
 
 // until waits until the ledger knows something.
-func (w *world) until(l *Ledger, what string, known func() bool) {
+func (w *world) until(l *Ledger[string], what string, known func() bool) {
 	w.Helper()
 	w.within("to know that "+what, func() {
 		for found := false; !found; runtime.Gosched() {
@@ -336,7 +336,7 @@ func TestTheEndOfAnUndo(t *testing.T) {
 	for _, undo := range []error{nil, ErrInUse} {
 		w := open(t)
 		begun, end := make(chan struct{}), make(chan struct{})
-		l, err := New(Config{DB: w.db, Table: "t", After: 1, Log: slog.New(slog.DiscardHandler)}, nil)
+		l, err := New[string](Config{DB: w.db, Table: "t", After: 1, Log: slog.New(slog.DiscardHandler)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

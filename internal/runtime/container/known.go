@@ -10,6 +10,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/index"
 	"monopod.dev/monopod/internal/runtime/randomid"
 )
@@ -17,9 +18,9 @@ import (
 // known are all containers, those too that are half made or half removed, and the indexes by which a few of many are found. Put
 // and Drop are the only places where either changes, so that they agree. It is a records.Known: what reads it goes through Store.Read.
 type known struct {
-	byID      map[string]*entry
-	sandboxes index.Of[string]
-	labels    index.Labels
+	byID      map[ids.ContainerID]*entry
+	sandboxes index.Of[ids.SandboxID, ids.ContainerID]
+	labels    index.Labels[ids.ContainerID]
 }
 
 // entry is one container.
@@ -52,7 +53,7 @@ func (e *Ending) Ask() bool { return e.asked.CompareAndSwap(false, true) }
 func (e *Ending) NotAsked() { e.asked.Store(false) }
 
 // Get implements records.Known.
-func (r *known) Get(id string) *Record {
+func (r *known) Get(id ids.ContainerID) *Record {
 	if e := r.byID[id]; e != nil {
 		return e.rec
 	}
@@ -64,7 +65,7 @@ func (r *known) Put(rec *Record) {
 	e := r.byID[rec.ID]
 	if e == nil {
 		if r.byID == nil {
-			r.byID = map[string]*entry{}
+			r.byID = map[ids.ContainerID]*entry{}
 		}
 		r.byID[rec.ID] = newEntry(rec)
 		r.index(rec)
@@ -79,7 +80,7 @@ func (r *known) Put(rec *Record) {
 }
 
 // Drop implements records.Known.
-func (r *known) Drop(id string) {
+func (r *known) Drop(id ids.ContainerID) {
 	if e := r.byID[id]; e != nil {
 		delete(r.byID, id)
 		r.unindex(e.rec)
@@ -100,7 +101,7 @@ func (r *known) unindex(rec *Record) {
 func (r *known) all() []*Record { return sorted(maps.Values(r.byID), whatever) }
 
 // of are the records of a sandbox, the oldest first.
-func (r *known) of(sandboxID string) []*Record {
+func (r *known) of(sandboxID ids.SandboxID) []*Record {
 	return sorted(r.entries(r.sandboxes.IDs(sandboxID)), whatever)
 }
 
@@ -112,20 +113,20 @@ func (r *known) selected(f *cri.ContainerFilter) []*Record {
 
 func (r *known) candidates(f *cri.ContainerFilter) iter.Seq[*entry] {
 	if len(f.GetId()) >= randomid.Length {
-		return r.entries(func(yield func(string) bool) { yield(f.GetId()) })
+		return r.entries(func(yield func(ids.ContainerID) bool) { yield(ids.ContainerID(f.GetId())) })
 	}
 	if len(f.GetPodSandboxId()) >= randomid.Length {
-		return r.entries(r.sandboxes.IDs(f.GetPodSandboxId()))
+		return r.entries(r.sandboxes.IDs(ids.SandboxID(f.GetPodSandboxId())))
 	}
-	if ids, ok := r.labels.Rarest(f.GetLabelSelector()); ok {
-		return r.entries(ids)
+	if rarest, ok := r.labels.Rarest(f.GetLabelSelector()); ok {
+		return r.entries(rarest)
 	}
 	return maps.Values(r.byID)
 }
 
-func (r *known) entries(ids iter.Seq[string]) iter.Seq[*entry] {
+func (r *known) entries(found iter.Seq[ids.ContainerID]) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for id := range ids {
+		for id := range found {
 			if e := r.byID[id]; e != nil && !yield(e) {
 				return
 			}
@@ -144,13 +145,13 @@ func sorted(entries iter.Seq[*entry], want func(*Record) bool) []*Record {
 		}
 	}
 	slices.SortFunc(found, func(a, b *Record) int {
-		return cmp.Or(a.ReservedAt.Compare(b.ReservedAt), strings.Compare(a.ID, b.ID))
+		return cmp.Or(a.ReservedAt.Compare(b.ReservedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return found
 }
 
 // selects says whether a filter lets a container through.
 func selects(f *cri.ContainerFilter, rec *Record) bool {
-	return strings.HasPrefix(rec.ID, f.GetId()) && strings.HasPrefix(rec.SandboxID, f.GetPodSandboxId()) &&
+	return strings.HasPrefix(string(rec.ID), f.GetId()) && strings.HasPrefix(string(rec.SandboxID), f.GetPodSandboxId()) &&
 		(f.GetState() == nil || f.GetState().GetState() == rec.State()) && index.Selects(f.GetLabelSelector(), rec.Config().GetLabels())
 }

@@ -13,14 +13,15 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/index"
 	"monopod.dev/monopod/internal/runtime/randomid"
 	"monopod.dev/monopod/internal/runtime/records"
 )
 
 // some makes a record of few different facts, so that many have the same.
-func some(rng *rand.Rand, sandboxes []string, n int) Record {
-	rec := Record{ID: randomid.New(), SandboxID: sandboxes[rng.IntN(len(sandboxes))], ReservedAt: time.Unix(int64(rng.IntN(50)), 0),
+func some(rng *rand.Rand, sandboxes []ids.SandboxID, n int) Record {
+	rec := Record{ID: ids.ContainerID(randomid.New()), SandboxID: sandboxes[rng.IntN(len(sandboxes))], ReservedAt: time.Unix(int64(rng.IntN(50)), 0),
 		Stored: records.Proto[*cri.ContainerConfig]{Message: &cri.ContainerConfig{
 			Labels: map[string]string{"unique": fmt.Sprint(n), "app": fmt.Sprint("a", rng.IntN(3))}}}}
 	if rng.IntN(8) == 0 {
@@ -30,20 +31,20 @@ func some(rng *rand.Rand, sandboxes []string, n int) Record {
 }
 
 // agree compares what is found by the indexes with what a look at all records finds.
-func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
+func agree(t *testing.T, m *Records, want map[ids.ContainerID]Record, seen []Record) {
 	t.Helper()
 	find := func(what string, got []Record, wanted func(*Record) bool) {
 		t.Helper()
-		var all []string
+		var all []ids.ContainerID
 		for id, rec := range want {
 			if wanted(&rec) {
 				all = append(all, id)
 			}
 		}
-		slices.SortFunc(all, func(a, b string) int {
-			return cmp.Or(want[a].ReservedAt.Compare(want[b].ReservedAt), strings.Compare(a, b))
+		slices.SortFunc(all, func(a, b ids.ContainerID) int {
+			return cmp.Or(want[a].ReservedAt.Compare(want[b].ReservedAt), cmp.Compare(a, b))
 		})
-		var ids []string
+		var ids []ids.ContainerID
 		for _, rec := range got {
 			if !reflect.DeepEqual(rec, want[rec.ID]) {
 				t.Fatalf("container %s is %v, want %v", rec.ID, rec, want[rec.ID])
@@ -60,9 +61,9 @@ func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
 	}
 	for _, rec := range seen {
 		labels := rec.Config().GetLabels()
-		filters = append(filters, &cri.ContainerFilter{Id: rec.ID}, &cri.ContainerFilter{Id: rec.ID[:2]}, &cri.ContainerFilter{LabelSelector: labels},
-			&cri.ContainerFilter{PodSandboxId: rec.SandboxID}, &cri.ContainerFilter{PodSandboxId: rec.SandboxID[:2], LabelSelector: map[string]string{"app": "a0"}},
-			&cri.ContainerFilter{Id: rec.ID, PodSandboxId: seen[0].SandboxID}, &cri.ContainerFilter{PodSandboxId: rec.SandboxID, LabelSelector: labels})
+		filters = append(filters, &cri.ContainerFilter{Id: string(rec.ID)}, &cri.ContainerFilter{Id: string(rec.ID[:2])}, &cri.ContainerFilter{LabelSelector: labels},
+			&cri.ContainerFilter{PodSandboxId: string(rec.SandboxID)}, &cri.ContainerFilter{PodSandboxId: string(rec.SandboxID[:2]), LabelSelector: map[string]string{"app": "a0"}},
+			&cri.ContainerFilter{Id: string(rec.ID), PodSandboxId: string(seen[0].SandboxID)}, &cri.ContainerFilter{PodSandboxId: string(rec.SandboxID), LabelSelector: labels})
 		inSandbox := func(r *Record) bool { return r.SandboxID == rec.SandboxID }
 		find("all of the sandbox", m.AllInSandbox(rec.SandboxID), inSandbox)
 		find("those of the sandbox", m.InSandbox(rec.SandboxID), func(r *Record) bool { return r.Visible() && inSandbox(r) })
@@ -72,7 +73,7 @@ func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
 	}
 	for _, f := range filters {
 		find(fmt.Sprint("the filter ", f), m.Select(f), func(r *Record) bool {
-			return r.Visible() && strings.HasPrefix(r.ID, f.GetId()) && strings.HasPrefix(r.SandboxID, f.GetPodSandboxId()) &&
+			return r.Visible() && strings.HasPrefix(string(r.ID), f.GetId()) && strings.HasPrefix(string(r.SandboxID), f.GetPodSandboxId()) &&
 				(f.GetState() == nil || f.GetState().GetState() == r.State()) && index.Selects(f.GetLabelSelector(), r.Config().GetLabels())
 		})
 	}
@@ -83,10 +84,10 @@ func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
 // in them.
 func TestEntriesAgree(t *testing.T) {
 	t.Parallel()
-	m := Records{Store: &records.Store[Record]{}}
+	m := Records{Store: &records.Store[ids.ContainerID, Record]{}}
 	rng := rand.New(rand.NewPCG(1, 2))
-	sandboxes := []string{randomid.New(), randomid.New(), randomid.New()}
-	want := map[string]Record{}
+	sandboxes := []ids.SandboxID{ids.SandboxID(randomid.New()), ids.SandboxID(randomid.New()), ids.SandboxID(randomid.New())}
+	want := map[ids.ContainerID]Record{}
 	var seen []Record
 	for i := range 200 {
 		if len(seen) == 0 || rng.IntN(3) == 0 {
@@ -130,7 +131,7 @@ func TestEntriesAgree(t *testing.T) {
 		delete(want, id)
 	}
 	agree(t, &m, want, seen)
-	if !reflect.DeepEqual(m.known, known{byID: map[string]*entry{}}) {
+	if !reflect.DeepEqual(m.known, known{byID: map[ids.ContainerID]*entry{}}) {
 		t.Errorf("records of nothing hold %v", m.known)
 	}
 }
@@ -138,9 +139,9 @@ func TestEntriesAgree(t *testing.T) {
 // BenchmarkInSandbox finds the containers of one sandbox among others, as each creation, start and event does.
 func BenchmarkInSandbox(b *testing.B) {
 	for _, n := range []int{10, 1000} {
-		m := Records{Store: &records.Store[Record]{}}
+		m := Records{Store: &records.Store[ids.ContainerID, Record]{}}
 		for i := range n {
-			rec := some(rand.New(rand.NewPCG(uint64(i), 0)), []string{fmt.Sprint("sandbox", i)}, i)
+			rec := some(rand.New(rand.NewPCG(uint64(i), 0)), []ids.SandboxID{ids.SandboxID(fmt.Sprint("sandbox", i))}, i)
 			rec.CreatedAt = time.Unix(1, 0)
 			m.known.Put(&rec)
 		}

@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/records"
 )
@@ -27,8 +28,8 @@ const Version = 1
 // creating: CreatedAt is zero. removing: Removing is set. A crash leaves such records for recovery to undo or finish; clients
 // do not see them.
 type Record struct {
-	ID        string                              `json:"id"`
-	SandboxID string                              `json:"sandboxID"`
+	ID        ids.ContainerID                     `json:"id"`
+	SandboxID ids.SandboxID                       `json:"sandboxID"`
 	Stored    records.Proto[*cri.ContainerConfig] `json:"config"`
 	BootID    string                              `json:"bootID"`
 	// ReservedAt is when Create began, CreatedAt when it succeeded.

@@ -14,6 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/state"
@@ -31,28 +32,28 @@ type RecordsConfig struct {
 // Records are all containers: what is stored of them (records.Store), and how a few of many are found. All methods are safe for concurrent
 // use. Facts are stored before they are published.
 type Records struct {
-	*records.Store[Record]
+	*records.Store[ids.ContainerID, Record]
 	known    known // read by Store.Read
 	listener Listener
-	ops      keyed.Lock[string]
+	ops      keyed.Lock[ids.ContainerID]
 }
 
 // OpenRecords reads the stored containers.
 func OpenRecords(cfg RecordsConfig) *Records {
 	r := &Records{listener: cfg.Listener}
-	r.Store = records.Open(records.Config[Record]{DB: cfg.DB, Table: "containers", Kind: "container", Dir: cfg.Folders.Bundles, Known: &r.known,
-		ID: func(rec *Record) string { return rec.ID }, Shown: (*Record).Visible, Changed: r.changed, Forgotten: r.forgotten,
+	r.Store = records.Open(records.Config[ids.ContainerID, Record]{DB: cfg.DB, Table: "containers", Kind: "container", Dir: cfg.Folders.Bundles, Known: &r.known,
+		ID: func(rec *Record) ids.ContainerID { return rec.ID }, Shown: (*Record).Visible, Changed: r.changed, Forgotten: r.forgotten,
 		AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
 	return r
 }
 
 // Do runs f when no other operation on the container runs that goes through Do: its creation, start, update or removal.
-func (r *Records) Do(ctx context.Context, id string, f func() error) error {
+func (r *Records) Do(ctx context.Context, id ids.ContainerID, f func() error) error {
 	return r.ops.Do(ctx, id, f)
 }
 
 // Ending is how the end of a container is told, to those who wait for it; nil: the container is not there.
-func (r *Records) Ending(id string) (e *Ending) {
+func (r *Records) Ending(id ids.ContainerID) (e *Ending) {
 	r.Read(func() {
 		if known := r.known.byID[id]; known != nil {
 			e = &known.Ending
@@ -71,12 +72,12 @@ func (r *Records) Select(f *cri.ContainerFilter) []Record {
 }
 
 // InSandbox returns the containers of one sandbox that clients may know of, the oldest first.
-func (r *Records) InSandbox(sandboxID string) []Record {
+func (r *Records) InSandbox(sandboxID ids.SandboxID) []Record {
 	return slices.DeleteFunc(r.AllInSandbox(sandboxID), func(rec Record) bool { return !rec.Visible() })
 }
 
 // AllInSandbox returns all containers of one sandbox, those too that are half made or half removed, the oldest first.
-func (r *Records) AllInSandbox(sandboxID string) []Record {
+func (r *Records) AllInSandbox(sandboxID ids.SandboxID) []Record {
 	return r.list(func() []*Record { return r.known.of(sandboxID) })
 }
 
@@ -84,10 +85,10 @@ func (r *Records) AllInSandbox(sandboxID string) []Record {
 func (r *Records) All() []Record { return r.list(r.known.all) }
 
 // Any says whether a sandbox has containers that clients may know of.
-func (r *Records) Any(sandboxID string) bool { return len(r.InSandbox(sandboxID)) > 0 }
+func (r *Records) Any(sandboxID ids.SandboxID) bool { return len(r.InSandbox(sandboxID)) > 0 }
 
 // MayRun says whether a sandbox has containers, those too that are half made or half removed, whose end is not known.
-func (r *Records) MayRun(sandboxID string) bool {
+func (r *Records) MayRun(sandboxID ids.SandboxID) bool {
 	return slices.ContainsFunc(r.AllInSandbox(sandboxID), func(rec Record) bool { return rec.Exit == nil })
 }
 

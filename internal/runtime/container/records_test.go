@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/state"
 )
@@ -21,11 +22,11 @@ type listening struct {
 	told []string
 }
 
-func (l *listening) ContainerCreated(r Record) { l.told = append(l.told, "created "+r.ID) }
-func (l *listening) ContainerStarted(r Record) { l.told = append(l.told, "started "+r.ID) }
-func (l *listening) ContainerRemoved(r Record) { l.told = append(l.told, "removed "+r.ID) }
+func (l *listening) ContainerCreated(r Record) { l.told = append(l.told, "created "+string(r.ID)) }
+func (l *listening) ContainerStarted(r Record) { l.told = append(l.told, "started "+string(r.ID)) }
+func (l *listening) ContainerRemoved(r Record) { l.told = append(l.told, "removed "+string(r.ID)) }
 func (l *listening) ContainerStopped(r Record) {
-	l.told = append(l.told, "stopped "+r.ID)
+	l.told = append(l.told, "stopped "+string(r.ID))
 	if now, err := l.recs.Get(r.ID); err != nil || now.Exit == nil {
 		l.Errorf("the end of %s is told before it can be seen: %v, %v", r.ID, now, err)
 	}
@@ -68,7 +69,7 @@ func TestFactsComeInAnyOrder(t *testing.T) {
 			defer db.Close()
 			l := &listening{T: t}
 			l.recs = OpenRecords(RecordsConfig{DB: db, Folders: Folders{Bundles: filepath.Join(dir, "run")}, Listener: l, Log: slog.New(slog.DiscardHandler)})
-			for _, id := range []string{"c", "half-made"} {
+			for _, id := range []ids.ContainerID{"c", "half-made"} {
 				if err := l.recs.Add(Record{ID: id, SandboxID: "s", Stored: records.Proto[*cri.ContainerConfig]{Message: &cri.ContainerConfig{}}, ReservedAt: at}); err != nil {
 					t.Fatal(err)
 				}
@@ -93,7 +94,7 @@ func TestFactsComeInAnyOrder(t *testing.T) {
 			if err != nil || rec.State() != c.state || over(end) != ended || !l.recs.Any("s") || !l.recs.MayRun("s") {
 				t.Errorf("%v, %v; its end is known: %v", rec, err, over(end))
 			}
-			for _, id := range []string{"half-made", "c"} {
+			for _, id := range []ids.ContainerID{"half-made", "c"} {
 				if err := l.recs.Forget(id); err != nil {
 					t.Error(err)
 				}

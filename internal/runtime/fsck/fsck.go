@@ -177,13 +177,13 @@ func (f *facts) readFolders(o Options) (findings []fsck.Finding, err error) {
 	}
 	containers, cerr := records.ReadCopies[container.Record](filepath.Join(o.RunDir, "containers"))
 	for id, rec := range containers {
-		if _, ok := f.containers[id]; !ok && rec.ID == id {
+		if _, ok := f.containers[id]; !ok && string(rec.ID) == id {
 			f.containers[id] = rec
 		}
 	}
 	sandboxes, serr := records.ReadCopies[sandbox.Record](filepath.Join(o.RunDir, "sandboxes"))
 	for id, rec := range sandboxes {
-		if _, ok := f.sandboxes[id]; !ok && rec.ID == id {
+		if _, ok := f.sandboxes[id]; !ok && string(rec.ID) == id {
 			f.sandboxes[id] = rec
 		}
 	}

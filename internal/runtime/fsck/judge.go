@@ -6,6 +6,7 @@ import (
 
 	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/image/store"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
@@ -38,7 +39,7 @@ func (f *facts) container(id string, rec container.Record) (out []fsck.Finding) 
 	if rec.CreatedAt.IsZero() || rec.Removing {
 		return []fsck.Finding{fsck.Left("container", id, "it was being made or removed when the node was killed", nextStart, fsck.Fix{})}
 	}
-	if _, ok := f.sandboxes[rec.SandboxID]; !ok && !f.unreadSandboxes.Has(rec.SandboxID) {
+	if _, ok := f.sandboxes[string(rec.SandboxID)]; !ok && !f.unreadSandboxes.Has(string(rec.SandboxID)) {
 		bad(fmt.Sprintf("its sandbox %s is in no record", rec.SandboxID), remove, fsck.Fix{})
 	}
 	if d, ok := f.layers[id]; !ok || !d.upper {
@@ -123,7 +124,7 @@ func (f *facts) pins() (out []fsck.Finding) {
 		}
 		for _, img := range images {
 			out = append(out, fsck.Left("pin", user, fmt.Sprintf("no record knows the container, which holds the image %s", img),
-				"the image is let go (the next start of the node does so, too)", fsck.Fix{Action: fsck.DropLease, Target: store.PinID(img, user)}))
+				"the image is let go (the next start of the node does so, too)", fsck.Fix{Action: fsck.DropLease, Target: store.PinID(img, ids.ContainerID(user))}))
 		}
 	}
 	return out

@@ -9,17 +9,17 @@ import (
 	"iter"
 )
 
-// Of maps keys to the ids of the records that have them.
-type Of[K comparable] struct{ groups map[K]group }
+// Of maps keys to the ids, of one kind, of the records that have them.
+type Of[K comparable, ID ~string] struct{ groups map[K]group[ID] }
 
 // group are the ids of one key. Most keys are one record's alone, such as the UID of a pod, so that the first id needs no map.
-type group struct {
-	one  string
-	more map[string]struct{} // without one; nil: none
+type group[ID ~string] struct {
+	one  ID
+	more map[ID]struct{} // without one; nil: none
 }
 
 // Add says that the record has the key. It is idempotent.
-func (o *Of[K]) Add(key K, id string) {
+func (o *Of[K, ID]) Add(key K, id ID) {
 	g, ok := o.groups[key]
 	switch {
 	case !ok:
@@ -27,19 +27,19 @@ func (o *Of[K]) Add(key K, id string) {
 	case g.one == id:
 		return
 	case g.more == nil:
-		g.more = map[string]struct{}{id: {}}
+		g.more = map[ID]struct{}{id: {}}
 	default:
 		g.more[id] = struct{}{}
 		return
 	}
 	if o.groups == nil {
-		o.groups = map[K]group{}
+		o.groups = map[K]group[ID]{}
 	}
 	o.groups[key] = g
 }
 
 // Remove says that the record has the key no more. It is idempotent.
-func (o *Of[K]) Remove(key K, id string) {
+func (o *Of[K, ID]) Remove(key K, id ID) {
 	g, ok := o.groups[key]
 	if !ok {
 		return
@@ -66,7 +66,7 @@ func (o *Of[K]) Remove(key K, id string) {
 }
 
 // Len is how many records have the key.
-func (o *Of[K]) Len(key K) int {
+func (o *Of[K, ID]) Len(key K) int {
 	g, ok := o.groups[key]
 	if !ok {
 		return 0
@@ -75,8 +75,8 @@ func (o *Of[K]) Len(key K) int {
 }
 
 // IDs are those of the records that have the key, each once, in no order. The index must not be changed meanwhile.
-func (o *Of[K]) IDs(key K) iter.Seq[string] {
-	return func(yield func(string) bool) {
+func (o *Of[K, ID]) IDs(key K) iter.Seq[ID] {
+	return func(yield func(ID) bool) {
 		g, ok := o.groups[key]
 		if !ok || !yield(g.one) {
 			return
@@ -90,19 +90,19 @@ func (o *Of[K]) IDs(key K) iter.Seq[string] {
 }
 
 // Labels finds records by labels.
-type Labels struct{ by Of[label] }
+type Labels[ID ~string] struct{ by Of[label, ID] }
 
 type label struct{ name, value string }
 
 // Add says that the record has the labels.
-func (l *Labels) Add(labels map[string]string, id string) {
+func (l *Labels[ID]) Add(labels map[string]string, id ID) {
 	for name, value := range labels {
 		l.by.Add(label{name, value}, id)
 	}
 }
 
 // Remove says that the record, which had the labels, is gone.
-func (l *Labels) Remove(labels map[string]string, id string) {
+func (l *Labels[ID]) Remove(labels map[string]string, id ID) {
 	for name, value := range labels {
 		l.by.Remove(label{name, value}, id)
 	}
@@ -110,7 +110,7 @@ func (l *Labels) Remove(labels map[string]string, id string) {
 
 // Rarest are the records that have the rarest of the labels which a selector asks for: those that it selects are among them. A
 // selector that asks for none is no use here, and ok is false.
-func (l *Labels) Rarest(selector map[string]string) (ids iter.Seq[string], ok bool) {
+func (l *Labels[ID]) Rarest(selector map[string]string) (ids iter.Seq[ID], ok bool) {
 	var rarest label
 	fewest := -1
 	for name, value := range selector {

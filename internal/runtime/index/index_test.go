@@ -15,7 +15,7 @@ func TestOneOfMany(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		var o Of[int]
+		var o Of[int, string]
 		have := map[int]map[string]bool{}
 		agree := func(key int) {
 			t.Helper()
@@ -44,7 +44,7 @@ func TestOneOfMany(t *testing.T) {
 				o.Remove(key, id)
 			}
 		}
-		if !reflect.DeepEqual(o, Of[int]{}) {
+		if !reflect.DeepEqual(o, Of[int, string]{}) {
 			t.Fatalf("seed %d: an index of nothing holds %v", seed, o)
 		}
 	}
@@ -53,7 +53,7 @@ func TestOneOfMany(t *testing.T) {
 // A loop over the ids may be left.
 func TestIDsAreLeft(t *testing.T) {
 	t.Parallel()
-	var o Of[string]
+	var o Of[string, string]
 	for _, id := range []string{"a", "b", "c"} {
 		o.Add("k", id)
 	}
@@ -72,7 +72,7 @@ func TestIDsAreLeft(t *testing.T) {
 
 func TestRarest(t *testing.T) {
 	t.Parallel()
-	var l Labels
+	var l Labels[string]
 	all := map[string]map[string]string{
 		"a": {"app": "web", "uid": "1"}, "b": {"app": "web", "uid": "2"}, "c": {"app": "web", "uid": "2", "empty": ""}, "d": nil,
 	}
@@ -106,7 +106,7 @@ func TestRarest(t *testing.T) {
 	for id, labels := range all {
 		l.Remove(labels, id)
 	}
-	if !reflect.DeepEqual(l, Labels{}) {
+	if !reflect.DeepEqual(l, Labels[string]{}) {
 		t.Errorf("the labels of nobody are %v", l)
 	}
 }

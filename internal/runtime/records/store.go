@@ -20,17 +20,17 @@ import (
 
 // Known holds the records of a Store in memory, with the ways by which a few of many are found. The Store calls it under its lock, and so is
 // it read (Store.Read). A record that it was given is never changed, but replaced.
-type Known[R any] interface {
+type Known[ID ~string, R any] interface {
 	// Get returns the record of an id; nil: there is none.
-	Get(id string) *R
+	Get(id ID) *R
 	// Put adds a record, or replaces that of the same id.
 	Put(rec *R)
 	// Drop removes the record of an id. One that is not there is no error.
-	Drop(id string)
+	Drop(id ID)
 }
 
 // Config is what a Store works with.
-type Config[R any] struct {
+type Config[ID ~string, R any] struct {
 	DB *state.DB
 	// Table is the table's name; that of what clients have given up is Table with "-abandoned" behind it.
 	Table string
@@ -38,8 +38,8 @@ type Config[R any] struct {
 	Kind string
 	// Dir holds a folder for each, by its id, with the copy of its record. It belongs to this boot.
 	Dir   string
-	Known Known[R]
-	ID    func(*R) string
+	Known Known[ID, R]
+	ID    func(*R) ID
 	// Shown says that clients may know of what a record describes. It becomes so once, by the Modify that ends its making.
 	Shown func(*R) bool
 	// Changed hears of each change after it can be seen, those of one record one after another. It must not call Modify or Forget. May be nil.
@@ -51,26 +51,26 @@ type Config[R any] struct {
 	Log          *slog.Logger
 }
 
-// Store holds all records of one kind. All methods are safe for concurrent use.
-type Store[R any] struct {
-	cfg    Config[R]
+// Store holds all records of one kind, R, by their ids. All methods are safe for concurrent use.
+type Store[ID ~string, R any] struct {
+	cfg    Config[ID, R]
 	table  state.Table[R]
-	making abandon.Group   // what is being made
-	given  *abandon.Ledger // what clients have given up
+	making abandon.Group[ID]   // what is being made
+	given  *abandon.Ledger[ID] // what clients have given up
 	unread Unread
 	// restored are the records that were taken from their copies; Restore stores them.
 	restored []R
 
 	// writing is held from the reading of a record to the publication of what became of it; by id. It is taken before mu.
-	writing keyed.Lock[string]
+	writing keyed.Lock[ID]
 
 	mu sync.RWMutex // guards Config.Known
 }
 
 // Open reads what is stored. It writes nothing: a record that was lost, and is known by its copy, is stored by Restore. What cannot be read is
 // logged and left as it is, see Unread.
-func Open[R any](cfg Config[R]) *Store[R] {
-	s := &Store[R]{cfg: cfg, table: state.NewTable[R](cfg.DB, cfg.Table)}
+func Open[ID ~string, R any](cfg Config[ID, R]) *Store[ID, R] {
+	s := &Store[ID, R]{cfg: cfg, table: state.NewTable[R](cfg.DB, cfg.Table)}
 	recs, terr := s.table.List()
 	if terr != nil {
 		cfg.Log.Error("some records cannot be read; what lives of what they describe goes on", "records", cfg.Table, "error", terr)
@@ -81,20 +81,20 @@ func Open[R any](cfg Config[R]) *Store[R] {
 	}
 	s.unread = UnreadOf(terr).With(cerr)
 	refused := newer(terr)
-	var ids []string
+	var ids []ID
 	for id, rec := range recs {
-		ids = append(ids, id)
+		ids = append(ids, ID(id))
 		cfg.Known.Put(&rec)
 	}
 	for id, rec := range copies {
-		if _, ok := recs[id]; ok || cfg.ID(&rec) != id || slices.Contains(refused, id) {
+		if _, ok := recs[id]; ok || string(cfg.ID(&rec)) != id || slices.Contains(refused, id) {
 			continue
 		}
 		if cfg.Shown(&rec) { // else it was intended, and no more than that
 			cfg.Log.Warn("a record was lost, it is taken from its copy", "records", cfg.Table, "id", id)
 			s.restored = append(s.restored, rec)
 		}
-		ids = append(ids, id)
+		ids = append(ids, ID(id))
 		cfg.Known.Put(&rec)
 	}
 	var err error
@@ -106,29 +106,29 @@ func Open[R any](cfg Config[R]) *Store[R] {
 }
 
 // Restore stores the records that Open took from their copies.
-func (s *Store[R]) Restore() error {
+func (s *Store[ID, R]) Restore() error {
 	var errs []error
 	for _, rec := range s.restored {
-		errs = append(errs, s.table.Put(s.cfg.ID(&rec), rec))
+		errs = append(errs, s.table.Put(string(s.cfg.ID(&rec)), rec))
 	}
 	return errors.Join(errs...)
 }
 
 // Unread says that something is stored under an id which could not be read: what it describes is to be left as it is.
-func (s *Store[R]) Unread(id string) bool { return s.unread.Has(id) }
+func (s *Store[ID, R]) Unread(id ID) bool { return s.unread.Has(string(id)) }
 
 // Dir is the folder of what a record describes.
-func (s *Store[R]) Dir(id string) string { return filepath.Join(s.cfg.Dir, id) }
+func (s *Store[ID, R]) Dir(id ID) string { return filepath.Join(s.cfg.Dir, string(id)) }
 
 // Read calls f while Config.Known does not change.
-func (s *Store[R]) Read(f func()) {
+func (s *Store[ID, R]) Read(f func()) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	f()
 }
 
 // Lookup returns the record of an id, that too of what clients may not know of: half made or half removed.
-func (s *Store[R]) Lookup(id string) (rec R, ok bool) {
+func (s *Store[ID, R]) Lookup(id ID) (rec R, ok bool) {
 	s.Read(func() {
 		if known := s.cfg.Known.Get(id); known != nil {
 			rec, ok = *known, true
@@ -138,7 +138,7 @@ func (s *Store[R]) Lookup(id string) (rec R, ok bool) {
 }
 
 // Get returns the record of what clients may know of, by its id, else errdefs.ErrNotFound.
-func (s *Store[R]) Get(id string) (R, error) {
+func (s *Store[ID, R]) Get(id ID) (R, error) {
 	if rec, ok := s.Lookup(id); ok && s.cfg.Shown(&rec) {
 		return rec, nil
 	}
@@ -147,7 +147,7 @@ func (s *Store[R]) Get(id string) (R, error) {
 }
 
 // Has says whether Get knows the id.
-func (s *Store[R]) Has(id string) (has bool) {
+func (s *Store[ID, R]) Has(id ID) (has bool) {
 	s.Read(func() {
 		rec := s.cfg.Known.Get(id)
 		has = rec != nil && s.cfg.Shown(rec)
@@ -155,13 +155,13 @@ func (s *Store[R]) Has(id string) (has bool) {
 	return has
 }
 
-func (s *Store[R]) notFound(id string) error {
+func (s *Store[ID, R]) notFound(id ID) error {
 	return fmt.Errorf("%s %q: %w", s.cfg.Kind, id, errdefs.ErrNotFound)
 }
 
 // Add takes down that something is to be made. What is made of it ends with this boot, or is found by recovery when it has no record, so the
 // record needs to outlive this process, not the machine: it is in its folder only, and not synced. Nobody else may have the id.
-func (s *Store[R]) Add(rec R) error {
+func (s *Store[ID, R]) Add(rec R) error {
 	id := s.cfg.ID(&rec)
 	dir := s.Dir(id)
 	err := os.MkdirAll(dir, 0o700)
@@ -182,7 +182,7 @@ func (s *Store[R]) Add(rec R) error {
 // Modify stores what f makes of a record, then lets it be seen, and returns it. It is the one place where records change. f may say that
 // nothing is to change by returning false; it is called once, and waits for nothing. With a record that clients may know of from now on it is
 // stored that its client has yet to get it. One that is not there is errdefs.ErrNotFound.
-func (s *Store[R]) Modify(id string, f func(*R) bool) (R, error) {
+func (s *Store[ID, R]) Modify(id ID, f func(*R) bool) (R, error) {
 	defer s.writing.Wait(id)()
 	var none R
 	before, ok := s.Lookup(id)
@@ -200,7 +200,7 @@ func (s *Store[R]) Modify(id string, f func(*R) bool) (R, error) {
 				return err
 			}
 		}
-		return s.table.PutTx(tx, id, rec)
+		return s.table.PutTx(tx, string(id), rec)
 	}); err != nil {
 		return none, fmt.Errorf("store %s %s: %w", s.cfg.Kind, id, err)
 	}
@@ -218,7 +218,7 @@ func (s *Store[R]) Modify(id string, f func(*R) bool) (R, error) {
 }
 
 // copy renews a record's copy. Without one what it describes lives as well, until the table is lost.
-func (s *Store[R]) copy(rec *R) {
+func (s *Store[ID, R]) copy(rec *R) {
 	if !s.cfg.Shown(rec) {
 		return
 	}
@@ -229,13 +229,13 @@ func (s *Store[R]) copy(rec *R) {
 }
 
 // Forget deletes a record, when nothing is left of what it describes. One that is not there is no error.
-func (s *Store[R]) Forget(id string) error {
+func (s *Store[ID, R]) Forget(id ID) error {
 	defer s.writing.Wait(id)()
 	rec, ok := s.Lookup(id)
 	if !ok {
 		return nil
 	}
-	if err := s.table.Delete(id); err != nil {
+	if err := s.table.Delete(string(id)); err != nil {
 		return fmt.Errorf("delete %s %s: %w", s.cfg.Kind, id, err)
 	}
 	s.mu.Lock()
@@ -250,21 +250,21 @@ func (s *Store[R]) Forget(id string) error {
 
 // Make joins the work that makes something and returns its id, and claims what it has made; what nobody waits for any more when it is made is
 // undone after Config.AbandonAfter, if nobody claims it.
-func (s *Store[R]) Make(ctx context.Context, w abandon.Work) (string, error) {
+func (s *Store[ID, R]) Make(ctx context.Context, w abandon.Work[ID]) (ID, error) {
 	return s.given.Join(ctx, &s.making, w)
 }
 
 // Claim says that somebody knows of what a record describes: it was not given up, or is not any more.
-func (s *Store[R]) Claim(id string) {
+func (s *Store[ID, R]) Claim(id ID) {
 	if s.Has(id) {
 		s.given.Claim(id)
 	}
 }
 
 // Undoing is nil unless something is being undone that was given up; then it is closed when that is over.
-func (s *Store[R]) Undoing(id string) <-chan struct{} { return s.given.Undoing(id) }
+func (s *Store[ID, R]) Undoing(id ID) <-chan struct{} { return s.given.Undoing(id) }
 
 // UndoAbandoned undoes what clients have given up, until ctx ends.
-func (s *Store[R]) UndoAbandoned(ctx context.Context, undo abandon.Undo) error {
+func (s *Store[ID, R]) UndoAbandoned(ctx context.Context, undo abandon.Undo[ID]) error {
 	return s.given.Run(ctx, undo)
 }

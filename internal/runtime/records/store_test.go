@@ -56,7 +56,7 @@ type rig struct {
 	*testing.T
 	dir   string
 	db    *state.DB
-	store *Store[thing]
+	store *Store[string, thing]
 	known things
 	told  []string // what Changed and Forgotten heard
 }
@@ -86,7 +86,7 @@ func (r *rig) open() {
 // load is a restart of the process.
 func (r *rig) load() {
 	r.known = things{}
-	r.store = Open(Config[thing]{DB: r.db, Table: "things", Kind: "thing", Dir: filepath.Join(r.dir, "run"), Known: r.known,
+	r.store = Open(Config[string, thing]{DB: r.db, Table: "things", Kind: "thing", Dir: filepath.Join(r.dir, "run"), Known: r.known,
 		ID: func(t *thing) string { return t.ID }, Shown: func(t *thing) bool { return t.Ready }, AbandonAfter: time.Millisecond,
 		Changed: func(before, after *thing) {
 			r.told = append(r.told, after.ID)
@@ -296,7 +296,7 @@ func TestGivenUp(t *testing.T) {
 			return id, err
 		}
 	}
-	id, err := r.store.Make(t.Context(), abandon.Work{Key: "k", Do: made("got")})
+	id, err := r.store.Make(t.Context(), abandon.Work[string]{Key: "k", Do: made("got")})
 	if err != nil || id != "got" {
 		t.Fatal(id, err)
 	}

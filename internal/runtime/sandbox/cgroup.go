@@ -6,6 +6,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/cgroup/place"
 	"monopod.dev/monopod/internal/host/systemd"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 )
 
@@ -22,31 +23,31 @@ func (c *cgroups) place(rec *Record) (err error) {
 	parent := rec.Config().GetLinux().GetCgroupParent()
 	if !c.systemd {
 		if rec.Cgroup, err = ocispec.CgroupParent(parent); err == nil && rec.Cgroup == "" {
-			rec.Cgroup = place.Cgroupfs.Name(c.parent, rec.ID)
+			rec.Cgroup = place.Cgroupfs.Name(c.parent, string(rec.ID))
 		}
 		return err
 	}
 	if parent == "" {
-		parent = place.Systemd.Name(c.parent, rec.ID)
+		parent = place.Systemd.Name(c.parent, string(rec.ID))
 	}
 	rec.Slice, rec.Cgroup, err = ocispec.Slice(parent)
 	return err
 }
 
 // CgroupOf is the cgroup of the processes of a container of the sandbox, or of its init, which has the sandbox's id.
-func (r *Record) CgroupOf(id string) string {
+func (r *Record) CgroupOf(id ids.ContainerID) string {
 	if r.Slice != "" {
-		return systemd.NewScope(r.Slice, id).Leaf()
+		return systemd.NewScope(r.Slice, string(id)).Leaf()
 	}
-	return filepath.Join(r.Cgroup, id)
+	return filepath.Join(r.Cgroup, string(id))
 }
 
 // AskFor is CgroupOf in the words in which the executor is asked to make it.
-func (r *Record) AskFor(id string) string {
+func (r *Record) AskFor(id ids.ContainerID) string {
 	if r.Slice != "" {
-		return systemd.NewScope(r.Slice, id).String()
+		return systemd.NewScope(r.Slice, string(id)).String()
 	}
-	return filepath.Join(r.Cgroup, id)
+	return filepath.Join(r.Cgroup, string(id))
 }
 
 func (c *cgroups) slices() systemd.Slices { return systemd.Slices{Host: c.host} }

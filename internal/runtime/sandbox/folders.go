@@ -4,16 +4,17 @@ import (
 	"path/filepath"
 
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Folders is where the files of sandboxes are: Root holds a folder a sandbox, for this boot.
 type Folders struct{ Root string }
 
 // Dir is a sandbox's folder.
-func (f Folders) Dir(id string) string { return filepath.Join(f.Root, id) }
+func (f Folders) Dir(id ids.SandboxID) string { return filepath.Join(f.Root, string(id)) }
 
 // namespaces is the folder of the sandbox's pinned namespaces.
-func (f Folders) namespaces(id string) string { return filepath.Join(f.Dir(id), "ns") }
+func (f Folders) namespaces(id ids.SandboxID) string { return filepath.Join(f.Dir(id), "ns") }
 
 // Namespace is the path of one of the sandbox's namespaces, or empty where it is the node's.
 func (f Folders) Namespace(rec *Record, kind ns.Kind) string {

@@ -9,6 +9,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/index"
 	"monopod.dev/monopod/internal/runtime/randomid"
 )
@@ -16,11 +17,11 @@ import (
 // known are all sandboxes, and the indexes by which one of many is found. Put and Drop are the only places where either changes, so
 // that they agree. It is a records.Known: what reads it goes through Store.Read.
 type known struct {
-	byID    map[string]*Record // what is stored, and nothing else. A record that is here is never changed, but replaced
-	names   index.Of[name]
-	cgroups index.Of[cgroupUse]
-	levels  index.Of[string] // of SELinux
-	labels  index.Labels
+	byID    map[ids.SandboxID]*Record // what is stored, and nothing else. A record that is here is never changed, but replaced
+	names   index.Of[name, ids.SandboxID]
+	cgroups index.Of[cgroupUse, ids.SandboxID]
+	levels  index.Of[string, ids.SandboxID] // of SELinux
+	labels  index.Labels[ids.SandboxID]
 }
 
 // name is what Name is made of.
@@ -40,13 +41,13 @@ type cgroupUse struct {
 }
 
 // Get implements records.Known.
-func (r *known) Get(id string) *Record { return r.byID[id] }
+func (r *known) Get(id ids.SandboxID) *Record { return r.byID[id] }
 
 // Put implements records.Known.
 func (r *known) Put(rec *Record) {
 	r.Drop(rec.ID)
 	if r.byID == nil {
-		r.byID = map[string]*Record{}
+		r.byID = map[ids.SandboxID]*Record{}
 	}
 	r.byID[rec.ID] = rec
 	r.names.Add(nameOf(rec.Config().GetMetadata()), rec.ID)
@@ -56,7 +57,7 @@ func (r *known) Put(rec *Record) {
 }
 
 // Drop implements records.Known.
-func (r *known) Drop(id string) {
+func (r *known) Drop(id ids.SandboxID) {
 	rec := r.byID[id]
 	if rec == nil {
 		return
@@ -118,20 +119,20 @@ func (r *known) selected(f *cri.PodSandboxFilter) []*Record {
 			found = append(found, rec)
 		}
 	}
-	slices.SortFunc(found, func(a, b *Record) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(found, func(a, b *Record) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
 	return found
 }
 
 func (r *known) candidates(f *cri.PodSandboxFilter) iter.Seq[*Record] {
-	ids, ok := r.labels.Rarest(f.GetLabelSelector())
+	found, ok := r.labels.Rarest(f.GetLabelSelector())
 	switch {
 	case len(f.GetId()) >= randomid.Length:
-		ids = func(yield func(string) bool) { yield(f.GetId()) }
+		found = func(yield func(ids.SandboxID) bool) { yield(ids.SandboxID(f.GetId())) }
 	case !ok:
 		return maps.Values(r.byID)
 	}
 	return func(yield func(*Record) bool) {
-		for id := range ids {
+		for id := range found {
 			if rec := r.byID[id]; rec != nil && !yield(rec) {
 				return
 			}
@@ -141,6 +142,6 @@ func (r *known) candidates(f *cri.PodSandboxFilter) iter.Seq[*Record] {
 
 // selects says whether a filter lets a sandbox through.
 func selects(f *cri.PodSandboxFilter, rec *Record) bool {
-	return strings.HasPrefix(rec.ID, f.GetId()) && (f.GetState() == nil || f.GetState().GetState() == rec.State()) &&
+	return strings.HasPrefix(string(rec.ID), f.GetId()) && (f.GetState() == nil || f.GetState().GetState() == rec.State()) &&
 		index.Selects(f.GetLabelSelector(), rec.Config().GetLabels())
 }

@@ -16,6 +16,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/index"
 	"monopod.dev/monopod/internal/runtime/randomid"
@@ -35,7 +36,7 @@ func openRecords(t testing.TB, dir string) (m *Records, stop func()) {
 
 // some makes a record of few different facts, so that many have the same.
 func some(rng *rand.Rand, n int) Record {
-	rec := Record{ID: randomid.New(), CreatedAt: time.Unix(int64(rng.IntN(50)), 0), Cgroup: fmt.Sprint("cg", rng.IntN(3)), OwnCgroup: rng.IntN(2) == 0,
+	rec := Record{ID: ids.SandboxID(randomid.New()), CreatedAt: time.Unix(int64(rng.IntN(50)), 0), Cgroup: fmt.Sprint("cg", rng.IntN(3)), OwnCgroup: rng.IntN(2) == 0,
 		SELinux: ocispec.SELinuxLabels{Level: fmt.Sprint("level", rng.IntN(3))},
 		Stored: records.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{
 			Metadata: &cri.PodSandboxMetadata{Name: fmt.Sprint("p", rng.IntN(3)), Namespace: "n", Uid: fmt.Sprint("u", rng.IntN(2)), Attempt: uint32(rng.IntN(2))},
@@ -47,7 +48,7 @@ func some(rng *rand.Rand, n int) Record {
 }
 
 // agree compares what is found by the indexes with what a look at all records finds.
-func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
+func agree(t *testing.T, m *Records, want map[ids.SandboxID]Record, seen []Record) {
 	t.Helper()
 	filters := []*cri.PodSandboxFilter{nil, {}, {Id: "0"}, {Id: strings.Repeat("0", randomid.Length)}}
 	for _, ready := range []cri.PodSandboxState{cri.PodSandboxState_SANDBOX_READY, cri.PodSandboxState_SANDBOX_NOTREADY} {
@@ -55,11 +56,11 @@ func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
 	}
 	for _, rec := range seen {
 		labels := rec.Config().GetLabels()
-		filters = append(filters, &cri.PodSandboxFilter{Id: rec.ID}, &cri.PodSandboxFilter{Id: rec.ID[:2]}, &cri.PodSandboxFilter{LabelSelector: labels},
-			&cri.PodSandboxFilter{Id: rec.ID, LabelSelector: map[string]string{"app": "a0"}}, &cri.PodSandboxFilter{LabelSelector: map[string]string{"app": labels["app"]}})
+		filters = append(filters, &cri.PodSandboxFilter{Id: string(rec.ID)}, &cri.PodSandboxFilter{Id: string(rec.ID[:2])}, &cri.PodSandboxFilter{LabelSelector: labels},
+			&cri.PodSandboxFilter{Id: string(rec.ID), LabelSelector: map[string]string{"app": "a0"}}, &cri.PodSandboxFilter{LabelSelector: map[string]string{"app": labels["app"]}})
 
 		md := rec.Config().GetMetadata()
-		var same []string
+		var same []ids.SandboxID
 		shares, uids, level := false, map[string]bool{}, 0
 		for id, other := range want {
 			if other.visible() && Name(other.Config().GetMetadata()) == Name(md) {
@@ -87,16 +88,16 @@ func agree(t *testing.T, m *Records, want map[string]Record, seen []Record) {
 		}
 	}
 	for _, f := range filters {
-		var all []string
+		var all []ids.SandboxID
 		for id, rec := range want {
-			if rec.visible() && strings.HasPrefix(id, f.GetId()) && (f.GetState() == nil || f.GetState().GetState() == rec.State()) && index.Selects(f.GetLabelSelector(), rec.Config().GetLabels()) {
+			if rec.visible() && strings.HasPrefix(string(id), f.GetId()) && (f.GetState() == nil || f.GetState().GetState() == rec.State()) && index.Selects(f.GetLabelSelector(), rec.Config().GetLabels()) {
 				all = append(all, id)
 			}
 		}
-		slices.SortFunc(all, func(a, b string) int {
-			return cmp.Or(want[a].CreatedAt.Compare(want[b].CreatedAt), strings.Compare(a, b))
+		slices.SortFunc(all, func(a, b ids.SandboxID) int {
+			return cmp.Or(want[a].CreatedAt.Compare(want[b].CreatedAt), cmp.Compare(a, b))
 		})
-		var got []string
+		var got []ids.SandboxID
 		for _, rec := range m.Select(f) {
 			if !reflect.DeepEqual(rec, want[rec.ID]) {
 				t.Fatalf("sandbox %s is %v, want %v", rec.ID, rec, want[rec.ID])
@@ -117,7 +118,7 @@ func TestIndexesAgree(t *testing.T) {
 	m, stop := openRecords(t, dir)
 	defer func() { stop() }()
 	rng := rand.New(rand.NewPCG(1, 2))
-	want := map[string]Record{}
+	want := map[ids.SandboxID]Record{}
 	var seen []Record
 	check := func(err error) {
 		t.Helper()
@@ -174,7 +175,7 @@ func TestIndexesAgree(t *testing.T) {
 		delete(want, id)
 	}
 	agree(t, m, want, seen)
-	if !reflect.DeepEqual(m.known, known{byID: map[string]*Record{}}) {
+	if !reflect.DeepEqual(m.known, known{byID: map[ids.SandboxID]*Record{}}) {
 		t.Errorf("records of nothing hold %v", m.known)
 	}
 }
@@ -182,7 +183,7 @@ func TestIndexesAgree(t *testing.T) {
 // BenchmarkSelect finds the sandbox of one pod among others, as agents and kubelets do at each look at a pod.
 func BenchmarkSelect(b *testing.B) {
 	for _, n := range []int{10, 1000} {
-		m := Records{Store: &records.Store[Record]{}}
+		m := Records{Store: &records.Store[ids.SandboxID, Record]{}}
 		for i := range n {
 			rec := some(rand.New(rand.NewPCG(uint64(i), 0)), i)
 			rec.Stored.Message.Labels, rec.ReadyAt = map[string]string{"uid": fmt.Sprint(i), "app": "web"}, time.Unix(1, 0)

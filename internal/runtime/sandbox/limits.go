@@ -12,6 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/records"
 )
@@ -91,7 +92,7 @@ func (r *Record) Resources() *cri.LinuxContainerResources {
 // Update changes what the pod's cgroup is limited to. Of the two, a nil one stays, and so does what the other one leaves out. A cgroup
 // that a client has made is its client's to limit: then the new resources are only kept. After an error everything is as it was. An
 // update that a crash has interrupted is finished by recovery.
-func (m *Manager) Update(ctx context.Context, id string, overhead, resources *cri.LinuxContainerResources) error {
+func (m *Manager) Update(ctx context.Context, id ids.SandboxID, overhead, resources *cri.LinuxContainerResources) error {
 	host := m.cfg.Host
 	return m.ops.Do(ctx, id, func() error {
 		rec, err := m.cfg.Records.Get(id)

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/ocispec"
@@ -37,20 +38,20 @@ type Network interface {
 // Ends ends what runs in a sandbox that is stopped.
 type Ends interface {
 	// StopAll kills all containers of the sandbox and returns when they have ended.
-	StopAll(ctx context.Context, sandboxID string) error
+	StopAll(ctx context.Context, sandboxID ids.SandboxID) error
 	// RemoveAll removes them.
-	RemoveAll(ctx context.Context, sandboxID string) error
+	RemoveAll(ctx context.Context, sandboxID ids.SandboxID) error
 	// End ends and deletes what the executor holds under an id that is no container's, and removes its cgroup, if given, with
 	// what runs in it. One that is gone is no error.
-	End(ctx context.Context, id, cgroup string) error
+	End(ctx context.Context, id ids.ContainerID, cgroup string) error
 }
 
 // Containers says which containers a sandbox has.
 type Containers interface {
 	// Any says whether there is one.
-	Any(sandboxID string) bool
+	Any(sandboxID ids.SandboxID) bool
 	// MayRun says whether there is one, those too that clients do not know of, whose end is not known.
-	MayRun(sandboxID string) bool
+	MayRun(sandboxID ids.SandboxID) bool
 }
 
 // Listener hears of changes after they are stored.
@@ -89,15 +90,16 @@ type Manager struct {
 	cfg     Config
 	cgroups *cgroups
 	levels  *levels
-	ops     keyed.Lock[string] // by id: the operations on one come one after another
-	procfs  ns.Procfs          // for the sysctls of sandboxes
-	apart   bool               // the folders of sandboxes have a mount of their own
+	ops     keyed.Lock[ids.SandboxID] // by id: the operations on one come one after another
+	inits   keyed.Lock[ids.SandboxID] // the same of making its init
+	procfs  ns.Procfs                 // for the sysctls of sandboxes
+	apart   bool                      // the folders of sandboxes have a mount of their own
 }
 
 // NewManager makes the folder of the sandboxes. Call Recover before anything else.
 func NewManager(cfg Config) (*Manager, error) {
 	m := &Manager{cfg: cfg, cgroups: &cgroups{host: cfg.Cgroups, parent: cfg.CgroupParent, systemd: cfg.Systemd},
-		levels: &levels{host: cfg.Host, records: cfg.Records, reserved: map[string]string{}}}
+		levels: &levels{host: cfg.Host, records: cfg.Records, reserved: map[string]ids.SandboxID{}}}
 	if err := private.Dir(cfg.Folders.Root); err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func (m *Manager) UndoAbandoned(ctx context.Context) error {
 	return m.cfg.Records.UndoAbandoned(ctx, m.undoAbandoned)
 }
 
-func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
+func (m *Manager) undoAbandoned(ctx context.Context, id ids.SandboxID) error {
 	if m.cfg.Containers.Any(id) {
 		return abandon.ErrInUse
 	}
@@ -118,11 +120,11 @@ func (m *Manager) undoAbandoned(ctx context.Context, id string) error {
 
 // Stop ends what runs in the sandbox and gives its network and namespaces back. It is idempotent, and does what an earlier
 // Stop could not finish.
-func (m *Manager) Stop(ctx context.Context, id string) error {
+func (m *Manager) Stop(ctx context.Context, id ids.SandboxID) error {
 	return m.ops.Do(ctx, id, func() error { return m.stop(ctx, id) })
 }
 
-func (m *Manager) stop(ctx context.Context, id string) error {
+func (m *Manager) stop(ctx context.Context, id ids.SandboxID) error {
 	rec, err := m.cfg.Records.Get(id)
 	if err != nil {
 		return err
@@ -157,7 +159,7 @@ func (m *Manager) stop(ctx context.Context, id string) error {
 }
 
 // Remove stops the sandbox and forgets it, with its containers. It is idempotent.
-func (m *Manager) Remove(ctx context.Context, id string) error {
+func (m *Manager) Remove(ctx context.Context, id ids.SandboxID) error {
 	return m.ops.Do(ctx, id, func() error {
 		rec, ok := m.cfg.Records.Lookup(id)
 		if !ok {

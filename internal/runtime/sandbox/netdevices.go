@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/netdev"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/volatilefile"
 )
 
@@ -45,9 +46,11 @@ type lentInterface struct {
 	Host netdev.State `json:"host"`
 }
 
-func (d *Lender) file(id string) string { return filepath.Join(d.folders.Dir(id), "netdevices.json") }
+func (d *Lender) file(id ids.SandboxID) string {
+	return filepath.Join(d.folders.Dir(id), "netdevices.json")
+}
 
-func (d *Lender) read(id string) (map[string]lentInterface, error) {
+func (d *Lender) read(id ids.SandboxID) (map[string]lentInterface, error) {
 	var l lent
 	err := volatilefile.Read(d.file(id), &l)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

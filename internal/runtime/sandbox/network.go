@@ -6,11 +6,12 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // NetworkNamespace is the path of a ready sandbox's network namespace, empty for the node's. One that is not ready is
 // errdefs.ErrFailedPrecondition.
-func (m *Manager) NetworkNamespace(id string) (string, error) {
+func (m *Manager) NetworkNamespace(id ids.SandboxID) (string, error) {
 	rec, err := m.cfg.Records.Get(id)
 	if err != nil {
 		return "", err

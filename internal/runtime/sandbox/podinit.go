@@ -12,6 +12,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // A pod that shares its PID namespace has an init, the one process that a sandbox ever has: pid 1 of the namespace, which reaps. It
@@ -39,14 +40,14 @@ func (m *Manager) PIDNamespace(ctx context.Context, rec *Record) (path string, e
 	if rec.HostPID() {
 		return "", nil
 	}
-	err = m.ops.Do(ctx, "init "+rec.ID, func() error {
+	err = m.inits.Do(ctx, rec.ID, func() error {
 		if path, err = ns.PreparePID(m.cfg.Folders.namespaces(rec.ID)); err != nil {
 			return err
 		}
 		if err := failpoint.Hit("runtime/sandbox-init/prepared"); err != nil {
 			return err
 		}
-		_, err := m.cfg.Executor.Init(ctx, protocol.InitRequest{ID: rec.ID, CgroupPath: rec.AskFor(rec.ID), Pin: path,
+		_, err := m.cfg.Executor.Init(ctx, protocol.InitRequest{ID: rec.InitID(), CgroupPath: rec.AskFor(rec.InitID()), Pin: path,
 			UserNamespace: m.cfg.Folders.Namespace(rec, ns.User), NetworkNamespace: m.cfg.Folders.Namespace(rec, ns.Network)})
 		if err != nil {
 			return fmt.Errorf("shared PID namespace of sandbox %s: %w", rec.ID, err)
@@ -59,8 +60,11 @@ func (m *Manager) PIDNamespace(ctx context.Context, rec *Record) (path string, e
 	return path, err
 }
 
+// InitID is the id under which the executor holds the sandbox's init, if it has one.
+func (r *Record) InitID() ids.ContainerID { return ids.ContainerID(r.ID) }
+
 // hasInit says that an init was asked for and has not been seen off.
-func (m *Manager) hasInit(id string) bool {
+func (m *Manager) hasInit(id ids.SandboxID) bool {
 	_, err := os.Lstat(ns.Path(m.cfg.Folders.namespaces(id), ns.PID))
 	return err == nil
 }
@@ -70,29 +74,29 @@ func (m *Manager) endInit(ctx context.Context, rec *Record) error {
 	if !m.hasInit(rec.ID) {
 		return nil
 	}
-	if err := m.cfg.Ends.End(ctx, rec.ID, rec.CgroupOf(rec.ID)); err != nil {
+	if err := m.cfg.Ends.End(ctx, rec.InitID(), rec.CgroupOf(rec.InitID())); err != nil {
 		return fmt.Errorf("end the init of sandbox %s: %w", rec.ID, err)
 	}
 	return nil
 }
 
 // WithInit lists the sandboxes that are to have an init which lives.
-func (m *Manager) WithInit() (ids []string) {
+func (m *Manager) WithInit() (have []ids.SandboxID) {
 	for id, rec := range m.cfg.Records.all() {
 		if rec.ReadyAt.IsZero() || !rec.ReclaimedAt.IsZero() {
 			continue
 		}
 		// One whose namespace is not mounted yet is being made.
 		if pinned, err := ns.Pinned(m.cfg.Folders.namespaces(id), ns.PID); err == nil && pinned {
-			ids = append(ids, id)
+			have = append(have, id)
 		}
 	}
-	return ids
+	return have
 }
 
 // InitEnded takes in that a sandbox's init has ended: the kernel has killed all of the shared namespace with it, so the sandbox is
 // not ready any more, and is stopped. It is repeatable, and does nothing for a sandbox that is gone.
-func (m *Manager) InitEnded(ctx context.Context, id string) error {
+func (m *Manager) InitEnded(ctx context.Context, id ids.SandboxID) error {
 	if rec, err := m.cfg.Records.Get(id); err != nil || !rec.ReclaimedAt.IsZero() {
 		return nil
 	} else if rec.Ready() {
@@ -113,19 +117,20 @@ func (m *Manager) recoverInits(ctx context.Context) error {
 		return fmt.Errorf("ask the executor for the pods' inits: %w", err)
 	}
 	var errs []error
-	alive, recs := map[string]bool{}, m.cfg.Records.all()
+	alive, recs := map[ids.SandboxID]bool{}, m.cfg.Records.all()
 	for _, s := range held {
 		if s.Kind != protocol.KindPodInit {
 			continue
 		}
-		rec, known := recs[s.ID]
+		id := ids.SandboxID(s.ID) // see InitID
+		rec, known := recs[id]
 		switch {
 		case known && rec.ReclaimedAt.IsZero():
-			alive[s.ID] = s.Phase == protocol.Running
-		case !known && m.cfg.Records.Unread(s.ID):
-			m.cfg.Log.Error("a pod's init is in no record that can be read; it is left as it is", "sandbox", s.ID)
+			alive[id] = s.Phase == protocol.Running
+		case !known && m.cfg.Records.Unread(id):
+			m.cfg.Log.Error("a pod's init is in no record that can be read; it is left as it is", "sandbox", id)
 		default:
-			m.cfg.Log.Warn("ending the init of a sandbox that is gone", "sandbox", s.ID)
+			m.cfg.Log.Warn("ending the init of a sandbox that is gone", "sandbox", id)
 			errs = append(errs, m.cfg.Ends.End(ctx, s.ID, ""))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/records"
 )
@@ -22,7 +23,7 @@ const Version = 1
 //
 // creating: ReadyAt is zero. A crash leaves such a record for recovery to undo; clients never see it.
 type Record struct {
-	ID      string                               `json:"id"`
+	ID      ids.SandboxID                        `json:"id"`
 	Stored  records.Proto[*cri.PodSandboxConfig] `json:"config"`
 	Handler string                               `json:"handler"`
 	// ByDefault says that the request named no handler, and Handler is the one that was the default then.

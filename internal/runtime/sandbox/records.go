@@ -6,6 +6,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/records"
 	"monopod.dev/monopod/internal/state"
 )
@@ -21,15 +22,15 @@ type RecordsConfig struct {
 
 // Records are all sandboxes: what is stored of them (records.Store), and how one of many is found. All methods are safe for concurrent use.
 type Records struct {
-	*records.Store[Record]
+	*records.Store[ids.SandboxID, Record]
 	known known // read by Store.Read
 }
 
 // OpenRecords reads the stored sandboxes.
 func OpenRecords(cfg RecordsConfig) *Records {
 	r := &Records{}
-	r.Store = records.Open(records.Config[Record]{DB: cfg.DB, Table: "sandboxes", Kind: "sandbox", Dir: cfg.Folders.Root, Known: &r.known,
-		ID: func(rec *Record) string { return rec.ID }, Shown: (*Record).visible, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
+	r.Store = records.Open(records.Config[ids.SandboxID, Record]{DB: cfg.DB, Table: "sandboxes", Kind: "sandbox", Dir: cfg.Folders.Root, Known: &r.known,
+		ID: func(rec *Record) ids.SandboxID { return rec.ID }, Shown: (*Record).visible, AbandonAfter: cfg.AbandonAfter, Log: cfg.Log})
 	return r
 }
 
@@ -55,8 +56,8 @@ func (r *Records) Shared(cgroup string) (shared bool) {
 }
 
 // all are the records by id, those too of sandboxes that are half made.
-func (r *Records) all() map[string]Record {
-	all := map[string]Record{}
+func (r *Records) all() map[ids.SandboxID]Record {
+	all := map[ids.SandboxID]Record{}
 	r.Read(func() {
 		for id, rec := range r.known.byID {
 			all[id] = *rec

@@ -11,6 +11,7 @@ import (
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Recover makes the records and the host agree after a restart of monopod, a crash or a reboot: half made sandboxes are
@@ -38,7 +39,7 @@ func (m *Manager) Recover(ctx context.Context) (live map[string]string, err erro
 				errs = append(errs, err)
 				fallthrough // it is not known to be gone
 			case pinned:
-				live[id] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
+				live[string(id)] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
 			default:
 				m.cfg.Log.Warn("the sandbox's network namespace is gone: the sandbox is not ready", "sandbox", id)
 				errs = append(errs, m.halfEnded(ctx, rec, live))
@@ -71,7 +72,7 @@ func (m *Manager) halfEnded(ctx context.Context, rec Record, live map[string]str
 		return m.ended(ctx, rec)
 	}
 	if !rec.HostNetwork() {
-		live[rec.ID] = ""
+		live[string(rec.ID)] = ""
 	}
 	m.cfg.Log.Warn("a sandbox that is not ready has containers that may run on; it keeps its address until it is stopped", "sandbox", rec.ID)
 	_, err := m.cfg.Records.Modify(rec.ID, (*Record).stopped)
@@ -91,7 +92,7 @@ func (m *Manager) sweep(ctx context.Context, live map[string]string) error {
 	known := m.cfg.Records.all()
 	var errs []error
 	for _, e := range entries {
-		id, dir := e.Name(), filepath.Join(m.cfg.Folders.Root, e.Name())
+		id, dir := ids.SandboxID(e.Name()), filepath.Join(m.cfg.Folders.Root, e.Name())
 		if _, ok := known[id]; ok {
 			continue
 		}
@@ -99,7 +100,7 @@ func (m *Manager) sweep(ctx context.Context, live map[string]string) error {
 			m.cfg.Log.Error("a sandbox's folder is in no record that can be read; it is left as it is", "sandbox", id)
 			pinned, err := ns.Pinned(m.cfg.Folders.namespaces(id), ns.Network)
 			if pinned {
-				live[id] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
+				live[string(id)] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
 			}
 			errs = append(errs, err)
 			continue

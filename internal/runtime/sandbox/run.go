@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/host/ns"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/rollback"
 	"monopod.dev/monopod/internal/kit/wait"
 	"monopod.dev/monopod/internal/network"
@@ -35,15 +36,15 @@ type Handler struct {
 // Run makes a sandbox ready and returns its id. The configuration has been validated. A Run of the same metadata and
 // configuration joins the one under way, or returns the sandbox that is there; with another configuration it is
 // errdefs.ErrAlreadyExists. What nobody waits for any more when it is ready is undone after RecordsConfig.AbandonAfter, if it is not claimed.
-func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
-	return m.cfg.Records.Make(ctx, abandon.Work{
+func (m *Manager) Run(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (ids.SandboxID, error) {
+	return m.cfg.Records.Make(ctx, abandon.Work[ids.SandboxID]{
 		Key: "run " + Name(cfg.GetMetadata()), Variant: handler.Name + " " + records.Digest(cfg), Bound: runBound,
-		Do: func(ctx context.Context) (string, error) { return m.find(ctx, cfg, handler) },
+		Do: func(ctx context.Context) (ids.SandboxID, error) { return m.find(ctx, cfg, handler) },
 	})
 }
 
 // find returns the sandbox of a configuration, after making it if there was none.
-func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (string, error) {
+func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler Handler) (ids.SandboxID, error) {
 	for {
 		rec, ok := m.cfg.Records.named(cfg.GetMetadata())
 		if !ok {
@@ -67,7 +68,7 @@ func (m *Manager) find(ctx context.Context, cfg *cri.PodSandboxConfig, handler H
 	if err != nil {
 		logDir = "" // whoever wants a log in it is told
 	}
-	rec := Record{ID: randomid.New(), LogDir: logDir, OneTmpfs: true, Stored: records.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler.Name, ByDefault: handler.ByDefault, BootID: m.cfg.BootID, CreatedAt: time.Now()}
+	rec := Record{ID: ids.SandboxID(randomid.New()), LogDir: logDir, OneTmpfs: true, Stored: records.Proto[*cri.PodSandboxConfig]{Message: cfg}, Handler: handler.Name, ByDefault: handler.ByDefault, BootID: m.cfg.BootID, CreatedAt: time.Now()}
 	return rec.ID, m.ops.Do(ctx, rec.ID, func() error { return m.run(ctx, rec) })
 }
 
@@ -204,7 +205,7 @@ func (m *Manager) reclaim(ctx context.Context, rec *Record) error {
 	errs := []error{m.endInit(ctx, rec)}
 	if !rec.HostNetwork() {
 		m.cfg.Lent.giveBack(rec)
-		errs = append(errs, m.cfg.Network.Teardown(ctx, rec.ID))
+		errs = append(errs, m.cfg.Network.Teardown(ctx, string(rec.ID)))
 	}
 	if errs[0] != nil {
 		return errors.Join(errs...) // the pin stays: it tells that there is an init to end

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"monopod.dev/monopod/internal/host/selinux"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 )
 
@@ -16,7 +17,7 @@ type levels struct {
 
 	mu sync.Mutex
 	// reserved are those which sandboxes have whose records are not stored yet; the sandboxes' ids by level.
-	reserved map[string]string
+	reserved map[string]ids.SandboxID
 }
 
 // label gives a new sandbox its labels, with a level that no other sandbox has, be it half made or stopped. The level is the sandbox's as
@@ -49,7 +50,7 @@ func (l *levels) label(rec *Record) (release func(), err error) {
 	return release, nil
 }
 
-func (l *levels) reserve(id string) (level string, err error) {
+func (l *levels) reserve(id ids.SandboxID) (level string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.records.Read(func() {

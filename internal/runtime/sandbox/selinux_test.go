@@ -6,6 +6,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/records"
 )
@@ -14,8 +15,8 @@ import (
 func TestLevels(t *testing.T) {
 	const categories, pods = 8, 28 // all pairs
 	host := ocispec.Host{SELinux: &ocispec.SELinux{Process: ocispec.Label{User: "u", Role: "r", Type: "t", Level: "s0"}, Categories: categories}}
-	recs := &Records{Store: &records.Store[Record]{}}
-	m := &levels{host: host, records: recs, reserved: map[string]string{}}
+	recs := &Records{Store: &records.Store[ids.SandboxID, Record]{}}
+	m := &levels{host: host, records: recs, reserved: map[string]ids.SandboxID{}}
 	recs.known.Put(&Record{ID: "stored", SELinux: ocispec.SELinuxLabels{Level: "s0:c0,c1"}})
 	recs.known.Put(&Record{ID: "explicit", SELinux: ocispec.SELinuxLabels{Level: "s0:c6,c7"}})
 	var mu sync.Mutex

@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/randomid"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
@@ -44,7 +45,7 @@ type Place struct {
 
 // Hold takes a place for the client of an attachment. The error is errdefs.ErrFailedPrecondition when the container has ended: all that it has printed is in its log.
 func (r *Runner) Hold(ctx context.Context, attach *cri.AttachRequest) (*Place, error) {
-	id := attach.GetContainerId()
+	id := ids.ContainerID(attach.GetContainerId())
 	hasIn, lasts, err := r.Containers.Attachable(id, attach.GetTty())
 	if err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func (pl *Place) Serve(ctx context.Context, client wire.Streams) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, pl.cancel)()
-	id := pl.req.GetContainerId()
+	id := ids.ContainerID(pl.req.GetContainerId())
 	go pl.r.forwardSizes(ctx, id, client.Sizes, func(size wire.Size) error {
 		return pl.r.Executor.Resize(ctx, protocol.ResizeRequest{ID: id, Width: size.Width, Height: size.Height})
 	})
@@ -203,7 +204,7 @@ func over(ctx context.Context, p *pipes, err error) error {
 
 // attach is Serve for a client for whom no place is held.
 func (r *Runner) attach(ctx context.Context, attach *cri.AttachRequest, client wire.Streams) error {
-	id := attach.GetContainerId()
+	id := ids.ContainerID(attach.GetContainerId())
 	hasStdin, lasts, err := r.Containers.Attachable(id, attach.GetTty())
 	if errors.Is(err, errdefs.ErrFailedPrecondition) {
 		return nil // it ran when the client asked to be attached, and has ended since: there is nothing more to come

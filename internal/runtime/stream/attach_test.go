@@ -15,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
@@ -68,14 +69,14 @@ type ending struct {
 	ends, over, lasts bool
 }
 
-func (e *ending) Attachable(string, bool) (bool, bool, error) {
+func (e *ending) Attachable(ids.ContainerID, bool) (bool, bool, error) {
 	if e.over {
 		return false, false, errdefs.ErrFailedPrecondition
 	}
 	return true, e.lasts, nil
 }
 
-func (e *ending) Ends(context.Context, string) bool { e.over = e.ends; return e.ends }
+func (e *ending) Ends(context.Context, ids.ContainerID) bool { e.over = e.ends; return e.ends }
 
 func newOutputs(said string) (*Runner, *outputs, *ending) {
 	o, e := &outputs{said: said, end: make(chan error, 1), stdin: make(chan string, 1), gone: make(chan struct{})}, &ending{}

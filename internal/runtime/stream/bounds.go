@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 const (
@@ -28,22 +30,22 @@ const (
 // bounds counts what commands take, by container. The zero value is ready to use.
 type bounds struct {
 	mu    sync.Mutex
-	execs map[string]int
+	execs map[ids.ContainerID]int
 	// shared is the sum of execs beyond each container's own.
 	shared int
-	held   map[string]int // bytes beyond the Runs' own room
-	all    int            // the sum of held
+	held   map[ids.ContainerID]int // bytes beyond the Runs' own room
+	all    int                     // the sum of held
 }
 
 // begin counts a command, until end is called. It is errdefs.ErrResourceExhausted when the container has too many.
-func (b *bounds) begin(container string) (end func(), err error) {
+func (b *bounds) begin(container ids.ContainerID) (end func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.room(container); err != nil {
 		return nil, err
 	}
 	if b.execs == nil {
-		b.execs = map[string]int{}
+		b.execs = map[ids.ContainerID]int{}
 	}
 	if b.execs[container]++; b.execs[container] > ownExecs {
 		b.shared++
@@ -61,7 +63,7 @@ func (b *bounds) begin(container string) (end func(), err error) {
 }
 
 // room fails when no further command may begin. The caller holds mu.
-func (b *bounds) room(container string) error {
+func (b *bounds) room(container ids.ContainerID) error {
 	has := b.execs[container]
 	if has < ownExecs || has < maxExecs && b.shared < maxShared {
 		return nil
@@ -77,7 +79,7 @@ func (b *bounds) room(container string) error {
 // account is what one Run keeps of its command's output, in bytes.
 type account struct {
 	bounds    *bounds
-	container string
+	container ids.ContainerID
 	held      int // guarded by bounds.mu
 }
 
@@ -115,7 +117,7 @@ func (a *account) add(n, more int) {
 		return
 	}
 	if b.held == nil {
-		b.held = map[string]int{}
+		b.held = map[ids.ContainerID]int{}
 	}
 	b.all += more
 	if b.held[a.container] += more; b.held[a.container] == 0 {

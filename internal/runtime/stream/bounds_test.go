@@ -16,6 +16,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // printers is an executor whose commands print so many bytes to each stream, and end when they are let go.
@@ -52,10 +53,12 @@ func (p *printers) Kill(context.Context, protocol.KillRequest) error     { retur
 // anything is a container that runs whatever it is asked to.
 type anything struct{}
 
-func (anything) Process(string, []string, bool) (*specs.Process, error) { return &specs.Process{}, nil }
-func (anything) Attachable(string, bool) (bool, bool, error)            { return false, false, nil }
+func (anything) Process(ids.ContainerID, []string, bool) (*specs.Process, error) {
+	return &specs.Process{}, nil
+}
+func (anything) Attachable(ids.ContainerID, bool) (bool, bool, error) { return false, false, nil }
 
-func (anything) Ends(context.Context, string) bool { return false }
+func (anything) Ends(context.Context, ids.ContainerID) bool { return false }
 
 func newPrinters(n int) (*Runner, *printers) {
 	p := &printers{bytes: n, goOn: make(chan struct{})}
@@ -68,7 +71,7 @@ type ended struct {
 }
 
 // start begins so many Runs in a container, and returns when all have printed.
-func (p *printers) start(r *Runner, container string, n int) <-chan ended {
+func (p *printers) start(r *Runner, container ids.ContainerID, n int) <-chan ended {
 	results := make(chan ended, n)
 	p.begun.Add(n)
 	for range n {
@@ -134,7 +137,7 @@ func TestOutputThatIsHeld(t *testing.T) {
 	r, p := newPrinters(maxStream)
 	var all []<-chan ended
 	for i := range 6 {
-		all = append(all, p.start(r, fmt.Sprintf("loud-%d", i), 8))
+		all = append(all, p.start(r, ids.ContainerID(fmt.Sprintf("loud-%d", i)), 8))
 	}
 	// The pipes are read by others than those who have written: it is waited until nothing is left to read.
 	deadline := time.Now().Add(time.Minute)
@@ -158,10 +161,10 @@ func TestOutputThatIsHeld(t *testing.T) {
 	const little = 16 << 10 // of each stream
 	quiet := &printers{bytes: little, goOn: make(chan struct{})}
 	close(quiet.goOn)
-	for _, container := range []string{"loud-0", "quiet"} {
+	for _, container := range []ids.ContainerID{"loud-0", "quiet"} {
 		quiet.begun.Add(1)
 		probe := &Runner{Executor: quiet, Containers: anything{}, Log: r.Log}
-		probe.bounds.all, probe.bounds.held = maxHeld, map[string]int{container: maxHeldOfContainer}
+		probe.bounds.all, probe.bounds.held = maxHeld, map[ids.ContainerID]int{container: maxHeldOfContainer}
 		if res, err := probe.Run(t.Context(), container, []string{"probe"}, 0); err != nil || len(res.Stdout) != little || len(res.Stderr) != little {
 			t.Errorf("a probe beside them in %s: %d bytes, %v", container, len(res.Stdout), err)
 		} else {
@@ -220,7 +223,7 @@ func TestContainersShareRoomForCommands(t *testing.T) {
 	refused := 0
 	for c := range 20 {
 		for range maxExecs {
-			end, err := b.begin(fmt.Sprint("greedy", c))
+			end, err := b.begin(ids.ContainerID(fmt.Sprint("greedy", c)))
 			switch {
 			case err == nil:
 				ends = append(ends, end)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
 
@@ -21,7 +22,7 @@ const dialBound = 10 * time.Second
 
 // PortForward connects the client with a port of the sandbox's loopback device and copies in both directions until both have
 // ended, or one of them is gone. An error is that of connecting.
-func (r *Runner) PortForward(ctx context.Context, sandboxID string, port uint16, client wire.Duplex) error {
+func (r *Runner) PortForward(ctx context.Context, sandboxID ids.SandboxID, port uint16, client wire.Duplex) error {
 	netns, err := r.Sandboxes.NetworkNamespace(sandboxID)
 	if err != nil {
 		return err

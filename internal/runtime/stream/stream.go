@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/exec"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/randomid"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
@@ -42,17 +43,17 @@ type Executor interface {
 
 // Containers tells what a further process in a container is to be, and what an attached client may use of one.
 type Containers interface {
-	Process(id string, command []string, terminal bool) (*specs.Process, error)
+	Process(id ids.ContainerID, command []string, terminal bool) (*specs.Process, error)
 	// Attachable fails when the container does not run, or has no terminal that is asked for. An attachment that outlasts its client's stdin goes on when that ends.
-	Attachable(id string, terminal bool) (stdin, outlasts bool, err error)
+	Attachable(id ids.ContainerID, terminal bool) (stdin, outlasts bool, err error)
 	// Ends says of a container whose output has ended whether it ends as well, or goes on without. It may take a moment.
-	Ends(ctx context.Context, id string) bool
+	Ends(ctx context.Context, id ids.ContainerID) bool
 }
 
 // Sandboxes tells where the ports of a sandbox are.
 type Sandboxes interface {
 	// NetworkNamespace is the path of a ready sandbox's network namespace, empty for the node's.
-	NetworkNamespace(id string) (string, error)
+	NetworkNamespace(id ids.SandboxID) (string, error)
 }
 
 // Runner implements wire.Backend, and runs commands to their end.
@@ -67,7 +68,7 @@ type Runner struct {
 }
 
 // Room is errdefs.ErrResourceExhausted when a container has as many commands under way as it may.
-func (r *Runner) Room(container string) error {
+func (r *Runner) Room(container ids.ContainerID) error {
 	r.bounds.mu.Lock()
 	defer r.bounds.mu.Unlock()
 	return r.bounds.room(container)
@@ -78,16 +79,17 @@ var _ wire.Backend = (*Runner)(nil)
 // Exec runs a command with the client's streams and returns when it has ended: nil for code 0, an exec.CodeExitError for
 // another code.
 func (r *Runner) Exec(ctx context.Context, req *cri.ExecRequest, client wire.Streams) error {
-	end, err := r.bounds.begin(req.GetContainerId())
+	id := ids.ContainerID(req.GetContainerId())
+	end, err := r.bounds.begin(id)
 	if err != nil {
 		return err
 	}
 	defer end()
-	process, err := r.Containers.Process(req.GetContainerId(), req.GetCmd(), req.GetTty())
+	process, err := r.Containers.Process(id, req.GetCmd(), req.GetTty())
 	if err != nil {
 		return err
 	}
-	x := protocol.ExecRequest{ID: req.GetContainerId(), ExecID: randomid.New(), Process: process}
+	x := protocol.ExecRequest{ID: id, ExecID: ids.ExecID(randomid.New()), Process: process}
 	var exit protocol.Exit
 	if req.GetTty() {
 		exit, err = r.execTerminal(ctx, x, client)

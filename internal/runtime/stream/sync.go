@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/randomid"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
@@ -35,7 +36,7 @@ func (r Result) Release() { r.release() }
 // Run runs a command to its end and collects what it prints; what that takes is counted until the result is released. After the time-out,
 // 0 meaning none, the command is killed and the error is context.DeadlineExceeded. It is errdefs.ErrResourceExhausted when too many commands
 // run in the container, or when there was no room for what the command printed; it has run to its end then all the same.
-func (r *Runner) Run(ctx context.Context, id string, cmd []string, timeout time.Duration) (_ Result, err error) {
+func (r *Runner) Run(ctx context.Context, id ids.ContainerID, cmd []string, timeout time.Duration) (_ Result, err error) {
 	end, err := r.bounds.begin(id)
 	if err != nil {
 		return Result{}, err
@@ -56,7 +57,7 @@ func (r *Runner) Run(ctx context.Context, id string, cmd []string, timeout time.
 			out.account.close()
 		}
 	}()
-	exit, err := r.execPipes(ctx, protocol.ExecRequest{ID: id, ExecID: randomid.New(), Process: process}, wire.Streams{Stdout: capped{out, &out.out}, Stderr: capped{out, &out.errOut}})
+	exit, err := r.execPipes(ctx, protocol.ExecRequest{ID: id, ExecID: ids.ExecID(randomid.New()), Process: process}, wire.Streams{Stdout: capped{out, &out.out}, Stderr: capped{out, &out.errOut}})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return Result{}, fmt.Errorf("command %q in container %s was killed after its time-out of %v: %w", cmd, id, timeout, context.DeadlineExceeded)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/pairs"
 	"monopod.dev/monopod/internal/runtime/stream/wire"
 )
@@ -91,7 +92,7 @@ func setSize(master *os.File, size wire.Size) error {
 }
 
 // forwardSizes passes window sizes on until ctx ends.
-func (r *Runner) forwardSizes(ctx context.Context, id string, sizes <-chan wire.Size, set func(wire.Size) error) {
+func (r *Runner) forwardSizes(ctx context.Context, id ids.ContainerID, sizes <-chan wire.Size, set func(wire.Size) error) {
 	for {
 		select {
 		case size := <-sizes:

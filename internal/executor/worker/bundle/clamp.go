@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/ocicmd"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // hostLimits is what this process may pass on to a container. On a restricted host (a container itself, a locked-down
@@ -94,7 +95,7 @@ func (h hostLimits) clamp(p *specs.Process) (changes []clamped) {
 }
 
 // ClampProcess clamps the process, and says each kind of clamping once in the worker's life.
-func (r *Reader) ClampProcess(id string, p *specs.Process) {
+func (r *Reader) ClampProcess(id ids.ContainerID, p *specs.Process) {
 	for _, c := range r.host.clamp(p) {
 		if _, said := r.clamped.LoadOrStore(c.kind, true); !said {
 			r.log.Warn("restricted host: a container gets less than it asked for (said once)", "container", id, "what", c.kind, "effect", c.what)

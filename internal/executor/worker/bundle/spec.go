@@ -18,6 +18,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/ocicmd"
 	"monopod.dev/monopod/internal/host/systemd"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Load reads a bundle's config.json, and checks what libcontainer takes for granted. The seccomp profile is returned as it is
@@ -113,8 +114,8 @@ func NewReader(log *slog.Logger) (*Reader, error) {
 }
 
 // Config translates the specification, and its seccomp profile.
-func (r *Reader) Config(id, bundle string, spec *specs.Spec, seccomp json.RawMessage) (*configs.Config, error) {
-	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: id, Spec: spec})
+func (r *Reader) Config(id ids.ContainerID, bundle string, spec *specs.Spec, seccomp json.RawMessage) (*configs.Config, error) {
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: string(id), Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}

@@ -26,7 +26,7 @@ import (
 
 // validID reports whether id may name a container: it becomes a file's name, here and in libcontainer. (It is no
 // regular expression because compiling that would delay each container's init, which is this binary too.)
-func validID(id string) bool {
+func validID[ID ~string](id ID) bool {
 	for i := range len(id) {
 		c := id[i]
 		alnum := '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // delete serves Delete. A container that was created and never started is killed first.
-func (cs *Calls) delete(ctx context.Context, id string) error {
+func (cs *Calls) delete(ctx context.Context, id ids.ContainerID) error {
 	c, release, err := cs.cfg.Table.Lock(ctx, id)
 	if errdefs.IsNotFound(err) {
 		return nil

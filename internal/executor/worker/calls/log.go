@@ -10,6 +10,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/worker/record"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // checkLog checks what a Create asks of the log.
@@ -29,7 +30,7 @@ func checkLog(req protocol.CreateRequest) error {
 
 // reopenLog serves ReopenLog. A container that has exited, and is drained, gets no new file. After any error there is no
 // new file until another ReopenLog succeeds, whoever of this worker and its successors might want to make one.
-func (cs *Calls) reopenLog(id string) error {
+func (cs *Calls) reopenLog(id ids.ContainerID) error {
 	c, err := cs.cfg.Table.Existing(id)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // server serves one connection.
@@ -132,7 +133,7 @@ func (s *server) hello(req protocol.HelloRequest) (protocol.HelloResponse, error
 	return protocol.HelloResponse{Version: version, Build: s.cs.cfg.Build, BootID: s.cs.cfg.BootID, KeeperPID: s.cs.cfg.KeeperPID, WorkerPID: os.Getpid()}, nil
 }
 
-func (cs *Calls) state(id string) (protocol.ContainerState, error) {
+func (cs *Calls) state(id ids.ContainerID) (protocol.ContainerState, error) {
 	c, err := cs.cfg.Table.Existing(id)
 	if err != nil {
 		return protocol.ContainerState{}, err

@@ -14,10 +14,11 @@ import (
 	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/executor/worker/table"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // start serves Start.
-func (cs *Calls) start(ctx context.Context, id string) (protocol.StartResponse, error) {
+func (cs *Calls) start(ctx context.Context, id ids.ContainerID) (protocol.StartResponse, error) {
 	c, release, err := cs.cfg.Table.Lock(ctx, id)
 	if err != nil {
 		return protocol.StartResponse{}, err
@@ -51,7 +52,7 @@ func (cs *Calls) start(ctx context.Context, id string) (protocol.StartResponse, 
 	return protocol.StartResponse{StartedAt: rec.StartedAt}, nil
 }
 
-func startError(id, message string) error {
+func startError(id ids.ContainerID, message string) error {
 	return fmt.Errorf("start container %s: %s", id, message)
 }
 

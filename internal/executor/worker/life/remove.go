@@ -16,10 +16,11 @@ import (
 	"monopod.dev/monopod/internal/executor/worker/table"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // UndoEarlier removes what an earlier Create has left that failed, and could not be undone then: a process of it may have hung in the kernel.
-func (l *Life) UndoEarlier(ctx context.Context, id string) error {
+func (l *Life) UndoEarlier(ctx context.Context, id ids.ContainerID) error {
 	left, err := l.cfg.Records.One(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/worker/group"
 	"monopod.dev/monopod/internal/host/systemd"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/volatilefile"
 )
 
@@ -43,9 +44,9 @@ const (
 
 // Record is what is stored of a container, in DIR/containers/ID/record.json.
 type Record struct {
-	Version int    `json:"version"`
-	BootID  string `json:"bootID"`
-	ID      string `json:"id"`
+	Version int             `json:"version"`
+	BootID  string          `json:"bootID"`
+	ID      ids.ContainerID `json:"id"`
 	// Kind is protocol.KindPodInit, or empty for a container.
 	Kind string `json:"kind,omitempty"`
 	// Pin is where a pod's init has its PID namespace pinned.
@@ -143,18 +144,20 @@ func Open(dir string) (*Store, error) {
 }
 
 // File is where a file lies that belongs to a container, and goes with its record.
-func (s *Store) File(id, name string) string { return filepath.Join(s.dir, id, name) }
+func (s *Store) File(id ids.ContainerID, name string) string {
+	return filepath.Join(s.dir, string(id), name)
+}
 
-func (s *Store) path(id string) string { return s.File(id, "record.json") }
+func (s *Store) path(id ids.ContainerID) string { return s.File(id, "record.json") }
 
 // Put writes a record.
 func (s *Store) Put(r Record) error {
 	r.Version = recordVersion
 	err := volatilefile.Keep(s.path(r.ID), r)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.Mkdir(filepath.Join(s.dir, r.ID), 0o700); err == nil {
+		if err = os.Mkdir(filepath.Join(s.dir, string(r.ID)), 0o700); err == nil {
 			if err = volatilefile.Keep(s.path(r.ID), r); err != nil {
-				os.Remove(filepath.Join(s.dir, r.ID)) // empty, or the next worker finds it
+				os.Remove(filepath.Join(s.dir, string(r.ID))) // empty, or the next worker finds it
 			}
 		}
 	}
@@ -165,7 +168,9 @@ func (s *Store) Put(r Record) error {
 }
 
 // Remove removes a record, with the files beside it.
-func (s *Store) Remove(id string) error { return os.RemoveAll(filepath.Join(s.dir, id)) }
+func (s *Store) Remove(id ids.ContainerID) error {
+	return os.RemoveAll(filepath.Join(s.dir, string(id)))
+}
 
 // Load returns all records. One that cannot be read spoils nobody else: its error comes along.
 func (s *Store) Load() (recs []Record, errs []error) {
@@ -174,16 +179,17 @@ func (s *Store) Load() (recs []Record, errs []error) {
 		return nil, []error{err}
 	}
 	for _, e := range entries {
+		id := ids.ContainerID(e.Name())
 		var r Record
-		err := volatilefile.Read(s.path(e.Name()), &r)
+		err := volatilefile.Read(s.path(id), &r)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			os.Remove(s.path(e.Name())) // made, and nothing put into it: nothing was done yet
+			os.Remove(s.path(id)) // made, and nothing put into it: nothing was done yet
 			os.Remove(filepath.Join(s.dir, e.Name()))
 		case err != nil:
 			errs = append(errs, err)
 		case r.Version > recordVersion:
-			errs = append(errs, tooNew(e.Name(), r))
+			errs = append(errs, tooNew(id, r))
 		default:
 			recs = append(recs, r)
 		}
@@ -199,25 +205,26 @@ func Check(dir string) error {
 		return err
 	}
 	for _, e := range entries {
+		id := ids.ContainerID(e.Name())
 		var r Record
-		err := volatilefile.Read(s.path(e.Name()), &r)
+		err := volatilefile.Read(s.path(id), &r)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it comes, or goes
 		case err != nil:
 			return err
 		case r.Version > recordVersion:
-			return tooNew(e.Name(), r)
+			return tooNew(id, r)
 		}
 	}
 	return nil
 }
 
-func tooNew(id string, r Record) error {
+func tooNew(id ids.ContainerID, r Record) error {
 	return fmt.Errorf("record of container %s has version %d, this program knows versions up to %d: use a newer monopod-executor", id, r.Version, recordVersion)
 }
 
 // One returns one record; fs.ErrNotExist where there is none.
-func (s *Store) One(id string) (r Record, err error) {
+func (s *Store) One(id ids.ContainerID) (r Record, err error) {
 	err = volatilefile.Read(s.path(id), &r)
 	return r, err
 }

@@ -23,6 +23,7 @@ import (
 	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/executor/worker/table"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // keeper notes what it is asked to hold.
@@ -70,7 +71,7 @@ type place struct {
 	keeper  *keeper
 	gate    string
 	dir     string
-	removed []string // containers that their engine was asked to remove
+	removed []ids.ContainerID // containers that their engine was asked to remove
 }
 
 func newPlace(t *testing.T, recs ...record.Record) *place {
@@ -112,7 +113,7 @@ func (p *place) run(t *testing.T, held map[string]*Held) {
 // noProcess is the pid of none: the kernel gives no larger one than its maximum, which is this.
 const noProcess = 1 << 22
 
-func running(id string) record.Record {
+func running(id ids.ContainerID) record.Record {
 	at := time.Unix(1, 0).UTC()
 	return record.Record{BootID: boot, ID: id, Stage: record.StageRunning, PID: noProcess, StartTime: 7, CreatedAt: at, StartedAt: at}
 }

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/executor/worker/execution"
 	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Container is one container, and all that this worker has of it.
@@ -25,7 +26,7 @@ import (
 // Its record is there twice, as it is stored and as it is shown, for what a successor must expect may be too early to be told: that the program
 // runs. Only the Table writes either. No lock but writing is held while something is written, so a slow disk holds up nobody who looks.
 type Container struct {
-	ID string
+	ID ids.ContainerID
 
 	op     chan struct{} // holds one token
 	ended  chan struct{} // closed when the process has ended
@@ -39,12 +40,12 @@ type Container struct {
 	gone   bool     // deleted, or never came to be
 	pidfd  *proc.FD // nil: no process, or it has ended
 	io     *stdio.Stdio
-	execs  map[string]*execution.Execution
+	execs  map[ids.ExecID]*execution.Execution
 	memory io.Closer // of what has made it; nil: none
 }
 
-func newContainer(id string) *Container {
-	c := &Container{ID: id, op: make(chan struct{}, 1), ended: make(chan struct{}), exited: make(chan struct{}), execs: map[string]*execution.Execution{}}
+func newContainer(id ids.ContainerID) *Container {
+	c := &Container{ID: id, op: make(chan struct{}, 1), ended: make(chan struct{}), exited: make(chan struct{}), execs: map[ids.ExecID]*execution.Execution{}}
 	c.op <- struct{}{}
 	return c
 }
@@ -143,7 +144,7 @@ func (c *Container) Remember(fresh func() io.Closer) io.Closer {
 }
 
 // BeginExec makes an execution known, if the container runs and has none of that id.
-func (c *Container) BeginExec(id string, x *execution.Execution) error {
+func (c *Container) BeginExec(id ids.ExecID, x *execution.Execution) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -159,14 +160,14 @@ func (c *Container) BeginExec(id string, x *execution.Execution) error {
 }
 
 // EndExec forgets an execution.
-func (c *Container) EndExec(id string) {
+func (c *Container) EndExec(id ids.ExecID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.execs, id)
 }
 
 // Exec returns the execution of that id, or NotFound.
-func (c *Container) Exec(id string) (*execution.Execution, error) {
+func (c *Container) Exec(id ids.ExecID) (*execution.Execution, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.execs[id]

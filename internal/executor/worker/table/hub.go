@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // hub passes events to subscribers. What waits for a slow one is at most one event a container: the newest.
@@ -16,15 +17,15 @@ type hub struct {
 }
 
 type subscriber struct {
-	order []string // ids with a pending event, the oldest first
-	next  map[string]protocol.Event
+	order []ids.ContainerID // ids with a pending event, the oldest first
+	next  map[ids.ContainerID]protocol.Event
 	wake  chan struct{} // buffered 1
 }
 
 func newHub() *hub { return &hub{subs: map[*subscriber]struct{}{}} }
 
 // publish never waits. Callers order the events of one container by holding its lock.
-func (h *hub) publish(id string, ev protocol.Event) {
+func (h *hub) publish(id ids.ContainerID, ev protocol.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs {
@@ -32,7 +33,7 @@ func (h *hub) publish(id string, ev protocol.Event) {
 	}
 }
 
-func (s *subscriber) add(id string, ev protocol.Event) {
+func (s *subscriber) add(id ids.ContainerID, ev protocol.Event) {
 	if _, pending := s.next[id]; !pending {
 		s.order = append(s.order, id)
 	}
@@ -45,7 +46,7 @@ func (s *subscriber) add(id string, ev protocol.Event) {
 
 // subscribe sends events until ctx ends. initial is asked after the subscription has begun, so that nothing falls between.
 func (h *hub) subscribe(ctx context.Context, initial func() []protocol.ContainerState, send func(protocol.Event) error) error {
-	s := &subscriber{next: map[string]protocol.Event{}, wake: make(chan struct{}, 1)}
+	s := &subscriber{next: map[ids.ContainerID]protocol.Event{}, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
 	h.subs[s] = struct{}{}
 	h.mu.Unlock()

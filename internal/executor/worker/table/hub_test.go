@@ -21,9 +21,9 @@ func TestHubCoalesces(t *testing.T) {
 				got <- "synced"
 				<-gate
 			case ev.Deleted != "":
-				got <- "deleted " + ev.Deleted
+				got <- "deleted " + string(ev.Deleted)
 			default:
-				got <- ev.Container.ID + " " + string(ev.Container.Phase)
+				got <- string(ev.Container.ID) + " " + string(ev.Container.Phase)
 			}
 			return nil
 		})

@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/worker/record"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Records stores records; see record.Store.
@@ -29,13 +30,13 @@ type Table struct {
 	hub     *hub
 
 	mu         sync.Mutex
-	containers map[string]*Container
+	containers map[ids.ContainerID]*Container
 	closed     bool
 }
 
 // New returns an empty table.
 func New(records Records) *Table {
-	return &Table{records: records, hub: newHub(), containers: map[string]*Container{}}
+	return &Table{records: records, hub: newHub(), containers: map[ids.ContainerID]*Container{}}
 }
 
 // Ping returns when nobody holds the lock that all calls need.
@@ -45,7 +46,7 @@ func (t *Table) Ping() {
 }
 
 // Get returns the container of that id, which may not exist yet.
-func (t *Table) Get(id string) (*Container, error) {
+func (t *Table) Get(id ids.ContainerID) (*Container, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.containers[id]
@@ -66,7 +67,7 @@ func (t *Table) All() (cs []*Container) {
 }
 
 // Existing returns a container that has been created and not deleted.
-func (t *Table) Existing(id string) (*Container, error) {
+func (t *Table) Existing(id ids.ContainerID) (*Container, error) {
 	c, err := t.Get(id)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func (t *Table) Existing(id string) (*Container, error) {
 }
 
 // Lock returns a container that exists, and the right to change it.
-func (t *Table) Lock(ctx context.Context, id string) (c *Container, release func(), err error) {
+func (t *Table) Lock(ctx context.Context, id ids.ContainerID) (c *Container, release func(), err error) {
 	if c, err = t.Get(id); err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +91,7 @@ func (t *Table) Lock(ctx context.Context, id string) (c *Container, release func
 }
 
 // Reserve returns the container of that id, a new one if there is none, and the right to change it.
-func (t *Table) Reserve(ctx context.Context, id string) (*Container, func(), error) {
+func (t *Table) Reserve(ctx context.Context, id ids.ContainerID) (*Container, func(), error) {
 	for {
 		t.mu.Lock()
 		if t.closed {
@@ -126,7 +127,7 @@ func (t *Table) Add(r record.Record) *Container {
 }
 
 // AddUnborn puts one into it that does not exist: Reserve waits for who has the right to it.
-func (t *Table) AddUnborn(id string) *Container {
+func (t *Table) AddUnborn(id ids.ContainerID) *Container {
 	c := newContainer(id)
 	t.put(c)
 	return c

@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/executor/worker/execution"
 	"monopod.dev/monopod/internal/executor/worker/record"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // disk is what a Table stores records on.
@@ -33,7 +34,7 @@ func (d *disk) Put(r record.Record) error {
 	return d.err
 }
 
-func created(id string) record.Record {
+func created(id ids.ContainerID) record.Record {
 	return record.Record{ID: id, Stage: record.StageCreated, CreatedAt: time.Unix(1, 0).UTC()}
 }
 

@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/abandon"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/container/cdi"
@@ -28,9 +29,9 @@ type Executor interface {
 	// Kill sends a signal to a container's first process, or to all of it.
 	Kill(ctx context.Context, req protocol.KillRequest) error
 	// Delete removes what is left of a container that has ended, or was never started; of one that runs it is errdefs.ErrFailedPrecondition.
-	Delete(ctx context.Context, id string) error
+	Delete(ctx context.Context, id ids.ContainerID) error
 	// State tells what is known of a container.
-	State(ctx context.Context, id string) (protocol.ContainerState, error)
+	State(ctx context.Context, id ids.ContainerID) (protocol.ContainerState, error)
 	// Events tells every state, and then what changes, until ctx ends, or the executor goes.
 	Events(ctx context.Context, f func(protocol.Event)) error
 }
@@ -38,7 +39,7 @@ type Executor interface {
 // Images is what the end of containers needs of the image store.
 type Images interface {
 	// Unpin lets go of an image that a user has pinned. One that it has not is errdefs.ErrNotFound.
-	Unpin(ctx context.Context, imageID, user string) error
+	Unpin(ctx context.Context, imageID string, user ids.ContainerID) error
 }
 
 // Config is what an Ender works with.
@@ -70,7 +71,7 @@ func (m *Ender) UndoAbandoned(ctx context.Context) error {
 	return m.cfg.Containers.UndoAbandoned(ctx, m.undoAbandoned)
 }
 
-func (m *Ender) undoAbandoned(ctx context.Context, id string) error {
+func (m *Ender) undoAbandoned(ctx context.Context, id ids.ContainerID) error {
 	if rec, err := m.cfg.Containers.Get(id); err == nil && rec.State() != cri.ContainerState_CONTAINER_CREATED {
 		return abandon.ErrInUse // somebody has started it
 	}
@@ -79,7 +80,7 @@ func (m *Ender) undoAbandoned(ctx context.Context, id string) error {
 
 // End kills and deletes what the executor holds under an id, whatever is known of that, and removes its cgroup, if given, with what
 // runs in it: the executor may have lost it. One that is gone is no error.
-func (m *Ender) End(ctx context.Context, id, cgroup string) error {
+func (m *Ender) End(ctx context.Context, id ids.ContainerID, cgroup string) error {
 	if err := m.end(ctx, id); err != nil || cgroup == "" {
 		return err
 	}
@@ -87,7 +88,7 @@ func (m *Ender) End(ctx context.Context, id, cgroup string) error {
 }
 
 // end kills and deletes a container of the executor.
-func (m *Ender) end(ctx context.Context, id string) error {
+func (m *Ender) end(ctx context.Context, id ids.ContainerID) error {
 	err := m.cfg.Executor.Kill(ctx, protocol.KillRequest{ID: id, Signal: int(unix.SIGKILL), All: true})
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
@@ -108,7 +109,7 @@ func (m *Ender) end(ctx context.Context, id string) error {
 }
 
 // awaitExit waits until the executor tells that a container has exited.
-func (m *Ender) awaitExit(ctx context.Context, id string) error {
+func (m *Ender) awaitExit(ctx context.Context, id ids.ContainerID) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.KillBound)
 	defer cancel()
 	seen := false

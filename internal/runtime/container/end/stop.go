@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/container"
 )
 
@@ -25,7 +26,7 @@ const defaultKillBound = 10 * time.Second
 // ended is no error. Stops of one container run side by side: the shortest grace wins. Only the first of them sends the stop signal,
 // because to many programs a second one means to give up at once. Of a container that was not started yet the process
 // is killed that waits to become its program.
-func (m *Ender) Stop(ctx context.Context, id string, grace time.Duration) error {
+func (m *Ender) Stop(ctx context.Context, id ids.ContainerID, grace time.Duration) error {
 	rec, err := m.cfg.Containers.Get(id)
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func (m *Ender) signal(ctx context.Context, req protocol.KillRequest) error {
 }
 
 // kill ends all processes of the container and waits for its end.
-func (m *Ender) kill(ctx context.Context, id string, exited <-chan struct{}) error {
+func (m *Ender) kill(ctx context.Context, id ids.ContainerID, exited <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.KillBound)
 	defer cancel()
 	if err := m.signal(ctx, protocol.KillRequest{ID: id, Signal: int(unix.SIGKILL), All: true}); err != nil {
@@ -120,7 +121,7 @@ func (m *Ender) kill(ctx context.Context, id string, exited <-chan struct{}) err
 }
 
 // StopAll kills all containers of a sandbox, side by side. One that is just being created is waited for.
-func (m *Ender) StopAll(ctx context.Context, sandboxID string) error {
+func (m *Ender) StopAll(ctx context.Context, sandboxID ids.SandboxID) error {
 	return m.all(sandboxID, func(rec container.Record) error {
 		if !rec.Visible() {
 			if err := m.cfg.Containers.Do(ctx, rec.ID, func() error { return nil }); err != nil {
@@ -135,12 +136,12 @@ func (m *Ender) StopAll(ctx context.Context, sandboxID string) error {
 }
 
 // RemoveAll removes all containers of a sandbox, those too that are half made or half removed.
-func (m *Ender) RemoveAll(ctx context.Context, sandboxID string) error {
+func (m *Ender) RemoveAll(ctx context.Context, sandboxID ids.SandboxID) error {
 	return m.all(sandboxID, func(rec container.Record) error { return m.Remove(ctx, rec.ID) })
 }
 
 // all calls f for all containers of a sandbox at once and returns their errors.
-func (m *Ender) all(sandboxID string, f func(container.Record) error) error {
+func (m *Ender) all(sandboxID ids.SandboxID, f func(container.Record) error) error {
 	recs := m.cfg.Containers.AllInSandbox(sandboxID)
 	errs := make([]error, len(recs))
 	var wg sync.WaitGroup
@@ -152,7 +153,7 @@ func (m *Ender) all(sandboxID string, f func(container.Record) error) error {
 }
 
 // Remove kills the container if it runs and forgets it. It is idempotent, and finishes what an earlier Remove could not.
-func (m *Ender) Remove(ctx context.Context, id string) error {
+func (m *Ender) Remove(ctx context.Context, id ids.ContainerID) error {
 	return m.cfg.Containers.Do(ctx, id, func() error {
 		rec, ok := m.cfg.Containers.Lookup(id)
 		if !ok {

@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/rollback"
 	"monopod.dev/monopod/internal/kit/wait"
 	"monopod.dev/monopod/internal/ocispec"
@@ -34,15 +35,15 @@ const createBound = 2 * time.Minute
 // configuration it is errdefs.ErrAlreadyExists. What nobody waits for any more when it is made is undone after
 // container.RecordsConfig.AbandonAfter, if it is not claimed. privileged says that the client calls the sandbox privileged by now: kubelets do for the first
 // privileged container that is added to a pod that runs, as kubectl debug --profile=sysadmin adds one.
-func (m *Manager) Create(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, privileged bool) (string, error) {
-	return m.cfg.Containers.Make(ctx, abandon.Work{
-		Key: "create " + sandboxID + "/" + container.Name(cfg.GetMetadata()), Variant: records.Digest(cfg), Bound: createBound,
-		Do: func(ctx context.Context) (string, error) { return m.find(ctx, sandboxID, cfg, privileged) },
+func (m *Manager) Create(ctx context.Context, sandboxID ids.SandboxID, cfg *cri.ContainerConfig, privileged bool) (ids.ContainerID, error) {
+	return m.cfg.Containers.Make(ctx, abandon.Work[ids.ContainerID]{
+		Key: "create " + string(sandboxID) + "/" + container.Name(cfg.GetMetadata()), Variant: records.Digest(cfg), Bound: createBound,
+		Do: func(ctx context.Context) (ids.ContainerID, error) { return m.find(ctx, sandboxID, cfg, privileged) },
 	})
 }
 
 // find returns the container of a configuration, after making it if there was none.
-func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, privileged bool) (string, error) {
+func (m *Manager) find(ctx context.Context, sandboxID ids.SandboxID, cfg *cri.ContainerConfig, privileged bool) (ids.ContainerID, error) {
 	sb, err := m.cfg.Sandboxes.Get(sandboxID)
 	if err != nil {
 		return "", err
@@ -76,11 +77,11 @@ func (m *Manager) find(ctx context.Context, sandboxID string, cfg *cri.Container
 		return "", err
 	}
 	if o := pidns.Options(cfg); o.GetPid() == cri.NamespaceMode_TARGET {
-		if _, err := m.cfg.PIDs.Target(sandboxID, o.GetTargetId()); err != nil {
+		if _, err := m.cfg.PIDs.Target(sandboxID, ids.ContainerID(o.GetTargetId())); err != nil {
 			return "", err
 		}
 	}
-	rec := container.Record{ID: randomid.New(), SandboxID: sandboxID, Stored: records.Proto[*cri.ContainerConfig]{Message: cfg}, BootID: m.cfg.BootID, ReservedAt: time.Now(), SELinux: labels}
+	rec := container.Record{ID: ids.ContainerID(randomid.New()), SandboxID: sandboxID, Stored: records.Proto[*cri.ContainerConfig]{Message: cfg}, BootID: m.cfg.BootID, ReservedAt: time.Now(), SELinux: labels}
 	return rec.ID, m.cfg.Containers.Do(ctx, rec.ID, func() error { return m.create(ctx, rec, &sb) })
 }
 
@@ -198,7 +199,7 @@ func (m *Manager) pinAndBuild(ctx context.Context, rec *container.Record, sb *sa
 	return nil
 }
 
-func notReady(sandboxID string) error {
+func notReady(sandboxID ids.SandboxID) error {
 	return fmt.Errorf("sandbox %s is not ready; containers need one that is: %w", sandboxID, errdefs.ErrFailedPrecondition)
 }
 

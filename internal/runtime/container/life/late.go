@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/wait"
 )
 
@@ -18,12 +19,12 @@ const lateAgain = time.Second
 // tells each fact once.
 type late struct {
 	mu     sync.Mutex
-	states map[string]protocol.ContainerState // the latest of each container
+	states map[ids.ContainerID]protocol.ContainerState // the latest of each container
 	wake   chan struct{}
 }
 
 func newLate() *late {
-	return &late{states: map[string]protocol.ContainerState{}, wake: make(chan struct{}, 1)}
+	return &late{states: map[ids.ContainerID]protocol.ContainerState{}, wake: make(chan struct{}, 1)}
 }
 
 func (l *late) add(s protocol.ContainerState) {

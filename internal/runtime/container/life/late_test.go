@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // TestLate: what cannot be taken in is tried again until it can be, the latest of each container.
@@ -18,7 +19,7 @@ func TestLate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var mu sync.Mutex // guards what follows
-		full, taken := true, map[string]protocol.Phase{}
+		full, taken := true, map[ids.ContainerID]protocol.Phase{}
 		l := newLate()
 		go l.run(ctx, func(s protocol.ContainerState) error {
 			mu.Lock()

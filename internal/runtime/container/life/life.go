@@ -13,6 +13,7 @@ import (
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image/store"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/container/cdi"
 	"monopod.dev/monopod/internal/runtime/container/end"
@@ -29,15 +30,15 @@ type Executor interface {
 	// Create makes a container up to where its program can be started. After an error nothing of it is left.
 	Create(ctx context.Context, req protocol.CreateRequest) (protocol.CreateResponse, error)
 	// Start lets its program run.
-	Start(ctx context.Context, id string) (protocol.StartResponse, error)
+	Start(ctx context.Context, id ids.ContainerID) (protocol.StartResponse, error)
 	// State tells what is known of a container; of one that is not is errdefs.ErrNotFound.
-	State(ctx context.Context, id string) (protocol.ContainerState, error)
+	State(ctx context.Context, id ids.ContainerID) (protocol.ContainerState, error)
 	// List tells it of all, the pods' inits among them.
 	List(ctx context.Context) ([]protocol.ContainerState, error)
 	// Events tells every state, and then what changes, until ctx ends. After each reconnection it tells every state again.
 	Events(ctx context.Context, f func(protocol.Event)) error
 	// ReopenLog has a container's log written into a new file.
-	ReopenLog(ctx context.Context, id string) error
+	ReopenLog(ctx context.Context, id ids.ContainerID) error
 	// Update gives a container other resources, all or none. After errdefs.ErrUnavailable it is not known whether it has.
 	Update(ctx context.Context, req protocol.UpdateRequest) error
 }
@@ -49,11 +50,11 @@ type Images interface {
 	// Layers are the directories of an image's layers, the topmost first.
 	Layers(ctx context.Context, imageID string) ([]string, error)
 	// Pin keeps an image for a user, who is a container, until it is unpinned. It is idempotent; one that has gone is errdefs.ErrNotFound.
-	Pin(ctx context.Context, imageID, user string) error
+	Pin(ctx context.Context, imageID string, user ids.ContainerID) error
 	// Unpin lets go of it.
-	Unpin(ctx context.Context, imageID, user string) error
+	Unpin(ctx context.Context, imageID string, user ids.ContainerID) error
 	// Pins maps each user to the images that it has pinned.
-	Pins(ctx context.Context) (map[string][]string, error)
+	Pins(ctx context.Context) (map[ids.ContainerID][]string, error)
 }
 
 // LogRotation limits the logs of containers that are created from now on. The zero value does not: then somebody else

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )
 
@@ -91,7 +92,7 @@ func openStrict(dir int, name string) (int, error) {
 }
 
 // ReopenLog makes the executor write into a new log file; the old one has been moved by the caller.
-func (m *Manager) ReopenLog(ctx context.Context, id string) error {
+func (m *Manager) ReopenLog(ctx context.Context, id ids.ContainerID) error {
 	rec, err := m.cfg.Containers.Get(id)
 	if err != nil {
 		return err

@@ -10,12 +10,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container/spec"
 )
 
 // Process returns what a further process in a running container is to be: the container's own, with another command.
-func (m *Manager) Process(id string, command []string, terminal bool) (*specs.Process, error) {
+func (m *Manager) Process(id ids.ContainerID, command []string, terminal bool) (*specs.Process, error) {
 	rec, err := m.cfg.Containers.Get(id)
 	if err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func (m *Manager) Process(id string, command []string, terminal bool) (*specs.Pr
 const endBound = time.Second
 
 // Ends says of a container whose output has ended, which is so a moment before its exit is known, whether it ends, or goes on without.
-func (m *Manager) Ends(ctx context.Context, id string) bool {
+func (m *Manager) Ends(ctx context.Context, id ids.ContainerID) bool {
 	e := m.cfg.Containers.Ending(id)
 	if !m.cfg.Containers.Has(id) || e == nil {
 		return true
@@ -56,7 +57,7 @@ func (m *Manager) Ends(ctx context.Context, id string) bool {
 
 // Attachable says whether a client may attach to a container, whether the container has a stdin to write to, and whether the attachment outlasts
 // the client's. A client without a terminal may attach to a container that has one: that is kubectl run -it whose input is none, as in a pipeline.
-func (m *Manager) Attachable(id string, terminal bool) (stdin, outlasts bool, err error) {
+func (m *Manager) Attachable(id ids.ContainerID, terminal bool) (stdin, outlasts bool, err error) {
 	rec, err := m.cfg.Containers.Get(id)
 	if err != nil {
 		return false, false, err

@@ -11,6 +11,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/container"
 )
 
@@ -27,7 +28,7 @@ func (m *Manager) Recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask the executor for its containers: %w", err)
 	}
-	states := map[string]protocol.ContainerState{}
+	states := map[ids.ContainerID]protocol.ContainerState{}
 	for _, s := range held {
 		if s.Kind == "" { // the sandboxes look after their inits
 			states[s.ID] = s
@@ -68,7 +69,7 @@ func (m *Manager) unpin(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (m *Manager) recoverOne(ctx context.Context, rec container.Record, states map[string]protocol.ContainerState) error {
+func (m *Manager) recoverOne(ctx context.Context, rec container.Record, states map[ids.ContainerID]protocol.ContainerState) error {
 	s, known := states[rec.ID]
 	switch {
 	case !rec.Visible():
@@ -104,7 +105,7 @@ func (m *Manager) recoverOne(ctx context.Context, rec container.Record, states m
 }
 
 // lost takes down that a container is gone and nobody saw how.
-func (m *Manager) lost(id, message string) error {
+func (m *Manager) lost(id ids.ContainerID, message string) error {
 	m.cfg.Log.Warn("a container has ended unseen", "container", id, "why", message)
 	return m.cfg.Containers.Observe(protocol.ContainerState{ID: id, Phase: protocol.Exited, Exit: unknownExit(message)})
 }
@@ -117,7 +118,8 @@ func (m *Manager) sweep(ctx context.Context, dir string, remove func(ctx context
 	}
 	var errs []error
 	for _, e := range entries {
-		if _, known := m.cfg.Containers.Lookup(e.Name()); known || m.cfg.Containers.Unread(e.Name()) || e.Name() == tree.BinName {
+		id := ids.ContainerID(e.Name())
+		if _, known := m.cfg.Containers.Lookup(id); known || m.cfg.Containers.Unread(id) || e.Name() == tree.BinName {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

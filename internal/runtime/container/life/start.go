@@ -10,12 +10,13 @@ import (
 
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Start lets the container's program run. One that runs already is started, because a client whose call timed out asks again;
 // one that has exited is errdefs.ErrFailedPrecondition. A container whose program cannot be executed has exited when Start
 // returns the error, with code 128 and reason StartError.
-func (m *Manager) Start(ctx context.Context, id string) error {
+func (m *Manager) Start(ctx context.Context, id ids.ContainerID) error {
 	return m.cfg.Containers.Do(ctx, id, func() error {
 		rec, err := m.cfg.Containers.Get(id)
 		if err != nil {
@@ -49,7 +50,7 @@ func (m *Manager) Start(ctx context.Context, id string) error {
 }
 
 // startFailed takes in what became of a container whose start returned an error, so that its status tells the same as the error.
-func (m *Manager) startFailed(ctx context.Context, id string, cause error) error {
+func (m *Manager) startFailed(ctx context.Context, id ids.ContainerID, cause error) error {
 	// The executor has named what it did and to which container.
 	if ctx.Err() != nil {
 		return cause // Watch takes it in

@@ -12,6 +12,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/records"
@@ -23,7 +24,7 @@ const updateBound = 30 * time.Second
 // Update changes the resources of a container that was created and has not ended, without a restart. What r leaves out stays. It is
 // all or nothing: after an error the container has what it had. When the executor cannot be reached, or monopod dies meanwhile,
 // what holds is not known; the update is then finished by the next one, or by recovery.
-func (m *Manager) Update(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
+func (m *Manager) Update(ctx context.Context, id ids.ContainerID, r *cri.LinuxContainerResources) error {
 	return m.cfg.Containers.Do(ctx, id, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), updateBound)
 		defer cancel()

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"monopod.dev/monopod/internal/executor/protocol"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/container"
 )
 
@@ -15,7 +16,7 @@ import (
 func (m *Manager) Watch(ctx context.Context) error {
 	var inits sync.WaitGroup // a sandbox is stopped beside, because that needs further events
 	defer inits.Wait()       // last of all
-	initEnded := func(id string) {
+	initEnded := func(id ids.SandboxID) {
 		inits.Go(func() {
 			if err := m.cfg.SandboxLife.InitEnded(ctx, id); err != nil && ctx.Err() == nil {
 				m.cfg.Log.Error("a sandbox whose init has ended could not be stopped; its client's stop tries again", "sandbox", id, "error", err)
@@ -31,7 +32,7 @@ func (m *Manager) Watch(ctx context.Context) error {
 		switch {
 		case e.Container != nil && e.Container.Kind == protocol.KindPodInit:
 			if e.Container.Phase == protocol.Exited {
-				initEnded(e.Container.ID)
+				initEnded(ids.SandboxID(e.Container.ID))
 			}
 		case e.Container != nil:
 			if err = m.cfg.Containers.Observe(*e.Container); err != nil {
@@ -48,7 +49,7 @@ func (m *Manager) Watch(ctx context.Context) error {
 
 // missing finds the containers that have not ended, and the sandboxes with an init, of which the executor knows nothing. It asks for a list
 // of its own: what is older than that is in it.
-func (m *Manager) missing(ctx context.Context, initEnded func(sandboxID string)) error {
+func (m *Manager) missing(ctx context.Context, initEnded func(sandboxID ids.SandboxID)) error {
 	suspects := slices.DeleteFunc(m.cfg.Containers.List(), func(r container.Record) bool { return r.Exit != nil })
 	inits := m.cfg.SandboxLife.WithInit()
 	if len(suspects)+len(inits) == 0 {
@@ -58,7 +59,7 @@ func (m *Manager) missing(ctx context.Context, initEnded func(sandboxID string))
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{}
+	known := map[ids.ContainerID]bool{}
 	for _, s := range held {
 		known[s.ID] = true
 	}
@@ -69,7 +70,7 @@ func (m *Manager) missing(ctx context.Context, initEnded func(sandboxID string))
 		}
 	}
 	for _, id := range inits {
-		if !known[id] {
+		if !known[ids.ContainerID(id)] {
 			initEnded(id)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )
@@ -26,7 +27,7 @@ type Sandboxes interface {
 // Executor holds the processes.
 type Executor interface {
 	// State tells what is known of a container, by its id.
-	State(ctx context.Context, id string) (protocol.ContainerState, error)
+	State(ctx context.Context, id ids.ContainerID) (protocol.ContainerState, error)
 }
 
 // Config is what a Finder works with.
@@ -60,7 +61,7 @@ func (f *Finder) Namespace(ctx context.Context, rec *container.Record, sb *sandb
 		return "", true, nil
 	case cri.NamespaceMode_TARGET:
 		path := filepath.Join(f.cfg.Folders.Bundle(rec.ID), "pidns")
-		return path, false, f.pin(ctx, sb, o.GetTargetId(), path)
+		return path, false, f.pin(ctx, sb, ids.ContainerID(o.GetTargetId()), path)
 	default:
 		return "", false, nil
 	}
@@ -68,7 +69,7 @@ func (f *Finder) Namespace(ctx context.Context, rec *container.Record, sb *sandb
 
 // Target returns the container whose PID namespace another one is to join: one of the same sandbox, which has a namespace of its own
 // (NamespaceMode TARGET) and runs.
-func (f *Finder) Target(sandboxID, id string) (container.Record, error) {
+func (f *Finder) Target(sandboxID ids.SandboxID, id ids.ContainerID) (container.Record, error) {
 	const field = "linux.security_context.namespace_options.target_id"
 	rec, err := f.cfg.Containers.Get(id)
 	switch {
@@ -85,7 +86,7 @@ func (f *Finder) Target(sandboxID, id string) (container.Record, error) {
 }
 
 // pin keeps the target's PID namespace at path, which goes with the bundle.
-func (f *Finder) pin(ctx context.Context, sb *sandbox.Record, id, path string) error {
+func (f *Finder) pin(ctx context.Context, sb *sandbox.Record, id ids.ContainerID, path string) error {
 	rec, err := f.Target(sb.ID, id)
 	if err != nil {
 		return err

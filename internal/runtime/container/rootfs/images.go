@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strconv"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )
 
 // volume is where the runtime keeps what it has mounted for the mount of that index.
-func (m *Mounter) volume(id string, index int) string {
+func (m *Mounter) volume(id ids.ContainerID, index int) string {
 	return filepath.Join(m.cfg.Folders.Volumes(id), strconv.Itoa(index))
 }
 

@@ -10,12 +10,14 @@ import (
 
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/ns"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/runtime/sandbox"
 )
 
 // overlay is one to mount for a container.
 type overlay struct {
-	id, target  string
+	id          ids.ContainerID
+	target      string
 	lower       []string
 	upper, work string // both empty: read-only
 	label       string // the SELinux label of all its files, or empty

@@ -13,6 +13,7 @@ import (
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/selinux"
 	"monopod.dev/monopod/internal/host/spreaddirs"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/ocispec"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/sandbox"
@@ -85,7 +86,7 @@ func (m *Mounter) Layers(ctx context.Context, imageID string) ([]string, error) 
 }
 
 // Mount mounts the image's layers with a writable layer of the container's own on top. label is that of all its files.
-func (m *Mounter) Mount(id string, lower []string, label string, sb *sandbox.Record) error {
+func (m *Mounter) Mount(id ids.ContainerID, lower []string, label string, sb *sandbox.Record) error {
 	upper, work := m.cfg.Folders.Upper(id), filepath.Join(m.cfg.Folders.Written(id), "work")
 	for _, dir := range []string{upper, work, m.cfg.Folders.RootFS(id)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -119,7 +120,7 @@ func (m *Mounter) Mount(id string, lower []string, label string, sb *sandbox.Rec
 // Release takes what was mounted for a container's mounts and devices away from the host. The container has mounted it for
 // itself when it has been created. On the host it would be in the way: a directory on which something is mounted in a copy of the
 // host's root cannot be removed, and each mount namespace begins as a copy of all mounts.
-func (m *Mounter) Release(id string) error {
+func (m *Mounter) Release(id ids.ContainerID) error {
 	errs := []error{mount.Detach(m.cfg.Folders.Devices(id))}
 	entries, err := os.ReadDir(m.cfg.Folders.Volumes(id))
 	if err != nil && !os.IsNotExist(err) {

@@ -18,6 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/sockdiag"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 const (
@@ -58,7 +59,7 @@ type Backend interface {
 	// Exec runs a command to its end. An exit code but 0 is an error with ExitStatus() int.
 	Exec(ctx context.Context, req *cri.ExecRequest, client Streams) error
 	// PortForward serves one connection to the port.
-	PortForward(ctx context.Context, sandboxID string, port uint16, client Duplex) error
+	PortForward(ctx context.Context, sandboxID ids.SandboxID, port uint16, client Duplex) error
 }
 
 // Config is what a Server works with.
@@ -132,7 +133,7 @@ func (s *Server) Attach(req *cri.AttachRequest, attach func(ctx context.Context,
 }
 
 // PortForward makes a URL for forwarding to ports of a sandbox: to any, if the list is empty.
-func (s *Server) PortForward(sandboxID string, ports []uint16) (string, error) {
+func (s *Server) PortForward(sandboxID ids.SandboxID, ports []uint16) (string, error) {
 	return s.url("portforward", func(c *session) {
 		c.forward(ports, func(port uint16, client Duplex) error {
 			return s.cfg.Backend.PortForward(c.ctx, sandboxID, port, client)

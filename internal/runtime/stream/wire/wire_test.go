@@ -24,6 +24,8 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +45,7 @@ func (b *backend) Exec(ctx context.Context, _ *cri.ExecRequest, client Streams) 
 	return b.exec(ctx, client)
 }
 
-func (b *backend) PortForward(ctx context.Context, _ string, port uint16, client Duplex) error {
+func (b *backend) PortForward(ctx context.Context, _ ids.SandboxID, port uint16, client Duplex) error {
 	return b.forward(ctx, port, client)
 }
 

@@ -26,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/executor/worker/record"
 	"monopod.dev/monopod/internal/executor/worker/table"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // runner runs the commands of a runtime. A container of it is held, watched, logged and told of as a native one. What the runtime is handed lies
@@ -130,13 +131,13 @@ func (c *runner) failure(rec record.Record, command string, err error, log strin
 }
 
 // file is where a file is that lies beside the container's record.
-func (c *runner) file(id, name string) string { return c.cfg.Records.File(id, name) }
+func (c *runner) file(id ids.ContainerID, name string) string { return c.cfg.Records.File(id, name) }
 
 // bundle is where a container's bundle of our own is.
-func (c *runner) bundle(id string) string { return c.file(id, "bundle") }
+func (c *runner) bundle(id ids.ContainerID) string { return c.file(id, "bundle") }
 
 // lock takes the container's lock, which the sitter of a dead worker may still hold.
-func (c *runner) lock(ctx context.Context, id string) (*os.File, error) {
+func (c *runner) lock(ctx context.Context, id ids.ContainerID) (*os.File, error) {
 	path := c.file(id, "oci.lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -208,7 +209,7 @@ func ociMessage(path string) string {
 // Start is engine.Engine's: it lets the first process run its program. That it runs already is no error: a command of a dead worker may have
 // done it.
 func (c *runner) Start(ctx context.Context, made *table.Container, rec record.Record) (executed bool, err error) {
-	if err := c.run(ctx, rec, [3]*os.File{}, "start", rec.ID); err != nil {
+	if err := c.run(ctx, rec, [3]*os.File{}, "start", string(rec.ID)); err != nil {
 		if stat, serr := engine.ReadStat(rec); serr != nil || !stat.Executed() {
 			return false, err
 		}

@@ -56,7 +56,7 @@ func (c *runner) create(ctx context.Context, s engine.Initial, dir string, optio
 	} else {
 		stdio = e.Stdio()
 	}
-	if err := c.run(ctx, s.Record, stdio, append(args, s.Record.ID)...); err != nil {
+	if err := c.run(ctx, s.Record, stdio, append(args, string(s.Record.ID))...); err != nil {
 		return made, c.of.explain(ctx, err, "--bundle", dir)
 	}
 	e.CloseTheirs()

@@ -123,7 +123,7 @@ func (c *runner) begin(call *protocol.Call, rec record.Record, req protocol.Exec
 			return nil, nil, err
 		}
 	}
-	cfg.Args = slices.Concat(c.program(rec, filepath.Join(dir, "log")), args, []string{rec.ID})
+	cfg.Args = slices.Concat(c.program(rec, filepath.Join(dir, "log")), args, []string{string(rec.ID)})
 	s, err := sitter.Start(cfg)
 	if err != nil {
 		console.close()

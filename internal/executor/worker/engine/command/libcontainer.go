@@ -61,7 +61,9 @@ func (l *Libcontainer) Create(ctx context.Context, s engine.Initial) (engine.Mad
 }
 
 // Gate is engine.Engine's.
-func (l *Libcontainer) Gate(rec record.Record) string { return filepath.Join(l.root, rec.ID, execFIFO) }
+func (l *Libcontainer) Gate(rec record.Record) string {
+	return filepath.Join(l.root, string(rec.ID), execFIFO)
+}
 
 // Signal is engine.Engine's.
 func (l *Libcontainer) Signal(_ context.Context, _ record.Record, fd *proc.FD, sig unix.Signal) error {
@@ -75,8 +77,8 @@ func (l *Libcontainer) Update(_ context.Context, rec record.Record, change engin
 
 // Remove is engine.Engine's. What libcontainer has of a container is not there before Create got far, and after an earlier delete.
 func (l *Libcontainer) Remove(ctx context.Context, rec record.Record) error {
-	if _, err := os.Lstat(filepath.Join(l.root, rec.ID)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(l.root, string(rec.ID))); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return l.run(ctx, rec, [3]*os.File{}, "delete", "--force", rec.ID)
+	return l.run(ctx, rec, [3]*os.File{}, "delete", "--force", string(rec.ID))
 }

@@ -96,7 +96,7 @@ func (r *Runtimes) bundleDir(rec record.Record) (string, error) {
 	return dir, private.Group(dir, gid)
 }
 
-func bundleInside(rec record.Record) string { return filepath.Join(rec.Bundle, "oci-"+rec.ID) }
+func bundleInside(rec record.Record) string { return filepath.Join(rec.Bundle, "oci-"+string(rec.ID)) }
 
 // Gate is engine.Engine's: only a runtime itself knows how its containers wait.
 func (r *Runtimes) Gate(record.Record) string { return "" }
@@ -109,7 +109,7 @@ func (r *Runtimes) Signal(ctx context.Context, rec record.Record, fd *proc.FD, s
 	ctx, cancel := context.WithTimeout(ctx, r.of.timeout())
 	defer cancel()
 	log := r.file(rec.ID, "oci-kill.log")
-	s, err := sitter.Start(sitter.Config{Args: append(r.program(rec, log), "kill", rec.ID, strconv.Itoa(int(sig))), Env: ociEnv})
+	s, err := sitter.Start(sitter.Config{Args: append(r.program(rec, log), "kill", string(rec.ID), strconv.Itoa(int(sig))), Env: ociEnv})
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (r *Runtimes) Update(ctx context.Context, rec record.Record, change engine.
 		return err
 	}
 	defer f.Close()
-	if err := r.run(ctx, rec, [3]*os.File{f}, "update", "--resources", "-", rec.ID); err != nil {
+	if err := r.run(ctx, rec, [3]*os.File{f}, "update", "--resources", "-", string(rec.ID)); err != nil {
 		return err
 	}
 	return r.cfg.Hugepages.LimitAgain(rec.Cgroups, change.Hugepages)
@@ -155,15 +155,15 @@ func (r *Runtimes) Remove(ctx context.Context, rec record.Record) error {
 
 // removeTheirs has the container's runtime remove it. It does not know it before Create got far, and after an earlier delete.
 func (r *Runtimes) removeTheirs(ctx context.Context, rec record.Record) error {
-	err := r.run(ctx, rec, [3]*os.File{}, "delete", "--force", rec.ID)
+	err := r.run(ctx, rec, [3]*os.File{}, "delete", "--force", string(rec.ID))
 	if err == nil {
 		return nil
 	}
 	if _, serr := os.Stat(rec.Runtime.Path); errors.Is(serr, fs.ErrNotExist) {
 		r.cfg.Log.Warn("the OCI runtime of a container is gone; what it has stored of it is removed", "container", rec.ID, "runtime", rec.Runtime.Path)
-		return os.RemoveAll(filepath.Join(rec.Runtime.Root, rec.ID))
+		return os.RemoveAll(filepath.Join(rec.Runtime.Root, string(rec.ID)))
 	}
-	if serr := r.run(ctx, rec, [3]*os.File{}, "state", rec.ID); errors.Is(serr, sitter.ErrCommand) {
+	if serr := r.run(ctx, rec, [3]*os.File{}, "state", string(rec.ID)); errors.Is(serr, sitter.ErrCommand) {
 		return nil // it does not know the container
 	}
 	return err

@@ -28,6 +28,7 @@ import (
 	"monopod.dev/monopod/internal/executor/worker/table"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Engine makes containers by package spawn.
@@ -97,7 +98,7 @@ func (m *memory) Close() error {
 }
 
 // gate is the FIFO at which a spawned container's first process waits. It has a name, so that a successor of this worker finds it.
-func (n *Engine) gate(id string) string { return n.cfg.Records.File(id, "gate") }
+func (n *Engine) gate(id ids.ContainerID) string { return n.cfg.Records.File(id, "gate") }
 
 // Create is engine.Engine's.
 func (n *Engine) Create(ctx context.Context, s engine.Initial) (made engine.Made, err error) {

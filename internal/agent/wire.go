@@ -211,7 +211,7 @@ func (a *Agent) newOfPods(l *leaves, n *ofNode) *ofPods {
 		Source: l.source, Runtime: l.client, Sort: left.sort, Watchers: heard, Rested: l.down.Rested, Timeline: a.cfg.Timeline, Log: a.log,
 		Workers: worker.Config{
 			Runtime: l.client, Actions: a.newActions(l, n, tell, devices), Devices: devices, Ledger: n.shares.ledger, Files: n.files, Objects: l.objects, Tokens: l.tokens,
-			Status: l.statuses, Probes: p.probes, Shutdown: l.down, PodDisk: p.disk, Used: n.images.Used, Acted: heard.tell, HostIPs: a.cfg.NodeIPs, Log: a.log,
+			Status: l.statuses, Probes: p.probes, Shutdown: l.down, Judges: []worker.Judge{p.disk}, Used: n.images.Used, Acted: heard.tell, HostIPs: a.cfg.NodeIPs, Log: a.log,
 		},
 	})
 	return p

@@ -28,7 +28,8 @@ type Config struct {
 	Status   Status
 	Probes   Probes
 	Shutdown Shutdown
-	PodDisk  PodDisk
+	// Judges are asked about pods that the node has taken, in this order.
+	Judges []Judge
 	// Used is told of images that were in use until now.
 	Used func(image string)
 	// Acted is told of each action that has ended, as it may have changed what the runtime holds of the pod; nil: nobody is.
@@ -126,9 +127,10 @@ type Shutdown interface {
 	Rested()
 }
 
-// PodDisk judges what a pod takes of the node's disk; nil: nobody looks.
-type PodDisk interface {
+// Judge ends pods for what they take of the node, such as its disk.
+type Judge interface {
 	// Judge says how a pod ends by that; nil: it goes on. poke is called when the answer has changed, until Forget.
 	Judge(pod *v1.Pod, poke func()) *plan.Verdict
+	// Forget drops what is known of a pod that ends. It is idempotent.
 	Forget(uid types.UID)
 }

@@ -16,9 +16,9 @@ import (
 // judge says whether a pod is to end for a reason that is not in its containers; nil: not for this one.
 type judge func(in *plan.Input) *plan.Verdict
 
-// judges are asked in this order. A judge of what a node may do to its pods is a line here.
+// judges are asked in this order. A judge of what a pod is, is a line here; one of what it takes of its node is one of Config.Judges.
 func (w *Worker) judges() []judge {
-	return []judge{w.judgeShutdown, unnameable, unsupported, w.admission, w.granted.judge, w.judgePodDisk}
+	return []judge{w.judgeShutdown, unnameable, unsupported, w.admission, w.granted.judge, w.judgeUse}
 }
 
 // ruling is how the pod is to end, and who knows it. It is the loop's own.
@@ -38,8 +38,10 @@ func (w *Worker) judge(wish *wish, in *plan.Input) {
 				break
 			}
 		}
-	} else if w.cfg.PodDisk != nil {
-		w.cfg.PodDisk.Forget(wish.pod.UID)
+	} else {
+		for _, j := range w.cfg.Judges {
+			j.Forget(wish.pod.UID)
+		}
 	}
 	w.ruling.keep(w.cfg.Files, in, w.log)
 	in.Verdict = w.ruling.verdict
@@ -125,12 +127,14 @@ func (w *Worker) admission(in *plan.Input) *plan.Verdict {
 	return plan.Rejected(refusal.Reason, plan.SaidRejected+refusal.Message)
 }
 
-// judgePodDisk ends a pod that takes too much of the disk.
-func (w *Worker) judgePodDisk(in *plan.Input) *plan.Verdict {
-	if w.cfg.PodDisk == nil {
-		return nil
+// judgeUse ends a pod that takes too much of its node.
+func (w *Worker) judgeUse(in *plan.Input) *plan.Verdict {
+	for _, j := range w.cfg.Judges {
+		if v := j.Judge(in.Pod, w.poke); v != nil {
+			return v
+		}
 	}
-	return w.cfg.PodDisk.Judge(in.Pod, w.poke)
+	return nil
 }
 
 // judgeShutdown ends a pod with the node. One that has ended by itself keeps its end.

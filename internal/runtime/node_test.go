@@ -30,6 +30,7 @@ import (
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/network/bridge"
+	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/internal/runtime"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
@@ -203,7 +204,7 @@ func (n *node) startUntil(before func()) {
 	n.executor = client.New(client.Config{Socket: filepath.Join(n.dir, "x.sock"), Log: log, Patience: 10 * time.Second * harness.SlowFactor()})
 	n.images, err = image.Open(n.ctx, image.Config{Root: filepath.Join(n.dir, "data", "images"), RegistryConfigDir: filepath.Join(n.dir, "hosts"), Log: log})
 	n.check(err)
-	n.bridge, err = bridge.New(n.ctx, bridge.Config{DB: n.db, Bridge: n.bridgeName, PodCIDRs: n.podCIDRs(), Table: n.bridgeName, Log: log})
+	n.bridge, err = bridge.New(n.ctx, bridge.Config{DB: n.db, Network: podnet.Network{Name: n.bridgeName, Ranges: n.podCIDRs()}, Log: log})
 	n.check(err)
 	n.check(n.bridge.Start(n.ctx))
 	if before != nil {

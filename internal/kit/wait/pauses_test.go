@@ -19,13 +19,18 @@ func TestPauses(t *testing.T) {
 				t.Errorf("%v after %v, want %v", err, time.Since(start), want)
 			}
 		}
+		lasts := func(d time.Duration) { // a try
+			if err := For(t.Context(), d); err != nil {
+				t.Error(err)
+			}
+		}
 		for _, want := range []time.Duration{1, 2, 4, 5, 5, 5} {
 			expect(want * time.Second)
-			time.Sleep(time.Millisecond) // a try
+			lasts(time.Millisecond)
 		}
-		time.Sleep(4 * time.Second)
+		lasts(4 * time.Second)
 		expect(5 * time.Second)
-		time.Sleep(6 * time.Second)
+		lasts(6 * time.Second)
 		expect(time.Second)
 		expect(2 * time.Second)
 	})

@@ -1,4 +1,4 @@
-package node
+package registry_test
 
 import (
 	"strings"
@@ -7,9 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/apiserver/registry/node"
 )
 
-func valid() *corev1.Node {
+func validNode() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", ResourceVersion: "1"},
 		Spec: corev1.NodeSpec{PodCIDR: "10.61.0.0/16", PodCIDRs: []string{"10.61.0.0/16"}, ProviderID: "monopod://n1",
@@ -21,7 +23,7 @@ func valid() *corev1.Node {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestValidationOfNodes(t *testing.T) {
 	preemption := corev1.NodePodPreemptionPolicy{}
 	for name, tc := range map[string]struct {
 		change func(*corev1.Node)
@@ -45,14 +47,14 @@ func TestValidate(t *testing.T) {
 		"two address families": {func(n *corev1.Node) { n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, "fd00::/64") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := valid()
+			n := validNode()
 			tc.change(n)
-			check(t, Resource().Check(n).ToAggregate(), tc.want)
+			checkNode(t, node.Resource().Check(n).ToAggregate(), tc.want)
 		})
 	}
 }
 
-func TestValidateUpdate(t *testing.T) {
+func TestUpdatesOfNodes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Node)
 		want   string
@@ -65,14 +67,14 @@ func TestValidateUpdate(t *testing.T) {
 		"another name": {func(n *corev1.Node) { n.Name = "n2" }, "metadata.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := valid()
+			n := validNode()
 			tc.change(n)
-			check(t, Resource().CheckUpdate(n, valid()).ToAggregate(), tc.want)
+			checkNode(t, node.Resource().CheckUpdate(n, validNode()).ToAggregate(), tc.want)
 		})
 	}
 }
 
-func check(t *testing.T, err error, want string) {
+func checkNode(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
 	case want == "" && err != nil:

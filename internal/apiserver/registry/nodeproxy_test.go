@@ -1,4 +1,4 @@
-package node
+package registry_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"monopod.dev/monopod/internal/apiserver/reach"
+	"monopod.dev/monopod/internal/apiserver/registry/node"
 )
 
 // anywhere is a road whose end answers with 200.
@@ -32,7 +33,7 @@ func (*told) Object(int, runtime.Object) {}
 func (t *told) Error(err error)          { t.err = err }
 
 // The agent takes a GET for an exec when it is upgraded, so that is more than to get something.
-func TestUpgradesNeedCreate(t *testing.T) {
+func TestUpgradesToNodesNeedCreate(t *testing.T) {
 	readers := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetVerb() == "get" {
 			return authorizer.DecisionAllow, "", nil
@@ -55,7 +56,7 @@ func TestUpgradesNeedCreate(t *testing.T) {
 			ctx = genericrequest.WithUser(ctx, &user.DefaultInfo{Name: "joe"})
 			var asked reach.Backend
 			answer := &told{}
-			handler, err := NewProxy(anywhere{&asked}, readers).Connect(ctx, "https:n:10250", &corev1.NodeProxyOptions{Path: "/exec/ns/p/c"}, answer)
+			handler, err := node.NewProxy(anywhere{&asked}, readers).Connect(ctx, "https:n:10250", &corev1.NodeProxyOptions{Path: "/exec/ns/p/c"}, answer)
 			if err != nil {
 				t.Fatal(err)
 			}

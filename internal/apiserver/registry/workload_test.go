@@ -1,4 +1,4 @@
-package workload_test
+package registry_test
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ func summary(errs field.ErrorList) (all []string) {
 	return all
 }
 
-func TestCounts(t *testing.T) {
+func TestCountsOfWorkloads(t *testing.T) {
 	at := field.NewPath("status")
 	for name, tc := range map[string]struct {
 		counts workload.Counts
@@ -42,7 +42,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestCollisionsAreCountedUp(t *testing.T) {
+func TestCollisionsOfWorkloadsAreCountedUp(t *testing.T) {
 	for _, tc := range []struct {
 		count, old *int32
 		wrong      bool
@@ -54,7 +54,7 @@ func TestCollisionsAreCountedUp(t *testing.T) {
 }
 
 // A selector that is left out is told of, and that it selects nothing: which of the two is to be changed is not for the server to say.
-func TestSelectorIsRequired(t *testing.T) {
+func TestSelectorOfWorkloadsIsRequired(t *testing.T) {
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	defaults.Template(template)
 	selects, errs := workload.RequireSelector(nil, "deployment", field.NewPath("selector"))

@@ -127,12 +127,12 @@ func TestDecide(t *testing.T) {
 			}
 			used := Used{own: []pods.OwnPort{{Protocol: v1.ProtocolTCP, Port: 10250, Of: "the agent's"}}}
 			for _, other := range c.others {
-				claim := ClaimOf(other)
-				used.Add(&claim)
+				need := NeedOf(other)
+				used.Add(&need)
 			}
-			claim := ClaimOf(c.pod)
+			need := NeedOf(c.pod)
 			var got Refusal
-			if r := Decide(c.node, &used, c.pod, &claim); r != nil {
+			if r := Decide(c.node, &used, c.pod, &need); r != nil {
 				got = *r
 			}
 			if got != c.want {

@@ -37,11 +37,11 @@ type Ledger struct {
 
 // entry is what one pod has.
 type entry struct {
-	claim Claim
+	need  Need
 	given allocated.Given
 }
 
-func entryOf(pod *v1.Pod) *entry { return &entry{ClaimOf(pod), allocated.Of(pod).Given()} }
+func entryOf(pod *v1.Pod) *entry { return &entry{NeedOf(pod), allocated.Of(pod).Given()} }
 
 // NewLedger makes an empty one.
 func NewLedger(cfg Config) *Ledger {
@@ -76,7 +76,7 @@ func (l *Ledger) take(pod *v1.Pod, begun bool, node *v1.Node) *Refusal {
 		if node == nil {
 			return &Refusal{ReasonInvalidNode, unknownNode}
 		}
-		if refusal := Decide(node, &l.used, pod, &e.claim); refusal != nil {
+		if refusal := Decide(node, &l.used, pod, &e.need); refusal != nil {
 			return refusal
 		}
 	}
@@ -113,7 +113,7 @@ func (l *Ledger) adopt(but types.UID) {
 
 func (l *Ledger) enter(uid types.UID, e *entry) {
 	l.entries[uid] = e
-	l.used.Add(&e.claim)
+	l.used.Add(&e.need)
 }
 
 // Release takes back what the pod has, if it has anything.
@@ -121,7 +121,7 @@ func (l *Ledger) Release(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.entries[uid]; e != nil {
-		l.used.Sub(&e.claim)
+		l.used.Sub(&e.need)
 		delete(l.entries, uid)
 	}
 }

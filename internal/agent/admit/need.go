@@ -9,8 +9,8 @@ import (
 	"monopod.dev/monopod/internal/pods/allocated"
 )
 
-// Claim is what a pod has of its node. It is a value of its own: later changes of the pod's specification do not change it.
-type Claim struct {
+// Need is what a pod needs of its node, and has of it once it is admitted. It is a value of its own: later changes of the pod's specification do not change it.
+type Need struct {
 	// MilliCPU is in thousandths of a processor; Memory and Storage (the ephemeral one) are in bytes.
 	MilliCPU, Memory, Storage int64
 	// Others are whole amounts of what else a node counts: huge pages, and what Kubernetes itself defines.
@@ -20,25 +20,25 @@ type Claim struct {
 	QOS   v1.PodQOSClass
 }
 
-// ClaimOf is what a pod asks for: the sum over its containers as KEP-753 has it, its own resources where it has some, and its sandbox's overhead.
-func ClaimOf(pod *v1.Pod) Claim {
-	c := Claim{Ports: pods.HostPorts(&pod.Spec), QOS: pods.QOS(pod)}
+// NeedOf is what a pod asks for: the sum over its containers as KEP-753 has it, its own resources where it has some, and its sandbox's overhead.
+func NeedOf(pod *v1.Pod) Need {
+	n := Need{Ports: pods.HostPorts(&pod.Spec), QOS: pods.QOS(pod)}
 	for name, q := range allocated.Of(pod).Requests() {
 		switch {
 		case name == v1.ResourceCPU:
-			c.MilliCPU = q.MilliValue()
+			n.MilliCPU = q.MilliValue()
 		case name == v1.ResourceMemory:
-			c.Memory = q.Value()
+			n.Memory = q.Value()
 		case name == v1.ResourceEphemeralStorage:
-			c.Storage = q.Value()
+			n.Storage = q.Value()
 		case counted(name):
-			if c.Others == nil {
-				c.Others = map[v1.ResourceName]int64{}
+			if n.Others == nil {
+				n.Others = map[v1.ResourceName]int64{}
 			}
-			c.Others[name] = q.Value()
+			n.Others[name] = q.Value()
 		}
 	}
-	return c
+	return n
 }
 
 // counted says of a resource beside the three above that a node has an amount of it: huge pages, and names in Kubernetes' own domain.
@@ -68,33 +68,33 @@ type portKey struct {
 	port     int32
 }
 
-// Add counts a pod's claim.
-func (u *Used) Add(c *Claim) { u.count(c, 1) }
+// Add counts a pod's need.
+func (u *Used) Add(need *Need) { u.count(need, 1) }
 
 // Sub takes back what Add has counted.
-func (u *Used) Sub(c *Claim) { u.count(c, -1) }
+func (u *Used) Sub(need *Need) { u.count(need, -1) }
 
-func (u *Used) count(c *Claim, n int) {
+func (u *Used) count(need *Need, n int) {
 	by := int64(n)
 	u.pods += n
-	u.milliCPU += by * c.MilliCPU
-	u.memory += by * c.Memory
-	u.storage += by * c.Storage
-	for name, amount := range c.Others {
+	u.milliCPU += by * need.MilliCPU
+	u.memory += by * need.Memory
+	u.storage += by * need.Storage
+	for name, amount := range need.Others {
 		if u.others == nil {
 			u.others = map[v1.ResourceName]int64{}
 		}
 		u.others[name] += by * amount
 	}
-	for _, p := range c.Ports {
+	for _, p := range need.Ports {
 		u.countPort(p, n)
 	}
-	switch c.QOS {
+	switch need.QOS {
 	case v1.PodQOSBurstable:
-		u.qos.BurstableMilliCPU += by * c.MilliCPU
-		u.qos.BurstableMemory += by * c.Memory
+		u.qos.BurstableMilliCPU += by * need.MilliCPU
+		u.qos.BurstableMemory += by * need.Memory
 	case v1.PodQOSGuaranteed:
-		u.qos.GuaranteedMemory += by * c.Memory
+		u.qos.GuaranteedMemory += by * need.Memory
 	}
 }
 
